@@ -1,0 +1,1 @@
+"""Archive -> tables. Needs no cluster, no node and no CBT."""

@@ -1,0 +1,1 @@
+"""The classes that CBT instantiates: thin presets of phases."""

@@ -1,0 +1,1 @@
+"""YAML section -> typed, frozen plan."""

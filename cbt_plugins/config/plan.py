@@ -1,0 +1,101 @@
+"""What a run will do, resolved in full: the only thing that the engine reads.
+
+All sizes are bytes, all durations seconds, all shares 0..1, all mixes percent by operation (upper case). Everything is
+frozen and made of plain values, so that `dataclasses.asdict` is the archive's plan.json.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping, Optional, Tuple
+
+#: (bytes, share of the objects 0..1), exact sizes
+Sizes = Tuple[Tuple[int, float], ...]
+#: operation in upper case -> percent of the requests; sums to 100
+Mix = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class S3:
+    """Where the load goes and where its keys come from; the keys themselves are never part of a plan."""
+
+    urls: Tuple[str, ...]
+    user: Optional[str] = None  # keys from `radosgw-admin user info` on the head node
+    access_key_source: Optional[str] = None  # "env:NAME" or "file:/path"
+    secret_key_source: Optional[str] = None
+    region: str = "us-east-1"
+    host_select: str = "weighed"  # or "roundrobin"
+    lookup: str = "path"  # or "dns"
+    verify_tls: bool = True
+    payload: str = "signed"  # or "unsigned"
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """One bucket of the run. `key` is unique in the plan; a bucket of ours is named cbtp-<run id>-<key>."""
+
+    key: str  # e.g. "4KiB", or the foreign bucket's own name
+    sizes: Sizes
+    foreign: bool = False  # somebody else's data: read, and written only under a prefix of ours
+
+
+@dataclass(frozen=True)
+class Driver:
+    """One closed loop of `workers`, on one client node, against one bucket. A phase gives each driver one or more jobs."""
+
+    id: str  # "01-4KiB"
+    node: str
+    bucket: str  # Bucket.key
+    workers: int
+
+
+@dataclass(frozen=True)
+class Goal:
+    """When a fill is done: exactly one field is set."""
+
+    duration: Optional[float] = None  # seconds
+    objects: Optional[int] = None  # per bucket
+    max_avail: Optional[float] = None  # share of the data pool's MAX AVAIL at the start of the fill
+    raw: Optional[float] = None  # share of the raw capacity used (cluster-wide, absolute)
+
+
+@dataclass(frozen=True)
+class WarpOp:
+    """One plain warp command under its own name."""
+
+    op: str  # mixed get put stat delete list multipart versioned
+    objects: Optional[int] = None  # warp's --objects
+    args: Mapping[str, str] = field(default_factory=dict)  # further warp options without dashes
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One step of the cycle; phases run one after the other."""
+
+    name: str  # unique in the plan, [a-z0-9-]
+    kind: str  # "fill" | "hybrid" | "warp" | "wait"
+    role: str = "none"  # "fill" | "measure" | "age" | "none"
+    duration: Optional[float] = None  # hybrid, warp, wait
+    goal: Optional[Goal] = None  # fill
+    mix: Optional[Mix] = None  # hybrid, warp mixed
+    workers: Optional[Mapping[str, int]] = None  # hybrid: fixed workers per operation and driver; None = calibrated once per run
+    engine: str = "warp"
+    warp: Optional[WarpOp] = None
+    wait_clean: bool = False  # wait until all PGs are active+clean ...
+    at_most: Optional[float] = None  # ... for at most this long
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run: one permutation of a benchmark section in one iteration."""
+
+    benchmark: str  # "warp" | "rgwtest"
+    s3: S3
+    buckets: Tuple[Bucket, ...]
+    drivers: Tuple[Driver, ...]
+    phases: Tuple[Phase, ...]
+    full_guard: float = 0.80
+    keep_data: bool = False
+    scale: float = 1.0
+    warp_path: Optional[str] = None  # warp on the client nodes; None = the binary of this installation is copied there
+    read_objects: int = 1_000_000  # at most so many existing objects are listed for get and stat

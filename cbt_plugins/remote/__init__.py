@@ -1,0 +1,1 @@
+"""Run and stream commands on nodes."""

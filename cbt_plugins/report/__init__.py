@@ -1,0 +1,1 @@
+"""Tables -> terminal, JSON and one self-contained HTML file."""

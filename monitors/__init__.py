@@ -1,0 +1,1 @@
+"""What watches while phases run, one module per monitor."""

@@ -1,0 +1,1 @@
+"""What people run: one command, `cbt-tools VERB`."""

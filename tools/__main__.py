@@ -1,0 +1,37 @@
+"""`cbt-tools VERB`: the table of verbs and nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from typing import Optional, Sequence
+
+#: verb -> (module with add_arguments and run, one line of help)
+VERBS = {
+    "lab": ("cbt_plugins.tools.lab", "a real multi-node Ceph cluster on this machine"),
+    "plan": ("cbt_plugins.tools.plan", "what a YAML file will do, without doing it"),
+    "report": ("cbt_plugins.tools.report", "summary, table and HTML page from an archive"),
+}
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run one verb; only that verb's module is imported."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(prog="cbt-tools")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name, (module_name, text) in VERBS.items():
+        verb = verbs.add_parser(name, help=text, description=text, add_help=name == (argv[0] if argv else ""))
+        if argv and argv[0] == name:
+            module = importlib.import_module(module_name)
+            module.add_arguments(verb)
+            verb.set_defaults(run=module.run)
+    args = parser.parse_args(argv)
+    try:
+        return int(args.run(args))
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
