@@ -9,6 +9,7 @@ from typing import Optional, Sequence
 
 #: verb -> (module with add_arguments and run, one line of help)
 VERBS = {
+    "build": ("cbt_plugins.tools.build", "the load generators' binaries, from pinned sources"),
     "lab": ("cbt_plugins.tools.lab", "a real multi-node Ceph cluster on this machine"),
     "plan": ("cbt_plugins.tools.plan", "what a YAML file will do, without doing it"),
     "report": ("cbt_plugins.tools.report", "summary, table and HTML page from an archive"),

