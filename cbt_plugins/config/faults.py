@@ -1,0 +1,52 @@
+"""What is wrong in a configuration file, all of it at once, each fault with its place."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Iterable
+from typing import Optional
+from typing import Sequence
+from typing import Tuple
+from typing import Union
+
+#: keys and list indices from the top of the file down
+Path = Tuple[Union[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault; line and column count from 1, and are absent when the data came from no file."""
+
+    path: Path
+    text: str
+    file: Optional[str] = None
+    line: Optional[int] = None
+    column: Optional[int] = None
+
+    def __str__(self) -> str:
+        place = [str(part) for part in (self.file, self.line, self.column) if part is not None]
+        return ": ".join(filter(None, [":".join(place), format_path(self.path), self.text]))
+
+
+class ConfigError(Exception):
+    """A configuration that must not run; `str()` is one fault per line, in the order of the file."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self.faults = tuple(sorted(dict.fromkeys(faults), key=lambda f: (f.line or 0, f.column or 0)))
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+def format_path(path: Path) -> str:
+    """Return a path as people write it: benchmarks.warp.cycle.phases[1].hybrid."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """Return "; did you mean 'x'?" for the nearest choice, "" when none is near."""
+    by_folded = {choice.lower(): choice for choice in choices}
+    near = difflib.get_close_matches(word.lower(), by_folded, n=1, cutoff=0.6)
+    return f"; did you mean {by_folded[near[0]]!r}?" if near else ""

@@ -1,0 +1,134 @@
+"""`rgwtest:` -- fill, measure, age, measure again; one bucket and object size per driver (the Reef study)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from typing import Any
+from typing import List
+from typing import Literal
+from typing import Mapping
+from typing import Optional
+from typing import Sequence
+from typing import Tuple
+
+from pydantic import Field
+from pydantic import ValidationInfo
+from pydantic import field_validator
+from pydantic import model_validator
+
+from cbt_plugins.config import plan
+from cbt_plugins.config.models import DEFAULT_MIX
+from cbt_plugins.config.models import BenchmarkSection
+from cbt_plugins.config.models import FillSection
+from cbt_plugins.config.models import MixSection
+from cbt_plugins.config.models import check_raw_goal
+from cbt_plugins.config.models import only_one
+from cbt_plugins.config.models import scaled_duration
+from cbt_plugins.config.units import Duration
+from cbt_plugins.config.units import Size
+from cbt_plugins.config.units import format_size
+from cbt_plugins.config.validate import Problem
+from cbt_plugins.config.validate import Problems
+from cbt_plugins.config.validate import Strict
+
+_HOUR = 3600.0
+#: the published object sets and how long each was aged
+SETS = {
+    "small": tuple(kib << 10 for kib in (1, 4, 8, 64, 256)),
+    "generic": tuple(mib << 20 for mib in (1, 4, 8, 64, 256)),
+}
+_AGED = {"small": 24 * _HOUR, "generic": 12 * _HOUR}
+
+
+class ObjectsSection(Strict):
+    """Which object sizes: exactly one of these keys."""
+
+    set: Optional[Literal["small", "generic"]] = Field(
+        None, description="`small` is 1, 4, 8, 64, 256 KiB; `generic` is 1, 4, 8, 64, 256 MiB."
+    )
+    sizes: Optional[Annotated[List[Size], Field(min_length=1)]] = Field(
+        None, description="Own sizes, one bucket each."
+    )
+
+    @field_validator("sizes")
+    @classmethod
+    def _usable(cls, sizes: Optional[List[int]]) -> Optional[List[int]]:
+        problems = [
+            Problem((i,), "objects need at least 1B" if size < 1 else f"{format_size(size)} is in the list twice")
+            for i, size in enumerate(sizes or ())
+            if size < 1 or size in (sizes or ())[:i]
+        ]
+        if problems:
+            raise Problems(problems)
+        return sizes
+
+    @model_validator(mode="after")
+    def _whole(self) -> ObjectsSection:
+        only_one(self, ("set", "sizes"))
+        return self
+
+    def resolve(self) -> Tuple[int, ...]:
+        """Return the sizes in bytes."""
+        return tuple(self.sizes) if self.sizes else SETS[self.set or "small"]
+
+
+class PhaseSection(Strict):
+    """One phase of the fixed cycle."""
+
+    duration: Duration = Field(description="How long the phase runs.")
+
+
+class RgwTestSection(BenchmarkSection):
+    """The Reef study's cycle: fill, measure-new, age, measure-aged."""
+
+    objects: ObjectsSection = Field(ObjectsSection(set="small"), description="Object sizes; one bucket each.")
+    drivers_per_size: int = Field(1, ge=1, description="Drivers per object size, spread over the client nodes.")
+    mix: MixSection = Field(DEFAULT_MIX, description="Operations while measuring and ageing.")
+    fill: FillSection = Field(FillSection(duration="4h"), description="How the buckets are filled.")
+    measure: PhaseSection = Field(
+        PhaseSection(duration="1h"), description="Both measurements, before and after ageing."
+    )
+    age: Optional[PhaseSection] = Field(
+        None, description="Ageing; without this key 24h for `set: small`, 12h otherwise."
+    )
+
+    @field_validator("fill")
+    @classmethod
+    def _reachable(cls, fill: FillSection, info: ValidationInfo) -> FillSection:
+        check_raw_goal(fill, info.data.get("full_guard"))
+        return fill
+
+    @field_validator("age", mode="before")
+    @classmethod
+    def _not_empty(cls, age: Any) -> Any:
+        if age is None:
+            raise ValueError("must be a mapping such as {duration: 24h}, or leave the key out for the default")
+        return age
+
+    def to_plan(self, clients: Sequence[str], endpoints: Mapping[str, Any]) -> plan.Plan:
+        """Return the plan; drivers go round the client nodes in turn."""
+        sizes = self.objects.resolve()
+        names = [format_size(size) for size in sizes for _ in range(self.drivers_per_size)]
+        mix = self.mix.to_plan()
+        aged = self.age.duration if self.age else _AGED.get(self.objects.set or "", 12 * _HOUR)
+        measured = scaled_duration(self.measure.duration, self.scale)
+        return plan.Plan(
+            benchmark="rgwtest",
+            s3=self.s3.to_plan(endpoints),
+            buckets=tuple(plan.Bucket(key=format_size(size), sizes=((size, 1.0),)) for size in sizes),
+            drivers=tuple(
+                plan.Driver(f"{i + 1:02d}-{name}", clients[i % len(clients)], name, self.workers)
+                for i, name in enumerate(names)
+            ),
+            phases=(
+                plan.Phase("fill", "fill", "fill", goal=self.fill.to_plan(self.scale)),
+                plan.Phase("measure-new", "hybrid", "measure", duration=measured, mix=mix),
+                plan.Phase("age", "hybrid", "age", duration=scaled_duration(aged, self.scale), mix=mix),
+                plan.Phase("measure-aged", "hybrid", "measure", duration=measured, mix=mix),
+            ),
+            full_guard=self.full_guard,
+            keep_data=self.keep_data,
+            scale=self.scale,
+            warp_path=self.warp_path,
+            read_objects=self.read_objects,
+        )

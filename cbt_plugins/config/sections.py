@@ -1,0 +1,96 @@
+"""Which benchmark sections we know, and one permutation of one -> Plan."""
+
+from __future__ import annotations
+
+import itertools
+from importlib.metadata import entry_points
+from typing import Any
+from typing import Callable
+from typing import Dict
+from typing import Iterator
+from typing import Mapping
+from typing import NamedTuple
+from typing import Optional
+from typing import Sequence
+from typing import Tuple
+from typing import Type
+
+from pydantic import BaseModel
+
+from cbt_plugins.config.faults import ConfigError
+from cbt_plugins.config.faults import Fault
+from cbt_plugins.config.plan import Plan
+from cbt_plugins.config.rgwtest import RgwTestSection
+from cbt_plugins.config.validate import Problem
+from cbt_plugins.config.validate import validate
+from cbt_plugins.config.warp import WarpSection
+
+#: entry points name -> Section: how another distribution's benchmark brings its keys
+ENTRY_POINTS = "cbt_plugins.sections"
+#: CBT puts these into every permutation
+HOST_KEYS = frozenset({"benchmark", "iteration"})
+#: keys that CBT's base class reads in any section; ours accept them and have no use for them
+CBT_KEYS = frozenset({"acceptable", "osd_ra", "valgrind", "log_iops", "log_bw", "log_lat"})
+
+
+class Section(NamedTuple):
+    """What a benchmark's YAML may say, and what it means."""
+
+    model: Type[BaseModel]
+    #: (validated section, client nodes, client_endpoints section) -> Plan
+    to_plan: Callable[[Any, Sequence[str], Mapping[str, Any]], Plan]
+
+
+SECTIONS: Dict[str, Section] = {
+    "rgwtest": Section(RgwTestSection, RgwTestSection.to_plan),
+    "warp": Section(WarpSection, WarpSection.to_plan),
+}
+
+
+def section_of(benchmark: str) -> Optional[Section]:
+    """Return the section of this name, ours or another distribution's; None when nobody brings one."""
+    if benchmark in SECTIONS:
+        return SECTIONS[benchmark]
+    found: Any = entry_points()  # 3.9 has no selection by keyword
+    group = found.select(group=ENTRY_POINTS) if hasattr(found, "select") else found.get(ENTRY_POINTS, ())
+    for entry in group:
+        if entry.name == benchmark:
+            return entry.load()  # type: ignore[no-any-return]
+    return None
+
+
+def permutations(section: Mapping[str, Any]) -> Iterator[Tuple[Dict[str, int], Dict[str, Any]]]:
+    """Yield (element taken of each list, permutation) in CBT's order: its top-level lists multiply, `acceptable` aside."""
+    swept = {key: value for key, value in section.items() if isinstance(value, list) and key != "acceptable"}
+    fixed = {key: value for key, value in section.items() if key not in swept}
+    for chosen in itertools.product(*(range(len(values)) for values in swept.values())):
+        taken = dict(zip(swept, chosen))
+        yield taken, {**fixed, **{key: swept[key][index] for key, index in taken.items()}}
+
+
+def understand(
+    benchmark: str, config: Mapping[str, Any], clients: Sequence[str], endpoints: Mapping[str, Any]
+) -> Tuple[Optional[Plan], Tuple[Problem, ...]]:
+    """Return the plan of one permutation, or None and every problem, with paths relative to the section."""
+    section = section_of(benchmark)
+    if section is None:
+        return None, (Problem((), f"no benchmark {benchmark!r} is known"),)
+    own = {key: value for key, value in config.items() if key not in HOST_KEYS | CBT_KEYS}
+    context = {"endpoints": endpoints, "clients": clients}
+    model, problems = validate(section.model, own, context)
+    if model is None:
+        return None, problems
+    return section.to_plan(model, clients, endpoints), ()
+
+
+def plan_of(
+    benchmark: str, config: Mapping[str, Any], cluster: Mapping[str, Any], endpoints: Optional[Mapping[str, Any]]
+) -> Plan:
+    """Return what one permutation (as CBT made it) will do; raises ConfigError with every fault, without line numbers."""
+    clients = cluster.get("clients")
+    if not isinstance(clients, (list, tuple)) or not clients:
+        raise ConfigError([Fault(("cluster", "clients"), "must be a list of the nodes that make the load")])
+    plan, problems = understand(benchmark, config, clients, endpoints or {})
+    if plan is None:
+        raise ConfigError([Fault(("benchmarks", benchmark, *path), text) for path, text, _ in problems])
+    return plan

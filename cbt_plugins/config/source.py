@@ -1,0 +1,158 @@
+"""A YAML file as data, together with the line and column of every key and value."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path as FilePath
+from typing import Any
+from typing import Dict
+from typing import Iterator
+from typing import List
+from typing import Optional
+from typing import Tuple
+
+import yaml
+
+from cbt_plugins.config.faults import ConfigError
+from cbt_plugins.config.faults import Fault
+from cbt_plugins.config.faults import Path
+
+#: values of these keys are never shown or archived
+_SECRET_KEYS = frozenset({"access_key", "secret_key", "password", "session_token"})
+_ENTRIES = Dict[Any, Tuple[yaml.Node, yaml.Node]]
+
+
+class Source:
+    """One YAML document; `data` equals what `yaml.safe_load` makes of the same text."""
+
+    def __init__(self, text: bytes, file: str) -> None:
+        """Read `text`; raises ConfigError when it is no YAML that CBT could load."""
+        self.file = file
+        self._loader = _Loader(io.BytesIO(text))
+        try:
+            self._root: Optional[yaml.Node] = self._loader.get_single_node()
+            #: duplicate keys: no fault for YAML, where the last one silently wins
+            self.duplicates: Tuple[Fault, ...] = tuple(self._find_duplicates())
+            self.data = self._loader.construct_document(self._root) if self._root else None
+        except yaml.reader.ReaderError as error:
+            raise ConfigError([self._unreadable(text, error)]) from None
+        except yaml.MarkedYAMLError as error:
+            raise ConfigError([self._at(error.problem_mark, (), f"not YAML: {_sentence(error)}")]) from None
+        except RecursionError:
+            raise ConfigError([Fault((), "not YAML that can be read: nested too deeply", file)]) from None
+        self._entries: Dict[int, _ENTRIES] = {}
+
+    def fault(self, path: Path, text: str, of_key: bool = False) -> Fault:
+        """Return the fault at the value (or at the key) of `path`; at its nearest ancestor when it is not there."""
+        return self._at(self._mark(path, of_key), path, text)
+
+    def place(self, path: Path, of_key: bool = False) -> Tuple[int, int]:
+        """Return (line, column), both from 1, of the value (or of the key) at `path`."""
+        mark = self._mark(path, of_key)
+        return (mark.line + 1, mark.column + 1) if mark else (1, 1)
+
+    def _at(self, mark: Optional[yaml.Mark], path: Path, text: str) -> Fault:
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        return Fault(path, text, self.file, line, column)
+
+    def _mark(self, path: Path, of_key: bool) -> Optional[yaml.Mark]:
+        node = self._root
+        mark = node.start_mark if node else None
+        for depth, part in enumerate(path):
+            if isinstance(node, yaml.MappingNode):
+                key_node, node = self._entries_of(node).get(part, (None, None))
+                # A missing value (`key:`) has the place of whatever follows; its key says more.
+                absent = isinstance(node, yaml.ScalarNode) and node.start_mark.index == node.end_mark.index
+                shown = key_node if absent or (of_key and depth == len(path) - 1) else node
+            elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+                shown = node = node.value[part]
+            else:
+                return mark
+            if shown is None:
+                return mark
+            mark = shown.start_mark
+        return mark
+
+    def _entries_of(self, node: yaml.MappingNode) -> _ENTRIES:
+        # construct_document() has flattened merge keys (<<) into node.value by now, the mapping's own keys last.
+        if id(node) not in self._entries:
+            self._entries[id(node)] = {self._key(key): (key, value) for key, value in node.value}
+        return self._entries[id(node)]
+
+    def _key(self, node: yaml.Node) -> Any:
+        return self._loader.construct_object(node, deep=True)
+
+    def _find_duplicates(self) -> Iterator[Fault]:
+        for node, path in _walk(self._root):
+            seen: Dict[Any, yaml.Node] = {}
+            for key_node, _ in node.value:
+                if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
+                    continue
+                key = self._key(key_node)
+                if key in seen:
+                    first = seen[key].start_mark.line + 1
+                    text = f"the key is here twice (first in line {first}); YAML would silently take the last"
+                    yield self._at(key_node.start_mark, (*path, key), text)
+                seen.setdefault(key, key_node)
+
+    def _unreadable(self, text: bytes, error: yaml.reader.ReaderError) -> Fault:
+        line = text[: error.position].count(b"\n") + 1
+        return Fault((), f"not YAML: {error.reason} (at character {error.position})", self.file, line, 1)
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, with a place for scalars that it can resolve but not convert (2023-13-45)."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, KeyError, AttributeError, TypeError):
+            if not isinstance(node, yaml.ScalarNode):
+                raise
+            kind = node.tag.rpartition(":")[2]
+            problem = f"this cannot be read as a value of the YAML type {kind!r}; quote it when it is text"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
+
+
+def read(path: FilePath) -> Source:
+    """Return the file's source; raises ConfigError when it cannot be read."""
+    try:
+        text = FilePath(path).read_bytes()
+    except OSError as error:
+        raise ConfigError([Fault((), f"cannot be read: {error.strerror}", str(path))]) from None
+    return Source(text, str(path))
+
+
+def mask_secrets(text: str) -> str:
+    """Return YAML text with the values of secret keys replaced, unless they are ${NAME} or file:/path references."""
+    spans: List[Tuple[int, int]] = []
+    for node, _ in _walk(yaml.compose(text, Loader=yaml.SafeLoader)):
+        for key, value in node.value:
+            if not (isinstance(key, yaml.ScalarNode) and key.value in _SECRET_KEYS):
+                continue
+            if not (isinstance(value, yaml.ScalarNode) and value.value.startswith(("${", "file:"))):
+                spans.append((value.start_mark.index, value.end_mark.index))
+    for start, end in sorted(spans, reverse=True):
+        tail = "\n" if text[start:end].endswith("\n") else ""
+        text = text[:start] + "'***'" + tail + text[end:]
+    return text
+
+
+def _walk(root: Optional[yaml.Node]) -> Iterator[Tuple[yaml.MappingNode, Path]]:
+    """Yield every mapping once, however many aliases lead to it."""
+    todo: List[Tuple[Optional[yaml.Node], Path]] = [(root, ())]
+    seen = set()
+    while todo:
+        node, path = todo.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            yield node, path
+            todo += [(value, (*path, key.value if isinstance(key.value, str) else "?")) for key, value in node.value]
+        elif isinstance(node, yaml.SequenceNode):
+            todo += [(value, (*path, index)) for index, value in enumerate(node.value)]
+
+
+def _sentence(error: yaml.MarkedYAMLError) -> str:
+    return ", ".join(part for part in (error.context, error.problem) if part)

@@ -1,0 +1,171 @@
+"""Sizes, durations and percentages with explicit units: text -> number -> text."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Annotated
+from typing import Any
+
+from pydantic import BeforeValidator
+from pydantic import WithJsonSchema
+
+from cbt_plugins.config.faults import did_you_mean
+
+_BINARY = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50}
+_DECIMAL = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15}
+_SIZE_UNITS = {"B": 1, "kB": 1000, **_BINARY, **_DECIMAL}
+_TIME_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+_TIME_WORDS = {"sec": "s", "secs": "s", "second": "s", "seconds": "s", "min": "m", "mins": "m", "minute": "m",
+               "minutes": "m", "hr": "h", "hrs": "h", "hour": "h", "hours": "h", "day": "d", "days": "d"}  # fmt: skip
+
+_NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,9})?"
+_SIZE = re.compile(rf"({_NUMBER}) ?([A-Za-z]*)")
+_TIME_PART = re.compile(rf"({_NUMBER}) ?([A-Za-z]+)")
+_TIME = re.compile(rf"{_NUMBER} ?[A-Za-z]+(?: ?{_NUMBER} ?[A-Za-z]+)*")
+_PERCENT = re.compile(rf"({_NUMBER}) ?%")
+
+
+def _bare(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def parse_size(value: Any) -> int:
+    """Return bytes for "4KiB", "4KB", "1.5MiB" or "4096B"; ValueError says what to write instead."""
+    if _bare(value):
+        raise ValueError(f"{value}: bytes? write {value}B")
+    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("not a size; write for example 4KiB (4096 bytes) or 4KB (4000 bytes)")
+    number, unit = match.groups()
+    if not unit:
+        raise ValueError(f"{number}: bytes? write {number}B")
+    if unit.upper() in ("K", "M", "G", "T", "P"):
+        letter = unit.upper()
+        readings = [
+            f"{number}{name} ({_plain(Decimal(number) * _SIZE_UNITS[name])} bytes)"
+            for name in (f"{letter}iB", f"{letter}B")
+        ]
+        raise ValueError(f"{value.strip()}: {readings[0]} or {readings[1]}?")
+    if unit not in _SIZE_UNITS:
+        raise ValueError(f"unknown unit of size {unit!r}{did_you_mean(unit, _SIZE_UNITS)}")
+    size = Decimal(number) * _SIZE_UNITS[unit]
+    if size != size.to_integral_value():
+        raise ValueError(f"{value.strip()} is not a whole number of bytes")
+    return int(size)
+
+
+def format_size(size: int) -> str:
+    """Return the shortest exact text: 4096 -> "4KiB", 4000 -> "4KB", 4097 -> "4097B"."""
+    for unit, factor in sorted({**_BINARY, **_DECIMAL}.items(), key=lambda item: -item[1]):
+        if size and size % factor == 0:
+            return f"{size // factor}{unit}"
+    return f"{size}B"
+
+
+def about_size(size: float) -> str:
+    """Return a size for people, three digits: 2097664000 -> "1.95 GiB"."""
+    for unit, factor in sorted(_BINARY.items(), key=lambda item: -item[1]):
+        if size >= 0.9995 * factor:
+            number = size / factor
+            return f"{number:.3g} {unit}" if number < 999.5 else f"{number:.0f} {unit}"
+    return f"{size:.0f} B"
+
+
+def parse_duration(value: Any) -> float:
+    """Return seconds for "30s", "5m", "1h30m" or "1d"; ValueError says what to write instead."""
+    if _bare(value):
+        raise ValueError(f"{value}: seconds? write {value}s")
+    text = value.strip() if isinstance(value, str) else ""
+    if text.startswith("-"):
+        raise ValueError("a duration cannot be negative")
+    if re.fullmatch(_NUMBER, text):
+        raise ValueError(f"{text}: seconds? write {text}s")
+    if not _TIME.fullmatch(text):
+        raise ValueError("not a duration; write for example 30s, 5m, 1h30m or 1d")
+    total, rest = Decimal(0), list(_TIME_UNITS)
+    for number, unit in _TIME_PART.findall(text):
+        if unit not in _TIME_UNITS:
+            hint = _TIME_WORDS.get(unit.lower()) or (unit.lower() if unit.lower() in _TIME_UNITS else None)
+            meant = f"did you mean '{number}{hint}'?" if hint else "use s, m, h or d"
+            raise ValueError(f"unknown unit of time {unit!r}; {meant}")
+        if unit not in rest:
+            raise ValueError("the parts of a duration go from long to short, each once: 1d2h3m4s")
+        rest = rest[rest.index(unit) + 1 :]
+        total += Decimal(number) * _TIME_UNITS[unit]
+    return float(total)
+
+
+def format_duration(seconds: float) -> str:
+    """Return the exact text: 5400 -> "1h30m", 0.5 -> "0.5s"."""
+    rest, text = Decimal(repr(seconds)), ""
+    for unit, factor in _TIME_UNITS.items():
+        number = rest if unit == "s" else rest // factor
+        rest -= number * factor
+        if number:
+            text += f"{_plain(number)}{unit}"
+    return text or "0s"
+
+
+def parse_percent(value: Any) -> float:
+    """Return a share 0..1 for "30%"; ValueError says what to write instead."""
+    if _bare(value):
+        raise ValueError(f"{value}: percent? write {value}%")
+    match = _PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("not a percentage; write for example 30%")
+    share = Decimal(match.group(1)) / 100
+    if share > 1:
+        raise ValueError(f"{value.strip()} is more than 100%")
+    return float(share)
+
+
+def format_percent(share: float) -> str:
+    """Return the exact text: 0.3 -> "30%"."""
+    return f"{_plain(Decimal(repr(share)) * 100)}%"
+
+
+def _plain(number: Decimal) -> str:
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _positive_duration(value: Any) -> float:
+    seconds = parse_duration(value)
+    if seconds == 0:
+        raise ValueError("a duration of 0 measures nothing; leave the phase out instead")
+    return seconds
+
+
+def _positive_percent(value: Any) -> float:
+    share = parse_percent(value)
+    if share == 0:
+        raise ValueError("must be more than 0%")
+    return share
+
+
+#: pattern of a size with an explicit unit, for JSON Schema (an editor's check is allowed to be coarser than ours)
+SIZE_PATTERN = r"^\s*[0-9]+(\.[0-9]+)? ?(B|kB|[KMGTP]i?B)\s*$"
+PERCENT_PATTERN = r"^\s*[0-9]+(\.[0-9]+)? ?%\s*$"
+_DURATION_PATTERN = r"^\s*([0-9]+(\.[0-9]+)? ?[dhms] ?)+\s*$"
+
+#: bytes, from text such as 4KiB
+Size = Annotated[
+    int,
+    BeforeValidator(parse_size),
+    WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN, "examples": ["4KiB", "1MB"], "title": "size"}),
+]
+#: seconds, from text such as 1h30m; never 0
+Duration = Annotated[
+    float,
+    BeforeValidator(_positive_duration),
+    WithJsonSchema(
+        {"type": "string", "pattern": _DURATION_PATTERN, "examples": ["30s", "1h30m"], "title": "duration"}
+    ),
+]
+#: share above 0 and up to 1, from text such as 30%
+Percent = Annotated[
+    float,
+    BeforeValidator(_positive_percent),
+    WithJsonSchema({"type": "string", "pattern": PERCENT_PATTERN, "examples": ["30%"], "title": "percent"}),
+]

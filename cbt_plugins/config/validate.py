@@ -1,0 +1,132 @@
+"""pydantic's errors in our words: each with the path in the user's data and a hint."""
+
+from __future__ import annotations
+
+from typing import Any
+from typing import Iterator
+from typing import List
+from typing import Mapping
+from typing import NamedTuple
+from typing import Optional
+from typing import Sequence
+from typing import Tuple
+from typing import Type
+from typing import TypeVar
+
+from pydantic import BaseModel
+from pydantic import ConfigDict
+from pydantic import ValidationError
+
+from cbt_plugins.config.faults import Path
+from cbt_plugins.config.faults import did_you_mean
+
+
+class Strict(BaseModel):
+    """A mapping that the user writes: unknown keys are faults, nothing is converted silently, nothing changes later."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+
+class Problem(NamedTuple):
+    """A fault without its place in the file."""
+
+    path: Path
+    text: str
+    of_key: bool = False  # the key is wrong, not its value
+
+
+class Problems(ValueError):
+    """What a validator raises for faults below its own value: paths are relative to that value."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(problem.text for problem in problems))
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def validate(
+    model: Type[_Model], data: Any, context: Optional[Mapping[str, Any]] = None
+) -> Tuple[Optional[_Model], Tuple[Problem, ...]]:
+    """Return the model and no problems, or None and every problem that `data` has."""
+    try:
+        return model.model_validate(data, context=dict(context or {})), ()
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=True)
+    schema = model.model_json_schema()
+    return None, tuple(problem for detail in details for problem in _translate(detail, schema))
+
+
+def _translate(detail: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
+    # Tags of a union and marks such as "[key]" are pydantic's, not the user's.
+    path: Path = tuple(part for part in detail["loc"] if isinstance(part, int) or part[:1] not in ("<", "["))
+    kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
+    if kind == "value_error":
+        cause = context["error"]
+        if isinstance(cause, Problems):
+            for problem in cause.problems:
+                yield problem._replace(path=path + problem.path)
+        else:
+            yield Problem(path, str(cause))
+    elif kind == "extra_forbidden":
+        known = _keys_at(schema, detail["loc"][:-1])
+        hint = did_you_mean(str(path[-1]), known) or (f"; known here: {', '.join(known)}" if known else "")
+        yield Problem(path, f"unknown key{hint}", of_key=True)
+    elif kind == "missing":
+        yield Problem(path, "this key is required")
+    elif kind == "literal_error":
+        choices = [choice.strip("'") for choice in context["expected"].replace(" or ", ", ").split(", ")]
+        hint = did_you_mean(value, choices) if isinstance(value, str) else ""
+        yield Problem(path, f"must be {' or '.join(choices)}{hint}")
+    else:
+        yield Problem(path, _WORDS.get(kind, "{msg}").format(msg=detail["msg"], has=_kind_of(value), **context))
+
+
+_WORDS = {
+    "bool_type": "must be true or false, not {has}",
+    "dict_type": "must be a mapping (key: value), not {has}",
+    "float_type": "must be a number, not {has}",
+    "greater_than": "must be more than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "int_type": "must be a whole number, not {has}",
+    "less_than_equal": "must be at most {le}",
+    "list_type": "must be a list, not {has}",
+    "model_type": "must be a mapping (key: value), not {has}",
+    "string_type": "must be text, not {has}",
+    "too_short": "must not be empty",
+}
+
+
+def _kind_of(value: Any) -> str:
+    """Name the kind of a value and never the value: it may be a secret at a wrong place."""
+    if value is None:
+        return "nothing"
+    kinds = {bool: "true or false", int: "a number", float: "a number", str: "text", list: "a list", dict: "a mapping"}
+    return kinds.get(type(value), f"a {type(value).__name__}")
+
+
+def _keys_at(schema: Mapping[str, Any], loc: Sequence[Any]) -> List[str]:
+    """Return the keys that the JSON Schema knows at `loc`."""
+    nodes = [schema]
+    for part in loc:
+        children = [_child(node, part) for node in _branches(schema, nodes)]
+        # A union's tag is no step in the data.
+        nodes = [child for child in children if child] or nodes
+    return [key for node in _branches(schema, nodes) for key in node.get("properties", {})]
+
+
+def _branches(schema: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    for node in nodes:
+        if "$ref" in node:
+            yield from _branches(schema, [schema["$defs"][node["$ref"].rpartition("/")[2]]])
+        yield node
+        yield from _branches(schema, [*node.get("anyOf", ()), *node.get("oneOf", ()), *node.get("allOf", ())])
+
+
+def _child(node: Mapping[str, Any], part: Any) -> Optional[Mapping[str, Any]]:
+    if isinstance(part, int):
+        items = node.get("items")
+        return items if isinstance(items, Mapping) else None
+    child = node.get("properties", {}).get(part)
+    return child if isinstance(child, Mapping) else None

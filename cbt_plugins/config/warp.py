@@ -1,0 +1,436 @@
+"""`warp:` -- any sequence of phases on one object size or a mix of exact sizes."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Annotated
+from typing import Any
+from typing import Dict
+from typing import List
+from typing import Literal
+from typing import Mapping
+from typing import Optional
+from typing import Sequence
+from typing import Set
+from typing import Tuple
+from typing import Union
+
+from pydantic import BeforeValidator
+from pydantic import Discriminator
+from pydantic import Field
+from pydantic import Tag
+from pydantic import ValidationInfo
+from pydantic import WithJsonSchema
+from pydantic import field_validator
+from pydantic import model_validator
+
+from cbt_plugins.config import plan
+from cbt_plugins.config.models import DEFAULT_MIX
+from cbt_plugins.config.models import BenchmarkSection
+from cbt_plugins.config.models import FillSection
+from cbt_plugins.config.models import MixSection
+from cbt_plugins.config.models import Workers
+from cbt_plugins.config.models import check_raw_goal
+from cbt_plugins.config.models import only_one
+from cbt_plugins.config.models import scaled_duration
+from cbt_plugins.config.models import scaled_objects
+from cbt_plugins.config.units import PERCENT_PATTERN
+from cbt_plugins.config.units import SIZE_PATTERN
+from cbt_plugins.config.units import Duration
+from cbt_plugins.config.units import format_percent
+from cbt_plugins.config.units import format_size
+from cbt_plugins.config.units import parse_percent
+from cbt_plugins.config.units import parse_size
+from cbt_plugins.config.validate import Problem
+from cbt_plugins.config.validate import Problems
+from cbt_plugins.config.validate import Strict
+
+_KINDS = ("fill", "hybrid", "warp", "wait")
+_ROLES: Dict[str, Literal["fill", "measure", "none"]] = {"fill": "fill", "hybrid": "measure"}
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_BUCKET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]")
+
+#: warp options that the plan or the runner sets
+_OWN_OPTIONS = frozenset(
+    "access-key secret-key session-token host host-select tls insecure region lookup bucket prefix noprefix concurrent "
+    "duration objects obj.size obj.randsize noclear keep-data list-existing full stress stdout json benchdata "
+    "warp-client syncstart serve autoterm influxdb get-distrib put-distrib stat-distrib delete-distrib "
+    "disable-sha256-payload".split()
+)
+
+
+def _sizes(value: Any) -> plan.Sizes:
+    """One size, or exact sizes with their shares of the objects."""
+    if not isinstance(value, dict):
+        size = parse_size(value)
+        if size < 1:
+            raise ValueError("objects need at least 1B")
+        return ((size, 1.0),)
+    problems: List[Problem] = []
+    shares: Dict[int, float] = {}
+    for key, share in value.items():
+        try:
+            size = parse_size(key)
+            if size < 1:
+                raise ValueError("objects need at least 1B")
+            if size in shares:
+                raise ValueError(f"{format_size(size)} is here twice")
+            shares[size] = 0.0
+        except ValueError as error:
+            problems.append(Problem((key,), str(error), of_key=True))
+            continue
+        try:
+            shares[size] = parse_percent(share)
+            if not shares[size]:
+                raise ValueError("a share of 0% is no share; leave the size out")
+        except ValueError as error:
+            problems.append(Problem((key,), str(error)))
+    total = sum(shares.values())
+    if not problems and abs(total - 1) > 1e-9:
+        problems.append(Problem((), f"the sum of the shares is {format_percent(round(total, 9))}, not 100%"))
+    if problems:
+        raise Problems(problems)
+    return tuple(shares.items())
+
+
+_Sizes = Annotated[
+    Tuple[Tuple[int, float], ...],
+    BeforeValidator(_sizes),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": SIZE_PATTERN},
+                {
+                    "type": "object",
+                    "minProperties": 1,
+                    "propertyNames": {"pattern": SIZE_PATTERN},
+                    "additionalProperties": {"type": "string", "pattern": PERCENT_PATTERN},
+                },
+            ],
+            "examples": ["4KiB", {"4KiB": "50%", "1MiB": "50%"}],
+        }
+    ),
+]
+
+
+class ForeignBuckets(Strict):
+    """Buckets that somebody else filled."""
+
+    names: Annotated[List[str], Field(min_length=1)] = Field(description="Their names.")
+    existing: bool = Field(
+        False, description="Must be true: their objects are read; objects are written under a prefix of ours only."
+    )
+
+    @field_validator("names")
+    @classmethod
+    def _usable(cls, names: List[str]) -> List[str]:
+        problems = []
+        for index, name in enumerate(names):
+            if not _BUCKET_NAME.fullmatch(name):
+                problems.append(Problem((index,), f"{name!r} is no bucket name"))
+            elif name in names[:index]:
+                problems.append(Problem((index,), f"{name} is in the list twice"))
+        if problems:
+            raise Problems(problems)
+        return names
+
+    @model_validator(mode="after")
+    def _whole(self) -> ForeignBuckets:
+        if not self.existing:
+            raise ValueError(
+                "names are for buckets that exist already: say existing: true, "
+                "or give a number of buckets, which the run makes and names itself"
+            )
+        return self
+
+
+_Buckets = Annotated[
+    Union[
+        Annotated[int, Field(ge=1), Tag("<number>")],
+        Annotated[ForeignBuckets, Tag("<mapping>")],
+    ],
+    Discriminator(lambda value: "<mapping>" if isinstance(value, (dict, ForeignBuckets)) else "<number>"),
+]
+
+
+class HybridWorkers(Strict):
+    """Workers of each operation, per driver."""
+
+    get: Optional[Workers] = None
+    put: Optional[Workers] = None
+    stat: Optional[Workers] = None
+    delete: Optional[Workers] = None
+
+
+class HybridSection(Strict):
+    """Operations at a fixed ratio on the data that is there: what was filled is read, written beside and deleted."""
+
+    duration: Duration = Field(description="How long the phase runs.")
+    mix: MixSection = Field(DEFAULT_MIX, description="Operations and their ratio.")
+    workers: Optional[HybridWorkers] = Field(
+        None, description="Fixed workers per operation and driver; without it they are calibrated once per run."
+    )
+    engine: Literal["warp"] = Field("warp", description="What makes the load.")
+
+    @field_validator("workers")
+    @classmethod
+    def _as_in_mix(cls, workers: Optional[HybridWorkers], info: ValidationInfo) -> Optional[HybridWorkers]:
+        mix = info.data.get("mix")
+        if workers is None or mix is None:
+            return workers
+        given = {name for name, value in workers if value is not None}
+        wanted = {name for name, value in mix if value}
+        problems = [
+            Problem((), f"{name} is in the mix ({getattr(mix, name):g}) and has no workers")
+            for name in sorted(wanted - given)
+        ]
+        problems += [
+            Problem((name,), f"{name} has workers and no share of the mix", of_key=True)
+            for name in sorted(given - wanted)
+        ]
+        if problems:
+            raise Problems(problems)
+        return workers
+
+
+def _options(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    problems, texts = [], {}
+    for key, option in value.items():
+        name = str(key).lstrip("-")
+        if name in _OWN_OPTIONS or name.startswith("analyze."):
+            problems.append(Problem((key,), f"warp's --{name} is set by the plan and cannot be given here", of_key=True))
+        elif not isinstance(option, (str, int, float)):
+            problems.append(Problem((key,), "must be text, a number, true or false"))
+        else:
+            texts[name] = str(option).lower() if isinstance(option, bool) else str(option)
+    if problems:
+        raise Problems(problems)
+    return texts
+
+
+class WarpPhaseSection(Strict):
+    """One plain warp command, on objects that warp uploads itself."""
+
+    op: Literal["mixed", "get", "put", "stat", "delete", "list", "multipart", "versioned"] = Field(
+        description="warp's command."
+    )
+    duration: Duration = Field(description="How long it runs, without its preparation.")
+    mix: Optional[MixSection] = Field(
+        None, description="Only for `mixed`; without it 45 get, 35 put, 15 stat, 5 delete."
+    )
+    objects: Optional[int] = Field(
+        None, ge=1, description="Objects that warp uploads first (its --objects); warp's own default without it."
+    )
+    args: Annotated[Dict[str, str], BeforeValidator(_options)] = Field(
+        {}, description="Further options of warp, without dashes: `{disable-multipart: true}`."
+    )
+
+    @field_validator("mix")
+    @classmethod
+    def _only_mixed(cls, mix: Optional[MixSection], info: ValidationInfo) -> Optional[MixSection]:
+        if mix is not None and info.data.get("op", "mixed") != "mixed":
+            raise ValueError(f"warp {info.data['op']} has one operation only; a mix is for op: mixed")
+        return mix
+
+    @field_validator("objects")
+    @classmethod
+    def _has_objects(cls, objects: Optional[int], info: ValidationInfo) -> Optional[int]:
+        if objects is not None and info.data.get("op") == "put":
+            raise ValueError("warp put writes until its time is over and has no number of objects")
+        return objects
+
+
+class WaitSection(Strict):
+    """Wait for time to pass, or for the cluster."""
+
+    duration: Optional[Duration] = Field(None, description="Wait for this long.")
+    clean: Optional[Literal[True]] = Field(None, description="Wait until all PGs are active+clean.")
+    at_most: Optional[Duration] = Field(
+        None, description="Give up waiting for `clean` after this long; never scaled."
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> WaitSection:
+        only_one(self, ("duration", "clean"))
+        if self.clean and self.at_most is None:
+            raise ValueError("clean needs at_most: a cluster that never gets clean would be waited for without end")
+        if self.at_most is not None and not self.clean:
+            raise Problems([Problem(("at_most",), "goes with clean: true only", of_key=True)])
+        return self
+
+
+class PhaseSection(Strict):
+    """One phase: exactly one of fill, hybrid, warp, wait; and what to call it."""
+
+    fill: Optional[FillSection] = Field(None, description="Write objects until a goal is reached.")
+    hybrid: Optional[HybridSection] = Field(None, description="Mixed operations on the data that is there.")
+    warp: Optional[WarpPhaseSection] = Field(None, description="A plain warp command.")
+    wait: Optional[WaitSection] = Field(None, description="A pause.")
+    name: Optional[str] = Field(
+        None, description="Unique, of a-z, 0-9 and -; without it the kind: `hybrid`, `hybrid-2`, ..."
+    )
+    role: Optional[Literal["fill", "measure", "age", "none"]] = Field(
+        None, description="What a report takes the phase for; fill is `fill`, hybrid is `measure`, others are `none`."
+    )
+
+    @field_validator("name")
+    @classmethod
+    def _plain(cls, name: Optional[str]) -> Optional[str]:
+        if name is not None and not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r}: a name is made of a-z, 0-9 and - (it becomes a directory)")
+        return name
+
+    @model_validator(mode="after")
+    def _whole(self) -> PhaseSection:
+        only_one(self, _KINDS)
+        return self
+
+    @property
+    def kind(self) -> str:
+        """fill, hybrid, warp or wait."""
+        return only_one(self, _KINDS)
+
+    def to_plan(self, name: str, scale: float) -> plan.Phase:
+        """Return the plan's phase of this name."""
+        role = self.role or _ROLES.get(self.kind, "none")
+        if self.fill:
+            return plan.Phase(name, "fill", role, goal=self.fill.to_plan(scale))
+        if self.hybrid:
+            workers = self.hybrid.workers
+            return plan.Phase(
+                name,
+                "hybrid",
+                role,
+                duration=scaled_duration(self.hybrid.duration, scale),
+                mix=self.hybrid.mix.to_plan(),
+                workers={op.upper(): n for op, n in workers if n is not None} if workers else None,
+                engine=self.hybrid.engine,
+            )
+        if self.warp:
+            return plan.Phase(
+                name,
+                "warp",
+                role,
+                duration=scaled_duration(self.warp.duration, scale),
+                mix=(self.warp.mix or DEFAULT_MIX).to_plan() if self.warp.op == "mixed" else None,
+                warp=plan.WarpOp(self.warp.op, scaled_objects(self.warp.objects, scale), dict(self.warp.args)),
+            )
+        wait = self.wait or WaitSection(duration="1s")
+        return plan.Phase(
+            name,
+            "wait",
+            role,
+            duration=scaled_duration(wait.duration, scale),
+            wait_clean=bool(wait.clean),
+            at_most=wait.at_most,
+        )
+
+
+class CycleSection(Strict):
+    """What happens, in order."""
+
+    phases: Annotated[List[PhaseSection], Field(min_length=1)] = Field(description="One after the other.")
+
+    @field_validator("phases")
+    @classmethod
+    def _names_once(cls, phases: List[PhaseSection]) -> List[PhaseSection]:
+        names = [phase.name for phase in phases]
+        twice = [
+            Problem((i, "name"), f"{name!r} is the name of an earlier phase already")
+            for i, name in enumerate(names)
+            if name and name in names[:i]
+        ]
+        if twice:
+            raise Problems(twice)
+        return phases
+
+    def named(self) -> List[Tuple[str, PhaseSection]]:
+        """Return the phases with a unique name each."""
+        taken: Set[str] = {phase.name for phase in self.phases if phase.name}
+        named = []
+        for phase in self.phases:
+            name, number = phase.name or phase.kind, 1
+            while phase.name is None and name in taken:
+                number += 1
+                name = f"{phase.kind}-{number}"
+            taken.add(name)
+            named.append((name, phase))
+        return named
+
+
+class WarpSection(BenchmarkSection):
+    """The general benchmark: phases of your choice."""
+
+    size: _Sizes = Field(
+        ((4096, 1.0),),
+        description="One exact object size, or exact sizes with their shares: `{4KiB: 50%, 1MiB: 50%}`.",
+        json_schema_extra={"default": "4KiB"},
+    )
+    buckets: _Buckets = Field(1, description="Number of buckets that the run makes; or names of existing ones.")
+    drivers: Optional[int] = Field(
+        None, ge=1, description="Drivers in all, spread over nodes and buckets; at least one per node and bucket."
+    )
+    cycle: CycleSection = Field(description="The phases.")
+
+    @field_validator("drivers")
+    @classmethod
+    def _every_bucket(cls, drivers: Optional[int], info: ValidationInfo) -> Optional[int]:
+        buckets = info.data.get("buckets")
+        number = buckets if isinstance(buckets, int) else len(buckets.names) if buckets else 1
+        if drivers is not None and drivers < number:
+            raise ValueError(f"{drivers} cannot serve {number} buckets: every bucket needs a driver of its own")
+        return drivers
+
+    @field_validator("cycle")
+    @classmethod
+    def _in_order(cls, cycle: CycleSection, info: ValidationInfo) -> CycleSection:
+        data = info.data
+        problems: List[Problem] = []
+        filled = "buckets" not in data or isinstance(data["buckets"], ForeignBuckets)
+        for index, phase in enumerate(cycle.phases):
+            path = ("phases", index, phase.kind)
+            filled = filled or phase.kind == "fill"
+            if phase.kind == "hybrid" and not filled:
+                text = "no objects to work on: put a fill phase before it, or name existing buckets"
+                problems.append(Problem(path, text, of_key=True))
+            try:
+                check_raw_goal(phase.fill, data.get("full_guard"))
+            except Problems as error:
+                problems += [problem._replace(path=path + problem.path) for problem in error.problems]
+            workers = data.get("workers")
+            if phase.warp and phase.warp.op == "mixed" and phase.warp.objects and workers:
+                objects = scaled_objects(phase.warp.objects, data.get("scale") or 1.0) or 1
+                if objects <= workers:
+                    text = f"{objects} objects for {workers} workers: warp mixed needs more objects than workers"
+                    problems.append(Problem((*path, "objects"), text))
+        if problems:
+            raise Problems(problems)
+        return cycle
+
+    def to_plan(self, clients: Sequence[str], endpoints: Mapping[str, Any]) -> plan.Plan:
+        """Return the plan; drivers go round nodes and buckets in turn."""
+        if isinstance(self.buckets, ForeignBuckets):
+            keys = list(self.buckets.names)
+        else:
+            stem = format_size(self.size[0][0]) if len(self.size) == 1 else "sizes"
+            keys = [stem] if self.buckets == 1 else [f"{stem}-{i + 1}" for i in range(self.buckets)]
+        foreign = isinstance(self.buckets, ForeignBuckets)
+        number = self.drivers or max(len(clients), len(keys))
+        return plan.Plan(
+            benchmark="warp",
+            s3=self.s3.to_plan(endpoints),
+            buckets=tuple(plan.Bucket(key, self.size, foreign) for key in keys),
+            drivers=tuple(
+                plan.Driver(f"{i + 1:02d}-{keys[i % len(keys)]}", node, keys[i % len(keys)], self.workers)
+                for i, node in enumerate(itertools.islice(itertools.cycle(clients), number))
+            ),
+            phases=tuple(phase.to_plan(name, self.scale) for name, phase in self.cycle.named()),
+            full_guard=self.full_guard,
+            keep_data=self.keep_data,
+            scale=self.scale,
+            warp_path=self.warp_path,
+            read_objects=self.read_objects,
+        )
