@@ -1,12 +1,13 @@
 """Benchmarks, monitors and tools that extend the Ceph Benchmarking Tool (CBT)."""
 
-from __future__ import annotations
-
-from pathlib import Path
+# Every interpreter of the environment imports this file at its start (autoload.py): nothing but `os`, which is loaded
+# by then, may be imported here.
+import os.path
 
 __version__ = "0.1.0"
 
 # In a checkout, tools/ and monitors/ stand beside this package; an installation has them inside it.
-_checkout = Path(__file__).resolve().parent.parent
-if (_checkout / "setup.cfg").is_file() and (_checkout / "tools" / "__main__.py").is_file():
-    __path__.append(str(_checkout))
+_checkout = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+if os.path.isfile(os.path.join(_checkout, "setup.cfg")) and os.path.isfile(
+        os.path.join(_checkout, "tools", "__main__.py")):
+    __path__.append(_checkout)

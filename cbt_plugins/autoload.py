@@ -1,0 +1,58 @@
+"""Make an unmodified cbt.py know our benchmarks and monitors: an import hook, and nothing else."""
+
+# Every interpreter of the environment runs install() at its start: `sys` is all that is imported until a module of one
+# of these names is looked for, and a module that does not come from a CBT tree is left alone.
+
+import sys
+
+_PATCHES = {
+    "settings": "patch_settings",
+    "benchmarkfactory": "patch_benchmarkfactory",
+    "monitoring": "patch_monitoring",
+    "monitoring.monitoring_factory": "patch_monitoring_factory",
+}
+_MARKS = ("cbt.py", "settings.py", "common.py", "benchmarkfactory.py")
+
+
+class Finder:
+    """Finds CBT's modules as Python itself does, and patches them after they have been executed."""
+
+    @classmethod
+    def find_spec(cls, fullname, path=None, target=None):
+        if fullname not in _PATCHES:
+            return None
+        from importlib.machinery import PathFinder
+
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.loader is None or not _is_of_cbt(spec):
+            return None
+        execute = spec.loader.exec_module
+
+        def exec_module(module):
+            execute(module)
+            from cbt_plugins.host import upstream
+
+            getattr(upstream, _PATCHES[fullname])(module)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def _is_of_cbt(spec):
+    import os
+
+    if not spec.origin:
+        return False
+    tree = os.path.dirname(os.path.abspath(spec.origin))
+    if spec.name.startswith("monitoring") and os.path.basename(tree) == "monitoring":
+        tree = os.path.dirname(tree)
+    return all(os.path.isfile(os.path.join(tree, mark)) for mark in _MARKS)
+
+
+def install():
+    """Idempotent. CBT_PLUGINS=off in the environment leaves CBT as it is."""
+    if Finder not in sys.meta_path:
+        import os
+
+        if os.environ.get("CBT_PLUGINS") != "off":
+            sys.meta_path.insert(0, Finder)

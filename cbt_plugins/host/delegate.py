@@ -1,0 +1,101 @@
+"""Classes that a CBT tree instantiates, which pass everything on to ours."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+from cbt_plugins.host import checkout
+from cbt_plugins.host import layout
+from cbt_plugins.host import monitoring
+from cbt_plugins.host.execute import COMPLETE
+from cbt_plugins.host.execute import execute
+from cbt_plugins.host.run import HostRun
+
+logger = logging.getLogger(__name__)
+
+
+class Delegate:
+    """Stands before the tree's own Benchmark in the method resolution order.
+
+    run() does not call the base class's: that one removes a directory which all permutations share on every node, and
+    writes a read-ahead into each OSD's /sys, also where nobody asked for one.
+    """
+
+    load: Callable[[], Any]
+    archive_dir: str  # the tree's Benchmark sets these
+    config: Dict[str, Any]
+    cluster: Any
+
+    def exists(self, expect_exists: bool = False) -> bool:
+        """For compare.py; in cbt.py the session answers."""
+        return (Path(self.archive_dir) / COMPLETE).exists()
+
+    def run(self) -> None:
+        if "osd_ra" in self.config:
+            self.cluster.set_osd_param("read_ahead_kb", self.config["osd_ra"])
+        execute(self._host_run(), self.load)
+
+    def evaluate(self, baseline: Any) -> List[Any]:
+        logger.info("%s: compare.py compares one run with one run; use `cbt-tools compare` for %s and %s",
+                    self.config["benchmark"], self.archive_dir, baseline.archive_dir)
+        return []
+
+    def __str__(self) -> str:
+        return f"{self.config['benchmark']} {Path(self.archive_dir).name}"
+
+    def _host_run(self) -> HostRun:
+        from cbt_plugins.host import upstream
+
+        settings: Any = sys.modules["settings"]
+        directory = Path(self.archive_dir)
+        directory.mkdir(parents=True, exist_ok=True)
+        benchmark = self.config["benchmark"]
+        run_dir = layout.run_dir(settings.cluster["tmp_dir"], benchmark, directory)
+        common = getattr(settings, "common", None) or {}
+        session = upstream.session()
+
+        def monitors(local_dir: Path) -> AbstractContextManager[None]:
+            return monitoring.watch(upstream.monitors_of_tree, settings.cluster, common, run_dir, local_dir)
+
+        return HostRun(benchmark=benchmark, config=dict(self.config), iteration=self.config["iteration"],
+                       archive_dir=directory, run_dir=run_dir, cluster=dict(settings.cluster), common=dict(common),
+                       endpoints=dict(settings.client_endpoints or {}),
+                       config_file=session.config_file if session else None,
+                       checkout=checkout.describe(Path(settings.__file__).resolve().parent), monitors=monitors)
+
+
+#: (profile, directory) -> our object: CBT makes a new one for each start and each stop
+_watching: Dict[Tuple[str, str], monitoring.Monitor] = {}
+
+
+def monitor_class(name: str, load: Callable[[], Any], base: type) -> type:
+    """A subclass of the tree's Monitoring for one of our monitors, in both eras."""
+
+    class PluginMonitoring(base):  # type: ignore[misc, valid-type]
+        DEFAULT_NODES = list(load().DEFAULT_NODES)  # the package era asks for this ...
+
+        def __init__(self, mconfig: Mapping[str, Any]) -> None:
+            super().__init__(mconfig)
+            self._config = mconfig
+
+        @staticmethod
+        def _get_default_nodes() -> List[str]:  # ... and the module era for this
+            return PluginMonitoring.DEFAULT_NODES
+
+        def start(self, directory: str) -> None:
+            settings: Any = sys.modules["settings"]
+            made = load()(self._config, settings.cluster, getattr(settings, "common", None) or {})
+            _watching[name, directory] = made
+            made.start(directory)
+
+        def stop(self, directory: Optional[str] = None) -> None:
+            """None stops all of this profile; a stop without a start does nothing: CBT does both."""
+            for key in [key for key in _watching if key[0] == name and directory in (None, key[1])]:
+                _watching.pop(key).stop(key[1])
+
+    PluginMonitoring.__name__ = f"Plugin_{name}"
+    return PluginMonitoring

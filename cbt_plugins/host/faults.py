@@ -1,0 +1,57 @@
+"""Faults of a file that show before anything runs: the checks that both hosts make first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, List, Mapping
+
+import yaml
+
+from cbt_plugins.host import layout
+from cbt_plugins.host import registry
+
+#: exit status for a fault in the file or the command line
+FAULTS_STATUS = 2
+
+
+def faults_of(path: Path) -> List[str]:
+    """What is wrong, one text per fault; also what CBT would take for "nothing to do" and leave with status 0."""
+    try:
+        with open(path) as file:
+            config = yaml.safe_load(file)
+    except OSError as error:
+        return [f"{path}: {error.strerror}"]
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        return [f"{path}: {error}"]
+    if not isinstance(config, dict):
+        return [f"{path}: not a CBT file: sections `cluster:` and `benchmarks:` are missing"]
+    faults = [f"{path}: `{name}:` is missing or empty" for name in ("cluster", "benchmarks")
+              if not isinstance(config.get(name), dict) or not config[name]]
+    return faults or _own_faults(path, config["benchmarks"]) or _nothing_to_run(path, config)
+
+
+def _own_faults(path: Path, benchmarks: Mapping[str, Any]) -> List[str]:
+    if not set(benchmarks) & set(registry.built_in(registry.BENCHMARKS)):
+        return []  # a file without a section of ours is none of our business
+    try:
+        from cbt_plugins.config.check import check_file
+        from cbt_plugins.config.faults import ConfigError
+    except ModuleNotFoundError as error:
+        if error.name != "cbt_plugins.config.check":
+            raise
+        return []
+
+    try:
+        check_file(path)
+    except ConfigError as error:
+        return str(error).splitlines()
+    return []
+
+
+def _nothing_to_run(path: Path, config: Mapping[str, Any]) -> List[str]:
+    iterations = config["cluster"].get("iterations", 0)
+    if not isinstance(iterations, int) or iterations < 1:
+        return [f"{path}: cluster.iterations: {iterations}: nothing would run (CBT's default is 0); write 1 or more"]
+    return [f"{path}: benchmarks.{name}: an empty list: nothing would run"
+            for name, section in sorted(config["benchmarks"].items())
+            if isinstance(section, dict) and not any(True for _ in layout.permutations(section))]

@@ -1,0 +1,73 @@
+"""Which runs a file asks for, and where in the archive each of them goes: CBT's own rules."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import itertools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, Iterator, Mapping
+
+import yaml
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run that the file asks for."""
+
+    benchmark: str
+    iteration: int
+    config: Mapping[str, Any]  # one permutation + benchmark + iteration; `acceptable` is still in it
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for equal runs, whatever values the file holds (CBT's id is undefined for dates, for example)."""
+        return repr(sorted((str(key), repr(value)) for key, value in self.config.items() if key != "acceptable"))
+
+
+def permutations(section: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+    """Every combination of the section's top-level lists, the last list fastest; `acceptable` is never multiplied."""
+    sweeps = {key: value for key, value in section.items() if isinstance(value, list) and key != "acceptable"}
+    for values in itertools.product(*sweeps.values()):
+        # Scalars come first, then the lists in the file's order: the order of keys ends up in logs only, but the
+        # order inside nested mappings is part of the id and stays as written.
+        config = {key: copy.deepcopy(value) for key, value in section.items() if key not in sweeps}
+        config.update(zip(sweeps, values))
+        yield config
+
+
+def planned(benchmarks: Mapping[str, Any], iterations: int) -> Iterator[Planned]:
+    """All runs in the order in which CBT runs them: iterations, then sections by name, then permutations."""
+    for iteration in range(iterations):
+        for benchmark, section in sorted(benchmarks.items()):
+            for config in permutations(section or {}):
+                config.update(benchmark=benchmark, iteration=iteration)
+                yield Planned(benchmark, iteration, config)
+
+
+def run_id(config: Mapping[str, Any]) -> str:
+    """8 hex digits. Raises TypeError for what JSON cannot hold (a YAML date) and for keys of mixed types."""
+    hashable = json.dumps(sorted((key, value) for key, value in config.items() if key != "acceptable"))
+    return hashlib.sha1(hashable.encode()).hexdigest()[:8]
+
+
+def archive_dir(archive: Path, config: Mapping[str, Any]) -> Path:
+    return archive / "results" / f"{config['iteration']:0>8}" / f"id-{run_id(config)}"
+
+
+def run_dir(tmp_dir: str, benchmark: str, archive_dir: Path) -> str:
+    """Scratch directory on the nodes. CBT's own is shared by all permutations of a class; ours is the run's alone."""
+    identity = archive_dir.name[len("id-"):]
+    return f"{tmp_dir.rstrip('/')}/{archive_dir.parent.name}/{benchmark}-{identity}"
+
+
+def write_once(path: Path, content: Mapping[str, Any]) -> bool:
+    """Write YAML as CBT does, unless the file is there: a resumed archive keeps what it was started with."""
+    if path.exists():
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as file:
+        yaml.dump(dict(content), file, default_flow_style=False)
+    return True

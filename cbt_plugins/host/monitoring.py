@@ -1,0 +1,144 @@
+"""Keep monitoring profiles running while a context is open, and bring their files into the archive."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import shlex
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set
+
+logger = logging.getLogger(__name__)
+
+#: keys of the `cluster:` section that name nodes
+NODE_KEYS = ("head", "clients", "osds", "mons", "rgws", "mgrs", "mdss", "mds")
+
+_numbers = itertools.count(1)
+
+
+class Monitor:
+    """What watches nodes: the base class of the entry point group "cbt_plugins.monitors".
+
+    `config` is the profile's mapping. A monitor runs subprocesses on its nodes, no Python thread here (CBT's recovery
+    test waits until its process has one thread), and ends them by recorded pid.
+    """
+
+    DEFAULT_NODES: Sequence[str] = ("clients", "osds", "mons", "rgws")
+
+    def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
+        self.config = config
+        self.cluster = cluster
+        self.common = common
+        self.nodes = nodes_of(cluster, config.get("nodes", self.DEFAULT_NODES))
+
+    def start(self, directory: str) -> None:
+        """Begin to watch; whatever is written goes under `directory` on the nodes, which this makes when needed."""
+        raise NotImplementedError
+
+    def stop(self, directory: str) -> None:
+        """End what `start(directory)` began, on the same object."""
+        raise NotImplementedError
+
+
+def nodes_of(cluster: Mapping[str, Any], keys: Iterable[str] = NODE_KEYS) -> List[str]:
+    """Node names of these keys of the `cluster:` section (string, list or mapping), as written, each once."""
+    found: Dict[str, None] = {}
+    for key in keys:
+        value = cluster.get(key) or []
+        for name in [value] if isinstance(value, str) else value:
+            found.update(dict.fromkeys(part.strip() for part in str(name).split(",") if part.strip()))
+    return list(found)
+
+
+def make_remote(cluster: Mapping[str, Any], common: Mapping[str, Any]) -> Any:
+    from cbt_plugins.remote import Remote
+
+    return Remote.from_host(cluster, common)
+
+
+@contextmanager
+def watch(make: Callable[[], Iterable[Any]], cluster: Mapping[str, Any], common: Mapping[str, Any],
+          run_dir: str, local_dir: Path) -> Iterator[None]:
+    """Run the monitors that `make` gives (objects with start, stop and nodes, CBT's or ours) while the context is open.
+
+    Each object is kept from start to stop: CBT's module-level start() and stop() make new ones each time, which then
+    know nothing of the processes that they should end. Files arrive as local_dir/<name>.<node>, CBT's own way.
+    """
+    monitors = list(make())
+    if not monitors:
+        yield
+        return
+    remote = make_remote(cluster, common)
+    nodes = _nodes_of_monitors(monitors, cluster)
+    directory = f"{run_dir}/monitors-{next(_numbers)}"
+    started: List[Any] = []
+    try:
+        remote.run(nodes, f"rm -rf -- {shlex.quote(directory)} && mkdir -p -m 0755 -- {shlex.quote(directory)}", 60)
+        for monitor in monitors:
+            started.append(monitor)
+            monitor.start(directory)
+        yield
+    finally:
+        for monitor in reversed(started):
+            try:
+                monitor.stop(directory)
+            except Exception:
+                logger.exception("monitor %s did not stop in order", type(monitor).__name__)
+        _fetch(remote, nodes, directory, local_dir, cluster.get("user"))
+
+
+def _nodes_of_monitors(monitors: Iterable[Any], cluster: Mapping[str, Any]) -> List[str]:
+    everywhere = nodes_of(cluster)
+    wanted: Set[str] = set()
+    for monitor in monitors:
+        own = getattr(monitor, "nodes", None) or getattr(monitor, "_nodes", None)
+        if own is None:
+            return everywhere
+        wanted.update(_host(name) for name in (own.split(",") if isinstance(own, str) else own))
+    return [node for node in everywhere if _host(node) in wanted]
+
+
+def _host(node: str) -> str:
+    return node.rpartition("@")[2].partition(":")[0]
+
+
+def _fetch(remote: Any, nodes: Sequence[str], directory: str, local_dir: Path, user: Optional[str]) -> None:
+    """Bring `directory` of each node home and remove it there; a node that cannot be reached is logged, not fatal."""
+    from cbt_plugins.remote import RemoteError
+
+    local_dir.mkdir(parents=True, exist_ok=True)
+    quoted = shlex.quote(directory)
+    # perf and blktrace run through sudo: their files belong to root, and the user who fetches may not read them.
+    chown = f"sudo -n chown -R {shlex.quote(user)} {quoted} 2>/dev/null; " if user and user != "root" else ""
+    for node in nodes:
+        with tempfile.TemporaryDirectory(dir=local_dir, prefix=".fetch-") as scratch:
+            try:
+                if chown:
+                    remote.run([node], f"{chown}true", 60)
+                remote.fetch([node], directory, Path(scratch))
+                for file in _arrived(Path(scratch), node):
+                    shutil.move(str(file), str(local_dir / f"{file.name}.{_host(node)}"))
+                remote.run([node], f"rm -rf -- {quoted}", 60)
+            except RemoteError as error:
+                logger.error("monitor files of %s stay in %s there: %s", node, directory, error)
+
+
+def _arrived(scratch: Path, node: str) -> List[Path]:
+    for name in (node, _host(node)):
+        if (scratch / name).is_dir():
+            return sorted((scratch / name).iterdir())
+    return []
+
+
+def build(profiles: Mapping[str, Any], table: Mapping[str, Callable[[], Any]], cluster: Mapping[str, Any],
+          common: Mapping[str, Any]) -> List[Monitor]:
+    """Our monitors for the `monitoring_profiles:` section, in CBT's order. Raises ValueError for a name nobody knows."""
+    monitors = []
+    for name, config in sorted(profiles.items()):
+        if name not in table:
+            raise ValueError(f"monitoring_profiles: {name}: nobody knows this profile; known: {', '.join(sorted(table))}")
+        monitors.append(table[name]()(config or {}, cluster, common))
+    return monitors

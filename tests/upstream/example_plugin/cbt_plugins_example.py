@@ -1,0 +1,53 @@
+"""What somebody else writes to add a benchmark and a monitor: the whole of it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import nullcontext
+from pathlib import Path
+
+from cbt_plugins.host.monitoring import Monitor
+from cbt_plugins.host.run import HostRun
+from cbt_plugins.host.run import RunFailed
+
+logger = logging.getLogger("cbt_plugins.example")
+
+
+class Example:
+    """Writes what it was given. `fail: true` fails, `fail: key` raises a KeyError, as a faulty plug-in would."""
+
+    def __init__(self, run: HostRun) -> None:
+        self.run_of_host = run
+        if run.config.get("fail") == "constructor":
+            raise KeyError("a fault of the constructor")
+
+    def run(self) -> None:
+        run = self.run_of_host
+        with open(run.archive_dir / "calls", "a") as calls:
+            calls.write("run\n")
+        with run.monitors(run.archive_dir / "monitors") if run.config.get("watch") else nullcontext():
+            if run.config.get("fail") == "key":
+                raise KeyError("a fault of the run")
+            if run.config.get("fail"):
+                raise RunFailed("asked to fail")
+            described = {"benchmark": run.benchmark, "config": dict(run.config), "iteration": run.iteration,
+                         "run_dir": run.run_dir, "clients": run.cluster["clients"],
+                         "is_teuthology": "is_teuthology" in run.cluster, "common": dict(run.common),
+                         "endpoints": dict(run.endpoints), "config_file": str(run.config_file),
+                         "checkout": run.checkout and run.checkout.describe}
+            (run.archive_dir / "summary.json").write_text(json.dumps(described))
+        (run.archive_dir / "complete").write_text("{}")
+
+
+class Witness(Monitor):
+    """Notes in a local file that it was started and stopped, and on which object."""
+
+    def start(self, directory: str) -> None:
+        self._note = Path(self.config["note"])
+        with open(self._note, "a") as note:
+            note.write(f"start {directory} {','.join(self.nodes)}\n")
+
+    def stop(self, directory: str) -> None:
+        with open(self._note, "a") as note:
+            note.write(f"stop {directory}\n")
