@@ -1,0 +1,179 @@
+"""`cbt-tools lab`: a real multi-node Ceph cluster on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Callable, Dict, List, NoReturn
+
+from .cluster import Lab
+from .errors import LabError
+from .spaces import cache_home
+from .status import as_text, gather
+from .topology import Topology, parse_ec, parse_size
+
+__all__ = ["Lab", "LabError", "Topology", "add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="lab_verb", required=True, metavar="up|down|run|status|exec|...")
+
+    def verb(name: str, text: str) -> argparse.ArgumentParser:
+        made = verbs.add_parser(name, help=text, description=text)
+        made.add_argument("--dir", type=Path, default=cache_home() / "cbt-plugins" / "lab", help="default: %(default)s")
+        return made
+
+    up = verb("up", "start the cluster of --dir, or make one there")
+    _add_shape(up)
+    up.add_argument("--foreground", action="store_true", help="stay; the lab ends with this command, however it ends")
+    alone = verb("run", "up, run a command in node0, down in every case; its exit status")
+    _add_shape(alone)
+    alone.add_argument("--wipe", action="store_true", help="remove the cluster's files afterwards")
+    alone.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
+    down = verb("down", "end the lab; its files stay")
+    down.add_argument("--graceful", action="store_true", help="stop the daemons first")
+    down.add_argument("--wipe", action="store_true", help="remove the files, too")
+    verb("status", "nodes, daemons, health, memory").add_argument("--json", action="store_true")
+    inside = verb("exec", "run a command in a node; its exit status")
+    inside.add_argument("node")
+    inside.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
+    for name, text in (
+        ("stop-osds", "stop the OSDs of a node"),
+        ("start-osds", "start the OSDs of a node"),
+        ("crash", "power failure of a node"),
+        ("boot", "start a crashed node with its daemons"),
+    ):
+        one = verb(name, text)
+        one.add_argument("node")
+        if name == "stop-osds":
+            one.add_argument("--kill", action="store_true", help="SIGKILL instead of SIGTERM")
+    link = verb("link", "plug or pull the network cable of a node")
+    link.add_argument("node")
+    link.add_argument("state", choices=("up", "down"))
+
+
+def _add_shape(parser: argparse.ArgumentParser) -> None:
+    shape = Topology()
+
+    def counted(name: str, text: str) -> None:
+        default = getattr(shape, name)
+        parser.add_argument("--" + name.replace("_", "-"), type=int, default=default, help=f"{text} (default {default})")
+
+    counted("osd_nodes", "nodes with OSDs")
+    counted("osds_per_node", "OSDs on each of them")
+    counted("rgws", "nodes with an RGW")
+    parser.add_argument("--no-rgw", dest="rgws", action="store_const", const=0, help="the same as --rgws 0")
+    counted("clients", "client nodes")
+    counted("data_pgs", "placement groups of the bucket data pool")
+    counted("out_interval", "seconds until a down OSD is marked out")
+    parser.add_argument("--ec", type=_argument(parse_ec), metavar="K+M", help="erasure coded bucket data, e.g. 2+1")
+    parser.add_argument("--block", type=_argument(parse_size), default=shape.block, help="size of an OSD (sparse; 10GiB)")
+    parser.add_argument("--osd-memory", type=_argument(parse_size), default=shape.osd_memory, help="default 896MiB")
+    parser.add_argument("--no-mux", dest="mux", action="store_false", help="a new ssh connection for each command")
+    parser.add_argument("--root", type=os.path.abspath, default="/", help="root folder of another release for the nodes")
+    parser.add_argument(
+        "--bind", type=os.path.abspath, action="append", default=[], metavar="DIR", help="folder that every node sees, too"
+    )
+
+
+def _argument(parse: Callable[[str], object]) -> Callable[[str], object]:
+    def parsed(text: str) -> object:
+        try:
+            return parse(text)
+        except ValueError as fault:
+            raise argparse.ArgumentTypeError(str(fault)) from None
+
+    return parsed
+
+
+def run(args: argparse.Namespace) -> int:
+    lab = Lab(args.dir)
+    verbs: Dict[str, Callable[[Lab, argparse.Namespace], int]] = {
+        "up": _up,
+        "run": _run,
+        "down": _down,
+        "status": _status,
+        "exec": _exec,
+    }
+    try:
+        if args.lab_verb in verbs:
+            return verbs[args.lab_verb](lab, args)
+        if args.lab_verb == "stop-osds":
+            lab.stop_osds(args.node, signal.SIGKILL if args.kill else signal.SIGTERM)
+        elif args.lab_verb == "link":
+            lab.link(args.node, args.state == "up")
+        else:
+            {"start-osds": lab.start_osds, "crash": lab.crash, "boot": lab.boot}[args.lab_verb](args.node)
+    except LabError as fault:
+        print(fault, file=sys.stderr)
+        return fault.status
+    return 0
+
+
+def _shape(args: argparse.Namespace) -> Topology:
+    names = ("osd_nodes", "osds_per_node", "rgws", "clients", "ec", "data_pgs", "block", "osd_memory", "out_interval", "mux")
+    return Topology(**{name: getattr(args, name) for name in names}, root=args.root, bind=tuple(args.bind))
+
+
+def _up(lab: Lab, args: argparse.Namespace) -> int:
+    _terminate_in_order()
+    lab.up(_shape(args), detach=not args.foreground)
+    if args.foreground:
+        try:
+            while lab.running:
+                signal.sigtimedwait([], 1)
+        finally:
+            lab.down()
+    return 0
+
+
+def _run(lab: Lab, args: argparse.Namespace) -> int:
+    command = _command(args.command)
+    if not command:
+        print("lab run: which command? lab run [options] -- COMMAND", file=sys.stderr)
+        return 2
+    _terminate_in_order()
+    lab.up(_shape(args), detach=False)
+    try:
+        status = lab.exec("node0", command, stdout=None, stderr=None).returncode
+    finally:
+        lab.down(wipe=args.wipe)
+    return status if status >= 0 else 128 - status
+
+
+def _down(lab: Lab, args: argparse.Namespace) -> int:
+    was = lab.down(args.graceful, args.wipe)
+    print("down" if was else f"not running: {lab.dir}", file=sys.stderr)
+    return 0
+
+
+def _status(lab: Lab, args: argparse.Namespace) -> int:
+    found = gather(lab)
+    print(json.dumps(found, indent=1) if args.json else "\n".join(as_text(found)))
+    return 0 if found["running"] else 1
+
+
+def _exec(lab: Lab, args: argparse.Namespace) -> NoReturn:
+    argv, environment = lab.enter(args.node, _command(args.command) or ["bash"]), lab.environment()
+    # Python ignores SIGPIPE, and what is ignored stays ignored across exec.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    sys.stdout.flush()
+    os.execvpe(argv[0], argv, environment)
+
+
+def _command(words: List[str]) -> List[str]:
+    return words[1:] if words[:1] == ["--"] else words
+
+
+def _terminate_in_order() -> None:
+    """SIGTERM and SIGHUP end the lab the way Ctrl-C does."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)

@@ -1,0 +1,321 @@
+"""A lab as a whole: from an empty folder to a clean cluster, its accidents, and its end."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+
+from .conf import ceph_conf, keyring, pool_commands, runtime_commands
+from .daemons import Daemons, finish
+from .errors import LabError, LabUsage
+from .needs import missing, refuse_without_namespaces
+from .process import wait_until
+from .shell import CephShell
+from .spaces import Birth, Spaces, needed_paths
+from .ssh import write_ssh
+from .topology import HEAD, Node, Record, Topology, write_json
+
+#: What a lab makes in its folder, and so what --wipe removes.
+PARTS = ("etc", "ssh", "nodes", "run", "log", "s3.json", "lab.json")
+S3_USER = "cbt"
+
+
+def to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+class Lab:
+    """The lab in a folder, running or not. `say` gets one line for each step."""
+
+    def __init__(self, directory: Path, say: Callable[[str], None] = to_stderr) -> None:
+        self.dir = directory.absolute()
+        self.privileged = os.geteuid() == 0
+        self._say, self._born = say, time.monotonic()
+        self._leash: Optional[Birth] = None
+
+    # -- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def record(self) -> Record:
+        record = Record.load(self.dir)
+        if not record:
+            raise LabUsage(f"{self.dir} holds no lab (cbt-tools lab up makes one)")
+        return record
+
+    @property
+    def nodes(self) -> Dict[str, Node]:
+        return self.record.topology.nodes
+
+    @property
+    def spaces(self) -> Spaces:
+        shape = self.record.topology
+        keep = needed_paths(self.dir, shape.root, shape.bind)
+        return Spaces(self.dir, shape.root, keep, self.privileged)
+
+    @property
+    def running(self) -> bool:
+        return Record.load(self.dir) is not None and self.spaces.first("lab") is not None
+
+    # -- using it --------------------------------------------------------------------------------------------------
+
+    def enter(self, node: str, argv: Sequence[str]) -> List[str]:
+        """Argument list that runs `argv` in a node, in the caller's working folder when the node has it."""
+        if node != "lab":
+            self.record.topology.node(node)
+        script = 'cd "$0" 2>/dev/null || cd; exec "$@"'
+        return [*self.spaces.enter(node), "sh", "-c", script, os.getcwd(), *argv]
+
+    def environment(self) -> Dict[str, str]:
+        given = {name: os.environ[name] for name in ("TERM",) if name in os.environ}
+        return {**self.spaces.environment(), **given}
+
+    def exec(self, node: str, argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run a program in a node. `options` are those of subprocess.run; by default output is captured as text."""
+        if not {"stdout", "stderr", "capture_output"} & set(options):
+            options["capture_output"] = True
+        return subprocess.run(self.enter(node, argv), **{"text": True, "env": self.environment(), **options})
+
+    # -- up --------------------------------------------------------------------------------------------------------
+
+    def up(self, topology: Topology, detach: bool = True) -> None:
+        """Start the cluster of this folder, or make one of that shape. Whatever fails takes everything down again.
+
+        Without `detach` the lab ends with this process, however that ends.
+        """
+        self._born = time.monotonic()
+        self.dir.mkdir(parents=True, exist_ok=True)
+        with self._locked():
+            if self.running:
+                raise LabError(f"already running: {self.dir}")
+            record = Record.load(self.dir)
+            fresh = record is None or record.state != "created"
+            if fresh:
+                uuids = {str(osd): str(uuid.uuid4()) for osd in topology.osds}
+                record = Record(topology, str(uuid.uuid4()), uuids)
+            assert record
+            self._check_machine(record.topology)
+            self._leash = self._prepare(record, fresh)
+            try:
+                self._bring_up(record, fresh)
+                if detach:
+                    self._leash.detach()
+            except BaseException:
+                self._end()
+                raise
+            self._step(f"up: {self.dir}")
+
+    def _check_machine(self, shape: Topology) -> None:
+        if not sys.platform.startswith("linux"):
+            raise LabError("the lab needs Linux namespaces")
+        if shape.root != "/" and not Path(shape.root, "usr").is_dir():
+            raise LabUsage(f"--root {shape.root}: no root folder of a Linux release there")
+        faults, warnings = missing(shape.root, ssh=self.privileged)
+        if faults:
+            raise LabError("\n".join(faults))
+        for line in warnings:
+            self._say(line)
+        refuse_without_namespaces(self.privileged)
+        if not self.privileged:
+            self._say(
+                "not root: the nodes stand in a user namespace. Missing: sshd, so no ssh or pdsh between the nodes and no "
+                "CBT run; `lab exec` reaches every node. Run the lab as root for CBT."
+            )
+
+    def _prepare(self, record: Record, fresh: bool) -> Birth:
+        if fresh:
+            self._remove(keep=("run",))
+        for part in ("etc/ceph", "ssh", "nodes", "run", "log"):
+            (self.dir / part).mkdir(parents=True, exist_ok=True)
+        record.save(self.dir)
+        spaces = self.spaces
+        if fresh:
+            write_ssh(self.dir, record.topology, spaces.environment())
+        return spaces.start_lab()
+
+    def _bring_up(self, record: Record, fresh: bool) -> None:
+        shape, spaces = record.topology, self.spaces
+        nodes = list(shape.nodes.values())
+        spaces.start_nodes(nodes)
+        self._step(f"{len(nodes)} nodes")
+        daemons = Daemons(spaces)
+        stores = self._make_stores(daemons, record) if fresh else []
+        finish(daemons.start_mon())
+        mgr = daemons.start_mgr()
+        self._step("mon")
+        with CephShell(spaces.enter(HEAD), spaces.environment(), record.fsid) as ceph:
+            if fresh:
+                for command in [f"osd new {record.osd_uuids[str(osd)]}" for osd in shape.osds]:
+                    ceph.ask(command)
+            for job in stores:
+                finish(job)
+            starting = daemons.start_osds(nodes)
+            pools, pgs = pool_commands(shape)
+            for command in [*runtime_commands(shape), *pools] if fresh else []:
+                ceph.ask(command)
+            for job in [*starting, mgr]:
+                finish(job)
+            self._step(f"{len(shape.osds)} OSDs started")
+            wait_until(lambda: ceph.status()["osdmap"]["num_up_osds"] == len(shape.osds), "OSDs up", 120, 0.1)
+            self._step("OSDs up")
+            rgws = [node for node in nodes if node.rgw]
+            for job in [daemons.start_rgw(node) for node in rgws]:
+                finish(job)
+            daemons.await_rgws(rgws)
+            if rgws:
+                self._step("RGWs answer")
+            if rgws and fresh:
+                self._make_s3_user(daemons, shape)
+            self._await_clean(ceph, len(shape.osds), pgs if fresh else 1)
+        record.state = "created"
+        record.save(self.dir)
+
+    def _make_stores(self, daemons: Daemons, record: Record) -> List[Any]:
+        shape = record.topology
+        pattern = daemons.run(HEAD, "ceph-authtool --gen-print-key").strip()
+        config = self.dir / "etc" / "ceph"
+        for name in ("keyring", "ceph.client.admin.keyring"):
+            with open(os.open(config / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+                out.write((config / "keyring").read_text() if name != "keyring" else keyring(shape, pattern))
+        (config / "ceph.conf").write_text(ceph_conf(shape, record.fsid))
+        stores = daemons.make_osds(shape.nodes.values(), record.osd_uuids)
+        finish(daemons.make_mon(shape.nodes[HEAD].address, record.fsid))
+        return stores
+
+    def _make_s3_user(self, daemons: Daemons, shape: Topology) -> None:
+        """radosgw-admin makes up the keys, so that they stand in no argument list."""
+        create = f"radosgw-admin user create --uid={S3_USER} --display-name={S3_USER} --max-buckets=0"
+        said = daemons.run(HEAD, f"{create} --gen-access-key --gen-secret 2>/dev/null")
+        key = json.loads(said[said.index("{") :])["keys"][0]
+        user = {"uid": S3_USER, "access_key": key["access_key"], "secret_key": key["secret_key"], "urls": shape.urls}
+        write_json(self.dir / "s3.json", user, mode=0o600)
+        self._step("S3 user")
+
+    def _await_clean(self, ceph: CephShell, osds: int, pgs: int, seconds: float = 300) -> None:
+        """HEALTH_OK with every OSD up and every placement group clean."""
+        seen = ""
+
+        def clean() -> bool:
+            nonlocal seen
+            status = ceph.status()
+            states = {state["state_name"]: state["count"] for state in status["pgmap"]["pgs_by_state"]}
+            up, health = status["osdmap"]["num_up_osds"], status["health"]
+            seen = f"{health['status']} {','.join(health['checks'])} {up}/{osds} OSDs up, PGs {states}"
+            settled = set(states) == {"active+clean"} and states["active+clean"] >= pgs
+            return settled and up == osds and health["status"] == "HEALTH_OK"
+
+        try:
+            wait_until(clean, "clean cluster", seconds, 0.1)
+        except LabError as fault:
+            raise LabError(f"{fault}: {seen}") from None
+        self._step(seen)
+
+    # -- accidents -------------------------------------------------------------------------------------------------
+
+    def stop_osds(self, name: str, number: int = signal.SIGTERM) -> None:
+        with self._locked():
+            Daemons(self.spaces).stop_osds(self._osd_node(name), number)
+
+    def start_osds(self, name: str) -> None:
+        with self._locked():
+            for job in Daemons(self.spaces).start_osds([self._osd_node(name)]):
+                finish(job)
+
+    def crash(self, name: str) -> None:
+        """Power failure of one node: SIGKILL to its first process."""
+        self.record.topology.node(name)
+        with self._locked():
+            self.spaces.kill(name)
+
+    def boot(self, name: str) -> None:
+        """Start a crashed node with the daemons that belong on it."""
+        node = self.record.topology.node(name)
+        with self._locked():
+            spaces = self.spaces
+            if spaces.first(name):
+                raise LabError(f"{name} is running")
+            spaces.start_nodes([node])
+            daemons = Daemons(spaces)
+            if name == HEAD:
+                finish(daemons.start_mon())
+                finish(daemons.start_mgr())
+            for job in daemons.start_osds([node]):
+                finish(job)
+            if node.rgw:
+                finish(daemons.start_rgw(node))
+                daemons.await_rgws([node])
+
+    def link(self, name: str, up: bool) -> None:
+        """Pull or plug the network cable of a node."""
+        self.record.topology.node(name)
+        self.spaces.set_link(name, up)
+
+    def _osd_node(self, name: str) -> Node:
+        node = self.record.topology.node(name)
+        if not node.osds:
+            raise LabUsage(f"{name} has no OSDs")
+        return node
+
+    # -- down ------------------------------------------------------------------------------------------------------
+
+    def down(self, graceful: bool = False, wipe: bool = False) -> bool:
+        """End it; False when it did not run. BlueStore survives the plain end, which is a power failure of everything."""
+        with self._locked():
+            was = self.running
+            if was and graceful:
+                daemons = Daemons(self.spaces)
+                for node in self.nodes.values():
+                    daemons.stop_osds(node)
+                daemons.stop_monitors()
+            if was:
+                self._end()
+            if wipe and Record.load(self.dir):
+                self._remove()
+        if wipe:
+            with contextlib.suppress(OSError):
+                self.dir.rmdir()
+        return was
+
+    def _end(self) -> None:
+        spaces = self.spaces
+        if spaces.first("lab"):
+            spaces.kill("lab")
+        if self._leash:
+            self._leash.close()
+            self._leash = None
+        for stale in (self.dir / "run").glob("*.json"):
+            stale.unlink()
+
+    def _remove(self, keep: Sequence[str] = ()) -> None:
+        for part in PARTS:
+            path = self.dir / part
+            if part in keep:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One command at a time changes a lab."""
+        (self.dir / "run").mkdir(parents=True, exist_ok=True)
+        with open(self.dir / "run" / "lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._say("another command works on this lab: waiting for it")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _step(self, text: str) -> None:
+        self._say(f"[{time.monotonic() - self._born:6.2f} s] {text}")

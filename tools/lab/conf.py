@@ -1,0 +1,184 @@
+"""ceph.conf and the keyring of a lab, as text.
+
+What a test may want to change at run time is set in the monitors' database instead (`RUNTIME`): a value in
+ceph.conf would win over `ceph config set`.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import struct
+import time
+from typing import Dict, List, Tuple
+
+from .topology import HEAD, MASK, PREFIX, S3_PORT, Topology
+
+_GLOBAL = """\
+[global]
+fsid = {fsid}
+mon_host = [v2:{mon}:3300,v1:{mon}:6789]
+mon_initial_members = {head}
+public_network = {network}
+ms_bind_ipv6 = false
+auth_client_required = cephx
+auth_cluster_required = cephx
+auth_service_required = cephx
+auth_allow_insecure_global_id_reclaim = false
+run_dir = /var/run/ceph
+keyring = /etc/ceph/keyring
+log_to_syslog = false
+err_to_syslog = false
+max_open_files = 16384
+ms_async_op_threads = 1
+osd_pool_default_size = {copies}
+osd_pool_default_min_size = {least}
+osd_pool_default_pg_num = 8
+osd_pool_default_pgp_num = 8
+osd_pool_default_pg_autoscale_mode = off
+osd_crush_chooseleaf_type = {leaf}
+mon_max_pg_per_osd = 1000
+mon_pg_warn_min_per_osd = 0
+mon_allow_pool_delete = true
+mon_allow_pool_size_one = true
+mon_warn_on_pool_no_redundancy = false
+# Read by the monitor, not by the mgr: no optional module is worth its start-up time, and some fail on Debian 13.
+mgr_initial_modules =
+"""
+
+_DAEMONS = """
+[mon]
+mon_data_avail_warn = 2
+mon_data_avail_crit = 1
+mon_cluster_log_file = /var/log/ceph/cluster.log
+paxos_propose_interval = 0.1
+mon_osd_min_down_reporters = 1
+mon_osd_adjust_heartbeat_grace = false
+mon_osd_adjust_down_out_interval = false
+# A whole lost host is marked out, not only single OSDs of it.
+mon_osd_down_out_subtree_limit = rack
+osd_heartbeat_grace = 6
+
+[mgr]
+mgr_stats_period = 2
+mgr_tick_period = 1
+mgr/progress/enabled = true
+
+[osd]
+osd_objectstore = bluestore
+bluestore_block_size = {block}
+bluestore_block_create = true
+bluestore_block_preallocate_file = false
+bluestore_block_db_create = false
+bluestore_block_wal_create = false
+osd_memory_target = {osd_memory}
+osd_op_num_shards = 2
+osd_op_num_threads_per_shard = 1
+osd_heartbeat_interval = 2
+osd_heartbeat_grace = 6
+osd_crush_update_on_start = true
+osd_max_scrubs = 1
+osd_scrub_min_interval = 31536000
+osd_scrub_max_interval = 31536000
+osd_deep_scrub_interval = 31536000
+# mclock, Reef's default, would benchmark the disk at every start and overrule the recovery limits below.
+osd_op_queue = wpq
+osd_mclock_skip_benchmark = true
+
+[client]
+admin_socket = /var/run/ceph/$cluster-$name.$pid.asok
+rbd_cache = true
+"""
+
+_RGW = """
+[client.{name}]
+rgw_frontends = beast port={port} tcp_nodelay=1
+rgw_run_sync_thread = false
+rgw_enable_quota_threads = false
+rgw_enable_usage_log = false
+rgw_dynamic_resharding = false
+rgw_thread_pool_size = 64
+rgw_override_bucket_index_max_shards = 4
+"""
+
+
+def ceph_conf(topology: Topology, fsid: str) -> str:
+    """The one ceph.conf that all nodes share."""
+    values = {
+        "fsid": fsid,
+        "head": HEAD,
+        "mon": topology.nodes[HEAD].address,
+        "network": f"{PREFIX}.0.0/{MASK}",
+        "copies": topology.copies,
+        "least": 2 if topology.copies == 3 else 1,
+        "leaf": 1 if topology.failure_domain == "host" else 0,
+        "block": topology.block,
+        "osd_memory": topology.osd_memory,
+    }
+    rgws = [_RGW.format(name=node.name, port=S3_PORT) for node in topology.nodes.values() if node.rgw]
+    return (_GLOBAL + _DAEMONS).format(**values) + "".join(rgws)
+
+
+def runtime_commands(topology: Topology) -> List[str]:
+    """`ceph` commands for the options that belong into the monitors' database: recovery at full speed, `out` soon.
+
+    osd_recovery_sleep = 0 alone means "by the class of the disk", and files count as hdd.
+    """
+    options = [("mon", "mon_osd_down_out_interval", topology.out_interval), ("osd", "osd_max_backfills", 4)]
+    options += [("osd", name, 8) for name in ("osd_recovery_max_active", "osd_recovery_max_active_hdd")]
+    options += [("osd", f"osd_recovery_sleep{kind}", 0) for kind in ("", "_hdd", "_hybrid")]
+    return [f"config set {who} {name} {value}" for who, name, value in options]
+
+
+def pool_commands(topology: Topology) -> Tuple[List[str], int]:
+    """`ceph` commands that make the pools, and the number of placement groups in them."""
+    pools = [("rbd", 16, "replicated", "rbd")]
+    profile: List[str] = []
+    if topology.rgws:
+        for name, pgs in (
+            (".rgw.root", 4),
+            ("default.rgw.log", 4),
+            ("default.rgw.control", 4),
+            ("default.rgw.meta", 4),
+            ("default.rgw.buckets.index", 8),
+            ("default.rgw.buckets.non-ec", 4),
+        ):
+            pools.append((name, pgs, "replicated", "rgw"))
+        kind = "replicated"
+        if topology.ec:
+            data, coding = topology.ec
+            domain = f"crush-failure-domain={topology.failure_domain}"
+            profile = [f"osd erasure-code-profile set lab-ec k={data} m={coding} {domain}"]
+            kind = "erasure lab-ec"
+        pools.append(("default.rgw.buckets.data", topology.data_pgs, kind, "rgw"))
+    made = [f"osd pool create {name} {pgs} {pgs} {kind}" for name, pgs, kind, _ in pools]
+    used = [f"osd pool application enable {name} {application}" for name, _, _, application in pools]
+    return profile + made + used, sum(pgs for _, pgs, _, _ in pools)
+
+
+def key_like(pattern: str) -> str:
+    """A new random key of the same type and length as `pattern`, which the release itself printed.
+
+    Type 1 (AES-128) until Squid; Tentacle 20.2.4 accepts nothing but type 2 (32 bytes) and refuses the other with EACCES.
+    Layout: le16 type, le32 seconds, le32 nanoseconds, le16 length, secret.
+    """
+    raw = base64.b64decode(pattern)
+    kind, length = struct.unpack_from("<h", raw, 0)[0], struct.unpack_from("<h", raw, 10)[0]
+    return base64.b64encode(struct.pack("<hiih", kind, int(time.time()), 0, length) + os.urandom(length)).decode()
+
+
+def keyring(topology: Topology, pattern: str) -> str:
+    """Every daemon's and the administrator's key with its capabilities: `ceph-mon --mkfs` takes them all at once."""
+    everything = {who: "allow *" for who in ("mon", "osd", "mds", "mgr")}
+    caps: Dict[str, Dict[str, str]] = {"mon.": {"mon": "allow *"}, "client.admin": everything}
+    caps[f"mgr.{HEAD}"] = {"mon": "allow profile mgr", "osd": "allow *", "mds": "allow *"}
+    for osd in topology.osds:
+        caps[f"osd.{osd}"] = {"mon": "allow profile osd", "mgr": "allow profile osd", "osd": "allow *"}
+    for node in topology.nodes.values():
+        if node.rgw:
+            caps[f"client.{node.name}"] = {"mon": "allow rw", "osd": "allow rwx", "mgr": "allow rw"}
+    lines: List[str] = []
+    for entity, rights in caps.items():
+        lines += [f"[{entity}]", f"\tkey = {key_like(pattern)}"]
+        lines += [f'\tcaps {who} = "{what}"' for who, what in rights.items()]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,116 @@
+"""What the machine (or the release's root folder) must have, and the command that brings what is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import List, Optional, Tuple
+
+from .errors import LabError
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True)
+class Need:
+    """A program, its package on Debian and on Fedora/RHEL, and what is lost without it ("" = the lab itself)."""
+
+    program: str
+    deb: str
+    rpm: str
+    lost: str = ""
+
+
+#: Programs of the machine itself, whatever release the nodes run.
+HOST = (
+    Need("unshare", "util-linux", "util-linux"),
+    Need("nsenter", "util-linux", "util-linux"),
+    Need("setsid", "util-linux", "util-linux"),
+    Need("ip", "iproute2", "iproute"),
+    Need("ssh-keygen", "openssh-client", "openssh-clients"),
+)
+#: Programs that the nodes run.
+NODES = (
+    Need("ceph-mon", "ceph-mon", "ceph-mon"),
+    Need("ceph-mgr", "ceph-mgr", "ceph-mgr"),
+    Need("ceph-osd", "ceph-osd", "ceph-osd"),
+    Need("radosgw", "radosgw", "ceph-radosgw"),
+    Need("ceph", "ceph-common", "ceph-common"),
+    Need("sshd", "openssh-server", "openssh-server"),
+    Need("ssh", "openssh-client", "openssh-clients"),
+    Need("sudo", "sudo", "sudo"),
+    Need("pdsh", "pdsh", "pdsh", "pdsh between the nodes, which CBT uses"),
+    Need("killall", "psmisc", "psmisc", "killall, which CBT uses"),
+)
+
+
+def _present(program: str, root: str) -> bool:
+    if root == "/":
+        return shutil.which(program, path=PATH) is not None
+    return any(os.path.lexists(f"{root}{folder}/{program}") for folder in PATH.split(":"))
+
+
+def _installer(root: str) -> Tuple[str, bool]:
+    """(command prefix, whether packages carry Debian's names)"""
+    debian = _present("apt-get", root) or not _present("dnf", root)
+    command = "apt-get install" if debian else "dnf install"
+    return (command if root == "/" else f"chroot {root} {command}"), debian
+
+
+def missing(root: str = "/", ssh: bool = True) -> Tuple[List[str], List[str]]:
+    """(faults, warnings): one line for each missing package; `ssh=False` when the nodes get no sshd anyway."""
+    faults: List[str] = []
+    warnings: List[str] = []
+    for needs, where in ((HOST, "/"), (NODES, root)):
+        command, debian = _installer(where)
+        for need in needs:
+            if _present(need.program, where) or (not ssh and need.program in ("sshd", "ssh-keygen", "sudo")):
+                continue
+            package = need.deb if debian else need.rpm
+            line = f"missing: {need.program} (package {package}): {command} {package}"
+            if need.lost:
+                warnings.append(f"{line} (without it: no {need.lost})")
+            else:
+                faults.append(line)
+    return faults, warnings
+
+
+def unshare_flags(privileged: bool) -> List[str]:
+    """Namespaces of the lab; as a plain user they stand inside a user namespace in which that user is root."""
+    user = [] if privileged else ["--user", "--map-root-user"]
+    spaces = ["--fork", "--pid", "--mount", "--net", "--uts", "--ipc"]
+    return [*user, *spaces, "--kill-child=KILL", "--propagation", "private"]
+
+
+def refuse_without_namespaces(privileged: bool) -> None:
+    """LabError with the likely cause when the kernel or a container does not let us make namespaces."""
+    made = subprocess.run(
+        ["unshare", *unshare_flags(privileged), "true"], stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    if made.returncode == 0:
+        return
+    said = made.stderr.strip().splitlines()[-1] if made.stderr.strip() else f"exit status {made.returncode}"
+    if privileged:
+        raise LabError(f"root may not make namespaces here ({said}): a container needs CAP_SYS_ADMIN for the lab")
+    raise LabError(f"no root, and user namespaces are refused ({said}): {_refused_by()}, or run the lab as root")
+
+
+def _refused_by() -> str:
+    for name, bad, good in (
+        ("kernel/unprivileged_userns_clone", "0", "1"),
+        ("user/max_user_namespaces", "0", "15000"),
+        ("kernel/apparmor_restrict_unprivileged_userns", "1", "0"),
+    ):
+        if _sysctl(name) == bad:
+            return f"sysctl -w {name.replace('/', '.')}={good}"
+    return "see kernel.unprivileged_userns_clone, user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns"
+
+
+def _sysctl(name: str) -> Optional[str]:
+    try:
+        return (Path("/proc/sys") / name).read_text().strip()
+    except OSError:
+        return None

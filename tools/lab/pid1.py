@@ -1,0 +1,170 @@
+"""First process of the lab and of each node: furnishes its namespaces, then reaps orphans for ever.
+
+Run by path with nothing but the standard library, because a node's view of the file system is what is being made.
+The starter holds the other end of a socket. Messages: "born" up (the kernel adds our pid as the starter sees it),
+the JSON order down, "ready" or "failed: why" up; the lab's own first process then waits for "detach". A starter
+that goes away before the end of this exchange takes the whole lab with it: the first process exits, the kernel does
+the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from typing import Any, Dict, List, Tuple
+
+MS_BIND, MS_REC = 0x1000, 0x4000
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+#: Folders that every node has for itself. /root also because a login shell on a slow ~/.bashrc would cost more than
+#: the command that CBT sends; /tmp because CBT's default working folder is in it.
+HIDDEN = (("/root", "700"), ("/tmp", "1777"))
+
+
+def mount(source: str, target: str, kind: str = "none", flags: int = 0, data: str = "") -> None:
+    """mount(2) itself: mount(8) would resolve a /proc/self/fd path to a name that is hidden by now."""
+    if LIBC.mount(source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), data.encode()):
+        code = ctypes.get_errno()
+        raise OSError(code, f"mount {source} on {target}: {os.strerror(code)}")
+
+
+def bind(source: str, target: str) -> None:
+    """Show a file or folder in a second place."""
+    try:
+        mount(source, target, flags=MS_BIND)
+    except OSError as fault:
+        if fault.errno != errno.EINVAL:
+            raise
+        # In a user namespace a tree with mounts below it can only be shown as a whole.
+        mount(source, target, flags=MS_BIND | MS_REC)
+
+
+def ip(*commands: str) -> None:
+    done = subprocess.run(["ip", "-batch", "-"], input="\n".join(commands), capture_output=True, text=True)
+    if done.returncode:
+        raise OSError(f"ip: {done.stderr.strip()}")
+
+
+def hide(root: str, keep: List[str]) -> None:
+    """Give the node its own HIDDEN folders, and show `keep` (shared with the machine) in them or in the new root."""
+    kept: List[Tuple[str, int]] = []
+    for path in keep:
+        if root or any(path.startswith(folder + "/") for folder, _ in HIDDEN):
+            with contextlib.suppress(OSError):
+                kept.append((path, os.open(path, os.O_PATH)))
+    for folder, mode in HIDDEN:
+        os.makedirs(root + folder, exist_ok=True)
+        mount("tmpfs", root + folder, "tmpfs", data=f"mode={mode}")
+    for path, fd in kept:
+        if os.path.isdir(f"/proc/self/fd/{fd}"):
+            os.makedirs(root + path, exist_ok=True)
+            bind(f"/proc/self/fd/{fd}", root + path)
+        os.close(fd)
+
+
+def optional_bcrypt(root: str, private: str) -> None:
+    """Let mgr modules load where bcrypt cannot be imported in a sub-interpreter (Debian 13: all of them fail)."""
+    path = f"{root}/usr/share/ceph/mgr/mgr_util.py"
+    try:
+        with open(path) as source:
+            text = source.read()
+    except OSError:
+        return
+    if "\nimport bcrypt\n" in text:
+        optional = "\ntry:\n    import bcrypt\nexcept ImportError:\n    bcrypt = None\n"
+        with open(f"{private}/mgr_util.py", "w") as out:
+            out.write(text.replace("\nimport bcrypt\n", optional))
+        bind(f"{private}/mgr_util.py", path)
+
+
+def furnish_lab(order: Dict[str, Any]) -> None:
+    mount("proc", "/proc", "proc")
+    socket.sethostname("lab")
+    ip("link set lo up", "link add br0 type bridge stp_state 0 forward_delay 0", "link set br0 up")
+
+
+def furnish_node(order: Dict[str, Any]) -> None:
+    """order: {name, address, mask, dir, root ("" = the machine's own), keep: [path], sshd: bool, mgr: bool}"""
+    home, root = order["dir"], order["root"]
+    private = f"{home}/nodes/{order['name']}"
+    for part in ("lib", "log", "tmp"):
+        os.makedirs(f"{private}/{part}", exist_ok=True)
+    os.chmod(f"{private}/tmp", 0o1777)
+    socket.sethostname(order["name"])
+    ip("link set lo up", f"addr add {order['address']}/{order['mask']} dev eth0", "link set eth0 up")
+    hide(root, order["keep"])
+    if root:
+        mount("/dev", f"{root}/dev", flags=MS_BIND | MS_REC)
+    mount("sysfs", f"{root}/sys", "sysfs")
+    mount("tmpfs", f"{root}/dev/shm", "tmpfs", data="mode=1777")
+    os.makedirs(f"{root}/run", exist_ok=True)
+    mount("tmpfs", f"{root}/run", "tmpfs", data="mode=755,size=256m")
+    for folder in ("ceph", "sshd", "lock"):
+        os.mkdir(f"{root}/run/{folder}")
+    for source, target in (
+        (f"{private}/lib", "/var/lib/ceph"),
+        (f"{private}/log", "/var/log/ceph"),
+        (f"{private}/tmp", "/var/tmp"),
+        (f"{home}/etc/ceph", "/etc/ceph"),
+        (f"{home}/ssh", "/root/.ssh"),
+    ):
+        os.makedirs(root + target, exist_ok=True)
+        bind(source, root + target)
+    if not os.path.exists(f"{root}/etc/hosts"):
+        open(f"{root}/etc/hosts", "w").close()
+    bind(f"{home}/etc/hosts", f"{root}/etc/hosts")
+    if order["mgr"]:
+        optional_bcrypt(root, private)
+    mount("proc", f"{root}/proc", "proc")
+    if root:
+        os.chroot(root)
+    os.chdir("/")
+    if order["sshd"]:
+        done = subprocess.run(["/usr/sbin/sshd", "-f", "/root/.ssh/sshd_config"], capture_output=True, text=True)
+        if done.returncode:
+            raise OSError(f"sshd: {done.stderr.strip()}")
+
+
+def reap(*_: object) -> None:
+    """Collect every child that ended; orphans of the namespace become ours."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def main(role: str, descriptor: str) -> None:
+    # Whatever the starter ignored, the node's programs must not: CBT ends its tools with SIGINT.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    leash = socket.socket(fileno=int(descriptor))
+    leash.set_inheritable(False)
+    leash.send(b"born")
+    order = leash.recv(1 << 16)
+    if not order:
+        return
+    try:
+        {"lab": furnish_lab, "node": furnish_node}[role](json.loads(order))
+    except (OSError, subprocess.SubprocessError) as fault:
+        leash.send(f"failed: {fault}".encode())
+        return
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    signal.signal(signal.SIGCHLD, reap)
+    reap()
+    leash.send(b"ready")
+    if role == "lab" and leash.recv(64) != b"detach":
+        return
+    leash.close()
+    while True:
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
+    os._exit(0)

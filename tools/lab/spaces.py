@@ -1,0 +1,239 @@
+"""Namespaces seen from the machine: starts the lab's and the nodes' first processes, and enters them.
+
+One outer set of namespaces is the lab: it holds the bridge, so nothing of it shows on the machine. Each node is a nested
+set, joined by a veth pair. None of them has a name in the file system: they end with their first process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import cbt_plugins
+
+from .errors import LabError
+from .needs import PATH, unshare_flags
+from .process import Process, wait_until
+from .topology import HEAD, MASK, Node, write_json
+
+PID1 = str(Path(__file__).resolve().with_name("pid1.py"))
+
+
+class Birth:
+    """The starter's end of the exchange with one first process (see pid1.py)."""
+
+    def __init__(self, name: str, log: Path) -> None:
+        self.name, self._log = name, log
+        self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+
+    def await_born(self) -> Process:
+        """The new process under the number that we know it by: the kernel translates it between pid namespaces."""
+        self.theirs.close()
+        text, pid = self._receive()
+        found = Process.of(pid)
+        if text != "born" or not found:
+            raise self._failed(text)
+        return found
+
+    def order(self, order: Dict[str, Any]) -> None:
+        try:
+            self._ours.send(json.dumps(order).encode())
+        except OSError:
+            raise self._failed("") from None
+
+    def await_ready(self) -> None:
+        text, _ = self._receive()
+        if text != "ready":
+            raise self._failed(text)
+
+    def detach(self) -> None:
+        """From now on the lab lives without its starter."""
+        self._ours.send(b"detach")
+
+    def close(self) -> None:
+        self._ours.close()
+
+    def _receive(self, seconds: float = 60) -> Tuple[str, int]:
+        self._ours.settimeout(seconds)
+        try:
+            data, ancillary, _, _ = self._ours.recvmsg(1 << 16, socket.CMSG_SPACE(12))
+        except socket.timeout:
+            raise self._failed(f"no word within {seconds:g} s") from None
+        except OSError:
+            return "", 0
+        pids = [struct.unpack("3i", value)[0] for _, kind, value in ancillary if kind == socket.SCM_CREDENTIALS]
+        return data.decode(), pids[0] if pids else 0
+
+    def _failed(self, text: str) -> LabError:
+        try:
+            tail = self._log.read_text(errors="replace").strip().splitlines()[-3:]
+        except OSError:
+            tail = []
+        said = text[len("failed: ") :] if text.startswith("failed: ") else text
+        return LabError(f"{self.name} did not come up: {said or ' | '.join(tail) or 'its first process died'}")
+
+
+class Spaces:
+    """The namespaces of the lab in `directory`. DIR/run/NAME.json holds each first process."""
+
+    def __init__(self, directory: Path, root: str = "/", keep: Sequence[str] = (), privileged: bool = True) -> None:
+        self._dir = directory
+        self._root = "" if root == "/" else root
+        self._keep = list(keep)
+        self.privileged = privileged
+
+    def first(self, name: str) -> Optional[Process]:
+        """The live first process of "lab" or of a node."""
+        try:
+            found = Process(**json.loads((self._dir / "run" / f"{name}.json").read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+        return found if found.alive() else None
+
+    def names(self) -> List[str]:
+        """Nodes that were started."""
+        return sorted(path.stem for path in (self._dir / "run").glob("*.json") if path.stem != "lab")
+
+    def start_lab(self) -> Birth:
+        """Make the outer namespaces. The lab ends when the returned Birth is closed or lost before its detach()."""
+        self._clean_up()
+        birth = self._spawn("lab", [])
+        self._register("lab", birth.await_born())
+        birth.order({})
+        birth.await_ready()
+        return birth
+
+    def start_nodes(self, nodes: Sequence[Node]) -> None:
+        """Boot nodes: all of them at the same time."""
+        lab = self._entered("lab")
+        births = [(node, self._spawn(node.name, lab)) for node in nodes]
+        try:
+            firsts = {node: birth.await_born() for node, birth in births}
+            for node, first in firsts.items():
+                self._register(node.name, first)
+            self._wire(firsts)
+            for node, birth in births:
+                birth.order(self._node_order(node))
+            for _, birth in births:
+                birth.await_ready()
+        finally:
+            for _, birth in births:
+                birth.close()
+
+    def enter(self, name: str) -> List[str]:
+        """Command prefix that runs a program in a node (or in "lab"), as root there."""
+        return self._entered(name)
+
+    def environment(self) -> Dict[str, str]:
+        """What a program in a node finds in its environment."""
+        fixed = {"PATH": PATH, "HOME": "/root", "USER": "root", "LOGNAME": "root", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+        return {**fixed, "PDSH_RCMD_TYPE": "ssh", "XDG_CACHE_HOME": str(cache_home())}
+
+    def in_network(self, name: str) -> List[str]:
+        """Command prefix that runs a program of the machine on a node's network."""
+        first = self._need(name)
+        user = [] if self.privileged else ["-U", "--preserve-credentials"]
+        return ["nsenter", "-t", str(first.pid), *user, "-n"]
+
+    def set_link(self, name: str, up: bool) -> None:
+        """Plug or unplug a node's network cable, at the switch's end."""
+        self._need(name)
+        self._ip([f"link set v-{name} {'up' if up else 'down'}"])
+
+    def kill(self, name: str) -> None:
+        """SIGKILL a first process and wait until nothing of its namespaces is left running."""
+        first = self._need(name)
+        first.kill(signal.SIGKILL)
+        wait_until(lambda: not first.alive(), f"end of {name}", 30)
+        (self._dir / "run" / f"{name}.json").unlink(missing_ok=True)
+
+    def _need(self, name: str) -> Process:
+        found = self.first(name)
+        if not found:
+            raise LabError(f"{'the lab' if name == 'lab' else name} in {self._dir} is not running")
+        return found
+
+    def _entered(self, name: str) -> List[str]:
+        user = [] if self.privileged else ["-U", "--preserve-credentials"]
+        return ["nsenter", "-t", str(self._need(name).pid), *user, "-m", "-u", "-i", "-n", "-p", "-r", "-w"]
+
+    def _spawn(self, name: str, inside: List[str]) -> Birth:
+        log = self._dir / "log" / f"{name}.log"
+        birth = Birth(name, log)
+        # A session of its own: Ctrl-C at the terminal is for the starter, which then ends the lab in order.
+        fd = birth.theirs.fileno()
+        flags = unshare_flags(privileged=self.privileged or bool(inside))
+        argv = [*inside, "setsid", "--fork", "unshare", *flags, "--"]
+        argv += [sys.executable, "-E", "-S", PID1, "node" if inside else "lab", str(fd)]
+        with open(log, "w") as out:
+            done = subprocess.run(
+                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, pass_fds=(fd,), env=self.environment()
+            )
+        if done.returncode:
+            raise LabError(f"{name}: {log.read_text().strip() or argv[0] + ' failed'}")
+        return birth
+
+    def _register(self, name: str, found: Process) -> None:
+        write_json(self._dir / "run" / f"{name}.json", dataclasses.asdict(found))
+
+    def _clean_up(self) -> None:
+        for stale in (self._dir / "run").glob("*.json"):
+            stale.unlink()
+
+    def _wire(self, firsts: Dict[Node, Process]) -> None:
+        # A crashed node's network namespace goes in the background: its old cable may still hang on the bridge.
+        self._ip([f"link del v-{node.name}" for node in firsts], force=True)
+        commands: List[str] = []
+        for node, first in firsts.items():
+            peer = f"type veth peer name eth0 address {node.mac} netns {first.pid}"
+            commands += [f"link add v-{node.name} {peer}", f"link set v-{node.name} master br0 up"]
+        self._ip(commands)
+
+    def _ip(self, commands: List[str], force: bool = False) -> None:
+        """`ip` on the lab's network, but in our pid namespace, because the numbers above are ours."""
+        argv = [*self.in_network("lab"), "ip", *(["-force"] if force else []), "-batch", "-"]
+        done = subprocess.run(argv, input="\n".join(commands), capture_output=True, text=True)
+        if done.returncode and not force:
+            raise LabError(f"ip: {done.stderr.strip()}")
+
+    def _node_order(self, node: Node) -> Dict[str, Any]:
+        return {
+            "name": node.name,
+            "address": node.address,
+            "mask": MASK,
+            "dir": str(self._dir),
+            "root": self._root,
+            "keep": self._keep,
+            "sshd": self.privileged,
+            "mgr": node.name == HEAD,
+        }
+
+
+def cache_home() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def needed_paths(directory: Path, root: str, binds: Sequence[str]) -> List[str]:
+    """Folders of the machine that every node must see at the same place: the lab, this program, its Python, the cache.
+
+    Outermost first and none inside another; another release's root keeps its own system folders.
+    """
+    project = Path(str(cbt_plugins.__file__)).resolve().parents[1]
+    wanted = [directory, project, Path(sys.prefix), Path(sys.base_prefix), cache_home() / "cbt-plugins", Path.cwd()]
+    wanted += [Path(bind) for bind in binds]
+    system = {Path(p) for p in ("/", "/root", "/tmp", "/home", "/opt", "/var", "/var/tmp", "/etc", "/usr", "/usr/local")}
+    chosen: List[Path] = []
+    for path in sorted({path.absolute() for path in wanted} - system, key=lambda path: len(path.parts)):
+        inside_root = root != "/" and Path(root) in (path, *path.parents)
+        if path.is_dir() and not inside_root and not any(above in path.parents for above in chosen):
+            chosen.append(path)
+    return [str(path) for path in chosen]

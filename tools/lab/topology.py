@@ -1,0 +1,166 @@
+"""Which nodes a lab has, their addresses and roles, and the lab.json that remembers them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+from .errors import LabUsage
+
+#: The whole lab is one subnet that exists inside its own network namespace only; the third octet is the role.
+PREFIX = "10.77"
+MASK = 16
+S3_PORT = 7480
+HEAD = "node0"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Node:
+    """One machine of the lab. `osds` are OSD numbers; `rgw` says that an RGW runs there."""
+
+    name: str
+    address: str
+    osds: Tuple[int, ...] = ()
+    rgw: bool = False
+
+    @property
+    def mac(self) -> str:
+        """A fixed one: a node that crashed and booted again is found in its neighbours' ARP tables."""
+        third, fourth = self.address.split(".")[2:]
+        return f"02:77:00:00:{int(third):02x}:{int(fourth):02x}"
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The shape of a lab: counts and sizes (bytes, seconds) as asked for by `up`."""
+
+    osd_nodes: int = 4
+    osds_per_node: int = 2
+    rgws: int = 2
+    clients: int = 2
+    ec: Optional[Tuple[int, int]] = None
+    data_pgs: int = 32
+    block: int = 10 << 30
+    osd_memory: int = 896 << 20
+    out_interval: int = 20
+    mux: bool = True
+    root: str = "/"
+    bind: Tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, least in (("osd_nodes", 1), ("osds_per_node", 1), ("rgws", 0), ("clients", 0), ("data_pgs", 1)):
+            if not least <= getattr(self, name) <= 200:
+                option = name.replace("_", "-")
+                raise LabUsage(f"--{option} {getattr(self, name)}: between {least} and 200, please")
+        if self.ec and sum(self.ec) > self.places:
+            raise LabUsage(
+                f"--ec {self.ec[0]}+{self.ec[1]} needs {sum(self.ec)} {self.failure_domain}s, this lab has {self.places}"
+            )
+
+    @property
+    def failure_domain(self) -> str:
+        """CRUSH bucket that no two copies share."""
+        return "host" if self.osd_nodes > 1 else "osd"
+
+    @property
+    def places(self) -> int:
+        """How many failure domains there are."""
+        return self.osd_nodes if self.osd_nodes > 1 else self.osds_per_node
+
+    @property
+    def copies(self) -> int:
+        """Size of the replicated pools."""
+        return min(3, self.places)
+
+    @property
+    def nodes(self) -> Dict[str, Node]:
+        """Every node by name, the head first."""
+        made = [Node(HEAD, f"{PREFIX}.0.10")]
+        per = self.osds_per_node
+        for i in range(1, self.osd_nodes + 1):
+            made.append(Node(f"node{i}", f"{PREFIX}.0.{10 + i}", tuple(range((i - 1) * per, i * per))))
+        made += [Node(f"rgw{i}", f"{PREFIX}.1.{i}", rgw=True) for i in range(1, self.rgws + 1)]
+        made += [Node(f"client{i}", f"{PREFIX}.2.{i}") for i in range(1, self.clients + 1)]
+        return {node.name: node for node in made}
+
+    @property
+    def osds(self) -> List[int]:
+        return [osd for node in self.nodes.values() for osd in node.osds]
+
+    @property
+    def urls(self) -> List[str]:
+        """S3 endpoints as the nodes reach them."""
+        return [f"http://{node.name}:{S3_PORT}" for node in self.nodes.values() if node.rgw]
+
+    def node(self, name: str) -> Node:
+        """The node of that name, or LabUsage that lists the names there are."""
+        try:
+            return self.nodes[name]
+        except KeyError:
+            raise LabUsage(f"no node {name}; there are {' '.join(self.nodes)}") from None
+
+
+@dataclass
+class Record:
+    """DIR/lab.json: the identity of a cluster on disk.
+
+    `state` is "creating" until the first `up` went through: what such a folder holds is not a cluster yet.
+    """
+
+    topology: Topology
+    fsid: str
+    osd_uuids: Dict[str, str] = field(default_factory=dict)
+    state: str = "creating"
+
+    def save(self, directory: Path) -> None:
+        document: Dict[str, Any] = {"format": FORMAT, **dataclasses.asdict(self)}
+        document["nodes"] = {node.name: dataclasses.asdict(node) for node in self.topology.nodes.values()}
+        document["urls"] = self.topology.urls
+        write_json(directory / "lab.json", document)
+
+    @classmethod
+    def load(cls, directory: Path) -> Optional[Record]:
+        """The record of a folder; None when it holds none."""
+        path = directory / "lab.json"
+        try:
+            document = json.loads(path.read_text())
+        except FileNotFoundError:
+            return None
+        except ValueError as fault:
+            raise LabUsage(f"{path}: not a lab's record ({fault})") from None
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
+            raise LabUsage(f"{path}: not a record of this version of the lab; choose another --dir")
+        shape = dict(document["topology"], bind=tuple(document["topology"]["bind"]))
+        shape["ec"] = tuple(shape["ec"]) if shape["ec"] else None
+        return cls(Topology(**shape), document["fsid"], document["osd_uuids"], document["state"])
+
+
+def write_json(path: Path, document: Any, mode: int = 0o644) -> None:
+    """Whole or not at all, so that a reader never meets half a file."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as out:
+        out.write(json.dumps(document, indent=1) + "\n")
+    fresh.replace(path)
+
+
+def parse_ec(text: str) -> Tuple[int, int]:
+    """`2+1` -> (2, 1); ValueError for anything else."""
+    found = re.fullmatch(r"(\d+)\+(\d+)", text)
+    if not found or int(found[1]) < 2 or int(found[2]) < 1:
+        raise ValueError(f"{text}: data+coding chunks, for example 2+1")
+    return int(found[1]), int(found[2])
+
+
+def parse_size(text: str) -> int:
+    """`10GiB` -> bytes; a bare number is bytes; ValueError for anything else."""
+    found = re.fullmatch(r"(\d+)(?:([KMGT])iB|B)?", text)
+    if not found:
+        raise ValueError(f"{text}: a size such as 896MiB or 10GiB")
+    return int(found[1]) << {None: 0, "K": 10, "M": 20, "G": 30, "T": 40}[found[2]]
