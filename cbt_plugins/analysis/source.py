@@ -1,0 +1,110 @@
+"""The bytes of a rows file, plain or compressed, as far as they are whole."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import shutil
+import subprocess
+import zlib
+from pathlib import Path
+from typing import BinaryIO
+from typing import Callable
+from typing import Iterator
+from typing import Optional
+
+#: decompressed bytes at a time: the rows of a chunk, as Python strings, should stay in the processor's cache
+_CHUNK = 1 << 17
+
+
+class Unreadable(Exception):
+    """Data that cannot be used; the text names the file and says why."""
+
+
+class Source:
+    """Decompressed chunks of a file. `torn` says, after the last chunk, why there is no more: None at a proper end."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.torn: Optional[str] = None
+
+    def chunks(self) -> Iterator[bytes]:
+        """Raises Unreadable when nothing can be read at all; what follows a damage is left out, and `torn` is set."""
+        try:
+            with self.path.open("rb") as raw:
+                magic = raw.read(4)
+                raw.seek(0)
+                if magic[:2] == b"\x1f\x8b":
+                    yield from self._gzip(raw)
+                elif magic == b"\x28\xb5\x2f\xfd":
+                    yield from self._zstd(raw)
+                else:
+                    yield from iter(lambda: raw.read(_CHUNK), b"")
+        except OSError as e:
+            raise Unreadable(f"{self.path}: {e.strerror or e}") from e
+
+    def _gzip(self, raw: BinaryIO) -> Iterator[bytes]:
+        # Not gzip.open: it gives an error in the place of the last whole bytes when the trailer is missing,
+        # and every rows file of a killed driver has none.
+        member = zlib.decompressobj(31)
+        data = raw.read(_CHUNK)
+        while data or not member.eof:
+            try:
+                plain = member.decompress(data, _CHUNK)
+            except zlib.error as e:
+                self.torn = f"damaged gzip data ({e})"
+                return
+            if plain:
+                yield plain
+            if member.eof:  # another member may follow, or zeros where a file system had no time to write
+                data = member.unused_data.lstrip(b"\0") or raw.read(_CHUNK).lstrip(b"\0")
+                if data:
+                    member = zlib.decompressobj(31)
+            elif member.unconsumed_tail or len(plain) == _CHUNK:
+                data = member.unconsumed_tail
+            else:
+                data = raw.read(_CHUNK)
+                if not data:
+                    self.torn = "the gzip stream has no end"
+                    return
+
+    def _zstd(self, raw: BinaryIO) -> Iterator[bytes]:
+        opened = _zstd_module()
+        if opened is not None:
+            stream = opened(raw)
+            try:
+                yield from iter(lambda: stream.read(_CHUNK), b"")
+            except Exception as e:  # each module has its own error class, and EOFError
+                self.torn = f"damaged zstd data ({e})"
+            return
+        program = shutil.which("zstd")
+        if program is None:
+            raise Unreadable(
+                f"{self.path}: zstd data, and nothing here reads it: install the program zstd, the Python package"
+                " zstandard, or Python 3.14"
+            )
+        raw.close()
+        process = subprocess.Popen(
+            [program, "-dcq", str(self.path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+        )
+        assert process.stdout is not None
+        try:
+            yield from iter(lambda: process.stdout.read(_CHUNK), b"")  # type: ignore[union-attr]
+        finally:
+            process.stdout.close()
+            if process.wait() != 0:
+                self.torn = "damaged zstd data"
+
+
+def _zstd_module() -> Optional[Callable[[BinaryIO], io.BufferedIOBase]]:
+    """A function that opens a zstd stream, or None: Python 3.14 has one built in, `zstandard` is a package."""
+    try:
+        module = importlib.import_module("compression.zstd")
+        return module.ZstdFile  # type: ignore[no-any-return]
+    except ImportError:
+        pass
+    try:
+        module = importlib.import_module("zstandard")
+    except ImportError:
+        return None
+    return lambda raw: module.ZstdDecompressor().stream_reader(raw, read_across_frames=True)  # type: ignore[no-any-return]
