@@ -1,0 +1,121 @@
+"""Lines from a command that runs on many nodes at once, as they come; one thread, no waiting without a deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+
+from .transport import Transport
+
+
+class Stream:
+    """Processes whose standard output is read line by line, each line with the node it came from."""
+
+    def __init__(self, nodes: Sequence[str]) -> None:
+        self.nodes = tuple(nodes)
+        self.messages: List[str] = []  # last lines of standard error, for the error text
+        self._processes: List[subprocess.Popen[bytes]] = []
+        self._selector = selectors.DefaultSelector()
+        self._rest: Dict[int, bytes] = {}
+        self._pending: List[Tuple[str, str]] = []
+
+    @classmethod
+    def start(cls, transport: Transport, nodes: Sequence[str], command: str) -> Stream:
+        """Start the command: through one pdsh for several far nodes, through ssh or a shell otherwise."""
+        nodes = list(dict.fromkeys(nodes))
+        stream = cls(nodes)
+        far = [n for n in nodes if not transport.is_local(n)]
+        if transport.pdsh and len(far) > 1:
+            line, environment = transport.pdsh_line(far, command)
+            stream._add(line, None, environment)
+            nodes = [n for n in nodes if n not in far]
+        for node in nodes:
+            stream._add(transport.ssh(node, command), node, None)
+        return stream
+
+    def _add(self, line: Sequence[str], node: Optional[str], environment: Optional[Dict[str, str]]) -> None:
+        # an own session: a Ctrl-C at the terminal reaches us first, and we end the load in order
+        process = subprocess.Popen(
+            line,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
+        self._processes.append(process)
+        assert process.stdout is not None and process.stderr is not None
+        for pipe, kind in ((process.stdout, "out"), (process.stderr, "err")):
+            os.set_blocking(pipe.fileno(), False)
+            self._selector.register(pipe.fileno(), selectors.EVENT_READ, (node, kind))
+            self._rest[pipe.fileno()] = b""
+
+    @property
+    def open(self) -> bool:
+        """True while any node may still say something."""
+        return bool(self._selector.get_map())
+
+    def send(self, text: str) -> None:
+        """Write to the standard input of every process (not through pdsh, which forwards none)."""
+        for process in self._processes:
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(text.encode())
+                process.stdin.flush()
+
+    def lines(self, timeout: float) -> Iterator[Tuple[str, str]]:
+        """Yield (node, line) as they come; end after `timeout` seconds or when all nodes have closed their output."""
+        deadline = time.monotonic() + timeout
+        while True:
+            while self._pending:
+                yield self._pending.pop(0)
+            left = deadline - time.monotonic()
+            if left <= 0 or not self.open:
+                return
+            for key, _ in self._selector.select(left):
+                self._read(key.fd, *key.data)
+
+    def _read(self, fd: int, node: Optional[str], kind: str) -> None:
+        try:
+            data = os.read(fd, 1 << 16)
+        except BlockingIOError:
+            return
+        if not data:
+            self._selector.unregister(fd)
+            data = b"\n" if self._rest[fd] else b""
+        *rows, self._rest[fd] = (self._rest[fd] + data).split(b"\n")
+        for row in rows:
+            text = row.decode(errors="replace")
+            if kind == "err":
+                self.messages = [*self.messages[-19:], text]
+            elif node is not None:
+                self._pending.append((node, text))
+            else:
+                name, _, rest = text.partition(": ")
+                if name in self.nodes:
+                    self._pending.append((name, rest))
+
+    def close(self, patience: float = 5.0) -> None:
+        """End what still runs: closed pipes tell the nodes, SIGTERM then SIGKILL our own connections."""
+        for key in list(self._selector.get_map().values()):
+            self._selector.unregister(key.fd)
+        self._selector.close()
+        for process in self._processes:
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                with contextlib.suppress(OSError):
+                    pipe.close()  # type: ignore[union-attr]
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+        deadline = time.monotonic() + patience
+        for process in self._processes:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
