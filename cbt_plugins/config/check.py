@@ -1,0 +1,229 @@
+"""A whole CBT file: every fault of our sections, and of what they depend on, before anything runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+from typing import Dict
+from typing import Iterator
+from typing import List
+from typing import Mapping
+from typing import Sequence
+from typing import Tuple
+from typing import Union
+
+from cbt_plugins.config.cluster import ClusterSection
+from cbt_plugins.config.faults import ConfigError
+from cbt_plugins.config.faults import Fault
+from cbt_plugins.config.faults import Path
+from cbt_plugins.config.faults import did_you_mean
+from cbt_plugins.config.plan import Plan
+from cbt_plugins.config.sections import HOST_KEYS
+from cbt_plugins.config.sections import SECTIONS
+from cbt_plugins.config.sections import permutations
+from cbt_plugins.config.sections import section_of
+from cbt_plugins.config.sections import understand
+from cbt_plugins.config.source import Source
+from cbt_plugins.config.source import read
+from cbt_plugins.config.validate import Problem
+from cbt_plugins.config.validate import validate
+
+#: benchmarks of CBT's own, in any of its versions: near misses of ours that are none
+_CBT_BENCHMARKS = frozenset(
+    "nullbench radosbench fio hsbench rbdfio rawfio kvmrbdfio librbdfio cosbench cephtestrados getput elbencho".split()
+)
+#: a sweep of more runs than this is a mistake, and would take long to check
+_MOST_RUNS = 4096
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run that the file asks for."""
+
+    benchmark: str
+    iteration: int
+    varied: Mapping[str, Any]  # key -> the element of the list that this run has
+    config: Mapping[str, Any]  # the permutation as CBT makes it
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Config:
+    """A file without faults."""
+
+    file: str
+    cluster: Mapping[str, Any]
+    endpoints: Mapping[str, Any]
+    monitors: Tuple[str, ...]
+    runs: Tuple[Run, ...]  # in the order in which CBT runs them
+    others: Tuple[str, ...]  # benchmarks in the file that are not ours
+
+
+def check_file(path: Union[str, FilePath]) -> None:
+    """Raise ConfigError with every fault of the file; a file without a section of ours has none."""
+    load_file(path)
+
+
+def load_file(path: Union[str, FilePath]) -> Config:
+    """Return what the file asks for, run by run; raises ConfigError with every fault."""
+    return load(read(FilePath(path)))
+
+
+def load(source: Source) -> Config:
+    """Return what the source asks for, run by run; raises ConfigError with every fault."""
+    data = source.data if isinstance(source.data, dict) else {}
+    benchmarks = data.get("benchmarks")
+    benchmarks = benchmarks if isinstance(benchmarks, dict) else {}
+    ours = {name: config for name, config in benchmarks.items() if isinstance(name, str) and section_of(name)}
+    faults = list(_misspelt(source, [name for name in benchmarks if name not in ours]))
+    runs: List[Run] = []
+    cluster: Mapping[str, Any] = {}
+    endpoints: Mapping[str, Any] = {}
+    if ours:
+        faults += _duplicates(source, [name for name in benchmarks if name not in ours])
+        cluster, cluster_faults = _cluster(source, data.get("cluster"))
+        faults += cluster_faults
+        endpoints, endpoint_faults = _endpoints(source, data)
+        faults += endpoint_faults + list(_monitors(source, data))
+        clients = cluster.get("clients") or ["client"]
+        for name in sorted(ours):
+            found, problems = _section(name, ours[name], clients, endpoints)
+            runs += found
+            faults += [source.fault(("benchmarks", name, *path), text, of_key) for path, text, of_key in problems]
+    if faults:
+        raise ConfigError(faults)
+    iterations = range(cluster.get("iterations", 0))
+    return Config(
+        file=source.file,
+        cluster=cluster,
+        endpoints=endpoints,
+        monitors=tuple(sorted(data.get("monitoring_profiles") or ())),
+        runs=tuple(
+            Run(run.benchmark, number, run.varied, {**run.config, "iteration": number}, run.plan)
+            for number in iterations
+            for run in runs
+        ),
+        others=tuple(str(name) for name in benchmarks if name not in ours),
+    )
+
+
+def _misspelt(source: Source, names: Sequence[Any]) -> Iterator[Fault]:
+    for name in names:
+        hint = did_you_mean(str(name), SECTIONS)
+        if hint and name not in _CBT_BENCHMARKS:
+            yield source.fault(("benchmarks", name), f"no benchmark of this name{hint}", of_key=True)
+
+
+def _duplicates(source: Source, others: Sequence[Any]) -> List[Fault]:
+    foreign = {("benchmarks", name) for name in others}
+    return [fault for fault in source.duplicates if len(fault.path) < 3 or fault.path[:2] not in foreign]
+
+
+def _cluster(source: Source, data: Any) -> Tuple[Mapping[str, Any], List[Fault]]:
+    if not isinstance(data, dict):
+        return {}, [source.fault(("cluster",), "CBT needs a mapping with the cluster's nodes here")]
+    valid, problems = validate(ClusterSection, data)
+    faults = [source.fault(("cluster", *path), text, of_key) for path, text, of_key in problems]
+    if "iterations" not in data:
+        text = "this key is required: CBT's default is 0, which runs nothing and reports success"
+        faults = [f for f in faults if f.path != ("cluster", "iterations")]
+        faults.append(source.fault(("cluster", "iterations"), text))
+    return (data if valid else {}), faults
+
+
+def _endpoints(source: Source, data: Mapping[str, Any]) -> Tuple[Mapping[str, Any], List[Fault]]:
+    endpoints = data.get("client_endpoints")
+    if endpoints is None or isinstance(endpoints, dict):
+        return endpoints or {}, []
+    return {}, [source.fault(("client_endpoints",), "must be a mapping: name of the endpoints -> their keys")]
+
+
+def _monitors(source: Source, data: Mapping[str, Any]) -> Iterator[Fault]:
+    if "monitoring_profiles" not in data:
+        return
+    profiles = data["monitoring_profiles"]
+    if not isinstance(profiles, dict):
+        yield source.fault(("monitoring_profiles",), "must be a mapping; write {} for CBT's default")
+        return
+    for name, profile in profiles.items():
+        if not isinstance(profile, dict):
+            text = f"must be a mapping, or CBT stops with an AttributeError; write {name}: {{}} for the defaults"
+            yield source.fault(("monitoring_profiles", name), text)
+
+
+def _section(
+    name: str, section: Any, clients: Sequence[str], endpoints: Mapping[str, Any]
+) -> Tuple[List[Run], List[Problem]]:
+    """Return the runs of one section (iteration 0) and every problem, each once, however many runs share it."""
+    if not isinstance(section, dict):
+        return [], [Problem((), "must be a mapping (key: value)")]
+    problems = list(_host_rules(name, section))
+    usable = {
+        key: value
+        for key, value in section.items()
+        if isinstance(key, str) and key not in _REFUSED and value != []
+    }
+    number = math.prod(len(v) for k, v in usable.items() if isinstance(v, list) and k != "acceptable")
+    if number > _MOST_RUNS:
+        text = f"the lists of this section multiply to {number} runs; more than {_MOST_RUNS} is taken for a mistake"
+        return [], [*problems, Problem((), text, of_key=True)]
+    runs = []
+    for taken, config in permutations(usable):
+        plan, found = understand(name, config, clients, endpoints)
+        for path, text, of_key in found:
+            swept = path[:1] and path[0] in taken
+            problems.append(Problem((path[0], taken[str(path[0])], *path[1:]) if swept else path, text, of_key))
+        if plan:
+            varied = {key: config[key] for key in taken}
+            runs.append(Run(name, 0, varied, {**config, "benchmark": name, "iteration": 0}, plan))
+    if [] in section.values():
+        # A key with an empty list has been left out above; that it is missing now is no second fault.
+        empty = {(key,) for key, value in section.items() if value == []}
+        problems = [p for p in problems if p.path not in empty or "list" in p.text]
+    return runs, list(dict.fromkeys(problems))
+
+
+_REFUSED: Dict[str, str] = {
+    "workloads": "newer CBT versions read this key of every benchmark and expect workloads of fio there; remove it",
+    "phases": "CBT would make every element of a top-level list a run of its own; put it under cycle: {phases: [...]}",
+    **{key: "CBT sets this key itself; remove it" for key in sorted(HOST_KEYS)},
+}
+
+
+def _host_rules(name: str, section: Mapping[Any, Any]) -> Iterator[Problem]:
+    """Yield what CBT does to a section before anybody validates it."""
+    for key, value in section.items():
+        if key in _REFUSED:
+            own = name == "rgwtest" and key == "phases"
+            text = "the phases of rgwtest are fixed; for phases of your choice use warp: {cycle: {phases: [...]}}"
+            yield Problem((key,), text if own else _REFUSED[key], of_key=True)
+        elif value == []:
+            yield Problem((key,), "an empty list: CBT would make no run of this section, without a word")
+        elif key == "cycle" and isinstance(value, list) and not all(isinstance(v, dict) and "phases" in v for v in value):
+            yield Problem((key,), "CBT would make every element a run of its own; write cycle: {phases: [...]}")
+        elif isinstance(value, list) and key != "acceptable":
+            for index, element in enumerate(value):
+                if element in value[:index]:
+                    text = "is in the list twice: two equal runs would share one id and one directory"
+                    yield Problem((key, index), text)
+    yield from _no_json((), section)
+
+
+def _no_json(path: Path, value: Any) -> Iterator[Problem]:
+    """Yield what cannot go into CBT's run id, which is a hash of the section as JSON."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                text = f"the key {key!r} is no text (CBT cannot make its run id of it); quote it or add the unit"
+                yield Problem((*path, key), text, of_key=True)
+            else:
+                yield from _no_json((*path, key), inner)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _no_json((*path, index), inner)
+    elif value is not None and not isinstance(value, (str, int, float, bool)):
+        kind = type(value).__name__
+        yield Problem(path, f"YAML reads this as a {kind}, and CBT cannot make its run id of it; quote it")
+

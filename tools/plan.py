@@ -1,0 +1,175 @@
+"""`cbt-tools plan FILE`: what a YAML file will do, without touching anything."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+from typing import Dict
+from typing import Iterator
+from typing import List
+from typing import Sequence
+
+from cbt_plugins.config.check import Config
+from cbt_plugins.config.check import Run
+from cbt_plugins.config.check import load_file
+from cbt_plugins.config.faults import ConfigError
+from cbt_plugins.config.forecast import advice
+from cbt_plugins.config.forecast import changes
+from cbt_plugins.config.forecast import data_text
+from cbt_plugins.config.forecast import forecast
+from cbt_plugins.config.forecast import goal_text
+from cbt_plugins.config.plan import Phase
+from cbt_plugins.config.plan import Plan
+from cbt_plugins.config.units import format_duration
+from cbt_plugins.config.units import format_percent
+from cbt_plugins.config.units import format_size
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("file", help="YAML file as cbt.py takes it")
+    parser.add_argument("--json", action="store_true", help="the same for programs")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the plan; 2 when the file has faults, all of which go to stderr."""
+    try:
+        config = load_file(args.file)
+    except ConfigError as error:
+        number = len(error.faults)
+        print(f"{error}\n{number} fault{'s' if number > 1 else ''}; nothing would run", file=sys.stderr)
+        return 2
+    if not config.runs:
+        print(f"{args.file}: benchmarks: no benchmark of cbt-plugins in this file", file=sys.stderr)
+        return 2
+    print(json.dumps(_document(config), indent=2) if args.json else "\n".join(_lines(config)))
+    return 0
+
+
+def _document(config: Config) -> Dict[str, Any]:
+    clients = config.cluster["clients"]
+    return {
+        "version": 1,
+        "file": config.file,
+        "runs": [
+            {
+                "benchmark": run.benchmark,
+                "iteration": run.iteration,
+                "varied": dict(run.varied),
+                "plan": asdict(run.plan),
+                "forecast": asdict(forecast(run.plan)),
+                "changes": [asdict(change) for change in changes(run.plan, config.cluster)],
+                "advice": advice(run.plan, clients),
+            }
+            for run in config.runs
+        ],
+        "monitors": config.monitors,
+        "other_benchmarks": config.others,
+    }
+
+
+def _lines(config: Config) -> Iterator[str]:
+    cluster, runs = config.cluster, config.runs
+    iterations = cluster["iterations"]
+    yield (
+        f"{config.file}: {_count(len(runs), 'run')} "
+        f"({_count(iterations, 'iteration')} of {_count(len(runs) // iterations, 'configuration')}), {_total(runs)}"
+    )
+    if config.others:
+        yield f"not planned here, CBT runs them as well: {', '.join(config.others)}"
+    yield ""
+    yield f"head {cluster['head']} leads, as {cluster['user']}; load from {', '.join(cluster['clients'])}"
+    yield "this command has read the file and nothing else; no node has been contacted"
+    shown: Dict[str, int] = {}
+    for number, run in enumerate(runs, 1):
+        varied = "".join(f", {key}={_short(value)}" for key, value in run.varied.items())
+        yield ""
+        yield f"Run {number} of {len(runs)}: {run.benchmark}, iteration {run.iteration}{varied}"
+        body = "\n".join(_plan_lines(run.plan))
+        if body in shown:
+            yield f"  as run {shown[body]}"
+        else:
+            shown[body] = number
+            yield body
+    yield ""
+    yield "Changes, and how each is undone"
+    for what, undo in dict.fromkeys(
+        (change.what, change.undo) for run in runs for change in changes(run.plan, cluster)
+    ):
+        yield f"  {what}"
+        yield f"    undo: {undo}"
+    if config.monitors:
+        yield f"  monitors on the nodes while phases run: {', '.join(config.monitors)}"
+        yield "    undo: stopped at the end of each phase"
+    yield "  nothing else: no pool, user, flag, setting or daemon is changed"
+    warnings = dict.fromkeys(text for run in runs for text in advice(run.plan, cluster["clients"]))
+    if warnings:
+        yield ""
+        yield "Worth knowing"
+        yield from (f"  {text}" for text in warnings)
+
+
+def _plan_lines(plan: Plan) -> Iterator[str]:
+    keys = f"user {plan.s3.user}" if plan.s3.user else f"keys from {plan.s3.access_key_source}"
+    yield f"  S3       {', '.join(plan.s3.urls)} ({keys}; {plan.s3.host_select})"
+    buckets = {bucket.key: bucket for bucket in plan.buckets}
+    rows = [("  drivers", "node", "bucket", "object size", "workers")]
+    for driver in plan.drivers:
+        bucket = buckets[driver.bucket]
+        sizes = ", ".join(
+            format_size(size) + (f" {format_percent(share)}" if len(bucket.sizes) > 1 else "")
+            for size, share in bucket.sizes
+        )
+        name = bucket.key + (" (existing)" if bucket.foreign else "")
+        rows.append((f"    {driver.id}", driver.node, name, sizes, str(driver.workers)))
+    yield from _table(rows)
+    rows = [("  phases", "until", "role", "what")]
+    for index, phase in enumerate(plan.phases, 1):
+        rows.append((f"    {index} {phase.name}", goal_text(phase), phase.role, _what(phase)))
+    yield from _table(rows)
+    known = forecast(plan)
+    yield f"  time     {_time(known.seconds, known.unknown_time)}"
+    for index, line in enumerate(data_text(plan)):
+        yield f"  {'data' if index == 0 else '':8} {line}"
+    yield f"  guard    any phase stops when {format_percent(plan.full_guard)} of the raw capacity is used"
+
+
+def _what(phase: Phase) -> str:
+    mix = ", ".join(f"{op} {percent:g}" for op, percent in (phase.mix or {}).items())
+    if phase.kind == "warp" and phase.warp:
+        return f"warp {phase.warp.op}" + (f": {mix}" if mix else "")
+    if phase.kind == "hybrid":
+        counts = ", ".join(f"{op} {number}" for op, number in (phase.workers or {}).items())
+        return f"hybrid: {mix}" + (f" (workers: {counts})" if counts else "")
+    return {"fill": "PUT", "wait": "wait"}[phase.kind]
+
+
+def _total(runs: Sequence[Run]) -> str:
+    known = [forecast(run.plan) for run in runs]
+    unknown = [text for one in known for text in one.unknown_time]
+    return _time(sum(one.seconds for one in known), dict.fromkeys(unknown))
+
+
+def _time(seconds: float, unknown: Any) -> str:
+    parts: List[str] = [format_duration(seconds)] if seconds else []
+    if unknown:
+        parts.append(f"unknown: {'; '.join(unknown)}")
+    return " + ".join(parts)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 40 else text[:37] + "..."
