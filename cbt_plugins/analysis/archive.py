@@ -1,0 +1,221 @@
+"""The archive as values: runs, their phases and jobs, and what was recorded around them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+from typing import Dict
+from typing import List
+from typing import Mapping
+from typing import Optional
+from typing import Tuple
+
+from cbt_plugins.analysis.source import Unreadable
+
+# phase.json versions that can be read: 1 (0.1.0) the first one
+
+
+@dataclass(frozen=True)
+class Job:
+    """One process of the load generator in one phase."""
+
+    id: str
+    driver: str
+    node: str
+    op: str  # "GET" ... or "MIXED"
+    workers: int
+    rate_limit: float  # requests a second it is held to; 0 = closed loop
+    rows: Optional[Path]
+    clock_offset: float  # node's clock minus head's clock, seconds
+    bucket: str = ""
+    sizes: Tuple[Tuple[int, float], ...] = ()
+    ended: Optional[float] = None
+    exit: Optional[int] = None
+    signal: Optional[int] = None
+    cut: bool = False
+    restarts: int = 0
+    rows_total: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One finished phase."""
+
+    path: Path
+    index: int
+    name: str
+    kind: str
+    role: str
+    status: str
+    window: Tuple[float, float]  # head's clock; equal when no window was reached
+    duration: Optional[float]  # asked
+    mix: Mapping[str, float]  # asked, percent
+    jobs: Tuple[Job, ...]
+    books: Tuple[Mapping[str, Any], ...]
+    warnings: Tuple[Mapping[str, Any], ...]
+    pgs: Tuple[Mapping[str, Any], ...]  # samples of status.jsonl
+
+
+@dataclass
+class Run:
+    """One run directory. What is missing or damaged is in `faults`, as text; the rest is as good as it is."""
+
+    path: Path
+    name: str  # "00000000/id-1a2b3c4d"
+    complete: Optional[Mapping[str, Any]] = None
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    phases: List[Phase] = field(default_factory=list)
+    partials: List[str] = field(default_factory=list)  # directories of interrupted attempts
+    faults: List[Tuple[Optional[str], str]] = field(default_factory=list)  # (phase directory, what is wrong)
+
+
+def find_runs(path: Path) -> List[Path]:
+    """The run directories of an archive, of its results/, of one iteration, or the one that `path` is.
+
+    Raises Unreadable when there is none.
+    """
+    if not path.is_dir():
+        raise Unreadable(f"{path}: no such directory")
+    if path.name.startswith("id-") or (path / "phases").is_dir():
+        return [path]
+    for pattern in ("results/*/id-*", "*/id-*", "id-*"):
+        found = sorted(p for p in path.glob(pattern) if p.is_dir())
+        if found:
+            return found
+    raise Unreadable(f"{path}: no run in it (looked for results/*/id-*)")
+
+
+def read_run(path: Path) -> Run:
+    """Read what a run left, whole or not; never raises for damaged content."""
+    path = path.resolve()
+    run = Run(path, f"{path.parent.name}/{path.name}")
+    run.complete = _document(run, path / "complete", needed=False)
+    run.plan = _document(run, path / "plan.json") or {}
+    run.manifest = _document(run, path / "manifest.json") or {}
+    run.config = _cluster_config(run)
+    for directory in sorted((path / "phases").glob("*")) if (path / "phases").is_dir() else []:
+        if not directory.is_dir():
+            continue
+        if ".partial-" in directory.name:
+            run.partials.append(directory.name)
+        elif not (directory / "phase.json").exists():
+            run.partials.append(directory.name)
+        else:
+            try:
+                run.phases.append(_phase(directory))
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+                run.faults.append((directory.name, f"phase.json cannot be used: {type(e).__name__}: {e}"))
+    run.phases.sort(key=lambda phase: phase.index)
+    return run
+
+
+def _document(run: Run, path: Path, needed: bool = True) -> Optional[Mapping[str, Any]]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(data, dict):
+            return data
+        run.faults.append((None, f"{path.name} holds no mapping"))
+    except FileNotFoundError:
+        if needed:
+            run.faults.append((None, f"{path.name} is missing"))
+    except (OSError, ValueError) as e:
+        run.faults.append((None, f"{path.name} cannot be read: {e}"))
+    return None
+
+
+def _cluster_config(run: Run) -> Mapping[str, Any]:
+    """CBT's benchmark_config.yaml: {cluster: configuration of the run}."""
+    path = run.path / "benchmark_config.yaml"
+    if not path.exists():
+        return {}
+    import yaml
+
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as e:
+        run.faults.append((None, f"{path.name} cannot be read: {e}"))
+        return {}
+    return data.get("cluster", data) if isinstance(data, dict) else {}
+
+
+def _phase(directory: Path) -> Phase:
+    data = json.loads((directory / "phase.json").read_text(encoding="utf-8"))
+    if data.get("version") != 1:
+        raise ValueError(f"version {data.get('version')!r}; this program reads version 1")
+    window = data.get("window") or {}
+    start, end = window.get("start"), window.get("end")
+    asked = data.get("asked") or {}
+    return Phase(
+        path=directory,
+        index=int(data["index"]),
+        name=str(data["name"]),
+        kind=str(data["kind"]),
+        role=str(data.get("role") or "none"),
+        status=str(data["status"]),
+        window=(float(start), float(end)) if start is not None and end is not None else (0.0, 0.0),
+        duration=asked.get("duration"),
+        mix={op.upper(): float(share) for op, share in (asked.get("mix") or {}).items()},
+        jobs=tuple(_job(directory, job) for job in data.get("jobs") or ()),
+        books=tuple(data.get("books") or ()),
+        warnings=tuple(data.get("warnings") or ()),
+        pgs=tuple(json_lines(directory / "status.jsonl")),
+    )
+
+
+def _job(directory: Path, data: Mapping[str, Any]) -> Job:
+    return Job(
+        id=str(data["id"]),
+        driver=str(data.get("driver") or data["id"]),
+        node=str(data["node"]),
+        op=str(data["op"]).upper(),
+        workers=int(data["workers"]),
+        rate_limit=float(data.get("rate_limit") or 0),
+        rows=directory / data["rows"] if data.get("rows") else None,
+        clock_offset=float(data.get("clock_offset") or 0),
+        bucket=str(data.get("bucket") or ""),
+        sizes=tuple((int(size), float(share)) for size, share in data.get("sizes") or ()),
+        ended=data.get("ended"),
+        exit=data.get("exit"),
+        signal=data.get("signal"),
+        cut=bool(data.get("cut")),
+        restarts=int(data.get("restarts") or 0),
+        rows_total=data.get("rows_total"),
+    )
+
+
+def json_lines(path: Path) -> List[Dict[str, Any]]:
+    """The mappings of a JSON-lines file; a torn line, as a kill leaves it, is left out. Empty when there is no file."""
+    found = []
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    for line in text.splitlines():
+        try:
+            data = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(data, dict):
+            found.append(data)
+    return found
+
+
+def texts(run: Run) -> Dict[str, str]:
+    """What was recorded around the run, for reading: path in the run directory -> text, in the order of a reader's interest."""
+    names = ["plan.json", "benchmark_config.yaml", "manifest.json", "events.jsonl"]
+    found = {name: run.path / name for name in names}
+    for directory in ("before", "after"):
+        for path in sorted((run.path / "cluster" / directory).glob("*")):
+            found[str(path.relative_to(run.path))] = path
+    result = {}
+    for name, path in found.items():
+        try:
+            result[name] = path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+    return result

@@ -1,0 +1,155 @@
+"""What is wrong with a phase's numbers, as values: a warning is {code, text, phase?, op?, job?}."""
+
+from __future__ import annotations
+
+from typing import Any
+from typing import Dict
+from typing import Iterator
+from typing import List
+from typing import Mapping
+
+from cbt_plugins.analysis.phase import PhaseFigures
+
+LITTLE = 0.05  # share of the workers
+MIX = 1.5  # percentage points
+SHORT = 0.9  # of the duration that was asked for
+CLOCK = 1.0  # seconds
+
+Warning_ = Dict[str, Any]
+
+
+def check_phase(made: PhaseFigures, line: Mapping[str, Any]) -> List[Warning_]:
+    """All warnings of one phase; `line` is its entry in the summary."""
+    found: List[Warning_] = []
+    for warning in made.phase.warnings:
+        found.append({"code": str(warning.get("code", "phase")), "text": str(warning.get("text", "")), **_where(warning)})
+    for check in (_status, _window, _jobs, _rows, _errors, _books, _little, _mix, _samples, _stalls, _tail):
+        found.extend(check(made, line))
+    return [{**warning, "phase": made.phase.name} for warning in found]
+
+
+def _where(warning: Mapping[str, Any]) -> Dict[str, str]:
+    return {key: str(warning[key]) for key in ("op", "job") if warning.get(key)}
+
+
+def _status(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    if made.phase.status != "ok":
+        yield {"code": "phase-status", "text": f"the phase ended as {made.phase.status}"}
+
+
+def _window(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    if not made.phase.jobs:
+        return
+    if made.length <= 0:
+        yield {"code": "no-window", "text": "the jobs never ran together: there is no window, and no rate"}
+    elif made.phase.duration and made.length < SHORT * made.phase.duration:
+        text = f"the window is {made.length:.1f} s, {made.phase.duration:.0f} s were asked for"
+        yield {"code": "short-window", "text": text}
+
+
+def _jobs(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    for job in made.phase.jobs:
+        if job.restarts:
+            times = "once" if job.restarts == 1 else f"{job.restarts} times"
+            yield {"code": "job-restarted", "text": f"{job.id} was restarted {times}", "job": job.id}
+        if not job.cut and (job.signal or job.exit):
+            how = f"by signal {job.signal}" if job.signal else f"with exit status {job.exit}"
+            yield {"code": "job-died", "text": f"{job.id} ended {how}", "job": job.id}
+        if abs(job.clock_offset) > CLOCK:
+            text = f"the clock of {job.node} is {job.clock_offset:+.3f} s off; its times are corrected by that"
+            yield {"code": "clock-offset", "text": text, "job": job.id}
+
+
+def _rows(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    for job_id, why in made.unreadable.items():
+        yield {"code": "no-rows", "text": f"{job_id}: {why}; its requests are in no number here", "job": job_id}
+    for job in made.phase.jobs:
+        its = made.jobs.get(job.id)
+        if its is None:
+            continue
+        if its.torn:
+            yield {"code": "torn-rows", "text": f"{job.id}: {its.torn}; {its.rows} whole rows were read", "job": job.id}
+        if its.bad:
+            yield {"code": "bad-rows", "text": f"{job.id}: {its.bad} lines are no rows and were left out", "job": job.id}
+        if job.rows_total is not None and job.rows_total != its.rows:
+            text = f"{job.id}: {its.rows} rows are in the file, {job.rows_total} were counted as they came"
+            yield {"code": "lost-rows", "text": text, "job": job.id}
+        if not its.rows:
+            yield {"code": "idle-job", "text": f"{job.id} finished no request", "job": job.id}
+
+
+def _errors(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    for op, of in made.ops.items():
+        failed = of.failed.n + of.failed_outside
+        if failed:
+            kind, n = sorted(of.messages.items(), key=lambda item: (-item[1], item[0]))[0]
+            rate = 100 * of.failed.n / of.finished if of.finished else 0.0
+            text = (
+                f"{failed} of {of.finished + of.ok_outside + of.failed_outside} {op} failed ({rate:.3g} % in the window); "
+                f"{n} x {kind}"
+            )
+            yield {"code": "errors", "text": text, "op": op}
+
+
+def _books(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    for book in made.phase.books:
+        if book.get("ok") is False:
+            text = f"bucket {book.get('bucket')}: {book.get('after')} objects at the end, {book.get('expected')} expected"
+            if book.get("in_flight"):
+                text += f" (up to {book['in_flight']} requests were in flight when the jobs were stopped)"
+            yield {"code": "books", "text": text}
+
+
+def _little(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    by_op: Dict[str, List[Mapping[str, Any]]] = {}
+    for job in line["littles_law"]["jobs"]:
+        # a paced job has idle workers by design; more requests in flight than workers are wrong for it too
+        off = job["deviation"] is not None and abs(job["deviation"]) > LITTLE and not (job["paced"] and job["deviation"] < 0)
+        if off:
+            by_op.setdefault(job["op"], []).append(job)
+    for op, jobs in by_op.items():
+        worst = max(jobs, key=lambda job: abs(job["deviation"]))
+        more = f" (and {len(jobs) - 1} more jobs)" if len(jobs) > 1 else ""
+        text = (
+            f"{worst['job']}: throughput x latency = {worst['in_flight']:.2f} requests in flight, but {worst['workers']}"
+            f" workers ({100 * worst['deviation']:+.1f} %){more}: a starved generator, lost requests, or a wrong clock"
+        )
+        yield {"code": "littles-law", "text": text, "op": op}
+
+
+def _mix(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    asked, measured = line["mix"]["asked"] or {}, line["mix"]["measured"]
+    off = {op: measured.get(op, 0.0) - share for op, share in asked.items() if abs(measured.get(op, 0.0) - share) > MIX}
+    if off and measured:
+        worst = max(off, key=lambda op: abs(off[op]))
+        text = f"{worst} is {measured.get(worst, 0.0):.1f} % of the requests, {asked[worst]:g} % were asked for"
+        yield {"code": "mix", "text": text, "op": worst}
+
+
+def _samples(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    for op, of in made.ops.items():
+        if not of.latency.n:
+            if of.finished or made.length:
+                yield {"code": "no-samples", "text": f"no {op} succeeded in the window", "op": op}
+        elif of.latency.n < 1000:
+            which = "p99 and p99.9 need 100 and 1000" if of.latency.n < 100 else "p99.9 needs 1000"
+            yield {"code": "few-samples", "text": f"{of.latency.n} {op} requests: {which}", "op": op}
+
+
+def _stalls(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    silent = made.all_gaps.silent() if made.phase.jobs else []
+    if silent:
+        seconds, at = made.all_gaps.longest()
+        text = (
+            f"nothing succeeded in {len(silent)} of {int(made.length)} seconds; the longest gap is {seconds:.1f} s,"
+            f" {at - made.grid.start:.1f} s after the start"
+        )
+        yield {"code": "stall", "text": text}
+
+
+def _tail(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    oldest = line["in_flight_at_end"]["oldest_seconds"]
+    slowest = max((max(of.latency.max, of.failed.max) for of in made.ops.values()), default=0) / 1e9
+    if oldest is not None and oldest > max(1.0, slowest):
+        text = f"a request of {oldest:.1f} s or more was in flight when the jobs were stopped, and has no row"
+        yield {"code": "unfinished-request", "text": text}

@@ -1,0 +1,178 @@
+"""summary.json: everything that an archive says in numbers, and what is wrong with them.
+
+docs/SUMMARY.md says what each number means; schema/summary.schema.json is the form.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+from typing import Dict
+from typing import Iterator
+from typing import List
+from typing import Mapping
+from typing import Tuple
+
+from cbt_plugins.analysis import phase as of_phase
+from cbt_plugins.analysis.aging import new_vs_aged
+from cbt_plugins.analysis.archive import Phase
+from cbt_plugins.analysis.archive import Run
+from cbt_plugins.analysis.archive import read_run
+from cbt_plugins.analysis.checks import CLOCK
+from cbt_plugins.analysis.checks import check_phase
+from cbt_plugins.analysis.environment import environment
+from cbt_plugins.analysis.conform import check
+from cbt_plugins.analysis.source import Unreadable
+
+# History of the format. A reader accepts every version up to its own.
+#   1  (0.1.0) the first one
+VERSION = 1
+
+FILE = "summary.json"
+
+#: warnings after which the numbers are not those of a whole run
+_UNUSABLE = ("incomplete", "missing-phase", "unreadable-phase", "no-rows", "no-window", "no-phases")
+
+
+def summarize(path: Path) -> Dict[str, Any]:
+    """The summary of one run directory, whole or not: `usable` and `warnings` say which. Reads every row once."""
+    run = read_run(path)
+    warnings = list(_run_warnings(run))
+    phases = []
+    for phase in run.phases:
+        line, its_warnings = _phase(phase)
+        phases.append(line)
+        warnings.extend(its_warnings)
+    summary = {
+        "version": VERSION,
+        "run": {
+            "name": run.name,
+            "run_id": run.manifest.get("run_id") or (run.complete or {}).get("run_id"),
+            "benchmark": run.plan.get("benchmark") or run.config.get("benchmark"),
+            "complete": run.complete is not None,
+        },
+        "usable": not any(warning["code"] in _UNUSABLE for warning in warnings),
+        "warnings": warnings,
+        "phases": phases,
+        "new_vs_aged": new_vs_aged(phases),
+        "environment": environment(run),
+    }
+    check(summary)
+    return summary
+
+
+def _phase(phase: Phase) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
+    made = of_phase.read_phase(phase)
+    gap = made.all_gaps.longest() if made.ops else (0.0, made.grid.start)
+    line: Dict[str, Any] = {
+        "index": phase.index,
+        "name": phase.name,
+        "kind": phase.kind,
+        "role": phase.role,
+        "status": phase.status,
+        "window": {"start": phase.window[0], "end": phase.window[1], "seconds": round(made.length, 6)},
+        "asked_seconds": phase.duration,
+        "ops": of_phase.by_op(made),
+        "total": of_phase.figures(None, of_phase.total(made.ops.values()), made.length),
+        "mix": of_phase.mix(made),
+        "littles_law": of_phase.littles_law(made),
+        "in_flight_at_end": of_phase.in_flight_at_end(made),
+        "longest_gap": {"seconds": round(gap[0], 6), "at": round(gap[1], 3)} if made.ops else None,
+        "drivers": of_phase.by_driver(made),
+        "endpoints": of_phase.by_endpoint(made),
+        "jobs": [_job(made, job) for job in phase.jobs],
+        "books": [dict(book) for book in phase.books],
+        "series": of_phase.series(made),
+    }
+    return line, check_phase(made, line)
+
+
+def _job(made: of_phase.PhaseFigures, job: Any) -> Dict[str, Any]:
+    its = made.jobs.get(job.id)
+    return {
+        "id": job.id,
+        "driver": job.driver,
+        "node": job.node,
+        "op": job.op,
+        "workers": job.workers,
+        "rate_limit": job.rate_limit,
+        "clock_offset": job.clock_offset,
+        "exit": job.exit,
+        "signal": job.signal,
+        "cut": job.cut,
+        "restarts": job.restarts,
+        "rows": its.rows if its else None,
+        "errors": its.errors if its else None,
+        "bad_rows": its.bad if its else None,
+        "torn": its.torn if its else None,
+    }
+
+
+def _run_warnings(run: Run) -> Iterator[Dict[str, Any]]:
+    if run.complete is None:
+        yield {"code": "incomplete", "text": "the run has no end marker: it was interrupted, or is still going on"}
+    for directory, text in run.faults:
+        where = {"phase": directory} if directory else {}
+        yield {"code": "unreadable-phase" if directory else "damaged-archive", "text": text, **where}
+    for name in run.partials:
+        text = f"phases/{name} is an attempt that was interrupted; nothing of it is in the numbers"
+        yield {"code": "partial-attempt", "text": text}
+    if not run.phases:
+        yield {"code": "no-phases", "text": "no phase has ended"}
+    have = {phase.name for phase in run.phases}
+    for planned in run.plan.get("phases") or ():
+        name = planned.get("name") if isinstance(planned, dict) else None
+        if name and name not in have:
+            yield {"code": "missing-phase", "text": f"the plan has a phase {name}, the archive has not", "phase": name}
+    for node in environment(run)["nodes"]:
+        offset = node["clock_offset"]
+        in_jobs = any(job.node == node["node"] for phase in run.phases for job in phase.jobs)
+        if offset is not None and abs(offset) > CLOCK and not in_jobs:
+            yield {"code": "clock-offset", "text": f"the clock of {node['node']} is {offset:+.3f} s off"}
+
+
+def write_summary(summary: Mapping[str, Any], path: Path) -> None:
+    """Write it whole or not at all; the same summary gives the same bytes."""
+    write_text(path, dumps(summary) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file by a whole one: a reader never sees half of it."""
+    new = path.with_name(path.name + ".new")
+    try:
+        with new.open("w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(new, path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def read_summary(path: Path) -> Dict[str, Any]:
+    """A summary.json of any version that this program knows. Raises Unreadable."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        version = data["version"]
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        raise Unreadable(f"{path}: no summary can be read: {e}") from e
+    if version != VERSION:
+        raise Unreadable(f"{path}: version {version!r} of the format; this program reads up to {VERSION}")
+    try:
+        check(data)
+    except ValueError as e:
+        raise Unreadable(f"{path}: {e}") from e
+    return data  # type: ignore[no-any-return]
+
+
+def dumps(value: Any, indent: str = "") -> str:
+    """JSON with one line for each list of plain values: a series is a line, and not a thousand."""
+    deeper = indent + " "
+    if isinstance(value, dict) and value:
+        items = [f"{deeper}{json.dumps(key)}: {dumps(its, deeper)}" for key, its in value.items()]
+        return "{\n" + ",\n".join(items) + f"\n{indent}}}"
+    if isinstance(value, (list, tuple)) and any(isinstance(its, (dict, list, tuple)) for its in value):
+        return "[\n" + ",\n".join(deeper + dumps(its, deeper) for its in value) + f"\n{indent}]"
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
