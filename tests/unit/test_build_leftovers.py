@@ -1,0 +1,33 @@
+"""The watch of `.ci/run`: nothing that a command starts gets away."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def leftovers(script: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, str(PROJECT / ".ci" / "leftovers.py"), "bash", "-c", script]
+    return subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=60)
+
+
+def test_a_clean_command_passes_with_its_own_status() -> None:
+    assert leftovers("sleep 0").returncode == 0
+    assert leftovers("exit 7").returncode == 7
+
+
+def test_a_daemon_with_a_scrubbed_environment_is_named_and_ended() -> None:
+    found = leftovers("env -i setsid sleep 1000 >/dev/null 2>&1 & echo")
+    assert found.returncode == 1
+    left = re.search(r"left behind: process (\d+) sleep 1000", found.stderr)
+    assert left
+    assert not os.path.exists(f"/proc/{left.group(1)}")
+
+
+def test_a_process_that_ends_by_itself_is_no_leftover() -> None:
+    assert leftovers("setsid sleep 0.3 >/dev/null 2>&1 & echo").returncode == 0
