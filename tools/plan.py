@@ -6,26 +6,13 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
-from typing import Any
-from typing import Dict
-from typing import Iterator
-from typing import List
-from typing import Sequence
+from typing import Any, Dict, Iterator, List, Sequence
 
-from cbt_plugins.config.check import Config
-from cbt_plugins.config.check import Run
-from cbt_plugins.config.check import load_file
+from cbt_plugins.config.check import Config, Run, load_file
 from cbt_plugins.config.faults import ConfigError
-from cbt_plugins.config.forecast import advice
-from cbt_plugins.config.forecast import changes
-from cbt_plugins.config.forecast import data_text
-from cbt_plugins.config.forecast import forecast
-from cbt_plugins.config.forecast import goal_text
-from cbt_plugins.config.plan import Phase
-from cbt_plugins.config.plan import Plan
-from cbt_plugins.config.units import format_duration
-from cbt_plugins.config.units import format_percent
-from cbt_plugins.config.units import format_size
+from cbt_plugins.config.forecast import advice, changes, data_text, forecast, goal_text
+from cbt_plugins.config.plan import Phase, Plan
+from cbt_plugins.config.units import format_duration, format_percent, format_size
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,8 +62,8 @@ def _lines(config: Config) -> Iterator[str]:
     cluster, runs = config.cluster, config.runs
     iterations = cluster["iterations"]
     yield (
-        f"{config.file}: {_count(len(runs), 'run')} "
-        f"({_count(iterations, 'iteration')} of {_count(len(runs) // iterations, 'configuration')}), {_total(runs)}"
+        f"{config.file}: {_count(len(runs), 'run')} ({_count(iterations, 'iteration')} of "
+        f"{_count(len(runs) // iterations, 'configuration')}), {_total(runs)}"
     )
     if config.others:
         yield f"not planned here, CBT runs them as well: {', '.join(config.others)}"
@@ -116,7 +103,7 @@ def _plan_lines(plan: Plan) -> Iterator[str]:
     keys = f"user {plan.s3.user}" if plan.s3.user else f"keys from {plan.s3.access_key_source}"
     yield f"  S3       {', '.join(plan.s3.urls)} ({keys}; {plan.s3.host_select})"
     buckets = {bucket.key: bucket for bucket in plan.buckets}
-    rows = [("  drivers", "node", "bucket", "object size", "workers")]
+    rows: List[Sequence[str]] = [("  drivers", "node", "bucket", "object size", "workers")]
     for driver in plan.drivers:
         bucket = buckets[driver.bucket]
         sizes = ", ".join(

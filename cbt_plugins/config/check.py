@@ -5,34 +5,31 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any
-from typing import Dict
-from typing import Iterator
-from typing import List
-from typing import Mapping
-from typing import Sequence
-from typing import Tuple
-from typing import Union
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
 from cbt_plugins.config.cluster import ClusterSection
-from cbt_plugins.config.faults import ConfigError
-from cbt_plugins.config.faults import Fault
-from cbt_plugins.config.faults import Path
-from cbt_plugins.config.faults import did_you_mean
+from cbt_plugins.config.faults import ConfigError, Fault, Path, did_you_mean
 from cbt_plugins.config.plan import Plan
-from cbt_plugins.config.sections import HOST_KEYS
-from cbt_plugins.config.sections import SECTIONS
-from cbt_plugins.config.sections import permutations
-from cbt_plugins.config.sections import section_of
-from cbt_plugins.config.sections import understand
-from cbt_plugins.config.source import Source
-from cbt_plugins.config.source import read
-from cbt_plugins.config.validate import Problem
-from cbt_plugins.config.validate import validate
+from cbt_plugins.config.sections import HOST_KEYS, SECTIONS, permutations, section_of, understand
+from cbt_plugins.config.source import Source, read
+from cbt_plugins.config.validate import Problem, validate
 
 #: benchmarks of CBT's own, in any of its versions: near misses of ours that are none
 _CBT_BENCHMARKS = frozenset(
-    "nullbench radosbench fio hsbench rbdfio rawfio kvmrbdfio librbdfio cosbench cephtestrados getput elbencho".split()
+    [
+        "cephtestrados",
+        "cosbench",
+        "elbencho",
+        "fio",
+        "getput",
+        "hsbench",
+        "kvmrbdfio",
+        "librbdfio",
+        "nullbench",
+        "radosbench",
+        "rawfio",
+        "rbdfio",
+    ]
 )
 #: a sweep of more runs than this is a mistake, and would take long to check
 _MOST_RUNS = 4096
@@ -91,7 +88,9 @@ def load(source: Source) -> Config:
         for name in sorted(ours):
             found, problems = _section(name, ours[name], clients, endpoints)
             runs += found
-            faults += [source.fault(("benchmarks", name, *path), text, of_key) for path, text, of_key in problems]
+            faults += [
+                source.fault(("benchmarks", name, *path), text, of_key) for path, text, of_key in problems
+            ]
     if faults:
         raise ConfigError(faults)
     iterations = range(cluster.get("iterations", 0))
@@ -149,14 +148,14 @@ def _monitors(source: Source, data: Mapping[str, Any]) -> Iterator[Fault]:
         return
     for name, profile in profiles.items():
         if not isinstance(profile, dict):
-            text = f"must be a mapping, or CBT stops with an AttributeError; write {name}: {{}} for the defaults"
+            text = f"must be a mapping, or CBT stops with a traceback; write {name}: {{}} for the defaults"
             yield source.fault(("monitoring_profiles", name), text)
 
 
 def _section(
     name: str, section: Any, clients: Sequence[str], endpoints: Mapping[str, Any]
 ) -> Tuple[List[Run], List[Problem]]:
-    """Return the runs of one section (iteration 0) and every problem, each once, however many runs share it."""
+    """Return the runs of one section (iteration 0), and every problem once, however many runs share it."""
     if not isinstance(section, dict):
         return [], [Problem((), "must be a mapping (key: value)")]
     problems = list(_host_rules(name, section))
@@ -167,14 +166,16 @@ def _section(
     }
     number = math.prod(len(v) for k, v in usable.items() if isinstance(v, list) and k != "acceptable")
     if number > _MOST_RUNS:
-        text = f"the lists of this section multiply to {number} runs; more than {_MOST_RUNS} is taken for a mistake"
+        text = f"the lists of this section multiply to {number} runs; more than {_MOST_RUNS} is a mistake"
         return [], [*problems, Problem((), text, of_key=True)]
     runs = []
     for taken, config in permutations(usable):
         plan, found = understand(name, config, clients, endpoints)
         for path, text, of_key in found:
             swept = path[:1] and path[0] in taken
-            problems.append(Problem((path[0], taken[str(path[0])], *path[1:]) if swept else path, text, of_key))
+            problems.append(
+                Problem((path[0], taken[str(path[0])], *path[1:]) if swept else path, text, of_key)
+            )
         if plan:
             varied = {key: config[key] for key in taken}
             runs.append(Run(name, 0, varied, {**config, "benchmark": name, "iteration": 0}, plan))
@@ -186,8 +187,8 @@ def _section(
 
 
 _REFUSED: Dict[str, str] = {
-    "workloads": "newer CBT versions read this key of every benchmark and expect workloads of fio there; remove it",
-    "phases": "CBT would make every element of a top-level list a run of its own; put it under cycle: {phases: [...]}",
+    "workloads": "newer CBT versions take this key for their own, in every benchmark; remove it",
+    "phases": "CBT makes each element of a list here a run of its own; put it under cycle: {phases: [...]}",
     **{key: "CBT sets this key itself; remove it" for key in sorted(HOST_KEYS)},
 }
 
@@ -197,12 +198,12 @@ def _host_rules(name: str, section: Mapping[Any, Any]) -> Iterator[Problem]:
     for key, value in section.items():
         if key in _REFUSED:
             own = name == "rgwtest" and key == "phases"
-            text = "the phases of rgwtest are fixed; for phases of your choice use warp: {cycle: {phases: [...]}}"
+            text = "the phases of rgwtest are fixed; for your own use warp: {cycle: {phases: [...]}}"
             yield Problem((key,), text if own else _REFUSED[key], of_key=True)
         elif value == []:
             yield Problem((key,), "an empty list: CBT would make no run of this section, without a word")
-        elif key == "cycle" and isinstance(value, list) and not all(isinstance(v, dict) and "phases" in v for v in value):
-            yield Problem((key,), "CBT would make every element a run of its own; write cycle: {phases: [...]}")
+        elif key == "cycle" and isinstance(value, list) and not all(_is_cycle(one) for one in value):
+            yield Problem((key,), "CBT makes each element a run of its own; write cycle: {phases: [...]}")
         elif isinstance(value, list) and key != "acceptable":
             for index, element in enumerate(value):
                 if element in value[:index]:
@@ -211,12 +212,16 @@ def _host_rules(name: str, section: Mapping[Any, Any]) -> Iterator[Problem]:
     yield from _no_json((), section)
 
 
+def _is_cycle(value: Any) -> bool:
+    return isinstance(value, dict) and "phases" in value
+
+
 def _no_json(path: Path, value: Any) -> Iterator[Problem]:
     """Yield what cannot go into CBT's run id, which is a hash of the section as JSON."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
-                text = f"the key {key!r} is no text (CBT cannot make its run id of it); quote it or add the unit"
+                text = f"the key {key!r} is not text, so CBT cannot make a run id; quote it or add the unit"
                 yield Problem((*path, key), text, of_key=True)
             else:
                 yield from _no_json((*path, key), inner)
@@ -225,5 +230,4 @@ def _no_json(path: Path, value: Any) -> Iterator[Problem]:
             yield from _no_json((*path, index), inner)
     elif value is not None and not isinstance(value, (str, int, float, bool)):
         kind = type(value).__name__
-        yield Problem(path, f"YAML reads this as a {kind}, and CBT cannot make its run id of it; quote it")
-
+        yield Problem(path, f"YAML reads this as a {kind}, of which CBT cannot make a run id; quote it")

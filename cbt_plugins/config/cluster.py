@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
-from typing import Any
-from typing import List
-from typing import Optional
+from typing import Annotated, Any, List, Optional
 
-from pydantic import BaseModel
-from pydantic import BeforeValidator
-from pydantic import ConfigDict
-from pydantic import Field
-from pydantic import WithJsonSchema
-from pydantic import field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
 
-from cbt_plugins.config.validate import Problem
-from cbt_plugins.config.validate import Problems
+from cbt_plugins.config.validate import AbsolutePath, Problem, Problems
 
 _NODE = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*@)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(:[0-9]{1,5})?")
 
@@ -39,7 +30,10 @@ def _nodes(value: Any) -> Any:
 Node = Annotated[str, BeforeValidator(_node), WithJsonSchema({"type": "string", "pattern": r"^\S+$"})]
 _List = Annotated[List[Node], Field(min_length=1)]
 _LIST_OR_MAPPING = {
-    "anyOf": [{"type": "array", "items": {"type": "string"}, "minItems": 1}, {"type": "object", "minProperties": 1}]
+    "anyOf": [
+        {"type": "array", "items": {"type": "string"}, "minItems": 1},
+        {"type": "object", "minProperties": 1},
+    ]
 }
 NodesOrMapping = Annotated[_List, BeforeValidator(_nodes), WithJsonSchema(_LIST_OR_MAPPING)]
 
@@ -56,14 +50,12 @@ class ClusterSection(BaseModel):
     mons: NodesOrMapping = Field(description="Nodes with monitors.")
     rgws: Optional[NodesOrMapping] = Field(None, description="Nodes with RADOS gateways.")
     iterations: int = Field(ge=1, description="How often every run is repeated.")
-    use_existing: bool = Field(True, description="Must be true.")
-    rebuild_every_test: bool = Field(False, description="Must be false.")
+    use_existing: bool = Field(True, description="Must be true.", json_schema_extra={"const": True})
+    rebuild_every_test: bool = Field(False, description="Must be false.", json_schema_extra={"const": False})
     conf_file: Optional[Annotated[str, Field(min_length=1)]] = Field(
         None, description="ceph.conf of the cluster (/etc/ceph/ceph.conf)."
     )
-    tmp_dir: Optional[Annotated[str, Field(pattern=r"^/.*[^/]$")]] = Field(
-        None, description="Scratch directory on the nodes."
-    )
+    tmp_dir: Optional[AbsolutePath] = Field(None, description="Scratch directory on the nodes.")
 
     @field_validator("head", mode="before")
     @classmethod
@@ -75,7 +67,8 @@ class ClusterSection(BaseModel):
     @field_validator("clients")
     @classmethod
     def _each_once(cls, nodes: List[str]) -> List[str]:
-        twice = [Problem((i,), f"{node} is in the list twice") for i, node in enumerate(nodes) if node in nodes[:i]]
+        known = [(i, node) for i, node in enumerate(nodes) if node in nodes[:i]]
+        twice = [Problem((i,), f"{node} is in the list twice") for i, node in known]
         if twice:
             raise Problems(twice)
         return nodes
@@ -101,5 +94,5 @@ class ClusterSection(BaseModel):
     @classmethod
     def _not_rebuilt(cls, value: bool) -> bool:
         if value:
-            raise ValueError("these benchmarks run on an existing cluster only: write rebuild_every_test: false")
+            raise ValueError("these benchmarks need an existing cluster: write rebuild_every_test: false")
         return value

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import Iterable
-from typing import Optional
-from typing import Sequence
-from typing import Tuple
-from typing import Union
+from typing import Iterable, Optional, Sequence, Tuple, Union
 
 #: keys and list indices from the top of the file down
 Path = Tuple[Union[str, int], ...]

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Iterator
-from typing import Mapping
-from typing import Optional
-from typing import Sequence
-from typing import Tuple
+from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.config.plan import Bucket
-from cbt_plugins.config.plan import Phase
-from cbt_plugins.config.plan import Plan
-from cbt_plugins.config.units import about_size
-from cbt_plugins.config.units import format_duration
-from cbt_plugins.config.units import format_percent
+from cbt_plugins.config.plan import Bucket, Phase, Plan
+from cbt_plugins.config.units import about_size, format_duration, format_percent
 
 _MINUTE = 60.0
 
@@ -42,7 +34,8 @@ class Change:
 def forecast(plan: Plan) -> Forecast:
     """Return what the plan takes."""
     objects, size, counted = 0, 0.0, False
-    unknown_time, unknown_data = [], []
+    unknown_time: List[str] = []
+    unknown_data: List[str] = []
     for phase in plan.phases:
         if phase.kind == "fill" and phase.goal and phase.goal.objects:
             counted = True
@@ -57,12 +50,16 @@ def forecast(plan: Plan) -> Forecast:
         unknown_time.append("calibration of the workers per operation, once")
     seconds = sum(_seconds(phase) for phase in plan.phases)
     return Forecast(
-        seconds, tuple(unknown_time), objects if counted else None, size if counted else None, tuple(unknown_data)
+        seconds,
+        tuple(unknown_time),
+        objects if counted else None,
+        size if counted else None,
+        tuple(unknown_data),
     )
 
 
 def goal_text(phase: Phase) -> str:
-    """Return what ends the phase: "20s", "2000 objects per bucket", "all PGs are active+clean, at most 10m"."""
+    """Return what ends the phase: "20s", "2000 objects per bucket", "all PGs are active+clean"."""
     if phase.goal is not None:
         goal = phase.goal
         if goal.objects is not None:
@@ -98,8 +95,10 @@ def _mean(bucket: Bucket) -> float:
 
 def _unknown_data(plan: Plan, phase: Phase) -> Iterator[str]:
     if phase.kind == "fill" and phase.goal and phase.goal.objects is None:
-        yield f"{phase.name} writes until {goal_text(phase)}" if not phase.goal.duration else (
-            f"{phase.name} writes for {goal_text(phase)}"
+        yield (
+            f"{phase.name} writes until {goal_text(phase)}"
+            if not phase.goal.duration
+            else (f"{phase.name} writes for {goal_text(phase)}")
         )
     elif phase.kind == "hybrid" and phase.mix:
         growth = phase.mix.get("PUT", 0) - phase.mix.get("DELETE", 0)
@@ -107,8 +106,10 @@ def _unknown_data(plan: Plan, phase: Phase) -> Iterator[str]:
             yield f"{phase.name} adds {growth:g} objects per 100 requests"
     elif phase.kind == "warp" and phase.warp:
         number = f"{phase.warp.objects * len(plan.drivers)}" if phase.warp.objects else "its own number of"
-        yield f"{phase.name}: warp uploads {number} objects of its own first" if phase.warp.op != "put" else (
-            f"{phase.name} writes for {goal_text(phase)}"
+        yield (
+            f"{phase.name}: warp uploads {number} objects of its own first"
+            if phase.warp.op != "put"
+            else (f"{phase.name} writes for {goal_text(phase)}")
         )
 
 
@@ -117,11 +118,17 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[Change]:
     for bucket in plan.buckets:
         name = bucket.key if bucket.foreign else f"cbtp-<run id>-{bucket.key}"
         if bucket.foreign and any(phase.kind in ("fill", "hybrid", "warp") for phase in plan.phases):
-            undo = "kept (keep_data)" if plan.keep_data else "these objects are removed at the end; all others stay"
+            undo = (
+                "kept (keep_data)"
+                if plan.keep_data
+                else "these objects are removed at the end; all others stay"
+            )
             yield Change(f"existing bucket {name}: objects under a prefix of this run's own", undo)
         elif not bucket.foreign:
             command = f"radosgw-admin bucket rm --bucket={name} --purge-objects"
-            undo = f"kept (keep_data); yours to remove: {command}" if plan.keep_data else f"{command} at the end"
+            undo = (
+                f"kept (keep_data); yours to remove: {command}" if plan.keep_data else f"{command} at the end"
+            )
             yield Change(f"bucket {name}: created and filled", undo)
     where = cluster.get("tmp_dir") or "/tmp/cbt.<pid>"
     what = f"nodes {nodes}: scratch directory under {where}"
@@ -133,11 +140,11 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[Change]:
 def _advice(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
     for phase in plan.phases:
         if phase.role == "measure" and _seconds(phase) < _MINUTE:
-            yield f"{phase.name} measures for {goal_text(phase)}: under a minute, numbers are hardly repeatable"
+            yield f"{phase.name} measures for {goal_text(phase)}: too short to be repeatable"
         operations = len(phase.mix or ())
         few = min((driver.workers for driver in plan.drivers), default=operations)
         if phase.kind == "hybrid" and phase.workers is None and few < operations:
-            yield f"{phase.name}: {few} workers per driver for {operations} operations; each needs one at least"
+            yield f"{phase.name}: {few} workers per driver for {operations} operations: one each is the least"
     filled = sum((phase.goal.objects or 0) for phase in plan.phases if phase.goal)
     if filled > plan.read_objects and any(phase.kind == "hybrid" for phase in plan.phases):
         yield (
@@ -147,7 +154,7 @@ def _advice(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
     drivers = Counter(driver.node for driver in plan.drivers)
     idle = [node for node in clients if not drivers[node]]
     if idle:
-        yield f"{', '.join(idle)}: no driver runs there ({len(plan.drivers)} drivers, {len(clients)} client nodes)"
+        yield f"{', '.join(idle)}: no driver runs there ({len(plan.drivers)} for {len(clients)} nodes)"
     elif len(set(drivers.values())) > 1:
         counts = ", ".join(f"{node} {number}" for node, number in drivers.items())
         yield f"the client nodes have unequal loads (drivers: {counts})"
@@ -163,6 +170,6 @@ def data_text(plan: Plan) -> Tuple[str, ...]:
         mixed = any(len(bucket.sizes) > 1 for bucket in plan.buckets)
         lines.append(
             f"{known.objects} objects, {'about ' if mixed else ''}{about_size(known.bytes)} by the fill "
-            "(on the disks: x replicas, or x (k+m)/k with erasure coding, and allocation units of small objects)"
+            "(on the disks: x replicas or (k+m)/k, and at least an allocation unit each)"
         )
     return (*lines, *known.unknown_data)

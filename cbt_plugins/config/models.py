@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
-from typing import Any
-from typing import Dict
-from typing import List
-from typing import Literal
-from typing import Mapping
-from typing import Optional
-from typing import Tuple
+from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator
-from pydantic import Field
-from pydantic import ValidationInfo
-from pydantic import WithJsonSchema
-from pydantic import field_validator
-from pydantic import model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from cbt_plugins.config import plan
 from cbt_plugins.config.faults import did_you_mean
-from cbt_plugins.config.units import Duration
-from cbt_plugins.config.units import Percent
-from cbt_plugins.config.validate import Problem
-from cbt_plugins.config.validate import Problems
-from cbt_plugins.config.validate import Strict
+from cbt_plugins.config.units import Duration, Percent
+from cbt_plugins.config.validate import AbsolutePath, Problem, Problems, Strict
 
 _ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+")
@@ -55,17 +48,21 @@ def _url(value: Any) -> str:
         port_is_fine, host = False, ""
     if "@" in value:
         raise ValueError("no user or key in a URL; use user:, or access_key: and secret_key:")
-    if parts_unusable(value, host) or not port_is_fine:
+    if not port_is_fine or not _is_bare(value, host):
         raise ValueError("must be http://host[:port] or https://host[:port], without a path")
     return value.rstrip("/")
 
 
-def parts_unusable(value: str, host: str) -> bool:
-    """Tell whether a URL has more, or less, than a scheme, a host and a port."""
-    scheme, separator, rest = value.partition("://")
-    return scheme not in ("http", "https") or not separator or not _HOST.fullmatch(host) or bool(
-        re.search(r"[/?#\s\\]", rest.rstrip("/"))
-    )
+def _is_bare(url: str, host: str) -> bool:
+    """Tell whether a URL is a scheme, a host and perhaps a port."""
+    scheme, _, rest = url.partition("://")
+    plain = not re.search(r"[/?#\s\\]", rest.rstrip("/"))
+    return scheme in ("http", "https") and plain and _HOST.fullmatch(host) is not None
+
+
+def exactly_one(names: Sequence[str]) -> Dict[str, Any]:
+    """Return the JSON Schema of a mapping that has one of these keys."""
+    return {"oneOf": [{"required": [name]} for name in names]}
 
 
 _Secret = Annotated[
@@ -82,6 +79,8 @@ Workers = Annotated[int, Field(ge=1, description="Requests under way at any time
 class S3Section(Strict):
     """Where the load goes, and where its keys come from."""
 
+    model_config = ConfigDict(json_schema_extra=exactly_one(("urls", "endpoints")))
+
     urls: Optional[Annotated[List[_Url], Field(min_length=1)]] = Field(
         None, description="RGW endpoints, `http://host:port` each. Required unless `endpoints` is given."
     )
@@ -89,13 +88,20 @@ class S3Section(Strict):
         None, description="Name of a section under `client_endpoints:` whose `urls` (and `user`) are used."
     )
     user: Optional[str] = Field(
-        None, min_length=1, description="RGW user; its keys come from `radosgw-admin user info` on the head node."
+        None,
+        min_length=1,
+        description="RGW user; its keys come from `radosgw-admin user info` on the head node.",
     )
-    access_key: Optional[_Secret] = Field(None, description="`${NAME}` (environment of the head node) or `file:/path`.")
-    secret_key: Optional[_Secret] = Field(None, description="`${NAME}` (environment of the head node) or `file:/path`.")
+    access_key: Optional[_Secret] = Field(
+        None, description="`${NAME}` (environment of the head node) or `file:/path`."
+    )
+    secret_key: Optional[_Secret] = Field(
+        None, description="`${NAME}` (environment of the head node) or `file:/path`."
+    )
     region: str = Field("us-east-1", min_length=1, description="Region that requests are signed for.")
     host_select: Literal["weighed", "roundrobin"] = Field(
-        "weighed", description="How a driver chooses among the URLs: the least busy one, or one after the other."
+        "weighed",
+        description="How a driver chooses among the URLs: the least busy one, or one after the other.",
     )
     lookup: Literal["path", "dns"] = Field("path", description="Bucket in the path, or in the host name.")
     verify_tls: bool = Field(True, description="Check the certificates of https URLs.")
@@ -128,8 +134,14 @@ class S3Section(Strict):
             hint = did_you_mean(name, map(str, known)) or f"; there are: {listed}"
             raise ValueError(f"no section {name!r} under client_endpoints{hint}")
         section = known[name]
-        if not isinstance(section, Mapping) or not isinstance(section.get("urls"), list) or not section["urls"]:
-            raise ValueError(f"client_endpoints.{name} has no list of urls: on an existing cluster CBT finds none itself")
+        if (
+            not isinstance(section, Mapping)
+            or not isinstance(section.get("urls"), list)
+            or not section["urls"]
+        ):
+            raise ValueError(
+                f"client_endpoints.{name} has no list of urls: on an existing cluster CBT finds none itself"
+            )
         for url in section["urls"]:
             _url(url)
         return name
@@ -145,11 +157,17 @@ class S3Section(Strict):
         given = [name for name, value in keys.items() if value is not None]
         if len(given) == 1:
             missing = next(name for name in keys if name not in given)
-            problems.append(Problem((given[0],), f"{given[0]} alone does not help: {missing} is missing", of_key=True))
+            problems.append(
+                Problem((given[0],), f"{given[0]} alone does not help: {missing} is missing", of_key=True)
+            )
         if given and self.user is not None:
-            problems.append(Problem(("user",), "either user or access_key + secret_key, not both", of_key=True))
+            problems.append(
+                Problem(("user",), "either user or access_key + secret_key, not both", of_key=True)
+            )
         if not given and self.user is None and not self._endpoint(info.context).get("user"):
-            problems.append(Problem((), "needs user: (keys from radosgw-admin), or access_key: and secret_key:"))
+            problems.append(
+                Problem((), "needs user: (keys from radosgw-admin), or access_key: and secret_key:")
+            )
         if problems:
             raise Problems(problems)
         return self
@@ -203,7 +221,7 @@ class MixSection(Strict):
         if abs(total - 100) > 1e-6:
             problems.append(Problem((), f"the sum of the mix is {total:g}, not 100"))
         if self.delete > self.put:
-            text = f"delete ({self.delete:g}) is more than put ({self.put:g}): the objects would run out (warp refuses it)"
+            text = f"delete ({self.delete:g}) is more than put ({self.put:g}): objects would run out, and warp refuses it"
             problems.append(Problem(("delete",), text))
         if problems:
             raise Problems(problems)
@@ -216,6 +234,7 @@ class MixSection(Strict):
 
 #: the mix of the Reef study
 DEFAULT_MIX = MixSection(get=45, put=35, stat=15, delete=5)
+DEFAULT_MIX_TEXT: Dict[str, Any] = {"get": 45, "put": 35, "stat": 15, "delete": 5}
 
 
 def only_one(section: Strict, names: Tuple[str, ...]) -> str:
@@ -233,6 +252,8 @@ _GOALS = ("duration", "objects", "max_avail", "raw")
 
 class FillSection(Strict):
     """When a fill is done: exactly one of these keys."""
+
+    model_config = ConfigDict(json_schema_extra=exactly_one(_GOALS))
 
     duration: Optional[Duration] = Field(None, description="Write for this long.")
     objects: Optional[int] = Field(None, ge=1, description="Write so many objects into each bucket.")
@@ -269,16 +290,23 @@ def scaled_objects(number: Optional[int], scale: float) -> Optional[int]:
 
 
 class BenchmarkSection(Strict):
-    """Keys that every benchmark of ours has. Lists at this level are sweeps: CBT makes one run of each element."""
+    """Keys that every benchmark of ours has. A list at this level is a sweep: CBT runs each element."""
 
     s3: S3Section = Field(description="Where the load goes.")
     workers: Workers = 8
     scale: Annotated[float, Field(gt=0, strict=False)] = Field(
-        1.0, description="Multiplies every duration and number of objects of the cycle (at least 1 s, 1 object)."
+        1.0,
+        description="Multiplies every duration and number of objects of the cycle (at least 1 s, 1 object).",
     )
-    full_guard: Percent = Field(0.8, description="Share of the raw capacity in use at which any phase is stopped.")
-    keep_data: bool = Field(False, description="Leave the buckets that the run made; otherwise its end removes them.")
-    warp_path: Optional[Annotated[str, Field(pattern=r"^/.*[^/]$")]] = Field(
+    full_guard: Percent = Field(
+        0.8,
+        description="Share of the raw capacity in use at which any phase is stopped.",
+        json_schema_extra={"default": "80%"},
+    )
+    keep_data: bool = Field(
+        False, description="Leave the buckets that the run made; otherwise its end removes them."
+    )
+    warp_path: Optional[AbsolutePath] = Field(
         None, description="warp on the client nodes (absolute path); without it, ours is copied there."
     )
     read_objects: int = Field(
@@ -296,4 +324,6 @@ class BenchmarkSection(Strict):
 def check_raw_goal(goal: Optional[FillSection], full_guard: Optional[float]) -> None:
     """Raise ValueError for a fill that the full guard stops before it is done."""
     if goal and goal.raw and full_guard and goal.raw > full_guard:
-        raise Problems([Problem(("raw",), "is above full_guard: the guard would stop the fill before it is done")])
+        raise Problems(
+            [Problem(("raw",), "is above full_guard: the guard would stop the fill before it is done")]
+        )

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-from typing import Any
-from typing import List
-from typing import Literal
-from typing import Mapping
-from typing import Optional
-from typing import Sequence
-from typing import Tuple
+from typing import Annotated, Any, List, Literal, Mapping, Optional, Sequence, Tuple
 
-from pydantic import Field
-from pydantic import ValidationInfo
-from pydantic import field_validator
-from pydantic import model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from cbt_plugins.config import plan
-from cbt_plugins.config.models import DEFAULT_MIX
-from cbt_plugins.config.models import BenchmarkSection
-from cbt_plugins.config.models import FillSection
-from cbt_plugins.config.models import MixSection
-from cbt_plugins.config.models import check_raw_goal
-from cbt_plugins.config.models import only_one
-from cbt_plugins.config.models import scaled_duration
-from cbt_plugins.config.units import Duration
-from cbt_plugins.config.units import Size
-from cbt_plugins.config.units import format_size
-from cbt_plugins.config.validate import Problem
-from cbt_plugins.config.validate import Problems
-from cbt_plugins.config.validate import Strict
+from cbt_plugins.config.models import (
+    DEFAULT_MIX,
+    DEFAULT_MIX_TEXT,
+    BenchmarkSection,
+    FillSection,
+    MixSection,
+    check_raw_goal,
+    exactly_one,
+    only_one,
+    scaled_duration,
+)
+from cbt_plugins.config.units import Duration, Size, format_size
+from cbt_plugins.config.validate import Problem, Problems, Strict
 
 _HOUR = 3600.0
 #: the published object sets and how long each was aged
@@ -43,6 +33,8 @@ _AGED = {"small": 24 * _HOUR, "generic": 12 * _HOUR}
 class ObjectsSection(Strict):
     """Which object sizes: exactly one of these keys."""
 
+    model_config = ConfigDict(json_schema_extra=exactly_one(("set", "sizes")))
+
     set: Optional[Literal["small", "generic"]] = Field(
         None, description="`small` is 1, 4, 8, 64, 256 KiB; `generic` is 1, 4, 8, 64, 256 MiB."
     )
@@ -54,7 +46,9 @@ class ObjectsSection(Strict):
     @classmethod
     def _usable(cls, sizes: Optional[List[int]]) -> Optional[List[int]]:
         problems = [
-            Problem((i,), "objects need at least 1B" if size < 1 else f"{format_size(size)} is in the list twice")
+            Problem(
+                (i,), "objects need at least 1B" if size < 1 else f"{format_size(size)} is in the list twice"
+            )
             for i, size in enumerate(sizes or ())
             if size < 1 or size in (sizes or ())[:i]
         ]
@@ -72,8 +66,8 @@ class ObjectsSection(Strict):
         return tuple(self.sizes) if self.sizes else SETS[self.set or "small"]
 
 
-class PhaseSection(Strict):
-    """One phase of the fixed cycle."""
+class TimedSection(Strict):
+    """A phase that ends after its time."""
 
     duration: Duration = Field(description="How long the phase runs.")
 
@@ -81,14 +75,30 @@ class PhaseSection(Strict):
 class RgwTestSection(BenchmarkSection):
     """The Reef study's cycle: fill, measure-new, age, measure-aged."""
 
-    objects: ObjectsSection = Field(ObjectsSection(set="small"), description="Object sizes; one bucket each.")
-    drivers_per_size: int = Field(1, ge=1, description="Drivers per object size, spread over the client nodes.")
-    mix: MixSection = Field(DEFAULT_MIX, description="Operations while measuring and ageing.")
-    fill: FillSection = Field(FillSection(duration="4h"), description="How the buckets are filled.")
-    measure: PhaseSection = Field(
-        PhaseSection(duration="1h"), description="Both measurements, before and after ageing."
+    objects: ObjectsSection = Field(
+        ObjectsSection.model_validate({"set": "small"}),
+        description="Object sizes; one bucket each.",
+        json_schema_extra={"default": {"set": "small"}},
     )
-    age: Optional[PhaseSection] = Field(
+    drivers_per_size: int = Field(
+        1, ge=1, description="Drivers per object size, spread over the client nodes."
+    )
+    mix: MixSection = Field(
+        DEFAULT_MIX,
+        description="Operations while measuring and ageing.",
+        json_schema_extra={"default": DEFAULT_MIX_TEXT},
+    )
+    fill: FillSection = Field(
+        FillSection.model_validate({"duration": "4h"}),
+        description="How the buckets are filled.",
+        json_schema_extra={"default": {"duration": "4h"}},
+    )
+    measure: TimedSection = Field(
+        TimedSection.model_validate({"duration": "1h"}),
+        description="Both measurements, before and after ageing.",
+        json_schema_extra={"default": {"duration": "1h"}},
+    )
+    age: Optional[TimedSection] = Field(
         None, description="Ageing; without this key 24h for `set: small`, 12h otherwise."
     )
 
@@ -97,13 +107,6 @@ class RgwTestSection(BenchmarkSection):
     def _reachable(cls, fill: FillSection, info: ValidationInfo) -> FillSection:
         check_raw_goal(fill, info.data.get("full_guard"))
         return fill
-
-    @field_validator("age", mode="before")
-    @classmethod
-    def _not_empty(cls, age: Any) -> Any:
-        if age is None:
-            raise ValueError("must be a mapping such as {duration: 24h}, or leave the key out for the default")
-        return age
 
     def to_plan(self, clients: Sequence[str], endpoints: Mapping[str, Any]) -> plan.Plan:
         """Return the plan; drivers go round the client nodes in turn."""

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import itertools
 from importlib.metadata import entry_points
-from typing import Any
-from typing import Callable
-from typing import Dict
-from typing import Iterator
-from typing import Mapping
-from typing import NamedTuple
-from typing import Optional
-from typing import Sequence
-from typing import Tuple
-from typing import Type
+from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
 
 from pydantic import BaseModel
 
-from cbt_plugins.config.faults import ConfigError
-from cbt_plugins.config.faults import Fault
+from cbt_plugins.config.faults import ConfigError, Fault
 from cbt_plugins.config.plan import Plan
 from cbt_plugins.config.rgwtest import RgwTestSection
-from cbt_plugins.config.validate import Problem
-from cbt_plugins.config.validate import validate
+from cbt_plugins.config.validate import Problem, validate
 from cbt_plugins.config.warp import WarpSection
 
 #: entry points name -> Section: how another distribution's benchmark brings its keys
@@ -55,12 +44,12 @@ def section_of(benchmark: str) -> Optional[Section]:
     group = found.select(group=ENTRY_POINTS) if hasattr(found, "select") else found.get(ENTRY_POINTS, ())
     for entry in group:
         if entry.name == benchmark:
-            return entry.load()  # type: ignore[no-any-return]
+            return entry.load()
     return None
 
 
 def permutations(section: Mapping[str, Any]) -> Iterator[Tuple[Dict[str, int], Dict[str, Any]]]:
-    """Yield (element taken of each list, permutation) in CBT's order: its top-level lists multiply, `acceptable` aside."""
+    """Yield (element taken of each list, permutation) in CBT's order: top-level lists multiply."""
     swept = {key: value for key, value in section.items() if isinstance(value, list) and key != "acceptable"}
     fixed = {key: value for key, value in section.items() if key not in swept}
     for chosen in itertools.product(*(range(len(values)) for values in swept.values())):
@@ -84,9 +73,12 @@ def understand(
 
 
 def plan_of(
-    benchmark: str, config: Mapping[str, Any], cluster: Mapping[str, Any], endpoints: Optional[Mapping[str, Any]]
+    benchmark: str,
+    config: Mapping[str, Any],
+    cluster: Mapping[str, Any],
+    endpoints: Optional[Mapping[str, Any]],
 ) -> Plan:
-    """Return what one permutation (as CBT made it) will do; raises ConfigError with every fault, without line numbers."""
+    """Return what one permutation, as CBT made it, will do; raises ConfigError with every fault (no lines)."""
     clients = cluster.get("clients")
     if not isinstance(clients, (list, tuple)) or not clients:
         raise ConfigError([Fault(("cluster", "clients"), "must be a list of the nodes that make the load")])

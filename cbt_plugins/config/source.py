@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import io
 from pathlib import Path as FilePath
-from typing import Any
-from typing import Dict
-from typing import Iterator
-from typing import List
-from typing import Optional
-from typing import Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import yaml
 
-from cbt_plugins.config.faults import ConfigError
-from cbt_plugins.config.faults import Fault
-from cbt_plugins.config.faults import Path
+from cbt_plugins.config.faults import ConfigError, Fault, Path
 
 #: values of these keys are never shown or archived
 _SECRET_KEYS = frozenset({"access_key", "secret_key", "password", "session_token"})
@@ -43,7 +36,7 @@ class Source:
         self._entries: Dict[int, _ENTRIES] = {}
 
     def fault(self, path: Path, text: str, of_key: bool = False) -> Fault:
-        """Return the fault at the value (or at the key) of `path`; at its nearest ancestor when it is not there."""
+        """Return the fault at the value (or key) of `path`; at its nearest ancestor when it is not there."""
         return self._at(self._mark(path, of_key), path, text)
 
     def place(self, path: Path, of_key: bool = False) -> Tuple[int, int]:
@@ -74,7 +67,7 @@ class Source:
         return mark
 
     def _entries_of(self, node: yaml.MappingNode) -> _ENTRIES:
-        # construct_document() has flattened merge keys (<<) into node.value by now, the mapping's own keys last.
+        # construct_document() has put merged keys (<<) into node.value by now, before the mapping's own.
         if id(node) not in self._entries:
             self._entries[id(node)] = {self._key(key): (key, value) for key, value in node.value}
         return self._entries[id(node)]
@@ -124,7 +117,7 @@ def read(path: FilePath) -> Source:
 
 
 def mask_secrets(text: str) -> str:
-    """Return YAML text with the values of secret keys replaced, unless they are ${NAME} or file:/path references."""
+    """Return YAML text with the values of secret keys masked, unless they are ${NAME} or file:/path."""
     spans: List[Tuple[int, int]] = []
     for node, _ in _walk(yaml.compose(text, Loader=yaml.SafeLoader)):
         for key, value in node.value:
@@ -149,7 +142,10 @@ def _walk(root: Optional[yaml.Node]) -> Iterator[Tuple[yaml.MappingNode, Path]]:
         seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
             yield node, path
-            todo += [(value, (*path, key.value if isinstance(key.value, str) else "?")) for key, value in node.value]
+            todo += [
+                (value, (*path, key.value if isinstance(key.value, str) else "?"))
+                for key, value in node.value
+            ]
         elif isinstance(node, yaml.SequenceNode):
             todo += [(value, (*path, index)) for index, value in enumerate(node.value)]
 

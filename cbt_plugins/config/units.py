@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Annotated
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator
-from pydantic import WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
 from cbt_plugins.config.faults import did_you_mean
 
@@ -16,8 +14,7 @@ _BINARY = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB"
 _DECIMAL = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15}
 _SIZE_UNITS = {"B": 1, "kB": 1000, **_BINARY, **_DECIMAL}
 _TIME_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
-_TIME_WORDS = {"sec": "s", "secs": "s", "second": "s", "seconds": "s", "min": "m", "mins": "m", "minute": "m",
-               "minutes": "m", "hr": "h", "hrs": "h", "hour": "h", "hours": "h", "day": "d", "days": "d"}  # fmt: skip
+_TIME_WORDS = {"s": "sec second", "m": "min minute", "h": "hr hour", "d": "day"}
 
 _NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,9})?"
 _SIZE = re.compile(rf"({_NUMBER}) ?([A-Za-z]*)")
@@ -86,7 +83,10 @@ def parse_duration(value: Any) -> float:
     total, rest = Decimal(0), list(_TIME_UNITS)
     for number, unit in _TIME_PART.findall(text):
         if unit not in _TIME_UNITS:
-            hint = _TIME_WORDS.get(unit.lower()) or (unit.lower() if unit.lower() in _TIME_UNITS else None)
+            word = unit.lower() if len(unit) == 1 else unit.lower().rstrip("s")
+            hint = next(
+                (short for short, words in _TIME_WORDS.items() if word in [short, *words.split()]), None
+            )
             meant = f"did you mean '{number}{hint}'?" if hint else "use s, m, h or d"
             raise ValueError(f"unknown unit of time {unit!r}; {meant}")
         if unit not in rest:
@@ -144,7 +144,7 @@ def _positive_percent(value: Any) -> float:
     return share
 
 
-#: pattern of a size with an explicit unit, for JSON Schema (an editor's check is allowed to be coarser than ours)
+# Patterns for JSON Schema: an editor's check may be coarser than ours.
 SIZE_PATTERN = r"^\s*[0-9]+(\.[0-9]+)? ?(B|kB|[KMGTP]i?B)\s*$"
 PERCENT_PATTERN = r"^\s*[0-9]+(\.[0-9]+)? ?%\s*$"
 _DURATION_PATTERN = r"^\s*([0-9]+(\.[0-9]+)? ?[dhms] ?)+\s*$"

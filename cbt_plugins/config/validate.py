@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any
-from typing import Iterator
-from typing import List
-from typing import Mapping
-from typing import NamedTuple
-from typing import Optional
-from typing import Sequence
-from typing import Tuple
-from typing import Type
-from typing import TypeVar
+import re
+from typing import (
+    Annotated,
+    Any,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+    TypeVar,
+)
 
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema
 
-from cbt_plugins.config.faults import Path
-from cbt_plugins.config.faults import did_you_mean
+from cbt_plugins.config.faults import Path, did_you_mean
 
 
 class Strict(BaseModel):
-    """A mapping that the user writes: unknown keys are faults, nothing is converted silently, nothing changes later."""
+    """A mapping that the user writes: unknown keys and nulls are faults, nothing is converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+
+def _absolute_path(value: Any) -> str:
+    # CBT puts paths into shell commands unquoted.
+    if not isinstance(value, str) or not _PATH.fullmatch(value):
+        raise ValueError("must be an absolute path of letters, digits and . _ + - only, without / at its end")
+    return value
+
+
+_PATH = re.compile(r"(/[A-Za-z0-9._+-]+)+")
+#: path on a node
+AbsolutePath = Annotated[
+    str,
+    BeforeValidator(_absolute_path),
+    WithJsonSchema({"type": "string", "pattern": f"^{_PATH.pattern}$"}),
+]
 
 
 class Problem(NamedTuple):
@@ -50,12 +67,25 @@ def validate(
     model: Type[_Model], data: Any, context: Optional[Mapping[str, Any]] = None
 ) -> Tuple[Optional[_Model], Tuple[Problem, ...]]:
     """Return the model and no problems, or None and every problem that `data` has."""
+    nulls = _nulls((), data) if issubclass(model, Strict) else ()
+    problems = [Problem(path, "nothing stands here; give a value or remove the key") for path in nulls]
+    empty = {problem.path for problem in problems}
     try:
-        return model.model_validate(data, context=dict(context or {})), ()
+        valid: Optional[_Model] = model.model_validate(data, context=dict(context or {}))
     except ValidationError as error:
-        details = error.errors(include_url=False, include_input=True)
-    schema = model.model_json_schema()
-    return None, tuple(problem for detail in details for problem in _translate(detail, schema))
+        valid, schema = None, model.model_json_schema()
+        for detail in error.errors(include_url=False, include_input=True):
+            problems += [problem for problem in _translate(detail, schema) if problem.path not in empty]
+    return (None if problems else valid), tuple(problems)
+
+
+def _nulls(path: Path, data: Any) -> Iterator[Path]:
+    """Yield where the data has a null, which YAML makes of every `key:`; no key of ours means anything by it."""
+    if data is None:
+        yield path
+    elif isinstance(data, (dict, list)):
+        for part, value in data.items() if isinstance(data, dict) else enumerate(data):
+            yield from _nulls((*path, part), value)
 
 
 def _translate(detail: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
@@ -76,11 +106,17 @@ def _translate(detail: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
     elif kind == "missing":
         yield Problem(path, "this key is required")
     elif kind == "literal_error":
-        choices = [choice.strip("'") for choice in context["expected"].replace(" or ", ", ").split(", ")]
+        choices = [_yaml(choice) for choice in context["expected"].replace(" or ", ", ").split(", ")]
         hint = did_you_mean(value, choices) if isinstance(value, str) else ""
         yield Problem(path, f"must be {' or '.join(choices)}{hint}")
     else:
-        yield Problem(path, _WORDS.get(kind, "{msg}").format(msg=detail["msg"], has=_kind_of(value), **context))
+        yield Problem(
+            path, _WORDS.get(kind, "{msg}").format(msg=detail["msg"], has=_kind_of(value), **context)
+        )
+
+
+def _yaml(literal: str) -> str:
+    return literal.lower() if literal in ("True", "False") else literal.strip("'")
 
 
 _WORDS = {
@@ -94,6 +130,7 @@ _WORDS = {
     "list_type": "must be a list, not {has}",
     "model_type": "must be a mapping (key: value), not {has}",
     "string_type": "must be text, not {has}",
+    "string_too_short": "must not be empty",
     "too_short": "must not be empty",
 }
 
@@ -102,7 +139,14 @@ def _kind_of(value: Any) -> str:
     """Name the kind of a value and never the value: it may be a secret at a wrong place."""
     if value is None:
         return "nothing"
-    kinds = {bool: "true or false", int: "a number", float: "a number", str: "text", list: "a list", dict: "a mapping"}
+    kinds = {
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        str: "text",
+        list: "a list",
+        dict: "a mapping",
+    }
     return kinds.get(type(value), f"a {type(value).__name__}")
 
 

@@ -4,47 +4,44 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import Annotated
-from typing import Any
-from typing import Dict
-from typing import List
-from typing import Literal
-from typing import Mapping
-from typing import Optional
-from typing import Sequence
-from typing import Set
-from typing import Tuple
-from typing import Union
+from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Sequence, Set, Tuple, Union
 
-from pydantic import BeforeValidator
-from pydantic import Discriminator
-from pydantic import Field
-from pydantic import Tag
-from pydantic import ValidationInfo
-from pydantic import WithJsonSchema
-from pydantic import field_validator
-from pydantic import model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from cbt_plugins.config import plan
-from cbt_plugins.config.models import DEFAULT_MIX
-from cbt_plugins.config.models import BenchmarkSection
-from cbt_plugins.config.models import FillSection
-from cbt_plugins.config.models import MixSection
-from cbt_plugins.config.models import Workers
-from cbt_plugins.config.models import check_raw_goal
-from cbt_plugins.config.models import only_one
-from cbt_plugins.config.models import scaled_duration
-from cbt_plugins.config.models import scaled_objects
-from cbt_plugins.config.units import PERCENT_PATTERN
-from cbt_plugins.config.units import SIZE_PATTERN
-from cbt_plugins.config.units import Duration
-from cbt_plugins.config.units import format_percent
-from cbt_plugins.config.units import format_size
-from cbt_plugins.config.units import parse_percent
-from cbt_plugins.config.units import parse_size
-from cbt_plugins.config.validate import Problem
-from cbt_plugins.config.validate import Problems
-from cbt_plugins.config.validate import Strict
+from cbt_plugins.config.models import (
+    DEFAULT_MIX,
+    DEFAULT_MIX_TEXT,
+    BenchmarkSection,
+    FillSection,
+    MixSection,
+    Workers,
+    check_raw_goal,
+    exactly_one,
+    only_one,
+    scaled_duration,
+    scaled_objects,
+)
+from cbt_plugins.config.units import (
+    PERCENT_PATTERN,
+    SIZE_PATTERN,
+    Duration,
+    format_percent,
+    format_size,
+    parse_percent,
+    parse_size,
+)
+from cbt_plugins.config.validate import Problem, Problems, Strict
 
 _KINDS = ("fill", "hybrid", "warp", "wait")
 _ROLES: Dict[str, Literal["fill", "measure", "none"]] = {"fill": "fill", "hybrid": "measure"}
@@ -53,10 +50,43 @@ _BUCKET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]")
 
 #: warp options that the plan or the runner sets
 _OWN_OPTIONS = frozenset(
-    "access-key secret-key session-token host host-select tls insecure region lookup bucket prefix noprefix concurrent "
-    "duration objects obj.size obj.randsize noclear keep-data list-existing full stress stdout json benchdata "
-    "warp-client syncstart serve autoterm influxdb get-distrib put-distrib stat-distrib delete-distrib "
-    "disable-sha256-payload".split()
+    [
+        "access-key",
+        "secret-key",
+        "session-token",
+        "host",
+        "host-select",
+        "tls",
+        "insecure",
+        "region",
+        "lookup",
+        "bucket",
+        "prefix",
+        "noprefix",
+        "concurrent",
+        "duration",
+        "objects",
+        "obj.size",
+        "obj.randsize",
+        "noclear",
+        "keep-data",
+        "list-existing",
+        "full",
+        "stress",
+        "stdout",
+        "json",
+        "benchdata",
+        "warp-client",
+        "syncstart",
+        "serve",
+        "autoterm",
+        "influxdb",
+        "get-distrib",
+        "put-distrib",
+        "stat-distrib",
+        "delete-distrib",
+        "disable-sha256-payload",
+    ]
 )
 
 
@@ -114,12 +144,21 @@ _Sizes = Annotated[
 ]
 
 
+def _said_explicitly(schema: Dict[str, Any]) -> None:
+    schema.pop("default")
+    schema["const"] = True
+
+
 class ForeignBuckets(Strict):
     """Buckets that somebody else filled."""
 
+    model_config = ConfigDict(json_schema_extra={"required": ["names", "existing"]})
+
     names: Annotated[List[str], Field(min_length=1)] = Field(description="Their names.")
     existing: bool = Field(
-        False, description="Must be true: their objects are read; objects are written under a prefix of ours only."
+        False,
+        description="Must be true: their objects are read; objects are written under a prefix of ours only.",
+        json_schema_extra=_said_explicitly,
     )
 
     @field_validator("names")
@@ -164,12 +203,17 @@ class HybridWorkers(Strict):
 
 
 class HybridSection(Strict):
-    """Operations at a fixed ratio on the data that is there: what was filled is read, written beside and deleted."""
+    """Operations at a fixed ratio on the data that is there."""
 
     duration: Duration = Field(description="How long the phase runs.")
-    mix: MixSection = Field(DEFAULT_MIX, description="Operations and their ratio.")
+    mix: MixSection = Field(
+        DEFAULT_MIX,
+        description="Operations and their ratio.",
+        json_schema_extra={"default": DEFAULT_MIX_TEXT},
+    )
     workers: Optional[HybridWorkers] = Field(
-        None, description="Fixed workers per operation and driver; without it they are calibrated once per run."
+        None,
+        description="Fixed workers per operation and driver; without it they are calibrated once per run.",
     )
     engine: Literal["warp"] = Field("warp", description="What makes the load.")
 
@@ -201,7 +245,9 @@ def _options(value: Any) -> Any:
     for key, option in value.items():
         name = str(key).lstrip("-")
         if name in _OWN_OPTIONS or name.startswith("analyze."):
-            problems.append(Problem((key,), f"warp's --{name} is set by the plan and cannot be given here", of_key=True))
+            problems.append(
+                Problem((key,), f"warp's --{name} is set by the plan and cannot be given here", of_key=True)
+            )
         elif not isinstance(option, (str, int, float)):
             problems.append(Problem((key,), "must be text, a number, true or false"))
         else:
@@ -222,7 +268,9 @@ class WarpPhaseSection(Strict):
         None, description="Only for `mixed`; without it 45 get, 35 put, 15 stat, 5 delete."
     )
     objects: Optional[int] = Field(
-        None, ge=1, description="Objects that warp uploads first (its --objects); warp's own default without it."
+        None,
+        ge=1,
+        description="Objects that warp uploads first (its --objects); warp's own default without it.",
     )
     args: Annotated[Dict[str, str], BeforeValidator(_options)] = Field(
         {}, description="Further options of warp, without dashes: `{disable-multipart: true}`."
@@ -246,6 +294,8 @@ class WarpPhaseSection(Strict):
 class WaitSection(Strict):
     """Wait for time to pass, or for the cluster."""
 
+    model_config = ConfigDict(json_schema_extra=exactly_one(("duration", "clean")))
+
     duration: Optional[Duration] = Field(None, description="Wait for this long.")
     clean: Optional[Literal[True]] = Field(None, description="Wait until all PGs are active+clean.")
     at_most: Optional[Duration] = Field(
@@ -256,7 +306,9 @@ class WaitSection(Strict):
     def _whole(self) -> WaitSection:
         only_one(self, ("duration", "clean"))
         if self.clean and self.at_most is None:
-            raise ValueError("clean needs at_most: a cluster that never gets clean would be waited for without end")
+            raise ValueError(
+                "clean needs at_most: a cluster that never gets clean would be waited for without end"
+            )
         if self.at_most is not None and not self.clean:
             raise Problems([Problem(("at_most",), "goes with clean: true only", of_key=True)])
         return self
@@ -264,6 +316,8 @@ class WaitSection(Strict):
 
 class PhaseSection(Strict):
     """One phase: exactly one of fill, hybrid, warp, wait; and what to call it."""
+
+    model_config = ConfigDict(json_schema_extra=exactly_one(_KINDS))
 
     fill: Optional[FillSection] = Field(None, description="Write objects until a goal is reached.")
     hybrid: Optional[HybridSection] = Field(None, description="Mixed operations on the data that is there.")
@@ -273,7 +327,8 @@ class PhaseSection(Strict):
         None, description="Unique, of a-z, 0-9 and -; without it the kind: `hybrid`, `hybrid-2`, ..."
     )
     role: Optional[Literal["fill", "measure", "age", "none"]] = Field(
-        None, description="What a report takes the phase for; fill is `fill`, hybrid is `measure`, others are `none`."
+        None,
+        description="What a report takes the phase for: fill is `fill`, hybrid `measure`, others `none`.",
     )
 
     @field_validator("name")
@@ -316,16 +371,18 @@ class PhaseSection(Strict):
                 role,
                 duration=scaled_duration(self.warp.duration, scale),
                 mix=(self.warp.mix or DEFAULT_MIX).to_plan() if self.warp.op == "mixed" else None,
-                warp=plan.WarpOp(self.warp.op, scaled_objects(self.warp.objects, scale), dict(self.warp.args)),
+                warp=plan.WarpOp(
+                    self.warp.op, scaled_objects(self.warp.objects, scale), dict(self.warp.args)
+                ),
             )
-        wait = self.wait or WaitSection(duration="1s")
+        assert self.wait is not None
         return plan.Phase(
             name,
             "wait",
             role,
-            duration=scaled_duration(wait.duration, scale),
-            wait_clean=bool(wait.clean),
-            at_most=wait.at_most,
+            duration=scaled_duration(self.wait.duration, scale),
+            wait_clean=bool(self.wait.clean),
+            at_most=self.wait.at_most,
         )
 
 
@@ -369,9 +426,14 @@ class WarpSection(BenchmarkSection):
         description="One exact object size, or exact sizes with their shares: `{4KiB: 50%, 1MiB: 50%}`.",
         json_schema_extra={"default": "4KiB"},
     )
-    buckets: _Buckets = Field(1, description="Number of buckets that the run makes; or names of existing ones.")
+    buckets: _Buckets = Field(
+        1, description="Number of buckets that the run makes; or names of existing ones."
+    )
     drivers: Optional[int] = Field(
-        None, ge=1, description="Drivers in all, spread over nodes and buckets; at least one per node and bucket."
+        None,
+        ge=1,
+        description="Drivers in all, spread over nodes and buckets in turn; "
+        "without it as many as there are client nodes, or buckets when they are more.",
     )
     cycle: CycleSection = Field(description="The phases.")
 
@@ -381,7 +443,9 @@ class WarpSection(BenchmarkSection):
         buckets = info.data.get("buckets")
         number = buckets if isinstance(buckets, int) else len(buckets.names) if buckets else 1
         if drivers is not None and drivers < number:
-            raise ValueError(f"{drivers} cannot serve {number} buckets: every bucket needs a driver of its own")
+            raise ValueError(
+                f"{drivers} cannot serve {number} buckets: every bucket needs a driver of its own"
+            )
         return drivers
 
     @field_validator("cycle")
@@ -404,7 +468,9 @@ class WarpSection(BenchmarkSection):
             if phase.warp and phase.warp.op == "mixed" and phase.warp.objects and workers:
                 objects = scaled_objects(phase.warp.objects, data.get("scale") or 1.0) or 1
                 if objects <= workers:
-                    text = f"{objects} objects for {workers} workers: warp mixed needs more objects than workers"
+                    text = (
+                        f"{objects} objects for {workers} workers: warp mixed needs more objects than workers"
+                    )
                     problems.append(Problem((*path, "objects"), text))
         if problems:
             raise Problems(problems)
