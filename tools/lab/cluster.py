@@ -72,8 +72,8 @@ class Lab:
         """Argument list that runs `argv` in a node, in the caller's working folder when the node has it."""
         if node != "lab":
             self.record.topology.node(node)
-        script = 'cd "$0" 2>/dev/null || cd; exec "$@"'
-        return [*self.spaces.enter(node), "sh", "-c", script, os.getcwd(), *argv]
+        script = 'cd "$1" 2>/dev/null || cd; shift; exec "$@"'
+        return [*self.spaces.enter(node), "sh", "-c", script, node, os.getcwd(), *argv]
 
     def environment(self) -> Dict[str, str]:
         given = {name: os.environ[name] for name in ("TERM",) if name in os.environ}
@@ -158,6 +158,8 @@ class Lab:
                     ceph.ask(command)
             for job in stores:
                 finish(job)
+            if fresh:
+                self._step(f"{len(stores)} OSD stores")
             starting = daemons.start_osds(nodes)
             pools, pgs = pool_commands(shape)
             for command in [*runtime_commands(shape), *pools] if fresh else []:

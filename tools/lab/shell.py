@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -35,10 +36,15 @@ class CephShell:
     def __exit__(self, *_: object) -> None:
         assert self._process.stdin
         assert self._process.stdout
-        self._process.kill()
-        self._process.wait()
-        self._process.stdin.close()
+        # End of input, not a signal: that would end nsenter and leave the command in the node.
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
         self._process.stdout.close()
+        try:
+            self._process.wait(2)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     def ask(self, command: str, seconds: float = 90) -> str:
         """Run one command; what it printed, or LabError with Ceph's own words."""

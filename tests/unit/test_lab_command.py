@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from cbt_plugins.tools import lab
+from cbt_plugins.tools.__main__ import main
+from cbt_plugins.tools.lab.daemons import daemon_name
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    lab.add_arguments(parser.add_subparsers().add_parser("lab"))
+    return parser.parse_args(["lab", *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["--", "ceph", "-s"], ["ceph", "-s"]),
+        (["ceph", "-s"], ["ceph", "-s"]),
+        (["--", "sh", "-c", "true", "--", "x"], ["sh", "-c", "true", "--", "x"]),
+        ([], []),
+    ],
+)
+def test_what_follows_the_node_is_the_command(words: List[str], command: List[str]) -> None:
+    args = parsed("exec", "--dir", "/d", "node0", *words)
+    assert (args.node, args.dir, lab._command(args.command)) == ("node0", Path("/d"), command)
+
+
+def test_options_before_the_dashes_are_the_labs() -> None:
+    args = parsed("run", "--ec", "2+1", "--wipe", "--", "cmd", "--ec", "9")
+    assert (args.ec, args.wipe, lab._command(args.command)) == ((2, 1), True, ["cmd", "--ec", "9"])
+
+
+def test_shape_options_reach_the_topology() -> None:
+    words = "--osd-nodes 3 --osds-per-node 1 --no-rgw --clients 1 --block 2GiB --osd-memory 1GiB --no-mux --bind /srv --root /r"
+    shape = lab._shape(parsed("up", *words.split()))
+    assert shape == lab.Topology(3, 1, 0, 1, None, 32, 2 << 30, 1 << 30, 20, False, "/r", ("/srv",))
+
+
+@pytest.mark.parametrize("words", [["up", "--ec", "2"], ["up", "--block", "10G"], ["link", "node1", "sideways"]])
+def test_wrong_values_are_usage_faults(words: List[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parsed(*words)
+    assert caught.value.code == 2
+    assert words[-1] in capsys.readouterr().err
+
+
+def test_a_folder_without_a_lab_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lab", "status", "--dir", str(tmp_path)]) == 2
+    assert main(["lab", "exec", "--dir", str(tmp_path), "node0", "--", "true"]) == 2
+    assert capsys.readouterr().err.count(f"{tmp_path} holds no lab") == 2
+
+
+def test_a_root_folder_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lab", "up", "--dir", str(tmp_path / "lab"), "--root", str(tmp_path / "nowhere")]) == 2
+    assert "nowhere: no root folder" in capsys.readouterr().err
+
+
+def test_wipe_removes_only_what_the_lab_made(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("ten years of work")
+    assert main(["lab", "down", "--dir", str(tmp_path), "--wipe"]) == 0
+    assert (tmp_path / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["ceph-osd", "-i", "3", "--pid-file", "/run/ceph/osd.3.pid"], "osd.3"),
+        (["/usr/bin/ceph-mon", "-i", "node0"], "mon"),
+        (["radosgw", "-n", "client.rgw1"], "rgw"),
+        (["sshd: /usr/sbin/sshd -f /root/.ssh/sshd_config [listener] 0 of 200-400 startups"], "sshd"),
+        (["sshd: root@notty"], None),
+        (["vim", "ceph-osd"], None),
+        ([], None),
+    ],
+)
+def test_daemons_are_known_by_their_arguments(command: List[str], name: str) -> None:
+    assert daemon_name(command) == name

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Dict
+
+import pytest
+
+from cbt_plugins.tools.lab.errors import LabError
+from cbt_plugins.tools.lab.shell import CephShell
+
+#: Speaks as `ceph -f json` does when its input is a pipe (16.2.15 and 18.2.7): an empty line before each answer,
+#: errors and remarks on standard error.
+FAKE = """#!/bin/sh
+while read -r line; do
+    case "$line" in
+    fsid) printf '\\n{"fsid":"f-1"}\\n' ;;
+    status) printf '\\n{"fsid":"f-1","health":{"status":"HEALTH_OK"}}\\n' ;;
+    "osd pool create p") echo "pool 'p' created" >&2 ;;
+    die) echo "no cluster" >&2; exit 1 ;;
+    hang) exec sleep 60 ;;
+    *) echo "Error EINVAL: no such thing" >&2 ;;
+    esac
+done
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Dict[str, str]:
+    (tmp_path / "ceph").write_text(FAKE)
+    (tmp_path / "ceph").chmod(0o755)
+    return {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+
+def test_answers_belong_to_their_commands(environment: Dict[str, str]) -> None:
+    with CephShell(["env"], environment, "f-1") as ceph:
+        assert ceph.ask("osd pool create p") == "pool 'p' created"
+        assert ceph.status()["health"] == {"status": "HEALTH_OK"}
+        assert ceph.ask("osd pool create p") == "pool 'p' created"
+
+
+def test_a_refused_command_is_told_in_cephs_words(environment: Dict[str, str]) -> None:
+    with CephShell(["env"], environment, "f-1") as ceph:
+        with pytest.raises(LabError, match="ceph osd fly: Error EINVAL: no such thing"):
+            ceph.ask("osd fly")
+        assert ceph.status()["health"]
+
+
+def test_a_command_that_ends_or_hangs_is_no_end_of_the_world(environment: Dict[str, str]) -> None:
+    with CephShell(["env"], environment, "f-1") as ceph, pytest.raises(LabError, match="ceph hang: no answer in time"):
+        ceph.ask("hang", seconds=0.2)
+    with CephShell(["env"], environment, "f-1") as ceph, pytest.raises(LabError, match="no cluster|ended"):
+        ceph.ask("die")
