@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
-from typing import Any, Dict, Iterator, List, Sequence
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from cbt_plugins.config.check import Config, Run, load_file
 from cbt_plugins.config.faults import ConfigError
@@ -70,17 +70,21 @@ def _lines(config: Config) -> Iterator[str]:
     yield ""
     yield f"head {cluster['head']} leads, as {cluster['user']}; load from {', '.join(cluster['clients'])}"
     yield "this command has read the file and nothing else; no node has been contacted"
-    shown: Dict[str, int] = {}
-    for number, run in enumerate(runs, 1):
+    configurations = len(runs) // iterations
+    first: Dict[str, Tuple[int, Dict[str, str]]] = {}
+    for number, run in enumerate(runs[:configurations], 1):
         varied = "".join(f", {key}={_short(value)}" for key, value in run.varied.items())
+        parts = {name: "\n".join(lines) for name, lines in _parts(run.plan)}
+        model, known = first.setdefault(run.benchmark, (number, {}))
         yield ""
-        yield f"Run {number} of {len(runs)}: {run.benchmark}, iteration {run.iteration}{varied}"
-        body = "\n".join(_plan_lines(run.plan))
-        if body in shown:
-            yield f"  as run {shown[body]}"
-        else:
-            shown[body] = number
-            yield body
+        yield f"Run {number} of {len(runs)}: {run.benchmark}{varied}" + (
+            f"; as run {model}, but:" if known else ""
+        )
+        yield from (text for name, text in parts.items() if known.get(name) != text)
+        known.update({name: text for name, text in parts.items() if name not in known})
+    if iterations > 1:
+        yield ""
+        yield f"Runs {configurations + 1} to {len(runs)}: the same again, {iterations} iterations in all"
     yield ""
     yield "Changes, and how each is undone"
     for what, undo in dict.fromkeys(
@@ -99,9 +103,9 @@ def _lines(config: Config) -> Iterator[str]:
         yield from (f"  {text}" for text in warnings)
 
 
-def _plan_lines(plan: Plan) -> Iterator[str]:
+def _parts(plan: Plan) -> Iterator[Tuple[str, List[str]]]:
     keys = f"user {plan.s3.user}" if plan.s3.user else f"keys from {plan.s3.access_key_source}"
-    yield f"  S3       {', '.join(plan.s3.urls)} ({keys}; {plan.s3.host_select})"
+    yield "S3", [f"  S3       {', '.join(plan.s3.urls)} ({keys}; {plan.s3.host_select})"]
     buckets = {bucket.key: bucket for bucket in plan.buckets}
     rows: List[Sequence[str]] = [("  drivers", "node", "bucket", "object size", "workers")]
     for driver in plan.drivers:
@@ -112,16 +116,18 @@ def _plan_lines(plan: Plan) -> Iterator[str]:
         )
         name = bucket.key + (" (existing)" if bucket.foreign else "")
         rows.append((f"    {driver.id}", driver.node, name, sizes, str(driver.workers)))
-    yield from _table(rows)
+    yield "drivers", list(_table(rows))
     rows = [("  phases", "until", "role", "what")]
     for index, phase in enumerate(plan.phases, 1):
         rows.append((f"    {index} {phase.name}", goal_text(phase), phase.role, _what(phase)))
-    yield from _table(rows)
+    yield "phases", list(_table(rows))
     known = forecast(plan)
-    yield f"  time     {_time(known.seconds, known.unknown_time)}"
-    for index, line in enumerate(data_text(plan)):
-        yield f"  {'data' if index == 0 else '':8} {line}"
-    yield f"  guard    any phase stops when {format_percent(plan.full_guard)} of the raw capacity is used"
+    yield "time", [f"  time     {_time(known.seconds, known.unknown_time)}"]
+    yield "data", [f"  {'' if i else 'data':8} {line}" for i, line in enumerate(data_text(plan))]
+    yield (
+        "guard",
+        [f"  guard    any phase stops when {format_percent(plan.full_guard)} of the raw capacity is used"],
+    )
 
 
 def _what(phase: Phase) -> str:

@@ -221,7 +221,9 @@ class MixSection(Strict):
         if abs(total - 100) > 1e-6:
             problems.append(Problem((), f"the sum of the mix is {total:g}, not 100"))
         if self.delete > self.put:
-            text = f"delete ({self.delete:g}) is more than put ({self.put:g}): objects would run out, and warp refuses it"
+            text = (
+                f"delete ({self.delete:g}) is more than put ({self.put:g}): objects run out (warp refuses it)"
+            )
             problems.append(Problem(("delete",), text))
         if problems:
             raise Problems(problems)

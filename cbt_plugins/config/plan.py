@@ -41,7 +41,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Driver:
-    """One closed loop of `workers`, on one client node, against one bucket; a phase gives it one or more jobs."""
+    """One closed loop of `workers` on one client node against one bucket; a phase gives it one job or more."""
 
     id: str  # "01-4KiB"
     node: str
@@ -78,9 +78,8 @@ class Phase:
     duration: Optional[float] = None  # hybrid, warp, wait
     goal: Optional[Goal] = None  # fill
     mix: Optional[Mix] = None  # hybrid, warp mixed
-    workers: Optional[Mapping[str, int]] = (
-        None  # hybrid: fixed workers per operation and driver; None = calibrated once per run
-    )
+    #: hybrid: fixed workers per operation and driver; None = calibrated once per run
+    workers: Optional[Mapping[str, int]] = None
     engine: str = "warp"
     warp: Optional[WarpOp] = None
     wait_clean: bool = False  # wait until all PGs are active+clean ...
@@ -99,7 +98,6 @@ class Plan:
     full_guard: float = 0.80
     keep_data: bool = False
     scale: float = 1.0
-    warp_path: Optional[str] = (
-        None  # warp on the client nodes; None = the binary of this installation is copied there
-    )
+    #: warp on the client nodes; None = the binary of this installation is copied there
+    warp_path: Optional[str] = None
     read_objects: int = 1_000_000  # at most so many existing objects are listed for get and stat

@@ -78,7 +78,7 @@ def plan_of(
     cluster: Mapping[str, Any],
     endpoints: Optional[Mapping[str, Any]],
 ) -> Plan:
-    """Return what one permutation, as CBT made it, will do; raises ConfigError with every fault (no lines)."""
+    """Return what one permutation, as CBT made it, will do; raises ConfigError with every fault."""
     clients = cluster.get("clients")
     if not isinstance(clients, (list, tuple)) or not clients:
         raise ConfigError([Fault(("cluster", "clients"), "must be a list of the nodes that make the load")])

@@ -53,11 +53,15 @@ def parse_size(value: Any) -> int:
 
 
 def format_size(size: int) -> str:
-    """Return the shortest exact text: 4096 -> "4KiB", 4000 -> "4KB", 4097 -> "4097B"."""
-    for unit, factor in sorted({**_BINARY, **_DECIMAL}.items(), key=lambda item: -item[1]):
-        if size and size % factor == 0:
-            return f"{size // factor}{unit}"
-    return f"{size}B"
+    """Return an exact text: 4096 -> "4KiB", 4000 -> "4KB", 4097 -> "4097B"."""
+    exact = [
+        (size // factor, unit)
+        for unit, factor in {**_BINARY, **_DECIMAL}.items()
+        if size and size % factor == 0
+    ]
+    # 128000 bytes are 128KB and 125KiB; nobody asks for the latter.
+    exact.sort(key=lambda item: (item[0] & (item[0] - 1) != 0, item[0]))
+    return "{}{}".format(*exact[0]) if exact else f"{size}B"
 
 
 def about_size(size: float) -> str:

@@ -80,7 +80,7 @@ def validate(
 
 
 def _nulls(path: Path, data: Any) -> Iterator[Path]:
-    """Yield where the data has a null, which YAML makes of every `key:`; no key of ours means anything by it."""
+    """Yield where the data has a null, which YAML makes of `key:`; no key of ours means anything by it."""
     if data is None:
         yield path
     elif isinstance(data, (dict, list)):
