@@ -205,13 +205,13 @@ def json_lines(path: Path) -> List[Dict[str, Any]]:
     return found
 
 
-def texts(run: Run) -> Dict[str, str]:
-    """What was recorded around the run, for reading: path in the run directory -> text, in the order of a reader's interest."""
+def texts(run: Path) -> Dict[str, str]:
+    """What was recorded around the run in this directory, for reading: path in it -> text, the most asked for first."""
     names = ["plan.json", "benchmark_config.yaml", "manifest.json", "events.jsonl"]
-    found = {name: run.path / name for name in names}
+    found = {name: run / name for name in names}
     for directory in ("before", "after"):
-        for path in sorted((run.path / "cluster" / directory).glob("*")):
-            found[str(path.relative_to(run.path))] = path
+        for path in sorted((run / "cluster" / directory).glob("*")):
+            found[str(path.relative_to(run))] = path
     result = {}
     for name, path in found.items():
         try:

@@ -1,0 +1,82 @@
+"""A series of at most so many points for a chart, without losing its sum and its extremes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+from typing import Dict
+from typing import List
+from typing import Mapping
+from typing import Optional
+from typing import Sequence
+
+#: points of a line in the page
+POINTS = 2000
+
+Values = Sequence[Optional[float]]
+
+
+def factor(length: int, points: int = POINTS) -> int:
+    """How many bins of a series become one point."""
+    return max(1, math.ceil(length / points))
+
+
+def means(values: Values, group: int) -> List[Optional[float]]:
+    """Mean of each group; the mean of all is kept, but for the last group when it is shorter."""
+    return [None if not g else sum(g) / len(g) for g in _groups(values, group)]
+
+
+def lows(values: Values, group: int) -> List[Optional[float]]:
+    return [min(g, default=None) for g in _groups(values, group)]
+
+
+def highs(values: Values, group: int) -> List[Optional[float]]:
+    return [max(g, default=None) for g in _groups(values, group)]
+
+
+def weighted(values: Values, weights: Values, group: int) -> List[Optional[float]]:
+    """Mean of each group where each value counts by its weight: means of requests by the number of requests."""
+    result: List[Optional[float]] = []
+    for i in range(0, len(values), group):
+        pairs = [(v, w or 0) for v, w in zip(values[i : i + group], weights[i : i + group]) if v is not None]
+        weight = sum(w for _, w in pairs)
+        result.append(sum(v * w for v, w in pairs) / weight if weight else None)
+    return result
+
+
+def _groups(values: Values, group: int) -> List[List[float]]:
+    return [[v for v in values[i : i + group] if v is not None] for i in range(0, len(values), group)]
+
+
+def chart_data(series: Mapping[str, Any], points: int = POINTS) -> Dict[str, Any]:
+    """A phase's series for its charts: {"start", "step", "ops": {op: {"rate", "low", "high", "mean", "p99", "errors"}}, "pgs"}.
+
+    `rate` are obj/s, with the lowest and the highest bin of a point when a point has several bins (else null);
+    `p99` is the highest of its bins, because percentiles have no mean.
+    """
+    ops = {}
+    group = 1
+    for op, its in series["ops"].items():
+        rate = its["obj_per_s"]
+        group = factor(len(rate), points)
+        ops[op] = {
+            "rate": _short(means(rate, group)),
+            "low": _short(lows(rate, group)) if group > 1 else None,
+            "high": _short(highs(rate, group)) if group > 1 else None,
+            "mean": _short(weighted(its["mean_ms"], rate, group)),
+            "p99": _short(highs(its["p99_ms"], group)),
+            "errors": [sum(g) for g in _groups(its["errors"], group)],
+        }
+    pgs = series["pgs"]
+    every = factor(len(pgs["t"]), points)
+    return {
+        "start": series["start"],
+        "step": series["step"] * group,
+        "ops": ops,
+        "pgs": {"t": list(pgs["t"][::every]), "not_clean": highs(pgs["not_clean"], every)},
+    }
+
+
+def _short(values: Values) -> List[Optional[float]]:
+    """Four significant digits: more than a screen has pixels for."""
+    return [None if v is None else float(f"{v:.4g}") for v in values]

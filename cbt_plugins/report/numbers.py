@@ -1,0 +1,69 @@
+"""Numbers as people read them: four significant digits, units in the header, a dash where there is none."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from datetime import timezone
+from typing import Optional
+
+NONE = "-"
+
+
+def plain(value: Optional[float]) -> str:
+    """1.234  12.34  123.4  1234  12,345: decided by the printed form, so that 999.96 does not become 1000.0."""
+    if value is None:
+        return NONE
+    if value == 0:
+        return "0"
+    for digits in (3, 2, 1):
+        text = f"{value:.{digits}f}"
+        if len(text.lstrip("-").replace(".", "")) <= 4:
+            return text
+    return f"{value:,.0f}" if abs(value) >= 9999.5 else f"{value:.0f}"
+
+
+def count(value: Optional[int]) -> str:
+    return NONE if value is None else f"{value:,}"
+
+
+def percent(share: Optional[float], digits: int = 1) -> str:
+    """0.123 -> +12.3 %; what rounds to nothing has no sign."""
+    if share is None:
+        return NONE
+    text = f"{100 * share:+.{digits}f}"
+    return (text if float(text) else text[1:]) + " %"
+
+
+def success(share: Optional[float]) -> str:
+    """0..1 -> percent; never 100 % when one request failed."""
+    if share is None:
+        return NONE
+    if share == 1:
+        return "100 %"
+    return f"{min(100 * share, 99.999):.3f} %"
+
+
+def seconds(value: Optional[float]) -> str:
+    """Durations: 42.1 s, 12 min 5 s, 3 h 20 min."""
+    if value is None:
+        return NONE
+    if value < 120:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 120:
+        return f"{minutes} min" + (f" {rest} s" if rest else "")
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h" + (f" {minutes} min" if minutes else "")
+
+
+def size(value: float) -> str:
+    """Bytes: 4096 -> 4 KiB; 4000 -> 4000 B."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if value >= unit and value % unit == 0:
+            return f"{value // unit:g} {name}"
+    return f"{value:g} B"
+
+
+def when(epoch: Optional[float]) -> str:
+    """UTC, whole seconds."""
+    return NONE if not epoch else datetime.fromtimestamp(epoch, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,121 @@
+"""The summary as plain text of at most 110 columns."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+from typing import Dict
+from typing import Iterator
+from typing import List
+from typing import Mapping
+from typing import Sequence
+
+from cbt_plugins.report.numbers import count
+from cbt_plugins.report.numbers import percent
+from cbt_plugins.report.numbers import plain
+from cbt_plugins.report.numbers import seconds
+from cbt_plugins.report.numbers import size
+
+WIDTH = 110
+_LATENCY = ("mean", "p50", "p90", "p99", "p999", "max")
+_HEAD = ("", "obj/s", "MiB/s", "mean ms", "p50", "p90", "p99", "p99.9", "max", "TTFB p50", "errors", "mix", "asked")
+
+
+def render(summary: Mapping[str, Any]) -> str:
+    """Phases, new against aged, warnings; ends with a line end."""
+    lines = [*_headline(summary)]
+    for phase in summary["phases"]:
+        lines += ["", *_phase(phase)]
+    if summary["new_vs_aged"]:
+        lines += ["", *_aging(summary["new_vs_aged"])]
+    lines += ["", *_warnings(summary["warnings"])]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _headline(summary: Mapping[str, Any]) -> Iterator[str]:
+    run = summary["run"]
+    versions = summary["environment"]["versions"]
+    yield f"{run['name']}  {run['benchmark'] or 'benchmark unknown'}" + (f"  run {run['run_id']}" if run["run_id"] else "")
+    if versions:
+        yield from textwrap.wrap(", ".join(f"{name}: {text}" for name, text in versions.items()), WIDTH)
+    if not summary["usable"]:
+        yield "PARTIAL: these are not the numbers of a whole run (see the warnings)"
+
+
+def _phase(phase: Mapping[str, Any]) -> Iterator[str]:
+    law = phase["littles_law"]
+    about = [f"{phase['index']:02d} {phase['name']}", phase["role"], seconds(phase["window"]["seconds"])]
+    if phase["status"] != "ok":
+        about.append(phase["status"].upper())
+    if law["workers"]:
+        about.append(f"{law['workers']} workers, throughput x latency = {law['in_flight']:.2f} ({percent(law['deviation'])})")
+    yield "  ".join(about)
+    if not phase["ops"]:
+        return
+    rows = [list(_HEAD)]
+    for op, line in phase["ops"].items():
+        rows.append(_cells(op, line, phase["mix"]))
+    if len(phase["ops"]) > 1:
+        rows.append(_cells("total", phase["total"], {"measured": {}, "asked": {}}))
+    yield from _table(rows)
+    drivers = [driver for driver in phase["drivers"] if driver["ops"]]
+    if len(drivers) > 1:
+        yield "   by driver, obj/s and mean ms"
+        yield from _table(_drivers(drivers, list(phase["ops"])))
+
+
+def _cells(op: str, line: Mapping[str, Any], mix: Mapping[str, Any]) -> List[str]:
+    times = line["latency_ms"] or {}
+    return [
+        op,
+        plain(line["obj_per_s"]),
+        plain(line["mib_per_s"]),
+        *(plain(times.get(key)) for key in _LATENCY),
+        plain((line["ttfb_ms"] or {}).get("p50")),
+        count(line["errors"] + line["outside"]["errors"]),
+        f"{mix['measured'][op]:.1f}%" if op in mix["measured"] else "",
+        f"{mix['asked'][op]:g}%" if op in (mix["asked"] or {}) else "",
+    ]
+
+
+def _drivers(drivers: Sequence[Mapping[str, Any]], ops: Sequence[str]) -> List[List[str]]:
+    rows = [["", "size", *(text for op in ops[:5] for text in (op, "ms"))]]
+    for driver in drivers:
+        row = [driver["driver"], ", ".join(size(bytes_) for bytes_, _ in driver["sizes"][:2])]
+        for op in ops[:5]:
+            line: Dict[str, Any] = driver["ops"].get(op) or {}
+            row += [plain(line.get("obj_per_s")), plain((line.get("latency_ms") or {}).get("mean"))]
+        rows.append(row)
+    return rows
+
+
+def _aging(aging: Mapping[str, Any]) -> Iterator[str]:
+    yield f"new ({aging['new']}) against aged ({aging['aged']}): {aging['note']}"
+    rows = [["", "", "new", "aged", "change"]]
+    for line in aging["lines"]:
+        rows.append([line["op"], line["unit"] if line["unit"] != "ms" else line["metric"].replace("_", " "), *_change(line)])
+    yield from _table(rows, left=2)
+
+
+def _change(line: Mapping[str, Any]) -> List[str]:
+    return [plain(line["new"]), plain(line["aged"]), percent(line["change"])]
+
+
+def _warnings(warnings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not warnings:
+        yield "no warnings"
+        return
+    yield f"{len(warnings)} warning{'s' if len(warnings) > 1 else ''}"
+    for warning in warnings:
+        where = f"{warning['phase']}: " if warning.get("phase") else ""
+        yield from textwrap.wrap(
+            f"{where}{warning['text']} [{warning['code']}]", WIDTH, initial_indent=" - ", subsequent_indent="   "
+        )
+
+
+def _table(rows: Sequence[Sequence[str]], left: int = 1) -> Iterator[str]:
+    """Columns as wide as their widest cell; the first `left` ones begin at the left."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        cells = [cell.ljust(w) if i < left else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths))]
+        yield ("   " + "  ".join(cells))[:WIDTH]
