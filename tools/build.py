@@ -127,8 +127,10 @@ def build(name: str, binary: Binary, module: Path, go: Go, into: Path) -> None:
     env: Mapping[str, str] = {**os.environ, **fixed, **({"GOROOT": go.goroot} if go.goroot else {})}
     argv: List[str] = [go.command, "build", *FLAGS, "-ldflags", binary.ldflags, "-o", str(fresh)]
     try:
-        if subprocess.run([*argv, binary.package], cwd=module, env=env).returncode:
-            raise BuildError(f"{name}: go build failed (above); is the Go module proxy reachable?")
+        built = subprocess.run([*argv, binary.package], cwd=module, env=env, stderr=subprocess.PIPE, text=True)
+        if built.returncode:
+            said = [line for line in built.stderr.splitlines() if not line.startswith("go: downloading ")]
+            raise BuildError("\n".join([f"{name}: go build failed; is the Go module proxy reachable?", *said[-20:]]))
         fresh.replace(into / name)
     finally:
         fresh.unlink(missing_ok=True)
@@ -163,7 +165,7 @@ def run(args: argparse.Namespace) -> int:
             if not args.force and (into / name).is_file() and stamp.is_file() and stamp.read_text() == key:
                 continue
             go = go or find_go(pinned(MODULE, "go"), cache)
-            say(f"{name} with Go {go_version(go.command)} into {into}")
+            say(f"{name} with Go {go_version(go.command)} into {into} (the first time takes minutes)")
             build(name, known[name], MODULE, go, into)
             stamp.write_text(key)
     except (BuildError, OSError) as error:
