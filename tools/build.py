@@ -126,11 +126,13 @@ def build(name: str, binary: Binary, module: Path, go: Go, into: Path) -> None:
     fixed = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off"}
     env: Mapping[str, str] = {**os.environ, **fixed, **({"GOROOT": go.goroot} if go.goroot else {})}
     argv: List[str] = [go.command, "build", *FLAGS, "-ldflags", binary.ldflags, "-o", str(fresh)]
+    argv.append(binary.package)
     try:
-        built = subprocess.run([*argv, binary.package], cwd=module, env=env, stderr=subprocess.PIPE, text=True)
+        built = subprocess.run(argv, cwd=module, env=env, stderr=subprocess.PIPE, text=True)
         if built.returncode:
             said = [line for line in built.stderr.splitlines() if not line.startswith("go: downloading ")]
-            raise BuildError("\n".join([f"{name}: go build failed; is the Go module proxy reachable?", *said[-20:]]))
+            fault = f"{name}: go build failed; is the Go module proxy reachable?"
+            raise BuildError("\n".join([fault, *said[-20:]]))
         fresh.replace(into / name)
     finally:
         fresh.unlink(missing_ok=True)
