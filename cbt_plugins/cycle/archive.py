@@ -1,0 +1,79 @@
+"""Where things are in the archive of one run; whole files and whole phases only."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Optional
+
+RUNNING, PARTIAL = ".running", ".partial-"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that it is there in full or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(path.name + ".tmp")
+    with open(draft, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """`write_whole` of a value as JSON."""
+    write_whole(path, json.dumps(value, indent=1) + "\n")
+
+
+class RunArchive:
+    """Paths of one run. A phase works in NN-name.running and is renamed to NN-name when all of it is there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.journal = folder / "journal.jsonl"
+        self.events = folder / "events.jsonl"
+        self.plan = folder / "plan.json"
+        self.manifest = folder / "manifest.json"
+        self.complete = folder / "complete"
+        self._phases = folder / "phases"
+
+    def cluster(self, when: str) -> Path:
+        """Folder of a cluster snapshot: "before" or "after"."""
+        return self.folder / "cluster" / when
+
+    def phase(self, index: int, name: str) -> Path:
+        """Folder of a finished phase."""
+        return self._phases / f"{index:02d}-{name}"
+
+    def running(self, index: int, name: str) -> Path:
+        """Folder of a phase under way."""
+        return self._phases / f"{index:02d}-{name}{RUNNING}"
+
+    def finished(self, index: int, name: str) -> Optional[Any]:
+        """phase.json of a finished phase, None when it has not finished."""
+        path = self.phase(index, name) / "phase.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def keep_partial(self, index: int, name: str) -> Optional[Path]:
+        """Put the folder of a phase that was broken off aside; None when there is none."""
+        running = self.running(index, name)
+        if not running.exists():
+            return None
+        number = 1
+        while (kept := self._phases / f"{index:02d}-{name}{PARTIAL}{number}").exists():
+            number += 1
+        running.rename(kept)
+        return kept
+
+    def finish(self, index: int, name: str, phase: Any) -> Path:
+        """The phase is whole: write its phase.json and give the folder its name."""
+        running, folder = self.running(index, name), self.phase(index, name)
+        write_json(running / "phase.json", phase)
+        running.rename(folder)
+        handle = os.open(self._phases, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        return folder

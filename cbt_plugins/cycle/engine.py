@@ -1,0 +1,280 @@
+"""Runs a plan: phase after phase, each whole or not at all, from wherever an earlier invocation was broken off."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import logging
+import os
+import re
+import secrets
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path, PurePosixPath
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from ..ceph import Ceph, CephError
+from ..config.plan import Phase, Plan
+from ..host.run import HostRun, RunFailed
+from ..load import split
+from ..load.session import LoadError, collect
+from ..load.warp import WarpJobs
+from ..remote import Remote, RemoteError
+from .archive import RunArchive, write_json, write_whole
+from .buckets import Buckets
+from .journal import Journal
+from .loading import CALIBRATION, Loader
+from .outcome import Outcome
+from .preflight import PreflightError, Ready, check
+from .waiting import wait
+
+log = logging.getLogger(__name__)
+
+CALIBRATE = "calibrate"
+
+
+class Engine:
+    """One run. `execute` may be called again, in another process, after any end of this one."""
+
+    def __init__(self, host: HostRun, plan: Plan) -> None:
+        self._host = host
+        self._plan = plan
+        self._remote = Remote.from_host(host.cluster, host.common)
+        self._ceph = Ceph(self._remote, host.cluster)
+        self._archive = RunArchive(host.archive_dir)
+
+    def execute(self) -> None:
+        """Run what is not done yet. Raises RunFailed; KeyboardInterrupt after a Ctrl-C, SIGTERM or SIGHUP."""
+        if self._archive.complete.exists():
+            log.info("%s: complete already, nothing to do", self._archive.folder)
+            return
+        with signals_as_interrupt():
+            journal, events = Journal(self._archive.journal), Journal(self._archive.events)
+            try:
+                self._execute(journal, events)
+            except (CephError, RemoteError, LoadError, PreflightError) as error:
+                events.write("run-failed", why=str(error))
+                raise RunFailed(str(error)) from error
+            except KeyboardInterrupt:
+                events.write("run-interrupted")
+                log.warning("interrupted; the same command goes on from here")
+                raise
+            finally:
+                journal.close()
+                events.close()
+
+    def _execute(self, journal: Journal, events: Journal) -> None:
+        run_id = self._identify(journal)
+        phases = effective_phases(self._plan)
+        self._rescue(journal, events, phases)
+        journal.write("invocation", pid=os.getpid(), run_dir=self._host.run_dir, clients=self._clients)
+        ready = check(self._host, self._plan, self._remote, self._ceph)
+        self._describe(run_id, ready, journal)
+        if not self._archive.cluster("before").exists():
+            self._snapshot("before")
+        buckets = Buckets(self._plan, run_id, self._ceph, journal)
+        buckets.claim()
+        events.write("run-begun", run_id=run_id, phases=[p.name for p in phases])
+        loader = Loader(
+            host=self._host,
+            plan=self._plan,
+            remote=self._remote,
+            ceph=self._ceph,
+            ready=ready,
+            buckets=buckets,
+            archive=self._archive,
+            jobs=WarpJobs(self._plan, buckets.names, run_id),
+            event=events.write,
+        )
+        try:
+            degraded = [name for i, p in enumerate(phases, 1) for name in self._phase(i, p, phases, loader, journal, events)]
+        finally:
+            self._clean_nodes(ready)
+        self._snapshot("after")
+        if not self._plan.keep_data:
+            buckets.remove()
+        events.write("run-done", degraded=degraded)
+        write_json(self._archive.complete, {"t": time.time(), "run_id": run_id, "degraded": degraded})
+        summarize(self._archive.folder)
+        if degraded:
+            raise RunFailed(f"complete, but not to be trusted: {', '.join(degraded)} (see the warnings of the report)")
+
+    @property
+    def _clients(self) -> List[str]:
+        return list(dict.fromkeys(d.node for d in self._plan.drivers))
+
+    def _identify(self, journal: Journal) -> str:
+        """The run's id, made once; an archive that another plan began is refused."""
+        plan = json.loads(json.dumps(dataclasses.asdict(self._plan)))
+        begun = journal.last("run")
+        if not begun:
+            write_json(self._archive.plan, plan)
+            run_id = secrets.token_hex(4)
+            journal.write("run", run_id=run_id, benchmark=self._plan.benchmark)
+            return run_id
+        if json.loads(self._archive.plan.read_text()) != plan:
+            raise RunFailed(f"{self._archive.folder} was begun with another plan: use another archive directory")
+        return str(begun["run_id"])
+
+    def _rescue(self, journal: Journal, events: Journal, phases: Sequence[Phase]) -> None:
+        """Bring in what a dead invocation left on the nodes, and put its phase aside as partial."""
+        last = journal.last("invocation")
+        for index, phase in enumerate(phases, 1):
+            running = self._archive.running(index, phase.name)
+            if not running.exists():
+                continue
+            if last and phase.kind != "wait":
+                folder = str(PurePosixPath(last["run_dir"]) / "load" / f"{index:02d}-{phase.name}")
+                try:
+                    collect(self._remote, last["clients"], folder, running)
+                except (RemoteError, LoadError) as error:
+                    log.warning("rows of the broken phase %s are still on the nodes in %s: %s", phase.name, folder, error)
+            self._set_aside(index, phase, events, "the run had been killed")
+
+    def _set_aside(self, index: int, phase: Phase, events: Journal, why: str) -> None:
+        kept = self._archive.keep_partial(index, phase.name)
+        if kept is not None:
+            events.write("phase-broken", phase=phase.name, kept=kept.name, why=why)
+            log.warning("%s was broken off (%s); what it left is kept in %s", phase.name, why, kept.name)
+
+    def _describe(self, run_id: str, ready: Ready, journal: Journal) -> None:
+        manifest = {**ready.manifest, "run_id": run_id, "invocations": len(journal.all("invocation"))}
+        write_json(self._archive.manifest, manifest)
+        if self._host.config_file:
+            write_whole(self._archive.folder / "config.yaml", masked(self._host.config_file.read_text()))
+
+    def _snapshot(self, when: str) -> None:
+        draft = self._archive.cluster(f"{when}.tmp")
+        self._ceph.snapshot(draft)
+        draft.rename(self._archive.cluster(when))
+
+    def _phase(
+        self, index: int, phase: Phase, phases: Sequence[Phase], loader: Loader, journal: Journal, events: Journal
+    ) -> Iterator[str]:
+        """Run one phase unless it is done; yields its name when its result is degraded."""
+        done = self._archive.finished(index, phase.name)
+        if done is not None:
+            log.info("phase %d of %d, %s: done already", index, len(phases), phase.name)
+            if done["status"] != "ok":
+                yield phase.name
+            return
+        log.info("phase %d of %d: %s", index, len(phases), phase.name)
+        repeated = self._prepare_again(index, phase, phases, loader, journal)
+        journal.write("phase-begun", index=index, phase=phase.name)
+        events.write("phase-begin", phase=phase.name, kind=phase.kind, role=phase.role)
+        try:
+            if phase.kind == "wait":
+                outcome = wait(index, phase, self._ceph, self._host.run_dir, self._archive)
+            else:
+                outcome = loader.run(index, phase, self._lanes(phase, phases) if phase.kind == "hybrid" else {})
+        except BaseException as error:
+            self._set_aside(index, phase, events, f"{type(error).__name__}: {error}".rstrip(": "))
+            raise
+        for text in repeated:
+            outcome.warn("repeated", text)
+        for warning in outcome.warnings:
+            log.warning("%s: %s", phase.name, warning["text"])
+        if outcome.status in ("failed", "aborted"):
+            write_json(self._archive.running(index, phase.name) / "phase.json", outcome.record())
+            self._set_aside(index, phase, events, outcome.status)
+            raise RunFailed(f"{phase.name} {outcome.status}: " + "; ".join(w["text"] for w in outcome.warnings))
+        self._archive.finish(index, phase.name, outcome.record())
+        journal.write("phase-done", index=index, phase=phase.name, status=outcome.status)
+        events.write("phase-end", phase=phase.name, status=outcome.status)
+        _say(outcome)
+        if outcome.status != "ok":
+            yield phase.name
+
+    def _prepare_again(
+        self, index: int, phase: Phase, phases: Sequence[Phase], loader: Loader, journal: Journal
+    ) -> List[str]:
+        """A phase that was broken off before: begin it from the same state as far as that can be had."""
+        if phase.kind == "wait" or not any(r["phase"] == phase.name for r in journal.all("phase-begun")):
+            return []
+        first = next(i for i, p in enumerate(phases, 1) if p.kind != "wait")
+        if index == first:
+            loader.buckets.empty(loader.buckets.counts())
+            return []
+        return ["an attempt was broken off before; its objects are still in the bucket"]
+
+    def _lanes(self, phase: Phase, phases: Sequence[Phase]) -> Dict[str, List[split.Lane]]:
+        """Who does what in a hybrid phase: fixed by the plan, or from the one calibration of the run."""
+        assert phase.mix is not None
+        if phase.workers:
+            return {d.id: split.fixed(phase.mix, phase.workers) for d in self._plan.drivers}
+        if phase.name == CALIBRATE:
+            return {d.id: split.by_share(phase.mix, d.workers) for d in self._plan.drivers}
+        index = next(i for i, p in enumerate(phases, 1) if p.name == CALIBRATE)
+        calibrated = self._archive.finished(index, CALIBRATE) or {}
+        lanes = {}
+        for driver in self._plan.drivers:
+            latency: Mapping[str, float] = calibrated.get("latency", {}).get(driver.id, {})
+            if all(latency.get(op) for op, _, _ in split.lanes_of(phase.mix)):
+                lanes[driver.id] = split.by_latency(phase.mix, driver.workers, latency)
+            else:
+                log.warning("%s: the calibration saw too few requests of %s; workers go by share", phase.name, driver.id)
+                lanes[driver.id] = split.by_share(phase.mix, driver.workers)
+        return lanes
+
+    def _clean_nodes(self, ready: Ready) -> None:
+        """Remove our scratch folder; a node that is gone must not hide why the run ended."""
+        nodes = [*self._clients, self._ceph.head]
+        with contextlib.suppress(RemoteError):
+            self._remote.run(nodes, f"rm -rf -- {shlex.quote(self._host.run_dir)}", timeout=300.0)
+
+
+def effective_phases(plan: Plan) -> Tuple[Phase, ...]:
+    """The plan's phases, with a calibration before the first hybrid phase whose workers are not fixed."""
+    for position, phase in enumerate(plan.phases):
+        if phase.kind == "hybrid" and not phase.workers:
+            duration = min(CALIBRATION, max(4.0, (phase.duration or 0.0) / 4))
+            calibration = Phase(name=CALIBRATE, kind="hybrid", duration=duration, mix=phase.mix)
+            return (*plan.phases[:position], calibration, *plan.phases[position:])
+    return plan.phases
+
+
+def masked(text: str) -> str:
+    """A YAML text without its secrets: values of keys that are named like one, unless they only say where it is."""
+    pattern = r"(?m)((?:secret_key|access_key|password|token)['\"]?\s*:\s*)(?!['\"]?(?:\$\{|file:))([^\s,}#][^,}\n]*)"
+    return re.sub(pattern, r"\1'***'", text)
+
+
+def _say(outcome: Outcome) -> None:
+    if outcome.window:
+        seconds = outcome.window[1] - outcome.window[0]
+        requests = sum(j["rows_total"] - j["errors_total"] for j in outcome.jobs)
+        log.info("%s: %s, %.0f s, %d requests", outcome.phase.name, outcome.status, seconds, requests)
+
+
+def summarize(folder: Path) -> None:
+    """Make summary and report in a process of their own: analysis is no part of a run, and may need much memory."""
+    root = str(Path(__file__).resolve().parents[2])
+    environment = dict(os.environ)
+    environment["PYTHONPATH"] = os.pathsep.join(p for p in (root, environment.get("PYTHONPATH")) if p)
+    line = [sys.executable, "-m", "cbt_plugins.tools", "report", str(folder)]
+    status = subprocess.run(line, env=environment, check=False).returncode
+    if status:
+        log.error("the report was not made (exit status %d); again: cbt-tools report %s", status, folder)
+
+
+@contextlib.contextmanager
+def signals_as_interrupt() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the run in the same order as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, _: Optional[Any]) -> None:
+        raise KeyboardInterrupt(signal.Signals(number).name)
+
+    former = {n: signal.signal(n, interrupt) for n in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

@@ -1,0 +1,276 @@
+"""Runs the phases that make load: watches the generators, the cluster and the clock, and ends what must end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Callable, Dict, List, Mapping, Optional, Sequence
+
+from ..ceph import Ceph, StatusWatch
+from ..config.plan import Phase, Plan
+from ..host.run import HostRun
+from ..load import split
+from ..load.jobs import Counts, Job, JobEnd
+from ..load.session import Beat, LoadError, LoadSession
+from ..load.warp import LEAD, WarpJobs, environment
+from ..remote import Remote
+from .archive import RunArchive
+from .buckets import Buckets, balance
+from .outcome import Outcome, window_of
+from .preflight import Ready
+from .progress import Now, Progress
+
+log = logging.getLogger(__name__)
+
+#: a generator that finishes nothing for so long is said to stall
+STALL = 15.0
+#: seconds of the calibration that shares the workers out
+CALIBRATION = 10.0
+
+
+@dataclass
+class Loader:
+    """Everything that a phase with load needs."""
+
+    host: HostRun
+    plan: Plan
+    remote: Remote
+    ceph: Ceph
+    ready: Ready
+    buckets: Buckets
+    archive: RunArchive
+    jobs: WarpJobs
+    event: Callable[..., None]
+
+    def run(self, index: int, phase: Phase, lanes: Mapping[str, Sequence[split.Lane]]) -> Outcome:
+        """Run one phase into its .running folder. Raises LoadError when it cannot be started or a node is lost."""
+        jobs = {
+            "fill": lambda: self.jobs.fill(phase, phase.name),
+            "hybrid": lambda: self.jobs.hybrid(phase, dict(lanes), phase.name),
+            "warp": lambda: self.jobs.plain(phase, phase.name),
+        }[phase.kind]()
+        folder = self.archive.running(index, phase.name)
+        folder.mkdir(parents=True)
+        outcome = Outcome(index, phase)
+        before = self.buckets.counts()
+        duration = phase.duration if phase.kind != "fill" else (phase.goal.duration if phase.goal else None)
+        session = LoadSession(
+            self.remote,
+            str(PurePosixPath(self.host.run_dir) / "load" / f"{index:02d}-{phase.name}"),
+            jobs,
+            self.ready.binaries,
+            environment(self.ready.keys.access, self.ready.keys.secret),
+            self.ready.offsets,
+            duration or 0.0,
+        )
+        watch = StatusWatch(self.ceph, self.host.run_dir)
+        observer = _Observer(self, outcome, session, watch, folder, duration)
+        try:
+            with self.host.monitors(folder / "monitors"), watch:
+                try:
+                    session.start()
+                    observer.until_over()
+                except BaseException:
+                    _rescue(session, folder)
+                    raise
+                session.close()
+                session.collect(folder)
+        finally:
+            observer.close()
+        ends = session.ends()
+        outcome.add_jobs(jobs, ends, self.ready.offsets, self.ready.binaries)
+        for record in outcome.jobs:
+            puts = ends[record["id"]].counts.get("PUT") if record["id"] in ends else None
+            record["last_put"] = puts.last - record["clock_offset"] if puts and puts.last else record["last_row"]
+        outcome.window = window_of(phase.kind, outcome.jobs, duration)
+        for record in outcome.jobs:
+            del record["last_put"]
+        if not (phase.warp and phase.warp.op in ("versioned", "multipart")):
+            outcome.add_books(balance(before, self.buckets.counts(settle=True), jobs, ends))
+        if phase.name == "calibrate":
+            outcome.extra["latency"] = _latencies(jobs, ends)
+        return outcome
+
+
+@dataclass
+class _Observer:
+    """Follows one session from its start to its end."""
+
+    loader: Loader
+    outcome: Outcome
+    session: LoadSession
+    watch: StatusWatch
+    folder: Path
+    duration: Optional[float]
+    _counts: Dict[str, Mapping[str, Counts]] = field(default_factory=dict)
+    _second: Dict[str, Counts] = field(default_factory=dict)
+    _rates: List[float] = field(default_factory=lambda: [0.0, 0.0])
+    _stalled: Dict[str, bool] = field(default_factory=dict)
+    _stopping: Optional[float] = None
+
+    def __post_init__(self) -> None:
+        self._beats = open(self.folder / "heartbeat.jsonl", "w", encoding="utf-8")  # noqa: SIM115
+        self._status = open(self.folder / "status.jsonl", "w", encoding="utf-8")  # noqa: SIM115
+        self._progress = Progress(self.duration)
+        self._previous = (time.monotonic(), Counts())
+
+    def close(self) -> None:
+        self._progress.clear()
+        self._beats.close()
+        self._status.close()
+
+    def until_over(self) -> None:
+        session, goal = self.session, self.outcome.phase.goal
+        target = _target(self.loader.ceph, goal) if goal else None
+        while not session.over:
+            for beat in session.beats(1.0):
+                self._take(beat)
+            self._take_status()
+            if session.go_at is None and session.all_ready:
+                session.go()
+                self.loader.event("load-go", phase=self.outcome.phase.name, at=session.go_at)
+            self._show()
+            if self._stopping is not None:
+                if time.monotonic() > self._stopping + 60.0:
+                    raise LoadError("the generators did not end when they were asked to")
+                continue
+            self._guard()
+            if target is not None and target(self.watch):
+                self.loader.event("goal-reached", phase=self.outcome.phase.name)
+                self._stop()
+            elif session.deadline is not None and time.time() > session.deadline:
+                self.outcome.warn("late", "the generators did not end in time and were stopped")
+                self.outcome.degrade("degraded")
+                self._stop()
+
+    def _stop(self) -> None:
+        self._stopping = time.monotonic()
+        self.session.stop()
+
+    def _abort(self, code: str, text: str, status: str) -> None:
+        log.error("%s: %s", self.outcome.phase.name, text)
+        self.outcome.warn(code, text)
+        self.outcome.degrade(status)
+        self._stop()
+
+    def _take(self, beat: Beat) -> None:
+        offset = self.loader.ready.offsets[beat.node].seconds
+        jobs = {}
+        for job, counts in beat.counts.items():
+            self._counts[job] = counts
+            total = sum(counts.values(), Counts())
+            jobs[job] = {"ops": total.good, "bytes": total.size, "errors": total.failed, "state": beat.states[job]}
+            late = beat.states[job] == "running" and beat.at - beat.last_row[job] > STALL
+            if late and not self._stalled.get(job):
+                text = f"{job}: no request was finished for {STALL:.0f} s"
+                log.warning("%s: %s", self.outcome.phase.name, text)
+                self.outcome.warn("stall", text, job=job)
+            self._stalled[job] = late
+            code = beat.exits[job]
+            if beat.states[job] == "done" and code not in (0, None) and self._stopping is None:
+                ended = self.session.deadline is not None and time.time() > self.session.deadline - 45.0
+                if not ended:
+                    self._abort("generator-died", f"{job} ended with {code} before its time", "failed")
+        self._beats.write(json.dumps({"t": beat.at - offset, "node": beat.node, "jobs": jobs}) + "\n")
+        self._beats.flush()
+
+    def _take_status(self) -> None:
+        for at, status in self.watch.poll():
+            sample = {
+                "t": at,
+                "pgs": dict(status.pgs),
+                "clean": status.not_clean == 0,
+                "not_clean": status.not_clean,
+                "health": status.health,
+                "checks": dict(status.checks),
+                "raw_used": status.raw_used,
+                "degraded": status.degraded,
+                "misplaced": status.misplaced,
+                "osds_up": status.osds_up,
+                "osds_in": status.osds_in,
+            }
+            self._status.write(json.dumps(sample) + "\n")
+            self._status.flush()
+
+    def _guard(self) -> None:
+        status = self.watch.latest
+        if status is None:
+            return
+        limit = self.loader.plan.full_guard
+        if status.raw_used is not None and status.raw_used >= limit:
+            self._abort(
+                "full", f"{100 * status.raw_used:.1f} % of raw capacity is used, full_guard is {100 * limit:g} %", "aborted"
+            )
+        full = [c for c in status.checks if c in ("OSD_FULL", "POOL_FULL", "OSD_BACKFILLFULL")]
+        if full:
+            self._abort("full", f"Ceph says {', '.join(full)}", "aborted")
+
+    def _show(self) -> None:
+        total = sum((c for counts in self._counts.values() for c in counts.values()), Counts())
+        moment, last = self._previous
+        passed = time.monotonic() - moment
+        if passed >= 1.0:
+            self._rates = [(total.good - last.good) / passed, (total.size - last.size) / passed / (1 << 20)]
+            self._previous = (time.monotonic(), total)
+        begun = self.session.go_at
+        elapsed = max(0.0, time.time() - begun) if begun else 0.0
+        left = None
+        if begun and self.duration:
+            left = max(0.0, begun + LEAD + self.duration - time.time())
+        fresh = self.watch.latest is not None and time.monotonic() - self.watch.latest_at < 30.0
+        stalled = [job for job, late in self._stalled.items() if late]
+        self._progress.show(
+            Now(
+                phase=self.outcome.phase.name,
+                state="starting" if begun is None else "stopping" if self._stopping else "running",
+                elapsed=elapsed,
+                left=left,
+                objects_per_second=self._rates[0],
+                mib_per_second=self._rates[1],
+                errors=total.failed,
+                not_clean=self.watch.latest.not_clean if fresh and self.watch.latest else None,
+                note=f"stalled: {', '.join(stalled)}" if stalled else "",
+            )
+        )
+
+
+def _rescue(session: LoadSession, folder: Path) -> None:
+    """The phase is lost: end its generators, keep their rows, and let nothing hide why it was lost."""
+    session.close()
+    try:
+        session.collect(folder)
+    except Exception as error:
+        log.error("the rows of %s could not be brought in: %s", folder.name, error)
+
+
+def _target(ceph: Ceph, goal: object) -> Optional[Callable[[StatusWatch], bool]]:
+    """When a fill by share is done: a question to the latest status. None for goals that end by themselves."""
+    max_avail, raw = getattr(goal, "max_avail", None), getattr(goal, "raw", None)
+    if raw is not None:
+        return lambda watch: bool(watch.latest and watch.latest.raw_used is not None and watch.latest.raw_used >= raw)
+    if max_avail is None:
+        return None
+    pool = ceph.data_pool()
+    wanted = ceph.pool_bytes(pool) + max_avail * ceph.max_avail(pool)
+    asked = [0.0]
+
+    def reached(_: StatusWatch) -> bool:
+        if time.monotonic() < asked[0]:
+            return False
+        asked[0] = time.monotonic() + 5.0
+        return ceph.pool_bytes(pool) >= wanted
+
+    return reached
+
+
+def _latencies(jobs: Sequence[Job], ends: Mapping[str, JobEnd]) -> Dict[str, Dict[str, float]]:
+    """Mean latency in seconds per driver and operation."""
+    found: Dict[str, Dict[str, Counts]] = {}
+    for job in jobs:
+        counts = ends[job.id].counts.get(job.op, Counts()) if job.id in ends else Counts()
+        mine = found.setdefault(job.driver, {})
+        mine[job.op] = mine.get(job.op, Counts()) + counts
+    return {d: split.latencies({op: (c.good, c.busy_ns) for op, c in ops.items()}) for d, ops in found.items()}

@@ -1,0 +1,127 @@
+"""What one phase came to: the contents of phase.json, from what its jobs and the cluster said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ..config.plan import Phase
+from ..load.jobs import Job, JobEnd
+from ..remote.clock import Offset
+from .buckets import Book
+
+#: version 1: the first. Readers: cbt_plugins.analysis.archive
+VERSION = 1
+#: a job of which more requests than this share failed did not measure what was asked
+ERROR_SHARE = 0.05
+
+
+@dataclass
+class Outcome:
+    """Grows while a phase runs; `record` is phase.json."""
+
+    index: int
+    phase: Phase
+    status: str = "ok"  # ok | degraded | failed | aborted
+    window: Optional[Tuple[float, float]] = None  # head's clock
+    jobs: List[Dict[str, Any]] = field(default_factory=list)
+    books: List[Book] = field(default_factory=list)
+    warnings: List[Dict[str, Any]] = field(default_factory=list)
+    extra: Dict[str, Any] = field(default_factory=dict)
+
+    def warn(self, code: str, text: str, **where: Any) -> None:
+        """Note what is wrong with this phase; the same words once."""
+        warning = {"code": code, "text": text, **where}
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
+    def degrade(self, status: str) -> None:
+        """Make the status worse, never better."""
+        order = ("ok", "degraded", "failed", "aborted")
+        self.status = max(self.status, status, key=order.index)
+
+    def add_jobs(
+        self, jobs: Sequence[Job], ends: Mapping[str, JobEnd], offsets: Mapping[str, Offset], binaries: Mapping[str, str]
+    ) -> None:
+        """Note how every job ran; times are turned into the head's clock."""
+        for job in jobs:
+            end = ends.get(job.id)
+            offset = offsets[job.node].seconds
+            record = job.record()
+            record["argv"] = [binaries[job.node] if a == "{warp}" else a for a in job.argv]
+            record["rows"] = f"rows/{job.id}.csv.gz"
+            record["clock_offset"] = offset
+            if end is None:
+                self.warn("job-lost", f"{job.id}: its node was lost, its rows may end early", job=job.id)
+                self.degrade("degraded")
+                end = JobEnd({})
+            for name in ("started", "first_row", "last_row", "ended"):
+                value = getattr(end, name)
+                record[name] = None if value is None else value - offset
+            record.update(exit=end.exit, signal=end.signal, cut=end.cut, restarts=max(0, end.passes - 1))
+            record["rows_total"] = sum(c.good + c.failed for c in end.counts.values())
+            record["errors_total"] = sum(c.failed for c in end.counts.values())
+            self.jobs.append(record)
+            if end.died:
+                how = f"signal {end.signal}" if end.signal else f"exit status {end.exit}"
+                self.warn("generator-died", f"{job.id}: {job.argv[1]} ended with {how}", job=job.id)
+                self.degrade("failed")
+            elif record["rows_total"] == 0:
+                self.warn("generator-idle", f"{job.id}: not one request was finished", job=job.id)
+                self.degrade("degraded")
+            if record["errors_total"]:
+                text = f"{job.id}: {record['errors_total']} of {record['rows_total']} requests failed"
+                self.warn("errors", text, job=job.id)
+                if record["errors_total"] > ERROR_SHARE * record["rows_total"]:
+                    self.degrade("degraded")
+
+    def add_books(self, books: Sequence[Book]) -> None:
+        """Note the object counts, and whether they add up."""
+        self.books = list(books)
+        for book in books:
+            if not book.ok:
+                self.warn(
+                    "books",
+                    f"{book.bucket}: {book.before} + {book.put} PUT - {book.delete} DELETE + {book.prepared} prepared "
+                    f"= {book.expected} expected, but {book.after} objects are there",
+                )
+                self.degrade("degraded")
+
+    def record(self) -> Dict[str, Any]:
+        """phase.json."""
+        phase = self.phase
+        return {
+            "version": VERSION,
+            "index": self.index,
+            "name": phase.name,
+            "kind": phase.kind,
+            "role": phase.role,
+            "engine": phase.engine,
+            "status": self.status,
+            "window": {"start": self.window[0], "end": self.window[1]} if self.window else None,
+            "asked": {"duration": phase.duration, "mix": dict(phase.mix) if phase.mix else None},
+            "jobs": self.jobs,
+            "books": [b.record() for b in self.books],
+            "warnings": self.warnings,
+            **self.extra,
+        }
+
+
+def window_of(kind: str, jobs: Sequence[Dict[str, Any]], duration: Optional[float]) -> Optional[Tuple[float, float]]:
+    """When every job of the phase was at work, from the job records; None when there is no such time.
+
+    Jobs that ran dry (DELETE with nothing left to delete) do not end it. A fill by number of objects has no common end:
+    its window is from the first PUT to the last.
+    """
+    working = [j for j in jobs if j["first_row"] is not None]
+    if not working:
+        return None
+    start = max(j["first_row"] for j in working)
+    lasting = [j for j in working if j["role"] != "delete"] or working
+    end = min(j["last_row"] for j in lasting)
+    if kind == "fill" and duration is None:
+        start = min(j["first_row"] for j in working)
+        end = max(j["last_put"] for j in working)
+    elif duration:
+        end = min(end, start + duration)
+    return (start, end) if end > start else None

@@ -1,0 +1,102 @@
+"""What one generator process does in a phase, and the orders that a client node's agent gets."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Dict, Optional, Sequence, Tuple
+
+from ..config.plan import Sizes
+
+#: the columns of the rows that the generators print
+COLUMNS = (
+    "idx thread op client_id n_objects bytes endpoint file error start first_byte end duration_ns cat"
+).split()
+
+
+@dataclass(frozen=True)
+class Job:
+    """One generator process of one driver."""
+
+    id: str
+    driver: str
+    node: str
+    op: str  # GET PUT STAT DELETE, or MIXED when its rows have several
+    role: str  # fill | read | stat | put-keep | put-drop | delete | warp
+    bucket: str
+    prefix: str
+    sizes: Sizes
+    workers: int
+    urls: Tuple[str, ...]
+    argv: Tuple[str, ...]  # "{duration}" stands for the seconds that are left when it starts
+    start: str = "go"  # "early": starts first, lists objects, and ends when the others have; "go": at the common instant
+    rate_limit: float = 0.0  # requests a second, 0 = as fast as it goes
+    respawn: bool = False  # it may run out of objects and is then started again
+    prepared: int = 0  # objects that it writes without a row
+
+    def order(self) -> Dict[str, Any]:
+        """What the agent needs to know."""
+        return {"id": self.id, "argv": list(self.argv), "start": self.start, "respawn": self.respawn, "columns": COLUMNS}
+
+    def record(self) -> Dict[str, Any]:
+        """What the archive keeps."""
+        kept = dataclasses.asdict(self)
+        for internal in ("start", "respawn"):
+            kept.pop(internal)
+        return kept
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Requests of one operation so far."""
+
+    good: int = 0
+    failed: int = 0
+    size: int = 0  # bytes of the good ones
+    busy_ns: int = 0  # sum of the durations of the good ones
+    first: Optional[float] = None  # epoch seconds on the node
+    last: Optional[float] = None
+
+    def __add__(self, other: Counts) -> Counts:
+        firsts = [t for t in (self.first, other.first) if t is not None]
+        lasts = [t for t in (self.last, other.last) if t is not None]
+        return Counts(
+            self.good + other.good,
+            self.failed + other.failed,
+            self.size + other.size,
+            self.busy_ns + other.busy_ns,
+            min(firsts, default=None),
+            max(lasts, default=None),
+        )
+
+
+@dataclass(frozen=True)
+class JobEnd:
+    """How a generator ended, in its node's clock."""
+
+    counts: Dict[str, Counts]
+    exit: Optional[int] = None
+    signal: Optional[int] = None
+    cut: bool = False  # ended by us before its own time: up to `workers` requests have no row
+    started: Optional[float] = None
+    first_row: Optional[float] = None
+    last_row: Optional[float] = None
+    ended: Optional[float] = None
+    passes: int = 0
+
+    @property
+    def died(self) -> bool:
+        """It ended by itself and not well."""
+        return not self.cut and (self.signal is not None or self.exit not in (0, None))
+
+    @classmethod
+    def parse(cls, report: Dict[str, Any]) -> JobEnd:
+        """Read the agent's report."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        values = {k: v for k, v in report.items() if k in known}
+        return cls(**{**values, "counts": parse_counts(report["counts"])})
+
+
+def parse_counts(counts: Dict[str, Sequence[Any]]) -> Dict[str, Counts]:
+    """Read the counts of a heartbeat or of a report: operation -> Counts."""
+    return {op: Counts(*values) for op, values in counts.items()}

@@ -1,0 +1,213 @@
+"""The generators of one phase, on all client nodes at once, from the head's side."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
+
+from ..remote import Remote, RemoteError, Stream
+from ..remote.clock import Offset
+from .agent import TERM_PATIENCE
+from .jobs import Counts, Job, JobEnd, parse_counts
+from .warp import BINARY, LEAD
+
+#: seconds between the word and the start: every node must have got it
+GO_AHEAD = 1.5
+#: seconds that requests under way have after the end of the phase; what then hangs is cut off
+GRACE = 10.0
+
+
+class LoadError(Exception):
+    """The load could not be started, or a node of it was lost; the text is for the user."""
+
+
+@dataclass(frozen=True)
+class Beat:
+    """What one node says once a second; times are the node's clock."""
+
+    node: str
+    at: float
+    states: Mapping[str, str]  # job -> waiting | prepare | running | done
+    last_row: Mapping[str, float]
+    counts: Mapping[str, Mapping[str, Counts]]  # job -> operation -> counts since the start
+    exits: Mapping[str, Optional[int]]  # exit status, or minus the signal; None while it runs
+
+
+class LoadSession:
+    """One phase's load: `start`, `beats` until `over`, `collect`; `stop` at any time, `close` always.
+
+    `folder` is the same path on every node and belongs to this session alone.
+    """
+
+    def __init__(
+        self,
+        remote: Remote,
+        folder: str,
+        jobs: Sequence[Job],
+        binaries: Mapping[str, str],
+        environment: Mapping[str, str],
+        offsets: Mapping[str, Offset],
+        duration: float,
+        prepare_limit: float = 4 * 3600.0,
+    ) -> None:
+        self._remote = remote
+        self._folder = folder
+        self.jobs = tuple(jobs)
+        self.nodes = list(dict.fromkeys(j.node for j in jobs))
+        self._binaries = binaries
+        self._environment = environment
+        self._offsets = offsets
+        self._duration = duration  # 0: the jobs end by themselves or are stopped
+        self._prepare_limit = prepare_limit
+        self._stream: Optional[Stream] = None
+        self._heard: Dict[str, float] = {}
+        self.ready: List[str] = []
+        self.ended: Dict[str, Dict[str, Any]] = {}
+        self.go_at: Optional[float] = None  # head's clock
+
+    def start(self) -> None:
+        """Give every node its orders and start its agent; the early jobs begin."""
+        agent = (Path(__file__).parent / "agent.py").read_bytes()
+        files = {}
+        for node in self.nodes:
+            mine = [j for j in self.jobs if j.node == node]
+            orders = []
+            for job in mine:
+                order = job.order()
+                order["argv"] = [self._binaries[node] if a == BINARY else a for a in order["argv"]]
+                orders.append(order)
+            plan = {
+                "jobs": orders,
+                "duration": self._duration,
+                "lead": LEAD,
+                "grace": GRACE,
+                "prepare_limit": self._prepare_limit,
+            }
+            files[node] = {
+                self._path("agent.py"): agent,
+                self._path("plan.json"): json.dumps(plan).encode(),
+                self._path("env.json"): json.dumps(dict(self._environment)).encode(),
+            }
+        self._remote.put(files)
+        self._stream = self._remote.stream(
+            self.nodes, f"exec python3 {shlex.quote(self._path('agent.py'))} {shlex.quote(self._folder)}"
+        )
+        self._heard = {n: time.monotonic() for n in self.nodes}
+
+    def _path(self, name: str) -> str:
+        return str(PurePosixPath(self._folder) / name)
+
+    def go(self) -> float:
+        """Every node is ready: all timed jobs start at the same instant. Returns it in the head's clock."""
+        self.go_at = time.time() + GO_AHEAD
+        words = {
+            node: {self._path("go"): repr(self.go_at + self._offsets[node].seconds).encode()} for node in self.nodes
+        }
+        self._remote.put(words, timeout=30.0)
+        return self.go_at
+
+    @property
+    def deadline(self) -> Optional[float]:
+        """When, in the head's clock, everything must have ended; None when the phase has no end of its own."""
+        if self.go_at is None or not self._duration:
+            return None
+        return self.go_at + LEAD + self._duration + GRACE + TERM_PATIENCE + 20.0
+
+    @property
+    def over(self) -> bool:
+        """True when every node has said its last word."""
+        return len(self.ended) == len(self.nodes)
+
+    def beats(self, timeout: float) -> Iterator[Beat]:
+        """Yield what the nodes say, for up to `timeout` seconds. Raises LoadError when a node was lost."""
+        assert self._stream is not None
+        for node, line in self._stream.lines(timeout):
+            try:
+                said = json.loads(line)
+            except ValueError:
+                continue  # a shell's greeting
+            self._heard[node] = time.monotonic()
+            if "failed" in said:
+                raise LoadError(f"{node}: {said['failed']}")
+            if said.get("ready"):
+                self.ready.append(node)
+            if "end" in said:
+                self.ended[node] = said["end"]["jobs"]
+                if self.over:
+                    return
+            if "jobs" in said:
+                yield _beat(node, said)
+        lost = [n for n in self.nodes if n not in self.ended]
+        if not self._stream.open and lost:
+            raise LoadError(f"lost the connection to {', '.join(lost)}: " + " | ".join(self._stream.messages[-3:]))
+        silent = [n for n in lost if time.monotonic() - self._heard[n] > 60.0]
+        if silent:
+            raise LoadError(f"no word from {', '.join(silent)} for 60 s")
+
+    @property
+    def all_ready(self) -> bool:
+        """True when the early jobs of all nodes have begun their work."""
+        early = {j.node for j in self.jobs if j.start == "early"}
+        return early <= set(self.ready)
+
+    def stop(self) -> None:
+        """Ask all nodes to end their generators now; their last words still come."""
+        self._remote.put({n: {self._path("stop"): b"stop"} for n in self.nodes if n not in self.ended}, timeout=30.0)
+
+    def close(self) -> None:
+        """Close the connection: an agent that is still there ends its generators and itself within seconds."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def ends(self) -> Dict[str, JobEnd]:
+        """How each job ended: {job id: JobEnd}; jobs of nodes that were lost are missing."""
+        return {job: JobEnd.parse(report) for reports in self.ended.values() for job, report in reports.items()}
+
+    def collect(self, into: Path) -> None:
+        """Bring rows and messages of all nodes into rows/ and stderr/ of a folder, and remove them from the nodes."""
+        collect(self._remote, self.nodes, self._folder, into)
+
+
+def collect(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> None:
+    """Bring what a session (perhaps of a run that is dead) left on the nodes into rows/ and stderr/; then remove it there.
+
+    Waits for an agent that is still there to end: it does so by itself when its head is gone.
+    """
+    quoted = shlex.quote(folder)
+    # the agent's own pid and start time: never another process that got its number
+    gone = (
+        f"cd {quoted} 2>/dev/null || exit 0; [ -f agent.pid ] || exit 0; read pid born < agent.pid; "
+        "alive() { [ \"$(sed 's/.*) //' /proc/$pid/stat 2>/dev/null | cut -d' ' -f20)\" = \"$born\" ]; }; "
+        "alive || exit 0; touch stop; for i in $(seq 100); do alive || exit 0; sleep 0.2; done; kill -9 $pid; sleep 0.5"
+    )
+    remote.run(nodes, gone, timeout=60.0)
+    scratch = into / "fetched"
+    remote.fetch(nodes, folder, scratch)
+    for node in nodes:
+        for kind in ("rows", "stderr"):
+            (into / kind).mkdir(parents=True, exist_ok=True)
+            for file in sorted((scratch / node / kind).glob("*")):
+                shutil.move(str(file), str(into / kind / file.name))
+    shutil.rmtree(scratch)
+    try:
+        remote.run(nodes, f"rm -rf -- {quoted}", timeout=300.0)
+    except RemoteError as error:
+        raise LoadError(str(error)) from error
+
+
+def _beat(node: str, said: Mapping[str, Any]) -> Beat:
+    jobs = said["jobs"]
+    return Beat(
+        node=node,
+        at=said["t"],
+        states={j: v[0] for j, v in jobs.items()},
+        last_row={j: v[1] for j, v in jobs.items()},
+        counts={j: parse_counts(v[2]) for j, v in jobs.items()},
+        exits={j: v[3] for j, v in jobs.items()},
+    )

@@ -1,0 +1,93 @@
+"""How a driver's workers are shared among the operations of a mix.
+
+warp cannot mix operations on objects that exist, so a hybrid load is one closed loop per operation, side by side. By
+Little's law a closed loop of w workers makes w / latency requests a second: to get the shares s, the workers must be in
+proportion to s x latency. What whole numbers of workers cannot give is paced to its share of the rate to be expected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, List, Mapping, Tuple
+
+from ..config.plan import Mix
+
+#: a loop that whole workers make faster than its share by more than this is paced
+PACE_ABOVE = 1.10
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One closed loop of a hybrid load."""
+
+    op: str
+    role: str  # read | stat | put-keep | put-drop | delete
+    share: float  # percent of all requests
+    workers: int
+    rate_limit: float = 0.0
+
+
+def lanes_of(mix: Mix) -> List[Tuple[str, str, float]]:
+    """(operation, role, percent) of the loops that a mix needs.
+
+    What is deleted must never be what is read. So as many PUTs as there are DELETEs go under a prefix of their own, from
+    which the DELETEs take; all other PUTs stay, and only what stays is read.
+    """
+    put, delete = mix.get("PUT", 0.0), mix.get("DELETE", 0.0)
+    lanes = [
+        ("GET", "read", mix.get("GET", 0.0)),
+        ("STAT", "stat", mix.get("STAT", 0.0)),
+        ("PUT", "put-keep", put - delete),
+        ("PUT", "put-drop", delete),
+        ("DELETE", "delete", delete),
+    ]
+    return [lane for lane in lanes if lane[2] > 1e-9]
+
+
+def by_share(mix: Mix, workers: int) -> List[Lane]:
+    """Workers in proportion to the shares: the first guess, and what a calibration runs with."""
+    return _allot([(op, role, share, share) for op, role, share in lanes_of(mix)], workers)
+
+
+def by_latency(mix: Mix, workers: int, latency: Mapping[str, float]) -> List[Lane]:
+    """Workers in proportion to share x latency (seconds per request of each operation, all > 0).
+
+    The expected total rate is workers / sum(share x latency); loops that get more than their due are paced to their share
+    of it.
+    """
+    wanted = [(op, role, share, share * latency[op]) for op, role, share in lanes_of(mix)]
+    expected = 100.0 * workers / sum(weight for _, _, _, weight in wanted)
+    lanes = []
+    for lane in _allot(wanted, workers):
+        due = expected * lane.share / 100.0
+        makes = lane.workers / latency[lane.op]
+        limit = round(due, 3) if makes > due * PACE_ABOVE else 0.0
+        lanes.append(Lane(lane.op, lane.role, lane.share, lane.workers, limit))
+    return lanes
+
+
+def fixed(mix: Mix, workers: Mapping[str, int]) -> List[Lane]:
+    """Workers per operation as the YAML gives them; PUT's are divided between the two kinds of PUT."""
+    lanes = []
+    for op in ("GET", "STAT", "PUT", "DELETE"):
+        mine = [(o, role, share, share) for o, role, share in lanes_of(mix) if o == op]
+        lanes += _allot(mine, workers[op]) if mine else []
+    return lanes
+
+
+def _allot(wanted: List[Tuple[str, str, float, float]], workers: int) -> List[Lane]:
+    """Whole numbers by largest remainder; every loop has at least one worker, even if that makes it more than `workers`."""
+    total = sum(weight for _, _, _, weight in wanted)
+    exact = [workers * weight / total for _, _, _, weight in wanted]
+    whole = [max(1, int(x)) for x in exact]
+    by_rest = sorted(range(len(exact)), key=lambda i: exact[i] - whole[i], reverse=True)
+    for i in by_rest:
+        if sum(whole) >= workers:
+            break
+        whole[i] += 1
+    return [Lane(op, role, share, n) for (op, role, share, _), n in zip(wanted, whole)]
+
+
+def latencies(counted: Mapping[str, Tuple[int, int]]) -> Dict[str, float]:
+    """Mean seconds per request from {operation: (requests, sum of their nanoseconds)}; empty ones are left out."""
+    return {op: ns / n / 1e9 for op, (n, ns) in counted.items() if n and ns}
