@@ -22,7 +22,8 @@ class Fault:
 
     def __str__(self) -> str:
         place = [str(part) for part in (self.file, self.line, self.column) if part is not None]
-        return ": ".join(filter(None, [":".join(place), format_path(self.path), self.text]))
+        parts = [":".join(place), format_path(self.path), self.text]
+        return " ".join(": ".join(filter(None, parts)).split())
 
 
 class ConfigError(Exception):

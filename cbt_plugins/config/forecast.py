@@ -89,6 +89,11 @@ def _seconds(phase: Phase) -> float:
     return (phase.goal.duration if phase.goal else phase.duration) or 0.0
 
 
+def _loops(mix: Mapping[str, float]) -> int:
+    """Return how many closed loops a mix needs: one per operation, and one for the PUTs that DELETEs take."""
+    return len(mix) + (0 < mix.get("DELETE", 0) < mix.get("PUT", 0))
+
+
 def _mean(bucket: Bucket) -> float:
     return sum(size * share for size, share in bucket.sizes)
 
@@ -116,7 +121,7 @@ def _unknown_data(plan: Plan, phase: Phase) -> Iterator[str]:
 def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[Change]:
     nodes = ", ".join(dict.fromkeys(driver.node for driver in plan.drivers))
     for bucket in plan.buckets:
-        name = bucket.key if bucket.foreign else f"cbtp-<run id>-{bucket.key}"
+        name = bucket.key if bucket.foreign else f"cbtp-<run id>-{bucket.key.lower()}"
         if bucket.foreign and any(phase.kind in ("fill", "hybrid", "warp") for phase in plan.phases):
             undo = (
                 "kept (keep_data)"
@@ -131,20 +136,22 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[Change]:
             )
             yield Change(f"bucket {name}: created and filled", undo)
     where = cluster.get("tmp_dir") or "/tmp/cbt.<pid>"
-    what = f"nodes {nodes}: scratch directory under {where}"
+    yield Change(f"nodes {nodes}: scratch directory under {where}", "removed at the end")
     if plan.warp_path is None:
-        what += ", with a copy of warp"
-    yield Change(what, "removed at the end")
+        yield Change(
+            f"nodes {nodes}: warp copied to /var/tmp/cbt-plugins-<checksum>, where it is missing",
+            "stays for later runs; yours to remove: rm -r /var/tmp/cbt-plugins-*",
+        )
 
 
 def _advice(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
     for phase in plan.phases:
         if phase.role == "measure" and _seconds(phase) < _MINUTE:
             yield f"{phase.name} measures for {goal_text(phase)}: too short to be repeatable"
-        operations = len(phase.mix or ())
-        few = min((driver.workers for driver in plan.drivers), default=operations)
-        if phase.kind == "hybrid" and phase.workers is None and few < operations:
-            yield f"{phase.name}: {few} workers per driver for {operations} operations: one each is the least"
+        loops = _loops(phase.mix or {})
+        few = min((driver.workers for driver in plan.drivers), default=loops)
+        if phase.kind == "hybrid" and phase.workers is None and few < loops:
+            yield f"{phase.name}: {few} workers per driver; this mix takes {loops} at least, and gets them"
     filled = sum((phase.goal.objects or 0) for phase in plan.phases if phase.goal)
     if filled > plan.read_objects and any(phase.kind == "hybrid" for phase in plan.phases):
         yield (

@@ -41,7 +41,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Driver:
-    """One closed loop of `workers` on one client node against one bucket; a phase gives it one job or more."""
+    """One closed loop of `workers` on one client node against one bucket; each phase gives it some jobs."""
 
     id: str  # "01-4KiB"
     node: str

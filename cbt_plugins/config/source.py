@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path as FilePath
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -21,8 +20,8 @@ class Source:
     def __init__(self, text: bytes, file: str) -> None:
         """Read `text`; raises ConfigError when it is no YAML that CBT could load."""
         self.file = file
-        self._loader = _Loader(io.BytesIO(text))
         try:
+            self._loader = _Loader(text)
             self._root: Optional[yaml.Node] = self._loader.get_single_node()
             #: duplicate keys: no fault for YAML, where the last one silently wins
             self.duplicates: Tuple[Fault, ...] = tuple(self._find_duplicates())

@@ -16,7 +16,7 @@ _SIZE_UNITS = {"B": 1, "kB": 1000, **_BINARY, **_DECIMAL}
 _TIME_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _TIME_WORDS = {"s": "sec second", "m": "min minute", "h": "hr hour", "d": "day"}
 
-_NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,9})?"
+_NUMBER = r"[0-9]{1,20}(?:\.[0-9]{1,9})?"
 _SIZE = re.compile(rf"({_NUMBER}) ?([A-Za-z]*)")
 _TIME_PART = re.compile(rf"({_NUMBER}) ?([A-Za-z]+)")
 _TIME = re.compile(rf"{_NUMBER} ?[A-Za-z]+(?: ?{_NUMBER} ?[A-Za-z]+)*")
@@ -87,7 +87,7 @@ def parse_duration(value: Any) -> float:
     total, rest = Decimal(0), list(_TIME_UNITS)
     for number, unit in _TIME_PART.findall(text):
         if unit not in _TIME_UNITS:
-            word = unit.lower() if len(unit) == 1 else unit.lower().rstrip("s")
+            word = unit.lower() if len(unit) < 3 else unit.lower().rstrip("s")
             hint = next(
                 (short for short, words in _TIME_WORDS.items() if word in [short, *words.split()]), None
             )

@@ -248,10 +248,12 @@ def _options(value: Any) -> Any:
             problems.append(
                 Problem((key,), f"warp's --{name} is set by the plan and cannot be given here", of_key=True)
             )
+        elif option is False:
+            problems.append(Problem((key,), "leave the option out: a flag that is absent is false"))
         elif not isinstance(option, (str, int, float)):
-            problems.append(Problem((key,), "must be text, a number, true or false"))
+            problems.append(Problem((key,), "must be text, a number, or true for a flag"))
         else:
-            texts[name] = str(option).lower() if isinstance(option, bool) else str(option)
+            texts[name] = "" if option is True else str(option)
     if problems:
         raise Problems(problems)
     return texts
