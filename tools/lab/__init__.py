@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Callable, Dict, List, NoReturn
 
@@ -111,6 +112,9 @@ def run(args: argparse.Namespace) -> int:
     except LabError as fault:
         print(fault, file=sys.stderr)
         return fault.status
+    except OSError as fault:
+        print(f"{args.dir}: {fault}", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -122,13 +126,15 @@ def _shape(args: argparse.Namespace) -> Topology:
 def _up(lab: Lab, args: argparse.Namespace) -> int:
     _terminate_in_order()
     lab.up(_shape(args), detach=not args.foreground)
-    if args.foreground:
-        try:
-            while lab.running:
-                signal.sigtimedwait([], 1)
-        finally:
-            lab.down()
-    return 0
+    if not args.foreground:
+        return 0
+    try:
+        while lab.running:
+            time.sleep(1)
+    finally:
+        lab.down()
+    print("the lab was ended from elsewhere", file=sys.stderr)
+    return 1
 
 
 def _run(lab: Lab, args: argparse.Namespace) -> int:
@@ -159,8 +165,9 @@ def _status(lab: Lab, args: argparse.Namespace) -> int:
 
 def _exec(lab: Lab, args: argparse.Namespace) -> NoReturn:
     argv, environment = lab.enter(args.node, _command(args.command) or ["bash"]), lab.environment()
-    # Python ignores SIGPIPE, and what is ignored stays ignored across exec.
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    # Python ignores these, and what is ignored stays ignored across exec.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
     sys.stdout.flush()
     os.execvpe(argv[0], argv, environment)
 

@@ -23,9 +23,9 @@ from typing import Any, Dict, List, Tuple
 MS_BIND, MS_REC = 0x1000, 0x4000
 LIBC = ctypes.CDLL(None, use_errno=True)
 
-#: Folders that every node has for itself. /root also because a login shell on a slow ~/.bashrc would cost more than
-#: the command that CBT sends; /tmp because CBT's default working folder is in it.
-HIDDEN = (("/root", "700"), ("/tmp", "1777"))
+#: Folders that every node has for itself, and the mode of those that begin empty with each boot. /root also because a
+#: shell's slow ~/.bashrc would cost more than the command that CBT sends; /tmp because CBT's default working folder is there.
+HIDDEN = {"/root": "mode=700", "/tmp": "mode=1777", "/var/tmp": ""}
 
 
 def mount(source: str, target: str, kind: str = "none", flags: int = 0, data: str = "") -> None:
@@ -52,16 +52,24 @@ def ip(*commands: str) -> None:
         raise OSError(f"ip: {done.stderr.strip()}")
 
 
-def hide(root: str, keep: List[str]) -> None:
-    """Give the node its own HIDDEN folders, and show `keep` (shared with the machine) in them or in the new root."""
+def hide(root: str, lasting: str, keep: List[str]) -> None:
+    """Give the node its own HIDDEN folders, and show `keep` (shared with the machine) in them or in the new root.
+
+    `lasting` is the folder behind /var/tmp: it keeps its content when the node boots again.
+    """
     kept: List[Tuple[str, int]] = []
     for path in keep:
-        if root or any(path.startswith(folder + "/") for folder, _ in HIDDEN):
+        if root or any(path.startswith(folder + "/") for folder in HIDDEN):
             with contextlib.suppress(OSError):
                 kept.append((path, os.open(path, os.O_PATH)))
-    for folder, mode in HIDDEN:
+    behind = os.open(lasting, os.O_PATH)
+    for folder, mode in HIDDEN.items():
         os.makedirs(root + folder, exist_ok=True)
-        mount("tmpfs", root + folder, "tmpfs", data=f"mode={mode}")
+        if mode:
+            mount("tmpfs", root + folder, "tmpfs", data=mode)
+        else:
+            bind(f"/proc/self/fd/{behind}", root + folder)
+    os.close(behind)
     for path, fd in kept:
         if os.path.isdir(f"/proc/self/fd/{fd}"):
             os.makedirs(root + path, exist_ok=True)
@@ -99,7 +107,7 @@ def furnish_node(order: Dict[str, Any]) -> None:
     os.chmod(f"{private}/tmp", 0o1777)
     socket.sethostname(order["name"])
     ip("link set lo up", f"addr add {order['address']}/{order['mask']} dev eth0", "link set eth0 up")
-    hide(root, order["keep"])
+    hide(root, f"{private}/tmp", order["keep"])
     if root:
         mount("/dev", f"{root}/dev", flags=MS_BIND | MS_REC)
     mount("sysfs", f"{root}/sys", "sysfs")
@@ -111,7 +119,6 @@ def furnish_node(order: Dict[str, Any]) -> None:
     for source, target in (
         (f"{private}/lib", "/var/lib/ceph"),
         (f"{private}/log", "/var/log/ceph"),
-        (f"{private}/tmp", "/var/tmp"),
         (f"{home}/etc/ceph", "/etc/ceph"),
         (f"{home}/ssh", "/root/.ssh"),
     ):
