@@ -1,13 +1,14 @@
 """Request rows of one job -> counts, histograms and a time series: small, and mergeable without loss.
 
 Requests belong to the second, and to the window, in which they END. Rows carry the node's clock; head time = row time -
-clock offset. Everything here is integer nanoseconds but the offsets in the window.
+clock offset. Sums are integer nanoseconds.
 
 The rows of a second are handled as columns, so that the work per row is done by C code: split, group, int, count.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections import defaultdict
@@ -88,8 +89,8 @@ class Reducer:
         self._c = columns
         self._grid = grid
         self._offset = offset
-        self._start = round((grid.start + offset) * SECOND)
-        self._end = round((grid.end + offset) * SECOND)
+        self._start = _ns(grid.start) + _ns(offset)
+        self._end = _ns(grid.end) + _ns(offset)
         self._zone = -1  # where the zone begins in a time: "Z" or "+02:00"
         self._epochs: Dict[str, int] = {}
 
@@ -124,19 +125,14 @@ class Reducer:
         """Rows of one op and outcome that ended in one second. Nothing is counted when it raises ValueError."""
         low = second * SECOND
         if self._start <= low and low + SECOND <= self._end:
-            parts = ((True, rows),)
+            self._count(op, ok, second, rows, True)
         elif low + SECOND <= self._start or low >= self._end:
-            parts = ((False, rows),)
-        else:
-            i, cut = self._c.end, self._zone
-            inside = [self._start <= low + _fraction(row[i][20:cut]) < self._end for row in rows]
-            parts = (
-                (True, [row for row, is_in in zip(rows, inside) if is_in]),
-                (False, [row for row, is_in in zip(rows, inside) if not is_in]),
-            )
-        for is_inside, part in parts:
-            if part:
-                self._count(op, ok, second, part, is_inside)
+            self._count(op, ok, second, rows, False)
+        elif len(rows) == 1:
+            end = low + _fraction(rows[0][self._c.end][20 : self._zone])
+            self._count(op, ok, second, rows, self._start <= end < self._end)
+        else:  # a second at the border of the window
+            self._one_by_one(op, ok, rows)
 
     def _count(self, op: str, ok: bool, second: int, rows: List[Fields], inside: bool) -> None:
         c = self._c
@@ -153,6 +149,7 @@ class Reducer:
             first = [row for row in rows if row[c.first_byte]]
             ttfb = self._ttfb(first) if first else []
             counts = Counter(buckets(durations))
+            extremes = self._extremes(second, rows)
             of = figures.ops.setdefault(op, OpFigures())
             of.latency.add(counts, len(rows), total, low, high)
             of.ttfb.record(ttfb)
@@ -160,7 +157,7 @@ class Reducer:
             of.bytes += size
             head_second = second - round(self._offset)
             self._series(op).add(head_second, counts, objects, size, total, high)
-            self._gaps(op).add(head_second, *self._extremes(second, rows))
+            self._gaps(op).add(head_second, *extremes)
         else:
             of = figures.ops.setdefault(op, OpFigures())
             if not ok:
@@ -256,6 +253,12 @@ def _sum(numbers: List[str]) -> int:
     """Sum of numbers that are nearly always all the same."""
     first = numbers[0]
     return int(first) * len(numbers) if numbers.count(first) == len(numbers) else sum(map(int, numbers))
+
+
+def _ns(seconds: float) -> int:
+    """Seconds -> ns; a float of today's epoch seconds times 10^9 would be off by up to 128."""
+    whole = math.floor(seconds)
+    return whole * SECOND + round((seconds - whole) * SECOND)
 
 
 def _zone_of(text: str) -> str:

@@ -49,10 +49,12 @@ class Source:
         member = zlib.decompressobj(31)
         data = raw.read(_CHUNK)
         while data or not member.eof:
+            before = member.copy()
             try:
                 plain = member.decompress(data, _CHUNK)
             except zlib.error as e:
                 self.torn = f"damaged gzip data ({e})"
+                yield _until_damage(before, data)
                 return
             if plain:
                 yield plain
@@ -94,6 +96,17 @@ class Source:
             process.stdout.close()
             if process.wait() != 0:
                 self.torn = "damaged zstd data"
+
+
+def _until_damage(member: "zlib._Decompress", data: bytes) -> bytes:
+    """What can be had of a chunk before its damage: zlib throws away all of a call that fails."""
+    plain = b""
+    try:
+        for i in range(len(data)):
+            plain += member.decompress(data[i : i + 1])
+    except zlib.error:
+        pass
+    return plain
 
 
 def _zstd_module() -> Optional[Callable[[BinaryIO], io.BufferedIOBase]]:

@@ -1,0 +1,87 @@
+"""Histograms against the sorted sample."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cbt_plugins.analysis.histogram import Histogram
+from cbt_plugins.analysis.histogram import bounds
+from cbt_plugins.analysis.histogram import buckets
+
+durations = st.one_of(st.integers(0, 5000), st.integers(0, 10**13))
+samples = st.lists(durations, min_size=1, max_size=200)
+EXACT = 0.0005
+
+
+def of(values: "list[int]") -> Histogram:
+    made = Histogram()
+    made.record(values)
+    return made
+
+
+@given(durations)
+def test_a_bucket_holds_its_value_and_is_narrow(value: int) -> None:
+    low, high = bounds(buckets([value])[0])
+    assert low <= value < high
+    assert high - low == 1 or (high - low) / low <= 2 * EXACT
+
+
+def test_buckets_follow_each_other_without_holes() -> None:
+    numbers = range(20_000)
+    assert all(bounds(n)[1] == bounds(n + 1)[0] for n in numbers)
+    assert buckets([bounds(n)[0] for n in numbers]) == list(numbers)
+    assert buckets([bounds(n)[1] - 1 for n in numbers]) == list(numbers)
+
+
+@given(samples, st.floats(0, 1))
+def test_a_quantile_is_that_of_the_sorted_sample(values: "list[int]", q: float) -> None:
+    true = sorted(values)[max(0, math.ceil(q * len(values) - 1e-9 * len(values)) - 1)]
+    assert of(values).quantile(q) == pytest.approx(true, rel=EXACT, abs=0.5)
+
+
+@given(samples)
+def test_count_mean_and_extremes_are_exact(values: "list[int]") -> None:
+    made = of(values)
+    assert (made.n, made.total, made.min, made.max) == (len(values), sum(values), min(values), max(values))
+    assert made.quantile(1) == max(values)
+
+
+@given(st.lists(samples, max_size=5))
+def test_merged_in_any_order_is_the_histogram_of_everything(parts: "list[list[int]]") -> None:
+    everything = of([v for part in parts for v in part])
+    for order in (parts, parts[::-1]):
+        merged = Histogram()
+        for part in order:
+            merged.merge(of(part))
+        assert merged == everything
+
+
+@given(samples)
+def test_json_brings_back_the_same(values: "list[int]") -> None:
+    assert Histogram.from_json(of(values).to_json()) == of(values)
+
+
+def test_a_percentile_is_not_one_rank_too_high() -> None:
+    # 0.999 * 1000 is a little more than 999 as a float
+    assert of([*range(1, 1000), 10**9]).quantile(0.999) == 999
+
+
+def test_nothing_has_no_quantile() -> None:
+    with pytest.raises(ValueError, match="no values"):
+        Histogram().quantile(0.5)
+    with pytest.raises(ValueError, match="no values"):
+        _ = Histogram().mean
+
+
+def test_contradictions_are_refused() -> None:
+    with pytest.raises(ValueError, match="-1 ns"):
+        of([-1])
+    good = of([5, 7]).to_json()
+    with pytest.raises(ValueError, match="12 significant bits"):
+        Histogram.from_json({**good, "bits": 12})
+    with pytest.raises(ValueError, match="do not sum"):
+        Histogram.from_json({**good, "n": 3})
