@@ -14,12 +14,11 @@ from typing import Any, Dict, Optional
 from setuptools import build_meta
 from setuptools.build_meta import *  # noqa: F401,F403  (the hooks that stay as they are)
 
-_IMPORT = "from cbt_plugins.autoload import install"
 _FILES: Dict[str, str] = {
     # Every interpreter of the environment executes this line. An installation that is half gone stays silent.
-    "cbt_plugins.pth": f"import sys; exec('try:\\n {_IMPORT}\\n install()\\nexcept ImportError: pass')\n",
+    "cbt_plugins.pth": "import sys; exec('try:\\n from cbt_plugins.autoload import start\\n start()\\nexcept ImportError: pass')\n",
     # PEP 829: from Python 3.15 on in place of the line above, which 3.18 ignores.
-    "cbt_plugins.start": "cbt_plugins.autoload:install\n",
+    "cbt_plugins.start": "cbt_plugins.autoload:start\n",
 }
 
 

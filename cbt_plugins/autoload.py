@@ -1,6 +1,6 @@
 """Make an unmodified cbt.py know our benchmarks and monitors: an import hook, and nothing else."""
 
-# Every interpreter of the environment runs install() at its start: `sys` is all that is imported until a module of one
+# Every interpreter of the environment runs start(): `sys` is all that is imported until a module of one
 # of these names is looked for, and a module that does not come from a CBT tree is left alone.
 
 import sys
@@ -16,6 +16,8 @@ _MARKS = ("cbt.py", "settings.py", "common.py", "benchmarkfactory.py")
 
 class Finder:
     """Finds CBT's modules as Python itself does, and patches them after they have been executed."""
+
+    of_cbt_plugins = True
 
     @classmethod
     def find_spec(cls, fullname, path=None, target=None):
@@ -51,8 +53,19 @@ def _is_of_cbt(spec):
 
 def install():
     """Idempotent. CBT_PLUGINS=off in the environment leaves CBT as it is."""
-    if Finder not in sys.meta_path:
+    if not any(getattr(finder, "of_cbt_plugins", False) for finder in sys.meta_path):
         import os
 
         if os.environ.get("CBT_PLUGINS") != "off":
             sys.meta_path.insert(0, Finder)
+
+
+def start():
+    """What an interpreter calls at its start: install the hook, and leave no other trace.
+
+    A package that stayed imported would win over a checkout of this project that comes first on sys.path: its tests
+    would test the installation, and pip could not build a newer version.
+    """
+    install()
+    sys.modules.pop("cbt_plugins.autoload", None)
+    sys.modules.pop("cbt_plugins", None)

@@ -33,13 +33,8 @@ def faults_of(path: Path) -> List[str]:
 def _own_faults(path: Path, benchmarks: Mapping[str, Any]) -> List[str]:
     if not set(benchmarks) & set(registry.built_in(registry.BENCHMARKS)):
         return []  # a file without a section of ours is none of our business
-    try:
-        from cbt_plugins.config.check import check_file
-        from cbt_plugins.config.faults import ConfigError
-    except ModuleNotFoundError as error:
-        if error.name != "cbt_plugins.config.check":
-            raise
-        return []
+    from cbt_plugins.config.check import check_file
+    from cbt_plugins.config.faults import ConfigError
 
     try:
         check_file(path)

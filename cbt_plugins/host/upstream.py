@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 from types import ModuleType
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set
 
 from cbt_plugins.host import registry
 from cbt_plugins.host.faults import FAULTS_STATUS
@@ -40,6 +40,7 @@ class Session:
         self.config_file = config_file
         self._settings = settings
         self._forced = False
+        self._asked: Set[str] = set()
         self.ledger = Ledger(planned(settings.benchmarks, settings.cluster.get("iterations", 0)))
         self._pid = os.getpid()
         atexit.register(self._end)
@@ -54,19 +55,24 @@ class Session:
             self._forced = False
 
     def is_done(self, run: Planned, benchmark: Any) -> bool:
-        """CBT's own benchmarks: results of an earlier invocation exist (ours resume inside run())."""
-        if self.ledger.state(run) == EXISTING:
-            return True
-        if self.ledger.state(run) != PLANNED or self._settings.cluster.get("is_teuthology"):
-            return False
-        if benchmark.exists():
-            self.ledger.set(run, EXISTING)
-            return True
-        return False
+        """CBT's own benchmarks: results of an earlier invocation exist (ours resume inside run()).
 
-    def adopt(self, run: Planned, benchmark: Any) -> None:
-        """Let this object run on every tree, and count it."""
+        CBT takes a directory for a result, and makes it before the run: so this is asked once, before anything of
+        this invocation is there, and a run that began without coming to its end is none.
+        """
+        if run.fingerprint not in self._asked and not self._settings.cluster.get("is_teuthology"):
+            if not _unfinished(benchmark).exists() and benchmark.exists():
+                self.ledger.set(run, EXISTING)
+        self._asked.add(run.fingerprint)
+        return self.ledger.state(run) == EXISTING
+
+    def adopt(self, run: Planned, benchmark: Any, foreign: bool) -> None:
+        """Let this object run on every tree, and count it; what is CBT's own is marked until it is through."""
         execute = benchmark.run
+        unfinished = _unfinished(benchmark)
+        if foreign and self.ledger.state(run) == PLANNED:
+            unfinished.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.touch()
 
         def exists(expect_exists: bool = False) -> bool:
             self.force()
@@ -80,6 +86,8 @@ class Session:
                 self.ledger.set(run, FAILED, f"{type(error).__name__}: {error}".rstrip(": "))
                 raise
             self.ledger.set(run, EXECUTED)
+            if unfinished.exists():
+                unfinished.unlink()
 
         benchmark.exists = exists
         benchmark.run = counted_run
@@ -108,6 +116,12 @@ class Session:
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
             os._exit(1)
+
+
+def _unfinished(benchmark: Any) -> Path:
+    """Marks a run that has begun; beside the iterations, because the run's own directory may not exist yet."""
+    directory = Path(benchmark.archive_dir)
+    return directory.parent.parent / ".unfinished" / f"{directory.parent.name}-{directory.name}"
 
 
 #: the session of this process; None in compare.py and in CBT's tools and tests
@@ -193,9 +207,10 @@ def patch_benchmarkfactory(factory: ModuleType) -> None:
         for made in all_of(archive, cluster, iteration):
             _, run = made_for.pop(id(made))
             if _session and _session.ledger.knows(run):
-                if run.benchmark not in ours and _session.is_done(run, made):
+                foreign = run.benchmark not in ours
+                if foreign and _session.is_done(run, made):
                     continue
-                _session.adopt(run, made)
+                _session.adopt(run, made, foreign)
             yield made
             if _session:
                 _session.unforce()

@@ -1,0 +1,222 @@
+"""Real CBT trees of several years, and interpreters in which this project is installed as a user installs it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Tuple
+
+import pytest
+import yaml
+
+from cbt_plugins.host import checkout
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+#: commit -> what it stands for
+ERAS: Mapping[str, str] = {
+    "23acfbf": "2022-02: init loop and run loop are two",
+    "f05b415": "2023-06: is_teuthology",
+    "d6287a9": "2024-06: last before the run loop's test was inverted",
+    "9d6480f": "2025-05: master, frozen",
+    "9b4a548": "2026-06: main",
+}
+#: modules that `import benchmarkfactory` needs there beyond PyYAML
+NEEDS: Mapping[str, Tuple[str, ...]] = {"9b4a548": ("lxml", "matplotlib", "mdutils")}
+
+#: commands that CBT sends to nodes or runs here: none of them may do anything on the machine of the test
+STUBS = ("pdsh", "pdcp", "rpdcp", "scp", "ssh", "sudo", "killall", "pkill", "collectl", "ceph", "rados", "hostname")
+
+
+@pytest.fixture(scope="session")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> "Trees":
+    return Trees(tmp_path_factory.mktemp("trees"))
+
+
+class Trees:
+    """Exports commits of the checkout's history; the checkout itself is only read."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def __getitem__(self, commit: str) -> Path:
+        tree = self._directory / commit
+        if tree.exists():
+            return tree
+        try:
+            home = checkout.find()
+        except ValueError as error:
+            pytest.skip(str(error))
+        if home is None:
+            pytest.skip(f"no CBT checkout: set CBT_HOME, or git clone https://github.com/ceph/cbt {checkout.cache_path()}")
+        done = subprocess.run(["git", "-C", str(home), "archive", commit], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        if done.returncode != 0:
+            pytest.skip(f"{home} does not have the commit {commit}: {done.stderr.decode().strip()}")
+        with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+            archive.extractall(tree, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+        return tree
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> List[Path]:
+    """This project and the example of a third party, each built from a copy: a build leaves files in its tree."""
+    made = tmp_path_factory.mktemp("wheels")
+    for name, source in (("project", PROJECT), ("example", PROJECT / "tests" / "upstream" / "example_plugin")):
+        copy = tmp_path_factory.mktemp("source") / name
+        shutil.copytree(source, copy, ignore=shutil.ignore_patterns(".git", "build", "*.egg-info", "__pycache__", ".*cache"))
+        isolation = ["--no-build-isolation"] if _has_setuptools() else []
+        done = run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", *isolation, "-w", str(made), str(copy)])
+        if done.returncode != 0:
+            pytest.skip(f"cannot build wheels here: {done.stderr.strip()[-300:]}")
+    return sorted(made.glob("*.whl"))
+
+
+def _has_setuptools() -> bool:
+    try:
+        import setuptools
+    except ImportError:
+        return False
+    return int(setuptools.__version__.split(".")[0]) >= 64
+
+
+def run(argv: List[str], **options: Any) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=600, **options)
+
+
+@pytest.fixture(scope="session")
+def python(wheels: List[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """This interpreter in an environment of its own: the wheels are installed, the rest is borrowed from this one."""
+    environment = tmp_path_factory.mktemp("this") / "venv"
+    made = make_venv(Path(sys.executable), environment)
+    lent = dict.fromkeys([sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
+    # Path lines only: what .pth files of the lender start (an editable install of this project) stays there.
+    (site_packages(made) / "lender.pth").write_text("".join(f"{path}\n" for path in lent))
+    install(made, wheels)
+    return made
+
+
+def make_venv(interpreter: Path, directory: Path) -> Path:
+    done = run([str(interpreter), "-m", "venv", str(directory)])
+    if done.returncode != 0:
+        pytest.skip(f"{interpreter} makes no venv: {(done.stdout + done.stderr).strip()[-300:]}")
+    return directory / "bin" / "python"
+
+
+def install(python: Path, wheels: List[Path]) -> None:
+    done = run([str(python), "-m", "pip", "install", "-q", "--no-index", "--no-deps", *map(str, wheels)])
+    assert done.returncode == 0, done.stderr
+
+
+def site_packages(python: Path) -> Path:
+    done = run([str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])
+    return Path(done.stdout.strip())
+
+
+def other_pythons() -> Dict[str, Path]:
+    """"3.9" and "newest" -> interpreters on PATH or of pyenv; this one's minor version is not another."""
+    found: Dict[Tuple[int, int], Path] = {}
+    candidates = [shutil.which(f"python3.{minor}") for minor in range(9, 30)]
+    candidates += map(str, (Path.home() / ".pyenv" / "versions").glob("3.*/bin/python"))
+    for candidate in filter(None, candidates):
+        try:
+            done = run([candidate, "-c", "import sys, venv; print(*sys.version_info[:2])"])
+        except OSError:
+            continue
+        if done.returncode == 0:
+            major, minor = map(int, done.stdout.split())
+            found.setdefault((major, minor), Path(candidate))
+    newest = max(found, default=(0, 0))
+    chosen = {"3.9": found.get((3, 9)), "newest": found.get(newest)}
+    own = {"3.9": sys.version_info[:2] == (3, 9), "newest": sys.version_info[:2] >= newest}
+    return {name: path for name, path in chosen.items() if path and not own[name]}
+
+
+@dataclass
+class Outcome:
+    status: int
+    output: str  # stdout and stderr
+    archive: Path
+
+    def runs(self) -> List[Path]:
+        return sorted((self.archive / "results").glob("0*/id-*"))
+
+    def calls(self) -> List[int]:
+        """How often the example ran in each of its directories."""
+        return [len((path / "calls").read_text().splitlines()) for path in self.runs() if (path / "calls").exists()]
+
+    def summaries(self) -> List[Dict[str, Any]]:
+        return [json.loads((path / "summary.json").read_text()) for path in self.runs() if (path / "summary.json").exists()]
+
+
+class Cbt:
+    """Runs programs of a tree, or the built-in loop, where no command reaches a node."""
+
+    def __init__(self, python: Path, tmp_path: Path) -> None:
+        self.python = python
+        self.tmp = tmp_path
+        self.stub_log = tmp_path / "stubs.log"
+        stubs = tmp_path / "stubs"
+        stubs.mkdir()
+        for name in STUBS:
+            (stubs / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {self.stub_log}\n')
+            (stubs / name).chmod(0o755)
+        (tmp_path / "ceph.conf").touch()
+        self.environment = {key: value for key, value in os.environ.items()
+                            if not key.startswith(("PYTHON", "CBT_", "PDSH_", "XDG_", "COV_"))}
+        self.environment.update(PATH=f"{stubs}:{os.environ['PATH']}", PYTHONDONTWRITEBYTECODE="1",
+                                XDG_CACHE_HOME=str(tmp_path / "cache"))
+
+    def config(self, benchmarks: Mapping[str, Any], **cluster: Any) -> Path:
+        """A file whose nodes are documentation addresses: nothing answers there, and no name is looked up."""
+        content = {
+            "cluster": {"head": "192.0.2.1", "clients": ["192.0.2.2", "192.0.2.3"], "osds": ["192.0.2.4"],
+                        "mons": {"192.0.2.1": {"a": "192.0.2.1:6789"}}, "iterations": 2, "osds_per_node": 1,
+                        "conf_file": str(self.tmp / "ceph.conf"), "tmp_dir": "/tmp/cbt-of-a-test", **cluster},
+            "client_endpoints": {"s3": {"driver": "s3", "urls": ["http://192.0.2.5:7480"]}},
+            "benchmarks": benchmarks,
+        }
+        path = self.tmp / "config.yaml"
+        path.write_text(yaml.safe_dump(content, sort_keys=False))
+        return path
+
+    def cbt(self, tree: Path, config: Path, archive: str = "archive") -> Outcome:
+        return self._run([str(tree / "cbt.py"), "-a", str(self.tmp / archive), str(config)], self.tmp / archive)
+
+    def compare(self, tree: Path, archive: str, baseline: str) -> Outcome:
+        argv = [str(tree / "compare.py"), "-a", str(self.tmp / archive), "-b", str(self.tmp / baseline), "-v"]
+        return self._run(argv, self.tmp / archive)
+
+    def loop(self, config: Path, archive: str = "archive") -> Outcome:
+        return self._run(["-m", "cbt_plugins", "-a", str(self.tmp / archive), str(config)], self.tmp / archive)
+
+    def _run(self, argv: List[str], archive: Path) -> Outcome:
+        done = run([str(self.python), "-W", "ignore", *argv], env=self.environment, cwd=str(self.tmp))
+        return Outcome(done.returncode, done.stdout + done.stderr, archive)
+
+    def need(self, *modules: str) -> None:
+        """Skip unless the interpreter of the test has these."""
+        for module in modules:
+            if run([str(self.python), "-c", f"import {module}"]).returncode != 0:
+                pytest.skip(f"this tree needs the module {module}, which {self.python} does not have: "
+                            "pip install '.[upstream]'")
+
+
+@pytest.fixture
+def cbt(python: Path, tmp_path: Path) -> Cbt:
+    return Cbt(python, tmp_path)
+
+
+@pytest.fixture(params=ERAS, ids=lambda commit: str(commit))
+def tree(request: pytest.FixtureRequest, trees: Trees, cbt: Cbt) -> Path:
+    cbt.need(*NEEDS.get(request.param, ("lxml",)))
+    return trees[request.param]
+
+

@@ -1,0 +1,149 @@
+"""An unmodified cbt.py of each era, with this project and a third party's plug-in installed beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import Cbt
+
+pytestmark = pytest.mark.upstream
+
+SWEEP = {"example": {"size": [4, 8], "nested": {"b": 1, "a": [1, 2]}}}
+
+
+def test_every_planned_run_is_executed_once(cbt: Cbt, tree: Path) -> None:
+    config = cbt.config(SWEEP)
+    first = cbt.cbt(tree, config)
+    assert first.status == 0, first.output
+    assert first.calls() == [1, 1, 1, 1]
+    assert "4 of 4 planned runs executed" in first.output
+    assert sorted((one["iteration"], one["config"]["size"]) for one in first.summaries()) == [
+        (0, 4), (0, 8), (1, 4), (1, 8)]
+    assert len({one["run_dir"] for one in first.summaries()}) == 4
+    assert not any(one["is_teuthology"] for one in first.summaries())
+
+    second = cbt.cbt(tree, config)
+    assert second.status == 0, second.output
+    assert second.calls() == [1, 1, 1, 1]
+    assert second.output.count("complete already") == 4
+
+
+def test_the_host_is_described_to_the_benchmark(cbt: Cbt, tree: Path) -> None:
+    config = cbt.config(SWEEP, iterations=1)
+    one = cbt.cbt(tree, config).summaries()[0]
+    assert one["clients"] == ["192.0.2.2", "192.0.2.3"]
+    assert one["config_file"] == str(config)
+    assert one["checkout"] == str(tree)  # an export is no git tree
+    assert one["endpoints"]["s3"]["urls"] == ["http://192.0.2.5:7480"]
+    assert one["run_dir"].startswith("/tmp/cbt-of-a-test/00000000/example-")
+
+
+def test_no_command_reaches_a_node_for_a_benchmark_of_ours(cbt: Cbt, tree: Path) -> None:
+    """The base class's run() removes directories everywhere and writes into each OSD's /sys."""
+    outcome = cbt.cbt(tree, cbt.config(SWEEP))
+    assert outcome.status == 0, outcome.output
+    assert not cbt.stub_log.exists(), cbt.stub_log.read_text()
+
+
+@pytest.mark.parametrize("fault", [True, "key", "constructor"])
+def test_a_failing_run_gives_status_1_and_is_counted(cbt: Cbt, tree: Path, fault: object) -> None:
+    outcome = cbt.cbt(tree, cbt.config({"example": {"fail": [fault], "size": [4, 8]}}, iterations=1))
+    assert outcome.status == 1, outcome.output
+    assert "0 of 2 planned runs executed, 1 failed, 1 not executed (nothing runs after a failure)" in outcome.output
+    assert not any((path / "complete").exists() for path in outcome.runs())
+
+
+def test_a_failed_run_is_repeated_and_a_complete_one_is_not(cbt: Cbt, tree: Path) -> None:
+    config = cbt.config(SWEEP, iterations=1)
+    outcome = cbt.cbt(tree, config)
+    (outcome.runs()[0] / "complete").unlink()
+    assert cbt.cbt(tree, config).status == 0
+    assert sorted(outcome.calls()) == [1, 2]
+
+
+def test_faults_of_the_file_end_with_status_2_before_anything_is_touched(cbt: Cbt, tree: Path) -> None:
+    config = cbt.config({"warp": {"s3": {"urls": ["http://192.0.2.5"]}, "sise": "4K"}, **SWEEP})
+    outcome = cbt.cbt(tree, config)
+    assert outcome.status == 2, outcome.output
+    assert "sise" in outcome.output
+    assert "Traceback" not in outcome.output
+    assert not outcome.archive.exists()
+    assert not cbt.stub_log.exists()
+
+
+@pytest.mark.parametrize(("benchmarks", "cluster", "said"), [
+    (SWEEP, {"iterations": 0}, "nothing would run"),
+    ({"example": {"size": []}}, {}, "an empty list"),
+])
+def test_a_file_that_would_run_nothing_is_a_fault(cbt: Cbt, tree: Path, benchmarks: dict, cluster: dict,
+                                                  said: str) -> None:
+    outcome = cbt.cbt(tree, cbt.config(benchmarks, **cluster))
+    assert outcome.status == 2, outcome.output
+    assert said in outcome.output
+
+
+def test_an_unknown_benchmark_is_named(cbt: Cbt, tree: Path) -> None:
+    outcome = cbt.cbt(tree, cbt.config({"exampel": {"size": 4}}))
+    assert outcome.status == 1, outcome.output
+    assert "benchmarks: exampel" in outcome.output
+    assert "did you mean example?" in outcome.output
+
+
+def test_cbts_own_benchmarks_run_too_and_their_results_are_kept(cbt: Cbt, tree: Path) -> None:
+    """Since mid 2024 upstream skips hsbench and others silently, with status 0."""
+    config = cbt.config({**SWEEP, "hsbench": {"size": ["4K", "8K"], "client_endpoints": "s3", "duration": 1}})
+    first = cbt.cbt(tree, config)
+    assert first.status == 0, first.output
+    assert "8 of 8 planned runs executed" in first.output
+    load = [line for line in cbt.stub_log.read_text().splitlines() if "/usr/local/bin/hsbench" in line]
+    assert len(load) == 4
+    assert not list(first.archive.glob("results/.unfinished/*"))
+
+    cbt.stub_log.unlink()
+    second = cbt.cbt(tree, config)
+    assert second.status == 0, second.output
+    assert "4 of 8 planned runs executed, 4 skipped (their results exist)" in second.output
+    assert "/usr/local/bin/hsbench" not in (cbt.stub_log.read_text() if cbt.stub_log.exists() else "")
+
+
+def test_half_a_run_of_cbts_own_is_no_result(cbt: Cbt, tree: Path) -> None:
+    """CBT takes the directory for the result, whatever is in it."""
+    endless = {"hsbench": {"size": "4K", "client_endpoints": "s3", "duration": 1}}
+    config = cbt.config(endless, iterations=1)
+    rpdcp = cbt.tmp / "stubs" / "rpdcp"
+    works = rpdcp.read_text()
+    rpdcp.write_text("#!/bin/sh\nexit 1\n")
+    first = cbt.cbt(tree, config)
+    assert first.status == 1, first.output
+    assert first.runs(), "the directory is there"
+
+    rpdcp.write_text(works)
+    second = cbt.cbt(tree, config)
+    assert second.status == 0, second.output
+    assert "1 of 1 planned runs executed" in second.output
+
+
+def test_compare_goes_through_a_pair_of_archives(cbt: Cbt, tree: Path) -> None:
+    config = cbt.config({"example": {"size": [4, 8], "acceptable": {"bandwidth": "(or (greater) (near 0.05))"}}})
+    for archive in ("one", "two"):
+        assert cbt.cbt(tree, config, archive).status == 0
+    outcome = cbt.compare(tree, "one", "two")
+    assert outcome.status == 0, outcome.output
+    assert outcome.output.count("cbt-tools compare") == 4
+    assert "Traceback" not in outcome.output
+
+
+def test_another_file_for_the_same_archive_is_said(cbt: Cbt, tree: Path) -> None:
+    assert cbt.cbt(tree, cbt.config(SWEEP, iterations=1)).status == 0
+    outcome = cbt.cbt(tree, cbt.config({"example": {"size": 16}}, iterations=1))
+    assert outcome.status == 0
+    assert "this archive was started with another file" in outcome.output
+
+
+def test_the_hook_can_be_switched_off(cbt: Cbt, tree: Path) -> None:
+    cbt.environment["CBT_PLUGINS"] = "off"
+    outcome = cbt.cbt(tree, cbt.config(SWEEP))
+    assert outcome.status == 1
+    assert "NoneType" in outcome.output
