@@ -166,8 +166,9 @@ def test_recorded_rows_against_plain_arithmetic(name: str) -> None:
         return int(datetime.fromisoformat(whole + "+00:00").timestamp()) * NS + int(fraction.ljust(9, "0"))
 
     ends = sorted(ns(row[c.end]) for row in found)
-    start, end = (ends[len(ends) * i // 5] // 10**9 * 10**9 + 10**9 // 4 for i in (1, 4))
-    grid = Grid(start / NS, end / NS)  # quarters of a second are exact floats
+    tick = NS // 512  # a power of two, so that the window's seconds are exact as floats
+    start, end = (ends[len(ends) * i // 5] // tick * tick for i in (1, 4))
+    grid = Grid(start / NS, end / NS)
     figures = reduce_rows(DATA / name, grid, 0.0)
     assert figures.rows == len(found)
     for op, got in figures.ops.items():

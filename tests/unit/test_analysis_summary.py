@@ -1,0 +1,344 @@
+"""Archive -> summary: exact numbers of archives with known load, and every warning."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+from typing import Dict
+from typing import List
+
+import analysis_archives as made
+import pytest
+
+from cbt_plugins.analysis import conform
+from cbt_plugins.analysis import phase as of_phase
+from cbt_plugins.analysis.archive import find_runs
+from cbt_plugins.analysis.archive import texts
+from cbt_plugins.analysis.histogram import Histogram
+from cbt_plugins.analysis.source import Unreadable
+from cbt_plugins.analysis.summary import dumps
+from cbt_plugins.analysis.summary import read_summary
+from cbt_plugins.analysis.summary import summarize
+from cbt_plugins.analysis.summary import write_summary
+
+GET = {"workers": 2, "seconds": 14, "latency": 0.01, "begin": -2, "size": 4096}
+
+
+def one(tmp_path: Path, jobs: "List[Dict[str, Any]]", **more: Any) -> Dict[str, Any]:
+    """The summary of a whole run with one phase of these jobs."""
+    directory = made.run(tmp_path, phases=["new"])
+    made.phase(directory, 1, "new", jobs, **more)
+    return summarize(directory)
+
+
+def codes(summary: Dict[str, Any]) -> List[str]:
+    return sorted({warning["code"] for warning in summary["warnings"]})
+
+
+def test_known_load_gives_known_numbers(tmp_path: Path) -> None:
+    summary = summarize(made.small(tmp_path))
+    new, aged = summary["phases"]
+    get, put = new["ops"]["GET"], new["ops"]["PUT"]
+    assert (get["requests"], get["obj_per_s"], get["mib_per_s"]) == (2000, 200.0, round(200 * 4096 / 2**20, 4))
+    assert (put["requests"], put["obj_per_s"], put["errors"], put["success_rate"]) == (1000, 100.0, 0, 1.0)
+    assert get["latency_ms"] == {"n": 2000, **dict.fromkeys(("mean", "p50", "p90", "p99", "p999", "max"), 10.0)}
+    assert get["ttfb_ms"]["p50"] == 5.0
+    assert put["ttfb_ms"] is None
+    assert get["outside"] == {"requests": 800, "errors": 0}
+    assert new["total"]["obj_per_s"] == 300.0
+    assert new["total"]["latency_ms"]["mean"] == pytest.approx((2000 * 10 + 1000 * 20) / 3000)
+    assert new["mix"] == {"asked": {"GET": 67, "PUT": 33}, "measured": {"GET": 66.667, "PUT": 33.333}}
+    law = new["littles_law"]
+    assert (law["workers"], law["in_flight"], law["concurrency"], law["deviation"]) == (4, 4.0, 4.0, 0.0)
+    assert new["endpoints"][0] == {"endpoint": "http://rgw1:7480", "op": "GET", "requests": 1000, "errors": 0}
+    assert new["drivers"][0]["ops"]["GET"]["obj_per_s"] == 200.0
+    assert new["drivers"][0]["workers"] == 4
+    assert new["series"]["ops"]["GET"]["obj_per_s"] == [200.0] * 10
+    assert new["series"]["ops"]["GET"]["p99_ms"] == [10.0] * 10
+    assert new["series"]["pgs"] == {"t": [0, 2, 4, 6, 8], "not_clean": [0, 1, 2, 3, 4], "total": [31, 32, 33, 34, 35]}
+    assert aged["ops"]["GET"]["latency_ms"]["p99"] == 20.0
+    assert Histogram.from_json(get["histogram_ns"]).quantile(0.5) == 10_000_000
+
+
+def test_new_against_aged(tmp_path: Path) -> None:
+    aging = summarize(made.small(tmp_path))["new_vs_aged"]
+    assert (aging["new"], aging["aged"]) == ("new", "aged")
+    change = {(line["op"], line["metric"]): line["change"] for line in aging["lines"]}
+    assert change["GET", "obj_per_s"] == -0.5
+    assert change["GET", "mean_ms"] == 1.0
+    assert change["PUT", "p99_ms"] == 0
+    assert change["total", "obj_per_s"] == pytest.approx(-1 / 3, abs=1e-6)
+    assert "no significance" in aging["note"]
+
+
+def test_one_measurement_is_compared_with_nothing(tmp_path: Path) -> None:
+    assert one(tmp_path, [made.job("g", "GET", made.steady("GET", **GET))])["new_vs_aged"] is None
+
+
+def test_a_good_run_has_no_warnings(tmp_path: Path) -> None:
+    summary = one(tmp_path, [made.job("g", "GET", made.steady("GET", **GET), cut=True, signal=15, ended=made.T0 + 12.0)])
+    assert summary["warnings"] == []
+    assert summary["usable"]
+
+
+def test_schema(tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    validator = jsonschema.Draft202012Validator(conform.load())
+    jsonschema.Draft202012Validator.check_schema(conform.load())
+    whole = summarize(made.small(tmp_path / "a"))
+    empty = summarize(made.run(tmp_path / "b", complete=False))
+    for good in (whole, empty):
+        validator.validate(json.loads(dumps(good)))
+        conform.check(good)
+    for path, value in (
+        (("version",), 2), (("usable",), "yes"), (("phases", 0, "role"), "odd"), (("phases", 0, "ops", "GET", "errors"), -1),
+        (("phases", 0, "ops", "GET", "latency_ms", "p51"), 3), (("phases", 0, "series", "ops", "GET", "max_ms", 0), "x"),
+        (("new_vs_aged", "lines", 0, "better"), None),
+    ):  # fmt: skip
+        bad = json.loads(dumps(whole))
+        place = bad
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+        assert not validator.is_valid(bad), path
+        with pytest.raises(ValueError, match="not a valid summary"):
+            conform.check(bad)
+    del whole["phases"][0]["total"]
+    with pytest.raises(ValueError, match=r"phases\[0\]: no total"):
+        conform.check(whole)
+
+
+def test_written_whole_and_the_same_again(tmp_path: Path) -> None:
+    directory = made.small(tmp_path / "a")
+    write_summary(summarize(directory), directory / "summary.json")
+    first = (directory / "summary.json").read_bytes()
+    write_summary(summarize(directory), directory / "summary.json")
+    assert (directory / "summary.json").read_bytes() == first
+    assert read_summary(directory / "summary.json") == json.loads(first) == summarize(directory)
+    assert not list(directory.glob("*.new"))
+
+
+def test_readers_refuse_what_they_do_not_know(tmp_path: Path) -> None:
+    path = tmp_path / "summary.json"
+    for text, why in (('{"version": 9}', "version 9"), ("{", "no summary"), ('{"version": 1}', "no run"), ("[]", "no summary")):
+        path.write_text(text)
+        with pytest.raises(Unreadable, match=why):
+            read_summary(path)
+
+
+def test_moving_the_archive_changes_nothing(tmp_path: Path) -> None:
+    directory = made.small(tmp_path / "a")
+    before = dumps(summarize(directory))
+    shutil.move(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert dumps(summarize(find_runs(tmp_path / "b")[0])) == before
+
+
+# --- warnings ---------------------------------------------------------------------------------------------------------
+
+
+def test_littles_law_sees_idle_workers(tmp_path: Path) -> None:
+    rows = [made.row("GET", i / 50 - 2, 0.01, thread=w) for i in range(700) for w in range(2)]  # 10 ms work, 10 ms pause
+    summary = one(tmp_path, [made.job("g", "GET", rows)])
+    assert codes(summary) == ["littles-law"]
+    assert "= 1.00 requests in flight, but 2 workers (-50.0 %)" in summary["warnings"][0]["text"]
+    law = summary["phases"][0]["littles_law"]
+    assert (law["in_flight"], law["concurrency"], law["deviation"]) == (1.0, 1.0, -0.5)
+
+
+def test_littles_law_leaves_paced_jobs_alone(tmp_path: Path) -> None:
+    rows = [made.row("GET", i / 50 - 2, 0.01, thread=w) for i in range(700) for w in range(2)]
+    assert codes(one(tmp_path / "a", [made.job("g", "GET", rows, rate_limit=100)])) == []
+    assert codes(one(tmp_path / "b", [made.job("g", "GET", made.steady("GET", **GET), workers=1, rate_limit=100)])) == ["littles-law"]
+
+
+def test_failed_requests_occupy_workers_too(tmp_path: Path) -> None:
+    rows = [made.row("GET", (i + 1) / 100 - 2, 0.01, thread=w, error="503" if i % 2 else "") for i in range(1400) for w in (0, 1)]
+    summary = one(tmp_path, [made.job("g", "GET", rows)])
+    assert codes(summary) == ["errors"]
+    get = summary["phases"][0]["ops"]["GET"]
+    assert (get["obj_per_s"], get["errors"], get["success_rate"]) == (100.0, 1000, 0.5)
+    assert get["error_latency_ms"]["mean"] == 10.0
+    assert get["error_kinds"] == [{"text": "503", "count": 1400}]
+    assert "1400 of 2800 GET failed (50 % in the window)" in summary["warnings"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "text"),
+    [
+        ({"exit": 2}, "job-died", "g ended with exit status 2"),
+        ({"signal": 9}, "job-died", "g ended by signal 9"),
+        ({"restarts": 1}, "job-restarted", "g was restarted once"),
+        ({"clock_offset": 1.5}, "clock-offset", "client1 is +1.500 s off"),
+        ({"rows_total": 9999}, "lost-rows", "2800 rows are in the file, 9999 were counted"),
+    ],
+)
+def test_jobs(tmp_path: Path, more: Dict[str, Any], code: str, text: str) -> None:
+    job = made.job("g", "GET", made.steady("GET", **GET), **more)
+    summary = one(tmp_path, [job])
+    assert [w["text"] for w in summary["warnings"] if w["code"] == code and text in w["text"] and w["job"] == "g"]
+
+
+def test_a_job_that_left_no_rows(tmp_path: Path) -> None:
+    directory = made.run(tmp_path, phases=["new"])
+    path = made.phase(directory, 1, "new", [made.job("g", "GET", made.steady("GET", **GET))]) / "phase.json"
+    data = json.loads(path.read_text())
+    data["jobs"][0]["rows"] = None
+    path.write_text(json.dumps(data))
+    summary = summarize(directory)
+    assert "g: no rows file; its requests are in no number here" in [w["text"] for w in summary["warnings"]]
+    assert not summary["usable"]
+
+
+def test_a_torn_file(tmp_path: Path) -> None:
+    directory = made.run(tmp_path, phases=["new"])
+    path = made.phase(directory, 1, "new", [made.job("g", "GET", made.steady("GET", **GET))]) / "rows" / "g.csv.gz"
+    path.write_bytes(path.read_bytes()[:-12])
+    summary = summarize(directory)
+    assert "torn-rows" in codes(summary)
+    assert summary["usable"]
+    path.unlink()
+    summary = summarize(directory)
+    assert "no-rows" in codes(summary)
+    assert not summary["usable"]
+
+
+def test_phase_states(tmp_path: Path) -> None:
+    jobs = [made.job("g", "GET", made.steady("GET", **GET))]
+    said = [{"code": "generator-died", "text": "it died", "job": "g"}]
+    books = [{"bucket": "b", "before": 1, "put": 2, "delete": 0, "prepared": 0, "after": 2, "expected": 3, "in_flight": 1, "ok": False}]
+    asked = {"duration": 20.0, "mix": {"GET": 90, "PUT": 10}}
+    summary = one(tmp_path, jobs, status="degraded", warnings=said, books=books, asked=asked)
+    assert codes(summary) == ["books", "generator-died", "mix", "phase-status", "short-window"]
+    by = {w["code"]: w for w in summary["warnings"]}
+    assert by["generator-died"] == {"code": "generator-died", "text": "it died", "job": "g", "phase": "new"}
+    assert "2 objects at the end, 3 expected (up to 1 requests" in by["books"]["text"]
+    assert by["mix"]["text"] == "GET is 100.0 % of the requests, 90 % were asked for"
+    assert by["short-window"]["text"] == "the window is 10.0 s, 20 s were asked for"
+
+
+def test_mix_has_a_tolerance(tmp_path: Path) -> None:
+    jobs = [made.job("g", "GET", made.steady("GET", **GET))]
+    for share, expected in ((98.6, []), (98.4, ["mix"])):
+        asked = {"duration": 10.0, "mix": {"GET": share, "STAT": 100 - share}}
+        assert codes(one(tmp_path / str(share), jobs, asked=asked)) == expected
+
+
+def test_a_stall(tmp_path: Path) -> None:
+    rows = made.steady("GET", workers=2, seconds=5, latency=0.01, begin=-1)
+    rows += [made.row("GET", 7.5, 3.5, thread=w) for w in (0, 1)]
+    rows += made.steady("GET", workers=2, seconds=4, latency=0.01, begin=7.5)
+    summary = one(tmp_path, [made.job("g", "GET", rows)])
+    assert codes(summary) == ["stall"]
+    assert "nothing succeeded in 2 of 10 seconds; the longest gap is 3.5 s, 4.0 s after the start" in summary["warnings"][-1]["text"]
+    assert summary["phases"][0]["ops"]["GET"]["longest_gap"] == {"seconds": 3.5, "at": made.T0 + 4.0}
+
+
+def test_percentiles_need_samples(tmp_path: Path) -> None:
+    jobs = [
+        made.job("g", "GET", made.steady("GET", workers=1, seconds=10, latency=0.02), workers=1),
+        made.job("s", "STAT", made.steady("STAT", workers=1, seconds=10, latency=0.5), workers=1),
+    ]
+    summary = one(tmp_path, jobs)
+    ops = summary["phases"][0]["ops"]
+    assert ops["GET"]["latency_ms"]["p99"] == 20.0
+    assert (ops["GET"]["latency_ms"]["p999"], ops["STAT"]["latency_ms"]["p99"]) == (None, None)
+    assert ops["STAT"]["mib_per_s"] is None
+    texts_ = [w["text"] for w in summary["warnings"] if w["code"] == "few-samples"]
+    assert texts_ == ["499 GET requests: p99.9 needs 1000", "19 STAT requests: p99 and p99.9 need 100 and 1000"]
+
+
+def test_a_request_that_never_came_back(tmp_path: Path) -> None:
+    rows = made.steady("GET", workers=1, seconds=12, latency=0.01)
+    rows += made.steady("GET", workers=1, seconds=3, latency=0.01)[:-1]
+    rows[-299:] = [row.replace("\t0\tGET", "\t1\tGET", 1) for row in rows[-299:]]
+    summary = one(tmp_path, [made.job("g", "GET", rows, cut=True, signal=15, ended=made.T0 + 12.0)])
+    assert summary["phases"][0]["in_flight_at_end"] == {"requests": 1, "oldest_seconds": 9.01}
+    assert codes(summary) == ["littles-law", "unfinished-request"]
+
+
+def test_phases_without_a_window(tmp_path: Path) -> None:
+    summary = one(tmp_path, [made.job("g", "GET", made.steady("GET", **GET))], window=(0, 0), status="failed")
+    assert codes(summary) == ["no-window", "phase-status"]
+    assert not summary["usable"]
+    get = summary["phases"][0]["ops"]["GET"]
+    assert (get["obj_per_s"], get["latency_ms"], get["outside"]["requests"]) == (None, None, 2800)
+
+
+def test_a_wait_has_no_numbers_and_no_warnings(tmp_path: Path) -> None:
+    directory = made.run(tmp_path, phases=["wait"])
+    made.phase(directory, 1, "wait", [], kind="wait", role="none")
+    summary = summarize(directory)
+    assert summary["warnings"] == []
+    assert summary["phases"][0]["ops"] == {}
+
+
+# --- archives that are not whole ---------------------------------------------------------------------------------------
+
+
+def test_without_the_end_marker_a_run_is_partial(tmp_path: Path) -> None:
+    summary = summarize(made.small(tmp_path, complete=False))
+    assert (summary["usable"], summary["run"]["complete"]) == (False, False)
+    assert "incomplete" in codes(summary)
+    assert summary["phases"][0]["ops"]["GET"]["obj_per_s"] == 200.0
+
+
+def test_attempts_and_missing_phases(tmp_path: Path) -> None:
+    directory = made.small(tmp_path)
+    shutil.copytree(directory / "phases" / "01-new", directory / "phases" / "01-new.partial-1")
+    (directory / "phases" / "02-aged" / "phase.json").unlink()
+    summary = summarize(directory)
+    assert [phase["name"] for phase in summary["phases"]] == ["new"]
+    assert codes(summary) == ["missing-phase", "partial-attempt"]
+    assert not summary["usable"]
+    (directory / "phases" / "01-new" / "phase.json").write_text("{")
+    assert "unreadable-phase" in codes(summarize(directory))
+    (directory / "phases" / "01-new" / "phase.json").write_text('{"version": 2}')
+    assert "this program reads version 1" in " ".join(w["text"] for w in summarize(directory)["warnings"])
+
+
+def test_damaged_documents_are_named(tmp_path: Path) -> None:
+    directory = made.small(tmp_path)
+    (directory / "plan.json").write_text("[1]")
+    (directory / "manifest.json").write_text("{")
+    (directory / "benchmark_config.yaml").write_text("a: [")
+    texts_ = [w["text"] for w in summarize(directory)["warnings"] if w["code"] == "damaged-archive"]
+    assert [text.split()[0] for text in texts_] == ["plan.json", "manifest.json", "benchmark_config.yaml"]
+
+
+def test_find_runs(tmp_path: Path) -> None:
+    directory = made.run(tmp_path)
+    for path in (tmp_path, tmp_path / "results", tmp_path / "results" / "00000000", directory):
+        assert find_runs(path) == [directory]
+    for path in (tmp_path / "none", directory / "cluster"):
+        with pytest.raises(Unreadable):
+            find_runs(path)
+
+
+def test_environment(tmp_path: Path) -> None:
+    environment = summarize(made.small(tmp_path))["environment"]
+    assert environment["versions"]["warp"] == "1.3.1"
+    assert "18.2.7" in environment["versions"]["ceph"]
+    assert environment["nodes"] == [{"node": "client1", "kernel": "6.1.0-44-amd64", "clock_offset": 0.0002}]
+    assert list(texts(find_runs(tmp_path)[0])) == [
+        "plan.json", "benchmark_config.yaml", "manifest.json", "events.jsonl", "cluster/before/ceph.conf", "cluster/before/pools.json"
+    ]  # fmt: skip
+
+
+def test_the_same_with_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = made.small(tmp_path)
+    expected = dumps(summarize(directory))
+    used = []
+    pool = of_phase.concurrent.futures.ProcessPoolExecutor
+    monkeypatch.setattr(of_phase, "_MANY", 0)
+    monkeypatch.setattr(of_phase.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(of_phase.concurrent.futures, "ProcessPoolExecutor", lambda n: used.append(n) or pool(n))
+    assert dumps(summarize(directory)) == expected
+    assert used == [2, 2]
+
+
+@pytest.mark.parametrize("state", ["active+clean", "active+clean+scrubbing+deep", "active+clean+snaptrim"])
+def test_clean_states(state: str) -> None:
+    assert of_phase.is_clean(state)
+    assert not of_phase.is_clean(state.replace("clean", "undersized"))
