@@ -31,7 +31,9 @@ class RunningLab:
         return lab_tool(verb, "--dir", str(self.dir), *words, **options)
 
 
-def lab_tool(*words: str, env: Optional[Dict[str, str]] = None, **options: Any) -> subprocess.CompletedProcess[str]:
+def lab_tool(
+    *words: str, env: Optional[Dict[str, str]] = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
     """`cbt-tools lab WORDS` in a process of its own, output captured."""
     argv = [sys.executable, "-m", "cbt_plugins.tools", "lab", *words]
     options = {"timeout": 300, "capture_output": True, "text": True, "cwd": str(PROJECT), **options}

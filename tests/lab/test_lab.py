@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -15,18 +16,18 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Set
 
 import pytest
-from conftest import PROJECT, RunningLab, lab_tool, need_machine
 
 from cbt_plugins.tools.lab import Lab, LabError, Topology
 from cbt_plugins.tools.lab.daemons import Daemons
 from cbt_plugins.tools.lab.process import Process, by_namespace, processes, wait_until
+from conftest import PROJECT, RunningLab, lab_tool, need_machine
 
 pytestmark = pytest.mark.lab
 TINY = ("--osd-nodes", "1", "--osds-per-node", "1", "--no-rgw", "--clients", "0")
 SPACES = ("net", "uts", "pid", "mnt", "ipc")
 
 
-def ceph(lab: RunningLab, *words: str) -> "dict[str, object]":
+def ceph(lab: RunningLab, *words: str) -> dict[str, object]:
     done = lab.exec("node0", ["ceph", "-f", "json", *words])
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
@@ -41,11 +42,13 @@ def await_up(lab: RunningLab, osds: int) -> None:
     wait_until(counted, f"{osds} OSDs up", 60, pause=0.2)
 
 
-# -- nodes ----------------------------------------------------------------------------------------------------------
+# -- nodes ------------------------------------------------------------------------------------------
 
 
 def test_pdsh_reaches_every_node_under_its_own_name(lab: RunningLab) -> None:
-    done = lab.exec("node0", ["pdsh", "-R", "ssh", "-w", "node[1-4],rgw[1-2],client[1-2]", "hostname; hostname -f"])
+    done = lab.exec(
+        "node0", ["pdsh", "-R", "ssh", "-w", "node[1-4],rgw[1-2],client[1-2]", "hostname; hostname -f"]
+    )
     names = [name for name in lab.nodes if name != "node0"]
     assert done.returncode == 0
     assert sorted(done.stdout.splitlines()) == sorted(f"{name}: {name}" for name in names for _ in range(2))
@@ -53,7 +56,9 @@ def test_pdsh_reaches_every_node_under_its_own_name(lab: RunningLab) -> None:
 
 
 def test_ssh_is_pdshs_way_without_being_asked(lab: RunningLab) -> None:
-    assert lab.exec("node0", ["pdsh", "-w", "node2", "pdsh -w node3 hostname"]).stdout == "node2: node3: node3\n"
+    assert (
+        lab.exec("node0", ["pdsh", "-w", "node2", "pdsh -w node3 hostname"]).stdout == "node2: node3: node3\n"
+    )
 
 
 def test_ssh_connections_are_shared(lab: RunningLab) -> None:
@@ -72,7 +77,8 @@ def test_every_node_has_namespaces_of_its_own(lab: RunningLab) -> None:
 
 def test_killall_reaches_one_node_only(lab: RunningLab) -> None:
     first, second = (
-        subprocess.Popen(lab.lab.enter(node, ["sleep", "4242"]), env=lab.lab.environment()) for node in ("node1", "node2")
+        subprocess.Popen(lab.lab.enter(node, ["sleep", "4242"]), env=lab.lab.environment())
+        for node in ("node1", "node2")
     )
     try:
         for node in ("node1", "node2"):
@@ -115,7 +121,7 @@ def test_node_programs_can_be_interrupted(lab: RunningLab) -> None:
     assert lab.tool("exec", "node0", "--", "sh", "-c", script).stdout.split() == ["SigIgn:", "0" * 16]
 
 
-# -- cluster --------------------------------------------------------------------------------------------------------
+# -- cluster ----------------------------------------------------------------------------------------
 
 
 def test_osds_stand_under_their_hosts(lab: RunningLab) -> None:
@@ -167,7 +173,7 @@ def test_a_running_lab_is_not_started_twice(lab: RunningLab) -> None:
     assert (done.returncode, done.stderr) == (1, f"already running: {lab.dir}\n")
 
 
-# -- accidents ------------------------------------------------------------------------------------------------------
+# -- accidents --------------------------------------------------------------------------------------
 
 
 def reachable(lab: RunningLab, node: str) -> bool:
@@ -217,7 +223,7 @@ def test_crashed_rgw_and_head_boot_with_their_daemons(lab: RunningLab) -> None:
     await_up(lab, 8)
 
 
-# -- beginning and end ----------------------------------------------------------------------------------------------
+# -- beginning and end ------------------------------------------------------------------------------
 
 
 def traces(first: Process) -> Set[str]:
@@ -227,10 +233,8 @@ def traces(first: Process) -> Set[str]:
         depth = [line for line in status_lines(process.pid) if line.startswith("NSpid")]
         if depth and len(depth[0].split()) > 2 and descends(process.pid, first.pid):
             for space in SPACES:
-                try:
+                with contextlib.suppress(OSError):
                     found.add(os.readlink(f"/proc/{process.pid}/ns/{space}"))
-                except OSError:
-                    continue
     return found - {os.readlink(f"/proc/self/ns/{space}") for space in SPACES}
 
 
@@ -261,7 +265,9 @@ def used(namespaces: Set[str]) -> Set[str]:
 
 
 def links() -> Set[str]:
-    lines = subprocess.run(["ip", "-br", "link"], capture_output=True, text=True, check=True).stdout.splitlines()
+    lines = subprocess.run(
+        ["ip", "-br", "link"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     return {line.split()[0] for line in lines}
 
 
@@ -278,7 +284,17 @@ def tiny_folder() -> Iterator[Path]:
 @pytest.mark.parametrize("victim", ["first process", "starter"])
 def test_a_killed_lab_leaves_no_process_interface_mount_or_namespace(tiny_folder: Path, victim: str) -> None:
     before = links()
-    argv = [sys.executable, "-m", "cbt_plugins.tools", "lab", "up", "--dir", str(tiny_folder), *TINY, "--foreground"]
+    argv = [
+        sys.executable,
+        "-m",
+        "cbt_plugins.tools",
+        "lab",
+        "up",
+        "--dir",
+        str(tiny_folder),
+        *TINY,
+        "--foreground",
+    ]
     with subprocess.Popen(argv, cwd=PROJECT, stderr=subprocess.PIPE, text=True) as starter:
         assert starter.stderr
         said: List[str] = []
@@ -291,7 +307,9 @@ def test_a_killed_lab_leaves_no_process_interface_mount_or_namespace(tiny_folder
         assert first, said
         namespaces = traces(first)
         assert len(namespaces) >= 3 * len(SPACES)
-        inside = [process for found in by_namespace().items() if found[0] in namespaces for process in found[1]]
+        inside = [
+            process for found in by_namespace().items() if found[0] in namespaces for process in found[1]
+        ]
         assert len(inside) > 8
         assert "\n".join(said).count("HEALTH_OK")
         if victim == "starter":
@@ -307,7 +325,9 @@ def test_a_killed_lab_leaves_no_process_interface_mount_or_namespace(tiny_folder
     assert not lab.running
 
 
-def test_a_failure_on_the_way_up_takes_everything_down(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_on_the_way_up_takes_everything_down(
+    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lab = Lab(tiny_folder, say=lambda line: None)
     found: List[Process] = []
 
@@ -329,7 +349,9 @@ def test_a_killed_up_leaves_nothing_half_built(tiny_folder: Path) -> None:
     argv = [sys.executable, "-m", "cbt_plugins.tools", "lab", "up", "--dir", str(tiny_folder)]
     with subprocess.Popen(argv, cwd=PROJECT, stderr=subprocess.DEVNULL) as starter:
         lab = Lab(tiny_folder)
-        wait_until(lambda: lab.spaces.first("node1") if (tiny_folder / "lab.json").exists() else None, "node1", 30)
+        wait_until(
+            lambda: lab.spaces.first("node1") if (tiny_folder / "lab.json").exists() else None, "node1", 30
+        )
         first = lab.spaces.first("lab")
         starter.kill()
         assert first
@@ -351,8 +373,9 @@ def test_run_passes_the_status_on_and_shows_no_secret_to_ps(tmp_path: Path) -> N
     watcher.start()
     try:
         script = (
-            "ceph osd pool ls detail; head -c 20000 /dev/urandom >a; rados -p default.rgw.buckets.data put x a;"
-            f"rados -p default.rgw.buckets.data get x b; cmp a b && cat {tmp_path}/lab/s3.json /etc/ceph/keyring; exit 5"
+            "ceph osd pool ls detail; head -c 20000 /dev/urandom >a; p=default.rgw.buckets.data;"
+            "rados -p $p put x a; rados -p $p get x b; cmp a b &&"
+            f"cat {tmp_path}/lab/s3.json /etc/ceph/keyring; exit 5"
         )
         shape = ("--osd-nodes", "3", "--osds-per-node", "1", "--rgws", "1", "--clients", "0", "--ec", "2+1")
         where = ("--dir", str(tmp_path / "lab"))
@@ -362,7 +385,9 @@ def test_run_passes_the_status_on_and_shows_no_secret_to_ps(tmp_path: Path) -> N
         watcher.join()
     assert done.returncode == 5, done.stderr
     assert re.search(r"'default.rgw.buckets.data' erasure profile lab-ec size 3 min_size 2", done.stdout)
-    secrets = re.findall(r'secret_key": "(\w{20,})"', done.stdout) + re.findall(r"key = (\S{30,})", done.stdout)
+    secrets = re.findall(r'secret_key": "(\w{20,})"', done.stdout) + re.findall(
+        r"key = (\S{30,})", done.stdout
+    )
     assert len(secrets) == 1 + 3 + 3 + 1
     assert any("radosgw-admin user create" in line for line in shown)
     assert not [line for line in shown for secret in secrets if secret in line]
@@ -375,11 +400,26 @@ def test_without_root_the_cluster_runs_and_what_is_missing_is_said() -> None:
     try:
         os.chown(folder, 65534, 65534)
         nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
-        environment: Dict[str, str] = {"HOME": str(folder), "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+        environment: Dict[str, str] = {
+            "HOME": str(folder),
+            "PATH": os.environ["PATH"],
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         python = [*nobody, "/usr/bin/python3", "-m", "cbt_plugins.tools", "lab"]
         if subprocess.run([*python, "--help"], cwd=PROJECT, env=environment, capture_output=True).returncode:
             pytest.skip("nobody cannot read the project or has no /usr/bin/python3")
-        argv = [*python, "run", "--dir", str(folder / "lab"), *TINY, "--wipe", "--", "sh", "-c", "ceph health; id -u; hostname"]
+        argv = [
+            *python,
+            "run",
+            "--dir",
+            str(folder / "lab"),
+            *TINY,
+            "--wipe",
+            "--",
+            "sh",
+            "-c",
+            "ceph health; id -u; hostname",
+        ]
         done = subprocess.run(argv, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120)
         if "user namespaces are refused" in done.stderr:
             pytest.skip(done.stderr.strip())

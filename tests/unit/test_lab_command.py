@@ -37,12 +37,14 @@ def test_options_before_the_dashes_are_the_labs() -> None:
 
 
 def test_shape_options_reach_the_topology() -> None:
-    words = "--osd-nodes 3 --osds-per-node 1 --no-rgw --clients 1 --block 2GiB --osd-memory 1GiB --no-mux --bind /srv --root /r"
-    shape = lab._shape(parsed("up", *words.split()))
+    words = "--osd-nodes 3 --osds-per-node 1 --no-rgw --clients 1 --block 2GiB --osd-memory 1GiB --no-mux"
+    shape = lab._shape(parsed("up", *words.split(), "--bind", "/srv", "--root", "/r"))
     assert shape == lab.Topology(3, 1, 0, 1, None, 32, 2 << 30, 1 << 30, 20, False, "/r", ("/srv",))
 
 
-@pytest.mark.parametrize("words", [["up", "--ec", "2"], ["up", "--block", "10G"], ["link", "node1", "sideways"]])
+@pytest.mark.parametrize(
+    "words", [["up", "--ec", "2"], ["up", "--block", "10G"], ["link", "node1", "sideways"]]
+)
 def test_wrong_values_are_usage_faults(words: List[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         parsed(*words)

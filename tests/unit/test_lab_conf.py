@@ -23,7 +23,9 @@ def parsed(text: str) -> configparser.RawConfigParser:
 
 def test_every_rgw_has_nagle_switched_off() -> None:
     conf = parsed(ceph_conf(Topology(rgws=3), "f"))
-    assert [conf[f"client.rgw{i}"]["rgw_frontends"] for i in (1, 2, 3)] == ["beast port=7480 tcp_nodelay=1"] * 3
+    assert [conf[f"client.rgw{i}"]["rgw_frontends"] for i in (1, 2, 3)] == [
+        "beast port=7480 tcp_nodelay=1"
+    ] * 3
 
 
 def test_no_run_time_option_stands_in_ceph_conf_where_it_would_win() -> None:
@@ -52,7 +54,10 @@ def test_bucket_data_is_erasure_coded_on_demand() -> None:
 
 
 def test_without_rgw_only_rbd_is_made() -> None:
-    assert pool_commands(Topology(rgws=0))[0] == ["osd pool create rbd 16 16 replicated", "osd pool application enable rbd rbd"]
+    assert pool_commands(Topology(rgws=0))[0] == [
+        "osd pool create rbd 16 16 replicated",
+        "osd pool application enable rbd rbd",
+    ]
 
 
 @pytest.mark.parametrize(("pattern", "kind", "length"), [(PACIFIC_KEY, 1, 16), (TENTACLE_KEY, 2, 32)])

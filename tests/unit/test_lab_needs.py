@@ -47,7 +47,9 @@ def test_what_only_cbt_needs_is_a_warning_that_says_what_is_lost(tmp_path: Path)
     faults, warnings = needs.missing(str(release(tmp_path, "pdsh")))
     assert faults == []
     assert len(warnings) == 1
-    assert warnings[0].endswith("apt-get install pdsh (without it: no pdsh between the nodes, which CBT uses)")
+    assert warnings[0].endswith(
+        "apt-get install pdsh (without it: no pdsh between the nodes, which CBT uses)"
+    )
 
 
 def test_a_node_without_sshd_needs_no_sshd_package(tmp_path: Path) -> None:
@@ -68,7 +70,11 @@ def refusing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("knob", "value", "cure"),
     [
         ("kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"),
-        ("kernel/apparmor_restrict_unprivileged_userns", "1", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),
+        (
+            "kernel/apparmor_restrict_unprivileged_userns",
+            "1",
+            "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+        ),
         ("user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=15000"),
     ],
 )
@@ -79,12 +85,13 @@ def test_refused_user_namespaces_name_the_sysctl(
     monkeypatch.setattr(needs, "_sysctl", {knob: value}.get)
     with pytest.raises(LabError) as caught:
         needs.refuse_without_namespaces(privileged=False)
-    assert f"no root, and user namespaces are refused (unshare: unshare failed: Operation not permitted): {cure}" in str(
-        caught.value
+    assert (
+        f"no root, and user namespaces are refused (unshare: unshare failed: Operation not permitted): {cure}"
+        in str(caught.value)
     )
 
 
 @pytest.mark.usefixtures("refusing")
 def test_powerless_root_is_told_apart() -> None:
-    with pytest.raises(LabError, match="root may not make namespaces here .*CAP_SYS_ADMIN"):
+    with pytest.raises(LabError, match=r"root may not make namespaces here .*CAP_SYS_ADMIN"):
         needs.refuse_without_namespaces(privileged=True)

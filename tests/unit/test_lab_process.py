@@ -13,13 +13,13 @@ from cbt_plugins.tools.lab.process import Process, by_namespace, wait_until
 
 
 @pytest.fixture
-def sleeper() -> Iterator["subprocess.Popen[bytes]"]:
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(["sleep", "60"]) as process:
         yield process
         process.kill()
 
 
-def test_a_recycled_pid_is_never_signalled(sleeper: "subprocess.Popen[bytes]") -> None:
+def test_a_recycled_pid_is_never_signalled(sleeper: subprocess.Popen[bytes]) -> None:
     found = Process.of(sleeper.pid)
     assert found
     earlier = dataclasses.replace(found, start=found.start - 1)
@@ -33,7 +33,7 @@ def test_a_recycled_pid_is_never_signalled(sleeper: "subprocess.Popen[bytes]") -
     assert not found.alive()
 
 
-def test_a_zombie_is_not_alive(sleeper: "subprocess.Popen[bytes]") -> None:
+def test_a_zombie_is_not_alive(sleeper: subprocess.Popen[bytes]) -> None:
     found = Process.of(sleeper.pid)
     assert found
     os.kill(sleeper.pid, signal.SIGKILL)
@@ -41,7 +41,7 @@ def test_a_zombie_is_not_alive(sleeper: "subprocess.Popen[bytes]") -> None:
     assert sleeper.returncode is None
 
 
-def test_what_a_process_is(sleeper: "subprocess.Popen[bytes]") -> None:
+def test_what_a_process_is(sleeper: subprocess.Popen[bytes]) -> None:
     found = Process.of(sleeper.pid)
     assert found
     wait_until(lambda: found.command() == ["sleep", "60"], "exec", 10)

@@ -9,7 +9,7 @@ import pytest
 from cbt_plugins.tools.lab.errors import LabError
 from cbt_plugins.tools.lab.shell import CephShell
 
-#: Speaks as `ceph -f json` does when its input is a pipe (16.2.15 and 18.2.7): an empty line before each answer,
+#: Speaks as `ceph -f json` (16.2.15, 18.2.7) does when its input is a pipe: an empty line before each answer,
 #: errors and remarks on standard error.
 FAKE = """#!/bin/sh
 while read -r line; do
@@ -41,13 +41,16 @@ def test_answers_belong_to_their_commands(environment: Dict[str, str]) -> None:
 
 def test_a_refused_command_is_told_in_cephs_words(environment: Dict[str, str]) -> None:
     with CephShell(["env"], environment, "f-1") as ceph:
-        with pytest.raises(LabError, match="ceph osd fly: Error EINVAL: no such thing"):
+        with pytest.raises(LabError, match=r"ceph osd fly: Error EINVAL: no such thing"):
             ceph.ask("osd fly")
         assert ceph.status()["health"]
 
 
 def test_a_command_that_ends_or_hangs_is_no_end_of_the_world(environment: Dict[str, str]) -> None:
-    with CephShell(["env"], environment, "f-1") as ceph, pytest.raises(LabError, match="ceph hang: no answer in time"):
+    with (
+        CephShell(["env"], environment, "f-1") as ceph,
+        pytest.raises(LabError, match=r"ceph hang: no answer in time"),
+    ):
         ceph.ask("hang", seconds=0.2)
-    with CephShell(["env"], environment, "f-1") as ceph, pytest.raises(LabError, match="no cluster|ended"):
+    with CephShell(["env"], environment, "f-1") as ceph, pytest.raises(LabError, match=r"no cluster|ended"):
         ceph.ask("die")

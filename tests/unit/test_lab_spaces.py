@@ -13,7 +13,7 @@ from cbt_plugins.tools.lab.errors import LabError
 from cbt_plugins.tools.lab.spaces import PID1, Birth, Spaces, needed_paths
 
 
-def child(birth: Birth, code: str) -> "subprocess.Popen[bytes]":
+def child(birth: Birth, code: str) -> subprocess.Popen[bytes]:
     """A stand-in for a first process; `s` is its end of the socket."""
     fd = birth.theirs.fileno()
     start = f"import socket; s = socket.socket(fileno={fd}); "
@@ -32,7 +32,7 @@ def test_a_first_process_is_known_by_the_pid_that_the_kernel_gives(tmp_path: Pat
 def test_a_death_is_reported_at_once_with_the_last_lines(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("one\nspecial device does not exist\n")
     birth = Birth("node1", tmp_path / "log")
-    with child(birth, "pass"), pytest.raises(LabError, match="node1 did not come up: one | special device"):
+    with child(birth, "pass"), pytest.raises(LabError, match=r"node1 did not come up: one | special device"):
         birth.await_born()
     birth.close()
 
@@ -42,7 +42,7 @@ def test_a_failure_is_reported_in_its_own_words(tmp_path: Path) -> None:
     with child(birth, "s.send(b'born'); s.recv(99); s.send(b'failed: mount: no')"):
         birth.await_born()
         birth.order({})
-        with pytest.raises(LabError, match="^node1 did not come up: mount: no$"):
+        with pytest.raises(LabError, match=r"^node1 did not come up: mount: no$"):
             birth.await_ready()
     birth.close()
 
@@ -60,11 +60,13 @@ def test_a_stale_record_is_not_a_running_lab(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     spaces = Spaces(tmp_path)
     assert spaces.first("lab") is None
-    (tmp_path / "run" / "lab.json").write_text(json.dumps({"pid": os.getpid(), "start": 1, "namespace": "pid:[1]"}))
+    (tmp_path / "run" / "lab.json").write_text(
+        json.dumps({"pid": os.getpid(), "start": 1, "namespace": "pid:[1]"})
+    )
     assert spaces.first("lab") is None
     (tmp_path / "run" / "lab.json").write_text('{"pid": ')
     assert spaces.first("lab") is None
-    with pytest.raises(LabError, match="the lab in .* is not running"):
+    with pytest.raises(LabError, match=r"the lab in .* is not running"):
         spaces.enter("lab")
 
 
@@ -79,10 +81,16 @@ def test_nodes_see_the_folders_that_they_need_and_no_system_folder(tmp_path: Pat
 
 def test_a_node_of_another_release_does_not_get_its_root_folder_a_second_time(tmp_path: Path) -> None:
     (tmp_path / "root" / "opt").mkdir(parents=True)
-    assert not [p for p in needed_paths(Path("/nowhere"), str(tmp_path / "root"), [str(tmp_path)]) if "root" in Path(p).parts[-1:]]
+    assert not [
+        p
+        for p in needed_paths(Path("/nowhere"), str(tmp_path / "root"), [str(tmp_path)])
+        if "root" in Path(p).parts[-1:]
+    ]
 
 
-def test_bcrypt_becomes_optional_without_touching_the_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bcrypt_becomes_optional_without_touching_the_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = tmp_path / "usr" / "share" / "ceph" / "mgr" / "mgr_util.py"
     source.parent.mkdir(parents=True)
     source.write_text("import os\nimport bcrypt\nimport yaml\n")

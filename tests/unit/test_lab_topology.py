@@ -21,26 +21,29 @@ def test_osds_are_numbered_node_by_node() -> None:
 
 
 def test_unknown_node_is_answered_with_the_names_there_are() -> None:
-    with pytest.raises(LabUsage, match="no node node9; there are node0 node1 .*client2"):
+    with pytest.raises(LabUsage, match=r"no node node9; there are node0 node1 .*client2"):
         Topology().node("node9")
 
 
 @pytest.mark.parametrize(
-    ("osd_nodes", "per_node", "copies", "domain"), [(4, 2, 3, "host"), (2, 2, 2, "host"), (1, 2, 2, "osd"), (1, 1, 1, "osd")]
+    ("osd_nodes", "per_node", "copies", "domain"),
+    [(4, 2, 3, "host"), (2, 2, 2, "host"), (1, 2, 2, "osd"), (1, 1, 1, "osd")],
 )
-def test_copies_never_exceed_the_places_they_need(osd_nodes: int, per_node: int, copies: int, domain: str) -> None:
+def test_copies_never_exceed_the_places_they_need(
+    osd_nodes: int, per_node: int, copies: int, domain: str
+) -> None:
     shape = Topology(osd_nodes=osd_nodes, osds_per_node=per_node)
     assert (shape.copies, shape.failure_domain) == (copies, domain)
 
 
 def test_erasure_code_that_does_not_fit_is_refused() -> None:
     assert Topology(ec=(2, 2)).ec == (2, 2)
-    with pytest.raises(LabUsage, match="--ec 3\\+2 needs 5 hosts, this lab has 4"):
+    with pytest.raises(LabUsage, match=r"--ec 3\+2 needs 5 hosts, this lab has 4"):
         Topology(ec=(3, 2))
 
 
 @pytest.mark.parametrize("wrong", [{"osd_nodes": 0}, {"rgws": -1}, {"clients": 201}])
-def test_counts_out_of_range_are_named(wrong: "dict[str, int]") -> None:
+def test_counts_out_of_range_are_named(wrong: dict[str, int]) -> None:
     with pytest.raises(LabUsage, match=f"--{next(iter(wrong)).replace('_', '-')}"):
         Topology(**wrong)
 
@@ -55,7 +58,7 @@ def test_record_comes_back_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["{", "[]", '{"fsid": "of another program"}'])
 def test_foreign_record_is_not_touched(tmp_path: Path, content: str) -> None:
     (tmp_path / "lab.json").write_text(content)
-    with pytest.raises(LabUsage, match="lab.json"):
+    with pytest.raises(LabUsage, match=r"lab.json"):
         Record.load(tmp_path)
     assert Record.load(tmp_path / "nowhere") is None
 
@@ -69,10 +72,15 @@ def test_secret_file_is_never_readable_by_others(tmp_path: Path) -> None:
 
 def test_units() -> None:
     assert parse_ec("4+2") == (4, 2)
-    assert (parse_size("896MiB"), parse_size("10GiB"), parse_size("4096"), parse_size("1B")) == (896 << 20, 10 << 30, 4096, 1)
+    assert (parse_size("896MiB"), parse_size("10GiB"), parse_size("4096"), parse_size("1B")) == (
+        896 << 20,
+        10 << 30,
+        4096,
+        1,
+    )
     for text in ("1+1", "2+0", "2", "a+b"):
-        with pytest.raises(ValueError, match="2\\+1"):
+        with pytest.raises(ValueError, match=r"2\+1"):
             parse_ec(text)
     for text in ("10G", "1.5GiB", "", "GiB"):
-        with pytest.raises(ValueError, match="10GiB"):
+        with pytest.raises(ValueError, match=r"10GiB"):
             parse_size(text)

@@ -25,12 +25,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     def verb(name: str, text: str) -> argparse.ArgumentParser:
         made = verbs.add_parser(name, help=text, description=text)
-        made.add_argument("--dir", type=Path, default=cache_home() / "cbt-plugins" / "lab", help="default: %(default)s")
+        made.add_argument(
+            "--dir", type=Path, default=cache_home() / "cbt-plugins" / "lab", help="default: %(default)s"
+        )
         return made
 
     up = verb("up", "start the cluster of --dir, or make one there")
     _add_shape(up)
-    up.add_argument("--foreground", action="store_true", help="stay; the lab ends with this command, however it ends")
+    up.add_argument(
+        "--foreground", action="store_true", help="stay; the lab ends with this command, however it ends"
+    )
     alone = verb("run", "up, run a command in node0, down in every case; its exit status")
     _add_shape(alone)
     alone.add_argument("--wipe", action="store_true", help="remove the cluster's files afterwards")
@@ -62,7 +66,9 @@ def _add_shape(parser: argparse.ArgumentParser) -> None:
 
     def counted(name: str, text: str) -> None:
         default = getattr(shape, name)
-        parser.add_argument("--" + name.replace("_", "-"), type=int, default=default, help=f"{text} (default {default})")
+        parser.add_argument(
+            "--" + name.replace("_", "-"), type=int, default=default, help=f"{text} (default {default})"
+        )
 
     counted("osd_nodes", "nodes with OSDs")
     counted("osds_per_node", "OSDs on each of them")
@@ -71,13 +77,28 @@ def _add_shape(parser: argparse.ArgumentParser) -> None:
     counted("clients", "client nodes")
     counted("data_pgs", "placement groups of the bucket data pool")
     counted("out_interval", "seconds until a down OSD is marked out")
-    parser.add_argument("--ec", type=_argument(parse_ec), metavar="K+M", help="erasure coded bucket data, e.g. 2+1")
-    parser.add_argument("--block", type=_argument(parse_size), default=shape.block, help="size of an OSD (sparse; 10GiB)")
-    parser.add_argument("--osd-memory", type=_argument(parse_size), default=shape.osd_memory, help="default 896MiB")
-    parser.add_argument("--no-mux", dest="mux", action="store_false", help="a new ssh connection for each command")
-    parser.add_argument("--root", type=os.path.abspath, default="/", help="root folder of another release for the nodes")
     parser.add_argument(
-        "--bind", type=os.path.abspath, action="append", default=[], metavar="DIR", help="folder that every node sees, too"
+        "--ec", type=_argument(parse_ec), metavar="K+M", help="erasure coded bucket data, e.g. 2+1"
+    )
+    parser.add_argument(
+        "--block", type=_argument(parse_size), default=shape.block, help="size of an OSD (sparse; 10GiB)"
+    )
+    parser.add_argument(
+        "--osd-memory", type=_argument(parse_size), default=shape.osd_memory, help="default 896MiB"
+    )
+    parser.add_argument(
+        "--no-mux", dest="mux", action="store_false", help="a new ssh connection for each command"
+    )
+    parser.add_argument(
+        "--root", type=os.path.abspath, default="/", help="root folder of another release for the nodes"
+    )
+    parser.add_argument(
+        "--bind",
+        type=os.path.abspath,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="folder that every node sees, too",
     )
 
 
@@ -119,7 +140,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _shape(args: argparse.Namespace) -> Topology:
-    names = ("osd_nodes", "osds_per_node", "rgws", "clients", "ec", "data_pgs", "block", "osd_memory", "out_interval", "mux")
+    names = (
+        "osd_nodes",
+        "osds_per_node",
+        "rgws",
+        "clients",
+        "ec",
+        "data_pgs",
+        "block",
+        "osd_memory",
+        "out_interval",
+        "mux",
+    )
     return Topology(**{name: getattr(args, name) for name in names}, root=args.root, bind=tuple(args.bind))
 
 

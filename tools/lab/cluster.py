@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import shutil
 import signal
@@ -16,19 +15,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
-from .conf import ceph_conf, keyring, pool_commands, runtime_commands
+from .bringup import bring_up
 from .daemons import Daemons, finish
 from .errors import LabError, LabUsage
 from .needs import missing, refuse_without_namespaces
-from .process import wait_until
-from .shell import CephShell
 from .spaces import Birth, Spaces, needed_paths
 from .ssh import write_ssh
-from .topology import HEAD, Node, Record, Topology, write_json
+from .topology import HEAD, Node, Record, Topology
 
 #: What a lab makes in its folder, and so what --wipe removes.
 PARTS = ("etc", "ssh", "nodes", "run", "log", "s3.json", "lab.json")
-S3_USER = "cbt"
 
 
 def to_stderr(line: str) -> None:
@@ -43,8 +39,6 @@ class Lab:
         self.privileged = os.geteuid() == 0
         self._say, self._born = say, time.monotonic()
         self._leash: Optional[Birth] = None
-
-    # -- what it is ------------------------------------------------------------------------------------------------
 
     @property
     def record(self) -> Record:
@@ -67,8 +61,6 @@ class Lab:
     def running(self) -> bool:
         return Record.load(self.dir) is not None and self.spaces.first("lab") is not None
 
-    # -- using it --------------------------------------------------------------------------------------------------
-
     def enter(self, node: str, argv: Sequence[str]) -> List[str]:
         """Argument list that runs `argv` in a node, in the caller's working folder when the node has it."""
         if node != "lab":
@@ -81,15 +73,13 @@ class Lab:
         return {**self.spaces.environment(), **given}
 
     def exec(self, node: str, argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run a program in a node. `options` are those of subprocess.run; by default output is captured as text."""
+        """Run a program in a node. `options` as in subprocess.run; output is captured as text by default."""
         if not {"stdout", "stderr", "capture_output"} & set(options):
             options["capture_output"] = True
         return subprocess.run(self.enter(node, argv), **{"text": True, "env": self.environment(), **options})
 
-    # -- up --------------------------------------------------------------------------------------------------------
-
     def up(self, topology: Topology, detach: bool = True) -> None:
-        """Start the cluster of this folder, or make one of that shape. Whatever fails takes everything down again.
+        """Start this folder's cluster, or make one of that shape. What fails takes everything down again.
 
         Without `detach` the lab ends with this process, however that ends.
         """
@@ -105,12 +95,14 @@ class Lab:
                 record = Record(topology, str(uuid.uuid4()), uuids)
             assert record
             if topology not in (replace(record.topology, bind=topology.bind), Topology(bind=topology.bind)):
-                self._say(f"{self.dir} holds a cluster already: its shape stays (`lab down --wipe` removes it)")
+                self._say(
+                    f"{self.dir} holds a cluster already: its shape stays (`lab down --wipe` removes it)"
+                )
             record.topology = replace(record.topology, bind=topology.bind)
             self._check_machine(record.topology)
             self._leash = self._prepare(record, fresh)
             try:
-                self._bring_up(record, fresh)
+                bring_up(self.dir, record, self.spaces, fresh, self._step)
                 if detach:
                     self._leash.detach()
             except BaseException:
@@ -131,8 +123,8 @@ class Lab:
         refuse_without_namespaces(self.privileged)
         if not self.privileged:
             self._say(
-                "not root: the nodes stand in a user namespace. Missing: sshd, so no ssh or pdsh between the nodes and no "
-                "CBT run; `lab exec` reaches every node. Run the lab as root for CBT."
+                "not root: the nodes stand in a user namespace. Missing: sshd, so no ssh or pdsh between the "
+                "nodes and no CBT run; `lab exec` reaches every node. Run the lab as root for CBT."
             )
 
     def _prepare(self, record: Record, fresh: bool) -> Birth:
@@ -145,89 +137,6 @@ class Lab:
         if fresh:
             write_ssh(self.dir, record.topology, spaces.environment())
         return spaces.start_lab()
-
-    def _bring_up(self, record: Record, fresh: bool) -> None:
-        shape, spaces = record.topology, self.spaces
-        nodes = list(shape.nodes.values())
-        spaces.start_nodes(nodes)
-        self._step(f"{len(nodes)} nodes")
-        daemons = Daemons(spaces)
-        stores = self._make_stores(daemons, record) if fresh else []
-        finish(daemons.start_mon())
-        mgr = daemons.start_mgr()
-        self._step("mon")
-        with CephShell(spaces.enter(HEAD), spaces.environment(), record.fsid) as ceph:
-            if fresh:
-                for command in [f"osd new {record.osd_uuids[str(osd)]}" for osd in shape.osds]:
-                    ceph.ask(command)
-            for job in stores:
-                finish(job)
-            if fresh:
-                self._step(f"{len(stores)} OSD stores")
-            starting = daemons.start_osds(nodes)
-            pools, pgs = pool_commands(shape)
-            for command in [*runtime_commands(shape), *pools] if fresh else []:
-                if "names beginning with ." in ceph.ask(command):
-                    # Since Quincy .rgw.root needs a flag that Pacific does not know; the refusal counts as success.
-                    ceph.ask(f"{command} --yes-i-really-mean-it")
-            for job in [*starting, mgr]:
-                finish(job)
-            self._step(f"{len(shape.osds)} OSDs started")
-            wait_until(lambda: ceph.status()["osdmap"]["num_up_osds"] == len(shape.osds), "OSDs up", 120, 0.1)
-            self._step("OSDs up")
-            rgws = [node for node in nodes if node.rgw]
-            for job in [daemons.start_rgw(node) for node in rgws]:
-                finish(job)
-            daemons.await_rgws(rgws)
-            if rgws:
-                self._step("RGWs answer")
-            if rgws and fresh:
-                self._make_s3_user(daemons, shape)
-            self._await_clean(ceph, len(shape.osds), pgs if fresh else 1)
-        record.state = "created"
-        record.save(self.dir)
-
-    def _make_stores(self, daemons: Daemons, record: Record) -> List[Any]:
-        shape = record.topology
-        pattern = daemons.run(HEAD, "ceph-authtool --gen-print-key").strip()
-        config = self.dir / "etc" / "ceph"
-        for name in ("keyring", "ceph.client.admin.keyring"):
-            with open(os.open(config / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
-                out.write((config / "keyring").read_text() if name != "keyring" else keyring(shape, pattern))
-        (config / "ceph.conf").write_text(ceph_conf(shape, record.fsid))
-        stores = daemons.make_osds(shape.nodes.values(), record.osd_uuids)
-        finish(daemons.make_mon(shape.nodes[HEAD].address, record.fsid))
-        return stores
-
-    def _make_s3_user(self, daemons: Daemons, shape: Topology) -> None:
-        """radosgw-admin makes up the keys, so that they stand in no argument list."""
-        create = f"radosgw-admin user create --uid={S3_USER} --display-name={S3_USER} --max-buckets=0"
-        said = daemons.run(HEAD, f"{create} --gen-access-key --gen-secret 2>/dev/null")
-        key = json.loads(said[said.index("{") :])["keys"][0]
-        user = {"uid": S3_USER, "access_key": key["access_key"], "secret_key": key["secret_key"], "urls": shape.urls}
-        write_json(self.dir / "s3.json", user, mode=0o600)
-        self._step("S3 user")
-
-    def _await_clean(self, ceph: CephShell, osds: int, pgs: int, seconds: float = 300) -> None:
-        """HEALTH_OK with every OSD up and every placement group clean."""
-        seen = ""
-
-        def clean() -> bool:
-            nonlocal seen
-            status = ceph.status()
-            states = {state["state_name"]: state["count"] for state in status["pgmap"]["pgs_by_state"]}
-            up, health = status["osdmap"]["num_up_osds"], status["health"]
-            seen = f"{health['status']} {','.join(health['checks'])} {up}/{osds} OSDs up, PGs {states}"
-            settled = set(states) == {"active+clean"} and states["active+clean"] >= pgs
-            return settled and up == osds and health["status"] == "HEALTH_OK"
-
-        try:
-            wait_until(clean, "clean cluster", seconds, 0.1)
-        except LabError as fault:
-            raise LabError(f"{fault}: {seen}") from None
-        self._step(seen)
-
-    # -- accidents -------------------------------------------------------------------------------------------------
 
     def stop_osds(self, name: str, number: int = signal.SIGTERM) -> None:
         with self._locked():
@@ -273,10 +182,11 @@ class Lab:
             raise LabUsage(f"{name} has no OSDs")
         return node
 
-    # -- down ------------------------------------------------------------------------------------------------------
-
     def down(self, graceful: bool = False, wipe: bool = False) -> bool:
-        """End it; False when it did not run. BlueStore survives the plain end, which is a power failure of everything."""
+        """End it; False when it did not run.
+
+        BlueStore survives the plain end, which is a power failure of everything.
+        """
         with self._locked():
             was = self.running
             if was and graceful:

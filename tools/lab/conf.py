@@ -42,7 +42,7 @@ mon_pg_warn_min_per_osd = 0
 mon_allow_pool_delete = true
 mon_allow_pool_size_one = true
 mon_warn_on_pool_no_redundancy = false
-# Read by the monitor, not by the mgr: no optional module is worth its start-up time, and some fail on Debian 13.
+# Read by the monitor, not by the mgr: no optional module is worth its start-up time, some fail on Debian 13.
 mgr_initial_modules =
 """
 
@@ -120,7 +120,7 @@ def ceph_conf(topology: Topology, fsid: str) -> str:
 
 
 def runtime_commands(topology: Topology) -> List[str]:
-    """`ceph` commands for the options that belong into the monitors' database: recovery at full speed, `out` soon.
+    """`ceph` commands for what belongs into the monitors' database: recovery at full speed, `out` soon.
 
     osd_recovery_sleep = 0 alone means "by the class of the disk", and files count as hdd.
     """
@@ -159,16 +159,18 @@ def pool_commands(topology: Topology) -> Tuple[List[str], int]:
 def key_like(pattern: str) -> str:
     """A new random key of the same type and length as `pattern`, which the release itself printed.
 
-    Type 1 (AES-128) until Squid; Tentacle 20.2.4 accepts nothing but type 2 (32 bytes) and refuses the other with EACCES.
+    Type 1 is AES-128; Tentacle 20.2.4 accepts only type 2 (32 bytes) and refuses the other with EACCES.
     Layout: le16 type, le32 seconds, le32 nanoseconds, le16 length, secret.
     """
     raw = base64.b64decode(pattern)
     kind, length = struct.unpack_from("<h", raw, 0)[0], struct.unpack_from("<h", raw, 10)[0]
-    return base64.b64encode(struct.pack("<hiih", kind, int(time.time()), 0, length) + os.urandom(length)).decode()
+    return base64.b64encode(
+        struct.pack("<hiih", kind, int(time.time()), 0, length) + os.urandom(length)
+    ).decode()
 
 
 def keyring(topology: Topology, pattern: str) -> str:
-    """Every daemon's and the administrator's key with its capabilities: `ceph-mon --mkfs` takes them all at once."""
+    """Every daemon's and the administrator's key and capabilities: `ceph-mon --mkfs` takes all at once."""
     everything = {who: "allow *" for who in ("mon", "osd", "mds", "mgr")}
     caps: Dict[str, Dict[str, str]] = {"mon.": {"mon": "allow *"}, "client.admin": everything}
     caps[f"mgr.{HEAD}"] = {"mon": "allow profile mgr", "osd": "allow *", "mds": "allow *"}

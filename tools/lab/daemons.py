@@ -41,8 +41,9 @@ class Daemons:
         return self.begin(
             HEAD,
             f"mkdir -p /var/lib/ceph/mon/ceph-{HEAD} /var/lib/ceph/mgr/ceph-{HEAD} && "
-            f"monmaptool --create --clobber --fsid {fsid} --addv {HEAD} '[v2:{address}:3300,v1:{address}:6789]' "
-            f"/run/monmap && ceph-mon --mkfs -i {HEAD} --monmap /run/monmap --keyring /etc/ceph/keyring",
+            f"monmaptool --create --clobber --fsid {fsid} "
+            f"--addv {HEAD} '[v2:{address}:3300,v1:{address}:6789]' /run/monmap && "
+            f"ceph-mon --mkfs -i {HEAD} --monmap /run/monmap --keyring /etc/ceph/keyring",
         )
 
     def make_osds(self, nodes: Iterable[Node], uuids: Mapping[str, str]) -> List[Job]:
@@ -78,7 +79,9 @@ class Daemons:
         gone = [process for name, process in found.items() if name.startswith("osd.")]
         for process in gone:
             process.kill(number)
-        wait_until(lambda: not any(process.alive() for process in gone), f"end of the OSDs of {node.name}", 60)
+        wait_until(
+            lambda: not any(process.alive() for process in gone), f"end of the OSDs of {node.name}", 60
+        )
 
     def stop_monitors(self) -> None:
         """SIGTERM for mgr and mon."""
@@ -113,7 +116,8 @@ class Daemons:
             wait_until(lambda node=node: answered(node), f"RGW on {node.name}", seconds, pause=0.1)  # type: ignore[misc]
 
     def _answers(self, node: Node) -> bool:
-        script = f"exec 3<>/dev/tcp/{node.address}/{S3_PORT} && printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && head -1 <&3"
+        ask = "printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && head -1 <&3"
+        script = f"exec 3<>/dev/tcp/{node.address}/{S3_PORT} && {ask}"
         argv = [*self._spaces.in_network(node.name), "bash", "-c", script]
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
         return " 200 " in done.stdout
@@ -125,7 +129,9 @@ class Daemons:
         for name in self._spaces.names():
             first = self._spaces.first(name)
             if first:
-                inside = ((daemon_name(process.command()), process) for process in spaces.get(first.namespace, []))
+                inside = (
+                    (daemon_name(process.command()), process) for process in spaces.get(first.namespace, [])
+                )
                 found[name] = {daemon: process for daemon, process in inside if daemon}
         return found
 

@@ -16,7 +16,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class Need:
-    """A program, its package on Debian and on Fedora/RHEL, and what is lost without it ("" = the lab itself)."""
+    """A program, its package on Debian and on Fedora/RHEL, and what is lost without it ("": the lab)."""
 
     program: str
     deb: str
@@ -61,7 +61,7 @@ def _installer(root: str) -> Tuple[str, bool]:
 
 
 def missing(root: str = "/", ssh: bool = True) -> Tuple[List[str], List[str]]:
-    """(faults, warnings): one line for each missing package; `ssh=False` when the nodes get no sshd anyway."""
+    """(faults, warnings), a line for each missing package; `ssh=False` when the nodes get no sshd anyway."""
     faults: List[str] = []
     warnings: List[str] = []
     for needs, where in ((HOST, "/"), (NODES, root)):
@@ -79,7 +79,7 @@ def missing(root: str = "/", ssh: bool = True) -> Tuple[List[str], List[str]]:
 
 
 def unshare_flags(privileged: bool) -> List[str]:
-    """Namespaces of the lab; as a plain user they stand inside a user namespace in which that user is root."""
+    """Namespaces of the lab; a plain user's stand inside a user namespace in which that user is root."""
     user = [] if privileged else ["--user", "--map-root-user"]
     spaces = ["--fork", "--pid", "--mount", "--net", "--uts", "--ipc"]
     return [*user, *spaces, "--kill-child=KILL", "--propagation", "private"]
@@ -88,14 +88,21 @@ def unshare_flags(privileged: bool) -> List[str]:
 def refuse_without_namespaces(privileged: bool) -> None:
     """LabError with the likely cause when the kernel or a container does not let us make namespaces."""
     made = subprocess.run(
-        ["unshare", *unshare_flags(privileged), "true"], stdin=subprocess.DEVNULL, capture_output=True, text=True
+        ["unshare", *unshare_flags(privileged), "true"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
     )
     if made.returncode == 0:
         return
     said = made.stderr.strip().splitlines()[-1] if made.stderr.strip() else f"exit status {made.returncode}"
     if privileged:
-        raise LabError(f"root may not make namespaces here ({said}): a container needs CAP_SYS_ADMIN for the lab")
-    raise LabError(f"no root, and user namespaces are refused ({said}): {_refused_by()}, or run the lab as root")
+        raise LabError(
+            f"root may not make namespaces here ({said}): a container needs CAP_SYS_ADMIN for the lab"
+        )
+    raise LabError(
+        f"no root, and user namespaces are refused ({said}): {_refused_by()}, or run the lab as root"
+    )
 
 
 def _refused_by() -> str:
@@ -106,7 +113,7 @@ def _refused_by() -> str:
     ):
         if _sysctl(name) == bad:
             return f"sysctl -w {name.replace('/', '.')}={good}"
-    return "see kernel.unprivileged_userns_clone, user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns"
+    return "ask whoever runs this machine or container to allow them"
 
 
 def _sysctl(name: str) -> Optional[str]:

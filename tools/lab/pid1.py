@@ -1,10 +1,10 @@
 """First process of the lab and of each node: furnishes its namespaces, then reaps orphans for ever.
 
-Run by path with nothing but the standard library, because a node's view of the file system is what is being made.
-The starter holds the other end of a socket. Messages: "born" up (the kernel adds our pid as the starter sees it),
-the JSON order down, "ready" or "failed: why" up; the lab's own first process then waits for "detach". A starter
-that goes away before the end of this exchange takes the whole lab with it: the first process exits, the kernel does
-the rest.
+Run by path with nothing but the standard library, because a node's view of the file system is what is being
+made. The starter holds the other end of a socket. Messages: "born" up (the kernel adds our pid as the starter
+sees it), the JSON order down, "ready" or "failed: why" up; the lab's first process then waits for "detach". A
+starter that goes away before the end of this exchange takes the whole lab along: the first process exits,
+the kernel does the rest.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from typing import Any, Dict, List, Tuple
 MS_BIND, MS_REC = 0x1000, 0x4000
 LIBC = ctypes.CDLL(None, use_errno=True)
 
-#: Folders that every node has for itself, and the mode of those that begin empty with each boot. /root also because a
-#: shell's slow ~/.bashrc would cost more than the command that CBT sends; /tmp because CBT's default working folder is there.
+#: Folders that every node has for itself, and the mode of those that begin empty with each boot. /root also
+#: because a shell's slow ~/.bashrc would cost more than the command that CBT sends; /tmp because CBT works
+#: there unless told otherwise.
 HIDDEN = {"/root": "mode=700", "/tmp": "mode=1777", "/var/tmp": ""}
 
 
@@ -53,7 +54,7 @@ def ip(*commands: str) -> None:
 
 
 def hide(root: str, lasting: str, keep: List[str]) -> None:
-    """Give the node its own HIDDEN folders, and show `keep` (shared with the machine) in them or in the new root.
+    """Give the node its own HIDDEN folders; show `keep`, shared with the machine, in them or in a new root.
 
     `lasting` is the folder behind /var/tmp: it keeps its content when the node boots again.
     """
@@ -78,7 +79,7 @@ def hide(root: str, lasting: str, keep: List[str]) -> None:
 
 
 def optional_bcrypt(root: str, private: str) -> None:
-    """Let mgr modules load where bcrypt cannot be imported in a sub-interpreter (Debian 13: all of them fail)."""
+    """Let mgr modules load where bcrypt cannot be imported in a sub-interpreter: all fail on Debian 13."""
     path = f"{root}/usr/share/ceph/mgr/mgr_util.py"
     try:
         with open(path) as source:
@@ -99,7 +100,7 @@ def furnish_lab(order: Dict[str, Any]) -> None:
 
 
 def furnish_node(order: Dict[str, Any]) -> None:
-    """order: {name, address, mask, dir, root ("" = the machine's own), keep: [path], sshd: bool, mgr: bool}"""
+    """order: {name, address, mask, dir, root ("" = the machine's), keep: [path], sshd: bool, mgr: bool}"""
     home, root = order["dir"], order["root"]
     private = f"{home}/nodes/{order['name']}"
     for part in ("lib", "log", "tmp"):
@@ -134,7 +135,9 @@ def furnish_node(order: Dict[str, Any]) -> None:
         os.chroot(root)
     os.chdir("/")
     if order["sshd"]:
-        done = subprocess.run(["/usr/sbin/sshd", "-f", "/root/.ssh/sshd_config"], capture_output=True, text=True)
+        done = subprocess.run(
+            ["/usr/sbin/sshd", "-f", "/root/.ssh/sshd_config"], capture_output=True, text=True
+        )
         if done.returncode:
             raise OSError(f"sshd: {done.stderr.strip()}")
 

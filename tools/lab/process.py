@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Process:
-    """`start` in clock ticks after boot, `namespace` the pid namespace as the kernel names it ("pid:[...]")."""
+    """`start`: clock ticks after boot; `namespace`: the pid namespace, as the kernel names it."""
 
     pid: int
     start: int

@@ -16,7 +16,7 @@ from .errors import LabError
 class CephShell:
     """`ceph -f json`, fed through its standard input.
 
-    It says nothing after a command without output, so that each command is followed by `fsid`, whose answer is known.
+    It says nothing after a command without output: each one is followed by `fsid`, whose answer is known.
     """
 
     def __init__(self, enter: List[str], environment: Dict[str, str], fsid: str) -> None:

@@ -1,7 +1,7 @@
 """Namespaces seen from the machine: starts the lab's and the nodes' first processes, and enters them.
 
-One outer set of namespaces is the lab: it holds the bridge, so nothing of it shows on the machine. Each node is a nested
-set, joined by a veth pair. None of them has a name in the file system: they end with their first process.
+One outer set of namespaces is the lab: it holds the bridge, so nothing of it shows on the machine. Each node
+is a nested set, joined by a veth pair. None has a name in the file system: they end with their first process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Birth:
         self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
     def await_born(self) -> Process:
-        """The new process under the number that we know it by: the kernel translates it between pid namespaces."""
+        """The new process by the number that it has for us: the kernel translates between pid namespaces."""
         self.theirs.close()
         text, pid = self._receive()
         found = Process.of(pid)
@@ -70,7 +70,9 @@ class Birth:
             raise self._failed(f"no word within {seconds:g} s") from None
         except OSError:
             return "", 0
-        pids = [struct.unpack("3i", value)[0] for _, kind, value in ancillary if kind == socket.SCM_CREDENTIALS]
+        pids = [
+            struct.unpack("3i", value)[0] for _, kind, value in ancillary if kind == socket.SCM_CREDENTIALS
+        ]
         return data.decode(), pids[0] if pids else 0
 
     def _failed(self, text: str) -> LabError:
@@ -79,13 +81,17 @@ class Birth:
         except OSError:
             tail = []
         said = text[len("failed: ") :] if text.startswith("failed: ") else text
-        return LabError(f"{self.name} did not come up: {said or ' | '.join(tail) or 'its first process died'}")
+        return LabError(
+            f"{self.name} did not come up: {said or ' | '.join(tail) or 'its first process died'}"
+        )
 
 
 class Spaces:
     """The namespaces of the lab in `directory`. DIR/run/NAME.json holds each first process."""
 
-    def __init__(self, directory: Path, root: str = "/", keep: Sequence[str] = (), privileged: bool = True) -> None:
+    def __init__(
+        self, directory: Path, root: str = "/", keep: Sequence[str] = (), privileged: bool = True
+    ) -> None:
         self._dir = directory
         self._root = "" if root == "/" else root
         self._keep = list(keep)
@@ -104,7 +110,7 @@ class Spaces:
         return sorted(path.stem for path in (self._dir / "run").glob("*.json") if path.stem != "lab")
 
     def start_lab(self) -> Birth:
-        """Make the outer namespaces. The lab ends when the returned Birth is closed or lost before its detach()."""
+        """Make the outer namespaces. The lab ends if the Birth is closed or lost before its detach()."""
         self._clean_up()
         birth = self._spawn("lab", [])
         self._register("lab", birth.await_born())
@@ -135,7 +141,14 @@ class Spaces:
 
     def environment(self) -> Dict[str, str]:
         """What a program in a node finds in its environment."""
-        fixed = {"PATH": PATH, "HOME": "/root", "USER": "root", "LOGNAME": "root", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+        fixed = {
+            "PATH": PATH,
+            "HOME": "/root",
+            "USER": "root",
+            "LOGNAME": "root",
+            "LANG": "C.UTF-8",
+            "LC_ALL": "C.UTF-8",
+        }
         return {**fixed, "PDSH_RCMD_TYPE": "ssh", "XDG_CACHE_HOME": str(cache_home())}
 
     def in_network(self, name: str) -> List[str]:
@@ -190,7 +203,7 @@ class Spaces:
             stale.unlink()
 
     def _wire(self, firsts: Dict[Node, Process]) -> None:
-        # A crashed node's network namespace goes in the background: its old cable may still hang on the bridge.
+        # A crashed node's network namespace is removed in the background: its cable may still hang there.
         self._ip([f"link del v-{node.name}" for node in firsts], force=True)
         commands: List[str] = []
         for node, first in firsts.items():
@@ -223,14 +236,24 @@ def cache_home() -> Path:
 
 
 def needed_paths(directory: Path, root: str, binds: Sequence[str]) -> List[str]:
-    """Folders of the machine that every node must see at the same place: the lab, this program, its Python, the cache.
+    """Folders that nodes must see where the machine has them: the lab, this program, its Python, the cache.
 
     Outermost first and none inside another; another release's root keeps its own system folders.
     """
     project = Path(str(cbt_plugins.__file__)).resolve().parents[1]
-    wanted = [directory, project, Path(sys.prefix), Path(sys.base_prefix), cache_home() / "cbt-plugins", Path.cwd()]
+    wanted = [
+        directory,
+        project,
+        Path(sys.prefix),
+        Path(sys.base_prefix),
+        cache_home() / "cbt-plugins",
+        Path.cwd(),
+    ]
     wanted += [Path(bind) for bind in binds]
-    system = {Path(p) for p in ("/", "/root", "/tmp", "/home", "/opt", "/var", "/var/tmp", "/etc", "/usr", "/usr/local")}
+    system = {
+        Path(p)
+        for p in ("/", "/root", "/tmp", "/home", "/opt", "/var", "/var/tmp", "/etc", "/usr", "/usr/local")
+    }
     chosen: List[Path] = []
     for path in sorted({path.absolute() for path in wanted} - system, key=lambda path: len(path.parts)):
         inside_root = root != "/" and Path(root) in (path, *path.parents)

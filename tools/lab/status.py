@@ -13,8 +13,9 @@ from .topology import HEAD
 
 
 def gather(lab: Lab) -> Dict[str, Any]:
-    """{"dir", "running", "health", "urls", "root", "nodes": {name: {"address", "up", "pid", "memory" (bytes), "daemons": {name: pid}}}}
+    """{"dir", "running", "health", "urls", "root", "nodes": {name: NODE}}
 
+    NODE: {"address", "up", "pid", "memory" (bytes), "daemons": {name: pid}};
     pids are those of the machine; memory is the proportional set size of everything in the node.
     """
     record, spaces = lab.record, lab.spaces
@@ -50,8 +51,8 @@ def _health(lab: Lab) -> str:
     checks = "".join(f" {check}" for check in sorted(status["health"]["checks"]))
     states = {state["state_name"]: state["count"] for state in status["pgmap"]["pgs_by_state"]}
     counted = ", ".join(f"{count} {name}" for name, count in states.items())
-    osds = status["osdmap"]
-    return f"{status['health']['status']}{checks}; {osds['num_up_osds']} of {osds['num_osds']} OSDs up; PGs: {counted}"
+    up, osds = status["osdmap"]["num_up_osds"], status["osdmap"]["num_osds"]
+    return f"{status['health']['status']}{checks}; {up} of {osds} OSDs up; PGs: {counted}"
 
 
 def as_text(found: Dict[str, Any]) -> List[str]:

@@ -54,13 +54,20 @@ class Topology:
     bind: Tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, least in (("osd_nodes", 1), ("osds_per_node", 1), ("rgws", 0), ("clients", 0), ("data_pgs", 1)):
+        for name, least in (
+            ("osd_nodes", 1),
+            ("osds_per_node", 1),
+            ("rgws", 0),
+            ("clients", 0),
+            ("data_pgs", 1),
+        ):
             if not least <= getattr(self, name) <= 200:
                 option = name.replace("_", "-")
                 raise LabUsage(f"--{option} {getattr(self, name)}: between {least} and 200, please")
         if self.ec and sum(self.ec) > self.places:
             raise LabUsage(
-                f"--ec {self.ec[0]}+{self.ec[1]} needs {sum(self.ec)} {self.failure_domain}s, this lab has {self.places}"
+                f"--ec {self.ec[0]}+{self.ec[1]} needs {sum(self.ec)} {self.failure_domain}s, "
+                f"this lab has {self.places}"
             )
 
     @property
@@ -81,10 +88,11 @@ class Topology:
     @property
     def nodes(self) -> Dict[str, Node]:
         """Every node by name, the head first."""
-        made = [Node(HEAD, f"{PREFIX}.0.10")]
-        per = self.osds_per_node
-        for i in range(1, self.osd_nodes + 1):
-            made.append(Node(f"node{i}", f"{PREFIX}.0.{10 + i}", tuple(range((i - 1) * per, i * per))))
+        made, per = [Node(HEAD, f"{PREFIX}.0.10")], self.osds_per_node
+        made += [
+            Node(f"node{i}", f"{PREFIX}.0.{10 + i}", tuple(range((i - 1) * per, i * per)))
+            for i in range(1, self.osd_nodes + 1)
+        ]
         made += [Node(f"rgw{i}", f"{PREFIX}.1.{i}", rgw=True) for i in range(1, self.rgws + 1)]
         made += [Node(f"client{i}", f"{PREFIX}.2.{i}") for i in range(1, self.clients + 1)]
         return {node.name: node for node in made}
