@@ -1,0 +1,366 @@
+"""Every fault of a file, at its place, in words that say what to do. The mark § stands where the fault must point to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import List, Tuple
+
+import pytest
+
+from cbt_plugins.config.check import check_file, load_file
+from cbt_plugins.config.faults import ConfigError
+
+CLUSTER = """\
+cluster:
+  user: root
+  head: node0
+  clients: [client1, client2]
+  osds: [node1]
+  mons: [node0]
+  iterations: 1
+"""
+S3 = "    s3: {urls: ['http://rgw1:7480'], user: cbt}\n"
+RGWTEST = "benchmarks:\n  rgwtest:\n" + S3
+WARP = "benchmarks:\n  warp:\n" + S3
+CYCLE = "    cycle: {phases: [{fill: {objects: 100}}, {hybrid: {duration: 60s}}]}\n"
+
+
+def faults(tmp_path: Path, text: str) -> List[str]:
+    file = tmp_path / "f.yaml"
+    file.write_text(text, encoding="utf-8")
+    try:
+        check_file(file)
+    except ConfigError as error:
+        return [line.replace(f"{tmp_path}/", "") for line in str(error).splitlines()]
+    return []
+
+
+def marked(text: str) -> Tuple[str, List[str]]:
+    """The text without its marks, and "f.yaml:line:column: " of each mark."""
+    places = []
+    while "§" in text:
+        before, _, after = text.partition("§")
+        places.append(f"f.yaml:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}: ")
+        text = before + after
+    return text, places
+
+
+def test_a_good_file_has_no_faults(tmp_path: Path) -> None:
+    assert faults(tmp_path, CLUSTER + RGWTEST) == []
+    assert faults(tmp_path, CLUSTER + WARP + CYCLE) == []
+
+
+RGWTEST_FAULTS = [
+    ("    §wrokers: 8\n", "benchmarks.rgwtest.wrokers: unknown key; did you mean 'workers'?"),
+    ("    workers: §0\n", "benchmarks.rgwtest.workers: must be at least 1"),
+    ("    workers: §true\n", "benchmarks.rgwtest.workers: must be a whole number, not true or false"),
+    ("    §workers:\n", "benchmarks.rgwtest.workers: nothing stands here"),
+    ("    workers: [8, §x]\n", "benchmarks.rgwtest.workers[1]: must be a whole number, not text"),
+    ("    workers: [8, 4, §8]\n", "benchmarks.rgwtest.workers[2]: is in the list twice: two equal runs"),
+    ("    workers: §[]\n", "benchmarks.rgwtest.workers: an empty list: CBT would make no run"),
+    (
+        "    objects: {sizes: [4KiB, §4K]}\n",
+        "benchmarks.rgwtest.objects.sizes[1]: 4K: 4KiB (4096 bytes) or 4KB (4000",
+    ),
+    (
+        "    objects: {sizes: [4KiB, §4096B]}\n",
+        "benchmarks.rgwtest.objects.sizes[1]: 4KiB is in the list twice",
+    ),
+    (
+        "    objects: {set: §smal}\n",
+        "benchmarks.rgwtest.objects.set: must be small or generic; did you mean 'small'?",
+    ),
+    (
+        "    objects: §{set: small, sizes: [1KiB]}\n",
+        "benchmarks.rgwtest.objects: set and sizes exclude each other",
+    ),
+    ("    mix: §{get: 45, put: 35, stat: 15}\n", "benchmarks.rgwtest.mix: the sum of the mix is 95, not 100"),
+    (
+        "    mix: {get: 50, put: 20, delete: §30}\n",
+        "benchmarks.rgwtest.mix.delete: delete (30) is more than put (20)",
+    ),
+    ("    mix: {get: §-5, put: 105}\n", "benchmarks.rgwtest.mix.get: must be between 0 and 100"),
+    ("    mix: {get: 90, put: 10, §lst: 0}\n", "benchmarks.rgwtest.mix.lst: unknown key"),
+    ("    fill: §{}\n", "benchmarks.rgwtest.fill: needs one of duration, objects, max_avail, raw"),
+    (
+        "    fill: §{duration: 4h, objects: 5}\n",
+        "benchmarks.rgwtest.fill: duration and objects exclude each other",
+    ),
+    ("    fill: {objects: §1.5}\n", "benchmarks.rgwtest.fill.objects: must be a whole number, not a number"),
+    ("    fill: {objects: §0}\n", "benchmarks.rgwtest.fill.objects: must be at least 1"),
+    ("    fill: {max_avail: §30}\n", "benchmarks.rgwtest.fill.max_avail: 30: percent? write 30%"),
+    ("    fill: {raw: §85%}\n", "benchmarks.rgwtest.fill.raw: is above full_guard"),
+    ("    measure: {duration: §60}\n", "benchmarks.rgwtest.measure.duration: 60: seconds? write 60s"),
+    (
+        "    measure: {duration: §0s}\n",
+        "benchmarks.rgwtest.measure.duration: a duration of 0 measures nothing",
+    ),
+    ("    measure: {duration: §-1h}\n", "benchmarks.rgwtest.measure.duration: a duration cannot be negative"),
+    ("    measure: §1h\n", "benchmarks.rgwtest.measure: must be a mapping (key: value), not text"),
+    ("    measure: §{}\n", "benchmarks.rgwtest.measure.duration: this key is required"),
+    ("    scale: §0\n", "benchmarks.rgwtest.scale: must be more than 0"),
+    ("    scale: §1%\n", "benchmarks.rgwtest.scale: must be a number such as 0.01"),
+    ("    §phases: [{fill: {objects: 5}}]\n", "benchmarks.rgwtest.phases: the phases of rgwtest are fixed"),
+    ("    §workloads: {a: {}}\n", "benchmarks.rgwtest.workloads: newer CBT versions take this key"),
+    ("    §iteration: 3\n", "benchmarks.rgwtest.iteration: CBT sets this key itself"),
+    ("    osd_ra: {a: §2023-01-01}\n", "benchmarks.rgwtest.osd_ra.a: YAML reads this as a date"),
+    ("    §7: x\n", "benchmarks.rgwtest[7]: the key 7 is not text, so CBT cannot make a run id"),
+    (
+        "    workers: 8\n    §workers: 9\n",
+        "benchmarks.rgwtest.workers: the key is here twice (first in line 11)",
+    ),
+    ("    warp_path: §warp\n", "benchmarks.rgwtest.warp_path: must be an absolute path"),
+]
+WARP_FAULTS = [
+    ("    size: §4M\n" + CYCLE, "benchmarks.warp.size: 4M: 4MiB (4194304 bytes) or 4MB (4000000 bytes)?"),
+    (
+        "    size: [4KiB, §{4KiB: 60%}]\n" + CYCLE,
+        "benchmarks.warp.size[1]: the sum of the shares is 60%, not 100%",
+    ),
+    ("    size: {4KiB: §50, 1MiB: 50%}\n" + CYCLE, "benchmarks.warp.size.4KiB: 50: percent? write 50%"),
+    ("    size: {4KiB: 50%, §4096B: 50%}\n" + CYCLE, "benchmarks.warp.size.4096B: 4KiB is here twice"),
+    ("    size: {4KiB: 50%, §4KiB: 50%}\n" + CYCLE, "benchmarks.warp.size.4KiB: the key is here twice"),
+    ("    buckets: §0\n" + CYCLE, "benchmarks.warp.buckets: must be at least 1"),
+    (
+        "    buckets: §{names: [a-b-c]}\n" + CYCLE,
+        "benchmarks.warp.buckets: names are for buckets that exist already",
+    ),
+    (
+        "    buckets: {names: [§x y], existing: true}\n" + CYCLE,
+        "benchmarks.warp.buckets.names[0]: 'x y' is no bucket",
+    ),
+    (
+        "    buckets: {§nmes: [abc], existing: true}\n" + CYCLE,
+        "benchmarks.warp.buckets.nmes: unknown key; did you mean 'na",
+    ),
+    ("    buckets: 3\n    drivers: §2\n" + CYCLE, "benchmarks.warp.drivers: 2 cannot serve 3 buckets"),
+    ("    cycle: §{}\n", "benchmarks.warp.cycle.phases: this key is required"),
+    ("    cycle: {phases: §[]}\n", "benchmarks.warp.cycle.phases: must not be empty"),
+    (
+        "    cycle: {phases: [{§hybrid: {duration: 60s}}]}\n",
+        "benchmarks.warp.cycle.phases[0].hybrid: no objects to work on",
+    ),
+    (
+        "    cycle: {phases: [§{name: x}]}\n",
+        "benchmarks.warp.cycle.phases[0]: needs one of fill, hybrid, warp, wait",
+    ),
+    (
+        "    cycle: {phases: [{§fil: {}}]}\n",
+        "benchmarks.warp.cycle.phases[0].fil: unknown key; did you mean 'fill'?",
+    ),
+    (
+        "    cycle: {phases: [{wait: §{clean: true}}]}\n",
+        "benchmarks.warp.cycle.phases[0].wait: clean needs at_most",
+    ),
+    (
+        "    cycle: {phases: [{wait: {clean: §false, at_most: 1m}}]}\n",
+        "benchmarks.warp.cycle.phases[0].wait.clean: must be true",
+    ),
+    (
+        "    cycle: {phases: [{fill: {objects: 5}, name: §Fill it}]}\n",
+        "benchmarks.warp.cycle.phases[0].name: 'Fill it': a name is made of a-z, 0-9 and -",
+    ),
+    (
+        "    cycle: {phases: [{fill: {objects: 5}, name: a}, {wait: {duration: 5s}, name: §a}]}\n",
+        "benchmarks.warp.cycle.phases[1].name: 'a' is the name of an earlier phase already",
+    ),
+    (
+        "    cycle: {phases: [{fill: {objects: 5}}, {hybrid: {duration: 60s, workers: §{get: 1, put: 2, stat: 1}}}]}\n",
+        "benchmarks.warp.cycle.phases[1].hybrid.workers: delete is in the mix (5) and has no workers",
+    ),
+    (
+        "    cycle: {phases: [{fill: {objects: 5}}, {hybrid: {duration: 60s, mix: {get: 100}, "
+        "workers: {get: 1, §put: 2}}}]}\n",
+        "benchmarks.warp.cycle.phases[1].hybrid.workers.put: put has workers and no share of the mix",
+    ),
+    (
+        "    cycle: {phases: [{warp: {op: get, duration: 60s, mix: §{get: 100}}}]}\n",
+        "benchmarks.warp.cycle.phases[0].warp.mix: warp get has one operation only",
+    ),
+    (
+        "    cycle: {phases: [{warp: {op: mixd, duration: 60s}}]}\n".replace("mixd", "§mixd"),
+        "benchmarks.warp.cycle.phases[0].warp.op: must be mixed or get or put or stat or delete or list or multipart or "
+        "versioned; did you mean 'mixed'?",
+    ),
+    (
+        "    cycle: {phases: [{warp: {op: mixed, duration: 60s, objects: §8}}]}\n",
+        "benchmarks.warp.cycle.phases[0].warp.objects: 8 objects for 8 workers",
+    ),
+    (
+        "    cycle: {phases: [{warp: {op: get, duration: 60s, args: {§bucket: x}}}]}\n",
+        "benchmarks.warp.cycle.phases[0].warp.args.bucket: warp's --bucket is set by the plan",
+    ),
+    (
+        "    §phases: [{fill: {objects: 5}}]\n" + CYCLE,
+        "benchmarks.warp.phases: CBT makes each element of a list here a run",
+    ),
+    (
+        "    cycle: §[{fill: {objects: 5}}]\n",
+        "benchmarks.warp.cycle: CBT makes each element a run of its own",
+    ),
+]
+
+
+@pytest.mark.parametrize(("section", "message"), RGWTEST_FAULTS)
+def test_faults_of_rgwtest(tmp_path: Path, section: str, message: str) -> None:
+    text, (place,) = marked(CLUSTER + RGWTEST + section)
+    found = faults(tmp_path, text)
+    assert any(fault.startswith(place + message) for fault in found), found
+
+
+@pytest.mark.parametrize(("section", "message"), WARP_FAULTS)
+def test_faults_of_warp(tmp_path: Path, section: str, message: str) -> None:
+    text, (place,) = marked(CLUSTER + WARP + section)
+    found = faults(tmp_path, text)
+    assert any(fault.startswith(place + message) for fault in found), found
+
+
+@pytest.mark.parametrize(
+    ("s3", "message"),
+    [
+        ("§{urls: ['http://a']}", "needs user: (keys from radosgw-admin), or access_key: and secret_key:"),
+        ("§{user: cbt}", "needs urls: [http://rgw1:7480, ...] or endpoints: NAME"),
+        ("{urls: §[], user: cbt}", "must not be empty"),
+        ("{urls: ['http://a', §'http://a/'], user: cbt}", "this URL is in the list twice"),
+        ("{urls: §['http://a', 'https://b'], user: cbt}", "http and https cannot be mixed"),
+        ("{urls: [§'rgw1:7480'], user: cbt}", "must be http://host[:port]"),
+        ("{urls: [§'http://a/bucket'], user: cbt}", "must be http://host[:port]"),
+        ("{urls: [§'http://a:99999'], user: cbt}", "must be http://host[:port]"),
+        ("{urls: [§'http://key@a'], user: cbt}", "no user or key in a URL"),
+        (
+            "{endpoints: §hsbnch, user: cbt}",
+            "no section 'hsbnch' under client_endpoints; did you mean 'hsbench'?",
+        ),
+        ("{endpoints: §nourls, user: cbt}", "client_endpoints.nourls has no list of urls"),
+        (
+            "{endpoints: hsbench, urls: ['http://a'], user: cbt}".replace("endp", "§endp"),
+            "either urls or endpoints",
+        ),
+        (
+            "{urls: ['http://a'], §access_key: '${A}'}",
+            "access_key alone does not help: secret_key is missing",
+        ),
+        (
+            "{urls: ['http://a'], §user: u, access_key: '${A}', secret_key: '${B}'}",
+            "either user or access_key",
+        ),
+        (
+            "{urls: ['http://a'], user: u, host_select: §robin}",
+            "must be weighed or roundrobin; did you mean 'roundr",
+        ),
+        ("{urls: ['http://a'], access_key: '${A}', secret_key: §'file:key'}", "file: needs an absolute path"),
+    ],
+)
+def test_faults_of_s3(tmp_path: Path, s3: str, message: str) -> None:
+    endpoints = (
+        "client_endpoints:\n  hsbench: {urls: ['http://rgw:80'], driver: s3}\n  nourls: {driver: s3}\n"
+    )
+    text, (place,) = marked(f"{CLUSTER}{endpoints}benchmarks:\n  rgwtest:\n    s3: {s3}\n")
+    (found,) = faults(tmp_path, text)
+    assert found.startswith(f"{place}benchmarks.rgwtest.s3")
+    assert message in found
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("  iterations: 1\n", ""), "cluster.iterations: this key is required: CBT's default is 0"),
+        (("iterations: 1", "iterations: §0"), "cluster.iterations: 0 iterations run nothing at all"),
+        (
+            ("iterations: 1", "iterations: 1\n  use_existing: §false"),
+            "cluster.use_existing: use_existing: false makes CBT",
+        ),
+        (
+            ("iterations: 1", "iterations: 1\n  rebuild_every_test: §true"),
+            "cluster.rebuild_every_test: these benchmarks",
+        ),
+        (("head: node0", "head: §[node0]"), "cluster.head: must be one host name, not a list"),
+        (("[client1, client2]", "§client1"), "cluster.clients: must be a list, not text"),
+        (("[client1, client2]", "§[]"), "cluster.clients: must not be empty"),
+        (("[client1, client2]", "[client1, §client1]"), "cluster.clients[1]: client1 is in the list twice"),
+        (("[client1, client2]", "[§'fe80::1']"), "cluster.clients[0]: CBT takes no IPv6 address here"),
+        (("  user: root\n", ""), "cluster.user: this key is required"),
+        (("  osds: [node1]\n", ""), "cluster.osds: this key is required"),
+        (("iterations: 1", "iterations: 1\n  tmp_dir: §tmp"), "cluster.tmp_dir: must be an absolute path"),
+    ],
+)
+def test_faults_of_the_cluster(tmp_path: Path, change: Tuple[str, str], message: str) -> None:
+    text, places = marked((CLUSTER + RGWTEST).replace(*change))
+    (found,) = faults(tmp_path, text)
+    assert found.startswith("".join(places) or "f.yaml:2:3: ")
+    assert message in found
+
+
+def test_mappings_of_nodes_and_other_keys_of_cbt_are_fine(tmp_path: Path) -> None:
+    cluster = CLUSTER.replace(
+        "mons: [node0]", "mons: {node0: {a: '1.2.3.4:6789'}}\n  rgws: {rgw1: }\n  pool_profiles: {}"
+    )
+    assert faults(tmp_path, cluster + RGWTEST) == []
+
+
+def test_all_faults_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    text, places = marked(
+        CLUSTER.replace("node0\n", "§[x]\n", 1)
+        + "benchmarks:\n  rgwtest:\n    s3: {urls: [§7], user: cbt}\n    objects: {sizes: [§4K, §1]}\n"
+        "    mix: §{get: 1}\n    §wrokers: 3\n    measure: {duration: §1}\n"
+    )
+    found = faults(tmp_path, text)
+    assert [fault[: len(place)] for fault, place in zip(found, places)] == places
+    assert len(found) == len(places)
+
+
+def test_a_fault_of_a_sweep_is_told_once_and_at_its_element(tmp_path: Path) -> None:
+    sweep = "    size: [4KiB, §64K, 1MiB]\n    workers: [1, 2, §0]\n    scale: [1, 0.5]\n"
+    text, places = marked(CLUSTER + WARP + sweep + CYCLE)
+    found = faults(tmp_path, text)
+    assert [fault.split(" ")[0] + " " for fault in found] == places
+
+
+def test_a_sweep_too_large_is_refused_before_it_is_counted_out(tmp_path: Path) -> None:
+    sweep = "".join(f"    {key}: {list(range(1, 101))}\n" for key in ("workers", "drivers", "read_objects"))
+    (found,) = faults(tmp_path, CLUSTER + WARP + sweep + CYCLE)
+    assert "multiply to 1000000 runs" in found
+
+
+def test_a_misspelt_benchmark_and_an_empty_monitor_profile(tmp_path: Path) -> None:
+    text, places = marked(CLUSTER + "monitoring_profiles:\n  §collectl:\n" + RGWTEST + "  §wrap: {}\n")
+    found = faults(tmp_path, text)
+    assert [fault.split(" ", 1)[0] + " " for fault in found] == places
+    assert "collectl: {}" in found[0]
+    assert "did you mean 'warp'?" in found[1]
+
+
+def test_files_without_a_section_of_ours_are_none_of_our_business(tmp_path: Path) -> None:
+    assert faults(tmp_path, "cluster: {}\nbenchmarks:\n  radosbench: {a: 1, a: 2}\n  fio:\n") == []
+    assert faults(tmp_path, "") == []
+    assert faults(tmp_path, "- 1\n") == []
+
+
+def test_other_benchmarks_beside_ours_are_left_alone(tmp_path: Path) -> None:
+    assert faults(tmp_path, CLUSTER + RGWTEST + "  radosbench: {a: 1, a: 2, op_size: []}\n") == []
+
+
+def test_keys_that_cbt_reads_in_every_section_are_accepted(tmp_path: Path) -> None:
+    keys = "    acceptable: {a: 2023-01-01}\n    osd_ra: [4096]\n    valgrind: null\n    log_iops: false\n"
+    assert faults(tmp_path, CLUSTER + RGWTEST + keys) == []
+
+
+def test_runs_come_in_the_order_of_cbt(tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    sections = WARP + "    workers: [1, 2]\n    size: [4KiB, 8KiB]\n" + CYCLE + "  rgwtest:\n" + S3
+    file.write_text(CLUSTER.replace("iterations: 1", "iterations: 2") + sections, encoding="utf-8")
+    warp = [{"workers": w, "size": s} for w in (1, 2) for s in ("4KiB", "8KiB")]
+    runs = load_file(file).runs
+    assert [(run.iteration, run.benchmark, dict(run.varied)) for run in runs] == [
+        (i, name, varied) for i in (0, 1) for name, varied in [("rgwtest", {}), *(("warp", v) for v in warp)]
+    ]
+    assert runs[1].config["benchmark"] == "warp"
+    assert runs[-1].config["iteration"] == 1
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[2] / "benchmark_configs").glob("*.yaml")), ids=lambda p: p.name
+)
+def test_shipped_files_have_no_faults(path: Path) -> None:
+    check_file(path)
+    assert load_file(path).runs

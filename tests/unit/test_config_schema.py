@@ -1,0 +1,129 @@
+"""The shipped JSON Schema and the reference page: up to date, valid, and of one mind with our own checks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict, Optional, Tuple
+
+import jsonschema
+import pydantic
+import pytest
+import yaml
+
+from cbt_plugins.config import reference, schema
+from cbt_plugins.config.check import check_file
+from cbt_plugins.config.cluster import ClusterSection
+from cbt_plugins.config.faults import ConfigError
+from cbt_plugins.config.sections import SECTIONS
+
+ROOT = Path(__file__).parents[2]
+#: pydantic words a few things differently from release to release
+CURRENT = tuple(int(part) for part in pydantic.VERSION.split(".")[:2]) >= (2, 10)
+
+
+@pytest.fixture(scope="module")
+def validator() -> Any:
+    shipped = json.loads(schema.FILE.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(shipped)
+    return jsonschema.Draft202012Validator(shipped)
+
+
+@pytest.mark.skipif(not CURRENT, reason="the shipped files are made with a newer pydantic")
+def test_the_shipped_schema_is_what_the_models_say() -> None:
+    assert schema.FILE.read_text(encoding="utf-8") == schema.text(), (
+        "run python -m cbt_plugins.config.schema --write"
+    )
+
+
+@pytest.mark.skipif(not CURRENT, reason="the shipped files are made with a newer pydantic")
+def test_the_reference_page_is_what_the_models_say() -> None:
+    page = reference.PAGE.read_text(encoding="utf-8")
+    assert page == reference.refresh(page), "run python -m cbt_plugins.config.schema --write"
+
+
+def test_the_reference_has_every_key_with_its_meaning() -> None:
+    tables = reference.tables()
+    models = [section.model for section in SECTIONS.values()]
+    for model in [*models, ClusterSection]:
+        for key, field in model.model_fields.items():
+            assert field.description, f"{model.__name__}.{key} has no description"
+            assert f"| `{key}` |" in tables
+    assert "|  |  |" not in tables
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "benchmark_configs").glob("*.yaml")), ids=lambda path: path.name
+)
+def test_shipped_files_satisfy_the_schema(validator: Any, path: Path) -> None:
+    assert [
+        error.message for error in validator.iter_errors(yaml.safe_load(path.read_text(encoding="utf-8")))
+    ] == []
+
+
+def quickstart() -> Dict[str, Any]:
+    data: Dict[str, Any] = yaml.safe_load(
+        (ROOT / "benchmark_configs" / "quickstart.yaml").read_text(encoding="utf-8")
+    )
+    return data
+
+
+CYCLE = {"phases": [{"fill": {"objects": 5}}, {"hybrid": {"duration": "60s"}, "name": "x"}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("benchmarks", "rgwtest", "wrokers"), 8),
+        (("benchmarks", "rgwtest", "workers"), 0),
+        (("benchmarks", "rgwtest", "workers"), None),
+        (("benchmarks", "rgwtest", "workers"), []),
+        (("benchmarks", "rgwtest", "objects"), {"sizes": ["4K"]}),
+        (("benchmarks", "rgwtest", "objects"), {"set": "small", "sizes": ["4KiB"]}),
+        (("benchmarks", "rgwtest", "fill"), {"duration": 60}),
+        (("benchmarks", "rgwtest", "fill"), {"duration": "4h", "objects": 5}),
+        (("benchmarks", "rgwtest", "full_guard"), 0.8),
+        (("benchmarks", "rgwtest", "phases"), []),
+        (("benchmarks", "rgwtest", "s3", "secret_key"), "literal"),
+        (("benchmarks", "rgwtest", "s3", "urls"), ["rgw1:80"]),
+        (("benchmarks", "rgwtest", "s3"), None),
+        (("benchmarks", "warp", "size"), "4M"),
+        (("benchmarks", "warp", "size"), {"4KiB": 50}),
+        (("benchmarks", "warp", "buckets"), {"names": ["abc"]}),
+        (("benchmarks", "warp", "cycle"), {"phases": []}),
+        (("benchmarks", "warp", "cycle"), {"phases": [{"fill": {"objects": 5}, "wait": {"duration": "1s"}}]}),
+        (("cluster", "use_existing"), False),
+        (("cluster", "iterations"), 0),
+        (("cluster", "iterations"), None),
+        (("cluster", "clients"), "client1"),
+        (("monitoring_profiles", "collectl"), None),
+    ],
+)
+def test_schema_and_check_refuse_the_same(
+    validator: Any, tmp_path: Path, path: Tuple[str, ...], value: Optional[Any]
+) -> None:
+    data = quickstart()
+    data["benchmarks"]["warp"] = {
+        "s3": {"urls": ["http://a"], "user": "u"},
+        "size": ["4KiB", "1MB"],
+        "cycle": CYCLE,
+    }
+    assert validator.is_valid(data)
+    inner = data
+    for part in path[:-1]:
+        inner = inner[part]
+    inner[path[-1]] = value
+    assert not validator.is_valid(data)
+    file = tmp_path / "f.yaml"
+    file.write_text(yaml.safe_dump(data), encoding="utf-8")
+    with pytest.raises(ConfigError):
+        check_file(file)
+
+
+def test_other_sections_stay_open(validator: Any) -> None:
+    data = quickstart()
+    data["benchmarks"]["radosbench"] = {"anything": [1, 2]}
+    data["benchmarks"]["rgwtest"].update({"acceptable": [1], "osd_ra": [4096]})
+    data["common"] = {"pdsh_cmd": "pdsh"}
+    data["cluster"]["pool_profiles"] = {}
+    assert validator.is_valid(data)

@@ -1,0 +1,162 @@
+"""`cbt-tools plan`: what will run and what it changes, and nothing touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+from cbt_plugins.tools.__main__ import main
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = ROOT / "benchmark_configs"
+SMALL = """\
+cluster: {user: root, head: node0, clients: [c1, c2, c3], osds: [o], mons: [m], iterations: 2, tmp_dir: /tmp/x}
+benchmarks:
+  warp:
+    s3: {urls: ['http://rgw1:7480'], access_key: '${A}', secret_key: 'file:/root/k'}
+    size: {4KiB: 50%, 1MiB: 50%}
+    buckets: 2
+    workers: [2, 16]
+    cycle:
+      phases:
+        - fill: {objects: 1000}
+        - fill: {max_avail: 30%}
+        - hybrid: {duration: 30s}
+        - warp: {op: mixed, duration: 5m, objects: 2500}
+        - wait: {clean: true, at_most: 10m}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_contacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("plan must not touch anything")
+
+    monkeypatch.setenv("PATH", "")
+    for module, name in [(socket, "socket"), (socket, "getaddrinfo"), (subprocess, "Popen"), (os, "system")]:
+        monkeypatch.setattr(module, name, refuse)
+
+
+def plan(capsys: pytest.CaptureFixture[str], *args: Any) -> str:
+    assert main(["plan", *map(str, args)]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return captured.out
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "f.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def squeezed(text: str) -> List[str]:
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def test_the_quick_start_reads_like_this(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = squeezed(plan(capsys, CONFIGS / "quickstart.yaml"))
+    assert lines[0].endswith("1 run (1 iteration of 1 configuration), 1m30s + unknown: calibration of the workers per "
+                             "operation, once")  # fmt: skip
+    for line in [
+        "Run 1 of 1: rgwtest",
+        "02-64KiB client2 64KiB 64KiB 8",
+        "2 measure-new 20s measure hybrid: GET 45, PUT 35, STAT 15, DELETE 5",
+        "bucket cbtp-<run id>-4kib: created and filled",
+        "undo: radosgw-admin bucket rm --bucket=cbtp-<run id>-4kib --purge-objects at the end",
+        "nodes client1, client2: scratch directory under /var/tmp/cbt",
+        "nothing else: no pool, user, flag, setting or daemon is changed",
+        "measure-new measures for 20s: too short to be repeatable",
+    ]:
+        assert line in lines
+
+
+def test_the_published_durations(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "configuration), 1d6h + unknown" in plan(capsys, CONFIGS / "rgwtest-small.yaml")
+    assert "configuration), 18h + unknown" in plan(capsys, CONFIGS / "rgwtest-generic.yaml")
+
+
+def test_sizes_objects_and_what_only_the_cluster_knows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = squeezed(plan(capsys, write(tmp_path, SMALL)))
+    assert lines[0].endswith(
+        "4 runs (2 iterations of 2 configurations), 22m + unknown: fill: until 1000 objects per bucket; "
+        "fill-2: until 30% of MAX AVAIL; wait: all PGs are active+clean, at most 10m; "
+        "calibration of the workers per operation, once"
+    )
+    for line in [
+        "Run 2 of 4: warp, workers=16; as run 1, but:",
+        "Runs 3 to 4: the same again, 2 iterations in all",
+        "S3 http://rgw1:7480 (keys from env:A; weighed)",
+        "03-sizes-1 c3 sizes-1 4KiB 50%, 1MiB 50% 2",
+        # 2 buckets x 1000 objects x (4 KiB + 1 MiB) / 2
+        "data 2000 objects, about 1004 MiB by the fill (on the disks: x replicas or (k+m)/k, and at least an "
+        "allocation unit each)",
+        "fill-2 writes until 30% of MAX AVAIL",
+        "hybrid adds 30 objects per 100 requests",
+        "warp: warp uploads 7500 objects of its own first",
+        "hybrid: 2 workers per driver; this mix takes 5 at least, and gets them",
+    ]:
+        assert line in lines, line
+    second = lines[lines.index("Run 2 of 4: warp, workers=16; as run 1, but:") :]
+    assert not any(line.startswith("S3 ") for line in second)
+
+
+def test_existing_buckets_and_kept_data_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = SMALL.replace("buckets: 2", "buckets: {names: [mine], existing: true}").replace("[2, 16]", "8")
+    lines = squeezed(plan(capsys, write(tmp_path, text)))
+    assert "existing bucket mine: objects under a prefix of this run's own" in lines
+    assert "undo: these objects are removed at the end; all others stay" in lines
+    assert not any("bucket rm" in line for line in lines)
+    kept = squeezed(plan(capsys, write(tmp_path, SMALL.replace("buckets: 2", "keep_data: true"))))
+    undo = "radosgw-admin bucket rm --bucket=cbtp-<run id>-sizes --purge-objects"
+    assert f"undo: kept (keep_data); yours to remove: {undo}" in kept
+
+
+def test_idle_and_unequal_clients_are_pointed_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = plan(capsys, write(tmp_path, SMALL.replace("buckets: 2", "drivers: 1")))
+    assert "c2, c3: no driver runs there (1 for 3 nodes)" in one
+    four = plan(capsys, write(tmp_path, SMALL.replace("buckets: 2", "drivers: 4")))
+    assert "the client nodes have unequal loads (drivers: c1 2, c2 1, c3 1)" in four
+
+
+def test_json_has_the_plans_themselves(capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(plan(capsys, CONFIGS / "quickstart.yaml", "--json"))
+    (run,) = document["runs"]
+    assert run["plan"]["phases"][2]["duration"] == 30.0
+    assert run["forecast"]["seconds"] == 90.0
+    assert run["changes"][0]["undo"].startswith("radosgw-admin bucket rm")
+    assert document["monitors"] == ["collectl"]
+
+
+def test_all_faults_go_to_stderr_and_the_status_is_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path, SMALL.replace("buckets: 2", "bukets: 2").replace("30s", "30"))
+    assert main(["plan", str(file)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
+        f"{file}:6:5: benchmarks.warp.bukets: unknown key; did you mean 'buckets'?",
+        f"{file}:12:30: benchmarks.warp.cycle.phases[2].hybrid.duration: 30: seconds? write 30s",
+        "2 faults; nothing would run",
+    ]
+
+
+def test_a_file_without_a_benchmark_of_ours_has_no_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", str(write(tmp_path, "cluster: {}\nbenchmarks: {radosbench: {}}\n"))]) == 2
+    assert "no benchmark of cbt-plugins" in capsys.readouterr().err
+
+
+def test_it_loads_neither_cbt_nor_analysis(capsys: pytest.CaptureFixture[str]) -> None:
+    plan(capsys, CONFIGS / "quickstart.yaml")
+    assert not {"settings", "benchmarkfactory", "cbt_plugins.cycle.engine"} & set(sys.modules)
