@@ -31,9 +31,9 @@ def permutations(section: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     """Every combination of the section's top-level lists, the last list fastest; `acceptable` is never multiplied."""
     sweeps = {key: value for key, value in section.items() if isinstance(value, list) and key != "acceptable"}
     for values in itertools.product(*sweeps.values()):
-        # Scalars come first, then the lists in the file's order: the order of keys ends up in logs only, but the
-        # order inside nested mappings is part of the id and stays as written.
-        config = {key: copy.deepcopy(value) for key, value in section.items() if key not in sweeps}
+        # The order inside nested mappings is part of the id and stays as written. One copy of all together: what an
+        # anchor shares is shared in the copy too, and shows in benchmark_config.yaml.
+        config = copy.deepcopy({key: value for key, value in section.items() if key not in sweeps})
         config.update(zip(sweeps, values))
         yield config
 
