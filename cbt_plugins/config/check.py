@@ -98,7 +98,8 @@ def load(source: Source) -> Config:
         file=source.file,
         cluster=cluster,
         endpoints=endpoints,
-        monitors=tuple(sorted(data.get("monitoring_profiles") or ())),
+        # CBT runs collectl even when nobody asks for it.
+        monitors=tuple(sorted({"collectl", *(data.get("monitoring_profiles") or ())})),
         runs=tuple(
             Run(run.benchmark, number, run.varied, {**run.config, "iteration": number}, run.plan)
             for number in iterations

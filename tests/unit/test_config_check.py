@@ -1,4 +1,4 @@
-"""Every fault of a file, at its place, in words that say what to do. The mark § stands where the fault must point to."""
+"""Every fault of a file, at its place, in words that say what to do. § stands where the fault must point to."""
 
 from __future__ import annotations
 
@@ -165,7 +165,8 @@ WARP_FAULTS = [
         "benchmarks.warp.cycle.phases[1].name: 'a' is the name of an earlier phase already",
     ),
     (
-        "    cycle: {phases: [{fill: {objects: 5}}, {hybrid: {duration: 60s, workers: §{get: 1, put: 2, stat: 1}}}]}\n",
+        "    cycle: {phases: [{fill: {objects: 5}}, {hybrid: {duration: 60s, "
+        "workers: §{get: 1, put: 2, stat: 1}}}]}\n",
         "benchmarks.warp.cycle.phases[1].hybrid.workers: delete is in the mix (5) and has no workers",
     ),
     (
@@ -179,8 +180,8 @@ WARP_FAULTS = [
     ),
     (
         "    cycle: {phases: [{warp: {op: mixd, duration: 60s}}]}\n".replace("mixd", "§mixd"),
-        "benchmarks.warp.cycle.phases[0].warp.op: must be mixed or get or put or stat or delete or list or multipart or "
-        "versioned; did you mean 'mixed'?",
+        "benchmarks.warp.cycle.phases[0].warp.op: must be mixed or get or put or stat or delete or list "
+        "or multipart or versioned; did you mean 'mixed'?",
     ),
     (
         "    cycle: {phases: [{warp: {op: mixed, duration: 60s, objects: §8}}]}\n",

@@ -13,7 +13,7 @@ from pydantic import Field
 from cbt_plugins.config import sections
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.faults import ConfigError
-from cbt_plugins.config.plan import Bucket, Driver, Goal, Phase, Plan
+from cbt_plugins.config.plan import Bucket, Driver, Goal, Phase, Plan, WarpOp
 from cbt_plugins.config.sections import Section, permutations, plan_of
 from cbt_plugins.config.validate import Strict
 
@@ -68,8 +68,13 @@ def test_generic_objects() -> None:
 def test_drivers_go_round_the_client_nodes() -> None:
     made = plan("rgwtest", objects={"sizes": ["4KiB", "1MB"]}, drivers_per_size=3)
     assert [(d.id, d.node) for d in made.drivers] == [
-        ("01-4KiB", "c1"), ("02-4KiB", "c2"), ("03-4KiB", "c1"), ("04-1MB", "c2"), ("05-1MB", "c1"), ("06-1MB", "c2"),
-    ]  # fmt: skip
+        ("01-4KiB", "c1"),
+        ("02-4KiB", "c2"),
+        ("03-4KiB", "c1"),
+        ("04-1MB", "c2"),
+        ("05-1MB", "c1"),
+        ("06-1MB", "c2"),
+    ]
 
 
 def test_scale_multiplies_durations_and_objects_and_leaves_percentages() -> None:
@@ -86,7 +91,7 @@ def test_scale_multiplies_durations_and_objects_and_leaves_percentages() -> None
     made = warp(phases, scale=0.01)
     assert [phase.goal for phase in made.phases[:3]] == [Goal(objects=20), Goal(objects=1), Goal(raw=0.25)]
     assert [phase.duration for phase in made.phases[3:]] == [36.0, 1.0, 6.0, None, 10.0]
-    assert made.phases[5].warp and made.phases[5].warp.objects == 50
+    assert made.phases[5].warp == WarpOp("get", objects=50)
     assert made.phases[6].at_most == 600.0
     assert warp(phases, scale=2).phases[3].duration == 7200.0
 
@@ -123,7 +128,7 @@ def test_warp_options_of_a_plain_command() -> None:
     phase = warp(
         [{"warp": {"op": "get", "duration": "1m", "args": {"range-size": 5, "disable-multipart": True}}}]
     ).phases[0]
-    assert phase.warp and phase.warp.args == {"range-size": "5", "disable-multipart": ""}
+    assert phase.warp == WarpOp("get", args={"range-size": "5", "disable-multipart": ""})
     assert phase.mix is None
     mixed = warp([{"warp": {"op": "mixed", "duration": "1m"}}]).phases[0]
     assert mixed.mix == MIX
@@ -210,7 +215,8 @@ def test_another_distribution_brings_its_own_section(tmp_path: Path, monkeypatch
     monkeypatch.setattr(mine_sections, "mine", Section(Mine, to_plan))
     assert sections.section_of("mine") is not None
     file = tmp_path / "f.yaml"
-    text = "cluster: {user: u, head: h, clients: [c], osds: [o], mons: [m], iterations: 1}\nbenchmarks:\n  mine: {loops: 0}\n"
+    text = "cluster: {user: u, head: h, clients: [c], osds: [o], mons: [m], iterations: 1}\n"
+    text += "benchmarks:\n  mine: {loops: 0}\n"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=r"f\.yaml:3:17: benchmarks\.mine\.loops: must be at least 1"):
         load_file(file)

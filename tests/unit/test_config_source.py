@@ -119,7 +119,8 @@ def test_a_file_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
 
 
 def test_secrets_are_masked_and_references_stay() -> None:
-    text = "# keys\na: {access_key: AKIA, secret_key: '${KEY}'}\nb:\n  secret_key: |\n    two\n    lines\n  x: 1\n"
+    text = "# keys\na: {access_key: AKIA, secret_key: '${KEY}'}\n"
+    text += "b:\n  secret_key: |\n    two\n    lines\n  x: 1\n"
     masked = mask_secrets(text)
     assert "AKIA" not in masked
     assert "two" not in masked

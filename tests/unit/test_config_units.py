@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from decimal import Decimal
 
 import pytest
@@ -34,10 +36,8 @@ def test_a_percentage_survives_being_written(percent: Decimal) -> None:
 @given(st.text(max_size=12))
 def test_any_text_is_read_or_refused_and_never_breaks(text: str) -> None:
     for parse in (units.parse_size, units.parse_duration, units.parse_percent):
-        try:
+        with contextlib.suppress(ValueError):
             assert parse(text) >= 0
-        except ValueError as error:
-            assert str(error)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,8 @@ def test_durations(text: str, seconds: float) -> None:
     ],
 )
 def test_sizes_that_are_refused(value: object, message: str) -> None:
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError, match="^" + re.escape(message)):
         units.parse_size(value)
-    assert str(refused.value).startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -97,9 +96,8 @@ def test_sizes_that_are_refused(value: object, message: str) -> None:
     ],
 )
 def test_durations_that_are_refused(value: object, message: str) -> None:
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError, match="^" + re.escape(message)):
         units.parse_duration(value)
-    assert str(refused.value).startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -112,9 +110,8 @@ def test_durations_that_are_refused(value: object, message: str) -> None:
     ],
 )
 def test_percentages_that_are_refused(value: object, message: str) -> None:
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError, match="^" + re.escape(message)):
         units.parse_percent(value)
-    assert str(refused.value).startswith(message)
 
 
 @pytest.mark.parametrize(
