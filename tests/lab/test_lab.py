@@ -427,3 +427,25 @@ def test_without_root_the_cluster_runs_and_what_is_missing_is_said() -> None:
         assert "not root: the nodes stand in a user namespace. Missing: sshd" in done.stderr
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.skipif(
+    "CBT_LAB_ROOT" not in os.environ, reason="CBT_LAB_ROOT names no root folder of another release"
+)
+def test_nodes_run_another_releases_binaries(tmp_path: Path) -> None:
+    need_machine()
+    root = os.environ["CBT_LAB_ROOT"]
+    script = "ceph versions; ceph health detail; pdsh -w node[1-3] cat /etc/os-release | grep VERSION_ID"
+    shape = ("--osd-nodes", "3", "--osds-per-node", "1", "--rgws", "1", "--clients", "0")
+    where = ("--dir", str(tmp_path / "lab"), "--root", root)
+    done = lab_tool("run", *where, *shape, "--wipe", "--", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    version = re.search(r'VERSION_ID="(\d+)"', Path(root, "etc/os-release").read_text())
+    assert version
+    assert done.stdout.count(f'VERSION_ID="{version[1]}"') == 3
+    ours = subprocess.run(["ceph", "--version"], capture_output=True, text=True).stdout
+    theirs = subprocess.run(["chroot", root, "ceph", "--version"], capture_output=True, text=True).stdout
+    assert theirs != ours
+    assert re.search(r"ceph version ([\d.]+)", theirs)[1] in done.stdout  # type: ignore[index]
+    assert "\nHEALTH_OK" in done.stdout
+    assert root not in Path("/proc/mounts").read_text()

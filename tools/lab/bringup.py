@@ -29,35 +29,35 @@ def bring_up(directory: Path, record: Record, spaces: Spaces, fresh: bool, step:
     nodes = list(shape.nodes.values())
     spaces.start_nodes(nodes)
     step(f"{len(nodes)} nodes")
-    daemons = Daemons(spaces)
-    stores = _make_stores(directory, record, daemons) if fresh else []
-    finish(daemons.start_mon())
-    mgr = daemons.start_mgr()
-    step("mon")
-    with CephShell(spaces.enter(HEAD), spaces.environment(), record.fsid) as ceph:
-        if fresh:
-            for osd in shape.osds:
-                ceph.ask(f"osd new {record.osd_uuids[str(osd)]}")
-            for job in stores:
+    with Daemons(spaces) as daemons:
+        stores = _make_stores(directory, record, daemons) if fresh else []
+        finish(daemons.start_mon())
+        mgr = daemons.start_mgr()
+        step("mon")
+        with CephShell(spaces.enter(HEAD), spaces.environment(), record.fsid) as ceph:
+            if fresh:
+                for osd in shape.osds:
+                    ceph.ask(f"osd new {record.osd_uuids[str(osd)]}")
+                for job in stores:
+                    finish(job)
+                step(f"{len(stores)} OSD stores")
+            starting = daemons.start_osds(nodes)
+            placement_groups = _make_pools(ceph, shape) if fresh else 1
+            for job in [*starting, mgr]:
                 finish(job)
-            step(f"{len(stores)} OSD stores")
-        starting = daemons.start_osds(nodes)
-        placement_groups = _make_pools(ceph, shape) if fresh else 1
-        for job in [*starting, mgr]:
-            finish(job)
-        step(f"{len(shape.osds)} OSDs started")
-        wait_until(lambda: ceph.status()["osdmap"]["num_up_osds"] == len(shape.osds), "OSDs up", 120, 0.1)
-        step("OSDs up")
-        rgws = [node for node in nodes if node.rgw]
-        for job in [daemons.start_rgw(node) for node in rgws]:
-            finish(job)
-        daemons.await_rgws(rgws)
-        if rgws:
-            step("RGWs answer")
-        if rgws and fresh:
-            _make_s3_user(directory, daemons, shape)
-            step("S3 user")
-        step(_await_clean(ceph, len(shape.osds), placement_groups))
+            step(f"{len(shape.osds)} OSDs started")
+            wait_until(lambda: ceph.status()["osdmap"]["num_up_osds"] == len(shape.osds), "OSDs up", 120, 0.1)
+            step("OSDs up")
+            rgws = [node for node in nodes if node.rgw]
+            for job in [daemons.start_rgw(node) for node in rgws]:
+                finish(job)
+            daemons.await_rgws(rgws)
+            if rgws:
+                step("RGWs answer")
+            if rgws and fresh:
+                _make_s3_user(directory, daemons, shape)
+                step("S3 user")
+            step(_await_clean(ceph, len(shape.osds), placement_groups))
     record.state = "created"
     record.save(directory)
 

@@ -98,7 +98,9 @@ class Lab:
                 self._say(
                     f"{self.dir} holds a cluster already: its shape stays (`lab down --wipe` removes it)"
                 )
-            record.topology = replace(record.topology, bind=topology.bind)
+            # A node that boots later, perhaps started by another Python, sees what its neighbours see.
+            seen = needed_paths(self.dir, record.topology.root, topology.bind)
+            record.topology = replace(record.topology, bind=tuple(seen))
             self._check_machine(record.topology)
             self._leash = self._prepare(record, fresh)
             try:
@@ -139,12 +141,14 @@ class Lab:
         return spaces.start_lab()
 
     def stop_osds(self, name: str, number: int = signal.SIGTERM) -> None:
+        node = self._osd_node(name)
         with self._locked():
-            Daemons(self.spaces).stop_osds(self._osd_node(name), number)
+            Daemons(self.spaces).stop_osds(node, number)
 
     def start_osds(self, name: str) -> None:
-        with self._locked():
-            for job in Daemons(self.spaces).start_osds([self._osd_node(name)]):
+        node = self._osd_node(name)
+        with self._locked(), Daemons(self.spaces) as daemons:
+            for job in daemons.start_osds([node]):
                 finish(job)
 
     def crash(self, name: str) -> None:
@@ -161,15 +165,15 @@ class Lab:
             if spaces.first(name):
                 raise LabError(f"{name} is running")
             spaces.start_nodes([node])
-            daemons = Daemons(spaces)
-            if name == HEAD:
-                finish(daemons.start_mon())
-                finish(daemons.start_mgr())
-            for job in daemons.start_osds([node]):
-                finish(job)
-            if node.rgw:
-                finish(daemons.start_rgw(node))
-                daemons.await_rgws([node])
+            with Daemons(spaces) as daemons:
+                if name == HEAD:
+                    finish(daemons.start_mon())
+                    finish(daemons.start_mgr())
+                for job in daemons.start_osds([node]):
+                    finish(job)
+                if node.rgw:
+                    finish(daemons.start_rgw(node))
+                    daemons.await_rgws([node])
 
     def link(self, name: str, up: bool) -> None:
         """Pull or plug the network cable of a node."""
@@ -187,6 +191,8 @@ class Lab:
 
         BlueStore survives the plain end, which is a power failure of everything.
         """
+        if not Record.load(self.dir):
+            return False
         with self._locked():
             was = self.running
             if was and graceful:
@@ -196,7 +202,7 @@ class Lab:
                 daemons.stop_monitors()
             if was:
                 self._end()
-            if wipe and Record.load(self.dir):
+            if wipe:
                 self._remove()
         if wipe:
             with contextlib.suppress(OSError):

@@ -15,10 +15,21 @@ _RAISE_FILES = "ulimit -n 16384 2>/dev/null; "
 
 
 class Daemons:
-    """Everything here works on the nodes of one running lab."""
+    """Everything here works on the nodes of one running lab. As a context it leaves no Job behind."""
 
     def __init__(self, spaces: Spaces) -> None:
         self._spaces = spaces
+        self._begun: List[subprocess.Popen[str]] = []
+
+    def __enter__(self) -> Daemons:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._begun:
+            if process.returncode is None:
+                process.kill()
+            with process:
+                pass
 
     def run(self, node: str, script: str) -> str:
         """A shell command in a node; what it printed, or LabError with that."""
@@ -35,6 +46,7 @@ class Daemons:
             stderr=subprocess.STDOUT,
             text=True,
         )
+        self._begun.append(process)
         return f"{node}: {script.replace(_RAISE_FILES, '')}", process
 
     def make_mon(self, address: str, fsid: str) -> Job:

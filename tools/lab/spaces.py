@@ -113,9 +113,13 @@ class Spaces:
         """Make the outer namespaces. The lab ends if the Birth is closed or lost before its detach()."""
         self._clean_up()
         birth = self._spawn("lab", [])
-        self._register("lab", birth.await_born())
-        birth.order({})
-        birth.await_ready()
+        try:
+            self._register("lab", birth.await_born())
+            birth.order({})
+            birth.await_ready()
+        except BaseException:
+            birth.close()
+            raise
         return birth
 
     def start_nodes(self, nodes: Sequence[Node]) -> None:
