@@ -1,4 +1,4 @@
-"""Every fault of a file, at its place, in words that say what to do. § marks where the fault must point to."""
+"""Every fault of a file, at its place, in words that say what to do; § marks where the fault must point."""
 
 from __future__ import annotations
 
