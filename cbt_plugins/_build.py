@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import shutil
 import zipfile
 from typing import Any, Dict, Optional
 
@@ -23,6 +24,8 @@ _FILES: Dict[str, str] = {
 
 
 def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: Optional[str] = None) -> str:
+    # setuptools packs whatever an earlier build has left here, also modules that are gone since.
+    shutil.rmtree(os.path.join("build", "lib"), ignore_errors=True)
     name = build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
     return _with_hook(wheel_directory, name)
 

@@ -12,7 +12,7 @@ import sysconfig
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import pytest
 import yaml
@@ -28,9 +28,96 @@ ERAS: Mapping[str, str] = {
     "d6287a9": "2024-06: last before the run loop's test was inverted",
     "9d6480f": "2025-05: master, frozen",
     "9b4a548": "2026-06: main",
+    "newest": "what main has become since, rebuilt from 9b4a548",
 }
 #: modules that `import benchmarkfactory` needs there beyond PyYAML
-NEEDS: Mapping[str, Tuple[str, ...]] = {"9b4a548": ("lxml", "matplotlib", "mdutils")}
+NEEDS: Mapping[str, Tuple[str, ...]] = dict.fromkeys(["9b4a548", "newest"], ("lxml", "matplotlib", "mdutils"))
+
+#: monitoring as a package: the names and signatures of upstream's, and the least behind them
+_FACTORY = """\
+from contextlib import contextmanager
+import common, settings
+from monitoring.monitoring import Monitoring
+
+class CollectlMonitoring(Monitoring):
+    DEFAULT_NODES = ["clients", "osds", "mons", "rgws"]
+
+    def start(self, directory):
+        common.pdsh(self._nodes, f"mkdir -p -m0755 -- {directory}/collectl").communicate()
+        common.pdsh(self._nodes, f"collectl -f {directory}/collectl")
+
+    def stop(self, directory):
+        common.pdsh(self._nodes, "pkill -SIGINT -f collectl").communicate()
+
+class MonitoringFactory:
+    _REGISTRY = {"collectl": CollectlMonitoring}
+
+    @classmethod
+    def get_object(cls, name, mconfig):
+        try:
+            return cls._REGISTRY[name](mconfig)
+        except KeyError as exc:
+            raise ValueError(name) from exc
+
+    @classmethod
+    def get_all(cls):
+        for name, mconfig in sorted(settings.monitoring_profiles.items()):
+            yield cls.get_object(name, mconfig)
+
+    @classmethod
+    def start(cls, directory):
+        for monitor in cls.get_all():
+            monitor.start(directory)
+
+    @classmethod
+    def stop(cls, directory=None):
+        for monitor in cls.get_all():
+            monitor.stop(directory)
+
+    @classmethod
+    @contextmanager
+    def monitor(cls, directory):
+        monitors = list(cls.get_all())
+        for monitor in monitors:
+            monitor.start(directory)
+        try:
+            yield
+        finally:
+            for monitor in monitors:
+                monitor.stop(directory)
+"""
+_BASE = """\
+from abc import ABC, abstractmethod
+import settings
+
+class Monitoring(ABC):
+    def __init__(self, mconfig):
+        self._nodes = settings.getnodes(*mconfig.get("nodes", self.DEFAULT_NODES))
+        self._user = settings.cluster.get("user")
+
+    @abstractmethod
+    def start(self, directory): ...
+
+    @abstractmethod
+    def stop(self, directory): ...
+"""
+
+
+def _make_newest(tree: Path) -> None:
+    """monitoring/ is a package, and the run loop uses the objects that the init loop has made."""
+    (tree / "monitoring.py").unlink()
+    (tree / "monitoring").mkdir()
+    for name, text in (("__init__", ""), ("monitoring", _BASE), ("monitoring_factory", _FACTORY)):
+        (tree / "monitoring" / f"{name}.py").write_text(text)
+    for module in [*(tree / "benchmark").glob("*.py"), *(tree / "cluster").glob("*.py")]:
+        alias = "from monitoring.monitoring_factory import MonitoringFactory as monitoring\n"
+        module.write_text(module.read_text().replace("import monitoring\n", alias))
+    main = tree / "cbt.py"
+    call = "benchmarkfactory.get_all(archive_dir, cluster, iteration)"
+    text = main.read_text().replace("import settings\n", "import settings\nmade = {}\n", 1)
+    assert text.count(call) == 2
+    main.write_text(text.replace(call, f"made.get(iteration) or made.setdefault(iteration, list({call}))"))
+
 
 #: commands that CBT sends to nodes or runs here: none of them may do anything on the machine of the test
 STUBS = ("pdsh", "pdcp", "rpdcp", "scp", "ssh", "sudo", "killall", "pkill", "collectl", "ceph", "rados", "hostname")
@@ -50,6 +137,10 @@ class Trees:
     def __getitem__(self, commit: str) -> Path:
         tree = self._directory / commit
         if tree.exists():
+            return tree
+        if commit == "newest":
+            shutil.copytree(self["9b4a548"], tree)
+            _make_newest(tree)
             return tree
         try:
             home = checkout.find()
@@ -174,7 +265,7 @@ class Cbt:
         self.environment.update(PATH=f"{stubs}:{os.environ['PATH']}", PYTHONDONTWRITEBYTECODE="1",
                                 XDG_CACHE_HOME=str(tmp_path / "cache"))
 
-    def config(self, benchmarks: Mapping[str, Any], **cluster: Any) -> Path:
+    def config(self, benchmarks: Mapping[str, Any], profiles: Optional[Mapping[str, Any]] = None, **cluster: Any) -> Path:
         """A file whose nodes are documentation addresses: nothing answers there, and no name is looked up."""
         content = {
             "cluster": {"head": "192.0.2.1", "clients": ["192.0.2.2", "192.0.2.3"], "osds": ["192.0.2.4"],
@@ -182,6 +273,7 @@ class Cbt:
                         "conf_file": str(self.tmp / "ceph.conf"), "tmp_dir": "/tmp/cbt-of-a-test", **cluster},
             "client_endpoints": {"s3": {"driver": "s3", "urls": ["http://192.0.2.5:7480"]}},
             "benchmarks": benchmarks,
+            **({"monitoring_profiles": profiles} if profiles else {}),
         }
         path = self.tmp / "config.yaml"
         path.write_text(yaml.safe_dump(content, sort_keys=False))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 
-from .conftest import Cbt
+from .conftest import Cbt, Outcome
 
 pytestmark = pytest.mark.upstream
 
@@ -147,3 +148,39 @@ def test_the_hook_can_be_switched_off(cbt: Cbt, tree: Path) -> None:
     outcome = cbt.cbt(tree, cbt.config(SWEEP))
     assert outcome.status == 1
     assert "NoneType" in outcome.output
+
+
+def watched(cbt: Cbt, tree: Path, **section: object) -> "tuple[Outcome, Path]":
+    """A run on this machine alone, under CBT's own collectl (a stand-in), and under the monitor of a third party."""
+    (cbt.tmp / "stubs" / "collectl").write_text('#!/bin/sh\nwhile [ "$1" != -f ]; do shift; done\necho sample > $2/raw\n')
+    (cbt.tmp / "stubs" / "pdsh").write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')
+    note = cbt.tmp / "note"
+    here = socket.gethostname()
+    config = cbt.config({"example": {"watch": True, **section}},
+                        profiles={"witness": {"nodes": ["clients"], "note": str(note)}}, iterations=1, head=here,
+                        clients=[here], osds=[here], mons=[here], tmp_dir=str(cbt.tmp / "node"))
+    return cbt.cbt(tree, config), note
+
+
+def test_the_files_of_the_monitors_arrive(cbt: Cbt, tree: Path) -> None:
+    outcome, note = watched(cbt, tree)
+    assert outcome.status == 0, outcome.output
+    files = outcome.runs()[0] / "monitors"
+    assert (files / f"collectl.{socket.gethostname()}" / "raw").read_text() == "sample\n"
+    assert (files / f"witness.{socket.gethostname()}" / "raw").read_text() == "started\nstopped\n"
+    assert note.read_text().split() == ["start", socket.gethostname(), "stop", "same"]
+    assert not list((cbt.tmp / "node").rglob("raw")), "nothing stays on the node"
+
+
+def test_monitors_stop_when_the_run_fails(cbt: Cbt, tree: Path) -> None:
+    outcome, note = watched(cbt, tree, fail="key")
+    assert outcome.status == 1, outcome.output
+    assert note.read_text().split()[-2:] == ["stop", "same"]
+    assert (outcome.runs()[0] / "monitors" / f"collectl.{socket.gethostname()}" / "raw").exists()
+
+
+def test_an_unknown_profile_is_named(cbt: Cbt, tree: Path) -> None:
+    config = cbt.config({"example": {"watch": True}}, profiles={"witnes": {}})
+    outcome = cbt.cbt(tree, config)
+    assert outcome.status == 1
+    assert "witnes" in outcome.output.split("Error: ")[-1].splitlines()[0]

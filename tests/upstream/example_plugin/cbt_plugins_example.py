@@ -41,13 +41,25 @@ class Example:
 
 
 class Witness(Monitor):
-    """Notes in a local file that it was started and stopped, and on which object."""
+    """Writes a file on its node (this machine, in the tests), and notes here whether one object was started and stopped."""
+
+    started = False
 
     def start(self, directory: str) -> None:
-        self._note = Path(self.config["note"])
-        with open(self._note, "a") as note:
-            note.write(f"start {directory} {','.join(self.nodes)}\n")
+        self.started = True
+        self._write(directory, "started")
+        self._note(f"start {','.join(self.nodes)}")
 
     def stop(self, directory: str) -> None:
-        with open(self._note, "a") as note:
-            note.write(f"stop {directory}\n")
+        self._write(directory, "stopped")
+        self._note(f"stop {'same' if self.started else 'another'}")
+
+    def _write(self, directory: str, text: str) -> None:
+        folder = Path(directory) / "witness"
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder / "raw", "a") as raw:
+            raw.write(f"{text}\n")
+
+    def _note(self, text: str) -> None:
+        with open(self.config["note"], "a") as note:
+            note.write(f"{text}\n")
