@@ -5,24 +5,26 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
-from typing import Mapping
+from typing import Any, Mapping
 
 from cbt_plugins.analysis.archive import find_runs
 from cbt_plugins.analysis.source import Unreadable
-from cbt_plugins.analysis.summary import FILE
-from cbt_plugins.analysis.summary import summarize
-from cbt_plugins.analysis.summary import write_summary
-from cbt_plugins.analysis.summary import write_text
+from cbt_plugins.analysis.summary import FILE, summarize, write_summary, write_text
 from cbt_plugins.report.terminal import render
 
 OK, USAGE, UNUSABLE = 0, 2, 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("archive", type=Path, help="an archive (all of its runs), or one run's id-... directory")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the summary here, and not into the run's directory")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the page here, and not into the run's directory")
+    parser.add_argument(
+        "archive", type=Path, help="an archive (all of its runs), or one run's id-... directory"
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the summary here, and not into the run's directory"
+    )
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE", help="write the page here, and not into the run's directory"
+    )
     parser.add_argument("--text", action="store_true", help="print the table only, write nothing")
 
 
@@ -33,7 +35,9 @@ def run(args: argparse.Namespace) -> int:
     except Unreadable as e:
         return _complain(str(e), UNUSABLE)
     if (args.json or args.html) and len(runs) > 1:
-        return _complain(f"{args.archive} has {len(runs)} runs: --json and --html need one, give its directory", USAGE)
+        return _complain(
+            f"{args.archive} has {len(runs)} runs: --json and --html need one, give its directory", USAGE
+        )
     status = OK
     for number, path in enumerate(runs):
         if number:
@@ -60,7 +64,9 @@ def _write(summary: Mapping[str, Any], path: Path, args: argparse.Namespace) -> 
         except ImportError as e:
             if e.name not in ("jinja2", "markupsafe"):
                 raise
-            _complain("no report.html: it needs the Python package Jinja2 (pip install 'cbt-plugins[report]')", OK)
+            _complain(
+                "no report.html: it needs the Python package Jinja2 (pip install 'cbt-plugins[report]')", OK
+            )
             return
         write_text(args.html or path / "report.html", page(summary, path))
 

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-from typing import Dict
-from typing import List
-from typing import Mapping
-from typing import Optional
-from typing import Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 #: (key, unit, path into an op's line, better); a relative change needs no unit, a reader does
 METRICS = (
@@ -19,7 +14,7 @@ METRICS = (
 
 
 def new_vs_aged(phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
-    """Relative change of each op (and of all together) from the first to the last phase with the role "measure".
+    """Change of each op, and of all together, from the first to the last phase with the role "measure".
 
     None when there are not two. One run against itself says nothing about chance: no significance is claimed.
     """
@@ -37,7 +32,15 @@ def new_vs_aged(phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]
                 continue
             change = round(b / a - 1, 6) if a and b is not None else None
             lines.append(
-                {"op": op or "total", "metric": key, "unit": unit, "better": better, "new": a, "aged": b, "change": change}
+                {
+                    "op": op or "total",
+                    "metric": key,
+                    "unit": unit,
+                    "better": better,
+                    "new": a,
+                    "aged": b,
+                    "change": change,
+                }
             )
     return {
         "new": new["name"],
@@ -51,4 +54,4 @@ def _at(line: Optional[Mapping[str, Any]], path: Sequence[str]) -> Optional[floa
     value: Any = line
     for key in path:
         value = value.get(key) if value else None
-    return value  # type: ignore[no-any-return]
+    return value

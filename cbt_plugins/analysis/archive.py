@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-from typing import Dict
-from typing import List
-from typing import Mapping
-from typing import Optional
-from typing import Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from cbt_plugins.analysis.source import Unreadable
 
@@ -101,9 +95,7 @@ def read_run(path: Path) -> Run:
     for directory in sorted((path / "phases").glob("*")) if (path / "phases").is_dir() else []:
         if not directory.is_dir():
             continue
-        if ".partial-" in directory.name:
-            run.partials.append(directory.name)
-        elif not (directory / "phase.json").exists():
+        if ".partial-" in directory.name or not (directory / "phase.json").exists():
             run.partials.append(directory.name)
         else:
             try:
@@ -189,7 +181,7 @@ def _job(directory: Path, data: Mapping[str, Any]) -> Job:
 
 
 def json_lines(path: Path) -> List[Dict[str, Any]]:
-    """The mappings of a JSON-lines file; a torn line, as a kill leaves it, is left out. Empty when there is no file."""
+    """The mappings of a JSON-lines file without lines that a kill has torn; [] when there is no file."""
     found = []
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -206,16 +198,14 @@ def json_lines(path: Path) -> List[Dict[str, Any]]:
 
 
 def texts(run: Path) -> Dict[str, str]:
-    """What was recorded around the run in this directory, for reading: path in it -> text, the most asked for first."""
+    """What was recorded around the run in this directory: path in it -> text, the most asked for first."""
     names = ["plan.json", "benchmark_config.yaml", "manifest.json", "events.jsonl"]
     found = {name: run / name for name in names}
     for directory in ("before", "after"):
         for path in sorted((run / "cluster" / directory).glob("*")):
             found[str(path.relative_to(run))] = path
-    result = {}
-    for name, path in found.items():
-        try:
-            result[name] = path.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-    return result
+    return {
+        name: path.read_text(encoding="utf-8", errors="replace")
+        for name, path in found.items()
+        if path.is_file()
+    }

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-from typing import Dict
-from typing import Iterator
-from typing import List
-from typing import Mapping
+from typing import Any, Dict, Iterator, List, Mapping
 
 from cbt_plugins.analysis.phase import PhaseFigures
 
@@ -20,12 +16,16 @@ Warning_ = Dict[str, Any]
 
 def check_phase(made: PhaseFigures, line: Mapping[str, Any]) -> List[Warning_]:
     """All warnings of one phase; `line` is its entry in the summary."""
-    found: List[Warning_] = []
-    for warning in made.phase.warnings:
-        found.append({"code": str(warning.get("code", "phase")), "text": str(warning.get("text", "")), **_where(warning)})
-    for check in (_status, _window, _jobs, _rows, _errors, _books, _little, _mix, _samples, _stalls, _tail):
-        found.extend(check(made, line))
-    return [{**warning, "phase": made.phase.name} for warning in found]
+    checks = (_status, _window, _jobs, _rows, _errors, _books, _little, _mix, _samples, _stalls, _tail)
+    found = [warning for check in checks for warning in check(made, line)]
+    recounted = {warning["code"] for warning in found}
+    said = [
+        {"code": str(warning.get("code", "phase")), "text": str(warning.get("text", "")), **_where(warning)}
+        for warning in made.phase.warnings
+        # what the run counted as it went is here counted once more, and better
+        if warning.get("code") not in recounted
+    ]
+    return [{**warning, "phase": made.phase.name} for warning in (*said, *found)]
 
 
 def _where(warning: Mapping[str, Any]) -> Dict[str, str]:
@@ -54,28 +54,42 @@ def _jobs(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
             yield {"code": "job-restarted", "text": f"{job.id} was restarted {times}", "job": job.id}
         if not job.cut and (job.signal or job.exit):
             how = f"by signal {job.signal}" if job.signal else f"with exit status {job.exit}"
-            yield {"code": "job-died", "text": f"{job.id} ended {how}", "job": job.id}
+            yield {"code": "generator-died", "text": f"{job.id} ended {how}", "job": job.id}
         if abs(job.clock_offset) > CLOCK:
-            text = f"the clock of {job.node} is {job.clock_offset:+.3f} s off; its times are corrected by that"
+            text = (
+                f"the clock of {job.node} is {job.clock_offset:+.3f} s off; its times are corrected by that"
+            )
             yield {"code": "clock-offset", "text": text, "job": job.id}
 
 
 def _rows(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
     for job_id, why in made.unreadable.items():
-        yield {"code": "no-rows", "text": f"{job_id}: {why}; its requests are in no number here", "job": job_id}
+        yield {
+            "code": "no-rows",
+            "text": f"{job_id}: {why}; its requests are in no number here",
+            "job": job_id,
+        }
     for job in made.phase.jobs:
         its = made.jobs.get(job.id)
         if its is None:
             continue
         if its.torn:
-            yield {"code": "torn-rows", "text": f"{job.id}: {its.torn}; {its.rows} whole rows were read", "job": job.id}
+            yield {
+                "code": "torn-rows",
+                "text": f"{job.id}: {its.torn}; {its.rows} whole rows were read",
+                "job": job.id,
+            }
         if its.bad:
-            yield {"code": "bad-rows", "text": f"{job.id}: {its.bad} lines are no rows and were left out", "job": job.id}
+            yield {
+                "code": "bad-rows",
+                "text": f"{job.id}: {its.bad} lines are no rows and were left out",
+                "job": job.id,
+            }
         if job.rows_total is not None and job.rows_total != its.rows:
             text = f"{job.id}: {its.rows} rows are in the file, {job.rows_total} were counted as they came"
             yield {"code": "lost-rows", "text": text, "job": job.id}
         if not its.rows:
-            yield {"code": "idle-job", "text": f"{job.id} finished no request", "job": job.id}
+            yield {"code": "generator-idle", "text": f"{job.id} finished no request", "job": job.id}
 
 
 def _errors(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
@@ -84,17 +98,16 @@ def _errors(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
         if failed:
             kind, n = sorted(of.messages.items(), key=lambda item: (-item[1], item[0]))[0]
             rate = 100 * of.failed.n / of.finished if of.finished else 0.0
-            text = (
-                f"{failed} of {of.finished + of.ok_outside + of.failed_outside} {op} failed ({rate:.3g} % in the window); "
-                f"{n} x {kind}"
-            )
+            everything = of.finished + of.ok_outside + of.failed_outside
+            text = f"{failed} of {everything} {op} failed ({rate:.3g} % in the window); {n} x {kind}"
             yield {"code": "errors", "text": text, "op": op}
 
 
 def _books(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
     for book in made.phase.books:
         if book.get("ok") is False:
-            text = f"bucket {book.get('bucket')}: {book.get('after')} objects at the end, {book.get('expected')} expected"
+            found, expected = book.get("after"), book.get("expected")
+            text = f"bucket {book.get('bucket')}: {found} objects at the end, {expected} expected"
             if book.get("in_flight"):
                 text += f" (up to {book['in_flight']} requests were in flight when the jobs were stopped)"
             yield {"code": "books", "text": text}
@@ -104,25 +117,38 @@ def _little(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
     by_op: Dict[str, List[Mapping[str, Any]]] = {}
     for job in line["littles_law"]["jobs"]:
         # a paced job has idle workers by design; more requests in flight than workers are wrong for it too
-        off = job["deviation"] is not None and abs(job["deviation"]) > LITTLE and not (job["paced"] and job["deviation"] < 0)
+        off = (
+            job["deviation"] is not None
+            and abs(job["deviation"]) > LITTLE
+            and not (job["paced"] and job["deviation"] < 0)
+        )
         if off:
             by_op.setdefault(job["op"], []).append(job)
     for op, jobs in by_op.items():
         worst = max(jobs, key=lambda job: abs(job["deviation"]))
         more = f" (and {len(jobs) - 1} more jobs)" if len(jobs) > 1 else ""
+        done = made.phase.kind == "fill" and made.phase.duration is None
+        why = "drivers that were done early, or " if done else ""
         text = (
-            f"{worst['job']}: throughput x latency = {worst['in_flight']:.2f} requests in flight, but {worst['workers']}"
-            f" workers ({100 * worst['deviation']:+.1f} %){more}: a starved generator, lost requests, or a wrong clock"
+            f"{worst['job']}: throughput x latency = {worst['in_flight']:.2f} requests in flight, "
+            f"but {worst['workers']} workers ({100 * worst['deviation']:+.1f} %){more}: "
+            f"{why}a starved generator, lost requests, or a wrong clock"
         )
         yield {"code": "littles-law", "text": text, "op": op}
 
 
 def _mix(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
     asked, measured = line["mix"]["asked"] or {}, line["mix"]["measured"]
-    off = {op: measured.get(op, 0.0) - share for op, share in asked.items() if abs(measured.get(op, 0.0) - share) > MIX}
+    off = {
+        op: measured.get(op, 0.0) - share
+        for op, share in asked.items()
+        if abs(measured.get(op, 0.0) - share) > MIX
+    }
     if off and measured:
         worst = max(off, key=lambda op: abs(off[op]))
-        text = f"{worst} is {measured.get(worst, 0.0):.1f} % of the requests, {asked[worst]:g} % were asked for"
+        text = (
+            f"{worst} is {measured.get(worst, 0.0):.1f} % of the requests, {asked[worst]:g} % were asked for"
+        )
         yield {"code": "mix", "text": text, "op": worst}
 
 
@@ -141,8 +167,8 @@ def _stalls(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
     if silent:
         seconds, at = made.all_gaps.longest()
         text = (
-            f"nothing succeeded in {len(silent)} of {int(made.length)} seconds; the longest gap is {seconds:.1f} s,"
-            f" {at - made.grid.start:.1f} s after the start"
+            f"nothing succeeded in {len(silent)} of {int(made.length)} seconds; "
+            f"the longest gap is {seconds:.1f} s, {at - made.grid.start:.1f} s after the start"
         )
         yield {"code": "stall", "text": text}
 

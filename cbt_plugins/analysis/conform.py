@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
-from typing import Dict
-from typing import Iterator
-from typing import Mapping
+from typing import Any, Dict, Iterator, Mapping
 
-SCHEMA = Path(__file__).with_name("schema") / "summary.schema.json"
+SCHEMA = Path(__file__).with_name("summary.schema.json")
 
 _TYPES = {
     "object": lambda v: isinstance(v, dict),
@@ -25,14 +22,14 @@ _TYPES = {
 
 @lru_cache(maxsize=1)
 def load() -> Dict[str, Any]:
-    return json.loads(SCHEMA.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    return json.loads(SCHEMA.read_text(encoding="utf-8"))
 
 
 def check(data: Any) -> None:
     """Raise ValueError with the first places where `data` is not what the schema says.
 
-    Knows the words of JSON Schema that the shipped schema uses: type, const, enum, minimum, required, properties,
-    additionalProperties, items, $ref, anyOf.
+    Knows the words of JSON Schema that the shipped schema uses: type, const, enum, minimum, required,
+    properties, additionalProperties, items, $ref, anyOf.
     """
     found = []
     for fault in _faults(data, load(), "summary"):

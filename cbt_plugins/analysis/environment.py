@@ -2,70 +2,77 @@
 
 from __future__ import annotations
 
-from typing import Any
-from typing import Dict
-from typing import List
-from typing import Mapping
-from typing import Optional
+import re
+from typing import Any, Dict, List, Mapping, Optional
 
 from cbt_plugins.analysis.archive import Run
 
-_VERSIONS = ("ceph", "warp", "cbt", "cbt_plugins", "python")
+_OTHERS = ("warp", "cbt", "cbt_plugins", "python")
+#: "ceph version 18.2.7 (6b0e988052ec84cf2d4a54ff9bbbc5e720b621ad) reef (stable)"
+_CEPH = re.compile(r"ceph version (\S+) \([0-9a-f]+\) (\w+)")
 
 
 def environment(run: Run) -> Dict[str, Any]:
-    """{"versions": {program: text}, "nodes": [{"node", "kernel", "clock_offset"}], "benchmark", "cycle", "endpoints"}.
+    """{"versions": {program: text}, "nodes": [{"node", "kernel", "clock_offset"}], "endpoints", "scale"}.
 
-    The manifest may hold versions at its top or under "versions", and a value may be a text or a mapping.
+    A clock offset is in seconds, node minus head; without one in the manifest it is that of the node's jobs.
     """
     manifest = run.manifest
-    versions = manifest.get("versions") if isinstance(manifest.get("versions"), dict) else {}
-    kernels = _first(manifest, versions, "kernel", "kernels")
-    offsets = _first(manifest, versions, "clock_offsets", "clock_offset")
+    versions = {"ceph": ceph_version(manifest.get("ceph"))}
+    versions.update((name, _text(manifest.get(name))) for name in _OTHERS)
     s3 = run.plan.get("s3")
     return {
-        "versions": {
-            name: _text(value) for name in _VERSIONS if (value := _first(versions, manifest, name)) is not None
-        },
-        "nodes": _nodes(run, kernels, offsets),
+        "versions": {name: text for name, text in versions.items() if text},
+        "nodes": _nodes(run),
         "endpoints": list(s3.get("urls") or []) if isinstance(s3, dict) else [],
         "scale": run.plan.get("scale"),
-        "seed": manifest.get("seed"),
     }
 
 
-def _first(one: Mapping[str, Any], other: Mapping[str, Any], *names: str) -> Any:
-    for place in (one, other):
-        for name in names:
-            if place.get(name) is not None:
-                return place[name]
-    return None
+def ceph_version(versions: Any) -> Optional[str]:
+    """ "18.2.7 reef" from what `ceph versions` says; all of them when daemons differ."""
+    if not isinstance(versions, dict):
+        return _text(versions)
+    overall = versions.get("overall", versions)
+    if not isinstance(overall, dict) or not overall:
+        return None
+    names = []
+    for text in overall:
+        found = _CEPH.match(text)
+        names.append(" ".join(found.groups()) if found else text)
+    if len(names) == 1:
+        return names[0]
+    return ", ".join(f"{name} ({n} daemons)" for name, n in zip(names, overall.values()))
 
 
-def _nodes(run: Run, kernels: Any, offsets: Any) -> List[Dict[str, Any]]:
-    kernels = kernels if isinstance(kernels, dict) else {}
-    offsets = dict(offsets) if isinstance(offsets, dict) else {}
+def _nodes(run: Run) -> List[Dict[str, Any]]:
+    facts, offsets = _mapping(run.manifest, "nodes"), dict(_mapping(run.manifest, "clock_offsets"))
     for phase in run.phases:
         for job in phase.jobs:
             offsets.setdefault(job.node, job.clock_offset)
     return [
-        {"node": node, "kernel": _text(kernels.get(node)), "clock_offset": _number(offsets.get(node))}
-        for node in sorted({*kernels, *offsets})
+        {
+            "node": node,
+            "kernel": _text(_mapping(facts, node).get("kernel")),
+            "clock_offset": _number(offsets.get(node)),
+        }
+        for node in dict.fromkeys([*facts, *offsets])
     ]
+
+
+def _mapping(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = data.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _number(value: Any) -> Optional[float]:
     if isinstance(value, dict):
-        value = value.get("offset")
+        value = value.get("seconds")
     return float(value) if isinstance(value, (int, float)) else None
 
 
 def _text(value: Any) -> Optional[str]:
-    if value is None or isinstance(value, str):
-        return value
+    """A text as it is; of a mapping what says it best."""
     if isinstance(value, dict):
-        for name in ("text", "version", "describe"):
-            if isinstance(value.get(name), str):
-                return str(value[name])
-        return ", ".join(f"{key} {_text(its)}" for key, its in value.items())
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        value = next((value[name] for name in ("describe", "version", "text") if value.get(name)), None)
+    return None if value is None else str(value)

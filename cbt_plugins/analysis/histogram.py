@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Any
-from typing import Dict
-from typing import Iterable
-from typing import List
-from typing import Mapping
-from typing import Sequence
-from typing import Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
 
-#: significant bits of a bucket; a bucket is 1/1024 of its value wide at most, its middle is off by less than 0.05 %
+#: significant bits of a bucket: it is at most 1/1024 of its value wide, its middle off by less than 0.05 %
 BITS = 11
 _LINEAR = 1 << BITS
 _HALF = BITS - 1
 
 
 def buckets(values: Iterable[int]) -> List[int]:
-    """Bucket number of each value (nanoseconds, >= 0): the value itself below 2048, then 1024 buckets per power of two."""
+    """Bucket of each value (ns, >= 0): the value itself below 2048, then 1024 buckets per power of two."""
     return [
         v if v < _LINEAR else ((e := v.bit_length() - BITS) << _HALF) + (v >> e)
         for v in values
@@ -44,8 +38,8 @@ def middle(bucket: int) -> float:
 class Histogram:
     """Durations in nanoseconds.
 
-    Count, sum (so the mean), minimum and maximum are exact; a quantile is exact to its bucket. Merging two histograms
-    gives the histogram of both samples together, bucket by bucket, in any order.
+    Count, sum (so the mean), minimum and maximum are exact; a quantile is exact to its bucket. Merging
+    histograms gives the histogram of all samples together, bucket by bucket, in any order.
     """
 
     __slots__ = ("counts", "max", "min", "n", "total")
@@ -63,7 +57,7 @@ class Histogram:
             self.add(Counter(buckets(values)), len(values), sum(values), min(values), max(values))
 
     def add(self, counts: Mapping[int, int], n: int, total: int, low: int, high: int) -> None:
-        """Add values that are counted already: bucket -> count, and their exact number, sum, minimum and maximum."""
+        """Add values that are counted already: bucket -> count, their number, sum, minimum and maximum."""
         if n == 0:
             return
         if low < 0:
@@ -88,17 +82,27 @@ class Histogram:
         return self.total / self.n
 
     def quantile(self, q: float) -> float:
-        """The value at rank ceil(q * n) of the sorted sample, in ns, off by less than 0.05 %; ValueError when empty."""
+        """The value at rank ceil(q * n) of the sorted sample, in ns, off by less than 0.05 %.
+
+        Raises ValueError when empty.
+        """
         return quantile_of(self.counts, self.n, q, self.min, self.max)
 
     def to_json(self) -> Dict[str, Any]:
-        """{"bits", "n", "total", "min", "max", "buckets": [number, count, number, count, ...] by rising number}."""
+        """{"bits", "n", "total", "min", "max", "buckets": [number, count, number, count, ...]}, rising."""
         flat = [x for item in sorted(self.counts.items()) for x in item]
-        return {"bits": BITS, "n": self.n, "total": self.total, "min": self.min, "max": self.max, "buckets": flat}
+        return {
+            "bits": BITS,
+            "n": self.n,
+            "total": self.total,
+            "min": self.min,
+            "max": self.max,
+            "buckets": flat,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Histogram:
-        """The histogram that `to_json` wrote; ValueError when it has another resolution or contradicts itself."""
+        """What `to_json` wrote; ValueError when it has another resolution or contradicts itself."""
         if data["bits"] != BITS:
             raise ValueError(f"a histogram of {data['bits']} significant bits; this version reads {BITS}")
         flat = data["buckets"]

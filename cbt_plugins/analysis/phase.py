@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-from typing import Dict
-from typing import Iterable
-from typing import List
-from typing import Mapping
-from typing import Optional
-from typing import Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
-from cbt_plugins.analysis.archive import Job
-from cbt_plugins.analysis.archive import Phase
+from cbt_plugins.analysis.archive import Job, Phase
 from cbt_plugins.analysis.histogram import Histogram
-from cbt_plugins.analysis.reduce import JobFigures
-from cbt_plugins.analysis.reduce import OpFigures
-from cbt_plugins.analysis.reduce import reduce_rows
-from cbt_plugins.analysis.series import Gaps
-from cbt_plugins.analysis.series import Grid
-from cbt_plugins.analysis.series import Series
+from cbt_plugins.analysis.reduce import JobFigures, OpFigures, reduce_rows
+from cbt_plugins.analysis.series import Gaps, Grid, Series
 from cbt_plugins.analysis.source import Unreadable
 
 #: operations that move no data: a bandwidth would be a made-up number
@@ -108,7 +96,10 @@ def _try_reduce(task: Tuple[Path, Grid, float]) -> object:
 
 
 def latency(histogram: Histogram) -> Optional[Dict[str, Any]]:
-    """Milliseconds: {"n", "mean", "p50", "p90", "p99", "p999", "max"}; p99 from 100 samples on, p999 from 1000 on, else null."""
+    """Milliseconds: {"n", "mean", "p50", "p90", "p99", "p999", "max"}.
+
+    A percentile is null below the samples that it needs: 10, 100 and 1000 for p90, p99 and p999.
+    """
     if not histogram.n:
         return None
     ms: Dict[str, Any] = {"n": histogram.n, "mean": _ms(histogram.mean)}
@@ -194,14 +185,18 @@ def by_endpoint(made: PhaseFigures) -> List[Dict[str, Any]]:
             mine[1] += failed
     return [
         {"endpoint": endpoint, "op": op, "requests": ok, "errors": failed}
-        for (endpoint, op), (ok, failed) in sorted(counts.items(), key=lambda item: (item[0][0], rank(item[0][1])))
+        for (endpoint, op), (ok, failed) in sorted(
+            counts.items(), key=lambda item: (item[0][0], rank(item[0][1]))
+        )
     ]
 
 
 def mix(made: PhaseFigures) -> Dict[str, Any]:
     """Percent of the requests, as asked (null: no mix was asked) and as measured on the successful ones."""
     everything = sum(of.latency.n for of in made.ops.values())
-    measured = {op: round(100 * of.latency.n / everything, 3) for op, of in made.ops.items()} if everything else {}
+    measured = (
+        {op: round(100 * of.latency.n / everything, 3) for op, of in made.ops.items()} if everything else {}
+    )
     asked = {op: made.phase.mix[op] for op in sorted(made.phase.mix, key=rank)} or None
     return {"asked": asked, "measured": measured}
 
@@ -213,7 +208,7 @@ def littles_law(made: PhaseFigures) -> Dict[str, Any]:
                 = throughput x mean latency (failed requests keep a worker busy too)
     concurrency sum of the parts of all durations that lie in the window / length of the window
     """
-    jobs = []
+    jobs: List[Dict[str, Any]] = []
     for job in made.phase.jobs:
         its = made.jobs.get(job.id)
         if its is None or not made.length:
@@ -246,8 +241,8 @@ def littles_law(made: PhaseFigures) -> Dict[str, Any]:
 def in_flight_at_end(made: PhaseFigures) -> Dict[str, Any]:
     """Requests of cut jobs that have no row, because the job was stopped before they ended.
 
-    A closed loop starts a request when the last one has ended: its age at the stop is what its thread has been silent
-    for. `oldest` is thus a lower bound of the longest latency.
+    A closed loop starts a request when the last one has ended: its age at the stop is how long its thread
+    has been silent. `oldest` is thus a lower bound of the longest latency.
     """
     ages = []
     for job in made.phase.jobs:
@@ -261,9 +256,10 @@ def in_flight_at_end(made: PhaseFigures) -> Dict[str, Any]:
 
 
 def series(made: PhaseFigures) -> Dict[str, Any]:
-    """Per bin of `step` seconds from `start` on (the first and the last bin may be cut by the window), and the PGs.
+    """Per bin of `step` seconds from `start` on (the window may cut the first and the last), and the PGs.
 
-    {"start", "step", "ops": {op: {"obj_per_s", "mib_per_s" or null, "mean_ms", "p50_ms", "p99_ms", "max_ms", "errors"}},
+    {"start", "step", "ops": {op: {"obj_per_s", "mib_per_s" or null, "mean_ms", "p50_ms", "p99_ms", "max_ms",
+    "errors"}},
     "pgs": {"t": [seconds from start], "not_clean": [...], "total": [...]}}; a latency of nothing is null.
     """
     grid = made.grid

@@ -1,34 +1,25 @@
 """Request rows of one job -> counts, histograms and a time series: small, and mergeable without loss.
 
-Requests belong to the second, and to the window, in which they END. Rows carry the node's clock; head time = row time -
-clock offset. Sums are integer nanoseconds.
+Requests belong to the second, and to the window, in which they END. Rows carry the node's clock;
+head time = row time - clock offset. Sums are integer nanoseconds.
 
-The rows of a second are handled as columns, so that the work per row is done by C code: split, group, int, count.
+The rows of a second are handled as columns, so that the work per row is done by C code: split, group, int,
+count.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections import defaultdict
-from dataclasses import dataclass
-from dataclasses import field
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Dict
-from typing import List
-from typing import Optional
-from typing import Tuple
+from typing import Dict, List, Optional, Tuple
 
-from cbt_plugins.analysis.histogram import Histogram
-from cbt_plugins.analysis.histogram import buckets
-from cbt_plugins.analysis.rows import Columns
-from cbt_plugins.analysis.rows import Fields
-from cbt_plugins.analysis.rows import Rows
-from cbt_plugins.analysis.series import Gaps
-from cbt_plugins.analysis.series import Grid
-from cbt_plugins.analysis.series import Series
+from cbt_plugins.analysis.histogram import Histogram, buckets
+from cbt_plugins.analysis.rows import Columns, Fields, Rows
+from cbt_plugins.analysis.series import Gaps, Grid, Series
 
 SECOND = 10**9
 #: what differs between two errors of one kind: the address of the request, and object names
@@ -41,13 +32,17 @@ class OpFigures:
 
     latency: Histogram = field(default_factory=Histogram)  # successful, ended in the window
     ttfb: Histogram = field(default_factory=Histogram)  # of these, the ones that have a first byte
-    failed: Histogram = field(default_factory=Histogram)  # latency of failed requests that ended in the window
+    failed: Histogram = field(
+        default_factory=Histogram
+    )  # latency of failed requests that ended in the window
     objects: int = 0
     bytes: int = 0
     ok_outside: int = 0
     failed_outside: int = 0
     busy: int = 0  # ns that all requests (also failed, also outside) spent in flight within the window
-    messages: Counter[str] = field(default_factory=Counter)  # error kind -> count, in and outside of the window
+    messages: Counter[str] = field(
+        default_factory=Counter
+    )  # error kind -> count, in and outside of the window
 
     def merge(self, other: OpFigures) -> None:
         self.latency.merge(other.latency)
@@ -71,7 +66,9 @@ class JobFigures:
     """What the rows of one job say."""
 
     ops: Dict[str, OpFigures] = field(default_factory=dict)
-    endpoints: Dict[Tuple[str, str], List[int]] = field(default_factory=dict)  # (endpoint, op) -> [ok, failed] in window
+    endpoints: Dict[Tuple[str, str], List[int]] = field(
+        default_factory=dict
+    )  # (endpoint, op) -> [ok, failed] in window
     series: Dict[str, Series] = field(default_factory=dict)
     gaps: Dict[str, Gaps] = field(default_factory=dict)
     last_end: Dict[str, int] = field(default_factory=dict)  # thread -> ns on the node's clock
@@ -82,7 +79,7 @@ class JobFigures:
 
 
 class Reducer:
-    """Takes blocks of rows of one file. `window` is on the head's clock; `grid` are the seconds of the series in it."""
+    """Takes blocks of rows of one file; `offset` is the clock of their node minus the head's, in seconds."""
 
     def __init__(self, columns: Columns, grid: Grid, offset: float) -> None:
         self.figures = JobFigures()
@@ -102,13 +99,16 @@ class Reducer:
         for row in block:
             end = row[i_end]
             cells[row[i_op], not row[i_error], end[:19], end[-zone:]].append(row)
-        self._zone = -zone
         for (op, ok, second, zone_text), rows in cells.items():
-            try:
-                self._cell(op, ok, self._epoch(second + zone_text), rows)
-            except ValueError:
-                self._one_by_one(op, ok, rows)
+            self._zone = -zone
+            self._together(op, ok, second + zone_text, rows)
         self.figures.last_end.update(self._last_ends(block))
+
+    def _together(self, op: str, ok: bool, second: str, rows: List[Fields]) -> None:
+        try:
+            self._cell(op, ok, self._epoch(second), rows)
+        except ValueError:
+            self._one_by_one(op, ok, rows)
 
     def _one_by_one(self, op: str, ok: bool, rows: List[Fields]) -> None:
         """The same for rows of which one is bad, or has another zone than its block began with."""
@@ -122,7 +122,7 @@ class Reducer:
                 self.figures.bad += 1
 
     def _cell(self, op: str, ok: bool, second: int, rows: List[Fields]) -> None:
-        """Rows of one op and outcome that ended in one second. Nothing is counted when it raises ValueError."""
+        """Rows of one op and outcome that ended in one second; raises ValueError before it counts any."""
         low = second * SECOND
         if self._start <= low and low + SECOND <= self._end:
             self._count(op, ok, second, rows, True)
@@ -177,7 +177,7 @@ class Reducer:
                 figures.endpoints.setdefault((endpoint, op), [0, 0])[0 if ok else 1] += n
 
     def _objects(self, op: str, rows: List[Fields]) -> int:
-        """A request is one object, but one DELETE may remove many; the keys that a LIST returns are not objects moved."""
+        """One DELETE may remove many objects; the keys that a LIST returns are not objects moved."""
         return len(rows) if op == "LIST" else _sum([row[self._c.n_objects] for row in rows])
 
     def _busy(self, second: int, rows: List[Fields], durations: List[int], high: int, total: int) -> int:
@@ -195,7 +195,7 @@ class Reducer:
         return busy
 
     def _ttfb(self, rows: List[Fields]) -> List[int]:
-        """first byte - start. Both stand in one minute nearly always, and floats of seconds are exact to 1e-14 s."""
+        """first byte - start. Nearly always in one minute, and floats of its seconds are exact to 1e-14 s."""
         i, j, cut = self._c.first_byte, self._c.start, self._zone
         values = [round((float(row[i][17:cut]) - float(row[j][17:cut])) * 1e9) for row in rows]
         for k, row in enumerate(rows):
@@ -206,7 +206,9 @@ class Reducer:
     def _extremes(self, second: int, rows: List[Fields]) -> Tuple[float, float]:
         """First and last end in this second, head time."""
         i, cut = self._c.end, self._zone
-        fractions = [row[i][20:cut] for row in rows]  # digits without zeros at the end sort as text as they do as numbers
+        fractions = [
+            row[i][20:cut] for row in rows
+        ]  # digits without zeros at the end sort as text as they do as numbers
         base = second - self._offset
         return base + _fraction(min(fractions)) / SECOND, base + _fraction(max(fractions)) / SECOND
 
@@ -241,7 +243,7 @@ class Reducer:
         return self._epoch(text[:19] + zone) * SECOND + _fraction(text[20 : -len(zone)])
 
     def _epoch(self, text: str) -> int:
-        """"2026-11-21T07:19:36Z" or "...+01:00" -> seconds since the epoch; there are few different ones."""
+        """ "2026-11-21T07:19:36Z" or "...+01:00" -> seconds since the epoch; there are few different ones."""
         if text not in self._epochs:
             if len(self._epochs) > 10_000:
                 self._epochs.clear()

@@ -1,7 +1,7 @@
 """Request rows of a driver, as lists of fields, in blocks.
 
-The columns go by the header's names, because they moved: warp 0.6.9 writes no `cat`, 1.3.1 does, 1.5.0 has `last_byte`
-before `end`. What warp streams with `--stdout` has no header and 1.3.1's columns.
+The columns go by the header's names, because they moved: warp 0.6.9 writes no `cat`, 1.3.1 does, 1.5.0 has
+`last_byte` before `end`. What warp streams with `--stdout` has no header and 1.3.1's columns.
 """
 
 from __future__ import annotations
@@ -9,20 +9,28 @@ from __future__ import annotations
 import csv
 import re
 from pathlib import Path
-from typing import Iterator
-from typing import List
-from typing import NamedTuple
-from typing import Optional
-from typing import Sequence
-from typing import Tuple
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from cbt_plugins.analysis.source import Source
-from cbt_plugins.analysis.source import Unreadable
+from cbt_plugins.analysis.source import Source, Unreadable
 
-STREAMED = (
-    "idx", "thread", "op", "client_id", "n_objects", "bytes", "endpoint", "file", "error", "start", "first_byte",
-    "end", "duration_ns", "cat",
-)  # fmt: skip
+STREAMED = tuple(
+    [
+        "idx",
+        "thread",
+        "op",
+        "client_id",
+        "n_objects",
+        "bytes",
+        "endpoint",
+        "file",
+        "error",
+        "start",
+        "first_byte",
+        "end",
+        "duration_ns",
+        "cat",
+    ]
+)
 
 #: how every row begins, whatever its version: idx, thread, op
 _ROW = re.compile(r"\d+\t\d+\t[A-Z_]+\t")
@@ -50,7 +58,18 @@ class Columns(NamedTuple):
     @classmethod
     def of(cls, header: Sequence[str]) -> Columns:
         """Raises ValueError that names what is missing."""
-        names = ["thread", "op", "n_objects", "bytes", "endpoint", "error", "start", "first_byte", "end", "duration_ns"]
+        names = [
+            "thread",
+            "op",
+            "n_objects",
+            "bytes",
+            "endpoint",
+            "error",
+            "start",
+            "first_byte",
+            "end",
+            "duration_ns",
+        ]
         missing = [name for name in names if name not in header]
         if missing:
             raise ValueError(f"no column {', '.join(missing)}")
@@ -60,8 +79,9 @@ class Columns(NamedTuple):
 class Rows:
     """One rows file.
 
-    `blocks` may be read once; when it has ended, `torn` says why the end is missing (None: it is whole) and `bad` how many
-    lines were no rows. A record counts only with its line end: whatever a torn last line holds may lack a digit.
+    `blocks` may be read once; when it has ended, `torn` says why the end is missing (None: it is whole) and
+    `bad` how many lines were no rows. A record counts only with its line end: whatever a torn last line holds
+    may lack a digit.
     """
 
     def __init__(self, path: Path) -> None:
@@ -101,7 +121,12 @@ class Rows:
     def _plain(self, line: str) -> Optional[Fields]:
         """The fields of a line without quotes, None when it is no row."""
         fields = line.split("\t")
-        good = self.columns is not None and len(fields) == self.columns.width and '"' not in line and _ROW.match(line)
+        good = (
+            self.columns is not None
+            and len(fields) == self.columns.width
+            and '"' not in line
+            and _ROW.match(line)
+        )
         return fields if good else None
 
     def _split(self, text: str) -> Tuple[List[Fields], str]:

@@ -5,12 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from dataclasses import dataclass
-from typing import Dict
-from typing import Iterable
-from typing import List
-from typing import Mapping
-from typing import Optional
-from typing import Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Tuple
 
 from cbt_plugins.analysis.histogram import quantile_of
 
@@ -27,8 +22,9 @@ _LOOSE = 4096
 class Grid:
     """The whole clock seconds that a window touches (head's clock), in bins of `step` seconds.
 
-    Rows go to bins by the whole second in which they end on their node, moved by the whole seconds of the node's clock
-    offset: on a node whose clock is 0.4 s off, a bin is 0.4 s off too. Counts and rates of the window are exact.
+    Rows go to bins by the whole second in which they end on their node, moved by the whole seconds of the
+    node's clock offset: on a node whose clock is 0.4 s off, a bin is 0.4 s off too. Counts and rates of the
+    window are exact.
     """
 
     start: float
@@ -65,7 +61,7 @@ class Grid:
 
 
 class Series:
-    """One op: per bin successes, objects, bytes, sum and maximum of latency, failures, and a small histogram."""
+    """One op: per bin successes, objects, bytes, latency as sum, maximum and histogram, and failures."""
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
@@ -79,7 +75,9 @@ class Series:
         # bucket << 40 | count, packed: a dict per bin would take a hundred bytes an entry
         self._packed: Dict[int, array[int]] = {}
 
-    def add(self, second: int, counts: Mapping[int, int], objects: int, size: int, total: int, high: int) -> None:
+    def add(
+        self, second: int, counts: Mapping[int, int], objects: int, size: int, total: int, high: int
+    ) -> None:
         """Add successful requests of one second: latency bucket -> count, and their sums; times in ns."""
         i = self.grid.bin(second)
         self.n[i] += sum(counts.values())
@@ -93,11 +91,9 @@ class Series:
         self.failed[self.grid.bin(second)] += n
 
     def merge(self, other: Series) -> None:
-        for mine, its in (
-            (self.n, other.n), (self.objects, other.objects), (self.bytes, other.bytes), (self.total, other.total),
-            (self.failed, other.failed),
-        ):  # fmt: skip
-            for i, value in enumerate(its):
+        for name in ("n", "objects", "bytes", "total", "failed"):
+            mine = getattr(self, name)
+            for i, value in enumerate(getattr(other, name)):
                 mine[i] += value
         for i, value in enumerate(other.max):
             self.max[i] = max(self.max[i], value)

@@ -8,10 +8,7 @@ import shutil
 import subprocess
 import zlib
 from pathlib import Path
-from typing import BinaryIO
-from typing import Callable
-from typing import Iterator
-from typing import Optional
+from typing import BinaryIO, Callable, Iterator, Optional
 
 #: decompressed bytes at a time: the rows of a chunk, as Python strings, should stay in the processor's cache
 _CHUNK = 1 << 17
@@ -22,14 +19,14 @@ class Unreadable(Exception):
 
 
 class Source:
-    """Decompressed chunks of a file. `torn` says, after the last chunk, why there is no more: None at a proper end."""
+    """Decompressed chunks of a file; then `torn` says why there are no more: None at a proper end."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.torn: Optional[str] = None
 
     def chunks(self) -> Iterator[bytes]:
-        """Raises Unreadable when nothing can be read at all; what follows a damage is left out, and `torn` is set."""
+        """Raises Unreadable when nothing can be read; what follows a damage is left out, `torn` is set."""
         try:
             with self.path.open("rb") as raw:
                 magic = raw.read(4)
@@ -82,12 +79,15 @@ class Source:
         program = shutil.which("zstd")
         if program is None:
             raise Unreadable(
-                f"{self.path}: zstd data, and nothing here reads it: install the program zstd, the Python package"
-                " zstandard, or Python 3.14"
+                f"{self.path}: zstd data, and nothing here reads it: "
+                "install the program zstd, the Python package zstandard, or Python 3.14"
             )
         raw.close()
         process = subprocess.Popen(
-            [program, "-dcq", str(self.path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+            [program, "-dcq", str(self.path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
         )
         assert process.stdout is not None
         try:
@@ -98,7 +98,7 @@ class Source:
                 self.torn = "damaged zstd data"
 
 
-def _until_damage(member: "zlib._Decompress", data: bytes) -> bytes:
+def _until_damage(member: zlib._Decompress, data: bytes) -> bytes:
     """What can be had of a chunk before its damage: zlib throws away all of a call that fails."""
     plain = b""
     try:
@@ -110,14 +110,15 @@ def _until_damage(member: "zlib._Decompress", data: bytes) -> bytes:
 
 
 def _zstd_module() -> Optional[Callable[[BinaryIO], io.BufferedIOBase]]:
-    """A function that opens a zstd stream, or None: Python 3.14 has one built in, `zstandard` is a package."""
+    """What opens a zstd stream, or None: Python 3.14 has it built in, `zstandard` is a package."""
     try:
         module = importlib.import_module("compression.zstd")
-        return module.ZstdFile  # type: ignore[no-any-return]
+        return module.ZstdFile
     except ImportError:
         pass
     try:
         module = importlib.import_module("zstandard")
     except ImportError:
         return None
-    return lambda raw: module.ZstdDecompressor().stream_reader(raw, read_across_frames=True)  # type: ignore[no-any-return]
+    reader = module.ZstdDecompressor().stream_reader
+    return lambda raw: reader(raw, read_across_frames=True)

@@ -1,6 +1,6 @@
 """summary.json: everything that an archive says in numbers, and what is wrong with them.
 
-docs/SUMMARY.md says what each number means; schema/summary.schema.json is the form.
+docs/SUMMARY.md says what each number means; summary.schema.json is the form.
 """
 
 from __future__ import annotations
@@ -8,22 +8,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
-from typing import Dict
-from typing import Iterator
-from typing import List
-from typing import Mapping
-from typing import Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
 from cbt_plugins.analysis import phase as of_phase
 from cbt_plugins.analysis.aging import new_vs_aged
-from cbt_plugins.analysis.archive import Phase
-from cbt_plugins.analysis.archive import Run
-from cbt_plugins.analysis.archive import read_run
-from cbt_plugins.analysis.checks import CLOCK
-from cbt_plugins.analysis.checks import check_phase
-from cbt_plugins.analysis.environment import environment
+from cbt_plugins.analysis.archive import Phase, Run, read_run
+from cbt_plugins.analysis.checks import CLOCK, check_phase
 from cbt_plugins.analysis.conform import check
+from cbt_plugins.analysis.environment import environment
 from cbt_plugins.analysis.source import Unreadable
 
 # History of the format. A reader accepts every version up to its own.
@@ -37,7 +29,7 @@ _UNUSABLE = ("incomplete", "missing-phase", "unreadable-phase", "no-rows", "no-w
 
 
 def summarize(path: Path) -> Dict[str, Any]:
-    """The summary of one run directory, whole or not: `usable` and `warnings` say which. Reads every row once."""
+    """The summary of one run directory, whole or not: `usable` and `warnings` say which."""
     run = read_run(path)
     warnings = list(_run_warnings(run))
     phases = []
@@ -112,7 +104,8 @@ def _job(made: of_phase.PhaseFigures, job: Any) -> Dict[str, Any]:
 
 def _run_warnings(run: Run) -> Iterator[Dict[str, Any]]:
     if run.complete is None:
-        yield {"code": "incomplete", "text": "the run has no end marker: it was interrupted, or is still going on"}
+        text = "the run has no end marker: it was interrupted, or is still going on"
+        yield {"code": "incomplete", "text": text}
     for directory, text in run.faults:
         where = {"phase": directory} if directory else {}
         yield {"code": "unreadable-phase" if directory else "damaged-archive", "text": text, **where}
@@ -123,9 +116,10 @@ def _run_warnings(run: Run) -> Iterator[Dict[str, Any]]:
         yield {"code": "no-phases", "text": "no phase has ended"}
     have = {phase.name for phase in run.phases}
     for planned in run.plan.get("phases") or ():
-        name = planned.get("name") if isinstance(planned, dict) else None
-        if name and name not in have:
-            yield {"code": "missing-phase", "text": f"the plan has a phase {name}, the archive has not", "phase": name}
+        wanted = planned.get("name") if isinstance(planned, dict) else None
+        if wanted and wanted not in have:
+            text = f"the plan has a phase {wanted}, the archive has not"
+            yield {"code": "missing-phase", "text": text, "phase": wanted}
     for node in environment(run)["nodes"]:
         offset = node["clock_offset"]
         in_jobs = any(job.node == node["node"] for phase in run.phases for job in phase.jobs)
@@ -164,7 +158,7 @@ def read_summary(path: Path) -> Dict[str, Any]:
         check(data)
     except ValueError as e:
         raise Unreadable(f"{path}: {e}") from e
-    return data  # type: ignore[no-any-return]
+    return data
 
 
 def dumps(value: Any, indent: str = "") -> str:

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
-from typing import Dict
-from typing import List
-from typing import Mapping
-from typing import Optional
-from typing import Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 #: points of a line in the page
 POINTS = 2000
@@ -35,7 +30,7 @@ def highs(values: Values, group: int) -> List[Optional[float]]:
 
 
 def weighted(values: Values, weights: Values, group: int) -> List[Optional[float]]:
-    """Mean of each group where each value counts by its weight: means of requests by the number of requests."""
+    """Mean of each group by weight: mean latencies weigh by the number of their requests."""
     result: List[Optional[float]] = []
     for i in range(0, len(values), group):
         pairs = [(v, w or 0) for v, w in zip(values[i : i + group], weights[i : i + group]) if v is not None]
@@ -49,10 +44,11 @@ def _groups(values: Values, group: int) -> List[List[float]]:
 
 
 def chart_data(series: Mapping[str, Any], points: int = POINTS) -> Dict[str, Any]:
-    """A phase's series for its charts: {"start", "step", "ops": {op: {"rate", "low", "high", "mean", "p99", "errors"}}, "pgs"}.
+    """A phase's series for its charts.
 
-    `rate` are obj/s, with the lowest and the highest bin of a point when a point has several bins (else null);
-    `p99` is the highest of its bins, because percentiles have no mean.
+    {"start", "step", "ops": {op: {"rate", "low", "high", "mean", "p99", "errors"}}, "pgs"}: `rate` are obj/s;
+    `low` and `high` are the extremes of a point that has several bins, else null; `p99` is the highest of its
+    bins, because percentiles have no mean.
     """
     ops = {}
     group = 1

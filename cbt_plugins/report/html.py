@@ -6,10 +6,7 @@ import base64
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
-from typing import Dict
-from typing import List
-from typing import Mapping
+from typing import Any, Dict, List, Mapping
 
 import jinja2
 from markupsafe import Markup
@@ -21,14 +18,20 @@ from cbt_plugins.report.downsample import chart_data
 _HERE = Path(__file__).parent
 #: characters of a recorded file that go into the page; the archive has the rest
 _LONGEST = 100_000
+_NOTHING_ELSE = "base-uri 'none'; form-action 'none'"
 
 
 def page(summary: Mapping[str, Any], run: Path) -> str:
-    """The page of one run; `run` is its directory, for what was recorded around it. The same input gives the same bytes."""
+    """The page of one run; `run` is its directory. The same input gives the same bytes."""
     style = _asset("uplot.min.css") + _asset("page.css")
     script = _asset("uplot.min.js") + _asset("page.js")
     charts = [
-        {"name": phase["name"], "role": phase["role"], "window": phase["window"], **chart_data(phase["series"])}
+        {
+            "name": phase["name"],
+            "role": phase["role"],
+            "window": phase["window"],
+            **chart_data(phase["series"]),
+        }
         for phase in summary["phases"]
     ]
     environment = jinja2.Environment(
@@ -47,12 +50,15 @@ def page(summary: Mapping[str, Any], run: Path) -> str:
         verdict=verdict(summary),
         aging=aging(summary),
         pools=pools(run),
-        files=[{"name": name, "text": text[:_LONGEST], "cut": len(text) > _LONGEST} for name, text in texts(run).items()],
+        files=[
+            {"name": name, "text": text[:_LONGEST], "cut": len(text) > _LONGEST}
+            for name, text in texts(run).items()
+        ],
         style=Markup(style),
         script=Markup(script),
         # "<" would let a text of the archive end the script element
         data=Markup(json.dumps(charts, separators=(",", ":")).replace("<", "\\u003c")),
-        policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'",
+        policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; {_NOTHING_ELSE}",
     )
 
 
@@ -76,7 +82,7 @@ def verdict(summary: Mapping[str, Any]) -> Dict[str, str]:
 
 
 def aging(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
-    """New against aged with one line per op: {"op", "obj_per_s": line, "mean_ms": line, "p99_ms": line, "mib_per_s"?: line}."""
+    """New against aged, one entry per op: {"op", and per metric ("obj_per_s", "mean_ms", ...) its line}."""
     table: Dict[str, Dict[str, Any]] = {}
     for line in (summary["new_vs_aged"] or {"lines": []})["lines"]:
         table.setdefault(line["op"], {"op": line["op"]})[line["metric"]] = line
@@ -84,7 +90,7 @@ def aging(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
 
 
 def pools(run: Path) -> List[Dict[str, Any]]:
-    """The pools before the run, as `ceph osd pool ls detail` gives them; [] when they were not recorded so."""
+    """The pools before the run, from `ceph osd pool ls detail`; [] when they were not recorded so."""
     try:
         data = json.loads((run / "cluster" / "before" / "pools.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -96,7 +102,9 @@ def pools(run: Path) -> List[Dict[str, Any]]:
             found.append(
                 {
                     "name": pool["pool_name"],
-                    "kind": f"erasure coded, {profile}" if profile else f"replicated, {pool.get('size', '?')} copies",
+                    "kind": f"erasure coded, {profile}"
+                    if profile
+                    else f"replicated, {pool.get('size', '?')} copies",
                     "pg_num": pool.get("pg_num"),
                     "application": ", ".join(pool.get("application_metadata") or {}),
                 }

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from datetime import timezone
+from datetime import datetime, timezone
 from typing import Optional
 
 NONE = "-"
 
 
 def plain(value: Optional[float]) -> str:
-    """1.234  12.34  123.4  1234  12,345: decided by the printed form, so that 999.96 does not become 1000.0."""
+    """1.234 12.34 123.4 1234 12,345: decided by the printed form, so that 999.96 does not become 1000.0."""
     if value is None:
         return NONE
     if value == 0:
@@ -66,4 +65,6 @@ def size(value: float) -> str:
 
 def when(epoch: Optional[float]) -> str:
     """UTC, whole seconds."""
-    return NONE if not epoch else datetime.fromtimestamp(epoch, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return (
+        NONE if not epoch else datetime.fromtimestamp(epoch, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    )

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import textwrap
-from typing import Any
-from typing import Dict
-from typing import Iterator
-from typing import List
-from typing import Mapping
-from typing import Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
-from cbt_plugins.report.numbers import count
-from cbt_plugins.report.numbers import percent
-from cbt_plugins.report.numbers import plain
-from cbt_plugins.report.numbers import seconds
-from cbt_plugins.report.numbers import size
+from cbt_plugins.report.numbers import count, percent, plain, seconds, size
 
 WIDTH = 110
 _LATENCY = ("mean", "p50", "p90", "p99", "p999", "max")
-_HEAD = ("", "obj/s", "MiB/s", "mean ms", "p50", "p90", "p99", "p99.9", "max", "TTFB p50", "errors", "mix", "asked")
+_HEAD = (
+    "",
+    "obj/s",
+    "MiB/s",
+    "mean ms",
+    "p50",
+    "p90",
+    "p99",
+    "p99.9",
+    "max",
+    "TTFB p50",
+    "errors",
+    "mix",
+    "asked",
+)
 
 
 def render(summary: Mapping[str, Any]) -> str:
@@ -35,7 +40,9 @@ def render(summary: Mapping[str, Any]) -> str:
 def _headline(summary: Mapping[str, Any]) -> Iterator[str]:
     run = summary["run"]
     versions = summary["environment"]["versions"]
-    yield f"{run['name']}  {run['benchmark'] or 'benchmark unknown'}" + (f"  run {run['run_id']}" if run["run_id"] else "")
+    yield f"{run['name']}  {run['benchmark'] or 'benchmark unknown'}" + (
+        f"  run {run['run_id']}" if run["run_id"] else ""
+    )
     if versions:
         yield from textwrap.wrap(", ".join(f"{name}: {text}" for name, text in versions.items()), WIDTH)
     if not summary["usable"]:
@@ -48,7 +55,8 @@ def _phase(phase: Mapping[str, Any]) -> Iterator[str]:
     if phase["status"] != "ok":
         about.append(phase["status"].upper())
     if law["workers"]:
-        about.append(f"{law['workers']} workers, throughput x latency = {law['in_flight']:.2f} ({percent(law['deviation'])})")
+        in_flight = f"{law['in_flight']:.2f} ({percent(law['deviation'])})"
+        about.append(f"{law['workers']} workers, throughput x latency = {in_flight}")
     yield "  ".join(about)
     if not phase["ops"]:
         return
@@ -91,14 +99,13 @@ def _drivers(drivers: Sequence[Mapping[str, Any]], ops: Sequence[str]) -> List[L
 
 def _aging(aging: Mapping[str, Any]) -> Iterator[str]:
     yield f"new ({aging['new']}) against aged ({aging['aged']}): {aging['note']}"
-    rows = [["", "", "new", "aged", "change"]]
-    for line in aging["lines"]:
-        rows.append([line["op"], line["unit"] if line["unit"] != "ms" else line["metric"].replace("_", " "), *_change(line)])
-    yield from _table(rows, left=2)
+    head = ["", "", "new", "aged", "change"]
+    yield from _table([head, *map(_change, aging["lines"])], left=2)
 
 
 def _change(line: Mapping[str, Any]) -> List[str]:
-    return [plain(line["new"]), plain(line["aged"]), percent(line["change"])]
+    metric = line["metric"].replace("_", " ") if line["unit"] == "ms" else line["unit"]
+    return [line["op"], metric, plain(line["new"]), plain(line["aged"]), percent(line["change"])]
 
 
 def _warnings(warnings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -109,7 +116,10 @@ def _warnings(warnings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for warning in warnings:
         where = f"{warning['phase']}: " if warning.get("phase") else ""
         yield from textwrap.wrap(
-            f"{where}{warning['text']} [{warning['code']}]", WIDTH, initial_indent=" - ", subsequent_indent="   "
+            f"{where}{warning['text']} [{warning['code']}]",
+            WIDTH,
+            initial_indent=" - ",
+            subsequent_indent="   ",
         )
 
 

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-from datetime import datetime
-from datetime import timezone
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
-from typing import Dict
-from typing import Iterable
-from typing import List
-from typing import Optional
-from typing import Sequence
+from typing import Any, Dict, Iterable, List, Optional, Sequence
 
-HEADER = (
-    "idx\tthread\top\tclient_id\tn_objects\tbytes\tendpoint\tfile\terror\tstart\tfirst_byte\tend\tduration_ns\tcat\n"
-)
+COLUMNS = "idx thread op client_id n_objects bytes endpoint file error start first_byte end duration_ns cat"
+HEADER = COLUMNS.replace(" ", "\t") + "\n"
 T0 = 1_700_000_000  # 2023-11-14T22:13:20Z
 NS = 10**9
 
@@ -29,26 +22,66 @@ def instant(ns: int) -> str:
 
 
 def row(
-    op: str, end: float, seconds: float, *, size: int = 0, thread: int = 0, first: Optional[float] = None, error: str = "",
-    endpoint: str = "http://rgw1:7480", objects: int = 1, idx: int = 0,
-) -> str:  # fmt: skip
-    """A row that ends `end` s after T0 and took `seconds`, with its first byte after `first` s; exact to the ns."""
+    op: str,
+    end: float,
+    seconds: float,
+    *,
+    size: int = 0,
+    thread: int = 0,
+    first: Optional[float] = None,
+    error: str = "",
+    endpoint: str = "http://rgw1:7480",
+    objects: int = 1,
+    idx: int = 0,
+) -> str:
+    """A row that ends `end` s after T0 and took `seconds`, with its first byte after `first` s; exact to the
+    ns.
+    """
     end_ns = T0 * NS + round(end * NS)
     start_ns = end_ns - round(seconds * NS)
     first_byte = "" if first is None else instant(start_ns + round(first * NS))
     if any(c in error for c in '"\t\n'):
         error = '"' + error.replace('"', '""') + '"'
-    fields = [idx, thread, op, "", objects, size, endpoint, "keep/x/1.rnd", error, instant(start_ns), first_byte]
+    fields = [
+        idx,
+        thread,
+        op,
+        "",
+        objects,
+        size,
+        endpoint,
+        "keep/x/1.rnd",
+        error,
+        instant(start_ns),
+        first_byte,
+    ]
     return "\t".join(map(str, [*fields, instant(end_ns), round(seconds * NS), 0])) + "\n"
 
 
 def steady(
-    op: str, *, workers: int, seconds: float, latency: float, begin: float = 0.0, size: int = 0, first: Optional[float] = None
+    op: str,
+    *,
+    workers: int,
+    seconds: float,
+    latency: float,
+    begin: float = 0.0,
+    size: int = 0,
+    first: Optional[float] = None,
 ) -> List[str]:
-    """A closed loop without pauses: each worker ends a request every `latency` s; rows in the order of their ends."""
+    """A closed loop without pauses: each worker ends a request every `latency` s; rows in the order of their
+    ends.
+    """
     n = round(seconds / latency)
     return [
-        row(op, begin + (i + 1) * latency, latency, size=size, thread=w, first=first, endpoint=f"http://rgw{w % 2 + 1}:7480")
+        row(
+            op,
+            begin + (i + 1) * latency,
+            latency,
+            size=size,
+            thread=w,
+            first=first,
+            endpoint=f"http://rgw{w % 2 + 1}:7480",
+        )
         for i in range(n)
         for w in range(workers)
     ]
@@ -58,16 +91,42 @@ def job(id: str, op: str, rows: Iterable[str], **more: Any) -> Dict[str, Any]:
     """An entry of phase.json's jobs with its rows beside it, under "_rows"."""
     text = list(rows)
     about = {
-        "id": id, "driver": "01-4KiB", "node": "client1", "op": op, "role": "read", "bucket": "cbtp-1-4kib", "prefix": "keep",
-        "sizes": [[4096, 1.0]], "workers": 2, "rate_limit": 0, "urls": ["http://rgw1:7480"], "argv": ["warp"],
-        "rows": f"rows/{id}.csv.gz", "clock_offset": 0.0, "started": T0 - 3.0, "first_row": T0 * 1.0, "ended": T0 + 12.0,
-        "exit": 0, "signal": None, "cut": False, "restarts": 0, "rows_total": len(text), "errors_total": 0, "prepared": 0,
-    }  # fmt: skip
+        "id": id,
+        "driver": "01-4KiB",
+        "node": "client1",
+        "op": op,
+        "role": "read",
+        "bucket": "cbtp-1-4kib",
+        "prefix": "keep",
+        "sizes": [[4096, 1.0]],
+        "workers": 2,
+        "rate_limit": 0,
+        "urls": ["http://rgw1:7480"],
+        "argv": ["warp"],
+        "rows": f"rows/{id}.csv.gz",
+        "clock_offset": 0.0,
+        "started": T0 - 3.0,
+        "first_row": T0 * 1.0,
+        "ended": T0 + 12.0,
+        "exit": 0,
+        "signal": None,
+        "cut": False,
+        "restarts": 0,
+        "rows_total": len(text),
+        "errors_total": 0,
+        "prepared": 0,
+    }
     return {**about, **more, "_rows": text}
 
 
 def phase(
-    directory: Path, index: int, name: str, jobs: Sequence[Dict[str, Any]], *, window: Sequence[float] = (0, 10), **more: Any
+    directory: Path,
+    index: int,
+    name: str,
+    jobs: Sequence[Dict[str, Any]],
+    *,
+    window: Sequence[float] = (0, 10),
+    **more: Any,
 ) -> Path:
     """Write one phase directory; `window` in s after T0."""
     made = directory / "phases" / f"{index:02d}-{name}"
@@ -76,14 +135,24 @@ def phase(
         with gzip.GzipFile(made / its["rows"], "wb", mtime=0) as out:
             out.write((HEADER + "".join(its["_rows"])).encode())
     data = {
-        "version": 1, "index": index, "name": name, "kind": "hybrid", "role": "measure", "status": "ok",
+        "version": 1,
+        "index": index,
+        "name": name,
+        "kind": "hybrid",
+        "role": "measure",
+        "status": "ok",
         "window": {"start": T0 + window[0], "end": T0 + window[1]},
         "asked": {"duration": float(window[1] - window[0]), "mix": {}},
-        "jobs": [{key: value for key, value in its.items() if key != "_rows"} for its in jobs], "books": [], "warnings": [],
-    }  # fmt: skip
+        "jobs": [{key: value for key, value in its.items() if key != "_rows"} for its in jobs],
+        "books": [],
+        "warnings": [],
+    }
     with (made / "status.jsonl").open("w") as out:
         for t in range(int(window[0]), int(window[1]), 2):
-            sample = {"t": T0 + t, "pgs": {"active+clean": 30, "active+clean+scrubbing": 1, "active+undersized": t // 2}}
+            sample = {
+                "t": T0 + t,
+                "pgs": {"active+clean": 30, "active+clean+scrubbing": 1, "active+undersized": t // 2},
+            }
             out.write(json.dumps({**sample, "clean": False, "health": "HEALTH_OK", "raw_used": 0.1}) + "\n")
     (made / "phase.json").write_text(json.dumps({**data, **more}))
     return made
@@ -94,15 +163,27 @@ def run(archive: Path, *, complete: bool = True, phases: Sequence[str] = ()) -> 
     directory = archive / "results" / "00000000" / "id-1a2b3c4d"
     (directory / "cluster" / "before").mkdir(parents=True)
     plan = {"benchmark": "warp", "s3": {"urls": ["http://rgw1:7480", "http://rgw2:7480"]}, "scale": 1.0}
+    reef = "ceph version 18.2.7 (6b0e988052ec84cf2d4a54ff9bbbc5e720b621ad) reef (stable)"
     manifest = {
-        "run_id": "k3j9", "seed": 7, "ceph": {"overall": {"ceph version 18.2.7 reef (stable)": 9}}, "warp": "1.3.1",
-        "cbt": "9d6480f", "cbt_plugins": "0.1.0", "kernel": {"client1": "6.1.0-44-amd64"}, "clock_offsets": {"client1": 0.0002},
-    }  # fmt: skip
+        "version": 1,
+        "run_id": "k3j9",
+        "ceph": {"osd": {reef: 4}, "rgw": {reef: 2}, "overall": {reef: 6}},
+        "warp": "1.3.1",
+        "cbt": {"path": "/opt/cbt", "commit": "9d6480f0", "describe": "9d6480f 2025-05-16"},
+        "cbt_plugins": "0.1.0",
+        "nodes": {"node0": {"kernel": "6.1.0-44-amd64"}, "client1": {"kernel": "6.1.0-44-amd64"}},
+        "clock_offsets": {
+            "node0": {"seconds": 0.0, "error": 0.0},
+            "client1": {"seconds": 0.0002, "error": 0.0001},
+        },
+    }
     (directory / "plan.json").write_text(json.dumps({**plan, "phases": [{"name": name} for name in phases]}))
     (directory / "manifest.json").write_text(json.dumps(manifest))
     (directory / "benchmark_config.yaml").write_text("cluster:\n  benchmark: warp\n  iteration: 0\n")
     (directory / "cluster" / "before" / "ceph.conf").write_text("[global]\nfsid = </script><b>&\n")
-    (directory / "cluster" / "before" / "pools.json").write_text('[{"pool_name": "default.rgw.buckets.data", "size": 3}]')
+    (directory / "cluster" / "before" / "pools.json").write_text(
+        '[{"pool_name": "default.rgw.buckets.data", "size": 3}]'
+    )
     (directory / "events.jsonl").write_text('{"t": 1700000000.0, "event": "phase", "name": "fill"}\n')
     if complete:
         (directory / "complete").write_text('{"t": 1700000100.0, "run_id": "k3j9"}')
@@ -113,7 +194,9 @@ def small(archive: Path, *, complete: bool = True) -> Path:
     """Two measurements of 10 s: GET 2 x 100/s of 10 ms and PUT 2 x 50/s of 20 ms, then GET twice as slow."""
     directory = run(archive, complete=complete, phases=["new", "aged"])
     for index, name, begin, slow in ((1, "new", 0, 1), (2, "aged", 100, 2)):
-        get = steady("GET", workers=2, seconds=14, latency=0.01 * slow, begin=begin - 2, size=4096, first=0.005 * slow)
+        get = steady(
+            "GET", workers=2, seconds=14, latency=0.01 * slow, begin=begin - 2, size=4096, first=0.005 * slow
+        )
         put = steady("PUT", workers=2, seconds=14, latency=0.02, begin=begin - 2, size=4096)
         jobs = [job("01-4KiB-get", "GET", get), job("01-4KiB-put", "PUT", put)]
         asked = {"duration": 10.0, "mix": {"GET": 67, "PUT": 33}}

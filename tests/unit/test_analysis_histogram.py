@@ -8,16 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbt_plugins.analysis.histogram import Histogram
-from cbt_plugins.analysis.histogram import bounds
-from cbt_plugins.analysis.histogram import buckets
+from cbt_plugins.analysis.histogram import Histogram, bounds, buckets
 
 durations = st.one_of(st.integers(0, 5000), st.integers(0, 10**13))
 samples = st.lists(durations, min_size=1, max_size=200)
 EXACT = 0.0005
 
 
-def of(values: "list[int]") -> Histogram:
+def of(values: list[int]) -> Histogram:
     made = Histogram()
     made.record(values)
     return made
@@ -38,20 +36,20 @@ def test_buckets_follow_each_other_without_holes() -> None:
 
 
 @given(samples, st.floats(0, 1))
-def test_a_quantile_is_that_of_the_sorted_sample(values: "list[int]", q: float) -> None:
+def test_a_quantile_is_that_of_the_sorted_sample(values: list[int], q: float) -> None:
     true = sorted(values)[max(0, math.ceil(q * len(values) - 1e-9 * len(values)) - 1)]
     assert of(values).quantile(q) == pytest.approx(true, rel=EXACT, abs=0.5)
 
 
 @given(samples)
-def test_count_mean_and_extremes_are_exact(values: "list[int]") -> None:
+def test_count_mean_and_extremes_are_exact(values: list[int]) -> None:
     made = of(values)
     assert (made.n, made.total, made.min, made.max) == (len(values), sum(values), min(values), max(values))
     assert made.quantile(1) == max(values)
 
 
 @given(st.lists(samples, max_size=5))
-def test_merged_in_any_order_is_the_histogram_of_everything(parts: "list[list[int]]") -> None:
+def test_merged_in_any_order_is_the_histogram_of_everything(parts: list[list[int]]) -> None:
     everything = of([v for part in parts for v in part])
     for order in (parts, parts[::-1]):
         merged = Histogram()
@@ -61,7 +59,7 @@ def test_merged_in_any_order_is_the_histogram_of_everything(parts: "list[list[in
 
 
 @given(samples)
-def test_json_brings_back_the_same(values: "list[int]") -> None:
+def test_json_brings_back_the_same(values: list[int]) -> None:
     assert Histogram.from_json(of(values).to_json()) == of(values)
 
 

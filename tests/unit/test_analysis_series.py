@@ -7,12 +7,10 @@ import random
 import pytest
 
 from cbt_plugins.analysis.histogram import Histogram
-from cbt_plugins.analysis.series import Gaps
-from cbt_plugins.analysis.series import Grid
-from cbt_plugins.analysis.series import Series
+from cbt_plugins.analysis.series import Gaps, Grid, Series
 
 
-def put(series: Series, second: int, values: "list[int]") -> None:
+def put(series: Series, second: int, values: list[int]) -> None:
     its = Histogram()
     its.record(values)
     series.add(second, its.counts, its.n, 0, its.total, its.max)

@@ -5,28 +5,23 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
-from typing import Dict
-from typing import List
+from typing import Any, Dict, List
 
 import analysis_archives as made
 import pytest
 
 from cbt_plugins.analysis import conform
 from cbt_plugins.analysis import phase as of_phase
-from cbt_plugins.analysis.archive import find_runs
-from cbt_plugins.analysis.archive import texts
+from cbt_plugins.analysis.archive import find_runs, texts
+from cbt_plugins.analysis.environment import ceph_version
 from cbt_plugins.analysis.histogram import Histogram
 from cbt_plugins.analysis.source import Unreadable
-from cbt_plugins.analysis.summary import dumps
-from cbt_plugins.analysis.summary import read_summary
-from cbt_plugins.analysis.summary import summarize
-from cbt_plugins.analysis.summary import write_summary
+from cbt_plugins.analysis.summary import dumps, read_summary, summarize, write_summary
 
 GET = {"workers": 2, "seconds": 14, "latency": 0.01, "begin": -2, "size": 4096}
 
 
-def one(tmp_path: Path, jobs: "List[Dict[str, Any]]", **more: Any) -> Dict[str, Any]:
+def one(tmp_path: Path, jobs: List[Dict[str, Any]], **more: Any) -> Dict[str, Any]:
     """The summary of a whole run with one phase of these jobs."""
     directory = made.run(tmp_path, phases=["new"])
     made.phase(directory, 1, "new", jobs, **more)
@@ -41,9 +36,16 @@ def test_known_load_gives_known_numbers(tmp_path: Path) -> None:
     summary = summarize(made.small(tmp_path))
     new, aged = summary["phases"]
     get, put = new["ops"]["GET"], new["ops"]["PUT"]
-    assert (get["requests"], get["obj_per_s"], get["mib_per_s"]) == (2000, 200.0, round(200 * 4096 / 2**20, 4))
+    assert (get["requests"], get["obj_per_s"], get["mib_per_s"]) == (
+        2000,
+        200.0,
+        round(200 * 4096 / 2**20, 4),
+    )
     assert (put["requests"], put["obj_per_s"], put["errors"], put["success_rate"]) == (1000, 100.0, 0, 1.0)
-    assert get["latency_ms"] == {"n": 2000, **dict.fromkeys(("mean", "p50", "p90", "p99", "p999", "max"), 10.0)}
+    assert get["latency_ms"] == {
+        "n": 2000,
+        **dict.fromkeys(("mean", "p50", "p90", "p99", "p999", "max"), 10.0),
+    }
     assert get["ttfb_ms"]["p50"] == 5.0
     assert put["ttfb_ms"] is None
     assert get["outside"] == {"requests": 800, "errors": 0}
@@ -57,7 +59,11 @@ def test_known_load_gives_known_numbers(tmp_path: Path) -> None:
     assert new["drivers"][0]["workers"] == 4
     assert new["series"]["ops"]["GET"]["obj_per_s"] == [200.0] * 10
     assert new["series"]["ops"]["GET"]["p99_ms"] == [10.0] * 10
-    assert new["series"]["pgs"] == {"t": [0, 2, 4, 6, 8], "not_clean": [0, 1, 2, 3, 4], "total": [31, 32, 33, 34, 35]}
+    assert new["series"]["pgs"] == {
+        "t": [0, 2, 4, 6, 8],
+        "not_clean": [0, 1, 2, 3, 4],
+        "total": [31, 32, 33, 34, 35],
+    }
     assert aged["ops"]["GET"]["latency_ms"]["p99"] == 20.0
     assert Histogram.from_json(get["histogram_ns"]).quantile(0.5) == 10_000_000
 
@@ -78,7 +84,9 @@ def test_one_measurement_is_compared_with_nothing(tmp_path: Path) -> None:
 
 
 def test_a_good_run_has_no_warnings(tmp_path: Path) -> None:
-    summary = one(tmp_path, [made.job("g", "GET", made.steady("GET", **GET), cut=True, signal=15, ended=made.T0 + 12.0)])
+    summary = one(
+        tmp_path, [made.job("g", "GET", made.steady("GET", **GET), cut=True, signal=15, ended=made.T0 + 12.0)]
+    )
     assert summary["warnings"] == []
     assert summary["usable"]
 
@@ -93,10 +101,14 @@ def test_schema(tmp_path: Path) -> None:
         validator.validate(json.loads(dumps(good)))
         conform.check(good)
     for path, value in (
-        (("version",), 2), (("usable",), "yes"), (("phases", 0, "role"), "odd"), (("phases", 0, "ops", "GET", "errors"), -1),
-        (("phases", 0, "ops", "GET", "latency_ms", "p51"), 3), (("phases", 0, "series", "ops", "GET", "max_ms", 0), "x"),
+        (("version",), 2),
+        (("usable",), "yes"),
+        (("phases", 0, "role"), "odd"),
+        (("phases", 0, "ops", "GET", "errors"), -1),
+        (("phases", 0, "ops", "GET", "latency_ms", "p51"), 3),
+        (("phases", 0, "series", "ops", "GET", "max_ms", 0), "x"),
         (("new_vs_aged", "lines", 0, "better"), None),
-    ):  # fmt: skip
+    ):
         bad = json.loads(dumps(whole))
         place = bad
         for key in path[:-1]:
@@ -122,7 +134,12 @@ def test_written_whole_and_the_same_again(tmp_path: Path) -> None:
 
 def test_readers_refuse_what_they_do_not_know(tmp_path: Path) -> None:
     path = tmp_path / "summary.json"
-    for text, why in (('{"version": 9}', "version 9"), ("{", "no summary"), ('{"version": 1}', "no run"), ("[]", "no summary")):
+    for text, why in (
+        ('{"version": 9}', "version 9"),
+        ("{", "no summary"),
+        ('{"version": 1}', "no run"),
+        ("[]", "no summary"),
+    ):
         path.write_text(text)
         with pytest.raises(Unreadable, match=why):
             read_summary(path)
@@ -135,11 +152,14 @@ def test_moving_the_archive_changes_nothing(tmp_path: Path) -> None:
     assert dumps(summarize(find_runs(tmp_path / "b")[0])) == before
 
 
-# --- warnings ---------------------------------------------------------------------------------------------------------
+# --- warnings
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_littles_law_sees_idle_workers(tmp_path: Path) -> None:
-    rows = [made.row("GET", i / 50 - 2, 0.01, thread=w) for i in range(700) for w in range(2)]  # 10 ms work, 10 ms pause
+    rows = [
+        made.row("GET", i / 50 - 2, 0.01, thread=w) for i in range(700) for w in range(2)
+    ]  # 10 ms work, 10 ms pause
     summary = one(tmp_path, [made.job("g", "GET", rows)])
     assert codes(summary) == ["littles-law"]
     assert "= 1.00 requests in flight, but 2 workers (-50.0 %)" in summary["warnings"][0]["text"]
@@ -150,11 +170,17 @@ def test_littles_law_sees_idle_workers(tmp_path: Path) -> None:
 def test_littles_law_leaves_paced_jobs_alone(tmp_path: Path) -> None:
     rows = [made.row("GET", i / 50 - 2, 0.01, thread=w) for i in range(700) for w in range(2)]
     assert codes(one(tmp_path / "a", [made.job("g", "GET", rows, rate_limit=100)])) == []
-    assert codes(one(tmp_path / "b", [made.job("g", "GET", made.steady("GET", **GET), workers=1, rate_limit=100)])) == ["littles-law"]
+    assert codes(
+        one(tmp_path / "b", [made.job("g", "GET", made.steady("GET", **GET), workers=1, rate_limit=100)])
+    ) == ["littles-law"]
 
 
 def test_failed_requests_occupy_workers_too(tmp_path: Path) -> None:
-    rows = [made.row("GET", (i + 1) / 100 - 2, 0.01, thread=w, error="503" if i % 2 else "") for i in range(1400) for w in (0, 1)]
+    rows = [
+        made.row("GET", (i + 1) / 100 - 2, 0.01, thread=w, error="503" if i % 2 else "")
+        for i in range(1400)
+        for w in (0, 1)
+    ]
     summary = one(tmp_path, [made.job("g", "GET", rows)])
     assert codes(summary) == ["errors"]
     get = summary["phases"][0]["ops"]["GET"]
@@ -167,8 +193,8 @@ def test_failed_requests_occupy_workers_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "code", "text"),
     [
-        ({"exit": 2}, "job-died", "g ended with exit status 2"),
-        ({"signal": 9}, "job-died", "g ended by signal 9"),
+        ({"exit": 2}, "generator-died", "g ended with exit status 2"),
+        ({"signal": 9}, "generator-died", "g ended by signal 9"),
         ({"restarts": 1}, "job-restarted", "g was restarted once"),
         ({"clock_offset": 1.5}, "clock-offset", "client1 is +1.500 s off"),
         ({"rows_total": 9999}, "lost-rows", "2800 rows are in the file, 9999 were counted"),
@@ -177,7 +203,9 @@ def test_failed_requests_occupy_workers_too(tmp_path: Path) -> None:
 def test_jobs(tmp_path: Path, more: Dict[str, Any], code: str, text: str) -> None:
     job = made.job("g", "GET", made.steady("GET", **GET), **more)
     summary = one(tmp_path, [job])
-    assert [w["text"] for w in summary["warnings"] if w["code"] == code and text in w["text"] and w["job"] == "g"]
+    assert [
+        w["text"] for w in summary["warnings"] if w["code"] == code and text in w["text"] and w["job"] == "g"
+    ]
 
 
 def test_a_job_that_left_no_rows(tmp_path: Path) -> None:
@@ -193,7 +221,11 @@ def test_a_job_that_left_no_rows(tmp_path: Path) -> None:
 
 def test_a_torn_file(tmp_path: Path) -> None:
     directory = made.run(tmp_path, phases=["new"])
-    path = made.phase(directory, 1, "new", [made.job("g", "GET", made.steady("GET", **GET))]) / "rows" / "g.csv.gz"
+    path = (
+        made.phase(directory, 1, "new", [made.job("g", "GET", made.steady("GET", **GET))])
+        / "rows"
+        / "g.csv.gz"
+    )
     path.write_bytes(path.read_bytes()[:-12])
     summary = summarize(directory)
     assert "torn-rows" in codes(summary)
@@ -206,13 +238,26 @@ def test_a_torn_file(tmp_path: Path) -> None:
 
 def test_phase_states(tmp_path: Path) -> None:
     jobs = [made.job("g", "GET", made.steady("GET", **GET))]
-    said = [{"code": "generator-died", "text": "it died", "job": "g"}]
-    books = [{"bucket": "b", "before": 1, "put": 2, "delete": 0, "prepared": 0, "after": 2, "expected": 3, "in_flight": 1, "ok": False}]
+    said = [{"code": "agent-lost", "text": "it went", "job": "g"}, {"code": "books", "text": "said before"}]
+    books = [
+        {
+            "bucket": "b",
+            "before": 1,
+            "put": 2,
+            "delete": 0,
+            "prepared": 0,
+            "after": 2,
+            "expected": 3,
+            "in_flight": 1,
+            "ok": False,
+        }
+    ]
     asked = {"duration": 20.0, "mix": {"GET": 90, "PUT": 10}}
     summary = one(tmp_path, jobs, status="degraded", warnings=said, books=books, asked=asked)
-    assert codes(summary) == ["books", "generator-died", "mix", "phase-status", "short-window"]
+    assert codes(summary) == ["agent-lost", "books", "mix", "phase-status", "short-window"]
     by = {w["code"]: w for w in summary["warnings"]}
-    assert by["generator-died"] == {"code": "generator-died", "text": "it died", "job": "g", "phase": "new"}
+    assert by["agent-lost"] == {"code": "agent-lost", "text": "it went", "job": "g", "phase": "new"}
+    assert len(summary["warnings"]) == 5
     assert "2 objects at the end, 3 expected (up to 1 requests" in by["books"]["text"]
     assert by["mix"]["text"] == "GET is 100.0 % of the requests, 90 % were asked for"
     assert by["short-window"]["text"] == "the window is 10.0 s, 20 s were asked for"
@@ -231,7 +276,10 @@ def test_a_stall(tmp_path: Path) -> None:
     rows += made.steady("GET", workers=2, seconds=4, latency=0.01, begin=7.5)
     summary = one(tmp_path, [made.job("g", "GET", rows)])
     assert codes(summary) == ["stall"]
-    assert "nothing succeeded in 2 of 10 seconds; the longest gap is 3.5 s, 4.0 s after the start" in summary["warnings"][-1]["text"]
+    assert (
+        "nothing succeeded in 2 of 10 seconds; the longest gap is 3.5 s, 4.0 s after the start"
+        in summary["warnings"][-1]["text"]
+    )
     assert summary["phases"][0]["ops"]["GET"]["longest_gap"] == {"seconds": 3.5, "at": made.T0 + 4.0}
 
 
@@ -246,7 +294,10 @@ def test_percentiles_need_samples(tmp_path: Path) -> None:
     assert (ops["GET"]["latency_ms"]["p999"], ops["STAT"]["latency_ms"]["p99"]) == (None, None)
     assert ops["STAT"]["mib_per_s"] is None
     texts_ = [w["text"] for w in summary["warnings"] if w["code"] == "few-samples"]
-    assert texts_ == ["499 GET requests: p99.9 needs 1000", "19 STAT requests: p99 and p99.9 need 100 and 1000"]
+    assert texts_ == [
+        "499 GET requests: p99.9 needs 1000",
+        "19 STAT requests: p99 and p99.9 need 100 and 1000",
+    ]
 
 
 def test_a_request_that_never_came_back(tmp_path: Path) -> None:
@@ -274,7 +325,8 @@ def test_a_wait_has_no_numbers_and_no_warnings(tmp_path: Path) -> None:
     assert summary["phases"][0]["ops"] == {}
 
 
-# --- archives that are not whole ---------------------------------------------------------------------------------------
+# --- archives that are not whole
+# ---------------------------------------------------------------------------------------
 
 
 def test_without_the_end_marker_a_run_is_partial(tmp_path: Path) -> None:
@@ -319,11 +371,24 @@ def test_find_runs(tmp_path: Path) -> None:
 def test_environment(tmp_path: Path) -> None:
     environment = summarize(made.small(tmp_path))["environment"]
     assert environment["versions"]["warp"] == "1.3.1"
-    assert "18.2.7" in environment["versions"]["ceph"]
-    assert environment["nodes"] == [{"node": "client1", "kernel": "6.1.0-44-amd64", "clock_offset": 0.0002}]
+    assert environment["versions"]["ceph"] == "18.2.7 reef"
+    assert environment["versions"]["cbt"] == "9d6480f 2025-05-16"
+    assert environment["nodes"] == [
+        {"node": "node0", "kernel": "6.1.0-44-amd64", "clock_offset": 0.0},
+        {"node": "client1", "kernel": "6.1.0-44-amd64", "clock_offset": 0.0002},
+    ]
+    other = "ceph version 19.2.3 (c92aebb279828e9c3c1f5d24613efca272649e62) squid (stable)"
+    mixed = {"overall": {"ceph version 18.2.7 (6b0e98) reef (stable)": 5, other: 1, "odd": 2}}
+    assert ceph_version(mixed) == "18.2.7 reef (5 daemons), 19.2.3 squid (1 daemons), odd (2 daemons)"
+    assert [ceph_version(odd) for odd in (None, {}, {"overall": {}}, "18.2")] == [None, None, None, "18.2"]
     assert list(texts(find_runs(tmp_path)[0])) == [
-        "plan.json", "benchmark_config.yaml", "manifest.json", "events.jsonl", "cluster/before/ceph.conf", "cluster/before/pools.json"
-    ]  # fmt: skip
+        "plan.json",
+        "benchmark_config.yaml",
+        "manifest.json",
+        "events.jsonl",
+        "cluster/before/ceph.conf",
+        "cluster/before/pools.json",
+    ]
 
 
 def test_the_same_with_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,7 +398,9 @@ def test_the_same_with_several_processes(tmp_path: Path, monkeypatch: pytest.Mon
     pool = of_phase.concurrent.futures.ProcessPoolExecutor
     monkeypatch.setattr(of_phase, "_MANY", 0)
     monkeypatch.setattr(of_phase.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(of_phase.concurrent.futures, "ProcessPoolExecutor", lambda n: used.append(n) or pool(n))
+    monkeypatch.setattr(
+        of_phase.concurrent.futures, "ProcessPoolExecutor", lambda n: used.append(n) or pool(n)
+    )
     assert dumps(summarize(directory)) == expected
     assert used == [2, 2]
 

@@ -1,0 +1,175 @@
+"""The page: everything in it, nothing from elsewhere, and nothing of the archive is taken for markup."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+import analysis_archives as made
+import pytest
+
+from cbt_plugins.analysis.summary import summarize
+from cbt_plugins.report.downsample import chart_data, factor, highs, lows, means, weighted
+
+pytest.importorskip("jinja2")
+
+from cbt_plugins.report.html import page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+class Elements(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: List[Tuple[str, Dict[str, Optional[str]]]] = []
+        self.text = ""
+        self._inside = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        self._inside = tag
+
+    def handle_data(self, data: str) -> None:
+        if self._inside not in ("script", "style"):
+            self.text += data + " "
+
+
+def elements(text: str) -> Elements:
+    parser = Elements()
+    parser.feed(text)
+    return parser
+
+
+def rendered(tmp_path: Path) -> str:
+    directory = made.small(tmp_path)
+    return page(summarize(directory), directory)
+
+
+def test_nothing_is_loaded_from_elsewhere(tmp_path: Path) -> None:
+    for tag, attributes in elements(rendered(tmp_path)).found:
+        assert tag not in ("link", "img", "iframe", "object", "embed", "base", "form")
+        assert not {"src", "href", "style", "onclick", "onload"} & set(attributes), (tag, attributes)
+
+
+def test_the_policy_allows_its_own_blocks_only(tmp_path: Path) -> None:
+    policy = next(a["content"] for t, a in elements(rendered(tmp_path)).found if a.get("http-equiv"))
+    assert policy is not None
+    assert re.fullmatch(
+        r"default-src 'none'; style-src 'sha256-[\w+/]{43}='; script-src 'sha256-[\w+/]{43}='; "
+        r"base-uri 'none'; form-action 'none'",
+        policy,
+    )
+
+
+def test_texts_of_the_archive_are_no_markup(tmp_path: Path) -> None:
+    directory = made.run(tmp_path, phases=["<i>x</i>"])
+    bad = '</script><script>alert("1")</script>'
+    rows = [made.row("GET", 1 + i / 10, 0.1, error=bad if i % 2 else "") for i in range(50)]
+    made.phase(
+        directory,
+        1,
+        "x",
+        [made.job("g", "GET", rows, driver=bad, node=bad)],
+        books=[{"bucket": bad, "ok": False}],
+    )
+    data = json.loads((directory / "phases" / "01-x" / "phase.json").read_text())
+    (directory / "phases" / "01-x" / "phase.json").write_text(json.dumps({**data, "name": bad}))
+    text = page(summarize(directory), directory)
+    assert "<script>alert" not in text
+    assert text.count("<script") == 2
+    assert "fsid = &lt;/script&gt;&lt;b&gt;&amp;" in text
+
+
+def test_what_is_in_it(tmp_path: Path) -> None:
+    text = " ".join(elements(rendered(tmp_path)).text.split())
+    for part in (
+        "Whole run, 1 warning",
+        "GET is 50.0 % of the requests, 67 % were asked for",
+        "New against aged",
+        "no significance is claimed",
+        "-50.0 %",
+        "latency = 4.00 requests in flight for 4 workers (0.0 %)",
+        "http://rgw2:7480",
+        "cbt_plugins 0.1.0",
+        "6.1.0-44-amd64",
+        "default.rgw.buckets.data",
+        "replicated, 3 copies",
+        "cluster/before/ceph.conf",
+        "plan.json",
+        "Little's law",
+    ):
+        assert part in text, part
+
+
+def test_every_number_is_the_summary_s(tmp_path: Path) -> None:
+    directory = made.small(tmp_path)
+    summary = summarize(directory)
+    summary["phases"][0]["ops"]["GET"]["latency_ms"]["p99"] = 1234567.0
+    summary["phases"][1]["total"]["obj_per_s"] = 7654321.0
+    text = page(summary, directory)
+    assert text.count("1,234,567") == 1
+    assert text.count("7,654,321") == 1
+
+
+def test_a_run_with_nothing(tmp_path: Path) -> None:
+    directory = made.run(tmp_path, complete=False)
+    text = page(summarize(directory), directory)
+    assert "Partial: these are not the numbers of a whole run" in text
+    assert "the run has no end marker" in text
+
+
+def test_downsampling_keeps_means_and_extremes() -> None:
+    values = [float(i % 17) for i in range(6000)]
+    group = factor(len(values))
+    assert group == 3
+    assert len(means(values, group)) == 2000
+    assert sum(v or 0 for v in means(values, group)) / 2000 == pytest.approx(sum(values) / 6000)
+    assert (min(lows(values, group)), max(highs(values, group))) == (0, 16)  # type: ignore[type-var]
+    assert factor(2000) == 1
+    assert (factor(2001), len(means([1.0] * 2001, 2))) == (2, 1001)
+
+
+def test_downsampling_weighs_means_and_keeps_holes() -> None:
+    assert weighted([10.0, 40.0, None, None], [2.0, 1.0, 0.0, 0.0], 2) == [20.0, None]
+    assert means([None, None, 1.0, None], 2) == [None, 1.0]
+    assert highs([None, None, 1.0, 3.0], 2) == [None, 3.0]
+
+
+def test_a_long_phase_stays_small() -> None:
+    n = 7200
+    its: Dict[str, Any] = {
+        key: [1.5] * n for key in ("obj_per_s", "mib_per_s", "mean_ms", "p50_ms", "p99_ms", "max_ms")
+    }
+    its["errors"] = [1] * n
+    pgs = {"t": list(range(n)), "not_clean": [0] * (n - 1) + [7], "total": [9] * n}
+    data = chart_data({"start": 0, "step": 19, "ops": {"GET": its}, "pgs": pgs})
+    assert data["step"] == 76
+    assert {len(v) for v in data["ops"]["GET"].values()} == {1800}
+    assert sum(data["ops"]["GET"]["errors"]) == n
+    assert len(data["pgs"]["t"]) == len(data["pgs"]["not_clean"]) == 1800
+    assert data["pgs"]["not_clean"][-1] == 7
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="NO CHROMIUM: nobody has looked whether the page's script runs")
+def test_in_a_browser(tmp_path: Path) -> None:
+    """The charts are drawn, and the browser does not complain: no script error, nothing refused."""
+    path = tmp_path / "report.html"
+    path.write_text(rendered(tmp_path / "a"), encoding="utf-8")
+    flags = (
+        "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+        " --disable-component-update --disable-sync --enable-logging=stderr --virtual-time-budget=3000"
+        " --dump-dom"
+    )
+    done = subprocess.run(
+        [str(CHROMIUM), *flags.split(), f"--user-data-dir={tmp_path / 'profile'}", path.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "CONSOLE" not in done.stderr, done.stderr
+    assert done.stdout.count("<canvas") == 8  # the run and its PGs, and three for each of two phases

@@ -1,0 +1,183 @@
+"""The table in the terminal, and the command that prints it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import analysis_archives as made
+import pytest
+from cbt_plugins.tools.__main__ import main
+
+from cbt_plugins.analysis.summary import summarize
+from cbt_plugins.report import numbers
+from cbt_plugins.report.terminal import WIDTH, render
+
+EXPECTED = """\
+00000000/id-1a2b3c4d  warp  run k3j9
+ceph: 18.2.7 reef, warp: 1.3.1, cbt: 9d6480f 2025-05-16, cbt_plugins: 0.1.0
+
+01 new  measure  10.0 s  4 workers, throughput x latency = 4.00 (0.0 %)
+          obj/s  MiB/s  mean ms    p50    p90    p99  p99.9    max  TTFB p50  errors    mix  asked
+   GET    200.0  0.781    10.00  10.00  10.00  10.00  10.00  10.00     5.000       0  66.7%    67%
+   PUT    100.0  0.391    20.00  20.00  20.00  20.00  20.00  20.00         -       0  33.3%    33%
+   total  300.0  1.172    13.33  10.00  20.00  20.00  20.00  20.00     5.000       0
+
+02 aged  measure  10.0 s  4 workers, throughput x latency = 4.00 (0.0 %)
+          obj/s  MiB/s  mean ms    p50    p90    p99  p99.9    max  TTFB p50  errors    mix  asked
+   GET    100.0  0.391    20.00  20.00  20.00  20.00  20.00  20.00     10.00       0  50.0%    67%
+   PUT    100.0  0.391    20.00  20.00  20.00  20.00  20.00  20.00         -       0  50.0%    33%
+   total  200.0  0.781    20.00  20.00  20.00  20.00  20.00  20.00     10.00       0
+
+new (new) against aged (aged): one measurement each: a difference may be chance, no significance is claimed
+                     new   aged    change
+   GET    obj/s    200.0  100.0   -50.0 %
+   GET    MiB/s    0.781  0.391   -50.0 %
+   GET    mean ms  10.00  20.00  +100.0 %
+   GET    p99 ms   10.00  20.00  +100.0 %
+   PUT    obj/s    100.0  100.0     0.0 %
+   PUT    MiB/s    0.391  0.391     0.0 %
+   PUT    mean ms  20.00  20.00     0.0 %
+   PUT    p99 ms   20.00  20.00     0.0 %
+   total  obj/s    300.0  200.0   -33.3 %
+   total  MiB/s    1.172  0.781   -33.3 %
+   total  mean ms  13.33  20.00   +50.0 %
+   total  p99 ms   20.00  20.00     0.0 %
+
+1 warning
+ - aged: GET is 50.0 % of the requests, 67 % were asked for [mix]
+"""
+
+
+def test_the_whole_text(tmp_path: Path) -> None:
+    assert render(summarize(made.small(tmp_path))) == EXPECTED
+
+
+def test_it_fits_the_terminal(tmp_path: Path) -> None:
+    directory = made.run(tmp_path, phases=["new"], complete=False)
+    jobs = [
+        made.job(
+            f"{i}-{op}",
+            op,
+            [made.row(op, 1 + j / 7, 12.3456, size=2**26, error="x" * 150 if j else "") for j in range(60)],
+            driver=f"{i:02d}-256MiB",
+            sizes=[[2**28, 0.5], [2**30, 0.5]],
+        )
+        for i in range(5)
+        for op in ("GET", "PUT", "STAT", "DELETE")
+    ]
+    made.phase(directory, 1, "new", jobs)
+    text = render(summarize(directory))
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert "PARTIAL" in text
+    assert "04-256MiB" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (0, "0"),
+        (0.12345, "0.123"),
+        (1.2345, "1.234"),
+        (9.9996, "10.00"),
+        (99.996, "100.0"),
+        (999.96, "1000"),
+        (1234.5, "1234"),
+        (9999.7, "10,000"),
+        (123456.7, "123,457"),
+        (-12.345, "-12.35"),
+    ],
+)
+def test_plain_numbers(value: float, text: str) -> None:
+    assert numbers.plain(value) == text
+
+
+def test_other_numbers() -> None:
+    assert [numbers.percent(v) for v in (0.1234, -0.00001, None)] == ["+12.3 %", "0.0 %", "-"]
+    assert [numbers.success(v) for v in (1, 0.9999999, 0.5, None)] == ["100 %", "99.999 %", "50.000 %", "-"]
+    assert [numbers.seconds(v) for v in (59.96, 120, 725, 86400, 91800)] == [
+        "60.0 s",
+        "2 min",
+        "12 min 5 s",
+        "24 h",
+        "25 h 30 min",
+    ]
+    assert [numbers.size(v) for v in (4096, 4000, 2**20, 3 * 2**30)] == ["4 KiB", "4000 B", "1 MiB", "3 GiB"]
+    assert numbers.when(made.T0) == "2023-11-14 22:13:20 UTC"
+
+
+# --- the command
+# --------------------------------------------------------------------------------------------------------
+
+
+def test_report_writes_and_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("jinja2")
+    directory = made.small(tmp_path)
+    assert main(["report", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == EXPECTED
+    before = [(directory / name).read_bytes() for name in ("summary.json", "report.html")]
+    assert main(["report", str(directory)]) == 0
+    assert [(directory / name).read_bytes() for name in ("summary.json", "report.html")] == before
+
+
+def test_a_partial_run_is_reported_and_status_4(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = made.small(tmp_path, complete=False)
+    assert main(["report", str(directory), "--text"]) == 4
+    out = capsys.readouterr().out
+    assert "PARTIAL" in out
+    assert "GET    200.0" in out
+    assert not (directory / "summary.json").exists()
+
+
+def test_no_run_is_status_4(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(tmp_path / "none")]) == 4
+    assert "no such directory" in capsys.readouterr().err
+    assert main(["report", str(tmp_path)]) == 4
+    assert "no run in it" in capsys.readouterr().err
+
+
+def test_files_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = made.small(tmp_path / "a")
+    assert main(["report", str(directory), "--json", str(tmp_path / "s.json")]) == 0
+    assert json.loads((tmp_path / "s.json").read_text())["version"] == 1
+    assert not (directory / "summary.json").exists()
+    assert not (directory / "report.html").exists()
+    other = directory.with_name("id-ffffffff")
+    other.mkdir()
+    capsys.readouterr()
+    assert main(["report", str(tmp_path / "a"), "--json", str(tmp_path / "t.json")]) == 2
+    assert "has 2 runs" in capsys.readouterr().err
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = made.small(tmp_path)
+    assert main(["report", str(directory), "--json", str(tmp_path / "no" / "s.json")]) == 2
+    assert "No such file or directory" in capsys.readouterr().err
+
+
+def test_without_jinja2_there_is_no_page_and_all_the_rest(tmp_path: Path) -> None:
+    """In a process of its own, in which nothing but the core's libraries can be imported."""
+    directory = made.small(tmp_path)
+    program = (
+        "import sys\n"
+        "class No:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in ('jinja2', 'markupsafe', 'rich', 'numpy', 'jsonschema'):\n"
+        "            raise ModuleNotFoundError(f'no {name}', name=name)\n"
+        "sys.meta_path.insert(0, No())\n"
+        "from cbt_plugins.tools.__main__ import main\n"
+        "sys.exit(main(['report', sys.argv[1]]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(directory)],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent.parent.parent,
+    )
+    assert (done.returncode, done.stdout) == (0, EXPECTED), done.stderr
+    assert "no report.html: it needs the Python package Jinja2" in done.stderr
+    assert (directory / "summary.json").exists()
+    assert not (directory / "report.html").exists()
