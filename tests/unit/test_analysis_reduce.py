@@ -84,7 +84,7 @@ def test_zones(tmp_path: Path) -> None:
         [*summer[:9], *utc[9:]],
         [*utc[:9], *summer[9:]],
         mixed,
-        mixed[1:] + mixed[:1],
+        [row for pair in zip(utc[::2], summer[1::2]) for row in pair],
     ):
         got = reduced(tmp_path / "r", rows)
         assert got.ops == expected.ops
