@@ -232,7 +232,7 @@ def effective_phases(plan: Plan) -> Tuple[Phase, ...]:
     """The plan's phases, with a calibration before the first hybrid phase whose workers are not fixed."""
     for position, phase in enumerate(plan.phases):
         if phase.kind == "hybrid" and not phase.workers:
-            duration = min(CALIBRATION, max(4.0, (phase.duration or 0.0) / 4))
+            duration = min(CALIBRATION, max(5.0, (phase.duration or 0.0) / 4))
             calibration = Phase(name=CALIBRATE, kind="hybrid", duration=duration, mix=phase.mix)
             return (*plan.phases[:position], calibration, *plan.phases[position:])
     return plan.phases

@@ -197,7 +197,7 @@ def deploy(plan: Plan, remote: Remote, clients: Sequence[str], run_dir: str) -> 
     content = source.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     path = str(PurePosixPath(run_dir) / "bin" / "warp")
-    answers = remote.run(clients, f"echo {digest} {path} | sha256sum -c --status", check=False)
+    answers = remote.run(clients, f"echo '{digest}  {path}' | sha256sum -c --status", check=False)
     lacking = [n for n, r in answers.items() if r.status]
     remote.put({n: {path: content} for n in lacking}, mode=0o755)
     return {n: path for n in clients}

@@ -61,8 +61,10 @@ def by_latency(mix: Mix, workers: int, latency: Mapping[str, float]) -> List[Lan
     for lane in _allot(wanted, workers):
         due = expected * lane.share / 100.0
         makes = lane.workers / latency[lane.op]
-        limit = round(due, 3) if makes > due * PACE_ABOVE else 0.0
-        lanes.append(Lane(lane.op, lane.role, lane.share, lane.workers, limit))
+        if makes > due * PACE_ABOVE:
+            # one worker more: a slow request must not make a paced loop miss its beat
+            lane = Lane(lane.op, lane.role, lane.share, lane.workers + 1, round(due, 3))
+        lanes.append(lane)
     return lanes
 
 

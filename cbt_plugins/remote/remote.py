@@ -57,7 +57,7 @@ class Remote:
     def _run_pdsh(self, nodes: Sequence[str], command: str, timeout: float) -> Dict[str, Result]:
         # pdsh reports one status for all nodes; each node says its own on its last line
         token = uuid.uuid4().hex
-        line, environment = self.transport.pdsh_line(nodes, f"{command}; echo; echo {token} $?")
+        line, environment = self.transport.pdsh_line(nodes, f"{command}; status=$?; echo; echo {token} $status")
         process = subprocess.Popen(
             line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
         )
@@ -126,7 +126,7 @@ class Remote:
         """Copy a folder from every node: node's files arrive in local_dir/<node>/. A missing folder gives an empty one."""
         running: List[Tuple[str, subprocess.Popen[bytes]]] = []
         quoted = shlex.quote(remote_dir)
-        command = f"cd {quoted} 2>/dev/null || exit 0; tar -c -f - . </dev/null"
+        command = f"cd {quoted} 2>/dev/null && exec tar -c -f - . </dev/null; exec tar -c -T /dev/null -f -"
         for node in dict.fromkeys(nodes):
             (local_dir / node).mkdir(parents=True, exist_ok=True)
             source = subprocess.Popen(

@@ -1,0 +1,233 @@
+"""The head and the agent of one node, for real, with a stand-in for warp."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import socket
+import sys
+import time
+import zlib
+from pathlib import Path
+from typing import Callable, Iterator, List
+
+import pytest
+
+from cbt_plugins.load.jobs import Job
+from cbt_plugins.load.session import LoadError, LoadSession, collect
+from cbt_plugins.remote import Remote
+from cbt_plugins.remote.clock import Offset
+
+NODE = socket.gethostname()
+FAKE = str(Path(__file__).with_name("fake_warp.py"))
+
+
+def job(name: str, *options: str, start: str = "go", respawn: bool = False, op: str = "PUT") -> Job:
+    return Job(
+        id=name,
+        driver="01",
+        node=NODE,
+        op=op,
+        role="read" if start == "early" else "fill",
+        bucket="b",
+        prefix="keep",
+        sizes=((4096, 1.0),),
+        workers=4,
+        urls=("http://rgw1:7480",),
+        argv=(sys.executable, FAKE, *options),
+        start=start,
+        respawn=respawn,
+    )
+
+
+Starter = Callable[..., LoadSession]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Starter]:
+    sessions: List[LoadSession] = []
+
+    def make(*jobs: Job, duration: float = 1.0, **env: str) -> LoadSession:
+        session = LoadSession(
+            Remote.from_host({}, {}),
+            str(tmp_path / "node"),
+            jobs,
+            {NODE: "unused"},
+            {"WARP_SECRET_KEY": "hush", **env},
+            {NODE: Offset(0.0, 0.0)},
+            duration,
+        )
+        sessions.append(session)
+        session.start()
+        return session
+
+    yield make
+    for session in sessions:
+        session.close()
+        collect(Remote.from_host({}, {}), [NODE], str(tmp_path / "node"), tmp_path / "swept")
+
+
+def run_to_end(session: LoadSession, limit: float = 30.0) -> None:
+    until = time.monotonic() + limit
+    while not session.over:
+        assert time.monotonic() < until, "the session does not end"
+        for _ in session.beats(0.2):
+            pass
+        if session.go_at is None and session.all_ready:
+            session.go()
+
+
+def rows_of(folder: Path, name: str) -> List[str]:
+    return gzip.decompress((folder / "rows" / f"{name}.csv.gz").read_bytes()).decode().splitlines()
+
+
+def test_rows_counts_and_exit_status_arrive(start: Starter, tmp_path: Path) -> None:
+    session = start(job("a", "--rows", "25", "--error-every", "5", "--every", "0"))
+    run_to_end(session)
+    end = session.ends()["a"]
+    assert (end.counts["PUT"].good, end.counts["PUT"].failed) == (20, 5)
+    assert end.counts["PUT"].size == 20 * 4096
+    assert end.counts["PUT"].busy_ns == 20 * 36211601
+    assert (end.exit, end.signal, end.cut, end.died) == (0, None, False, False)
+    session.close()
+    session.collect(tmp_path / "got")
+    rows = rows_of(tmp_path / "got", "a")
+    assert rows[0].startswith("idx\tthread\top\t") and len(rows) == 26
+    assert not (tmp_path / "node").exists()
+
+
+def test_a_generator_that_hangs_after_its_time_is_cut_off(start: Starter) -> None:
+    import cbt_plugins.load.session as module
+
+    patience = pytest.MonkeyPatch()
+    patience.setattr(module, "GRACE", 0.5)
+    patience.setattr(module, "LEAD", 0.1)
+    try:
+        session = start(job("a", "--rows", "3", "--hang", "--deaf"), duration=0.5)
+        run_to_end(session)
+    finally:
+        patience.undo()
+    end = session.ends()["a"]
+    assert end.cut and end.signal == signal.SIGKILL and end.counts["PUT"].good == 3
+
+
+def test_readers_start_first_and_end_when_the_writers_have(start: Starter) -> None:
+    session = start(
+        job("reader", "--op", "GET", "--duration", "1000s", start="early", op="GET"), job("writer", "--rows", "20")
+    )
+    run_to_end(session)
+    ends = session.ends()
+    assert ends["reader"].cut and not ends["writer"].cut
+    assert ends["reader"].first_row is not None and session.go_at is not None
+    assert ends["reader"].first_row < session.go_at
+    assert ends["writer"].started is not None and ends["writer"].started >= session.go_at
+
+
+def test_a_generator_that_dies_is_told_from_one_that_ends(start: Starter) -> None:
+    session = start(job("a", "--rows", "2", "--exit", "2"))
+    run_to_end(session)
+    assert session.ends()["a"].died
+
+
+def test_a_reader_that_cannot_begin_fails_the_start(start: Starter) -> None:
+    session = start(job("a", "--rows", "1", "--every", "0", "--exit", "1", start="early"), job("b"))
+    with pytest.raises(LoadError, match="before the phase began"):
+        run_to_end(session)
+
+
+def test_a_job_that_runs_dry_is_started_again(start: Starter) -> None:
+    import cbt_plugins.load.session as module
+
+    patience = pytest.MonkeyPatch()
+    patience.setattr(module, "LEAD", 0.0)
+    try:
+        session = start(job("d", "--rows", "2", respawn=True), job("w", "--duration", "3s"), duration=3.0)
+        run_to_end(session)
+    finally:
+        patience.undo()
+    assert session.ends()["d"].passes >= 2
+
+
+def test_the_secret_is_in_the_environment_and_nowhere_on_disk(start: Starter, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    session = start(job("a", "--rows", "50"), FAKE_WARP_SECRET_TO=str(told))
+    for _ in session.beats(1.0):
+        pass
+    texts = [p.read_bytes() for p in (tmp_path / "node").rglob("*") if p.is_file()]
+    assert texts and not [t for t in texts if b"hush" in t]
+    session.go()
+    run_to_end(session)
+    assert told.read_text() == "hush"
+
+
+def test_stop_ends_everything_and_keeps_the_rows(start: Starter, tmp_path: Path) -> None:
+    session = start(job("a", "--duration", "1000s"), duration=0.0)
+    for _ in session.beats(0.5):
+        pass
+    session.go()
+    until = time.monotonic() + 20
+    counted = 0
+    while counted < 20 and time.monotonic() < until:
+        for beat in session.beats(1.0):
+            counted = sum(c.good for c in beat.counts["a"].values())
+    session.stop()
+    run_to_end(session)
+    session.close()
+    session.collect(tmp_path / "got")
+    assert session.ends()["a"].cut
+    assert len(rows_of(tmp_path / "got", "a")) - 1 >= counted
+
+
+def test_a_dead_head_ends_the_load_and_its_rows_are_whole(start: Starter, tmp_path: Path) -> None:
+    """What kill -9 of the run leaves: closed pipes. The agent ends its generators and itself."""
+    session = start(job("a", "--duration", "1000s", "--every", "0.001"))
+    for _ in session.beats(0.5):
+        pass
+    session.go()
+    pid = 0
+    until = time.monotonic() + 20
+    while not pid and time.monotonic() < until:
+        for _ in session.beats(1.0):
+            pass
+        pid = int((tmp_path / "node" / "agent.pid").read_text().split()[0])
+    session.close()
+    collect(Remote.from_host({}, {}), [NODE], str(tmp_path / "node"), tmp_path / "got")
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    rows = rows_of(tmp_path / "got", "a")
+    assert [int(r.split("\t")[0]) for r in rows[1:]] == list(range(len(rows) - 1))
+
+
+def test_a_killed_agent_loses_at_most_a_second_and_takes_its_generators_along(start: Starter, tmp_path: Path) -> None:
+    session = start(job("a", "--duration", "1000s", "--every", "0.01"))
+    counted = 0
+    until = time.monotonic() + 20
+    while counted < 30 and time.monotonic() < until:
+        for beat in session.beats(0.3):
+            counted = sum(c.good for c in beat.counts["a"].values())
+        if session.go_at is None:
+            session.go()
+    os.kill(int((tmp_path / "node" / "agent.pid").read_text().split()[0]), signal.SIGKILL)
+    with pytest.raises(LoadError, match="lost the connection"):
+        run_to_end(session)
+    data = (tmp_path / "node" / "rows" / "a.csv.gz").read_bytes()
+    text = zlib.decompressobj(31).decompress(data).decode()
+    assert len(text.splitlines()) - 1 >= counted
+
+
+def test_messages_are_kept_up_to_a_limit(start: Starter, tmp_path: Path) -> None:
+    session = start(job("a", "--rows", "200", "--every", "0", "--chatter"))
+    run_to_end(session)
+    session.close()
+    session.collect(tmp_path / "got")
+    size = (tmp_path / "got" / "stderr" / "a.txt").stat().st_size
+    assert 1 << 20 <= size < (1 << 20) + 100
+
+
+def test_orders_have_no_secret(start: Starter, tmp_path: Path) -> None:
+    session = start(job("a", "--rows", "1"))
+    assert "hush" not in json.dumps([j.order() for j in session.jobs])
+    session.go()
+    run_to_end(session)

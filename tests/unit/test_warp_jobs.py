@@ -1,0 +1,109 @@
+"""Command lines for warp."""
+
+from __future__ import annotations
+
+from typing import List
+
+import pytest
+
+from cbt_plugins.config.plan import S3, Bucket, Driver, Goal, Phase, Plan, WarpOp
+from cbt_plugins.load.jobs import Job
+from cbt_plugins.load.split import by_share
+from cbt_plugins.load.warp import WarpJobs, drop_share, object_size
+
+MIX = {"GET": 45.0, "PUT": 35.0, "STAT": 15.0, "DELETE": 5.0}
+HYBRID = Phase(name="measure", kind="hybrid", role="measure", duration=60.0, mix=MIX)
+
+
+def plan(*phases: Phase, foreign: bool = False, **s3: object) -> Plan:
+    return Plan(
+        benchmark="warp",
+        s3=S3(urls=("http://rgw1:7480", "http://rgw2:7480"), user="cbt", **s3),  # type: ignore[arg-type]
+        buckets=(Bucket("4KiB", ((4096, 1.0),), foreign=foreign),),
+        drivers=(Driver("01-4KiB", "client1", "4KiB", 8), Driver("02-4KiB", "client2", "4KiB", 8)),
+        phases=phases,
+    )
+
+
+def option(job: Job, name: str) -> str:
+    return job.argv[job.argv.index(name) + 1]
+
+
+def all_jobs(p: Plan) -> List[Job]:
+    made = WarpJobs(p, {"4KiB": "cbtp-1-4kib"}, "1")
+    jobs: List[Job] = []
+    for phase in p.phases:
+        if phase.kind == "fill":
+            jobs += made.fill(phase, phase.name)
+        elif phase.kind == "hybrid":
+            jobs += made.hybrid(phase, {d.id: by_share(MIX, d.workers) for d in p.drivers}, phase.name)
+        else:
+            jobs += made.plain(phase, phase.name)
+    return jobs
+
+
+FILL = Phase(name="fill", kind="fill", role="fill", goal=Goal(objects=1000))
+MIXED = Phase(name="plain", kind="warp", duration=9.0, mix=MIX, warp=WarpOp("mixed", objects=1001))
+
+
+def test_no_command_may_empty_a_bucket() -> None:
+    """warp empties its bucket before and after unless told; `stat --list-existing` even then but for --noclear."""
+    for job in all_jobs(plan(FILL, HYBRID, MIXED)):
+        assert "--noclear" in job.argv, job.id
+
+
+def test_no_secret_and_no_result_in_memory() -> None:
+    for job in all_jobs(plan(FILL, HYBRID, MIXED)):
+        assert not [a for a in job.argv if "key" in a]
+        assert {"--full", "--stress", "--stdout"} <= set(job.argv)
+
+
+def test_a_fill_by_objects_writes_that_number_in_all() -> None:
+    jobs = [j for j in all_jobs(plan(FILL, HYBRID)) if j.role == "fill"]
+    assert sum(int(option(j, "--objects")) for j in jobs) == 1000
+    assert {j.argv[1] for j in jobs} == {"stat"}  # its preparation writes a number of objects
+
+
+def test_what_is_deleted_is_never_read() -> None:
+    jobs = all_jobs(plan(FILL, HYBRID))
+    deleted = {option(j, "--prefix") for j in jobs if j.op == "DELETE"}
+    read = {option(j, "--prefix") for j in jobs if j.role in ("read", "stat")}
+    assert read == {"keep"}
+    assert deleted == {"drop/01-4KiB", "drop/02-4KiB"}  # two on one prefix would delete the same objects
+    written = {option(j, "--prefix") for j in jobs if j.op == "PUT"}
+    assert all(p.startswith(("keep/", "drop/")) for p in written)
+
+
+def test_without_deletes_everything_is_kept() -> None:
+    reads = Phase(name="m", kind="hybrid", duration=5.0, mix={"GET": 50.0, "PUT": 50.0})
+    assert drop_share(plan(FILL, reads)) == 0
+    assert drop_share(plan(FILL, HYBRID)) == pytest.approx(5 / 40)
+
+
+def test_foreign_data_is_read_whole_and_written_only_under_our_prefix() -> None:
+    for job in all_jobs(plan(FILL, HYBRID, foreign=True)):
+        if job.role in ("read", "stat"):
+            assert "--prefix" not in job.argv
+        else:
+            assert option(job, "--prefix").startswith("cbtp-1/")
+
+
+def test_exact_sizes() -> None:
+    assert object_size(((4096, 1.0),)) == "4096"
+    # measured with warp 1.3.1: only 4096 and 65536 bytes, 50:30
+    assert object_size(((65536, 0.375), (4096, 0.625))) == "4096:0,4097:6250,65536:0,65537:3750"
+    assert object_size(((10, 0.5), (11, 0.5))) == "10:0,11:5000,12:5000"
+
+
+def test_objects_that_mixed_prepares_are_rounded_up_to_its_workers() -> None:
+    job = next(j for j in all_jobs(plan(MIXED)) if j.role == "warp")
+    assert job.prepared == 1008
+    assert option(job, "--put-distrib") == "35"
+
+
+def test_tls_and_unsigned_payload() -> None:
+    p = plan(HYBRID, payload="unsigned", verify_tls=False)
+    p = Plan(**{**p.__dict__, "s3": S3(urls=("https://rgw1",), verify_tls=False, payload="unsigned")})
+    for job in all_jobs(p):
+        assert {"--tls", "--insecure", "--disable-sha256-payload"} <= set(job.argv)
+        assert option(job, "--host") == "rgw1"
