@@ -27,10 +27,10 @@ setsid sh -c {command} </dev/null >{directory}/collectl/output.txt 2>&1 &
 echo started $! $(sed 's/.*) //' /proc/$!/stat | cut -d' ' -f20)
 """
 _STOP = """\
-alive() {{ [ "$(sed 's/.*) //' /proc/{pid}/stat 2>/dev/null | cut -d' ' -f20)" = {since} ]; }}
+alive() {{ set -- $(sed 's/.*) //' /proc/{pid}/stat 2>/dev/null); [ "${{20}}" = {since} ] && [ "$1" != Z ]; }}
 for signal in INT TERM KILL; do
   alive || exit 0
-  kill -$signal -- -{pid}
+  kill -s $signal -- -{pid}
   for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do alive || exit 0; sleep 0.25; done
 done
 exit 1

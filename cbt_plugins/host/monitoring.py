@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import shlex
 import shutil
 import tempfile
@@ -73,10 +74,11 @@ def watch(make: Callable[[], Iterable[Any]], cluster: Mapping[str, Any], common:
         return
     remote = make_remote(cluster, common)
     nodes = _nodes_of_monitors(monitors, cluster)
-    directory = f"{run_dir}/monitors-{next(_numbers)}"
+    # Never used before, so that nothing has to be removed first: two names may be one machine, or share a directory.
+    directory = f"{run_dir}/monitors-{os.getpid()}-{next(_numbers)}"
     started: List[Any] = []
     try:
-        remote.run(nodes, f"rm -rf -- {shlex.quote(directory)} && mkdir -p -m 0755 -- {shlex.quote(directory)}", 60)
+        remote.run(nodes, f"mkdir -p -m 0755 -- {shlex.quote(directory)}", 60)
         for monitor in monitors:
             started.append(monitor)
             monitor.start(directory)
@@ -113,6 +115,7 @@ def _fetch(remote: Any, nodes: Sequence[str], directory: str, local_dir: Path, u
     quoted = shlex.quote(directory)
     # perf and blktrace run through sudo: their files belong to root, and the user who fetches may not read them.
     chown = f"sudo -n chown -R {shlex.quote(user)} {quoted} 2>/dev/null; " if user and user != "root" else ""
+    fetched = []
     for node in nodes:
         with tempfile.TemporaryDirectory(dir=local_dir, prefix=".fetch-") as scratch:
             try:
@@ -121,9 +124,10 @@ def _fetch(remote: Any, nodes: Sequence[str], directory: str, local_dir: Path, u
                 remote.fetch([node], directory, Path(scratch))
                 for file in _arrived(Path(scratch), node):
                     shutil.move(str(file), str(local_dir / f"{file.name}.{_host(node)}"))
-                remote.run([node], f"rm -rf -- {quoted}", 60)
+                fetched.append(node)
             except RemoteError as error:
                 logger.error("monitor files of %s stay in %s there: %s", node, directory, error)
+    remote.run(fetched, f"rm -rf -- {quoted}", 60, check=False)
 
 
 def _arrived(scratch: Path, node: str) -> List[Path]:

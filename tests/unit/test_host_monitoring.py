@@ -1,0 +1,170 @@
+"""Monitors run while the context is open, whatever happens in it, and their files come home."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from cbt_plugins.host import monitoring
+from cbt_plugins.host.monitoring import Monitor
+from cbt_plugins.monitors.collectl import Collectl
+
+HERE = socket.gethostname()
+CLUSTER: Dict[str, Any] = {"head": HERE, "clients": [HERE], "osds": [HERE]}
+
+
+class Noting(Monitor):
+    """Writes a file on its node, and notes its calls."""
+
+    calls: List[str] = []
+
+    def start(self, directory: str) -> None:
+        self.calls.append(f"start {self.config['name']}")
+        if self.config.get("fail") == "start":
+            raise OSError("no start")
+        Path(directory, self.config["name"]).write_text("sample")
+
+    def stop(self, directory: str) -> None:
+        self.calls.append(f"stop {self.config['name']}")
+        if self.config.get("fail") == "stop":
+            raise OSError("no stop")
+
+
+@pytest.fixture(autouse=True)
+def _forget_calls() -> None:
+    Noting.calls.clear()
+
+
+def watch(tmp_path: Path, *configs: Dict[str, Any]) -> Any:
+    return monitoring.watch(lambda: [Noting(config, CLUSTER, {}) for config in configs], CLUSTER, {},
+                            str(tmp_path / "node"), tmp_path / "local")
+
+
+def test_files_arrive_under_the_name_of_their_node_and_leave_the_node(tmp_path: Path) -> None:
+    with watch(tmp_path, {"name": "a"}, {"name": "b"}):
+        assert Noting.calls == ["start a", "start b"]
+    assert Noting.calls[2:] == ["stop b", "stop a"]
+    assert sorted(path.name for path in (tmp_path / "local").iterdir()) == [f"a.{HERE}", f"b.{HERE}"]
+    assert list((tmp_path / "node").iterdir()) == []
+
+
+def test_an_exception_stops_them_and_brings_their_files(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), watch(tmp_path, {"name": "a"}):
+        raise KeyboardInterrupt
+    assert Noting.calls == ["start a", "stop a"]
+    assert (tmp_path / "local" / f"a.{HERE}").read_text() == "sample"
+
+
+def test_one_that_does_not_start_stops_those_that_did(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="no start"), watch(tmp_path, {"name": "a"}, {"name": "b", "fail": "start"}):
+        raise AssertionError("the context must not be entered")
+    assert Noting.calls == ["start a", "start b", "stop b", "stop a"]
+
+
+def test_one_that_does_not_stop_does_not_keep_the_others(tmp_path: Path) -> None:
+    with watch(tmp_path, {"name": "a"}, {"name": "b", "fail": "stop"}):
+        pass
+    assert Noting.calls[2:] == ["stop b", "stop a"]
+    assert (tmp_path / "local" / f"b.{HERE}").exists()
+
+
+def test_two_contexts_after_one_another_do_not_mix(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        with monitoring.watch(lambda name=name: [Noting({"name": name}, CLUSTER, {})], CLUSTER, {},
+                              str(tmp_path / "node"), tmp_path / name):
+            pass
+        assert [path.name for path in (tmp_path / name).iterdir()] == [f"{name}.{HERE}"]
+
+
+def test_without_profiles_nothing_is_sent_to_a_node(tmp_path: Path) -> None:
+    with watch(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("value", "names"), [
+    ("a", ["a"]), ("a,b", ["a", "b"]), (["a", "b", "a"], ["a", "b"]), ({"a": {}, "b": None}, ["a", "b"]), (None, []),
+])
+def test_nodes_of_every_form(value: object, names: List[str]) -> None:
+    assert monitoring.nodes_of({"clients": value}, ["clients", "osds"]) == names
+
+
+def test_an_unknown_profile_is_named() -> None:
+    with pytest.raises(ValueError, match="colectl: nobody knows this profile; known: collectl"):
+        monitoring.build({"colectl": {}}, {"collectl": lambda: Collectl}, CLUSTER, {})
+
+
+@pytest.fixture
+def collectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in that notes its pid and its arguments, and starts a process of its own. Gives its directory."""
+    program = tmp_path / "bin" / "collectl"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {program.parent}/args\nsleep 1000 & echo $! > {program.parent}/pids\n'
+                       f'echo $$ >> {program.parent}/pids\nwait\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    return program.parent
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(path: Path, lines: int) -> List[str]:
+    for _ in range(200):
+        if path.exists() and len(path.read_text().splitlines()) >= lines:
+            break
+        time.sleep(0.05)
+    return path.read_text().splitlines()
+
+
+def test_collectl_ends_with_all_that_it_started(collectl: Path, tmp_path: Path) -> None:
+    monitor = Collectl({}, CLUSTER, {})
+    monitor.start(str(tmp_path / "node"))
+    pids = [int(pid) for pid in wait_for(collectl / "pids", 2)]
+    assert all(map(running, pids))
+    monitor.stop(str(tmp_path / "node"))
+    assert not any(map(running, pids))
+
+
+def test_collectl_gets_the_arguments_of_the_profile(collectl: Path, tmp_path: Path) -> None:
+    node = tmp_path / "a node"
+    monitor = Collectl({"args": "-sc -f '{collectl_dir}' --filter 'a|b'"}, CLUSTER, {})
+    monitor.start(str(node))
+    wait_for(collectl / "pids", 2)
+    monitor.stop(str(node))
+    assert (collectl / "args").read_text().splitlines() == ["-sc", "-f", f"{node}/collectl", "--filter", "a|b"]
+
+
+def test_a_foreign_process_with_the_recorded_pid_is_spared(collectl: Path, tmp_path: Path) -> None:
+    monitor = Collectl({}, CLUSTER, {})
+    stranger = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    try:
+        monitor._running = {HERE: [str(stranger.pid), "1"]}
+        monitor.stop(str(tmp_path / "node"))
+        assert stranger.poll() is None
+    finally:
+        os.kill(stranger.pid, signal.SIGKILL)
+        stranger.wait()
+
+
+def test_a_missing_collectl_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                    caplog: pytest.LogCaptureFixture) -> None:
+    bin_dir = tmp_path / "bin"
+    bin_dir.mkdir()
+    for name in ("sh", "timeout"):
+        (bin_dir / name).symlink_to(f"/bin/{name}" if name == "sh" else "/usr/bin/timeout")
+    monkeypatch.setenv("PATH", str(bin_dir))
+    Collectl({}, CLUSTER, {}).start(str(tmp_path / "node"))
+    assert f"collectl is not installed on {HERE}" in caplog.text
