@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Set
 
 import pytest
+from running_lab import PROJECT, RunningLab, lab_tool, need_machine
 
 from cbt_plugins.tools.lab import Lab, LabError, Topology
 from cbt_plugins.tools.lab.daemons import Daemons
 from cbt_plugins.tools.lab.process import Process, by_namespace, processes, wait_until
-from conftest import PROJECT, RunningLab, lab_tool, need_machine
 
 pytestmark = pytest.mark.lab
 TINY = ("--osd-nodes", "1", "--osds-per-node", "1", "--no-rgw", "--clients", "0")
