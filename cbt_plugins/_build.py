@@ -1,7 +1,8 @@
 """The build backend: setuptools', and each wheel gets the two files that start the import hook."""
 
-# setuptools has no public way to put a file beside the packages, and none at all for an editable install. A wheel is
-# a zip file with a list of its files, so both kinds get theirs after setuptools is done; pip's uninstall knows them.
+# setuptools has no public way to put a file beside the packages, and none at all for an editable install. A
+# wheel is a zip file with a list of its files, so both kinds get theirs after setuptools is done; pip's
+# uninstall knows them.
 
 from __future__ import annotations
 
@@ -13,24 +14,31 @@ import zipfile
 from typing import Any, Dict, Optional
 
 from setuptools import build_meta
-from setuptools.build_meta import *  # noqa: F401,F403  (the hooks that stay as they are)
+from setuptools.build_meta import *  # noqa: F403  (the hooks that stay as they are)
 
 _FILES: Dict[str, str] = {
     # Every interpreter of the environment executes this line. An installation that is half gone stays silent.
-    "cbt_plugins.pth": "import sys; exec('try:\\n from cbt_plugins.autoload import start\\n start()\\nexcept ImportError: pass')\n",
+    "cbt_plugins.pth": (
+        "import sys; exec('try:\\n from cbt_plugins.autoload import start\\n start()"
+        "\\nexcept ImportError: pass')\n"
+    ),
     # PEP 829: from Python 3.15 on in place of the line above, which 3.18 ignores.
     "cbt_plugins.start": "cbt_plugins.autoload:start\n",
 }
 
 
-def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: Optional[str] = None) -> str:
+def build_wheel(
+    wheel_directory: str, config_settings: Any = None, metadata_directory: Optional[str] = None
+) -> str:
     # setuptools packs whatever an earlier build has left here, also modules that are gone since.
     shutil.rmtree(os.path.join("build", "lib"), ignore_errors=True)
     name = build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
     return _with_hook(wheel_directory, name)
 
 
-def build_editable(wheel_directory: str, config_settings: Any = None, metadata_directory: Optional[str] = None) -> str:
+def build_editable(
+    wheel_directory: str, config_settings: Any = None, metadata_directory: Optional[str] = None
+) -> str:
     name = build_meta.build_editable(wheel_directory, config_settings, metadata_directory)
     return _with_hook(wheel_directory, name)
 

@@ -5,6 +5,12 @@
 
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Optional, Sequence
+
 _PATCHES = {
     "settings": "patch_settings",
     "benchmarkfactory": "patch_benchmarkfactory",
@@ -20,7 +26,12 @@ class Finder:
     of_cbt_plugins = True
 
     @classmethod
-    def find_spec(cls, fullname, path=None, target=None):
+    def find_spec(
+        cls,
+        fullname: str,
+        path: "Optional[Sequence[str]]" = None,
+        target: "Optional[ModuleType]" = None,
+    ) -> "Optional[ModuleSpec]":
         if fullname not in _PATCHES:
             return None
         from importlib.machinery import PathFinder
@@ -30,17 +41,17 @@ class Finder:
             return None
         execute = spec.loader.exec_module
 
-        def exec_module(module):
+        def exec_module(module: "ModuleType") -> None:
             execute(module)
             from cbt_plugins.host import upstream
 
             getattr(upstream, _PATCHES[fullname])(module)
 
-        spec.loader.exec_module = exec_module
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
-def _is_of_cbt(spec):
+def _is_of_cbt(spec: "ModuleSpec") -> bool:
     import os
 
     if not spec.origin:
@@ -51,7 +62,7 @@ def _is_of_cbt(spec):
     return all(os.path.isfile(os.path.join(tree, mark)) for mark in _MARKS)
 
 
-def install():
+def install() -> None:
     """Idempotent. CBT_PLUGINS=off in the environment leaves CBT as it is."""
     if not any(getattr(finder, "of_cbt_plugins", False) for finder in sys.meta_path):
         import os
@@ -60,11 +71,11 @@ def install():
             sys.meta_path.insert(0, Finder)
 
 
-def start():
+def start() -> None:
     """What an interpreter calls at its start: install the hook, and leave no other trace.
 
-    A package that stayed imported would win over a checkout of this project that comes first on sys.path: its tests
-    would test the installation, and pip could not build a newer version.
+    A package that stayed imported would win over a checkout of this project that comes first on sys.path: its
+    tests would test the installation, and pip could not build a newer version.
     """
     install()
     sys.modules.pop("cbt_plugins.autoload", None)

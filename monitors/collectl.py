@@ -6,8 +6,7 @@ import logging
 import shlex
 from typing import Any, Dict, Mapping, Sequence
 
-from cbt_plugins.host.monitoring import Monitor
-from cbt_plugins.host.monitoring import make_remote
+from cbt_plugins.host.monitoring import Monitor, make_remote
 
 logger = logging.getLogger(__name__)
 
@@ -18,8 +17,9 @@ DEFAULT_ARGS = (
     r"|nvme[0-9]n[0-9]+p[0-9]+ '"
 )
 
-# The command gets a session of its own, so that one signal reaches all that `args` may start. Its first process is
-# known by pid and start time (field 22 of stat): a pid that the kernel has given to somebody else is never signalled.
+# The command gets a session of its own, so that one signal reaches all that `args` may start. Its first
+# process is known by pid and start time (field 22 of stat): a pid that the kernel has given to somebody else
+# is never signalled.
 _START = """\
 command -v collectl >/dev/null || {{ echo missing; exit 0; }}
 mkdir -p -m 0755 -- {directory}/collectl || exit 1
@@ -38,9 +38,11 @@ exit 1
 
 
 class Collectl(Monitor):
-    """Keys: `nodes` (default clients, osds, mons, rgws) and `args`, where {collectl_dir} is the directory on the node."""
+    """Keys: `nodes` (default clients, osds, mons, rgws) and `args`, with {collectl_dir} for the directory."""
 
-    def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
+    def __init__(
+        self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]
+    ) -> None:
         super().__init__(config, cluster, common)
         self._remote = make_remote(cluster, common)
         self._running: Dict[str, Sequence[str]] = {}

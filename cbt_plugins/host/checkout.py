@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Optional
 
@@ -24,7 +24,7 @@ def cache_path() -> Path:
 
 
 def find() -> Optional[Path]:
-    """$CBT_HOME, else the checkout in the cache. Raises ValueError when CBT_HOME is set and is no CBT tree."""
+    """$CBT_HOME, else the checkout in the cache. Raises ValueError when CBT_HOME is no CBT tree."""
     home = os.environ.get("CBT_HOME")
     if home:
         if not is_checkout(Path(home)):
@@ -33,13 +33,19 @@ def find() -> Optional[Path]:
     return cache_path() if is_checkout(cache_path()) else None
 
 
-@lru_cache(maxsize=None)
+@cache
 def describe(path: Path) -> Checkout:
     """The tree's commit and date when it is a git tree of its own, else its path."""
     if (path / ".git").exists():
         try:
-            done = subprocess.run(["git", "-C", str(path), "log", "-1", "--format=%H %h %cs"], timeout=30,
-                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True, check=True)
+            done = subprocess.run(
+                ["git", "-C", str(path), "log", "-1", "--format=%H %h %cs"],
+                timeout=30,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                check=True,
+            )
             commit, short, date = done.stdout.split()
             return Checkout(path, commit, f"{short} {date}")
         except (OSError, subprocess.SubprocessError, ValueError):

@@ -6,13 +6,10 @@ import logging
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional, Tuple
 
-from cbt_plugins.host import checkout
-from cbt_plugins.host import layout
-from cbt_plugins.host import monitoring
-from cbt_plugins.host.execute import COMPLETE
-from cbt_plugins.host.execute import execute
+from cbt_plugins.host import checkout, layout, monitoring
+from cbt_plugins.host.execute import COMPLETE, execute
 from cbt_plugins.host.run import HostRun
 
 logger = logging.getLogger(__name__)
@@ -21,8 +18,8 @@ logger = logging.getLogger(__name__)
 class Delegate:
     """Stands before the tree's own Benchmark in the method resolution order.
 
-    run() does not call the base class's: that one removes a directory which all permutations share on every node, and
-    writes a read-ahead into each OSD's /sys, also where nobody asked for one.
+    run() does not call the base class's: that one removes a directory which all permutations share on every
+    node, and writes a read-ahead into each OSD's /sys, also where nobody asked for one.
     """
 
     load: Callable[[], Any]
@@ -40,8 +37,12 @@ class Delegate:
         execute(self._host_run(), self.load)
 
     def evaluate(self, baseline: Any) -> List[Any]:
-        logger.info("%s: compare.py compares one run with one run; use `cbt-tools compare` for %s and %s",
-                    self.config["benchmark"], self.archive_dir, baseline.archive_dir)
+        logger.info(
+            "%s: compare.py compares one run with one run; use `cbt-tools compare` for %s and %s",
+            self.config["benchmark"],
+            self.archive_dir,
+            baseline.archive_dir,
+        )
         return []
 
     def __str__(self) -> str:
@@ -61,11 +62,19 @@ class Delegate:
         def monitors(local_dir: Path) -> AbstractContextManager[None]:
             return monitoring.watch(upstream.monitors_of_tree, settings.cluster, common, run_dir, local_dir)
 
-        return HostRun(benchmark=benchmark, config=dict(self.config), iteration=self.config["iteration"],
-                       archive_dir=directory, run_dir=run_dir, cluster=dict(settings.cluster), common=dict(common),
-                       endpoints=dict(settings.client_endpoints or {}),
-                       config_file=session.config_file if session else None,
-                       checkout=checkout.describe(Path(settings.__file__).resolve().parent), monitors=monitors)
+        return HostRun(
+            benchmark=benchmark,
+            config=dict(self.config),
+            iteration=self.config["iteration"],
+            archive_dir=directory,
+            run_dir=run_dir,
+            cluster=dict(settings.cluster),
+            common=dict(common),
+            endpoints=dict(settings.client_endpoints or {}),
+            config_file=session.config_file if session else None,
+            checkout=checkout.describe(Path(settings.__file__).resolve().parent),
+            monitors=monitors,
+        )
 
 
 #: (profile, directory) -> our object: CBT makes a new one for each start and each stop
@@ -75,8 +84,8 @@ _watching: Dict[Tuple[str, str], monitoring.Monitor] = {}
 def monitor_class(name: str, load: Callable[[], Any], base: type) -> type:
     """A subclass of the tree's Monitoring for one of our monitors, in both eras."""
 
-    class PluginMonitoring(base):  # type: ignore[misc, valid-type]
-        DEFAULT_NODES = list(load().DEFAULT_NODES)  # the package era asks for this ...
+    class PluginMonitoring(base):
+        DEFAULT_NODES: ClassVar[List[str]] = list(load().DEFAULT_NODES)  # the package era asks for this ...
 
         def __init__(self, mconfig: Mapping[str, Any]) -> None:
             super().__init__(mconfig)

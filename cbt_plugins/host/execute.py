@@ -12,6 +12,8 @@ from cbt_plugins.host.run import HostRun, RunFailed
 logger = logging.getLogger(__name__)
 
 COMPLETE = "complete"
+#: seconds that a thread which the run has left behind gets to end
+PATIENCE = 5.0
 
 
 def execute(run: HostRun, load: Callable[[], Any]) -> None:
@@ -34,11 +36,13 @@ def execute(run: HostRun, load: Callable[[], Any]) -> None:
     logger.info("%s: done", name)
 
 
-def _warn_of_threads(name: str, before: "set[threading.Thread]") -> None:
+def _warn_of_threads(name: str, before: set[threading.Thread]) -> None:
     # CBT's Ceph.wait_recovery_done waits until this process has one thread only: any other hangs it for ever.
     left = [thread for thread in threading.enumerate() if thread not in before]
     for thread in left:
-        thread.join(timeout=5)
+        thread.join(timeout=PATIENCE)
     alive = [thread.name for thread in left if thread.is_alive()]
     if alive:
-        logger.error("%s: left threads running, which can hang CBT's recovery tests: %s", name, ", ".join(alive))
+        logger.error(
+            "%s: left threads running, which can hang CBT's recovery tests: %s", name, ", ".join(alive)
+        )

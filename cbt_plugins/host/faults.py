@@ -7,15 +7,14 @@ from typing import Any, List, Mapping
 
 import yaml
 
-from cbt_plugins.host import layout
-from cbt_plugins.host import registry
+from cbt_plugins.host import layout, registry
 
 #: exit status for a fault in the file or the command line
 FAULTS_STATUS = 2
 
 
 def faults_of(path: Path) -> List[str]:
-    """What is wrong, one text per fault; also what CBT would take for "nothing to do" and leave with status 0."""
+    """What is wrong, one text per fault; also what CBT would take for "nothing to do" and a success."""
     try:
         with open(path) as file:
             config = yaml.safe_load(file)
@@ -25,8 +24,11 @@ def faults_of(path: Path) -> List[str]:
         return [f"{path}: {error}"]
     if not isinstance(config, dict):
         return [f"{path}: not a CBT file: sections `cluster:` and `benchmarks:` are missing"]
-    faults = [f"{path}: `{name}:` is missing or empty" for name in ("cluster", "benchmarks")
-              if not isinstance(config.get(name), dict) or not config[name]]
+    faults = [
+        f"{path}: `{name}:` is missing or empty"
+        for name in ("cluster", "benchmarks")
+        if not isinstance(config.get(name), dict) or not config[name]
+    ]
     return faults or _own_faults(path, config["benchmarks"]) or _nothing_to_run(path, config)
 
 
@@ -46,7 +48,9 @@ def _own_faults(path: Path, benchmarks: Mapping[str, Any]) -> List[str]:
 def _nothing_to_run(path: Path, config: Mapping[str, Any]) -> List[str]:
     iterations = config["cluster"].get("iterations", 0)
     if not isinstance(iterations, int) or iterations < 1:
-        return [f"{path}: cluster.iterations: {iterations}: nothing would run (CBT's default is 0); write 1 or more"]
-    return [f"{path}: benchmarks.{name}: an empty list: nothing would run"
-            for name, section in sorted(config["benchmarks"].items())
-            if isinstance(section, dict) and not any(True for _ in layout.permutations(section))]
+        return [f"{path}: cluster.iterations: {iterations}: nothing would run (CBT's default is 0)"]
+    return [
+        f"{path}: benchmarks.{name}: an empty list: nothing would run"
+        for name, section in sorted(config["benchmarks"].items())
+        if isinstance(section, dict) and not any(True for _ in layout.permutations(section))
+    ]

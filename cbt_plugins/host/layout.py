@@ -23,16 +23,18 @@ class Planned:
 
     @property
     def fingerprint(self) -> str:
-        """Equal for equal runs, whatever values the file holds (CBT's id is undefined for dates, for example)."""
-        return repr(sorted((str(key), repr(value)) for key, value in self.config.items() if key != "acceptable"))
+        """Equal for equal runs, whatever values the file holds (CBT has no id for a date, for example)."""
+        return repr(
+            sorted((str(key), repr(value)) for key, value in self.config.items() if key != "acceptable")
+        )
 
 
 def permutations(section: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
-    """Every combination of the section's top-level lists, the last list fastest; `acceptable` is never multiplied."""
+    """Every combination of the section's top-level lists (but `acceptable`), the last list fastest."""
     sweeps = {key: value for key, value in section.items() if isinstance(value, list) and key != "acceptable"}
     for values in itertools.product(*sweeps.values()):
-        # The order inside nested mappings is part of the id and stays as written. One copy of all together: what an
-        # anchor shares is shared in the copy too, and shows in benchmark_config.yaml.
+        # The order inside nested mappings is part of the id and stays as written. One copy of all together:
+        # what an anchor shares is shared in the copy too, and shows in benchmark_config.yaml.
         config = copy.deepcopy({key: value for key, value in section.items() if key not in sweeps})
         config.update(zip(sweeps, values))
         yield config
@@ -58,8 +60,8 @@ def archive_dir(archive: Path, config: Mapping[str, Any]) -> Path:
 
 
 def run_dir(tmp_dir: str, benchmark: str, archive_dir: Path) -> str:
-    """Scratch directory on the nodes. CBT's own is shared by all permutations of a class; ours is the run's alone."""
-    identity = archive_dir.name[len("id-"):]
+    """Scratch directory on the nodes, the run's alone (CBT's own is shared by all permutations)."""
+    identity = archive_dir.name[len("id-") :]
     return f"{tmp_dir.rstrip('/')}/{archive_dir.parent.name}/{benchmark}-{identity}"
 
 

@@ -1,4 +1,4 @@
-"""Count the runs: planned, executed, found in the archive, failed. What is missing makes the exit status non-zero."""
+"""Count the runs: planned, executed, found in the archive, failed."""
 
 from __future__ import annotations
 
@@ -39,14 +39,23 @@ class Ledger:
         parts += [f"{counts[EXISTING]} skipped (their results exist)"] if counts[EXISTING] else []
         parts += [f"{counts[FAILED]} failed"] if counts[FAILED] else []
         rest = counts[PLANNED]
-        parts += [f"{rest} not executed" + (" (nothing runs after a failure)" if counts[FAILED] else "")] if rest else []
+        parts += (
+            [f"{rest} not executed" + (" (nothing runs after a failure)" if counts[FAILED] else "")]
+            if rest
+            else []
+        )
         lines = [", ".join(parts)]
         for fingerprint, (run, state) in self._runs.items():
             if state in (PLANNED, FAILED):
-                keys = ", ".join(f"{key}={value}" for key, value in run.config.items() if not _is_long(key, value))
+                keys = ", ".join(
+                    f"{key}={value}" for key, value in run.config.items() if not _is_long(key, value)
+                )
                 why = self._failures.get(fingerprint)
-                lines.append(f"{state}: {run.benchmark}, iteration {run.iteration}"
-                             + (f" ({keys})" if keys else "") + (f": {why}" if why else ""))
+                lines.append(
+                    f"{state}: {run.benchmark}, iteration {run.iteration}"
+                    + (f" ({keys})" if keys else "")
+                    + (f": {why}" if why else "")
+                )
         return lines
 
 

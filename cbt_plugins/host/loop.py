@@ -12,25 +12,19 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import yaml
 
-from cbt_plugins.host import checkout
-from cbt_plugins.host import layout
-from cbt_plugins.host import monitoring
-from cbt_plugins.host import registry
+from cbt_plugins.host import checkout, layout, monitoring, registry
 from cbt_plugins.host.execute import execute
-from cbt_plugins.host.faults import FAULTS_STATUS
-from cbt_plugins.host.faults import faults_of
-from cbt_plugins.host.ledger import EXECUTED
-from cbt_plugins.host.ledger import FAILED
-from cbt_plugins.host.ledger import Ledger
-from cbt_plugins.host.run import HostRun
-from cbt_plugins.host.run import RunFailed
+from cbt_plugins.host.faults import FAULTS_STATUS, faults_of
+from cbt_plugins.host.ledger import EXECUTED, FAILED, Ledger
+from cbt_plugins.host.run import HostRun, RunFailed
 
 logger = logging.getLogger(__name__)
 
 
 def arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m cbt_plugins",
-                                     description="Run the benchmarks of a CBT file without a CBT checkout.")
+    parser = argparse.ArgumentParser(
+        prog="python -m cbt_plugins", description="Run the benchmarks of a CBT file without a CBT checkout."
+    )
     parser.add_argument("-a", "--archive", required=True, help="directory where the results are archived")
     parser.add_argument("-c", "--conf", help="the ceph.conf file of the cluster")
     parser.add_argument("config_file", help="YAML file")
@@ -38,7 +32,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Exit status: 0 all planned runs are executed, 1 a run failed, 2 the file or the command line is at fault."""
+    """Exit status: 0 all planned runs are executed, 1 a run failed, 2 a fault of file or command line."""
     args = arguments().parse_args(argv)
     _log_to_stderr()
     faults = faults_of(Path(args.config_file))
@@ -66,21 +60,32 @@ def _refuse(faults: Sequence[str]) -> int:
 
 def _no_checkout(name: str) -> str:
     known = ", ".join(registry.names(registry.BENCHMARKS))
-    return (f"benchmarks: {name}: not one of the plug-ins ({known}), and there is no CBT checkout that could know it: "
-            f"set CBT_HOME=/path/to/cbt, or git clone https://github.com/ceph/cbt {checkout.cache_path()}")
+    return (
+        f"benchmarks: {name}: not one of the plug-ins ({known}), and no CBT checkout is here: "
+        f"set CBT_HOME=/path/to/cbt, or git clone https://github.com/ceph/cbt {checkout.cache_path()}"
+    )
 
 
 def _hand_over(tree: Path, foreign: Sequence[str], args: argparse.Namespace) -> int:
-    """Run the checkout's cbt.py in this process, with the import hook: it never returns normally, it exits."""
+    """Run the checkout's cbt.py in this process, with the import hook; it leaves through SystemExit."""
     import runpy
 
     from cbt_plugins import autoload
 
-    print(f"{', '.join(foreign)}: CBT's own; running {tree}/cbt.py ({checkout.describe(tree).describe})",
-          file=sys.stderr, flush=True)
+    print(
+        f"{', '.join(foreign)}: CBT's own; running {tree}/cbt.py ({checkout.describe(tree).describe})",
+        file=sys.stderr,
+        flush=True,
+    )
     autoload.install()
     sys.path[0] = str(tree)
-    sys.argv = [str(tree / "cbt.py"), "-a", args.archive, *(["-c", args.conf] if args.conf else []), args.config_file]
+    sys.argv = [
+        str(tree / "cbt.py"),
+        "-a",
+        args.archive,
+        *(["-c", args.conf] if args.conf else []),
+        args.config_file,
+    ]
     for handler in list(logging.getLogger("cbt_plugins").handlers):
         logging.getLogger("cbt_plugins").removeHandler(handler)  # cbt.py sets up its own
     runpy.run_path(sys.argv[0], run_name="__main__")
@@ -90,7 +95,9 @@ def _hand_over(tree: Path, foreign: Sequence[str], args: argparse.Namespace) -> 
 class Loop:
     """All runs of one file, one after the other."""
 
-    def __init__(self, archive: str, config: Mapping[str, Any], conf: Optional[str], config_file: Path) -> None:
+    def __init__(
+        self, archive: str, config: Mapping[str, Any], conf: Optional[str], config_file: Path
+    ) -> None:
         self._archive = Path(archive)
         self._config_file = config_file
         self._benchmarks: Mapping[str, Any] = config["benchmarks"]
@@ -99,8 +106,11 @@ class Loop:
         # CBT runs collectl even when the file does not ask for it.
         self._profiles: Dict[str, Any] = {"collectl": {}, **(config.get("monitoring_profiles") or {})}
         self._cluster: Dict[str, Any] = {**config["cluster"], "archive_dir": archive}
-        self._saved = {"cluster": dict(self._cluster), "benchmarks": dict(self._benchmarks),
-                       "monitoring_profiles": dict(self._profiles)}
+        self._saved = {
+            "cluster": dict(self._cluster),
+            "benchmarks": dict(self._benchmarks),
+            "monitoring_profiles": dict(self._profiles),
+        }
         self._cluster.setdefault("tmp_dir", f"/tmp/cbt.{os.getpid()}")
         if conf:
             self._cluster["conf_file"] = conf
@@ -144,9 +154,19 @@ class Loop:
         def monitors(local_dir: Path) -> AbstractContextManager[None]:
             return monitoring.watch(self._build_monitors, self._cluster, self._common, run_dir, local_dir)
 
-        return HostRun(benchmark=run.benchmark, config=config, iteration=run.iteration, archive_dir=directory,
-                       run_dir=run_dir, cluster=self._cluster, common=self._common, endpoints=self._endpoints,
-                       config_file=self._config_file, checkout=None, monitors=monitors)
+        return HostRun(
+            benchmark=run.benchmark,
+            config=config,
+            iteration=run.iteration,
+            archive_dir=directory,
+            run_dir=run_dir,
+            cluster=self._cluster,
+            common=self._common,
+            endpoints=self._endpoints,
+            config_file=self._config_file,
+            checkout=None,
+            monitors=monitors,
+        )
 
     def _build_monitors(self) -> List[monitoring.Monitor]:
         return monitoring.build(self._profiles, self._monitors, self._cluster, self._common)
@@ -163,5 +183,7 @@ def _log_to_stderr() -> None:
     top.setLevel(logging.DEBUG)
     if not top.handlers:
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s - %(levelname)-8s - %(name)s - %(message)s", "%H:%M:%S"))
+        handler.setFormatter(
+            logging.Formatter("%(asctime)s - %(levelname)-8s - %(name)s - %(message)s", "%H:%M:%S")
+        )
         top.addHandler(handler)

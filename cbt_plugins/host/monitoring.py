@@ -23,20 +23,22 @@ _numbers = itertools.count(1)
 class Monitor:
     """What watches nodes: the base class of the entry point group "cbt_plugins.monitors".
 
-    `config` is the profile's mapping. A monitor runs subprocesses on its nodes, no Python thread here (CBT's recovery
-    test waits until its process has one thread), and ends them by recorded pid.
+    `config` is the profile's mapping. A monitor runs subprocesses on its nodes, no Python thread here (CBT's
+    recovery test waits until its process has one thread), and ends them by recorded pid.
     """
 
     DEFAULT_NODES: Sequence[str] = ("clients", "osds", "mons", "rgws")
 
-    def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
+    def __init__(
+        self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]
+    ) -> None:
         self.config = config
         self.cluster = cluster
         self.common = common
         self.nodes = nodes_of(cluster, config.get("nodes", self.DEFAULT_NODES))
 
     def start(self, directory: str) -> None:
-        """Begin to watch; whatever is written goes under `directory` on the nodes, which this makes when needed."""
+        """Begin to watch; whatever is written goes under `directory` on the nodes."""
         raise NotImplementedError
 
     def stop(self, directory: str) -> None:
@@ -61,12 +63,18 @@ def make_remote(cluster: Mapping[str, Any], common: Mapping[str, Any]) -> Any:
 
 
 @contextmanager
-def watch(make: Callable[[], Iterable[Any]], cluster: Mapping[str, Any], common: Mapping[str, Any],
-          run_dir: str, local_dir: Path) -> Iterator[None]:
-    """Run the monitors that `make` gives (objects with start, stop and nodes, CBT's or ours) while the context is open.
+def watch(
+    make: Callable[[], Iterable[Any]],
+    cluster: Mapping[str, Any],
+    common: Mapping[str, Any],
+    run_dir: str,
+    local_dir: Path,
+) -> Iterator[None]:
+    """Run the monitors that `make` gives (CBT's or ours: start, stop, nodes) while the context is open.
 
-    Each object is kept from start to stop: CBT's module-level start() and stop() make new ones each time, which then
-    know nothing of the processes that they should end. Files arrive as local_dir/<name>.<node>, CBT's own way.
+    Each object is kept from start to stop: CBT's module-level start() and stop() make new ones each time,
+    which then know nothing of the processes that they should end. Files arrive as local_dir/<name>.<node>,
+    CBT's own way.
     """
     monitors = list(make())
     if not monitors:
@@ -74,7 +82,8 @@ def watch(make: Callable[[], Iterable[Any]], cluster: Mapping[str, Any], common:
         return
     remote = make_remote(cluster, common)
     nodes = _nodes_of_monitors(monitors, cluster)
-    # Never used before, so that nothing has to be removed first: two names may be one machine, or share a directory.
+    # Never used before, so that nothing has to be removed first: two names may be one machine, or share a
+    # directory.
     directory = f"{run_dir}/monitors-{os.getpid()}-{next(_numbers)}"
     started: List[Any] = []
     try:
@@ -108,12 +117,13 @@ def _host(node: str) -> str:
 
 
 def _fetch(remote: Any, nodes: Sequence[str], directory: str, local_dir: Path, user: Optional[str]) -> None:
-    """Bring `directory` of each node home and remove it there; a node that cannot be reached is logged, not fatal."""
+    """Bring `directory` of each node home and remove it there; a node out of reach is logged, not fatal."""
     from cbt_plugins.remote import RemoteError
 
     local_dir.mkdir(parents=True, exist_ok=True)
     quoted = shlex.quote(directory)
-    # perf and blktrace run through sudo: their files belong to root, and the user who fetches may not read them.
+    # perf and blktrace run through sudo: their files belong to root, and the user who fetches may not read
+    # them.
     chown = f"sudo -n chown -R {shlex.quote(user)} {quoted} 2>/dev/null; " if user and user != "root" else ""
     fetched = []
     for node in nodes:
@@ -137,12 +147,18 @@ def _arrived(scratch: Path, node: str) -> List[Path]:
     return []
 
 
-def build(profiles: Mapping[str, Any], table: Mapping[str, Callable[[], Any]], cluster: Mapping[str, Any],
-          common: Mapping[str, Any]) -> List[Monitor]:
-    """Our monitors for the `monitoring_profiles:` section, in CBT's order. Raises ValueError for a name nobody knows."""
+def build(
+    profiles: Mapping[str, Any],
+    table: Mapping[str, Callable[[], Any]],
+    cluster: Mapping[str, Any],
+    common: Mapping[str, Any],
+) -> List[Monitor]:
+    """Our monitors for `monitoring_profiles:`, in CBT's order. Raises ValueError for an unknown name."""
     monitors = []
     for name, config in sorted(profiles.items()):
         if name not in table:
-            raise ValueError(f"monitoring_profiles: {name}: nobody knows this profile; known: {', '.join(sorted(table))}")
+            raise ValueError(
+                f"monitoring_profiles: {name}: nobody knows this profile; known: {', '.join(sorted(table))}"
+            )
         monitors.append(table[name]()(config or {}, cluster, common))
     return monitors

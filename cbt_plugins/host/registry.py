@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from importlib import import_module
 from typing import Any, Callable, Dict, List, Mapping
 
@@ -36,7 +37,7 @@ def loaders(group: str) -> Dict[str, Loader]:
         found = entry_points().get(group, [])
     table: Dict[str, Loader] = {entry.name: entry.load for entry in found}
     for name, reference in _BUILT_IN[group].items():
-        table[name] = lambda reference=reference: _import(reference)
+        table[name] = partial(_import, reference)
     return table
 
 

@@ -9,7 +9,7 @@ from typing import Any, Callable, Mapping, Optional
 
 
 class RunFailed(Exception):
-    """A run that did not give a whole result; its text is for the user. The host turns it into exit status 1."""
+    """A run that did not give a whole result; its text is for the user. The exit status becomes 1."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,9 @@ class HostRun:
     """One run: one permutation of a benchmark section in one iteration."""
 
     benchmark: str  # "warp", "rgwtest", ...
-    config: Mapping[str, Any]  # the permutation as the host made it: the section's keys + benchmark + iteration
+    config: Mapping[
+        str, Any
+    ]  # the permutation as the host made it: the section's keys + benchmark + iteration
     iteration: int
     archive_dir: Path  # <archive>/results/%08d/id-<8 hex>; exists
     run_dir: str  # scratch directory on the nodes, this run's alone: <tmp_dir>/%08d/<benchmark>-<8 hex>
@@ -35,6 +37,6 @@ class HostRun:
     endpoints: Mapping[str, Any]  # the `client_endpoints:` section, {} when absent
     config_file: Optional[Path]  # the YAML file, where the host knows it
     checkout: Optional[Checkout]  # None in the built-in loop
-    #: monitors(local_dir): the profiles of `monitoring_profiles:` run while the context is open, and their files are
-    #: under local_dir when it has closed (also after an exception)
+    #: monitors(local_dir): the profiles of `monitoring_profiles:` run while the context is open, and their
+    #: files are under local_dir when it has closed (also after an exception)
     monitors: Callable[[Path], AbstractContextManager[None]] = field(repr=False)

@@ -10,33 +10,26 @@ import os
 import sys
 from pathlib import Path
 from types import FrameType
-from types import ModuleType
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set
 
 from cbt_plugins.host import registry
-from cbt_plugins.host.faults import FAULTS_STATUS
-from cbt_plugins.host.faults import faults_of
-from cbt_plugins.host.layout import Planned
-from cbt_plugins.host.layout import planned
-from cbt_plugins.host.ledger import EXECUTED
-from cbt_plugins.host.ledger import EXISTING
-from cbt_plugins.host.ledger import FAILED
-from cbt_plugins.host.ledger import PLANNED
-from cbt_plugins.host.ledger import Ledger
+from cbt_plugins.host.faults import FAULTS_STATUS, faults_of
+from cbt_plugins.host.layout import Planned, planned
+from cbt_plugins.host.ledger import EXECUTED, EXISTING, FAILED, PLANNED, Ledger
 
 logger = logging.getLogger(__name__)
 
 
 class Session:
-    """One execution of cbt.py: its file, its count of runs, and the answer that makes each tree run a benchmark.
+    """One execution of cbt.py: its file, its count of runs, and the answer that makes each tree run it.
 
-    Until mid 2024 cbt.py skipped a benchmark whose exists() was true; since then its run loop skips those whose
-    exists() is *false*, and leaves with status 0 (cbt.py 5823498). What runs on every tree: exists() is false and
-    cluster.is_teuthology, which the same `if` asks next, is true. The key is there from exists() until the next call
-    on any benchmark, because cosbench and others give it further meanings.
+    Until mid 2024 cbt.py skipped a benchmark whose exists() was true; since then its run loop skips those
+    whose exists() is *false*, and leaves with status 0 (cbt.py 5823498). What runs on every tree: exists() is
+    false and cluster.is_teuthology, which the same `if` asks next, is true. The key is there from exists()
+    until the next call on any benchmark, because cosbench and others give it further meanings.
     """
 
-    def __init__(self, settings: ModuleType, config_file: Path) -> None:
+    def __init__(self, settings: Any, config_file: Path) -> None:
         self.config_file = config_file
         self._settings = settings
         self._forced = False
@@ -57,17 +50,17 @@ class Session:
     def is_done(self, run: Planned, benchmark: Any) -> bool:
         """CBT's own benchmarks: results of an earlier invocation exist (ours resume inside run()).
 
-        CBT takes a directory for a result, and makes it before the run: so this is asked once, before anything of
-        this invocation is there, and a run that began without coming to its end is none.
+        CBT takes a directory for a result, and makes it before the run: so this is asked once, before
+        anything of this invocation is there, and a run that began without coming to its end is none.
         """
-        if run.fingerprint not in self._asked and not self._settings.cluster.get("is_teuthology"):
-            if not _unfinished(benchmark).exists() and benchmark.exists():
-                self.ledger.set(run, EXISTING)
+        again = self._settings.cluster.get("is_teuthology") or _unfinished(benchmark).exists()
+        if run.fingerprint not in self._asked and not again and benchmark.exists():
+            self.ledger.set(run, EXISTING)
         self._asked.add(run.fingerprint)
         return self.ledger.state(run) == EXISTING
 
     def adopt(self, run: Planned, benchmark: Any, foreign: bool) -> None:
-        """Let this object run on every tree, and count it; what is CBT's own is marked until it is through."""
+        """Let this object run on every tree, and count it; CBT's own is marked until it is through."""
         execute = benchmark.run
         unfinished = _unfinished(benchmark)
         if foreign and self.ledger.state(run) == PLANNED:
@@ -103,9 +96,10 @@ class Session:
         return call
 
     def _end(self) -> None:
-        # cbt.py knows 0 and 1 only, and 0 also means "skipped everything". An exit handler sees every way out of every
-        # tree: raising in the run loop instead would cost the runs that come after, and trees that reuse the first
-        # loop's objects do not come back to the factory at all. Exit handlers cannot change the status, os._exit can.
+        # cbt.py knows 0 and 1 only, and 0 also means "skipped everything". An exit handler sees every way out
+        # of every tree: raising in the run loop instead would cost the runs that come after, and trees that
+        # reuse the first loop's objects do not come back to the factory at all. Exit handlers cannot change
+        # the status, os._exit can.
         if os.getpid() != self._pid:
             return
         self.unforce()
@@ -119,7 +113,7 @@ class Session:
 
 
 def _unfinished(benchmark: Any) -> Path:
-    """Marks a run that has begun; beside the iterations, because the run's own directory may not exist yet."""
+    """Marks a run that has begun; beside the iterations: the run's own directory may not exist yet."""
     directory = Path(benchmark.archive_dir)
     return directory.parent.parent / ".unfinished" / f"{directory.parent.name}-{directory.name}"
 
@@ -132,8 +126,8 @@ def session() -> Optional[Session]:
     return _session
 
 
-def patch_settings(settings: ModuleType) -> None:
-    """Check the file before cbt.py reads it, so that a bad one has touched neither the cluster nor the archive."""
+def patch_settings(settings: Any) -> None:
+    """Check the file before cbt.py reads it: a bad one has touched neither the cluster nor the archive."""
     initialize = settings.initialize
 
     @functools.wraps(initialize)
@@ -167,16 +161,18 @@ def _share_handlers() -> None:
         ours.addHandler(handler)
 
 
-def _warn_of_stale_config(settings: ModuleType, config_file: Path) -> None:
+def _warn_of_stale_config(settings: Any, config_file: Path) -> None:
     """CBT keeps the results/cbt_config.yaml that an archive was started with; compare.py reads that one."""
     import yaml
 
     saved = Path(settings.cluster["archive_dir"]) / "results" / "cbt_config.yaml"
     if (yaml.safe_load(saved.read_text()) or {}).get("benchmarks") != settings.benchmarks:
-        logger.warning("%s has other benchmarks than %s: this archive was started with another file", saved, config_file)
+        logger.warning(
+            "%s has other benchmarks than %s: this archive was started with another file", saved, config_file
+        )
 
 
-def patch_benchmarkfactory(factory: ModuleType) -> None:
+def patch_benchmarkfactory(factory: Any) -> None:
     """Our names first: CBT's get_object makes None of every KeyError, also of one inside a constructor."""
     theirs: Callable[..., Any] = factory.get_object
     all_of: Callable[..., Iterator[Any]] = factory.get_all
@@ -220,7 +216,7 @@ def patch_benchmarkfactory(factory: ModuleType) -> None:
 
 
 def _benchmark_class(name: str, load: Callable[[], Any]) -> type:
-    """A subclass of this tree's own Benchmark, so that ids, directories and whatever cbt.py asks for are its own."""
+    """A subclass of this tree's own Benchmark: ids, directories and whatever cbt.py asks for are its own."""
     from cbt_plugins.host.delegate import Delegate
 
     base = sys.modules["benchmark.benchmark"].Benchmark
@@ -229,15 +225,20 @@ def _benchmark_class(name: str, load: Callable[[], Any]) -> type:
 
 
 def _unknown(name: str, ours: Mapping[str, Any], tree: Path) -> str:
-    known = sorted(set(ours) | {path.stem for path in (tree / "benchmark").glob("*.py")} - {"__init__", "benchmark", "lis"})
+    known = sorted(
+        set(ours)
+        | {path.stem for path in (tree / "benchmark").glob("*.py")} - {"__init__", "benchmark", "lis"}
+    )
     near = difflib.get_close_matches(name, known, 1)
-    return (f"benchmarks: {name}: CBT makes nothing of it: it does not know the name, or its constructor misses a key"
-            + (f"; did you mean {near[0]}?" if near and near[0] != name else "")
-            + f" Plug-ins here: {', '.join(sorted(ours))}")
+    return (
+        f"benchmarks: {name}: CBT does not know the name, or its constructor misses a key"
+        + (f"; did you mean {near[0]}?" if near and near[0] != name else "")
+        + f" Plug-ins here: {', '.join(sorted(ours))}"
+    )
 
 
-def patch_monitoring(module: ModuleType) -> None:
-    """The module era (until mid 2026); the package of the later era holds its factory in a module of its own."""
+def patch_monitoring(module: Any) -> None:
+    """The module era, until mid 2026; the later package has its factory in a module of its own."""
     if not hasattr(module, "Monitoring") or not hasattr(module.Monitoring, "_get_object"):
         return
     theirs: Callable[..., Any] = module.Monitoring._get_object
@@ -246,14 +247,16 @@ def patch_monitoring(module: ModuleType) -> None:
     def _get_object(monitoring: str, mconfig: Optional[Mapping[str, Any]]) -> Any:
         made = _monitor_of(monitoring, mconfig, ours, module.Monitoring) or theirs(monitoring, mconfig or {})
         if made is None:
-            raise ValueError(f"monitoring_profiles: {monitoring}: nobody knows this profile; "
-                             f"plug-ins here: {', '.join(sorted(ours)) or 'none'}")
+            raise ValueError(
+                f"monitoring_profiles: {monitoring}: nobody knows this profile; "
+                f"plug-ins here: {', '.join(sorted(ours)) or 'none'}"
+            )
         return made
 
     module.Monitoring._get_object = staticmethod(_get_object)
 
 
-def patch_monitoring_factory(module: ModuleType) -> None:
+def patch_monitoring_factory(module: Any) -> None:
     """The package era: MonitoringFactory has get_object, and cbt.py calls the class."""
     factory = module.MonitoringFactory
     theirs: Callable[..., Any] = factory.get_object
@@ -265,8 +268,9 @@ def patch_monitoring_factory(module: ModuleType) -> None:
     factory.get_object = classmethod(get_object)
 
 
-def _monitor_of(name: str, config: Optional[Mapping[str, Any]], ours: Mapping[str, Callable[[], Any]],
-                base: type) -> Any:
+def _monitor_of(
+    name: str, config: Optional[Mapping[str, Any]], ours: Mapping[str, Callable[[], Any]], base: type
+) -> Any:
     if name not in ours:
         return None
     from cbt_plugins.host.delegate import monitor_class

@@ -9,13 +9,13 @@ import stat
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, ClassVar, Dict, List
 
 import pytest
+from cbt_plugins.monitors.collectl import Collectl
 
 from cbt_plugins.host import monitoring
 from cbt_plugins.host.monitoring import Monitor
-from cbt_plugins.monitors.collectl import Collectl
 
 HERE = socket.gethostname()
 CLUSTER: Dict[str, Any] = {"head": HERE, "clients": [HERE], "osds": [HERE]}
@@ -24,7 +24,7 @@ CLUSTER: Dict[str, Any] = {"head": HERE, "clients": [HERE], "osds": [HERE]}
 class Noting(Monitor):
     """Writes a file on its node, and notes its calls."""
 
-    calls: List[str] = []
+    calls: ClassVar[List[str]] = []
 
     def start(self, directory: str) -> None:
         self.calls.append(f"start {self.config['name']}")
@@ -44,8 +44,13 @@ def _forget_calls() -> None:
 
 
 def watch(tmp_path: Path, *configs: Dict[str, Any]) -> Any:
-    return monitoring.watch(lambda: [Noting(config, CLUSTER, {}) for config in configs], CLUSTER, {},
-                            str(tmp_path / "node"), tmp_path / "local")
+    return monitoring.watch(
+        lambda: [Noting(config, CLUSTER, {}) for config in configs],
+        CLUSTER,
+        {},
+        str(tmp_path / "node"),
+        tmp_path / "local",
+    )
 
 
 def test_files_arrive_under_the_name_of_their_node_and_leave_the_node(tmp_path: Path) -> None:
@@ -64,7 +69,10 @@ def test_an_exception_stops_them_and_brings_their_files(tmp_path: Path) -> None:
 
 
 def test_one_that_does_not_start_stops_those_that_did(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="no start"), watch(tmp_path, {"name": "a"}, {"name": "b", "fail": "start"}):
+    with (
+        pytest.raises(OSError, match="no start"),
+        watch(tmp_path, {"name": "a"}, {"name": "b", "fail": "start"}),
+    ):
         raise AssertionError("the context must not be entered")
     assert Noting.calls == ["start a", "start b", "stop b", "stop a"]
 
@@ -78,8 +86,13 @@ def test_one_that_does_not_stop_does_not_keep_the_others(tmp_path: Path) -> None
 
 def test_two_contexts_after_one_another_do_not_mix(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        with monitoring.watch(lambda name=name: [Noting({"name": name}, CLUSTER, {})], CLUSTER, {},
-                              str(tmp_path / "node"), tmp_path / name):
+        with monitoring.watch(
+            lambda name=name: [Noting({"name": name}, CLUSTER, {})],
+            CLUSTER,
+            {},
+            str(tmp_path / "node"),
+            tmp_path / name,
+        ):
             pass
         assert [path.name for path in (tmp_path / name).iterdir()] == [f"{name}.{HERE}"]
 
@@ -90,9 +103,16 @@ def test_without_profiles_nothing_is_sent_to_a_node(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("value", "names"), [
-    ("a", ["a"]), ("a,b", ["a", "b"]), (["a", "b", "a"], ["a", "b"]), ({"a": {}, "b": None}, ["a", "b"]), (None, []),
-])
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        ("a", ["a"]),
+        ("a,b", ["a", "b"]),
+        (["a", "b", "a"], ["a", "b"]),
+        ({"a": {}, "b": None}, ["a", "b"]),
+        (None, []),
+    ],
+)
 def test_nodes_of_every_form(value: object, names: List[str]) -> None:
     assert monitoring.nodes_of({"clients": value}, ["clients", "osds"]) == names
 
@@ -104,11 +124,13 @@ def test_an_unknown_profile_is_named() -> None:
 
 @pytest.fixture
 def collectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in that notes its pid and its arguments, and starts a process of its own. Gives its directory."""
+    """A stand-in that notes its arguments and pids, and starts a process of its own. Gives its directory."""
     program = tmp_path / "bin" / "collectl"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {program.parent}/args\nsleep 1000 & echo $! > {program.parent}/pids\n'
-                       f'echo $$ >> {program.parent}/pids\nwait\n')
+    program.write_text(
+        f'#!/bin/sh\ncd {program.parent}\nprintf "%s\\n" "$@" > args\n'
+        "sleep 1000 & echo $! > pids\necho $$ >> pids\nwait\n"
+    )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     return program.parent
@@ -144,7 +166,13 @@ def test_collectl_gets_the_arguments_of_the_profile(collectl: Path, tmp_path: Pa
     monitor.start(str(node))
     wait_for(collectl / "pids", 2)
     monitor.stop(str(node))
-    assert (collectl / "args").read_text().splitlines() == ["-sc", "-f", f"{node}/collectl", "--filter", "a|b"]
+    assert (collectl / "args").read_text().splitlines() == [
+        "-sc",
+        "-f",
+        f"{node}/collectl",
+        "--filter",
+        "a|b",
+    ]
 
 
 def test_a_foreign_process_with_the_recorded_pid_is_spared(collectl: Path, tmp_path: Path) -> None:
@@ -159,8 +187,9 @@ def test_a_foreign_process_with_the_recorded_pid_is_spared(collectl: Path, tmp_p
         stranger.wait()
 
 
-def test_a_missing_collectl_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                    caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_collectl_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     bin_dir = tmp_path / "bin"
     bin_dir.mkdir()
     for name in ("sh", "timeout"):

@@ -1,4 +1,4 @@
-"""Real CBT trees of several years, and interpreters in which this project is installed as a user installs it."""
+"""Real CBT trees of several years, and interpreters with this project installed as a user installs it."""
 
 from __future__ import annotations
 
@@ -120,11 +120,24 @@ def _make_newest(tree: Path) -> None:
 
 
 #: commands that CBT sends to nodes or runs here: none of them may do anything on the machine of the test
-STUBS = ("pdsh", "pdcp", "rpdcp", "scp", "ssh", "sudo", "killall", "pkill", "collectl", "ceph", "rados", "hostname")
+STUBS = (
+    "pdsh",
+    "pdcp",
+    "rpdcp",
+    "scp",
+    "ssh",
+    "sudo",
+    "killall",
+    "pkill",
+    "collectl",
+    "ceph",
+    "rados",
+    "hostname",
+)
 
 
 @pytest.fixture(scope="session")
-def trees(tmp_path_factory: pytest.TempPathFactory) -> "Trees":
+def trees(tmp_path_factory: pytest.TempPathFactory) -> Trees:
     return Trees(tmp_path_factory.mktemp("trees"))
 
 
@@ -147,8 +160,11 @@ class Trees:
         except ValueError as error:
             pytest.skip(str(error))
         if home is None:
-            pytest.skip(f"no CBT checkout: set CBT_HOME, or git clone https://github.com/ceph/cbt {checkout.cache_path()}")
-        done = subprocess.run(["git", "-C", str(home), "archive", commit], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            pytest.skip(
+                "no CBT checkout: set CBT_HOME, or "
+                f"git clone https://github.com/ceph/cbt {checkout.cache_path()}"
+            )
+        done = subprocess.run(["git", "-C", str(home), "archive", commit], capture_output=True)
         if done.returncode != 0:
             pytest.skip(f"{home} does not have the commit {commit}: {done.stderr.decode().strip()}")
         with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
@@ -158,13 +174,22 @@ class Trees:
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> List[Path]:
-    """This project and the example of a third party, each built from a copy: a build leaves files in its tree."""
+    """This project and the example of a third party, built from copies: a build leaves files in its tree."""
     made = tmp_path_factory.mktemp("wheels")
-    for name, source in (("project", PROJECT), ("example", PROJECT / "tests" / "upstream" / "example_plugin")):
+    for name, source in (
+        ("project", PROJECT),
+        ("example", PROJECT / "tests" / "upstream" / "example_plugin"),
+    ):
         copy = tmp_path_factory.mktemp("source") / name
-        shutil.copytree(source, copy, ignore=shutil.ignore_patterns(".git", "build", "*.egg-info", "__pycache__", ".*cache"))
+        shutil.copytree(
+            source,
+            copy,
+            ignore=shutil.ignore_patterns(".git", "build", "*.egg-info", "__pycache__", ".*cache"),
+        )
         isolation = ["--no-build-isolation"] if _has_setuptools() else []
-        done = run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", *isolation, "-w", str(made), str(copy)])
+        done = run(
+            [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", *isolation, "-w", str(made), str(copy)]
+        )
         if done.returncode != 0:
             pytest.skip(f"cannot build wheels here: {done.stderr.strip()[-300:]}")
     return sorted(made.glob("*.whl"))
@@ -178,13 +203,13 @@ def _has_setuptools() -> bool:
     return int(setuptools.__version__.split(".")[0]) >= 64
 
 
-def run(argv: List[str], **options: Any) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=600, **options)
+def run(argv: List[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, capture_output=True, text=True, timeout=600, **options)
 
 
 @pytest.fixture(scope="session")
 def python(wheels: List[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """This interpreter in an environment of its own: the wheels are installed, the rest is borrowed from this one."""
+    """This interpreter in an environment of its own with the wheels; the rest is borrowed from this one."""
     environment = tmp_path_factory.mktemp("this") / "venv"
     made = make_venv(Path(sys.executable), environment)
     lent = dict.fromkeys([sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
@@ -212,7 +237,7 @@ def site_packages(python: Path) -> Path:
 
 
 def other_pythons() -> Dict[str, Path]:
-    """"3.9" and "newest" -> interpreters on PATH or of pyenv; this one's minor version is not another."""
+    """ "3.9" and "newest" -> interpreters on PATH or of pyenv; this one's minor version is not another."""
     found: Dict[Tuple[int, int], Path] = {}
     candidates = [shutil.which(f"python3.{minor}") for minor in range(9, 30)]
     candidates += map(str, (Path.home() / ".pyenv" / "versions").glob("3.*/bin/python"))
@@ -241,10 +266,18 @@ class Outcome:
 
     def calls(self) -> List[int]:
         """How often the example ran in each of its directories."""
-        return [len((path / "calls").read_text().splitlines()) for path in self.runs() if (path / "calls").exists()]
+        return [
+            len((path / "calls").read_text().splitlines())
+            for path in self.runs()
+            if (path / "calls").exists()
+        ]
 
     def summaries(self) -> List[Dict[str, Any]]:
-        return [json.loads((path / "summary.json").read_text()) for path in self.runs() if (path / "summary.json").exists()]
+        return [
+            json.loads((path / "summary.json").read_text())
+            for path in self.runs()
+            if (path / "summary.json").exists()
+        ]
 
 
 class Cbt:
@@ -260,17 +293,33 @@ class Cbt:
             (stubs / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {self.stub_log}\n')
             (stubs / name).chmod(0o755)
         (tmp_path / "ceph.conf").touch()
-        self.environment = {key: value for key, value in os.environ.items()
-                            if not key.startswith(("PYTHON", "CBT_", "PDSH_", "XDG_", "COV_"))}
-        self.environment.update(PATH=f"{stubs}:{os.environ['PATH']}", PYTHONDONTWRITEBYTECODE="1",
-                                XDG_CACHE_HOME=str(tmp_path / "cache"))
+        self.environment = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("PYTHON", "CBT_", "PDSH_", "XDG_", "COV_"))
+        }
+        self.environment.update(
+            PATH=f"{stubs}:{os.environ['PATH']}",
+            PYTHONDONTWRITEBYTECODE="1",
+            XDG_CACHE_HOME=str(tmp_path / "cache"),
+        )
 
-    def config(self, benchmarks: Mapping[str, Any], profiles: Optional[Mapping[str, Any]] = None, **cluster: Any) -> Path:
+    def config(
+        self, benchmarks: Mapping[str, Any], profiles: Optional[Mapping[str, Any]] = None, **cluster: Any
+    ) -> Path:
         """A file whose nodes are documentation addresses: nothing answers there, and no name is looked up."""
         content = {
-            "cluster": {"head": "192.0.2.1", "clients": ["192.0.2.2", "192.0.2.3"], "osds": ["192.0.2.4"],
-                        "mons": {"192.0.2.1": {"a": "192.0.2.1:6789"}}, "iterations": 2, "osds_per_node": 1,
-                        "conf_file": str(self.tmp / "ceph.conf"), "tmp_dir": "/tmp/cbt-of-a-test", **cluster},
+            "cluster": {
+                "head": "192.0.2.1",
+                "clients": ["192.0.2.2", "192.0.2.3"],
+                "osds": ["192.0.2.4"],
+                "mons": {"192.0.2.1": {"a": "192.0.2.1:6789"}},
+                "iterations": 2,
+                "osds_per_node": 1,
+                "conf_file": str(self.tmp / "ceph.conf"),
+                "tmp_dir": "/tmp/cbt-of-a-test",
+                **cluster,
+            },
             "client_endpoints": {"s3": {"driver": "s3", "urls": ["http://192.0.2.5:7480"]}},
             "benchmarks": benchmarks,
             **({"monitoring_profiles": profiles} if profiles else {}),
@@ -280,14 +329,18 @@ class Cbt:
         return path
 
     def cbt(self, tree: Path, config: Path, archive: str = "archive") -> Outcome:
-        return self._run([str(tree / "cbt.py"), "-a", str(self.tmp / archive), str(config)], self.tmp / archive)
+        return self._run(
+            [str(tree / "cbt.py"), "-a", str(self.tmp / archive), str(config)], self.tmp / archive
+        )
 
     def compare(self, tree: Path, archive: str, baseline: str) -> Outcome:
         argv = [str(tree / "compare.py"), "-a", str(self.tmp / archive), "-b", str(self.tmp / baseline), "-v"]
         return self._run(argv, self.tmp / archive)
 
     def loop(self, config: Path, archive: str = "archive") -> Outcome:
-        return self._run(["-m", "cbt_plugins", "-a", str(self.tmp / archive), str(config)], self.tmp / archive)
+        return self._run(
+            ["-m", "cbt_plugins", "-a", str(self.tmp / archive), str(config)], self.tmp / archive
+        )
 
     def _run(self, argv: List[str], archive: Path) -> Outcome:
         done = run([str(self.python), "-W", "ignore", *argv], env=self.environment, cwd=str(self.tmp))
@@ -297,8 +350,10 @@ class Cbt:
         """Skip unless the interpreter of the test has these."""
         for module in modules:
             if run([str(self.python), "-c", f"import {module}"]).returncode != 0:
-                pytest.skip(f"this tree needs the module {module}, which {self.python} does not have: "
-                            "pip install '.[upstream]'")
+                pytest.skip(
+                    f"this tree needs the module {module}, which {self.python} does not have: "
+                    "pip install '.[upstream]'"
+                )
 
 
 @pytest.fixture
@@ -310,5 +365,3 @@ def cbt(python: Path, tmp_path: Path) -> Cbt:
 def tree(request: pytest.FixtureRequest, trees: Trees, cbt: Cbt) -> Path:
     cbt.need(*NEEDS.get(request.param, ("lxml",)))
     return trees[request.param]
-
-

@@ -21,7 +21,11 @@ def test_every_planned_run_is_executed_once(cbt: Cbt, tree: Path) -> None:
     assert first.calls() == [1, 1, 1, 1]
     assert "4 of 4 planned runs executed" in first.output
     assert sorted((one["iteration"], one["config"]["size"]) for one in first.summaries()) == [
-        (0, 4), (0, 8), (1, 4), (1, 8)]
+        (0, 4),
+        (0, 8),
+        (1, 4),
+        (1, 8),
+    ]
     assert len({one["run_dir"] for one in first.summaries()}) == 4
     assert not any(one["is_teuthology"] for one in first.summaries())
 
@@ -52,7 +56,10 @@ def test_no_command_reaches_a_node_for_a_benchmark_of_ours(cbt: Cbt, tree: Path)
 def test_a_failing_run_gives_status_1_and_is_counted(cbt: Cbt, tree: Path, fault: object) -> None:
     outcome = cbt.cbt(tree, cbt.config({"example": {"fail": [fault], "size": [4, 8]}}, iterations=1))
     assert outcome.status == 1, outcome.output
-    assert "0 of 2 planned runs executed, 1 failed, 1 not executed (nothing runs after a failure)" in outcome.output
+    assert (
+        "0 of 2 planned runs executed, 1 failed, 1 not executed (nothing runs after a failure)"
+        in outcome.output
+    )
     assert not any((path / "complete").exists() for path in outcome.runs())
 
 
@@ -74,12 +81,16 @@ def test_faults_of_the_file_end_with_status_2_before_anything_is_touched(cbt: Cb
     assert not cbt.stub_log.exists()
 
 
-@pytest.mark.parametrize(("benchmarks", "cluster", "said"), [
-    (SWEEP, {"iterations": 0}, "nothing would run"),
-    ({"example": {"size": []}}, {}, "an empty list"),
-])
-def test_a_file_that_would_run_nothing_is_a_fault(cbt: Cbt, tree: Path, benchmarks: dict, cluster: dict,
-                                                  said: str) -> None:
+@pytest.mark.parametrize(
+    ("benchmarks", "cluster", "said"),
+    [
+        (SWEEP, {"iterations": 0}, "nothing would run"),
+        ({"example": {"size": []}}, {}, "an empty list"),
+    ],
+)
+def test_a_file_that_would_run_nothing_is_a_fault(
+    cbt: Cbt, tree: Path, benchmarks: dict, cluster: dict, said: str
+) -> None:
     outcome = cbt.cbt(tree, cbt.config(benchmarks, **cluster))
     assert outcome.status == 2, outcome.output
     assert said in outcome.output
@@ -127,7 +138,9 @@ def test_half_a_run_of_cbts_own_is_no_result(cbt: Cbt, tree: Path) -> None:
 
 
 def test_compare_goes_through_a_pair_of_archives(cbt: Cbt, tree: Path) -> None:
-    config = cbt.config({"example": {"size": [4, 8], "acceptable": {"bandwidth": "(or (greater) (near 0.05))"}}})
+    config = cbt.config(
+        {"example": {"size": [4, 8], "acceptable": {"bandwidth": "(or (greater) (near 0.05))"}}}
+    )
     for archive in ("one", "two"):
         assert cbt.cbt(tree, config, archive).status == 0
     outcome = cbt.compare(tree, "one", "two")
@@ -150,15 +163,24 @@ def test_the_hook_can_be_switched_off(cbt: Cbt, tree: Path) -> None:
     assert "NoneType" in outcome.output
 
 
-def watched(cbt: Cbt, tree: Path, **section: object) -> "tuple[Outcome, Path]":
-    """A run on this machine alone, under CBT's own collectl (a stand-in), and under the monitor of a third party."""
-    (cbt.tmp / "stubs" / "collectl").write_text('#!/bin/sh\nwhile [ "$1" != -f ]; do shift; done\necho sample > $2/raw\n')
+def watched(cbt: Cbt, tree: Path, **section: object) -> tuple[Outcome, Path]:
+    """A run on this machine alone, under CBT's own collectl (a stand-in) and a third party's monitor."""
+    (cbt.tmp / "stubs" / "collectl").write_text(
+        '#!/bin/sh\nwhile [ "$1" != -f ]; do shift; done\necho sample > $2/raw\n'
+    )
     (cbt.tmp / "stubs" / "pdsh").write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')
     note = cbt.tmp / "note"
     here = socket.gethostname()
-    config = cbt.config({"example": {"watch": True, **section}},
-                        profiles={"witness": {"nodes": ["clients"], "note": str(note)}}, iterations=1, head=here,
-                        clients=[here], osds=[here], mons=[here], tmp_dir=str(cbt.tmp / "node"))
+    config = cbt.config(
+        {"example": {"watch": True, **section}},
+        profiles={"witness": {"nodes": ["clients"], "note": str(note)}},
+        iterations=1,
+        head=here,
+        clients=[here],
+        osds=[here],
+        mons=[here],
+        tmp_dir=str(cbt.tmp / "node"),
+    )
     return cbt.cbt(tree, config), note
 
 

@@ -18,7 +18,9 @@ CASES: Dict[str, Dict[str, Any]] = {
     "nested": {"example": {"z": {"b": 1, "a": [1, {"y": 2, "x": [3]}]}, "a": {"9": "nine", "1": "one"}}},
     "list of mappings": {"example": {"cycle": [{"phases": [{"b": 1}, {"a": 2}]}, {"phases": []}]}},
     "acceptable": {"example": {"acceptable": {"bandwidth": "(greater)"}, "size": [4, 8], "empty": {}}},
-    "strange scalars": {"example": {"yes": True, "octal": "010", "long": 12345678901234567890, "e": 1e-7, "l": [[1, 2]]}},
+    "strange scalars": {
+        "example": {"yes": True, "octal": "010", "long": 12345678901234567890, "e": 1e-7, "l": [[1, 2]]}
+    },
     "anchors": yaml.safe_load("example: {one: &x {k: [1, 2]}, two: *x}"),
 }
 
@@ -33,12 +35,17 @@ def files(outcome: Outcome) -> Dict[str, str]:
 
 
 def order(outcome: Outcome) -> List[str]:
-    return [line.split()[-1].split("results/")[1] for line in outcome.output.splitlines() if "results in" in line]
+    return [
+        line.split()[-1].split("results/")[1] for line in outcome.output.splitlines() if "results in" in line
+    ]
 
 
 # every case on one tree; on the others what tells one rule from another
-@pytest.mark.parametrize(("tree", "case"), [(era, case) for era in ERAS for case in CASES
-                                            if era == "9d6480f" or case in ("sweep", "nested")], indirect=["tree"])
+@pytest.mark.parametrize(
+    ("tree", "case"),
+    [(era, case) for era in ERAS for case in CASES if era == "9d6480f" or case in ("sweep", "nested")],
+    indirect=["tree"],
+)
 def test_ids_directories_and_files_are_those_of_the_tree(cbt: Cbt, tree: Path, case: str) -> None:
     config = cbt.config(CASES[case], use_existing=True, user="nobody")
     theirs, ours = cbt.cbt(tree, config, "theirs"), cbt.loop(config, "ours")
@@ -59,7 +66,10 @@ def test_an_archive_can_change_hosts(cbt: Cbt, tree: Path) -> None:
 def test_status_and_count_of_a_failing_run(cbt: Cbt) -> None:
     outcome = cbt.loop(cbt.config({"example": {"fail": [False, True], "size": [4, 8]}}, iterations=1))
     assert outcome.status == 1, outcome.output
-    assert "2 of 4 planned runs executed, 1 failed, 1 not executed (nothing runs after a failure)" in outcome.output
+    assert (
+        "2 of 4 planned runs executed, 1 failed, 1 not executed (nothing runs after a failure)"
+        in outcome.output
+    )
     assert "asked to fail" in outcome.output
     assert "Traceback" not in outcome.output
 
@@ -93,8 +103,12 @@ def test_a_checkout_runs_what_is_its_own(cbt: Cbt, tree: Path, place: str) -> No
         cbt.environment["CBT_HOME"] = str(tree)
     else:
         shutil.copytree(tree, cbt.tmp / "cache" / "cbt-plugins" / "cbt")
-    config = cbt.config({"hsbench": {"size": ["4K", "8K"], "client_endpoints": "s3", "duration": 1},
-                         "example": {"size": [4, 8]}})
+    config = cbt.config(
+        {
+            "hsbench": {"size": ["4K", "8K"], "client_endpoints": "s3", "duration": 1},
+            "example": {"size": [4, 8]},
+        }
+    )
     outcome = cbt.loop(config)
     assert outcome.status == 0, outcome.output
     assert "hsbench: CBT's own; running" in outcome.output

@@ -1,4 +1,4 @@
-"""The same seam on the oldest and on the newest Python that are here, each with its own installation from wheels."""
+"""The same seam on the oldest and on the newest Python that are here, each with its own installation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _FOUND = other_pythons()
 
 
 @pytest.fixture(scope="session", params=["3.9", "newest"])
-def other(request: pytest.FixtureRequest, wheels: List[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def other(
+    request: pytest.FixtureRequest, wheels: List[Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     if request.param not in _FOUND:
         pytest.skip(f"Python {request.param}: none beside this one on PATH or in ~/.pyenv/versions")
     made = make_venv(_FOUND[request.param], tmp_path_factory.mktemp("other") / "venv")
@@ -29,14 +31,20 @@ def other(request: pytest.FixtureRequest, wheels: List[Path], tmp_path_factory: 
 @pytest.mark.parametrize("era", ["23acfbf", "9d6480f"])
 def test_the_seam_works(other: Path, era: str, trees: Trees, tmp_path: Path) -> None:
     cbt = Cbt(other, tmp_path)
-    config = cbt.config({"example": {"size": [4, 8]},
-                         "hsbench": {"size": ["4K", "8K"], "client_endpoints": "s3", "duration": 1}})
+    config = cbt.config(
+        {
+            "example": {"size": [4, 8]},
+            "hsbench": {"size": ["4K", "8K"], "client_endpoints": "s3", "duration": 1},
+        }
+    )
     outcome = cbt.cbt(trees[era], config)
     assert outcome.status == 0, outcome.output
     assert outcome.calls() == [1, 1, 1, 1]
     assert "8 of 8 planned runs executed" in outcome.output
 
-    bad = cbt.cbt(trees[era], cbt.config({"warp": {"s3": {"urls": ["http://192.0.2.5"]}, "sise": "4K"}}), "bad")
+    bad = cbt.cbt(
+        trees[era], cbt.config({"warp": {"s3": {"urls": ["http://192.0.2.5"]}, "sise": "4K"}}), "bad"
+    )
     assert bad.status == 2, bad.output
     assert "sise" in bad.output
 
@@ -59,12 +67,12 @@ def test_uninstalling_takes_the_hook_away(wheels: List[Path], tmp_path: Path, py
 
 def test_an_interpreter_starts_without_a_trace_of_us(python: Path) -> None:
     """The hook is there; modules that it would have to import for it are not."""
-    script = "import sys; print(sorted(sys.modules)); print([f for f in sys.meta_path if hasattr(f, 'of_cbt_plugins')])"
+    script = "import sys; print(sorted(sys.modules)); print(sys.meta_path)"
     with_hook = run([str(python), "-c", script])
     without = run([str(python), "-S", "-c", script])
     assert with_hook.stderr == ""
-    assert "Finder" in with_hook.stdout
-    assert "Finder" not in without.stdout
+    assert "cbt_plugins.autoload.Finder" in with_hook.stdout
+    assert "cbt_plugins.autoload.Finder" not in without.stdout
     for module in ("cbt_plugins", "pathlib", "typing", "importlib.metadata", "yaml", "re", "functools"):
         assert f"'{module}'" not in with_hook.stdout.splitlines()[0], module
 
@@ -73,9 +81,11 @@ def test_a_stranger_of_the_same_name_is_left_alone(python: Path, tmp_path: Path)
     """`settings` and `monitoring` are names that many projects use."""
     for name in ("settings", "monitoring", "benchmarkfactory"):
         (tmp_path / f"{name}.py").write_text("def initialize(ctx): pass\n")
-    script = ("import sys; sys.path.insert(0, '.'); import settings, monitoring, benchmarkfactory; "
-              "print(settings.initialize.__module__, hasattr(settings.initialize, '__wrapped__'), "
-              "'cbt_plugins' in sys.modules)")
+    script = (
+        "import sys; sys.path.insert(0, '.'); import settings, monitoring, benchmarkfactory; "
+        "print(settings.initialize.__module__, hasattr(settings.initialize, '__wrapped__'), "
+        "'cbt_plugins' in sys.modules)"
+    )
     done = run([str(python), "-c", script], cwd=str(tmp_path))
     assert done.stdout.split() == ["settings", "False", "False"], done.stderr
 

@@ -8,14 +8,13 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from cbt_plugins.host.monitoring import Monitor
-from cbt_plugins.host.run import HostRun
-from cbt_plugins.host.run import RunFailed
+from cbt_plugins.host.run import HostRun, RunFailed
 
 logger = logging.getLogger("cbt_plugins.example")
 
 
 class Example:
-    """Writes what it was given. `fail: true` fails, `fail: key` raises a KeyError, as a faulty plug-in would."""
+    """Writes what it was given. `fail: true` fails; `fail: key` raises a KeyError, as a faulty one would."""
 
     def __init__(self, run: HostRun) -> None:
         self.run_of_host = run
@@ -31,17 +30,24 @@ class Example:
                 raise KeyError("a fault of the run")
             if run.config.get("fail"):
                 raise RunFailed("asked to fail")
-            described = {"benchmark": run.benchmark, "config": dict(run.config), "iteration": run.iteration,
-                         "run_dir": run.run_dir, "clients": run.cluster["clients"],
-                         "is_teuthology": "is_teuthology" in run.cluster, "common": dict(run.common),
-                         "endpoints": dict(run.endpoints), "config_file": str(run.config_file),
-                         "checkout": run.checkout and run.checkout.describe}
+            described = {
+                "benchmark": run.benchmark,
+                "config": dict(run.config),
+                "iteration": run.iteration,
+                "run_dir": run.run_dir,
+                "clients": run.cluster["clients"],
+                "is_teuthology": "is_teuthology" in run.cluster,
+                "common": dict(run.common),
+                "endpoints": dict(run.endpoints),
+                "config_file": str(run.config_file),
+                "checkout": run.checkout and run.checkout.describe,
+            }
             (run.archive_dir / "summary.json").write_text(json.dumps(described))
         (run.archive_dir / "complete").write_text("{}")
 
 
 class Witness(Monitor):
-    """Writes a file on its node (this machine, in the tests), and notes here whether one object was started and stopped."""
+    """Writes a file on its node (this machine, in the tests), and notes if start and stop share an object."""
 
     started = False
 

@@ -1,0 +1,204 @@
+"""Permutations, ids, the count of runs, and the faults that show before anything runs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+import yaml
+
+from cbt_plugins.host import checkout, layout
+from cbt_plugins.host.execute import execute
+from cbt_plugins.host.faults import faults_of
+from cbt_plugins.host.ledger import EXECUTED, EXISTING, FAILED, Ledger
+from cbt_plugins.host.run import HostRun, RunFailed
+
+
+def test_only_top_level_lists_multiply_and_the_last_one_is_fastest() -> None:
+    section = {"a": [1, 2], "nested": {"list": [1, 2]}, "acceptable": [9], "b": ["x", "y"]}
+    assert [(run["a"], run["b"]) for run in layout.permutations(section)] == [
+        (1, "x"),
+        (1, "y"),
+        (2, "x"),
+        (2, "y"),
+    ]
+    assert all(
+        run["nested"] == {"list": [1, 2]} and run["acceptable"] == [9] for run in layout.permutations(section)
+    )
+
+
+def test_runs_come_by_iteration_then_by_name() -> None:
+    runs = layout.planned({"b": {"k": [1, 2]}, "a": {}}, 2)
+    assert [(run.iteration, run.benchmark, run.config.get("k")) for run in runs] == [
+        (0, "a", None),
+        (0, "b", 1),
+        (0, "b", 2),
+        (1, "a", None),
+        (1, "b", 1),
+        (1, "b", 2),
+    ]
+
+
+def test_an_id_recorded_from_cbt() -> None:
+    """CBT 9d6480f, example: {size: 4, nested: {b: 1, a: [1, 2]}}, iteration 0."""
+    config = {"nested": {"b": 1, "a": [1, 2]}, "size": 4, "benchmark": "example", "iteration": 0}
+    assert layout.archive_dir(Path("A"), config) == Path("A/results/00000000/id-e7ff2d13")
+    assert layout.archive_dir(Path("A"), {**config, "acceptable": {}}).name == "id-e7ff2d13"
+    assert layout.archive_dir(Path("A"), {**config, "iteration": 1}) == Path("A/results/00000001/id-d3c1780e")
+    assert layout.run_id({**config, "nested": {"a": [1, 2], "b": 1}}) != "e7ff2d13", "nested order counts"
+
+
+def test_the_scratch_directory_is_the_runs_alone() -> None:
+    assert (
+        layout.run_dir("/tmp/cbt/", "warp", Path("A/results/00000001/id-00ff00ff"))
+        == "/tmp/cbt/00000001/warp-00ff00ff"
+    )
+
+
+def test_a_ledger_is_fulfilled_when_every_run_has_a_result() -> None:
+    runs = list(layout.planned({"x": {"k": [1, 2, 3]}}, 1))
+    ledger = Ledger(runs)
+    assert not ledger.fulfilled
+    ledger.set(runs[0], EXECUTED)
+    ledger.set(runs[1], EXISTING)
+    assert not ledger.fulfilled
+    assert ledger.lines() == [
+        "1 of 3 planned runs executed, 1 skipped (their results exist), 1 not executed",
+        "not executed: x, iteration 0 (k=3)",
+    ]
+    ledger.set(runs[2], FAILED, "no disk")
+    assert not ledger.fulfilled
+    assert ledger.lines()[1:] == ["failed: x, iteration 0 (k=3): no disk"]
+    ledger.set(runs[2], EXECUTED)
+    assert ledger.fulfilled
+
+
+def test_equal_permutations_are_one_run() -> None:
+    runs = list(layout.planned({"x": {"k": [1, 1]}}, 1))
+    ledger = Ledger(runs)
+    ledger.set(runs[0], EXECUTED)
+    assert ledger.fulfilled
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not a CBT file"),
+        ("- 1", "not a CBT file"),
+        ("a: [", "line 1"),
+        ("cluster: {iterations: 1}", "`benchmarks:` is missing or empty"),
+        ("benchmarks: {x: {}}", "`cluster:` is missing or empty"),
+        ("cluster: {head: a}\nbenchmarks: {x: {}}", "nothing would run"),
+        ("cluster: {iterations: 1}\nbenchmarks: {x: {k: []}}", "benchmarks.x: an empty list"),
+    ],
+)
+def test_faults_of_a_file(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    assert said in "\n".join(faults_of(path))
+
+
+def test_a_file_without_faults_and_one_that_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("cluster: {iterations: 1}\nbenchmarks: {x: {k: [1]}}")
+    assert faults_of(path) == []
+    assert faults_of(tmp_path / "none.yaml") == [f"{tmp_path}/none.yaml: No such file or directory"]
+
+
+def host_run(directory: Path) -> HostRun:
+    directory.mkdir(parents=True, exist_ok=True)
+    return HostRun(
+        "x", {"k": 1, "benchmark": "x", "iteration": 0}, 0, directory, "/tmp/x", {}, {}, {}, None, None, None
+    )  # type: ignore[arg-type]
+
+
+class Counting:
+    runs = 0
+
+    def __init__(self, run: HostRun) -> None:
+        self.host_run = run
+
+    def run(self) -> None:
+        type(self).runs += 1
+
+
+def test_a_run_with_the_marker_is_not_run_again(tmp_path: Path) -> None:
+    Counting.runs = 0
+    execute(host_run(tmp_path / "0" / "id-1"), lambda: Counting)
+    assert Counting.runs == 1
+    assert yaml.safe_load((tmp_path / "0" / "id-1" / "benchmark_config.yaml").read_text()) == {
+        "cluster": {"k": 1, "benchmark": "x", "iteration": 0}
+    }
+    (tmp_path / "0" / "id-1" / "complete").touch()
+    execute(host_run(tmp_path / "0" / "id-1"), lambda: Counting)
+    assert Counting.runs == 1
+
+
+def test_a_failing_run_is_logged_and_raised(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Counting):
+        def run(self) -> None:
+            raise RunFailed("no bucket")
+
+    with pytest.raises(RunFailed):
+        execute(host_run(tmp_path / "0" / "id-1"), lambda: Failing)
+    assert "x 0/id-1: failed: no bucket" in caplog.text
+
+
+def test_a_thread_that_outlives_its_run_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = threading.Event()
+    monkeypatch.setattr("cbt_plugins.host.execute.PATIENCE", 0.01)
+
+    class Leaving(Counting):
+        def run(self) -> None:
+            threading.Thread(target=end.wait, name="forgotten").start()
+
+    with caplog.at_level(logging.ERROR):
+        execute(host_run(tmp_path / "0" / "id-1"), lambda: Leaving)
+    end.set()
+    assert "forgotten" in caplog.text
+
+
+def test_checkouts_are_found_and_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("CBT_HOME", raising=False)
+    assert checkout.find() is None
+    for place in (tmp_path / "cache" / "cbt-plugins" / "cbt", tmp_path / "home"):
+        place.mkdir(parents=True)
+        for mark in checkout.MARKS:
+            (place / mark).touch()
+    assert checkout.find() == tmp_path / "cache" / "cbt-plugins" / "cbt"
+    monkeypatch.setenv("CBT_HOME", str(tmp_path / "home"))
+    assert checkout.find() == tmp_path / "home"
+    assert checkout.describe(tmp_path / "home").describe == str(tmp_path / "home")
+    monkeypatch.setenv("CBT_HOME", str(tmp_path))
+    with pytest.raises(ValueError, match="is not a CBT checkout"):
+        checkout.find()
+
+
+def test_the_hook_is_installed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from cbt_plugins import autoload
+
+    monkeypatch.setattr(
+        sys, "meta_path", [finder for finder in sys.meta_path if not hasattr(finder, "of_cbt_plugins")]
+    )
+    monkeypatch.setenv("CBT_PLUGINS", "off")
+    autoload.install()
+    assert autoload.Finder not in sys.meta_path
+    monkeypatch.delenv("CBT_PLUGINS")
+    autoload.install()
+    autoload.install()
+    assert sys.meta_path.count(autoload.Finder) == 1  # type: ignore[comparison-overlap]
+
+
+def test_ours_are_known_without_an_installation() -> None:
+    from cbt_plugins.host import registry
+
+    known: Dict[str, Any] = registry.loaders(registry.BENCHMARKS)
+    assert {"warp", "rgwtest"} <= set(known)
