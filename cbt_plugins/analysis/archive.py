@@ -199,7 +199,7 @@ def json_lines(path: Path) -> List[Dict[str, Any]]:
 
 def texts(run: Path) -> Dict[str, str]:
     """What was recorded around the run in this directory: path in it -> text, the most asked for first."""
-    names = ["plan.json", "benchmark_config.yaml", "manifest.json", "events.jsonl"]
+    names = ["config.yaml", "plan.json", "benchmark_config.yaml", "manifest.json", "events.jsonl"]
     found = {name: run / name for name in names}
     for directory in ("before", "after"):
         for path in sorted((run / "cluster" / directory).glob("*")):

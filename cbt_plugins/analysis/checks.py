@@ -32,8 +32,14 @@ def _where(warning: Mapping[str, Any]) -> Dict[str, str]:
     return {key: str(warning[key]) for key in ("op", "job") if warning.get(key)}
 
 
+def _calibrates(made: PhaseFigures) -> bool:
+    """The short phase that the engine puts in by itself, before the first hybrid one."""
+    return made.phase.name == "calibrate" and made.phase.role == "none"
+
+
 def _status(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
-    if made.phase.status != "ok":
+    # a phase that is degraded says why in its own warnings
+    if made.phase.status not in ("ok", "degraded") or (made.phase.status != "ok" and not made.phase.warnings):
         yield {"code": "phase-status", "text": f"the phase ended as {made.phase.status}"}
 
 
@@ -42,7 +48,7 @@ def _window(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
         return
     if made.length <= 0:
         yield {"code": "no-window", "text": "the jobs never ran together: there is no window, and no rate"}
-    elif made.phase.duration and made.length < SHORT * made.phase.duration:
+    elif made.phase.duration and made.length < SHORT * made.phase.duration and not _calibrates(made):
         text = f"the window is {made.length:.1f} s, {made.phase.duration:.0f} s were asked for"
         yield {"code": "short-window", "text": text}
 
@@ -138,6 +144,8 @@ def _little(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
 
 
 def _mix(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    if _calibrates(made):  # it is there to find out what makes the mix
+        return
     asked, measured = line["mix"]["asked"] or {}, line["mix"]["measured"]
     off = {
         op: measured.get(op, 0.0) - share
@@ -153,13 +161,15 @@ def _mix(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
 
 
 def _samples(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    few = []
     for op, of in made.ops.items():
-        if not of.latency.n:
-            if of.finished or made.length:
-                yield {"code": "no-samples", "text": f"no {op} succeeded in the window", "op": op}
-        elif of.latency.n < 1000:
-            which = "p99 and p99.9 need 100 and 1000" if of.latency.n < 100 else "p99.9 needs 1000"
-            yield {"code": "few-samples", "text": f"{of.latency.n} {op} requests: {which}", "op": op}
+        if not of.latency.n and made.length:
+            yield {"code": "no-samples", "text": f"no {op} succeeded in the window", "op": op}
+        elif 0 < of.latency.n < 1000 and made.phase.role == "measure":
+            few.append(f"{of.latency.n} {op}")
+    if few:
+        text = f"p99 needs 100 requests and p99.9 needs 1000; there are {', '.join(few)}"
+        yield {"code": "few-samples", "text": text}
 
 
 def _stalls(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:

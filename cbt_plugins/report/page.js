@@ -12,7 +12,8 @@
   };
   const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800];
   const begin = Math.min(...phases.map((p) => p.start));
-  const end = Math.max(...phases.map((p) => p.window.end)) - begin;
+  const first = Math.min(0, ...phases.flatMap((p) => p.pgs.t.slice(0, 1).map((t) => t + p.start - begin)));
+  const last = Math.max(...phases.map((p) => p.window.end - begin), ...phases.flatMap((p) => p.pgs.t.slice(-1).map((t) => t + p.start - begin)));
 
   const axes = (size) => [
     { stroke: colour("soft"), grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false }, incrs: steps, space: 70,
@@ -85,6 +86,7 @@
         data[0].push(...own, own[own.length - 1] + p.step / 2);
         names.forEach((op, i) => data[i + 1].push(...(p.ops[op] ? p.ops[op].rate : own.map(() => null)), null));
       }
+      if (!data[0].length) return { data };
       return { data: framed(data), options: { series, padding: [18, 12, 0, 0], hooks: { drawClear: [shade] }, cursor: { sync: { key: "run" } },
         scales: { x: { time: false }, y: { range: (u, lo, hi) => [0, (hi || 1) * 1.06] } } } };
     },
@@ -101,11 +103,11 @@
   };
   // Both charts of the run get the same first and last time, so that they stand over each other
   const framed = ([times, ...values]) =>
-    times.length ? [[Math.min(0, times[0]), ...times, Math.max(end, times[times.length - 1])], ...values.map((v) => [null, ...v, null])] : [times, ...values];
+    [[first, ...times, last], ...values.map((v) => [null, ...v, null])];
   const pgLine = () => line("PGs not clean", colour("doubt"), { fill: tint(colour("doubt"), "33"), paths: uPlot.paths.stepped({ align: 1 }) });
   const xs = (p, zero) => {
-    const first = Object.values(p.ops)[0];
-    return first ? first.rate.map((_, i) => p.start - zero + (i + 0.5) * p.step) : [];
+    const any = Object.values(p.ops)[0];
+    return any ? any.rate.map((_, i) => p.start - zero + (i + 0.5) * p.step) : [];
   };
   const errors = (p) => xs(p, 0).map((_, i) => Object.values(p.ops).reduce((sum, its) => sum + its.errors[i], 0));
 

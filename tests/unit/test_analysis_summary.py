@@ -254,10 +254,10 @@ def test_phase_states(tmp_path: Path) -> None:
     ]
     asked = {"duration": 20.0, "mix": {"GET": 90, "PUT": 10}}
     summary = one(tmp_path, jobs, status="degraded", warnings=said, books=books, asked=asked)
-    assert codes(summary) == ["agent-lost", "books", "mix", "phase-status", "short-window"]
+    assert codes(summary) == ["agent-lost", "books", "mix", "short-window"]
     by = {w["code"]: w for w in summary["warnings"]}
     assert by["agent-lost"] == {"code": "agent-lost", "text": "it went", "job": "g", "phase": "new"}
-    assert len(summary["warnings"]) == 5
+    assert len(summary["warnings"]) == 4
     assert "2 objects at the end, 3 expected (up to 1 requests" in by["books"]["text"]
     assert by["mix"]["text"] == "GET is 100.0 % of the requests, 90 % were asked for"
     assert by["short-window"]["text"] == "the window is 10.0 s, 20 s were asked for"
@@ -268,6 +268,23 @@ def test_mix_has_a_tolerance(tmp_path: Path) -> None:
     for share, expected in ((98.6, []), (98.4, ["mix"])):
         asked = {"duration": 10.0, "mix": {"GET": share, "STAT": 100 - share}}
         assert codes(one(tmp_path / str(share), jobs, asked=asked)) == expected
+
+
+def test_a_calibration_has_no_mix_to_keep(tmp_path: Path) -> None:
+    asked = {"duration": 20.0, "mix": {"GET": 50, "PUT": 50}}
+    jobs = [made.job("g", "GET", made.steady("GET", **GET))]
+    for name, expected in (("calibrate", []), ("other", ["mix", "short-window"])):
+        directory = made.run(tmp_path / name)
+        made.phase(directory, 1, name, jobs, asked=asked, role="none")
+        assert codes(summarize(directory)) == expected
+
+
+def test_a_degraded_phase_says_why_once(tmp_path: Path) -> None:
+    jobs = [made.job("g", "GET", made.steady("GET", **GET))]
+    said = [{"code": "agent-lost", "text": "it went"}]
+    assert codes(one(tmp_path / "a", jobs, status="degraded", warnings=said)) == ["agent-lost"]
+    assert codes(one(tmp_path / "b", jobs, status="degraded")) == ["phase-status"]
+    assert codes(one(tmp_path / "c", jobs, status="failed", warnings=said)) == ["agent-lost", "phase-status"]
 
 
 def test_a_stall(tmp_path: Path) -> None:
@@ -294,10 +311,8 @@ def test_percentiles_need_samples(tmp_path: Path) -> None:
     assert (ops["GET"]["latency_ms"]["p999"], ops["STAT"]["latency_ms"]["p99"]) == (None, None)
     assert ops["STAT"]["mib_per_s"] is None
     texts_ = [w["text"] for w in summary["warnings"] if w["code"] == "few-samples"]
-    assert texts_ == [
-        "499 GET requests: p99.9 needs 1000",
-        "19 STAT requests: p99 and p99.9 need 100 and 1000",
-    ]
+    assert texts_ == ["p99 needs 100 requests and p99.9 needs 1000; there are 499 GET, 19 STAT"]
+    assert codes(one(tmp_path / "age", jobs, role="age")) == []
 
 
 def test_a_request_that_never_came_back(tmp_path: Path) -> None:
