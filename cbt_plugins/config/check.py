@@ -148,7 +148,9 @@ def _monitors(source: Source, data: Mapping[str, Any]) -> Iterator[Fault]:
         yield source.fault(("monitoring_profiles",), "must be a mapping; write {} for CBT's default")
         return
     for name, profile in profiles.items():
-        if not isinstance(profile, dict):
+        if not isinstance(name, str):
+            yield source.fault(("monitoring_profiles", name), "the name of a profile is text", of_key=True)
+        elif not isinstance(profile, dict):
             text = f"must be a mapping, or CBT stops with a traceback; write {name}: {{}} for the defaults"
             yield source.fault(("monitoring_profiles", name), text)
 

@@ -49,7 +49,7 @@ class ClusterSection(BaseModel):
     osds: NodesOrMapping = Field(description="Nodes with OSDs.")
     mons: NodesOrMapping = Field(description="Nodes with monitors.")
     rgws: Optional[NodesOrMapping] = Field(None, description="Nodes with RADOS gateways.")
-    iterations: int = Field(ge=1, description="How often every run is repeated.")
+    iterations: int = Field(ge=1, le=10_000, description="How often every run is repeated.")
     use_existing: bool = Field(True, description="Must be true.", json_schema_extra={"const": True})
     rebuild_every_test: bool = Field(False, description="Must be false.", json_schema_extra={"const": False})
     conf_file: Optional[Annotated[str, Field(min_length=1)]] = Field(

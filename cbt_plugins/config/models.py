@@ -70,10 +70,14 @@ _Secret = Annotated[
     BeforeValidator(_secret_source),
     WithJsonSchema({"type": "string", "pattern": r"^(\$\{[A-Za-z_][A-Za-z0-9_]*\}|file:/.+)$"}),
 ]
+#: more drivers, buckets or workers per driver than this are a typing error
+MANY = 10_000
 _Url = Annotated[
     str, BeforeValidator(_url), WithJsonSchema({"type": "string", "pattern": r"^https?://[^/?#@\s]+/*$"})
 ]
-Workers = Annotated[int, Field(ge=1, description="Requests under way at any time, per driver (closed loop).")]
+Workers = Annotated[
+    int, Field(ge=1, le=MANY, description="Requests under way at any time, per driver (closed loop).")
+]
 
 
 class S3Section(Strict):
@@ -296,7 +300,7 @@ class BenchmarkSection(Strict):
 
     s3: S3Section = Field(description="Where the load goes.")
     workers: Workers = 8
-    scale: Annotated[float, Field(gt=0, strict=False)] = Field(
+    scale: Annotated[float, Field(gt=0, allow_inf_nan=False, strict=False)] = Field(
         1.0,
         description="Multiplies every duration and number of objects of the cycle (at least 1 s, 1 object).",
     )

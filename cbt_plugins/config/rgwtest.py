@@ -10,6 +10,7 @@ from cbt_plugins.config import plan
 from cbt_plugins.config.models import (
     DEFAULT_MIX,
     DEFAULT_MIX_TEXT,
+    MANY,
     BenchmarkSection,
     FillSection,
     MixSection,
@@ -81,7 +82,7 @@ class RgwTestSection(BenchmarkSection):
         json_schema_extra={"default": {"set": "small"}},
     )
     drivers_per_size: int = Field(
-        1, ge=1, description="Drivers per object size, spread over the client nodes."
+        1, ge=1, le=MANY, description="Drivers per object size, spread over the client nodes."
     )
     mix: MixSection = Field(
         DEFAULT_MIX,

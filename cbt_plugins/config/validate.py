@@ -122,6 +122,7 @@ def _yaml(literal: str) -> str:
 _WORDS = {
     "bool_type": "must be true or false, not {has}",
     "dict_type": "must be a mapping (key: value), not {has}",
+    "finite_number": "must be a finite number",
     "float_type": "must be a number, not {has}",
     "greater_than": "must be more than {gt}",
     "greater_than_equal": "must be at least {ge}",

@@ -22,6 +22,7 @@ from cbt_plugins.config import plan
 from cbt_plugins.config.models import (
     DEFAULT_MIX,
     DEFAULT_MIX_TEXT,
+    MANY,
     BenchmarkSection,
     FillSection,
     MixSection,
@@ -186,7 +187,7 @@ class ForeignBuckets(Strict):
 
 _Buckets = Annotated[
     Union[
-        Annotated[int, Field(ge=1), Tag("<number>")],
+        Annotated[int, Field(ge=1, le=MANY), Tag("<number>")],
         Annotated[ForeignBuckets, Tag("<mapping>")],
     ],
     Discriminator(lambda value: "<mapping>" if isinstance(value, (dict, ForeignBuckets)) else "<number>"),
@@ -434,6 +435,7 @@ class WarpSection(BenchmarkSection):
     drivers: Optional[int] = Field(
         None,
         ge=1,
+        le=MANY,
         description="Drivers in all, spread over nodes and buckets in turn; "
         "without it as many as there are client nodes, or buckets when they are more.",
     )

@@ -99,6 +99,8 @@ RGWTEST_FAULTS = [
     ("    measure: §1h\n", "benchmarks.rgwtest.measure: must be a mapping (key: value), not text"),
     ("    measure: §{}\n", "benchmarks.rgwtest.measure.duration: this key is required"),
     ("    scale: §0\n", "benchmarks.rgwtest.scale: must be more than 0"),
+    ("    scale: §.inf\n", "benchmarks.rgwtest.scale: must be a finite number"),
+    ("    workers: §1000000\n", "benchmarks.rgwtest.workers: must be at most 10000"),
     ("    scale: §1%\n", "benchmarks.rgwtest.scale: must be a number such as 0.01"),
     ("    §phases: [{fill: {objects: 5}}]\n", "benchmarks.rgwtest.phases: the phases of rgwtest are fixed"),
     ("    §workloads: {a: {}}\n", "benchmarks.rgwtest.workloads: newer CBT versions take this key"),
