@@ -133,7 +133,9 @@ class Ceph:
             raise CephError(f"RGW user {uid!r} not found: radosgw-admin user info failed on {self.head}") from error
         for key in keys:
             return Keys(key["access_key"], key["secret_key"])
-        raise CephError(f"RGW user {uid!r} has no S3 keys: radosgw-admin key create --uid={uid} --key-type=s3 makes them")
+        raise CephError(
+            f"RGW user {uid!r} has no S3 keys: radosgw-admin key create --uid={uid} --key-type=s3 makes them"
+        )
 
     def bucket(self, name: str) -> Optional[BucketStats]:
         """Statistics of a bucket; None when there is none of that name. Raises CephError when it cannot be told."""
@@ -155,6 +157,4 @@ class Ceph:
 
     def remove_bucket(self, name: str, timeout: float) -> None:
         """Remove a bucket with all its objects; the space is free at once (no garbage collection). Raises CephError."""
-        self._text(
-            f"{self._admin} bucket rm --bucket={shlex.quote(name)} --purge-objects --bypass-gc", timeout=timeout
-        )
+        self._text(f"{self._admin} bucket rm --bucket={shlex.quote(name)} --purge-objects --bypass-gc", timeout=timeout)

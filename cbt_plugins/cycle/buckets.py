@@ -1,4 +1,4 @@
-"""The buckets of a run: made under names of its own, counted before and after every phase, removed only if made here."""
+"""The buckets of a run: made under names of its own, counted around every phase, removed only if made here."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Book:
 
 
 class Buckets:
-    """Names, existence and counts. `journal` has a "bucket" record before a bucket is made: the proof that it is ours."""
+    """Names, existence and counts. A "bucket" record is in the journal before a bucket is made: proof that it is ours."""
 
     def __init__(self, plan: Plan, run_id: str, ceph: Ceph, journal: Journal) -> None:
         self._ceph = ceph
@@ -68,7 +68,7 @@ class Buckets:
                 self._journal.write("bucket", bucket=name)
 
     def counts(self, settle: bool = False) -> Dict[str, int]:
-        """Objects per bucket name; with `settle`, two equal counts in a row (a request that was cut off may still end)."""
+        """Objects per bucket name; with `settle`, two equal counts in a row (what was cut off may still end)."""
         found = {name: self._objects(name) for name in self.names.values()}
         for _ in range(10 if settle else 0):
             time.sleep(1.0)

@@ -92,7 +92,9 @@ class Engine:
             event=events.write,
         )
         try:
-            degraded = [name for i, p in enumerate(phases, 1) for name in self._phase(i, p, phases, loader, journal, events)]
+            degraded = [
+                name for i, p in enumerate(phases, 1) for name in self._phase(i, p, phases, loader, journal, events)
+            ]
         finally:
             self._clean_nodes(ready)
         self._snapshot("after")
@@ -133,7 +135,9 @@ class Engine:
                 try:
                     collect(self._remote, last["clients"], folder, running)
                 except (RemoteError, LoadError) as error:
-                    log.warning("rows of the broken phase %s are still on the nodes in %s: %s", phase.name, folder, error)
+                    log.warning(
+                        "rows of the broken phase %s are still on the nodes in %s: %s", phase.name, folder, error
+                    )
             self._set_aside(index, phase, events, "the run had been killed")
 
     def _set_aside(self, index: int, phase: Phase, events: Journal, why: str) -> None:
@@ -217,7 +221,9 @@ class Engine:
             if all(latency.get(op) for op, _, _ in split.lanes_of(phase.mix)):
                 lanes[driver.id] = split.by_latency(phase.mix, driver.workers, latency)
             else:
-                log.warning("%s: the calibration saw too few requests of %s; workers go by share", phase.name, driver.id)
+                log.warning(
+                    "%s: the calibration saw too few requests of %s; workers go by share", phase.name, driver.id
+                )
                 lanes[driver.id] = split.by_share(phase.mix, driver.workers)
         return lanes
 

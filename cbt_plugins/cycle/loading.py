@@ -202,7 +202,9 @@ class _Observer:
         limit = self.loader.plan.full_guard
         if status.raw_used is not None and status.raw_used >= limit:
             self._abort(
-                "full", f"{100 * status.raw_used:.1f} % of raw capacity is used, full_guard is {100 * limit:g} %", "aborted"
+                "full",
+                f"{100 * status.raw_used:.1f} % of raw capacity is used, full_guard is {100 * limit:g} %",
+                "aborted",
             )
         full = [c for c in status.checks if c in ("OSD_FULL", "POOL_FULL", "OSD_BACKFILLFULL")]
         if full:

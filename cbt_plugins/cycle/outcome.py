@@ -41,7 +41,11 @@ class Outcome:
         self.status = max(self.status, status, key=order.index)
 
     def add_jobs(
-        self, jobs: Sequence[Job], ends: Mapping[str, JobEnd], offsets: Mapping[str, Offset], binaries: Mapping[str, str]
+        self,
+        jobs: Sequence[Job],
+        ends: Mapping[str, JobEnd],
+        offsets: Mapping[str, Offset],
+        binaries: Mapping[str, str],
     ) -> None:
         """Note how every job ran; times are turned into the head's clock."""
         for job in jobs:

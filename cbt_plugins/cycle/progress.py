@@ -1,4 +1,4 @@
-"""What a person sees of a phase while it runs: one line that is rewritten, or plain lines where there is no terminal."""
+"""What a person sees of a phase while it runs: one line that is rewritten, or plain lines without a terminal."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ STABLE = 6.0
 
 
 def wait(index: int, phase: Phase, ceph: Ceph, run_dir: str, archive: RunArchive) -> Outcome:
-    """Wait as the phase says, sampling the cluster's status. A cluster that is not clean in time is a result, with its data."""
+    """Wait as the phase says, sampling the status. A cluster that is not clean in time is a result, with its data."""
     folder = archive.running(index, phase.name)
     folder.mkdir(parents=True)
     outcome = Outcome(index, phase)

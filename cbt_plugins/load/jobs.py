@@ -9,9 +9,8 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 from ..config.plan import Sizes
 
 #: the columns of the rows that the generators print
-COLUMNS = (
-    "idx thread op client_id n_objects bytes endpoint file error start first_byte end duration_ns cat"
-).split()
+_HEADER = "idx thread op client_id n_objects bytes endpoint file error start first_byte end duration_ns cat"
+COLUMNS = _HEADER.split()
 
 
 @dataclass(frozen=True)
@@ -29,14 +28,22 @@ class Job:
     workers: int
     urls: Tuple[str, ...]
     argv: Tuple[str, ...]  # "{duration}" stands for the seconds that are left when it starts
-    start: str = "go"  # "early": starts first, lists objects, and ends when the others have; "go": at the common instant
+    start: str = (
+        "go"  # "early": starts first, lists objects, and ends when the others have; "go": at the common instant
+    )
     rate_limit: float = 0.0  # requests a second, 0 = as fast as it goes
     respawn: bool = False  # it may run out of objects and is then started again
     prepared: int = 0  # objects that it writes without a row
 
     def order(self) -> Dict[str, Any]:
         """What the agent needs to know."""
-        return {"id": self.id, "argv": list(self.argv), "start": self.start, "respawn": self.respawn, "columns": COLUMNS}
+        return {
+            "id": self.id,
+            "argv": list(self.argv),
+            "start": self.start,
+            "respawn": self.respawn,
+            "columns": COLUMNS,
+        }
 
     def record(self) -> Dict[str, Any]:
         """What the archive keeps."""

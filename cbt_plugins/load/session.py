@@ -175,7 +175,7 @@ class LoadSession:
 
 
 def collect(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> None:
-    """Bring what a session (perhaps of a run that is dead) left on the nodes into rows/ and stderr/; then remove it there.
+    """Bring what a session (perhaps of a dead run) left on the nodes into rows/ and stderr/; then remove it there.
 
     Waits for an agent that is still there to end: it does so by itself when its head is gone.
     """

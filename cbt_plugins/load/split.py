@@ -30,8 +30,8 @@ class Lane:
 def lanes_of(mix: Mix) -> List[Tuple[str, str, float]]:
     """(operation, role, percent) of the loops that a mix needs.
 
-    What is deleted must never be what is read. So as many PUTs as there are DELETEs go under a prefix of their own, from
-    which the DELETEs take; all other PUTs stay, and only what stays is read.
+    What is deleted must never be what is read. So as many PUTs as there are DELETEs go under a prefix of their own,
+    from which the DELETEs take; all other PUTs stay, and only what stays is read.
     """
     put, delete = mix.get("PUT", 0.0), mix.get("DELETE", 0.0)
     lanes = [
@@ -52,8 +52,8 @@ def by_share(mix: Mix, workers: int) -> List[Lane]:
 def by_latency(mix: Mix, workers: int, latency: Mapping[str, float]) -> List[Lane]:
     """Workers in proportion to share x latency (seconds per request of each operation, all > 0).
 
-    The expected total rate is workers / sum(share x latency); loops that get more than their due are paced to their share
-    of it.
+    The expected total rate is workers / sum(share x latency); loops that get more than their due are paced to their
+    share of it.
     """
     wanted = [(op, role, share, share * latency[op]) for op, role, share in lanes_of(mix)]
     expected = 100.0 * workers / sum(weight for _, _, _, weight in wanted)
@@ -78,7 +78,7 @@ def fixed(mix: Mix, workers: Mapping[str, int]) -> List[Lane]:
 
 
 def _allot(wanted: List[Tuple[str, str, float, float]], workers: int) -> List[Lane]:
-    """Whole numbers by largest remainder; every loop has at least one worker, even if that makes it more than `workers`."""
+    """Whole numbers by largest remainder; every loop has at least one worker, even if that makes more than `workers`."""
     total = sum(weight for _, _, _, weight in wanted)
     exact = [workers * weight / total for _, _, _, weight in wanted]
     whole = [max(1, int(x)) for x in exact]

@@ -44,7 +44,7 @@ def object_size(sizes: Sizes) -> str:
 
 
 class WarpJobs:
-    """Makes the jobs of a plan's phases. `names` maps Bucket.key to the real bucket, `own` is the prefix of what we write."""
+    """Makes the jobs of a plan's phases. `names` maps Bucket.key to the name of the real bucket."""
 
     def __init__(self, plan: Plan, names: Dict[str, str], run_id: str) -> None:
         self._plan = plan

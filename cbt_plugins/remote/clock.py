@@ -22,7 +22,7 @@ class Offset:
 
 
 def offsets(remote: Remote, nodes: Sequence[str], rounds: int = 7, timeout: float = 30.0) -> Dict[str, Offset]:
-    """Measure all nodes: several questions over one open connection each, the fastest answer counts (Cristian's algorithm).
+    """Measure all nodes: several questions over one connection each, the fastest answer counts (Cristian's algorithm).
 
     Raises RemoteError when a node does not answer.
     """

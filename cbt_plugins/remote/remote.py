@@ -32,9 +32,7 @@ class Remote:
         """Reach nodes as the YAML's `cluster:` and `common:` sections say."""
         return cls(Transport.from_host(cluster, common))
 
-    def run(
-        self, nodes: Sequence[str], command: str, timeout: float = 60.0, check: bool = True
-    ) -> Dict[str, Result]:
+    def run(self, nodes: Sequence[str], command: str, timeout: float = 60.0, check: bool = True) -> Dict[str, Result]:
         """Run a shell command on all nodes at once.
 
         Returns a result per node, in the order of `nodes`. Raises RemoteError when `check` and a status is not 0.
@@ -76,7 +74,9 @@ class Remote:
 
     def _run_each(self, commands: Mapping[str, str], timeout: float) -> Dict[str, Result]:
         answers = self._exchange({n: (c, b"") for n, c in commands.items()}, timeout)
-        return {n: Result(o.decode(errors="replace"), e.decode(errors="replace"), s) for n, (o, e, s) in answers.items()}
+        return {
+            n: Result(o.decode(errors="replace"), e.decode(errors="replace"), s) for n, (o, e, s) in answers.items()
+        }
 
     def _exchange(
         self, commands: Mapping[str, Tuple[str, bytes]], timeout: float
@@ -104,7 +104,7 @@ class Remote:
         return answers
 
     def put(self, files: Mapping[str, Mapping[str, bytes]], mode: int = 0o600, timeout: float = 600.0) -> None:
-        """Write files: {node: {absolute path: content}}. Folders are made; content never appears in an argument list."""
+        """Write files: {node: {absolute path: content}}. Folders are made; no content is ever in an argument list."""
         commands = {}
         for node, wanted in files.items():
             archive = io.BytesIO()
@@ -123,7 +123,7 @@ class Remote:
             raise RemoteError("writing files", results)
 
     def fetch(self, nodes: Sequence[str], remote_dir: str, local_dir: Path, timeout: float = 3600.0) -> None:
-        """Copy a folder from every node: node's files arrive in local_dir/<node>/. A missing folder gives an empty one."""
+        """Copy a folder from every node into local_dir/<node>/. A missing folder gives an empty one."""
         running: List[Tuple[str, subprocess.Popen[bytes]]] = []
         quoted = shlex.quote(remote_dir)
         command = f"cd {quoted} 2>/dev/null && exec tar -c -f - . </dev/null; exec tar -c -T /dev/null -f -"

@@ -1,4 +1,4 @@
-"""The command lines that reach a node: pdsh, ssh or a local shell, as CBT's `common:` section and the environment ask."""
+"""The command lines that reach a node: pdsh, ssh or a local shell, as the `common:` section asks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Transport:
 
     @classmethod
     def from_host(cls, cluster: Mapping[str, Any], common: Mapping[str, Any]) -> Transport:
-        """Read CBT's keys: cluster.user, common.pdsh_cmd and common.pdsh_ssh_args (PDSH_SSH_ARGS_APPEND is honoured too)."""
+        """Read CBT's keys cluster.user, common.pdsh_cmd, common.pdsh_ssh_args, and PDSH_SSH_ARGS_APPEND."""
         asked = str(common.get("pdsh_cmd") or "pdsh")
         ssh_args = shlex.split(str(common.get("pdsh_ssh_args") or ""))
         return cls(

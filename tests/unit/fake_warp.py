@@ -1,6 +1,6 @@
 """A stand-in for warp in the unit tests of the agent: prints rows as warp does, and misbehaves on request.
 
-fake_warp.py [--rows N] [--every SECONDS] [--error-every N] [--exit STATUS] [--hang] [--deaf] [--duration Ns] [--chatter]
+fake_warp.py [--rows N] [--every SECONDS] [--error-every N] [--exit STATUS] [--hang] [--deaf] [--chatter]
 """
 
 from __future__ import annotations

@@ -79,6 +79,17 @@ def run_to_end(session: LoadSession, limit: float = 30.0) -> None:
             session.go()
 
 
+def agent_pid(session: LoadSession, tmp_path: Path, limit: float = 30.0) -> int:
+    """Wait until the agent is at work, and return its pid."""
+    file = tmp_path / "node" / "agent.pid"
+    until = time.monotonic() + limit
+    while not (file.exists() and file.read_text()):
+        assert time.monotonic() < until, "the agent does not start"
+        for _ in session.beats(0.1):
+            pass
+    return int(file.read_text().split()[0])
+
+
 def rows_of(folder: Path, name: str) -> List[str]:
     return gzip.decompress((folder / "rows" / f"{name}.csv.gz").read_bytes()).decode().splitlines()
 
@@ -153,8 +164,7 @@ def test_a_job_that_runs_dry_is_started_again(start: Starter) -> None:
 def test_the_secret_is_in_the_environment_and_nowhere_on_disk(start: Starter, tmp_path: Path) -> None:
     told = tmp_path / "told"
     session = start(job("a", "--rows", "50"), FAKE_WARP_SECRET_TO=str(told))
-    for _ in session.beats(1.0):
-        pass
+    agent_pid(session, tmp_path)
     texts = [p.read_bytes() for p in (tmp_path / "node").rglob("*") if p.is_file()]
     assert texts and not [t for t in texts if b"hush" in t]
     session.go()
@@ -183,15 +193,8 @@ def test_stop_ends_everything_and_keeps_the_rows(start: Starter, tmp_path: Path)
 def test_a_dead_head_ends_the_load_and_its_rows_are_whole(start: Starter, tmp_path: Path) -> None:
     """What kill -9 of the run leaves: closed pipes. The agent ends its generators and itself."""
     session = start(job("a", "--duration", "1000s", "--every", "0.001"))
-    for _ in session.beats(0.5):
-        pass
+    pid = agent_pid(session, tmp_path)
     session.go()
-    pid = 0
-    until = time.monotonic() + 20
-    while not pid and time.monotonic() < until:
-        for _ in session.beats(1.0):
-            pass
-        pid = int((tmp_path / "node" / "agent.pid").read_text().split()[0])
     session.close()
     collect(Remote.from_host({}, {}), [NODE], str(tmp_path / "node"), tmp_path / "got")
     with pytest.raises(ProcessLookupError):
@@ -209,7 +212,7 @@ def test_a_killed_agent_loses_at_most_a_second_and_takes_its_generators_along(st
             counted = sum(c.good for c in beat.counts["a"].values())
         if session.go_at is None:
             session.go()
-    os.kill(int((tmp_path / "node" / "agent.pid").read_text().split()[0]), signal.SIGKILL)
+    os.kill(agent_pid(session, tmp_path), signal.SIGKILL)
     with pytest.raises(LoadError, match="lost the connection"):
         run_to_end(session)
     data = (tmp_path / "node" / "rows" / "a.csv.gz").read_bytes()

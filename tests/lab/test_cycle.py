@@ -1,0 +1,274 @@
+"""Whole cycles on the real cluster, through pdsh and ssh."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any, Dict
+
+import jsonschema
+import pytest
+from cycles import S3, Cycle, buckets, generators, objects, wait_for
+from running_lab import PROJECT, RunningLab
+
+pytestmark = pytest.mark.lab
+
+RGWTEST: Dict[str, Any] = {
+    "s3": S3,
+    "objects": {"sizes": ["4KiB", "64KiB"]},
+    "workers": 4,
+    "fill": {"objects": 200},
+    "measure": {"duration": "10s"},
+    "age": {"duration": "10s"},
+}
+COLLECTL = {"collectl": {"args": "-sCD -i 1 -P -oz -F0 -f {collectl_dir}"}}
+
+
+@pytest.fixture(scope="module")
+def cycle(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Cycle:
+    """One RGWtest cycle, run to its end, which the tests of this file look at."""
+    made = Cycle(lab, tmp_path_factory.mktemp("rgwtest"), COLLECTL, rgwtest=RGWTEST)
+    done = made.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    return made
+
+
+def rows_of(path: Path) -> Any:
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+    return [dict(zip(lines[0].split("\t"), line.split("\t"))) for line in lines[1:]]
+
+
+def test_all_phases_are_there_and_whole(cycle: Cycle) -> None:
+    phases = cycle.phases()
+    assert list(phases) == ["fill", "calibrate", "measure-new", "age", "measure-aged"]
+    assert {p["status"] for p in phases.values()} == {"ok"}
+    assert (cycle.folder / "complete").exists()
+
+
+def test_the_aged_data_is_what_is_measured(cycle: Cycle) -> None:
+    """STAT rows name their objects: all of them were written by the fill or by an earlier phase."""
+    phases = cycle.phases()
+    folder = next(cycle.folder.glob("phases/*-measure-aged"))
+    for job in phases["measure-aged"]["jobs"]:
+        if job["op"] == "STAT":
+            names = {row["file"] for row in rows_of(folder / job["rows"])}
+            assert names and all(n.startswith("keep/") for n in names)
+            assert {n.split("/")[2] for n in names} >= {"fill", "age"}
+        if job["op"] in ("GET", "STAT"):
+            assert "--list-existing" in job["argv"] and "--noclear" in job["argv"]
+            assert job["errors_total"] == 0
+
+
+def test_every_object_has_the_size_of_its_bucket(cycle: Cycle) -> None:
+    folder = next(cycle.folder.glob("phases/*-fill"))
+    for job in cycle.phases()["fill"]["jobs"]:
+        (size,) = [s for s, _ in job["sizes"]]
+        assert {int(r["bytes"]) for r in rows_of(folder / job["rows"]) if r["op"] == "PUT"} == {size}
+
+
+def test_the_books_balance_against_the_buckets(cycle: Cycle) -> None:
+    before = 0
+    for name, phase in cycle.phases().items():
+        for book in phase["books"]:
+            assert book["ok"], book
+            assert abs(book["after"] - book["before"] - book["put"] + book["delete"]) <= book["in_flight"]
+        total = sum(b["before"] for b in phase["books"])
+        assert total == before, name
+        before = sum(b["after"] for b in phase["books"])
+    assert 400 <= sum(b["after"] for b in cycle.phases()["fill"]["books"]) <= 400 + 2 * 2 * 4
+
+
+def test_rows_counts_and_summary_agree(cycle: Cycle) -> None:
+    summary = {p["name"]: p for p in cycle.summary()["phases"]}
+    for name, phase in cycle.phases().items():
+        folder = next(cycle.folder.glob(f"phases/[0-9][0-9]-{name}"))
+        for job in phase["jobs"]:
+            assert len(rows_of(folder / job["rows"])) == job["rows_total"], job["id"]
+    asked, measured = summary["measure-new"]["mix"]["asked"], summary["measure-new"]["mix"]["measured"]
+    assert asked == {"GET": 45, "PUT": 35, "STAT": 15, "DELETE": 5}
+    assert sum(measured.values()) == pytest.approx(100, abs=0.1) and set(measured) == set(asked)
+
+
+def test_summary_fits_its_schema_and_the_report_is_there(cycle: Cycle) -> None:
+    schema = json.loads((PROJECT / "cbt_plugins/analysis/schema/summary.schema.json").read_text())
+    jsonschema.validate(cycle.summary(), schema)
+    page = (cycle.folder / "report.html").read_text()
+    assert "measure-aged" in page and "<script src=" not in page
+
+
+def test_what_describes_the_cluster_is_in_the_archive(cycle: Cycle) -> None:
+    manifest = json.loads((cycle.folder / "manifest.json").read_text())
+    assert "1.3.1" in manifest["warp"]
+    assert manifest["ceph"]["overall"]
+    assert set(manifest["clock_offsets"]) == set(manifest["nodes"]) >= {"node0", "node4", "rgw2", "client1"}
+    assert all(facts["kernel"] for facts in manifest["nodes"].values())
+    for when in ("before", "after"):
+        found = {p.name for p in (cycle.folder / "cluster" / when).iterdir()}
+        assert {"ceph.conf", "config_dump.json", "pools.json", "versions.json", "osd_tree.json"} <= found
+    assert (cycle.folder / "plan.json").exists() and (cycle.folder / "config.yaml").exists()
+
+
+def test_collectl_ran_beside_it_and_its_files_arrived(cycle: Cycle) -> None:
+    for name in ("fill", "age"):
+        (folder,) = cycle.folder.glob(f"phases/[0-9][0-9]-{name}/monitors")
+        for node in ("node1", "rgw1", "client1"):
+            files = [p for p in (folder / f"collectl.{node}").iterdir() if p.stat().st_size]
+            assert files, (name, node)
+
+
+def test_no_secret_is_in_archive_or_log(cycle: Cycle) -> None:
+    keys = json.loads((cycle.lab.dir / "s3.json").read_text())
+    secrets = [keys["access_key"].encode(), keys["secret_key"].encode()]
+    for path in [*cycle.archive.rglob("*"), cycle.log]:
+        if path.is_file():
+            data = path.read_bytes()
+            data = gzip.decompress(data) if path.suffix == ".gz" and "rows" in str(path) else data
+            assert not [s for s in secrets if s in data], path
+
+
+def test_nothing_is_left_on_the_cluster(cycle: Cycle) -> None:
+    assert not [b for b in buckets(cycle.lab) if b.startswith("cbtp-")]
+    assert generators(cycle.lab) == []
+    for node in ("client1", "node0", "node1"):
+        left = cycle.lab.exec(node, ["find", "/var/tmp/cbt", "-type", "f"]).stdout
+        assert left == "", (node, left)
+
+
+def test_again_does_nothing(cycle: Cycle) -> None:
+    before = len(cycle.journal())
+    done = cycle.run()
+    assert done.returncode == 0 and "nothing to do" in done.stderr
+    assert len(cycle.journal()) == before
+
+
+def test_kill_9_and_resume(lab: RunningLab, tmp_path: Path) -> None:
+    """What is done is not done again, what was broken off is kept aside and redone, and the load dies with its head."""
+    cycle = Cycle(lab, tmp_path, rgwtest=RGWTEST)
+    runner = cycle.start()
+    try:
+        wait_for(lambda: cycle.running_rows("measure-new") > 50, "requests in measure-new")
+        lab.exec("node0", ["kill", "-9", str(cycle.pid())])
+        assert runner.wait(30) != 0
+        seen = cycle.running_rows("measure-new")
+    finally:
+        runner.kill()
+        runner.wait()
+    wait_for(lambda: generators(lab) == [], "the generators to end", 30)
+    done = cycle.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    begun = [r["phase"] for r in cycle.journal() if r["event"] == "phase-begun"]
+    assert begun == ["fill", "calibrate", "measure-new", "measure-new", "age", "measure-aged"]
+    partial = next(cycle.folder.glob("phases/*-measure-new.partial-1"))
+    kept = sum(len(rows_of(path)) for path in (partial / "rows").glob("*.gz"))
+    assert kept >= seen > 50
+    assert not (partial / "phase.json").exists()
+    assert all(b["ok"] for p in cycle.phases().values() for b in p["books"])
+    assert [w["code"] for w in cycle.phases()["measure-new"]["warnings"]].count("repeated") == 1
+
+
+def test_a_fill_that_was_killed_starts_from_an_empty_bucket(lab: RunningLab, tmp_path: Path) -> None:
+    cycle = Cycle(
+        lab,
+        tmp_path,
+        warp={"s3": S3, "workers": 4, "cycle": {"phases": [{"fill": {"duration": "12s"}}]}},
+    )
+    runner = cycle.start()
+    try:
+        wait_for(lambda: cycle.running_rows("fill") > 20, "requests in fill")
+        lab.exec("node0", ["kill", "-TERM", str(cycle.pid())])
+        assert runner.wait(60) == 130
+    finally:
+        runner.kill()
+        runner.wait()
+    assert generators(lab) == []
+    done = cycle.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    (book,) = cycle.phases()["fill"]["books"]
+    assert book["before"] == 0 and book["ok"]
+
+
+def test_foreign_data_stays_as_it_was(lab: RunningLab, tmp_path: Path) -> None:
+    maker = Cycle(
+        lab,
+        tmp_path,
+        warp={"s3": S3, "workers": 4, "keep_data": True, "cycle": {"phases": [{"fill": {"objects": 40}}]}},
+    )
+    assert maker.run().returncode == 0
+    (bucket,) = {j["bucket"] for j in maker.phases()["fill"]["jobs"]}
+    count = objects(lab, bucket)
+    assert count
+    (tmp_path / "reader").mkdir()
+    reader = Cycle(
+        lab,
+        tmp_path / "reader",
+        warp={
+            "s3": S3,
+            "workers": 4,
+            "buckets": {"names": [bucket], "existing": True},
+            "cycle": {"phases": [{"hybrid": {"duration": "5s", "mix": {"get": 60, "stat": 40}}}]},
+        },
+    )
+    done = reader.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert objects(lab, bucket) == count
+    lab.exec("node0", ["radosgw-admin", "bucket", "rm", f"--bucket={bucket}", "--purge-objects"])
+
+
+def test_a_full_cluster_stops_the_fill(lab: RunningLab, tmp_path: Path) -> None:
+    cycle = Cycle(
+        lab,
+        tmp_path,
+        warp={
+            "s3": S3,
+            "workers": 2,
+            "full_guard": "0.1%",
+            "cycle": {"phases": [{"fill": {"duration": "10m"}}]},
+        },
+    )
+    done = cycle.run()
+    assert done.returncode == 1
+    assert "full_guard" in done.stderr
+    assert not (cycle.folder / "complete").exists()
+    assert generators(lab) == []
+
+
+def test_a_phase_ends_on_time_although_an_rgw_hangs(lab: RunningLab, tmp_path: Path) -> None:
+    """warp itself would wait 20 minutes for each request: SIGSTOP leaves connections open and silent."""
+    cycle = Cycle(
+        lab,
+        tmp_path,
+        warp={
+            "s3": S3,
+            "workers": 6,
+            "cycle": {
+                "phases": [
+                    {"fill": {"objects": 60}},
+                    {
+                        "hybrid": {
+                            "duration": "15s",
+                            "mix": {"get": 45, "put": 35, "stat": 15, "delete": 5},
+                            "workers": {"get": 2, "put": 3, "stat": 1, "delete": 1},
+                        },
+                        "name": "hung",
+                    },
+                ]
+            },
+        },
+    )
+    runner = cycle.start()
+    rgw = lab.exec("rgw1", ["pgrep", "-x", "radosgw"]).stdout.strip()
+    assert rgw.isdigit()
+    try:
+        wait_for(lambda: cycle.running_rows("hung") > 30, "requests in the hybrid phase")
+        lab.exec("rgw1", ["kill", "-STOP", rgw])
+        runner.wait(150)
+    finally:
+        lab.exec("rgw1", ["kill", "-CONT", rgw])
+        runner.kill()
+        runner.wait()
+    phase = cycle.phases()["hung"]
+    longest = max(j["ended"] for j in phase["jobs"]) - min(j["started"] for j in phase["jobs"] if j["op"] == "PUT")
+    assert longest < 3 + 15 + 10 + 3 + 10
+    assert any(j["cut"] for j in phase["jobs"] if j["op"] == "PUT")
+    assert all(b["ok"] for b in phase["books"])
