@@ -204,8 +204,4 @@ def texts(run: Path) -> Dict[str, str]:
     for directory in ("before", "after"):
         for path in sorted((run / "cluster" / directory).glob("*")):
             found[str(path.relative_to(run))] = path
-    return {
-        name: path.read_text(encoding="utf-8", errors="replace")
-        for name, path in found.items()
-        if path.is_file()
-    }
+    return {name: path.read_text(encoding="utf-8", errors="replace") for name, path in found.items() if path.is_file()}

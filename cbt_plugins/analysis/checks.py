@@ -62,9 +62,7 @@ def _jobs(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
             how = f"by signal {job.signal}" if job.signal else f"with exit status {job.exit}"
             yield {"code": "generator-died", "text": f"{job.id} ended {how}", "job": job.id}
         if abs(job.clock_offset) > CLOCK:
-            text = (
-                f"the clock of {job.node} is {job.clock_offset:+.3f} s off; its times are corrected by that"
-            )
+            text = f"the clock of {job.node} is {job.clock_offset:+.3f} s off; its times are corrected by that"
             yield {"code": "clock-offset", "text": text, "job": job.id}
 
 
@@ -147,16 +145,10 @@ def _mix(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
     if _calibrates(made):  # it is there to find out what makes the mix
         return
     asked, measured = line["mix"]["asked"] or {}, line["mix"]["measured"]
-    off = {
-        op: measured.get(op, 0.0) - share
-        for op, share in asked.items()
-        if abs(measured.get(op, 0.0) - share) > MIX
-    }
+    off = {op: measured.get(op, 0.0) - share for op, share in asked.items() if abs(measured.get(op, 0.0) - share) > MIX}
     if off and measured:
         worst = max(off, key=lambda op: abs(off[op]))
-        text = (
-            f"{worst} is {measured.get(worst, 0.0):.1f} % of the requests, {asked[worst]:g} % were asked for"
-        )
+        text = f"{worst} is {measured.get(worst, 0.0):.1f} % of the requests, {asked[worst]:g} % were asked for"
         yield {"code": "mix", "text": text, "op": worst}
 
 

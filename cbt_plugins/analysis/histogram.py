@@ -129,7 +129,7 @@ def quantile_of(counts: Mapping[int, int], n: int, q: float, low: float, high: f
         raise ValueError("no values")
     if not 0 <= q <= 1:
         raise ValueError(f"a quantile is 0..1, not {q}")
-    # 0.999 * 1000 is 999.0000000000001 for a float: the rank must not become 1000
+    # 0.07 * 100 is 7.000000000000001 for a float: the rank must not become 8
     rank = max(1, math.ceil(q * n - 1e-9 * n))
     if rank >= n:
         return float(high)

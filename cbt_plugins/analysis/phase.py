@@ -185,18 +185,14 @@ def by_endpoint(made: PhaseFigures) -> List[Dict[str, Any]]:
             mine[1] += failed
     return [
         {"endpoint": endpoint, "op": op, "requests": ok, "errors": failed}
-        for (endpoint, op), (ok, failed) in sorted(
-            counts.items(), key=lambda item: (item[0][0], rank(item[0][1]))
-        )
+        for (endpoint, op), (ok, failed) in sorted(counts.items(), key=lambda item: (item[0][0], rank(item[0][1])))
     ]
 
 
 def mix(made: PhaseFigures) -> Dict[str, Any]:
     """Percent of the requests, as asked (null: no mix was asked) and as measured on the successful ones."""
     everything = sum(of.latency.n for of in made.ops.values())
-    measured = (
-        {op: round(100 * of.latency.n / everything, 3) for op, of in made.ops.items()} if everything else {}
-    )
+    measured = {op: round(100 * of.latency.n / everything, 3) for op, of in made.ops.items()} if everything else {}
     asked = {op: made.phase.mix[op] for op in sorted(made.phase.mix, key=rank)} or None
     return {"asked": asked, "measured": measured}
 

@@ -32,17 +32,13 @@ class OpFigures:
 
     latency: Histogram = field(default_factory=Histogram)  # successful, ended in the window
     ttfb: Histogram = field(default_factory=Histogram)  # of these, the ones that have a first byte
-    failed: Histogram = field(
-        default_factory=Histogram
-    )  # latency of failed requests that ended in the window
+    failed: Histogram = field(default_factory=Histogram)  # latency of failed requests that ended in the window
     objects: int = 0
     bytes: int = 0
     ok_outside: int = 0
     failed_outside: int = 0
     busy: int = 0  # ns that all requests (also failed, also outside) spent in flight within the window
-    messages: Counter[str] = field(
-        default_factory=Counter
-    )  # error kind -> count, in and outside of the window
+    messages: Counter[str] = field(default_factory=Counter)  # error kind -> count, in and outside of the window
 
     def merge(self, other: OpFigures) -> None:
         self.latency.merge(other.latency)

@@ -121,12 +121,7 @@ class Rows:
     def _plain(self, line: str) -> Optional[Fields]:
         """The fields of a line without quotes, None when it is no row."""
         fields = line.split("\t")
-        good = (
-            self.columns is not None
-            and len(fields) == self.columns.width
-            and '"' not in line
-            and _ROW.match(line)
-        )
+        good = self.columns is not None and len(fields) == self.columns.width and '"' not in line and _ROW.match(line)
         return fields if good else None
 
     def _split(self, text: str) -> Tuple[List[Fields], str]:

@@ -75,9 +75,7 @@ class Series:
         # bucket << 40 | count, packed: a dict per bin would take a hundred bytes an entry
         self._packed: Dict[int, array[int]] = {}
 
-    def add(
-        self, second: int, counts: Mapping[int, int], objects: int, size: int, total: int, high: int
-    ) -> None:
+    def add(self, second: int, counts: Mapping[int, int], objects: int, size: int, total: int, high: int) -> None:
         """Add successful requests of one second: latency bucket -> count, and their sums; times in ns."""
         i = self.grid.bin(second)
         self.n[i] += sum(counts.values())

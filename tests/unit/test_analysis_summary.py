@@ -170,9 +170,9 @@ def test_littles_law_sees_idle_workers(tmp_path: Path) -> None:
 def test_littles_law_leaves_paced_jobs_alone(tmp_path: Path) -> None:
     rows = [made.row("GET", i / 50 - 2, 0.01, thread=w) for i in range(700) for w in range(2)]
     assert codes(one(tmp_path / "a", [made.job("g", "GET", rows, rate_limit=100)])) == []
-    assert codes(
-        one(tmp_path / "b", [made.job("g", "GET", made.steady("GET", **GET), workers=1, rate_limit=100)])
-    ) == ["littles-law"]
+    assert codes(one(tmp_path / "b", [made.job("g", "GET", made.steady("GET", **GET), workers=1, rate_limit=100)])) == [
+        "littles-law"
+    ]
 
 
 def test_failed_requests_occupy_workers_too(tmp_path: Path) -> None:
@@ -203,9 +203,7 @@ def test_failed_requests_occupy_workers_too(tmp_path: Path) -> None:
 def test_jobs(tmp_path: Path, more: Dict[str, Any], code: str, text: str) -> None:
     job = made.job("g", "GET", made.steady("GET", **GET), **more)
     summary = one(tmp_path, [job])
-    assert [
-        w["text"] for w in summary["warnings"] if w["code"] == code and text in w["text"] and w["job"] == "g"
-    ]
+    assert [w["text"] for w in summary["warnings"] if w["code"] == code and text in w["text"] and w["job"] == "g"]
 
 
 def test_a_job_that_left_no_rows(tmp_path: Path) -> None:
@@ -221,11 +219,7 @@ def test_a_job_that_left_no_rows(tmp_path: Path) -> None:
 
 def test_a_torn_file(tmp_path: Path) -> None:
     directory = made.run(tmp_path, phases=["new"])
-    path = (
-        made.phase(directory, 1, "new", [made.job("g", "GET", made.steady("GET", **GET))])
-        / "rows"
-        / "g.csv.gz"
-    )
+    path = made.phase(directory, 1, "new", [made.job("g", "GET", made.steady("GET", **GET))]) / "rows" / "g.csv.gz"
     path.write_bytes(path.read_bytes()[:-12])
     summary = summarize(directory)
     assert "torn-rows" in codes(summary)
@@ -313,6 +307,15 @@ def test_percentiles_need_samples(tmp_path: Path) -> None:
     texts_ = [w["text"] for w in summary["warnings"] if w["code"] == "few-samples"]
     assert texts_ == ["p99 needs 100 requests and p99.9 needs 1000; there are 499 GET, 19 STAT"]
     assert codes(one(tmp_path / "age", jobs, role="age")) == []
+
+
+def test_the_samples_that_a_percentile_needs() -> None:
+    for n, there in ((9, 1), (10, 2), (99, 2), (100, 3), (999, 3), (1000, 4)):
+        its = Histogram()
+        its.record([1000] * n)
+        made_of = of_phase.latency(its)
+        assert made_of is not None
+        assert sum(made_of[key] is not None for key in ("p50", "p90", "p99", "p999")) == there
 
 
 def test_a_request_that_never_came_back(tmp_path: Path) -> None:
@@ -413,9 +416,7 @@ def test_the_same_with_several_processes(tmp_path: Path, monkeypatch: pytest.Mon
     pool = of_phase.concurrent.futures.ProcessPoolExecutor
     monkeypatch.setattr(of_phase, "_MANY", 0)
     monkeypatch.setattr(of_phase.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(
-        of_phase.concurrent.futures, "ProcessPoolExecutor", lambda n: used.append(n) or pool(n)
-    )
+    monkeypatch.setattr(of_phase.concurrent.futures, "ProcessPoolExecutor", lambda n: used.append(n) or pool(n))
     assert dumps(summarize(directory)) == expected
     assert used == [2, 2]
 
