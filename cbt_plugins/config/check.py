@@ -99,7 +99,7 @@ def load(source: Source) -> Config:
         cluster=cluster,
         endpoints=endpoints,
         # CBT runs collectl even when nobody asks for it.
-        monitors=tuple(sorted({"collectl", *(data.get("monitoring_profiles") or ())})),
+        monitors=tuple(sorted({"collectl", *(data.get("monitoring_profiles", ()) if ours else ())})),
         runs=tuple(
             Run(run.benchmark, number, run.varied, {**run.config, "iteration": number}, run.plan)
             for number in iterations
