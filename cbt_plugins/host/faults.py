@@ -49,8 +49,10 @@ def _nothing_to_run(path: Path, config: Mapping[str, Any]) -> List[str]:
     iterations = config["cluster"].get("iterations", 0)
     if not isinstance(iterations, int) or iterations < 1:
         return [f"{path}: cluster.iterations: {iterations}: nothing would run (CBT's default is 0)"]
-    return [
-        f"{path}: benchmarks.{name}: an empty list: nothing would run"
-        for name, section in sorted(config["benchmarks"].items())
-        if isinstance(section, dict) and not any(True for _ in layout.permutations(section))
-    ]
+    faults = []
+    for name, section in sorted(config["benchmarks"].items()):
+        if not isinstance(section, dict):
+            faults.append(f"{path}: benchmarks.{name}: must be a mapping; write {{}} for the defaults")
+        elif not any(True for _ in layout.permutations(section)):
+            faults.append(f"{path}: benchmarks.{name}: an empty list: nothing would run")
+    return faults

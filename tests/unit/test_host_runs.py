@@ -25,9 +25,7 @@ def test_only_top_level_lists_multiply_and_the_last_one_is_fastest() -> None:
         (2, "x"),
         (2, "y"),
     ]
-    assert all(
-        run["nested"] == {"list": [1, 2]} and run["acceptable"] == [9] for run in layout.permutations(section)
-    )
+    assert all(run["nested"] == {"list": [1, 2]} and run["acceptable"] == [9] for run in layout.permutations(section))
 
 
 def test_runs_come_by_iteration_then_by_name() -> None:
@@ -53,8 +51,7 @@ def test_an_id_recorded_from_cbt() -> None:
 
 def test_the_scratch_directory_is_the_runs_alone() -> None:
     assert (
-        layout.run_dir("/tmp/cbt/", "warp", Path("A/results/00000001/id-00ff00ff"))
-        == "/tmp/cbt/00000001/warp-00ff00ff"
+        layout.run_dir("/tmp/cbt/", "warp", Path("A/results/00000001/id-00ff00ff")) == "/tmp/cbt/00000001/warp-00ff00ff"
     )
 
 
@@ -93,6 +90,7 @@ def test_equal_permutations_are_one_run() -> None:
         ("benchmarks: {x: {}}", "`cluster:` is missing or empty"),
         ("cluster: {head: a}\nbenchmarks: {x: {}}", "nothing would run"),
         ("cluster: {iterations: 1}\nbenchmarks: {x: {k: []}}", "benchmarks.x: an empty list"),
+        ("cluster: {iterations: 1}\nbenchmarks: {x: }", "benchmarks.x: must be a mapping"),
     ],
 )
 def test_faults_of_a_file(tmp_path: Path, text: str, said: str) -> None:
@@ -185,9 +183,7 @@ def test_the_hook_is_installed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     from cbt_plugins import autoload
 
-    monkeypatch.setattr(
-        sys, "meta_path", [finder for finder in sys.meta_path if not hasattr(finder, "of_cbt_plugins")]
-    )
+    monkeypatch.setattr(sys, "meta_path", [finder for finder in sys.meta_path if not hasattr(finder, "of_cbt_plugins")])
     monkeypatch.setenv("CBT_PLUGINS", "off")
     autoload.install()
     assert autoload.Finder not in sys.meta_path
