@@ -40,7 +40,7 @@ class Book:
 
 
 class Buckets:
-    """Names, existence and counts. A "bucket" record is in the journal before a bucket is made: proof that it is ours."""
+    """Names, existence, counts. A "bucket" record is in the journal before a bucket is made: proof that it is ours."""
 
     def __init__(self, plan: Plan, run_id: str, ceph: Ceph, journal: Journal) -> None:
         self._ceph = ceph

@@ -78,7 +78,7 @@ def fixed(mix: Mix, workers: Mapping[str, int]) -> List[Lane]:
 
 
 def _allot(wanted: List[Tuple[str, str, float, float]], workers: int) -> List[Lane]:
-    """Whole numbers by largest remainder; every loop has at least one worker, even if that makes more than `workers`."""
+    """Whole numbers by largest remainder; every loop has at least one worker, even if that makes more in all."""
     total = sum(weight for _, _, _, weight in wanted)
     exact = [workers * weight / total for _, _, _, weight in wanted]
     whole = [max(1, int(x)) for x in exact]

@@ -1,0 +1,164 @@
+"""Journal, archive, books, windows and masking: what a run rests on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+
+from cbt_plugins.config.plan import S3, Phase, Plan
+from cbt_plugins.cycle.archive import RunArchive, write_json
+from cbt_plugins.cycle.buckets import balance, bucket_name
+from cbt_plugins.cycle.engine import CALIBRATE, effective_phases, masked
+from cbt_plugins.cycle.journal import Journal, read
+from cbt_plugins.cycle.outcome import Outcome, window_of
+from cbt_plugins.cycle.progress import Now, clock
+from cbt_plugins.load.jobs import Counts, Job, JobEnd
+from cbt_plugins.remote.clock import Offset
+
+
+def test_a_torn_journal_keeps_all_whole_records(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = Journal(path)
+    for number in range(3):
+        journal.write("step", number=number)
+    journal.close()
+    whole = path.read_bytes()
+    last = whole.rstrip(b"\n").rfind(b"\n") + 1
+    for cut in range(last, len(whole)):
+        path.write_bytes(whole[:cut])
+        again = Journal(path)
+        assert [r["number"] for r in again.records] == [0, 1]
+        again.write("step", number=9)
+        again.close()
+        assert [r["number"] for r in read(path)] == [0, 1, 9]
+
+
+def test_a_phase_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    archive = RunArchive(tmp_path)
+    archive.running(1, "fill").mkdir(parents=True)
+    (archive.running(1, "fill") / "rows").mkdir()
+    assert archive.finished(1, "fill") is None
+    kept = archive.keep_partial(1, "fill")
+    assert kept is not None and kept.name == "01-fill.partial-1"
+    archive.running(1, "fill").mkdir()
+    second = archive.keep_partial(1, "fill")
+    assert second is not None and second.name == "01-fill.partial-2"
+    assert archive.keep_partial(1, "fill") is None
+    archive.running(1, "fill").mkdir()
+    archive.finish(1, "fill", {"status": "ok"})
+    assert archive.finished(1, "fill") == {"status": "ok"}
+    assert not archive.running(1, "fill").exists()
+
+
+def test_a_file_is_never_half_written(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"x": 1})
+    with pytest.raises(TypeError):
+        write_json(tmp_path / "a.json", {"x": object()})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"x": 1}
+
+
+def job(name: str, op: str, workers: int = 4, prepared: int = 0) -> Job:
+    return Job(name, "01", "c1", op, "r", "b", "", ((1, 1.0),), workers, (), ("warp", op), prepared=prepared)
+
+
+def end(cut: bool = False, passes: int = 1, **counts: Any) -> JobEnd:
+    return JobEnd({op: Counts(good=g, failed=f) for op, (g, f) in counts.items()}, exit=0, cut=cut, passes=passes)
+
+
+def test_books_balance() -> None:
+    jobs = [job("p", "PUT"), job("d", "DELETE"), job("g", "GET")]
+    ends = {"p": end(PUT=(100, 0)), "d": end(DELETE=(30, 0)), "g": end(GET=(999, 5), cut=True)}
+    (book,) = balance({"b": 50}, {"b": 120}, jobs, ends)
+    assert (book.expected, book.ok, book.in_flight) == (120, True, 2)
+
+
+@pytest.mark.parametrize(("after", "ok"), [(148, False), (149, True), (151, True), (152, False)])
+def test_warp_may_end_before_it_prints_its_last_row(after: int, ok: bool) -> None:
+    (book,) = balance({"b": 50}, {"b": after}, [job("p", "PUT")], {"p": end(PUT=(100, 0))})
+    assert book.ok is ok
+
+
+def test_cut_and_failed_requests_are_an_allowance_and_no_more() -> None:
+    jobs = [job("p", "PUT", workers=4)]
+    ends = {"p": end(PUT=(100, 3), cut=True)}
+    assert balance({"b": 0}, {"b": 107}, jobs, ends)[0].ok
+    assert not balance({"b": 0}, {"b": 108}, jobs, ends)[0].ok
+
+
+def test_objects_that_mixed_prepares_have_no_rows_but_are_in_the_books() -> None:
+    (book,) = balance({"b": 0}, {"b": 1110}, [job("m", "MIXED", prepared=1000)], {"m": end(PUT=(150, 0), DELETE=(40, 0))})
+    assert book.ok and book.prepared == 1000
+
+
+def test_bucket_names_are_valid() -> None:
+    assert bucket_name("0a1b2c3d", "64KiB") == "cbtp-0a1b2c3d-64kib"
+    assert len(bucket_name("0a1b2c3d", "x" * 90)) <= 63
+
+
+def record(first: float, last: float, role: str = "read") -> Dict[str, Any]:
+    return {"first_row": first, "last_row": last, "role": role, "last_put": last - 2}
+
+
+def test_the_window_is_where_all_jobs_were_at_work() -> None:
+    jobs = [record(10, 80), record(12, 75), record(11, 40, "delete")]
+    assert window_of("hybrid", jobs, 60.0) == (12, 72)  # a DELETE that ran dry does not end it
+    assert window_of("hybrid", jobs, 100.0) == (12, 75)
+    assert window_of("hybrid", [record(10, 20), record(30, 40)], 60.0) is None
+
+
+def test_a_fill_by_objects_lasts_to_its_last_put() -> None:
+    assert window_of("fill", [record(10, 50), record(12, 70)], None) == (10, 68)
+
+
+def test_a_generator_that_died_fails_its_phase() -> None:
+    outcome = Outcome(1, Phase(name="m", kind="hybrid"))
+    dead = JobEnd({"PUT": Counts(good=5)}, exit=2, passes=1)
+    outcome.add_jobs([job("p", "PUT")], {"p": dead}, {"c1": Offset(0.0, 0.0)}, {"c1": "warp"})
+    assert outcome.status == "failed"
+    assert [w["code"] for w in outcome.warnings] == ["generator-died"]
+
+
+def test_many_errors_degrade_few_only_warn() -> None:
+    for failed, status in ((6, "degraded"), (1, "ok")):
+        outcome = Outcome(1, Phase(name="m", kind="hybrid"))
+        ends = {"p": end(PUT=(100 - failed, failed))}
+        outcome.add_jobs([job("p", "PUT")], ends, {"c1": Offset(0.0, 0.0)}, {"c1": "warp"})
+        assert outcome.status == status
+        assert [w["code"] for w in outcome.warnings] == ["errors"]
+
+
+def test_times_are_turned_into_the_heads_clock() -> None:
+    outcome = Outcome(1, Phase(name="m", kind="hybrid"))
+    late = JobEnd({"PUT": Counts(good=1)}, exit=0, started=100.5, first_row=101.5, last_row=102.5, ended=103.5)
+    outcome.add_jobs([job("p", "PUT")], {"p": late}, {"c1": Offset(0.5, 0.0)}, {"c1": "warp"})
+    assert [outcome.jobs[0][k] for k in ("started", "first_row", "ended")] == [100.0, 101.0, 103.0]
+
+
+def plan(*phases: Phase) -> Plan:
+    return Plan("warp", S3(urls=("http://a",)), (), (), phases)
+
+
+def test_one_calibration_before_the_first_hybrid_phase_without_workers() -> None:
+    mix = {"GET": 50.0, "PUT": 50.0}
+    fill = Phase(name="fill", kind="fill")
+    hybrid = Phase(name="new", kind="hybrid", duration=100.0, mix=mix)
+    names = [p.name for p in effective_phases(plan(fill, hybrid, hybrid))]
+    assert names == ["fill", CALIBRATE, "new", "new"]
+    fixed = Phase(name="new", kind="hybrid", duration=100.0, mix=mix, workers={"GET": 1, "PUT": 1})
+    assert effective_phases(plan(fill, fixed)) == (fill, fixed)
+
+
+def test_secrets_of_the_configuration_are_masked() -> None:
+    text = "s3:\n  access_key: AKIA123\n  secret_key: 'x y z'\nurls: {secret_key: abc, user: cbt}\n  secret_key: ${S3}\n"
+    kept = masked(text)
+    assert "AKIA123" not in kept and "x y z" not in kept and "abc" not in kept
+    assert "${S3}" in kept and "user: cbt" in kept
+
+
+def test_the_progress_line() -> None:
+    assert clock(3723) == "1:02:03" and clock(59.9) == "0:59"
+    line = str(Now("age", "running", 65, 5, 1234.4, 5.25, 2, None, "stalled: x"))
+    assert line == "age: 1:05, 0:05 left  1,234 obj/s 5.2 MiB/s  2 errors  PGs ?  stalled: x"
