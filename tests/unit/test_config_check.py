@@ -319,6 +319,11 @@ def test_a_fault_of_a_sweep_is_told_once_and_at_its_element(tmp_path: Path) -> N
     assert [fault.split(" ")[0] + " " for fault in found] == places
 
 
+def test_an_empty_list_of_a_required_key_is_one_fault(tmp_path: Path) -> None:
+    (found,) = faults(tmp_path, CLUSTER + WARP + "    cycle: []\n")
+    assert "an empty list" in found
+
+
 def test_a_sweep_too_large_is_refused_before_it_is_counted_out(tmp_path: Path) -> None:
     sweep = "".join(f"    {key}: {list(range(1, 101))}\n" for key in ("workers", "drivers", "read_objects"))
     (found,) = faults(tmp_path, CLUSTER + WARP + sweep + CYCLE)
