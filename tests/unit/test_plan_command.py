@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, List
 
 import pytest
+
 from cbt_plugins.tools.__main__ import main
 
 ROOT = Path(__file__).parents[2]
