@@ -1,0 +1,32 @@
+"""What the README shows must work as it stands."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+from cbt_plugins.config.check import check_file
+from cbt_plugins.tools.__main__ import VERBS
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def test_its_configuration_is_a_good_one(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    file = tmp_path / "my.yaml"
+    file.write_text(textwrap.dedent("   " + block.lstrip()))
+    check_file(file)
+
+
+def test_its_links_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            assert target.startswith("https://") or (page.parent / target).exists(), (page.name, target)
+
+
+def test_its_commands_exist() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for verb in re.findall(r"cbt-tools ([a-z]+)", page.read_text()):
+            assert verb in VERBS, (page.name, verb)
