@@ -212,10 +212,10 @@ def python(wheels: List[Path], tmp_path_factory: pytest.TempPathFactory) -> Path
     """This interpreter in an environment of its own with the wheels; the rest is borrowed from this one."""
     environment = tmp_path_factory.mktemp("this") / "venv"
     made = make_venv(Path(sys.executable), environment)
+    install(made, wheels)  # before pip can see that the lender has this project too
     lent = dict.fromkeys([sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
     # Path lines only: what .pth files of the lender start (an editable install of this project) stays there.
     (site_packages(made) / "lender.pth").write_text("".join(f"{path}\n" for path in lent))
-    install(made, wheels)
     return made
 
 
