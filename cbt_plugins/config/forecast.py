@@ -46,8 +46,6 @@ def forecast(plan: Plan) -> Forecast:
         if phase.kind == "wait" and phase.wait_clean:
             unknown_time.append(f"{phase.name}: {goal_text(phase)}")
         unknown_data += _unknown_data(plan, phase)
-    if any(phase.kind == "hybrid" and phase.workers is None for phase in plan.phases):
-        unknown_time.append("calibration of the workers per operation, once")
     seconds = sum(_seconds(phase) for phase in plan.phases)
     return Forecast(
         seconds,
@@ -136,12 +134,8 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[Change]:
             )
             yield Change(f"bucket {name}: created and filled", undo)
     where = cluster.get("tmp_dir") or "/tmp/cbt.<pid>"
-    yield Change(f"nodes {nodes}: scratch directory under {where}", "removed at the end")
-    if plan.warp_path is None:
-        yield Change(
-            f"nodes {nodes}: warp copied to /var/tmp/cbt-plugins-<checksum>, where it is missing",
-            "stays for later runs; yours to remove: rm -r /var/tmp/cbt-plugins-*",
-        )
+    content = "rows" if plan.warp_path else "warp and rows"
+    yield Change(f"nodes {nodes}: scratch directory under {where} ({content})", "removed at the end")
 
 
 def _advice(plan: Plan, clients: Sequence[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional,
 
 from pydantic import BaseModel
 
+from cbt_plugins.config.calibration import with_calibration
 from cbt_plugins.config.faults import ConfigError, Fault
 from cbt_plugins.config.plan import Plan
 from cbt_plugins.config.rgwtest import RgwTestSection
@@ -69,7 +70,7 @@ def understand(
     model, problems = validate(section.model, own, context)
     if model is None:
         return None, problems
-    return section.to_plan(model, clients, endpoints), ()
+    return with_calibration(section.to_plan(model, clients, endpoints)), ()
 
 
 def plan_of(

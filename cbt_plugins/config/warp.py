@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from cbt_plugins.config import plan
+from cbt_plugins.config.calibration import CALIBRATE
 from cbt_plugins.config.models import (
     DEFAULT_MIX,
     DEFAULT_MIX_TEXT,
@@ -339,6 +340,8 @@ class PhaseSection(Strict):
     def _plain(cls, name: Optional[str]) -> Optional[str]:
         if name is not None and not _NAME.fullmatch(name):
             raise ValueError(f"{name!r}: a name is made of a-z, 0-9 and - (it becomes a directory)")
+        if name == CALIBRATE:
+            raise ValueError(f"{name!r} is the name of the phase that shares out the workers")
         return name
 
     @model_validator(mode="after")

@@ -7,7 +7,6 @@ import dataclasses
 import json
 import logging
 import os
-import re
 import secrets
 import shlex
 import signal
@@ -16,10 +15,12 @@ import sys
 import threading
 import time
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from ..ceph import Ceph, CephError
+from ..config.calibration import CALIBRATE
 from ..config.plan import Phase, Plan
+from ..config.source import mask_secrets
 from ..host.run import HostRun, RunFailed
 from ..load import split
 from ..load.session import LoadError, collect
@@ -28,14 +29,12 @@ from ..remote import Remote, RemoteError
 from .archive import RunArchive, write_json, write_whole
 from .buckets import Buckets
 from .journal import Journal
-from .loading import CALIBRATION, Loader
+from .loading import Loader
 from .outcome import Outcome
 from .preflight import PreflightError, Ready, check
 from .waiting import wait
 
 log = logging.getLogger(__name__)
-
-CALIBRATE = "calibrate"
 
 
 class Engine:
@@ -70,7 +69,7 @@ class Engine:
 
     def _execute(self, journal: Journal, events: Journal) -> None:
         run_id = self._identify(journal)
-        phases = effective_phases(self._plan)
+        phases = self._plan.phases
         self._rescue(journal, events, phases)
         journal.write("invocation", pid=os.getpid(), run_dir=self._host.run_dir, clients=self._clients)
         ready = check(self._host, self._plan, self._remote, self._ceph)
@@ -150,7 +149,7 @@ class Engine:
         manifest = {**ready.manifest, "run_id": run_id, "invocations": len(journal.all("invocation"))}
         write_json(self._archive.manifest, manifest)
         if self._host.config_file:
-            write_whole(self._archive.folder / "config.yaml", masked(self._host.config_file.read_text()))
+            write_whole(self._archive.folder / "config.yaml", mask_secrets(self._host.config_file.read_text()))
 
     def _snapshot(self, when: str) -> None:
         draft = self._archive.cluster(f"{when}.tmp")
@@ -232,22 +231,6 @@ class Engine:
         nodes = [*self._clients, self._ceph.head]
         with contextlib.suppress(RemoteError):
             self._remote.run(nodes, f"rm -rf -- {shlex.quote(self._host.run_dir)}", timeout=300.0)
-
-
-def effective_phases(plan: Plan) -> Tuple[Phase, ...]:
-    """The plan's phases, with a calibration before the first hybrid phase whose workers are not fixed."""
-    for position, phase in enumerate(plan.phases):
-        if phase.kind == "hybrid" and not phase.workers:
-            duration = min(CALIBRATION, max(5.0, (phase.duration or 0.0) / 4))
-            calibration = Phase(name=CALIBRATE, kind="hybrid", duration=duration, mix=phase.mix)
-            return (*plan.phases[:position], calibration, *plan.phases[position:])
-    return plan.phases
-
-
-def masked(text: str) -> str:
-    """A YAML text without its secrets: values of keys that are named like one, unless they only say where it is."""
-    pattern = r"(?m)((?:secret_key|access_key|password|token)['\"]?\s*:\s*)(?!['\"]?(?:\$\{|file:))([^\s,}#][^,}\n]*)"
-    return re.sub(pattern, r"\1'***'", text)
 
 
 def _say(outcome: Outcome) -> None:

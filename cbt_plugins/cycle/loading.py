@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 from ..ceph import Ceph, StatusWatch
+from ..config.calibration import CALIBRATE
 from ..config.plan import Phase, Plan
 from ..host.run import HostRun
 from ..load import split
@@ -27,8 +28,6 @@ log = logging.getLogger(__name__)
 
 #: a generator that finishes nothing for so long is said to stall
 STALL = 15.0
-#: seconds of the calibration that shares the workers out
-CALIBRATION = 10.0
 
 
 @dataclass
@@ -90,7 +89,7 @@ class Loader:
             del record["last_put"]
         if not (phase.warp and phase.warp.op in ("versioned", "multipart")):
             outcome.add_books(balance(before, self.buckets.counts(settle=True), jobs, ends))
-        if phase.name == "calibrate":
+        if phase.name == CALIBRATE:
             outcome.extra["latency"] = _latencies(jobs, ends)
         return outcome
 

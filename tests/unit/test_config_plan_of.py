@@ -11,6 +11,7 @@ import pytest
 from pydantic import Field
 
 from cbt_plugins.config import sections
+from cbt_plugins.config.calibration import CALIBRATE
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.faults import ConfigError
 from cbt_plugins.config.plan import Bucket, Driver, Goal, Phase, Plan, WarpOp
@@ -30,7 +31,9 @@ FROM_CBT: Dict[str, Any] = {
 
 
 def plan(benchmark: str, clients: Sequence[str] = ("c1", "c2"), **keys: Any) -> Plan:
-    return plan_of(benchmark, {**FROM_CBT, "s3": S3, **keys}, {"clients": list(clients)}, None)
+    """Without the calibration, which has a test of its own."""
+    made = plan_of(benchmark, {**FROM_CBT, "s3": S3, **keys}, {"clients": list(clients)}, None)
+    return dataclasses.replace(made, phases=tuple(p for p in made.phases if p.name != CALIBRATE))
 
 
 def warp(phases: List[Dict[str, Any]], **keys: Any) -> Plan:
@@ -223,3 +226,17 @@ def test_another_distribution_brings_its_own_section(tmp_path: Path, monkeypatch
     file.write_text(text.replace("0", "[3, 4]"), encoding="utf-8")
     found: Tuple[int, ...] = tuple(run.plan.read_objects for run in load_file(file).runs)
     assert found == (3, 4)
+
+
+def test_one_calibration_before_the_first_hybrid_phase_whose_workers_are_open() -> None:
+    section = {**FROM_CBT, "s3": S3, "measure": {"duration": "24s"}}
+    made = plan_of("rgwtest", section, {"clients": ["c1"]}, None)
+    assert [p.name for p in made.phases] == ["fill", CALIBRATE, "measure-new", "age", "measure-aged"]
+    assert (made.phases[1].duration, made.phases[1].mix, made.phases[1].role) == (6.0, MIX, "none")
+    fixed = {"duration": "1m", "workers": {"get": 1, "put": 2, "stat": 1, "delete": 1}}
+    phases = {"phases": [{"fill": {"objects": 5}}, {"hybrid": fixed}]}
+    made = plan_of("warp", {**FROM_CBT, "s3": S3, "cycle": phases}, {"clients": ["c1"]}, None)
+    assert [p.name for p in made.phases] == ["fill", "hybrid"]
+    phases = {"phases": [{"fill": {"objects": 5}}, {"hybrid": fixed, "name": CALIBRATE}]}
+    with pytest.raises(ConfigError, match="shares out the workers"):
+        plan_of("warp", {**FROM_CBT, "s3": S3, "cycle": phases}, {"clients": ["c1"]}, None)

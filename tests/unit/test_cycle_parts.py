@@ -8,10 +8,9 @@ from typing import Any, Dict
 
 import pytest
 
-from cbt_plugins.config.plan import S3, Phase, Plan
+from cbt_plugins.config.plan import Phase
 from cbt_plugins.cycle.archive import RunArchive, write_json
 from cbt_plugins.cycle.buckets import balance, bucket_name
-from cbt_plugins.cycle.engine import CALIBRATE, effective_phases, masked
 from cbt_plugins.cycle.journal import Journal, read
 from cbt_plugins.cycle.outcome import Outcome, window_of
 from cbt_plugins.cycle.progress import Now, clock
@@ -89,7 +88,8 @@ def test_cut_and_failed_requests_are_an_allowance_and_no_more() -> None:
 
 
 def test_objects_that_mixed_prepares_have_no_rows_but_are_in_the_books() -> None:
-    (book,) = balance({"b": 0}, {"b": 1110}, [job("m", "MIXED", prepared=1000)], {"m": end(PUT=(150, 0), DELETE=(40, 0))})
+    ends = {"m": end(PUT=(150, 0), DELETE=(40, 0))}
+    (book,) = balance({"b": 0}, {"b": 1110}, [job("m", "MIXED", prepared=1000)], ends)
     assert book.ok and book.prepared == 1000
 
 
@@ -135,27 +135,6 @@ def test_times_are_turned_into_the_heads_clock() -> None:
     late = JobEnd({"PUT": Counts(good=1)}, exit=0, started=100.5, first_row=101.5, last_row=102.5, ended=103.5)
     outcome.add_jobs([job("p", "PUT")], {"p": late}, {"c1": Offset(0.5, 0.0)}, {"c1": "warp"})
     assert [outcome.jobs[0][k] for k in ("started", "first_row", "ended")] == [100.0, 101.0, 103.0]
-
-
-def plan(*phases: Phase) -> Plan:
-    return Plan("warp", S3(urls=("http://a",)), (), (), phases)
-
-
-def test_one_calibration_before_the_first_hybrid_phase_without_workers() -> None:
-    mix = {"GET": 50.0, "PUT": 50.0}
-    fill = Phase(name="fill", kind="fill")
-    hybrid = Phase(name="new", kind="hybrid", duration=100.0, mix=mix)
-    names = [p.name for p in effective_phases(plan(fill, hybrid, hybrid))]
-    assert names == ["fill", CALIBRATE, "new", "new"]
-    fixed = Phase(name="new", kind="hybrid", duration=100.0, mix=mix, workers={"GET": 1, "PUT": 1})
-    assert effective_phases(plan(fill, fixed)) == (fill, fixed)
-
-
-def test_secrets_of_the_configuration_are_masked() -> None:
-    text = "s3:\n  access_key: AKIA123\n  secret_key: 'x y z'\nurls: {secret_key: abc, user: cbt}\n  secret_key: ${S3}\n"
-    kept = masked(text)
-    assert "AKIA123" not in kept and "x y z" not in kept and "abc" not in kept
-    assert "${S3}" in kept and "user: cbt" in kept
 
 
 def test_the_progress_line() -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Dict, List
 
 import pytest
-from cbt_plugins.monitors.collectl import Collectl
 
 from cbt_plugins.host import monitoring
 from cbt_plugins.host.monitoring import Monitor
+from cbt_plugins.monitors.collectl import Collectl
 
 HERE = socket.gethostname()
 CLUSTER: Dict[str, Any] = {"head": HERE, "clients": [HERE], "osds": [HERE]}

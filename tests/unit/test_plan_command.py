@@ -63,15 +63,15 @@ def squeezed(text: str) -> List[str]:
 
 def test_the_quick_start_reads_like_this(capsys: pytest.CaptureFixture[str]) -> None:
     lines = squeezed(plan(capsys, CONFIGS / "quickstart.yaml"))
-    unknown = "calibration of the workers per operation, once"
-    assert lines[0].endswith(f"1 run (1 iteration of 1 configuration), 1m30s + unknown: {unknown}")
+    assert lines[0].endswith("1 run (1 iteration of 1 configuration), 1m20s")
     for line in [
         "Run 1 of 1: rgwtest",
         "02-64KiB client2 64KiB 64KiB 8",
-        "2 measure-new 20s measure hybrid: GET 45, PUT 35, STAT 15, DELETE 5",
+        "2 calibrate 5s none hybrid: GET 45, PUT 35, STAT 15, DELETE 5",
+        "3 measure-new 20s measure hybrid: GET 45, PUT 35, STAT 15, DELETE 5",
         "bucket cbtp-<run id>-4kib: created and filled",
-        "undo: radosgw-admin bucket rm --bucket=cbtp-<run id>-4kib --purge-objects at the end",
-        "nodes client1, client2: scratch directory under /var/tmp/cbt",
+        "undo: kept (keep_data); yours to remove: radosgw-admin bucket rm --bucket=cbtp-<run id>-4kib --purge-objects",
+        "nodes client1, client2: scratch directory under /var/tmp/cbt (warp and rows)",
         "nothing else: no pool, user, flag, setting or daemon is changed",
         "measure-new measures for 20s: too short to be repeatable",
     ]:
@@ -79,8 +79,8 @@ def test_the_quick_start_reads_like_this(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_the_published_durations(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "configuration), 1d6h + unknown" in plan(capsys, CONFIGS / "rgwtest-small.yaml")
-    assert "configuration), 18h + unknown" in plan(capsys, CONFIGS / "rgwtest-generic.yaml")
+    assert "configuration), 1d6h10s" in plan(capsys, CONFIGS / "rgwtest-small.yaml")
+    assert "configuration), 18h10s" in plan(capsys, CONFIGS / "rgwtest-generic.yaml")
 
 
 def test_sizes_objects_and_what_only_the_cluster_knows(
@@ -88,9 +88,8 @@ def test_sizes_objects_and_what_only_the_cluster_knows(
 ) -> None:
     lines = squeezed(plan(capsys, write(tmp_path, SMALL)))
     assert lines[0].endswith(
-        "4 runs (2 iterations of 2 configurations), 22m + unknown: fill: until 1000 objects per bucket; "
-        "fill-2: until 30% of MAX AVAIL; wait: all PGs are active+clean, at most 10m; "
-        "calibration of the workers per operation, once"
+        "4 runs (2 iterations of 2 configurations), 22m40s + unknown: fill: until 1000 objects per bucket; "
+        "fill-2: until 30% of MAX AVAIL; wait: all PGs are active+clean, at most 10m"
     )
     for line in [
         "Run 2 of 4: warp, workers=16; as run 1, but:",
@@ -131,7 +130,7 @@ def test_idle_and_unequal_clients_are_pointed_out(tmp_path: Path, capsys: pytest
 def test_json_has_the_plans_themselves(capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(plan(capsys, CONFIGS / "quickstart.yaml", "--json"))
     (run,) = document["runs"]
-    assert run["plan"]["phases"][2]["duration"] == 30.0
+    assert run["plan"]["phases"][3]["duration"] == 20.0
     assert run["forecast"]["seconds"] == 90.0
     assert run["changes"][0]["undo"].startswith("radosgw-admin bucket rm")
     assert document["monitors"] == ["collectl"]

@@ -78,7 +78,7 @@ def test_cbt_settings_are_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert transport.pdsh is None  # ssh is used where pdsh is missing
     line = transport.ssh("node1", "true")
     assert line[-2:] == ["perf@node1", "true"]
-    assert ["-a", "-x", "-p", "2222"] == line[-6:-2]
+    assert line[-6:-2] == ["-a", "-x", "-p", "2222"]
 
 
 def test_this_machine_needs_no_ssh_unless_another_user_is_asked_for() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import analysis_archives as made
 import pytest
-from cbt_plugins.tools.__main__ import main
 
 from cbt_plugins.analysis.summary import summarize
 from cbt_plugins.report import numbers
 from cbt_plugins.report.terminal import WIDTH, render
+from cbt_plugins.tools.__main__ import main
 
 EXPECTED = """\
 00000000/id-1a2b3c4d  warp  run k3j9
