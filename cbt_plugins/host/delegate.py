@@ -38,7 +38,7 @@ class Delegate:
 
     def evaluate(self, baseline: Any) -> List[Any]:
         logger.info(
-            "%s: compare.py compares one run with one run; use `cbt-tools compare` for %s and %s",
+            "%s: compare.py compares one run with one run; look at the reports of %s and %s",
             self.config["benchmark"],
             self.archive_dir,
             baseline.archive_dir,

@@ -88,7 +88,7 @@ def test_sizes_objects_and_what_only_the_cluster_knows(
 ) -> None:
     lines = squeezed(plan(capsys, write(tmp_path, SMALL)))
     assert lines[0].endswith(
-        "4 runs (2 iterations of 2 configurations), 22m40s + unknown: fill: until 1000 objects per bucket; "
+        "4 runs (2 iterations of 2 configurations), 22m30s + unknown: fill: until 1000 objects per bucket; "
         "fill-2: until 30% of MAX AVAIL; wait: all PGs are active+clean, at most 10m"
     )
     for line in [
@@ -131,8 +131,8 @@ def test_json_has_the_plans_themselves(capsys: pytest.CaptureFixture[str]) -> No
     document = json.loads(plan(capsys, CONFIGS / "quickstart.yaml", "--json"))
     (run,) = document["runs"]
     assert run["plan"]["phases"][3]["duration"] == 20.0
-    assert run["forecast"]["seconds"] == 90.0
-    assert run["changes"][0]["undo"].startswith("radosgw-admin bucket rm")
+    assert run["forecast"]["seconds"] == 80.0
+    assert run["changes"][0]["undo"].startswith("kept (keep_data)")
     assert document["monitors"] == ["collectl"]
 
 
