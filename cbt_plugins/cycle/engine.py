@@ -31,7 +31,7 @@ from .buckets import Buckets
 from .journal import Journal
 from .loading import Loader
 from .outcome import Outcome
-from .preflight import PreflightError, Ready, check
+from .preflight import PreflightError, Ready, all_nodes, check
 from .waiting import wait
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class Engine:
                 name for i, p in enumerate(phases, 1) for name in self._phase(i, p, phases, loader, journal, events)
             ]
         finally:
-            self._clean_nodes(ready)
+            self._clean_nodes()
         self._snapshot("after")
         if not self._plan.keep_data:
             buckets.remove()
@@ -226,9 +226,9 @@ class Engine:
                 lanes[driver.id] = split.by_share(phase.mix, driver.workers)
         return lanes
 
-    def _clean_nodes(self, ready: Ready) -> None:
+    def _clean_nodes(self) -> None:
         """Remove our scratch folder; a node that is gone must not hide why the run ended."""
-        nodes = [*self._clients, self._ceph.head]
+        nodes = all_nodes(self._host.cluster, self._clients)
         with contextlib.suppress(RemoteError):
             self._remote.run(nodes, f"rm -rf -- {shlex.quote(self._host.run_dir)}", timeout=300.0)
 

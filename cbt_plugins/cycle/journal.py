@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
 from pathlib import Path
 from typing import Any, Dict, List
 
+from ..host.run import RunFailed
+
 
 class Journal:
     """Records, one JSON object a line, each on disk before `write` returns.
 
-    A last line that was torn by a kill is cut off when the file is opened again; all others are kept.
+    A last line that was torn by a kill is cut off when the file is opened again; all others are kept. While it is open
+    no other process can open it: raises RunFailed then.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.records: List[Dict[str, Any]] = read(path)
-        self._cut_torn_end()
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (open for the life of the run)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            raise RunFailed(f"another process is at work in {path.parent}") from None
+        self._cut_torn_end()
+        self.records: List[Dict[str, Any]] = read(path)
 
     def _cut_torn_end(self) -> None:
-        if not self._path.exists():
-            return
         data = self._path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
         if whole != data:

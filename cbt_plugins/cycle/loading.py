@@ -81,12 +81,7 @@ class Loader:
             observer.close()
         ends = session.ends()
         outcome.add_jobs(jobs, ends, self.ready.offsets, self.ready.binaries)
-        for record in outcome.jobs:
-            puts = ends[record["id"]].counts.get("PUT") if record["id"] in ends else None
-            record["last_put"] = puts.last - record["clock_offset"] if puts and puts.last else record["last_row"]
         outcome.window = window_of(phase.kind, outcome.jobs, duration)
-        for record in outcome.jobs:
-            del record["last_put"]
         if not (phase.warp and phase.warp.op in ("versioned", "multipart")):
             outcome.add_books(balance(before, self.buckets.counts(settle=True), jobs, ends))
         if phase.name == CALIBRATE:

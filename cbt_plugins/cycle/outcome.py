@@ -59,8 +59,10 @@ class Outcome:
                 self.warn("job-lost", f"{job.id}: its node was lost, its rows may end early", job=job.id)
                 self.degrade("degraded")
                 end = JobEnd({})
+            own = end.counts.get(job.op)  # a job may have rows of preparation too
+            times = {"first_row": own.first, "last_row": own.last} if own and own.first else {}
             for name in ("started", "first_row", "last_row", "ended"):
-                value = getattr(end, name)
+                value = times.get(name, getattr(end, name))
                 record[name] = None if value is None else value - offset
             record.update(exit=end.exit, signal=end.signal, cut=end.cut, restarts=max(0, end.passes - 1))
             record["rows_total"] = sum(c.good + c.failed for c in end.counts.values())
@@ -124,8 +126,7 @@ def window_of(kind: str, jobs: Sequence[Dict[str, Any]], duration: Optional[floa
     lasting = [j for j in working if j["role"] != "delete"] or working
     end = min(j["last_row"] for j in lasting)
     if kind == "fill" and duration is None:
-        start = min(j["first_row"] for j in working)
-        end = max(j["last_put"] for j in working)
+        start, end = min(j["first_row"] for j in working), max(j["last_row"] for j in working)
     elif duration:
         end = min(end, start + duration)
     return (start, end) if end > start else None

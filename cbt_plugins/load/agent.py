@@ -49,7 +49,6 @@ class Job:
         self.state = "waiting"  # prepare, running, done
         self.started = self.first_row = self.ended = self.terminated = None
         self.last_row = 0.0
-        self.end_by = None  # SIGTERM at this instant, SIGKILL a little later
         self.exit = self.signal = None
         self.cut = False
         self.passes = 0
@@ -164,6 +163,14 @@ class Job:
             self.stderr.write(b"\n... %d more bytes were dropped\n" % (self.stderr_size - STDERR_LIMIT))
         self.stderr.close()
 
+    def began(self):
+        """When its measurement began: a generator that first writes objects of its own says so by its rows."""
+        measured = self.order["measures"]
+        if measured is None:
+            return self.first_row
+        count = self.counts.get(measured)
+        return count[4] if count else None
+
     def beat(self):
         return [self.state, self.last_row, self.counts, self.exit if self.signal is None else -self.signal]
 
@@ -265,20 +272,27 @@ class Agent:
 
     def drive(self, now):
         """After `go`: start the timed jobs, restart what may run again, end what is due."""
-        duration, lead = self.plan["duration"], self.plan["lead"]
+        duration = self.plan["duration"]
         for job in self.timed:
             if job.state == "waiting":
                 job.start(self.selector, duration, now)
-                job.end_by = self.went + lead + duration + self.plan["grace"] if duration else None
             elif job.state == "done" and job.order["respawn"] and self.may_respawn(job, now):
                 job.start(self.selector, self.went + duration - now, now)
         busy = [j for j in self.timed if j.state != "done"]
         for job in busy:
-            if job.end_by is not None and now > job.end_by:
+            if duration and now > self.due(job):
                 job.terminate(now)
         if not busy if self.timed else now >= self.went + duration:
             for job in self.early:
                 job.terminate(now)
+
+    def due(self, job):
+        """When a timed job must have ended."""
+        if job.order["prepares"]:
+            begun = job.began() or self.went + self.plan["prepare_limit"]
+        else:
+            begun = self.went + self.plan["lead"]
+        return begun + self.plan["duration"] + self.plan["grace"]
 
     def may_respawn(self, job, now):
         left = self.went + self.plan["duration"] - now

@@ -33,7 +33,8 @@ class Job:
     )
     rate_limit: float = 0.0  # requests a second, 0 = as fast as it goes
     respawn: bool = False  # it may run out of objects and is then started again
-    prepared: int = 0  # objects that it writes without a row
+    prepares: bool = False  # it writes objects of its own before it measures
+    prepared: int = 0  # that many of them without a row
 
     def order(self) -> Dict[str, Any]:
         """What the agent needs to know."""
@@ -42,13 +43,15 @@ class Job:
             "argv": list(self.argv),
             "start": self.start,
             "respawn": self.respawn,
+            "prepares": self.prepares,
+            "measures": None if self.op == "MIXED" else self.op,
             "columns": COLUMNS,
         }
 
     def record(self) -> Dict[str, Any]:
         """What the archive keeps."""
         kept = dataclasses.asdict(self)
-        for internal in ("start", "respawn"):
+        for internal in ("start", "respawn", "prepares"):
             kept.pop(internal)
         return kept
 

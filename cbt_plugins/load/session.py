@@ -20,6 +20,8 @@ from .warp import BINARY, LEAD
 GO_AHEAD = 1.5
 #: seconds that requests under way have after the end of the phase; what then hangs is cut off
 GRACE = 10.0
+#: seconds for listing the objects that are there, or for writing those that a plain warp wants
+PREPARE_LIMIT = 3600.0
 
 
 class LoadError(Exception):
@@ -53,7 +55,6 @@ class LoadSession:
         environment: Mapping[str, str],
         offsets: Mapping[str, Offset],
         duration: float,
-        prepare_limit: float = 4 * 3600.0,
     ) -> None:
         self._remote = remote
         self._folder = folder
@@ -63,7 +64,7 @@ class LoadSession:
         self._environment = environment
         self._offsets = offsets
         self._duration = duration  # 0: the jobs end by themselves or are stopped
-        self._prepare_limit = prepare_limit
+        self._started = 0.0
         self._stream: Optional[Stream] = None
         self._heard: Dict[str, float] = {}
         self.ready: List[str] = []
@@ -86,7 +87,7 @@ class LoadSession:
                 "duration": self._duration,
                 "lead": LEAD,
                 "grace": GRACE,
-                "prepare_limit": self._prepare_limit,
+                "prepare_limit": PREPARE_LIMIT,
             }
             files[node] = {
                 self._path("agent.py"): agent,
@@ -97,7 +98,8 @@ class LoadSession:
         self._stream = self._remote.stream(
             self.nodes, f"exec python3 {shlex.quote(self._path('agent.py'))} {shlex.quote(self._folder)}"
         )
-        self._heard = {n: time.monotonic() for n in self.nodes}
+        self._started = time.monotonic()
+        self._heard = {n: self._started for n in self.nodes}
 
     def _path(self, name: str) -> str:
         return str(PurePosixPath(self._folder) / name)
@@ -116,7 +118,8 @@ class LoadSession:
         """When, in the head's clock, everything must have ended; None when the phase has no end of its own."""
         if self.go_at is None or not self._duration:
             return None
-        return self.go_at + LEAD + self._duration + GRACE + TERM_PATIENCE + 20.0
+        preparation = PREPARE_LIMIT if any(j.prepares for j in self.jobs) else LEAD
+        return self.go_at + preparation + self._duration + GRACE + TERM_PATIENCE + 20.0
 
     @property
     def over(self) -> bool:
@@ -145,6 +148,8 @@ class LoadSession:
         lost = [n for n in self.nodes if n not in self.ended]
         if not self._stream.open and lost:
             raise LoadError(f"lost the connection to {', '.join(lost)}: " + " | ".join(self._stream.messages[-3:]))
+        if self.go_at is None and time.monotonic() - self._started > PREPARE_LIMIT:
+            raise LoadError(f"the objects were not listed within {PREPARE_LIMIT:.0f} s")
         silent = [n for n in lost if time.monotonic() - self._heard[n] > 60.0]
         if silent:
             raise LoadError(f"no word from {', '.join(silent)} for 60 s")

@@ -142,6 +142,7 @@ class WarpJobs:
                     self._prefix(bucket, phase.name, driver, label),
                     extra,
                     "{duration}",
+                    prepares=op.op != "put",
                     prepared=prepared,
                 )
             )
@@ -165,6 +166,7 @@ class WarpJobs:
         early: bool = False,
         rate_limit: float = 0.0,
         respawn: bool = False,
+        prepares: bool = False,
         prepared: int = 0,
     ) -> Job:
         s3 = self._plan.s3
@@ -196,6 +198,7 @@ class WarpJobs:
             start="early" if early else "go",
             rate_limit=rate_limit,
             respawn=respawn,
+            prepares=prepares,
             prepared=prepared,
         )
 

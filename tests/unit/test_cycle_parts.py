@@ -14,6 +14,7 @@ from cbt_plugins.cycle.buckets import balance, bucket_name
 from cbt_plugins.cycle.journal import Journal, read
 from cbt_plugins.cycle.outcome import Outcome, window_of
 from cbt_plugins.cycle.progress import Now, clock
+from cbt_plugins.host.run import RunFailed
 from cbt_plugins.load.jobs import Counts, Job, JobEnd
 from cbt_plugins.remote.clock import Offset
 
@@ -99,7 +100,7 @@ def test_bucket_names_are_valid() -> None:
 
 
 def record(first: float, last: float, role: str = "read") -> Dict[str, Any]:
-    return {"first_row": first, "last_row": last, "role": role, "last_put": last - 2}
+    return {"first_row": first, "last_row": last, "role": role}
 
 
 def test_the_window_is_where_all_jobs_were_at_work() -> None:
@@ -110,7 +111,7 @@ def test_the_window_is_where_all_jobs_were_at_work() -> None:
 
 
 def test_a_fill_by_objects_lasts_to_its_last_put() -> None:
-    assert window_of("fill", [record(10, 50), record(12, 70)], None) == (10, 68)
+    assert window_of("fill", [record(10, 50), record(12, 70)], None) == (10, 70)
 
 
 def test_a_generator_that_died_fails_its_phase() -> None:
@@ -135,6 +136,22 @@ def test_times_are_turned_into_the_heads_clock() -> None:
     late = JobEnd({"PUT": Counts(good=1)}, exit=0, started=100.5, first_row=101.5, last_row=102.5, ended=103.5)
     outcome.add_jobs([job("p", "PUT")], {"p": late}, {"c1": Offset(0.5, 0.0)}, {"c1": "warp"})
     assert [outcome.jobs[0][k] for k in ("started", "first_row", "ended")] == [100.0, 101.0, 103.0]
+
+
+def test_rows_of_preparation_do_not_stretch_a_job() -> None:
+    outcome = Outcome(1, Phase(name="fill", kind="fill"))
+    counts = {"PUT": Counts(good=9, first=10.0, last=20.0), "STAT": Counts(good=9, first=22.0, last=30.0)}
+    done = JobEnd(counts, exit=0, first_row=10.0, last_row=30.0)
+    outcome.add_jobs([job("p", "PUT")], {"p": done}, {"c1": Offset(0.0, 0.0)}, {"c1": "warp"})
+    assert (outcome.jobs[0]["first_row"], outcome.jobs[0]["last_row"]) == (10.0, 20.0)
+
+
+def test_one_process_at_a_time_works_in_an_archive(tmp_path: Path) -> None:
+    first = Journal(tmp_path / "journal.jsonl")
+    with pytest.raises(RunFailed, match="another process"):
+        Journal(tmp_path / "journal.jsonl")
+    first.close()
+    Journal(tmp_path / "journal.jsonl").close()
 
 
 def test_the_progress_line() -> None:
