@@ -62,6 +62,34 @@ def make_remote(cluster: Mapping[str, Any], common: Mapping[str, Any]) -> Any:
     return Remote.from_host(cluster, common)
 
 
+# pid and start time (field 22 of stat): a pid that the kernel has given to somebody else is never signalled
+_STOP = """\
+for file in {directories}/*.pid; do
+  [ -f "$file" ] || continue
+  read pid since <"$file"
+  alive() {{ set -- $(sed 's/.*) //' /proc/$pid/stat 2>/dev/null); [ "${{20}}" = "$since" ] && [ "$1" != Z ]; }}
+  for signal in INT TERM KILL; do
+    alive || break
+    kill -s $signal -- -$pid
+    for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do alive || break; sleep 0.25; done
+  done
+  if alive; then echo "$file: process $pid does not end" >&2; exit 1; fi
+  rm -f "$file"
+done
+"""
+
+
+def stop_by_pid_files(remote: Any, nodes: Sequence[str], directory: str, any_of: str = "") -> None:
+    """End the process groups whose leaders are recorded as "pid start-time" in DIRECTORY/*.pid on the nodes.
+
+    With `any_of`, in all directories DIRECTORY/ANY_OF (a shell pattern). What does not end is logged.
+    """
+    directories = shlex.quote(directory) + (f"/{any_of}" if any_of else "")
+    for node, result in remote.run(nodes, _STOP.format(directories=directories), 90, check=False).items():
+        if result.status:
+            logger.error("%s: %s", node, result.stderr.strip() or "monitors could not be ended")
+
+
 @contextmanager
 def watch(
     make: Callable[[], Iterable[Any]],
@@ -87,6 +115,8 @@ def watch(
     directory = f"{run_dir}/monitors-{os.getpid()}-{next(_numbers)}"
     started: List[Any] = []
     try:
+        # what a run that was killed has left in this directory of ours still runs
+        stop_by_pid_files(remote, nodes, run_dir, "monitors-*")
         remote.run(nodes, f"mkdir -p -m 0755 -- {shlex.quote(directory)}", 60)
         for monitor in monitors:
             started.append(monitor)

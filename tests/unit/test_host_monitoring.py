@@ -179,12 +179,23 @@ def test_a_foreign_process_with_the_recorded_pid_is_spared(collectl: Path, tmp_p
     monitor = Collectl({}, CLUSTER, {})
     stranger = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     try:
-        monitor._running = {HERE: [str(stranger.pid), "1"]}
+        (tmp_path / "node").mkdir()
+        (tmp_path / "node" / "collectl.pid").write_text(f"{stranger.pid} 1\n")
         monitor.stop(str(tmp_path / "node"))
         assert stranger.poll() is None
     finally:
         os.kill(stranger.pid, signal.SIGKILL)
         stranger.wait()
+
+
+def test_what_a_killed_run_left_is_ended_by_the_next(collectl: Path, tmp_path: Path) -> None:
+    """kill -9 leaves collectl running on every node: its pid file is there, the object that knew it is not."""
+    left = tmp_path / "node" / "monitors-99-1"
+    Collectl({}, CLUSTER, {}).start(str(left))
+    pids = [int(pid) for pid in wait_for(collectl / "pids", 2)]
+    with watch(tmp_path, {"name": "a"}):
+        assert not any(map(running, pids))
+    assert not list(left.glob("*.pid"))
 
 
 def test_a_missing_collectl_is_said(
