@@ -8,6 +8,7 @@ from pathlib import Path as FilePath
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
 from cbt_plugins.config.cluster import ClusterSection
+from cbt_plugins.config.entries import entries
 from cbt_plugins.config.faults import ConfigError, Fault, Path, did_you_mean
 from cbt_plugins.config.plan import Plan
 from cbt_plugins.config.sections import HOST_KEYS, SECTIONS, permutations, section_of, understand
@@ -110,9 +111,10 @@ def load(source: Source) -> Config:
 
 
 def _misspelt(source: Source, names: Sequence[Any]) -> Iterator[Fault]:
+    third_parties = {entry.name for entry in entries("cbt_plugins.benchmarks")}
     for name in names:
         hint = did_you_mean(str(name), SECTIONS)
-        if hint and name not in _CBT_BENCHMARKS:
+        if hint and name not in _CBT_BENCHMARKS and name not in third_parties:
             yield source.fault(("benchmarks", name), f"no benchmark of this name{hint}", of_key=True)
 
 

@@ -120,13 +120,9 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[Change]:
     nodes = ", ".join(dict.fromkeys(driver.node for driver in plan.drivers))
     for bucket in plan.buckets:
         name = bucket.key if bucket.foreign else f"cbtp-<run id>-{bucket.key.lower()}"
-        if bucket.foreign and any(phase.kind in ("fill", "hybrid", "warp") for phase in plan.phases):
-            undo = (
-                "kept (keep_data)"
-                if plan.keep_data
-                else "these objects are removed at the end; all others stay"
-            )
-            yield Change(f"existing bucket {name}: objects under a prefix of this run's own", undo)
+        if bucket.foreign and plan.keep_data:
+            what = f"existing bucket {name}: objects under the prefix cbtp-<run id>/, all others stay as they are"
+            yield Change(what, "kept (keep_data); yours to remove")
         elif not bucket.foreign:
             command = f"radosgw-admin bucket rm --bucket={name} --purge-objects"
             undo = (

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from importlib.metadata import entry_points
 from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
 
 from pydantic import BaseModel
 
 from cbt_plugins.config.calibration import with_calibration
+from cbt_plugins.config.entries import entries
 from cbt_plugins.config.faults import ConfigError, Fault
 from cbt_plugins.config.plan import Plan
 from cbt_plugins.config.rgwtest import RgwTestSection
@@ -41,11 +41,10 @@ def section_of(benchmark: str) -> Optional[Section]:
     """Return the section of this name, ours or another distribution's; None when nobody brings one."""
     if benchmark in SECTIONS:
         return SECTIONS[benchmark]
-    found: Any = entry_points()  # 3.9 has no selection by keyword
-    group = found.select(group=ENTRY_POINTS) if hasattr(found, "select") else found.get(ENTRY_POINTS, ())
-    for entry in group:
+    for entry in entries(ENTRY_POINTS):
         if entry.name == benchmark:
-            return entry.load()
+            section: Section = entry.load()
+            return section
     return None
 
 

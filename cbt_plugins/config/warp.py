@@ -354,6 +354,11 @@ class PhaseSection(Strict):
         """fill, hybrid, warp or wait."""
         return only_one(self, _KINDS)
 
+    @property
+    def writes(self) -> bool:
+        """Whether it makes objects."""
+        return bool(self.fill or self.warp or (self.hybrid and self.hybrid.mix.put))
+
     def to_plan(self, name: str, scale: float) -> plan.Phase:
         """Return the plan's phase of this name."""
         role = self.role or _ROLES.get(self.kind, "none")
@@ -460,10 +465,17 @@ class WarpSection(BenchmarkSection):
     def _in_order(cls, cycle: CycleSection, info: ValidationInfo) -> CycleSection:
         data = info.data
         problems: List[Problem] = []
-        filled = "buckets" not in data or isinstance(data["buckets"], ForeignBuckets)
+        foreign = isinstance(data.get("buckets"), ForeignBuckets)
+        filled, own = "buckets" not in data or foreign, False
         for index, phase in enumerate(cycle.phases):
             path = ("phases", index, phase.kind)
-            filled = filled or phase.kind == "fill"
+            filled, own = filled or phase.kind == "fill", own or phase.kind == "fill"
+            if foreign and phase.writes and not data.get("keep_data"):
+                text = "writes into a bucket that is not this run's, under a prefix that is not removed at the end: "
+                problems.append(Problem(path, text + "accept that with keep_data: true", of_key=True))
+            if foreign and not own and phase.hybrid and phase.hybrid.mix.delete:
+                text = "nothing to delete: only objects of this run's own are; put a fill phase before it"
+                problems.append(Problem(path, text, of_key=True))
             if phase.kind == "hybrid" and not filled:
                 text = "no objects to work on: put a fill phase before it, or name existing buckets"
                 problems.append(Problem(path, text, of_key=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from importlib import import_module
 from typing import Any, Callable, Dict, List, Mapping
@@ -29,13 +28,9 @@ def _import(reference: str) -> Any:
 
 def loaders(group: str) -> Dict[str, Loader]:
     """name -> function that imports the class; ours win over an entry point of the same name."""
-    from importlib.metadata import entry_points
+    from cbt_plugins.config.entries import entries
 
-    if sys.version_info >= (3, 10):
-        found = entry_points(group=group)
-    else:
-        found = entry_points().get(group, [])
-    table: Dict[str, Loader] = {entry.name: entry.load for entry in found}
+    table: Dict[str, Loader] = {entry.name: entry.load for entry in entries(group)}
     for name, reference in _BUILT_IN[group].items():
         table[name] = partial(_import, reference)
     return table

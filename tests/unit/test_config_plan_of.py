@@ -148,7 +148,7 @@ def test_warp_options_of_a_plain_command() -> None:
             ["01-sizes-1 c1", "02-sizes-2 c2", "03-sizes-3 c1"],
         ),
         (
-            {"buckets": {"names": ["mine"], "existing": True}},
+            {"buckets": {"names": ["mine"], "existing": True}, "keep_data": True},
             [Bucket("mine", ((4096, 1.0),), foreign=True)],
             ["01-mine c1", "02-mine c2"],
         ),
@@ -161,8 +161,19 @@ def test_buckets_and_drivers(keys: Dict[str, Any], buckets: List[Bucket], driver
 
 
 def test_hybrid_on_existing_buckets_needs_no_fill() -> None:
-    made = warp([{"hybrid": {"duration": "1m"}}], buckets={"names": ["mine"], "existing": True})
+    reads = {"duration": "1m", "mix": {"get": 70, "stat": 30}}
+    made = warp([{"hybrid": reads}], buckets={"names": ["mine"], "existing": True})
     assert made.phases[0].kind == "hybrid"
+
+
+def test_what_is_written_beside_foreign_data_stays_and_must_be_accepted() -> None:
+    foreign = {"buckets": {"names": ["mine"], "existing": True}}
+    with pytest.raises(ConfigError, match="accept that with keep_data: true"):
+        warp([{"fill": {"objects": 5}}], **foreign)
+    with pytest.raises(ConfigError, match="nothing to delete: only objects of this run's own are"):
+        warp([{"hybrid": {"duration": "1m"}}], keep_data=True, **foreign)
+    made = warp([{"fill": {"objects": 5}}, {"hybrid": {"duration": "1m"}}], keep_data=True, **foreign)
+    assert [p.kind for p in made.phases] == ["fill", "hybrid"]
 
 
 def test_s3_from_client_endpoints() -> None:

@@ -110,10 +110,13 @@ def test_sizes_objects_and_what_only_the_cluster_knows(
 
 
 def test_existing_buckets_and_kept_data_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = SMALL.replace("buckets: 2", "buckets: {names: [mine], existing: true}").replace("[2, 16]", "8")
+    foreign = "buckets: {names: [mine], existing: true}\n    keep_data: true"
+    text = SMALL.replace("buckets: 2", foreign).replace("[2, 16]", "8")
     lines = squeezed(plan(capsys, write(tmp_path, text)))
-    assert "existing bucket mine: objects under a prefix of this run's own" in lines
-    assert "undo: these objects are removed at the end; all others stay" in lines
+    assert (
+        "existing bucket mine: objects under the prefix cbtp-<run id>/, all others stay as they are" in lines
+    )
+    assert "undo: kept (keep_data); yours to remove" in lines
     assert not any("bucket rm" in line for line in lines)
     kept = squeezed(plan(capsys, write(tmp_path, SMALL.replace("buckets: 2", "keep_data: true"))))
     undo = "radosgw-admin bucket rm --bucket=cbtp-<run id>-sizes --purge-objects"
