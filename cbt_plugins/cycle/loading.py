@@ -26,6 +26,8 @@ from .progress import Now, Progress
 
 log = logging.getLogger(__name__)
 
+#: seconds before the deadline in which a generator may end as it likes
+LATE = 45.0
 #: a generator that finishes nothing for so long is said to stall
 STALL = 15.0
 
@@ -123,6 +125,9 @@ class _Observer:
             for beat in session.beats(1.0):
                 self._take(beat)
             self._take_status()
+            for job, end in session.ends().items():  # an agent whose last generator has died says no more than that
+                if end.died:
+                    self._died(job, f"signal {end.signal}" if end.signal else f"exit status {end.exit}")
             if session.go_at is None and session.all_ready:
                 session.go()
                 self.loader.event("load-go", phase=self.outcome.phase.name, at=session.go_at)
@@ -164,12 +169,16 @@ class _Observer:
                 self.outcome.warn("stall", text, job=job)
             self._stalled[job] = late
             code = beat.exits[job]
-            if beat.states[job] == "done" and code not in (0, None) and self._stopping is None:
-                ended = self.session.deadline is not None and time.time() > self.session.deadline - 45.0
-                if not ended:
-                    self._abort("generator-died", f"{job} ended with {code} before its time", "failed")
+            if beat.states[job] == "done" and code not in (0, None):
+                self._died(job, f"exit status {code}" if code > 0 else f"signal {-code}")
         self._beats.write(json.dumps({"t": beat.at - offset, "node": beat.node, "jobs": jobs}) + "\n")
         self._beats.flush()
+
+    def _died(self, job: str, how: str) -> None:
+        """A generator ended badly: what is left of the load is not what was asked for, so the phase ends here."""
+        deadline = self.session.deadline
+        if self._stopping is None and not (deadline is not None and time.time() > deadline - LATE):
+            self._abort("generator-died", f"{job} ended with {how}, before its time", "failed")
 
     def _take_status(self) -> None:
         for at, status in self.watch.poll():

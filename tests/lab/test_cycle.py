@@ -272,3 +272,60 @@ def test_a_phase_ends_on_time_although_an_rgw_hangs(lab: RunningLab, tmp_path: P
     assert longest < 3 + 15 + 10 + 3 + 10
     assert any(j["cut"] for j in phase["jobs"] if j["op"] == "PUT")
     assert all(b["ok"] for b in phase["books"])
+
+
+def test_exact_sizes_and_a_fill_by_share(lab: RunningLab, tmp_path: Path) -> None:
+    """One bucket with two sizes and nothing in between; the fill ends when its share of MAX AVAIL is used."""
+    cycle = Cycle(
+        lab,
+        tmp_path,
+        warp={
+            "s3": S3,
+            "workers": 8,
+            "size": {"4KiB": "25%", "256KiB": "75%"},
+            "cycle": {"phases": [{"fill": {"max_avail": "0.05%"}}]},
+        },
+    )
+    done = cycle.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    phase = cycle.phases()["fill"]
+    assert phase["status"] == "ok" and all(j["cut"] for j in phase["jobs"])
+    (folder,) = cycle.folder.glob("phases/*-fill")
+    sizes = [int(row["bytes"]) for job in phase["jobs"] for row in rows_of(folder / job["rows"])]
+    assert set(sizes) == {4096, 262144}
+    pools = json.loads((cycle.folder / "cluster" / "before" / "df.json").read_text())["pools"]
+    free = next(p["stats"]["max_avail"] for p in pools if p["name"] == "default.rgw.buckets.data")
+    assert sum(sizes) >= 0.0005 * free
+    assert all(b["ok"] for b in phase["books"])
+
+
+def test_a_warp_that_dies_is_seen_and_no_secret_is_in_any_command_line(lab: RunningLab, tmp_path: Path) -> None:
+    cycle = Cycle(
+        lab,
+        tmp_path,
+        warp={"s3": S3, "workers": 4, "cycle": {"phases": [{"fill": {"duration": "10m"}}]}},
+    )
+    runner = cycle.start()
+    try:
+        wait_for(lambda: cycle.running_rows("fill") > 20, "requests in fill")
+        keys = json.loads((lab.dir / "s3.json").read_text())
+        lines = [line for line in map(command_line, Path("/proc").glob("[0-9]*")) if line]
+        assert any(b"/bin/warp" in line for line in lines)
+        for key in (keys["secret_key"], keys["access_key"]):
+            assert not [line for line in lines if key.encode() in line]
+        (victim,) = lab.exec("client1", ["pgrep", "-x", "warp"]).stdout.split()
+        lab.exec("client1", ["kill", "-9", victim])
+        assert runner.wait(60) == 1
+    finally:
+        runner.kill()
+        runner.wait()
+    assert "before its time" in cycle.log.read_text()
+    assert list(cycle.folder.glob("phases/*-fill.partial-1")) and not (cycle.folder / "complete").exists()
+    assert generators(lab) == []
+
+
+def command_line(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
