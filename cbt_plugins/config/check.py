@@ -11,8 +11,9 @@ from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.entries import entries
 from cbt_plugins.config.faults import ConfigError, Fault, Path, did_you_mean
 from cbt_plugins.config.plan import Plan
-from cbt_plugins.config.sections import HOST_KEYS, SECTIONS, permutations, section_of, understand
+from cbt_plugins.config.sections import HOST_KEYS, SECTIONS, section_of, understand
 from cbt_plugins.config.source import Source, read
+from cbt_plugins.config.sweeps import permutations
 from cbt_plugins.config.validate import Problem, validate
 
 #: benchmarks of CBT's own, in any of its versions: near misses of ours that are none

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
 
 from pydantic import BaseModel
 
@@ -46,15 +45,6 @@ def section_of(benchmark: str) -> Optional[Section]:
             section: Section = entry.load()
             return section
     return None
-
-
-def permutations(section: Mapping[str, Any]) -> Iterator[Tuple[Dict[str, int], Dict[str, Any]]]:
-    """Yield (element taken of each list, permutation) in CBT's order: top-level lists multiply."""
-    swept = {key: value for key, value in section.items() if isinstance(value, list) and key != "acceptable"}
-    fixed = {key: value for key, value in section.items() if key not in swept}
-    for chosen in itertools.product(*(range(len(values)) for values in swept.values())):
-        taken = dict(zip(swept, chosen))
-        yield taken, {**fixed, **{key: swept[key][index] for key, index in taken.items()}}
 
 
 def understand(

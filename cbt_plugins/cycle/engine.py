@@ -49,9 +49,6 @@ class Engine:
 
     def execute(self) -> None:
         """Run what is not done yet. Raises RunFailed; KeyboardInterrupt after a Ctrl-C, SIGTERM or SIGHUP."""
-        if self._archive.complete.exists():
-            log.info("%s: complete already, nothing to do", self._archive.folder)
-            return
         with signals_as_interrupt():
             journal, events = Journal(self._archive.journal), Journal(self._archive.events)
             try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
+from pathlib import Path
 from typing import Any, Callable
 
 from cbt_plugins.host.layout import write_once
@@ -22,6 +24,7 @@ def execute(run: HostRun, load: Callable[[], Any]) -> None:
     # CBT asks "does the directory exist?", which is true for half a run as well: the marker is written last.
     if (run.archive_dir / COMPLETE).exists():
         logger.info("%s: complete already, nothing to do", name)
+        _complain_again(run.archive_dir / COMPLETE)
         return
     write_once(run.archive_dir / "benchmark_config.yaml", {"cluster": dict(run.config)})
     before = set(threading.enumerate())
@@ -34,6 +37,16 @@ def execute(run: HostRun, load: Callable[[], Any]) -> None:
     finally:
         _warn_of_threads(name, before)
     logger.info("%s: done", name)
+
+
+def _complain_again(marker: Path) -> None:
+    """A run that is complete and not to be trusted does not become good by being looked at twice."""
+    try:
+        degraded = json.loads(marker.read_text()).get("degraded")
+    except (ValueError, AttributeError):
+        return  # of a benchmark that writes something else there
+    if degraded:
+        raise RunFailed(f"complete, but not to be trusted: {', '.join(map(str, degraded))} (see the report)")
 
 
 def _warn_of_threads(name: str, before: set[threading.Thread]) -> None:

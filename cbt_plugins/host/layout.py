@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import itertools
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, Mapping
 
 import yaml
+
+from cbt_plugins.config import sweeps
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,11 @@ class Planned:
 
 def permutations(section: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     """Every combination of the section's top-level lists (but `acceptable`), the last list fastest."""
-    sweeps = {key: value for key, value in section.items() if isinstance(value, list) and key != "acceptable"}
-    for values in itertools.product(*sweeps.values()):
+    for taken, config in sweeps.permutations(section):
         # The order inside nested mappings is part of the id and stays as written. One copy of all together:
         # what an anchor shares is shared in the copy too, and shows in benchmark_config.yaml.
-        config = copy.deepcopy({key: value for key, value in section.items() if key not in sweeps})
-        config.update(zip(sweeps, values))
-        yield config
+        fixed = copy.deepcopy({key: value for key, value in config.items() if key not in taken})
+        yield {**fixed, **{key: config[key] for key in taken}}
 
 
 def planned(benchmarks: Mapping[str, Any], iterations: int) -> Iterator[Planned]:

@@ -15,7 +15,8 @@ from cbt_plugins.config.calibration import CALIBRATE
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.faults import ConfigError
 from cbt_plugins.config.plan import Bucket, Driver, Goal, Phase, Plan, WarpOp
-from cbt_plugins.config.sections import Section, permutations, plan_of
+from cbt_plugins.config.sections import Section, plan_of
+from cbt_plugins.config.sweeps import permutations
 from cbt_plugins.config.validate import Strict
 
 S3 = {"urls": ["http://rgw1:7480", "http://rgw2:7480/"], "user": "cbt"}

@@ -130,8 +130,13 @@ def test_a_run_with_the_marker_is_not_run_again(tmp_path: Path) -> None:
     assert yaml.safe_load((tmp_path / "0" / "id-1" / "benchmark_config.yaml").read_text()) == {
         "cluster": {"k": 1, "benchmark": "x", "iteration": 0}
     }
-    (tmp_path / "0" / "id-1" / "complete").touch()
-    execute(host_run(tmp_path / "0" / "id-1"), lambda: Counting)
+    marker = tmp_path / "0" / "id-1" / "complete"
+    for text in ("", "{}", '{"degraded": []}'):
+        marker.write_text(text)
+        execute(host_run(tmp_path / "0" / "id-1"), lambda: Counting)
+    marker.write_text('{"degraded": ["age"]}')
+    with pytest.raises(RunFailed, match="not to be trusted: age"):
+        execute(host_run(tmp_path / "0" / "id-1"), lambda: Counting)
     assert Counting.runs == 1
 
 

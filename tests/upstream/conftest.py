@@ -184,7 +184,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> List[Path]:
         shutil.copytree(
             source,
             copy,
-            ignore=shutil.ignore_patterns(".git", ".venv", "build", "archive-*", "*.egg-info", "__pycache__", ".*cache"),
+            ignore=shutil.ignore_patterns(".*", "build", "archive-*", "*.egg-info", "__pycache__"),
         )
         isolation = ["--no-build-isolation"] if _has_setuptools() else []
         done = run(
