@@ -115,9 +115,13 @@ def objects(lab: RunningLab, bucket: str) -> Optional[int]:
     return int(json.loads(done.stdout)["usage"].get("rgw.main", {}).get("num_objects", 0))
 
 
-def buckets(lab: RunningLab) -> List[str]:
-    listed: List[str] = json.loads(lab.exec("node0", ["radosgw-admin", "bucket", "list"]).stdout)
-    return listed
+def buckets_of(cycle: Cycle) -> List[str]:
+    """Buckets of the cycle's runs that are still there (runs that failed keep theirs, to go on)."""
+    journals = cycle.archive.glob("results/*/id-*/journal.jsonl")
+    ids = [json.loads(path.read_text().split("\n")[0])["run_id"] for path in journals]
+    assert ids
+    listed = json.loads(cycle.lab.exec("node0", ["radosgw-admin", "bucket", "list"]).stdout)
+    return [name for name in listed if any(run_id in name for run_id in ids)]
 
 
 def generators(lab: RunningLab) -> List[str]:

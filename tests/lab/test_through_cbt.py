@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cycles import S3, Cycle, buckets
+from cycles import S3, Cycle, buckets_of
 from running_lab import RunningLab
 
 from cbt_plugins.host import checkout
@@ -57,6 +57,6 @@ def test_a_cycle_through_cbt(lab: RunningLab, tmp_path: Path) -> None:
     secret = json.loads((lab.dir / "s3.json").read_text())["secret_key"].encode()
     assert not [p for p in cycle.archive.rglob("*") if p.is_file() and secret in p.read_bytes()]
     assert secret not in cycle.log.read_bytes()
-    assert not [b for b in buckets(lab) if b.startswith("cbtp-")]
+    assert buckets_of(cycle) == []
     again = cycle.run(str(tree / "cbt.py"))
     assert again.returncode == 0 and len(list(cycle.archive.glob("results/*/id-*"))) == 2
