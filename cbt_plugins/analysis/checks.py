@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Mapping
+from typing import Any, Dict, Iterator, List, Mapping, Set
 
 from cbt_plugins.analysis.phase import PhaseFigures
 
@@ -54,8 +54,9 @@ def _window(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
 
 
 def _jobs(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    dry = _ran_dry(made)
     for job in made.phase.jobs:
-        if job.restarts:
+        if job.restarts and job.id not in dry:
             times = "once" if job.restarts == 1 else f"{job.restarts} times"
             yield {"code": "job-restarted", "text": f"{job.id} was restarted {times}", "job": job.id}
         if not job.cut and (job.signal or job.exit):
@@ -117,9 +118,17 @@ def _books(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
             yield {"code": "books", "text": text}
 
 
+def _ran_dry(made: PhaseFigures) -> Set[str]:
+    """Jobs that had nothing to do for a time, and say so themselves."""
+    return {str(w.get("job")) for w in made.phase.warnings if w.get("code") == "ran-dry"}
+
+
 def _little(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
     by_op: Dict[str, List[Mapping[str, Any]]] = {}
+    dry = _ran_dry(made)
     for job in line["littles_law"]["jobs"]:
+        if job["job"] in dry:
+            continue
         # a paced job has idle workers by design; more requests in flight than workers are wrong for it too
         off = (
             job["deviation"] is not None

@@ -84,6 +84,7 @@ class Loader:
         ends = session.ends()
         outcome.add_jobs(jobs, ends, self.ready.offsets, self.ready.binaries)
         outcome.window = window_of(phase.kind, outcome.jobs, duration)
+        outcome.note_dry()
         if not (phase.warp and phase.warp.op in ("versioned", "multipart")):
             outcome.add_books(balance(before, self.buckets.counts(settle=True), jobs, ends))
         if phase.name == CALIBRATE:

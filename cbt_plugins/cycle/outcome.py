@@ -14,6 +14,8 @@ from .buckets import Book
 VERSION = 1
 #: a job of which more requests than this share failed did not measure what was asked
 ERROR_SHARE = 0.05
+#: seconds at the end of a phase in which a job may do nothing
+IDLE = 1.0
 
 
 @dataclass
@@ -80,6 +82,19 @@ class Outcome:
                 self.warn("errors", text, job=job.id)
                 if record["errors_total"] > ERROR_SHARE * record["rows_total"]:
                     self.degrade("degraded")
+
+    def note_dry(self) -> None:
+        """Say which jobs ran out of objects to delete, once the window is known: what they did not do is no result."""
+        if self.window is None:
+            return
+        for job in self.jobs:
+            if job["role"] != "delete" or job["exit"] != 0 or job["last_row"] is None:
+                continue
+            idle = self.window[1] - job["last_row"]
+            if job["restarts"] or idle > IDLE:
+                again = f", listed them again {job['restarts']} times" if job["restarts"] else ""
+                early = f", had none for the last {idle:.1f} s" if idle > IDLE else ""
+                self.warn("ran-dry", f"{job['id']} ran out of objects to delete{again}{early}", job=job["id"])
 
     def add_books(self, books: Sequence[Book]) -> None:
         """Note the object counts, and whether they add up."""

@@ -212,13 +212,21 @@ def mix_options(mix: Mix) -> List[str]:
 
 
 def drop_share(plan: Plan) -> float:
-    """Share of a fill (0..0.5) that later phases may delete: d / (p + d) of the mix that deletes most."""
+    """Share of a fill (0..0.5) that later phases may delete.
+
+    d / (p + d) of the mix that deletes most; more when the fill is short beside a phase, whose DELETEs would run dry:
+    a hybrid load makes up to three times the requests of a fill. Long phases list again what they have written
+    themselves, so ten minutes of a phase are enough.
+    """
+    filled = max((p.goal.duration or 0.0 for p in plan.phases if p.goal), default=0.0)
     shares = [0.0]
     for phase in plan.phases:
-        if phase.kind == "hybrid" and phase.mix:
-            put, delete = phase.mix.get("PUT", 0.0), phase.mix.get("DELETE", 0.0)
-            shares.append(delete / (put + delete) if delete else 0.0)
-    return max(shares)
+        delete = (phase.mix or {}).get("DELETE", 0.0) if phase.kind == "hybrid" else 0.0
+        if phase.mix and delete:
+            shares.append(delete / (phase.mix.get("PUT", 0.0) + delete))
+            if filled:
+                shares.append(3.0 * delete / 100.0 * min(phase.duration or 0.0, 600.0) / filled)
+    return min(0.5, max(shares))
 
 
 def environment(access_key: str, secret_key: str) -> Dict[str, str]:

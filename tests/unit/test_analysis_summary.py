@@ -175,6 +175,12 @@ def test_littles_law_leaves_paced_jobs_alone(tmp_path: Path) -> None:
     ]
 
 
+def test_littles_law_does_not_doubt_a_job_that_had_nothing_to_delete(tmp_path: Path) -> None:
+    rows = [made.row("DELETE", i / 50 - 2, 0.01, thread=w) for i in range(700) for w in range(2)]
+    dry = [{"code": "ran-dry", "text": "d ran out of objects to delete", "job": "d"}]
+    assert codes(one(tmp_path, [made.job("d", "DELETE", rows, restarts=1)], warnings=dry)) == ["ran-dry"]
+
+
 def test_failed_requests_occupy_workers_too(tmp_path: Path) -> None:
     rows = [
         made.row("GET", (i + 1) / 100 - 2, 0.01, thread=w, error="503" if i % 2 else "")

@@ -146,6 +146,17 @@ def test_rows_of_preparation_do_not_stretch_a_job() -> None:
     assert (outcome.jobs[0]["first_row"], outcome.jobs[0]["last_row"]) == (10.0, 20.0)
 
 
+def test_a_delete_that_ran_dry_says_so() -> None:
+    def warned(last_row: float, restarts: int) -> bool:
+        outcome = Outcome(1, Phase(name="m", kind="hybrid"), window=(0.0, 20.0))
+        outcome.jobs = [{"id": "d", "role": "delete", "exit": 0, "last_row": last_row, "restarts": restarts}]
+        outcome.note_dry()
+        return [w["code"] for w in outcome.warnings] == ["ran-dry"]
+
+    assert warned(16.5, 0) and warned(19.9, 2)
+    assert not warned(19.9, 0)
+
+
 def test_one_process_at_a_time_works_in_an_archive(tmp_path: Path) -> None:
     first = Journal(tmp_path / "journal.jsonl")
     with pytest.raises(RunFailed, match="another process"):

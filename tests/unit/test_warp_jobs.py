@@ -80,6 +80,15 @@ def test_without_deletes_everything_is_kept() -> None:
     assert drop_share(plan(FILL, HYBRID)) == pytest.approx(5 / 40)
 
 
+def test_a_short_fill_gives_more_to_delete() -> None:
+    fill = Phase(name="fill", kind="fill", goal=Goal(duration=20.0))
+    assert drop_share(plan(fill, HYBRID)) == pytest.approx(3 * 0.05 * 60 / 20)
+    hours = Phase(name="fill", kind="fill", goal=Goal(duration=14400.0))
+    assert drop_share(plan(hours, HYBRID)) == pytest.approx(5 / 40)
+    seconds = Phase(name="fill", kind="fill", goal=Goal(duration=1.0))
+    assert drop_share(plan(seconds, HYBRID)) == 0.5
+
+
 def test_foreign_data_is_read_whole_and_written_only_under_our_prefix() -> None:
     for job in all_jobs(plan(FILL, HYBRID, foreign=True)):
         if job.role in ("read", "stat"):
