@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, cast
 
 import pytest
 
-from cbt_plugins.config.plan import Phase
+from cbt_plugins.config.plan import Goal, Phase
 from cbt_plugins.cycle.archive import RunArchive, write_json
 from cbt_plugins.cycle.buckets import balance, bucket_name
 from cbt_plugins.cycle.journal import Journal, read
+from cbt_plugins.cycle.loading import _target
 from cbt_plugins.cycle.outcome import Outcome, window_of
 from cbt_plugins.cycle.progress import Now, clock
 from cbt_plugins.host.run import RunFailed
@@ -155,6 +156,25 @@ def test_a_delete_that_ran_dry_says_so() -> None:
 
     assert warned(16.5, 0) and warned(19.9, 2)
     assert not warned(19.9, 0)
+
+
+def test_a_fill_by_raw_ends_when_so_much_of_the_cluster_is_used() -> None:
+    class Watch:
+        latest: Any = None
+
+    class Sample:
+        raw_used: Any = None
+
+    watch = Watch()
+    reached = _target(cast(Any, None), Goal(raw=0.25))
+    assert reached is not None
+    answers = [reached(cast(Any, watch))]
+    watch.latest = Sample()
+    for used in (None, 0.2499, 0.25):
+        watch.latest.raw_used = used
+        answers.append(reached(cast(Any, watch)))
+    assert answers == [False, False, False, True]
+    assert _target(cast(Any, None), Goal(duration=5.0)) is None
 
 
 def test_one_process_at_a_time_works_in_an_archive(tmp_path: Path) -> None:
