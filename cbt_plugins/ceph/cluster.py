@@ -95,17 +95,18 @@ class Ceph:
 
     def max_avail(self, pool: str) -> int:
         """Bytes that clients can still write into a pool (MAX AVAIL of `ceph df`: replication taken off)."""
-        for entry in self.json("df detail")["pools"]:
-            if entry["name"] == pool:
-                return int(entry["stats"]["max_avail"])
-        raise CephError(f"there is no pool {pool!r}")
+        return int(self._pool(pool)["max_avail"])
 
     def pool_bytes(self, pool: str) -> int:
         """Bytes that clients have stored in a pool (STORED of `ceph df`)."""
+        stats = self._pool(pool)
+        return int(stats.get("stored", stats["bytes_used"]))
+
+    def _pool(self, pool: str) -> Dict[str, Any]:
         for entry in self.json("df detail")["pools"]:
             if entry["name"] == pool:
-                stats = entry["stats"]
-                return int(stats.get("stored", stats["bytes_used"]))
+                stats: Dict[str, Any] = entry["stats"]
+                return stats
         raise CephError(f"there is no pool {pool!r}")
 
     def data_pool(self) -> str:

@@ -9,6 +9,7 @@ import logging
 import os
 import secrets
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -126,8 +127,9 @@ class Engine:
             running = self._archive.running(index, phase.name)
             if not running.exists():
                 continue
-            if last and phase.kind != "wait":
-                folder = str(PurePosixPath(last["run_dir"]) / "load" / f"{index:02d}-{phase.name}")
+            begun = [r for r in journal.all("phase-begun") if r["phase"] == phase.name]
+            if last and begun and phase.kind != "wait":
+                folder = begun[-1]["scratch"]
                 try:
                     collect(self._remote, last["clients"], folder, running)
                 except (RemoteError, LoadError) as error:
@@ -149,9 +151,11 @@ class Engine:
             write_whole(self._archive.folder / "config.yaml", mask_secrets(self._host.config_file.read_text()))
 
     def _snapshot(self, when: str) -> None:
-        draft = self._archive.cluster(f"{when}.tmp")
+        draft, folder = self._archive.cluster(f"{when}.tmp"), self._archive.cluster(when)
         self._ceph.snapshot(draft)
-        draft.rename(self._archive.cluster(when))
+        if folder.exists():  # of an invocation that was killed while it removed the buckets
+            shutil.rmtree(folder)
+        draft.rename(folder)
 
     def _phase(
         self, index: int, phase: Phase, phases: Sequence[Phase], loader: Loader, journal: Journal, events: Journal
@@ -165,13 +169,16 @@ class Engine:
             return
         log.info("phase %d of %d: %s", index, len(phases), phase.name)
         repeated = self._prepare_again(index, phase, phases, loader, journal)
-        journal.write("phase-begun", index=index, phase=phase.name)
+        attempt = f"{index:02d}-{phase.name}.{len(journal.all('phase-begun'))}"
+        scratch = str(PurePosixPath(self._host.run_dir) / "load" / attempt)
+        journal.write("phase-begun", index=index, phase=phase.name, scratch=scratch)
         events.write("phase-begin", phase=phase.name, kind=phase.kind, role=phase.role)
         try:
             if phase.kind == "wait":
                 outcome = wait(index, phase, self._ceph, self._host.run_dir, self._archive)
             else:
-                outcome = loader.run(index, phase, self._lanes(phase, phases) if phase.kind == "hybrid" else {})
+                lanes = self._lanes(phase, phases) if phase.kind == "hybrid" else {}
+                outcome = loader.run(index, phase, lanes, scratch)
         except BaseException as error:
             self._set_aside(index, phase, events, f"{type(error).__name__}: {error}".rstrip(": "))
             raise
@@ -224,10 +231,18 @@ class Engine:
         return lanes
 
     def _clean_nodes(self) -> None:
-        """Remove our scratch folder; a node that is gone must not hide why the run ended."""
+        """Remove our scratch folder, but for rows that could not be brought in: the next invocation may.
+
+        A node that is gone must not hide why the run ended.
+        """
         nodes = all_nodes(self._host.cluster, self._clients)
+        command = (
+            f"cd {shlex.quote(self._host.run_dir)} 2>/dev/null || exit 0; rm -rf -- bin probe watch_agent.py; "
+            "find . -depth -type d -empty -delete 2>/dev/null; cd / && rmdir -- "
+            f"{shlex.quote(self._host.run_dir)} 2>/dev/null || true"
+        )
         with contextlib.suppress(RemoteError):
-            self._remote.run(nodes, f"rm -rf -- {shlex.quote(self._host.run_dir)}", timeout=300.0)
+            self._remote.run(nodes, command, timeout=300.0)
 
 
 def _say(outcome: Outcome) -> None:

@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 from ..ceph import Ceph, StatusWatch
@@ -46,8 +46,11 @@ class Loader:
     jobs: WarpJobs
     event: Callable[..., None]
 
-    def run(self, index: int, phase: Phase, lanes: Mapping[str, Sequence[split.Lane]]) -> Outcome:
-        """Run one phase into its .running folder. Raises LoadError when it cannot be started or a node is lost."""
+    def run(self, index: int, phase: Phase, lanes: Mapping[str, Sequence[split.Lane]], scratch: str) -> Outcome:
+        """Run one phase into its .running folder; `scratch` is a folder on the nodes that no attempt has used.
+
+        Raises LoadError when it cannot be started or a node is lost.
+        """
         jobs = {
             "fill": lambda: self.jobs.fill(phase, phase.name),
             "hybrid": lambda: self.jobs.hybrid(phase, dict(lanes), phase.name),
@@ -60,7 +63,7 @@ class Loader:
         duration = phase.duration if phase.kind != "fill" else (phase.goal.duration if phase.goal else None)
         session = LoadSession(
             self.remote,
-            str(PurePosixPath(self.host.run_dir) / "load" / f"{index:02d}-{phase.name}"),
+            scratch,
             jobs,
             self.ready.binaries,
             environment(self.ready.keys.access, self.ready.keys.secret),
@@ -103,7 +106,6 @@ class _Observer:
     folder: Path
     duration: Optional[float]
     _counts: Dict[str, Mapping[str, Counts]] = field(default_factory=dict)
-    _second: Dict[str, Counts] = field(default_factory=dict)
     _rates: List[float] = field(default_factory=lambda: [0.0, 0.0])
     _stalled: Dict[str, bool] = field(default_factory=dict)
     _stopping: Optional[float] = None

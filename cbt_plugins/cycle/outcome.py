@@ -72,7 +72,8 @@ class Outcome:
             self.jobs.append(record)
             if end.died:
                 how = f"signal {end.signal}" if end.signal else f"exit status {end.exit}"
-                self.warn("generator-died", f"{job.id}: {job.argv[1]} ended with {how}", job=job.id)
+                why = f": {end.message}" if end.message else ""
+                self.warn("generator-died", f"{job.id}: {job.argv[1]} ended with {how}{why}", job=job.id)
                 self.degrade("failed")
             elif record["rows_total"] == 0:
                 self.warn("generator-idle", f"{job.id}: not one request was finished", job=job.id)

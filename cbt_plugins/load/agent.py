@@ -22,6 +22,8 @@ from subprocess import DEVNULL, PIPE, Popen
 TERM_PATIENCE = 3.0
 #: bytes of a generator's messages that are kept: it prints one for every failed request
 STDERR_LIMIT = 1 << 20
+#: seconds after which a job that found nothing to do looks again
+LOOK_AGAIN = 30.0
 #: seconds for `go` to come after we are ready; without it the head is gone
 GO_PATIENCE = 600.0
 
@@ -42,6 +44,7 @@ class Job:
         self.rows = open(os.path.join(folder, "rows", self.id + ".csv.gz"), "wb", 0)
         self.stderr = open(os.path.join(folder, "stderr", self.id + ".txt"), "wb", 0)
         self.stderr_size = 0
+        self.message = b""  # the end of what it has said
         self.packer = zlib.compressobj(1, zlib.DEFLATED, 31)
         self.packed_since_flush = False
         self.rest = b""
@@ -128,6 +131,7 @@ class Job:
         if room > 0:
             self.stderr.write(data[:room])
         self.stderr_size += len(data)
+        self.message = (self.message + data)[-300:]
 
     def terminate(self, now):
         """SIGTERM, and SIGKILL after TERM_PATIENCE: call again until the process is gone."""
@@ -153,6 +157,8 @@ class Job:
         if self.rest:
             self.take([self.rest])
             self.rest = b""
+        if code > 0 and self.order["respawn"] and not self.rows_in_pass:
+            self.exit = 0  # warp fails when its listing is empty: that is nothing to do, not a fault
         self.ended = now
         self.state = "done"
 
@@ -185,7 +191,7 @@ class Job:
             "ended": self.ended,
             "passes": self.passes,
             "counts": self.counts,
-            "stderr_bytes": self.stderr_size,
+            "message": " ".join(self.message.decode(errors="replace").split()),
         }
 
 
@@ -258,7 +264,8 @@ class Agent:
     def prepare(self, now, begun):
         """Until the head says `go`: tell it once that all readers have listed their objects."""
         if any(j.state == "done" for j in self.early):
-            self.say(t=now, failed="a generator ended before the phase began")
+            reasons = ["%s: %s" % (j.id, j.report()["message"]) for j in self.early if j.state == "done"]
+            self.say(t=now, failed="a generator ended before the phase began: " + "; ".join(reasons))
             self.stopping = True
             return
         if not self.ready and all(j.state == "running" for j in self.early):
@@ -296,7 +303,8 @@ class Agent:
 
     def may_respawn(self, job, now):
         left = self.went + self.plan["duration"] - now
-        return job.exit == 0 and not job.cut and job.rows_in_pass > 0 and left > 2 * self.plan["lead"] + 1
+        fruitful = job.rows_in_pass > 0 or now > job.ended + LOOK_AGAIN
+        return job.exit == 0 and not job.cut and fruitful and left > 2 * self.plan["lead"] + 1
 
     def over(self, now):
         return self.went is not None and now >= self.went and all(j.state == "done" for j in self.jobs)

@@ -93,6 +93,7 @@ class JobEnd:
     last_row: Optional[float] = None
     ended: Optional[float] = None
     passes: int = 0
+    message: str = ""  # the end of what it said on standard error
 
     @property
     def died(self) -> bool:

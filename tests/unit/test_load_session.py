@@ -161,6 +161,17 @@ def test_a_job_that_runs_dry_is_started_again(start: Starter) -> None:
     assert session.ends()["d"].passes >= 2
 
 
+def test_nothing_to_do_is_not_a_death_and_a_death_says_why(start: Starter) -> None:
+    """`warp delete` fails on an empty listing: a day's aging must not end because DELETE was faster than PUT."""
+    session = start(
+        job("dry", "--exit", "1", "--duration", "0s", respawn=True), job("w", "--rows", "5", "--exit", "3", "--chatter")
+    )
+    run_to_end(session)
+    ends = session.ends()
+    assert not ends["dry"].died and ends["dry"].exit == 0
+    assert ends["w"].died and ends["w"].message.endswith("xxx")
+
+
 def test_the_secret_is_in_the_environment_and_nowhere_on_disk(start: Starter, tmp_path: Path) -> None:
     told = tmp_path / "told"
     session = start(job("a", "--rows", "50"), FAKE_WARP_SECRET_TO=str(told))
