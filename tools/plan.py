@@ -112,7 +112,7 @@ def _parts(plan: Plan) -> Iterator[Tuple[str, List[str]]]:
         bucket = buckets[driver.bucket]
         sizes = ", ".join(
             format_size(size) + (f" {format_percent(share)}" if len(bucket.sizes) > 1 else "")
-            for size, share in bucket.sizes
+            for size, _, share in bucket.sizes
         )
         name = bucket.key + (" (existing)" if bucket.foreign else "")
         rows.append((f"    {driver.id}", driver.node, name, sizes, str(driver.workers)))

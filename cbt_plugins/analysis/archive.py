@@ -25,7 +25,7 @@ class Job:
     rows: Optional[Path]
     clock_offset: float  # node's clock minus head's clock, seconds
     bucket: str = ""
-    sizes: Tuple[Tuple[int, float], ...] = ()
+    sizes: Tuple[Tuple[int, int, float], ...] = ()
     ended: Optional[float] = None
     exit: Optional[int] = None
     signal: Optional[int] = None
@@ -170,7 +170,7 @@ def _job(directory: Path, data: Mapping[str, Any]) -> Job:
         rows=directory / data["rows"] if data.get("rows") else None,
         clock_offset=float(data.get("clock_offset") or 0),
         bucket=str(data.get("bucket") or ""),
-        sizes=tuple((int(size), float(share)) for size, share in data.get("sizes") or ()),
+        sizes=tuple((int(low), int(high), float(share)) for low, high, share in data.get("sizes") or ()),
         ended=data.get("ended"),
         exit=data.get("exit"),
         signal=data.get("signal"),

@@ -163,7 +163,7 @@ def by_driver(made: PhaseFigures) -> List[Dict[str, Any]]:
             "driver": driver,
             "node": job.node,
             "bucket": job.bucket,
-            "sizes": [list(pair) for pair in job.sizes],
+            "sizes": [list(size) for size in job.sizes],
             "workers": workers[driver],
             "ops": {
                 op: figures(op, of, made.length)

@@ -93,7 +93,7 @@ def _loops(mix: Mapping[str, float]) -> int:
 
 
 def _mean(bucket: Bucket) -> float:
-    return sum(size * share for size, share in bucket.sizes)
+    return sum((low + high) / 2 * share for low, high, share in bucket.sizes)
 
 
 def _unknown_data(plan: Plan, phase: Phase) -> Iterator[str]:
@@ -164,7 +164,7 @@ def data_text(plan: Plan) -> Tuple[str, ...]:
     known = forecast(plan)
     lines = []
     if known.objects is not None and known.bytes is not None:
-        mixed = any(len(bucket.sizes) > 1 for bucket in plan.buckets)
+        mixed = any(len(bucket.sizes) > 1 or bucket.sizes[0][0] < bucket.sizes[0][1] for bucket in plan.buckets)
         lines.append(
             f"{known.objects} objects, {'about ' if mixed else ''}{about_size(known.bytes)} by the fill "
             "(on the disks: x replicas or (k+m)/k, and at least an allocation unit each)"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple
 
-#: (bytes, share of the objects 0..1), exact sizes
-Sizes = Tuple[Tuple[int, float], ...]
+#: (smallest, largest, share of the objects 0..1): an exact size where both are equal, else any size between them
+Sizes = Tuple[Tuple[int, int, float], ...]
 #: operation in upper case -> percent of the requests; sums to 100
 Mix = Mapping[str, float]
 
@@ -41,12 +41,17 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Driver:
-    """One closed loop of `workers` on one client node against one bucket; each phase gives it some jobs."""
+    """`workers` requests under way on one client node; each phase gives it some jobs."""
 
     id: str  # "01-4KiB"
     node: str
-    bucket: str  # Bucket.key
+    buckets: Tuple[str, ...]  # Bucket.key; more than one with `engine: hybrid` only
     workers: int
+
+    @property
+    def bucket(self) -> str:
+        """The only one, or the first."""
+        return self.buckets[0]
 
 
 @dataclass(frozen=True)
@@ -69,21 +74,53 @@ class WarpOp:
 
 
 @dataclass(frozen=True)
+class Keys:
+    """Which objects an operation of cbt-hybrid takes.
+
+    `select` is "live" (any object that is there), "new" (the next number that no object has had), or a range of
+    numbers as COSBench has it: "u(1,N)" any of them, "s(N+1,10N)" one after the other. N is what the fill wrote.
+    """
+
+    select: str
+    absent: bool = False  # DELETE by u(): also of objects that are not there, as COSBench does
+
+
+@dataclass(frozen=True)
 class Phase:
     """One step of the cycle; phases run one after the other."""
 
     name: str  # unique in the plan, [a-z0-9-]
-    kind: str  # "fill" | "hybrid" | "warp" | "wait"
+    kind: str  # "fill" | "hybrid" | "warp" | "verify" | "delete" | "wait"
     role: str = "none"  # "fill" | "measure" | "age" | "none"
     duration: Optional[float] = None  # hybrid, warp, wait
     goal: Optional[Goal] = None  # fill
     mix: Optional[Mix] = None  # hybrid, warp mixed
     #: hybrid: fixed workers per operation and driver; None = calibrated once per run
     workers: Optional[Mapping[str, int]] = None
-    engine: str = "warp"
+    engine: str = "warp"  # fill, hybrid: or "hybrid", which is cbt-hybrid; verify, delete: always "hybrid"
+    rate: Optional[float] = None  # hybrid by cbt-hybrid: open loop, requests/s of all drivers together ...
+    rate_share: Optional[float] = None  # ... or this share of what the last closed loop before it made
+    arrivals: str = "poisson"  # or "even"
+    ramp: float = 0.0  # seconds in which the load grows to its full size; not measured
+    warmup: float = 0.0  # seconds after that which are not measured either
+    keys: Mapping[str, Keys] = field(default_factory=dict)  # by operation; without: live, and new for PUT
+    roles: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)  # operation -> Bucket.keys; without: all
     warp: Optional[WarpOp] = None
     wait_clean: bool = False  # wait until all PGs are active+clean ...
     at_most: Optional[float] = None  # ... for at most this long
+
+
+@dataclass(frozen=True)
+class Hybrid:
+    """What cbt-hybrid does in every phase."""
+
+    deadline: float = 30.0  # seconds, of every request
+    retries: int = 0
+    list_keys: int = 1000  # at most so many keys in the answer to a LIST
+    part_size: int = 16 << 20  # of a multipart PUT
+    compressible: float = 0.0  # share of an object's bytes that compression takes away
+    verify: bool = False  # every GET compares what it reads with what was written
+    seed: int = 1
 
 
 @dataclass(frozen=True)
@@ -101,3 +138,5 @@ class Plan:
     #: warp on the client nodes; None = the binary of this installation is copied there
     warp_path: Optional[str] = None
     read_objects: int = 1_000_000  # at most so many existing objects are listed for get and stat
+    hybrid: Hybrid = Hybrid()
+    keep_rows: bool = False  # the request rows too, beside their figures

@@ -119,9 +119,9 @@ class RgwTestSection(BenchmarkSection):
         return plan.Plan(
             benchmark="rgwtest",
             s3=self.s3.to_plan(endpoints),
-            buckets=tuple(plan.Bucket(key=format_size(size), sizes=((size, 1.0),)) for size in sizes),
+            buckets=tuple(plan.Bucket(key=format_size(size), sizes=((size, size, 1.0),)) for size in sizes),
             drivers=tuple(
-                plan.Driver(f"{i + 1:02d}-{name}", clients[i % len(clients)], name, self.workers)
+                plan.Driver(f"{i + 1:02d}-{name}", clients[i % len(clients)], (name,), self.workers)
                 for i, name in enumerate(names)
             ),
             phases=(

@@ -45,7 +45,7 @@ def _sizes(value: Any) -> plan.Sizes:
         size = parse_size(value)
         if size < 1:
             raise ValueError("objects need at least 1B")
-        return ((size, 1.0),)
+        return ((size, size, 1.0),)
     problems: List[Problem] = []
     shares: Dict[int, float] = {}
     for key, share in value.items():
@@ -70,11 +70,11 @@ def _sizes(value: Any) -> plan.Sizes:
         problems.append(Problem((), f"the sum of the shares is {format_percent(round(total, 9))}, not 100%"))
     if problems:
         raise Problems(problems)
-    return tuple(shares.items())
+    return tuple((size, size, share) for size, share in shares.items())
 
 
 _Sizes = Annotated[
-    Tuple[Tuple[int, float], ...],
+    Tuple[Tuple[int, int, float], ...],
     BeforeValidator(_sizes),
     WithJsonSchema(
         {
@@ -146,7 +146,7 @@ class WarpSection(BenchmarkSection):
     """The general benchmark: phases of your choice."""
 
     size: _Sizes = Field(
-        ((4096, 1.0),),
+        ((4096, 4096, 1.0),),
         description="One exact object size, or exact sizes with their shares: `{4KiB: 50%, 1MiB: 50%}`.",
         json_schema_extra={"default": "4KiB"},
     )
@@ -216,7 +216,7 @@ class WarpSection(BenchmarkSection):
             s3=self.s3.to_plan(endpoints),
             buckets=tuple(plan.Bucket(key, self.size, foreign) for key in keys),
             drivers=tuple(
-                plan.Driver(f"{i + 1:02d}-{keys[i % len(keys)]}", node, keys[i % len(keys)], self.workers)
+                plan.Driver(f"{i + 1:02d}-{keys[i % len(keys)]}", node, (keys[i % len(keys)],), self.workers)
                 for i, node in enumerate(itertools.islice(itertools.cycle(clients), number))
             ),
             phases=tuple(phase.to_plan(name, self.scale) for name, phase in self.cycle.named()),

@@ -27,19 +27,19 @@ BINARY = "{warp}"
 
 
 def object_size(sizes: Sizes) -> str:
-    """warp's --obj.size for exact sizes.
+    """warp's --obj.size for exact sizes and ranges.
 
     A bucket "a:0,b:w" of warp's histogram gives sizes a..b-1 with weight w; a range of one byte is one exact size.
     """
-    if len(sizes) == 1:
+    if len(sizes) == 1 and sizes[0][0] == sizes[0][1]:
         return str(sizes[0][0])
     cells: List[str] = []
     last = None
-    for size, share in sorted(sizes):
+    for size, largest, share in sorted(sizes):
         if size != last:
             cells.append(f"{size}:0")
-        cells.append(f"{size + 1}:{max(1, round(share * 10000))}")
-        last = size + 1
+        cells.append(f"{largest + 1}:{max(1, round(share * 10000))}")
+        last = largest + 1
     return ",".join(cells)
 
 

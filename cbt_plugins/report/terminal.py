@@ -89,7 +89,7 @@ def _cells(op: str, line: Mapping[str, Any], mix: Mapping[str, Any]) -> List[str
 def _drivers(drivers: Sequence[Mapping[str, Any]], ops: Sequence[str]) -> List[List[str]]:
     rows = [["", "size", *(text for op in ops[:5] for text in (op, "ms"))]]
     for driver in drivers:
-        row = [driver["driver"], ", ".join(size(bytes_) for bytes_, _ in driver["sizes"][:2])]
+        row = [driver["driver"], ", ".join(size(smallest) for smallest, _, _ in driver["sizes"][:2])]
         for op in ops[:5]:
             line: Dict[str, Any] = driver["ops"].get(op) or {}
             row += [plain(line.get("obj_per_s")), plain((line.get("latency_ms") or {}).get("mean"))]

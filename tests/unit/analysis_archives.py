@@ -98,7 +98,7 @@ def job(id: str, op: str, rows: Iterable[str], **more: Any) -> Dict[str, Any]:
         "role": "read",
         "bucket": "cbtp-1-4kib",
         "prefix": "keep",
-        "sizes": [[4096, 1.0]],
+        "sizes": [[4096, 4096, 1.0]],
         "workers": 2,
         "rate_limit": 0,
         "urls": ["http://rgw1:7480"],

@@ -45,7 +45,7 @@ def test_rgwtest_is_the_published_cycle() -> None:
     made = plan("rgwtest", clients=["c1", "c2", "c3", "c4", "c5"])
     assert [bucket.key for bucket in made.buckets] == ["1KiB", "4KiB", "8KiB", "64KiB", "256KiB"]
     assert made.drivers == tuple(
-        Driver(f"0{i}-{bucket.key}", f"c{i}", bucket.key, 8) for i, bucket in enumerate(made.buckets, 1)
+        Driver(f"0{i}-{bucket.key}", f"c{i}", (bucket.key,), 8) for i, bucket in enumerate(made.buckets, 1)
     )
     assert made.phases == (
         Phase("fill", "fill", "fill", goal=Goal(duration=4 * 3600.0)),
@@ -66,7 +66,7 @@ def test_ageing_is_as_long_as_the_set_was_aged(objects: Dict[str, Any], hours: f
 
 def test_generic_objects() -> None:
     made = plan("rgwtest", objects={"set": "generic"})
-    assert [bucket.sizes for bucket in made.buckets] == [((mib << 20, 1.0),) for mib in (1, 4, 8, 64, 256)]
+    assert [bucket.sizes for bucket in made.buckets] == [((mib << 20, mib << 20, 1.0),) for mib in (1, 4, 8, 64, 256)]
 
 
 def test_drivers_go_round_the_client_nodes() -> None:
@@ -141,16 +141,16 @@ def test_warp_options_of_a_plain_command() -> None:
 @pytest.mark.parametrize(
     ("keys", "buckets", "drivers"),
     [
-        ({}, [Bucket("4KiB", ((4096, 1.0),))], ["01-4KiB c1", "02-4KiB c2"]),
-        ({"size": "1MiB", "drivers": 1}, [Bucket("1MiB", ((1 << 20, 1.0),))], ["01-1MiB c1"]),
+        ({}, [Bucket("4KiB", ((4096, 4096, 1.0),))], ["01-4KiB c1", "02-4KiB c2"]),
+        ({"size": "1MiB", "drivers": 1}, [Bucket("1MiB", ((1 << 20, 1 << 20, 1.0),))], ["01-1MiB c1"]),
         (
             {"size": {"4KiB": "25%", "1MB": "75%"}, "buckets": 3},
-            [Bucket(f"sizes-{i}", ((4096, 0.25), (1000000, 0.75))) for i in (1, 2, 3)],
+            [Bucket(f"sizes-{i}", ((4096, 4096, 0.25), (1000000, 1000000, 0.75))) for i in (1, 2, 3)],
             ["01-sizes-1 c1", "02-sizes-2 c2", "03-sizes-3 c1"],
         ),
         (
             {"buckets": {"names": ["mine"], "existing": True}, "keep_data": True},
-            [Bucket("mine", ((4096, 1.0),), foreign=True)],
+            [Bucket("mine", ((4096, 4096, 1.0),), foreign=True)],
             ["01-mine c1", "02-mine c2"],
         ),
     ],

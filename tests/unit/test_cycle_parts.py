@@ -62,7 +62,7 @@ def test_a_file_is_never_half_written(tmp_path: Path) -> None:
 
 
 def job(name: str, op: str, workers: int = 4, prepared: int = 0) -> Job:
-    return Job(name, "01", "c1", op, "r", "b", "", ((1, 1.0),), workers, (), ("warp", op), prepared=prepared)
+    return Job(name, "01", "c1", op, "r", "b", "", ((1, 1, 1.0),), workers, (), ("warp", op), prepared=prepared)
 
 
 def end(cut: bool = False, passes: int = 1, **counts: Any) -> JobEnd:

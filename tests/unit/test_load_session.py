@@ -33,7 +33,7 @@ def job(name: str, *options: str, start: str = "go", respawn: bool = False, op: 
         role="read" if start == "early" else "fill",
         bucket="b",
         prefix="keep",
-        sizes=((4096, 1.0),),
+        sizes=((4096, 4096, 1.0),),
         workers=4,
         urls=("http://rgw1:7480",),
         argv=(sys.executable, FAKE, *options),

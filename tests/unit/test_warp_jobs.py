@@ -19,8 +19,8 @@ def plan(*phases: Phase, foreign: bool = False, **s3: object) -> Plan:
     return Plan(
         benchmark="warp",
         s3=S3(urls=("http://rgw1:7480", "http://rgw2:7480"), user="cbt", **s3),  # type: ignore[arg-type]
-        buckets=(Bucket("4KiB", ((4096, 1.0),), foreign=foreign),),
-        drivers=(Driver("01-4KiB", "client1", "4KiB", 8), Driver("02-4KiB", "client2", "4KiB", 8)),
+        buckets=(Bucket("4KiB", ((4096, 4096, 1.0),), foreign=foreign),),
+        drivers=(Driver("01-4KiB", "client1", ("4KiB",), 8), Driver("02-4KiB", "client2", ("4KiB",), 8)),
         phases=phases,
     )
 
@@ -98,10 +98,10 @@ def test_foreign_data_is_read_whole_and_written_only_under_our_prefix() -> None:
 
 
 def test_exact_sizes() -> None:
-    assert object_size(((4096, 1.0),)) == "4096"
+    assert object_size(((4096, 4096, 1.0),)) == "4096"
     # measured with warp 1.3.1: only 4096 and 65536 bytes, 50:30
-    assert object_size(((65536, 0.375), (4096, 0.625))) == "4096:0,4097:6250,65536:0,65537:3750"
-    assert object_size(((10, 0.5), (11, 0.5))) == "10:0,11:5000,12:5000"
+    assert object_size(((65536, 65536, 0.375), (4096, 4096, 0.625))) == "4096:0,4097:6250,65536:0,65537:3750"
+    assert object_size(((10, 10, 0.5), (11, 11, 0.5))) == "10:0,11:5000,12:5000"
 
 
 def test_objects_that_mixed_prepares_are_rounded_up_to_its_workers() -> None:

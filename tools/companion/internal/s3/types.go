@@ -1,0 +1,88 @@
+// Package s3 makes the requests: one connection per request under way, one deadline per request, nothing retried in secret.
+package s3
+
+import (
+	"io"
+	"time"
+)
+
+// Op is what a request does, by the name that its row carries.
+type Op string
+
+const (
+	Get       Op = "GET"
+	Put       Op = "PUT"
+	Stat      Op = "STAT"
+	Delete    Op = "DELETE"
+	List      Op = "LIST"
+	Multipart Op = "MULTIPART" // a PUT in parts; one row for all of its requests
+)
+
+// Config says where requests go and how they are signed.
+type Config struct {
+	Hosts       []string // http://host:port or https://host:port, all of one scheme
+	RoundRobin  bool     // false: the least busy host
+	Region      string
+	AccessKey   string
+	SecretKey   string
+	Session     string
+	HostStyle   bool // bucket in the host name instead of the path
+	InsecureTLS bool
+	Unsigned    bool // UNSIGNED-PAYLOAD
+	Workers     int  // so many requests may be under way at once
+	PartSize    int64
+}
+
+// Body is what a PUT sends.
+type Body interface {
+	Size() int64
+	// Sum is the SHA-256 of all of it; asked for only when payloads are signed.
+	Sum() [32]byte
+	// WriteTo writes all of it, and may be called again.
+	WriteTo(w io.Writer) (int64, error)
+	// Section is a part of it.
+	Section(offset, size int64) Body
+}
+
+// Request is one request of a worker. A worker uses one Request and one Result again and again.
+type Request struct {
+	Op         Op
+	Bucket     string
+	Key        string    // LIST: the prefix
+	Body       Body      // PUT, MULTIPART
+	Sink       io.Writer // GET: gets the object; nil: it is thrown away
+	StartAfter string    // LIST
+	MaxKeys    int       // LIST
+	WantKeys   bool      // LIST: fill Result.Keys and Result.Sizes
+	Until      time.Time // the deadline; the request is over by then
+}
+
+// Result is what came of a request.
+type Result struct {
+	Endpoint  string // the host that it went to
+	Status    int    // HTTP status; 0: there was no answer
+	Kind      string // empty: success. Else one word, see Kinds
+	Message   string // more about an error, one line
+	Sent      time.Time
+	FirstByte time.Time // zero: no answer
+	End       time.Time
+	Bytes     int64 // of the object, not of the protocol
+	Objects   int64 // LIST: keys returned; others 1
+	Truncated bool  // LIST: there are more
+	Keys      []string
+	Sizes     []int64
+}
+
+// Kinds of errors; a row's error is "kind: message".
+const (
+	KindHTTP     = "http"     // "http: 503 SlowDown": the server's own answer
+	KindRefused  = "refused"  // no connection: refused or unreachable
+	KindReset    = "reset"    // the connection broke
+	KindTimeout  = "timeout"  // the deadline passed
+	KindChecksum = "checksum" // the object is not what was written
+	KindCut      = "cut"      // the run ended first
+	KindProtocol = "protocol" // an answer that is none
+)
+
+// Unsure tells whether a failed PUT or DELETE may have been carried out all the same.
+func (r *Result) Unsure() bool { return r.Kind != "" && r.Kind != KindRefused && (r.Status < 400 || r.Status >= 500) }
