@@ -63,7 +63,7 @@ def test_it_fits_the_terminal(tmp_path: Path) -> None:
             op,
             [made.row(op, 1 + j / 7, 12.3456, size=2**26, error="x" * 150 if j else "") for j in range(60)],
             driver=f"{i:02d}-256MiB",
-            sizes=[[2**28, 0.5], [2**30, 0.5]],
+            sizes=[[2**28, 2**28, 0.5], [2**30, 2**30, 0.5]],
         )
         for i in range(5)
         for op in ("GET", "PUT", "STAT", "DELETE")
