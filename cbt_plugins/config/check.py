@@ -188,7 +188,19 @@ def _section(
         if plan:
             varied = {key: config[key] for key in taken}
             runs.append(Run(name, 0, varied, {**config, "benchmark": name, "iteration": 0}, plan))
+    problems += _without_use(name, usable, problems, runs)
     return runs, list(dict.fromkeys(problems))
+
+
+def _without_use(
+    name: str, section: Mapping[str, Any], problems: Sequence[Problem], runs: Sequence[Run]
+) -> Iterator[Problem]:
+    """Yield what no run of the sweep has a use for."""
+    if problems or not runs or name not in SECTIONS:
+        return
+    if "hybrid" in section and not any(phase.engine == "hybrid" for run in runs for phase in run.plan.phases):
+        text = "says how cbt-hybrid works, and nothing here has engine: hybrid; say so, or remove the key"
+        yield Problem(("hybrid",), text, of_key=True)
 
 
 _REFUSED: Dict[str, str] = {

@@ -86,6 +86,40 @@ class Keys:
 
 
 @dataclass(frozen=True)
+class Fault:
+    """Something that is broken on purpose, and put back."""
+
+    label: str  # unique in the plan
+    kind: str  # a name of faults.registry
+    targets: Tuple[str, ...] = ()  # nodes, or "osd.3"; empty: `choose` of them
+    choose: int = 0  # so many that no open fault holds, from `ceph osd tree`, by `seed`
+    seed: int = 1
+    options: Mapping[str, object] = field(default_factory=dict)  # of its kind
+    accept: Tuple[str, ...] = ()  # safety rules that it may break
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happens in a phase beside its load, in seconds after the load began."""
+
+    at: float
+    inject: Optional[Fault] = None
+    undo: Tuple[str, ...] = ()  # labels of faults of this or an earlier phase
+    mark: str = ""  # name of the part of the phase that begins here, for the report
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is set on the cluster for the length of the run, and put back to what it was."""
+
+    flags: Tuple[str, ...] = ()  # of the OSD map: noscrub, nodeep-scrub, noout, ...
+    config: Tuple[Tuple[str, str, str], ...] = ()  # (who, option, value) of `ceph config set`
+    balancer: Optional[bool] = None  # None: as it is
+    autoscaler: Optional[bool] = None  # of every pool
+    recovery: str = ""  # "aggressive": as fast as the disks give; in force from the first fault to the end
+
+
+@dataclass(frozen=True)
 class Phase:
     """One step of the cycle; phases run one after the other."""
 
@@ -106,6 +140,7 @@ class Phase:
     keys: Mapping[str, Keys] = field(default_factory=dict)  # by operation; without: live, and new for PUT
     roles: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)  # operation -> Bucket.keys; without: all
     warp: Optional[WarpOp] = None
+    events: Tuple[Event, ...] = ()  # fill, hybrid, warp; wait: from its begin
     wait_clean: bool = False  # wait until all PGs are active+clean ...
     at_most: Optional[float] = None  # ... for at most this long
 
@@ -140,3 +175,4 @@ class Plan:
     read_objects: int = 1_000_000  # at most so many existing objects are listed for get and stat
     hybrid: Hybrid = Hybrid()
     keep_rows: bool = False  # the request rows too, beside their figures
+    settings: Settings = Settings()

@@ -9,7 +9,8 @@ from typing import Any, Dict, Iterator, List, Mapping
 from cbt_plugins.config import schema
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.sections import CBT_KEYS, SECTIONS
-from cbt_plugins.config.units import Duration, Percent, Size
+from cbt_plugins.config.sizes import RANGE_PATTERN
+from cbt_plugins.config.units import RATE_PATTERN, Duration, Percent, Size
 
 #: the page in a checkout; an installation has none
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "CONFIG.md"
@@ -48,6 +49,8 @@ def tables() -> str:
 
 
 def _table(model: Mapping[str, Any], titles: Mapping[str, str]) -> str:
+    if not model["properties"]:
+        return "It has no keys.\n"
     lines = ["| key | value | default | meaning |", "| --- | --- | --- | --- |"]
     for key, node in model["properties"].items():
         if key in CBT_KEYS:
@@ -108,4 +111,10 @@ def _pattern(kind: Any) -> str:
     )
 
 
-_UNITS = {_pattern(Size): "size", _pattern(Duration): "duration", _pattern(Percent): "percent"}
+_UNITS = {
+    _pattern(Size): "size",
+    RANGE_PATTERN: "size or range",
+    _pattern(Duration): "duration",
+    _pattern(Percent): "percent",
+    RATE_PATTERN: "rate",
+}

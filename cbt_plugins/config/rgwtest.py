@@ -7,20 +7,17 @@ from typing import Annotated, Any, List, Literal, Mapping, Optional, Sequence, T
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from cbt_plugins.config import plan
+from cbt_plugins.config.mix import DEFAULT_MIX, DEFAULT_MIX_TEXT, MixSection, faults_for_warp
 from cbt_plugins.config.models import (
-    DEFAULT_MIX,
-    DEFAULT_MIX_TEXT,
     MANY,
     BenchmarkSection,
     FillSection,
-    MixSection,
     check_raw_goal,
-    exactly_one,
-    only_one,
     scaled_duration,
+    scaled_objects,
 )
 from cbt_plugins.config.units import Duration, Size, format_size
-from cbt_plugins.config.validate import Problem, Problems, Strict
+from cbt_plugins.config.validate import Problem, Problems, Strict, exactly_one, only_one
 
 _HOUR = 3600.0
 #: the published object sets and how long each was aged
@@ -28,6 +25,8 @@ SETS = {
     "small": tuple(kib << 10 for kib in (1, 4, 8, 64, 256)),
     "generic": tuple(mib << 20 for mib in (1, 4, 8, 64, 256)),
 }
+#: objects that warp mixed uploads first, unless it is told otherwise
+_WARPS_OWN = 2500
 _AGED = {"small": 24 * _HOUR, "generic": 12 * _HOUR}
 
 
@@ -103,6 +102,29 @@ class RgwTestSection(BenchmarkSection):
         None, description="Ageing; without this key 24h for `set: small`, 12h otherwise."
     )
 
+    warp_mixed: Optional[Duration] = Field(
+        None,
+        description="After measure-new, plain `warp mixed` with the same mix for this long, as phase `warp-mixed`: "
+        "what another generator says of the same cluster.",
+    )
+
+    @field_validator("mix")
+    @classmethod
+    def _possible(cls, mix: MixSection, info: ValidationInfo) -> MixSection:
+        problems = faults_for_warp(mix) if info.data.get("engine") == "warp" else []
+        if problems:
+            raise Problems(problems)
+        return mix
+
+    @field_validator("warp_mixed")
+    @classmethod
+    def _as_mixed(cls, duration: Optional[float], info: ValidationInfo) -> Optional[float]:
+        mix = info.data.get("mix")
+        problems = faults_for_warp(mix, "warp mixed") if duration and mix else []
+        if problems:
+            raise ValueError("; ".join(problem.text for problem in problems))
+        return duration
+
     @field_validator("fill")
     @classmethod
     def _reachable(cls, fill: FillSection, info: ValidationInfo) -> FillSection:
@@ -113,9 +135,7 @@ class RgwTestSection(BenchmarkSection):
         """Return the plan; drivers go round the client nodes in turn."""
         sizes = self.objects.resolve()
         names = [format_size(size) for size in sizes for _ in range(self.drivers_per_size)]
-        mix = self.mix.to_plan()
         aged = self.age.duration if self.age else _AGED.get(self.objects.set or "", 12 * _HOUR)
-        measured = scaled_duration(self.measure.duration, self.scale)
         return plan.Plan(
             benchmark="rgwtest",
             s3=self.s3.to_plan(endpoints),
@@ -125,14 +145,36 @@ class RgwTestSection(BenchmarkSection):
                 for i, name in enumerate(names)
             ),
             phases=(
-                plan.Phase("fill", "fill", "fill", goal=self.fill.to_plan(self.scale)),
-                plan.Phase("measure-new", "hybrid", "measure", duration=measured, mix=mix),
-                plan.Phase("age", "hybrid", "age", duration=scaled_duration(aged, self.scale), mix=mix),
-                plan.Phase("measure-aged", "hybrid", "measure", duration=measured, mix=mix),
+                plan.Phase("fill", "fill", "fill", goal=self.fill.to_plan(self.scale), engine=self.engine),
+                self._hybrid("measure-new", "measure", self.measure.duration),
+                *self._warp_mixed(),
+                self._hybrid("age", "age", aged),
+                self._hybrid("measure-aged", "measure", self.measure.duration),
             ),
             full_guard=self.full_guard,
             keep_data=self.keep_data,
             scale=self.scale,
             warp_path=self.warp_path,
             read_objects=self.read_objects,
+            hybrid=self.hybrid.to_plan(),
+            keep_rows=self.keep_rows,
+        )
+
+    def _hybrid(self, name: str, role: str, duration: float) -> plan.Phase:
+        seconds = scaled_duration(duration, self.scale)
+        return plan.Phase(name, "hybrid", role, duration=seconds, mix=self.mix.to_plan(), engine=self.engine)
+
+    def _warp_mixed(self) -> Tuple[plan.Phase, ...]:
+        if self.warp_mixed is None:
+            return ()
+        # warp needs more objects than workers, and stops for good when its DELETEs outrun its PUTs.
+        objects = max(scaled_objects(_WARPS_OWN, self.scale) or 1, 10 * self.workers)
+        return (
+            plan.Phase(
+                "warp-mixed",
+                "warp",
+                duration=scaled_duration(self.warp_mixed, self.scale),
+                mix=self.mix.to_plan(),
+                warp=plan.WarpOp("mixed", objects=objects),
+            ),
         )

@@ -1,7 +1,8 @@
-"""Sizes, durations and percentages with explicit units: text -> number -> text."""
+"""Sizes, durations, percentages and rates with explicit units: text -> number -> text."""
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal
 from typing import Annotated, Any
@@ -16,10 +17,15 @@ _SIZE_UNITS = {"B": 1, "kB": 1000, **_BINARY, **_DECIMAL}
 _TIME_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _TIME_WORDS = {"s": "sec second", "m": "min minute", "h": "hr hour", "d": "day"}
 
+_RATE_UNITS = {"s": 1, "min": 60, "h": 3600, "day": 86400, "m": 60, "d": 86400}
+_RATE_WORDS = {**{word: short for short, words in _TIME_WORDS.items() for word in words.split()}, "day": "day"}
+_MULTIPLES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
+
 _NUMBER = r"[0-9]{1,20}(?:\.[0-9]{1,9})?"
 _SIZE = re.compile(rf"({_NUMBER}) ?([A-Za-z]*)")
 _TIME_PART = re.compile(rf"({_NUMBER}) ?([A-Za-z]+)")
 _TIME = re.compile(rf"{_NUMBER} ?[A-Za-z]+(?: ?{_NUMBER} ?[A-Za-z]+)*")
+_RATE = re.compile(rf"({_NUMBER}) ?([A-Za-z]?) ?/ ?([A-Za-z]+)")
 _PERCENT = re.compile(rf"({_NUMBER}) ?%")
 
 
@@ -129,6 +135,34 @@ def format_percent(share: float) -> str:
     return f"{_plain(Decimal(repr(share)) * 100)}%"
 
 
+def parse_rate(value: Any) -> float:
+    """Return requests per second for 500, "500/s", "30000/h" or "5M/day"; ValueError says what to write instead."""
+    if _bare(value):
+        rate = float(value)
+    else:
+        match = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
+        if match is None:
+            raise ValueError("not a rate; write for example 500/s, 30000/h or 5M/day (requests of all drivers)")
+        number, multiple, unit = match.groups()
+        if multiple not in _MULTIPLES:
+            near = next((known for known in _MULTIPLES if known.lower() == multiple.lower()), None)
+            meant = f"did you mean '{number}{near}/{unit}'?" if near else "use k, M or G"
+            raise ValueError(f"unknown multiple {multiple!r}; {meant}")
+        if unit not in _RATE_UNITS:
+            near = _RATE_WORDS.get(unit.lower().rstrip("s"))
+            meant = f"did you mean '{number}{multiple}/{near}'?" if near else "use s, min, h or day"
+            raise ValueError(f"unknown unit of time {unit!r}; {meant}")
+        rate = float(Decimal(number) * _MULTIPLES[multiple] / _RATE_UNITS[unit])
+    if not (rate > 0 and math.isfinite(rate)):
+        raise ValueError("must be more than 0 requests")
+    return rate
+
+
+def about_rate(rate: float) -> str:
+    """Return a rate for people: 500.0 -> "500/s", 57.87037 -> "57.87/s"."""
+    return f"{rate:.4g}/s" if rate < 1000 else f"{rate:.0f}/s"
+
+
 def _plain(number: Decimal) -> str:
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
@@ -151,6 +185,7 @@ def _positive_percent(value: Any) -> float:
 # Patterns for JSON Schema: an editor's check may be coarser than ours.
 SIZE_PATTERN = r"^\s*[0-9]+(\.[0-9]+)? ?(B|kB|[KMGTP]i?B)\s*$"
 PERCENT_PATTERN = r"^\s*[0-9]+(\.[0-9]+)? ?%\s*$"
+RATE_PATTERN = r"^\s*[0-9]+(\.[0-9]+)? ?[kMG]? ?/ ?(s|min|m|h|day|d)\s*$"
 _DURATION_PATTERN = r"^\s*([0-9]+(\.[0-9]+)? ?[dhms] ?)+\s*$"
 
 #: bytes, from text such as 4KiB

@@ -6,6 +6,7 @@ import re
 from typing import (
     Annotated,
     Any,
+    Dict,
     Iterator,
     List,
     Mapping,
@@ -26,6 +27,21 @@ class Strict(BaseModel):
     """A mapping that the user writes: unknown keys and nulls are faults, nothing is converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+
+def exactly_one(names: Sequence[str]) -> Dict[str, Any]:
+    """Return the JSON Schema of a mapping that has one of these keys."""
+    return {"oneOf": [{"required": [name]} for name in names]}
+
+
+def only_one(section: Strict, names: Tuple[str, ...]) -> str:
+    """Return which of the optional keys is given; ValueError unless it is exactly one."""
+    given = [name for name in names if getattr(section, name) is not None]
+    if len(given) == 1:
+        return given[0]
+    if not given:
+        raise ValueError(f"needs one of {', '.join(names)}")
+    raise ValueError(f"{' and '.join(given)} exclude each other: keep one")
 
 
 def _absolute_path(value: Any) -> str:

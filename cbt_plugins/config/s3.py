@@ -1,0 +1,186 @@
+"""`s3:` -- where the load goes, and where its keys come from."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, List, Literal, Mapping, Optional
+from urllib.parse import urlsplit
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from cbt_plugins.config import plan
+from cbt_plugins.config.faults import did_you_mean
+from cbt_plugins.config.validate import Problem, Problems, Strict, exactly_one
+
+_ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+")
+
+
+def _secret_source(value: Any) -> str:
+    # No message of this function may show the value.
+    if isinstance(value, str):
+        match = _ENVIRONMENT.fullmatch(value)
+        if match:
+            return f"env:{match.group(1)}"
+        if value.startswith("file:/"):
+            return value
+        if value.startswith("file:"):
+            raise ValueError("file: needs an absolute path, as in file:/root/secret-key")
+    raise ValueError("secrets come from ${ENV}, file:/path, or user:, and never stand in the YAML themselves")
+
+
+def _url(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be a URL such as http://rgw1:7480")
+    try:
+        parts = urlsplit(value)
+        port_is_fine, host = parts.port != 0, parts.hostname or ""
+    except ValueError:
+        port_is_fine, host = False, ""
+    if "@" in value:
+        raise ValueError("no user or key in a URL; use user:, or access_key: and secret_key:")
+    if not port_is_fine or not _is_bare(value, host):
+        raise ValueError("must be http://host[:port] or https://host[:port], without a path")
+    return value.rstrip("/")
+
+
+def _is_bare(url: str, host: str) -> bool:
+    """Tell whether a URL is a scheme, a host and perhaps a port."""
+    scheme, _, rest = url.partition("://")
+    plain = not re.search(r"[/?#\s\\]", rest.rstrip("/"))
+    return scheme in ("http", "https") and plain and _HOST.fullmatch(host) is not None
+
+
+_Secret = Annotated[
+    str,
+    BeforeValidator(_secret_source),
+    WithJsonSchema({"type": "string", "pattern": r"^(\$\{[A-Za-z_][A-Za-z0-9_]*\}|file:/.+)$"}),
+]
+_Url = Annotated[
+    str, BeforeValidator(_url), WithJsonSchema({"type": "string", "pattern": r"^https?://[^/?#@\s]+/*$"})
+]
+
+
+class S3Section(Strict):
+    """Where the load goes, and where its keys come from."""
+
+    model_config = ConfigDict(json_schema_extra=exactly_one(("urls", "endpoints")))
+
+    urls: Optional[Annotated[List[_Url], Field(min_length=1)]] = Field(
+        None, description="RGW endpoints, `http://host:port` each. Required unless `endpoints` is given."
+    )
+    endpoints: Optional[str] = Field(
+        None, description="Name of a section under `client_endpoints:` whose `urls` (and `user`) are used."
+    )
+    user: Optional[str] = Field(
+        None,
+        min_length=1,
+        description="RGW user; its keys come from `radosgw-admin user info` on the head node.",
+    )
+    access_key: Optional[_Secret] = Field(
+        None, description="`${NAME}` (environment of the head node) or `file:/path`."
+    )
+    secret_key: Optional[_Secret] = Field(
+        None, description="`${NAME}` (environment of the head node) or `file:/path`."
+    )
+    region: str = Field("us-east-1", min_length=1, description="Region that requests are signed for.")
+    host_select: Literal["weighed", "roundrobin"] = Field(
+        "weighed",
+        description="How a driver chooses among the URLs: the least busy one, or one after the other.",
+    )
+    lookup: Literal["path", "dns"] = Field("path", description="Bucket in the path, or in the host name.")
+    verify_tls: bool = Field(True, description="Check the certificates of https URLs.")
+    payload: Literal["signed", "unsigned"] = Field(
+        "signed", description="`unsigned` leaves the payload out of the signature (UNSIGNED-PAYLOAD)."
+    )
+
+    @field_validator("urls")
+    @classmethod
+    def _one_scheme(cls, urls: Optional[List[str]]) -> Optional[List[str]]:
+        problems = [
+            Problem((index,), "this URL is in the list twice")
+            for index, url in enumerate(urls or ())
+            if url in (urls or ())[:index]
+        ]
+        if urls and len({urlsplit(url).scheme for url in urls}) > 1:
+            problems.append(Problem((), "http and https cannot be mixed: a driver speaks either"))
+        if problems:
+            raise Problems(problems)
+        return urls
+
+    @field_validator("endpoints")
+    @classmethod
+    def _known_endpoints(cls, name: Optional[str], info: ValidationInfo) -> Optional[str]:
+        known: Mapping[str, Any] = (info.context or {}).get("endpoints") or {}
+        if name is None:
+            return name
+        if name not in known:
+            listed = ", ".join(map(str, known)) or "none"
+            hint = did_you_mean(name, map(str, known)) or f"; there are: {listed}"
+            raise ValueError(f"no section {name!r} under client_endpoints{hint}")
+        section = known[name]
+        if (
+            not isinstance(section, Mapping)
+            or not isinstance(section.get("urls"), list)
+            or not section["urls"]
+        ):
+            raise ValueError(
+                f"client_endpoints.{name} has no list of urls: on an existing cluster CBT finds none itself"
+            )
+        for url in section["urls"]:
+            _url(url)
+        return name
+
+    @model_validator(mode="after")
+    def _whole(self, info: ValidationInfo) -> S3Section:
+        problems = []
+        if self.urls is None and self.endpoints is None:
+            problems.append(Problem((), "needs urls: [http://rgw1:7480, ...] or endpoints: NAME"))
+        if self.urls is not None and self.endpoints is not None:
+            problems.append(Problem(("endpoints",), "either urls or endpoints, not both", of_key=True))
+        keys = {"access_key": self.access_key, "secret_key": self.secret_key}
+        given = [name for name, value in keys.items() if value is not None]
+        if len(given) == 1:
+            missing = next(name for name in keys if name not in given)
+            problems.append(
+                Problem((given[0],), f"{given[0]} alone does not help: {missing} is missing", of_key=True)
+            )
+        if given and self.user is not None:
+            problems.append(
+                Problem(("user",), "either user or access_key + secret_key, not both", of_key=True)
+            )
+        if not given and self.user is None and not self._endpoint(info.context).get("user"):
+            problems.append(
+                Problem((), "needs user: (keys from radosgw-admin), or access_key: and secret_key:")
+            )
+        if problems:
+            raise Problems(problems)
+        return self
+
+    def _endpoint(self, context: Optional[Mapping[str, Any]]) -> Mapping[str, Any]:
+        section = ((context or {}).get("endpoints") or {}).get(self.endpoints) if self.endpoints else None
+        return section if isinstance(section, Mapping) else {}
+
+    def to_plan(self, endpoints: Mapping[str, Any]) -> plan.S3:
+        """Return the plan's S3; `endpoints` is the file's client_endpoints section."""
+        shared = self._endpoint({"endpoints": endpoints})
+        own_keys = self.access_key is not None
+        return plan.S3(
+            urls=tuple(self.urls) if self.urls else tuple(_url(url) for url in shared["urls"]),
+            user=None if own_keys else self.user or str(shared["user"]),
+            access_key_source=self.access_key,
+            secret_key_source=self.secret_key,
+            region=self.region,
+            host_select=self.host_select,
+            lookup=self.lookup,
+            verify_tls=self.verify_tls,
+            payload=self.payload,
+        )
