@@ -9,8 +9,8 @@ from typing import Dict, List, Mapping, Optional, Sequence
 
 from ..ceph import Ceph, CephError
 from ..config.plan import Plan
+from ..journal import Journal
 from ..load.jobs import Job, JobEnd
-from .journal import Journal
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,10 @@ LAST_ROW = 1
 
 @dataclass(frozen=True)
 class Book:
-    """Objects of one bucket over one phase: before + PUT - DELETE + prepared = after."""
+    """Objects of one bucket over one phase: before + PUT - DELETE + prepared = after.
+
+    cbt-hybrid knows which of its PUTs made an object and which of its DELETEs removed one; only these count here.
+    """
 
     bucket: str
     before: int
@@ -115,8 +118,16 @@ def balance(
     books = []
     for bucket, was in before.items():
         put = delete = prepared = unseen = 0
-        for job in (j for j in jobs if j.bucket == bucket):
+        for job in jobs:
             end: Optional[JobEnd] = ends.get(job.id)
+            if end is not None and end.driver_end is not None:
+                for space in end.driver_end["spaces"]:
+                    if space["bucket"] == bucket:
+                        put, delete = put + space["created"], delete + space["removed"]
+                        unseen += space["unknown"]
+                continue
+            if job.bucket != bucket:
+                continue
             if end is None:
                 unseen += job.workers
                 continue

@@ -16,23 +16,21 @@ import sys
 import threading
 import time
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Iterator, List, Optional, Sequence
 
 from ..ceph import Ceph, CephError
-from ..config.calibration import CALIBRATE
 from ..config.plan import Phase, Plan
 from ..config.source import mask_secrets
 from ..host.run import HostRun, RunFailed
-from ..load import split
+from ..journal import Journal
 from ..load.session import LoadError, collect
-from ..load.warp import WarpJobs
 from ..remote import Remote, RemoteError
 from .archive import RunArchive, write_json, write_whole
 from .buckets import Buckets
-from .journal import Journal
 from .loading import Loader
 from .outcome import Outcome
 from .preflight import PreflightError, Ready, all_nodes, check
+from .start import Starts
 from .waiting import wait
 
 log = logging.getLogger(__name__)
@@ -85,15 +83,14 @@ class Engine:
             ready=ready,
             buckets=buckets,
             archive=self._archive,
-            jobs=WarpJobs(self._plan, buckets.names, run_id),
+            run_id=run_id,
             event=events.write,
         )
         try:
-            degraded = [
-                name for i, p in enumerate(phases, 1) for name in self._phase(i, p, phases, loader, journal, events)
-            ]
+            trusted = [self._phase(i, p, phases, loader, journal, events) for i, p in enumerate(phases, 1)]
         finally:
             self._clean_nodes()
+        degraded = [phase.name for phase, ok in zip(phases, trusted) if not ok]
         self._snapshot("after")
         if not self._plan.keep_data:
             buckets.remove()
@@ -159,16 +156,15 @@ class Engine:
 
     def _phase(
         self, index: int, phase: Phase, phases: Sequence[Phase], loader: Loader, journal: Journal, events: Journal
-    ) -> Iterator[str]:
-        """Run one phase unless it is done; yields its name when its result is degraded."""
+    ) -> bool:
+        """Run one phase unless it is done; False when its result is not to be trusted."""
         done = self._archive.finished(index, phase.name)
         if done is not None:
             log.info("phase %d of %d, %s: done already", index, len(phases), phase.name)
-            if done["status"] != "ok":
-                yield phase.name
-            return
+            return bool(done["status"] == "ok")
         log.info("phase %d of %d: %s", index, len(phases), phase.name)
         repeated = self._prepare_again(index, phase, phases, loader, journal)
+        start = Starts(self._plan, self._archive, journal).of(index, phase)
         attempt = f"{index:02d}-{phase.name}.{len(journal.all('phase-begun'))}"
         scratch = str(PurePosixPath(self._host.run_dir) / "load" / attempt)
         journal.write("phase-begun", index=index, phase=phase.name, scratch=scratch)
@@ -177,8 +173,7 @@ class Engine:
             if phase.kind == "wait":
                 outcome = wait(index, phase, self._ceph, self._host.run_dir, self._archive)
             else:
-                lanes = self._lanes(phase, phases) if phase.kind == "hybrid" else {}
-                outcome = loader.run(index, phase, lanes, scratch)
+                outcome = loader.run(index, phase, start, scratch)
         except BaseException as error:
             self._set_aside(index, phase, events, f"{type(error).__name__}: {error}".rstrip(": "))
             raise
@@ -194,8 +189,7 @@ class Engine:
         journal.write("phase-done", index=index, phase=phase.name, status=outcome.status)
         events.write("phase-end", phase=phase.name, status=outcome.status)
         _say(outcome)
-        if outcome.status != "ok":
-            yield phase.name
+        return outcome.status == "ok"
 
     def _prepare_again(
         self, index: int, phase: Phase, phases: Sequence[Phase], loader: Loader, journal: Journal
@@ -208,27 +202,6 @@ class Engine:
             loader.buckets.empty(loader.buckets.counts())
             return []
         return ["an attempt was broken off before; its objects are still in the bucket"]
-
-    def _lanes(self, phase: Phase, phases: Sequence[Phase]) -> Dict[str, List[split.Lane]]:
-        """Who does what in a hybrid phase: fixed by the plan, or from the one calibration of the run."""
-        assert phase.mix is not None
-        if phase.workers:
-            return {d.id: split.fixed(phase.mix, phase.workers) for d in self._plan.drivers}
-        if phase.name == CALIBRATE:
-            return {d.id: split.by_share(phase.mix, d.workers) for d in self._plan.drivers}
-        index = next(i for i, p in enumerate(phases, 1) if p.name == CALIBRATE)
-        calibrated = self._archive.finished(index, CALIBRATE) or {}
-        lanes = {}
-        for driver in self._plan.drivers:
-            latency: Mapping[str, float] = calibrated.get("latency", {}).get(driver.id, {})
-            if all(latency.get(op) for op, _, _ in split.lanes_of(phase.mix)):
-                lanes[driver.id] = split.by_latency(phase.mix, driver.workers, latency)
-            else:
-                log.warning(
-                    "%s: the calibration saw too few requests of %s; workers go by share", phase.name, driver.id
-                )
-                lanes[driver.id] = split.by_share(phase.mix, driver.workers)
-        return lanes
 
     def _clean_nodes(self) -> None:
         """Remove our scratch folder, but for rows that could not be brought in: the next invocation may.

@@ -14,15 +14,18 @@ from ..config.calibration import CALIBRATE
 from ..config.plan import Phase, Plan
 from ..host.run import HostRun
 from ..load import split
+from ..load.hybrid import HybridJobs
 from ..load.jobs import Counts, Job, JobEnd
+from ..load.keys import environment
 from ..load.session import Beat, LoadError, LoadSession
-from ..load.warp import LEAD, WarpJobs, environment
+from ..load.warp import LEAD, WarpJobs
 from ..remote import Remote
 from .archive import RunArchive
 from .buckets import Buckets, balance
-from .outcome import Outcome, window_of
+from .outcome import Outcome, block_of, window_of
 from .preflight import Ready
 from .progress import Now, Progress
+from .start import Start
 
 log = logging.getLogger(__name__)
 
@@ -43,32 +46,44 @@ class Loader:
     ready: Ready
     buckets: Buckets
     archive: RunArchive
-    jobs: WarpJobs
+    run_id: str
     event: Callable[..., None]
 
-    def run(self, index: int, phase: Phase, lanes: Mapping[str, Sequence[split.Lane]], scratch: str) -> Outcome:
+    def jobs(self, phase: Phase, start: Start) -> List[Job]:
+        """The generator processes of a phase."""
+        if phase.engine == "hybrid":
+            return HybridJobs(self.plan, self.buckets.names, self.run_id).jobs(phase, start.memory, start.rate)
+        warp = WarpJobs(self.plan, self.buckets.names, self.run_id)
+        return {
+            "fill": lambda: warp.fill(phase, phase.name),
+            "hybrid": lambda: warp.hybrid(phase, dict(start.lanes), phase.name),
+            "warp": lambda: warp.plain(phase, phase.name),
+        }[phase.kind]()
+
+    def run(self, index: int, phase: Phase, start: Start, scratch: str) -> Outcome:
         """Run one phase into its .running folder; `scratch` is a folder on the nodes that no attempt has used.
 
         Raises LoadError when it cannot be started or a node is lost.
         """
-        jobs = {
-            "fill": lambda: self.jobs.fill(phase, phase.name),
-            "hybrid": lambda: self.jobs.hybrid(phase, dict(lanes), phase.name),
-            "warp": lambda: self.jobs.plain(phase, phase.name),
-        }[phase.kind]()
+        jobs = self.jobs(phase, start)
         folder = self.archive.running(index, phase.name)
         folder.mkdir(parents=True)
-        outcome = Outcome(index, phase)
+        outcome = Outcome(index, phase, rate=start.rate)
         before = self.buckets.counts()
-        duration = phase.duration if phase.kind != "fill" else (phase.goal.duration if phase.goal else None)
+        duration = phase.goal.duration if phase.goal else phase.duration
+        if duration:
+            duration += phase.ramp + phase.warmup
         session = LoadSession(
             self.remote,
             scratch,
             jobs,
-            self.ready.binaries,
+            self.ready.programs,
             environment(self.ready.keys.access, self.ready.keys.secret),
             self.ready.offsets,
             duration or 0.0,
+            phase=phase.name,
+            block=block_of(phase),
+            keep_rows=self.plan.keep_rows,
         )
         watch = StatusWatch(self.ceph, self.host.run_dir)
         observer = _Observer(self, outcome, session, watch, folder, duration)
@@ -85,8 +100,8 @@ class Loader:
         finally:
             observer.close()
         ends = session.ends()
-        outcome.add_jobs(jobs, ends, self.ready.offsets, self.ready.binaries)
-        outcome.window = window_of(phase.kind, outcome.jobs, duration)
+        outcome.add_jobs(jobs, ends, self.ready.offsets, self.ready.programs, self.plan.keep_rows)
+        outcome.window = window_of(phase, outcome.jobs, session.go_at)
         outcome.note_dry()
         if not (phase.warp and phase.warp.op in ("versioned", "multipart")):
             outcome.add_books(balance(before, self.buckets.counts(settle=True), jobs, ends))
@@ -109,11 +124,14 @@ class _Observer:
     _rates: List[float] = field(default_factory=lambda: [0.0, 0.0])
     _stalled: Dict[str, bool] = field(default_factory=dict)
     _stopping: Optional[float] = None
+    _written: Dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._beats = open(self.folder / "heartbeat.jsonl", "w", encoding="utf-8")  # noqa: SIM115
         self._status = open(self.folder / "status.jsonl", "w", encoding="utf-8")  # noqa: SIM115
         self._progress = Progress(self.duration)
+        # a day of seconds would be a hundred megabytes
+        self._every = 1.0 if block_of(self.outcome.phase) < 60 else 10.0
         self._previous = (time.monotonic(), Counts())
 
     def close(self) -> None:
@@ -165,6 +183,11 @@ class _Observer:
             self._counts[job] = counts
             total = sum(counts.values(), Counts())
             jobs[job] = {"ops": total.good, "bytes": total.size, "errors": total.failed, "state": beat.states[job]}
+            said = beat.driver.get(job, {})
+            jobs[job].update((key, said[key]) for key in ("in_flight", "oldest", "queued", "dry") if said.get(key))
+            down = [url for url, host in said.get("hosts", {}).items() if not host["up"]]
+            if down:
+                jobs[job]["down"] = down
             late = beat.states[job] == "running" and beat.at - beat.last_row[job] > STALL
             if late and not self._stalled.get(job):
                 text = f"{job}: no request was finished for {STALL:.0f} s"
@@ -174,8 +197,10 @@ class _Observer:
             code = beat.exits[job]
             if beat.states[job] == "done" and code not in (0, None):
                 self._died(job, f"exit status {code}" if code > 0 else f"signal {-code}")
-        self._beats.write(json.dumps({"t": beat.at - offset, "node": beat.node, "jobs": jobs}) + "\n")
-        self._beats.flush()
+        if beat.at - self._written.get(beat.node, 0.0) > self._every - 0.5:
+            self._written[beat.node] = beat.at
+            self._beats.write(json.dumps({"t": beat.at - offset, "node": beat.node, "jobs": jobs}) + "\n")
+            self._beats.flush()
 
     def _died(self, job: str, how: str) -> None:
         """A generator ended badly: what is left of the load is not what was asked for, so the phase ends here."""
@@ -227,7 +252,8 @@ class _Observer:
         elapsed = max(0.0, time.time() - begun) if begun else 0.0
         left = None
         if begun and self.duration:
-            left = max(0.0, begun + LEAD + self.duration - time.time())
+            lead = LEAD if self.outcome.phase.engine == "warp" else 0.0
+            left = max(0.0, begun + lead + self.duration - time.time())
         fresh = self.watch.latest is not None and time.monotonic() - self.watch.latest_at < 30.0
         stalled = [job for job, late in self._stalled.items() if late]
         self._progress.show(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -16,6 +17,8 @@ VERSION = 1
 ERROR_SHARE = 0.05
 #: seconds at the end of a phase in which a job may do nothing
 IDLE = 1.0
+#: seconds up to which a phase's figures are by the second
+BY_SECOND = 7200.0
 
 
 @dataclass
@@ -24,6 +27,7 @@ class Outcome:
 
     index: int
     phase: Phase
+    rate: Optional[float] = None  # requests/s of all drivers that an open loop was asked for
     status: str = "ok"  # ok | degraded | failed | aborted
     window: Optional[Tuple[float, float]] = None  # head's clock
     jobs: List[Dict[str, Any]] = field(default_factory=list)
@@ -47,15 +51,18 @@ class Outcome:
         jobs: Sequence[Job],
         ends: Mapping[str, JobEnd],
         offsets: Mapping[str, Offset],
-        binaries: Mapping[str, str],
+        programs: Mapping[str, Mapping[str, str]],
+        keep_rows: bool,
     ) -> None:
         """Note how every job ran; times are turned into the head's clock."""
         for job in jobs:
             end = ends.get(job.id)
             offset = offsets[job.node].seconds
             record = job.record()
-            record["argv"] = [binaries[job.node] if a == "{warp}" else a for a in job.argv]
-            record["rows"] = f"rows/{job.id}.csv.gz"
+            named = {f"{{{name}}}": path for name, path in programs[job.node].items()}
+            record["argv"] = [named.get(a, a) for a in job.argv]
+            record["figures"] = f"figures/{job.id}.figures"
+            record["rows"] = f"rows/{job.id}.csv.zst" if keep_rows else None
             record["clock_offset"] = offset
             if end is None:
                 self.warn("job-lost", f"{job.id}: its node was lost, its rows may end early", job=job.id)
@@ -69,7 +76,11 @@ class Outcome:
             record.update(exit=end.exit, signal=end.signal, cut=end.cut, restarts=max(0, end.passes - 1))
             record["rows_total"] = sum(c.good + c.failed for c in end.counts.values())
             record["errors_total"] = sum(c.failed for c in end.counts.values())
+            record["driver_end"] = end.driver_end
             self.jobs.append(record)
+            if end.reducer:
+                self.warn("figures", f"{job.id}: {end.reducer}", job=job.id)
+                self.degrade("degraded")
             if end.died:
                 how = f"signal {end.signal}" if end.signal else f"exit status {end.exit}"
                 why = f": {end.message}" if end.message else ""
@@ -121,7 +132,14 @@ class Outcome:
             "engine": phase.engine,
             "status": self.status,
             "window": {"start": self.window[0], "end": self.window[1]} if self.window else None,
-            "asked": {"duration": phase.duration, "mix": dict(phase.mix) if phase.mix else None},
+            "block": block_of(phase),
+            "asked": {
+                "duration": phase.duration,
+                "mix": dict(phase.mix) if phase.mix else None,
+                "rate": self.rate,
+                "arrivals": phase.arrivals if self.rate else None,
+                "op": phase.warp.op if phase.warp else None,
+            },
             "jobs": self.jobs,
             "books": [b.record() for b in self.books],
             "warnings": self.warnings,
@@ -129,20 +147,38 @@ class Outcome:
         }
 
 
-def window_of(kind: str, jobs: Sequence[Dict[str, Any]], duration: Optional[float]) -> Optional[Tuple[float, float]]:
+def block_of(phase: Phase) -> int:
+    """Time resolution of a phase's figures in seconds: short phases by the second, a day by the minute."""
+    if phase.kind in ("hybrid", "warp") or (phase.goal and phase.goal.duration):
+        lasts = phase.duration or (phase.goal.duration if phase.goal else None) or 0.0
+        return 1 if lasts + phase.ramp + phase.warmup <= BY_SECOND else 60
+    return 10
+
+
+def window_of(
+    phase: Phase, jobs: Sequence[Mapping[str, Any]], go_at: Optional[float]
+) -> Optional[Tuple[float, float]]:
     """When every job of the phase was at work, from the job records; None when there is no such time.
 
-    Jobs that ran dry (DELETE with nothing left to delete) do not end it. A fill by number of objects has no common end:
-    its window is from the first PUT to the last.
+    In whole blocks of the figures. cbt-hybrid begins at `go_at` (head's clock), to the second. Of warp's jobs it
+    is from the last of their first rows to the first of their last rows; jobs that ran dry (DELETE with nothing left)
+    do not end it. A phase that ends by itself has no common end: its window is from the first request to the last.
     """
     working = [j for j in jobs if j["first_row"] is not None]
     if not working:
         return None
-    start = max(j["first_row"] for j in working)
-    lasting = [j for j in working if j["role"] != "delete"] or working
-    end = min(j["last_row"] for j in lasting)
-    if kind == "fill" and duration is None:
+    duration = phase.goal.duration if phase.goal else phase.duration
+    if not duration:
         start, end = min(j["first_row"] for j in working), max(j["last_row"] for j in working)
-    elif duration:
-        end = min(end, start + duration)
+        return (start, end) if end > start else None
+    if phase.engine == "hybrid" and go_at is not None:
+        start = go_at + phase.ramp + phase.warmup
+        cut = [j["ended"] for j in jobs if j["cut"] and j["ended"] is not None]  # ended by us, before its time
+        end = min([start + duration, *cut])
+    else:
+        start = max(j["first_row"] for j in working)
+        lasting = [j for j in working if j["role"] != "delete"] or working
+        end = min(min(j["last_row"] for j in lasting), start + duration)
+    block = block_of(phase)
+    start, end = math.ceil(start / block) * float(block), math.floor(end / block) * float(block)
     return (start, end) if end > start else None

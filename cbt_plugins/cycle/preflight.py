@@ -59,7 +59,7 @@ class Ready:
 
     keys: Keys
     offsets: Mapping[str, Offset]
-    binaries: Mapping[str, str]  # client node -> path of warp
+    programs: Mapping[str, Mapping[str, str]]  # client node -> program -> its path there
     manifest: Dict[str, Any]
 
 
@@ -81,7 +81,7 @@ def check(host: HostRun, plan: Plan, remote: Remote, ceph: Ceph) -> Ready:
     faults += _room(remote, clients, host.run_dir)
     faults += _unreachable(remote, clients, plan.s3.urls)
     keys: Optional[Keys] = None
-    binaries: Dict[str, str] = {}
+    programs: Dict[str, Dict[str, str]] = {}
     versions: Any = None
     try:
         keys = s3_keys(plan.s3, ceph)
@@ -91,7 +91,8 @@ def check(host: HostRun, plan: Plan, remote: Remote, ceph: Ceph) -> Ready:
         faults.append(str(error))
     if not faults:
         try:
-            binaries = deploy(plan, remote, clients, host.run_dir)
+            programs = deploy(plan, remote, clients, host.run_dir)
+            generators = {name: _version(remote, clients[0], path) for name, path in programs[clients[0]].items()}
         except (RemoteError, OSError) as error:
             faults.append(str(error))
     if faults or keys is None:
@@ -105,14 +106,14 @@ def check(host: HostRun, plan: Plan, remote: Remote, ceph: Ceph) -> Ready:
         "cbt": {"path": str(host.checkout.path), "commit": host.checkout.commit, "describe": host.checkout.describe}
         if host.checkout
         else None,
-        "warp": _warp_version(remote, clients[0], binaries[clients[0]]),
+        **generators,
         "ceph": versions,
         "command_line": list(sys.argv),
         "config_file": str(host.config_file) if host.config_file else None,
         "nodes": facts,
         "clock_offsets": {n: {"seconds": o.seconds, "error": o.error} for n, o in skew.items()},
     }
-    return Ready(keys, skew, binaries, manifest)
+    return Ready(keys, skew, programs, manifest)
 
 
 def all_nodes(cluster: Mapping[str, Any], clients: Sequence[str]) -> List[str]:
@@ -178,31 +179,56 @@ def _secret(source: Optional[str], name: str) -> str:
     return value
 
 
-def own_warp() -> Optional[Path]:
-    """warp of this machine: what `cbt-tools build` made, else the one on PATH."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cbt-plugins" / "bin" / "warp"
-    found = str(cache) if cache.exists() else shutil.which("warp")
+def own_program(name: str) -> Optional[Path]:
+    """A program of this machine: what `cbt-tools build` made, else the one on PATH."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cbt-plugins" / "bin" / name
+    found = str(cache) if cache.exists() else shutil.which(name)
     return Path(found) if found else None
 
 
-def deploy(plan: Plan, remote: Remote, clients: Sequence[str], run_dir: str) -> Dict[str, str]:
-    """Path of warp on each client: the plan's own, or our binary, copied into the run's scratch folder."""
-    if plan.warp_path:
-        quoted = shlex.quote(plan.warp_path)
-        remote.run(clients, f"command -v {quoted} >/dev/null || {{ echo no {quoted} on this node >&2; exit 1; }}")
-        return {n: plan.warp_path for n in clients}
-    source = own_warp()
-    if source is None:
-        raise OSError("warp is missing here: `cbt-tools build` makes it, or warp_path: names it on the clients")
-    content = source.read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
-    path = str(PurePosixPath(run_dir) / "bin" / "warp")
-    answers = remote.run(clients, f"echo '{digest}  {path}' | sha256sum -c --status", check=False)
-    lacking = [n for n, r in answers.items() if r.status]
-    remote.put({n: {path: content} for n in lacking}, mode=0o755)
-    return {n: path for n in clients}
+def programs_of(plan: Plan) -> List[str]:
+    """The programs that the client nodes need for this plan."""
+    loads = [p for p in plan.phases if p.kind != "wait"]
+    wanted = ["cbt-rows"]
+    if any(p.engine == "hybrid" for p in loads):
+        wanted.append("cbt-hybrid")
+    if any(p.engine == "warp" for p in loads):
+        wanted.append("warp")
+    return wanted
 
 
-def _warp_version(remote: Remote, node: str, path: str) -> str:
-    out = remote.run([node], f"{shlex.quote(path)} --version", check=False)[node].stdout.strip()
+def deploy(plan: Plan, remote: Remote, clients: Sequence[str], run_dir: str) -> Dict[str, Dict[str, str]]:
+    """Paths of the programs on each client: our own, copied into the run's scratch folder; the plan's own warp.
+
+    Raises OSError when one is missing here, RemoteError when one does not run there.
+    """
+    paths: Dict[str, str] = {}
+    for name in programs_of(plan):
+        if name == "warp" and plan.warp_path:
+            paths[name] = plan.warp_path
+            continue
+        source = own_program(name)
+        if source is None:
+            hint = ", or warp_path: names it on the clients" if name == "warp" else ""
+            raise OSError(f"{name} is missing here: `cbt-tools build` makes it{hint}")
+        content = source.read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        path = paths[name] = str(PurePosixPath(run_dir) / "bin" / name)
+        answers = remote.run(clients, f"echo '{digest}  {path}' | sha256sum -c --status", check=False)
+        lacking = [n for n, r in answers.items() if r.status]
+        remote.put({n: {path: content} for n in lacking}, mode=0o755)
+    for name, path in paths.items():
+        quoted = shlex.quote(path)
+        failed = f"{{ echo {quoted} does not run on this node >&2; exit 1; }}"
+        remote.run(clients, f"{quoted} {_VERSION[name]} >/dev/null || {failed}")
+    return {n: dict(paths) for n in clients}
+
+
+#: how each program is asked for its version
+_VERSION = {"warp": "--version", "cbt-hybrid": "version", "cbt-rows": "version"}
+
+
+def _version(remote: Remote, node: str, path: str) -> str:
+    asked = f"{shlex.quote(path)} {_VERSION.get(PurePosixPath(path).name, '--version')}"
+    out = remote.run([node], asked, check=False)[node].stdout.strip()
     return out.splitlines()[0] if out else "unknown"

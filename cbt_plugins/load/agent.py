@@ -1,11 +1,13 @@
-"""Runs on a client node: starts the load generators of one phase, keeps their rows, ends them on time.
+"""Runs on a client node: starts the load generators of one phase, reduces their rows, ends them on time.
 
-Standard library only (Python 3.6 and newer). `python3 agent.py FOLDER`; in FOLDER are plan.json (see `load.orders`),
+Standard library only (Python 3.6 and newer). `python3 agent.py FOLDER`; in FOLDER are plan.json (see `Job.order`),
 env.json (the generators' secrets, deleted as soon as read) and, once the head says so, `go` (the instant at which the
-timed jobs start, in this node's clock) or `stop`. Left in FOLDER: rows/<job>.csv.gz, stderr/<job>.txt and end.json.
+timed jobs start, in this node's clock) or `stop`. Left in FOLDER: figures/, rows/ (when they are kept), state/,
+stderr/<job>.txt and end.json.
 
-Rows are flushed to the file every second. A generator is the agent's own child in a session of its own, dies with
-the agent (PR_SET_PDEATHSIG), and is ended when the head is gone (our output is a closed pipe).
+A generator writes its rows into the pipe of a cbt-rows, which turns them into figures and says once a second what it
+has seen. A generator is the agent's own child in a session of its own, dies with the agent (PR_SET_PDEATHSIG), and is
+ended when the head is gone (our output is a closed pipe). cbt-rows ends when its input does.
 """
 
 import ctypes
@@ -15,7 +17,6 @@ import selectors
 import signal
 import sys
 import time
-import zlib
 from subprocess import DEVNULL, PIPE, Popen
 
 #: seconds between SIGTERM and SIGKILL
@@ -26,112 +27,157 @@ STDERR_LIMIT = 1 << 20
 LOOK_AGAIN = 30.0
 #: seconds for `go` to come after we are ready; without it the head is gone
 GO_PATIENCE = 600.0
+#: seconds for cbt-rows to end after its input has
+REDUCE_PATIENCE = 60.0
 
 
 def die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
-class Job:
-    """One generator: its process (again and again when `respawn`), its rows and its counts."""
+def born(pid):
+    """When a process started, as /proc counts it: with its pid, what tells it from a later one."""
+    with open("/proc/%d/stat" % pid) as file:
+        return file.read().rsplit(")", 1)[1].split()[19]
 
-    def __init__(self, order, folder, env):
+
+class Lines:
+    """Whole lines of a pipe."""
+
+    def __init__(self, take):
+        self.take = take
+        self.rest = b""
+
+    def feed(self, data):
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        for line in lines:
+            self.take(line)
+
+    def end(self):
+        if self.rest:
+            self.take(self.rest)
+
+
+class Reducer:
+    """The cbt-rows of one job: `pipe` is where the generator writes; `said` is what it said last."""
+
+    def __init__(self, argv, folder, watch):
+        # its messages go to a file: a pipe that nobody reads would stop it
+        self.messages = os.path.join(folder, "reducer.txt")
+        with open(self.messages, "wb") as file:
+            self.process = Popen(argv, stdin=PIPE, stdout=PIPE, stderr=file, cwd=folder, start_new_session=True)
+        self.pipe = self.process.stdin
+        self.said = {"t": 0.0, "rows": 0, "last": 0.0, "counts": {}}
+        self.ended = False
+        watch(self.process.stdout, Lines(self.take))
+
+    def take(self, line):
+        try:
+            self.said = json.loads(line.decode())
+        except ValueError:
+            pass
+
+    def close(self):
+        """No more rows will come: it writes what it has and ends."""
+        if not self.pipe.closed:
+            self.pipe.close()
+
+    def poll(self):
+        if not self.ended and self.process.poll() is not None and self.process.stdout.closed:
+            self.ended = True
+        return self.ended
+
+    def fault(self):
+        """Why its figures are not whole, None when they are."""
+        if self.said.get("end") and self.process.returncode == 0:
+            return None
+        with open(self.messages, errors="replace") as file:
+            return "cbt-rows ended with status %s: %s" % (self.process.returncode, file.read()[-300:].strip())
+
+
+class Job:
+    """One generator: its process (again and again when `respawn`), its reducer and what it says."""
+
+    def __init__(self, order, folder, env, watch):
         self.order = order
         self.id = order["id"]
         self.env = env
+        self.watch = watch
         self.folder = os.path.join(folder, "work", self.id)
         os.makedirs(self.folder)
-        self.rows = open(os.path.join(folder, "rows", self.id + ".csv.gz"), "wb", 0)
         self.stderr = open(os.path.join(folder, "stderr", self.id + ".txt"), "wb", 0)
         self.stderr_size = 0
         self.message = b""  # the end of what it has said
-        self.packer = zlib.compressobj(1, zlib.DEFLATED, 31)
-        self.packed_since_flush = False
-        self.rest = b""
+        self.reducer = Reducer(order["reduce"], self.folder, watch)
         self.process = None
         self.state = "waiting"  # prepare, running, done
-        self.started = self.first_row = self.ended = self.terminated = None
-        self.last_row = 0.0
+        self.started = self.gone = self.ended = self.terminated = None
         self.exit = self.signal = None
         self.cut = False
         self.passes = 0
-        self.rows_in_pass = 0
-        #: op -> [good, failed, bytes of the good ones, sum of their durations in ns, first and last seen at]
-        self.counts = {}
-        self.write("\t".join(order["columns"]).encode() + b"\n")
+        self.rows_before = 0  # of earlier passes
+        self.ready = False
+        self.beat_event = None
+        self.end_event = None
 
-    def write(self, data):
-        packed = self.packer.compress(data)
-        self.packed_since_flush = True
-        if packed:
-            self.rows.write(packed)
+    @property
+    def counts(self):
+        """op -> [good, failed, bytes of the good ones, sum of their durations in ns, first and last seen at]"""
+        return self.reducer.said["counts"]
 
-    def flush(self):
-        if self.packed_since_flush:
-            self.rows.write(self.packer.flush(zlib.Z_SYNC_FLUSH))
-            self.packed_since_flush = False
+    @property
+    def first_row(self):
+        return min([count[4] for count in self.counts.values()] or [0]) or None
 
-    def start(self, selector, duration, now):
+    @property
+    def rows_in_pass(self):
+        return self.reducer.said["rows"] - self.rows_before
+
+    def start(self, duration, now):
         argv = [a.replace("{duration}", "%ds" % max(1, round(duration))) for a in self.order["argv"]]
+        self.rows_before = self.reducer.said["rows"]
         self.process = Popen(
             argv,
             stdin=DEVNULL,
-            stdout=PIPE,
+            stdout=self.reducer.pipe,
             stderr=PIPE,
             cwd=self.folder,
             env=self.env,
             start_new_session=True,
             preexec_fn=die_with_parent,
         )
+        self.gone = None
         self.passes += 1
-        self.rows_in_pass = 0
-        self.state = "prepare" if self.first_row is None else "running"
+        self.state = "prepare" if self.passes == 1 else "running"
         if self.started is None:
             self.started = now
-        for pipe, reader in ((self.process.stdout, self.read_rows), (self.process.stderr, self.read_stderr)):
-            os.set_blocking(pipe.fileno(), False)
-            selector.register(pipe, selectors.EVENT_READ, reader)
+        self.watch(self.process.stderr, Lines(self.read_line))
 
-    def read_rows(self, data):
-        *lines, self.rest = (self.rest + data).split(b"\n")
-        if lines:
-            self.take(lines)
-
-    def take(self, lines):
-        self.write(b"\n".join(lines) + b"\n")
-        now = self.last_row = time.time()
-        if self.first_row is None:
-            self.first_row = now
-            self.state = "running"
-        counts, seen = self.counts, set()
-        for line in lines:
-            cell = line.split(b"\t")
-            if len(cell) < 13 or not cell[0].isdigit():
-                continue  # the second line of a message with a line break
-            op = cell[2].decode(errors="replace")
-            count = counts.get(op)
-            if count is None:
-                count = counts[op] = [0, 0, 0, 0, now, now]
-            seen.add(op)
-            self.rows_in_pass += 1
-            if cell[8]:
-                count[1] += 1
-            else:
-                count[0] += 1
-                try:
-                    count[2] += int(cell[5])
-                    count[3] += int(cell[12])
-                except ValueError:
-                    pass
-        for op in seen:
-            counts[op][5] = now
-
-    def read_stderr(self, data):
+    def read_line(self, line):
+        if line.startswith(b'{"event":'):
+            try:
+                self.take_event(json.loads(line.decode()))
+                return
+            except (ValueError, KeyError):
+                pass
+        line += b"\n"
         room = STDERR_LIMIT - self.stderr_size
         if room > 0:
-            self.stderr.write(data[:room])
-        self.stderr_size += len(data)
-        self.message = (self.message + data)[-300:]
+            self.stderr.write(line[:room])
+        self.stderr_size += len(line)
+        self.message = (self.message + line)[-300:]
+
+    def take_event(self, event):
+        """What cbt-hybrid says of itself."""
+        kind = event.pop("event")
+        if kind == "ready":
+            self.ready = True
+        elif kind == "beat":
+            self.beat_event = event
+        elif kind == "end":
+            self.end_event = event
+        elif kind == "failed":
+            self.message = event["text"].encode()
 
     def terminate(self, now):
         """SIGTERM, and SIGKILL after TERM_PATIENCE: call again until the process is gone."""
@@ -149,22 +195,26 @@ class Job:
         except ProcessLookupError:
             pass
 
-    def finish(self, now):
-        """The process has ended and its output is read to the end."""
-        code = self.process.returncode
-        self.exit, self.signal = (code, None) if code >= 0 else (None, -code)
-        self.process = None
-        if self.rest:
-            self.take([self.rest])
-            self.rest = b""
-        if code > 0 and self.order["respawn"] and not self.rows_in_pass:
-            self.exit = 0  # warp fails when its listing is empty: that is nothing to do, not a fault
-        self.ended = now
-        self.state = "done"
+    def collect(self, now):
+        """Follow the process: it is done when it is gone and its last rows have been counted."""
+        if self.state == "prepare" and (self.ready or self.rows_in_pass > 0):
+            self.state = "running"
+        if self.process is not None and self.process.poll() is not None and self.process.stderr.closed:
+            code = self.process.returncode
+            self.exit, self.signal = (code, None) if code >= 0 else (None, -code)
+            self.process = None
+            self.gone = now
+        if self.gone is not None and (self.reducer.said["t"] > self.gone or self.reducer.poll()):
+            if self.exit and self.order["respawn"] and not self.rows_in_pass:
+                self.exit = 0  # warp fails when its listing is empty: that is nothing to do, not a fault
+            self.ended, self.gone = self.gone, None
+            self.state = "done"
+
+    @property
+    def busy(self):
+        return self.process is not None or self.gone is not None
 
     def close(self):
-        self.rows.write(self.packer.flush(zlib.Z_FINISH))
-        self.rows.close()
         if self.stderr_size > STDERR_LIMIT:
             self.stderr.write(b"\n... %d more bytes were dropped\n" % (self.stderr_size - STDERR_LIMIT))
         self.stderr.close()
@@ -178,7 +228,8 @@ class Job:
         return count[4] if count else None
 
     def beat(self):
-        return [self.state, self.last_row, self.counts, self.exit if self.signal is None else -self.signal]
+        exit = self.exit if self.signal is None else -self.signal
+        return [self.state, self.reducer.said["last"], self.counts, exit, self.beat_event]
 
     def report(self):
         return {
@@ -187,11 +238,13 @@ class Job:
             "cut": self.cut,
             "started": self.started,
             "first_row": self.first_row,
-            "last_row": self.last_row or None,
+            "last_row": self.reducer.said["last"] or None,
             "ended": self.ended,
             "passes": self.passes,
             "counts": self.counts,
             "message": " ".join(self.message.decode(errors="replace").split()),
+            "driver_end": self.end_event,
+            "reducer": self.reducer.fault() if self.reducer.ended else None,
         }
 
 
@@ -204,15 +257,23 @@ class Agent:
         with open(secrets) as file:
             env = dict(os.environ, **json.load(file))
         os.unlink(secrets)
-        for name in ("rows", "stderr", "work"):
+        for name in ("figures", "rows", "state", "stderr", "work"):
             os.makedirs(os.path.join(folder, name))
         self.selector = selectors.DefaultSelector()
-        self.jobs = [Job(order, folder, env) for order in self.plan["jobs"]]
+        self.jobs = [Job(order, folder, env, self.watch) for order in self.plan["jobs"]]
         self.early = [j for j in self.jobs if j.order["start"] == "early"]
         self.timed = [j for j in self.jobs if j.order["start"] == "go"]
+        self.alone = [j for j in self.jobs if j.order["start"] == "self"]
         self.stopping = False
         self.went = None
         self.ready = False
+        with open(os.path.join(folder, "pids"), "w") as file:
+            for pid in [os.getpid()] + [j.reducer.process.pid for j in self.jobs]:
+                file.write("%d %s\n" % (pid, born(pid)))
+
+    def watch(self, pipe, lines):
+        os.set_blocking(pipe.fileno(), False)
+        self.selector.register(pipe, selectors.EVENT_READ, lines)
 
     def say(self, **what):
         try:
@@ -232,8 +293,8 @@ class Agent:
 
     def run(self):
         begun = time.time()
-        for job in self.early:
-            job.start(self.selector, self.plan["duration"], begun)
+        for job in self.early + self.alone:
+            job.start(self.plan["duration"], begun)
         next_second = begun + 1.0
         while True:
             now = time.time()
@@ -246,14 +307,27 @@ class Agent:
             elif now >= self.went:
                 self.drive(now)
             self.pump(0.05 if self.went is None or now < self.went else 0.2)
-            self.collect(time.time())
+            for job in self.jobs:
+                job.collect(time.time())
             if now >= next_second:
                 next_second += 1.0
-                for job in self.jobs:
-                    job.flush()
                 self.say(t=now, jobs={j.id: j.beat() for j in self.jobs})
-            if all(j.process is None for j in self.jobs) and (self.stopping or self.over(now)):
+            if not any(j.busy for j in self.jobs) and (self.stopping or self.over(now)):
                 break
+        self.finish()
+
+    def finish(self):
+        """All generators are gone: let the reducers end, and say how everything went."""
+        for job in self.jobs:
+            job.reducer.close()
+        until = time.time() + REDUCE_PATIENCE
+        while not all([j.reducer.poll() for j in self.jobs]):
+            if time.time() > until:
+                for job in self.jobs:
+                    if not job.reducer.poll():
+                        job.reducer.process.kill()
+                until += REDUCE_PATIENCE
+            self.pump(0.2)
         for job in self.jobs:
             job.close()
         end = {"stopped": self.stopping, "jobs": {j.id: j.report() for j in self.jobs}}
@@ -263,12 +337,14 @@ class Agent:
 
     def prepare(self, now, begun):
         """Until the head says `go`: tell it once that all readers have listed their objects."""
-        if any(j.state == "done" for j in self.early):
-            reasons = ["%s: %s" % (j.id, j.report()["message"]) for j in self.early if j.state == "done"]
+        waiting = self.early + self.alone
+        done = [j for j in waiting if j.state == "done"]
+        if done:
+            reasons = ["%s: %s" % (j.id, j.report()["message"]) for j in done]
             self.say(t=now, failed="a generator ended before the phase began: " + "; ".join(reasons))
             self.stopping = True
             return
-        if not self.ready and all(j.state == "running" for j in self.early):
+        if not self.ready and all(j.state == "running" for j in waiting):
             self.ready = True
             self.say(t=now, ready=True)
         go = self.asked("go")
@@ -282,29 +358,29 @@ class Agent:
         duration = self.plan["duration"]
         for job in self.timed:
             if job.state == "waiting":
-                job.start(self.selector, duration, now)
+                job.start(duration, now)
             elif job.state == "done" and job.order["respawn"] and self.may_respawn(job, now):
-                job.start(self.selector, self.went + duration - now, now)
-        busy = [j for j in self.timed if j.state != "done"]
+                job.start(self.went + duration - now, now)
+        busy = [j for j in self.timed + self.alone if j.state != "done"]
         for job in busy:
             if duration and now > self.due(job):
                 job.terminate(now)
-        if not busy if self.timed else now >= self.went + duration:
+        if not busy if self.timed + self.alone else now >= self.went + duration:
             for job in self.early:
                 job.terminate(now)
 
     def due(self, job):
-        """When a timed job must have ended."""
+        """When a job must have ended."""
         if job.order["prepares"]:
             begun = job.began() or self.went + self.plan["prepare_limit"]
         else:
-            begun = self.went + self.plan["lead"]
-        return begun + self.plan["duration"] + self.plan["grace"]
+            begun = self.went + job.order["lead"]
+        return begun + self.plan["duration"] + job.order["grace"]
 
     def may_respawn(self, job, now):
         left = self.went + self.plan["duration"] - now
         fruitful = job.rows_in_pass > 0 or now > job.ended + LOOK_AGAIN
-        return job.exit == 0 and not job.cut and fruitful and left > 2 * self.plan["lead"] + 1
+        return job.exit == 0 and not job.cut and fruitful and left > 2 * job.order["lead"] + 1
 
     def over(self, now):
         return self.went is not None and now >= self.went and all(j.state == "done" for j in self.jobs)
@@ -316,18 +392,13 @@ class Agent:
             except BlockingIOError:
                 continue
             if data:
-                key.data(data)
+                key.data.feed(data)
             else:
+                key.data.end()
                 self.selector.unregister(key.fileobj)
                 key.fileobj.close()
         if not self.selector.get_map():
             time.sleep(0.05)
-
-    def collect(self, now):
-        for job in self.jobs:
-            process = job.process
-            if process is not None and process.poll() is not None and process.stdout.closed and process.stderr.closed:
-                job.finish(now)
 
 
 def main(folder):
@@ -338,10 +409,6 @@ def main(folder):
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop)
-    with open("/proc/self/stat") as file:
-        started = file.read().rsplit(")", 1)[1].split()[19]
-    with open(os.path.join(folder, "agent.pid"), "w") as file:
-        file.write("%d %s" % (os.getpid(), started))
     agent.run()
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Sequence, Tuple
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from ..config.plan import Sizes
 
-#: the columns of the rows that the generators print
-_HEADER = "idx thread op client_id n_objects bytes endpoint file error start first_byte end duration_ns cat"
-COLUMNS = _HEADER.split()
+#: placeholders in command lines: the session's folder on the node, and programs there
+FOLDER, WARP, HYBRID, ROWS = "{folder}", "{warp}", "{cbt-hybrid}", "{cbt-rows}"
 
 
 @dataclass(frozen=True)
@@ -21,20 +21,24 @@ class Job:
     driver: str
     node: str
     op: str  # GET PUT STAT DELETE, or MIXED when its rows have several
-    role: str  # fill | read | stat | put-keep | put-drop | delete | warp
-    bucket: str
+    role: str  # fill | read | stat | put-keep | put-drop | delete | warp | hybrid
+    bucket: str  # the only one, or the first
     prefix: str
     sizes: Sizes
     workers: int
     urls: Tuple[str, ...]
     argv: Tuple[str, ...]  # "{duration}" stands for the seconds that are left when it starts
-    start: str = (
-        "go"  # "early": starts first, lists objects, and ends when the others have; "go": at the common instant
-    )
+    #: "early": starts first, lists objects, and ends when the others have; "go": at the common instant; "self": starts
+    #: first, says when it is ready and waits for the common instant itself
+    start: str = "go"
+    lead: float = 0.0  # seconds from its start to its first request
+    grace: float = 0.0  # seconds after its end in which it may still be there
     rate_limit: float = 0.0  # requests a second, 0 = as fast as it goes
     respawn: bool = False  # it may run out of objects and is then started again
     prepares: bool = False  # it writes objects of its own before it measures
     prepared: int = 0  # that many of them without a row
+    spec: Optional[Mapping[str, Any]] = None  # cbt-hybrid's orders
+    state: Optional[Path] = None  # what it knew of its objects after the phase before; here, not on the node
 
     def order(self) -> Dict[str, Any]:
         """What the agent needs to know."""
@@ -45,13 +49,14 @@ class Job:
             "respawn": self.respawn,
             "prepares": self.prepares,
             "measures": None if self.op == "MIXED" else self.op,
-            "columns": COLUMNS,
+            "lead": self.lead,
+            "grace": self.grace,
         }
 
     def record(self) -> Dict[str, Any]:
         """What the archive keeps."""
         kept = dataclasses.asdict(self)
-        for internal in ("start", "respawn", "prepares"):
+        for internal in ("start", "respawn", "prepares", "lead", "grace", "state"):
             kept.pop(internal)
         return kept
 
@@ -94,6 +99,8 @@ class JobEnd:
     ended: Optional[float] = None
     passes: int = 0
     message: str = ""  # the end of what it said on standard error
+    driver_end: Optional[Mapping[str, Any]] = None  # cbt-hybrid's last word
+    reducer: Optional[str] = None  # why its figures are not whole
 
     @property
     def died(self) -> bool:

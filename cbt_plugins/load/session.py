@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import shutil
 import time
@@ -13,15 +14,14 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 from ..remote import Remote, RemoteError, Stream
 from ..remote.clock import Offset
 from .agent import TERM_PATIENCE
-from .jobs import Counts, Job, JobEnd, parse_counts
-from .warp import BINARY, LEAD
+from .jobs import FOLDER, ROWS, Counts, Job, JobEnd, parse_counts
 
 #: seconds between the word and the start: every node must have got it
 GO_AHEAD = 1.5
-#: seconds that requests under way have after the end of the phase; what then hangs is cut off
-GRACE = 10.0
 #: seconds for listing the objects that are there, or for writing those that a plain warp wants
 PREPARE_LIMIT = 3600.0
+#: what a session leaves on a node and in a phase's folder
+KINDS = ("figures", "rows", "state", "stderr")
 
 
 class LoadError(Exception):
@@ -38,12 +38,15 @@ class Beat:
     last_row: Mapping[str, float]
     counts: Mapping[str, Mapping[str, Counts]]  # job -> operation -> counts since the start
     exits: Mapping[str, Optional[int]]  # exit status, or minus the signal; None while it runs
+    driver: Mapping[str, Mapping[str, Any]]  # what a cbt-hybrid says of itself: in_flight, oldest, hosts, dry, queued
 
 
 class LoadSession:
     """One phase's load: `start`, `beats` until `over`, `collect`; `stop` at any time, `close` always.
 
-    `folder` is the same path on every node and belongs to this session alone.
+    `folder` is the same path on every node and belongs to this session alone; `programs` are the paths of the
+    generators and of cbt-rows on each node. `duration` 0: the jobs end by themselves or are stopped. Figures have
+    a time resolution of `block` seconds; `keep_rows`: the rows stay beside them.
     """
 
     def __init__(
@@ -51,19 +54,25 @@ class LoadSession:
         remote: Remote,
         folder: str,
         jobs: Sequence[Job],
-        binaries: Mapping[str, str],
+        programs: Mapping[str, Mapping[str, str]],
         environment: Mapping[str, str],
         offsets: Mapping[str, Offset],
         duration: float,
+        phase: str = "",
+        block: int = 1,
+        keep_rows: bool = False,
     ) -> None:
         self._remote = remote
         self._folder = folder
         self.jobs = tuple(jobs)
         self.nodes = list(dict.fromkeys(j.node for j in jobs))
-        self._binaries = binaries
+        self._programs = programs
         self._environment = environment
         self._offsets = offsets
-        self._duration = duration  # 0: the jobs end by themselves or are stopped
+        self._duration = duration
+        self._phase = phase
+        self._block = block
+        self._keep_rows = keep_rows
         self._started = 0.0
         self._stream: Optional[Stream] = None
         self._heard: Dict[str, float] = {}
@@ -77,16 +86,9 @@ class LoadSession:
         files = {}
         for node in self.nodes:
             mine = [j for j in self.jobs if j.node == node]
-            orders = []
-            for job in mine:
-                order = job.order()
-                order["argv"] = [self._binaries[node] if a == BINARY else a for a in order["argv"]]
-                orders.append(order)
             plan = {
-                "jobs": orders,
+                "jobs": [{**job.order(), "argv": self._argv(job), "reduce": self._reduce(job)} for job in mine],
                 "duration": self._duration,
-                "lead": LEAD,
-                "grace": GRACE,
                 "prepare_limit": PREPARE_LIMIT,
             }
             files[node] = {
@@ -94,6 +96,12 @@ class LoadSession:
                 self._path("plan.json"): json.dumps(plan).encode(),
                 self._path("env.json"): json.dumps(dict(self._environment)).encode(),
             }
+            for job in mine:
+                if job.spec is not None:
+                    spec = {name: self._placed(job, value) for name, value in job.spec.items()}
+                    files[node][self._path("spec", f"{job.id}.json")] = json.dumps(spec).encode()
+                if job.state is not None:
+                    files[node][self._path("spec", f"{job.id}.state")] = job.state.read_bytes()
         self._remote.put(files)
         self._stream = self._remote.stream(
             self.nodes, f"exec python3 {shlex.quote(self._path('agent.py'))} {shlex.quote(self._folder)}"
@@ -101,12 +109,31 @@ class LoadSession:
         self._started = time.monotonic()
         self._heard = {n: self._started for n in self.nodes}
 
-    def _path(self, name: str) -> str:
-        return str(PurePosixPath(self._folder) / name)
+    def _path(self, *names: str) -> str:
+        return str(PurePosixPath(self._folder, *names))
+
+    def _placed(self, job: Job, value: Any) -> Any:
+        return value.replace(FOLDER, self._folder) if isinstance(value, str) else value
+
+    def _argv(self, job: Job) -> List[str]:
+        programs = {f"{{{name}}}": path for name, path in self._programs[job.node].items()}
+        return [programs.get(a, self._placed(job, a)) for a in job.argv]
+
+    def _reduce(self, job: Job) -> List[str]:
+        """The cbt-rows that takes the job's rows."""
+        argv = [self._programs[job.node][ROWS.strip("{}")], "reduce", "--job", job.id, "--driver", job.driver]
+        argv += ["--node", job.node, "--phase", self._phase, "--block", str(self._block), "--beat"]
+        argv += [f"--offset={self._offsets[job.node].seconds!r}", "-o", self._path("figures", f"{job.id}.figures")]
+        if self._keep_rows:
+            argv += ["--keep", self._path("rows", f"{job.id}.csv.zst")]
+        return [*argv, "-"]
 
     def go(self) -> float:
-        """Every node is ready: all timed jobs start at the same instant. Returns it in the head's clock."""
-        self.go_at = time.time() + GO_AHEAD
+        """Every node is ready: all timed jobs start at the same instant, a whole second of the head's clock.
+
+        Returns it.
+        """
+        self.go_at = math.ceil(time.time() + GO_AHEAD)
         words = {
             node: {self._path("go"): repr(self.go_at + self._offsets[node].seconds).encode()} for node in self.nodes
         }
@@ -118,8 +145,9 @@ class LoadSession:
         """When, in the head's clock, everything must have ended; None when the phase has no end of its own."""
         if self.go_at is None or not self._duration:
             return None
-        preparation = PREPARE_LIMIT if any(j.prepares for j in self.jobs) else LEAD
-        return self.go_at + preparation + self._duration + GRACE + TERM_PATIENCE + 20.0
+        preparation = PREPARE_LIMIT if any(j.prepares for j in self.jobs) else max(j.lead for j in self.jobs)
+        grace = max(j.grace for j in self.jobs)
+        return self.go_at + preparation + self._duration + grace + TERM_PATIENCE + 20.0
 
     @property
     def over(self) -> bool:
@@ -157,8 +185,7 @@ class LoadSession:
     @property
     def all_ready(self) -> bool:
         """True when the early jobs of all nodes have begun their work."""
-        early = {j.node for j in self.jobs if j.start == "early"}
-        return early <= set(self.ready)
+        return {j.node for j in self.jobs if j.start != "go"} <= set(self.ready)
 
     def stop(self) -> None:
         """Ask all nodes to end their generators now; their last words still come."""
@@ -175,27 +202,28 @@ class LoadSession:
         return {job: JobEnd.parse(report) for reports in self.ended.values() for job, report in reports.items()}
 
     def collect(self, into: Path) -> None:
-        """Bring rows and messages of all nodes into rows/ and stderr/ of a folder, and remove them from the nodes."""
+        """Bring what all nodes have into figures/, rows/, state/ and stderr/ of a folder, and remove it there."""
         collect(self._remote, self.nodes, self._folder, into)
 
 
 def collect(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> None:
-    """Bring what a session (perhaps of a dead run) left on the nodes into rows/ and stderr/; then remove it there.
+    """Bring what a session (perhaps of a dead run) left on the nodes into the folders of KINDS; then remove it there.
 
     Waits for an agent that is still there to end: it does so by itself when its head is gone.
     """
     quoted = shlex.quote(folder)
-    # the agent's own pid and start time: never another process that got its number
+    # own pids with their start times: never another process that got the number
     gone = (
-        f"cd {quoted} 2>/dev/null || exit 0; [ -f agent.pid ] || exit 0; read pid born < agent.pid; "
-        "alive() { [ \"$(sed 's/.*) //' /proc/$pid/stat 2>/dev/null | cut -d' ' -f20)\" = \"$born\" ]; }; "
-        "alive || exit 0; touch stop; for i in $(seq 100); do alive || exit 0; sleep 0.2; done; kill -9 $pid; sleep 0.5"
+        f"cd {quoted} 2>/dev/null || exit 0; [ -f pids ] || exit 0; touch stop; "
+        "now() { sed 's/.*) //' /proc/$1/stat 2>/dev/null | cut -d' ' -f20; }; "
+        'left() { while read pid born; do [ "$(now $pid)" != "$born" ] || echo $pid; done < pids; }; '
+        "for i in $(seq 150); do [ -n \"$(left)\" ] || exit 0; sleep 0.2; done; kill -9 $(left); sleep 0.5"
     )
-    remote.run(nodes, gone, timeout=60.0)
+    remote.run(nodes, gone, timeout=90.0)
     scratch = into / "fetched"
     remote.fetch(nodes, folder, scratch)
     for node in nodes:
-        for kind in ("rows", "stderr"):
+        for kind in KINDS:
             (into / kind).mkdir(parents=True, exist_ok=True)
             for file in sorted((scratch / node / kind).glob("*")):
                 shutil.move(str(file), str(into / kind / file.name))
@@ -215,4 +243,5 @@ def _beat(node: str, said: Mapping[str, Any]) -> Beat:
         last_row={j: v[1] for j, v in jobs.items()},
         counts={j: parse_counts(v[2]) for j, v in jobs.items()},
         exits={j: v[3] for j, v in jobs.items()},
+        driver={j: v[4] for j, v in jobs.items() if v[4]},
     )

@@ -15,15 +15,15 @@ from typing import Dict, List, Sequence
 from urllib.parse import urlsplit
 
 from ..config.plan import Bucket, Driver, Mix, Phase, Plan, Sizes
-from .jobs import Job
+from .jobs import WARP, Job
 from .split import Lane
 
 #: seconds from the start of a warp to its first request, listing apart
 LEAD = 3.0
+#: seconds that requests under way have after the end of the phase; what then hangs is cut off
+GRACE = 10.0
 #: stands for "no end of its own": longer than any phase
 FOREVER = 30 * 86400.0
-#: placeholder for the binary on the node
-BINARY = "{warp}"
 
 
 def object_size(sizes: Sizes) -> str:
@@ -171,7 +171,7 @@ class WarpJobs:
     ) -> Job:
         s3 = self._plan.s3
         bucket = self._names[driver.bucket]
-        argv = [BINARY, command, "--no-color", "--full", "--stress", "--stdout", "--noclear"]
+        argv = [WARP, command, "--no-color", "--full", "--stress", "--stdout", "--noclear"]
         argv += ["--host", ",".join(urlsplit(u).netloc for u in s3.urls), "--host-select", s3.host_select]
         argv += ["--lookup", "path" if s3.lookup == "path" else "host", "--region", s3.region]
         argv += ["--bucket", bucket, "--concurrent", str(workers), "--duration", duration]
@@ -196,6 +196,8 @@ class WarpJobs:
             urls=s3.urls,
             argv=(*argv, *extra),
             start="early" if early else "go",
+            lead=LEAD,
+            grace=GRACE,
             rate_limit=rate_limit,
             respawn=respawn,
             prepares=prepares,
@@ -227,8 +229,3 @@ def drop_share(plan: Plan) -> float:
             if filled:
                 shares.append(3.0 * delete / 100.0 * min(phase.duration or 0.0, 600.0) / filled)
     return min(0.5, max(shares))
-
-
-def environment(access_key: str, secret_key: str) -> Dict[str, str]:
-    """warp's keys, for its environment."""
-    return {"WARP_ACCESS_KEY": access_key, "WARP_SECRET_KEY": secret_key}

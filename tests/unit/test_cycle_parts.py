@@ -11,9 +11,9 @@ import pytest
 from cbt_plugins.config.plan import Goal, Phase
 from cbt_plugins.cycle.archive import RunArchive, write_json
 from cbt_plugins.cycle.buckets import balance, bucket_name
-from cbt_plugins.cycle.journal import Journal, read
+from cbt_plugins.journal import Journal, read
 from cbt_plugins.cycle.loading import _target
-from cbt_plugins.cycle.outcome import Outcome, window_of
+from cbt_plugins.cycle.outcome import Outcome, block_of, window_of
 from cbt_plugins.cycle.progress import Now, clock
 from cbt_plugins.host.run import RunFailed
 from cbt_plugins.load.jobs import Counts, Job, JobEnd
@@ -106,19 +106,20 @@ def record(first: float, last: float, role: str = "read") -> Dict[str, Any]:
 
 def test_the_window_is_where_all_jobs_were_at_work() -> None:
     jobs = [record(10, 80), record(12, 75), record(11, 40, "delete")]
-    assert window_of("hybrid", jobs, 60.0) == (12, 72)  # a DELETE that ran dry does not end it
-    assert window_of("hybrid", jobs, 100.0) == (12, 75)
-    assert window_of("hybrid", [record(10, 20), record(30, 40)], 60.0) is None
+    # a DELETE that ran dry does not end it
+    assert window_of(Phase("m", "hybrid", duration=60.0), jobs, None) == (12, 72)
+    assert window_of(Phase("m", "hybrid", duration=100.0), jobs, None) == (12, 75)
+    assert window_of(Phase("m", "hybrid", duration=60.0), [record(10, 20), record(30, 40)], None) is None
 
 
 def test_a_fill_by_objects_lasts_to_its_last_put() -> None:
-    assert window_of("fill", [record(10, 50), record(12, 70)], None) == (10, 70)
+    assert window_of(Phase("f", "fill", goal=Goal(objects=9)), [record(10, 50), record(12, 70)], None) == (10, 70)
 
 
 def test_a_generator_that_died_fails_its_phase() -> None:
     outcome = Outcome(1, Phase(name="m", kind="hybrid"))
     dead = JobEnd({"PUT": Counts(good=5)}, exit=2, passes=1)
-    outcome.add_jobs([job("p", "PUT")], {"p": dead}, {"c1": Offset(0.0, 0.0)}, {"c1": "warp"})
+    outcome.add_jobs([job("p", "PUT")], {"p": dead}, {"c1": Offset(0.0, 0.0)}, {"c1": {"warp": "warp"}}, False)
     assert outcome.status == "failed"
     assert [w["code"] for w in outcome.warnings] == ["generator-died"]
 
@@ -127,7 +128,7 @@ def test_many_errors_degrade_few_only_warn() -> None:
     for failed, status in ((6, "degraded"), (1, "ok")):
         outcome = Outcome(1, Phase(name="m", kind="hybrid"))
         ends = {"p": end(PUT=(100 - failed, failed))}
-        outcome.add_jobs([job("p", "PUT")], ends, {"c1": Offset(0.0, 0.0)}, {"c1": "warp"})
+        outcome.add_jobs([job("p", "PUT")], ends, {"c1": Offset(0.0, 0.0)}, {"c1": {"warp": "warp"}}, False)
         assert outcome.status == status
         assert [w["code"] for w in outcome.warnings] == ["errors"]
 
@@ -135,7 +136,7 @@ def test_many_errors_degrade_few_only_warn() -> None:
 def test_times_are_turned_into_the_heads_clock() -> None:
     outcome = Outcome(1, Phase(name="m", kind="hybrid"))
     late = JobEnd({"PUT": Counts(good=1)}, exit=0, started=100.5, first_row=101.5, last_row=102.5, ended=103.5)
-    outcome.add_jobs([job("p", "PUT")], {"p": late}, {"c1": Offset(0.5, 0.0)}, {"c1": "warp"})
+    outcome.add_jobs([job("p", "PUT")], {"p": late}, {"c1": Offset(0.5, 0.0)}, {"c1": {"warp": "warp"}}, False)
     assert [outcome.jobs[0][k] for k in ("started", "first_row", "ended")] == [100.0, 101.0, 103.0]
 
 
@@ -143,7 +144,7 @@ def test_rows_of_preparation_do_not_stretch_a_job() -> None:
     outcome = Outcome(1, Phase(name="fill", kind="fill"))
     counts = {"PUT": Counts(good=9, first=10.0, last=20.0), "STAT": Counts(good=9, first=22.0, last=30.0)}
     done = JobEnd(counts, exit=0, first_row=10.0, last_row=30.0)
-    outcome.add_jobs([job("p", "PUT")], {"p": done}, {"c1": Offset(0.0, 0.0)}, {"c1": "warp"})
+    outcome.add_jobs([job("p", "PUT")], {"p": done}, {"c1": Offset(0.0, 0.0)}, {"c1": {"warp": "warp"}}, False)
     assert (outcome.jobs[0]["first_row"], outcome.jobs[0]["last_row"]) == (10.0, 20.0)
 
 
@@ -189,3 +190,41 @@ def test_the_progress_line() -> None:
     assert clock(3723) == "1:02:03" and clock(59.9) == "0:59"
     line = str(Now("age", "running", 65, 5, 1234.4, 5.25, 2, None, "stalled: x"))
     assert line == "age: 1:05, 0:05 left  1,234 obj/s 5.2 MiB/s  2 errors  PGs ?  stalled: x"
+
+
+def hybrid(**keys: Any) -> Phase:
+    return Phase("m", "hybrid", duration=60.0, engine="hybrid", **keys)
+
+
+def test_cbt_hybrids_window_is_what_was_asked_for() -> None:
+    jobs = [{**record(100.4, 175.0), "cut": False, "ended": 175.5}]
+    assert window_of(hybrid(), jobs, 100.0) == (100, 160)
+    assert window_of(hybrid(ramp=5.0, warmup=10.0), jobs, 100.0) == (115, 175)
+    assert window_of(hybrid(), [*jobs, {**record(100, 130), "cut": True, "ended": 130.7}], 100.0) == (100, 130)
+
+
+def test_a_window_is_whole_blocks() -> None:
+    assert window_of(Phase("m", "hybrid", duration=60.0), [record(10.2, 90)], None) == (11, 70)
+    day = Phase("m", "hybrid", duration=86400.0)
+    assert block_of(day) == 60
+    assert window_of(day, [record(130.0, 86530.0)], None) == (180, 86520)
+    assert block_of(Phase("f", "fill", goal=Goal(objects=9))) == 10
+
+
+def test_books_of_cbt_hybrid_are_its_own() -> None:
+    """An overwritten object is no new one, and a DELETE of nothing removes nothing: rows cannot tell."""
+    spaces = [{"bucket": "b", "created": 70, "removed": 30, "unknown": 1}, {"bucket": "c", "created": 5, "removed": 0}]
+    spaces[1]["unknown"] = 0
+    ends = {"h": JobEnd({"PUT": Counts(good=100), "DELETE": Counts(good=60)}, exit=0, driver_end={"spaces": spaces})}
+    b, c = balance({"b": 50, "c": 0}, {"b": 91, "c": 5}, [job("h", "MIXED")], ends)
+    assert (b.put, b.delete, b.expected, b.in_flight, b.ok) == (70, 30, 90, 1, True)
+    assert (c.put, c.expected, c.ok) == (5, 5, True)
+    assert not balance({"b": 50}, {"b": 92}, [job("h", "MIXED")], ends)[0].ok
+
+
+def test_figures_that_are_not_whole_degrade() -> None:
+    outcome = Outcome(1, Phase(name="m", kind="hybrid"))
+    ends = {"p": JobEnd({"PUT": Counts(good=5)}, exit=0, reducer="cbt-rows ended with status 1: no space")}
+    outcome.add_jobs([job("p", "PUT")], ends, {"c1": Offset(0.0, 0.0)}, {"c1": {"warp": "/x/warp"}}, True)
+    assert (outcome.status, outcome.warnings[0]["code"]) == ("degraded", "figures")
+    assert (outcome.jobs[0]["figures"], outcome.jobs[0]["rows"]) == ("figures/p.figures", "rows/p.csv.zst")

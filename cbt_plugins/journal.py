@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List
 
-from ..host.run import RunFailed
+from .host.run import RunFailed
 
 
 class Journal:
@@ -52,6 +52,11 @@ class Journal:
     def all(self, event: str) -> List[Dict[str, Any]]:
         """All records of that event, oldest first."""
         return [r for r in self.records if r["event"] == event]
+
+    def since(self, event: str) -> List[Dict[str, Any]]:
+        """The records after the newest one of that event; all when there is none."""
+        newest = max((i for i, r in enumerate(self.records) if r["event"] == event), default=-1)
+        return self.records[newest + 1 :]
 
     def close(self) -> None:
         """Close the file."""

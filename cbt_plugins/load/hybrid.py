@@ -1,0 +1,153 @@
+"""cbt-hybrid: one process per driver and phase, on objects whose names are numbers (docs/HYBRID.md).
+
+Each driver has a set of objects of its own in every bucket it works on, and knows which of them exist: from the state
+that it left after the phase before, or, when a phase was broken off, from listing them again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional
+
+from ..config.plan import Bucket, Driver, Keys, Phase, Plan
+from .jobs import FOLDER, HYBRID, Job
+
+#: seconds that requests under way have after the end of the phase
+GRACE = 5.0
+#: seconds for the objects whose fate is not known to be looked at, and for the last words
+LAST_WORDS = 15.0
+#: what an operation takes when the plan does not say
+_DEFAULT = {"PUT": Keys("new"), "MULTIPART": Keys("new")}
+#: every number that there is, each once
+_EACH = Keys("r(1,1000000000000)")
+_READS = ("GET", "STAT", "LIST")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What is known of the objects that the drivers have made before a phase."""
+
+    states: Mapping[str, Path] = dataclasses.field(default_factory=dict)  # driver -> its last state file
+    stale: bool = False  # an attempt was broken off since: list what is there
+
+
+class HybridJobs:
+    """Makes the jobs of a plan's phases. `names` maps Bucket.key to the name of the real bucket."""
+
+    def __init__(self, plan: Plan, names: Mapping[str, str], run_id: str) -> None:
+        self._plan = plan
+        self._names = names
+        self._run_id = run_id
+        self._buckets = {b.key: b for b in plan.buckets}
+        #: warp's objects have names of its own making, and are listed
+        self._warp_filled = any(p.kind == "fill" and p.engine == "warp" for p in plan.phases)
+
+    def jobs(self, phase: Phase, memory: Memory, rate: Optional[float] = None) -> List[Job]:
+        """One job per driver. `rate`: requests/s of all drivers together, an open loop; None: a closed one."""
+        make = {"fill": self._fill, "hybrid": self._mix, "verify": self._verify, "delete": self._delete}[phase.kind]
+        workers = sum(d.workers for d in self._plan.drivers)
+        jobs = []
+        for number, driver in enumerate(self._plan.drivers):
+            share = rate * driver.workers / workers if rate else 0.0
+            spec = {**self._common(driver, memory), **make(phase, driver)}
+            spec["seed"] = self._plan.hybrid.seed * 10_000 + number
+            spec["job"] = f"{driver.id}-{phase.kind}"
+            spec["rate"] = share
+            jobs.append(self._job(phase, driver, spec, memory))
+        return jobs
+
+    def _job(self, phase: Phase, driver: Driver, spec: Dict[str, Any], memory: Memory) -> Job:
+        state = memory.states.get(driver.id)
+        spec["state_in"] = f"{FOLDER}/spec/{spec['job']}.state" if state else ""
+        return Job(
+            id=spec["job"],
+            driver=driver.id,
+            node=driver.node,
+            op=spec["ops"][0]["op"] if len(spec["ops"]) == 1 else "MIXED",
+            role="fill" if phase.kind == "fill" else "hybrid",
+            bucket=self._names[driver.bucket],
+            prefix=self._prefix(driver, self._buckets[driver.bucket]),
+            sizes=self._buckets[driver.bucket].sizes,
+            workers=driver.workers,
+            urls=self._plan.s3.urls,
+            argv=(HYBRID, "run", f"{FOLDER}/spec/{spec['job']}.json", "--go", f"{FOLDER}/go"),
+            start="self",
+            grace=GRACE + self._plan.hybrid.deadline + LAST_WORDS,
+            rate_limit=spec["rate"],
+            spec=spec,
+            state=state,
+        )
+
+    def _common(self, driver: Driver, memory: Memory) -> Dict[str, Any]:
+        s3, options = self._plan.s3, self._plan.hybrid
+        spaces: List[Dict[str, Any]] = []
+        for key in driver.buckets:
+            bucket = self._buckets[key]
+            prefix = self._prefix(driver, bucket)
+            own = {"name": key, "bucket": self._names[key], "prefix": prefix, "numbered": True}
+            spaces.append({**own, "sizes": [list(size) for size in bucket.sizes], "rebuild": memory.stale})
+            if self._listed(bucket):
+                old = {"name": f"{key}, listed", "bucket": self._names[key], "numbered": False}
+                found = {"prefix": "" if bucket.foreign else "keep/", "exclude": f"cbtp-{self._run_id}/"}
+                spaces.append({**old, **found, "limit": self._plan.read_objects})
+        return {
+            "version": 1,
+            "hosts": list(s3.urls),
+            "host_select": s3.host_select,
+            "region": s3.region,
+            "lookup": "path" if s3.lookup == "path" else "host",
+            "verify_tls": s3.verify_tls,
+            "payload": s3.payload,
+            "workers": driver.workers,
+            "deadline": options.deadline,
+            "retries": options.retries,
+            "grace": GRACE,
+            "list_keys": options.list_keys,
+            "part_size": options.part_size,
+            "compressible": options.compressible,
+            "verify": options.verify,
+            "state_out": f"{FOLDER}/state/{driver.id}.state",
+            "spaces": spaces,
+        }
+
+    def _fill(self, phase: Phase, driver: Driver) -> Dict[str, Any]:
+        assert phase.goal is not None
+        orders: Dict[str, Any] = {"sets_n": True, "duration": phase.goal.duration or 0.0}
+        if phase.goal.objects is not None:
+            drivers = [d for d in self._plan.drivers if driver.bucket in d.buckets]
+            whole, rest = divmod(phase.goal.objects, len(drivers))
+            orders["objects"] = whole + (drivers.index(driver) < rest)
+        return {**orders, "ops": [self._op("PUT", 100.0, Keys("new"), driver, driver.buckets)]}
+
+    def _mix(self, phase: Phase, driver: Driver) -> Dict[str, Any]:
+        assert phase.mix is not None
+        ops = []
+        for op, share in phase.mix.items():
+            keys = phase.keys.get(op) or _DEFAULT.get(op) or Keys("live")
+            buckets = [b for b in phase.roles.get(op) or driver.buckets if b in driver.buckets]
+            ops.append(self._op(op, share, keys, driver, buckets))
+        duration = phase.ramp + phase.warmup + (phase.duration or 0.0)
+        return {"duration": duration, "ramp": phase.ramp, "arrivals": phase.arrivals, "ops": ops}
+
+    def _verify(self, phase: Phase, driver: Driver) -> Dict[str, Any]:
+        return {"verify": True, "ops": [self._op("GET", 100.0, _EACH, driver, driver.buckets, listed=False)]}
+
+    def _delete(self, phase: Phase, driver: Driver) -> Dict[str, Any]:
+        return {"ops": [self._op("DELETE", 100.0, _EACH, driver, driver.buckets)]}
+
+    def _op(
+        self, op: str, share: float, keys: Keys, driver: Driver, buckets: Any, listed: bool = True
+    ) -> Dict[str, Any]:
+        spaces = list(buckets)
+        if op in _READS and listed and keys.select == "live":
+            spaces += [f"{key}, listed" for key in buckets if self._listed(self._buckets[key])]
+        order = {"op": op, "share": share, "select": keys.select, "spaces": spaces}
+        return {**order, "absent": True} if keys.absent else order
+
+    def _listed(self, bucket: Bucket) -> bool:
+        return bucket.foreign or self._warp_filled
+
+    def _prefix(self, driver: Driver, bucket: Bucket) -> str:
+        return f"cbtp-{self._run_id}/hybrid/{driver.id}/" if bucket.foreign else f"hybrid/{driver.id}/"

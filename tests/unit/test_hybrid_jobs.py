@@ -1,0 +1,109 @@
+"""A plan's phases as orders for cbt-hybrid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List
+
+from cbt_plugins.config.plan import S3, Bucket, Driver, Goal, Hybrid, Keys, Phase, Plan
+from cbt_plugins.load.hybrid import HybridJobs, Memory
+from cbt_plugins.load.jobs import Job
+
+NOTHING = Memory()
+MIX = {"GET": 60.0, "LIST": 10.0, "PUT": 16.0, "DELETE": 14.0}
+SIZES = ((1000, 1000, 0.5), (2000, 4000, 0.5))
+FILL = Phase("fill", "fill", "fill", goal=Goal(objects=11), engine="hybrid")
+
+
+def plan(*phases: Phase, foreign: bool = False, drivers: int = 2, across: bool = False, **keys: Any) -> Plan:
+    buckets = (Bucket("a", SIZES, foreign=foreign), Bucket("b", SIZES, foreign=foreign))
+    names = tuple(b.key for b in buckets)
+    made = (Driver(f"0{i}", f"c{i}", names if across else names[:1], 8) for i in range(1, drivers + 1))
+    return Plan("warp", S3(urls=("http://r1", "http://r2")), buckets, tuple(made), phases, **keys)
+
+
+def jobs(plan: Plan, phase: Phase, memory: Memory = NOTHING, **keys: Any) -> List[Job]:
+    names = {b.key: b.key if b.foreign else f"cbtp-1-{b.key}" for b in plan.buckets}
+    return HybridJobs(plan, names, "1").jobs(phase, memory, **keys)
+
+
+def specs(plan: Plan, phase: Phase, memory: Memory = NOTHING, **keys: Any) -> List[Dict[str, Any]]:
+    return [dict(job.spec or {}) for job in jobs(plan, phase, memory, **keys)]
+
+
+def test_a_fill_writes_exactly_so_many_objects_into_each_bucket() -> None:
+    for across in (False, True):
+        made = specs(plan(FILL, across=across), FILL)
+        assert [spec["objects"] for spec in made] == [6, 5]
+        assert all(spec["sets_n"] and spec["duration"] == 0.0 for spec in made)
+    assert [s["name"] for s in made[0]["spaces"]] == made[0]["ops"][0]["spaces"] == ["a", "b"]
+
+
+def test_drivers_write_apart_and_differ_in_their_seed() -> None:
+    one, two = specs(plan(FILL), FILL)
+    assert one["spaces"][0]["prefix"] != two["spaces"][0]["prefix"]
+    assert one["seed"] != two["seed"]
+    assert one["spaces"][0]["sizes"] == [[1000, 1000, 0.5], [2000, 4000, 0.5]]
+
+
+def test_a_mix_takes_its_objects_by_range_and_role() -> None:
+    ranges = {"PUT": Keys("s(N+1,10N)"), "DELETE": Keys("u(1,2N)", absent=True)}
+    times = {"duration": 60.0, "ramp": 5.0, "warmup": 10.0}
+    mix = Phase("m", "hybrid", mix=MIX, engine="hybrid", keys=ranges, roles={"PUT": ("b",)}, **times)
+    (spec, _) = specs(plan(FILL, mix, across=True), mix)
+    ops = {op["op"]: op for op in spec["ops"]}
+    assert {name: op["share"] for name, op in ops.items()} == MIX
+    assert (ops["GET"]["select"], ops["GET"]["spaces"]) == ("live", ["a", "b"])
+    assert (ops["PUT"]["select"], ops["PUT"]["spaces"]) == ("s(N+1,10N)", ["b"])
+    assert ops["DELETE"]["absent"] and "absent" not in ops["PUT"]
+    assert (spec["duration"], spec["ramp"]) == (75.0, 5.0)
+
+
+def test_the_rate_is_shared_among_the_drivers() -> None:
+    mix = Phase("m", "hybrid", duration=60.0, mix=MIX, engine="hybrid", arrivals="even")
+    made = jobs(plan(FILL, mix), mix, rate=100.0)
+    assert [job.rate_limit for job in made] == [50.0, 50.0]
+    assert all(job.spec and (job.spec["rate"], job.spec["arrivals"]) == (50.0, "even") for job in made)
+    assert [job.rate_limit for job in jobs(plan(FILL, mix), mix)] == [0.0, 0.0]
+
+
+def test_what_a_driver_knows_of_its_objects_goes_with_it() -> None:
+    mix = Phase("m", "hybrid", duration=60.0, mix=MIX, engine="hybrid")
+    one, two = jobs(plan(FILL, mix), mix, Memory({"01": Path("/a/01.state")}, stale=True))
+    assert one.spec and two.spec
+    assert one.state == Path("/a/01.state") and one.spec["state_in"].endswith("/spec/01-hybrid.state")
+    assert two.state is None and two.spec["state_in"] == ""
+    assert one.spec["spaces"][0]["rebuild"] and one.spec["state_out"].endswith("/state/01.state")
+
+
+def test_data_that_is_not_numbered_is_listed_and_only_read() -> None:
+    mix = Phase("m", "hybrid", duration=60.0, mix=MIX, engine="hybrid")
+    by_warp = plan(Phase("fill", "fill", goal=Goal(objects=9)), mix)
+    for made, prefix in ((by_warp, "keep/"), (plan(mix, foreign=True), "")):
+        (spec, _) = specs(made, mix)
+        listed = [s for s in spec["spaces"] if not s["numbered"]]
+        assert [(s["prefix"], s["exclude"]) for s in listed] == [(prefix, "cbtp-1/")]
+        spaces = {op["op"]: op["spaces"] for op in spec["ops"]}
+        assert spaces["GET"] == spaces["LIST"] == ["a", "a, listed"]
+        assert spaces["PUT"] == spaces["DELETE"] == ["a"]
+    assert specs(plan(mix, foreign=True), mix)[0]["spaces"][0]["prefix"].startswith("cbtp-1/")
+
+
+def test_verify_and_delete_take_every_object_once() -> None:
+    for kind, op in (("verify", "GET"), ("delete", "DELETE")):
+        phase = Phase(kind, kind, engine="hybrid")
+        (job, _) = jobs(plan(FILL, phase), phase)
+        assert job.spec and [(o["op"], o["select"][:4]) for o in job.spec["ops"]] == [(op, "r(1,")]
+        assert job.spec["verify"] == (kind == "verify") and job.op == op
+
+
+def test_options_and_where_it_goes() -> None:
+    (spec, _) = specs(plan(FILL, hybrid=Hybrid(deadline=7.0, retries=2, compressible=0.5, verify=True)), FILL)
+    assert [spec[k] for k in ("deadline", "retries", "compressible", "verify")] == [7.0, 2, 0.5, True]
+    assert spec["hosts"] == ["http://r1", "http://r2"] and spec["workers"] == 8
+
+
+def test_an_order_has_no_secret_and_its_record_has_the_spec() -> None:
+    (job, _) = jobs(plan(FILL), FILL)
+    assert job.record()["spec"] == job.spec and "state" not in job.record()
+    assert job.argv[:2] == ("{cbt-hybrid}", "run")

@@ -1,0 +1,62 @@
+"""What a phase begins from: the objects that are there, and the rate that an earlier phase made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+
+from cbt_plugins.config.plan import S3, Driver, Goal, Phase, Plan
+from cbt_plugins.cycle.archive import RunArchive
+from cbt_plugins.journal import Journal
+from cbt_plugins.cycle.start import Starts
+from cbt_plugins.host.run import RunFailed
+
+MIX = {"GET": 50.0, "PUT": 50.0}
+FILL = Phase("fill", "fill", goal=Goal(objects=9), engine="hybrid")
+CLOSED = Phase("closed", "hybrid", duration=10.0, mix=MIX, engine="hybrid")
+OPEN = Phase("open", "hybrid", duration=10.0, mix=MIX, engine="hybrid", rate_share=0.5)
+PLAN = Plan("warp", S3(urls=("http://a",)), (), (Driver("01", "c1", ("b",), 8),), (FILL, CLOSED, OPEN))
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    journal = Journal(tmp_path / "journal.jsonl")
+    yield journal
+    journal.close()
+
+
+def finish(archive: RunArchive, index: int, name: str, **record: Any) -> None:
+    (archive.running(index, name) / "state").mkdir(parents=True)
+    (archive.running(index, name) / "state" / "01.state").write_text(name)
+    archive.finish(index, name, record)
+
+
+def test_the_newest_state_counts(tmp_path: Path, journal: Journal) -> None:
+    archive = RunArchive(tmp_path)
+    starts = Starts(PLAN, archive, journal)
+    assert starts.of(1, FILL).memory.states == {}
+    finish(archive, 1, "fill")
+    finish(archive, 2, "closed", jobs=[{"ended": 20.0, "first_row": 10.0, "rows_total": 1000}])
+    journal.write("phase-done", phase="closed")
+    memory = starts.of(3, OPEN).memory
+    assert memory.states["01"].read_text() == "closed" and not memory.stale
+
+
+def test_after_a_broken_attempt_the_objects_are_listed_again(tmp_path: Path, journal: Journal) -> None:
+    archive = RunArchive(tmp_path)
+    finish(archive, 1, "fill")
+    journal.write("phase-done", phase="fill")
+    journal.write("phase-begun", phase="closed")
+    assert Starts(PLAN, archive, journal).of(2, CLOSED).memory.stale
+
+
+def test_a_share_is_of_the_last_closed_loop(tmp_path: Path, journal: Journal) -> None:
+    archive = RunArchive(tmp_path)
+    starts = Starts(PLAN, archive, journal)
+    with pytest.raises(RunFailed, match="no closed loop"):
+        starts.of(3, OPEN)
+    finish(archive, 2, "closed", jobs=[{"ended": 20.0, "first_row": 10.0, "rows_total": n} for n in (600, 400)])
+    assert starts.of(3, OPEN).rate == 50.0
+    assert starts.of(2, CLOSED).rate is None
