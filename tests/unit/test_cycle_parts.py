@@ -11,11 +11,11 @@ import pytest
 from cbt_plugins.config.plan import Goal, Phase
 from cbt_plugins.cycle.archive import RunArchive, write_json
 from cbt_plugins.cycle.buckets import balance, bucket_name
-from cbt_plugins.journal import Journal, read
 from cbt_plugins.cycle.loading import _target
 from cbt_plugins.cycle.outcome import Outcome, block_of, window_of
 from cbt_plugins.cycle.progress import Now, clock
 from cbt_plugins.host.run import RunFailed
+from cbt_plugins.journal import Journal, read
 from cbt_plugins.load.jobs import Counts, Job, JobEnd
 from cbt_plugins.remote.clock import Offset
 
