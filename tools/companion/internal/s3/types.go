@@ -68,6 +68,7 @@ type Result struct {
 	End       time.Time
 	Bytes     int64 // of the object, not of the protocol
 	Objects   int64 // LIST: keys returned; others 1
+	Untouched bool  // it failed, and for certain changed nothing: not sent, or an upload that was never completed
 	Truncated bool  // LIST: there are more
 	Keys      []string
 	Sizes     []int64
@@ -85,4 +86,6 @@ const (
 )
 
 // Unsure tells whether a failed PUT or DELETE may have been carried out all the same.
-func (r *Result) Unsure() bool { return r.Kind != "" && r.Kind != KindRefused && (r.Status < 400 || r.Status >= 500) }
+func (r *Result) Unsure() bool {
+	return r.Kind != "" && r.Kind != KindRefused && !r.Untouched && (r.Status < 400 || r.Status >= 500)
+}

@@ -1,0 +1,139 @@
+package s3
+
+import "time"
+
+// choose takes a host for a new request, and an idle connection to it if there is one. While none is up it waits, until
+// the request's deadline at the latest: then there is no host but the one that was last tried.
+func (c *Client) choose(now, until time.Time) (h *host, x *conn, probe bool) {
+	for {
+		c.mu.Lock()
+		h, probe = c.pick(now)
+		if h != nil {
+			if h.inFlight == 0 {
+				h.busy = int64(now.Sub(began))
+			}
+			h.inFlight++
+			if n := len(h.idle); n > 0 {
+				x = h.idle[n-1]
+				h.idle = h.idle[:n-1]
+			}
+			c.mu.Unlock()
+			return h, x, probe
+		}
+		pause, wake := c.pause(now), c.wake
+		c.waiting++
+		c.mu.Unlock()
+		if !until.IsZero() {
+			pause = min(pause, until.Sub(now))
+		}
+		awake := pause > 0 && c.sleep(pause, wake)
+		c.mu.Lock()
+		c.waiting--
+		c.mu.Unlock()
+		if !awake {
+			return nil, nil, false
+		}
+		now = time.Now()
+	}
+}
+
+// sleep waits for a time or a reason; false: the run ended.
+func (c *Client) sleep(pause time.Duration, wake <-chan struct{}) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-wake:
+	case <-c.ended.Done():
+		return false
+	}
+	return true
+}
+
+// pick is the host whose turn it is: one that may be back, else one of those that are up; nil: none.
+func (c *Client) pick(now time.Time) (best *host, probe bool) {
+	newest, up := c.survey()
+	share := (c.config.Workers + up - 1) / max(up, 1) // more than that of a host which hangs would catch everybody
+	turn := c.turn
+	for i := range c.hosts {
+		at := (turn + i) % len(c.hosts)
+		h := c.hosts[at]
+		switch {
+		case h.down && !h.probing && !now.Before(h.probeAt):
+			h.probing = true
+			return h, true
+		case h.down || h.suspect(newest):
+		case best == nil, h.inFlight < best.inFlight && (!c.config.RoundRobin || best.inFlight >= share):
+			best, c.turn = h, at+1
+		}
+	}
+	return best, false
+}
+
+// survey counts the hosts that are up, and says when the last of all moved.
+func (c *Client) survey() (newest int64, up int) {
+	for _, h := range c.hosts {
+		newest = max(newest, h.moved.Load())
+	}
+	for _, h := range c.hosts {
+		if !h.down && !h.suspect(newest) {
+			up++
+		}
+	}
+	return newest, up
+}
+
+// pause is how long to wait when there is no host: until one may be tried again. A host that moves wakes all.
+func (c *Client) pause(now time.Time) time.Duration {
+	pause := firstBackoff // a suspect that moves within a large object wakes nobody
+	for _, h := range c.hosts {
+		if h.down && !h.probing {
+			pause = min(pause, max(h.probeAt.Sub(now), time.Millisecond))
+		}
+	}
+	return pause
+}
+
+// release ends a request at a host: what came of it says whether the host is up. One that passed its deadline says
+// nothing when others were answered meanwhile.
+func (c *Client) release(h *host, x *conn, probe bool, sent time.Time, said failure, answered bool) {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h.inFlight--
+	if probe {
+		h.probing = false
+	}
+	stuck := said.kind == KindTimeout && h.moved.Load() < int64(sent.Sub(began))
+	switch {
+	case said.kind == KindCut:
+	case stuck || said.kind == KindRefused || said.kind == KindReset:
+		h.leave(now, probe, said.kind+": "+said.text)
+	case answered:
+		h.moved.Store(int64(now.Sub(began)))
+		h.down = false
+		if c.waiting > 0 {
+			close(c.wake)
+			c.wake = make(chan struct{})
+		}
+	}
+	if x != nil {
+		c.keep(h, x, now)
+	}
+}
+
+// lastError is the host that is tried next and why it is down.
+func (c *Client) lastError() (url, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	best := c.hosts[0]
+	for _, h := range c.hosts {
+		if h.down && (!best.down || h.probeAt.Before(best.probeAt)) {
+			best = h
+		}
+	}
+	if !best.down {
+		return best.url, "no host answers"
+	}
+	return best.url, "no host is up; " + best.why
+}

@@ -1,0 +1,88 @@
+package s3
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// began is what a host's times count from: differences of a steady clock fit into an integer that may be set at any time.
+var began = time.Now()
+
+// host is one of the addresses that requests go to. Client.mu guards it, but for moved.
+type host struct {
+	url    string
+	name   string // for the Host header: without the scheme's own port
+	domain string // name or address to look up
+	port   string
+	secure bool
+
+	inFlight  int
+	idle      []*conn
+	addresses []string // of domain; none: look it up again
+	next      int      // of addresses
+
+	down    bool
+	probing bool // a request is under way to see whether it is back
+	backoff time.Duration
+	probeAt time.Time
+	why     string       // it is down
+	busy    int64        // since began: when it got its first request after it had none
+	moved   atomic.Int64 // since began: when it last answered or took or gave a piece of a large object
+}
+
+const (
+	firstBackoff = 250 * time.Millisecond
+	lastBackoff  = 5 * time.Second
+	patience     = 2 * time.Second // with a host that stands still while others move
+)
+
+func newHost(text string) (*host, error) {
+	parsed, err := url.Parse(text)
+	if err != nil || parsed.Hostname() == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
+		return nil, fmt.Errorf("host %q: not like http://NAME:PORT", text)
+	}
+	if strings.Trim(parsed.Path, "/") != "" || parsed.RawQuery != "" || parsed.User != nil {
+		return nil, fmt.Errorf("host %q: more than scheme, name and port", parsed.Redacted())
+	}
+	h := &host{url: text, domain: parsed.Hostname(), port: parsed.Port(), secure: parsed.Scheme == "https"}
+	usual := "80"
+	if h.secure {
+		usual = "443"
+	}
+	if h.port == "" {
+		h.port = usual
+	}
+	h.name = net.JoinHostPort(h.domain, h.port)
+	if h.port == usual {
+		h.name = strings.TrimSuffix(h.name, ":"+usual)
+	}
+	return h, nil
+}
+
+func (h *host) move() { h.moved.Store(int64(time.Since(began))) }
+
+// stands is when the host last showed that it works, or began to have something to do.
+func (h *host) stands() int64 { return max(h.busy, h.moved.Load()) }
+
+// suspect tells whether the host stands still with requests under way while another has moved on long since.
+func (h *host) suspect(newest int64) bool {
+	return h.inFlight > 0 && newest > h.stands()+int64(patience)
+}
+
+// leave takes the host down; only a probe that fails makes the wait longer, not the others that fail with it.
+func (h *host) leave(now time.Time, probe bool, why string) {
+	switch {
+	case !h.down:
+		h.down, h.backoff = true, firstBackoff
+	case probe:
+		h.backoff = min(2*h.backoff, lastBackoff)
+	default:
+		return
+	}
+	h.why, h.probeAt = why, now.Add(h.backoff)
+	h.addresses = nil
+}

@@ -1,0 +1,118 @@
+package s3
+
+import "time"
+
+const (
+	trusted = time.Second // a connection that was idle for less is used without a look at it
+	race    = time.Second // the end of a connection that the server closed while it was idle shows within this
+)
+
+// task is one operation: a host and a connection for it, its call, and what came of it.
+type task struct {
+	client  *Client
+	request *Request
+	result  *Result
+	host    *host
+	conn    *conn
+	probe   bool
+	call    call
+	list    listing
+	sent    bool // by a call before this one
+}
+
+// single carries out an operation that is one call.
+func (t *task) single() {
+	t.call.prepare(t.request, &t.client.config)
+	if t.request.Op == List {
+		t.list.reset(t.request.WantKeys, t.result.Keys, t.result.Sizes)
+		t.call.into = &t.list
+	}
+	said := t.begin(trusted)
+	if said.kind == "" {
+		said = t.send()
+	}
+	r := t.result
+	switch {
+	case said.kind != "":
+		r.Untouched = !t.call.sent && !t.sent
+	case t.request.Op == Get:
+		r.Bytes = t.call.bytes
+	case t.request.Op == Put:
+		r.Bytes = t.request.Body.Size()
+	case t.request.Op == List:
+		if err := t.list.finish(); err != nil {
+			said = failure{KindProtocol, err.Error()}
+		}
+	}
+	if t.request.Op == List {
+		r.Keys, r.Sizes, r.Truncated = t.list.keys, t.list.sizes, t.list.truncated
+		t.list.keys, t.list.sizes = nil, nil
+	}
+	t.finish(said)
+	if t.request.Op == List {
+		r.Objects = t.list.count
+	}
+}
+
+// begin starts the clock and finds a host and a connection.
+func (t *task) begin(trusted time.Duration) (said failure) {
+	c, r := t.client, t.result
+	t.host, t.conn, t.sent = nil, nil, false
+	r.Sent = time.Now()
+	if c.cut.Load() {
+		return failure{KindCut, "before it was sent"}
+	}
+	t.host, t.conn, t.probe = c.choose(r.Sent, t.request.Until)
+	if t.host == nil {
+		if c.cut.Load() {
+			return failure{KindCut, "before it was sent"}
+		}
+		r.Endpoint, said.text = c.lastError()
+		said.kind = KindRefused
+		return said
+	}
+	r.Endpoint = t.host.url
+	t.conn, said = c.connect(t.host, t.conn, t.request.Until, trusted)
+	return said
+}
+
+// send makes the call, and makes it again on a new connection when the server had closed the old one just before. That
+// shows at once, before any answer, on a connection that has been used; if no new one can be had, the first end counts.
+func (t *task) send() failure {
+	began := time.Now()
+	said := t.conn.trip(&t.call, began)
+	if said.kind != KindReset || !t.conn.reused || !t.call.firstByte.IsZero() || time.Since(began) > race {
+		return said
+	}
+	fresh, refused := t.client.dial(t.host, t.request.Until)
+	if refused.kind != "" {
+		return said
+	}
+	t.drop()
+	t.conn, t.sent = fresh, true
+	t.client.reconnects.Add(1)
+	return fresh.trip(&t.call, time.Now())
+}
+
+// drop closes the connection.
+func (t *task) drop() {
+	t.client.mu.Lock()
+	t.client.drop(t.conn)
+	t.client.mu.Unlock()
+	t.conn = nil
+}
+
+// finish writes down what came of it and gives the host and the connection back.
+func (t *task) finish(said failure) {
+	r := t.result
+	r.Status, r.Kind, r.Message, r.Objects = t.call.status, said.kind, said.text, 1
+	if r.FirstByte.IsZero() {
+		r.FirstByte = t.call.firstByte
+	}
+	r.End = time.Now()
+	if t.host != nil {
+		answered := r.Status != 0 || said.kind == KindProtocol
+		t.client.release(t.host, t.conn, t.probe, r.Sent, said, answered)
+		t.host, t.conn = nil, nil
+	}
+}

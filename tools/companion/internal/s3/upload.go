@@ -1,0 +1,136 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"html"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	mostParts  = 10000
+	abortLimit = time.Second // for the request that throws away the parts of an upload that failed
+)
+
+// upload carries out a MULTIPART: begins it, sends the parts one after the other, completes it. All go to one host. When it
+// fails its parts are removed, after the result's End and in a time of its own; but not when the completion may be
+// under way: the two together can damage the object.
+func (t *task) upload() {
+	request, config := t.request, &t.client.config
+	size := request.Body.Size()
+	part := max(config.PartSize, (size+mostParts-1)/mostParts)
+	var said failure
+	var id string
+	var list bytes.Buffer // of the parts, for the completion
+	completing := false
+
+	t.call = call{query: t.call.query, path: t.call.path}
+	if said = t.begin(0); said.kind == "" {
+		id, said = t.initiate()
+	}
+	list.WriteString("<CompleteMultipartUpload>")
+	for number, offset := 1, int64(0); said.kind == "" && (offset < size || number == 1); number++ {
+		body := request.Body.Section(offset, min(part, size-offset))
+		t.renew("PUT")
+		t.call.query = appendPartQuery(t.call.query[:0], number, id)
+		t.call.body, t.call.payload = body, config.payloadOf(body)
+		if said = t.again(); said.kind == "" {
+			list.WriteString("<Part><PartNumber>" + strconv.Itoa(number) + "</PartNumber><ETag>")
+			list.WriteString(html.EscapeString(string(t.conn.header.Peek("ETag"))) + "</ETag></Part>")
+		}
+		offset += body.Size()
+	}
+	list.WriteString("</CompleteMultipartUpload>")
+	if said.kind == "" {
+		completing = true
+		said = t.complete(id, list.Bytes())
+	}
+
+	if said.kind == "" {
+		t.result.Bytes = size
+	}
+	t.result.Untouched = said.kind != "" && !(completing && t.call.sent)
+	h := t.host
+	t.finish(said)
+	if id != "" && said.kind != "" && (said.kind == KindHTTP || t.result.Untouched) {
+		t.abort(h, id)
+	}
+}
+
+// renew makes the call ready for the next of the upload's requests.
+func (t *task) renew(method string) {
+	r := t.request
+	t.call = call{method: method, bucket: r.Bucket, key: r.Key, until: r.Until, hostStyle: t.client.config.HostStyle,
+		payload: emptyPayload, query: t.call.query[:0], path: t.call.path}
+}
+
+// again sends the next call, on a new connection if the last answer was the end of the old one.
+func (t *task) again() (said failure) {
+	if !t.conn.alive {
+		t.drop()
+		if t.conn, said = t.client.dial(t.host, t.request.Until); said.kind != "" {
+			return said
+		}
+	}
+	said = t.conn.trip(&t.call, time.Now())
+	if t.result.FirstByte.IsZero() {
+		t.result.FirstByte = t.call.firstByte
+	}
+	return said
+}
+
+func (t *task) initiate() (id string, said failure) {
+	t.renew("POST")
+	t.call.query = append(t.call.query, "uploads="...)
+	var answer excerpt
+	t.call.into = &answer
+	t.conn.alive = true // nothing has been asked on it yet
+	if said = t.again(); said.kind != "" {
+		return "", said
+	}
+	if id = element(answer.kept, "UploadId"); id == "" {
+		return "", failure{KindProtocol, "an upload without a name"}
+	}
+	return id, failure{}
+}
+
+func (t *task) complete(id string, list []byte) failure {
+	t.renew("POST")
+	t.call.query = appendUploadQuery(t.call.query, id)
+	t.call.text, t.call.payload = list, unsignedPayload
+	if !t.client.config.Unsigned {
+		sum := sha256.Sum256(list)
+		t.call.payload = hex.EncodeToString(sum[:])
+	}
+	var answer excerpt
+	t.call.into = &answer
+	if said := t.again(); said.kind != "" {
+		return said
+	}
+	if code := errorCode(answer.kept); code != "" { // found after the status was sent
+		return failure{KindHTTP, strconv.Itoa(t.call.status) + " " + code}
+	}
+	if !bytes.Contains(answer.kept, []byte("<CompleteMultipartUploadResult")) {
+		return failure{KindProtocol, "a completion that is none"}
+	}
+	return failure{}
+}
+
+// abort removes the parts of an upload, on a connection of its own, also after Cut.
+func (t *task) abort(h *host, id string) {
+	var never atomic.Bool
+	until := time.Now().Add(abortLimit)
+	x, said := t.client.open(context.Background(), h, until, &never)
+	if said.kind != "" {
+		return
+	}
+	t.renew("DELETE")
+	t.call.query = appendUploadQuery(t.call.query, id)
+	t.call.until = until
+	x.trip(&t.call, time.Now())
+	x.below.Close()
+}
