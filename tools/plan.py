@@ -8,11 +8,13 @@ import sys
 from dataclasses import asdict
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
+from cbt_plugins.config.advice import advice, changes
 from cbt_plugins.config.check import Config, Run, load_file
 from cbt_plugins.config.faults import ConfigError
-from cbt_plugins.config.forecast import advice, changes, data_text, forecast, goal_text
-from cbt_plugins.config.plan import Phase, Plan
-from cbt_plugins.config.units import format_duration, format_percent, format_size
+from cbt_plugins.config.forecast import data_text, forecast, goal_text
+from cbt_plugins.config.plan import Keys, Phase, Plan
+from cbt_plugins.config.sizes import size_texts
+from cbt_plugins.config.units import about_rate, format_duration, format_percent
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -111,15 +113,16 @@ def _parts(plan: Plan) -> Iterator[Tuple[str, List[str]]]:
     for driver in plan.drivers:
         bucket = buckets[driver.bucket]
         sizes = ", ".join(
-            format_size(size) + (f" {format_percent(share)}" if len(bucket.sizes) > 1 else "")
-            for size, _, share in bucket.sizes
+            text + (f" {format_percent(share)}" if len(bucket.sizes) > 1 else "")
+            for text, (_, _, share) in zip(size_texts(bucket.sizes), bucket.sizes)
         )
-        name = bucket.key + (" (existing)" if bucket.foreign else "")
+        name = ", ".join(driver.buckets) + (" (existing)" if bucket.foreign else "")
         rows.append((f"    {driver.id}", driver.node, name, sizes, str(driver.workers)))
     yield "drivers", list(_table(rows))
     rows = [("  phases", "until", "role", "what")]
     for index, phase in enumerate(plan.phases, 1):
         rows.append((f"    {index} {phase.name}", goal_text(phase), phase.role, _what(phase)))
+        rows += [("", "", "", f"  {text}") for text in _how(phase)]
     yield "phases", list(_table(rows))
     known = forecast(plan)
     yield "time", [f"  time     {_time(known.seconds, known.unknown_time)}"]
@@ -134,10 +137,28 @@ def _what(phase: Phase) -> str:
     mix = ", ".join(f"{op} {percent:g}" for op, percent in (phase.mix or {}).items())
     if phase.kind == "warp" and phase.warp:
         return f"warp {phase.warp.op}" + (f": {mix}" if mix else "")
+    by = " by cbt-hybrid" if phase.engine == "hybrid" else ""
     if phase.kind == "hybrid":
         counts = ", ".join(f"{op} {number}" for op, number in (phase.workers or {}).items())
-        return f"hybrid: {mix}" + (f" (workers: {counts})" if counts else "")
-    return {"fill": "PUT", "wait": "wait"}[phase.kind]
+        return f"hybrid{by}: {mix}" + (f" (workers: {counts})" if counts else "")
+    return {"fill": "PUT", "verify": "GET and compare", "delete": "DELETE", "wait": "wait"}[phase.kind] + by
+
+
+def _how(phase: Phase) -> Iterator[str]:
+    """Yield what cbt-hybrid is told beyond the mix."""
+    arrivals = {"poisson": "Poisson arrivals", "even": "evenly"}[phase.arrivals]
+    if phase.rate is not None:
+        yield f"open loop: {about_rate(phase.rate)} of all drivers together, {arrivals}"
+    if phase.rate_share is not None:
+        yield f"open loop: {format_percent(phase.rate_share)} of what the last closed loop made, {arrivals}"
+    if phase.keys:
+        yield "keys: " + ", ".join(f"{op} {_keys(keys)}" for op, keys in phase.keys.items())
+    if phase.roles:
+        yield "buckets: " + "; ".join(f"{op} {', '.join(names)}" for op, names in phase.roles.items())
+
+
+def _keys(keys: Keys) -> str:
+    return keys.select + (" also absent ones" if keys.absent else "")
 
 
 def _total(runs: Sequence[Run]) -> str:

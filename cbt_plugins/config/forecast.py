@@ -1,15 +1,13 @@
-"""What a plan takes and changes, as far as that is known without asking the cluster."""
+"""What a plan takes, as far as that is known without asking the cluster."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
-from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Iterator, List, Optional, Tuple
 
+from cbt_plugins.config.keys import range_of
 from cbt_plugins.config.plan import Bucket, Phase, Plan
 from cbt_plugins.config.units import about_size, format_duration, format_percent
-
-_MINUTE = 60.0
 
 
 @dataclass(frozen=True)
@@ -21,14 +19,6 @@ class Forecast:
     objects: Optional[int]  # written by the fills; None when no fill counts objects
     bytes: Optional[float]  # the same, before replication or erasure coding; the mean, when sizes are mixed
     unknown_data: Tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Change:
-    """Something that a run changes, and how that is undone."""
-
-    what: str
-    undo: str
 
 
 def forecast(plan: Plan) -> Forecast:
@@ -43,7 +33,7 @@ def forecast(plan: Plan) -> Forecast:
             size += sum(phase.goal.objects * _mean(bucket) for bucket in plan.buckets)
         if phase.kind == "fill" and not (phase.goal and phase.goal.duration):
             unknown_time.append(f"{phase.name}: until {goal_text(phase)}")
-        if phase.kind == "wait" and phase.wait_clean:
+        if phase.kind in ("verify", "delete") or phase.wait_clean:
             unknown_time.append(f"{phase.name}: {goal_text(phase)}")
         unknown_data += _unknown_data(plan, phase)
     seconds = sum(_seconds(phase) for phase in plan.phases)
@@ -67,29 +57,20 @@ def goal_text(phase: Phase) -> str:
         if goal.raw is not None:
             return f"{format_percent(goal.raw)} of the raw capacity is used"
         return format_duration(goal.duration or 0.0)
+    if phase.kind in ("verify", "delete"):
+        return f"every object is {'read' if phase.kind == 'verify' else 'deleted'}"
     if phase.wait_clean:
         limit = f", at most {format_duration(phase.at_most)}" if phase.at_most else ""
         return f"all PGs are active+clean{limit}"
-    return format_duration(phase.duration or 0.0)
-
-
-def changes(plan: Plan, cluster: Mapping[str, object]) -> Tuple[Change, ...]:
-    """Return everything that the run changes on the cluster and its nodes, with the undo of each."""
-    return tuple(_changes(plan, cluster))
-
-
-def advice(plan: Plan, clients: Sequence[str]) -> Tuple[str, ...]:
-    """Return what is no fault and still worth knowing before hours are spent."""
-    return tuple(dict.fromkeys(_advice(plan, clients)))
+    parts = [(phase.ramp, " ramp"), (phase.warmup, " warm-up"), (phase.duration or 0.0, "")]
+    text = " + ".join(f"{format_duration(seconds)}{what}" for seconds, what in parts if seconds or not what)
+    once = bool(phase.keys) and all(op in phase.keys and phase.keys[op].select[:2] == "r(" for op in phase.mix or {})
+    return f"every key once, at most {text}" if once else text
 
 
 def _seconds(phase: Phase) -> float:
-    return (phase.goal.duration if phase.goal else phase.duration) or 0.0
-
-
-def _loops(mix: Mapping[str, float]) -> int:
-    """Return how many closed loops a mix needs: one per operation, and one for the PUTs that DELETEs take."""
-    return len(mix) + (0 < mix.get("DELETE", 0) < mix.get("PUT", 0))
+    duration = (phase.goal.duration if phase.goal else phase.duration) or 0.0
+    return phase.ramp + phase.warmup + duration
 
 
 def _mean(bucket: Bucket) -> float:
@@ -103,10 +84,10 @@ def _unknown_data(plan: Plan, phase: Phase) -> Iterator[str]:
             if not phase.goal.duration
             else (f"{phase.name} writes for {goal_text(phase)}")
         )
-    elif phase.kind == "hybrid" and phase.mix:
-        growth = phase.mix.get("PUT", 0) - phase.mix.get("DELETE", 0)
-        if growth:
-            yield f"{phase.name} adds {growth:g} objects per 100 requests"
+    elif phase.kind == "hybrid":
+        yield from _growth(phase)
+    elif phase.kind == "delete":
+        yield f"{phase.name} leaves nothing"
     elif phase.kind == "warp" and phase.warp:
         number = f"{phase.warp.objects * len(plan.drivers)}" if phase.warp.objects else "its own number of"
         yield (
@@ -116,47 +97,31 @@ def _unknown_data(plan: Plan, phase: Phase) -> Iterator[str]:
         )
 
 
-def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[Change]:
-    nodes = ", ".join(dict.fromkeys(driver.node for driver in plan.drivers))
-    for bucket in plan.buckets:
-        name = bucket.key if bucket.foreign else f"cbtp-<run id>-{bucket.key.lower()}"
-        if bucket.foreign and plan.keep_data:
-            what = f"existing bucket {name}: objects under the prefix cbtp-<run id>/, all others stay as they are"
-            yield Change(what, "kept (keep_data); yours to remove")
-        elif not bucket.foreign:
-            command = f"radosgw-admin bucket rm --bucket={name} --purge-objects"
-            undo = (
-                f"kept (keep_data); yours to remove: {command}" if plan.keep_data else f"{command} at the end"
-            )
-            yield Change(f"bucket {name}: created and filled", undo)
-    where = cluster.get("tmp_dir") or "/tmp/cbt.<pid>"
-    content = "rows" if plan.warp_path else "warp and rows"
-    yield Change(f"nodes {nodes}: scratch directory under {where} ({content})", "removed at the end")
+def _growth(phase: Phase) -> Iterator[str]:
+    """Yield what becomes of the number of objects in a hybrid phase."""
+    mix, keys = phase.mix or {}, phase.keys
+    written = [op for op in ("PUT", "MULTIPART") if op in mix]
+    bounded = [op for op in written if op in keys and range_of(keys[op].select)]
+    for op in bounded:
+        yield f"{phase.name}: {op} stays within {keys[op].select}{_occupancy(phase, op)}; N is what the fill wrote"
+    if written and written == bounded:
+        return
+    absent = "DELETE" in keys and keys["DELETE"].absent
+    growth = sum(mix[op] for op in written if op not in bounded) - (0.0 if absent else mix.get("DELETE", 0.0))
+    if growth > 0:
+        requests = (phase.rate or 0.0) * _seconds(phase)
+        number = f"about {requests * growth / 100:.0f} objects, " if requests else ""
+        yield f"{phase.name} adds {number}{growth:g} objects per 100 requests"
+    elif growth < 0:
+        yield f"{phase.name} takes away {-growth:g} objects per 100 requests, while there are any"
 
 
-def _advice(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
-    for phase in plan.phases:
-        if phase.role == "measure" and _seconds(phase) < _MINUTE:
-            yield f"{phase.name} measures for {goal_text(phase)}: too short to be repeatable"
-        loops = _loops(phase.mix or {})
-        few = min((driver.workers for driver in plan.drivers), default=loops)
-        if phase.kind == "hybrid" and phase.workers is None and few < loops:
-            yield f"{phase.name}: {few} workers per driver; this mix takes {loops} at least, and gets them"
-    filled = sum((phase.goal.objects or 0) for phase in plan.phases if phase.goal)
-    if filled > plan.read_objects and any(phase.kind == "hybrid" for phase in plan.phases):
-        yield (
-            f"a bucket gets {filled} objects and read_objects is {plan.read_objects}: "
-            "get and stat will know only some of them"
-        )
-    drivers = Counter(driver.node for driver in plan.drivers)
-    idle = [node for node in clients if not drivers[node]]
-    if idle:
-        yield f"{', '.join(idle)}: no driver runs there ({len(plan.drivers)} for {len(clients)} nodes)"
-    elif len(set(drivers.values())) > 1:
-        counts = ", ".join(f"{node} {number}" for node, number in drivers.items())
-        yield f"the client nodes have unequal loads (drivers: {counts})"
-    if plan.keep_data:
-        yield "keep_data: the buckets of every run stay, and fill the cluster run by run"
+def _occupancy(phase: Phase, op: str) -> str:
+    """How full a range gets in the long run whose numbers PUT and DELETE take without looking, as COSBench does."""
+    delete, mix = phase.keys.get("DELETE"), phase.mix or {}
+    if delete is None or not delete.absent or delete.select != phase.keys[op].select or not mix.get("DELETE"):
+        return ""
+    return f", which tends to be {100 * mix[op] / (mix[op] + mix['DELETE']):.1f}% full"
 
 
 def data_text(plan: Plan) -> Tuple[str, ...]:

@@ -117,7 +117,7 @@ class HybridWorkers(Strict):
 class HybridSection(Strict):
     """Operations at a fixed ratio on the data that is there."""
 
-    duration: Duration = Field(description="How long the phase runs, with its ramp and warm-up.")
+    duration: Duration = Field(description="How long the phase measures.")
     mix: MixSection = Field(
         DEFAULT_MIX,
         description="Operations and their ratio.",
@@ -137,10 +137,10 @@ class HybridSection(Strict):
         None, description="engine: hybrid. How the requests of an open loop come; without this key `poisson`."
     )
     ramp: Optional[Duration] = Field(
-        None, description="engine: hybrid. The load grows to its full size for so long, unmeasured."
+        None, description="engine: hybrid. Before that, the load grows to its full size for so long."
     )
     warmup: Optional[Duration] = Field(
-        None, description="engine: hybrid. After the ramp, for so long nothing is measured."
+        None, description="engine: hybrid. After the ramp, the full load runs for so long before it is measured."
     )
     keys: Optional[KeysSection] = Field(None, description="engine: hybrid. Which objects an operation takes.")
     roles: Optional[RolesSection] = Field(
@@ -170,21 +170,6 @@ class HybridSection(Strict):
         if arrivals is not None and "rate" in info.data and info.data["rate"] is None:
             raise ValueError("is for an open loop, and this is a closed one: say rate: as well")
         return arrivals
-
-    @field_validator("warmup")
-    @classmethod
-    def _leaves_time(cls, warmup: Optional[float], info: ValidationInfo) -> Optional[float]:
-        before = (info.data.get("ramp") or 0.0) + (warmup or 0.0)
-        if "duration" in info.data and before >= info.data["duration"]:
-            raise ValueError("ramp and warm-up are part of the duration, and leave nothing of it to measure")
-        return warmup
-
-    @field_validator("ramp")
-    @classmethod
-    def _shorter(cls, ramp: Optional[float], info: ValidationInfo) -> Optional[float]:
-        if ramp is not None and "duration" in info.data and ramp >= info.data["duration"]:
-            raise ValueError("the ramp is part of the duration, and leaves nothing of it to measure")
-        return ramp
 
     @field_validator("keys", "roles")
     @classmethod
@@ -227,9 +212,8 @@ class HybridSection(Strict):
             rate=rate,
             rate_share=share,
             arrivals=self.arrivals or "poisson",
-            # No least length: what is left of the duration must stay more than nothing.
-            ramp=(self.ramp or 0.0) * scale,
-            warmup=(self.warmup or 0.0) * scale,
+            ramp=scaled_duration(self.ramp, scale) or 0.0,
+            warmup=scaled_duration(self.warmup, scale) or 0.0,
             keys=self.keys.to_plan() if self.keys else {},
             roles=self.roles.to_plan(buckets) if self.roles else {},
         )

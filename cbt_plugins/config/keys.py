@@ -12,7 +12,9 @@ from cbt_plugins.config.faults import did_you_mean
 from cbt_plugins.config.validate import Problem, Problems, Strict
 
 _WORDS = ("live", "new")
-_BOUND_PATTERN = r"(?:[1-9][0-9]{0,17}|0|(?:[1-9][0-9]{0,8})?N(?:\+[0-9]{1,18})?)"
+#: cbt-hybrid keeps a bit for each number
+_LARGEST = 1 << 36
+_BOUND_PATTERN = r"(?:[0-9]{1,11}|(?:[1-9][0-9]{0,8})?N(?:\+[0-9]{1,11})?)"
 _PATTERN = rf"(?:live|new|[usr]\( *{_BOUND_PATTERN} *, *{_BOUND_PATTERN} *\))"
 _BOUND = re.compile(r"(?:([0-9]*)N)?\+?([0-9]*)")
 _FORMS = (
@@ -60,6 +62,8 @@ def _select(value: Any) -> str:
         (times, plus), (to_times, to_plus) = found.first, found.last
         if not times and plus < 1:
             raise ValueError("the numbers of objects begin with 1")
+        if max(plus, to_plus) > _LARGEST:
+            raise ValueError(f"the numbers of objects end with {_LARGEST}")
         # k grows faster than any i: which of 5 and N is larger is known when the fill is over
         if to_times < times or (to_times == times and to_plus < plus):
             raise ValueError(f"{text}: the range ends before it begins")
@@ -128,6 +132,8 @@ class KeysSection(Strict):
         name = info.field_name
         if keys.select == "new" and name not in ("put", "multipart"):
             raise ValueError(f"only put and multipart make new objects; {name} takes live, or a range such as u(1,N)")
+        if keys.select == "live" and name in ("put", "multipart"):
+            raise ValueError(f"{name} takes new, or a range such as u(1,N), whose objects it makes or overwrites")
         if keys.absent and name != "delete":
             raise Problems([Problem(("absent",), f"is for delete only, not for {name}", of_key=True)])
         if keys.absent and not keys.select.startswith("u("):

@@ -71,7 +71,7 @@ def test_the_quick_start_reads_like_this(capsys: pytest.CaptureFixture[str]) -> 
         "3 measure-new 20s measure hybrid: GET 45, PUT 35, STAT 15, DELETE 5",
         "bucket cbtp-<run id>-4kib: created and filled",
         "undo: kept (keep_data); yours to remove: radosgw-admin bucket rm --bucket=cbtp-<run id>-4kib --purge-objects",
-        "nodes client1, client2: scratch directory under /var/tmp/cbt (warp and rows)",
+        "nodes client1, client2: scratch directory under /var/tmp/cbt (warp, cbt-rows, figures)",
         "nothing else: no pool, user, flag, setting or daemon is changed",
         "measure-new measures for 20s: too short to be repeatable",
     ]:
