@@ -1,0 +1,176 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"cbt-plugins/companion/internal/drive"
+	"cbt-plugins/companion/internal/rowout"
+	"cbt-plugins/companion/internal/s3"
+	"cbt-plugins/companion/internal/spec"
+)
+
+// goPoll is how often it is looked for the file that says when to start.
+const goPoll = 10 * time.Millisecond
+
+// load is `cbt-hybrid run`.
+func load(args []string) int {
+	path, goFile, help, err := runArguments(args)
+	if help {
+		fmt.Print(usage)
+		return drive.ExitGood
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "cbt-hybrid run: %s\n%s", err, usage)
+		return drive.ExitUsage
+	}
+	events := rowout.NewEvents(os.Stderr)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return failed(events, err.Error(), drive.ExitUsage)
+	}
+	what, err := spec.Parse(data)
+	if err != nil {
+		for _, fault := range strings.Split(err.Error(), "\n") {
+			events.Say(path + ": " + fault)
+		}
+		return failed(events, err.Error(), drive.ExitUsage)
+	}
+	config := clientConfig(what)
+	if config.AccessKey == "" || config.SecretKey == "" {
+		return failed(events, "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be in the environment", drive.ExitFailed)
+	}
+	// a reader of rows that has gone is an error of write, not the end of the process
+	signal.Ignore(syscall.SIGPIPE)
+	stop := make(chan struct{})
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		<-asked
+		close(stop)
+	}()
+	client, err := s3.New(config)
+	if err != nil {
+		return failed(events, err.Error(), drive.ExitFailed)
+	}
+	if os.Getenv("GOGC") == "" {
+		// little is thrown away, and a load generator's pauses are latencies
+		debug.SetGCPercent(400)
+	}
+	return drive.Run(drive.Options{
+		Spec:   what,
+		Client: client,
+		Cut:    client.Cut,
+		Second: func() drive.Client {
+			if second, err := s3.New(config); err == nil {
+				return second
+			}
+			return client
+		},
+		Hosts:  client.Hosts,
+		Rows:   os.Stdout,
+		Events: events,
+		Go:     goAt(goFile),
+		Stop:   stop,
+		AtLast: func(d time.Duration) { time.AfterFunc(d, func() { os.Exit(drive.ExitFailed) }) },
+	})
+}
+
+func failed(events *rowout.Events, text string, status int) int {
+	events.Write(map[string]string{"event": "failed", "text": text})
+	return status
+}
+
+// runArguments takes the flag before or after the spec.
+func runArguments(args []string) (path, goFile string, help bool, err error) {
+	for len(args) > 0 {
+		one := args[0]
+		args = args[1:]
+		name, value, given := strings.Cut(one, "=")
+		switch {
+		case one == "-h" || one == "--help" || one == "-help":
+			return "", "", true, nil
+		case name == "--go" || name == "-go":
+			if !given {
+				if len(args) == 0 {
+					return "", "", false, errors.New("--go needs a file")
+				}
+				value, args = args[0], args[1:]
+			}
+			goFile = value
+		case strings.HasPrefix(one, "-") && one != "-":
+			return "", "", false, fmt.Errorf("%s is no option", one)
+		case path != "":
+			return "", "", false, errors.New("more than one spec")
+		default:
+			path = one
+		}
+	}
+	if path == "" {
+		return "", "", false, errors.New("which spec?")
+	}
+	if path == "-" {
+		path = "/dev/stdin"
+	}
+	return path, goFile, false, nil
+}
+
+func clientConfig(what *spec.Spec) s3.Config {
+	return s3.Config{
+		Hosts:       what.Hosts,
+		RoundRobin:  what.RoundRobin,
+		Region:      what.Region,
+		AccessKey:   os.Getenv("AWS_ACCESS_KEY_ID"),
+		SecretKey:   os.Getenv("AWS_SECRET_ACCESS_KEY"),
+		Session:     os.Getenv("AWS_SESSION_TOKEN"),
+		HostStyle:   what.HostStyle,
+		InsecureTLS: !what.VerifyTLS,
+		Unsigned:    what.Unsigned,
+		Workers:     what.Workers,
+		PartSize:    what.PartSize,
+	}
+}
+
+// goAt waits for the file, and then until what it says; nil without a file.
+func goAt(path string) func(<-chan struct{}) (time.Time, bool) {
+	if path == "" {
+		return nil
+	}
+	return func(stop <-chan struct{}) (time.Time, bool) {
+		ticker := time.NewTicker(goPoll)
+		defer ticker.Stop()
+		before := ""
+		for {
+			data, err := os.ReadFile(path)
+			text := strings.TrimSpace(string(data))
+			// the same twice: a file that is being written may lack its last digits
+			if at, good := instant(text); err == nil && good && text == before {
+				return at, true
+			}
+			before = text
+			select {
+			case <-stop:
+				return time.Time{}, false
+			case <-ticker.C:
+			}
+		}
+	}
+}
+
+// instant is an epoch on this node's clock, also on its steady one.
+func instant(text string) (time.Time, bool) {
+	epoch, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(epoch) || math.Abs(epoch) > 1e11 {
+		return time.Time{}, false
+	}
+	now := time.Now()
+	return now.Add(time.Duration(epoch*1e9) - time.Duration(now.UnixNano())), true
+}

@@ -1,0 +1,140 @@
+package drive
+
+import (
+	"time"
+
+	"cbt-plugins/companion/internal/s3"
+)
+
+type ready struct {
+	Event   string  `json:"event"`
+	T       float64 `json:"t"`
+	Live    int64   `json:"live"`
+	Seconds float64 `json:"seconds"`
+}
+
+type failed struct {
+	Event string `json:"event"`
+	Text  string `json:"text"`
+}
+
+type beat struct {
+	Event    string               `json:"event"`
+	T        float64              `json:"t"`
+	InFlight int                  `json:"in_flight"`
+	Oldest   float64              `json:"oldest"`
+	Ops      map[s3.Op][2]int64   `json:"ops"`
+	Hosts    map[string]hostState `json:"hosts"`
+	Dry      map[s3.Op]int64      `json:"dry"`
+	Queued   int64                `json:"queued"`
+}
+
+type hostState struct {
+	InFlight int  `json:"in_flight"`
+	Up       bool `json:"up"`
+}
+
+type summary struct {
+	Event     string          `json:"event"`
+	T         float64         `json:"t"`
+	Reason    string          `json:"reason"`
+	Began     float64         `json:"began"`
+	Ended     float64         `json:"ended"`
+	Spaces    []spaceSummary  `json:"spaces"`
+	Dry       map[s3.Op]int64 `json:"dry"`
+	Issued    map[s3.Op]int64 `json:"issued"`
+	Retries   int64           `json:"retries"`
+	Checksums int64           `json:"checksum_errors"`
+	Latest    float64         `json:"latest_start"`
+	Unstarted int64           `json:"unstarted"` // arrivals that still waited for a worker at the end
+}
+
+type spaceSummary struct {
+	Name        string `json:"name"`
+	Bucket      string `json:"bucket"`
+	N           int64  `json:"n"`
+	Live        int64  `json:"live"`
+	Created     int64  `json:"created"`
+	Overwritten int64  `json:"overwritten"`
+	Removed     int64  `json:"removed"`
+	Absent      int64  `json:"absent"`
+	Unknown     int64  `json:"unknown"`
+	Lost        int64  `json:"lost"` // found missing, while no DELETE of ours was carried out
+	Used        int64  `json:"used"`
+}
+
+func epoch(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
+
+// beat says once a second what is under way.
+func (e *engine) beat(over <-chan struct{}) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-over:
+			return
+		case now := <-ticker.C:
+			e.Events.Write(e.beatNow(now))
+		}
+	}
+}
+
+func (e *engine) beatNow(now time.Time) beat {
+	b := beat{Event: "beat", T: epoch(now), Ops: map[s3.Op][2]int64{}, Hosts: map[string]hostState{}, Dry: e.dry()}
+	var counts [kinds][2]int64
+	for _, w := range e.crew {
+		if since := w.since.Load(); since != 0 {
+			b.InFlight++
+			b.Oldest = max(b.Oldest, (now.Sub(e.base) - time.Duration(since-1)).Seconds())
+		}
+		for k := range counts {
+			counts[k][0] += w.counts[k].good.Load()
+			counts[k][1] += w.counts[k].failed.Load()
+		}
+	}
+	for _, o := range e.ops {
+		b.Ops[o.spec.Op] = counts[o.kind]
+	}
+	for _, host := range e.Hosts() {
+		b.Hosts[host.URL] = hostState{host.InFlight, host.Up}
+	}
+	if e.pace != nil {
+		b.Queued = e.pace.waiting()
+	}
+	return b
+}
+
+// dry is by operation how often there was no object for it.
+func (e *engine) dry() map[s3.Op]int64 {
+	sum := map[s3.Op]int64{}
+	for _, o := range e.ops {
+		if n := o.dry.Load(); n > 0 {
+			sum[o.spec.Op] += n
+		}
+	}
+	return sum
+}
+
+func (e *engine) summary(base time.Time) summary {
+	s := summary{
+		Event: "end", T: epoch(time.Now()), Reason: e.reason, Began: epoch(base), Ended: epoch(e.ended),
+		Dry: e.dry(), Issued: map[s3.Op]int64{}, Retries: e.retries.Load(), Checksums: e.checksums.Load(),
+		Latest: time.Duration(e.latest.Load()).Seconds(), Spaces: []spaceSummary{},
+	}
+	for op, counts := range e.beatNow(time.Now()).Ops {
+		s.Issued[op] = counts[0] + counts[1]
+	}
+	if e.pace != nil {
+		s.Unstarted = e.pace.waiting()
+	}
+	for _, one := range e.spaces {
+		one.mu.Lock()
+		s.Spaces = append(s.Spaces, spaceSummary{
+			Name: one.spec.Name, Bucket: one.spec.Bucket, N: one.n, Live: one.objects(), Created: one.tally.created,
+			Overwritten: one.tally.overwritten, Removed: one.tally.removed, Absent: one.tally.absent,
+			Unknown: int64(len(one.doubts)), Lost: one.tally.lost, Used: one.used,
+		})
+		one.mu.Unlock()
+	}
+	return s
+}

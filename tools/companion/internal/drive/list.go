@@ -1,0 +1,156 @@
+package drive
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"cbt-plugins/companion/internal/keyset"
+	"cbt-plugins/companion/internal/s3"
+)
+
+const (
+	pageKeys  = 1000
+	listers   = 16
+	listTries = 5
+	listLimit = 60 * time.Second // of one page
+)
+
+var errStopped = errors.New("stopped")
+
+// page is one LIST, tried again when it fails.
+func (e *engine) page(request *s3.Request, result *s3.Result) error {
+	request.Op, request.WantKeys = s3.List, true
+	for try := 1; ; try++ {
+		if e.stopped() {
+			return errStopped
+		}
+		request.Until = time.Now().Add(listLimit)
+		e.client.Do(request, result)
+		if result.Kind == "" {
+			return nil
+		}
+		if try == listTries || !repeats(result) {
+			return fmt.Errorf("LIST of %s/%s: %s: %s", request.Bucket, request.Key, result.Kind, result.Message)
+		}
+		select {
+		case <-time.After(backOff(try)):
+		case <-e.Stop:
+		}
+	}
+}
+
+// findNames lists a space that is not numbered.
+func (e *engine) findNames(s *space) error {
+	s.names = &names{}
+	var ours []string // what this run may delete is not to be read under another name
+	for _, o := range e.spec.Ops {
+		for _, i := range o.Spaces {
+			if one := e.spec.Spaces[i]; o.Op == s3.Delete && one.Bucket == s.spec.Bucket {
+				ours = append(ours, one.Prefix)
+			}
+		}
+	}
+	request := &s3.Request{Bucket: s.spec.Bucket, Key: s.spec.Prefix, MaxKeys: pageKeys}
+	var result s3.Result
+	for {
+		if err := e.page(request, &result); err != nil {
+			return err
+		}
+		for _, key := range result.Keys {
+			if slices.ContainsFunc(ours, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
+				continue
+			}
+			if s.spec.Limit > 0 && s.names.len() >= s.spec.Limit {
+				return nil
+			}
+			s.names.add(key)
+		}
+		if !result.Truncated || len(result.Keys) == 0 {
+			s.n, s.used = s.names.len(), s.names.len()
+			return nil
+		}
+		request.StartAfter = result.Keys[len(result.Keys)-1]
+	}
+}
+
+// findNumbers lists a numbered space: several ranges of numbers at once.
+func (e *engine) findNumbers(s *space) error {
+	s.live, s.doubts = &keyset.Set{}, map[int64]keyset.Doubt{}
+	last, err := e.lastNumber(s)
+	if err != nil {
+		return err
+	}
+	parts := int64(min(listers, e.spec.Workers))
+	step := last/parts + 1
+	var group sync.WaitGroup
+	failures := make(chan error, parts)
+	for part := range parts {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			if err := e.findRange(s, part*step, min((part+1)*step, last)); err != nil {
+				failures <- err
+			}
+		}()
+	}
+	group.Wait()
+	select {
+	case err := <-failures:
+		return err
+	default:
+	}
+	s.used = max(s.used, s.live.Last())
+	if s.n == 0 {
+		s.n = s.live.Last()
+	}
+	return nil
+}
+
+// lastNumber is one that no number exceeds: keys with ten digits are in the order of their numbers.
+func (e *engine) lastNumber(s *space) (int64, error) {
+	request := &s3.Request{Bucket: s.spec.Bucket, Key: s.spec.Prefix, MaxKeys: 1}
+	var result s3.Result
+	for last := int64(1 << 16); ; last *= 4 {
+		if last > 9999999999 {
+			return keyset.Max, nil
+		}
+		request.StartAfter = string(appendKey(nil, s.spec.Prefix, last))
+		if err := e.page(request, &result); err != nil {
+			return 0, err
+		}
+		if len(result.Keys) == 0 {
+			return last, nil
+		}
+	}
+}
+
+// findRange finds the numbers after `from` and up to `to`.
+func (e *engine) findRange(s *space, from, to int64) error {
+	request := &s3.Request{Bucket: s.spec.Bucket, Key: s.spec.Prefix, MaxKeys: pageKeys}
+	request.StartAfter = string(appendKey(nil, s.spec.Prefix, from))
+	end := string(appendKey(nil, s.spec.Prefix, to))
+	var result s3.Result
+	for {
+		if err := e.page(request, &result); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		for _, key := range result.Keys {
+			if number := numberOf(key, s.spec.Prefix); number > from && number <= to {
+				s.live.Add(number)
+			}
+		}
+		s.mu.Unlock()
+		if !result.Truncated || len(result.Keys) == 0 {
+			return nil
+		}
+		request.StartAfter = result.Keys[len(result.Keys)-1]
+		if to <= 9999999999 && request.StartAfter >= end {
+			return nil
+		}
+	}
+}

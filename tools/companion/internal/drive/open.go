@@ -1,0 +1,142 @@
+package drive
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"cbt-plugins/companion/internal/content"
+	"cbt-plugins/companion/internal/keyset"
+	"cbt-plugins/companion/internal/schedule"
+	"cbt-plugins/companion/internal/sizes"
+	"cbt-plugins/companion/internal/spec"
+)
+
+// kept is what the state knows of spaces that this run does not touch, and how many runs there were.
+type kept struct {
+	runs   uint64
+	spaces []keyset.Space
+}
+
+// openSpaces finds out which objects exist: from the state, and by listing.
+func (e *engine) openSpaces() error {
+	known, err := e.knownState()
+	if err != nil {
+		return err
+	}
+	e.kept.runs = known.Runs
+	// each run makes other choices: the same ones again would find their objects in caches
+	e.seed = schedule.Mix64(e.spec.Seed) + schedule.Mix64(known.Runs)
+	e.generation = schedule.Mix64(e.seed)
+	for i := range e.spec.Spaces {
+		one := &e.spec.Spaces[i]
+		s := &space{spec: one, doubts: map[int64]keyset.Doubt{}, live: &keyset.Set{}, seed: e.spec.Seed}
+		e.spaces = append(e.spaces, s)
+		if !one.Numbered {
+			if err := e.findNames(s); err != nil {
+				return err
+			}
+			continue
+		}
+		s.flights = keyset.NewFlights(e.spec.Workers)
+		at := slices.IndexFunc(known.Spaces, func(k keyset.Space) bool { return k.Name == one.Name })
+		if at >= 0 {
+			if err := s.takeOver(known.Spaces[at]); err != nil {
+				return err
+			}
+			known.Spaces = slices.Delete(known.Spaces, at, at+1)
+		}
+		if one.Rebuild {
+			if err := e.findNumbers(s); err != nil {
+				return err
+			}
+		}
+		s.settled()
+		identity := one.Name + "\x00" + one.Bucket + "\x00" + one.Prefix
+		s.maker = content.NewMaker(s.seed, identity, e.spec.Compressible)
+		s.sizes = sizes.New(one.Sizes, nameSeed(s.seed, one.Name))
+	}
+	e.kept.spaces = known.Spaces
+	return nil
+}
+
+func nameSeed(seed uint64, name string) uint64 {
+	for _, c := range []byte(name) {
+		seed = schedule.Mix64(seed ^ uint64(c))
+	}
+	return seed
+}
+
+func (e *engine) knownState() (*keyset.State, error) {
+	if e.spec.StateIn == "" {
+		return &keyset.State{}, nil
+	}
+	state, err := keyset.Load(e.spec.StateIn)
+	if errors.Is(err, os.ErrNotExist) && !slices.ContainsFunc(e.spec.Spaces, needsState) {
+		return &keyset.State{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("state_in: %w", err)
+	}
+	return state, nil
+}
+
+// needsState tells whether nothing but the state says what there is.
+func needsState(s spec.Space) bool { return s.Numbered && !s.Rebuild }
+
+func (s *space) takeOver(known keyset.Space) error {
+	if known.Bucket != s.spec.Bucket || known.Prefix != s.spec.Prefix {
+		return fmt.Errorf("state_in: space %s was %s/%s, the spec says %s/%s",
+			known.Name, known.Bucket, known.Prefix, s.spec.Bucket, s.spec.Prefix)
+	}
+	s.live, s.n, s.used, s.seed = known.Live, known.N, known.Used, known.Seed
+	for _, doubt := range known.Doubts {
+		if doubt.Number > 0 && doubt.Number <= keyset.Max {
+			s.live.Remove(doubt.Number)
+			s.doubts[doubt.Number] = doubt
+		}
+	}
+	return nil
+}
+
+// save writes what there is now, of all spaces.
+func (e *engine) save() error {
+	if e.spec.StateOut == "" {
+		return nil
+	}
+	if !e.opened {
+		return e.passOn()
+	}
+	state := &keyset.State{Runs: e.kept.runs + 1, Spaces: e.kept.spaces}
+	for _, s := range e.spaces {
+		if !s.numbered() {
+			continue
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if e.spec.SetsN {
+			s.n = s.used
+		}
+		one := keyset.Space{
+			Name: s.spec.Name, Bucket: s.spec.Bucket, Prefix: s.spec.Prefix, Seed: s.seed, N: s.n, Used: s.used, Live: s.live,
+		}
+		for _, doubt := range s.doubts {
+			one.Doubts = append(one.Doubts, doubt)
+		}
+		state.Spaces = append(state.Spaces, one)
+	}
+	return state.Save(e.spec.StateOut)
+}
+
+// passOn is for a run that ended before it knew what there is: the state stays what it was.
+func (e *engine) passOn() error {
+	if e.spec.StateIn == "" {
+		return nil
+	}
+	state, err := keyset.Load(e.spec.StateIn)
+	if err != nil {
+		return err
+	}
+	return state.Save(e.spec.StateOut)
+}

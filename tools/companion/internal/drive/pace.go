@@ -1,0 +1,89 @@
+package drive
+
+import (
+	"runtime"
+	"sync"
+	"time"
+
+	"cbt-plugins/companion/internal/schedule"
+)
+
+// pace hands out the arrivals of an open loop: each one to one worker, not before its time. Those that no worker is free
+// for wait, in order; a number is enough to remember them, since the schedule can be made again.
+type pace struct {
+	mu       sync.Mutex
+	arrived  sync.Cond
+	schedule *schedule.Arrivals // of those that workers take
+	due      int64              // arrivals so far
+	taken    int64
+	closed   bool
+}
+
+func newPace(times *schedule.Arrivals) *pace {
+	p := &pace{schedule: times}
+	p.arrived.L = &p.mu
+	return p
+}
+
+// take waits for an arrival and returns its time since the start; false: there are no more.
+func (p *pace) take() (time.Duration, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.due == p.taken && !p.closed {
+		p.arrived.Wait()
+	}
+	if p.closed {
+		return 0, false
+	}
+	p.taken++
+	return p.schedule.Next(), true
+}
+
+// run lets arrivals come at their times, by the same schedule, until `stop`.
+func (p *pace) run(base time.Time, times *schedule.Arrivals, stop <-chan struct{}) {
+	for sleepUntil(base.Add(times.Next()), stop) {
+		p.mu.Lock()
+		p.due++
+		p.mu.Unlock()
+		p.arrived.Signal()
+	}
+}
+
+func (p *pace) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.arrived.Broadcast()
+}
+
+// waiting is how many arrivals no worker has taken yet.
+func (p *pace) waiting() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.due - p.taken
+}
+
+// precisely runs what calls sleepUntil: on a thread of its own, whose timers are exact.
+func precisely(run func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	exactTimers()
+	run()
+}
+
+// sleepUntil waits for an instant, and returns false when `stop` came first. Go's own timers are a millisecond late when
+// nothing else happens, which would be in every latency of an open loop.
+func sleepUntil(when time.Time, stop <-chan struct{}) bool {
+	for {
+		left := time.Until(when)
+		select {
+		case <-stop:
+			return false
+		default:
+		}
+		if left <= 0 {
+			return true
+		}
+		nanosleep(min(left, 20*time.Millisecond))
+	}
+}

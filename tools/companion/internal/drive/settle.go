@@ -1,0 +1,95 @@
+package drive
+
+import (
+	"sync"
+	"time"
+
+	"cbt-plugins/companion/internal/keyset"
+	"cbt-plugins/companion/internal/s3"
+)
+
+const (
+	settlers    = 32
+	settlePause = 100 * time.Millisecond
+)
+
+// question is a number in doubt.
+type question struct {
+	space *space
+	doubt keyset.Doubt
+}
+
+// settle asks for every object in doubt whether it is there, for so long at most. What it does not get to know stays in doubt.
+func (e *engine) settle(budget time.Duration) {
+	var open []question
+	for _, s := range e.spaces {
+		s.mu.Lock()
+		for _, doubt := range s.doubts {
+			open = append(open, question{s, doubt})
+		}
+		s.mu.Unlock()
+	}
+	if len(open) == 0 {
+		return
+	}
+	client := e.Second()
+	until := time.Now().Add(budget)
+	asked := make(chan question)
+	var group sync.WaitGroup
+	for range min(settlers, e.spec.Workers, len(open)) {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			for one := range asked {
+				e.ask(client, one, until)
+			}
+		}()
+	}
+	done := make(chan struct{})
+	go func() {
+		for _, one := range open {
+			if time.Now().Before(until) {
+				asked <- one
+			}
+		}
+		close(asked)
+		group.Wait()
+		close(done)
+	}()
+	stop := e.Stop
+	late := time.NewTimer(budget)
+	defer late.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-late.C:
+			return
+		case <-stop: // no more than a hurried settling from now on
+			stop = nil
+			late.Reset(min(hurriedSettling, max(time.Until(until), 0)))
+		}
+	}
+}
+
+// ask asks until there is an answer.
+func (e *engine) ask(client Client, one question, until time.Time) {
+	prefix := one.space.spec.Prefix
+	request := s3.Request{Op: s3.Stat, Bucket: one.space.spec.Bucket, Key: string(appendKey(nil, prefix, one.doubt.Number))}
+	var result s3.Result
+	for left := time.Until(until); left > 0; left = time.Until(until) {
+		request.Until = time.Now().Add(min(left, seconds(e.spec.Deadline)))
+		client.Do(&request, &result)
+		switch {
+		case result.Kind == "":
+			one.space.settle(one.doubt, true)
+			return
+		case result.Kind == s3.KindHTTP && result.Status == 404:
+			one.space.settle(one.doubt, false)
+			return
+		case !repeats(&result):
+			return
+		}
+		time.Sleep(min(settlePause, max(time.Until(until), 0)))
+	}
+}

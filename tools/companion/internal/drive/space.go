@@ -1,0 +1,168 @@
+package drive
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"cbt-plugins/companion/internal/content"
+	"cbt-plugins/companion/internal/keyset"
+	"cbt-plugins/companion/internal/s3"
+	"cbt-plugins/companion/internal/sizes"
+	"cbt-plugins/companion/internal/spec"
+)
+
+// space is one set of objects, and what this run has done to it. An object is in exactly one of these conditions: live,
+// absent, under way to be made or deleted (in flights, and not live), or in doubt.
+type space struct {
+	spec  *spec.Space
+	names *names // of a space that is not numbered
+	maker *content.Maker
+	sizes *sizes.Sizes
+	seed  uint64
+	goal  int64 // successful PUTs wanted; 0: none
+
+	count atomic.Int64 // live objects; all below is under the lock
+	mu    sync.Mutex
+	live  *keyset.Set
+	n     int64
+	used  int64
+	// what requests under way are at
+	flights *keyset.Flights
+	claimed int64 // PUTs under way
+	doubts  map[int64]keyset.Doubt
+	tally   tally
+}
+
+// tally is what the run has done to a space.
+type tally struct {
+	created, overwritten, removed, absent, lost int64
+}
+
+// written is how many PUTs were successful.
+func (t *tally) written() int64 { return t.created + t.overwritten }
+
+// AppendKey adds the key of a number: the prefix and at least ten digits.
+func appendKey(to []byte, prefix string, number int64) []byte {
+	to = append(to, prefix...)
+	for limit := int64(1e9); limit > number && limit > 1; limit /= 10 {
+		to = append(to, '0')
+	}
+	return strconv.AppendInt(to, number, 10)
+}
+
+// numberOf is the number of a key; 0 when it is not one of ours.
+func numberOf(key, prefix string) int64 {
+	if len(key) < len(prefix)+10 || key[:len(prefix)] != prefix {
+		return 0
+	}
+	number := int64(0)
+	for _, c := range []byte(key[len(prefix):]) {
+		if c < '0' || c > '9' || number > keyset.Max {
+			return 0
+		}
+		number = number*10 + int64(c-'0')
+	}
+	if number > keyset.Max || string(appendKey(nil, prefix, number)) != key {
+		return 0
+	}
+	return number
+}
+
+func (s *space) numbered() bool { return s.names == nil }
+
+// settled makes the count that is read without the lock the real one.
+func (s *space) settled() { s.count.Store(s.live.Len()) }
+
+// free tells whether a write or DELETE of it may begin: nothing else is under way, and it is not in doubt.
+func (s *space) free(number int64, evenIfRead bool) bool {
+	if s.flights.Writing(number) || !evenIfRead && s.flights.Reading(number) {
+		return false
+	}
+	_, doubtful := s.doubts[number]
+	return !doubtful
+}
+
+// room tells whether one more PUT is wanted.
+func (s *space) room() bool { return s.goal == 0 || s.tally.written()+s.claimed < s.goal }
+
+// begin takes a number for an operation; the caller has the lock and has asked for everything that must be so.
+func (s *space) begin(op s3.Op, number int64) (lived bool) {
+	lived = s.live.Has(number)
+	switch op {
+	case s3.Put, s3.Multipart:
+		s.claimed++
+		s.used = max(s.used, number)
+		s.flights.Write(number)
+	case s3.Delete:
+		s.live.Remove(number)
+		s.settled()
+		s.flights.Write(number)
+	default:
+		s.flights.Read(number)
+	}
+	return lived
+}
+
+// finish says what came of it, and tells whether the space has now what it shall get.
+func (s *space) finish(op s3.Op, number int64, lived, good, unsure bool) (complete bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch op {
+	case s3.Put, s3.Multipart:
+		s.claimed--
+		s.flights.Done(number, true)
+		switch {
+		case good && lived:
+			s.tally.overwritten++
+		case good:
+			s.tally.created++
+			s.live.Add(number)
+		case unsure:
+			s.live.Remove(number)
+			s.doubts[number] = keyset.Doubt{Number: number, Op: string(op), Lived: lived}
+		}
+		complete = good && s.goal > 0 && s.tally.written() == s.goal
+	case s3.Delete:
+		s.flights.Done(number, true)
+		switch {
+		case good && lived:
+			s.tally.removed++
+		case good:
+			s.tally.absent++
+		case unsure:
+			s.doubts[number] = keyset.Doubt{Number: number, Op: string(op), Lived: lived}
+		case lived:
+			s.live.Add(number)
+		}
+	default:
+		s.flights.Done(number, false)
+		return false
+	}
+	s.settled()
+	return complete
+}
+
+// settle ends a doubt: the object is there or not.
+func (s *space) settle(doubt keyset.Doubt, there bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.doubts, doubt.Number)
+	deleted := doubt.Op == string(s3.Delete)
+	switch {
+	case there && deleted && !doubt.Lived, there && !deleted && !doubt.Lived:
+		s.tally.created++
+	case there && !deleted:
+		s.tally.overwritten++
+	case !there && deleted && doubt.Lived:
+		s.tally.removed++
+	case !there && deleted:
+		s.tally.absent++
+	case !there && doubt.Lived:
+		s.tally.lost++
+	}
+	if there {
+		s.live.Add(doubt.Number)
+	}
+	s.settled()
+}

@@ -1,0 +1,299 @@
+package drive
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"cbt-plugins/companion/internal/content"
+	"cbt-plugins/companion/internal/row"
+	"cbt-plugins/companion/internal/s3"
+)
+
+const (
+	shortPause = time.Millisecond
+	longPause  = 50 * time.Millisecond
+)
+
+// worker makes one request after the other. What it needs for that it makes once.
+type worker struct {
+	e       *engine
+	id      int
+	chooser chooser
+	choice  choice
+	request s3.Request
+	result  s3.Result
+	body    content.Body
+	sink    content.Sink
+	key     []byte
+	row     row.Row
+	timer   *time.Timer
+	writes  uint64
+
+	since  atomic.Int64 // of the request under way: nanoseconds since the engine's base, plus 1; 0: none
+	counts [kinds]struct{ good, failed atomic.Int64 }
+	_      [64]byte // the next worker's counters are in another cache line
+}
+
+func newWorker(e *engine, id int) *worker {
+	w := &worker{e: e, id: id, timer: time.NewTimer(time.Hour)}
+	w.timer.Stop()
+	w.chooser.random = rand.New(rand.NewPCG(e.seed, uint64(id)))
+	w.row.Thread = uint32(id)
+	return w
+}
+
+// run is the worker's life: from its instant on until the end.
+func (w *worker) run() {
+	defer w.e.workers.Done()
+	defer w.timer.Stop()
+	select {
+	case <-w.e.start:
+	case <-w.e.stop:
+		return
+	}
+	if s := w.e.spec; s.Rate == 0 && s.Ramp > 0 {
+		joins := w.e.base.Add(seconds(s.Ramp * float64(w.id) / float64(s.Workers)))
+		if !w.pause(time.Until(joins)) {
+			return
+		}
+	}
+	refused := time.Duration(0)
+	for {
+		intended, ok := w.due()
+		if !ok || !w.choose() {
+			return
+		}
+		w.prepare()
+		if !w.e.open() {
+			w.giveBack()
+			return
+		}
+		w.do(intended)
+		// nobody is there: a loop without a pause would only make rows
+		if refused++; w.result.Kind != s3.KindRefused {
+			refused = 0
+		} else if w.e.pace == nil && !w.pause(min(refused*10*time.Millisecond, 2*longPause)) {
+			return
+		}
+	}
+}
+
+// due is when the next request should start: the zero time means at once.
+func (w *worker) due() (time.Time, bool) {
+	if w.e.pace == nil {
+		return time.Time{}, w.e.open()
+	}
+	at, ok := w.e.pace.take()
+	return w.e.base.Add(at), ok
+}
+
+// choose finds an operation that has an object; false: the run is over. What finds none is left out.
+func (w *worker) choose() bool {
+	wait := shortPause
+	for miss := 1; ; miss++ {
+		if !w.e.open() {
+			return false
+		}
+		o := w.e.ops[w.e.mix.Next()]
+		if !o.done.Load() {
+			switch o.choose(&w.chooser, &w.choice) {
+			case good:
+				return true
+			case dry:
+				o.dry.Add(1)
+			case over:
+				w.e.exhausted()
+			}
+		}
+		// nothing to do but wait for what others are doing
+		if miss%64 == 0 {
+			if !w.pause(wait) {
+				return false
+			}
+			wait = min(2*wait, longPause)
+		}
+	}
+}
+
+// prepare makes the request, before its time counts.
+func (w *worker) prepare() {
+	c, r := &w.choice, &w.request
+	s := c.space
+	*r = s3.Request{Op: c.op.spec.Op, Bucket: s.spec.Bucket}
+	switch {
+	case r.Op == s3.List:
+		r.Key, r.MaxKeys = s.spec.Prefix, w.e.spec.ListKeys
+		r.StartAfter = w.somewhere(s)
+		return
+	case !s.numbered():
+		r.Key = s.names.at(c.number)
+		return
+	}
+	r.Key = w.keyOf(s.spec.Prefix, c.number)
+	switch {
+	case c.op.spec.Writes():
+		w.writes++
+		s.maker.Set(&w.body, c.number, s.sizes.Of(c.number), w.e.generation+w.writes*uint64(w.e.spec.Workers)+uint64(w.id))
+		if r.Op == s3.Put && !w.e.spec.Unsigned {
+			w.body.Sum()
+		}
+		r.Body = &w.body
+	case r.Op == s3.Get && w.e.spec.Verify:
+		s.maker.Expect(&w.sink, c.number, s.sizes.Of(c.number))
+		r.Sink = &w.sink
+	}
+}
+
+// keyOf needs no new memory: a key is the request's until Do returns.
+func (w *worker) keyOf(prefix string, number int64) string {
+	w.key = appendKey(w.key[:0], prefix, number)
+	return unsafe.String(unsafe.SliceData(w.key), len(w.key))
+}
+
+// somewhere is the key after which a LIST begins.
+func (w *worker) somewhere(s *space) string {
+	if !s.numbered() {
+		if s.names.len() == 0 {
+			return ""
+		}
+		return s.names.at(1 + w.chooser.random.Int64N(s.names.len()))
+	}
+	s.mu.Lock()
+	used := s.used
+	s.mu.Unlock()
+	if used == 0 {
+		return ""
+	}
+	// 0: from the very first
+	return w.keyOf(s.spec.Prefix, w.chooser.random.Int64N(used))
+}
+
+// giveBack is for an object that no request was made for.
+func (w *worker) giveBack() {
+	if c := &w.choice; c.op.spec.Op != s3.List && c.space.numbered() {
+		c.space.finish(c.op.spec.Op, c.number, c.lived, false, false)
+	}
+}
+
+// do makes the request, again if it fails and may be repeated, and says what came of it.
+func (w *worker) do(intended time.Time) {
+	o, result := w.choice.op, &w.result
+	started := time.Now()
+	if intended.IsZero() {
+		intended = started
+	} else {
+		w.e.late(started.Sub(intended))
+	}
+	w.since.Store(int64(started.Sub(w.e.base)) + 1)
+	unsure := false
+	for again := 0; ; again++ {
+		clamped := w.until(time.Now())
+		w.e.client.Do(&w.request, result)
+		if result.Kind == s3.KindTimeout && clamped {
+			result.Kind, result.Message = s3.KindCut, "the run ended"
+		}
+		if result.End.Before(started) {
+			result.End = time.Now()
+		}
+		if result.Kind == "" && w.request.Sink != nil {
+			if fault := w.sink.Fault(); fault != "" {
+				result.Kind, result.Message = s3.KindChecksum, fault
+				w.e.checksums.Add(1)
+			}
+		}
+		unsure = unsure || result.Unsure()
+		if result.Kind == "" || again >= w.e.spec.Retries || !repeats(result) || !w.pause(backOff(again)) {
+			break
+		}
+		w.e.retries.Add(1)
+		if w.request.Sink != nil {
+			w.sink.Again()
+		}
+	}
+	if c := &w.choice; o.spec.Op != s3.List && c.space.numbered() {
+		if c.space.finish(o.spec.Op, c.number, c.lived, result.Kind == "", unsure) {
+			w.e.complete()
+		}
+	}
+	if result.Kind == "" {
+		w.counts[o.kind].good.Add(1)
+	} else {
+		w.counts[o.kind].failed.Add(1)
+	}
+	w.since.Store(0)
+	w.report(intended)
+}
+
+// until sets the deadline, and tells whether it is the run's end rather than the request's own.
+func (w *worker) until(now time.Time) bool {
+	w.request.Until = now.Add(seconds(w.e.spec.Deadline))
+	if last := w.e.last; !last.IsZero() && w.request.Until.After(last) {
+		w.request.Until = last
+		return true
+	}
+	return false
+}
+
+// repeats tells whether trying again may help.
+func repeats(result *s3.Result) bool {
+	switch result.Kind {
+	case s3.KindCut, s3.KindChecksum:
+		return false
+	case s3.KindHTTP:
+		return result.Status >= 500 || result.Status == 429 || result.Status == 408
+	}
+	return true
+}
+
+func backOff(again int) time.Duration {
+	return min(100*time.Millisecond<<min(again, 10), 5*time.Second)
+}
+
+func (w *worker) report(intended time.Time) {
+	c, result, r := &w.choice, &w.result, &w.row
+	r.Op, r.File, r.Endpoint = string(c.op.spec.Op), w.request.Key, result.Endpoint
+	r.Objects, r.Bytes, r.First, r.Err = 1, 0, 0, ""
+	switch c.op.spec.Op {
+	case s3.Get:
+		r.Bytes = result.Bytes
+	case s3.Put, s3.Multipart:
+		r.Bytes = w.body.Size()
+	case s3.List:
+		r.Objects = result.Objects
+	case s3.Delete:
+		if !c.lived {
+			r.Objects = 0
+		}
+	}
+	if result.Kind != "" {
+		r.Err = result.Kind + ": " + result.Message
+	}
+	// the durations are the steady clock's: a step of the wall clock moves a row and does not stretch it
+	r.End, r.Duration = result.End.UnixNano(), int64(result.End.Sub(intended))
+	r.Start = r.End - r.Duration
+	if op := c.op.spec.Op; (op == s3.Get || op == s3.List) && !result.FirstByte.IsZero() {
+		r.First = r.End - int64(result.End.Sub(result.FirstByte))
+	}
+	w.e.rows.Add(w.id, r)
+}
+
+// pause waits; false: the run ended meanwhile.
+func (w *worker) pause(d time.Duration) bool {
+	if d <= 0 {
+		return w.e.open()
+	}
+	w.timer.Reset(d)
+	select {
+	case <-w.timer.C:
+		return w.e.open()
+	case <-w.e.stop:
+		w.timer.Stop()
+		return false
+	}
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(min(s, 1e9) * 1e9)
+}

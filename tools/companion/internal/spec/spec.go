@@ -1,0 +1,63 @@
+// Package spec is what a run of cbt-hybrid is to do, read from JSON.
+package spec
+
+import (
+	"cbt-plugins/companion/internal/s3"
+	"cbt-plugins/companion/internal/sizes"
+)
+
+// Version of the format.
+const Version = 1
+
+// Spec is one run. Times are seconds, sizes bytes.
+type Spec struct {
+	Job          string
+	Seed         uint64
+	Hosts        []string
+	RoundRobin   bool
+	Region       string
+	HostStyle    bool
+	VerifyTLS    bool
+	Unsigned     bool
+	Workers      int
+	Rate         float64 // requests/s; 0: closed loop
+	Poisson      bool
+	Duration     float64 // 0: none
+	Objects      int64   // successful PUTs in each space; 0: none
+	Ramp         float64
+	Deadline     float64
+	Retries      int
+	Grace        float64
+	ListKeys     int
+	PartSize     int64
+	Compressible float64
+	Verify       bool
+	StateIn      string
+	StateOut     string
+	SetsN        bool
+	Spaces       []Space
+	Ops          []Op
+}
+
+// Space is a set of objects in one bucket.
+type Space struct {
+	Name     string
+	Bucket   string
+	Prefix   string
+	Numbered bool // false: what a LIST of the prefix finds, read-only
+	Sizes    []sizes.Range
+	Rebuild  bool  // numbers are found by listing
+	Limit    int64 // of a space that is not numbered; 0: none
+}
+
+// Op is one operation of the mix.
+type Op struct {
+	Op     s3.Op
+	Share  float64
+	Select Select
+	Absent bool // DELETE: also of what is not there
+	Spaces []int
+}
+
+// Writes tells whether it makes objects.
+func (o *Op) Writes() bool { return o.Op == s3.Put || o.Op == s3.Multipart }
