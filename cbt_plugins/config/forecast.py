@@ -118,10 +118,12 @@ def _growth(phase: Phase) -> Iterator[str]:
 
 def _occupancy(phase: Phase, op: str) -> str:
     """How full a range gets in the long run whose numbers PUT and DELETE take without looking, as COSBench does."""
-    delete, mix = phase.keys.get("DELETE"), phase.mix or {}
-    if delete is None or not delete.absent or delete.select != phase.keys[op].select or not mix.get("DELETE"):
+    mix, keys, roles = phase.mix or {}, phase.keys, phase.roles
+    delete, select = keys.get("DELETE"), keys[op].select
+    if not (delete and delete.absent and delete.select == select and roles.get("DELETE") == roles.get(op)):
         return ""
-    return f", which tends to be {100 * mix[op] / (mix[op] + mix['DELETE']):.1f}% full"
+    written = sum(mix[each] for each in ("PUT", "MULTIPART") if each in keys and keys[each].select == select)
+    return f", which tends to be {100 * written / (written + mix['DELETE']):.1f}% full"
 
 
 def data_text(plan: Plan) -> Tuple[str, ...]:
