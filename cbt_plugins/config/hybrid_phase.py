@@ -96,8 +96,8 @@ class RolesSection(Strict):
 def _name(bucket: Union[int, str], names: Sequence[str]) -> str:
     if isinstance(bucket, int):
         if not 1 <= bucket <= len(names):
-            there = f"buckets 1 to {len(names)}" if len(names) > 1 else "one bucket, 1"
-            raise ValueError(f"no bucket {bucket}; there is {there}")
+            there = f"they are 1 to {len(names)}" if len(names) > 1 else "the only one is 1"
+            raise ValueError(f"no bucket {bucket}; {there}")
         return names[bucket - 1]
     if bucket not in names:
         hint = did_you_mean(bucket, names) or f"; there are: {', '.join(names)}"

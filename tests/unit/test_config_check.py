@@ -3,46 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List, Tuple
+from typing import Tuple
 
 import pytest
+from config_files import CLUSTER, CYCLE, RGWTEST, S3, WARP, faults, marked
 
 from cbt_plugins.config.check import check_file, load_file
-from cbt_plugins.config.faults import ConfigError
-
-CLUSTER = """\
-cluster:
-  user: root
-  head: node0
-  clients: [client1, client2]
-  osds: [node1]
-  mons: [node0]
-  iterations: 1
-"""
-S3 = "    s3: {urls: ['http://rgw1:7480'], user: cbt}\n"
-RGWTEST = "benchmarks:\n  rgwtest:\n" + S3
-WARP = "benchmarks:\n  warp:\n" + S3
-CYCLE = "    cycle: {phases: [{fill: {objects: 100}}, {hybrid: {duration: 60s}}]}\n"
-
-
-def faults(tmp_path: Path, text: str) -> List[str]:
-    file = tmp_path / "f.yaml"
-    file.write_text(text, encoding="utf-8")
-    try:
-        check_file(file)
-    except ConfigError as error:
-        return [line.replace(f"{tmp_path}/", "") for line in str(error).splitlines()]
-    return []
-
-
-def marked(text: str) -> Tuple[str, List[str]]:
-    """The text without its marks, and "f.yaml:line:column: " of each mark."""
-    places = []
-    while "§" in text:
-        before, _, after = text.partition("§")
-        places.append(f"f.yaml:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}: ")
-        text = before + after
-    return text, places
 
 
 def test_a_good_file_has_no_faults(tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ def quickstart() -> Dict[str, Any]:
     return data
 
 
+FILL = {"fill": {"objects": 5, "engine": "hybrid"}}
 CYCLE = {"phases": [{"fill": {"objects": 5}}, {"hybrid": {"duration": "60s"}, "name": "x"}]}
 
 
@@ -90,6 +91,19 @@ CYCLE = {"phases": [{"fill": {"objects": 5}}, {"hybrid": {"duration": "60s"}, "n
         (("benchmarks", "warp", "size"), "4M"),
         (("benchmarks", "warp", "size"), {"4KiB": 50}),
         (("benchmarks", "warp", "buckets"), {"names": ["abc"]}),
+        (("benchmarks", "warp", "size"), "4KiB-"),
+        (("benchmarks", "warp", "size"), {"4KiB-8K": "100%"}),
+        (("benchmarks", "warp", "engine"), "hsbench"),
+        (("benchmarks", "warp", "hybrid"), {"verfy": True}),
+        (("benchmarks", "rgwtest", "hybrid"), {"part_size": 5}),
+        (("benchmarks", "rgwtest", "warp_mixed"), 600),
+        (("benchmarks", "warp", "cycle"), {"phases": [{"fill": {"objects": 5, "engine": "fio"}}]}),
+        (("benchmarks", "warp", "cycle"), {"phases": [FILL, {"verify": {"duration": "5s"}}]}),
+        (("benchmarks", "warp", "cycle"), {"phases": [FILL, {"delete": {}, "verify": {}}]}),
+        (("benchmarks", "warp", "cycle"), {"phases": [FILL, {"hybrid": {"duration": "5s", "rate": "5/week"}}]}),
+        (("benchmarks", "warp", "cycle"), {"phases": [FILL, {"hybrid": {"duration": "5s", "arrivals": "odd"}}]}),
+        (("benchmarks", "warp", "cycle"), {"phases": [FILL, {"hybrid": {"duration": "5s", "keys": {"get": "u(1)"}}}]}),
+        (("benchmarks", "warp", "cycle"), {"phases": [FILL, {"hybrid": {"duration": "5s", "roles": {"get": [0]}}}]}),
         (("benchmarks", "warp", "cycle"), {"phases": []}),
         (("benchmarks", "warp", "cycle"), {"phases": [{"fill": {"objects": 5}, "wait": {"duration": "1s"}}]}),
         (("cluster", "use_existing"), False),
@@ -118,6 +132,35 @@ def test_schema_and_check_refuse_the_same(
     file.write_text(yaml.safe_dump(data), encoding="utf-8")
     with pytest.raises(ConfigError):
         check_file(file)
+
+
+def test_the_schema_takes_what_cbt_hybrid_takes(validator: Any, tmp_path: Path) -> None:
+    phase = {
+        "duration": "1h",
+        "ramp": "10s",
+        "warmup": "1m",
+        "rate": "5M/day",
+        "arrivals": "even",
+        "mix": {"get": 50, "list": 10, "put": 10, "multipart": 10, "delete": 20},
+        "keys": {"put": "s(N+1, 10N)", "delete": {"select": "u(1,2N)", "absent": True}, "get": "live"},
+        "roles": {"get": [1, "4KiB-8KiB-2"]},
+    }
+    rates = [{"hybrid": {"duration": "1m", "rate": rate}} for rate in (5, 0.5, "50%", "5/s", "1.5k / min")]
+    data = quickstart()
+    data["benchmarks"]["warp"] = {
+        "s3": {"urls": ["http://a"], "user": "u"},
+        "engine": "hybrid",
+        "hybrid": [{"compressible": "0%", "part_size": "8MiB"}, {}],
+        "keep_rows": True,
+        "size": ["4KiB-8KiB"],
+        "buckets": 2,
+        "across_buckets": True,
+        "cycle": {"phases": [FILL, {"hybrid": {"duration": "1m"}}, *rates, {"hybrid": phase}, {"verify": {}}]},
+    }
+    assert [error.message for error in validator.iter_errors(data)] == []
+    file = tmp_path / "f.yaml"
+    file.write_text(yaml.safe_dump(data), encoding="utf-8")
+    check_file(file)
 
 
 def test_other_sections_stay_open(validator: Any) -> None:

@@ -81,6 +81,8 @@ def test_the_quick_start_reads_like_this(capsys: pytest.CaptureFixture[str]) -> 
 def test_the_published_durations(capsys: pytest.CaptureFixture[str]) -> None:
     assert "configuration), 1d6h10s" in plan(capsys, CONFIGS / "rgwtest-small.yaml")
     assert "configuration), 18h10s" in plan(capsys, CONFIGS / "rgwtest-generic.yaml")
+    assert "configuration), 1d6h10m\n" in plan(capsys, CONFIGS / "rgwtest-hybrid.yaml")
+    assert "configuration), 2d2h + unknown" in plan(capsys, CONFIGS / "sdc-rgwtest.yaml")
 
 
 def test_sizes_objects_and_what_only_the_cluster_knows(
@@ -107,6 +109,82 @@ def test_sizes_objects_and_what_only_the_cluster_knows(
         assert line in lines, line
     second = lines[lines.index("Run 2 of 4: warp, workers=16; as run 1, but:") :]
     assert not any(line.startswith("S3 ") for line in second)
+
+
+HYBRID = """\
+cluster: {user: root, head: node0, clients: [c1, c2], osds: [o], mons: [m], iterations: 1}
+benchmarks:
+  warp:
+    s3: {urls: ['http://rgw1:7480'], user: cbt}
+    engine: hybrid
+    size: {1KiB-2KiB: 25%, 2KiB-4KiB: 75%}
+    workers: 1
+    buckets: 2
+    across_buckets: true
+    cycle:
+      phases:
+        - fill: {objects: 1000}
+        - hybrid: {duration: 10m, mix: {get: 50, put: 10, multipart: 10, delete: 30}}
+        - hybrid:
+            duration: 50m
+            ramp: 10s
+            warmup: 50s
+            rate: 500/s
+            mix: {get: 60, list: 10, put: 16, delete: 14}
+            roles: {put: [1], delete: [1]}
+        - hybrid:
+            duration: 1h
+            rate: 50%
+            arrivals: even
+            mix: {get: 60, list: 10, put: 16, delete: 14}
+            keys: {put: 'u(1,2N)', delete: {select: 'u(1,2N)', absent: true}}
+        - hybrid: {duration: 1h, mix: {delete: 100}, keys: {delete: 'r(1,N)'}}
+        - verify: {}
+        - delete: {}
+"""
+
+
+def test_what_cbt_hybrid_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = squeezed(plan(capsys, write(tmp_path, HYBRID)))
+    unknown = "verify: every object is read; delete: every object is deleted"
+    assert lines[0].endswith(f"3h1m + unknown: fill: until 1000 objects per bucket; {unknown}")
+    for line in [
+        "02-sizes c2 sizes-1, sizes-2 1KiB-2KiB 25%, 2KiB-4KiB 75% 1",
+        "1 fill 1000 objects per bucket fill PUT by cbt-hybrid",
+        "2 hybrid 10m measure hybrid by cbt-hybrid: GET 50, PUT 10, DELETE 30, MULTIPART 10",
+        "3 hybrid-2 10s ramp + 50s warm-up + 50m measure hybrid by cbt-hybrid: GET 60, PUT 16, DELETE 14, LIST 10",
+        "open loop: 500/s of all drivers together, Poisson arrivals",
+        "buckets: PUT sizes-1; DELETE sizes-1",
+        "open loop: 50% of what the last closed loop made, evenly",
+        "keys: PUT u(1,2N), DELETE u(1,2N) also absent ones",
+        "5 hybrid-4 every key once, at most 1h measure hybrid by cbt-hybrid: DELETE 100",
+        "6 verify every object is read none GET and compare by cbt-hybrid",
+        "7 delete every object is deleted none DELETE by cbt-hybrid",
+        "hybrid takes away 10 objects per 100 requests, while there are any",
+        "hybrid-2 adds about 30600 objects, 2 objects per 100 requests",  # 500/s for 51m
+        "hybrid-3: PUT stays within u(1,2N), which tends to be 53.3% full; N is what the fill wrote",
+        "delete leaves nothing",
+        "nodes c1, c2: scratch directory under /tmp/cbt.<pid> (cbt-hybrid, cbt-rows, figures)",
+    ]:
+        assert line in lines, line
+    assert not any("hybrid-3 adds" in line or "hybrid-3 takes" in line for line in lines)
+    assert "Worth knowing" not in lines  # one worker is enough for any mix, and phases are long
+
+
+def test_which_programs_and_rows_are_on_the_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    both = HYBRID.replace("fill: {objects: 1000}", "fill: {objects: 1000, engine: warp}\n        - fill: {objects: 5}")
+    both = both.replace("across_buckets: true", "keep_rows: true").replace("roles: {put: [1], delete: [1]}", "")
+    text = plan(capsys, write(tmp_path, both))
+    assert "(warp, cbt-hybrid, cbt-rows, figures, rows)" in text
+    assert "keep_rows: a row of every request stays" in text
+    assert "read_objects" not in text
+    own_warp = both.replace("keep_rows: true", "warp_path: /usr/bin/warp\n    read_objects: 9")
+    text = plan(capsys, write(tmp_path, own_warp))
+    assert "(cbt-hybrid, cbt-rows, figures)" in text
+    # cbt-hybrid lists what warp wrote, and knows what it wrote itself
+    assert "a bucket gets 1000 objects and read_objects is 9" in text
+    text = plan(capsys, write(tmp_path, HYBRID.replace("workers: 1", "read_objects: 9")))
+    assert "read_objects" not in text
 
 
 def test_existing_buckets_and_kept_data_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
