@@ -1,0 +1,99 @@
+package cells
+
+import (
+	"maps"
+	"slices"
+
+	"cbt-plugins/companion/internal/figures"
+	"cbt-plugins/companion/internal/rowtext"
+)
+
+// more threads than any generator has; what goes beyond is no number of a thread
+const mostThreads = 1 << 20
+
+// Totals sum all rows of a source; times are those of the node's clock.
+type Totals struct {
+	Rows, Errors        int64
+	firstStart, lastEnd int64
+	dense               []int64 // last end of each thread with a low number; 0: it has none
+	sparse              map[int64]int64
+}
+
+// Add counts a row.
+func (t *Totals) Add(r *rowtext.Row) {
+	if start := r.End - r.Duration; t.Rows == 0 || start < t.firstStart {
+		t.firstStart = start
+	}
+	t.lastEnd = max(t.lastEnd, r.End)
+	t.Rows++
+	if len(r.Err) > 0 {
+		t.Errors++
+	}
+	t.thread(r.Thread, r.End)
+}
+
+func (t *Totals) thread(thread, end int64) {
+	switch {
+	case thread < 0 || thread > 1<<32-1:
+	case thread < int64(len(t.dense)):
+		t.dense[thread] = max(t.dense[thread], end)
+	case thread < 1<<12:
+		t.dense = make([]int64, 1<<12)
+		t.dense[thread] = end
+	default:
+		if t.sparse == nil {
+			t.sparse = map[int64]int64{}
+		}
+		if last, known := t.sparse[thread]; known || len(t.sparse) < mostThreads {
+			t.sparse[thread] = max(last, end)
+		}
+	}
+}
+
+// Merge adds what another one has counted.
+func (t *Totals) Merge(other *Totals) {
+	if other.Rows == 0 {
+		return
+	}
+	if t.Rows == 0 || other.firstStart < t.firstStart {
+		t.firstStart = other.firstStart
+	}
+	t.lastEnd = max(t.lastEnd, other.lastEnd)
+	t.Rows += other.Rows
+	t.Errors += other.Errors
+	for thread, end := range other.threads() {
+		t.thread(thread, end)
+	}
+}
+
+func (t *Totals) threads() map[int64]int64 {
+	all := maps.Clone(t.sparse)
+	if all == nil {
+		all = map[int64]int64{}
+	}
+	for thread, end := range t.dense {
+		if end > 0 {
+			all[int64(thread)] = end
+		}
+	}
+	return all
+}
+
+// End makes the last frame of a file. offset is the node's clock minus the head's in ns.
+func (t *Totals) End(block, offset int64, source figures.Source, bad int64, torn string) *figures.Frame {
+	f := figures.NewFrame(figures.KindEnd, block, []figures.Source{source})
+	totals := figures.Totals{Rows: t.Rows, Errors: t.Errors, Bad: bad}
+	if t.Rows > 0 {
+		totals.FirstStart, totals.LastEnd = t.firstStart-offset, t.lastEnd-offset
+	}
+	if torn != "" {
+		totals.Torn = &torn
+	}
+	f.Totals = []figures.Totals{totals}
+	threads := t.threads()
+	table := f.Table(figures.TableThreads, len(threads))
+	for i, thread := range slices.Sorted(maps.Keys(threads)) {
+		table.Set(i, 0, thread, threads[thread]-offset)
+	}
+	return f
+}

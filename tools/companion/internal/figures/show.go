@@ -1,0 +1,111 @@
+package figures
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"cbt-plugins/companion/internal/hist"
+)
+
+// opSum is one operation over all cells.
+type opSum struct {
+	n, failed, objects, bytes, total, min, max int64
+	first, last                                int64 // ends of the first and last success
+	counts                                     hist.Counts
+}
+
+// Show prints a table of the operations of all files together.
+func Show(to io.Writer, paths []string) error {
+	sums, end := map[string]*opSum{}, newEnding()
+	for _, path := range paths {
+		cut, err := each(path, func(f *Frame, _ []byte) error {
+			if f.Kind == KindEnd {
+				return end.frame(f)
+			}
+			return f.show(sums)
+		})
+		if err != nil {
+			return err
+		}
+		if cut {
+			fmt.Fprintf(to, "%s: %s\n", path, cutOff)
+		}
+	}
+	fmt.Fprintf(to, "%-10s %12s %9s %10s %10s %10s %10s %10s %10s %10s %10s  (latencies in ms)\n", "op", "n", "errors", "obj/s",
+		"MiB/s", "mean", "p50", "p90", "p99", "p99.9", "max")
+	var first, last int64
+	for _, s := range sums {
+		if s.n > 0 && (first == 0 || s.first < first) {
+			first = s.first
+		}
+		last = max(last, s.last)
+	}
+	took := max(float64(last-first)/1e9, 1e-9)
+	for _, op := range slices.Sorted(maps.Keys(sums)) {
+		s := sums[op]
+		fmt.Fprintf(to, "%-10s %12d %9d %10.1f %10.2f %10.3f", op, s.n, s.failed, float64(s.objects)/took,
+			float64(s.bytes)/took/(1<<20), float64(s.total)/float64(max(s.n, 1))/1e6)
+		for _, q := range []float64{0.5, 0.9, 0.99, 0.999} {
+			fmt.Fprintf(to, " %10.3f", s.counts.Quantile(q, s.min, s.max)/1e6)
+		}
+		fmt.Fprintf(to, " %10.3f\n", float64(s.max)/1e6)
+	}
+	for _, number := range slices.Sorted(maps.Keys(end.totals)) {
+		t, source := end.totals[number], end.sources[number]
+		if t.Bad > 0 {
+			fmt.Fprintf(to, "%s/%s: %d lines that are no rows\n", source.Node, source.Job, t.Bad)
+		}
+		if t.Torn != nil {
+			fmt.Fprintf(to, "%s/%s: %s\n", source.Node, source.Job, *t.Torn)
+		}
+	}
+	return nil
+}
+
+func (f *Frame) show(sums map[string]*opSum) error {
+	cells, rows, err := f.Of(TableCells)
+	if err != nil {
+		return err
+	}
+	of := make([]*opSum, rows)
+	for i := range rows {
+		op := f.Ops[cells[2].At(i)]
+		if sums[op] == nil {
+			sums[op] = &opSum{counts: hist.Counts{}}
+		}
+		s := sums[op]
+		of[i] = s
+		if n := cells[5].At(i); n > 0 {
+			if low := cells[10].At(i); s.n == 0 || low < s.min {
+				s.min = low
+			}
+			s.max = max(s.max, cells[11].At(i))
+			s.n += n
+			s.objects += cells[7].At(i)
+			s.bytes += cells[8].At(i)
+			s.total += cells[9].At(i)
+		}
+		s.failed += cells[6].At(i)
+	}
+	latency, rows, err := f.Of(TableLatency)
+	for i := 0; i < rows && err == nil; i++ {
+		of[latency[0].At(i)].counts[uint32(latency[1].At(i))] += latency[2].At(i)
+	}
+	if err != nil {
+		return err
+	}
+	ticks, rows, err := f.Of(TableSeconds)
+	for i := 0; i < rows && err == nil; i++ {
+		s := sums[f.Ops[ticks[2].At(i)]]
+		if s == nil || ticks[3].At(i) == 0 {
+			continue
+		}
+		if first := ticks[9].At(i); s.first == 0 || first < s.first {
+			s.first = first
+		}
+		s.last = max(s.last, ticks[10].At(i))
+	}
+	return err
+}

@@ -1,0 +1,204 @@
+package reduce
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"cbt-plugins/companion/internal/cells"
+	"cbt-plugins/companion/internal/rowtext"
+	"cbt-plugins/companion/internal/source"
+)
+
+const (
+	workers = 2
+	// small enough that a block stays in the processor's cache from the decoder to the parser
+	blockSize = 1 << 20
+	// blocks of one frame
+	frameBlocks = 128
+)
+
+// part is a block of rows for a worker; without a text: hand over the figures.
+type part struct {
+	columns *rowtext.Columns
+	text    []byte
+	n       int
+}
+
+// worker parses blocks, every second one, so that what it does depends on the input alone.
+type worker struct {
+	parts  chan part
+	done   chan *cells.Store // at each hand-over
+	reader *rowtext.Reader
+	of     *rowtext.Columns
+	store  *cells.Store
+	totals cells.Totals
+	bad    int64
+}
+
+// pipeline goes from blocks to frames: the caller cuts, workers parse, and one more goroutine builds frames.
+type pipeline struct {
+	out     *output
+	workers [workers]*worker
+	stores  chan *cells.Store
+	texts   chan []byte
+	built   chan struct{}
+	number  int
+}
+
+func newPipeline(out *output, o *Options) *pipeline {
+	p := &pipeline{
+		out: out, stores: make(chan *cells.Store, 2*workers), texts: make(chan []byte, 3*workers), built: make(chan struct{}),
+	}
+	for i := 0; i < cap(p.texts); i++ {
+		p.texts <- nil
+	}
+	for i := 0; i < cap(p.stores); i++ {
+		p.stores <- cells.NewStore(o.Block, o.Offset)
+	}
+	for i := range p.workers {
+		p.workers[i] = &worker{parts: make(chan part, 2), done: make(chan *cells.Store, 1)}
+		go p.work(p.workers[i])
+	}
+	go p.build()
+	return p
+}
+
+func (p *pipeline) work(w *worker) {
+	w.store = <-p.stores
+	take := func(r *rowtext.Row) {
+		if w.store.Full() {
+			p.out.cells(w.store)
+		}
+		if w.store.Add(r) {
+			w.totals.Add(r)
+		} else {
+			w.bad++
+		}
+	}
+	for part := range w.parts {
+		if part.text == nil {
+			w.done <- w.store
+			w.store = <-p.stores
+			continue
+		}
+		if w.of != part.columns {
+			w.finish()
+			w.reader, w.of = rowtext.NewReader(part.columns), part.columns
+		}
+		w.reader.Block(part.text, part.n, take)
+		p.texts <- part.text
+	}
+	w.finish()
+	w.done <- w.store
+	close(w.done)
+}
+
+func (w *worker) finish() {
+	if w.reader != nil {
+		w.bad += w.reader.Bad
+	}
+}
+
+// build makes a frame of each hand-over: the workers' stores, in their order.
+func (p *pipeline) build() {
+	defer close(p.built)
+	for first := range p.workers[0].done {
+		stores := []*cells.Store{first}
+		for _, w := range p.workers[1:] {
+			stores = append(stores, <-w.done)
+		}
+		p.out.cells(stores...)
+		for _, s := range stores {
+			p.stores <- s
+		}
+	}
+}
+
+// Files makes one figures file of the rows of files.
+func Files(paths []string, o *Options) error {
+	out, err := newOutput(o)
+	if err != nil {
+		return err
+	}
+	p := newPipeline(out, o)
+	var torn []string
+	var bad int64
+	var unread error
+	for _, path := range paths {
+		why, more, err := p.file(path)
+		bad += more
+		if err != nil {
+			unread = errors.Join(unread, fmt.Errorf("%w %s: %w", ErrInput, path, err))
+			why = err.Error()
+		}
+		if why != "" && len(paths) > 1 {
+			why = filepath.Base(path) + ": " + why
+		}
+		if why != "" {
+			torn = append(torn, why)
+		}
+	}
+	totals, more := p.close()
+	end := totals.End(o.Block, o.Offset, o.Source, bad+more, strings.Join(torn, "; "))
+	return errors.Join(out.end(end), unread)
+}
+
+// file hands the rows of a file to the workers. It returns why the file's end is missing, and the bad lines of its end.
+func (p *pipeline) file(path string) (torn string, bad int64, err error) {
+	from, err := source.Open(path)
+	if err != nil {
+		return "", 0, err
+	}
+	defer from.Close()
+	b := &blocks{from: from, size: blockSize}
+	if err := b.begin(); err != nil {
+		return "", 0, err
+	}
+	b.cut = b.columns.Cut
+	for {
+		text, n := b.next(<-p.texts)
+		if n == 0 {
+			p.texts <- text
+			break
+		}
+		p.send(part{b.columns, text, n})
+	}
+	open, bad := b.torn()
+	if open {
+		torn = "the last line has no end"
+	}
+	if from.Torn != "" {
+		torn = from.Torn
+	}
+	if b.err == io.EOF {
+		b.err = nil
+	}
+	return torn, bad, b.err
+}
+
+func (p *pipeline) send(next part) {
+	p.workers[p.number%workers].parts <- next
+	if p.number++; p.number%frameBlocks == 0 {
+		for _, w := range p.workers {
+			w.parts <- part{}
+		}
+	}
+}
+
+// close waits for all that was sent; it returns the totals and the number of bad lines.
+func (p *pipeline) close() (*cells.Totals, int64) {
+	for _, w := range p.workers {
+		close(w.parts)
+	}
+	<-p.built
+	var bad int64
+	totals := &cells.Totals{}
+	for _, w := range p.workers {
+		totals.Merge(&w.totals)
+		bad += w.bad
+	}
+	return totals, bad
+}

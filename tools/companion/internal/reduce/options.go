@@ -1,0 +1,84 @@
+// Package reduce makes figures of rows: of files, as fast as they can be read, and of a stream, while it comes.
+package reduce
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"cbt-plugins/companion/internal/cells"
+	"cbt-plugins/companion/internal/figures"
+)
+
+// Options say whose rows they are and where the figures go.
+type Options struct {
+	Source figures.Source
+	Offset int64  // the node's clock minus the head's, ns
+	Block  int64  // resolution of cells, s
+	Out    string // path of the figures
+	Keep   string // stream only: also write the rows there; empty: do not
+	Beat   bool   // stream only: counts on stdout once a second
+}
+
+// ErrOutput means that figures or rows could not be written, ErrInput that a part of the input could not be read.
+var (
+	ErrOutput = errors.New("cannot write")
+	ErrInput  = errors.New("cannot read")
+)
+
+// output writes frames one behind the other. After the first error it writes nothing more.
+type output struct {
+	mutex   sync.Mutex
+	file    *os.File
+	options *Options
+	builder cells.Builder
+	err     error
+}
+
+func newOutput(o *Options) (*output, error) {
+	file, err := os.Create(o.Out)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrOutput, err)
+	}
+	return &output{file: file, options: o}, nil
+}
+
+// cells writes what the stores hold, and empties them.
+func (w *output) cells(stores ...*cells.Store) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	full := stores[:0:0]
+	for _, s := range stores {
+		if !s.Empty() {
+			full = append(full, s)
+		}
+	}
+	if len(full) > 0 && w.err == nil {
+		w.write(w.builder.Build(w.options.Source, full...))
+	}
+	for _, s := range full {
+		s.Reset()
+	}
+}
+
+func (w *output) write(f *figures.Frame) {
+	data, err := f.Encode()
+	if err == nil {
+		_, err = w.file.Write(data)
+	}
+	if err != nil {
+		w.err = fmt.Errorf("%w: %w", ErrOutput, err)
+	}
+}
+
+// end writes the last frame.
+func (w *output) end(f *figures.Frame) error {
+	if w.err == nil {
+		w.write(f)
+	}
+	if err := w.file.Close(); err != nil && w.err == nil {
+		w.err = fmt.Errorf("%w: %w", ErrOutput, err)
+	}
+	return w.err
+}
