@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -54,7 +55,7 @@ func Main(args []string) int {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
 	fmt.Fprintf(os.Stderr, "cbt-hybrid null: http://%s\n", listener.Addr())
-	if err := serve(listener, o, stop); err != nil {
+	if err := serve(listener, o, stop, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "cbt-hybrid null:", err)
 		return 1
 	}
@@ -62,7 +63,7 @@ func Main(args []string) int {
 }
 
 // serve answers until a signal comes, then prints the counts as one line of JSON.
-func serve(listener net.Listener, o options, stop <-chan os.Signal) error {
+func serve(listener net.Listener, o options, stop <-chan os.Signal, out io.Writer) error {
 	n := &counts{}
 	handler := &handler{options: o, counts: n, object: make([]byte, o.size)}
 	server := &fasthttp.Server{Handler: handler.answer, Name: "cbt-hybrid-null", StreamRequestBody: true,
@@ -75,7 +76,7 @@ func serve(listener net.Listener, o options, stop <-chan os.Signal) error {
 	case <-stop:
 	}
 	listener.Close()
-	return json.NewEncoder(os.Stdout).Encode(n.byName())
+	return json.NewEncoder(out).Encode(n.byName())
 }
 
 func (n *counts) byName() map[string]int64 {

@@ -135,3 +135,24 @@ func mix() []s3.Op {
 	}
 	return ops
 }
+
+// A day's run must not feed the garbage collector with every request: none that is made without a body's hash allocates.
+func TestRequestsDoNotAllocate(t *testing.T) {
+	client, err := s3.New(s3.Config{Hosts: []string{nullServer(t)}, AccessKey: "a", SecretKey: "s", Workers: 1, Unsigned: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var result s3.Result
+	for _, op := range []s3.Op{s3.Get, s3.Put, s3.Stat, s3.Delete} {
+		request := s3.Request{Op: op, Bucket: "bucket", Key: "key", Body: make(block, 4096)}
+		if n := testing.AllocsPerRun(500, func() {
+			request.Until = time.Now().Add(10 * time.Second)
+			if client.Do(&request, &result); result.Kind != "" {
+				t.Fatalf("%+v", result)
+			}
+		}); n >= 1 {
+			t.Errorf("%s: %v allocations", op, n)
+		}
+	}
+}

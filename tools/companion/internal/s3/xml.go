@@ -47,5 +47,5 @@ func errorCode(document []byte) string {
 
 // oneLine makes a message of a program fit for a row.
 func oneLine(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(c rune) bool { return c < ' ' || c == '"' || c == 0x7f }), " ")
+	return strings.Join(strings.FieldsFunc(text, func(c rune) bool { return c <= ' ' || c == '"' || c == 0x7f }), " ")
 }

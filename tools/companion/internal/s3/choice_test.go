@@ -1,0 +1,166 @@
+package s3
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// chosen is a client of so many hosts whose requests are never made: only the choice is under test.
+func chosen(t *testing.T, hosts, workers int, roundRobin bool) *Client {
+	config := Config{RoundRobin: roundRobin, Workers: workers}
+	for i := range hosts {
+		config.Hosts = append(config.Hosts, "http://127.0.0."+string(rune('1'+i))+":1")
+	}
+	return newClient(t, config)
+}
+
+func (c *Client) takes(t *testing.T, now time.Time, n int) (loads []int) {
+	t.Helper()
+	for range n {
+		if h, _, _ := c.choose(now, now); h == nil {
+			t.Fatal("no host")
+		}
+	}
+	for _, h := range c.hosts {
+		loads = append(loads, h.inFlight)
+	}
+	return loads
+}
+
+func TestTheLeastBusyHost(t *testing.T) {
+	now := time.Now()
+	client := chosen(t, 3, 30, false)
+	client.hosts[1].inFlight = 5
+	if got := client.takes(t, now, 7); !slices.Equal(got, []int{4, 5, 3}) && !slices.Equal(got, []int{3, 5, 4}) {
+		t.Fatal(got)
+	}
+	client.hosts[0].leave(now, false, "why")
+	if got := client.takes(t, now, 10); got[0] > 4 || got[1]-got[2] > 1 || got[2]-got[1] > 1 {
+		t.Fatal(got)
+	}
+}
+
+func TestInTurn(t *testing.T) {
+	now := time.Now()
+	client := chosen(t, 3, 9, true)
+	client.hosts[1].inFlight = 2
+	if got := client.takes(t, now, 6); !slices.Equal(got, []int{3, 3, 2}) && !slices.Equal(got, []int{2, 3, 3}) && !slices.Equal(got, []int{3, 2, 3}) {
+		t.Fatal("a host holds more than its share of nine:", got)
+	}
+	client = chosen(t, 3, 300, true)
+	client.hosts[0].leave(now, false, "why")
+	if got := client.takes(t, now, 100); !slices.Equal(got, []int{0, 50, 50}) {
+		t.Fatal("the share of a host that is down does not go to all others:", got)
+	}
+}
+
+func TestAHostThatStandsStill(t *testing.T) {
+	now := time.Now()
+	client := chosen(t, 2, 8, false)
+	client.takes(t, now, 4)
+	moved := func(i int, after time.Duration) { client.hosts[i].moved.Store(int64(now.Add(after).Sub(began))) }
+	moved(0, patience)
+	if states := client.Hosts(); !states[0].Up || !states[1].Up {
+		t.Fatal("suspected too early")
+	}
+	moved(0, patience+time.Millisecond)
+	if states := client.Hosts(); !states[0].Up || states[1].Up {
+		t.Fatal("not suspected:", states)
+	}
+	if got := client.takes(t, now, 4); !slices.Equal(got, []int{6, 2}) {
+		t.Fatal(got)
+	}
+	moved(1, patience)
+	if states := client.Hosts(); !states[1].Up {
+		t.Fatal("still suspected though it answered")
+	}
+	client.hosts[1].inFlight = 0
+	moved(0, time.Hour)
+	if states := client.Hosts(); !states[1].Up {
+		t.Fatal("a host with nothing to do is suspected")
+	}
+}
+
+// A host that is down gets one request at a time, after 0.25 s, 0.5 s ... 5 s; whatever else fails with it changes nothing.
+func TestProbes(t *testing.T) {
+	now := time.Now()
+	client := chosen(t, 2, 8, false)
+	h, refused := client.hosts[1], failure{KindRefused, "why"}
+	h.inFlight = 3
+	client.release(h, nil, false, now, refused, false)
+	first := h.probeAt
+	client.release(h, nil, false, now, refused, false)
+	if h.probeAt != first || h.backoff != firstBackoff {
+		t.Fatal("the second failure counts as a probe")
+	}
+	wait := firstBackoff
+	for range 8 {
+		if got, _ := client.pick(h.probeAt.Add(-1)); got == h {
+			t.Fatal("tried before its time")
+		}
+		got, probe := client.pick(h.probeAt)
+		if got != h || !probe {
+			t.Fatal("not tried in its time")
+		}
+		if got, _ := client.pick(h.probeAt.Add(time.Hour)); got == h {
+			t.Fatal("tried by two at once")
+		}
+		h.inFlight++
+		client.release(h, nil, true, now, refused, false)
+		if wait = min(2*wait, 5*time.Second); h.backoff != wait {
+			t.Fatalf("%v instead of %v", h.backoff, wait)
+		}
+	}
+	client.release(h, nil, false, now, failure{}, true)
+	if !client.Hosts()[1].Up {
+		t.Fatal("an answer, and still down")
+	}
+	h.inFlight++
+	client.release(h, nil, false, now, refused, false)
+	if h.backoff != firstBackoff {
+		t.Fatal("the waits do not begin anew")
+	}
+}
+
+// One request that passes its deadline says nothing about a host that answered others meanwhile.
+func TestADeadlineAndAHost(t *testing.T) {
+	client := chosen(t, 1, 8, false)
+	h, late := client.hosts[0], failure{KindTimeout, "no answer in time"}
+	sent := time.Now()
+	h.inFlight = 3
+	client.release(h, nil, false, sent, failure{}, true)
+	client.release(h, nil, false, sent, late, false)
+	if h.down {
+		t.Fatal("down though it answered")
+	}
+	client.release(h, nil, false, time.Now(), late, false)
+	if !h.down {
+		t.Fatal("up though it did not answer")
+	}
+}
+
+func TestHostNames(t *testing.T) {
+	for text, want := range map[string][3]string{
+		"http://rgw1:7480":   {"rgw1:7480", "rgw1", "7480"},
+		"http://rgw1":        {"rgw1", "rgw1", "80"},
+		"https://rgw1:443/":  {"rgw1", "rgw1", "443"},
+		"https://rgw1:80":    {"rgw1:80", "rgw1", "80"},
+		"http://[fe80::1]:8": {"[fe80::1]:8", "fe80::1", "8"},
+		"http://[fe80::1]":   {"[fe80::1]", "fe80::1", "80"},
+		"http://10.0.0.1:80": {"10.0.0.1", "10.0.0.1", "80"},
+	} {
+		h, err := newHost(text)
+		if err != nil || [3]string{h.name, h.domain, h.port} != want {
+			t.Errorf("%s: %+v, %v", text, h, err)
+		}
+	}
+	for _, text := range []string{"", "rgw1:7480", "ftp://rgw1", "http://", "http://rgw1/path", "http://u:secret@rgw1"} {
+		if h, err := newHost(text); err == nil {
+			t.Errorf("%q is taken: %+v", text, h)
+		}
+	}
+	if _, err := New(Config{Hosts: []string{"http://no-such-name.invalid:1"}}); err == nil {
+		t.Error("a host without an address is taken")
+	}
+}
