@@ -84,7 +84,8 @@ def test_how_cbt_hybrid_works() -> None:
         "seed": 7,
     }
     expected = Hybrid(60.0, 3, 10, 8 << 20, 0.25, True, 7)
-    assert rgwtest(engine="hybrid", hybrid=keys, keep_rows=True).hybrid == expected
+    cycle = rgwtest(engine="hybrid", hybrid=keys, keep_rows=True)
+    assert (cycle.hybrid, cycle.keep_rows) == (expected, True)
     made = hybrid([FILL], hybrid=keys, keep_rows=True, scale=0.01)
     assert (made.hybrid, made.keep_rows) == (expected, True)
     assert hybrid([FILL], hybrid={"compressible": "0%"}).hybrid == Hybrid()
@@ -342,6 +343,11 @@ def test_faults_around_the_engine_of_rgwtest(tmp_path: Path, section: str, messa
     text, (place,) = marked(CLUSTER + RGWTEST + section)
     (found,) = faults(tmp_path, text)
     assert found.startswith(place + message)
+
+
+def test_everything_that_warp_cannot_do_is_said_at_once(tmp_path: Path) -> None:
+    text, places = marked(CLUSTER + WARP + _warp("§rate: 5, §ramp: 5s, mix: {get: 80, list: §10, multipart: §10}"))
+    assert [fault.split(" ")[0] + " " for fault in faults(tmp_path, text)] == places
 
 
 def test_an_engine_that_is_a_fault_itself_brings_no_others(tmp_path: Path) -> None:

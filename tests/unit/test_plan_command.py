@@ -138,6 +138,8 @@ benchmarks:
             arrivals: even
             mix: {get: 60, list: 10, put: 16, delete: 14}
             keys: {put: 'u(1,2N)', delete: {select: 'u(1,2N)', absent: true}}
+        - hybrid: {duration: 1h, mix: {put: 10, delete: 90}, keys: {put: 's(N+1,10N)', delete: 's(1,10N)'}}
+          name: bounded
         - hybrid: {duration: 1h, mix: {delete: 100}, keys: {delete: 'r(1,N)'}}
         - verify: {}
         - delete: {}
@@ -147,7 +149,7 @@ benchmarks:
 def test_what_cbt_hybrid_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = squeezed(plan(capsys, write(tmp_path, HYBRID)))
     unknown = "verify: every object is read; delete: every object is deleted"
-    assert lines[0].endswith(f"3h1m + unknown: fill: until 1000 objects per bucket; {unknown}")
+    assert lines[0].endswith(f"4h1m + unknown: fill: until 1000 objects per bucket; {unknown}")
     for line in [
         "02-sizes c2 sizes-1, sizes-2 1KiB-2KiB 25%, 2KiB-4KiB 75% 1",
         "1 fill 1000 objects per bucket fill PUT by cbt-hybrid",
@@ -157,17 +159,19 @@ def test_what_cbt_hybrid_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         "buckets: PUT sizes-1; DELETE sizes-1",
         "open loop: 50% of what the last closed loop made, evenly",
         "keys: PUT u(1,2N), DELETE u(1,2N) also absent ones",
-        "5 hybrid-4 every key once, at most 1h measure hybrid by cbt-hybrid: DELETE 100",
-        "6 verify every object is read none GET and compare by cbt-hybrid",
-        "7 delete every object is deleted none DELETE by cbt-hybrid",
+        "6 hybrid-4 every key once, at most 1h measure hybrid by cbt-hybrid: DELETE 100",
+        "7 verify every object is read none GET and compare by cbt-hybrid",
+        "8 delete every object is deleted none DELETE by cbt-hybrid",
         "hybrid takes away 10 objects per 100 requests, while there are any",
         "hybrid-2 adds about 30600 objects, 2 objects per 100 requests",  # 500/s for 51m
         "hybrid-3: PUT stays within u(1,2N), which tends to be 53.3% full; N is what the fill wrote",
+        "bounded: PUT stays within s(N+1,10N); N is what the fill wrote",
         "delete leaves nothing",
         "nodes c1, c2: scratch directory under /tmp/cbt.<pid> (cbt-hybrid, cbt-rows, figures)",
     ]:
         assert line in lines, line
-    assert not any("hybrid-3 adds" in line or "hybrid-3 takes" in line for line in lines)
+    grown = [f"{name} {what}" for name in ("hybrid-3", "bounded") for what in ("adds", "takes")]
+    assert not any(text in line for line in lines for text in grown)
     assert "Worth knowing" not in lines  # one worker is enough for any mix, and phases are long
 
 
