@@ -12,6 +12,8 @@ from typing import Any, Callable, Dict, List, Optional
 import yaml
 from running_lab import PROJECT, RunningLab
 
+from cbt_plugins.analysis.rows import STREAMED, Rows
+
 CLUSTER = {
     "user": "root",
     "head": "node0",
@@ -125,8 +127,13 @@ def buckets_of(cycle: Cycle) -> List[str]:
 
 
 def generators(lab: RunningLab) -> List[str]:
-    """Processes named warp on the client nodes (each sees only its own)."""
+    """Processes that make load or count it on the client nodes (each sees only its own)."""
     found: List[str] = []
     for node in ("client1", "client2"):
-        found += lab.exec(node, ["pgrep", "-x", "warp"]).stdout.split()
+        found += lab.exec(node, ["pgrep", "-x", "warp|cbt-hybrid|cbt-rows"]).stdout.split()
     return found
+
+
+def rows_of(path: Path) -> List[Dict[str, str]]:
+    """All rows of a rows file, by column."""
+    return [dict(zip(STREAMED, row)) for block in Rows(path).blocks() for row in block]
