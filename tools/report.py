@@ -9,10 +9,10 @@ from typing import Any, Mapping
 
 from cbt_plugins.analysis.archive import find_runs
 from cbt_plugins.analysis.source import Unreadable
-from cbt_plugins.analysis.summary import FILE, summarize, write_summary, write_text
 from cbt_plugins.report.terminal import render
 
 OK, USAGE, UNUSABLE = 0, 2, 4
+_INSTALL = "pip install 'cbt-plugins[report]'"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0: every run is whole; 4: one is not, or there is none; what can be read is reported all the same."""
+    try:
+        from cbt_plugins.analysis.summary import summarize
+    except ImportError as e:
+        if e.name != "numpy":
+            raise
+        return _complain(f"it needs the Python package numpy ({_INSTALL})", USAGE)
     try:
         runs = find_runs(args.archive)
     except Unreadable as e:
@@ -55,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write(summary: Mapping[str, Any], path: Path, args: argparse.Namespace) -> None:
+    from cbt_plugins.analysis.summary import FILE, write_summary, write_text
+
     only = args.json or args.html  # what is asked for by name is all that is written
     if args.json or not only:
         write_summary(summary, args.json or path / FILE)
@@ -64,9 +72,7 @@ def _write(summary: Mapping[str, Any], path: Path, args: argparse.Namespace) -> 
         except ImportError as e:
             if e.name not in ("jinja2", "markupsafe"):
                 raise
-            _complain(
-                "no report.html: it needs the Python package Jinja2 (pip install 'cbt-plugins[report]')", OK
-            )
+            _complain(f"no report.html: it needs the Python package Jinja2 ({_INSTALL})", OK)
             return
         write_text(args.html or path / "report.html", page(summary, path))
 

@@ -27,7 +27,7 @@ def new_vs_aged(phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]
         before = new["total"] if op is None else new["ops"].get(op)
         after = aged["total"] if op is None else aged["ops"].get(op)
         for key, unit, path, better in METRICS:
-            a, b = _at(before, path), _at(after, path)
+            a, b = at(before, path), at(after, path)
             if a is None and b is None:
                 continue
             change = round(b / a - 1, 6) if a and b is not None else None
@@ -50,7 +50,8 @@ def new_vs_aged(phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]
     }
 
 
-def _at(line: Optional[Mapping[str, Any]], path: Sequence[str]) -> Optional[float]:
+def at(line: Optional[Mapping[str, Any]], path: Sequence[str]) -> Optional[float]:
+    """What is there in a line of numbers; None when a part of the way is missing."""
     value: Any = line
     for key in path:
         value = value.get(key) if value else None

@@ -24,6 +24,8 @@ class Job:
     rate_limit: float  # requests a second it is held to; 0 = closed loop
     rows: Optional[Path]
     clock_offset: float  # node's clock minus head's clock, seconds
+    figures: Optional[Path] = None
+    role: str = ""
     bucket: str = ""
     sizes: Tuple[Tuple[int, int, float], ...] = ()
     ended: Optional[float] = None
@@ -32,6 +34,17 @@ class Job:
     cut: bool = False
     restarts: int = 0
     rows_total: Optional[int] = None
+    driver_end: Mapping[str, Any] = field(default_factory=dict)  # what cbt-hybrid said at its end
+
+    @property
+    def hybrid(self) -> bool:
+        """It is cbt-hybrid, which makes all operations in one process."""
+        return self.role == "hybrid" or bool(self.driver_end)
+
+    @property
+    def open_loop(self) -> bool:
+        """It starts requests by the clock; warp that is held to a rate still waits for each request."""
+        return self.hybrid and self.rate_limit > 0
 
 
 @dataclass(frozen=True)
@@ -47,10 +60,23 @@ class Phase:
     window: Tuple[float, float]  # head's clock; equal when no window was reached
     duration: Optional[float]  # asked
     mix: Mapping[str, float]  # asked, percent
+    asked: Mapping[str, Any]  # all that phase.json says was asked
+    engine: str
+    block: int  # seconds: the time resolution of the figures
     jobs: Tuple[Job, ...]
     books: Tuple[Mapping[str, Any], ...]
     warnings: Tuple[Mapping[str, Any], ...]
     pgs: Tuple[Mapping[str, Any], ...]  # samples of status.jsonl
+
+    @property
+    def takes_all(self) -> bool:
+        """It ends with its last object: its window is as long as it took, and every request counts."""
+        return self.kind in ("fill", "verify", "delete") and self.duration is None
+
+    @property
+    def calibrates(self) -> bool:
+        """The short phase that the engine puts in by itself, before the first hybrid one by warp."""
+        return self.name == "calibrate" and self.role == "none"
 
 
 @dataclass
@@ -152,6 +178,9 @@ def _phase(directory: Path) -> Phase:
         window=(float(start), float(end)) if start is not None and end is not None else (0.0, 0.0),
         duration=asked.get("duration"),
         mix={op.upper(): float(share) for op, share in (asked.get("mix") or {}).items()},
+        asked=dict(asked),
+        engine=str(data.get("engine") or "warp"),
+        block=max(1, int(data.get("block") or 1)),
         jobs=tuple(_job(directory, job) for job in data.get("jobs") or ()),
         books=tuple(data.get("books") or ()),
         warnings=tuple(data.get("warnings") or ()),
@@ -168,6 +197,8 @@ def _job(directory: Path, data: Mapping[str, Any]) -> Job:
         workers=int(data["workers"]),
         rate_limit=float(data.get("rate_limit") or 0),
         rows=directory / data["rows"] if data.get("rows") else None,
+        figures=directory / data["figures"] if data.get("figures") else None,
+        role=str(data.get("role") or ""),
         clock_offset=float(data.get("clock_offset") or 0),
         bucket=str(data.get("bucket") or ""),
         sizes=tuple((int(low), int(high), float(share)) for low, high, share in data.get("sizes") or ()),
@@ -177,6 +208,7 @@ def _job(directory: Path, data: Mapping[str, Any]) -> Job:
         cut=bool(data.get("cut")),
         restarts=int(data.get("restarts") or 0),
         rows_total=data.get("rows_total"),
+        driver_end=dict(data.get("driver_end") or {}),
     )
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterator, List, Mapping, Set
 
+from cbt_plugins.analysis import hybrid_checks
+from cbt_plugins.analysis.job import kind, missing
 from cbt_plugins.analysis.phase import PhaseFigures
 
 LITTLE = 0.05  # share of the workers
 MIX = 1.5  # percentage points
+EXACT_MIX = 0.5
 SHORT = 0.9  # of the duration that was asked for
 CLOCK = 1.0  # seconds
 
@@ -16,8 +19,8 @@ Warning_ = Dict[str, Any]
 
 def check_phase(made: PhaseFigures, line: Mapping[str, Any]) -> List[Warning_]:
     """All warnings of one phase; `line` is its entry in the summary."""
-    checks = (_status, _window, _jobs, _rows, _errors, _books, _little, _mix, _samples, _stalls, _tail)
-    found = [warning for check in checks for warning in check(made, line)]
+    checks = (_status, _window, _jobs, _rows, _errors, _missing, _books, _little, _mix, _samples, _stalls, _tail)
+    found = [warning for check in (*checks, *hybrid_checks.CHECKS) for warning in check(made, line)]
     recounted = {warning["code"] for warning in found}
     said = [
         {"code": str(warning.get("code", "phase")), "text": str(warning.get("text", "")), **_where(warning)}
@@ -32,11 +35,6 @@ def _where(warning: Mapping[str, Any]) -> Dict[str, str]:
     return {key: str(warning[key]) for key in ("op", "job") if warning.get(key)}
 
 
-def _calibrates(made: PhaseFigures) -> bool:
-    """The short phase that the engine puts in by itself, before the first hybrid one."""
-    return made.phase.name == "calibrate" and made.phase.role == "none"
-
-
 def _status(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
     # a phase that is degraded says why in its own warnings
     if made.phase.status not in ("ok", "degraded") or (made.phase.status != "ok" and not made.phase.warnings):
@@ -48,7 +46,7 @@ def _window(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
         return
     if made.length <= 0:
         yield {"code": "no-window", "text": "the jobs never ran together: there is no window, and no rate"}
-    elif made.phase.duration and made.length < SHORT * made.phase.duration and not _calibrates(made):
+    elif made.phase.duration and made.length < SHORT * made.phase.duration and not made.phase.calibrates:
         text = f"the window is {made.length:.1f} s, {made.phase.duration:.0f} s were asked for"
         yield {"code": "short-window", "text": text}
 
@@ -78,6 +76,9 @@ def _rows(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
         its = made.jobs.get(job.id)
         if its is None:
             continue
+        if job.id in made.doubts:
+            text = f"{job.id}: {made.doubts[job.id]}; its numbers are those of its rows"
+            yield {"code": "no-figures", "text": text, "job": job.id}
         if its.torn:
             yield {
                 "code": "torn-rows",
@@ -91,7 +92,7 @@ def _rows(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
                 "job": job.id,
             }
         if job.rows_total is not None and job.rows_total != its.rows:
-            text = f"{job.id}: {its.rows} rows are in the file, {job.rows_total} were counted as they came"
+            text = f"{job.id}: {its.rows} rows are in the archive, {job.rows_total} were counted as they came"
             yield {"code": "lost-rows", "text": text, "job": job.id}
         if not its.rows:
             yield {"code": "generator-idle", "text": f"{job.id} finished no request", "job": job.id}
@@ -99,13 +100,23 @@ def _rows(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
 
 def _errors(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
     for op, of in made.ops.items():
-        failed = of.failed.n + of.failed_outside
-        if failed:
-            kind, n = sorted(of.messages.items(), key=lambda item: (-item[1], item[0]))[0]
-            rate = 100 * of.failed.n / of.finished if of.finished else 0.0
-            everything = of.finished + of.ok_outside + of.failed_outside
-            text = f"{failed} of {everything} {op} failed ({rate:.3g} % in the window); {n} x {kind}"
+        failed = of.failures + of.failures_outside
+        kinds = [(text, n) for text, n in of.messages.items() if kind(text) != "cut"]
+        if failed and kinds:
+            text, n = sorted(kinds, key=lambda item: (-item[1], item[0]))[0]
+            rate = 100 * of.failures / of.finished if of.finished else 0.0
+            everything = of.finished + of.ok_outside + of.failures_outside
+            text = f"{failed} of {everything} {op} failed ({rate:.3g} % in the window); {n} x {text}"
             yield {"code": "errors", "text": text, "op": op}
+
+
+def _missing(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    """An object that is not there is no failure of a gateway: the books, or another's hand, are wrong."""
+    for op, of in made.ops.items():
+        n = sum(count for text, count in of.messages.items() if missing(text))
+        if n:
+            text = f"{n} {op} found no object where one should be (404)"
+            yield {"code": "missing-objects", "text": text, "op": op}
 
 
 def _books(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
@@ -120,14 +131,16 @@ def _books(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
 
 def _ran_dry(made: PhaseFigures) -> Set[str]:
     """Jobs that had nothing to do for a time, and say so themselves."""
-    return {str(w.get("job")) for w in made.phase.warnings if w.get("code") == "ran-dry"}
+    said = {str(w.get("job")) for w in made.phase.warnings if w.get("code") == "ran-dry"}
+    return said | {job.id for job in made.phase.jobs if any((job.driver_end.get("dry") or {}).values())}
 
 
 def _little(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
     by_op: Dict[str, List[Mapping[str, Any]]] = {}
-    dry = _ran_dry(made)
+    # requests of an open loop may wait for a worker, and their waiting is part of their latency
+    others = _ran_dry(made) | {job.id for job in made.phase.jobs if job.open_loop}
     for job in line["littles_law"]["jobs"]:
-        if job["job"] in dry:
+        if job["job"] in others:
             continue
         # a paced job has idle workers by design; more requests in flight than workers are wrong for it too
         off = (
@@ -151,14 +164,25 @@ def _little(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
 
 
 def _mix(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
-    if _calibrates(made):  # it is there to find out what makes the mix
+    if made.phase.calibrates:  # it is there to find out what makes the mix
         return
     asked, measured = line["mix"]["asked"] or {}, line["mix"]["measured"]
-    off = {op: measured.get(op, 0.0) - share for op, share in asked.items() if abs(measured.get(op, 0.0) - share) > MIX}
-    if off and measured:
-        worst = max(off, key=lambda op: abs(off[op]))
-        text = f"{worst} is {measured.get(worst, 0.0):.1f} % of the requests, {asked[worst]:g} % were asked for"
+    limit = _mix_limit(made)
+    off = {op: measured.get(op, 0.0) - share for op, share in asked.items()}
+    worst = max(off, key=lambda op: abs(off[op]), default=None)
+    if worst is not None and measured and abs(off[worst]) > limit:
+        digits = 1 if limit >= 1 else 2
+        text = f"{worst} is {measured.get(worst, 0.0):.{digits}f} % of the requests, {asked[worst]:g} % were asked for"
         yield {"code": "mix", "text": text, "op": worst}
+
+
+def _mix_limit(made: PhaseFigures) -> float:
+    """Percentage points. warp's mix is made by workers and rates; cbt-hybrid's is exact over every 1000 operations."""
+    if not any(job.hybrid for job in made.phase.jobs):
+        return MIX
+    # the last 1000 of each job are not whole (24 is three standard deviations of a half), and some are still under way
+    slack = sum(24 + job.workers for job in made.phase.jobs)
+    return max(EXACT_MIX, 100 * slack / max(1, sum(of.finished for of in made.ops.values())))
 
 
 def _samples(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
@@ -174,9 +198,9 @@ def _samples(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
 
 
 def _stalls(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
-    silent = made.all_gaps.silent() if made.phase.jobs else []
+    silent = made.together.silent() if made.phase.jobs else []
     if silent:
-        seconds, at = made.all_gaps.longest()
+        seconds, at = made.together.longest_gap()
         text = (
             f"nothing succeeded in {len(silent)} of {int(made.length)} seconds; "
             f"the longest gap is {seconds:.1f} s, {at - made.grid.start:.1f} s after the start"

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Mapping, Sequence, Union
+
+import numpy as np
 
 #: significant bits of a bucket: it is at most 1/1024 of its value wide, its middle off by less than 0.05 %
 BITS = 11
 _LINEAR = 1 << BITS
 _HALF = BITS - 1
+#: number of buckets: that of the largest int64 is the last one
+WIDTH = ((63 - BITS) << _HALF) + _LINEAR
 
 
-def buckets(values: Iterable[int]) -> List[int]:
+def buckets(values: np.ndarray) -> np.ndarray:
     """Bucket of each value (ns, >= 0): the value itself below 2048, then 1024 buckets per power of two."""
-    return [
-        v if v < _LINEAR else ((e := v.bit_length() - BITS) << _HALF) + (v >> e)
-        for v in values
-    ]  # fmt: skip
+    # the bits that are left after this shift fit a float, so that its exponent is the exact bit length
+    exponent = np.frexp((values >> _HALF).astype(np.float64))[1].astype(np.int64)
+    shift = np.maximum(exponent + _HALF - BITS, 0)
+    return (shift << _HALF) + (values >> shift)
 
 
-def bounds(bucket: int) -> Tuple[int, int]:
-    """Smallest value of the bucket, and smallest value of the next one."""
-    if bucket < _LINEAR:
-        return bucket, bucket + 1
-    e = (bucket >> _HALF) - 1
-    low = (bucket - (e << _HALF)) << e
-    return low, low + (1 << e)
+def lows(numbers: np.ndarray) -> np.ndarray:
+    """Smallest value of each bucket."""
+    shift = np.maximum((numbers >> _HALF) - 1, 0)
+    return (numbers - (shift << _HALF)) << shift
 
 
-def middle(bucket: int) -> float:
-    """The value that stands for the bucket: its exact value below 2048, else the middle of its integers."""
-    low, high = bounds(bucket)
-    return (low + high - 1) / 2
+def middles(numbers: np.ndarray) -> np.ndarray:
+    """The value that stands for each bucket: its exact value below 2048, else the middle of its integers."""
+    width = np.int64(1) << np.maximum((numbers >> _HALF) - 1, 0)
+    return lows(numbers) + (width - 1) / 2
 
 
 class Histogram:
@@ -42,37 +42,45 @@ class Histogram:
     histograms gives the histogram of all samples together, bucket by bucket, in any order.
     """
 
-    __slots__ = ("counts", "max", "min", "n", "total")
+    __slots__ = ("counts", "max", "min", "n", "numbers", "total")
 
     def __init__(self) -> None:
-        self.counts: Dict[int, int] = {}
+        self.numbers = np.zeros(0, np.int64)  # buckets that have values, rising
+        self.counts = np.zeros(0, np.int64)  # of each
         self.n = 0
         self.total = 0
         self.min = 0
         self.max = 0
 
-    def record(self, values: Sequence[int]) -> None:
+    def record(self, values: Union[Sequence[int], np.ndarray]) -> None:
         """Add values; ValueError when one is negative."""
-        if values:
-            self.add(Counter(buckets(values)), len(values), sum(values), min(values), max(values))
+        its = np.asarray(values, np.int64)
+        if len(its):
+            if its.min() < 0:
+                raise ValueError(f"a duration of {its.min()} ns")
+            numbers, counts = np.unique(buckets(its), return_counts=True)
+            self.add(numbers, counts, len(its), int(its.sum()), int(its.min()), int(its.max()))
 
-    def add(self, counts: Mapping[int, int], n: int, total: int, low: int, high: int) -> None:
-        """Add values that are counted already: bucket -> count, their number, sum, minimum and maximum."""
+    def add(self, numbers: np.ndarray, counts: np.ndarray, n: int, total: int, low: int, high: int) -> None:
+        """Add values that are counted already: rising buckets and their counts, number, sum, minimum and maximum."""
         if n == 0:
             return
-        if low < 0:
-            raise ValueError(f"a duration of {low} ns")
-        mine = self.counts
-        for bucket, count in counts.items():
-            mine[bucket] = mine.get(bucket, 0) + count
-        self.min = low if self.n == 0 else min(self.min, low)
+        if self.n == 0:
+            self.numbers, self.counts, self.min = numbers, counts, low
+        else:
+            both = np.concatenate((self.numbers, numbers))
+            self.numbers, where = np.unique(both, return_inverse=True)
+            weights = np.concatenate((self.counts, counts))
+            # sums of integers in floats: exact up to 2^53
+            self.counts = np.bincount(where.ravel(), weights=weights).astype(np.int64)
+            self.min = min(self.min, low)
         self.max = max(self.max, high)
         self.n += n
         self.total += total
 
     def merge(self, other: Histogram) -> None:
         """Add all that `other` holds."""
-        self.add(other.counts, other.n, other.total, other.min, other.max)
+        self.add(other.numbers, other.counts, other.n, other.total, other.min, other.max)
 
     @property
     def mean(self) -> float:
@@ -86,18 +94,28 @@ class Histogram:
 
         Raises ValueError when empty.
         """
-        return quantile_of(self.counts, self.n, q, self.min, self.max)
+        if self.n == 0:
+            raise ValueError("no values")
+        if not 0 <= q <= 1:
+            raise ValueError(f"a quantile is 0..1, not {q}")
+        wanted = rank(q, self.n)
+        if wanted >= self.n:
+            return float(self.max)
+        at = int(np.searchsorted(np.cumsum(self.counts), wanted))
+        if at >= len(self.numbers):
+            return float(self.max)
+        # no value outside of the sample's exact extremes
+        return min(max(float(middles(self.numbers[at : at + 1])[0]), float(self.min)), float(self.max))
 
     def to_json(self) -> Dict[str, Any]:
         """{"bits", "n", "total", "min", "max", "buckets": [number, count, number, count, ...]}, rising."""
-        flat = [x for item in sorted(self.counts.items()) for x in item]
         return {
             "bits": BITS,
             "n": self.n,
             "total": self.total,
             "min": self.min,
             "max": self.max,
-            "buckets": flat,
+            "buckets": np.column_stack((self.numbers, self.counts)).ravel().tolist(),
         }
 
     @classmethod
@@ -105,17 +123,17 @@ class Histogram:
         """What `to_json` wrote; ValueError when it has another resolution or contradicts itself."""
         if data["bits"] != BITS:
             raise ValueError(f"a histogram of {data['bits']} significant bits; this version reads {BITS}")
-        flat = data["buckets"]
+        flat = np.asarray(data["buckets"], np.int64)
         made = cls()
-        made.add(dict(zip(flat[::2], flat[1::2])), data["n"], data["total"], data["min"], data["max"])
-        if sum(made.counts.values()) != made.n:
+        made.add(flat[::2], flat[1::2], data["n"], data["total"], data["min"], data["max"])
+        if int(made.counts.sum()) != made.n:
             raise ValueError("a histogram whose buckets do not sum to its count")
         return made
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Histogram):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+        return self.to_json() == other.to_json()
 
     __hash__ = None  # type: ignore[assignment]  # it grows
 
@@ -123,19 +141,7 @@ class Histogram:
         return f"<Histogram of {self.n} values>"
 
 
-def quantile_of(counts: Mapping[int, int], n: int, q: float, low: float, high: float) -> float:
-    """Nearest-rank quantile of bucket counts; no value outside of low..high, the sample's exact extremes."""
-    if n == 0:
-        raise ValueError("no values")
-    if not 0 <= q <= 1:
-        raise ValueError(f"a quantile is 0..1, not {q}")
+def rank(q: float, n: int) -> int:
+    """Nearest rank of a quantile in a sample of n, 1..n."""
     # 0.07 * 100 is 7.000000000000001 for a float: the rank must not become 8
-    rank = max(1, math.ceil(q * n - 1e-9 * n))
-    if rank >= n:
-        return float(high)
-    seen = 0
-    for bucket in sorted(counts):
-        seen += counts[bucket]
-        if seen >= rank:
-            return min(max(middle(bucket), float(low)), float(high))
-    return float(high)
+    return max(1, math.ceil(q * n - 1e-9 * n))

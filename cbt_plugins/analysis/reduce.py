@@ -1,283 +1,254 @@
-"""Request rows of one job -> counts, histograms and a time series: small, and mergeable without loss.
+"""Request rows -> frames of figures, as cbt-rows makes them: for archives that have rows and no figures.
 
-Requests belong to the second, and to the window, in which they END. Rows carry the node's clock;
-head time = row time - clock offset. Sums are integer nanoseconds.
-
-The rows of a second are handled as columns, so that the work per row is done by C code: split, group, int,
-count.
+A request belongs to the second, and the block, in which it ENDS on the head's clock, which is the row's time minus the
+clock offset. All times and sums are integer nanoseconds.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+import warnings
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, Iterator, List, Sequence, Tuple
 
-from cbt_plugins.analysis.histogram import Histogram, buckets
-from cbt_plugins.analysis.rows import Columns, Fields, Rows
-from cbt_plugins.analysis.series import Gaps, Grid, Series
+import numpy as np
 
-SECOND = 10**9
+from cbt_plugins.analysis.figures import Columns, Frame
+from cbt_plugins.analysis.grouping import grouped, placed
+from cbt_plugins.analysis.histogram import WIDTH, buckets
+from cbt_plugins.analysis.rows import Columns as Places
+from cbt_plugins.analysis.rows import Fields, Rows
+from cbt_plugins.analysis.series import SECOND
+
+#: rows of a frame: enough for numpy, and little memory
+_FRAME = 200_000
+#: different texts of errors in a frame; further ones are "other"
+_TEXTS = 1000
 #: what differs between two errors of one kind: the address of the request, and object names
 _QUOTED = re.compile(r'"[^"]*"')
+#: ns that no request takes; it would be spread over all of its seconds
+_LONGEST = 10**15
+_NOT_A_TIME = np.iinfo(np.int64).min
 
 
-@dataclass
-class OpFigures:
-    """One operation in one job, or in all jobs that were merged."""
+def frames_of_rows(path: Path, offset: float, block: int) -> Iterator[Frame]:
+    """Frames of one rows file; the last one is an end frame. Raises Unreadable when there is nothing to read.
 
-    latency: Histogram = field(default_factory=Histogram)  # successful, ended in the window
-    ttfb: Histogram = field(default_factory=Histogram)  # of these, the ones that have a first byte
-    failed: Histogram = field(default_factory=Histogram)  # latency of failed requests that ended in the window
-    objects: int = 0
-    bytes: int = 0
-    ok_outside: int = 0
-    failed_outside: int = 0
-    busy: int = 0  # ns that all requests (also failed, also outside) spent in flight within the window
-    messages: Counter[str] = field(default_factory=Counter)  # error kind -> count, in and outside of the window
-
-    def merge(self, other: OpFigures) -> None:
-        self.latency.merge(other.latency)
-        self.ttfb.merge(other.ttfb)
-        self.failed.merge(other.failed)
-        self.objects += other.objects
-        self.bytes += other.bytes
-        self.ok_outside += other.ok_outside
-        self.failed_outside += other.failed_outside
-        self.busy += other.busy
-        self.messages.update(other.messages)
-
-    @property
-    def finished(self) -> int:
-        """Requests that ended in the window, well or not."""
-        return self.latency.n + self.failed.n
-
-
-@dataclass
-class JobFigures:
-    """What the rows of one job say."""
-
-    ops: Dict[str, OpFigures] = field(default_factory=dict)
-    endpoints: Dict[Tuple[str, str], List[int]] = field(
-        default_factory=dict
-    )  # (endpoint, op) -> [ok, failed] in window
-    series: Dict[str, Series] = field(default_factory=dict)
-    gaps: Dict[str, Gaps] = field(default_factory=dict)
-    last_end: Dict[str, int] = field(default_factory=dict)  # thread -> ns on the node's clock
-    rows: int = 0
-    errors: int = 0
-    bad: int = 0  # lines that were no rows
-    torn: Optional[str] = None
-
-
-class Reducer:
-    """Takes blocks of rows of one file; `offset` is the clock of their node minus the head's, in seconds."""
-
-    def __init__(self, columns: Columns, grid: Grid, offset: float) -> None:
-        self.figures = JobFigures()
-        self._c = columns
-        self._grid = grid
-        self._offset = offset
-        self._start = _ns(grid.start) + _ns(offset)
-        self._end = _ns(grid.end) + _ns(offset)
-        self._zone = -1  # where the zone begins in a time: "Z" or "+02:00"
-        self._epochs: Dict[str, int] = {}
-
-    def add(self, block: List[Fields]) -> None:
-        """Add rows; one that has no valid numbers counts as bad."""
-        c, zone = self._c, len(_zone_of(block[0][self._c.end]))
-        i_op, i_error, i_end = c.op, c.error, c.end
-        cells: Dict[Tuple[str, bool, str, str], List[Fields]] = defaultdict(list)
-        for row in block:
-            end = row[i_end]
-            cells[row[i_op], not row[i_error], end[:19], end[-zone:]].append(row)
-        for (op, ok, second, zone_text), rows in cells.items():
-            self._zone = -zone
-            self._together(op, ok, second + zone_text, rows)
-        self.figures.last_end.update(self._last_ends(block))
-
-    def _together(self, op: str, ok: bool, second: str, rows: List[Fields]) -> None:
-        try:
-            self._cell(op, ok, self._epoch(second), rows)
-        except ValueError:
-            self._one_by_one(op, ok, rows)
-
-    def _one_by_one(self, op: str, ok: bool, rows: List[Fields]) -> None:
-        """The same for rows of which one is bad, or has another zone than its block began with."""
-        for row in rows:
-            end = row[self._c.end]
-            zone = _zone_of(end)
-            self._zone = -len(zone)
-            try:
-                self._cell(op, ok, self._epoch(end[:19] + zone), [row])
-            except ValueError:
-                self.figures.bad += 1
-
-    def _cell(self, op: str, ok: bool, second: int, rows: List[Fields]) -> None:
-        """Rows of one op and outcome that ended in one second; raises ValueError before it counts any."""
-        low = second * SECOND
-        if self._start <= low and low + SECOND <= self._end:
-            self._count(op, ok, second, rows, True)
-        elif low + SECOND <= self._start or low >= self._end:
-            self._count(op, ok, second, rows, False)
-        elif len(rows) == 1:
-            end = low + _fraction(rows[0][self._c.end][20 : self._zone])
-            self._count(op, ok, second, rows, self._start <= end < self._end)
-        else:  # a second at the border of the window
-            self._one_by_one(op, ok, rows)
-
-    def _count(self, op: str, ok: bool, second: int, rows: List[Fields], inside: bool) -> None:
-        c = self._c
-        durations = [int(row[c.duration]) for row in rows]
-        low, high = min(durations), max(durations)
-        if low < 0:
-            raise ValueError("a negative duration")
-        total = sum(durations)
-        busy = self._busy(second, rows, durations, high, total)
-        figures = self.figures
-        if ok and inside:
-            objects = self._objects(op, rows)
-            size = _sum([row[c.bytes] for row in rows])
-            first = [row for row in rows if row[c.first_byte]]
-            ttfb = self._ttfb(first) if first else []
-            counts = Counter(buckets(durations))
-            extremes = self._extremes(second, rows)
-            of = figures.ops.setdefault(op, OpFigures())
-            of.latency.add(counts, len(rows), total, low, high)
-            of.ttfb.record(ttfb)
-            of.objects += objects
-            of.bytes += size
-            head_second = second - round(self._offset)
-            self._series(op).add(head_second, counts, objects, size, total, high)
-            self._gaps(op).add(head_second, *extremes)
-        else:
-            of = figures.ops.setdefault(op, OpFigures())
-            if not ok:
-                of.messages.update(_QUOTED.sub("...", row[c.error])[:200] for row in rows)
-                figures.errors += len(rows)
-            if inside:
-                of.failed.add(Counter(buckets(durations)), len(rows), total, low, high)
-                self._series(op).fail(second - round(self._offset), len(rows))
-            elif ok:
-                of.ok_outside += len(rows)
-            else:
-                of.failed_outside += len(rows)
-        of.busy += busy
-        figures.rows += len(rows)
-        if inside:
-            for endpoint, n in Counter([row[c.endpoint] for row in rows]).items():
-                figures.endpoints.setdefault((endpoint, op), [0, 0])[0 if ok else 1] += n
-
-    def _objects(self, op: str, rows: List[Fields]) -> int:
-        """One DELETE may remove many objects; the keys that a LIST returns are not objects moved."""
-        return len(rows) if op == "LIST" else _sum([row[self._c.n_objects] for row in rows])
-
-    def _busy(self, second: int, rows: List[Fields], durations: List[int], high: int, total: int) -> int:
-        """ns within the window that these requests were in flight."""
-        low = second * SECOND
-        if self._start <= low - high and low + SECOND <= self._end:
-            return total
-        if low + SECOND <= self._start or low - high >= self._end:
-            return 0
-        i, cut = self._c.end, self._zone
-        busy = 0
-        for row, duration in zip(rows, durations):
-            end = low + _fraction(row[i][20:cut])
-            busy += max(0, min(end, self._end) - max(end - duration, self._start))
-        return busy
-
-    def _ttfb(self, rows: List[Fields]) -> List[int]:
-        """first byte - start. Nearly always in one minute, and floats of its seconds are exact to 1e-14 s."""
-        i, j, cut = self._c.first_byte, self._c.start, self._zone
-        values = [round((float(row[i][17:cut]) - float(row[j][17:cut])) * 1e9) for row in rows]
-        for k, row in enumerate(rows):
-            if row[i][:17] != row[j][:17] or values[k] < 0:
-                values[k] = max(0, self._instant(row[i]) - self._instant(row[j]))
-        return values
-
-    def _extremes(self, second: int, rows: List[Fields]) -> Tuple[float, float]:
-        """First and last end in this second, head time."""
-        i, cut = self._c.end, self._zone
-        fractions = [
-            row[i][20:cut] for row in rows
-        ]  # digits without zeros at the end sort as text as they do as numbers
-        base = second - self._offset
-        return base + _fraction(min(fractions)) / SECOND, base + _fraction(max(fractions)) / SECOND
-
-    def _last_ends(self, block: List[Fields]) -> Dict[str, int]:
-        i, j = self._c.thread, self._c.end
-        threads = {row[i] for row in block}
-        last: Dict[str, int] = {}
-        for row in reversed(block):
-            if row[i] in threads:
-                threads.discard(row[i])
-                try:
-                    last[row[i]] = max(self._instant(row[j]), self.figures.last_end.get(row[i], 0))
-                except ValueError:  # a bad row, counted as such
-                    continue
-                if not threads:
-                    break
-        return last
-
-    def _series(self, op: str) -> Series:
-        if op not in self.figures.series:
-            self.figures.series[op] = Series(self._grid)
-        return self.figures.series[op]
-
-    def _gaps(self, op: str) -> Gaps:
-        if op not in self.figures.gaps:
-            self.figures.gaps[op] = Gaps(self._grid)
-        return self.figures.gaps[op]
-
-    def _instant(self, text: str) -> int:
-        """RFC 3339 with up to nine digits -> ns since the epoch."""
-        zone = _zone_of(text)
-        return self._epoch(text[:19] + zone) * SECOND + _fraction(text[20 : -len(zone)])
-
-    def _epoch(self, text: str) -> int:
-        """ "2026-11-21T07:19:36Z" or "...+01:00" -> seconds since the epoch; there are few different ones."""
-        if text not in self._epochs:
-            if len(self._epochs) > 10_000:
-                self._epochs.clear()
-            self._epochs[text] = int(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp())
-        return self._epochs[text]
-
-
-def _sum(numbers: List[str]) -> int:
-    """Sum of numbers that are nearly always all the same."""
-    first = numbers[0]
-    return int(first) * len(numbers) if numbers.count(first) == len(numbers) else sum(map(int, numbers))
-
-
-def _ns(seconds: float) -> int:
-    """Seconds -> ns; a float of today's epoch seconds times 10^9 would be off by up to 128."""
-    whole = math.floor(seconds)
-    return whole * SECOND + round((seconds - whole) * SECOND)
-
-
-def _zone_of(text: str) -> str:
-    return "Z" if text.endswith("Z") else text[-6:]
-
-
-def _fraction(digits: str) -> int:
-    """Digits behind the decimal point -> ns; warp leaves out zeros at the end."""
-    return int((digits + "000000000")[:9])
-
-
-def reduce_rows(path: Path, grid: Grid, offset: float) -> JobFigures:
-    """Read one rows file. Raises Unreadable when there is nothing to read."""
+    `offset` is the clock of the rows' node minus the head's, in seconds.
+    """
     rows = Rows(path)
-    reducer: Optional[Reducer] = None
-    for block in rows.blocks():
-        if reducer is None:
-            assert rows.columns is not None
-            reducer = Reducer(rows.columns, grid, offset)
-        reducer.add(block)
-    figures = reducer.figures if reducer else JobFigures()
-    figures.torn = rows.torn
-    figures.bad += rows.bad
-    return figures
+    taken = _Taken(round(offset * SECOND), block)
+    for part in rows.blocks():
+        assert rows.columns is not None
+        taken.add(rows.columns, part)
+        if taken.rows >= _FRAME:
+            yield taken.frame()
+    yield taken.frame()
+    threads = {
+        "source": np.zeros(len(taken.last_end), np.int64),
+        "thread": np.array(list(taken.last_end), np.int64),
+        "last_end": np.array(list(taken.last_end.values()), np.int64),
+    }
+    totals = [{"bad": taken.bad + rows.bad, "torn": rows.torn}]
+    yield Frame(block, (), (), (), {"threads": threads}, totals, ends=True)
+
+
+class _Taken:
+    """Rows as numbers, until there are enough of them for a frame."""
+
+    def __init__(self, offset: int, block: int) -> None:
+        self.last_end: Dict[int, int] = {}  # thread -> ns, head's clock
+        self.bad = 0
+        self.rows = 0
+        self._offset = offset
+        self._block = block
+        self._parts: List[Columns] = []
+        self._texts: Dict[str, Dict[str, int]] = {}
+        self._clear()
+
+    def _clear(self) -> None:
+        self.rows = 0
+        self._parts = []
+        self._texts = {"op": {}, "endpoint": {}, "error": {"": 0}}
+
+    def add(self, places: Places, rows: List[Fields]) -> None:
+        """Add rows; one that has no valid numbers counts as bad."""
+        try:
+            part = self._columns(places, rows)
+        except (ValueError, OverflowError):
+            if len(rows) == 1:
+                self.bad += 1
+            else:
+                for half in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
+                    self.add(places, half)
+            return
+        threads, found = grouped(part["thread"], {}, highs={"end": part["end"]})
+        for thread, end in zip(threads.tolist(), found["end"].tolist()):
+            self.last_end[thread] = max(end, self.last_end.get(thread, 0))
+        self._parts.append(part)
+        self.rows += len(rows)
+
+    def _columns(self, places: Places, rows: List[Fields]) -> Columns:
+        """Raises ValueError before it has counted any."""
+        fields = list(zip(*rows))
+        names = ("thread", "bytes", "n_objects", "duration")
+        number = {name: _integers(fields[getattr(places, name)]) for name in names}
+        if number["duration"].min() < 0 or number["bytes"].min() < 0 or number["duration"].max() > _LONGEST:
+            raise ValueError("no duration, or no size")
+        end = _instants(fields[places.end])
+        first = [(i, text) for i, text in enumerate(fields[places.first_byte]) if text]
+        ttfb = np.full(len(rows), -1, np.int64)
+        if first:
+            where = [i for i, _ in first]
+            begun = _instants([fields[places.start][i] for i in where])
+            ttfb[where] = np.maximum(0, _instants([text for _, text in first]) - begun)
+        ops, errors = fields[places.op], fields[places.error]
+        return {
+            "thread": number["thread"],
+            "op": self._numbers("op", ops),
+            "endpoint": self._numbers("endpoint", fields[places.endpoint]),
+            "error": self._numbers("error", [_QUOTED.sub("...", text)[:200] if text else "" for text in errors]),
+            # the keys that a LIST returns are not objects moved
+            "objects": np.where(np.array(ops) == "LIST", 1, number["n_objects"]),
+            "bytes": number["bytes"],
+            "duration": number["duration"],
+            "end": end - self._offset,
+            "ttfb": ttfb,
+        }
+
+    def _numbers(self, kind: str, texts: Sequence[str]) -> np.ndarray:
+        known = self._texts[kind]
+        for text in set(texts) - known.keys():
+            known.setdefault(text if kind != "error" or len(known) <= _TEXTS else "other", len(known))
+        other = known.get("other", 0)
+        return np.array([known.get(text, other) for text in texts], np.int64)
+
+    def frame(self) -> Frame:
+        """The frame of all rows since the last one."""
+        if not self._parts:
+            return Frame(self._block, (), (), (), {})
+        names = self._parts[0]
+        rows = {name: np.concatenate([part[name] for part in self._parts]) for name in names}
+        ops, endpoints, errors = (list(self._texts[kind]) for kind in ("op", "endpoint", "error"))
+        self._clear()
+        return Frame(self._block, ops, endpoints, errors, _tables(rows, self._block))
+
+
+def _tables(rows: Columns, block: int) -> Dict[str, Columns]:
+    second = rows["end"] // SECOND
+    ok = rows["error"] == 0
+    size = np.frexp(rows["bytes"].astype(np.float64))[1].astype(np.int64)
+    number = second // block
+    low = int(number.min())
+    keys = (((number - low) << 8 | rows["op"]) << 16 | rows["endpoint"]) << 7 | size
+    cells, cell = np.unique(keys, return_inverse=True)
+    cell = cell.ravel()
+    tables = {"cells": {"block": ((cells >> 31) + low) * block, "op": cells >> 23 & 0xFF}}
+    tables["cells"].update(source=np.zeros(len(cells), np.int64), endpoint=cells >> 7 & 0xFFFF, size=cells & 127)
+    timed = rows["ttfb"] >= 0
+    for table, prefix, its, values in (
+        ("latency", "", ok, rows["duration"]),
+        ("failed", "failed_", ~ok, rows["duration"]),
+        ("ttfb", "ttfb_", ok & timed, rows["ttfb"]),
+    ):
+        values, its_cell = values[its], cell[its]
+        sums = {"count": np.ones(len(values), np.int64), "total": values}
+        if table == "latency":
+            sums.update(objects=rows["objects"][its], bytes=rows["bytes"][its])
+        found, made = grouped(its_cell, sums, {"min": values}, {"max": values})
+        every = np.arange(len(cells))
+        for name, column in made.items():
+            tables["cells"][_name(prefix, name)] = placed(every, found, column)
+        keys, counts = np.unique(its_cell * WIDTH + buckets(values), return_counts=True)
+        tables[table] = {"cell": keys // WIDTH, "bucket": keys % WIDTH, "count": counts}
+    tables["seconds"] = _seconds(rows, second, ok)
+    keys = (((number - low) << 8 | rows["op"]) << 16 | rows["endpoint"]) << 16 | rows["error"]
+    keys, counts = np.unique(keys[~ok], return_counts=True)
+    tables["errors"] = {
+        "block": ((keys >> 40) + low) * block,
+        "source": np.zeros(len(keys), np.int64),
+        "op": keys >> 32 & 0xFF,
+        "endpoint": keys >> 16 & 0xFFFF,
+        "error": keys & 0xFFFF,
+        "count": counts,
+    }
+    return tables
+
+
+def _name(prefix: str, name: str) -> str:
+    if name == "count":
+        return {"": "n", "failed_": "failed", "ttfb_": "ttfb_n"}[prefix]
+    return prefix + name
+
+
+def _seconds(rows: Columns, second: np.ndarray, ok: np.ndarray) -> Columns:
+    """What ended in each second, and what was in flight in it."""
+    key = second << 8 | rows["op"]
+    its = {name: rows[name][ok] for name in ("objects", "bytes", "end")}
+    its.update(n=np.ones(int(ok.sum()), np.int64), total=rows["duration"][ok])
+    sums = {name: its[name] for name in ("n", "objects", "bytes", "total")}
+    good, made = grouped(key[ok], sums, {"first": its["end"]}, {"last": its["end"], "max": its["total"]})
+    bad, failures = np.unique(key[~ok], return_counts=True)
+    flown, flight = _flight(rows["end"] - rows["duration"], rows["end"], rows["op"])
+    keys = np.unique(np.concatenate((good, bad, flown)))
+    table = {name: placed(keys, good, column) for name, column in made.items()}
+    table.update((name, placed(keys, flown, column)) for name, column in flight.items())
+    return {
+        "second": keys >> 8,
+        "source": np.zeros(len(keys), np.int64),
+        "op": keys & 0xFF,
+        "failed": placed(keys, bad, failures),
+        **table,
+    }
+
+
+def _flight(begin: np.ndarray, end: np.ndarray, op: np.ndarray) -> Tuple[np.ndarray, Columns]:
+    """By second and op: ns in flight in it ("busy"), and requests in flight at its begin ("crossing")."""
+    first = begin // SECOND
+    touched = end // SECOND - first + 1
+    which = np.repeat(np.arange(len(begin)), touched)
+    nth = np.arange(len(which)) - np.repeat(np.cumsum(touched) - touched, touched)
+    at = first[which] + nth
+    low = at * SECOND
+    busy = np.minimum(end[which], low + SECOND) - np.maximum(begin[which], low)
+    return grouped(at << 8 | op[which], {"busy": busy, "crossing": nth > 0})
+
+
+def _integers(texts: Sequence[str]) -> np.ndarray:
+    """Numbers that are nearly always all the same."""
+    if texts.count(texts[0]) == len(texts):
+        return np.full(len(texts), int(texts[0]), np.int64)
+    return np.array(list(map(int, texts)), np.int64)
+
+
+def _instants(texts: Sequence[str]) -> np.ndarray:
+    """RFC 3339 with up to nine digits behind the point -> ns since the epoch. Raises ValueError."""
+    shift = None
+    if all(text[-1:] == "Z" for text in texts):
+        plain = [text[:-1] for text in texts]
+    else:
+        zones = ["Z" if text.endswith("Z") else text[-6:] for text in texts]
+        plain = [text[: -len(zone)] for text, zone in zip(texts, zones)]
+        shift = np.array([_zone(zone) for zone in zones], np.int64)
+    if min(map(len, plain), default=0) < 19:
+        raise ValueError("no time")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        try:
+            made = np.array(plain, "datetime64[ns]").astype(np.int64)
+        except UserWarning as e:
+            raise ValueError(str(e)) from e
+    if len(made) and made.min() == _NOT_A_TIME:
+        raise ValueError("no time")
+    return made if shift is None else made - shift
+
+
+@lru_cache(maxsize=64)
+def _zone(text: str) -> int:
+    """ "+01:00" -> ns that its clock is ahead of UTC. Raises ValueError."""
+    zone = datetime.fromisoformat("2000-01-01T00:00:00" + text.replace("Z", "+00:00")).utcoffset()
+    if zone is None:
+        raise ValueError(f"no zone: {text}")
+    return round(zone.total_seconds()) * SECOND

@@ -1,34 +1,48 @@
-"""What happened when: counts per second of a window, and the gaps between successes."""
+"""What happened when: counts per second of a window, the gaps between successes, and latencies per block."""
 
 from __future__ import annotations
 
 import math
-from array import array
 from dataclasses import dataclass
-from typing import Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from cbt_plugins.analysis.histogram import quantile_of
+import numpy as np
 
+from cbt_plugins.analysis.grouping import grouped
+from cbt_plugins.analysis.histogram import WIDTH, middles
+
+SECOND = 10**9
 #: a series has one bin a second up to this length of a window, and wider bins beyond
 FINE = 7200
 #: bits of a latency bucket that a bin of the series drops: 7 of 11 remain, off by less than 0.8 %
 _COARSE = 4
-_COUNT_BITS = 40
-#: entries of a bin's packed histogram before equal buckets are put together
-_LOOSE = 4096
+_COARSE_WIDTH = WIDTH >> _COARSE
+#: rows or entries that are worth a pass over numpy
+_MANY = 1 << 17
+_ADDED = ("n", "failed", "objects", "bytes", "total")
+_NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The whole clock seconds that a window touches (head's clock), in bins of `step` seconds.
+    """The window of a phase (head's clock) in seconds and in blocks, the time resolution of its figures.
 
-    Rows go to bins by the whole second in which they end on their node, moved by the whole seconds of the
-    node's clock offset: on a node whose clock is 0.4 s off, a bin is 0.4 s off too. Counts and rates of the
-    window are exact.
+    A window that is `snapped` begins and ends with a block: exactly the blocks in it count. One that is not is that of
+    all requests, from the first to the last, and every block counts.
     """
 
     start: float
     end: float
+    block: int = 1
+    snapped: bool = True
+
+    @classmethod
+    def of(cls, start: float, end: float, block: int, everything: bool = False) -> Grid:
+        """The window from `start` to `end`, made smaller to whole blocks unless `everything` counts."""
+        if everything and end > start and (start % block or end % block):
+            return cls(start, end, block, False)
+        low, high = math.ceil(start / block) * block, math.floor(end / block) * block
+        return cls(float(low), float(max(low, high)), block) if end > start else cls(start, start, block)
 
     @property
     def length(self) -> float:
@@ -44,125 +58,284 @@ class Grid:
 
     @property
     def step(self) -> int:
+        """Seconds of a bin of rates."""
         return max(1, math.ceil(self.seconds / FINE))
 
     @property
     def bins(self) -> int:
         return math.ceil(self.seconds / self.step)
 
-    def bin(self, second: int) -> int:
-        """The bin of a second; one that the rounding of an offset pushed out goes to the border."""
-        return min(max((second - self.first) // self.step, 0), self.bins - 1)
+    def spans(self) -> np.ndarray:
+        """Seconds of the window in each bin: less than `step` in the first and the last one."""
+        low = self.first + np.arange(self.bins) * self.step
+        return np.minimum(low + self.step, self.end) - np.maximum(low, self.start)
 
-    def span(self, index: int) -> float:
-        """Seconds of the window in this bin: less than `step` in the first and the last one."""
-        low = self.first + index * self.step
-        return min(low + self.step, self.end) - max(low, self.start)
+    @property
+    def first_block(self) -> int:
+        """Where the first bin of percentiles begins, epoch seconds."""
+        return self.first // self.block * self.block
 
+    @property
+    def block_step(self) -> int:
+        """Seconds of a bin of percentiles: one block, or several of a long window."""
+        return self.block * max(1, math.ceil(self.seconds / self.block / FINE))
 
-class Series:
-    """One op: per bin successes, objects, bytes, latency as sum, maximum and histogram, and failures."""
+    @property
+    def block_bins(self) -> int:
+        return math.ceil((self.first + self.seconds - self.first_block) / self.block_step)
 
-    def __init__(self, grid: Grid) -> None:
-        self.grid = grid
-        zeros = [0] * grid.bins
-        self.n = array("q", zeros)
-        self.objects = array("q", zeros)
-        self.bytes = array("q", zeros)
-        self.total = array("q", zeros)
-        self.max = array("q", zeros)
-        self.failed = array("q", zeros)
-        # bucket << 40 | count, packed: a dict per bin would take a hundred bytes an entry
-        self._packed: Dict[int, array[int]] = {}
-
-    def add(self, second: int, counts: Mapping[int, int], objects: int, size: int, total: int, high: int) -> None:
-        """Add successful requests of one second: latency bucket -> count, and their sums; times in ns."""
-        i = self.grid.bin(second)
-        self.n[i] += sum(counts.values())
-        self.objects[i] += objects
-        self.bytes[i] += size
-        self.total[i] += total
-        self.max[i] = max(self.max[i], high)
-        self._pack(i, ((bucket >> _COARSE) << _COUNT_BITS | n for bucket, n in counts.items()))
-
-    def fail(self, second: int, n: int) -> None:
-        self.failed[self.grid.bin(second)] += n
-
-    def merge(self, other: Series) -> None:
-        for name in ("n", "objects", "bytes", "total", "failed"):
-            mine = getattr(self, name)
-            for i, value in enumerate(getattr(other, name)):
-                mine[i] += value
-        for i, value in enumerate(other.max):
-            self.max[i] = max(self.max[i], value)
-        for i, entries in other._packed.items():
-            self._pack(i, entries)
-
-    def quantile(self, index: int, q: float) -> Optional[float]:
-        """Latency quantile of a bin in ns, off by less than 0.8 %; None when nothing succeeded in it."""
-        if not self.n[index]:
-            return None
-        counts = {_fine(bucket): n for bucket, n in self._counts(index).items()}
-        return quantile_of(counts, self.n[index], q, 0, self.max[index])
-
-    def _counts(self, index: int) -> Dict[int, int]:
-        mask = (1 << _COUNT_BITS) - 1
-        counts: Dict[int, int] = {}
-        for entry in self._packed.get(index, ()):
-            bucket = entry >> _COUNT_BITS
-            counts[bucket] = counts.get(bucket, 0) + (entry & mask)
-        return counts
-
-    def _pack(self, index: int, entries: Iterable[int]) -> None:
-        packed = self._packed.setdefault(index, array("Q"))
-        packed.extend(entries)
-        if len(packed) > _LOOSE:
-            self._packed[index] = array("Q", (b << _COUNT_BITS | n for b, n in self._counts(index).items()))
+    def holds(self, low: np.ndarray, width: int) -> np.ndarray:
+        """Which stretches of `width` seconds from `low` on lie in the window."""
+        if not self.snapped:
+            return np.ones(len(low), bool)
+        return (low >= self.start) & (low + width <= self.end)
 
 
-def _fine(coarse: int) -> int:
-    """The bucket of full resolution in the middle of a coarse one."""
-    return (coarse << _COARSE) + (1 << (_COARSE - 1))
-
-
-class Gaps:
-    """First and last success of each second, so the time without any.
-
-    A gap within one second is not seen: a longest gap below 1 s is a lower bound, and one above is exact.
-    """
+class Seconds:
+    """One operation: a row per second of the window, of successes, failures, sums and the first and last success."""
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
-        self._first = array("d", [math.inf]) * grid.seconds
-        self._last = array("d", [-math.inf]) * grid.seconds
+        self.sums = {name: np.zeros(grid.seconds, np.int64) for name in _ADDED}
+        self.max = np.zeros(grid.seconds, np.int64)
+        self.first = np.full(grid.seconds, _NEVER)  # ns
+        self.last = np.zeros(grid.seconds, np.int64)
 
-    def add(self, second: int, first: float, last: float) -> None:
-        i = min(max(second - self.grid.first, 0), self.grid.seconds - 1)
-        self._first[i] = min(self._first[i], first)
-        self._last[i] = max(self._last[i], last)
+    def add(self, at: Any, sums: Mapping[str, np.ndarray], high: Any, first: Any, last: Any) -> None:
+        """Add to the seconds `at` (a slice, or different numbers from the window's first second on)."""
+        for name in _ADDED:
+            self.sums[name][at] += sums[name]
+        self.max[at] = np.maximum(self.max[at], high)
+        self.first[at] = np.minimum(self.first[at], first)
+        self.last[at] = np.maximum(self.last[at], last)
 
-    def merge(self, other: Gaps) -> None:
-        for i, value in enumerate(other._first):
-            if value < self._first[i]:
-                self._first[i] = value
-        for i, value in enumerate(other._last):
-            if value > self._last[i]:
-                self._last[i] = value
+    def merge(self, other: Seconds) -> None:
+        self.add(slice(None), other.sums, other.max, other.first, other.last)
 
-    def longest(self) -> Tuple[float, float]:
-        """(seconds, its begin in head time) of the longest stretch of the window without a success."""
-        best, at = 0.0, self.grid.start
-        before = self.grid.start
-        for first, last in [*zip(self._first, self._last), (self.grid.end, self.grid.end)]:
-            if first == math.inf:
-                continue
-            if first - before > best:
-                best, at = first - before, before
-            before = max(before, last)
-        return best, at
+    def binned(self, name: str) -> np.ndarray:
+        """Sums per bin of `grid.step` seconds; of "max" the maxima."""
+        grid = self.grid
+        if not grid.bins:
+            return np.zeros(0, np.int64)
+        starts = np.arange(grid.bins) * grid.step
+        return np.maximum.reduceat(self.max, starts) if name == "max" else np.add.reduceat(self.sums[name], starts)
+
+    def longest_gap(self) -> Tuple[float, float]:
+        """(seconds, its begin in head time) of the longest stretch of the window without a success.
+
+        A gap within one second is not seen: a longest gap below 1 s is a lower bound, and one above is exact.
+        """
+        some = self.sums["n"] > 0
+        begin, end = _ns(self.grid.start), _ns(self.grid.end)
+        before = np.concatenate(([begin], np.maximum.accumulate(self.last[some])))
+        gaps = np.concatenate((self.first[some], [end])) - before
+        at = int(np.argmax(gaps))
+        return max(0, int(gaps[at])) / SECOND, int(before[at]) / SECOND
 
     def silent(self) -> List[int]:
         """Whole seconds of the window (head's clock) in which nothing succeeded."""
         first = self.grid.first
-        inner = range(math.ceil(self.grid.start) - first, math.floor(self.grid.end) - first)
-        return [first + i for i in inner if self._first[i] == math.inf]
+        inner = slice(math.ceil(self.grid.start) - first, math.floor(self.grid.end) - first)
+        return (np.flatnonzero(self.sums["n"][inner] == 0) + first + (inner.start or 0)).tolist()
+
+    def __getstate__(self) -> Tuple[Any, ...]:
+        """Only the seconds that something happened in go to another process."""
+        some = np.flatnonzero((self.sums["n"] > 0) | (self.sums["failed"] > 0))
+        at = slice(int(some[0]), int(some[-1]) + 1) if len(some) else slice(0, 0)
+        sums = {name: column[at] for name, column in self.sums.items()}
+        return self.grid, at, sums, self.max[at], self.first[at], self.last[at]
+
+    def __setstate__(self, state: Tuple[Any, ...]) -> None:
+        self.__init__(state[0])  # type: ignore[misc]
+        self.add(*state[1:])
+
+
+class Blocks:
+    """One operation: a latency histogram for every bin of percentiles, coarser than that of the whole window."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+        # pages that nothing is written to take no memory
+        self.counts = np.zeros((grid.block_bins, _COARSE_WIDTH), np.uint32)
+        self.max = np.full(grid.block_bins, -1, np.int64)  # -1: nothing succeeded
+
+    def merge(self, other: Blocks) -> None:
+        box = other.box()
+        self.counts[box] += other.counts[box]
+        np.maximum(self.max, other.max, out=self.max)
+
+    def box(self) -> Tuple[slice, slice]:
+        """The part of `counts` that holds something."""
+        rows = np.flatnonzero(self.max >= 0)
+        if not len(rows):
+            return slice(0, 0), slice(0, 0)
+        bins = slice(int(rows[0]), int(rows[-1]) + 1)
+        columns = np.flatnonzero(self.counts[bins].any(axis=0))
+        return bins, slice(int(columns[0]), int(columns[-1]) + 1) if len(columns) else slice(0, 0)
+
+    def quantiles(self, *wanted: float) -> List[List[Optional[float]]]:
+        """For each q: per bin the quantile in ns, off by less than 0.8 %; None when nothing succeeded in it."""
+        box = self.box()
+        counts, high = self.counts[box], self.max[box[0]]
+        found = [[None] * self.grid.block_bins for _ in wanted]  # type: List[List[Optional[float]]]
+        if not counts.size:
+            return found
+        fine = (np.arange(box[1].start, box[1].stop) << _COARSE) + (1 << (_COARSE - 1))
+        stands = middles(fine)
+        seen = np.cumsum(counts, axis=1, dtype=np.int64)
+        n = seen[:, -1]
+        for q, its in zip(wanted, found):
+            ranks = np.maximum(1, np.ceil(q * n - 1e-9 * n)).astype(np.int64)
+            places = np.minimum((seen < ranks[:, None]).sum(axis=1), counts.shape[1] - 1)
+            values = np.where(ranks >= n, high, np.minimum(stands[places], high)).tolist()
+            its[box[0]] = [value if some else None for value, some in zip(values, n.tolist())]
+        return found
+
+    def __getstate__(self) -> Tuple[Any, ...]:
+        box = self.box()
+        return self.grid, box, self.counts[box].copy(), self.max
+
+    def __setstate__(self, state: Tuple[Any, ...]) -> None:
+        grid, box, counts, high = state
+        self.__init__(grid)  # type: ignore[misc]
+        self.counts[box] = counts
+        self.max = high
+
+
+class Timeline:
+    """What happened when, per operation; takes tables of figures, and gathers small ones before it works on them."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+        self.seconds: Dict[str, Seconds] = {}
+        self.blocks: Dict[str, Blocks] = {}
+        self._numbers: Dict[str, int] = {}  # operation -> its number here
+        self._rows: List[Tuple[np.ndarray, Dict[str, np.ndarray]]] = []
+        self._entries: List[Tuple[np.ndarray, ...]] = []
+        self._waiting = [0, 0]
+
+    def number(self, op: str) -> int:
+        """What stands for the operation in `add_seconds` and `add_latencies`."""
+        return self._numbers.setdefault(op, len(self._numbers))
+
+    def add_seconds(self, second: np.ndarray, op: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
+        """Add rows of the table `seconds`; those outside of the window are left out."""
+        grid = self.grid
+        if not grid.seconds:
+            return
+        inside = grid.holds(second, 1)
+        # what ended at the very border of everything belongs to it
+        at = np.clip(second[inside] - grid.first, 0, grid.seconds - 1)
+        kept = {name: columns[name][inside] for name in (*_ADDED, "max", "first", "last")}
+        self._rows.append((at << 8 | op[inside], kept))
+        self._waiting[0] += len(at)
+        if self._waiting[0] > _MANY:
+            self._flush_seconds()
+
+    def add_latencies(
+        self, block: np.ndarray, op: np.ndarray, inside: np.ndarray, table: Mapping[str, np.ndarray]
+    ) -> None:
+        """Add counts of latency buckets; `block`, `op` and whether they lie in the window are those of their cells."""
+        cell, bucket, count = table["cell"], table["bucket"] >> _COARSE, table["count"]
+        if not len(cell):
+            return
+        # neighbours in one coarse bucket first: that is what most entries are
+        starts = np.flatnonzero((bucket[1:] != bucket[:-1]) | (cell[1:] != cell[:-1])) + 1
+        starts = np.concatenate(([0], starts))
+        cell, bucket, count = cell[starts], bucket[starts], np.add.reduceat(count, starts, dtype=np.int64)
+        if not inside.all():
+            its = inside[cell]
+            cell, bucket, count = cell[its], bucket[its], count[its]
+        self._entries.append((self._bin(block)[cell], op[cell], bucket, count))
+        self._waiting[1] += len(cell)
+        if self._waiting[1] > _MANY:
+            self._flush_entries()
+
+    def add_maxima(self, block: np.ndarray, op: np.ndarray, high: np.ndarray) -> None:
+        """Add exact maxima of blocks in the window."""
+        keys, found = grouped(self._bin(block) << 8 | op, {}, highs={"max": high})
+        for number, its in self._per_op(keys & 255):
+            blocks = self._blocks(number)
+            at = keys[its] >> 8
+            blocks.max[at] = np.maximum(blocks.max[at], found["max"][its])
+
+    def finish(self) -> None:
+        """Work on all that was gathered."""
+        self._flush_seconds()
+        self._flush_entries()
+
+    def merge(self, other: Timeline) -> None:
+        """Add another timeline of the same grid; both are finished."""
+        for op, seconds in other.seconds.items():
+            if op in self.seconds:
+                self.seconds[op].merge(seconds)
+            else:
+                self.seconds[op] = seconds
+        for op, blocks in other.blocks.items():
+            if op in self.blocks:
+                self.blocks[op].merge(blocks)
+            else:
+                self.blocks[op] = blocks
+
+    def together(self) -> Seconds:
+        """All operations in one."""
+        everything = Seconds(self.grid)
+        for seconds in self.seconds.values():
+            everything.merge(seconds)
+        return everything
+
+    def _bin(self, block: np.ndarray) -> np.ndarray:
+        grid = self.grid
+        return np.clip((block - grid.first_block) // grid.block_step, 0, grid.block_bins - 1)
+
+    def _per_op(self, numbers: np.ndarray) -> List[Tuple[int, np.ndarray]]:
+        return [(int(number), numbers == number) for number in np.unique(numbers)]
+
+    def _name(self, number: int) -> str:
+        return list(self._numbers)[number]
+
+    def _blocks(self, number: int) -> Blocks:
+        name = self._name(number)
+        if name not in self.blocks:
+            self.blocks[name] = Blocks(self.grid)
+        return self.blocks[name]
+
+    def _flush_seconds(self) -> None:
+        if not self._rows:
+            return
+        keys = np.concatenate([keys for keys, _ in self._rows])
+        columns = {name: np.concatenate([its[name] for _, its in self._rows]) for name in self._rows[0][1]}
+        self._rows, self._waiting[0] = [], 0
+        columns["first"] = np.where(columns["first"] == 0, _NEVER, columns["first"])
+        keys, made = grouped(
+            keys,
+            {name: columns[name] for name in _ADDED},
+            {"first": columns["first"]},
+            {"max": columns["max"], "last": columns["last"]},
+        )
+        for number, its in self._per_op(keys & 255):
+            name = self._name(number)
+            if name not in self.seconds:
+                self.seconds[name] = Seconds(self.grid)
+            seconds = self.seconds[name]
+            sums = {name: made[name][its] for name in _ADDED}
+            seconds.add(keys[its] >> 8, sums, made["max"][its], made["first"][its], made["last"][its])
+
+    def _flush_entries(self) -> None:
+        if not self._waiting[1]:
+            return
+        bins, op, bucket, count = (np.concatenate(columns) for columns in zip(*self._entries))
+        self._entries, self._waiting[1] = [], 0
+        ops, low_bin, low = len(self._numbers), int(bins.min()), int(bucket.min())
+        rows, width = int(bins.max()) - low_bin + 1, int(bucket.max()) - low + 1
+        flat = ((bins - low_bin) * ops + op) * width + (bucket.astype(np.int64) - low)
+        box = np.bincount(flat, weights=count, minlength=rows * ops * width).reshape(rows, ops, width)
+        for number in np.unique(op):
+            counts = self._blocks(int(number)).counts
+            counts[low_bin : low_bin + rows, low : low + width] += box[:, number].astype(np.uint32)
+
+
+def _ns(seconds: float) -> int:
+    """Seconds -> ns; a float of today's epoch seconds times 10^9 would be off by up to 128."""
+    whole = math.floor(seconds)
+    return whole * SECOND + round((seconds - whole) * SECOND)

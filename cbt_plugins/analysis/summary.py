@@ -8,14 +8,17 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
+from cbt_plugins.analysis import beats, flight
 from cbt_plugins.analysis import phase as of_phase
 from cbt_plugins.analysis.aging import new_vs_aged
-from cbt_plugins.analysis.archive import Phase, Run, read_run
+from cbt_plugins.analysis.archive import Job, Phase, Run, read_run
 from cbt_plugins.analysis.checks import CLOCK, check_phase
 from cbt_plugins.analysis.conform import check
+from cbt_plugins.analysis.engines import beside
 from cbt_plugins.analysis.environment import environment
+from cbt_plugins.analysis.sentence import sentence
 from cbt_plugins.analysis.source import Unreadable
 
 # History of the format. A reader accepts every version up to its own.
@@ -25,7 +28,7 @@ VERSION = 1
 FILE = "summary.json"
 
 #: warnings after which the numbers are not those of a whole run
-_UNUSABLE = ("incomplete", "missing-phase", "unreadable-phase", "no-rows", "no-window", "no-phases")
+_UNUSABLE = ("incomplete", "missing-phase", "unreadable-phase", "no-rows", "no-window", "no-phases", "checksum-errors")
 
 
 def summarize(path: Path) -> Dict[str, Any]:
@@ -49,6 +52,7 @@ def summarize(path: Path) -> Dict[str, Any]:
         "warnings": warnings,
         "phases": phases,
         "new_vs_aged": new_vs_aged(phases),
+        "engines": beside(phases),
         "environment": environment(run),
     }
     check(summary)
@@ -57,31 +61,46 @@ def summarize(path: Path) -> Dict[str, Any]:
 
 def _phase(phase: Phase) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
     made = of_phase.read_phase(phase)
-    gap = made.all_gaps.longest() if made.ops else (0.0, made.grid.start)
+    gap = made.together.longest_gap()
+    drivers = {job.id: job.driver for job in phase.jobs}
     line: Dict[str, Any] = {
         "index": phase.index,
         "name": phase.name,
         "kind": phase.kind,
         "role": phase.role,
+        "engine": phase.engine,
         "status": phase.status,
-        "window": {"start": phase.window[0], "end": phase.window[1], "seconds": round(made.length, 6)},
+        "sentence": None,
+        "window": {"start": made.grid.start, "end": made.grid.end, "seconds": round(made.length, 6)},
+        "block": phase.block,
         "asked_seconds": phase.duration,
+        "loop": _loop(phase),
+        "rate": flight.rate(made),
         "ops": of_phase.by_op(made),
         "total": of_phase.figures(None, of_phase.total(made.ops.values()), made.length),
         "mix": of_phase.mix(made),
-        "littles_law": of_phase.littles_law(made),
-        "in_flight_at_end": of_phase.in_flight_at_end(made),
+        "littles_law": flight.littles_law(made),
+        "in_flight": flight.at_borders(made),
+        "in_flight_at_end": flight.at_end(made),
         "longest_gap": {"seconds": round(gap[0], 6), "at": round(gap[1], 3)} if made.ops else None,
         "drivers": of_phase.by_driver(made),
         "endpoints": of_phase.by_endpoint(made),
         "jobs": [_job(made, job) for job in phase.jobs],
         "books": [dict(book) for book in phase.books],
         "series": of_phase.series(made),
+        "under_way": beats.under_way(phase.path / beats.FILE, made.grid, drivers),
     }
+    line["sentence"] = sentence(phase, line)
     return line, check_phase(made, line)
 
 
-def _job(made: of_phase.PhaseFigures, job: Any) -> Dict[str, Any]:
+def _loop(phase: Phase) -> Optional[str]:
+    if not phase.jobs:
+        return None
+    return "open" if any(job.open_loop for job in phase.jobs) else "closed"
+
+
+def _job(made: of_phase.PhaseFigures, job: Job) -> Dict[str, Any]:
     its = made.jobs.get(job.id)
     return {
         "id": job.id,
@@ -99,6 +118,7 @@ def _job(made: of_phase.PhaseFigures, job: Any) -> Dict[str, Any]:
         "errors": its.errors if its else None,
         "bad_rows": its.bad if its else None,
         "torn": its.torn if its else None,
+        "retries": job.driver_end.get("retries"),
     }
 
 

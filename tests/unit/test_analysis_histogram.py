@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbt_plugins.analysis.histogram import Histogram, bounds, buckets
+from cbt_plugins.analysis.histogram import WIDTH, Histogram, buckets, lows, middles
 
-durations = st.one_of(st.integers(0, 5000), st.integers(0, 10**13))
+durations = st.one_of(st.integers(0, 5000), st.integers(0, 10**13), st.integers(0, 2**40).map(lambda v: v << 14))
 samples = st.lists(durations, min_size=1, max_size=200)
 EXACT = 0.0005
 
@@ -23,16 +24,19 @@ def of(values: list[int]) -> Histogram:
 
 @given(durations)
 def test_a_bucket_holds_its_value_and_is_narrow(value: int) -> None:
-    low, high = bounds(buckets([value])[0])
+    number = buckets(np.array([value]))
+    low, high = lows(np.array([number[0], number[0] + 1])).tolist()
     assert low <= value < high
     assert high - low == 1 or (high - low) / low <= 2 * EXACT
+    assert middles(number)[0] == (low + high - 1) / 2
 
 
 def test_buckets_follow_each_other_without_holes() -> None:
-    numbers = range(20_000)
-    assert all(bounds(n)[1] == bounds(n + 1)[0] for n in numbers)
-    assert buckets([bounds(n)[0] for n in numbers]) == list(numbers)
-    assert buckets([bounds(n)[1] - 1 for n in numbers]) == list(numbers)
+    numbers = np.arange(WIDTH)
+    assert (np.diff(lows(numbers)) > 0).all()
+    assert (buckets(lows(numbers)) == numbers).all()
+    assert (buckets(lows(numbers[1:]) - 1) == numbers[:-1]).all()
+    assert buckets(np.array([np.iinfo(np.int64).max]))[0] == WIDTH - 1
 
 
 @given(samples, st.floats(0, 1))

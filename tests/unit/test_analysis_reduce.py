@@ -13,23 +13,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbt_plugins.analysis.reduce import JobFigures, OpFigures, reduce_rows
+from cbt_plugins.analysis import reduce
+from cbt_plugins.analysis.job import EndpointFigures, Gatherer, JobFigures, OpFigures
+from cbt_plugins.analysis.reduce import frames_of_rows
 from cbt_plugins.analysis.rows import Rows
-from cbt_plugins.analysis.series import Grid
+from cbt_plugins.analysis.series import Grid, Timeline
 
 T0, NS = made.T0, made.NS
-DATA = Path(__file__).parent.parent / "data" / "rows"
+DATA = made.DATA / "rows"
 
 
-def reduced(path: Path, rows: Sequence[str], window: Sequence[float] = (0, 10), offset: float = 0.0) -> JobFigures:
+class Reduced:
+    """A rows file in a window."""
+
+    def __init__(self, path: Path, grid: Grid, offset: float = 0.0) -> None:
+        gatherer = Gatherer(grid)
+        for frame in frames_of_rows(path, offset, grid.block):
+            gatherer.add(frame)
+        self.job: JobFigures = gatherer.finish()
+        self.timeline: Timeline = gatherer.timeline
+        self.ops = self.job.ops
+
+
+def reduced(path: Path, rows: Sequence[str], window: Sequence[float] = (0, 10), offset: float = 0.0) -> Reduced:
     path.write_text(made.HEADER + "".join(rows))
-    return reduce_rows(path, Grid(T0 + window[0], T0 + window[1]), offset)
+    return Reduced(path, Grid.of(T0 + window[0], T0 + window[1], 1), offset)
 
 
 def test_a_request_belongs_to_the_window_in_which_it_ends(tmp_path: Path) -> None:
-    ends = (-0.1, 0.2, 0.25, 0.250000001, 5, 9.75, 9.750000001, 10.5)
+    ends = (-0.1, 0.999999999, 1, 1.000000001, 8.999999999, 9, 9.000000001, 10.5)
     rows = [made.row("GET", end, 0.1, size=100) for end in ends]
-    got = reduced(tmp_path / "r", rows, (0.25, 9.75)).ops["GET"]
+    got = reduced(tmp_path / "r", rows, (0.25, 9.75)).ops["GET"]  # whole seconds: 1 to 9
     assert (got.latency.n, got.ok_outside, got.bytes) == (3, 5, 300)
 
 
@@ -43,10 +57,10 @@ def test_failed_requests_are_counted_apart(tmp_path: Path) -> None:
     got = reduced(tmp_path / "r", rows)
     put = got.ops["PUT"]
     assert (put.latency.n, put.latency.max, put.bytes) == (1, NS // 10, 100)
-    assert (put.failed.n, put.failed.max, put.failed_outside, got.errors) == (2, 3 * NS, 1, 3)
+    assert (put.failed.n, put.failed.max, put.failed_outside, got.job.errors) == (2, 3 * NS, 1, 3)
     assert put.messages == {"Put ...: 503": 2, "Access Denied.": 1}
-    assert list(got.series["PUT"].failed)[:4] == [0, 0, 1, 1]
-    assert got.endpoints == {("http://rgw1:7480", "PUT"): [1, 2]}
+    assert got.timeline.seconds["PUT"].sums["failed"].tolist()[:4] == [0, 0, 1, 1]
+    assert got.job.endpoints == {("http://rgw1:7480", "PUT"): EndpointFigures(1, 2, 0, NS // 10, NS // 10)}
 
 
 def test_clock_offsets_move_rows_into_the_window(tmp_path: Path) -> None:
@@ -54,8 +68,8 @@ def test_clock_offsets_move_rows_into_the_window(tmp_path: Path) -> None:
     rows = [made.row("GET", end + 3.5, 0.1) for end in (-0.1, 0.1, 9.9, 10.1)]
     got = reduced(tmp_path / "r", rows, offset=3.5)
     assert (got.ops["GET"].latency.n, got.ops["GET"].ok_outside) == (2, 2)
-    assert sum(got.series["GET"].n) == 2
-    assert got.gaps["GET"].longest() == (pytest.approx(9.8), pytest.approx(T0 + 0.1))
+    assert got.timeline.seconds["GET"].sums["n"].sum() == 2
+    assert got.timeline.seconds["GET"].longest_gap() == (pytest.approx(9.8), pytest.approx(T0 + 0.1))
 
 
 def test_time_to_first_byte(tmp_path: Path) -> None:
@@ -85,11 +99,12 @@ def test_zones(tmp_path: Path, first: Optional[float]) -> None:
     ):
         got = reduced(tmp_path / "r", rows)
         assert got.ops == expected.ops
-        assert got.last_end == expected.last_end
-        assert got.series["GET"].n == expected.series["GET"].n
-        assert got.gaps["GET"]._first == expected.gaps["GET"]._first
-        assert got.gaps["GET"]._last == expected.gaps["GET"]._last
-        assert got.bad == 0
+        assert got.job.last_end == expected.job.last_end
+        one, other = got.timeline.seconds["GET"], expected.timeline.seconds["GET"]
+        assert (one.sums["n"] == other.sums["n"]).all()
+        assert (one.first == other.first).all()
+        assert (one.last == other.last).all()
+        assert got.job.bad == 0
 
 
 def test_order_does_not_matter(tmp_path: Path) -> None:
@@ -98,10 +113,9 @@ def test_order_does_not_matter(tmp_path: Path) -> None:
     random.Random(3).shuffle(rows)
     got = reduced(tmp_path / "r", rows)
     assert got.ops == expected.ops
-    assert got.gaps["GET"].longest() == expected.gaps["GET"].longest()
-    assert [got.series["GET"].quantile(i, 0.99) for i in range(10)] == [
-        expected.series["GET"].quantile(i, 0.99) for i in range(10)
-    ]
+    one, other = got.timeline, expected.timeline
+    assert one.seconds["GET"].longest_gap() == other.seconds["GET"].longest_gap()
+    assert one.blocks["GET"].quantiles(0.99) == other.blocks["GET"].quantiles(0.99)
 
 
 def test_rows_with_nonsense_are_counted_and_the_others_kept(tmp_path: Path) -> None:
@@ -115,10 +129,8 @@ def test_rows_with_nonsense_are_counted_and_the_others_kept(tmp_path: Path) -> N
         good,
     ]
     got = reduced(tmp_path / "r", rows)
-    # the fraction of an end inside of the window is of no account
-    assert (got.ops["GET"].latency.n + got.bad, got.rows + got.bad) == (6, 6)
-    assert got.bad >= 3
-    assert got.ops["GET"].bytes == 7 * got.ops["GET"].latency.n
+    assert (got.ops["GET"].latency.n, got.job.rows, got.job.bad) == (2, 2, 4)
+    assert got.ops["GET"].bytes == 14
 
 
 def test_objects_of_a_request(tmp_path: Path) -> None:
@@ -131,22 +143,22 @@ def test_objects_of_a_request(tmp_path: Path) -> None:
 
 @given(st.lists(st.tuples(st.integers(-4000, 16000), st.integers(0, 9000), st.booleans()), min_size=1, max_size=40))
 def test_time_in_flight_is_cut_at_the_window(requests: List[tuple[int, int, bool]]) -> None:
-    window = (1.25, 9.5)
+    window = (1, 9)
     rows = [made.row("GET", end / 1000, ms / 1000, error="" if ok else "no") for end, ms, ok in requests]
     with tempfile.TemporaryDirectory() as directory:
         got = reduced(Path(directory) / "r", rows, window).ops["GET"]
-    expected = sum(max(0, min(end, 9500) - max(end - ms, 1250)) for end, ms, _ in requests)
+    expected = sum(max(0, min(end, 9000) - max(end - ms, 1000)) for end, ms, _ in requests)
     assert got.busy == expected * 10**6
-    assert got.finished == sum(1250 <= end < 9500 for end, _, _ in requests)
+    assert got.finished == sum(1000 <= end < 9000 for end, _, _ in requests)
     assert got.finished + got.ok_outside + got.failed_outside == len(requests)
 
 
 def test_last_ends_per_thread(tmp_path: Path) -> None:
     rows = [made.row("GET", end, 0.1, thread=thread) for end, thread in ((1, 0), (2, 1), (3, 0), (4.5, 2), (2.5, 1))]
-    assert reduced(tmp_path / "r", rows).last_end == {
-        "0": (T0 + 3) * NS,
-        "1": (T0 + 2) * NS + NS // 2,
-        "2": (T0 + 4) * NS + NS // 2,
+    assert reduced(tmp_path / "r", rows, offset=1.0).job.last_end == {
+        0: (T0 + 2) * NS,
+        1: (T0 + 1) * NS + NS // 2,
+        2: (T0 + 3) * NS + NS // 2,
     }
 
 
@@ -158,10 +170,10 @@ def test_without_a_window_everything_is_outside(tmp_path: Path) -> None:
 def test_the_series_sums_to_the_window(tmp_path: Path) -> None:
     rows = made.steady("GET", workers=2, seconds=30, latency=0.07, begin=-5, size=11)
     got = reduced(tmp_path / "r", rows, (0.4, 17.9), offset=0.3)
-    series, op = got.series["GET"], got.ops["GET"]
-    assert sum(series.n) == op.latency.n > 0
-    assert sum(series.bytes) == op.bytes
-    assert sum(series.total) == op.latency.total
+    sums, op = got.timeline.seconds["GET"].sums, got.ops["GET"]
+    assert sums["n"].sum() == op.latency.n > 0
+    assert sums["bytes"].sum() == op.bytes
+    assert sums["total"].sum() == op.latency.total
 
 
 @pytest.mark.parametrize("name", sorted(p.name for p in DATA.glob("v*")))
@@ -177,22 +189,45 @@ def test_recorded_rows_against_plain_arithmetic(name: str) -> None:
         return int(datetime.fromisoformat(whole + "+00:00").timestamp()) * NS + int(fraction.ljust(9, "0"))
 
     ends = sorted(ns(row[c.end]) for row in found)
-    tick = NS // 512  # a power of two, so that the window's seconds are exact as floats
-    start, end = (ends[len(ends) * i // 5] // tick * tick for i in (1, 4))
-    grid = Grid(start / NS, end / NS)
-    figures = reduce_rows(DATA / name, grid, 0.0)
-    assert figures.rows == len(found)
+    start, end = ends[len(ends) // 5] // NS * NS, ends[len(ends) * 4 // 5] // NS * NS + NS
+    figures = Reduced(DATA / name, Grid.of(start // NS, end // NS, 1))
+    assert figures.job.rows == len(found)
     for op, got in figures.ops.items():
         mine = [row for row in found if row[c.op] == op]
         inside = [row for row in mine if start <= ns(row[c.end]) < end and not row[c.error]]
         times = sorted(int(row[c.duration]) for row in inside)
+        assert times
         assert got.latency.n == len(inside)
         assert got.latency.total == sum(times)
         assert got.bytes == sum(int(row[c.bytes]) for row in inside)
         assert got.latency.quantile(0.5) == pytest.approx(times[(len(times) + 1) // 2 - 1], rel=0.0005)
         firsts = [ns(row[c.first_byte]) - ns(row[c.start]) for row in inside if row[c.first_byte]]
         assert got.ttfb.n == len(firsts)
-        assert got.ttfb.total == pytest.approx(sum(firsts), abs=len(firsts))
+        assert got.ttfb.total == sum(firsts)
+
+
+def test_many_frames_are_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = made.steady("GET", workers=3, seconds=12, latency=0.03, begin=-1, size=10, first=0.01)
+    rows += [made.row("PUT", 3 + i, 0.5, error=f"kind {i}") for i in range(5)]
+    path = tmp_path / "r"
+    expected = reduced(path, rows)
+    monkeypatch.setattr(reduce, "_FRAME", 1)
+    monkeypatch.setattr("cbt_plugins.analysis.source._CHUNK", 1000)
+    assert sum(1 for _ in frames_of_rows(path, 0.0, 1)) > 50
+    got = reduced(path, rows)
+    assert (got.job, got.timeline.together().longest_gap()) == (expected.job, expected.timeline.together().longest_gap())
+
+
+def test_endless_kinds_of_errors_are_counted_as_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reduce, "_TEXTS", 3)
+    got = reduced(tmp_path / "r", [made.row("GET", 1, 0.1, error=f"kind {i % 9}") for i in range(90)])
+    assert len(got.ops["GET"].messages) == 4
+    assert got.ops["GET"].messages["other"] == 60
+
+
+def test_a_duration_that_cannot_be_is_no_row(tmp_path: Path) -> None:
+    got = reduced(tmp_path / "r", [made.row("GET", 1, 0.1).replace("\t100000000\t", "\t1000000000000000000\t")])
+    assert (got.job.rows, got.job.bad) == (0, 1)
 
 
 def test_merging_operations_adds_everything() -> None:

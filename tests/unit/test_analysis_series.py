@@ -2,84 +2,107 @@
 
 from __future__ import annotations
 
+import pickle
 import random
+from typing import List, Sequence, Tuple
 
+import numpy as np
 import pytest
 
-from cbt_plugins.analysis.histogram import Histogram
-from cbt_plugins.analysis.series import Gaps, Grid, Series
+from cbt_plugins.analysis.histogram import buckets
+from cbt_plugins.analysis.series import Grid, Seconds, Timeline
 
 
-def put(series: Series, second: int, values: list[int]) -> None:
-    its = Histogram()
-    its.record(values)
-    series.add(second, its.counts, its.n, 0, its.total, its.max)
+def latencies(timeline: Timeline, block: int, values: Sequence[int], op: str = "GET") -> None:
+    """Add latencies of one block, as a frame's tables have them."""
+    numbers, counts = np.unique(buckets(np.array(values)), return_counts=True)
+    number, inside = np.array([timeline.number(op)]), np.array([True])
+    table = {"cell": np.zeros(len(numbers), np.uint32), "bucket": numbers, "count": counts}
+    timeline.add_maxima(np.array([block]), number, np.array([max(values)]))
+    timeline.add_latencies(np.array([block]), number, inside, table)
+
+
+def rows(timeline: Timeline, ends: Sequence[Tuple[int, float, float]], op: str = "GET") -> None:
+    """Add seconds with a success each: (second, its first success, its last one)."""
+    second = np.array([s for s, _, _ in ends])
+    columns = {name: np.ones(len(ends), np.int64) for name in ("n", "failed", "objects", "bytes", "total", "max")}
+    columns["first"] = np.array([round(first * 1e9) for _, first, _ in ends])
+    columns["last"] = np.array([round(last * 1e9) for _, _, last in ends])
+    timeline.add_seconds(second, np.full(len(ends), timeline.number(op)), columns)
+
+
+def seconds(grid: Grid, *ends: Tuple[int, float, float]) -> Seconds:
+    timeline = Timeline(grid)
+    rows(timeline, ends)
+    timeline.finish()
+    return timeline.together()
 
 
 def test_bins_cover_the_window_exactly() -> None:
-    grid = Grid(100.25, 110.5)
+    grid = Grid.of(100.25, 110.5, 1, everything=True)
     assert (grid.first, grid.step, grid.bins) == (100, 1, 11)
-    assert [grid.span(i) for i in (0, 1, 10)] == [0.75, 1, 0.5]
-    assert sum(map(grid.span, range(grid.bins))) == grid.length
-    assert [grid.bin(s) for s in (99, 100, 110, 111)] == [0, 0, 10, 10]
+    assert grid.spans()[[0, 1, 10]].tolist() == [0.75, 1, 0.5]
+    assert grid.spans().sum() == grid.length
 
 
 def test_long_windows_get_wider_bins() -> None:
-    grid = Grid(0.5, 38 * 3600 + 0.25)
-    assert grid.step == 20
-    assert grid.bins <= 7200
-    assert sum(map(grid.span, range(grid.bins))) == pytest.approx(grid.length)
-    assert grid.bin(38 * 3600) == grid.bins - 1
+    grid = Grid.of(0, 38 * 3600, 60)
+    assert (grid.step, grid.bins, grid.block_step, grid.block_bins) == (19, 7200, 60, 2280)
+    assert grid.spans().sum() == pytest.approx(grid.length)
+    fine = Grid.of(0, 38 * 3600, 1)
+    assert (fine.step, fine.bins, fine.block_step, fine.block_bins) == (19, 7200, 19, 7200)
+    assert Grid.of(0, 20 * 86400, 60).block_step == 240
 
 
 def test_no_window_has_no_bins() -> None:
-    assert (Grid(0, 0).bins, Grid(0, 0).seconds) == (0, 0)
+    grid = Grid.of(0, 0, 1)
+    assert (grid.bins, grid.seconds, grid.block_bins, grid.length) == (0, 0, 0, 0)
 
 
-def test_quantiles_of_a_bin_are_within_a_percent() -> None:
+def test_quantiles_of_a_bin_are_within_a_percent(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(5)
-    series = Series(Grid(0, 3))
-    everything = []
-    for _ in range(300):  # many small additions, so that the packed histogram is put together in between
+    monkeypatch.setattr("cbt_plugins.analysis.series._MANY", 1000)  # so that it works on them in between too
+    timeline = Timeline(Grid.of(0, 180, 60))
+    everything: List[int] = []
+    for _ in range(300):
         values = [int(draw.lognormvariate(16, 1)) for _ in range(40)]
         everything += values
-        put(series, 1, values)
+        latencies(timeline, 60, values)
+    timeline.finish()
     everything.sort()
-    for q in (0.01, 0.5, 0.9, 0.99):
-        assert series.quantile(1, q) == pytest.approx(everything[int(q * len(everything)) - 1], rel=0.008)
-    assert series.quantile(1, 1) == everything[-1]
-    assert series.quantile(0, 0.5) is None
+    wanted = (0.01, 0.5, 0.9, 0.99)
+    for q, found in zip(wanted, timeline.blocks["GET"].quantiles(*wanted)):
+        assert found == [None, pytest.approx(everything[int(q * len(everything)) - 1], rel=0.008), None]
+    assert timeline.blocks["GET"].quantiles(1)[0] == [None, everything[-1], None]
 
 
-def test_series_merge() -> None:
-    one, other, both = (Series(Grid(0, 2)) for _ in range(3))
-    for series in (one, both):
-        put(series, 0, [1000, 2000])
-    for series in (other, both):
-        put(series, 0, [9000])
-        put(series, 1, [4000])
-        series.fail(1, 2)
-    one.merge(other)
-    assert (list(one.n), list(one.total), list(one.max)) == ([3, 1], [12000, 4000], [9000, 4000])
-    assert list(one.failed) == [0, 2]
-    assert [one.quantile(0, q) for q in (0.3, 0.6, 1)] == [both.quantile(0, q) for q in (0.3, 0.6, 1)]
+def test_timelines_of_other_processes_are_merged() -> None:
+    one, other, both = (Timeline(Grid.of(0, 10, 1)) for _ in range(3))
+    for timeline in (one, both):
+        latencies(timeline, 0, [1000, 2000])
+        rows(timeline, [(2, 2.1, 2.2)])
+    for timeline in (other, both):
+        latencies(timeline, 0, [9000])
+        latencies(timeline, 7, [4000, 0])
+        latencies(timeline, 8, [4000], "PUT")
+        rows(timeline, [(2, 2.0, 2.9), (8, 8.5, 8.5)])
+        rows(timeline, [(9, 9.5, 9.5)], "PUT")
+    for timeline in (one, other, both):
+        timeline.finish()
+    one.merge(pickle.loads(pickle.dumps(other)))
+    for op in ("GET", "PUT"):
+        assert one.blocks[op].quantiles(0.3, 0.6, 1) == both.blocks[op].quantiles(0.3, 0.6, 1)
+        for name in one.seconds[op].sums:
+            assert one.seconds[op].sums[name].tolist() == both.seconds[op].sums[name].tolist()
+        assert one.seconds[op].longest_gap() == both.seconds[op].longest_gap()
+    assert one.seconds["GET"].longest_gap() == (pytest.approx(5.6), 2.9)
 
 
 def test_the_longest_gap_counts_the_borders_and_what_is_between() -> None:
-    gaps = Gaps(Grid(100.5, 120))
-    assert gaps.longest() == (19.5, 100.5)
-    gaps.add(103, 103.25, 103.75)
-    gaps.add(110, 110.5, 110.5)
-    assert gaps.longest() == (9.5, 110.5)
-    gaps.add(115, 115.0, 115.5)
-    assert gaps.longest() == (6.75, 103.75)
-    assert gaps.silent() == [s for s in range(101, 120) if s not in (103, 110, 115)]
-
-
-def test_gaps_merge() -> None:
-    one, other = Gaps(Grid(0, 10)), Gaps(Grid(0, 10))
-    one.add(2, 2.1, 2.2)
-    other.add(2, 2.0, 2.9)
-    other.add(8, 8.5, 8.5)
-    one.merge(other)
-    assert one.longest() == (pytest.approx(5.6), 2.9)
+    grid = Grid.of(100.5, 120, 1, everything=True)
+    assert Seconds(grid).longest_gap() == (19.5, 100.5)
+    two = (103, 103.25, 103.75), (110, 110.5, 110.5)
+    assert seconds(grid, *two).longest_gap() == (9.5, 110.5)
+    three = seconds(grid, *two, (115, 115.0, 115.5))
+    assert three.longest_gap() == (6.75, 103.75)
+    assert three.silent() == [s for s in range(101, 120) if s not in (103, 110, 115)]

@@ -10,7 +10,7 @@ from typing import Any, Dict, List
 import analysis_archives as made
 import pytest
 
-from cbt_plugins.analysis import conform
+from cbt_plugins.analysis import conform, reading
 from cbt_plugins.analysis import phase as of_phase
 from cbt_plugins.analysis.archive import find_runs, texts
 from cbt_plugins.analysis.environment import ceph_version
@@ -48,13 +48,13 @@ def test_known_load_gives_known_numbers(tmp_path: Path) -> None:
     }
     assert get["ttfb_ms"]["p50"] == 5.0
     assert put["ttfb_ms"] is None
-    assert get["outside"] == {"requests": 800, "errors": 0}
+    assert get["outside"] == {"requests": 800, "errors": 0, "cut": 0}
     assert new["total"]["obj_per_s"] == 300.0
     assert new["total"]["latency_ms"]["mean"] == pytest.approx((2000 * 10 + 1000 * 20) / 3000)
     assert new["mix"] == {"asked": {"GET": 67, "PUT": 33}, "measured": {"GET": 66.667, "PUT": 33.333}}
     law = new["littles_law"]
     assert (law["workers"], law["in_flight"], law["concurrency"], law["deviation"]) == (4, 4.0, 4.0, 0.0)
-    assert new["endpoints"][0] == {"endpoint": "http://rgw1:7480", "op": "GET", "requests": 1000, "errors": 0}
+    assert new["endpoints"][0] == {"endpoint": "http://rgw1:7480", "op": "GET", "requests": 1000, "errors": 0, "mean_ms": 10.0, "max_ms": 10.0}
     assert new["drivers"][0]["ops"]["GET"]["obj_per_s"] == 200.0
     assert new["drivers"][0]["workers"] == 4
     assert new["series"]["ops"]["GET"]["obj_per_s"] == [200.0] * 10
@@ -203,7 +203,7 @@ def test_failed_requests_occupy_workers_too(tmp_path: Path) -> None:
         ({"signal": 9}, "generator-died", "g ended by signal 9"),
         ({"restarts": 1}, "job-restarted", "g was restarted once"),
         ({"clock_offset": 1.5}, "clock-offset", "client1 is +1.500 s off"),
-        ({"rows_total": 9999}, "lost-rows", "2800 rows are in the file, 9999 were counted"),
+        ({"rows_total": 9999}, "lost-rows", "2800 rows are in the archive, 9999 were counted"),
     ],
 )
 def test_jobs(tmp_path: Path, more: Dict[str, Any], code: str, text: str) -> None:
@@ -219,7 +219,7 @@ def test_a_job_that_left_no_rows(tmp_path: Path) -> None:
     data["jobs"][0]["rows"] = None
     path.write_text(json.dumps(data))
     summary = summarize(directory)
-    assert "g: no rows file; its requests are in no number here" in [w["text"] for w in summary["warnings"]]
+    assert "g: no figures file, and no rows; its requests are in no number here" in [w["text"] for w in summary["warnings"]]
     assert not summary["usable"]
 
 
@@ -419,10 +419,10 @@ def test_the_same_with_several_processes(tmp_path: Path, monkeypatch: pytest.Mon
     directory = made.small(tmp_path)
     expected = dumps(summarize(directory))
     used = []
-    pool = of_phase.concurrent.futures.ProcessPoolExecutor
-    monkeypatch.setattr(of_phase, "_MANY", 0)
-    monkeypatch.setattr(of_phase.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(of_phase.concurrent.futures, "ProcessPoolExecutor", lambda n: used.append(n) or pool(n))
+    pool = reading.concurrent.futures.ProcessPoolExecutor
+    monkeypatch.setattr(reading, "_MANY", 0)
+    monkeypatch.setattr(reading.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(reading.concurrent.futures, "ProcessPoolExecutor", lambda n: used.append(n) or pool(n))
     assert dumps(summarize(directory)) == expected
     assert used == [2, 2]
 

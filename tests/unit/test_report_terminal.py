@@ -158,26 +158,36 @@ def test_a_place_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFi
     assert "No such file or directory" in capsys.readouterr().err
 
 
-def test_without_jinja2_there_is_no_page_and_all_the_rest(tmp_path: Path) -> None:
-    """In a process of its own, in which nothing but the core's libraries can be imported."""
-    directory = made.small(tmp_path)
+def without(packages: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    """The report in a process of its own, in which these packages cannot be imported."""
     program = (
         "import sys\n"
         "class No:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in ('jinja2', 'markupsafe', 'rich', 'numpy', 'jsonschema'):\n"
+        "        if name.split('.')[0] in sys.argv[2].split():\n"
         "            raise ModuleNotFoundError(f'no {name}', name=name)\n"
         "sys.meta_path.insert(0, No())\n"
         "from cbt_plugins.tools.__main__ import main\n"
         "sys.exit(main(['report', sys.argv[1]]))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(directory)],
+    return subprocess.run(
+        [sys.executable, "-c", program, str(directory), packages],
         capture_output=True,
         text=True,
         cwd=Path(__file__).parent.parent.parent,
     )
+
+
+def test_without_jinja2_there_is_no_page_and_all_the_rest(tmp_path: Path) -> None:
+    directory = made.small(tmp_path)
+    done = without("jinja2 markupsafe rich jsonschema", directory)
     assert (done.returncode, done.stdout) == (0, EXPECTED), done.stderr
     assert "no report.html: it needs the Python package Jinja2" in done.stderr
     assert (directory / "summary.json").exists()
     assert not (directory / "report.html").exists()
+
+
+def test_without_numpy_it_says_what_to_install(tmp_path: Path) -> None:
+    done = without("numpy", made.small(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "cbt-tools report: it needs the Python package numpy (pip install 'cbt-plugins[report]')\n"

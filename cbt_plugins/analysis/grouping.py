@@ -1,0 +1,35 @@
+"""Rows of equal keys put together, column by column: the one `group by` of this package."""
+
+from __future__ import annotations
+
+from typing import Dict, Mapping, Tuple
+
+import numpy as np
+
+Columns = Dict[str, np.ndarray]
+
+
+def grouped(
+    keys: np.ndarray,
+    sums: Mapping[str, np.ndarray],
+    lows: Mapping[str, np.ndarray] = {},
+    highs: Mapping[str, np.ndarray] = {},
+) -> Tuple[np.ndarray, Columns]:
+    """The different keys, rising, and for each the sums, minima and maxima of its rows' columns, as int64."""
+    if not len(keys):
+        return keys, {name: np.zeros(0, np.int64) for name in (*sums, *lows, *highs)}
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    starts = np.concatenate(([0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1))
+    made: Columns = {}
+    for how, columns in ((np.add, sums), (np.minimum, lows), (np.maximum, highs)):
+        for name, values in columns.items():
+            made[name] = how.reduceat(values[order].astype(np.int64, copy=False), starts)
+    return ordered[starts], made
+
+
+def placed(all_keys: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """`values`, which belong to `keys`, at the places of these among `all_keys` (rising); 0 elsewhere."""
+    column = np.zeros(len(all_keys), values.dtype)
+    column[np.searchsorted(all_keys, keys)] = values
+    return column

@@ -1,0 +1,159 @@
+"""Figures files as docs/FIGURES.md describes them, made the slow way: one request after the other, in plain Python."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import zlib
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+
+NS = 10**9
+CODES = {"u1": "B", "u2": "H", "u4": "I", "i8": "q"}
+COUNTS = [["cell", "u4"], ["bucket", "u4"], ["count", "u4"]]
+CELLS = [["block", "i8"], ["source", "u2"], ["op", "u1"], ["endpoint", "u2"], ["size", "u1"], ["n", "u4"], ["failed", "u4"]]
+CELLS += [[name, "i8"] for name in ("objects", "bytes", "total", "min", "max")]
+CELLS += [[name, "i8"] for name in ("failed_total", "failed_min", "failed_max")]
+CELLS += [["ttfb_n", "u4"], ["ttfb_total", "i8"], ["ttfb_min", "i8"], ["ttfb_max", "i8"]]
+SECONDS = [["second", "i8"], ["source", "u2"], ["op", "u1"], ["n", "u4"], ["failed", "u4"]]
+SECONDS += [[name, "i8"] for name in ("objects", "bytes", "total", "max", "first", "last", "busy")] + [["crossing", "u4"]]
+ERRORS = [["block", "i8"], ["source", "u2"], ["op", "u1"], ["endpoint", "u2"], ["error", "u2"], ["count", "u4"]]
+THREADS = [["source", "u2"], ["thread", "u4"], ["last_end", "i8"]]
+
+
+class Request(NamedTuple):
+    """Times in ns, head's clock."""
+
+    op: str
+    end: int
+    duration: int
+    size: int = 0
+    endpoint: str = "http://rgw1:7480"
+    error: str = ""
+    thread: int = 0
+    objects: int = 1
+    ttfb: Optional[int] = None
+
+
+def bucket(value: int) -> int:
+    e = max(0, value.bit_length() - 11)
+    return (e << 10) + (value >> e)
+
+
+def frame(kind: str, block: int, names: Dict[str, List[str]], tables: Dict[str, Tuple[List[Any], List[Any]]], **more: Any) -> bytes:
+    """One frame; a table is (columns as in the header, rows as lists)."""
+    header = {
+        "kind": kind,
+        "bits": 11,
+        "block": block,
+        "sources": [{"job": "j", "driver": "d", "node": "n", "phase": "p"}],
+        **names,
+        "tables": [{"name": name, "rows": len(rows), "columns": columns} for name, (columns, rows) in tables.items()],
+        **more,
+    }
+    head = json.dumps(header).encode()
+    payload = struct.pack("<I", len(head)) + head
+    for columns, rows in tables.values():
+        for i, (_, dtype) in enumerate(columns):
+            payload += struct.pack(f"<{len(rows)}{CODES[dtype]}", *(row[i] for row in rows))
+    packed = zlib.compress(payload)
+    return struct.pack("<4sBBII", b"CBTF", 1, 1, len(packed), zlib.crc32(packed)) + packed
+
+
+def cells_frame(requests: Sequence[Request], block: int = 1) -> bytes:
+    """The frame of these requests."""
+    ops, endpoints = sorted({r.op for r in requests}), sorted({r.endpoint for r in requests})
+    errors = sorted({r.error for r in requests if r.error})
+    cells: Dict[Tuple[int, int, int, int], List[Request]] = {}
+    seconds: Dict[Tuple[int, int], Dict[str, int]] = {}
+    kinds: Counter[Tuple[int, ...]] = Counter()
+    for r in requests:
+        op, endpoint, second = ops.index(r.op), endpoints.index(r.endpoint), r.end // NS
+        at = second // block * block
+        cells.setdefault((at, op, endpoint, r.size.bit_length()), []).append(r)
+        if r.error:
+            kinds[at, op, endpoint, errors.index(r.error)] += 1
+        _second(seconds, second, op, r)
+    latency, ttfb, failed, rows = [], [], [], []
+    for number, ((at, op, endpoint, size), its) in enumerate(sorted(cells.items())):
+        good, bad = [r for r in its if not r.error], [r for r in its if r.error]
+        times = [[r.duration for r in good], [r.duration for r in bad], [r.ttfb for r in good if r.ttfb is not None]]
+        row = [at, 0, op, endpoint, size, len(good), len(bad), sum(r.objects for r in good), sum(r.size for r in good)]
+        row += _sums(times[0]) + _sums(times[1]) + [len(times[2])] + _sums(times[2])
+        rows.append(row)
+        for table, values in zip((latency, failed, ttfb), times):
+            table += [[number, b, n] for b, n in sorted(Counter(map(bucket, values)).items())]
+    names = [name for name, _ in SECONDS[3:]]
+    tables = {
+        "cells": (CELLS, rows),
+        "latency": (COUNTS, latency),
+        "ttfb": (COUNTS, ttfb),
+        "failed": (COUNTS, failed),
+        "seconds": (SECONDS, [[s, 0, op, *(its.get(n, 0) for n in names)] for (s, op), its in sorted(seconds.items())]),
+        "errors": (ERRORS, [[at, 0, op, endpoint, e, n] for (at, op, endpoint, e), n in sorted(kinds.items())]),
+    }
+    return frame("cells", block, {"ops": ops, "endpoints": endpoints, "errors": errors}, tables)
+
+
+def _sums(values: Sequence[int]) -> List[int]:
+    return [sum(values), min(values, default=0), max(values, default=0)]
+
+
+def _second(seconds: Dict[Tuple[int, int], Dict[str, int]], second: int, op: int, r: Request) -> None:
+    begin = r.end - r.duration
+    for s in range(begin // NS, second + 1):
+        its = seconds.setdefault((s, op), {})
+        its["busy"] = its.get("busy", 0) + min(r.end, (s + 1) * NS) - max(begin, s * NS)
+        its["crossing"] = its.get("crossing", 0) + (begin < s * NS <= r.end)
+    its = seconds[second, op]
+    if r.error:
+        its["failed"] = its.get("failed", 0) + 1
+        return
+    for name, value in (("n", 1), ("objects", r.objects), ("bytes", r.size), ("total", r.duration)):
+        its[name] = its.get(name, 0) + value
+    its["max"] = max(its.get("max", 0), r.duration)
+    its["first"] = min(its.get("first", r.end), r.end)
+    its["last"] = max(its.get("last", 0), r.end)
+
+
+def end_frame(requests: Sequence[Request], block: int = 1, **totals: Any) -> bytes:
+    """The last frame of a file."""
+    last: Dict[int, int] = {}
+    for r in requests:
+        last[r.thread] = max(r.end, last.get(r.thread, 0))
+    about = {"source": 0, "rows": len(requests), "errors": sum(bool(r.error) for r in requests), "bad": 0, "torn": None}
+    rows = [[0, thread, end] for thread, end in sorted(last.items())]
+    names: Dict[str, List[str]] = {"ops": [], "endpoints": [], "errors": []}
+    return frame("end", block, names, {"threads": (THREADS, rows)}, totals=[{**about, **totals}])
+
+
+def write(path: Path, parts: Iterable[Sequence[Request]], block: int = 1, *, end: bool = True, **totals: Any) -> Path:
+    """A file with a frame for each part."""
+    parts = list(parts)
+    data = b"".join(cells_frame(part, block) for part in parts)
+    every = [r for part in parts for r in part]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data + (end_frame(every, block, **totals) if end else b""))
+    return path
+
+
+def requests_of(rows: Iterable[str], offset: float = 0.0) -> List[Request]:
+    """Rows as the generators print them, without quoted line breaks."""
+    return [_request(line.rstrip("\n").split("\t"), round(offset * NS)) for line in rows]
+
+
+def _request(f: List[str], offset: int) -> Request:
+    error = f[8][1:-1].replace('""', '"') if f[8].startswith('"') else f[8]
+    error = re.sub(r'"[^"]*"', "...", error)[:200]
+    objects = 1 if f[2] == "LIST" else int(f[4])
+    ttfb = max(0, instant(f[10]) - instant(f[9])) if f[10] else None
+    return Request(f[2], instant(f[11]) - offset, int(f[12]), int(f[5]), f[6], error, int(f[1]), objects, ttfb)
+
+
+def instant(text: str) -> int:
+    """RFC 3339 in UTC -> ns."""
+    whole, _, fraction = text.rstrip("Z").partition(".")
+    return int(datetime.fromisoformat(whole + "+00:00").timestamp()) * NS + int(fraction.ljust(9, "0") or 0)

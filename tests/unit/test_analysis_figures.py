@@ -1,0 +1,349 @@
+"""Figures files: what is read of them is what plain arithmetic makes of the requests, however they were cut."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import Any, Dict, List, Sequence, Tuple
+
+import analysis_archives as made
+import figures_writer
+import pytest
+from figures_writer import Request
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cbt_plugins.analysis import reading
+from cbt_plugins.analysis.archive import Job, Phase
+from cbt_plugins.analysis.figures import frames, places
+from cbt_plugins.analysis.histogram import Histogram
+from cbt_plugins.analysis.job import Gatherer, JobFigures, kind
+from cbt_plugins.analysis.reading import Read, Task, read_jobs
+from cbt_plugins.analysis.reduce import frames_of_rows
+from cbt_plugins.analysis.series import Grid, Seconds, Timeline
+from cbt_plugins.analysis.source import Unreadable
+
+T0, NS = made.T0 // 60 * 60, made.NS  # a whole minute
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+CBT_ROWS = shutil.which("cbt-rows") or shutil.which(str(CACHE / "cbt-plugins" / "bin" / "cbt-rows"))
+
+requests = st.builds(
+    Request,
+    op=st.sampled_from(["GET", "PUT", "DELETE", "LIST"]),
+    end=st.integers(-3 * NS, 130 * NS).map(lambda ns: T0 * NS + ns) | st.integers(-2, 130).map(lambda s: (T0 + s) * NS),
+    duration=st.integers(0, 5 * NS) | st.integers(0, 3000) | st.integers(0, 4).map(lambda s: s * NS),
+    size=st.sampled_from([0, 1, 4096, 4097, 70_000]),
+    endpoint=st.sampled_from(["http://a", "http://b"]),
+    error=st.sampled_from(["", "", "", "http: 503 SlowDown", "cut: the run ended", "timeout: 30 s"]),
+    thread=st.integers(0, 3),
+    objects=st.integers(1, 3),
+    ttfb=st.none() | st.integers(0, 2 * NS),
+)
+parts = st.lists(st.lists(requests, max_size=12), min_size=1, max_size=5)
+
+
+def gathered(path: Path, grid: Grid) -> Tuple[JobFigures, Timeline]:
+    gatherer = Gatherer(grid)
+    for frame in frames(path, places(path)[0]):
+        assert frame is not None
+        gatherer.add(frame)
+    return gatherer.finish(), gatherer.timeline
+
+
+def histogram(values: Sequence[int]) -> Histogram:
+    its = Histogram()
+    its.record(values)
+    return its
+
+
+def check(job: JobFigures, timeline: Timeline, every: Sequence[Request], grid: Grid) -> None:
+    """Everything that a job's figures say, against the requests themselves."""
+    low, high = (int(grid.start) * NS, int(grid.end) * NS) if grid.snapped else (-(2**62), 2**62)
+    assert job.rows == len(every)
+    assert job.errors == sum(bool(r.error) for r in every)
+    for op in {r.op for r in every}:
+        its = [r for r in every if r.op == op]
+        inside = [r for r in its if low <= r.end < high]
+        good = [r for r in inside if not r.error]
+        of = job.ops[op]
+        assert of.latency == histogram([r.duration for r in good])
+        assert of.failed == histogram([r.duration for r in inside if r.error])
+        assert of.ttfb == histogram([r.ttfb for r in good if r.ttfb is not None])
+        assert (of.objects, of.bytes) == (sum(r.objects for r in good), sum(r.size for r in good))
+        assert (of.ok_outside, of.failed_outside) == (
+            sum(not r.error for r in its) - len(good),
+            sum(bool(r.error) for r in its) - len(inside) + len(good),
+        )
+        assert of.cut == sum(kind(r.error) == "cut" for r in inside)
+        assert of.cut + of.cut_outside == sum(kind(r.error) == "cut" for r in its)
+        assert of.busy == sum(max(0, min(r.end, high) - max(r.end - r.duration, low)) for r in its)
+        assert of.messages == Counter(r.error for r in its if r.error)
+        for endpoint in ("http://a", "http://b"):
+            at = [r for r in inside if r.endpoint == endpoint]
+            found = job.endpoints.get((endpoint, op))
+            durations = [r.duration for r in at if not r.error]
+            wanted = (len(durations), len(at) - len(durations), sum(durations), max(durations, default=0))
+            assert (found is None and not at) or (found and (found.n, found.failed, found.total, found.max) == wanted)
+        for size in {r.size.bit_length() for r in good}:
+            of_size = [r.duration for r in good if r.size.bit_length() == size]
+            assert job.sizes[op, size].latency == histogram(of_size)
+        check_timeline(timeline, op, inside, grid)
+    for border, n in zip((low, high), job.crossing):
+        assert not grid.snapped or n == sum(r.end - r.duration < border <= r.end for r in every)
+
+
+def check_timeline(timeline: Timeline, op: str, inside: Sequence[Request], grid: Grid) -> None:
+    seconds = timeline.seconds.get(op, Seconds(grid))
+    quantiles = timeline.blocks[op].quantiles(0.5, 1)[0] if op in timeline.blocks else [None] * grid.block_bins
+    for i in range(grid.seconds):
+        at = [r for r in inside if r.end // NS == grid.first + i]
+        good = [r for r in at if not r.error]
+        assert {name: int(column[i]) for name, column in seconds.sums.items()} == {
+            "n": len(good),
+            "failed": len(at) - len(good),
+            "objects": sum(r.objects for r in good),
+            "bytes": sum(r.size for r in good),
+            "total": sum(r.duration for r in good),
+        }
+        assert int(seconds.max[i]) == max((r.duration for r in good), default=0)
+        if good:
+            assert (int(seconds.first[i]), int(seconds.last[i])) == (min(r.end for r in good), max(r.end for r in good))
+    for i, value in enumerate(quantiles):
+        begin = grid.first_block + i * grid.block_step
+        times = sorted(
+            r.duration for r in inside if not r.error and begin <= r.end // NS < begin + grid.block_step
+        )
+        assert (value is None) == (not times)
+        if value is not None:
+            assert value == pytest.approx(times[(len(times) + 1) // 2 - 1], rel=0.008, abs=8)
+    ends = sorted(r.end for r in inside if not r.error)
+    if grid.snapped:
+        steps = [int(grid.start) * NS, *ends, int(grid.end) * NS]
+        longest = max(b - a for a, b in zip(steps, steps[1:])) / NS
+        found = seconds.longest_gap()[0]
+        assert found == pytest.approx(longest) or (longest < 1 and found <= longest)
+
+
+@settings(deadline=None)
+@given(parts, st.sampled_from([1, 60]), st.integers(-2, 62), st.integers(0, 130))
+def test_figures_are_what_plain_arithmetic_says(
+    its: List[List[Request]], block: int, begin: int, length: int
+) -> None:
+    grid = Grid.of(T0 + begin, T0 + begin + length, block)
+    with tempfile.TemporaryDirectory() as directory:
+        job, timeline = gathered(figures_writer.write(Path(directory) / "j.figures", its, block), grid)
+    every = [r for part in its for r in part]
+    check(job, timeline, every, grid)
+    assert job.ended
+    assert job.last_end == {t: max(r.end for r in every if r.thread == t) for t in {r.thread for r in every}}
+
+
+@settings(deadline=None)
+@given(parts, st.sampled_from([1, 60]))
+def test_rows_give_the_same_as_figures(its: List[List[Request]], block: int) -> None:
+    grid = Grid.of(T0, T0 + 120, block)
+    every = [r for part in its for r in part]
+    with tempfile.TemporaryDirectory() as directory:
+        rows = Path(directory) / "rows"
+        rows.write_text(made.HEADER + "".join(map(line, every)))
+        gatherer = Gatherer(grid)
+        for frame in frames_of_rows(rows, 0.0, block):
+            gatherer.add(frame)
+    every = [r._replace(objects=1 if r.op == "LIST" else r.objects) for r in every]
+    check(gatherer.finish(), gatherer.timeline, every, grid)
+
+
+def line(r: Request) -> str:
+    """The request as a row."""
+    return made.row(
+        r.op,
+        (r.end - made.T0 * NS) / NS,
+        r.duration / NS,
+        size=r.size,
+        thread=r.thread,
+        first=None if r.ttfb is None else r.ttfb / NS,
+        error=r.error,
+        endpoint=r.endpoint,
+        objects=r.objects,
+    )
+
+
+@settings(deadline=None)
+@given(parts, st.integers(-2, 62), st.integers(0, 130))
+def test_a_window_of_everything_takes_every_block(its: List[List[Request]], begin: int, length: int) -> None:
+    grid = Grid.of(T0 + begin + 0.25, T0 + begin + length + 0.5, 60, everything=True)
+    assert (grid.start, grid.end) == (T0 + begin + 0.25, T0 + begin + length + 0.5)
+    with tempfile.TemporaryDirectory() as directory:
+        job, timeline = gathered(figures_writer.write(Path(directory) / "j.figures", its, 60), grid)
+    for op, of in job.ops.items():
+        good = [r for part in its for r in part if r.op == op and not r.error]
+        assert of.latency == histogram([r.duration for r in good])
+        assert (of.ok_outside, of.failed_outside) == (0, 0)
+        assert not good or int(timeline.seconds[op].sums["n"].sum()) == len(good)
+
+
+def test_windows_are_made_smaller_to_whole_blocks() -> None:
+    grid = Grid.of(T0 + 0.25, T0 + 190.5, 60)
+    assert (grid.start, grid.end, grid.seconds, grid.block_bins) == (T0 + 60, T0 + 180, 120, 2)
+    assert Grid.of(T0 + 1, T0 + 50, 60).length == 0
+    assert Grid.of(T0, T0 + 60, 60, everything=True).snapped
+
+
+# --- what kills and damages leave
+
+
+def steady(n: int = 40) -> List[List[Request]]:
+    """Frames of ten requests a second each."""
+    return [
+        [Request("GET", (T0 + s) * NS + i * NS // 10, 10**7 + i, size=10, thread=i % 2) for i in range(10)]
+        for s in range(n // 10)
+    ]
+
+
+def read(path: Path, **job: Any) -> Read:
+    about: Dict[str, Any] = dict.fromkeys(("kind", "role", "status", "name", "engine"), "x")
+    one = Job("j", "d", "n", "GET", 1, 0.0, job.pop("rows", None), 0.0, figures=path, **job)
+    phase = Phase(
+        path.parent, 1, window=(T0, T0 + 10.0), duration=10.0, mix={}, asked={}, block=1, jobs=(one,), books=(),
+        warnings=(), pgs=(), **about,
+    )  # fmt: skip
+    return read_jobs(phase, Grid.of(*phase.window, 1))
+
+
+def test_cut_anywhere_what_is_whole_counts(tmp_path: Path) -> None:
+    path = figures_writer.write(tmp_path / "j.figures", steady())
+    data = path.read_bytes()
+    lengths = [length for _, length in places(path)[0]]
+    ends = [sum(lengths[: i + 1]) for i in range(len(lengths))]
+    for cut in {*range(5, len(data), 11), *ends, *(end - 1 for end in ends), *(end + 4 for end in ends[:-1])} - {len(data)}:
+        path.write_bytes(data[:cut])
+        figures = read(path).jobs["j"]
+        assert figures.rows == 10 * min(4, sum(end <= cut for end in ends)), cut
+        assert figures.torn == ("its figures have no end" if cut in ends else "its last frame is torn")
+    path.write_bytes(data)
+    assert read(path).jobs["j"].torn is None
+
+
+def test_a_damaged_frame_takes_no_other_with_it(tmp_path: Path) -> None:
+    path = figures_writer.write(tmp_path / "j.figures", steady())
+    data = bytearray(path.read_bytes())
+    at, length = places(path)[0][1]
+    data[at + length // 2] ^= 255
+    path.write_bytes(data)
+    figures = read(path).jobs["j"]
+    assert (figures.rows, figures.torn) == (30, "1 frames of its figures are damaged")
+
+
+def test_a_frame_that_points_nowhere_is_damaged(tmp_path: Path) -> None:
+    names = {"ops": ["GET"], "endpoints": ["a"], "errors": []}
+    cell = [T0, 0, 0, 0, 13, 1, 0, 1, 4096, 5, 5, 5] + [0] * 7
+    good = {"cells": (figures_writer.CELLS, [cell]), "latency": (figures_writer.COUNTS, [[0, 5, 1]])}
+    for table, column, value in (("cells", 2, 1), ("cells", 3, 1), ("latency", 0, 1), ("latency", 1, 10**6), ("", 0, 0)):
+        bad = {name: (columns, [list(rows[0])]) for name, (columns, rows) in good.items()}
+        if table:
+            bad[table][1][0][column] = value
+        data = figures_writer.frame("cells", 1, names, bad) + figures_writer.end_frame([])
+        (tmp_path / "f").write_bytes(data)
+        assert (read(tmp_path / "f").jobs["j"].damaged, read(tmp_path / "f").jobs["j"].rows) == ((1, 0) if table else (0, 1))
+
+
+def test_nothing_that_was_written_yet_is_torn(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"")
+    assert read(tmp_path / "f").jobs["j"].torn == "its figures have no end"
+
+
+def test_bytes_behind_the_frames_are_named(tmp_path: Path) -> None:
+    path = figures_writer.write(tmp_path / "j.figures", steady(), end=False)
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes() + b"\0" * 100)
+    figures = read(path).jobs["j"]
+    assert (figures.rows, figures.torn) == (40, f"there is no frame at byte {size}")
+
+
+def test_what_the_end_frame_says(tmp_path: Path) -> None:
+    path = figures_writer.write(tmp_path / "f", steady(), bad=3, torn="the last line has no end")
+    figures = read(path).jobs["j"]
+    assert (figures.bad, figures.torn) == (3, "the last line has no end")
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    for data, why in (
+        (b"idx\tthread\n", "no figures file"),
+        (struct.pack("<4sBBII", b"CBTF", 2, 1, 0, 0), "version 2, compression 1; this program reads 1 and 1"),
+        (bits(12), "histograms of 12 significant bits"),
+    ):
+        path.write_bytes(data)
+        assert why in read(path).unreadable["j"]
+    with pytest.raises(Unreadable, match="No such file"):
+        places(tmp_path / "gone")
+
+
+def bits(n: int) -> bytes:
+    """An end frame of another resolution."""
+    data = figures_writer.end_frame([])
+    payload = zlib.decompress(data[14:]).replace(b'"bits": 11', f'"bits": {n}'.encode())
+    packed = zlib.compress(payload)
+    return struct.pack("<4sBBII", b"CBTF", 1, 1, len(packed), zlib.crc32(packed)) + packed
+
+
+def test_rows_take_the_place_of_figures_that_cannot_be_read(tmp_path: Path) -> None:
+    rows = tmp_path / "rows"
+    rows.write_text(made.HEADER + "".join(line(r) for part in steady() for r in part))
+    found = read(tmp_path / "gone", rows=rows)
+    assert (found.jobs["j"].rows, found.doubts, found.unreadable) == (40, {"j": "No such file or directory"}, {})
+
+
+def test_figures_come_before_rows(tmp_path: Path) -> None:
+    path = figures_writer.write(tmp_path / "f", steady())
+    assert read(path, rows=tmp_path / "gone").jobs["j"].rows == 40
+
+
+def test_the_same_in_many_tasks_and_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = figures_writer.write(tmp_path / "f", steady(100))
+    used: List[Task] = []
+    results = reading._results
+    monkeypatch.setattr(reading, "_MANY", 0)
+    monkeypatch.setattr(reading, "_TASK", 1)
+    monkeypatch.setattr(reading.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(reading, "_results", lambda tasks: used.extend(tasks) or results(tasks))
+    found = read(path)
+    assert len(used) == 11
+    assert found.timeline is not None
+    check(found.jobs["j"], found.timeline, [r for part in steady(100) for r in part], Grid.of(T0, T0 + 10, 1))
+
+
+# --- cbt-rows itself
+
+
+@pytest.mark.skipif(not CBT_ROWS, reason="NO CBT-ROWS: nobody has looked whether it and this reader agree (cbt-tools build)")
+@pytest.mark.parametrize("block", [1, 60])
+@pytest.mark.parametrize("name", sorted(p.name for p in (made.DATA / "rows").glob("v*")))
+def test_cbt_rows_and_the_reader_of_rows_agree(tmp_path: Path, name: str, block: int) -> None:
+    source, target = made.DATA / "rows" / name, tmp_path / "j.figures"
+    call = [str(CBT_ROWS), "reduce", "--job", "j", "--offset", "0.25", "--block", str(block), "-o", str(target), str(source)]
+    subprocess.run(call, check=True)
+    gatherer = Gatherer(Grid.of(1, 2**33, block))
+    rows = list(frames_of_rows(source, 0.25, block))
+    seconds = [s for frame in rows for s in frame.table("seconds")["second"].tolist()]
+    grid = Grid.of(min(seconds) // block * block + block, max(seconds) // block * block, block)
+    gatherer = Gatherer(grid)
+    for frame in rows:
+        gatherer.add(frame)
+    ours, theirs = gatherer.finish(), gathered(target, grid)
+    for op, of in ours.ops.items():
+        assert of == theirs[0].ops[op]
+        if op in gatherer.timeline.seconds:
+            a, b = gatherer.timeline.seconds[op], theirs[1].seconds[op]
+            assert all((a.sums[name] == b.sums[name]).all() for name in a.sums)
+            assert (a.first == b.first).all() and (a.last == b.last).all()
+            assert gatherer.timeline.blocks[op].quantiles(0.5, 0.99) == theirs[1].blocks[op].quantiles(0.5, 0.99)
+    assert (ours.rows, ours.bad, ours.crossing, ours.last_end, ours.endpoints) == (
+        theirs[0].rows, theirs[0].bad, theirs[0].crossing, theirs[0].last_end, theirs[0].endpoints,
+    )  # fmt: skip
