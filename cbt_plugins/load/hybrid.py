@@ -108,6 +108,7 @@ class HybridJobs:
             "part_size": options.part_size,
             "compressible": options.compressible,
             "verify": options.verify,
+            "make_buckets": True,
             "state_out": f"{FOLDER}/state/{driver.id}.state",
             "spaces": spaces,
         }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"cbt-plugins/companion/internal/figures"
@@ -19,6 +20,7 @@ const usage = `usage: cbt-rows reduce [--job J --driver D --node N --phase P] [-
        cbt-rows merge -o OUT.figures IN.figures...
        cbt-rows show FILE.figures...
        cbt-rows export --table cells|latency|ttfb|failed|seconds|errors FILE.figures...
+       cbt-rows version
 `
 
 // exit statuses
@@ -34,6 +36,10 @@ func main() {
 }
 
 func run(args []string) int {
+	if len(args) == 1 && args[0] == "version" {
+		fmt.Println("cbt-rows", version())
+		return done
+	}
 	commands := map[string]func(*flag.FlagSet, []string) error{"reduce": rows, "merge": merge, "show": show, "export": export}
 	if len(args) == 0 || commands[args[0]] == nil {
 		fmt.Fprint(os.Stderr, usage)
@@ -56,6 +62,15 @@ func run(args []string) int {
 		return unreadable
 	}
 	return unwritten
+}
+
+// version is that of the format and of the tool chain: binaries are built from a checkout.
+func version() string {
+	text := "figures 1"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		text += " " + info.GoVersion
+	}
+	return text
 }
 
 var errUsage = errors.New("wrong usage")

@@ -47,6 +47,9 @@ func (e *engine) page(request *s3.Request, result *s3.Result) error {
 func (e *engine) findNames(s *space) error {
 	s.names = &names{}
 	var ours []string // what this run may delete is not to be read under another name
+	if s.spec.Exclude != "" {
+		ours = append(ours, s.spec.Exclude)
+	}
 	for _, o := range e.spec.Ops {
 		for _, i := range o.Spaces {
 			if one := e.spec.Spaces[i]; o.Op == s3.Delete && one.Bucket == s.spec.Bucket {

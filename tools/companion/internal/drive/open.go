@@ -21,6 +21,9 @@ type kept struct {
 
 // openSpaces finds out which objects exist: from the state, and by listing.
 func (e *engine) openSpaces() error {
+	if err := e.makeBuckets(); err != nil {
+		return err
+	}
 	known, err := e.knownState()
 	if err != nil {
 		return err

@@ -68,6 +68,7 @@ func read(f *fields) *Spec {
 		StateIn:      f.text("state_in", "", false),
 		StateOut:     f.text("state_out", "", false),
 		SetsN:        f.flag("sets_n", false),
+		MakeBuckets:  f.flag("make_buckets", false),
 	}
 	if s.Rate > 0 && s.Rate < 1e-6 {
 		f.fault("rate", "must be 0 or at least 0.000001")
@@ -141,6 +142,7 @@ func readSpace(f *fields) Space {
 		Numbered: f.flag("numbered", true),
 		Rebuild:  f.flag("rebuild", false),
 		Limit:    f.integer("limit", 0, 0, 1<<32),
+		Exclude:  f.text("exclude", "", false),
 	}
 	for i, value := range f.list("sizes", space.Numbered) {
 		space.Sizes = append(space.Sizes, readSize(f, fmt.Sprintf("sizes[%d]", i), value))
@@ -155,6 +157,9 @@ func readSpace(f *fields) Space {
 	}
 	if space.Numbered && space.Limit != 0 {
 		f.fault("limit", "is for spaces that are not numbered")
+	}
+	if space.Numbered && space.Exclude != "" {
+		f.fault("exclude", "is for spaces that are not numbered")
 	}
 	if len(space.Prefix) > 900 {
 		f.fault("prefix", "must leave room for the number: at most 900 bytes")

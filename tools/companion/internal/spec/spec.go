@@ -35,6 +35,7 @@ type Spec struct {
 	StateIn      string
 	StateOut     string
 	SetsN        bool
+	MakeBuckets  bool
 	Spaces       []Space
 	Ops          []Op
 }
@@ -46,8 +47,9 @@ type Space struct {
 	Prefix   string
 	Numbered bool // false: what a LIST of the prefix finds, read-only
 	Sizes    []sizes.Range
-	Rebuild  bool  // numbers are found by listing
-	Limit    int64 // of a space that is not numbered; 0: none
+	Rebuild  bool   // numbers are found by listing
+	Limit    int64  // of a space that is not numbered; 0: none
+	Exclude  string // of a space that is not numbered: keys that begin so are left out
 }
 
 // Op is one operation of the mix.

@@ -1,0 +1,58 @@
+package drive
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"cbt-plugins/companion/internal/s3"
+)
+
+// makeBuckets makes the buckets that objects are to be written into and that are not there.
+func (e *engine) makeBuckets() error {
+	if !e.spec.MakeBuckets {
+		return nil
+	}
+	known := map[string]bool{}
+	for i := range e.spec.Spaces {
+		one := &e.spec.Spaces[i]
+		if !one.Numbered || known[one.Bucket] {
+			continue
+		}
+		known[one.Bucket] = true
+		var result s3.Result
+		if err := e.aboutBucket(&s3.Request{Op: s3.Stat, Bucket: one.Bucket}, &result); err != nil {
+			return err
+		}
+		if result.Status != 404 {
+			continue
+		}
+		if err := e.aboutBucket(&s3.Request{Op: s3.Put, Bucket: one.Bucket}, &result); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// aboutBucket makes one request, again when it fails in a way that may pass.
+func (e *engine) aboutBucket(request *s3.Request, result *s3.Result) error {
+	for try := 1; ; try++ {
+		if e.stopped() {
+			return errStopped
+		}
+		request.Until = time.Now().Add(listLimit)
+		e.client.Do(request, result)
+		switch {
+		case result.Kind == "", request.Op == s3.Stat && result.Status == 404:
+			return nil
+		case strings.Contains(result.Message, "BucketAlreadyOwnedByYou"), strings.Contains(result.Message, "BucketAlreadyExists"):
+			return nil // another driver was faster
+		case try == listTries || !repeats(result):
+			return fmt.Errorf("bucket %s: %s: %s", request.Bucket, result.Kind, result.Message)
+		}
+		select {
+		case <-time.After(backOff(try)):
+		case <-e.Stop:
+		}
+	}
+}
