@@ -137,6 +137,29 @@ func TestRequestsHaveTheirBodyAndItsHash(t *testing.T) {
 	}
 }
 
+func TestABucketIsMade(t *testing.T) {
+	got := make(chan string, 3)
+	url, _ := server(t, func(link net.Conn, _ int) {
+		for r := bufio.NewReader(link); ; {
+			request, err := readAsked(r)
+			if err != nil {
+				return
+			}
+			got <- request.line
+			io.WriteString(link, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}
+	})
+	client := newClient(t, Config{Hosts: []string{url}})
+	for op, want := range map[Op]string{Put: "PUT", Stat: "HEAD", Delete: "DELETE"} {
+		var result Result
+		client.Do(&Request{Op: op, Bucket: "bucket", Until: time.Now().Add(20 * time.Second)}, &result)
+		expect(t, result, "")
+		if line := <-got; line != want+" /bucket/ HTTP/1.1" {
+			t.Fatal(line)
+		}
+	}
+}
+
 // Whatever a server says, there is no panic, no endless loop, and one of the known kinds.
 func FuzzAnswer(f *testing.F) {
 	f.Add(uint8(0), []byte(fine))

@@ -37,7 +37,7 @@ func (t *task) single() {
 		r.Untouched = !t.call.sent && !t.sent
 	case t.request.Op == Get:
 		r.Bytes = t.call.bytes
-	case t.request.Op == Put:
+	case t.request.Op == Put && t.request.Body != nil:
 		r.Bytes = t.request.Body.Size()
 	case t.request.Op == List:
 		if err := t.list.finish(); err != nil {

@@ -48,13 +48,13 @@ type Body interface {
 type Request struct {
 	Op         Op
 	Bucket     string
-	Key        string    // LIST: the prefix
-	Body       Body      // PUT, MULTIPART
-	Sink       io.Writer // GET: gets the object; nil: it is thrown away
+	Key        string    // LIST: the prefix. Empty with PUT, STAT, DELETE: the bucket itself
+	Body       Body      // PUT, MULTIPART; nil with PUT: nothing
+	Sink       io.Writer // GET: gets the object; nil: it is thrown away. Its error is KindChecksum
 	StartAfter string    // LIST
 	MaxKeys    int       // LIST
 	WantKeys   bool      // LIST: fill Result.Keys and Result.Sizes
-	Until      time.Time // the deadline; the request is over by then
+	Until      time.Time // the deadline; the request is over by then. A MULTIPART that failed may take a second more
 }
 
 // Result is what came of a request.
