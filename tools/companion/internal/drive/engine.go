@@ -274,6 +274,7 @@ func (e *engine) settling(hurry bool) time.Duration {
 func (e *engine) finish(base time.Time, leisurely bool) int {
 	if e.opened {
 		e.settle(e.settling(!leisurely))
+		e.setN()
 	}
 	failure := ""
 	if e.rows != nil {
@@ -289,6 +290,17 @@ func (e *engine) finish(base time.Time, leisurely bool) int {
 		return e.fail(failure)
 	}
 	return ExitGood
+}
+
+// setN makes N what a fill has used.
+func (e *engine) setN() {
+	for _, s := range e.spaces {
+		s.mu.Lock()
+		if e.spec.SetsN && s.numbered() {
+			s.n = s.used
+		}
+		s.mu.Unlock()
+	}
 }
 
 // end says that nothing more is issued; the first reason counts.

@@ -118,9 +118,6 @@ func (e *engine) save() error {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if e.spec.SetsN {
-			s.n = s.used
-		}
 		one := keyset.Space{
 			Name: s.spec.Name, Bucket: s.spec.Bucket, Prefix: s.spec.Prefix, Seed: s.seed, N: s.n, Used: s.used, Live: s.live,
 		}
