@@ -11,7 +11,7 @@ const (
 	longestText  = 200
 	// so many messages as they came, with their addresses and object names, are remembered
 	mostRaw, longestRaw = 4096, 512
-	other   = "other"
+	other               = "other"
 )
 
 // what differs between two errors of one kind: the address of the request, and object names

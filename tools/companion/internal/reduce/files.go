@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 
 	"cbt-plugins/companion/internal/cells"
@@ -17,7 +18,7 @@ const (
 	// small enough that a block stays in the processor's cache from the decoder to the parser
 	blockSize = 1 << 20
 	// blocks of one frame
-	frameBlocks = 128
+	frameBlocks = 64
 )
 
 // part is a block of rows for a worker; without a text: hand over the figures.
@@ -123,6 +124,8 @@ func Files(paths []string, o *Options) error {
 	if err != nil {
 		return err
 	}
+	// nearly all of the heap is buffers without pointers, which cost nothing to collect
+	defer debug.SetGCPercent(debug.SetGCPercent(30))
 	p := newPipeline(out, o)
 	var torn []string
 	var bad int64

@@ -38,7 +38,7 @@ func Open(path string) (*Source, error) {
 	case bytes.HasPrefix(magic, []byte("\x1f\x8b")):
 		s.from = &members{from: buffered}
 	case bytes.Equal(magic, []byte("\x28\xb5\x2f\xfd")):
-		s.zstd, err = zstd.NewReader(buffered, zstd.WithDecoderConcurrency(2))
+		s.zstd, err = zstd.NewReader(buffered, zstd.WithDecoderConcurrency(2), zstd.WithDecoderLowmem(false))
 		s.from = s.zstd
 	default:
 		s.from = buffered
