@@ -1,0 +1,65 @@
+"""How the cluster of a run is reached, from its archive alone: by another process, another day."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Tuple
+
+from ..ceph import Ceph
+from ..remote import Remote
+from .step import FaultError
+
+FILE = "cluster.json"
+#: of the YAML's sections: what reaching nodes takes, and nothing that may be secret
+_ROLES = ("head", "osds", "mons", "mgrs", "rgws", "mdss", "clients")
+_CLUSTER = (*_ROLES, "user", "conf_file", "ceph_cmd", "radosgw-admin_cmd")
+_COMMON = ("pdsh_cmd", "pdsh_ssh_args")
+
+
+def write(folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], run_id: str) -> None:
+    """Write it into a run's folder, whole and on disk before this returns."""
+    document = {
+        "version": 1,
+        "run_id": run_id,
+        "cluster": {k: _plain(cluster[k]) for k in _CLUSTER if cluster.get(k)},
+        "common": {k: common[k] for k in _COMMON if common.get(k)},
+        "PDSH_SSH_ARGS_APPEND": os.environ.get("PDSH_SSH_ARGS_APPEND", ""),
+    }
+    draft = folder / (FILE + ".tmp")
+    with open(draft, "w", encoding="utf-8") as file:
+        file.write(json.dumps(document, indent=1) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, folder / FILE)
+
+
+def _plain(value: Any) -> Any:
+    # a mapping has nodes for its keys; what is below may be anything
+    return [str(key) for key in value] if isinstance(value, (dict, list, tuple)) else value
+
+
+def read(folder: Path) -> Tuple[Dict[str, Any], Remote, Ceph, str]:
+    """cluster section, connections, cluster, run id. Raises FaultError."""
+    path = folder / FILE
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        cluster = dict(document["cluster"])
+        run_id = str(document["run_id"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FaultError(f"{path}: {error}: how the cluster is reached is not known") from error
+    # the way that the run itself came by
+    if document.get("PDSH_SSH_ARGS_APPEND"):
+        os.environ.setdefault("PDSH_SSH_ARGS_APPEND", str(document["PDSH_SSH_ARGS_APPEND"]))
+    remote = Remote.from_host(cluster, document.get("common", {}))
+    return cluster, remote, Ceph(remote, cluster), run_id
+
+
+def nodes_of(cluster: Mapping[str, Any]) -> Tuple[str, ...]:
+    """Every node that the section names, without users."""
+    found: List[str] = []
+    for role in _ROLES:
+        value = cluster.get(role) or []
+        found += [str(n).split("@")[-1] for n in ([value] if isinstance(value, str) else value)]
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,132 @@
+"""What the cluster says of itself, asked in one go: the basis of targets, steps and blast radius."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from ..ceph import Ceph
+from .step import FaultError
+
+#: everything that is asked; the names are the keys of a recorded answer
+QUESTIONS = (
+    "osd dump",
+    "osd tree",
+    "osd crush rule dump",
+    "pg dump pgs_brief",
+    "osd df",
+    "quorum_status",
+    "mon metadata",
+    "osd metadata",
+    "config get mon mon_osd_min_in_ratio",
+)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Answers as Ceph gave them, by question."""
+
+    answers: Mapping[str, Any]
+
+    @property
+    def osds(self) -> Dict[int, Mapping[str, Any]]:
+        """number -> its entry of `osd dump`."""
+        return {int(o["osd"]): o for o in self.answers["osd dump"]["osds"]}
+
+    @property
+    def pools(self) -> List[Mapping[str, Any]]:
+        """Entries of `osd dump`."""
+        return list(self.answers["osd dump"]["pools"])
+
+    @property
+    def flags(self) -> List[str]:
+        """Of the OSD map."""
+        return list(self.answers["osd dump"]["flags_set"])
+
+    @property
+    def tree(self) -> Dict[int, Mapping[str, Any]]:
+        """CRUSH id -> node of `osd tree`."""
+        return {int(n["id"]): n for n in self.answers["osd tree"]["nodes"]}
+
+    @property
+    def pgs(self) -> List[Mapping[str, Any]]:
+        """pgid, state, acting."""
+        answer = self.answers["pg dump pgs_brief"]
+        return list(answer["pg_stats"] if isinstance(answer, dict) else answer)  # a bare list before Nautilus
+
+    @property
+    def hosts(self) -> Dict[str, List[int]]:
+        """Host name -> its OSDs: what the daemons say of themselves, else the CRUSH tree."""
+        said = {int(m["id"]): str(m.get("hostname") or "") for m in self.answers.get("osd metadata") or []}
+        hosts: Dict[str, List[int]] = {}
+        for node in self.tree.values():
+            if node["type"] == "host":
+                for osd in node.get("children", []):
+                    hosts.setdefault(said.get(osd) or node["name"], []).append(osd)
+        return {host: sorted(osds) for host, osds in sorted(hosts.items())}
+
+    def below(self, item: int) -> List[int]:
+        """All OSDs under an item of the CRUSH tree."""
+        if item >= 0:
+            return [item]
+        return [osd for child in self.tree[item].get("children", []) for osd in self.below(child)]
+
+
+def ask(ceph: Ceph, questions: Sequence[str] = QUESTIONS, timeout: float = 30.0, alone: Sequence[str] = ()) -> Facts:
+    """Ask all of it over one connection. Raises FaultError when there is an answer missing.
+
+    One `ceph` answers many questions in the time of one; one that is a wrapper and passes no input on is called for
+    each.
+    The answers to `alone` may be missing: a `ceph` of its own gives what it says when it also fails.
+    """
+    lines = "".join(f"{q}\\n" for q in questions)
+    each = "; ".join(f"{ceph.command} {q} -f json 2>/dev/null" for q in questions)
+    extra = "".join(f"; echo '\"{_MARK}\"'; {ceph.command} {q} -f json 2>/dev/null" for q in alone)
+    for command in (f"printf '{lines}' | {ceph.command} -f json 2>/dev/null", each):
+        result = ceph.remote.run([ceph.head], command + extra, timeout=timeout, check=False)[ceph.head]
+        first, *others = _parts(values(result.stdout))
+        if len(first) == len(questions):
+            also = {q: part[0] for q, part in zip(alone, others) if part}
+            return Facts({**dict(zip(questions, first)), **also})
+    why = result.stderr.strip().splitlines()[-1:] or [f"exit status {result.status}"]
+    raise FaultError(f"ceph on {ceph.head} answered {len(first)} of {len(questions)} questions: {why[0]}")
+
+
+#: stands between answers, where one may be missing
+_MARK = "next answer"
+
+
+def _parts(found: Sequence[Any]) -> List[List[Any]]:
+    parts: List[List[Any]] = [[]]
+    for value in found:
+        if value == _MARK:
+            parts.append([])
+        else:
+            parts[-1].append(value)
+    return parts
+
+
+def values(text: str) -> List[Any]:
+    """The JSON values that stand one after the other in a text."""
+    decoder, at = json.JSONDecoder(), 0
+    found: List[Any] = []
+    while True:
+        start = re.compile(r"\S").search(text, at)
+        if start is None:
+            return found
+        try:
+            value, at = decoder.raw_decode(text, start.start())
+        except ValueError:
+            return found
+        found.append(value)
+
+
+def node_named(name: str, nodes: Sequence[str]) -> Optional[str]:
+    """The node as the YAML spells it, for a host name as Ceph has it."""
+    bare = {n.split("@")[-1]: n.split("@")[-1] for n in nodes}
+    if name in bare:
+        return name
+    short = [n for n in bare if n.split(".")[0] == name.split(".")[0]]
+    return short[0] if len(short) == 1 else None

@@ -1,0 +1,82 @@
+"""Daemons that end: in good order, or at once."""
+
+from __future__ import annotations
+
+from typing import Any, List, Mapping, Sequence, Tuple
+
+from .daemons import WAYS, Daemon, kill, start, stop
+from .scene import Kind, Scene, Targets
+from .step import Command, FaultError, Step
+
+
+def checked_way(options: Mapping[str, Any]) -> str:
+    """The option `daemons`. Raises FaultError."""
+    way = str(options.get("daemons") or "")
+    if way and way not in WAYS:
+        raise FaultError(f"daemons: {way}: one of {', '.join(WAYS)}, or nothing to find out")
+    return way
+
+
+def started(scene: Scene, node: str, daemons: Sequence[Daemon]) -> Tuple[Command, ...]:
+    """The commands that start OSDs of one node again."""
+    orchestrated = [d for d in daemons if d.way == "cephadm"]
+    if orchestrated:
+        return (scene.set_back(*(f"orch daemon start osd.{d.osd}" for d in orchestrated)),)
+    return (Command(node, start(daemons), scene.limits.slow, root=True),)
+
+
+def stopped(scene: Scene, node: str, daemons: Sequence[Daemon]) -> Tuple[Command, ...]:
+    """The commands that stop OSDs of one node."""
+    orchestrated = [d for d in daemons if d.way == "cephadm"]
+    if orchestrated:
+        return (scene.set(*(f"orch daemon stop osd.{d.osd}" for d in orchestrated)),)
+    return (Command(node, stop(daemons), scene.limits.slow, root=True),)
+
+
+class Stop(Kind):
+    """All OSDs of a node, or single ones, are stopped in good order."""
+
+    options: Mapping[str, Any] = {"daemons": ""}
+
+    def steps(self, scene: Scene, targets: Targets, options: Mapping[str, Any]) -> List[Step]:
+        steps = []
+        for node, daemons in scene.daemons(targets.osds, checked_way(options)).items():
+            osds = tuple(d.osd for d in daemons)
+            steps.append(
+                Step(
+                    what=f"{self._verb} {names(osds)} on {node}",
+                    node=node,
+                    inject=self._break(scene, node, daemons),
+                    undo=(*started(scene, node, daemons), *scene.mark_in(osds)),
+                    checks=(scene.back(osds),),
+                    took=self._took(scene, osds),
+                    former={**scene.former(osds), "daemons": daemons[0].way, "units": [d.unit for d in daemons]},
+                    osds=osds,
+                )
+            )
+        return steps
+
+    _verb = "stop"
+
+    def _break(self, scene: Scene, node: str, daemons: Sequence[Daemon]) -> Tuple[Command, ...]:
+        return stopped(scene, node, daemons)
+
+    def _took(self, scene: Scene, osds: Sequence[int]) -> Tuple[Any, ...]:
+        return (scene.gone(osds),)
+
+
+class Crash(Stop):
+    """The same by SIGKILL. systemd may start a unit again by itself: its Restart= is in force."""
+
+    _verb = "kill"
+
+    def _break(self, scene: Scene, node: str, daemons: Sequence[Daemon]) -> Tuple[Command, ...]:
+        return (Command(node, kill(daemons), scene.limits.slow, root=True),)
+
+    def _took(self, scene: Scene, osds: Sequence[int]) -> Tuple[Any, ...]:
+        return ()  # the command itself sees the processes end, and they may be back before the cluster has noticed
+
+
+def names(osds: Sequence[int]) -> str:
+    """osd.1, osd.2"""
+    return ", ".join(f"osd.{o}" for o in osds)

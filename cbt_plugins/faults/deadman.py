@@ -1,0 +1,49 @@
+"""A dead man's switch: a node heals itself after a while, although nobody asks it to.
+
+It is armed on the node before a fault that may cut us off, as a timer of systemd where systemd runs, else as a process
+of its own; it is known by pid and start time, and disarmed only after the regular undo.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from .fence import FOLDER
+
+_STARTED = "started() { sed 's/.*) //' \"/proc/$1/stat\" 2>/dev/null | cut -d' ' -f20; }; "
+
+
+def arm(name: str, heal: str, seconds: float) -> str:
+    """Shell text that leaves `heal` to run in so many seconds; says "armed systemd UNIT" or "armed process PID START".
+
+    `heal` is tried several times; it must be harmless when nothing is broken.
+    """
+    script = f'n=0; until ( {heal} ); do n=$((n+1)); [ $n -lt 30 ] || break; sleep 2; done; date +%s.%N > "$1.fired"'
+    unit = f"cbt-plugins-{name}"
+    return (
+        f'{_STARTED}{FOLDER}; f="$d/{name}"; printf %s {shlex.quote(script)} > "$f.heal"; rm -f "$f.fired"; '
+        "if [ -d /run/systemd/system ]; then "
+        f"systemd-run --quiet --unit={unit} --on-active={seconds:g} --timer-property=AccuracySec=1s "
+        f'/bin/sh "$f.heal" "$f" && echo "systemd {unit}" > "$f.armed"; '
+        "else "
+        f'setsid sh -c \'sleep "$1"; exec sh "$2.heal" "$2"\' sh {seconds:g} "$f" </dev/null >/dev/null 2>&1 & '
+        'p=$!; s=$(started $p); [ -n "$s" ] && echo "process $p $s" > "$f.armed"; fi; '
+        'read -r a < "$f.armed" && echo "armed $a"'
+    )
+
+
+def disarm(name: str) -> str:
+    """Shell text that takes the switch away; it prints "fired AT" when it had fired. Nothing to do is no error."""
+    return (
+        f'{_STARTED}{FOLDER}; f="$d/{name}"; [ ! -e "$f.fired" ] || echo "fired $(cat "$f.fired")"; '
+        'if read -r how a b 2>/dev/null < "$f.armed"; then '
+        # a service that is just healing is left to its end; the timer alone is stopped
+        'if [ "$how" = systemd ]; then systemctl stop "$a.timer" 2>/dev/null; '
+        'elif [ "$(started "$a")" = "$b" ]; then kill -TERM -- "-$a"; fi; fi; '
+        'rm -f "$f.armed" "$f.heal" "$f.fired"; true'
+    )
+
+
+def is_disarmed(name: str) -> str:
+    """Shell text that prints "disarmed" when nothing is left of the switch."""
+    return f'{FOLDER}; [ -e "$d/{name}.armed" ] || echo disarmed'

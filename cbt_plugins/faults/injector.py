@@ -1,0 +1,375 @@
+"""Breaks things on purpose and puts them back, whatever happens to the process that did it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+
+from ..ceph import Ceph
+from ..config.plan import Fault, Settings
+from ..remote import Remote
+from . import access, blast, registry, targets
+from .cluster_facts import QUESTIONS, Facts, ask
+from .lock import Lock
+from .record import Record, UndoJournal
+from .runner import Clock, Runner
+from .scene import Kind, Limits, Scene, Targets
+from .settings import SettingsMaker
+from .step import FaultError, Step
+
+log = logging.getLogger(__name__)
+
+SETTINGS, RECOVERY = "settings", "recovery"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A fault that has been looked at: what would be done, to what, and what that would break."""
+
+    fault: Fault
+    kind: Kind
+    options: Mapping[str, Any]
+    targets: Targets
+    steps: Tuple[Step, ...]
+    radius: blast.Radius
+
+    @property
+    def refused(self) -> Tuple[blast.Finding, ...]:
+        """Rules that it would break and nobody has accepted."""
+        return self.radius.refused(self.fault.accept)
+
+    def lines(self) -> List[str]:
+        """For people: the very commands of a run."""
+        lines = [f"{self.fault.label}: {self.fault.kind} {', '.join(self.targets.named)}"]
+        for finding in self.radius.findings:
+            verb = "accepted" if finding.rule in self.fault.accept else "refused"
+            lines.append(f"  {verb} by rule {finding}")
+        for step in self.steps:
+            lines.append(f"  {step.what}")
+            lines += [f"    armed   {step.arm}"] if step.arm else []
+            lines += [f"    do      {command}" for command in step.inject]
+            lines += [f"    took    {check}" for check in step.took]
+            lines += [f"    undo    {command}" for command in step.undo]
+            lines += [f"    undone  {check}" for check in step.checks]
+        return lines
+
+
+@dataclass(frozen=True)
+class StillOpen:
+    """What could not be undone, or not be seen to be: `commands` are for a human."""
+
+    label: str
+    what: str
+    why: str
+    commands: Tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.label}: {self.what}: {self.why}"
+
+
+Event = Callable[..., None]
+
+
+class Injector:
+    """Faults and settings of one run. Only one process at a time can have a run's folder (RunFailed).
+
+    Every change is in `undo.jsonl`, on disk, before it is made, and counts as open until the cluster is seen to be as
+    before.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        remote: Remote,
+        ceph: Ceph,
+        cluster: Mapping[str, Any],
+        event: Optional[Event] = None,
+        run_id: str = "run",
+        settings: Optional[Settings] = None,
+        common: Optional[Mapping[str, Any]] = None,
+        limits: Optional[Limits] = None,
+        clock: Optional[Clock] = None,
+    ) -> None:
+        if not (folder / access.FILE).exists():
+            access.write(folder, cluster, common or {}, run_id)
+        self._journal = UndoJournal(folder)
+        self._ceph, self._limits, self._clock = ceph, limits or Limits(), clock or Clock()
+        self._nodes = access.nodes_of(cluster)
+        self._event: Event = event or (lambda name, **facts: None)
+        self._run_id = run_id
+        self._settings = settings or Settings()
+        self._runner = Runner(remote, run_id, self._limits)
+        self._maker = SettingsMaker(ceph, self._limits)
+        self._lock = Lock(ceph, run_id, folder, self._limits.quick)
+        #: left by an earlier process: nothing is broken before they are undone
+        self._inherited = {record.id for record in self._journal.still_open()}
+
+    # ---- one run per cluster ----
+
+    def acquire(self) -> None:
+        """Take the cluster for this run. Raises FaultError when another run has it."""
+        self._lock.take()
+
+    def release(self) -> None:
+        """Give the cluster back; not while anything is open. Raises FaultError."""
+        if not self._journal.still_open():
+            self._lock.release()
+
+    def close(self) -> None:
+        """Let another process have the run's folder. What is open stays open."""
+        self._journal.close()
+
+    # ---- looking ----
+
+    @property
+    def open(self) -> List[Record]:
+        """What is not known to be undone, oldest first."""
+        return self._journal.still_open()
+
+    def prepare(self, fault: Fault) -> Prepared:
+        """Find out all about a fault; nothing is changed. Raises FaultError for one that cannot be made at all."""
+        kind, options = registry.options(fault.kind, fault.options)
+        held = self._held()
+        facts = ask(self._ceph, QUESTIONS, self._limits.quick)
+        found = self._targets(fault, kind, facts, held)
+        scene = Scene(self._ceph, facts, self._nodes, self._name(fault.label), self._limits)
+        harm = kind.harm(found, options)
+        steps = tuple(kind.steps(scene, found, options))
+        return Prepared(fault, kind, options, found, steps, self._judge(harm, held))
+
+    def dry(self, fault: Fault) -> List[str]:
+        """What `inject` would do, word for word, and which rules speak against it."""
+        return self.prepare(fault).lines()
+
+    def _targets(self, fault: Fault, kind: Kind, facts: Facts, held: Sequence[int]) -> Targets:
+        """A choice that was made before, in this run, is made again."""
+        before = [r for r in self._journal.records if r["event"] == "chosen" and r["label"] == fault.label]
+        if before and not fault.targets:
+            with contextlib.suppress(FaultError):
+                chosen = Fault(fault.label, fault.kind, tuple(before[-1]["targets"]))
+                return targets.resolve(chosen, kind.unit, facts, self._nodes, held)
+        return targets.resolve(fault, kind.unit, facts, self._nodes, held)
+
+    def _judge(self, harm: blast.Harm, held: Sequence[int]) -> blast.Radius:
+        question = "osd ok-to-stop " + " ".join(map(str, harm.osds))
+        alone = [question] if harm.osds and not (harm.out and not harm.destroyed) else []
+        facts = ask(self._ceph, QUESTIONS, self._limits.quick, alone)
+        return blast.radius(facts, harm, self._ceph.head, held, facts.answers.get(question))
+
+    def _held(self) -> List[int]:
+        return sorted({osd for record in self._journal.still_open() for osd in record.step.osds})
+
+    def _name(self, label: str) -> str:
+        """Unique on the nodes, also when the same fault is made once more."""
+        number = sum(1 for r in self._journal.records if r["event"] == "open" and r["label"] == label)
+        return f"{self._run_id}-{''.join(c if c.isalnum() else '-' for c in label)}-{number}"
+
+    # ---- changing ----
+
+    def apply(self, settings: Optional[Settings] = None) -> None:
+        """Set flags, configuration, balancer and autoscaler. Raises FaultError; what was set is undone then."""
+        self._may_begin()
+        steps = self._maker.steps(settings or self._settings)
+        self._perform(SETTINGS, SETTINGS, steps, wait=True)
+
+    def hasten(self) -> None:
+        """Set `Settings.recovery`, unless it is in force; the first `inject` does so by itself."""
+        if self._settings.recovery and not any(record.label == RECOVERY for record in self.open):
+            self._may_begin()
+            self._perform(RECOVERY, RECOVERY, self._maker.recovery(self._settings.recovery), wait=True)
+
+    def inject(self, fault: Union[Fault, Prepared], wait: bool = True) -> Prepared:
+        """Break it. The blast radius is computed once more, from the cluster as it is now.
+
+        `wait` until the cluster has seen it; without, `confirm` tells. Raises FaultError: refused, and nothing was
+        changed; or it did not take, and what was done of it is undone as far as could be (`open` has the rest).
+        """
+        self._may_begin()
+        self.hasten()
+        if isinstance(fault, Prepared):
+            prepared, fault = fault, fault.fault
+            radius = self._judge(prepared.kind.harm(prepared.targets, prepared.options), self._held())
+            prepared = Prepared(fault, prepared.kind, prepared.options, prepared.targets, prepared.steps, radius)
+        else:
+            prepared = self.prepare(fault)
+        if any(record.label == fault.label for record in self.open):
+            raise FaultError(f"{fault.label}: is in force already")
+        if prepared.refused:
+            raise FaultError(
+                f"{fault.label}: refused. "
+                + " | ".join(map(str, prepared.refused))
+                + f" (accept: [{', '.join(dict.fromkeys(f.rule for f in prepared.refused))}] on the fault overrides)"
+            )
+        if not fault.targets:
+            self._journal.say("chosen", label=fault.label, seed=fault.seed, targets=list(prepared.targets.named))
+        if prepared.radius.findings:
+            found = [finding.plain() for finding in prepared.radius.findings]
+            self._journal.say("accepted", label=fault.label, findings=found)
+        facts = {"targets": list(prepared.targets.named), "osds": list(prepared.targets.osds)}
+        facts["accepted"] = [str(f) for f in prepared.radius.findings]
+        self._perform(fault.label, fault.kind, prepared.steps, wait, facts)
+        return prepared
+
+    def confirm(self, labels: Optional[Sequence[str]] = None) -> Dict[str, Optional[str]]:
+        """Look once whether faults have taken effect: label -> None, or what is not so yet."""
+        seen = {r["id"] for r in self._journal.records if r["event"] == "confirmed"}
+        found: Dict[str, Optional[str]] = {}
+        for record in self.open:
+            if labels is not None and record.label not in labels:
+                continue
+            why = None if record.id in seen else self._runner.look(record.step.took)
+            if why is None and record.id not in seen:
+                self._journal.note("confirmed", record)
+            found[record.label] = found.get(record.label) or why
+        return found
+
+    def undo(self, labels: Sequence[str]) -> List[StillOpen]:
+        """Undo these, the last one first; returns what is still open."""
+        return self._undo([record for record in self.open if record.label in labels])
+
+    def undo_all(self) -> List[StillOpen]:
+        """Undo all that is open, last in first out; returns what is still open, each with its reason.
+
+        None that fails stops the others. A signal does not stop it either, but for the third.
+        """
+        with _unhurried():
+            left = self._undo(self.open)
+        self._inherited &= {record.id for record in self.open}
+        return left
+
+    def _may_begin(self) -> None:
+        left = [record for record in self.open if record.id in self._inherited]
+        if left:
+            many = "; ".join(f"{record.label}: {record.step.what}" for record in left)
+            raise FaultError(f"an earlier process left this open: {many}. `cbt-tools undo` first")
+        self._lock.check()
+
+    def _perform(
+        self,
+        label: str,
+        kind: str,
+        steps: Sequence[Step],
+        wait: bool,
+        facts: Optional[Mapping[str, Any]] = None,
+    ) -> None:
+        if not steps:
+            return
+        say = {"label": label, "kind": kind, **(facts or {})}
+        self._event("fault-inject-begin", **say)
+        try:
+            done = [self._begin(label, kind, step) for step in steps]
+            self._event("fault-injected", **say)
+            if wait:
+                for record in done:
+                    self._await(record)
+        except FaultError as error:
+            self._event("fault-failed", **say, why=str(error))
+            left = self.undo([label])
+            also = f"; still open: {'; '.join(map(str, left))}" if left else "; what was done of it is undone"
+            raise FaultError(f"{label}: {error}{also}") from error
+
+    def _begin(self, label: str, kind: str, step: Step) -> Record:
+        record = self._journal.open(label, kind, step)
+        self._journal.note("begun", record)
+        try:
+            if step.arm:
+                switch = self._runner.inject(record, step.arm).strip()
+                if not switch.startswith("armed "):
+                    raise FaultError(f"{step.node}: the dead man's switch is not armed: {switch or 'no answer'}")
+                self._journal.note("armed", record, switch=switch, fires=round(time.time() + (step.deadline or 0), 3))
+            for command in step.inject:
+                self._runner.inject(record, command)
+        except FaultError as error:
+            self._journal.note("failed", record, why=str(error))
+            raise
+        self._journal.note("injected", record)
+        return record
+
+    def _await(self, record: Record) -> None:
+        until = self._clock.now() + max([check.patience for check in record.step.took], default=0.0)
+        while True:
+            why = self._runner.look(record.step.took)
+            if why is None:
+                self._journal.note("confirmed", record)
+                return
+            if self._clock.now() >= until:
+                raise FaultError(f"{record.step.what}: without effect: {why}")
+            self._clock.sleep(self._limits.pause)
+
+    def _undo(self, records: Sequence[Record]) -> List[StillOpen]:
+        left: List[StillOpen] = []
+        waiting = {record.label: sum(r.label == record.label for r in records) for record in records}
+        begun = set()
+        for record in reversed(records):
+            label = record.label
+            if label not in begun:
+                begun.add(label)
+                self._event("fault-undo-begin", label=label, kind=record.kind, osds=list(record.step.osds))
+            try:
+                why = self._undo_one(record)
+            except Exception as error:  # a full disk, a bug: the others must be undone all the same
+                log.exception("undo of %s", record.step.what)
+                why = f"{type(error).__name__}: {error}"
+            if why is None:
+                waiting[label] -= 1
+                if not waiting[label]:
+                    self._event("fault-undone", label=label, kind=record.kind, osds=list(record.step.osds))
+                continue
+            commands = tuple(map(str, (*record.step.undo, *record.step.checks)))
+            left.append(StillOpen(label, record.step.what, why, commands))
+            self._event("fault-failed", label=label, kind=record.kind, why=why)
+            log.error("not undone: %s: %s: %s", label, record.step.what, why)
+        return left
+
+    def _undo_one(self, record: Record) -> Optional[str]:
+        """None when the cluster is seen to be as before, else why not."""
+        self._journal.note("undo", record)
+        log.info("undo: %s", record.step.what)
+        now = self._clock.now()
+        patience = max((check.patience for check in record.step.checks), default=0.0)
+        if record.step.deadline is not None:  # it heals itself at the latest then
+            patience = min(patience, max(0.0, record.at + record.step.deadline - time.time()) + self._limits.back)
+        until, again = now + patience, now + self._limits.again
+        todo, said = list(record.step.undo), ""
+        while True:
+            results = [(command, self._runner.undo(record, command)) for command in todo]
+            todo = [command for command, result in results if result]
+            said = next((result.why for _, result in results if result), said if todo else "")
+            different = self._runner.look(record.step.checks)
+            # One that never arrived may have left its fault's own command to come after it.
+            if different is None and not any(result.lost for _, result in results if result):
+                self._journal.note("undone", record)
+                return None
+            if self._clock.now() >= until:
+                return "; ".join(filter(None, (said, different)))
+            if self._clock.now() >= again:
+                again, todo = self._clock.now() + self._limits.again, list(record.step.undo)
+            self._clock.sleep(self._limits.pause)
+
+
+@contextlib.contextmanager
+def _unhurried() -> Iterator[None]:
+    """Signals wait until everything is undone; the third in a row ends it where it is."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen: List[int] = []
+
+    def note(number: int, _: Any) -> None:
+        seen.append(number)
+        if len(seen) > 2:
+            raise KeyboardInterrupt(signal.Signals(number).name)
+        log.warning("the cluster is being put back; what is not yet can be had later: cbt-tools undo")
+
+    former = {n: signal.signal(n, note) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

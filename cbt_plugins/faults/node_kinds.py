@@ -1,0 +1,113 @@
+"""A whole node: started anew, or without power."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Any, Dict, List, Mapping
+
+from .blast import Harm
+from .daemon_kinds import checked_way, started
+from .fence import FOLDER
+from .scene import Kind, Scene, Targets
+from .step import Check, Command, FaultError, Step
+
+#: which boot of a node this is: the kernel's id, and the start of its first process for a node that shares its kernel
+BOOT = "echo $(cat /proc/sys/kernel/random/boot_id) $(sed 's/.*) //' /proc/1/stat | cut -d' ' -f20)"
+
+
+class Reboot(Kind):
+    """The node starts anew; its OSDs must come back. `command` is what reboots it."""
+
+    unit = "node"
+    options: Mapping[str, Any] = {"command": "systemctl reboot", "daemons": ""}
+
+    def harm(self, targets: Targets, options: Mapping[str, Any]) -> Harm:
+        return Harm(osds=targets.osds, nodes=targets.nodes)
+
+    def steps(self, scene: Scene, targets: Targets, options: Mapping[str, Any]) -> List[Step]:
+        steps = []
+        for number, node in enumerate(targets.nodes, 1):
+            name = f"{scene.name}-{number}"
+            osds = scene.on_node(node)
+            daemons = scene.daemons(osds, checked_way(options)).get(node, [])
+            boot = scene.ask(node, BOOT).strip()
+            # The command ends our connection, so a process of its own sends it. The file is gone with /run when the
+            # node has booted, or when the node refused.
+            go = (
+                f'[ ! -e "$1.undone" ] || exit; : > "$1.rebooting"; {options["command"]} || rm -f "$1.rebooting"; '
+                'sleep 300; rm -f "$1.rebooting"'
+            )
+            text = f'{FOLDER}; setsid sh -c {shlex.quote(go)} sh "$d/{name}" </dev/null >/dev/null 2>&1 & sleep 0.2'
+            quiet = f'{FOLDER}; [ -e "$d/{name}.rebooting" ] || echo settled'
+            limits = scene.limits
+            steps.append(
+                Step(
+                    what=f"reboot {node}",
+                    node=node,
+                    inject=(Command(node, text, limits.quick, root=True),),
+                    undo=(
+                        Command(node, f'{FOLDER}; : > "$d/{name}.undone"', limits.quick, root=True),
+                        *(started(scene, node, daemons) if daemons else ()),
+                        *scene.mark_in(osds),
+                    ),
+                    checks=(
+                        Check(node, quiet, (((), "settled"),), limits.boot, root=True),
+                        *((scene.back(osds, limits.boot),) if osds else ()),
+                    ),
+                    took=(scene.gone(osds),) if osds else (),
+                    former={"boot": boot, **scene.former(osds)},
+                    osds=osds,
+                )
+            )
+        return steps
+
+
+class Power(Kind):
+    """A command of the user's takes the power away, another gives it back; both run on the machine that leads the run.
+
+    {node} in them is the node's name. What is in `secrets` are names in the environment, whose
+    values are in no file.
+    """
+
+    unit = "node"
+    options: Mapping[str, Any] = {"off": "", "on": "", "secrets": (), "daemons": ""}
+
+    def harm(self, targets: Targets, options: Mapping[str, Any]) -> Harm:
+        return Harm(osds=targets.osds, nodes=targets.nodes)
+
+    def steps(self, scene: Scene, targets: Targets, options: Mapping[str, Any]) -> List[Step]:
+        off, on = str(options["off"]), str(options["on"])
+        if not off or not on:
+            raise FaultError("power needs both commands, off and on: nothing is switched off that cannot be put back")
+        given = options["secrets"]
+        secrets = (given,) if isinstance(given, str) else tuple(map(str, given))
+        absent = [name for name in secrets if not os.environ.get(name)]
+        if absent:
+            raise FaultError(f"power: the environment has no {', '.join(absent)}")
+        steps = []
+        for node in targets.nodes:
+            osds = scene.on_node(node)
+            daemons = scene.daemons(osds, checked_way(options)).get(node, [])
+            former: Dict[str, Any] = {"boot": scene.ask(node, BOOT).strip(), **scene.former(osds)}
+            limits = scene.limits
+            steps.append(
+                Step(
+                    what=f"power off {node}",
+                    node=node,
+                    inject=(Command("", off.replace("{node}", node), limits.slow, secrets=secrets),),
+                    undo=(
+                        Command("", on.replace("{node}", node), limits.slow, secrets=secrets),
+                        *(started(scene, node, daemons) if daemons else ()),
+                        *scene.mark_in(osds),
+                    ),
+                    checks=(
+                        Check(node, "echo there", (((), "there"),), limits.boot),
+                        *((scene.back(osds, limits.boot),) if osds else ()),
+                    ),
+                    took=(scene.gone(osds),) if osds else (),
+                    former=former,
+                    osds=osds,
+                )
+            )
+        return steps

@@ -1,0 +1,91 @@
+"""The undo journal of a run: what was changed, on disk before it was, until it is seen to be as it was."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Sequence
+
+from ..journal import Journal, read
+from .step import Step
+
+FILE = "undo.jsonl"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A step that is open: it may be in effect, and nobody has seen it undone."""
+
+    id: str
+    label: str
+    kind: str
+    step: Step
+    at: float  # epoch seconds
+    begun: bool  # its command may have been sent ...
+    ended: bool  # ... and is known to have come to its end
+
+
+class UndoJournal:
+    """One process at a time; every line is on disk before the call returns. Raises RunFailed when another has it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._journal = Journal(folder / FILE)
+        handle = os.open(folder, os.O_RDONLY)  # the file's name, too, must survive a loss of power
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def open(self, label: str, kind: str, step: Step) -> Record:
+        """Write a step down. Only then may it begin."""
+        id = f"{len(self._journal.all('open')) + 1}"
+        self._journal.write("open", id=id, label=label, kind=kind, step=step.plain())
+        return Record(id, label, kind, step, time.time(), False, False)
+
+    def note(self, event: str, record: Record, **facts: Any) -> None:
+        """What became of it: "armed", "begun", "injected", "failed", "confirmed", "undo", "undone"."""
+        self._journal.write(event, id=record.id, label=record.label, **facts)
+
+    def say(self, event: str, **facts: Any) -> None:
+        """A line that is about no step: what was chosen, or accepted."""
+        self._journal.write(event, **facts)
+
+    @property
+    def records(self) -> Sequence[Mapping[str, Any]]:
+        """All lines."""
+        return self._journal.records
+
+    def still_open(self) -> List[Record]:
+        """Oldest first."""
+        return still_open(self._journal.records)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._journal.close()
+
+
+def still_open(lines: Sequence[Mapping[str, Any]]) -> List[Record]:
+    """The steps that are not known to be undone, oldest first."""
+    opened: Dict[str, Mapping[str, Any]] = {}
+    begun, ended = set(), set()
+    for line in lines:
+        event, id = line["event"], str(line.get("id"))
+        if event == "open":
+            opened[id] = line
+        elif event == "begun":
+            begun.add(id)
+        elif event in ("injected", "failed"):
+            ended.add(id)
+        elif event == "undone":
+            opened.pop(id, None)
+    return [
+        Record(id, str(line["label"]), str(line["kind"]), Step.parse(line["step"]), line["t"], id in begun, id in ended)
+        for id, line in opened.items()
+    ]
+
+
+def open_in(folder: Path) -> List[Record]:
+    """The open steps of a run, also while another process is at work on them."""
+    return still_open(read(folder / FILE))

@@ -1,0 +1,192 @@
+"""Flags, configuration, balancer, autoscaler and fast recovery: set for a run, and put back to what they were."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ..ceph import Ceph
+from ..config.plan import Settings
+from .cluster_facts import Facts, ask
+from .scene import Limits
+from .step import Check, Command, FaultError, Step, find
+
+#: flags of the OSD map that a run may set; others are the cluster's own
+FLAGS = (
+    *("noup", "nodown", "noout", "noin", "nobackfill", "norebalance", "norecover"),
+    *("noscrub", "nodeep-scrub", "notieragent", "nosnaptrim", "pause"),
+)
+#: what `osd dump` shows for a flag, where that is another word
+_SHOWN = {"pause": ("pauserd", "pausewr")}
+
+_QUESTIONS = ("osd dump", "config dump", "balancer status")
+
+#: recovery as fast as the disks give, for the wpq scheduler: (option, value). The sleeps of each class of disk, because
+#: osd_recovery_sleep = 0 means "take these".
+FAST_WPQ = (
+    ("osd_max_backfills", "10"),
+    ("osd_recovery_max_active", "15"),
+    ("osd_recovery_sleep", "0"),
+    ("osd_recovery_sleep_hdd", "0"),
+    ("osd_recovery_sleep_hybrid", "0"),
+    ("osd_recovery_sleep_ssd", "0"),
+)
+#: the same for mClock, which takes the limits for its own: without the override Ceph sets them back, and its sleeps
+#: are 0 in any case. The override comes first, and is taken back last.
+FAST_MCLOCK = (
+    ("osd_mclock_override_recovery_settings", "true"),
+    ("osd_mclock_profile", "high_recovery_ops"),
+    ("osd_max_backfills", "10"),
+    ("osd_recovery_max_active", "15"),
+)
+
+
+class SettingsMaker:
+    """Makes steps; changes nothing."""
+
+    def __init__(self, ceph: Ceph, limits: Limits) -> None:
+        self._ceph, self._limits = ceph, limits
+
+    def steps(self, settings: Settings) -> List[Step]:
+        """What must be set so that all is as asked. Raises FaultError."""
+        unknown = [f for f in settings.flags if f not in FLAGS]
+        if unknown:
+            raise FaultError(f"no flag of ours: {', '.join(unknown)}; there are {', '.join(FLAGS)}")
+        if not (settings.flags or settings.config) and settings.balancer is None and settings.autoscaler is None:
+            return []
+        facts = ask(self._ceph, _QUESTIONS, self._limits.quick)
+        made = [
+            self._flags(facts, settings.flags),
+            self._config(facts.answers["config dump"], settings.config, "set configuration"),
+            self._balancer(facts, settings.balancer),
+            self._autoscaler(facts, settings.autoscaler),
+        ]
+        return [step for step in made if step]
+
+    def recovery(self, how: str) -> List[Step]:
+        """`Settings.recovery`, for the scheduler that the OSDs run. Raises FaultError."""
+        if not how:
+            return []
+        if how != "aggressive":
+            raise FaultError(f"recovery: {how}: aggressive, or nothing")
+        facts = ask(self._ceph, ("osd dump", "config dump"), self._limits.quick)
+        up = [o for o, entry in facts.osds.items() if entry["up"]]
+        if not up:
+            raise FaultError("no OSD is up: its scheduler cannot be asked for")
+        queue = self._show(up[0], "osd_op_queue")
+        wanted = FAST_MCLOCK if queue == "mclock_scheduler" else FAST_WPQ
+        # a value set for a class or a host would win over one set for all OSDs: each of these is set as well
+        whos = {("osd", "")}
+        names = {name for name, _ in wanted}
+        for row in facts.answers["config dump"]:
+            if row["name"] in names and row["section"].split(".")[0] == "osd":
+                whos.add((row["section"], row.get("mask", "")))
+        triples = [(who + (f"/{mask}" if mask else ""), n, v) for n, v in wanted for who, mask in sorted(whos)]
+        step = self._config(facts.answers["config dump"], triples, f"fast recovery ({queue})")
+        return [step] if step else []
+
+    def _show(self, osd: int, option: str) -> str:
+        command = f"{self._ceph.command} config show osd.{osd} {option}"
+        result = self._ceph.remote.run([self._ceph.head], command, timeout=self._limits.quick, check=False)
+        answer = result[self._ceph.head]
+        if answer.status or not answer.stdout.strip():
+            raise FaultError(f"ceph config show osd.{osd} {option}: {answer.stderr.strip()[-200:] or 'no answer'}")
+        return answer.stdout.strip()
+
+    def _flags(self, facts: Facts, wanted: Sequence[str]) -> Optional[Step]:
+        absent = [f for f in wanted if not set(_SHOWN.get(f, (f,))) <= set(facts.flags)]
+        if not absent:
+            return None
+        shown = [s for f in absent for s in _SHOWN.get(f, (f,))]
+        places = [("flags_set", {"=": s}) for s in shown]
+        return self._step(
+            f"set {', '.join(absent)}",
+            [f"osd set {f}" for f in absent],
+            [f"osd unset {f}" for f in reversed(absent)],
+            "osd dump",
+            [(p, True) for p in places],
+            [(p, None) for p in places],
+            {"flags": list(facts.flags)},
+        )
+
+    def _config(
+        self, dump: Sequence[Mapping[str, Any]], wanted: Sequence[Tuple[str, str, str]], what: str
+    ) -> Optional[Step]:
+        do, undo, set_to, was = [], [], [], []
+        former: Dict[str, Optional[str]] = {}
+        for who, option, value in wanted:
+            section, _, mask = who.partition("/")
+            entry = {"section": section, "name": option, "mask": mask}
+            row = next((r for r in dump if all(r.get(k, "") == v for k, v in entry.items())), None)
+            before = str(row["value"]) if row else None
+            former[f"{who} {option}"] = before
+            target = f"{shlex.quote(who)} {shlex.quote(option)}"
+            do.append(f"config set {target} {shlex.quote(value)}")
+            undo.append(f"config rm {target}" if before is None else f"config set {target} {shlex.quote(before)}")
+            place = (entry, "value")
+            was.append((place, before))
+            set_to.append(((entry, "name"), option))
+        if not do:
+            return None
+        return self._step(what, do, list(reversed(undo)), "config dump", set_to, was, former)
+
+    def _balancer(self, facts: Facts, wanted: Optional[bool]) -> Optional[Step]:
+        active = bool(facts.answers["balancer status"]["active"])
+        if wanted is None or wanted == active:
+            return None
+        on, off = ("on", "off") if wanted else ("off", "on")
+        # the switch leaves an option behind, where there was none
+        entry = {"section": "mgr", "name": "mgr/balancer/active"}
+        row = find(facts.answers["config dump"], (entry, "value"))
+        step = self._step(
+            f"balancer {on}",
+            [f"balancer {on}"],
+            [f"balancer {off}", *(["config rm mgr mgr/balancer/active"] if row is None else [])],
+            "balancer status",
+            [(("active",), wanted)],
+            [(("active",), active)],
+            {"active": active, "mgr/balancer/active": row},
+        )
+        dumped = Check(
+            step.node, f"{self._ceph.command} config dump -f json", (((entry, "value"), row),), step.checks[0].patience
+        )
+        return replace(step, checks=(*step.checks, dumped))
+
+    def _autoscaler(self, facts: Facts, wanted: Optional[bool]) -> Optional[Step]:
+        mode = "on" if wanted else "off"
+        former = {p["pool_name"]: p["pg_autoscale_mode"] for p in facts.pools if p["pg_autoscale_mode"] != mode}
+        if wanted is None or not former:
+            return None
+        places = {name: ("pools", {"pool_name": name}, "pg_autoscale_mode") for name in former}
+        return self._step(
+            f"pg_autoscale_mode {mode} for {len(former)} pools",
+            [f"osd pool set {shlex.quote(name)} pg_autoscale_mode {mode}" for name in former],
+            [f"osd pool set {shlex.quote(name)} pg_autoscale_mode {was}" for name, was in reversed(former.items())],
+            "osd dump",
+            [(places[name], mode) for name in former],
+            [(places[name], was) for name, was in former.items()],
+            former,
+        )
+
+    def _step(
+        self,
+        what: str,
+        do: Sequence[str],
+        undo: Sequence[str],
+        question: str,
+        took: Sequence[Any],
+        undone: Sequence[Any],
+        former: Mapping[str, Any],
+    ) -> Step:
+        head, ceph, quick = self._ceph.head, self._ceph.command, self._limits.quick
+        limit = quick + 2.0 * len(do)
+        return Step(
+            what=what,
+            node=head,
+            inject=(Command(head, " && ".join(f"{ceph} {line}" for line in do), limit),),
+            undo=(Command(head, "; ".join(f"{ceph} {line}" for line in undo), limit),),
+            checks=(Check(head, f"{ceph} {question} -f json", tuple(undone), quick),),
+            took=(Check(head, f"{ceph} {question} -f json", tuple(took), quick),),
+            former=former,
+        )
