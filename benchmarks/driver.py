@@ -1,4 +1,4 @@
-"""What a request costs the load generator: cbt-hybrid beside warp, on a server that keeps nothing, in turns, in one run.
+"""What a request costs the load generator: cbt-hybrid beside warp, on a server that keeps nothing, in turns.
 
 Prints the median processor time per request of each and the ratio. Usage: ./run bench driver   (or: python
 benchmarks/driver.py [SECONDS [ROUNDS]]). Requests are counted by the server, warp's preparations among them.
@@ -77,7 +77,7 @@ def processors() -> Tuple[Set[int], Set[int]]:
     return set(every[half:]), set(every[:half] or every)
 
 
-def start(line: List[str], where: Set[int], **options: Any) -> "subprocess.Popen[str]":
+def start(line: List[str], where: Set[int], **options: Any) -> subprocess.Popen[str]:
     """A program on some of the processors."""
     return subprocess.Popen(line, text=True, preexec_fn=lambda: os.sched_setaffinity(0, where), **options)
 
