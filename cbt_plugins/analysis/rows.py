@@ -161,8 +161,12 @@ class Rows:
                 return open_lines
             self.bad += 1
             return []
-        fields = next(csv.reader([record], delimiter="\t"), [])
-        self._take(fields, record, rows)
+        try:
+            fields = next(csv.reader([record], delimiter="\t"), [])
+        except csv.Error:  # a line break outside of the quotes: parts of different rows
+            self.bad += 1
+        else:
+            self._take(fields, record, rows)
         return []
 
     def _take(self, fields: Fields, line: str, rows: List[Fields]) -> None:

@@ -157,6 +157,14 @@ def test_a_message_without_its_end_takes_no_other_row_with_it(tmp_path: Path) ->
     assert rows.bad == 1
 
 
+def test_quotes_of_two_torn_lines_are_no_record(tmp_path: Path) -> None:
+    text = made.row("GET", 1, 0.5) + '3\t1\tPUT\tto"rn\nto"rn\n' + made.row("GET", 2, 0.5)
+    (tmp_path / "rows.csv").write_text(made.HEADER + text)
+    rows, found = read(tmp_path / "rows.csv")
+    assert [row[2] for row in found] == ["GET", "GET"]
+    assert rows.bad == 1
+
+
 def test_other_lines_are_counted(tmp_path: Path) -> None:
     text = (
         made.HEADER

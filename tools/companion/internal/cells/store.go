@@ -17,6 +17,8 @@ const (
 	mostOps       = 100
 	mostSamples   = 1 << 20
 	longestName   = 1 << 10
+	// ns that no request takes
+	longestDuration = 1e15
 )
 
 // cell is what the requests of one block, operation, endpoint and size came to. A minimum of nothing is 0.
@@ -105,10 +107,10 @@ func (s *Store) Reset() {
 	clear(s.errors)
 }
 
-// Add counts a row; false: it ended before 1970.
+// Add counts a row; false: it has no time or duration that a request can have.
 func (s *Store) Add(r *rowtext.Row) bool {
 	end := r.End - s.offset
-	if end < 0 {
+	if end < 0 || r.Duration > longestDuration {
 		return false
 	}
 	op, endpoint := s.ops.of(r.Op[:min(len(r.Op), longestName)]), s.endpoints.of(r.Endpoint[:min(len(r.Endpoint), longestName)])
