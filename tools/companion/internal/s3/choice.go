@@ -95,7 +95,7 @@ func (c *Client) pause(now time.Time) time.Duration {
 }
 
 // release ends a request at a host: what came of it says whether the host is up. One that passed its deadline says
-// nothing when others were answered meanwhile.
+// nothing when others have just been answered.
 func (c *Client) release(h *host, x *conn, probe bool, sent time.Time, said failure, answered bool) {
 	now := time.Now()
 	c.mu.Lock()
@@ -104,7 +104,8 @@ func (c *Client) release(h *host, x *conn, probe bool, sent time.Time, said fail
 	if probe {
 		h.probing = false
 	}
-	stuck := said.kind == KindTimeout && h.moved.Load() < int64(sent.Sub(began))
+	alive := max(int64(sent.Sub(began)), int64(now.Add(-patience).Sub(began))) // one that moved since is
+	stuck := said.kind == KindTimeout && h.moved.Load() < alive
 	switch {
 	case said.kind == KindCut:
 	case stuck || said.kind == KindRefused || said.kind == KindReset:

@@ -138,6 +138,12 @@ func TestADeadlineAndAHost(t *testing.T) {
 	if !h.down {
 		t.Fatal("up though it did not answer")
 	}
+	h.inFlight, h.down = 1, false
+	h.moved.Store(int64(time.Since(began) - 2*patience))
+	client.release(h, nil, false, sent.Add(-time.Minute), late, false)
+	if !h.down {
+		t.Fatal("up though it has not answered for long")
+	}
 }
 
 func TestHostNames(t *testing.T) {

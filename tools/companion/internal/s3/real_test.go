@@ -116,3 +116,45 @@ func toBucket(t *testing.T, client *Client, method, bucket string) {
 		t.Fatalf("%s %s: %v", method, bucket, said)
 	}
 }
+
+// An upload that is cut leaves no parts on a real server.
+func TestARealServerHasNoPartsLeft(t *testing.T) {
+	url := os.Getenv("S3_TEST_HOST")
+	if url == "" {
+		t.Skip("S3_TEST_HOST names no server")
+	}
+	config := Config{Hosts: []string{url}, Workers: 1, PartSize: 5 << 20, InsecureTLS: true, AccessKey: os.Getenv("AWS_ACCESS_KEY_ID"),
+		SecretKey: os.Getenv("AWS_SECRET_ACCESS_KEY"), Session: os.Getenv("AWS_SESSION_TOKEN")}
+	client, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket := fmt.Sprintf("cbt-client-%d", rand.Int63())
+	toBucket(t, other, "PUT", bucket)
+	defer toBucket(t, other, "DELETE", bucket)
+	parts := 0
+	body := numbered{make(block, 30<<20), func() {
+		if parts++; parts == 3 {
+			client.Cut()
+		}
+	}}
+	var result Result
+	client.Do(&Request{Op: Multipart, Bucket: bucket, Key: "large", Body: body, Until: time.Now().Add(time.Minute)}, &result)
+	if result.Kind != KindCut || result.Unsure() || parts != 3 {
+		t.Fatalf("%d parts; %+v", parts, result)
+	}
+	x, said := other.dial(other.hosts[0], time.Now().Add(10*time.Second))
+	if said.kind != "" {
+		t.Fatal(said)
+	}
+	defer x.Close()
+	var answer excerpt
+	said = x.trip(&call{method: "GET", bucket: bucket, query: []byte("uploads="), payload: emptyPayload, into: &answer, until: time.Now().Add(10 * time.Second)}, time.Now())
+	if said.kind != "" || !bytes.Contains(answer.kept, []byte("<ListMultipartUploadsResult")) || bytes.Contains(answer.kept, []byte("<UploadId>")) {
+		t.Fatalf("%v: %s", said, answer.kept)
+	}
+}
