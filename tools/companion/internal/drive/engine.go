@@ -324,6 +324,15 @@ func (e *engine) open() bool {
 	return true
 }
 
+// issues tells whether a request that has its object may be made. That others have found nothing more to do is no reason
+// against the last one.
+func (e *engine) issues() bool {
+	if !e.closed.Load() {
+		return e.open()
+	}
+	return e.reason == endExhausted && (e.last.IsZero() || time.Since(e.base) < seconds(e.spec.Duration))
+}
+
 // complete is called when a space has got its objects.
 func (e *engine) complete() {
 	if e.undone.Add(-1) == 0 {

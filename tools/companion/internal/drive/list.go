@@ -125,7 +125,7 @@ func (e *engine) lastNumber(s *space) (int64, error) {
 		if err := e.page(request, &result); err != nil {
 			return 0, err
 		}
-		if len(result.Keys) == 0 {
+		if len(result.Keys) == 0 || result.Keys[0] >= s.spec.Prefix+":" { // the character after 9
 			return last, nil
 		}
 	}

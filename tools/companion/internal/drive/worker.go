@@ -66,7 +66,7 @@ func (w *worker) run() {
 			return
 		}
 		w.prepare()
-		if !w.e.open() {
+		if !w.e.issues() {
 			w.giveBack()
 			return
 		}

@@ -1,0 +1,126 @@
+package drive
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"cbt-plugins/companion/internal/s3"
+)
+
+// times are the rows' starts, in seconds since the run's, and durations.
+func times(t *testing.T, got *outcome) (starts, durations []float64) {
+	t.Helper()
+	for _, fields := range got.rows {
+		at, err := time.Parse(time.RFC3339Nano, fields[9])
+		if err != nil {
+			t.Fatal(err)
+		}
+		ns, err := strconv.ParseInt(fields[12], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		starts = append(starts, epoch(at)-got.end.Began)
+		durations = append(durations, float64(ns)/1e9)
+	}
+	return starts, durations
+}
+
+// Two workers of 20 ms each make 100 a second: of 200 a second half must wait, and their latency says so.
+func TestOpenLoopCountsFromTheIntendedStart(t *testing.T) {
+	v := newServer()
+	state := fill(t, v, 100)
+	v.delay = func() time.Duration { return 20 * time.Millisecond }
+	got := run(t, v, fmt.Sprintf(`"workers":2,"rate":200,"arrivals":"even","duration":1,"state_in":%q,%s"ops":[{"op":"GET","spaces":["a"]}]`, state, oneSpace))
+	starts, durations := times(t, got)
+	slices.Sort(starts)
+	slices.Sort(durations)
+	for i := range starts {
+		// the schedule alone says when: k/200 s after the first
+		offset := (starts[i] - starts[0]) * 200
+		if whole := float64(int(offset + 0.5)); offset-whole > 0.01 || whole-offset > 0.01 {
+			t.Fatalf("request %d starts at %v", i, starts[i])
+		}
+	}
+	n := len(starts)
+	if n > 110 || n+int(got.end.Unstarted) != 200 {
+		t.Fatalf("%d issued, %d not started", n, got.end.Unstarted)
+	}
+	if durations[n-1] < 0.3 || got.end.Latest < 0.3 {
+		t.Fatalf("the last one waited long: %v, %v", durations[n-1], got.end.Latest)
+	}
+}
+
+func TestOpenLoopKeepsItsRate(t *testing.T) {
+	v := newServer()
+	state := fill(t, v, 100)
+	for arrivals, tolerance := range map[string]int{"even": 1, "poisson": 150} {
+		got := run(t, v, fmt.Sprintf(`"workers":8,"rate":1000,"arrivals":%q,"duration":1,"state_in":%q,%s"ops":[{"op":"GET","spaces":["a"]}]`, arrivals, state, oneSpace))
+		if n := len(got.rows) + int(got.end.Unstarted); n < 1000-tolerance || n > 1000+tolerance {
+			t.Errorf("%s: %d in a second", arrivals, n)
+		}
+	}
+}
+
+func TestWorkersJoinOneAfterTheOther(t *testing.T) {
+	v := newServer()
+	state := fill(t, v, 100)
+	v.delay = func() time.Duration { return time.Hour }
+	got := run(t, v, fmt.Sprintf(`"workers":10,"ramp":0.5,"duration":0.6,"grace":0,"state_in":%q,%s"ops":[{"op":"GET","spaces":["a"]}]`, state, oneSpace))
+	starts, _ := times(t, got)
+	if len(starts) != 10 {
+		t.Fatalf("%d rows", len(starts))
+	}
+	for i, fields := range got.rows {
+		worker, _ := strconv.Atoi(fields[1])
+		if starts[i] < float64(worker)*0.05-0.0001 {
+			t.Errorf("worker %d joined at %v", worker, starts[i])
+		}
+	}
+}
+
+func TestNothingIsIssuedBeforeGoOrAfterTheEnd(t *testing.T) {
+	v := newServer()
+	state := fill(t, v, 100)
+	v.delay = little
+	at := time.Now().Add(200 * time.Millisecond)
+	got := run(t, v, fmt.Sprintf(`"workers":8,"duration":0.2,"state_in":%q,%s"ops":[{"op":"GET","spaces":["a"]}]`, state, oneSpace),
+		func(o *Options) { o.Go = func(<-chan struct{}) (time.Time, bool) { return at, true } })
+	starts, _ := times(t, got)
+	for _, start := range starts {
+		if start < -1e-6 || start > 0.2 {
+			t.Fatalf("a request at %v", start)
+		}
+	}
+	if began := got.end.Began - epoch(at); began < -1e-6 || began > 1e-6 {
+		t.Fatalf("began %v s after go", began)
+	}
+}
+
+// nothing is a server that answers at once and needs no memory for it.
+type nothing struct{}
+
+func (nothing) Do(r *s3.Request, result *s3.Result) {
+	now := time.Now()
+	*result = s3.Result{Endpoint: "http://fake", Status: 200, Sent: now, FirstByte: now, End: now, Objects: 1}
+}
+
+// BenchmarkLogic is what a request costs beside the client: choosing, accounts, rows.
+func BenchmarkLogic(b *testing.B) {
+	for _, workers := range []int{1, 64} {
+		b.Run(strconv.Itoa(workers), func(b *testing.B) {
+			state := fill(b, newServer(), 10000)
+			v := newServer()
+			b.ReportAllocs()
+			b.ResetTimer()
+			got := run(b, v, fmt.Sprintf(`"workers":%d,"objects":%d,"payload":"unsigned","state_in":%q,%s
+				"ops":[{"op":"GET","share":60,"spaces":["a"]},{"op":"PUT","share":20,"spaces":["a"]},{"op":"STAT","share":10,"spaces":["a"]},{"op":"DELETE","share":10,"spaces":["a"]}]`,
+				workers, b.N/5+1, state, oneSpace), discard, func(o *Options) { o.Client = nothing{} })
+			if got.status != 0 {
+				b.Fatal(got.text)
+			}
+		})
+	}
+}

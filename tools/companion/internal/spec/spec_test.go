@@ -1,0 +1,136 @@
+package spec
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"cbt-plugins/companion/internal/keyset"
+	"cbt-plugins/companion/internal/s3"
+)
+
+const full = `{ "version": 1, "job": "01-4KiB", "seed": 1, "hosts": ["http://rgw1:7480"], "host_select": "roundrobin", "region": "r",
+  "lookup": "host", "verify_tls": false, "payload": "unsigned", "workers": 8, "rate": 10.5, "arrivals": "even",
+  "duration": 60.0, "objects": 3, "ramp": 1.5, "deadline": 30.0, "retries": 2, "grace": 5.0, "list_keys": 100, "part_size": 16777216,
+  "compressible": 0.5, "verify": true, "state_in": "in", "state_out": "out", "sets_n": true,
+  "spaces": [ {"name": "4KiB", "bucket": "b", "prefix": "p/", "numbered": true, "sizes": [[4096, 8192, 1.0]], "rebuild": true},
+              {"name": "old", "bucket": "b", "prefix": "keep/", "numbered": false, "limit": 1000000} ],
+  "ops": [ {"op": "GET", "share": 45.0, "select": "live", "spaces": ["4KiB","old"]},
+           {"op": "PUT", "share": 35.0, "select": "new", "spaces": ["4KiB"]},
+           {"op": "DELETE", "share": 5.0, "select": "u(1,2N)", "absent": true, "spaces": ["4KiB"]} ] }`
+
+func TestEveryKeyIsRead(t *testing.T) {
+	s, err := Parse([]byte(full))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Job != "01-4KiB" || s.Seed != 1 || len(s.Hosts) != 1 || !s.RoundRobin || s.Region != "r" || !s.HostStyle || s.VerifyTLS ||
+		!s.Unsigned || s.Workers != 8 || s.Rate != 10.5 || s.Poisson || s.Duration != 60 || s.Objects != 3 || s.Ramp != 1.5 ||
+		s.Deadline != 30 || s.Retries != 2 || s.Grace != 5 || s.ListKeys != 100 || s.PartSize != 16<<20 || s.Compressible != 0.5 ||
+		!s.Verify || s.StateIn != "in" || s.StateOut != "out" || !s.SetsN || len(s.Spaces) != 2 || len(s.Ops) != 3 {
+		t.Fatalf("%+v", s)
+	}
+	if one := s.Spaces[0]; one.Name != "4KiB" || one.Bucket != "b" || one.Prefix != "p/" || !one.Numbered || !one.Rebuild || one.Sizes[0].High != 8192 {
+		t.Fatalf("%+v", one)
+	}
+	if s.Spaces[1].Numbered || s.Spaces[1].Limit != 1000000 {
+		t.Fatalf("%+v", s.Spaces[1])
+	}
+	last := s.Ops[2]
+	if last.Op != s3.Delete || last.Share != 5 || !last.Absent || last.Select != (Select{Uniform, Bound{0, 1}, Bound{2, 0}}) {
+		t.Fatalf("%+v", last)
+	}
+	if len(s.Ops[0].Spaces) != 2 || s.Ops[0].Spaces[1] != 1 {
+		t.Fatalf("%+v", s.Ops[0])
+	}
+}
+
+// faults are what is put in place of something in the full spec, and what must be said about it.
+var faults = []struct{ old, new, want string }{
+	{`"version": 1`, `"version": 2`, "version: must be 1"},
+	{`"version": 1, `, ``, "version: is missing"},
+	{`"workers": 8`, `"workers": 0`, "workers: must be from 1"},
+	{`"workers": 8`, `"workers": "8"`, `workers: must be a whole number, not "8"`},
+	{`"workers": 8`, `"workers": 1.5`, "workers: must be a whole number, not 1.5"},
+	{`"workers": 8`, `"wrokers": 8`, "wrokers: is not a key"},
+	{`"rate": 10.5`, `"rate": -1`, "rate: must be from 0"},
+	{`"rate": 10.5`, `"rate": 1e999`, "rate: must be a number"},
+	{`"http://rgw1:7480"`, `"rgw1:7480"`, "hosts[0]: must be http://"},
+	{`"http://rgw1:7480"`, `"http://rgw1:7480", "https://rgw2"`, "hosts[1]: must be http as"},
+	{`["http://rgw1:7480"]`, `[]`, "hosts: must not be empty"},
+	{`"arrivals": "even"`, `"arrivals": "odd"`, `arrivals: must be "poisson" or "even"`},
+	{`"verify": true`, `"verify": 1`, "verify: must be true or false"},
+	{`[[4096, 8192, 1.0]]`, `[[4096, 8192]]`, "spaces[0].sizes[0]: must be [smallest, largest, share]"},
+	{`[[4096, 8192, 1.0]]`, `[[8192, 4096, 1.0]]`, "spaces[0].sizes[0]: the smallest"},
+	{`[[4096, 8192, 1.0]]`, `[[1, 1, 0]]`, "spaces[0].sizes: the shares"},
+	{`[[4096, 8192, 1.0]]`, `[]`, "spaces[0].sizes: must not be empty"},
+	{`"name": "old"`, `"name": "4KiB"`, "spaces[1].name:"},
+	{`"prefix": "keep/", "numbered": false, "limit": 1000000`, `"prefix": "p/", "sizes": [[1,1,1]]`, "spaces[1].prefix: is the prefix of spaces[0]"},
+	{`"op": "GET"`, `"op": "HEAD"`, "ops[0].op:"},
+	{`"select": "live"`, `"select": "new"`, "ops[0].select: new is for PUT"},
+	{`"select": "new"`, `"select": "live"`, "ops[1].select: PUT takes new or a range"},
+	{`"u(1,2N)"`, `"u(2N,N"`, "ops[2].select:"},
+	{`"u(1,2N)"`, `"u(0,N)"`, "ops[2].select:"},
+	{`"u(1,2N)"`, `"u(9,5)"`, "ends before it begins"},
+	{`"u(1,2N)"`, `"live"`, "ops[2].absent: needs a range"},
+	{`"spaces": ["4KiB"]},`, `"spaces": ["4KiB", "old"]},`, `ops[1].spaces[1]: "old" is not numbered`},
+	{`"spaces": ["4KiB"]},`, `"spaces": ["5KiB"]},`, `ops[1].spaces[0]: "5KiB" is not the name`},
+	{`"duration": 60.0, "objects": 3`, `"duration": 0, "objects": 0`, "duration: the run would never end"},
+}
+
+func TestFaultsNameTheirKey(t *testing.T) {
+	for _, one := range faults {
+		text := strings.Replace(full, one.old, one.new, 1)
+		if text == full {
+			t.Fatalf("%s is not in the spec", one.old)
+		}
+		_, err := Parse([]byte(text))
+		if err == nil || !strings.Contains(err.Error(), one.want) {
+			t.Errorf("%s\n got: %v\nwant: %s", one.new, err, one.want)
+		}
+	}
+}
+
+func TestAllFaultsAtOnce(t *testing.T) {
+	text := full
+	for _, at := range []int{0, 2, 6, 12, 13} {
+		text = strings.Replace(text, faults[at].old, faults[at].new, 1)
+	}
+	_, err := Parse([]byte(text))
+	var all Faults
+	if !errors.As(err, &all) || len(all) != 5 {
+		t.Fatalf("%d faults: %v", len(all), err)
+	}
+}
+
+func TestSelects(t *testing.T) {
+	for text, want := range map[string][2]int64{
+		"u(1,N)": {1, 500}, "s(N+1,10N)": {501, 5000}, "r(7,7)": {7, 7}, " u( 2N+3 , 4N ) ": {1003, 2000}, "r(1,1000000)": {1, 1000000},
+	} {
+		s, wrong := parseSelect(text)
+		if wrong != "" || s.First.Of(500) != want[0] || s.Last.Of(500) != want[1] {
+			t.Errorf("%s: %+v %s", text, s, wrong)
+		}
+	}
+	for _, text := range []string{"", "all", "u(1)", "u(a,b)", "u(-1,N)", "x(1,2)", "u(1,N)x", "u(N+2,N+1)", "r(1,99999999999999999999)"} {
+		if _, wrong := parseSelect(text); wrong == "" {
+			t.Errorf("%q is taken", text)
+		}
+	}
+	if got := (Bound{999999999, 5}).Of(keyset.Max); got != keyset.Max {
+		t.Errorf("%d is beyond what there is", got)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(full))
+	for _, one := range faults {
+		f.Add([]byte(strings.Replace(full, one.old, one.new, 1)))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := Parse(data)
+		if err == nil && (s.Workers < 1 || len(s.Ops) == 0 || len(s.Hosts) == 0) {
+			t.Fatalf("%+v", s)
+		}
+	})
+}
