@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any, Dict, List
@@ -21,6 +22,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._writing = threading.Lock()
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (open for the life of the run)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -39,11 +41,12 @@ class Journal:
 
     def write(self, event: str, **facts: Any) -> None:
         """Add a record with the time of now."""
-        record = {"t": round(time.time(), 6), "event": event, **facts}
-        self._file.write(json.dumps(record) + "\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self.records.append(record)
+        with self._writing:
+            record = {"t": round(time.time(), 6), "event": event, **facts}
+            self._file.write(json.dumps(record) + "\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self.records.append(record)
 
     def last(self, event: str) -> Dict[str, Any]:
         """The newest record of that event; {} when there is none."""

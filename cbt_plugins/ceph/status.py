@@ -27,6 +27,22 @@ class Status:
         clean = sum(n for state, n in self.pgs.items() if {"active", "clean"} <= set(state.split("+")))
         return self.num_pgs - clean
 
+    def sample(self, at: float) -> Dict[str, Any]:
+        """A line of status.jsonl; `at` is epoch seconds on the head."""
+        return {
+            "t": at,
+            "pgs": dict(self.pgs),
+            "clean": self.not_clean == 0,
+            "not_clean": self.not_clean,
+            "health": self.health,
+            "checks": dict(self.checks),
+            "raw_used": self.raw_used,
+            "degraded": self.degraded,
+            "misplaced": self.misplaced,
+            "osds_up": self.osds_up,
+            "osds_in": self.osds_in,
+        }
+
     @classmethod
     def parse(cls, status: Mapping[str, Any], df: Optional[Mapping[str, Any]] = None) -> Status:
         """Read `ceph status -f json`; degraded and misplaced counts are there only when they are not zero."""

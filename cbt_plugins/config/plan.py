@@ -143,6 +143,7 @@ class Phase:
     events: Tuple[Event, ...] = ()  # fill, hybrid, warp; wait: from its begin
     wait_clean: bool = False  # wait until all PGs are active+clean ...
     at_most: Optional[float] = None  # ... for at most this long
+    stalled: Optional[float] = None  # ... and while something changes within this long
 
 
 @dataclass(frozen=True)

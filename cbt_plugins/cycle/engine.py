@@ -15,12 +15,13 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path, PurePosixPath
-from typing import Any, Iterator, List, Optional, Sequence
+from pathlib import Path
+from typing import Any, Iterator, List, Optional
 
 from ..ceph import Ceph, CephError
-from ..config.plan import Phase, Plan
+from ..config.plan import Plan
 from ..config.source import mask_secrets
+from ..faults import FaultError, Injector
 from ..host.run import HostRun, RunFailed
 from ..journal import Journal
 from ..load.session import LoadError, collect
@@ -28,10 +29,8 @@ from ..remote import Remote, RemoteError
 from .archive import RunArchive, write_json, write_whole
 from .buckets import Buckets
 from .loading import Loader
-from .outcome import Outcome
+from .phasing import Phasing, set_aside
 from .preflight import PreflightError, Ready, all_nodes, check
-from .start import Starts
-from .waiting import wait
 
 log = logging.getLogger(__name__)
 
@@ -52,12 +51,13 @@ class Engine:
             journal, events = Journal(self._archive.journal), Journal(self._archive.events)
             try:
                 self._execute(journal, events)
-            except (CephError, RemoteError, LoadError, PreflightError) as error:
+            except (CephError, RemoteError, LoadError, PreflightError, FaultError) as error:
                 events.write("run-failed", why=str(error))
                 raise RunFailed(str(error)) from error
             except KeyboardInterrupt:
                 events.write("run-interrupted")
                 log.warning("interrupted; the same command goes on from here")
+                summarize(self._archive.folder)
                 raise
             finally:
                 journal.close()
@@ -65,15 +65,45 @@ class Engine:
 
     def _execute(self, journal: Journal, events: Journal) -> None:
         run_id = self._identify(journal)
-        phases = self._plan.phases
-        self._rescue(journal, events, phases)
+        self._rescue(journal, events)
         journal.write("invocation", pid=os.getpid(), run_dir=self._host.run_dir, clients=self._clients)
-        ready = check(self._host, self._plan, self._remote, self._ceph)
-        self._describe(run_id, ready, journal)
+        with contextlib.closing(self._injector(run_id, events)) as injector:
+            _put_back(injector)  # what an invocation that was killed has left
+            ready = check(self._host, self._plan, self._remote, self._ceph)
+            self._describe(run_id, ready, journal)
+            injector.acquire()
+            try:
+                degraded = self._run(run_id, ready, injector, journal, events)
+            finally:
+                self._clean_nodes()
+                injector.undo_all()
+                injector.release()
+        events.write("run-done", degraded=degraded)
+        write_json(self._archive.complete, {"t": time.time(), "run_id": run_id, "degraded": degraded})
+        summarize(self._archive.folder)
+        if degraded:
+            raise RunFailed(f"complete, but not to be trusted: {', '.join(degraded)} (see the warnings of the report)")
+
+    def _injector(self, run_id: str, events: Journal) -> Injector:
+        return Injector(
+            self._archive.folder,
+            self._remote,
+            self._ceph,
+            self._host.cluster,
+            events.write,
+            run_id=run_id,
+            settings=self._plan.settings,
+            common=self._host.common,
+        )
+
+    def _run(self, run_id: str, ready: Ready, injector: Injector, journal: Journal, events: Journal) -> List[str]:
+        """Everything between the two snapshots of the cluster; returns the phases that are not to be trusted."""
+        phases = self._plan.phases
         if not self._archive.cluster("before").exists():
             self._snapshot("before")
         buckets = Buckets(self._plan, run_id, self._ceph, journal)
         buckets.claim()
+        injector.apply()
         events.write("run-begun", run_id=run_id, phases=[p.name for p in phases])
         loader = Loader(
             host=self._host,
@@ -84,21 +114,18 @@ class Engine:
             buckets=buckets,
             archive=self._archive,
             run_id=run_id,
+            injector=injector,
             event=events.write,
         )
-        try:
-            trusted = [self._phase(i, p, phases, loader, journal, events) for i, p in enumerate(phases, 1)]
-        finally:
-            self._clean_nodes()
-        degraded = [phase.name for phase, ok in zip(phases, trusted) if not ok]
+        phasing = Phasing(
+            self._host, self._plan, self._ceph, self._archive, journal, events, injector, loader
+        )
+        trusted = [phasing.run(i, phase) for i, phase in enumerate(phases, 1)]
+        _put_back(injector)
         self._snapshot("after")
         if not self._plan.keep_data:
             buckets.remove()
-        events.write("run-done", degraded=degraded)
-        write_json(self._archive.complete, {"t": time.time(), "run_id": run_id, "degraded": degraded})
-        summarize(self._archive.folder)
-        if degraded:
-            raise RunFailed(f"complete, but not to be trusted: {', '.join(degraded)} (see the warnings of the report)")
+        return [phase.name for phase, ok in zip(phases, trusted) if not ok]
 
     @property
     def _clients(self) -> List[str]:
@@ -117,10 +144,10 @@ class Engine:
             raise RunFailed(f"{self._archive.folder} was begun with another plan: use another archive directory")
         return str(begun["run_id"])
 
-    def _rescue(self, journal: Journal, events: Journal, phases: Sequence[Phase]) -> None:
+    def _rescue(self, journal: Journal, events: Journal) -> None:
         """Bring in what a dead invocation left on the nodes, and put its phase aside as partial."""
         last = journal.last("invocation")
-        for index, phase in enumerate(phases, 1):
+        for index, phase in enumerate(self._plan.phases, 1):
             running = self._archive.running(index, phase.name)
             if not running.exists():
                 continue
@@ -133,13 +160,7 @@ class Engine:
                     log.warning(
                         "rows of the broken phase %s are still on the nodes in %s: %s", phase.name, folder, error
                     )
-            self._set_aside(index, phase, events, "the run had been killed")
-
-    def _set_aside(self, index: int, phase: Phase, events: Journal, why: str) -> None:
-        kept = self._archive.keep_partial(index, phase.name)
-        if kept is not None:
-            events.write("phase-broken", phase=phase.name, kept=kept.name, why=why)
-            log.warning("%s was broken off (%s); what it left is kept in %s", phase.name, why, kept.name)
+            set_aside(self._archive, events, index, phase, "the run had been killed")
 
     def _describe(self, run_id: str, ready: Ready, journal: Journal) -> None:
         manifest = {**ready.manifest, "run_id": run_id, "invocations": len(journal.all("invocation"))}
@@ -153,55 +174,6 @@ class Engine:
         if folder.exists():  # of an invocation that was killed while it removed the buckets
             shutil.rmtree(folder)
         draft.rename(folder)
-
-    def _phase(
-        self, index: int, phase: Phase, phases: Sequence[Phase], loader: Loader, journal: Journal, events: Journal
-    ) -> bool:
-        """Run one phase unless it is done; False when its result is not to be trusted."""
-        done = self._archive.finished(index, phase.name)
-        if done is not None:
-            log.info("phase %d of %d, %s: done already", index, len(phases), phase.name)
-            return bool(done["status"] == "ok")
-        log.info("phase %d of %d: %s", index, len(phases), phase.name)
-        repeated = self._prepare_again(index, phase, phases, loader, journal)
-        start = Starts(self._plan, self._archive, journal).of(index, phase)
-        attempt = f"{index:02d}-{phase.name}.{len(journal.all('phase-begun'))}"
-        scratch = str(PurePosixPath(self._host.run_dir) / "load" / attempt)
-        journal.write("phase-begun", index=index, phase=phase.name, scratch=scratch)
-        events.write("phase-begin", phase=phase.name, kind=phase.kind, role=phase.role)
-        try:
-            if phase.kind == "wait":
-                outcome = wait(index, phase, self._ceph, self._host.run_dir, self._archive)
-            else:
-                outcome = loader.run(index, phase, start, scratch)
-        except BaseException as error:
-            self._set_aside(index, phase, events, f"{type(error).__name__}: {error}".rstrip(": "))
-            raise
-        for text in repeated:
-            outcome.warn("repeated", text)
-        for warning in outcome.warnings:
-            log.warning("%s: %s", phase.name, warning["text"])
-        if outcome.status in ("failed", "aborted"):
-            write_json(self._archive.running(index, phase.name) / "phase.json", outcome.record())
-            self._set_aside(index, phase, events, outcome.status)
-            raise RunFailed(f"{phase.name} {outcome.status}: " + "; ".join(w["text"] for w in outcome.warnings))
-        self._archive.finish(index, phase.name, outcome.record())
-        journal.write("phase-done", index=index, phase=phase.name, status=outcome.status)
-        events.write("phase-end", phase=phase.name, status=outcome.status)
-        _say(outcome)
-        return outcome.status == "ok"
-
-    def _prepare_again(
-        self, index: int, phase: Phase, phases: Sequence[Phase], loader: Loader, journal: Journal
-    ) -> List[str]:
-        """A phase that was broken off before: begin it from the same state as far as that can be had."""
-        if phase.kind == "wait" or not any(r["phase"] == phase.name for r in journal.all("phase-begun")):
-            return []
-        first = next(i for i, p in enumerate(phases, 1) if p.kind != "wait")
-        if index == first:
-            loader.buckets.empty(loader.buckets.counts())
-            return []
-        return ["an attempt was broken off before; its objects are still in the bucket"]
 
     def _clean_nodes(self) -> None:
         """Remove our scratch folder, but for rows that could not be brought in: the next invocation may.
@@ -218,11 +190,11 @@ class Engine:
             self._remote.run(nodes, command, timeout=300.0)
 
 
-def _say(outcome: Outcome) -> None:
-    if outcome.window:
-        seconds = outcome.window[1] - outcome.window[0]
-        requests = sum(j["rows_total"] - j["errors_total"] for j in outcome.jobs)
-        log.info("%s: %s, %.0f s, %d requests", outcome.phase.name, outcome.status, seconds, requests)
+def _put_back(injector: Injector) -> None:
+    """Undo whatever is open. Raises RunFailed when something stays so."""
+    left = injector.undo_all()
+    if left:
+        raise RunFailed("not put back: " + "; ".join(map(str, left)) + " (cbt-tools undo says how to do it by hand)")
 
 
 def summarize(folder: Path) -> None:

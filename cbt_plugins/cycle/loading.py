@@ -12,6 +12,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence
 from ..ceph import Ceph, StatusWatch
 from ..config.calibration import CALIBRATE
 from ..config.plan import Phase, Plan
+from ..faults import Injector
 from ..host.run import HostRun
 from ..load import split
 from ..load.hybrid import HybridJobs
@@ -26,11 +27,14 @@ from .outcome import Outcome, block_of, window_of
 from .preflight import Ready
 from .progress import Now, Progress
 from .start import Start
+from .timeline import Timeline
 
 log = logging.getLogger(__name__)
 
 #: seconds before the deadline in which a generator may end as it likes
 LATE = 45.0
+#: seconds after the word within which every generator should have begun
+LATEST_START = 15.0
 #: a generator that finishes nothing for so long is said to stall
 STALL = 15.0
 
@@ -47,6 +51,7 @@ class Loader:
     buckets: Buckets
     archive: RunArchive
     run_id: str
+    injector: Injector
     event: Callable[..., None]
 
     def jobs(self, phase: Phase, start: Start) -> List[Job]:
@@ -60,7 +65,7 @@ class Loader:
             "warp": lambda: warp.plain(phase, phase.name),
         }[phase.kind]()
 
-    def run(self, index: int, phase: Phase, start: Start, scratch: str) -> Outcome:
+    def run(self, index: int, phase: Phase, start: Start, timeline: Timeline, scratch: str) -> Outcome:
         """Run one phase into its .running folder; `scratch` is a folder on the nodes that no attempt has used.
 
         Raises LoadError when it cannot be started or a node is lost.
@@ -86,17 +91,23 @@ class Loader:
             keep_rows=self.plan.keep_rows,
         )
         watch = StatusWatch(self.ceph, self.host.run_dir)
-        observer = _Observer(self, outcome, session, watch, folder, duration)
+        observer = _Observer(self, outcome, session, watch, timeline, folder, duration)
         try:
             with self.host.monitors(folder / "monitors"), watch:
                 try:
                     session.start()
                     observer.until_over()
+                    timeline.close()
                 except BaseException:
+                    # no load, then no fault, and only then the rows: a second Ctrl-C may cost these
+                    session.close()
+                    timeline.close()
+                    self.injector.undo_all()
                     _rescue(session, folder)
                     raise
                 session.close()
                 session.collect(folder)
+                observer.note_timeline()
         finally:
             observer.close()
         ends = session.ends()
@@ -118,11 +129,13 @@ class _Observer:
     outcome: Outcome
     session: LoadSession
     watch: StatusWatch
+    timeline: Timeline
     folder: Path
     duration: Optional[float]
     _counts: Dict[str, Mapping[str, Counts]] = field(default_factory=dict)
     _rates: List[float] = field(default_factory=lambda: [0.0, 0.0])
     _stalled: Dict[str, bool] = field(default_factory=dict)
+    _first_rows: Dict[str, float] = field(default_factory=dict)  # head's clock
     _stopping: Optional[float] = None
     _written: Dict[str, float] = field(default_factory=dict)
 
@@ -135,7 +148,7 @@ class _Observer:
         self._previous = (time.monotonic(), Counts())
 
     def close(self) -> None:
-        self._progress.clear()
+        self._progress.close()
         self._beats.close()
         self._status.close()
 
@@ -152,12 +165,17 @@ class _Observer:
             if session.go_at is None and session.all_ready:
                 session.go()
                 self.loader.event("load-go", phase=self.outcome.phase.name, at=session.go_at)
+            if not self.timeline.begun and (begun := self._load_begun()) is not None:
+                self.timeline.begin(begun)
             self._show()
             if self._stopping is not None:
                 if time.monotonic() > self._stopping + 60.0:
                     raise LoadError("the generators did not end when they were asked to")
                 continue
             self._guard()
+            if self.timeline.failure is not None:
+                self._abort("fault-failed", self.timeline.failure, "failed")
+                continue
             if target is not None and target(self.watch):
                 self.loader.event("goal-reached", phase=self.outcome.phase.name)
                 self._stop()
@@ -165,6 +183,29 @@ class _Observer:
                 self.outcome.warn("late", "the generators did not end in time and were stopped")
                 self.outcome.degrade("degraded")
                 self._stop()
+
+    def _load_begun(self) -> Optional[float]:
+        """When the load began: what events are timed from. cbt-hybrid begins when it is told; warp takes its time."""
+        at = self.session.go_at
+        if at is None or time.time() < at:
+            return None
+        if self.outcome.phase.engine == "hybrid":
+            return at
+        waited = [j.id for j in self.session.jobs if j.start == "go"]
+        rows = [self._first_rows.get(job) for job in waited]
+        first = [row for row in rows if row is not None]
+        if len(first) == len(waited) or time.time() > at + LATEST_START:
+            return max(first, default=time.time())
+        return None
+
+    def note_timeline(self) -> None:
+        """The load is over: say what should have happened in it and has not."""
+        if self.timeline.failure is not None:
+            self.outcome.warn("fault-failed", self.timeline.failure)
+            self.outcome.degrade("failed")
+        elif self.timeline.left:
+            self.outcome.warn("events-left", f"the load was over before {self.timeline.left} of its events")
+            self.outcome.degrade("degraded")
 
     def _stop(self) -> None:
         self._stopping = time.monotonic()
@@ -181,6 +222,9 @@ class _Observer:
         jobs = {}
         for job, counts in beat.counts.items():
             self._counts[job] = counts
+            seen = [c.first for c in counts.values() if c.first is not None]
+            if seen:
+                self._first_rows.setdefault(job, min(seen) - offset)
             total = sum(counts.values(), Counts())
             jobs[job] = {"ops": total.good, "bytes": total.size, "errors": total.failed, "state": beat.states[job]}
             said = beat.driver.get(job, {})
@@ -210,20 +254,7 @@ class _Observer:
 
     def _take_status(self) -> None:
         for at, status in self.watch.poll():
-            sample = {
-                "t": at,
-                "pgs": dict(status.pgs),
-                "clean": status.not_clean == 0,
-                "not_clean": status.not_clean,
-                "health": status.health,
-                "checks": dict(status.checks),
-                "raw_used": status.raw_used,
-                "degraded": status.degraded,
-                "misplaced": status.misplaced,
-                "osds_up": status.osds_up,
-                "osds_in": status.osds_in,
-            }
-            self._status.write(json.dumps(sample) + "\n")
+            self._status.write(json.dumps(status.sample(at)) + "\n")
             self._status.flush()
 
     def _guard(self) -> None:

@@ -68,7 +68,7 @@ class Progress:
         else:
             log.info("%s", now)
 
-    def clear(self) -> None:
+    def close(self) -> None:
         """Take the line away, so that a message can be printed."""
         if self._shown:
             self._out.write("\r\x1b[K")

@@ -2,47 +2,102 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional, Tuple
 
-from ..ceph import Ceph, StatusWatch
+from ..ceph import Ceph, Status, StatusWatch
 from ..config.plan import Phase
+from ..host.run import HostRun
 from .archive import RunArchive
 from .outcome import Outcome
 from .progress import Now, Progress
+from .timeline import Timeline
 
 #: PG statistics lag the OSD map: clean counts only when it has lasted so long (seconds)
 STABLE = 6.0
 
 
-def wait(index: int, phase: Phase, ceph: Ceph, run_dir: str, archive: RunArchive) -> Outcome:
+def wait(
+    index: int, phase: Phase, host: HostRun, ceph: Ceph, archive: RunArchive, timeline: Timeline
+) -> Outcome:
     """Wait as the phase says, sampling the status. A cluster that is not clean in time is a result, with its data."""
     folder = archive.running(index, phase.name)
     folder.mkdir(parents=True)
     outcome = Outcome(index, phase)
     limit = phase.at_most if phase.wait_clean else phase.duration
-    progress = Progress(limit)
-    begun, clean_since = time.time(), None
-    with StatusWatch(ceph, run_dir) as watch, open(folder / "status.jsonl", "w", encoding="utf-8") as file:
-        while True:
-            for at, status in watch.poll(1.0):
-                sample = {"t": at, "pgs": dict(status.pgs), "clean": status.not_clean == 0, "health": status.health}
-                file.write(json.dumps({**sample, "not_clean": status.not_clean, "raw_used": status.raw_used}) + "\n")
-                file.flush()
-                clean_since = (clean_since or at) if status.not_clean == 0 else None
-            elapsed = time.time() - begun
-            not_clean = watch.latest.not_clean if watch.latest else None
-            left = None if limit is None else max(0.0, limit - elapsed)
-            progress.show(Now(phase.name, "waiting", elapsed, left, 0.0, 0.0, 0, not_clean))
-            if phase.wait_clean and clean_since is not None and time.time() - clean_since >= STABLE:
-                break
-            if limit is not None and elapsed >= limit:
-                if phase.wait_clean:
-                    outcome.warn("not-clean", f"{not_clean} PGs are not active+clean after {elapsed:.0f} s")
-                    outcome.degrade("degraded")
-                break
-    progress.clear()
+    state, begun = _State(), time.time()
+    timeline.begin(begun)
+    try:
+        with host.monitors(folder / "monitors"), StatusWatch(ceph, host.run_dir) as watch:
+            _watch(phase, limit, watch, timeline, state, outcome, folder / "status.jsonl")
+            timeline.close()
+    finally:
+        timeline.close()
+    if timeline.failure is not None:
+        outcome.warn("fault-failed", timeline.failure)
+        outcome.degrade("failed")
     outcome.window = (begun, time.time())
-    if clean_since is not None and phase.wait_clean:
-        outcome.extra["clean_at"] = clean_since
+    if state.clean_since is not None and phase.wait_clean:
+        outcome.extra["clean_at"] = state.clean_since
     return outcome
+
+
+def _watch(
+    phase: Phase,
+    limit: Optional[float],
+    watch: StatusWatch,
+    timeline: Timeline,
+    state: _State,
+    outcome: Outcome,
+    path: Path,
+) -> None:
+    """Until it is over, one way or another."""
+    progress, begun = Progress(limit), time.time()
+    with contextlib.closing(progress), open(path, "w", encoding="utf-8") as file:
+        while timeline.failure is None:
+            for at, status in watch.poll(1.0):
+                state.take(at, status)
+                file.write(json.dumps(status.sample(at)) + "\n")
+                file.flush()
+            now = time.time()
+            left = None if limit is None else max(0.0, limit - (now - begun))
+            progress.show(Now(phase.name, "waiting", now - begun, left, 0.0, 0.0, 0, state.not_clean))
+            if phase.wait_clean and state.clean_since is not None and now - state.clean_since >= STABLE:
+                return
+            if limit is not None and now - begun >= limit:
+                if phase.wait_clean:
+                    _give_up(outcome, state, f"after {now - begun:.0f} s")
+                return
+            if phase.stalled is not None and now - (state.progress_at or begun) >= phase.stalled:
+                _give_up(outcome, state, f"and nothing has changed for {phase.stalled:.0f} s")
+                return
+
+
+@dataclass
+class _State:
+    """How far the cluster has come."""
+
+    not_clean: Optional[int] = None
+    clean_since: Optional[float] = None  # head's clock
+    progress_at: Optional[float] = None  # when less was to be done than ever before
+    _least: Optional[Tuple[int, int]] = None
+
+    def take(self, at: float, status: Status) -> None:
+        self.not_clean = status.not_clean
+        self.clean_since = (self.clean_since or at) if status.not_clean == 0 else None
+        # degraded may rise while PGs move: either getting less is progress
+        todo = (status.not_clean, status.degraded + status.misplaced)
+        if self._least is None or todo[0] < self._least[0] or todo[1] < self._least[1]:
+            least = self._least or todo
+            self._least = (min(todo[0], least[0]), min(todo[1], least[1]))
+            self.progress_at = time.time()
+
+
+def _give_up(outcome: Outcome, state: _State, when: str) -> None:
+    outcome.warn("not-clean", f"{state.not_clean} PGs are not active+clean {when}")
+    outcome.degrade("degraded")
+

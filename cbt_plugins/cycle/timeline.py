@@ -1,0 +1,81 @@
+"""The events of one phase at their times: faults injected and undone, marks, beside whatever else the phase does."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Callable, Optional, Sequence
+
+from ..config.plan import Event
+from ..faults import FaultError, Injector
+
+log = logging.getLogger(__name__)
+
+
+class Timeline:
+    """Does the events in a thread of its own: a fault takes its time, and the load must be watched meanwhile.
+
+    `begin` starts the clock; `close` waits for what is under way and ends the thread. `failure` says why the phase
+    cannot go on as planned.
+    """
+
+    def __init__(self, events: Sequence[Event], injector: Injector, note: Callable[..., None], phase: str) -> None:
+        self._events = sorted(events, key=lambda event: event.at)
+        self._injector = injector
+        self._note = note
+        self._phase = phase
+        self._ended = threading.Event()
+        self._thread: Optional[threading.Thread] = None
+        self.failure: Optional[str] = None
+        self.done = 0
+
+    @property
+    def left(self) -> int:
+        """Events that have not happened yet."""
+        return len(self._events) - self.done
+
+    @property
+    def begun(self) -> bool:
+        """True when its clock runs, or there is nothing to do."""
+        return self._thread is not None or not self._events
+
+    def begin(self, at: float) -> None:
+        """Let the clock run from `at` (epoch seconds here)."""
+        if not self.begun:
+            self._thread = threading.Thread(target=self._run, args=(at,), name="timeline")
+            self._thread.start()
+
+    def close(self) -> None:
+        """Start nothing more; return when what is under way has ended."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self, begun: float) -> None:
+        for event in self._events:
+            if self._ended.wait(max(0.0, begun + event.at - time.time())):
+                return
+            try:
+                self._do(event, begun + event.at)
+            except Exception as error:
+                if not isinstance(error, FaultError):
+                    log.exception("an event of %s", self._phase)
+                self.failure = str(error) or type(error).__name__
+                return
+            self.done += 1
+
+    def _do(self, event: Event, planned: float) -> None:
+        late = round(time.time() - planned, 3)
+        if event.mark:
+            self._note("mark", name=event.mark, phase=self._phase, late=late)
+        if event.inject is not None:
+            log.info("%s: injecting %s", self._phase, event.inject.label)
+            self._note("event", phase=self._phase, inject=event.inject.label, late=late)
+            self._injector.inject(event.inject)
+        if event.undo:
+            log.info("%s: undoing %s", self._phase, ", ".join(event.undo))
+            self._note("event", phase=self._phase, undo=list(event.undo), late=late)
+            left = self._injector.undo(event.undo)
+            if left:
+                raise FaultError("; ".join(map(str, left)))
