@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.entries import entries
 from cbt_plugins.config.faults import ConfigError, Fault, Path, did_you_mean
+from cbt_plugins.config.monitors import problems_of
 from cbt_plugins.config.plan import Plan
 from cbt_plugins.config.sections import HOST_KEYS, SECTIONS, section_of, understand
 from cbt_plugins.config.source import Source, read
@@ -156,6 +157,9 @@ def _monitors(source: Source, data: Mapping[str, Any]) -> Iterator[Fault]:
         elif not isinstance(profile, dict):
             text = f"must be a mapping, or CBT stops with a traceback; write {name}: {{}} for the defaults"
             yield source.fault(("monitoring_profiles", name), text)
+        else:
+            for path, text, of_key in problems_of(name, profile):
+                yield source.fault(("monitoring_profiles", name, *path), text, of_key)
 
 
 def _section(

@@ -15,7 +15,7 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "warp": "cbt_plugins.benchmarks.warp:Warp",
         "rgwtest": "cbt_plugins.benchmarks.rgwtest:RgwTest",
     },
-    MONITORS: {},
+    MONITORS: {"recovery": "cbt_plugins.monitors.recovery:Recovery"},
 }
 
 Loader = Callable[[], Any]

@@ -1,0 +1,26 @@
+"""The keys of our `monitoring_profiles:`; other names' keys are their own affair."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Sequence, Type, Union
+
+from pydantic import Field
+
+from cbt_plugins.config.validate import Problem, Strict, validate
+
+
+class RecoveryProfile(Strict):
+    """`recovery:` -- the cluster's state, over and over, while a benchmark runs."""
+
+    # plain numbers as in CBT's own profiles
+    interval: float = Field(1.0, ge=0.1, le=60, description="Seconds from one sample to the next.")
+    nodes: Union[str, List[str]] = Field("head", description="Where to ask from: the first node of these keys.")
+    librados: bool = Field(True, description="False: ask through the ceph command even where librados is.")
+
+
+PROFILES: Dict[str, Type[Strict]] = {"recovery": RecoveryProfile}
+
+
+def problems_of(name: str, profile: Mapping[str, Any]) -> Sequence[Problem]:
+    """What is wrong with a profile of ours; nothing is known of the others."""
+    return validate(PROFILES[name], profile)[1] if name in PROFILES else ()
