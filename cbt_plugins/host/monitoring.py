@@ -109,7 +109,10 @@ def watch(
         yield
         return
     remote = make_remote(cluster, common)
-    nodes = _nodes_of_monitors(monitors, cluster)
+    nodes = _answering(remote, _nodes_of_monitors(monitors, cluster))
+    for monitor in monitors:
+        if isinstance(monitor, Monitor):
+            monitor.nodes = [node for node in monitor.nodes if node in nodes]
     # Never used before, so that nothing has to be removed first: two names may be one machine, or share a
     # directory.
     directory = f"{run_dir}/monitors-{os.getpid()}-{next(_numbers)}"
@@ -129,6 +132,15 @@ def watch(
             except Exception:
                 logger.exception("monitor %s did not stop in order", type(monitor).__name__)
         _fetch(remote, nodes, directory, local_dir, cluster.get("user"))
+
+
+def _answering(remote: Any, nodes: Sequence[str]) -> List[str]:
+    """The nodes that can be watched: one that a fault has cut off must not end the run that did it."""
+    answers = remote.run(nodes, "true", 30, check=False)
+    silent = [node for node in nodes if node not in answers or answers[node].status]
+    if silent:
+        logger.warning("no monitor runs on %s: no answer from there", ", ".join(silent))
+    return [node for node in nodes if node not in silent]
 
 
 def _nodes_of_monitors(monitors: Iterable[Any], cluster: Mapping[str, Any]) -> List[str]:
