@@ -84,7 +84,8 @@ def ask(ceph: Ceph, questions: Sequence[str] = QUESTIONS, timeout: float = 30.0,
     lines = "".join(f"{q}\\n" for q in questions)
     each = "; ".join(f"{ceph.command} {q} -f json 2>/dev/null" for q in questions)
     extra = "".join(f"; echo '\"{_MARK}\"'; {ceph.command} {q} -f json 2>/dev/null" for q in alone)
-    for command in (f"printf '{lines}' | {ceph.command} -f json 2>/dev/null", each):
+    together = f"printf '{lines}' | {ceph.command} -f json 2>/dev/null" if questions else "true"
+    for command in (together, each):
         result = ceph.remote.run([ceph.head], command + extra, timeout=timeout, check=False)[ceph.head]
         first, *others = _parts(values(result.stdout))
         if len(first) == len(questions):

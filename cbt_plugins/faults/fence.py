@@ -16,8 +16,7 @@ TOO_LATE = 75
 
 def sudo(text: str) -> str:
     """The same as root, through sudo where we are not."""
-    quoted = shlex.quote(text)
-    return f'if [ "$(id -u)" = 0 ]; then exec sh -c {quoted}; else exec sudo -n sh -c {quoted}; fi'
+    return f'c={shlex.quote(text)}; [ "$(id -u)" = 0 ] && exec sh -c "$c" || exec sudo -n sh -c "$c"'
 
 
 def inject(name: str, text: str, wait: float) -> str:
@@ -31,7 +30,6 @@ def undo(name: str, text: str, wait: float, mark: bool) -> str:
 
     A lock that is not to be had is no reason to leave things as they are.
     """
-    quoted = shlex.quote(text)
-    left = f'{FOLDER}; : > "$d/{name}.undone"; ' if mark else f"{FOLDER}; "
-    unlocked = f"[ $s != 74 ] || exec sh -c {quoted}"
-    return f'{left}flock -o -w {wait:g} -E 74 "$d/lock" sh -c {quoted}; s=$?; {unlocked}; exit $s'
+    left = f': > "$d/{name}.undone"; ' if mark else ""
+    locked = f'flock -o -w {wait:g} -E 74 "$d/lock" sh -c "$t"; s=$?; [ $s != 74 ] || exec sh -c "$t"; exit $s'
+    return f"t={shlex.quote(text)}; {FOLDER}; {left}{locked}"

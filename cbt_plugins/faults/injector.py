@@ -14,9 +14,8 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from ..ceph import Ceph
 from ..config.plan import Fault, Settings
 from ..remote import Remote
-from . import access, blast, registry, targets
+from . import access, blast, lock, registry, targets
 from .cluster_facts import QUESTIONS, Facts, ask
-from .lock import Lock
 from .record import Record, UndoJournal
 from .runner import Clock, Runner
 from .scene import Kind, Limits, Scene, Targets
@@ -106,7 +105,7 @@ class Injector:
         self._settings = settings or Settings()
         self._runner = Runner(remote, run_id, self._limits)
         self._maker = SettingsMaker(ceph, self._limits)
-        self._lock = Lock(ceph, run_id, folder, self._limits.quick)
+        self._lock = lock.Lock(ceph, run_id, folder, self._limits.quick)
         #: left by an earlier process: nothing is broken before they are undone
         self._inherited = {record.id for record in self._journal.still_open()}
 
@@ -141,7 +140,7 @@ class Injector:
         scene = Scene(self._ceph, facts, self._nodes, self._name(fault.label), self._limits)
         harm = kind.harm(found, options)
         steps = tuple(kind.steps(scene, found, options))
-        return Prepared(fault, kind, options, found, steps, self._judge(harm, held))
+        return Prepared(fault, kind, options, found, steps, self._judge(harm, held, facts))
 
     def dry(self, fault: Fault) -> List[str]:
         """What `inject` would do, word for word, and which rules speak against it."""
@@ -156,11 +155,17 @@ class Injector:
                 return targets.resolve(chosen, kind.unit, facts, self._nodes, held)
         return targets.resolve(fault, kind.unit, facts, self._nodes, held)
 
-    def _judge(self, harm: blast.Harm, held: Sequence[int]) -> blast.Radius:
+    def _judge(self, harm: blast.Harm, held: Sequence[int], facts: Optional[Facts] = None) -> blast.Radius:
+        """By facts that are known, or by fresh ones; then also whether the cluster is still ours."""
         question = "osd ok-to-stop " + " ".join(map(str, harm.osds))
         alone = [question] if harm.osds and not (harm.out and not harm.destroyed) else []
-        facts = ask(self._ceph, QUESTIONS, self._limits.quick, alone)
-        return blast.radius(facts, harm, self._ceph.head, held, facts.answers.get(question))
+        if facts is None:
+            facts = ask(self._ceph, (*QUESTIONS, lock.QUESTION), self._limits.quick, alone)
+            self._lock.check(facts.answers[lock.QUESTION])
+            answer = facts.answers.get(question)
+        else:
+            answer = ask(self._ceph, (), self._limits.quick, alone).answers.get(question) if alone else None
+        return blast.radius(facts, harm, self._ceph.head, held, answer)
 
     def _held(self) -> List[int]:
         return sorted({osd for record in self._journal.still_open() for osd in record.step.osds})
@@ -190,13 +195,14 @@ class Injector:
         `wait` until the cluster has seen it; without, `confirm` tells. Raises FaultError: refused, and nothing was
         changed; or it did not take, and what was done of it is undone as far as could be (`open` has the rest).
         """
-        self._may_begin()
+        self._nothing_inherited()
         self.hasten()
         if isinstance(fault, Prepared):
             prepared, fault = fault, fault.fault
             radius = self._judge(prepared.kind.harm(prepared.targets, prepared.options), self._held())
             prepared = Prepared(fault, prepared.kind, prepared.options, prepared.targets, prepared.steps, radius)
         else:
+            self._lock.check()
             prepared = self.prepare(fault)
         if any(record.label == fault.label for record in self.open):
             raise FaultError(f"{fault.label}: is in force already")
@@ -244,11 +250,14 @@ class Injector:
         return left
 
     def _may_begin(self) -> None:
+        self._nothing_inherited()
+        self._lock.check()
+
+    def _nothing_inherited(self) -> None:
         left = [record for record in self.open if record.id in self._inherited]
         if left:
             many = "; ".join(f"{record.label}: {record.step.what}" for record in left)
             raise FaultError(f"an earlier process left this open: {many}. `cbt-tools undo` first")
-        self._lock.check()
 
     def _perform(
         self,

@@ -14,6 +14,7 @@ from ..ceph import Ceph
 from .step import FaultError
 
 KEY = "cbt-plugins/run"
+QUESTION = f"config-key dump {KEY}"
 
 
 def started(pid: int) -> Optional[int]:
@@ -55,9 +56,9 @@ class Lock:
         self._ask(f"config-key set {KEY} {shlex.quote(value)}")
         self.check()  # two that set it at once: the later one is the holder, for both
 
-    def check(self) -> None:
-        """Raises FaultError when the cluster is not ours any more."""
-        holder = self._holder()
+    def check(self, dump: Any = None) -> None:
+        """Raises FaultError when the cluster is not ours any more. `dump`: the answer to QUESTION, if it is known."""
+        holder = self._holder() if dump is None else _holder_in(dump)
         if holder is None:
             raise FaultError(f"somebody has removed this run's lock ({KEY}) from the cluster")
         if not self._is_mine(holder):
@@ -77,14 +78,12 @@ class Lock:
         return self._is_mine(holder) or (holder.get("run") == self._mine["run"] and gone(holder) is True)
 
     def _holder(self) -> Optional[Mapping[str, Any]]:
-        # `config-key get` of a missing key fails as an unreachable cluster does; `exists` can be told from that
-        text = self._ask(f"config-key dump {KEY} -f json")
+        # `config-key get` of a missing key fails as an unreachable cluster does; a dump of nothing is an answer
+        text = self._ask(f"{QUESTION} -f json")
         try:
-            found = json.loads(text).get(KEY)
-            holder = json.loads(found) if isinstance(found, str) else None
-        except (ValueError, AttributeError):
-            raise FaultError(f"ceph config-key dump {KEY}: no answer to be understood: {text[:80]!r}") from None
-        return holder if isinstance(holder, dict) else None
+            return _holder_in(json.loads(text))
+        except ValueError:
+            raise FaultError(f"ceph {QUESTION}: no answer to be understood: {text[:80]!r}") from None
 
     def _ask(self, words: str) -> str:
         command = f"{self._ceph.command} {words}"
@@ -93,6 +92,15 @@ class Lock:
             why = result.stderr.strip().splitlines()[-1:] or [f"exit status {result.status}"]
             raise FaultError(f"ceph {words.split(' {')[0]} on {self._ceph.head}: {why[0]}")
         return result.stdout
+
+
+def _holder_in(dump: Any) -> Optional[Mapping[str, Any]]:
+    found = dump.get(KEY) if isinstance(dump, dict) else None
+    try:
+        holder = json.loads(found) if isinstance(found, str) else None
+    except ValueError:
+        raise FaultError(f"the cluster's key {KEY} holds something that is not ours: {found!r}") from None
+    return holder if isinstance(holder, dict) else None
 
 
 def gone(holder: Mapping[str, Any]) -> Optional[bool]:

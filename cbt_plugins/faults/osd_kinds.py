@@ -76,7 +76,6 @@ class Replace(Kind):
         return steps
 
 
-_CAPS = "mon 'allow profile osd' mgr 'allow profile osd' osd 'allow *'"
 _Way = Tuple[Tuple[Command, ...], Tuple[Command, ...], Dict[str, Any]]
 
 
@@ -101,6 +100,9 @@ def _folder(scene: Scene, node: str, daemon: Daemon) -> _Way:
     data, keyring = lines[0].strip(), lines[1].split(",")[0].strip()
     if not data.startswith("/") or data == "/":
         raise FaultError(f"{node}: osd.{osd} has no folder of its own ({data!r})")
+    # the answer holds the key as well, which goes nowhere
+    rights = json.loads(scene.ask(scene.head, f"{scene.ceph.command} auth get osd.{osd} -f json"))[0]["caps"]
+    caps = " ".join(f"{who} {shlex.quote(what)}" for who, what in rights.items())
     q, k = shlex.quote(data), shlex.quote(keyring)
     make = (
         f'set -e; [ "$(cat {q}/fsid 2>/dev/null)" = {new} ] || find {q} -mindepth 1 -delete; mkdir -p {q}; '
@@ -108,7 +110,8 @@ def _folder(scene: Scene, node: str, daemon: Daemon) -> _Way:
         f"ceph-authtool --create-keyring {k} --gen-key -n osd.{osd} >/dev/null; "
         f"{program} --no-mon-config --mkfs --osd-uuid {new} >/dev/null 2>&1; "
         f"{scene.ceph.command} auth rm osd.{osd} >/dev/null 2>&1 || true; "
-        f"{scene.ceph.command} auth add osd.{osd} -i {k} {_CAPS}; "
+        # a keyring that has rights besides the key, and one that has none
+        f"{scene.ceph.command} auth add osd.{osd} -i {k}; {scene.ceph.command} auth caps osd.{osd} {caps}; "
         # last: from here on it no longer counts as destroyed, and all of the above may have to be done twice
         f"{scene.ceph.command} osd new {new} {osd} >/dev/null"
     )

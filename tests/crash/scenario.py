@@ -1,0 +1,98 @@
+"""A small failure cycle by the injector alone, as a program: what the crash sweep kills, hangs and fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from cbt_plugins.ceph import Ceph
+from cbt_plugins.config.plan import Fault, Settings
+from cbt_plugins.faults import FaultError, Injector
+from cbt_plugins.faults.lock import started
+from cbt_plugins.faults.scene import Limits
+from cbt_plugins.remote import Remote, remote
+from cbt_plugins.tools import undo
+
+CLUSTER = {
+    "head": "node0",
+    "user": "root",
+    "clients": ["client1"],
+    "osds": ["node1", "node2", "node3", "node4"],
+    "mons": ["node0"],
+}
+SETTINGS = Settings(
+    flags=("noscrub", "noout"),
+    config=(("osd", "osd_max_scrubs", "2"),),
+    balancer=False,
+    recovery="aggressive",
+)
+#: short, so that what hangs is given up while a test waits
+LIMITS = Limits(quick=2.0, slow=2.0, down=3.0, back=8.0, boot=8.0, pause=0.02, again=1.0)
+ANYTHING = ("steady", "inactive", "domain", "data", "ok-to-stop", "min-in")
+
+
+def cycle(injector: Injector) -> None:
+    """Settings; one node; another; back, one after the other."""
+    injector.acquire()
+    injector.apply()
+    injector.inject(Fault("first", "stop", ("node1",)))
+    injector.inject(Fault("second", "stop", choose=1, seed=7, accept=ANYTHING))
+    injector.undo(["second"])
+
+
+def main(folder: Path) -> int:
+    """0: done and all is undone; 1: failed; 130: interrupted; in both cases undone as far as could be."""
+    here = {"pid": os.getpid(), "started": started(os.getpid())}
+    (Path(os.environ["STANDIN"]) / "run.json").write_text(json.dumps(here))
+    shorten()
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+    connections = Remote.from_host(CLUSTER, {})
+    injector = Injector(
+        folder, connections, Ceph(connections, CLUSTER), CLUSTER, run_id="r1", settings=SETTINGS, limits=LIMITS
+    )
+    status = 0
+    try:
+        try:
+            if injector.undo_all():
+                return 1
+            cycle(injector)
+        except FaultError as error:
+            print(error, file=sys.stderr)
+            status = 1
+        except KeyboardInterrupt:
+            status = 130
+        if injector.undo_all():
+            return 1
+        injector.release()
+    finally:
+        injector.close()
+    return status
+
+
+def shorten() -> None:
+    """The time that a connection has on top of its command's."""
+    remote.CONNECT_ALLOWANCE = 0.5
+
+
+def put_back(folder: Path) -> int:
+    """`cbt-tools undo`, with the same short times."""
+    import argparse
+
+    import cbt_plugins.faults.injector as injecting
+
+    shorten()
+    injecting.Limits = lambda: LIMITS  # type: ignore[assignment,misc]
+    return undo.run(argparse.Namespace(archive=folder, dry_run=False))
+
+
+if __name__ == "__main__":
+    sys.exit({"run": main, "undo": put_back}[sys.argv[1]](Path(sys.argv[2])))

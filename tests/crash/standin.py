@@ -1,0 +1,433 @@
+"""A cluster that is not there: `ceph`, `ssh`, `pdsh`, `systemctl`, `ip`, `radosgw-admin` as one small program.
+
+The program's name says what it plays. Its state is a folder (STANDIN): state.json, calls.jsonl with every call in
+order, nodes/NAME/ for what a node has of its own. Nodes are this machine; a few paths in the commands they get are turned into
+ones below their folder. STANDIN_AT="N:MODE" says what happens at call N (counted from 1):
+
+    fail   it fails, without effect                 hang   it never answers, without effect
+    kill   the run is killed by SIGKILL, and what it had asked for comes to pass a moment later
+    term   the run gets SIGTERM, and goes on
+
+run.json in the folder names the run's process: {"pid", "started"}.
+"""
+
+import fcntl
+import json
+import os
+import signal
+import sys
+import time
+
+FLAGS = ["pglog_hardlimit", "purged_snapdirs", "recovery_deletes", "sortbitwise"]
+FSID = "35488bad-fc53-478d-bd88-f0c5b5e8aaa0"
+#: seconds that a command is under way still, when its run is dead already
+LATE = 0.4
+
+
+def new_state(hosts=4, per_host=1):
+    """A healthy cluster: node0 leads, the OSDs are units of systemd on node1, node2, ..."""
+    osds = {}
+    for host in range(hosts):
+        for i in range(per_host):
+            number = host * per_host + i
+            osds[str(number)] = {"host": f"node{host + 1}", "up": 1, "in": 1, "weight": 1.0, "unit": "active"}
+    return {
+        "osds": osds,
+        "flags": list(FLAGS),
+        "config": [["mon", "", "mon_osd_down_out_interval", "600"], ["osd", "", "osd_max_backfills", "4"]],
+        "keys": {},
+        "balancer": True,
+        "pools": [
+            {"pool": 1, "pool_name": "rbd", "type": 1, "size": 3, "min_size": 2, "crush_rule": 0, "pg_num": 8},
+            {"pool": 2, "pool_name": "data", "type": 3, "size": 3, "min_size": 2, "crush_rule": 1, "pg_num": 8},
+        ],
+        "autoscale": {"rbd": "on", "data": "warn"},
+        "links": {f"node{h + 1}": True for h in range(hosts)},
+        "buckets": {},
+    }
+
+
+class World:
+    """The cluster's answers and changes."""
+
+    def __init__(self, state):
+        self.state = state
+
+    # ---- ceph ----
+
+    def ceph(self, words):
+        """(stdout, stderr, status) of `ceph WORDS`, JSON."""
+        for length in range(min(4, len(words)), 0, -1):
+            play = getattr(self, "_" + "_".join(words[:length]).replace("-", "_"), None)
+            if play is not None:
+                answer = play(*words[length:])
+                if isinstance(answer, tuple):
+                    return answer
+                return ("" if answer is None else json.dumps(answer) + "\n"), "", 0
+        return "", "Error EINVAL: invalid command: " + " ".join(words), 22
+
+    def _alive(self, osd):
+        return osd["up"] and self.state["links"][osd["host"]]
+
+    def _pgs(self):
+        """PGs whose members are three OSDs of three hosts, in turn."""
+        numbers = sorted(map(int, self.state["osds"]))
+        for pool in self.state["pools"]:
+            for seed in range(pool["pg_num"]):
+                members = [numbers[(seed + i) % len(numbers)] for i in range(pool["size"])]
+                left = [m if self._alive(self.state["osds"][str(m)]) else None for m in members]
+                up = [m for m in left if m is not None]
+                word = "active" if len(up) >= pool["min_size"] else "incomplete"
+                state = word + ("+clean" if len(up) == len(members) else "+undersized+degraded")
+                acting = up if pool["type"] == 1 else [2147483647 if m is None else m for m in left]
+                yield {"pgid": f"{pool['pool']}.{seed:x}", "state": state, "up": acting, "acting": acting}
+
+    def _osd_dump(self):
+        entries = []
+        for number, osd in sorted(self.state["osds"].items(), key=lambda i: int(i[0])):
+            entry = {"osd": int(number), "uuid": "uuid-" + number, "up": int(bool(self._alive(osd)))}
+            entry.update({"in": osd["in"], "weight": osd["weight"] if osd["in"] else 0})
+            entries.append(entry)
+        pools = [
+            dict(p, pg_autoscale_mode=self.state["autoscale"][p["pool_name"]], erasure_code_profile="ec")
+            for p in self.state["pools"]
+        ]
+        return {
+            "fsid": FSID,
+            "flags_set": sorted(self.state["flags"]),
+            "full_ratio": 0.95,
+            "backfillfull_ratio": 0.9,
+            "nearfull_ratio": 0.85,
+            "pools": pools,
+            "osds": entries,
+            "erasure_code_profiles": {"ec": {"k": "2", "m": "1"}},
+        }
+
+    def _osd_tree(self):
+        hosts = sorted({o["host"] for o in self.state["osds"].values()})
+        ids = {host: -2 - i for i, host in enumerate(hosts)}
+        nodes = [{"id": -1, "name": "default", "type": "root", "children": list(ids.values())}]
+        for host in hosts:
+            below = [int(n) for n, o in self.state["osds"].items() if o["host"] == host]
+            nodes.append({"id": ids[host], "name": host, "type": "host", "children": below})
+            nodes += [{"id": n, "name": f"osd.{n}", "type": "osd", "device_class": "hdd"} for n in below]
+        return {"nodes": nodes, "stray": []}
+
+    def _osd_crush_rule_dump(self):
+        def rule(number, op):
+            steps = [{"op": "take", "item": -1, "item_name": "default"}, {"op": op, "num": 0, "type": "host"}]
+            return {"rule_id": number, "rule_name": f"rule{number}", "steps": [*steps, {"op": "emit"}]}
+
+        return [rule(0, "chooseleaf_firstn"), rule(1, "chooseleaf_indep")]
+
+    def _pg_dump(self, *_):
+        return {"pg_ready": True, "pg_stats": list(self._pgs())}
+
+    def _osd_df(self):
+        return {"nodes": [{"id": int(n), "kb": 1000000, "kb_used": 100000} for n in self.state["osds"]], "stray": []}
+
+    def _quorum_status(self):
+        return {"quorum_names": ["node0"], "monmap": {"mons": [{"name": "node0"}]}}
+
+    def _mon_metadata(self):
+        return [{"name": "node0", "hostname": "node0"}]
+
+    def _osd_metadata(self):
+        return [{"id": int(n), "hostname": o["host"]} for n, o in self.state["osds"].items()]
+
+    def _config_get(self, who, name):
+        return 0.75 if name == "mon_osd_min_in_ratio" else 0
+
+    def _config_show(self, who, name):
+        return ("wpq\n", "", 0)
+
+    def _config_dump(self):
+        keys = ("section", "mask", "name", "value")
+        return [dict(zip(keys, row), level="advanced") for row in sorted(self.state["config"])]
+
+    def _config_set(self, who, name, value):
+        self._config_rm(who, name)
+        section, _, mask = who.partition("/")
+        self.state["config"].append([section, mask, name, value])
+
+    def _config_rm(self, who, name):
+        section, _, mask = who.partition("/")
+        self.state["config"] = [r for r in self.state["config"] if r[:3] != [section, mask, name]]
+
+    def _config_key_dump(self, prefix=""):
+        return {k: v for k, v in self.state["keys"].items() if k.startswith(prefix)}
+
+    def _config_key_set(self, key, value):
+        self.state["keys"][key] = value
+
+    def _config_key_rm(self, key):
+        self.state["keys"].pop(key, None)
+
+    def _balancer_status(self):
+        return {"active": self.state["balancer"], "mode": "upmap"}
+
+    def _balancer_on(self):
+        self.state["balancer"] = True
+        self._config_set("mgr", "mgr/balancer/active", "true")
+
+    def _balancer_off(self):
+        self.state["balancer"] = False
+        self._config_set("mgr", "mgr/balancer/active", "false")
+
+    def _osd_set(self, flag):
+        self.state["flags"] = sorted({*self.state["flags"], flag})
+
+    def _osd_unset(self, flag):
+        self.state["flags"] = [f for f in self.state["flags"] if f != flag]
+
+    def _osd_in(self, *numbers):
+        for number in numbers:
+            self.state["osds"][number]["in"] = 1
+
+    def _osd_out(self, *numbers):
+        for number in numbers:
+            self.state["osds"][number]["in"] = 0
+
+    def _osd_reweight(self, number, weight):
+        self.state["osds"][number]["weight"] = float(weight)
+
+    def _osd_ok_to_stop(self, *numbers):
+        gone = set(map(int, numbers))
+        least = {p["pool"]: p["min_size"] for p in self.state["pools"]}
+        bad = sum(len(set(pg["acting"]) - gone - {2147483647}) < least[int(pg["pgid"][0])] for pg in self._pgs())
+        answer = {"ok_to_stop": not bad, "osds": sorted(gone), "num_not_ok_pgs": bad}
+        return json.dumps(answer) + "\n", "unsafe to stop" if bad else "", 16 if bad else 0
+
+    def _osd_pool_set(self, pool, name, value):
+        self.state["autoscale"][pool] = value
+
+    def _osd_pool_ls_detail(self):
+        return self._osd_dump()["pools"]
+
+    def _osd_erasure_code_profile_ls(self):
+        return ["ec"]
+
+    def _osd_erasure_code_profile_get(self, name):
+        return {"k": "2", "m": "1"}
+
+    def _orch_daemon_start(self, name):
+        self.state["osds"][name[4:]].update(up=1, unit="active")
+
+    def _orch_daemon_stop(self, name):
+        self.state["osds"][name[4:]].update(up=0, unit="inactive")
+
+    def _versions(self):
+        version = "ceph version 16.2.15 (618f440892089921c3e944a991122ddc44e60516) pacific (stable)"
+        return {"mon": {version: 1}, "osd": {version: len(self.state["osds"])}, "overall": {version: 1}}
+
+    def _status(self):
+        states = {}
+        for pg in self._pgs():
+            states[pg["state"]] = states.get(pg["state"], 0) + 1
+        osds = list(self.state["osds"].values())
+        up, inside = sum(bool(self._alive(o)) for o in osds), sum(o["in"] for o in osds)
+        osdmap = {"epoch": 1, "num_osds": len(osds), "num_up_osds": up, "num_in_osds": inside}
+        by_state = [{"state_name": s, "count": n} for s, n in states.items()]
+        health = {"status": "HEALTH_OK" if up == len(osds) else "HEALTH_WARN", "checks": {}}
+        pgmap = {"num_pgs": sum(states.values()), "pgs_by_state": by_state, "num_objects": 0, "data_bytes": 0}
+        return {"fsid": FSID, "health": health, "osdmap": osdmap, "pgmap": pgmap}
+
+    def _df(self, *_):
+        total = 1000000 * 1024 * len(self.state["osds"])
+        stats = {"total_bytes": total, "total_used_raw_bytes": total // 10, "total_used_raw_ratio": 0.1}
+        stats["total_avail_bytes"] = total - total // 10
+        pool = {"stored": 0, "bytes_used": 0, "objects": 0, "max_avail": total // 4}
+        pools = [{"name": p["pool_name"], "id": p["pool"], "stats": pool} for p in self.state["pools"]]
+        return {"stats": stats, "pools": pools}
+
+    # ---- what else there is ----
+
+    def systemctl(self, node, words):
+        """(stdout, stderr, status) of `systemctl WORDS` on a node."""
+        mine = {f"ceph-osd@{n}.service": o for n, o in self.state["osds"].items() if o["host"] == node}
+        verb, names = words[0], [w for w in words[1:] if not w.startswith("-")]
+        if verb == "list-units":
+            rows = [f"{u} loaded {o['unit']} running Ceph" for u, o in mine.items() if u in names]
+            return "".join(row + "\n" for row in rows), "", 0
+        for name in names:
+            if name not in mine:
+                return "", f"Unit {name} not found.", 5
+            if verb in ("start", "stop"):
+                mine[name].update(up=int(verb == "start"), unit="active" if verb == "start" else "inactive")
+        return "", "", 0
+
+    def radosgw_admin(self, words):
+        """What preflight, buckets and snapshots ask."""
+        if words[:2] == ["user", "info"]:
+            return json.dumps({"user_id": "cbt", "keys": [{"access_key": "A", "secret_key": "S"}]}), "", 0
+        if words[:2] == ["zone", "get"]:
+            placement = {"storage_classes": {"STANDARD": {"data_pool": "data"}}}
+            return json.dumps({"placement_pools": [{"key": "default-placement", "val": placement}]}), "", 0
+        name = next((w.partition("=")[2] for w in words if w.startswith("--bucket=")), "")
+        if words[:2] == ["bucket", "stats"]:
+            if name not in self.state["buckets"]:
+                return "", "failure: (2002) Unknown error 2002", 2
+            usage = {"rgw.main": {"num_objects": self.state["buckets"][name], "size": 0}}
+            return json.dumps({"id": name + ".1", "num_shards": 4, "usage": usage}), "", 0
+        if words[:2] == ["bucket", "rm"]:
+            self.state["buckets"].pop(name, None)
+        if words[:2] == ["bucket", "list"]:
+            return json.dumps(sorted(self.state["buckets"])), "", 0
+        return "", "", 0
+
+
+# ---- the program ----
+
+
+class Folder:
+    """State on disk; one call at a time changes it."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __enter__(self):
+        self.lock = open(os.path.join(self.path, "lock"), "a")
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
+        with open(os.path.join(self.path, "state.json")) as file:
+            self.state = json.load(file)
+        return World(self.state)
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            write(self.path, "state.json", self.state)
+        self.lock.close()
+
+    def count(self, name, words):
+        """Write the call down; which one it is."""
+        with open(os.path.join(self.path, "calls.jsonl"), "a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            number = sum(1 for _ in file) + 1
+            call = {"n": number, "call": name, "words": words, "node": os.environ.get("STANDIN_NODE", "")}
+            file.write(json.dumps(call) + "\n")
+        return number
+
+
+def write(folder, name, value):
+    path = os.path.join(folder, name)
+    with open(path + ".new", "w") as file:
+        json.dump(value, file, indent=1, sort_keys=True)
+    os.replace(path + ".new", path)
+
+
+def hit_the_run(folder, number):
+    """Signal the run, if its process is the one that was written down."""
+    with open(os.path.join(folder, "run.json")) as file:
+        run = json.load(file)
+    with open(f"/proc/{run['pid']}/stat") as file:
+        started = int(file.read().rpartition(")")[2].split()[19])
+    if started == run["started"]:
+        os.kill(run["pid"], number)
+
+
+def on_node(folder, node, command):
+    """The command as it runs on a node: with the node's own folders."""
+    home = os.path.join(folder.path, "nodes", node)
+    for below in ("run", "proc", "net"):
+        os.makedirs(os.path.join(home, below), exist_ok=True)
+    changes = {"/run/cbt-plugins": "/run", "[ -w /run ]": "true", "/run/systemd": "/systemd", "/sys/class/net": "/net"}
+    for old, new in changes.items():
+        command = command.replace(old, new if new == "true" else home + new)
+    command = command.replace("/proc/[0-9]*", home + "/proc/[0-9]*")
+    environment = dict(os.environ, STANDIN_NODE=node, SSH_CONNECTION="10.0.0.1 1 10.0.0.2 22")
+    return ["sh", "-c", command], environment
+
+
+def reachable(folder, node):
+    with folder as world:
+        return world.state["links"].get(node, True)
+
+
+def ssh(folder, words):
+    while words and words[0].startswith("-"):
+        words = words[2:] if words[0] in ("-p", "-l", "-i", "-F") else words[1:]
+    node, command = words[0].split("@")[-1], " ".join(words[1:])
+    if not reachable(folder, node):
+        sys.stderr.write(f"ssh: connect to host {node} port 22: No route to host\n")
+        return 255
+    line, environment = on_node(folder, node, command)
+    os.execvpe(line[0], line, environment)
+
+
+def pdsh(folder, words):
+    import subprocess  # only here: it takes half of the start of an interpreter
+
+    nodes = words[words.index("-w") + 1].split(",")
+    running = []
+    for node in (n.split("@")[-1] for n in nodes):
+        if not reachable(folder, node):
+            sys.stderr.write(f"pdsh@here: {node}: ssh exited with exit code 255\n")
+            continue
+        line, environment = on_node(folder, node, words[-1].replace("%%", "%"))
+        process = subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        running.append((node, process))
+    for node, process in running:
+        for text, to in zip(process.communicate(), (sys.stdout, sys.stderr)):
+            to.write("".join(f"{node}: {row}\n" for row in text.decode().splitlines()))
+    return 0
+
+
+def ceph(folder, words):
+    words = list(words)
+    for option in ("-c", "-f", "--format"):
+        if option in words:
+            at = words.index(option)
+            del words[at : at + 2]
+    status = 0
+    # without words it reads commands, as the real one does
+    for line in [words] if words else [row.split() for row in sys.stdin]:
+        with folder as world:
+            out, err, status = world.ceph(line)
+        sys.stdout.write(out)
+        sys.stderr.write(err)
+        sys.stdout.flush()
+    return status
+
+
+def ip(folder, words):
+    node = os.environ["STANDIN_NODE"]
+    if words[:2] == ["link", "set"]:
+        up = words[-1] == "up"
+        with folder as world:
+            world.state["links"][node] = up
+        home = os.path.join(folder.path, "nodes", node, "net", "eth0")
+        with open(os.path.join(home, "flags"), "w") as file:
+            file.write("0x1003\n" if up else "0x1002\n")
+    return 0
+
+
+def other(name, folder, words):
+    with folder as world:
+        if name == "systemctl":
+            out, err, status = world.systemctl(os.environ.get("STANDIN_NODE", ""), words)
+        else:
+            out, err, status = world.radosgw_admin([w for w in words if w != "-c"][1:] if "-c" in words else words)
+    sys.stdout.write(out)
+    sys.stderr.write(err)
+    return status
+
+
+def main():
+    folder, name, words = Folder(os.environ["STANDIN"]), os.path.basename(sys.argv[0]), sys.argv[1:]
+    number = folder.count(name, words)
+    at, _, mode = os.environ.get("STANDIN_AT", "0:").partition(":")
+    if number == int(at):
+        if mode == "fail":
+            sys.stderr.write(f"{name}: the stand-in fails\n")
+            return 1
+        if mode == "hang":
+            time.sleep(3600)
+        if mode in ("kill", "term"):
+            hit_the_run(folder.path, signal.SIGKILL if mode == "kill" else signal.SIGTERM)
+            time.sleep(LATE)
+    play = {"ssh": ssh, "pdsh": pdsh, "ceph": ceph, "ip": ip}.get(name)
+    return play(folder, words) if play else other(name, folder, words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
