@@ -97,6 +97,7 @@ func (s *space) takeOver(known keyset.Space) error {
 	for _, doubt := range known.Doubts {
 		if doubt.Number > 0 && doubt.Number <= keyset.Max {
 			s.live.Remove(doubt.Number)
+			doubt.Silent = false // that was an earlier run: what is seen now is what has come of it
 			s.doubts[doubt.Number] = doubt
 		}
 	}

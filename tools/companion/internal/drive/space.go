@@ -104,8 +104,15 @@ func (s *space) begin(op s3.Op, number int64) (lived bool) {
 	return lived
 }
 
+// fate is what came of a request.
+type fate struct {
+	good   bool
+	unsure bool // it failed, and may have been carried out all the same
+	silent bool // ... and there was no answer
+}
+
 // finish says what came of it, and tells whether the space has now what it shall get.
-func (s *space) finish(op s3.Op, number int64, lived, good, unsure bool) (complete bool) {
+func (s *space) finish(op s3.Op, number int64, lived bool, came fate) (complete bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch op {
@@ -113,25 +120,25 @@ func (s *space) finish(op s3.Op, number int64, lived, good, unsure bool) (comple
 		s.claimed--
 		s.flights.Done(number, true)
 		switch {
-		case good && lived:
+		case came.good && lived:
 			s.tally.overwritten++
-		case good:
+		case came.good:
 			s.tally.created++
 			s.live.Add(number)
-		case unsure:
+		case came.unsure:
 			s.live.Remove(number)
-			s.doubts[number] = keyset.Doubt{Number: number, Op: string(op), Lived: lived}
+			s.doubts[number] = keyset.Doubt{Number: number, Op: string(op), Lived: lived, Silent: came.silent}
 		}
-		complete = good && s.goal > 0 && s.tally.written() == s.goal
+		complete = came.good && s.goal > 0 && s.tally.written() == s.goal
 	case s3.Delete:
 		s.flights.Done(number, true)
 		switch {
-		case good && lived:
+		case came.good && lived:
 			s.tally.removed++
-		case good:
+		case came.good:
 			s.tally.absent++
-		case unsure:
-			s.doubts[number] = keyset.Doubt{Number: number, Op: string(op), Lived: lived}
+		case came.unsure:
+			s.doubts[number] = keyset.Doubt{Number: number, Op: string(op), Lived: lived, Silent: came.silent}
 		case lived:
 			s.live.Add(number)
 		}
@@ -143,12 +150,15 @@ func (s *space) finish(op s3.Op, number int64, lived, good, unsure bool) (comple
 	return complete
 }
 
-// settle ends a doubt: the object is there or not.
+// settle ends a doubt: the object is there or not. It does not when the server may still be at it.
 func (s *space) settle(doubt keyset.Doubt, there bool) {
+	deleted := doubt.Op == string(s3.Delete)
+	if doubt.Silent && there == deleted {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.doubts, doubt.Number)
-	deleted := doubt.Op == string(s3.Delete)
 	switch {
 	case there && deleted && !doubt.Lived, there && !deleted && !doubt.Lived:
 		s.tally.created++

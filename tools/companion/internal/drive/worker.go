@@ -173,7 +173,7 @@ func (w *worker) somewhere(s *space) string {
 // giveBack is for an object that no request was made for.
 func (w *worker) giveBack() {
 	if c := &w.choice; c.op.spec.Op != s3.List && c.space.numbered() {
-		c.space.finish(c.op.spec.Op, c.number, c.lived, false, false)
+		c.space.finish(c.op.spec.Op, c.number, c.lived, fate{})
 	}
 }
 
@@ -187,7 +187,7 @@ func (w *worker) do(intended time.Time) {
 		w.e.late(started.Sub(intended))
 	}
 	w.since.Store(int64(started.Sub(w.e.base)) + 1)
-	unsure := false
+	unsure, silent := false, false
 	for again := 0; ; again++ {
 		clamped := w.until(time.Now())
 		w.e.client.Do(&w.request, result)
@@ -204,6 +204,7 @@ func (w *worker) do(intended time.Time) {
 			}
 		}
 		unsure = unsure || result.Unsure()
+		silent = silent || result.Unsure() && result.Status == 0
 		if result.Kind == "" || again >= w.e.spec.Retries || !repeats(result) || !w.pause(backOff(again)) {
 			break
 		}
@@ -213,7 +214,7 @@ func (w *worker) do(intended time.Time) {
 		}
 	}
 	if c := &w.choice; o.spec.Op != s3.List && c.space.numbered() {
-		if c.space.finish(o.spec.Op, c.number, c.lived, result.Kind == "", unsure) {
+		if c.space.finish(o.spec.Op, c.number, c.lived, fate{result.Kind == "", unsure, silent}) {
 			w.e.complete()
 		}
 	}

@@ -29,6 +29,9 @@ type Doubt struct {
 	Number int64  `json:"number"`
 	Op     string `json:"op"`
 	Lived  bool   `json:"lived"` // it existed before
+	// Silent: there was no answer, and the server may still be at it. What is seen of the object counts when it shows the
+	// change; that it does not (yet) counts for a later run only.
+	Silent bool `json:"silent,omitempty"`
 }
 
 // Space is what a state file knows of one space.
