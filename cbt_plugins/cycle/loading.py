@@ -184,6 +184,11 @@ class _Observer:
                 self.outcome.degrade("degraded")
                 self._stop()
 
+    def _past_end(self) -> bool:
+        """True when the generators only see to what is left of their requests."""
+        begun = self.session.go_at
+        return bool(begun and self.duration and time.time() > begun + LEAD + self.duration)
+
     def _load_begun(self) -> Optional[float]:
         """When the load began: what events are timed from. cbt-hybrid begins when it is told; warp takes its time."""
         at = self.session.go_at
@@ -232,7 +237,7 @@ class _Observer:
             down = [url for url, host in said.get("hosts", {}).items() if not host["up"]]
             if down:
                 jobs[job]["down"] = down
-            late = beat.states[job] == "running" and beat.at - beat.last_row[job] > STALL
+            late = beat.states[job] == "running" and beat.at - beat.last_row[job] > STALL and not self._past_end()
             if late and not self._stalled.get(job):
                 text = f"{job}: no request was finished for {STALL:.0f} s"
                 log.warning("%s: %s", self.outcome.phase.name, text)
