@@ -1,8 +1,8 @@
 """A cluster that is not there: `ceph`, `ssh`, `pdsh`, `systemctl`, `ip`, `radosgw-admin` as one small program.
 
 The program's name says what it plays. Its state is a folder (STANDIN): state.json, calls.jsonl with every call in
-order, nodes/NAME/ for what a node has of its own. Nodes are this machine; a few paths in the commands they get are turned into
-ones below their folder. STANDIN_AT="N:MODE" says what happens at call N (counted from 1):
+order, nodes/NAME/ for what a node has of its own. Nodes are this machine; a few paths in the commands that they get
+become ones below their folder. STANDIN_AT="N:MODE" says what happens at call N (counted from 1):
 
     fail   it fails, without effect                 hang   it never answers, without effect
     kill   the run is killed by SIGKILL, and what it had asked for comes to pass a moment later

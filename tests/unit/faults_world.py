@@ -1,0 +1,180 @@
+"""The stand-in cluster of tests/crash in memory, and connections to it that can die at any of their calls."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+from cbt_plugins.ceph import Ceph
+from cbt_plugins.config.plan import Settings
+from cbt_plugins.faults import Injector
+from cbt_plugins.faults.runner import Clock
+from cbt_plugins.faults.scene import Limits
+from cbt_plugins.remote import Result
+
+_PATH = Path(__file__).resolve().parents[1] / "crash" / "standin.py"
+_SPEC = importlib.util.spec_from_file_location("standin", _PATH)
+assert _SPEC is not None and _SPEC.loader is not None
+standin = importlib.util.module_from_spec(_SPEC)
+sys.modules["standin"] = standin
+_SPEC.loader.exec_module(standin)
+
+CLUSTER: Dict[str, Any] = {
+    "head": "node0",
+    "user": "root",
+    "clients": ["client1"],
+    "osds": ["node1", "node2", "node3", "node4"],
+    "mons": ["node0"],
+}
+#: every rule that a cluster of four hosts breaks when two of them stop
+ANYTHING = ("steady", "inactive", "domain", "data", "ok-to-stop", "min-in", "capacity", "flags")
+
+
+class Died(BaseException):
+    """The process that led the run is gone."""
+
+
+class Connections:
+    """Stands where `Remote` does. `die_at`: (call, counted from now; "before" it has an effect, "after", or "late").
+
+    A late one reaches the node when `arrive` is called: the run that sent it is dead by then.
+    """
+
+    def __init__(self, hosts: int = 4, per_host: int = 1) -> None:
+        self.state = standin.new_state(hosts, per_host)
+        self.world = standin.World(self.state)
+        self.first = copy.deepcopy(self.state)
+        self.calls = 0
+        self.die_at: Optional[Tuple[int, str]] = None
+        self.fail: List[str] = []  # commands that have one of these texts in them fail, without effect
+        self.said: List[Tuple[str, str]] = []
+        self._marks: Set[Tuple[str, str]] = set()
+        self._under_way: List[Tuple[str, str]] = []
+
+    def run(
+        self, nodes: Sequence[str], command: str, timeout: float = 60.0, check: bool = True
+    ) -> Dict[str, Result]:
+        (node,) = nodes
+        self.calls += 1
+        if self.die_at and self.calls == self.die_at[0]:
+            how = self.die_at[1]
+            self.die_at = None
+            if how == "after":
+                self._play(node, command)
+            elif how == "late":
+                self._under_way.append((node, command))
+            raise Died
+        return {node: self._play(node, command)}
+
+    def arrive(self) -> None:
+        """What was under way when its run died comes to its node."""
+        for node, command in self._under_way:
+            self._play(node, command)
+        self._under_way = []
+
+    def differences(self) -> Set[str]:
+        """What is not as it was in the beginning."""
+        found = set()
+        for number, osd in self.state["osds"].items():
+            if osd != self.first["osds"][number]:
+                found.add(f"osd.{number}")
+        found |= {f"flag {f}" for f in set(self.state["flags"]) ^ set(self.first["flags"])}
+        now, then = ({tuple(row) for row in s["config"]} for s in (self.state, self.first))
+        found |= {f"config {row[2]}" for row in now ^ then}
+        found |= {f"autoscale {p}" for p, m in self.state["autoscale"].items() if m != self.first["autoscale"][p]}
+        return found | ({"balancer"} if self.state["balancer"] != self.first["balancer"] else set())
+
+    def _play(self, node: str, text: str) -> Result:
+        name = ""
+        if text.startswith("c="):
+            text = shlex.split(text)[0][2:].rstrip(";")
+        fenced = re.search(r'exec flock -o -w \S+ "\$d/lock" sh -c (.*) "\$d/(.+)\.undone"$', text, re.S)
+        if fenced:
+            name = fenced[2]
+            text = shlex.split(fenced[1])[0].split("; ", 1)[1]
+            if (node, name) in self._marks:
+                return Result("", "", 75)
+        elif text.startswith("t="):
+            marked = re.search(r': > "\$d/([^"]+)\.undone"', text)
+            if marked:
+                self._marks.add((node, marked[1]))
+            text = shlex.split(text)[0][2:].rstrip(";")
+        self.said.append((node, text))
+        if any(part in text for part in self.fail):
+            return Result("", "the stand-in fails", 1)
+        if text.lstrip().startswith("started()"):
+            return Result(self._probe(node, text), "", 0)
+        out, err, status = "", "", 0
+        for line, joint in _lines(text):
+            if joint == "&&" and status:
+                continue
+            words = [w for w in shlex.split(line.replace("2>/dev/null", ""))]
+            if "|" in words:
+                questions = words[words.index("|") - 1].replace("\\n", "\n").split("\n")
+                answers = [self.world.ceph(q.split())[0] for q in questions if q]
+                out, status = out + "".join(answers), 0
+            elif words[0] == "echo":
+                out += " ".join(words[1:]) + "\n"
+            elif words[0] == "ceph":
+                rest = [w for i, w in enumerate(words) if w not in ("-c", "-f") and words[i - 1] not in ("-c", "-f")]
+                answer, err, status = self.world.ceph(rest[1:])
+                out += answer
+            elif words[0] == "systemctl":
+                answer, err, status = self.world.systemctl(node, words[1:])
+                out += answer
+            elif words[0] != "true":
+                raise AssertionError(f"the stand-in does not know {line!r}")
+        return Result(out, err, status)
+
+    def _probe(self, node: str, text: str) -> str:
+        asked = re.search(r"for n in ([\d ]*); do", text)
+        assert asked is not None
+        return "".join(f"unit {n} ceph-osd@{n}.service\n" for n in asked[1].split())
+
+
+def _lines(text: str) -> List[Tuple[str, str]]:
+    """Simple commands, each with what joins it to the one before it."""
+    parts = re.split(r"(&&|;)\s*", text)
+    return [(part.strip(), joint) for part, joint in zip(parts[::2], ["", *parts[1::2]]) if part.strip()]
+
+
+class Time:
+    """A clock that waiting moves on."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def clock(self) -> Clock:
+        return Clock(now=lambda: self.now, sleep=self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def injector(
+    folder: Path,
+    connections: Connections,
+    settings: Optional[Settings] = None,
+    events: Optional[List[Tuple[str, Mapping[str, Any]]]] = None,
+    cluster: Optional[Mapping[str, Any]] = None,
+) -> Injector:
+    remote: Any = connections
+    cluster = cluster or CLUSTER
+    ceph = Ceph(remote, cluster)
+
+    def event(name: str, **facts: Any) -> None:
+        if events is not None:
+            events.append((name, facts))
+
+    made = Injector(folder, remote, ceph, cluster, event, "r1", settings, limits=Limits(), clock=Time().clock())
+    MADE.append(made)
+    return made
+
+
+#: all that were made; a test closes them at its end
+MADE: List[Injector] = []

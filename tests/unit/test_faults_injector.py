@@ -1,0 +1,399 @@
+"""The undo promise, on a stand-in cluster in memory: any order, any end, any instant."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+
+import pytest
+from faults_world import ANYTHING, MADE, Connections, Died, injector
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from cbt_plugins.config.plan import Fault, Settings
+from cbt_plugins.faults import FaultError, Injector
+from cbt_plugins.faults.record import FILE, open_in
+from cbt_plugins.host.run import RunFailed
+
+SETTINGS = Settings(
+    flags=("noscrub", "noout"),
+    config=(("osd", "osd_max_scrubs", "2"), ("osd", "osd_max_backfills", "7")),
+    balancer=False,
+    autoscaler=False,
+    recovery="aggressive",
+)
+STOP = {n: Fault(f"node{n}", "stop", (f"node{n}",), accept=ANYTHING) for n in (1, 2)}
+OUT = Fault("out", "out", ("osd.3",), accept=ANYTHING)
+FAULTS = {**{f.label: f for f in STOP.values()}, "out": OUT}
+
+
+def covered(injector: Injector) -> Set[str]:
+    """What the open records say may differ."""
+    found: Set[str] = set()
+    for record in injector.open:
+        former = record.step.former
+        found |= {f"osd.{n}" for n in record.step.osds}
+        if record.step.what.startswith("set ") and "flags" in former:
+            found |= {f"flag {w}" for w in record.step.what[4:].split(", ")}
+        elif record.step.what.startswith("balancer"):
+            found |= {"balancer", "config mgr/balancer/active"}
+        elif record.step.what.startswith("pg_autoscale_mode"):
+            found |= {f"autoscale {pool}" for pool in former}
+        elif not record.step.osds:
+            found |= {f"config {key.split(' ')[1]}" for key in former}
+    return found
+
+
+class Promise(RuleBasedStateMachine):
+    """Open records = differences from the initial state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.connections = Connections()
+        self.injector: Optional[Injector] = None
+        self.exact = True  # no run has died since everything was whole
+        self._start()
+
+    def _start(self) -> None:
+        self.injector = injector(self.folder, self.connections, SETTINGS)
+        self.injector._lock._mine["pid"] = len(self.injector._journal.records)  # another process, as it were
+        self.connections.state["keys"].clear()
+        self.injector.acquire()
+
+    def _do(self, action: Any) -> None:
+        """An action that may be the last of its process."""
+        assert self.injector is not None
+        try:
+            action(self.injector)
+        except Died:
+            self.injector.close()
+            self.injector = None
+            self.exact = False
+        except FaultError:
+            pass
+        self.connections.die_at = None
+
+    @rule(
+        at=st.integers(1, 25), how=st.sampled_from(["before", "after", "late"]), what=st.sampled_from(sorted(FAULTS))
+    )
+    @precondition(lambda self: self.injector is not None)
+    def die_in_inject(self, at: int, how: str, what: str) -> None:
+        self.connections.die_at = (self.connections.calls + at, how)
+        self._do(lambda i: i.inject(FAULTS[what]))
+
+    @rule(at=st.integers(1, 16), how=st.sampled_from(["before", "after", "late"]))
+    @precondition(lambda self: self.injector is not None)
+    def die_in_apply(self, at: int, how: str) -> None:
+        self.connections.die_at = (self.connections.calls + at, how)
+        self._do(lambda i: i.apply())
+
+    @rule(at=st.integers(1, 16))
+    @precondition(lambda self: self.injector is not None)
+    def die_in_undo(self, at: int) -> None:
+        self.connections.die_at = (self.connections.calls + at, "after")
+        self._do(lambda i: i.undo_all())
+
+    @rule(what=st.sampled_from(sorted(FAULTS)))
+    @precondition(lambda self: self.injector is not None)
+    def inject(self, what: str) -> None:
+        self._do(lambda i: i.inject(FAULTS[what]))
+
+    @rule()
+    @precondition(lambda self: self.injector is not None)
+    def apply(self) -> None:
+        self._do(lambda i: i.apply())
+
+    @rule(what=st.sampled_from(sorted(FAULTS)))
+    @precondition(lambda self: self.injector is not None)
+    def undo(self, what: str) -> None:
+        self._do(lambda i: i.undo([what]))
+
+    @rule()
+    @precondition(lambda self: self.injector is not None)
+    def undo_all(self) -> None:
+        assert self.injector is not None
+        assert self.injector.undo_all() == []
+        self.exact = True
+        assert self.connections.differences() == set()
+
+    @rule()
+    @precondition(lambda self: self.injector is None)
+    def restart(self) -> None:
+        self._start()
+
+    @rule()
+    def what_was_under_way_arrives(self) -> None:
+        self.connections.arrive()
+
+    @invariant()
+    def open_is_what_differs(self) -> None:
+        different = self.connections.differences()
+        if self.injector is not None:
+            known = covered(self.injector)
+            assert different <= known
+            if self.exact:
+                for record in self.injector.open:
+                    one = {f"osd.{n}" for n in record.step.osds}
+                    assert not one or one & different, f"{record.label} is open and nothing differs"
+        else:
+            assert bool(different) <= bool(open_in(self.folder))
+
+    def teardown(self) -> None:
+        if self.injector is None:
+            self._start()
+        assert self.injector is not None
+        assert self.injector.undo_all() == []
+        self.connections.arrive()
+        assert self.connections.differences() == set()
+        self.injector.release()
+        assert self.connections.state["keys"] == {}
+        self.injector.close()
+        shutil.rmtree(self.folder)
+
+
+TestPromise = Promise.TestCase
+TestPromise.settings = settings(
+    max_examples=40, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    while MADE:
+        MADE.pop().close()
+
+
+@pytest.fixture()
+def world() -> Connections:
+    return Connections()
+
+
+def ready(folder: Path, world: Connections, **more: Any) -> Injector:
+    made = injector(folder, world, **more)
+    made.acquire()
+    return made
+
+
+def test_the_record_is_on_disk_before_the_first_command(tmp_path: Path, world: Connections) -> None:
+    made = ready(tmp_path, world)
+    play, seen = world._play, []
+
+    def look(node: str, text: str) -> Any:
+        if "systemctl stop" in text:
+            seen.append([record.step.undo[0].text for record in open_in(tmp_path)])
+        return play(node, text)
+
+    world._play = look  # type: ignore[method-assign]
+    made.inject(STOP[1])
+    assert seen == [["systemctl reset-failed ceph-osd@0.service 2>/dev/null; systemctl start ceph-osd@0.service"]]
+
+
+def test_what_is_undone_last_was_done_first(tmp_path: Path, world: Connections) -> None:
+    events: List[Tuple[str, Mapping[str, Any]]] = []
+    made = ready(tmp_path, world, settings=SETTINGS, events=events)
+    made.apply()
+    made.inject(STOP[1])
+    made.inject(STOP[2])
+    assert made.undo_all() == []
+    undone = [facts["label"] for name, facts in events if name == "fault-undone"]
+    assert undone == ["node2", "node1", "recovery", "settings"]
+    assert world.differences() == set()
+
+
+def test_one_that_fails_stops_no_other(tmp_path: Path, world: Connections) -> None:
+    made = ready(tmp_path, world, settings=SETTINGS)
+    made.apply()
+    made.inject(STOP[1])
+    made.inject(STOP[2])
+    world.fail = ["systemctl start ceph-osd@1"]
+    (left,) = made.undo_all()
+    assert left.label == "node2" and "osd=1.up is 0, not 1" in left.why and "the stand-in fails" in left.why
+    assert any("systemctl start ceph-osd@1.service" in command for command in left.commands)
+    assert world.differences() == {"osd.1"}
+    world.fail = []
+    assert made.undo_all() == []
+    assert world.differences() == set()
+
+
+def test_an_exit_status_is_no_proof(tmp_path: Path, world: Connections) -> None:
+    """systemctl says 0 and the OSD stays down: open. It fails and the OSD is up: done."""
+    made = ready(tmp_path, world)
+    made.inject(STOP[1])
+    play = world.world.systemctl
+    world.world.systemctl = lambda node, words: ("", "", 0)
+    assert [left.label for left in made.undo_all()] == ["node1"]
+
+    def grumble(node: str, words: List[str]) -> Any:
+        play(node, words)
+        return "", "grumble", 1
+
+    world.world.systemctl = grumble
+    assert made.undo_all() == []
+
+
+def test_a_fault_that_does_not_take_is_taken_back(tmp_path: Path, world: Connections) -> None:
+    made = ready(tmp_path, world, settings=SETTINGS)
+    world.fail = ["systemctl stop"]
+    with pytest.raises(FaultError, match="stand-in fails; what was done of it is undone"):
+        made.inject(STOP[1])
+    world.fail = []
+    world.world.systemctl = lambda node, words: ("", "", 0)
+    with pytest.raises(FaultError, match="without effect"):
+        made.inject(STOP[1])
+    assert [record.label for record in made.open] == ["recovery"]
+
+
+def test_what_was_there_before_stays(tmp_path: Path, world: Connections) -> None:
+    """noscrub was the operator's, so was a value; an OSD had a weight of its own."""
+    world.state["flags"].append("noscrub")
+    world.state["config"].append(["osd", "", "osd_max_scrubs", "3"])
+    world.state["osds"]["0"]["weight"] = 0.8
+    world.first = json.loads(json.dumps(world.state))
+    made = ready(tmp_path, world, settings=SETTINGS)
+    made.apply()
+    made.inject(STOP[1])
+    world.state["osds"]["0"].update({"in": 0, "weight": 1.0})  # the monitors mark it out meanwhile
+    assert made.undo_all() == []
+    assert world.differences() == set()
+    assert "noscrub" in world.state["flags"]
+
+
+def test_nothing_is_broken_while_an_earlier_process_has_something_open(tmp_path: Path, world: Connections) -> None:
+    ready(tmp_path, world).inject(STOP[1])
+    with pytest.raises(RunFailed, match="another process"):
+        injector(tmp_path, world)
+
+
+def test_a_later_process_refuses_until_it_has_undone(tmp_path: Path, world: Connections) -> None:
+    first = ready(tmp_path, world)
+    first.inject(STOP[1])
+    first.close()
+    second = injector(tmp_path, world)
+    with pytest.raises(FaultError, match="node1: stop osd.0 on node1"):
+        second.inject(STOP[2])
+    with pytest.raises(FaultError, match="cbt-tools undo"):
+        second.apply(SETTINGS)
+    assert second.undo_all() == []
+    second.inject(STOP[2])
+    assert second.undo_all() == []
+
+
+def test_a_refusal_names_rule_and_numbers_and_changes_nothing(tmp_path: Path, world: Connections) -> None:
+    made = ready(tmp_path, world)
+    made.inject(STOP[1])
+    before = json.dumps(world.state)
+    with pytest.raises(FaultError, match=r"inactive: \d+ of 16 PGs .*min_size 2.*accept: \[inactive, domain"):
+        made.inject(Fault("second", "stop", ("node2",)))
+    assert json.dumps(world.state) == before
+    made.inject(STOP[2])
+    (accepted,) = [r for r in made._journal.records if r["event"] == "accepted" and r["label"] == "node2"]
+    assert {"inactive", "domain"} <= {finding["rule"] for finding in accepted["findings"]}
+
+
+def test_the_choice_is_written_down_and_made_again(tmp_path: Path, world: Connections) -> None:
+    fault = Fault("any", "stop", choose=2, seed=5, accept=ANYTHING)
+    made = ready(tmp_path, world)
+    chosen = made.inject(fault).targets.named
+    record = next(r for r in made._journal.records if r["event"] == "chosen")
+    assert (record["seed"], tuple(record["targets"])) == (5, chosen)
+    assert made.undo_all() == []
+    world.state["osds"]["9"] = {"host": "node4", "up": 1, "in": 1, "weight": 1.0, "unit": "active"}
+    assert made.prepare(fault).targets.named == chosen
+
+
+def test_a_dry_run_prints_what_a_run_executes(tmp_path: Path, world: Connections) -> None:
+    made = ready(tmp_path, world)
+    lines = "\n".join(made.dry(STOP[1]))
+    before = len(world.said)
+    prepared = made.inject(STOP[1])
+    made.undo_all()
+    executed = [text for _, text in world.said[before:]]
+    for step in prepared.steps:
+        for command in (*step.inject, *step.undo):
+            assert command.text in lines and command.text in executed
+    assert "systemctl stop ceph-osd@0.service" in lines
+
+
+def test_a_torn_record_takes_no_other_along(tmp_path: Path, world: Connections) -> None:
+    """At each byte of the last record: what came before is read, and everything can still be undone."""
+    made = ready(tmp_path, world, settings=SETTINGS)
+    made.apply()
+    made.inject(STOP[1])
+    made.close()
+    path = tmp_path / FILE
+    whole = path.read_bytes()
+    last = whole.rstrip(b"\n").rfind(b"\n") + 1
+    opens = [record.id for record in open_in(tmp_path)]
+    # the last one that opens something, too: it was never begun then
+    begins = max(i for i, line in enumerate(whole.splitlines()) if b'"event": "open"' in line)
+    start = sum(len(line) + 1 for line in whole.splitlines()[:begins])
+    end = start + len(whole.splitlines()[begins]) + 1
+    for cut in range(last, len(whole)):
+        path.write_bytes(whole[:cut])
+        assert [record.id for record in open_in(tmp_path)] == opens
+    for cut in range(start, end):
+        path.write_bytes(whole[:cut])
+        assert [record.id for record in open_in(tmp_path)] == opens[:-1]
+    path.write_bytes(whole[: end - 1])
+    world.state["osds"]["0"].update(up=1, unit="active")  # the record of its stop was never whole: it did not happen
+    again = injector(tmp_path, world)
+    assert again.undo_all() == []
+    assert world.differences() == set()
+
+
+def test_a_cluster_in_use_is_refused(tmp_path: Path, world: Connections) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    ready(tmp_path / "a", world)
+    other = injector(tmp_path / "b", world)
+    other._lock._mine["run"] = "r2"
+    with pytest.raises(FaultError, match=r"run r1 \(pid .* is at work on this cluster"):
+        other.acquire()
+    holder = json.loads(world.state["keys"]["cbt-plugins/run"])
+    world.state["keys"]["cbt-plugins/run"] = json.dumps({**holder, "started": 1})
+    with pytest.raises(FaultError, match=r"is dead: `cbt-tools undo .*/a` puts back"):
+        other.acquire()
+    with pytest.raises(FaultError, match="is dead"):
+        other.inject(STOP[1])
+    assert world.differences() == set()
+
+
+def test_recovery_is_hastened_with_the_first_fault(tmp_path: Path, world: Connections) -> None:
+    made = ready(tmp_path, world, settings=Settings(recovery="aggressive"))
+    made.apply()
+    assert world.differences() == set()
+    made.inject(STOP[1])
+    values: Dict[str, str] = {row[2]: row[3] for row in world.state["config"]}
+    assert values["osd_recovery_sleep_hdd"] == "0" and values["osd_max_backfills"] == "10"
+    assert made.undo(["node1"]) == []
+    assert [record.label for record in made.open] == ["recovery"]  # until the end
+    assert made.undo_all() == []
+    assert world.differences() == set()
+
+
+def test_mclock_takes_the_override_first_and_gives_it_back_last(tmp_path: Path, world: Connections) -> None:
+    world.world._config_show = lambda who, name: ("mclock_scheduler\n", "", 0)
+    made = ready(tmp_path, world, settings=Settings(recovery="aggressive"))
+    made.hasten()
+    (record,) = made.open
+    do, undo = record.step.inject[0].text, record.step.undo[0].text
+    assert do.index("osd_mclock_override_recovery_settings true") < do.index("osd_max_backfills")
+    assert undo.index("osd_max_backfills 4") < undo.index("rm osd osd_mclock_override_recovery_settings")
+    assert "sleep" not in do
+    assert made.undo_all() == []
+
+
+def test_confirm_tells_what_the_cluster_has_not_seen_yet(tmp_path: Path, world: Connections) -> None:
+    made = ready(tmp_path, world)
+    play = world.world.systemctl
+    world.world.systemctl = lambda node, words: ("", "", 0)
+    made.inject(STOP[1], wait=False)
+    assert "osd=0.up is 1, not 0" in str(made.confirm()["node1"])
+    play("node1", ["stop", "ceph-osd@0.service"])
+    assert made.confirm(["node1"]) == {"node1": None}
