@@ -37,6 +37,7 @@ func TestAnswers(t *testing.T) {
 		"short chunks":      {Get, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", "reset: the answer ended early", 0, false},
 		"short":             {Get, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello", "reset: the answer ended early", 0, false},
 		"long and short":    {Get, "HTTP/1.1 200 OK\r\nContent-Length: 300001\r\n\r\n" + long, "reset: the answer ended early", 0, false},
+		"very short":        {Get, "HTTP/1.1 200 OK\r\nContent-Length: 900000\r\n\r\n" + long, "reset: the answer ended early", 0, false},
 		"too much":          {Get, fine + "more", "", 5, false},
 		"until the end":     {Get, "HTTP/1.1 200 OK\r\n\r\nhello", "", 5, false},
 		"continue":          {Get, "HTTP/1.1 100 Continue\r\n\r\n" + fine, "", 5, true},

@@ -73,3 +73,20 @@ func TestSignaturesAreThoseOfMinioGo(t *testing.T) {
 		}
 	}
 }
+
+// A connection that has signed before signs as a new one does, also after the second, the day and the year have changed.
+func TestSignaturesOverTime(t *testing.T) {
+	at := time.Date(2026, 12, 31, 23, 59, 58, 0, time.UTC)
+	old := &sigV4{access: "a", secret: "s", region: "r"}
+	seen := map[string]bool{}
+	for range 4 {
+		fresh := &sigV4{access: "a", secret: "s", region: "r"}
+		c := call{method: "GET", bucket: "b", key: "k", payload: emptyPayload}
+		want := string(c.appendHead(nil, fresh, "h", at))
+		if got := string(c.appendHead(nil, old, "h", at)); got != want || seen[got] {
+			t.Fatalf("%v:\n%s\ninstead of\n%s", at, got, want)
+		}
+		seen[want] = true
+		at = at.Add(time.Second)
+	}
+}
