@@ -350,6 +350,22 @@ func (e *engine) exhausted() {
 	e.end(endExhausted)
 }
 
+// notStarted is for an arrival that a worker had taken when the run ended.
+func (e *engine) notStarted(intended time.Time) {
+	if e.pace != nil && intended.Sub(e.base) < e.lasted(e.base) {
+		e.pace.giveBack()
+	}
+}
+
+// lasted is for how long requests were issued; a late clock makes it no longer. The run has ended.
+func (e *engine) lasted(base time.Time) time.Duration {
+	lasted := e.ended.Sub(base)
+	if e.spec.Duration > 0 {
+		lasted = min(lasted, seconds(e.spec.Duration))
+	}
+	return lasted
+}
+
 // late notes how much after its time a request starts.
 func (e *engine) late(by time.Duration) {
 	for {

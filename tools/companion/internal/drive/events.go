@@ -125,7 +125,7 @@ func (e *engine) summary(base time.Time) summary {
 		s.Issued[op] = counts[0] + counts[1]
 	}
 	if e.pace != nil {
-		s.Unstarted = e.pace.waiting()
+		s.Unstarted = e.pace.leftOver(e.lasted(base))
 	}
 	for _, one := range e.spaces {
 		one.mu.Lock()

@@ -16,6 +16,7 @@ type pace struct {
 	schedule *schedule.Arrivals // of those that workers take
 	due      int64              // arrivals so far
 	taken    int64
+	back     int64 // taken, and not started before the end
 	closed   bool
 }
 
@@ -54,6 +55,25 @@ func (p *pace) close() {
 	p.closed = true
 	p.mu.Unlock()
 	p.arrived.Broadcast()
+}
+
+// giveBack is for what take returned and nothing came of.
+func (p *pace) giveBack() {
+	p.mu.Lock()
+	p.back++
+	p.mu.Unlock()
+}
+
+// leftOver is how many arrivals were due by `end` and were not started. It is asked once, when nobody takes any more: those
+// that the clock was late for count as well.
+func (p *pace) leftOver(end time.Duration) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	left := p.back
+	for p.schedule.Next() < end {
+		left++
+	}
+	return left
 }
 
 // waiting is how many arrivals no worker has taken yet.

@@ -62,12 +62,17 @@ func (w *worker) run() {
 	refused := time.Duration(0)
 	for {
 		intended, ok := w.due()
-		if !ok || !w.choose() {
+		if !ok {
+			return
+		}
+		if !w.choose() {
+			w.e.notStarted(intended)
 			return
 		}
 		w.prepare()
 		if !w.e.issues() {
 			w.giveBack()
+			w.e.notStarted(intended)
 			return
 		}
 		w.do(intended)
