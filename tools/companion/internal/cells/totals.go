@@ -34,7 +34,7 @@ func (t *Totals) Add(r *rowtext.Row) {
 
 func (t *Totals) thread(thread, end int64) {
 	switch {
-	case thread < 0 || thread > 1<<32-1:
+	case thread > 1<<32-1:
 	case thread < int64(len(t.dense)):
 		t.dense[thread] = max(t.dense[thread], end)
 	case thread < 1<<12:

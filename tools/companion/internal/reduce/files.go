@@ -46,12 +46,16 @@ type pipeline struct {
 	stores  chan *cells.Store
 	texts   chan []byte
 	built   chan struct{}
+	sizes   sizes
 	number  int
 }
 
-func newPipeline(out *output, o *Options) *pipeline {
+// sizes are how many bytes make a block, and how many blocks a frame.
+type sizes struct{ block, frame int }
+
+func newPipeline(out *output, o *Options, of sizes) *pipeline {
 	p := &pipeline{
-		out: out, stores: make(chan *cells.Store, 2*workers), texts: make(chan []byte, 3*workers), built: make(chan struct{}),
+		out: out, sizes: of, stores: make(chan *cells.Store, 2*workers), texts: make(chan []byte, 3*workers), built: make(chan struct{}),
 	}
 	for i := 0; i < cap(p.texts); i++ {
 		p.texts <- nil
@@ -120,13 +124,17 @@ func (p *pipeline) build() {
 
 // Files makes one figures file of the rows of files.
 func Files(paths []string, o *Options) error {
+	return files(paths, o, sizes{blockSize, frameBlocks})
+}
+
+func files(paths []string, o *Options, of sizes) error {
 	out, err := newOutput(o)
 	if err != nil {
 		return err
 	}
 	// nearly all of the heap is buffers without pointers, which cost nothing to collect
 	defer debug.SetGCPercent(debug.SetGCPercent(30))
-	p := newPipeline(out, o)
+	p := newPipeline(out, o, of)
 	var torn []string
 	var bad int64
 	var unread error
@@ -156,7 +164,7 @@ func (p *pipeline) file(path string) (torn string, bad int64, err error) {
 		return "", 0, err
 	}
 	defer from.Close()
-	b := &blocks{from: from, size: blockSize}
+	b := &blocks{from: from, size: p.sizes.block}
 	if err := b.begin(); err != nil {
 		return "", 0, err
 	}
@@ -184,7 +192,7 @@ func (p *pipeline) file(path string) (torn string, bad int64, err error) {
 
 func (p *pipeline) send(next part) {
 	p.workers[p.number%workers].parts <- next
-	if p.number++; p.number%frameBlocks == 0 {
+	if p.number++; p.number%p.sizes.frame == 0 {
 		for _, w := range p.workers {
 			w.parts <- part{}
 		}

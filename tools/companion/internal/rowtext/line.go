@@ -6,8 +6,8 @@ import "bytes"
 type Row struct {
 	Op, Endpoint []byte
 	Err          []byte // empty: it succeeded
-	Thread       int64  // -1: not a number
-	Objects      int64  // of a success; LIST: 1
+	Thread       int64
+	Objects      int64 // LIST: 1
 	Bytes        int64
 	End          int64 // ns since the epoch, on the clock of the node
 	Duration     int64 // ns
@@ -117,31 +117,28 @@ func (l *line) times(b []byte, i int, r *Row) int {
 func (l *line) fields(f [][]byte, r *Row) bool {
 	c := l.columns
 	r.Op, r.Endpoint, r.Err = f[c.op], f[c.endpoint], f[c.err]
-	ok := len(r.Err) == 0
 	var good [5]bool
-	if r.Thread, good[0] = l.number(f[c.thread]); !good[0] {
-		r.Thread = -1
-	}
-	r.Bytes, good[1] = l.number(f[c.bytes])
-	r.Duration, good[2] = l.number(f[c.duration])
-	r.End, good[3] = l.time(f[c.end])
-	if !good[1] || !good[2] || !good[3] {
+	r.Thread, good[0] = l.number(f[c.thread])
+	r.Objects, good[1] = l.number(f[c.objects])
+	r.Bytes, good[2] = l.number(f[c.bytes])
+	r.Duration, good[3] = l.number(f[c.duration])
+	r.End, good[4] = l.time(f[c.end])
+	if good != [5]bool{true, true, true, true, true} {
 		return false
 	}
-	r.Objects = 1
-	if ok && !bytes.Equal(r.Op, list) {
-		if r.Objects, good[4] = l.number(f[c.objects]); !good[4] {
-			return false
-		}
+	if bytes.Equal(r.Op, list) {
+		r.Objects = 1
 	}
 	r.FirstByte = -1
-	if ok && len(f[c.first]) > 0 {
+	if len(f[c.first]) > 0 {
 		start, good := l.time(f[c.start])
 		first, also := l.time(f[c.first])
 		if !good || !also {
 			return false
 		}
-		r.FirstByte = max(0, first-start)
+		if len(r.Err) == 0 {
+			r.FirstByte = max(0, first-start)
+		}
 	}
 	return true
 }

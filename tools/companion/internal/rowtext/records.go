@@ -66,8 +66,8 @@ func behind(b []byte, low, high, other byte) ([]byte, bool) {
 	return b[at+1:], true
 }
 
-// Cut finds the largest part of a text that ends with a record, so that what follows can be read without it. The text
-// begins with a record. 0: there is no such place.
+// Cut finds a large part of a text that ends with a record, so that what follows can be read without it. The text begins
+// with a record. 0: there is no such place.
 func (c *Columns) Cut(text []byte) int {
 	end := bytes.LastIndexByte(text, '\n') + 1
 	for back, tries := end, 0; back > 0 && tries < 16; tries++ {

@@ -1,0 +1,51 @@
+"""The Go programs' own tests, formatting and vet."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Dict, List, Tuple
+
+import pytest
+
+from cbt_plugins.tools import build
+
+
+@pytest.fixture(scope="module")
+def go() -> Tuple[str, Dict[str, str]]:
+    """The Go that builds the companion, and the environment to run it in."""
+    try:
+        found = build.find_go(build.pinned(build.MODULE, "go"), build.cache_dir())
+    except (build.BuildError, OSError) as error:
+        pytest.skip(f"no Go to test the companion with: {error}")
+    fixed = {"GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off"}
+    return found.command, {**os.environ, **fixed, **({"GOROOT": found.goroot} if found.goroot else {})}
+
+
+def run(argv: List[str], env: Dict[str, str]) -> str:
+    done = subprocess.run(argv, cwd=build.MODULE, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout[-8000:]
+    return done.stdout
+
+
+def test_formatting(go: Tuple[str, Dict[str, str]]) -> None:
+    command, env = go
+    root = env.get("GOROOT") or run([command, "env", "GOROOT"], env).strip()
+    assert run([str(Path(root) / "bin" / "gofmt"), "-l", "."], env) == ""
+
+
+def test_vet(go: Tuple[str, Dict[str, str]]) -> None:
+    command, env = go
+    run([command, "vet", "./..."], env)
+
+
+def test_go_tests(go: Tuple[str, Dict[str, str]], capsys: pytest.CaptureFixture[str]) -> None:
+    command, env = go
+    race = shutil.which(env.get("CC", "gcc")) is not None
+    if not race:
+        with capsys.disabled():
+            print("\nno C compiler: the companion is tested without the race detector")
+    flags = ["-race"] if race else []
+    run([command, "test", "-mod=readonly", *flags, "./..."], {**env, "CGO_ENABLED": "1" if race else "0"})

@@ -1,0 +1,186 @@
+package figures
+
+import (
+	"bytes"
+	"errors"
+	"hash/adler32"
+	"io"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// sample is a frame with a row in every table.
+func sample(kind string) *Frame {
+	f := NewFrame(kind, 1, []Source{{"job", "warp", "node", "phase"}})
+	if kind == KindEnd {
+		torn := "why"
+		f.Totals = []Totals{{Rows: 3, Errors: 1, Bad: 2, Torn: &torn, FirstStart: 5, LastEnd: 9}}
+		f.Table(TableThreads, 1).Set(0, 0, 1<<31, 9)
+		return f
+	}
+	f.Ops, f.Endpoints, f.Errors = []string{"GET"}, []string{"http://rgw1"}, []string{"refused"}
+	f.Table(TableCells, 1).Set(0, 1795251988, 0, 0, 0, 13, 2, 1, 2, 8192, 3000, 1000, 2000, 7, 7, 7, 1, 500, 500, 500)
+	latency := f.Table(TableLatency, 2)
+	latency.Set(0, 0, 1000, 1)
+	latency.Set(1, 0, 2000, 1)
+	f.Table(TableTTFB, 1).Set(0, 0, 500, 1)
+	f.Table(TableFailed, 1).Set(0, 0, 7, 1)
+	f.Table(TableSeconds, 1).Set(0, 1795251988, 0, 0, 2, 1, 2, 8192, 3000, 2000, 1795251988000000001, 1795251988000000009, 3007, 0)
+	f.Table(TableErrors, 1).Set(0, 1795251988, 0, 0, 0, 0, 1)
+	return f
+}
+
+func encoded(t testing.TB, frames ...*Frame) []byte {
+	t.Helper()
+	var all []byte
+	for _, f := range frames {
+		data, err := f.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, data...)
+	}
+	return all
+}
+
+func TestFramesComeBackAsTheyWere(t *testing.T) {
+	cells, end := sample(KindCells), sample(KindEnd)
+	r := NewReader(bytes.NewReader(encoded(t, cells, end)))
+	for _, want := range []*Frame{cells, end} {
+		got, err := r.Next()
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("%v\n%+v\n%+v", err, got, want)
+		}
+	}
+	if _, err := r.Next(); err != io.EOF {
+		t.Fatalf("after the last frame: %v", err)
+	}
+}
+
+func TestTornAtEveryByte(t *testing.T) {
+	one := encoded(t, sample(KindCells))
+	data := append(bytes.Clone(one), encoded(t, sample(KindEnd))...)
+	for cut := range data {
+		r := NewReader(bytes.NewReader(data[:cut]))
+		_, err := r.Next()
+		if cut >= len(one) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = r.Next()
+		}
+		if atBorder := cut == 0 || cut == len(one); atBorder && err != io.EOF || !atBorder && !errors.Is(err, ErrTorn) {
+			t.Fatalf("cut at %d of %d: %v", cut, len(data), err)
+		}
+	}
+}
+
+func TestDamageIsNoticed(t *testing.T) {
+	data := encoded(t, sample(KindCells), sample(KindEnd))
+	for i := range encoded(t, sample(KindCells)) {
+		damaged := bytes.Clone(data)
+		damaged[i] ^= 0x10
+		if _, err := NewReader(bytes.NewReader(damaged)).Next(); err == nil {
+			t.Fatalf("a damaged byte %d was not noticed", i)
+		}
+	}
+}
+
+func TestIndexesThatPointNowhere(t *testing.T) {
+	for name, at := range map[string]int{TableCells: 2, TableLatency: 0, TableSeconds: 1, TableErrors: 4} {
+		f := sample(KindCells)
+		for i, def := range f.Tables {
+			if def.Name == name {
+				Column{f.Columns[i][at], width(def.Columns[at][1])}.Set(0, 1)
+			}
+		}
+		if _, _, err := f.Of(name); err == nil || !strings.Contains(err.Error(), "points nowhere") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestChecksumOfParts(t *testing.T) {
+	data := make([]byte, 200000)
+	rand.New(rand.NewSource(1)).Read(data)
+	for _, cut := range []int{0, 1, 65520, 65521, 65522, 131042, len(data)} {
+		got := combine(adler32.Checksum(data[:cut]), adler32.Checksum(data[cut:]), len(data)-cut)
+		if want := adler32.Checksum(data); got != want {
+			t.Errorf("cut at %d: %x, not %x", cut, got, want)
+		}
+	}
+}
+
+func TestMerge(t *testing.T) {
+	folder := t.TempDir()
+	var paths []string
+	for i, frames := range [][]*Frame{{sample(KindCells), sample(KindEnd)}, {sample(KindCells)}} {
+		paths = append(paths, filepath.Join(folder, string(rune('a'+i))))
+		if err := os.WriteFile(paths[i], encoded(t, frames...), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := filepath.Join(folder, "out")
+	if err := Merge(out, paths); err != nil {
+		t.Fatal(err)
+	}
+	var frames []*Frame
+	cut, err := each(out, func(f *Frame, _ []byte) error { frames = append(frames, f); return nil })
+	if err != nil || cut || len(frames) != 3 {
+		t.Fatal(err, cut, len(frames))
+	}
+	total := frames[2].Totals[0]
+	if total.Rows != 6 || total.Errors != 2 || total.Bad != 2 || *total.Torn != "why; "+cutOff || total.FirstStart != 5 {
+		t.Errorf("%+v, %s", total, *total.Torn)
+	}
+	if left, _ := filepath.Glob(filepath.Join(folder, ".merge*")); left != nil {
+		t.Errorf("left behind: %v", left)
+	}
+	if err := Merge(out, []string{filepath.Join(folder, "none")}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	if err := os.WriteFile(paths[0], []byte("idx\tthread\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := Merge(out, paths); err == nil || !strings.Contains(err.Error(), "not a figures file") {
+		t.Errorf("rows are no figures: %v", err)
+	}
+}
+
+func FuzzReader(f *testing.F) {
+	data := encoded(f, sample(KindCells), sample(KindEnd))
+	f.Add(data, false)
+	f.Add([]byte("\x1e\x00\x00\x00{\"bits\":11,\"tables\":[{\"rows\":9}]}"), true)
+	f.Fuzz(func(t *testing.T, data []byte, payload bool) {
+		var frames []*Frame
+		if payload {
+			if frame, err := parse(data); err == nil {
+				frames = append(frames, frame)
+			}
+		} else {
+			r := NewReader(bytes.NewReader(data))
+			for frame, err := r.Next(); err == nil; frame, err = r.Next() {
+				frames = append(frames, frame)
+			}
+		}
+		path := filepath.Join(t.TempDir(), "x")
+		for _, frame := range frames {
+			again, err := frame.Encode()
+			if err != nil {
+				continue
+			}
+			if err := os.WriteFile(path, again, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			Show(io.Discard, []string{path})
+			for name := range tables {
+				Export(io.Discard, name, []string{path})
+			}
+			Merge(path+"m", []string{path})
+		}
+	})
+}

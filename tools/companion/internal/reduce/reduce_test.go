@@ -1,0 +1,200 @@
+package reduce
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"cbt-plugins/companion/internal/figures"
+	"cbt-plugins/companion/internal/row"
+)
+
+// rowsText is rows with some errors, a few of them over several lines.
+func rowsText(n int) string {
+	var b strings.Builder
+	chance := rand.New(rand.NewSource(1))
+	b.WriteString(row.Columns + "\n")
+	for i := range n {
+		failed := ""
+		if chance.Intn(20) == 0 {
+			failed = []string{"503 SlowDown", "\"Put \"\"http://a\"\": refused\"", "\"two\nlines\""}[chance.Intn(3)]
+		}
+		end := 10_000_000_000 + i*1_000_000 + chance.Intn(1e8)
+		fmt.Fprintf(&b, "%d\t%d\tGET\t\t1\t4096\thttp://rgw%d:7480\ta/%d\t%s\t2026-11-21T09:06:08Z\t\t2026-11-21T09:%02d:%02d.%09dZ\t%d\t0\n", i,
+			i%7, i%3, i, failed, 6+end/60e9, end/1e9%60, end%1e9, 1+chance.Intn(1e9))
+	}
+	return b.String()
+}
+
+func packed(t *testing.T, rows string) []byte {
+	t.Helper()
+	packer, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packer.EncodeAll([]byte(rows), nil)
+}
+
+func put(t *testing.T, name string, data []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, data, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// table is what one exported table of a file says, and its totals.
+func table(t *testing.T, path, name string) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := figures.Export(&b, name, []string{path}); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func options(t *testing.T) *Options {
+	return &Options{Block: 1, Out: filepath.Join(t.TempDir(), "out.figures")}
+}
+
+// slowly gives a few bytes at a time.
+type slowly struct{ from io.Reader }
+
+func (s slowly) Read(p []byte) (int, error) { return s.from.Read(p[:min(len(p), 1+rand.Intn(5000))]) }
+
+func TestAStreamIsReducedAsAFile(t *testing.T) {
+	rows := rowsText(3000)
+	file, stream := options(t), options(t)
+	stream.Keep, stream.Beat = filepath.Join(t.TempDir(), "kept.csv.zst"), true
+	if err := Files([]string{put(t, "rows.csv.zst", packed(t, rows))}, file); err != nil {
+		t.Fatal(err)
+	}
+	var counts bytes.Buffer
+	if err := Stream(slowly{strings.NewReader(rows)}, &counts, stream); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"cells", "latency", "seconds", "errors"} {
+		if table(t, file.Out, name) != table(t, stream.Out, name) {
+			t.Errorf("another table %s", name)
+		}
+	}
+	lines := strings.Split(strings.TrimSpace(counts.String()), "\n")
+	if last := lines[len(lines)-1]; !strings.Contains(last, `"rows":3000`) || !strings.Contains(last, `"end":true`) {
+		t.Errorf("the last line of counts: %s", last)
+	}
+	again := options(t)
+	if err := Files([]string{stream.Keep}, again); err != nil {
+		t.Fatal(err)
+	}
+	if table(t, file.Out, "latency") != table(t, again.Out, "latency") {
+		t.Error("the kept rows are other ones")
+	}
+}
+
+// Many blocks and frames, of a text and of its two halves.
+func TestManyBlocks(t *testing.T) {
+	rows := rowsText(6000)
+	whole, halves := options(t), options(t)
+	if err := Files([]string{put(t, "rows.csv", []byte(rows))}, whole); err != nil {
+		t.Fatal(err)
+	}
+	cut := len(rows)/2 + strings.Index(rows[len(rows)/2:], "\t0\n") + 3
+	paths := []string{put(t, "one", []byte(rows[:cut])), put(t, "two", packed(t, row.Columns+"\n"+rows[cut:]))}
+	if err := files(paths, halves, sizes{5000, 3}); err != nil {
+		t.Fatal(err)
+	}
+	if want, got := total(t, whole.Out), total(t, halves.Out); !maps.Equal(want, got) {
+		t.Errorf("halves are not the whole: %d and %d keys", len(got), len(want))
+	}
+	if strings.Count(table(t, halves.Out, "seconds"), "\n") <= strings.Count(table(t, whole.Out, "seconds"), "\n") {
+		t.Error("there was one frame only")
+	}
+}
+
+// total adds up the histogram of latencies, whose frames may have the same keys.
+func total(t *testing.T, path string) map[string]int {
+	t.Helper()
+	sums := map[string]int{}
+	for _, line := range strings.Split(table(t, path, "latency"), "\n")[1:] {
+		at := strings.LastIndexByte(line, ',') + 1
+		n, _ := strconv.Atoi(line[at:])
+		sums[line[:at]] += n
+	}
+	return sums
+}
+
+func TestLinesWithoutEnd(t *testing.T) {
+	rows, garbage := rowsText(10), bytes.Repeat([]byte("x"), 3*longestLine)
+	o := options(t)
+	first := strings.LastIndex(rows[:len(rows)-1], "\t0\n") + 3
+	data := append(append(append([]byte(rows[:first]), garbage...), '\n'), rows[first:]...)
+	for name, live := range map[string]bool{"file": false, "stream": true} {
+		var err error
+		if live {
+			err = Stream(bytes.NewReader(data), io.Discard, o)
+		} else {
+			err = Files([]string{put(t, "rows", data)}, o)
+		}
+		end := endOf(t, o.Out)
+		if err != nil || end.Rows != 10 || end.Bad != 1 || end.Torn != nil {
+			t.Errorf("%s: %v, %+v", name, err, end)
+		}
+	}
+}
+
+func endOf(t *testing.T, path string) figures.Totals {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for r := figures.NewReader(file); ; {
+		f, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Kind == figures.KindEnd {
+			return f.Totals[0]
+		}
+	}
+}
+
+func TestAFailingInputIsNamedAndItsRowsCount(t *testing.T) {
+	o := options(t)
+	from := io.MultiReader(strings.NewReader(rowsText(100)), broken{})
+	err := Stream(from, io.Discard, o)
+	if !errors.Is(err, ErrInput) || endOf(t, o.Out).Rows != 100 {
+		t.Errorf("%v, %+v", err, endOf(t, o.Out))
+	}
+	err = Files([]string{"/nowhere/rows.csv", t.TempDir(), put(t, "rows", []byte(rowsText(7)))}, o)
+	if !errors.Is(err, ErrInput) || endOf(t, o.Out).Rows != 7 {
+		t.Errorf("%v, %+v", err, endOf(t, o.Out))
+	}
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, errors.New("a broken pipe of some kind") }
+
+func TestAFullDiskDoesNotStopTheStream(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("there is no /dev/full")
+	}
+	var counts bytes.Buffer
+	err := Stream(strings.NewReader(rowsText(1000)), &counts, &Options{Block: 1, Out: "/dev/full", Keep: "/dev/full", Beat: true})
+	if !errors.Is(err, ErrOutput) || !strings.Contains(counts.String(), `"rows":1000`) {
+		t.Errorf("%v, %s", err, counts.String())
+	}
+}
