@@ -3,6 +3,8 @@ package content
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
+	"hash/crc32"
 	"io"
 	"math/rand/v2"
 	"testing"
@@ -159,6 +161,24 @@ func BenchmarkVerify(b *testing.B) {
 		sink.Write(data)
 		if sink.Fault() != "" {
 			b.Fatal(sink.Fault())
+		}
+	}
+}
+
+// A header may be well made and say what cannot be.
+func TestAHeaderThatLiesIsFound(t *testing.T) {
+	maker := NewMaker(3, "space", 0)
+	for _, wrong := range []uint64{5000 | 4097<<48, 5000 | 65535<<48, 4999} {
+		var body Body
+		var sink Sink
+		maker.Set(&body, 17, 5000, 42)
+		data := made(&body)
+		binary.LittleEndian.PutUint64(data[16:], wrong)
+		binary.LittleEndian.PutUint32(data[4:], crc32.ChecksumIEEE(data[8:headerLength]))
+		maker.Expect(&sink, 17, 5000)
+		sink.Write(data)
+		if sink.Fault() == "" {
+			t.Errorf("%x and not found", wrong)
 		}
 	}
 }
