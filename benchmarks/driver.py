@@ -123,7 +123,7 @@ def main() -> int:
     print(f"{SIZE} bytes, {CONCURRENCY} at once, {seconds:g} s, median of {rounds} in turns; "
           f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     if os.getloadavg()[0] > 2 * (os.cpu_count() or 1):
-        print("  others are at work here: what a program's start costs is spread over fewer requests, of warp's above all")
+        print("  this machine is busy: what a program's start costs is spread over few requests, of warp's above all")
     print(f"  {'':18}{'processor time per request':>36}{'requests/s':>24}")
     print(f"  {'':18}" + f"{'warp':>12}{'cbt-hybrid':>12}{'ratio':>12}" + f"{'warp':>12}{'cbt-hybrid':>12}")
     for name in CASES:

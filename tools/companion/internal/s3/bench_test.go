@@ -22,6 +22,10 @@ import (
 // TestMain is also the null server, in a process of its own: its processor time must not count as the client's.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "null" {
+		go func() { // the test has ended, in whatever way
+			io.Copy(io.Discard, os.Stdin)
+			os.Exit(1)
+		}()
 		os.Exit(nulls3.Main(os.Args[2:]))
 	}
 	os.Exit(m.Run())
@@ -32,6 +36,9 @@ func nullServer(tb testing.TB, flags ...string) string {
 	server := exec.Command(os.Args[0], append([]string{"null", "--listen", "127.0.0.1:0"}, flags...)...)
 	said, err := server.StderrPipe()
 	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := server.StdinPipe(); err != nil {
 		tb.Fatal(err)
 	}
 	if err := server.Start(); err != nil {
