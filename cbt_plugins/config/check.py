@@ -87,9 +87,10 @@ def load(source: Source) -> Config:
         faults += cluster_faults
         endpoints, endpoint_faults = _endpoints(source, data)
         faults += endpoint_faults + list(_monitors(source, data))
-        clients = cluster.get("clients") or ["client"]
+        # what a faulty section would say of its nodes is not known
+        nodes = cluster or {"clients": ["client"]}
         for name in sorted(ours):
-            found, problems = _section(name, ours[name], clients, endpoints)
+            found, problems = _section(name, ours[name], nodes, endpoints)
             runs += found
             faults += [
                 source.fault(("benchmarks", name, *path), text, of_key) for path, text, of_key in problems
@@ -163,7 +164,7 @@ def _monitors(source: Source, data: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _section(
-    name: str, section: Any, clients: Sequence[str], endpoints: Mapping[str, Any]
+    name: str, section: Any, cluster: Mapping[str, Any], endpoints: Mapping[str, Any]
 ) -> Tuple[List[Run], List[Problem]]:
     """Return the runs of one section (iteration 0), and every problem once, however many runs share it."""
     if not isinstance(section, dict):
@@ -181,7 +182,7 @@ def _section(
         return [], [*problems, Problem((), text, of_key=True)]
     runs = []
     for taken, config in permutations(usable):
-        plan, found = understand(name, config, clients, endpoints)
+        plan, found = understand(name, config, cluster, endpoints)
         for path, text, of_key in found:
             if path in left_out:
                 continue  # that it is missing now is no second fault
@@ -207,6 +208,8 @@ def _without_use(
         yield Problem(("hybrid",), text, of_key=True)
 
 
+#: benchmarks of ours whose phases nobody chooses
+_FIXED = frozenset({"rgwtest", "osdfailure"})
 _REFUSED: Dict[str, str] = {
     "workloads": "newer CBT versions take this key for their own, in every benchmark; remove it",
     "phases": "CBT makes each element of a list here a run of its own; put it under cycle: {phases: [...]}",
@@ -218,8 +221,8 @@ def _host_rules(name: str, section: Mapping[Any, Any]) -> Iterator[Problem]:
     """Yield what CBT does to a section before anybody validates it."""
     for key, value in section.items():
         if key in _REFUSED:
-            own = name == "rgwtest" and key == "phases"
-            text = "the phases of rgwtest are fixed; for your own use warp: {cycle: {phases: [...]}}"
+            own = name in _FIXED and key == "phases"
+            text = f"the phases of {name} are fixed; for your own use warp: {{cycle: {{phases: [...]}}}}"
             yield Problem((key,), text if own else _REFUSED[key], of_key=True)
         elif value == []:
             yield Problem((key,), "an empty list: CBT would make no run of this section, without a word")

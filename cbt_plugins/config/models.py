@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from cbt_plugins.config import plan
 from cbt_plugins.config.engine import Engine, HybridEngineSection
 from cbt_plugins.config.s3 import S3Section
+from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import Duration, Percent
 from cbt_plugins.config.validate import (
     AbsolutePath,
@@ -100,6 +101,11 @@ class BenchmarkSection(Strict):
     )
     keep_rows: bool = Field(
         False, description="Keep a row of every request as well, beside the figures made of them."
+    )
+    settings: SettingsSection = Field(
+        SettingsSection.model_validate({}),
+        description="Set on the cluster for the length of the run, and put back.",
+        json_schema_extra={"default": {}},
     )
 
     @field_validator("scale", mode="before")

@@ -18,7 +18,13 @@ class RecoveryProfile(Strict):
     librados: bool = Field(True, description="False: ask through the ceph command even where librados is.")
 
 
-PROFILES: Dict[str, Type[Strict]] = {"recovery": RecoveryProfile}
+class FaultsProfile(Strict):
+    """`faults:` -- faults beside a benchmark, CBT's own included."""
+
+    file: str = Field(min_length=1, description="A fault file: `events:` and `settings:`.")
+
+
+PROFILES: Dict[str, Type[Strict]] = {"faults": FaultsProfile, "recovery": RecoveryProfile}
 
 
 def problems_of(name: str, profile: Mapping[str, Any]) -> Sequence[Problem]:

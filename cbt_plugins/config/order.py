@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, Iterator, List, Mapping, Optional, Sequence, Set
 
 from cbt_plugins.config.engine import Engine
+from cbt_plugins.config.events import Force
+from cbt_plugins.config.fault_kinds import blinding_flags
 from cbt_plugins.config.keys import range_of
 from cbt_plugins.config.models import check_raw_goal, scaled_objects
 from cbt_plugins.config.phases import CycleSection, PhaseSection
+from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.validate import Problem, Problems
 
 
@@ -21,6 +24,7 @@ class _Before:
     own: bool = False  # a fill has written objects of this run's own
     by: Set[Optional[Engine]] = field(default_factory=set)  # engines whose fill is there
     closed_loop: bool = False
+    force: Force = field(default_factory=Force)
 
 
 def faults_of_order(
@@ -35,7 +39,7 @@ def faults_of_order(
     for index, phase in enumerate(cycle.phases):
         path = ("phases", index, phase.kind)
         engine = phase.engine(data.get("engine"))
-        found = [*_data(phase, engine, so_far, data), *_own(phase, engine, data, names)]
+        found = [*_data(phase, engine, so_far, data), *_own(phase, engine, data, names), *_events(phase, so_far, data)]
         problems += [problem._replace(path=path + problem.path) for problem in found]
         _after(phase, engine, so_far)
     return problems
@@ -89,6 +93,22 @@ def _data(
     if engine == "warp" and reads and so_far.by and not so_far.foreign and not so_far.by & {"warp", None}:
         text = "nothing to read: warp finds what warp wrote; fill with engine: warp, or say engine: hybrid here"
         yield Problem((), text, of_key=True)
+
+
+def _events(phase: PhaseSection, so_far: _Before, data: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield what is wrong with what happens beside the load."""
+    scale = data.get("scale") or 1.0
+    for problem in so_far.force.faults(phase.events, phase.ends(scale), scale):
+        yield problem._replace(path=("events", *problem.path))
+    for index, event in enumerate(phase.events):
+        for text in unseen(data.get("settings"), event.fault.accept) if event.fault else ():
+            yield Problem(("events", index, "fault"), text, of_key=True)
+
+
+def unseen(settings: Optional[SettingsSection], accept: Sequence[str]) -> List[str]:
+    """Return why a fault would be refused, whatever the cluster looks like."""
+    flags = blinding_flags(settings.flags) if settings and "flags" not in accept else []
+    return [f"settings: {', '.join(flags)} hides it from the cluster (accept: [flags] overrides)"] if flags else []
 
 
 def _own(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Annotated, Dict, List, Literal, Optional, Sequence, Set, Tuple
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -10,6 +11,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from cbt_plugins.config import plan
 from cbt_plugins.config.calibration import CALIBRATE
 from cbt_plugins.config.engine import Engine
+from cbt_plugins.config.events import Events, EventSection, Force
 from cbt_plugins.config.hybrid_phase import HybridSection
 from cbt_plugins.config.models import FillSection, scaled_duration
 from cbt_plugins.config.units import Duration
@@ -24,6 +26,7 @@ class FillPhaseSection(FillSection):
     """Write objects: exactly one of duration, objects, max_avail, raw says until when."""
 
     engine: Optional[Engine] = Field(None, description="What makes the load; without it the benchmark's `engine`.")
+    events: Optional[Events] = Field(None, description="Faults and marks beside the load, in order of time.")
 
 
 class VerifySection(Strict):
@@ -42,6 +45,10 @@ class WaitSection(Strict):
     duration: Optional[Duration] = Field(None, description="Wait for this long.")
     clean: Optional[Literal[True]] = Field(None, description="Wait until all PGs are active+clean.")
     at_most: Optional[Duration] = Field(None, description="Give up waiting for `clean` after this long; never scaled.")
+    stalled: Optional[Duration] = Field(
+        None, description="Give up earlier, when recovery has made no progress for this long; never scaled."
+    )
+    events: Optional[Events] = Field(None, description="Faults and marks while waiting, in order of time.")
 
     @model_validator(mode="after")
     def _whole(self) -> WaitSection:
@@ -50,6 +57,10 @@ class WaitSection(Strict):
             raise ValueError("clean needs at_most: a cluster that never gets clean would be waited for without end")
         if self.at_most is not None and not self.clean:
             raise Problems([Problem(("at_most",), "goes with clean: true only", of_key=True)])
+        if self.stalled is not None and not self.clean:
+            raise Problems([Problem(("stalled",), "goes with clean: true only", of_key=True)])
+        if self.stalled is not None and self.at_most is not None and self.stalled > self.at_most:
+            raise Problems([Problem(("stalled",), "is longer than at_most, which ends the wait before")])
         return self
 
 
@@ -105,8 +116,33 @@ class PhaseSection(Strict):
             return "warp"
         return None if self.wait else "hybrid"
 
-    def to_plan(self, name: str, scale: float, usual: Engine, buckets: Sequence[str]) -> plan.Phase:
-        """Return the plan's phase of this name; `usual` is the benchmark's engine, `buckets` its buckets."""
+    @property
+    def events(self) -> Sequence[EventSection]:
+        """What happens beside its load."""
+        for section in (self.fill, self.hybrid, self.warp, self.wait):
+            if section is not None:
+                return section.events or ()
+        return ()
+
+    def ends(self, scale: float) -> Optional[float]:
+        """Return the seconds after which it is over at the latest; None when that is not known."""
+        if self.hybrid:
+            parts = (self.hybrid.ramp, self.hybrid.warmup, self.hybrid.duration)
+            return sum(scaled_duration(part, scale) or 0.0 for part in parts)
+        if self.wait and self.wait.at_most is not None:
+            return self.wait.at_most
+        timed = self.fill or self.warp or self.wait
+        return scaled_duration(timed.duration, scale) if timed else None
+
+    def to_plan(self, name: str, scale: float, usual: Engine, buckets: Sequence[str], force: Force) -> plan.Phase:
+        """Return the plan's phase of this name.
+
+        `usual` is the benchmark's engine, `buckets` its buckets, `force` the faults of the phases before.
+        """
+        return replace(self._quiet(name, scale, usual, buckets), events=force.to_plan(self.events, scale))
+
+    def _quiet(self, name: str, scale: float, usual: Engine, buckets: Sequence[str]) -> plan.Phase:
+        """Return it without its events."""
         role, engine = self.role or _ROLES.get(self.kind, "none"), self.engine(usual) or usual
         if self.fill:
             return plan.Phase(name, "fill", role, goal=self.fill.to_plan(scale), engine=engine)
@@ -123,6 +159,7 @@ class PhaseSection(Strict):
             duration=scaled_duration(self.wait.duration, scale),
             wait_clean=bool(self.wait.clean),
             at_most=self.wait.at_most,
+            stalled=self.wait.stalled,
         )
 
 

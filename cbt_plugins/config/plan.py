@@ -93,6 +93,7 @@ class Fault:
     kind: str  # a name of faults.registry
     targets: Tuple[str, ...] = ()  # nodes, or "osd.3"; empty: `choose` of them
     choose: int = 0  # so many that no open fault holds, from `ceph osd tree`, by `seed`
+    choose_of: str = ""  # "node" or "osd": what is chosen where the kind can hit either
     seed: int = 1
     options: Mapping[str, object] = field(default_factory=dict)  # of its kind
     accept: Tuple[str, ...] = ()  # safety rules that it may break
@@ -163,7 +164,7 @@ class Hybrid:
 class Plan:
     """One run: one permutation of a benchmark section in one iteration."""
 
-    benchmark: str  # "warp" | "rgwtest"
+    benchmark: str  # "warp" | "rgwtest" | "osdfailure"
     s3: S3
     buckets: Tuple[Bucket, ...]
     drivers: Tuple[Driver, ...]

@@ -70,15 +70,17 @@ def _kinds(node: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[str]:
     elif "const" in node:
         yield f"`{_yaml(node['const'])}`"
     elif "enum" in node:
-        yield " ".join(f"`{choice}`" for choice in node["enum"])
+        # true and false are what YAML makes of on and off
+        choices = [choice for choice in node["enum"] if isinstance(choice, str)] or node["enum"]
+        yield " ".join(f"`{choice}`" for choice in choices)
     elif node.get("pattern") in _UNITS:
         yield _UNITS[node["pattern"]]
     elif "anyOf" in node or "oneOf" in node:
-        choices: List[Mapping[str, Any]] = [*node.get("anyOf", ()), *node.get("oneOf", ())]
+        parts: List[Mapping[str, Any]] = [*node.get("anyOf", ()), *node.get("oneOf", ())]
         # Every key of a section may be a list of such values; the text says so once for all.
-        for choice in choices:
-            if choice.get("items") not in choices:
-                yield from _kinds(choice, titles)
+        for part in parts:
+            if part.get("items") not in parts:
+                yield from _kinds(part, titles)
     elif node.get("type") == "array":
         yield f"list of {' or '.join(_kinds(node['items'], titles))}"
     elif node.get("type") == "object":

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from cbt_plugins.config.calibration import with_calibration
 from cbt_plugins.config.entries import entries
 from cbt_plugins.config.faults import ConfigError, Fault
+from cbt_plugins.config.osdfailure import OsdFailureSection
 from cbt_plugins.config.plan import Plan
 from cbt_plugins.config.rgwtest import RgwTestSection
 from cbt_plugins.config.validate import Problem, validate
@@ -33,6 +34,7 @@ class Section(NamedTuple):
 SECTIONS: Dict[str, Section] = {
     "rgwtest": Section(RgwTestSection, RgwTestSection.to_plan),
     "warp": Section(WarpSection, WarpSection.to_plan),
+    "osdfailure": Section(OsdFailureSection, OsdFailureSection.to_plan),
 }
 
 
@@ -48,14 +50,15 @@ def section_of(benchmark: str) -> Optional[Section]:
 
 
 def understand(
-    benchmark: str, config: Mapping[str, Any], clients: Sequence[str], endpoints: Mapping[str, Any]
+    benchmark: str, config: Mapping[str, Any], cluster: Mapping[str, Any], endpoints: Mapping[str, Any]
 ) -> Tuple[Optional[Plan], Tuple[Problem, ...]]:
     """Return the plan of one permutation, or None and every problem, with paths relative to the section."""
     section = section_of(benchmark)
     if section is None:
         return None, (Problem((), f"no benchmark {benchmark!r} is known"),)
     own = {key: value for key, value in config.items() if key not in HOST_KEYS | CBT_KEYS}
-    context = {"endpoints": endpoints, "clients": clients}
+    clients = cluster["clients"]
+    context = {"endpoints": endpoints, "clients": clients, "osds": cluster.get("osds")}
     model, problems = validate(section.model, own, context)
     if model is None:
         return None, problems
@@ -72,7 +75,7 @@ def plan_of(
     clients = cluster.get("clients")
     if not isinstance(clients, (list, tuple)) or not clients:
         raise ConfigError([Fault(("cluster", "clients"), "must be a list of the nodes that make the load")])
-    plan, problems = understand(benchmark, config, clients, endpoints or {})
+    plan, problems = understand(benchmark, config, cluster, endpoints or {})
     if plan is None:
         raise ConfigError([Fault(("benchmarks", benchmark, *path), text) for path, text, _ in problems])
     return plan

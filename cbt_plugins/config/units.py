@@ -186,7 +186,7 @@ def _positive_percent(value: Any) -> float:
 SIZE_PATTERN = r"^\s*[0-9]+(\.[0-9]+)? ?(B|kB|[KMGTP]i?B)\s*$"
 PERCENT_PATTERN = r"^\s*[0-9]+(\.[0-9]+)? ?%\s*$"
 RATE_PATTERN = r"^\s*[0-9]+(\.[0-9]+)? ?[kMG]? ?/ ?(s|min|m|h|day|d)\s*$"
-_DURATION_PATTERN = r"^\s*([0-9]+(\.[0-9]+)? ?[dhms] ?)+\s*$"
+DURATION_PATTERN = r"^\s*([0-9]+(\.[0-9]+)? ?[dhms] ?)+\s*$"
 
 #: bytes, from text such as 4KiB
 Size = Annotated[
@@ -199,7 +199,7 @@ Duration = Annotated[
     float,
     BeforeValidator(_positive_duration),
     WithJsonSchema(
-        {"type": "string", "pattern": _DURATION_PATTERN, "examples": ["30s", "1h30m"], "title": "duration"}
+        {"type": "string", "pattern": DURATION_PATTERN, "examples": ["30s", "1h30m"], "title": "duration"}
     ),
 ]
 #: share above 0 and up to 1, from text such as 30%

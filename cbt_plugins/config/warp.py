@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from cbt_plugins.config import plan
+from cbt_plugins.config.events import Force
 from cbt_plugins.config.models import MANY, BenchmarkSection
 from cbt_plugins.config.order import faults_of_order
 from cbt_plugins.config.phases import CycleSection
@@ -127,13 +128,14 @@ class WarpSection(BenchmarkSection):
             name = _stem(self.size) if self.across_buckets else own
             buckets = tuple(keys) if self.across_buckets else (own,)
             drivers.append(plan.Driver(f"{i + 1:02d}-{name}", node, buckets, self.workers))
+        force = Force()
         return plan.Plan(
             benchmark="warp",
             s3=self.s3.to_plan(endpoints),
             buckets=tuple(plan.Bucket(key, self.size, foreign) for key in keys),
             drivers=tuple(drivers),
             phases=tuple(
-                phase.to_plan(name, self.scale, self.engine, keys) for name, phase in self.cycle.named()
+                phase.to_plan(name, self.scale, self.engine, keys, force) for name, phase in self.cycle.named()
             ),
             full_guard=self.full_guard,
             keep_data=self.keep_data,
@@ -142,6 +144,7 @@ class WarpSection(BenchmarkSection):
             read_objects=self.read_objects,
             hybrid=self.hybrid.to_plan(),
             keep_rows=self.keep_rows,
+            settings=self.settings.to_plan(),
         )
 
 

@@ -14,8 +14,12 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     BENCHMARKS: {
         "warp": "cbt_plugins.benchmarks.warp:Warp",
         "rgwtest": "cbt_plugins.benchmarks.rgwtest:RgwTest",
+        "osdfailure": "cbt_plugins.benchmarks.osdfailure:OsdFailure",
     },
-    MONITORS: {"recovery": "cbt_plugins.monitors.recovery:Recovery"},
+    MONITORS: {
+        "faults": "cbt_plugins.monitors.faults:Faults",
+        "recovery": "cbt_plugins.monitors.recovery:Recovery",
+    },
 }
 
 Loader = Callable[[], Any]

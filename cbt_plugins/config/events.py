@@ -1,0 +1,140 @@
+"""`events:` of a phase -- what happens beside its load, and when; and which faults are in force as a cycle goes on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from cbt_plugins.config import plan
+from cbt_plugins.config.fault import FaultSection
+from cbt_plugins.config.faults import did_you_mean
+from cbt_plugins.config.units import DURATION_PATTERN, format_duration, parse_duration
+from cbt_plugins.config.validate import Problem, Strict, exactly_one, only_one
+
+_WHAT = ("fault", "undo", "mark")
+#: undo: everything that is in force
+_ALL = "all"
+
+#: seconds, 0 included
+Moment = Annotated[
+    float,
+    BeforeValidator(parse_duration),
+    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "examples": ["0s", "10m"], "title": "duration"}),
+]
+
+
+def _labels(value: Any) -> List[str]:
+    labels = [value] if isinstance(value, str) else value
+    if not isinstance(labels, list) or not labels or not all(isinstance(one, str) and one for one in labels):
+        raise ValueError("must be the label of a fault, a list of labels, or all")
+    if _ALL in labels and len(labels) > 1:
+        raise ValueError("all is everything: it stands alone")
+    return labels
+
+
+_TEXT = {"type": "string", "minLength": 1}
+Undo = Annotated[
+    List[str],
+    BeforeValidator(_labels),
+    WithJsonSchema({"anyOf": [_TEXT, {"type": "array", "minItems": 1, "items": _TEXT}]}),
+]
+
+
+class EventSection(Strict):
+    """Something that happens at its time: exactly one of fault, undo, mark."""
+
+    model_config = ConfigDict(json_schema_extra=exactly_one(_WHAT))
+
+    at: Moment = Field(description="After the load began, ramp and warm-up included; scaled as durations are.")
+    fault: Optional[FaultSection] = Field(None, description="Break something.")
+    undo: Optional[Undo] = Field(None, description="Put it back: the label of a fault, several, or `all` in force.")
+    mark: Optional[str] = Field(None, min_length=1, description="A part of the phase begins, which the report shows.")
+
+    @model_validator(mode="after")
+    def _whole(self) -> EventSection:
+        only_one(self, _WHAT)
+        return self
+
+
+Events = Annotated[List[EventSection], Field(min_length=1)]
+
+
+class Force:
+    """Faults as a cycle goes on; phases come one after the other."""
+
+    def __init__(self) -> None:
+        self._known: Set[str] = set()
+        self._held: Dict[str, Sequence[str]] = {}  # label in force -> its targets, where they are named
+
+    def faults(self, events: Sequence[EventSection], ends: Optional[float], scale: float = 1.0) -> List[Problem]:
+        """Take the events of a phase that ends after so many seconds; return what is wrong with them."""
+        return list(self._faults(events, ends, scale))
+
+    def to_plan(self, events: Sequence[EventSection], scale: float = 1.0) -> Tuple[plan.Event, ...]:
+        """Take the events of a phase, which have no fault; return the plan's."""
+        made = []
+        for event in events:
+            at = event.at * scale
+            if event.fault:
+                self._inject(event.fault)
+                made.append(plan.Event(at, inject=event.fault.planned()))
+            elif event.undo:
+                made.append(plan.Event(at, undo=tuple(self._undo(event.undo))))
+            else:
+                made.append(plan.Event(at, mark=event.mark or ""))
+        return tuple(made)
+
+    def _faults(self, events: Sequence[EventSection], ends: Optional[float], scale: float) -> Iterator[Problem]:
+        last, marks = 0.0, set()
+        for index, event in enumerate(events):
+            if event.at < last:
+                text = f"{format_duration(event.at)} comes before {format_duration(last)}: events are in order of time"
+                yield Problem((index, "at"), text)
+            last = max(last, event.at)
+            if ends is not None and event.at * scale >= ends:
+                text = f"the phase is over after {format_duration(ends)}"
+                yield Problem((index, "at"), f"{format_duration(event.at * scale)}: {text}")
+            if event.fault:
+                yield from self._clashes(index, event.fault)
+                self._inject(event.fault)
+            elif event.undo:
+                yield from self._not_in_force(index, event.undo)
+                self._undo(event.undo)
+            elif event.mark in marks:
+                yield Problem((index, "mark"), f"{event.mark!r} is a part of this phase already")
+            marks.add(event.mark)
+
+    def _clashes(self, index: int, fault: FaultSection) -> Iterator[Problem]:
+        if fault.label in self._known:
+            text = f"{fault.label!r} is the label of an earlier fault; every fault has its own"
+            yield Problem((index, "fault", "label"), text)
+        for place, target in enumerate(fault.targets):
+            holder = next((label for label, held in self._held.items() if target in held), None)
+            if holder:
+                text = f"{target} is hit by {holder!r} already, which is in force then"
+                yield Problem((index, "fault", "nodes" if fault.nodes else "osds", place), text)
+
+    def _not_in_force(self, index: int, labels: Sequence[str]) -> Iterator[Problem]:
+        if labels == [_ALL]:
+            if not self._held:
+                yield Problem((index, "undo"), "no fault is in force then")
+            return
+        for place, label in enumerate(labels):
+            if label not in self._held:
+                hint = "; it has been undone" if label in self._known else did_you_mean(label, self._held)
+                there = f"; in force are {', '.join(self._held)}" if self._held else "; no fault is"
+                path = (index, "undo", place) if len(labels) > 1 else (index, "undo")
+                yield Problem(path, f"no fault {label!r} is in force then{hint or there}")
+            elif label in labels[:place]:
+                yield Problem((index, "undo", place), f"{label} is in the list twice")
+
+    def _inject(self, fault: FaultSection) -> None:
+        self._known.add(fault.label)
+        self._held[fault.label] = tuple(fault.targets)
+
+    def _undo(self, labels: Sequence[str]) -> List[str]:
+        undone = list(self._held) if labels == [_ALL] else list(labels)
+        for label in undone:
+            self._held.pop(label, None)
+        return undone

@@ -1,0 +1,174 @@
+"""`fault:` -- what is broken on purpose: a kind, its targets, and the safety rules that it may break."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Dict, List, Optional, Sequence
+
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from cbt_plugins.config import plan
+from cbt_plugins.config.cluster import Node
+from cbt_plugins.config.fault_kinds import consent, known_rules, missing, options_of, unit_of
+from cbt_plugins.config.faults import did_you_mean
+from cbt_plugins.config.validate import Problem, Problems, Strict, exactly_one, only_one
+
+#: more nodes or OSDs at once than this are a typing error
+_MANY = 1000
+_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+#: of undo:, and of what a run writes down under these labels itself
+_RESERVED = ("all", "settings", "recovery")
+_TARGETS = ("nodes", "osds", "osd_nodes", "osd_number")
+
+Nodes = Annotated[List[Node], Field(min_length=1)]
+Osds = Annotated[List[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+Number = Annotated[int, Field(ge=1, le=_MANY)]
+
+
+class BreakSection(Strict):
+    """How something is broken, whatever it is."""
+
+    kind: str = Field(
+        min_length=1,
+        description="`stop`, `crash`, `out`, `replace`, `network`, `reboot`, `power`, or what another "
+        "distribution brings.",
+    )
+    seed: Optional[Annotated[int, Field(ge=0, lt=1 << 63)]] = Field(
+        None, description="Same seed, same choice; without it 1. Only where the targets are chosen."
+    )
+    options: Dict[str, Any] = Field({}, description="Of the kind.")
+    accept: List[str] = Field([], description="Safety rules that it may break; one that breaks another is refused.")
+
+    @field_validator("kind")
+    @classmethod
+    def _known_kind(cls, kind: str) -> str:
+        unit_of(kind)
+        return kind
+
+    @field_validator("options")
+    @classmethod
+    def _of_its_kind(cls, options: Dict[str, Any], info: ValidationInfo) -> Dict[str, Any]:
+        if "kind" not in info.data:
+            return options
+        made, problems = options_of(info.data["kind"], options)
+        if problems:
+            raise Problems(problems)
+        return made
+
+    @field_validator("accept")
+    @classmethod
+    def _known_rules(cls, accept: List[str]) -> List[str]:
+        problems = known_rules(accept)
+        if problems:
+            raise Problems(problems)
+        return accept
+
+    @model_validator(mode="after")
+    def _complete(self) -> BreakSection:
+        problems = [problem._replace(path=("options", *problem.path)) for problem in missing(self.kind, self.options)]
+        if problems:
+            raise Problems(problems)
+        return self
+
+    def to_plan(
+        self, label: str, targets: Sequence[str], choose: int, of: str, accept: Sequence[str] = ()
+    ) -> plan.Fault:
+        """Return the plan's fault; `of` is what is chosen, "node" or "osd"."""
+        return plan.Fault(
+            label,
+            self.kind,
+            targets=tuple(targets),
+            choose=0 if targets else choose,
+            choose_of="" if targets else of,
+            seed=1 if self.seed is None else self.seed,
+            options=dict(self.options),
+            accept=tuple(dict.fromkeys([*self.accept, *accept])),
+        )
+
+
+def usable_nodes(nodes: Optional[Sequence[str]], info: ValidationInfo) -> Optional[List[str]]:
+    """Return the names without users; raises Problems for what is no OSD node, or here twice."""
+    bare = [node.split("@")[-1] for node in nodes or ()]
+    known = [str(node).split("@")[-1] for node in (info.context or {}).get("osds") or ()]
+    problems = []
+    for index, node in enumerate(bare):
+        if known and node not in known:
+            hint = did_you_mean(node, known) or f"; there are {', '.join(known)}"
+            problems.append(Problem((index,), f"{node} is not among the cluster's osds{hint}"))
+        elif node in bare[:index]:
+            problems.append(Problem((index,), f"{node} is in the list twice"))
+    if problems:
+        raise Problems(problems)
+    return bare or None
+
+
+class FaultSection(BreakSection):
+    """Something that is broken on purpose, and put back: exactly one of nodes, osds, osd_nodes, osd_number is hit."""
+
+    model_config = ConfigDict(json_schema_extra=exactly_one(_TARGETS))
+
+    label: str = Field(description="What undo: and the report call it; unique in the cycle.")
+    nodes: Optional[Nodes] = Field(None, description="All OSDs of these nodes, or the nodes themselves.")
+    osds: Optional[Osds] = Field(None, description="These OSDs, by number.")
+    osd_nodes: Optional[Number] = Field(
+        None, description="So many nodes that are whole, chosen from `ceph osd tree` by the seed."
+    )
+    osd_number: Optional[Number] = Field(None, description="So many OSDs, chosen likewise.")
+
+    @field_validator("label")
+    @classmethod
+    def _usable_label(cls, label: str) -> str:
+        if label in _RESERVED:
+            raise ValueError(f"{label!r} means something else already; the run itself has {', '.join(_RESERVED)}")
+        if not _LABEL.fullmatch(label):
+            raise ValueError("a label is made of letters, digits and . _ -")
+        return label
+
+    @field_validator("nodes")
+    @classmethod
+    def _known_nodes(cls, nodes: Optional[List[str]], info: ValidationInfo) -> Optional[List[str]]:
+        return usable_nodes(nodes, info)
+
+    @field_validator("osds")
+    @classmethod
+    def _each_once(cls, osds: Optional[List[int]]) -> Optional[List[int]]:
+        known = [(i, osd) for i, osd in enumerate(osds or ()) if osd in (osds or ())[:i]]
+        if known:
+            raise Problems([Problem((i,), f"{osd} is in the list twice") for i, osd in known])
+        return osds
+
+    @model_validator(mode="after")
+    def _whole(self) -> FaultSection:
+        given = only_one(self, _TARGETS)
+        raise_for_targets(self, given, self.osds)
+        return self
+
+    @property
+    def targets(self) -> List[str]:
+        """Names of nodes, or osd.3; empty when they are chosen."""
+        return self.nodes or [f"osd.{osd}" for osd in self.osds or ()]
+
+    def planned(self) -> plan.Fault:
+        """Return the plan's fault."""
+        of = "node" if self.osd_nodes else "osd"
+        return self.to_plan(self.label, self.targets, self.osd_nodes or self.osd_number or 0, of)
+
+
+def raise_for_targets(section: BreakSection, given: str, osds: Optional[Sequence[int]]) -> None:
+    """Raise Problems for targets that the kind does not take; `given` is the key that names or chooses them."""
+    kind, unit, problems = section.kind, unit_of(section.kind), []
+    wanted = "node" if given in ("nodes", "osd_nodes") else "osd"
+    if unit == "node" and wanted == "osd":
+        problems.append(Problem((given,), f"{kind} hits whole nodes: say nodes or osd_nodes", of_key=True))
+    if unit == "osd" and wanted == "node":
+        problems.append(Problem((given,), f"{kind} hits single OSDs: say osds or osd_number", of_key=True))
+    if section.seed is not None and given in ("nodes", "osds"):
+        problems.append(Problem(("seed",), f"chooses, and {given} names already: keep one", of_key=True))
+    if kind == "replace" and not problems:
+        if osds is None:
+            problems.append(Problem((given,), "replace destroys data: name the OSDs with osds: [3]", of_key=True))
+        elif section.options.get("consent") != consent(osds):
+            text = f"replace destroys data: it needs consent: {consent(osds)!r}, word for word"
+            problems.append(Problem(("options",), text))
+    if problems:
+        raise Problems(problems)

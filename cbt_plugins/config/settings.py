@@ -1,0 +1,126 @@
+"""`settings:` -- what is set on the cluster for the length of the run, and put back to what it was."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Dict, List, Literal, Optional, Tuple
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
+
+from cbt_plugins.config import plan
+from cbt_plugins.config.fault_kinds import known_flags
+from cbt_plugins.config.validate import Problem, Problems, Strict
+
+#: whom `ceph config set` addresses: a section, perhaps a daemon, perhaps a mask
+_WHO = re.compile(r"(global|mon|mgr|osd|mds|client)(\.[A-Za-z0-9._-]+)?(/(class|host|rack|root)[:=][A-Za-z0-9._-]+)?")
+_OPTION = re.compile(r"[a-z][a-z0-9_]*(/[A-Za-z0-9_./-]+)?")
+_SECRET = re.compile(r"password|passwd|secret|(^|_)token($|_)")
+_SCRUB = ("noscrub", "nodeep-scrub")
+
+
+def _switch(value: Any) -> bool:
+    # YAML 1.1, which CBT reads, makes true and false of on and off; other programs leave them as they are
+    if isinstance(value, str) and value in ("on", "off"):
+        return value == "on"
+    if not isinstance(value, bool):
+        raise ValueError("must be on or off")
+    return value
+
+
+Switch = Annotated[bool, BeforeValidator(_switch), WithJsonSchema({"enum": ["on", "off", True, False]})]
+
+
+def _config(value: Any) -> Any:
+    """{who: {option: value}}, values as text."""
+    if not isinstance(value, dict):
+        raise ValueError("must be a mapping such as {osd: {osd_max_backfills: 4}}")
+    problems: List[Problem] = []
+    made: Dict[str, Dict[str, str]] = {}
+    for who, options in value.items():
+        if not isinstance(who, str) or not _WHO.fullmatch(who):
+            text = "is not whom `ceph config set` knows: global, mon, mgr, osd, mds, client, osd.3, osd/class:ssd"
+            problems.append(Problem((who,), f"{who!r} {text}", of_key=True))
+        elif not isinstance(options, dict) or not options:
+            problems.append(Problem((who,), "must be a mapping: option -> value"))
+        else:
+            made[who] = {}
+            for option, to in options.items():
+                try:
+                    made[who][option] = _value(option, to)
+                except ValueError as error:
+                    problems.append(Problem((who, option), str(error)))
+    if problems:
+        raise Problems(problems)
+    return made
+
+
+def _value(option: Any, value: Any) -> str:
+    if not isinstance(option, str) or not _OPTION.fullmatch(option):
+        raise ValueError(f"{option!r} is no name of an option")
+    if _SECRET.search(option):
+        raise ValueError("a secret does not belong into a YAML file; set it yourself")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, (str, int, float)) or value == "":
+        raise ValueError("must be text, a number, or true or false")
+    return str(value)
+
+
+_Config = Annotated[
+    Dict[str, Dict[str, str]],
+    BeforeValidator(_config),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "minProperties": 1,
+                "additionalProperties": {"type": ["string", "number", "boolean"]},
+            },
+            "examples": [{"osd": {"osd_max_backfills": 4}}],
+        }
+    ),
+]
+
+
+class SettingsSection(Strict):
+    """Set on the cluster before the first phase, and put back to what it was at the end, whatever the end."""
+
+    scrub: Optional[Switch] = Field(
+        None, description="`off` is the flags noscrub and nodeep-scrub; `on` leaves scrubbing as it is."
+    )
+    balancer: Optional[Switch] = Field(None, description="The mgr's balancer; without this key as it is.")
+    autoscaler: Optional[Switch] = Field(
+        None, description="pg_autoscale_mode of every pool; without this key as it is."
+    )
+    flags: Annotated[List[str], Field(min_length=1)] = Field(
+        [], description="Flags of the OSD map: `noout`, `norebalance`, `noscrub`, ..."
+    )
+    config: _Config = Field({}, description="`{osd: {osd_max_backfills: 4}}`, as `ceph config set` takes it.")
+    recovery: Optional[Literal["aggressive"]] = Field(
+        None,
+        description="`aggressive`: as fast as the disks give, for wpq or mClock, from the first fault to the end.",
+    )
+
+    @field_validator("flags")
+    @classmethod
+    def _known_flags(cls, flags: List[str]) -> List[str]:
+        problems = known_flags(flags)
+        if problems:
+            raise Problems(problems)
+        return flags
+
+    def to_plan(self, scrub: Optional[bool] = None) -> plan.Settings:
+        """Return the plan's settings; `scrub` is what a file that does not say means."""
+        scrub = scrub if self.scrub is None else self.scrub
+        flags = (*(_SCRUB if scrub is False else ()), *self.flags)
+        config: Tuple[Tuple[str, str, str], ...] = tuple(
+            (who, option, value) for who, options in self.config.items() for option, value in options.items()
+        )
+        return plan.Settings(
+            flags=tuple(dict.fromkeys(flags)),
+            config=config,
+            balancer=self.balancer,
+            autoscaler=self.autoscaler,
+            recovery=self.recovery or "",
+        )

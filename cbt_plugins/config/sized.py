@@ -1,0 +1,139 @@
+"""One bucket for each object size, each with drivers of its own: what the cycles of the Reef study have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, List, Literal, Mapping, Optional, Sequence, Tuple
+
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from cbt_plugins.config import plan
+from cbt_plugins.config.mix import DEFAULT_MIX, DEFAULT_MIX_TEXT, MixSection, faults_for_warp
+from cbt_plugins.config.models import MANY, BenchmarkSection, FillSection, check_raw_goal, scaled_duration
+from cbt_plugins.config.units import Duration, Size, format_size
+from cbt_plugins.config.validate import Problem, Problems, Strict, exactly_one, only_one
+
+#: the published object sets
+SETS = {
+    "small": tuple(kib << 10 for kib in (1, 4, 8, 64, 256)),
+    "generic": tuple(mib << 20 for mib in (1, 4, 8, 64, 256)),
+}
+
+
+class ObjectsSection(Strict):
+    """Which object sizes: exactly one of these keys."""
+
+    model_config = ConfigDict(json_schema_extra=exactly_one(("set", "sizes")))
+
+    set: Optional[Literal["small", "generic"]] = Field(
+        None, description="`small` is 1, 4, 8, 64, 256 KiB; `generic` is 1, 4, 8, 64, 256 MiB."
+    )
+    sizes: Optional[Annotated[List[Size], Field(min_length=1)]] = Field(
+        None, description="Own sizes, one bucket each."
+    )
+
+    @field_validator("sizes")
+    @classmethod
+    def _usable(cls, sizes: Optional[List[int]]) -> Optional[List[int]]:
+        problems = [
+            Problem(
+                (i,), "objects need at least 1B" if size < 1 else f"{format_size(size)} is in the list twice"
+            )
+            for i, size in enumerate(sizes or ())
+            if size < 1 or size in (sizes or ())[:i]
+        ]
+        if problems:
+            raise Problems(problems)
+        return sizes
+
+    @model_validator(mode="after")
+    def _whole(self) -> ObjectsSection:
+        only_one(self, ("set", "sizes"))
+        return self
+
+    def resolve(self) -> Tuple[int, ...]:
+        """Return the sizes in bytes."""
+        return tuple(self.sizes) if self.sizes else SETS[self.set or "small"]
+
+
+class TimedSection(Strict):
+    """A phase that ends after its time."""
+
+    duration: Duration = Field(description="How long the phase runs.")
+
+
+class BySizeSection(BenchmarkSection):
+    """Fill, then one mix of operations in several phases."""
+
+    objects: ObjectsSection = Field(
+        ObjectsSection.model_validate({"set": "small"}),
+        description="Object sizes; one bucket each.",
+        json_schema_extra={"default": {"set": "small"}},
+    )
+    drivers_per_size: int = Field(
+        1, ge=1, le=MANY, description="Drivers per object size, spread over the client nodes."
+    )
+    mix: MixSection = Field(
+        DEFAULT_MIX,
+        description="Operations while measuring and ageing.",
+        json_schema_extra={"default": DEFAULT_MIX_TEXT},
+    )
+    fill: FillSection = Field(
+        FillSection.model_validate({"duration": "4h"}),
+        description="How the buckets are filled.",
+        json_schema_extra={"default": {"duration": "4h"}},
+    )
+    @field_validator("mix")
+    @classmethod
+    def _possible(cls, mix: MixSection, info: ValidationInfo) -> MixSection:
+        problems = faults_for_warp(mix) if info.data.get("engine") == "warp" else []
+        if problems:
+            raise Problems(problems)
+        return mix
+
+    @field_validator("fill")
+    @classmethod
+    def _reachable(cls, fill: FillSection, info: ValidationInfo) -> FillSection:
+        check_raw_goal(fill, info.data.get("full_guard"))
+        return fill
+
+    def plan_of(
+        self,
+        benchmark: str,
+        phases: Sequence[plan.Phase],
+        settings: plan.Settings,
+        clients: Sequence[str],
+        endpoints: Mapping[str, Any],
+    ) -> plan.Plan:
+        """Return the plan of these phases; drivers go round the client nodes in turn."""
+        sizes = self.objects.resolve()
+        names = [format_size(size) for size in sizes for _ in range(self.drivers_per_size)]
+        return plan.Plan(
+            benchmark=benchmark,
+            s3=self.s3.to_plan(endpoints),
+            buckets=tuple(plan.Bucket(key=format_size(size), sizes=((size, size, 1.0),)) for size in sizes),
+            drivers=tuple(
+                plan.Driver(f"{i + 1:02d}-{name}", clients[i % len(clients)], (name,), self.workers)
+                for i, name in enumerate(names)
+            ),
+            phases=tuple(phases),
+            full_guard=self.full_guard,
+            keep_data=self.keep_data,
+            scale=self.scale,
+            warp_path=self.warp_path,
+            read_objects=self.read_objects,
+            hybrid=self.hybrid.to_plan(),
+            keep_rows=self.keep_rows,
+            settings=settings,
+        )
+
+    def fill_phase(self) -> plan.Phase:
+        """Return the first phase."""
+        return plan.Phase("fill", "fill", "fill", goal=self.fill.to_plan(self.scale), engine=self.engine)
+
+    def hybrid_phase(
+        self, name: str, role: str, duration: float, events: Tuple[plan.Event, ...] = ()
+    ) -> plan.Phase:
+        """Return a phase with the mix; `duration` is not scaled yet."""
+        seconds = scaled_duration(duration, self.scale)
+        mix = self.mix.to_plan()
+        return plan.Phase(name, "hybrid", role, duration=seconds, mix=mix, engine=self.engine, events=events)
