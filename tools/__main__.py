@@ -12,6 +12,7 @@ VERBS = {
     "build": ("cbt_plugins.tools.build", "the load generators' binaries, from pinned sources"),
     "lab": ("cbt_plugins.tools.lab", "a real multi-node Ceph cluster on this machine"),
     "plan": ("cbt_plugins.tools.plan", "what a YAML file will do, without doing it"),
+    "inject": ("cbt_plugins.tools.inject", "the events of a fault file, beside any load"),
     "undo": ("cbt_plugins.tools.undo", "put back what a run has changed on the cluster and not put back itself"),
     "report": ("cbt_plugins.tools.report", "summary, table and HTML page from an archive"),
 }

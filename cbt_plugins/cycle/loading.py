@@ -27,7 +27,7 @@ from .outcome import Outcome, block_of, window_of
 from .preflight import Ready
 from .progress import Now, Progress
 from .start import Start
-from .timeline import Timeline
+from .timeline import Timeline, monitors_of
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Loader:
         watch = StatusWatch(self.ceph, self.host.run_dir)
         observer = _Observer(self, outcome, session, watch, timeline, folder, duration)
         try:
-            with self.host.monitors(folder / "monitors"), watch:
+            with self.host.monitors(folder / "monitors", *monitors_of(self.plan)), watch:
                 try:
                     session.start()
                     observer.until_over()

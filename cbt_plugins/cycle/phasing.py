@@ -16,7 +16,7 @@ from .archive import RunArchive, write_json
 from .loading import Loader
 from .outcome import Outcome
 from .start import Starts
-from .timeline import Timeline
+from .timeline import Timeline, monitors_of
 from .waiting import wait
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class Phasing:
         self.events.write("phase-begin", phase=phase.name, kind=phase.kind, role=phase.role)
         timeline = Timeline(phase.events, self.injector, self.events.write, phase.name)
         if phase.kind == "wait":
-            return wait(index, phase, self.host, self.ceph, self.archive, timeline)
+            return wait(index, phase, self.host, self.ceph, self.archive, timeline, monitors_of(self.plan))
         return self.loader.run(index, phase, start, timeline, scratch)
 
     def _prepare_again(self, index: int, phase: Phase) -> List[str]:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Callable, Optional, Sequence
+from typing import Callable, Optional, Sequence, Tuple
 
-from ..config.plan import Event
+from ..config.plan import Event, Plan
 from ..faults import FaultError, Injector
 
 log = logging.getLogger(__name__)
+
+
+def monitors_of(plan: Plan) -> Tuple[str, ...]:
+    """Monitors that run in every phase of a plan whether the YAML asks for them or not."""
+    return ("recovery",) if any(event.inject for phase in plan.phases for event in phase.events) else ()
 
 
 class Timeline:

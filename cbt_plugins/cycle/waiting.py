@@ -7,7 +7,7 @@ import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional, Tuple
+from typing import Optional, Sequence, Tuple
 
 from ..ceph import Ceph, Status, StatusWatch
 from ..config.plan import Phase
@@ -22,7 +22,13 @@ STABLE = 6.0
 
 
 def wait(
-    index: int, phase: Phase, host: HostRun, ceph: Ceph, archive: RunArchive, timeline: Timeline
+    index: int,
+    phase: Phase,
+    host: HostRun,
+    ceph: Ceph,
+    archive: RunArchive,
+    timeline: Timeline,
+    monitors: Sequence[str],
 ) -> Outcome:
     """Wait as the phase says, sampling the status. A cluster that is not clean in time is a result, with its data."""
     folder = archive.running(index, phase.name)
@@ -32,7 +38,7 @@ def wait(
     state, begun = _State(), time.time()
     timeline.begin(begun)
     try:
-        with host.monitors(folder / "monitors"), StatusWatch(ceph, host.run_dir) as watch:
+        with host.monitors(folder / "monitors", *monitors), StatusWatch(ceph, host.run_dir) as watch:
             _watch(phase, limit, watch, timeline, state, outcome, folder / "status.jsonl")
             timeline.close()
     finally:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional, Tuple
 
-from cbt_plugins.host import checkout, layout, monitoring
+from cbt_plugins.host import checkout, layout, monitoring, registry
 from cbt_plugins.host.execute import COMPLETE, execute
 from cbt_plugins.host.run import HostRun
 
@@ -59,8 +59,14 @@ class Delegate:
         common = getattr(settings, "common", None) or {}
         session = upstream.session()
 
-        def monitors(local_dir: Path) -> AbstractContextManager[None]:
-            return monitoring.watch(upstream.monitors_of_tree, settings.cluster, common, run_dir, local_dir)
+        def monitors(local_dir: Path, *wanted: str) -> AbstractContextManager[None]:
+            def make() -> List[Any]:
+                there = getattr(settings, "monitoring_profiles", None) or {}
+                more = {name: None for name in wanted if name not in there}
+                table = registry.loaders(registry.MONITORS)
+                return [*upstream.monitors_of_tree(), *monitoring.build(more, table, settings.cluster, common)]
+
+            return monitoring.watch(make, settings.cluster, common, run_dir, local_dir)
 
         return HostRun(
             benchmark=benchmark,

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
@@ -151,8 +152,9 @@ class Loop:
         directory.mkdir(parents=True, exist_ok=True)
         run_dir = layout.run_dir(self._cluster["tmp_dir"], run.benchmark, directory)
 
-        def monitors(local_dir: Path) -> AbstractContextManager[None]:
-            return monitoring.watch(self._build_monitors, self._cluster, self._common, run_dir, local_dir)
+        def monitors(local_dir: Path, *wanted: str) -> AbstractContextManager[None]:
+            make = partial(self._build_monitors, wanted)
+            return monitoring.watch(make, self._cluster, self._common, run_dir, local_dir)
 
         return HostRun(
             benchmark=run.benchmark,
@@ -168,8 +170,9 @@ class Loop:
             monitors=monitors,
         )
 
-    def _build_monitors(self) -> List[monitoring.Monitor]:
-        return monitoring.build(self._profiles, self._monitors, self._cluster, self._common)
+    def _build_monitors(self, wanted: Sequence[str]) -> List[monitoring.Monitor]:
+        profiles = {**dict.fromkeys(wanted), **self._profiles}
+        return monitoring.build(profiles, self._monitors, self._cluster, self._common)
 
 
 def _collectl() -> Any:

@@ -37,6 +37,6 @@ class HostRun:
     endpoints: Mapping[str, Any]  # the `client_endpoints:` section, {} when absent
     config_file: Optional[Path]  # the YAML file, where the host knows it
     checkout: Optional[Checkout]  # None in the built-in loop
-    #: monitors(local_dir): the profiles of `monitoring_profiles:` run while the context is open, and their
-    #: files are under local_dir when it has closed (also after an exception)
-    monitors: Callable[[Path], AbstractContextManager[None]] = field(repr=False)
+    #: monitors(local_dir, *wanted): the profiles of `monitoring_profiles:`, and those wanted beside them, run while the
+    #: context is open, and their files are under local_dir when it has closed (also after an exception)
+    monitors: Callable[..., AbstractContextManager[None]] = field(repr=False)

@@ -1,0 +1,57 @@
+"""The `faults` profile: a fault file beside any benchmark, CBT's own included.
+
+Not a monitor in the proper sense: CBT starts and ends its monitors with the load of each run, and that is when faults
+are to happen. The events are made by `cbt-tools inject`, a process of its own on the machine of cbt.py, which puts
+everything back when this one ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Mapping, Optional
+
+from cbt_plugins.faults import access
+from cbt_plugins.host.monitoring import Monitor
+
+logger = logging.getLogger(__name__)
+
+#: seconds for everything to be put back
+PATIENCE = 1800.0
+
+
+class Faults(Monitor):
+    """Key: `file`, the fault file. Undo journal and events lie in the archive's faults/<time>/ (`cbt-tools undo`)."""
+
+    def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
+        super().__init__({"nodes": "head", **config}, cluster, common)  # nothing of it runs on a node
+        if not config.get("file"):
+            raise ValueError("monitoring_profiles: faults: needs file: PATH of a fault file")
+        self._process: Optional[subprocess.Popen[bytes]] = None
+
+    def start(self, directory: str) -> None:
+        folder = Path(self.cluster["archive_dir"]) / "faults" / time.strftime("%Y%m%dT%H%M%S")
+        folder.mkdir(parents=True)
+        access.write(folder, self.cluster, self.common, f"inject-{folder.name}")
+        line = [sys.executable, "-m", "cbt_plugins.tools", "inject", str(self.config["file"]), "--tied"]
+        with open(folder / "log.txt", "wb") as log:
+            self._process = subprocess.Popen(
+                [*line, "--cluster", str(folder / access.FILE), "--archive", str(folder)],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def stop(self, directory: str) -> None:
+        if self._process is None:
+            return
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        status = self._process.wait(PATIENCE)
+        self._process = None
+        if status:
+            logger.error("faults: exit status %d; see faults/*/log.txt and `cbt-tools undo` of the archive", status)

@@ -1,0 +1,115 @@
+"""`cbt-tools inject FILE`: the events of a fault file at their times, beside whatever load there is, and back again."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import secrets
+import select
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict
+
+import yaml
+
+from cbt_plugins.ceph import Ceph
+from cbt_plugins.config import fault_file
+from cbt_plugins.config.faults import ConfigError
+from cbt_plugins.cycle.engine import signals_as_interrupt
+from cbt_plugins.cycle.timeline import Timeline
+from cbt_plugins.faults import FaultError, Injector
+from cbt_plugins.host.run import RunFailed
+from cbt_plugins.journal import Journal
+from cbt_plugins.remote import Remote
+
+DONE, FAILED, USAGE = 0, 1, 2
+
+log = logging.getLogger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("file", type=Path, help="YAML with `events:` and `settings:` (docs/FAULTS.md)")
+    parser.add_argument("--cluster", type=Path, required=True, help="a CBT YAML file, for its `cluster:` section")
+    parser.add_argument("--archive", type=Path, required=True, help="folder for undo.jsonl and events.jsonl; made")
+    parser.add_argument(
+        "--tied",
+        action="store_true",
+        help="go on until standard input ends; without it, until the last event has happened",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and which rules refuse it")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0: everything happened and is undone; 1: something failed, or is not undone; 2: a fault of the file."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    try:
+        events, settings = fault_file.load(args.file)
+        document: Dict[str, Any] = yaml.safe_load(args.cluster.read_text(encoding="utf-8")) or {}
+        cluster, common = document["cluster"], document.get("common") or {}
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return USAGE
+    except (OSError, KeyError, yaml.YAMLError) as error:
+        print(f"cbt-tools inject: {args.cluster}: no `cluster:` section can be read: {error}", file=sys.stderr)
+        return USAGE
+    args.archive.mkdir(parents=True, exist_ok=True)
+    remote = Remote.from_host(cluster, common)
+    with contextlib.closing(Journal(args.archive / "events.jsonl")) as note:
+        injector = Injector(
+            args.archive,
+            remote,
+            Ceph(remote, cluster),
+            cluster,
+            note.write,
+            run_id=f"inject-{secrets.token_hex(4)}",
+            settings=settings,
+            common=common,
+        )
+        with contextlib.closing(injector):
+            if args.dry_run:
+                return _dry(injector, events)
+            timeline = Timeline(events, injector, note.write, "inject")
+            return _inject(injector, timeline, args.tied)
+
+
+def _dry(injector: Injector, events: Any) -> int:
+    status = DONE
+    for event in events:
+        if event.inject is not None:
+            prepared = injector.prepare(event.inject)
+            print("\n".join([f"at {event.at:g} s", *prepared.lines()]))
+            status = FAILED if prepared.refused else status
+    return status
+
+
+def _inject(injector: Injector, timeline: Timeline, tied: bool) -> int:
+    failure = None
+    with signals_as_interrupt():
+        try:
+            if injector.undo_all():
+                raise FaultError("what an earlier process left open could not be undone")
+            injector.acquire()
+            injector.apply()
+            timeline.begin(time.time())
+            while timeline.failure is None and (tied or timeline.left):
+                if tied and select.select([0], [], [], 0.5)[0] and not os.read(0, 4096):
+                    break
+                if not tied:
+                    time.sleep(0.2)
+            failure = timeline.failure
+        except (FaultError, RunFailed) as error:
+            failure = str(error)
+        except KeyboardInterrupt:
+            log.info("ended from outside")
+        finally:
+            timeline.close()
+            left = injector.undo_all()
+            with contextlib.suppress(FaultError):
+                injector.release()
+    for text in [*([failure] if failure else []), *map(str, left)]:
+        log.error("%s", text)
+    return FAILED if failure or left else DONE
