@@ -1,0 +1,358 @@
+"""Milestones of recorded failures, beside the cluster's own log, and of made-up ones that would mislead."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import pytest
+
+from cbt_plugins.analysis.archive import json_lines
+from cbt_plugins.analysis.recovered import series
+from cbt_plugins.analysis.recovery import milestones, table
+from cbt_plugins.analysis.samples import Samples, read_samples
+from cbt_plugins.analysis.states import STATES, stretches
+
+DATA = Path(__file__).parents[1] / "data" / "recovery"
+CLEAN = {"active+clean": 10}
+DEGRADED = {"active+undersized+degraded": 4, "active+clean": 6}
+RECOVERING = {"active+recovering+undersized+degraded+remapped": 2, "active+clean": 8}
+
+
+def recorded(name: str) -> Dict[str, Any]:
+    samples = read_samples([DATA / f"{name}.jsonl"])
+    return milestones(samples, json_lines(DATA / f"{name.split('-')[0]}-events.jsonl"))
+
+
+def seconds(episode: Dict[str, Any]) -> Dict[str, Optional[float]]:
+    return {m["name"]: m["seconds"] for m in episode["milestones"]}
+
+
+def reasons(episode: Dict[str, Any]) -> Dict[str, str]:
+    return {m["name"]: m["reason"] for m in episode["milestones"] if m["t"] is None}
+
+
+RECORDED: Dict[Tuple[str, int], Dict[str, Optional[float]]] = {
+    ("one", 0): {
+        "injected": 0.277,
+        "first-down": 0.174,
+        "all-down": 0.174,
+        "degraded-peak": 2.26,
+        "out": 9.795,
+        "recovery-starts": 11.354,
+        "no-object-degraded": 23.183,
+        "health-ok": 23.183,
+        "clean": 23.183,
+    },
+    ("one", 1): {
+        "undone": 11.976,
+        "first-up": 4.113,
+        "all-up": 11.746,
+        "recovery-starts": 5.015,
+        "misplaced-peak": 7.041,
+        "no-object-degraded": 14.959,
+        "health-ok": 11.17,
+        "clean": 14.959,
+    },
+    ("two", 0): {
+        "injected": 3.19,
+        "first-down": 0.621,
+        "all-down": 2.839,
+        "degraded-peak": 4.327,
+        "out": None,
+        "recovery-starts": 12.588,
+        "no-object-degraded": None,
+        "health-ok": None,
+        "clean": None,
+    },
+    ("killed", 0): {
+        "injected": 0.159,
+        "first-down": 0.165,
+        "all-down": 0.165,
+        "degraded-peak": 2.525,
+        "out": 8.48,
+        "recovery-starts": 10.692,
+        "no-object-degraded": None,
+        "health-ok": 20.579,
+        "clean": None,
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "number"), RECORDED)
+def test_milestones_of_recorded_failures(name: str, number: int) -> None:
+    episode = recorded(name)["episodes"][number]
+    assert seconds(episode) == pytest.approx(RECORDED[name, number], abs=0.002)
+    assert all(m["reason"] for m in episode["milestones"] if m["t"] is None)
+    assert all(m["rule"] for m in episode["milestones"])
+
+
+def log_lines(name: str) -> Iterator[Tuple[float, str]]:
+    for line in (DATA / f"{name}-cluster.log").read_text().splitlines():
+        yield datetime.strptime(line[:31], "%Y-%m-%dT%H:%M:%S.%f%z").timestamp(), line[32:]
+
+
+LOG = {
+    "down": re.compile(r"osd\.(\d+) (?:marked itself down|failed )"),
+    "out": re.compile(r"Marking osd\.(\d+) out"),
+    "up": re.compile(r"osd\.(\d+) .* boot$"),
+}
+
+
+@pytest.mark.parametrize("name", ["one", "two", "killed"])
+def test_changes_of_osds_are_those_of_the_clusters_log(name: str) -> None:
+    samples = read_samples([DATA / f"{name}.jsonl"])
+    ours = {(kind, osd): c.t for c in samples.changes for kind in LOG for osd in getattr(c, kind)}
+    theirs = {}
+    for t, text in log_lines(name):
+        for kind, pattern in LOG.items():
+            found = pattern.search(text)
+            if found:
+                theirs[kind, int(found.group(1))] = t
+    assert ours.keys() == theirs.keys()
+    assert ours == pytest.approx(theirs, abs=0.5)
+
+
+@pytest.mark.parametrize(("name", "number"), [("one", 0), ("one", 1), ("two", 1), ("killed", 1)])
+def test_clean_is_when_the_clusters_log_says_so(name: str, number: int) -> None:
+    episode = recorded(name)["episodes"][number]
+    (clean,) = (m["t"] for m in episode["milestones"] if m["name"] == "clean")
+    dirty = ""
+    for t, text in log_lines(name):
+        if "pgmap" in text and episode["begin"] + 1 < t < episode["end"]:
+            states = text.split("pgs: ")[1].split(";")[0]
+            if states == "49 active+clean" and dirty:
+                last = t
+            dirty = "" if states == "49 active+clean" else states
+    assert clean == pytest.approx(last, abs=0.5)
+
+
+def test_the_two_ways_to_ask_agree_within_their_interval() -> None:
+    fast, slow = (seconds(recorded(name)["episodes"][0]) for name in ("one", "one-ceph"))
+    assert slow == pytest.approx(fast, abs=1.3)
+    exact = ("first-down", "all-down", "out")
+    assert [slow[name] for name in exact] == [fast[name] for name in exact]
+
+
+def test_not_recovered_is_a_result_with_data() -> None:
+    made = recorded("two")
+    failure, back = made["episodes"]
+    assert failure["outcome"] == "not recovered" and back["outcome"] == "recovered"
+    left = failure["left"]
+    assert left["degraded"] == 9293 and left["pgs"]["down"] == 17 and left["inactive_pgs"] == 17
+    assert "osd.7 stayed in" in reasons(failure)["out"]
+    assert [w["code"] for w in made["warnings"]] == ["not-recovered"]
+    assert back["left"] is None
+    assert any("17 down" in line for line in table(made))
+
+
+def test_the_rates_are_those_of_the_counters() -> None:
+    rate = recorded("killed")["episodes"][0]["recovery"]
+    assert (rate["objects"], rate["objects_fallen"], rate["copies"]) == (5622, 2769, 7537)
+    assert rate["objects_per_s"] == pytest.approx(5622 / rate["seconds"], abs=0.01)
+    assert rate["mib_per_s"] == pytest.approx(rate["bytes"] / 2**20 / rate["seconds"], abs=0.001)
+
+
+def test_a_stalled_monitor_is_a_gap() -> None:
+    (gap,) = read_samples([DATA / "stall.jsonl"]).gaps
+    assert gap["seconds"] == 8.384 and gap["why"] == "status: timed out"
+
+
+# ---- made-up clusters
+
+
+def event(t: float, name: str, label: str = "a", osds: Sequence[int] = (6, 7)) -> Dict[str, Any]:
+    return {"t": t, "event": f"fault-{name}", "label": label, "kind": "stop", "targets": ["node4"], "osds": list(osds)}
+
+
+def watched(tmp_path: Path, *lines: Dict[str, Any], end: float = 100.0, interval: float = 1.0) -> Samples:
+    """A sample every second from 0 on; `lines` have what changed at "t"."""
+    start = {"osds": 8, "down": [], "out": [], "pgs": CLEAN, "num_pgs": 10, "degraded": [0, 0], "misplaced": [0, 0]}
+    start.update(unfound=[0, 0], settled=True, health="HEALTH_OK", checks=[], recovered=[0, 0, 0], t=0.0)
+    changes = {line["t"]: line for line in lines}
+    text = [{"version": 1, "t": 0.0, "via": "librados", "interval": interval, "mgr_stats_period": 5.0}, start]
+    t = interval
+    while t <= end:
+        text.append(changes.get(t, {"t": t}))
+        t += interval
+    path = tmp_path / "recovery.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in text if not line.get("missing")))
+    return read_samples([path])
+
+
+DOWN = {"t": 11.0, "down": [6, 7], "settled": False, "health": "HEALTH_WARN"}
+DOWN["map"] = [{"epoch": 2, "t": 10.4, "down": [6, 7]}]
+FAULT = [event(10.0, "inject-begin"), event(10.5, "injected")]
+BACK = [event(60.0, "undo-begin"), event(63.0, "undone")]
+SETTLED = {"t": 16.0, "settled": True}
+
+
+def only(samples: Samples, events: List[Dict[str, Any]]) -> Dict[str, Any]:
+    return milestones(samples, events)["episodes"][0]
+
+
+def test_stale_statistics_are_not_a_clean_cluster(tmp_path: Path) -> None:
+    """Eight seconds long the old "active+clean" is shown, longer than a stable stretch."""
+    lines = [DOWN, {"t": 19.0, "pgs": DEGRADED, "degraded": [40, 100]}, {"t": 20.0, "settled": True}]
+    lines += [{"t": 30.0, "pgs": RECOVERING}, {"t": 40.0, "pgs": CLEAN, "degraded": [0, 0], "health": "HEALTH_OK"}]
+    found = seconds(only(watched(tmp_path, *lines), FAULT))
+    assert found["clean"] == 30.0 and found["no-object-degraded"] == 30.0 and found["recovery-starts"] == 20.0
+
+
+def test_clean_that_nobody_confirms_is_said(tmp_path: Path) -> None:
+    episode = only(watched(tmp_path, DOWN), FAULT)
+    assert "nobody knows whether the statistics were newer" in reasons(episode)["clean"]
+    assert episode["outcome"] == "not recovered"
+
+
+def test_health_ok_is_not_recovered(tmp_path: Path) -> None:
+    lines = [DOWN, {"t": 13.0, "pgs": DEGRADED, "degraded": [40, 100]}, SETTLED]
+    lines += [{"t": 20.0, "pgs": RECOVERING, "degraded": [0, 0], "misplaced": [9, 100], "health": "HEALTH_OK"}]
+    lines += [{"t": 50.0, "pgs": CLEAN, "misplaced": [0, 0]}]
+    found = seconds(only(watched(tmp_path, *lines), FAULT))
+    assert (found["health-ok"], found["no-object-degraded"], found["clean"]) == (10.0, 10.0, 40.0)
+
+
+def test_a_ratio_beyond_one_is_shown_and_is_no_progress(tmp_path: Path) -> None:
+    lines = [DOWN, {"t": 13.0, "pgs": DEGRADED, "degraded": [40, 100]}, SETTLED]
+    lines += [{"t": 20.0, "degraded": [135, 100]}, {"t": 30.0, "degraded": [20, 100]}]
+    lines += [{"t": 40.0, "degraded": [0, 0], "pgs": CLEAN}]
+    episode = only(watched(tmp_path, *lines), FAULT)
+    (peak,) = (m for m in episode["milestones"] if m["name"] == "degraded-peak")
+    assert peak["seconds"] == 10.0 and peak["value"]["objects"] == 135 and peak["value"]["total"] == 100
+    assert episode["recovery"]["copies"] == 135 and episode["outcome"] == "recovered"
+
+
+def test_unfound_objects_and_inactive_pgs_are_not_recovered(tmp_path: Path) -> None:
+    lines = [DOWN, {"t": 13.0, "pgs": DEGRADED, "degraded": [40, 100]}, SETTLED]
+    lines += [{"t": 20.0, "pgs": {"active+clean": 9, "down": 1}, "degraded": [0, 0]}]
+    episode = only(watched(tmp_path, *lines), FAULT)
+    assert seconds(episode)["no-object-degraded"] is None and episode["left"]["inactive_pgs"] == 1
+    lines[-1] = {"t": 20.0, "pgs": CLEAN, "degraded": [0, 0], "unfound": [3, 100]}
+    episode = only(watched(tmp_path, *lines), FAULT)
+    assert seconds(episode)["no-object-degraded"] is None and seconds(episode)["clean"] == 10.0
+
+
+def test_it_never_recovers(tmp_path: Path) -> None:
+    lines = [DOWN, {"t": 13.0, "pgs": DEGRADED, "degraded": [40, 100]}, SETTLED]
+    episode = only(watched(tmp_path, *lines), FAULT)
+    assert reasons(episode) == {
+        "out": "osd.6, osd.7 stayed in until the samples end",
+        "recovery-starts": "no PG recovered until the samples end",
+        "no-object-degraded": "not until the samples end, 90 s after the event",
+        "health-ok": "not until the samples end",
+        "clean": "not until the samples end, 90 s after the event",
+    }
+    assert episode["left"]["degraded"] == 40
+
+
+def test_rates_that_linger_are_no_recovery(tmp_path: Path) -> None:
+    lines = [{**DOWN, "rates": [300, 1, 1]}, {"t": 13.0, "pgs": DEGRADED, "degraded": [4, 100]}, SETTLED]
+    lines += [{"t": 20.0, "pgs": RECOVERING, "recovered": [10, 100, 0]}]
+    lines += [{"t": 25.0, "pgs": CLEAN, "degraded": [0, 0], "recovered": [50, 500, 0]}]
+    episode = only(watched(tmp_path, *lines), FAULT)
+    assert (seconds(episode)["recovery-starts"], seconds(episode)["clean"]) == (10.0, 15.0)
+    assert episode["recovery"]["objects"] == 50 and episode["recovery"]["objects_per_s"] == 10.0
+
+
+def test_a_scrub_does_not_make_a_cluster_unclean_and_an_unknown_one_is_not_clean(tmp_path: Path) -> None:
+    lines = [DOWN, {"t": 13.0, "pgs": DEGRADED}, SETTLED, {"t": 20.0, "pgs": {}}]
+    lines += [{"t": 30.0, "pgs": {"active+clean": 9, "active+clean+scrubbing+deep": 1}}]
+    assert seconds(only(watched(tmp_path, *lines), FAULT))["clean"] == 20.0
+
+
+def test_nobody_knows_what_was_in_a_gap(tmp_path: Path) -> None:
+    lines = [DOWN, {"t": 13.0, "pgs": DEGRADED}, SETTLED, {"t": 20.0, "pgs": CLEAN}]
+    lines += [{"t": float(t), "missing": True} for t in range(23, 29)]
+    made = milestones(watched(tmp_path, *lines), FAULT)
+    assert seconds(made["episodes"][0])["clean"] == 19.0
+    assert made["gaps"] == [{"t": 29.0, "seconds": 7.0, "why": "nobody watched"}]
+    assert [w["code"] for w in made["warnings"]] == ["recovery-gap"]
+
+
+def test_a_change_between_two_samples_is_seen(tmp_path: Path) -> None:
+    """Down and up again within one second: the maps tell, the samples cannot."""
+    maps = [{"epoch": 2, "t": 11.2, "down": [6]}, {"epoch": 3, "t": 11.8, "up": [6]}]
+    flap = {"t": 12.0, "settled": False, "map": maps}
+    episode = only(watched(tmp_path, flap, SETTLED), FAULT)
+    assert seconds(episode)["first-down"] == 1.2
+    assert reasons(episode)["all-down"] == "osd.6, osd.7 stayed up until the samples end"
+
+
+def test_clocks_that_differ_are_said_and_do_not_move_events_beyond_the_samples(tmp_path: Path) -> None:
+    late = {**DOWN, "map": [{"epoch": 2, "t": 15.0, "down": [6, 7]}]}
+    made = milestones(watched(tmp_path, late), FAULT)
+    assert seconds(made["episodes"][0])["first-down"] == 1.25
+    assert "clock-skew" in [w["code"] for w in made["warnings"]]
+
+
+def test_without_samples_the_events_are_what_there_is() -> None:
+    made = milestones(Samples(), [*FAULT, *BACK])
+    failure, back = made["episodes"]
+    assert (failure["outcome"], failure["effect"], seconds(failure)["injected"]) == ("unknown", None, 0.5)
+    assert seconds(back)["undone"] == 3.0
+    assert [w["code"] for w in made["warnings"]] == ["no-recovery-samples"]
+    assert [s.state for s in stretches(made, 0, 100)] == ["no failure", "failing", "failed", "returning", "returned"]
+
+
+def test_a_fault_without_effect(tmp_path: Path) -> None:
+    made = milestones(watched(tmp_path), [*FAULT, *BACK])
+    failure = made["episodes"][0]
+    assert failure["effect"] is False and failure["outcome"] == "unknown"
+    assert reasons(failure)["clean"] == "no OSD changed and all PGs stayed active+clean"
+    assert [s.state for s in stretches(made, 0, 100)][:3] == ["no failure", "failing", "no effect"]
+
+
+def test_two_failures_and_one_return(tmp_path: Path) -> None:
+    events = [*FAULT, event(30.0, "inject-begin", "b", [4]), event(31.0, "injected", "b", [4])]
+    events += [event(60.0, "undo-begin", "b", [4]), event(62.0, "undone", "b", [4])]
+    events += [event(62.1, "undo-begin"), event(65.0, "undone")]
+    lines = [DOWN, {"t": 13.0, "pgs": DEGRADED, "degraded": [40, 100]}, SETTLED]
+    lines += [{"t": 31.0, "down": [4, 6, 7], "settled": False, "map": [{"epoch": 3, "t": 30.5, "down": [4]}]}]
+    lines += [{"t": 62.0, "down": [6, 7], "map": [{"epoch": 4, "t": 61.5, "up": [4]}]}]
+    lines += [{"t": 65.0, "down": [], "map": [{"epoch": 5, "t": 64.5, "up": [6, 7]}]}]
+    lines += [{"t": 70.0, "pgs": CLEAN, "degraded": [0, 0], "settled": True}]
+    made = milestones(watched(tmp_path, *lines), events)
+    first, second, back = made["episodes"]
+    assert first["end_why"] == "the fault b begins" and first["end"] == 30.0
+    assert seconds(second)["all-down"] == 0.5
+    assert back["labels"] == ["b", "a"] and back["osds"] == [4, 6, 7]
+    found = seconds(back)
+    assert (found["first-up"], found["all-up"], found["undone"], found["clean"]) == (1.5, 4.5, 5.0, 10.0)
+
+
+def test_states_leave_nothing_out_and_begin_with_their_second(tmp_path: Path) -> None:
+    lines = [DOWN, {"t": 13.0, "pgs": DEGRADED, "degraded": [40, 100]}, SETTLED, {"t": 20.0, "pgs": RECOVERING}]
+    lines += [{"t": 40.0, "pgs": CLEAN, "degraded": [0, 0]}]
+    lines += [{"t": 62.0, "down": [], "map": [{"epoch": 3, "t": 61.5, "up": [6, 7]}]}]
+    lines += [{"t": 63.0, "pgs": RECOVERING}, {"t": 70.0, "pgs": CLEAN}]
+    made = milestones(watched(tmp_path, *lines), [*FAULT, *BACK])
+    its = stretches(made, 5.0, 90.0)
+    assert [(s.state, s.start, s.end) for s in its] == [
+        ("no failure", 5.0, 10.0),
+        ("failing", 10.0, 11.0),
+        ("degraded", 11.0, 20.0),
+        ("recovering", 20.0, 40.0),
+        ("clean without them", 40.0, 60.0),
+        ("returning", 60.0, 62.0),
+        ("recovering back", 62.0, 70.0),
+        ("clean again", 70.0, 90.0),
+    ]
+    assert {s.state for s in its} <= STATES.keys()
+    assert [s.state for s in stretches(made, 75.0, 80.0)] == ["clean again"]
+
+
+def test_the_series_has_the_bins_that_were_asked_for(tmp_path: Path) -> None:
+    lines = [DOWN, {"t": 13.0, "pgs": DEGRADED, "degraded": [40, 100]}, {"t": 20.0, "recovered": [0, 0, 0]}]
+    lines += [{"t": 22.0, "pgs": RECOVERING, "recovered": [50, 5 << 20, 0]}]
+    lines += [{"t": float(t), "missing": True} for t in range(30, 40)]
+    made = series(watched(tmp_path, *lines), 10, 1, 40)
+    assert made["osds_up"][:3] == [8, 6, 6] and made["not_clean"][2:4] == [0, 4]
+    assert made["degraded"][3] == 40 and made["osds_in"][0] == 8
+    assert made["degraded"][25] is None and made["degraded"][31] == 40
+    assert sum(made["objects_per_s"]) == pytest.approx(50) and sum(made["mib_per_s"]) == pytest.approx(5)
+    wide = series(watched(tmp_path, *lines), 10, 10, 4)
+    assert sum(wide["objects_per_s"]) * 10 == pytest.approx(50) and len(wide["degraded"]) == 4
