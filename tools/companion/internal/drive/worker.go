@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"cbt-plugins/companion/internal/content"
 	"cbt-plugins/companion/internal/row"
@@ -120,59 +119,6 @@ func (w *worker) choose() bool {
 			wait = min(2*wait, longPause)
 		}
 	}
-}
-
-// prepare makes the request, before its time counts.
-func (w *worker) prepare() {
-	c, r := &w.choice, &w.request
-	s := c.space
-	*r = s3.Request{Op: c.op.spec.Op, Bucket: s.spec.Bucket}
-	switch {
-	case r.Op == s3.List:
-		r.Key, r.MaxKeys = s.spec.Prefix, w.e.spec.ListKeys
-		r.StartAfter = w.somewhere(s)
-		return
-	case !s.numbered():
-		r.Key = s.names.at(c.number)
-		return
-	}
-	r.Key = w.keyOf(s.spec.Prefix, c.number)
-	switch {
-	case c.op.spec.Writes():
-		w.writes++
-		s.maker.Set(&w.body, c.number, s.sizes.Of(c.number), w.e.generation+w.writes*uint64(w.e.spec.Workers)+uint64(w.id))
-		if r.Op == s3.Put && !w.e.spec.Unsigned {
-			w.body.Sum()
-		}
-		r.Body = &w.body
-	case r.Op == s3.Get && w.e.spec.Verify:
-		s.maker.Expect(&w.sink, c.number, s.sizes.Of(c.number))
-		r.Sink = &w.sink
-	}
-}
-
-// keyOf needs no new memory: a key is the request's until Do returns.
-func (w *worker) keyOf(prefix string, number int64) string {
-	w.key = appendKey(w.key[:0], prefix, number)
-	return unsafe.String(unsafe.SliceData(w.key), len(w.key))
-}
-
-// somewhere is the key after which a LIST begins.
-func (w *worker) somewhere(s *space) string {
-	if !s.numbered() {
-		if s.names.len() == 0 {
-			return ""
-		}
-		return s.names.at(1 + w.chooser.random.Int64N(s.names.len()))
-	}
-	s.mu.Lock()
-	used := s.used
-	s.mu.Unlock()
-	if used == 0 {
-		return ""
-	}
-	// 0: from the very first
-	return w.keyOf(s.spec.Prefix, w.chooser.random.Int64N(used))
 }
 
 // giveBack is for an object that no request was made for.

@@ -1,0 +1,164 @@
+package drive
+
+import "time"
+
+// Why a run ended.
+const (
+	endDuration  = "duration"
+	endObjects   = "objects"
+	endExhausted = "exhausted"
+	endSignal    = "signal"
+)
+
+const (
+	// how long after Cut a request may still take to return, and how long rows may take to be read
+	patience = 5 * time.Second
+	// for doubts, when somebody wants the process to end
+	hurriedSettling = 1500 * time.Millisecond
+)
+
+// drain waits for the requests under way, and cuts them in the end; it returns true when there is no time for more.
+func (e *engine) drain(quiet <-chan struct{}, hurry bool) bool {
+	if e.pace != nil {
+		e.pace.close()
+	}
+	grace := seconds(e.spec.Grace)
+	if e.reason == endExhausted {
+		// each object was to be had once: the last of them too, if there is time
+		grace = max(grace, seconds(e.spec.Deadline*float64(e.spec.Retries+1)))
+		if !e.last.IsZero() {
+			grace = min(grace, time.Until(e.last))
+		}
+	}
+	e.atLast(grace + e.settling(false) + 3*patience)
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	if !hurry {
+		select {
+		case <-quiet:
+			return false
+		case <-timer.C:
+		case <-e.Stop:
+			hurry = true
+		case <-e.rows.Broken():
+			hurry = true
+		}
+	}
+	e.Cut()
+	select {
+	case <-quiet:
+	case <-time.After(patience):
+		e.Events.Say("cbt-hybrid: requests were cut and have not returned: their objects are unknown")
+	}
+	return hurry
+}
+
+func (e *engine) atLast(d time.Duration) {
+	if e.AtLast != nil {
+		e.AtLast(d)
+	}
+}
+
+// settling is how long doubts may be asked for.
+func (e *engine) settling(hurry bool) time.Duration {
+	if hurry {
+		return hurriedSettling
+	}
+	return seconds(e.spec.Grace + e.spec.Deadline)
+}
+
+// finish settles, saves, and says what the run has done.
+func (e *engine) finish(base time.Time, leisurely bool) int {
+	if e.opened {
+		e.settle(e.settling(!leisurely))
+		e.setN()
+	}
+	failure := ""
+	if e.rows != nil {
+		if err := e.rows.Close(patience); err != nil {
+			failure = "rows cannot be written: " + err.Error()
+		}
+	}
+	if err := e.save(); err != nil {
+		failure = "the state cannot be written: " + err.Error()
+	}
+	e.Events.Write(e.summary(base))
+	if failure != "" {
+		return e.fail(failure)
+	}
+	return ExitGood
+}
+
+// setN makes N what a fill has used.
+func (e *engine) setN() {
+	for _, s := range e.spaces {
+		s.mu.Lock()
+		if e.spec.SetsN && s.numbered() {
+			s.n = s.used
+		}
+		s.mu.Unlock()
+	}
+}
+
+// end says that nothing more is issued; the first reason counts.
+func (e *engine) end(reason string) {
+	e.ending.Do(func() {
+		e.reason, e.ended = reason, time.Now()
+		e.closed.Store(true)
+		close(e.stop)
+	})
+}
+
+// open tells whether requests may be made.
+func (e *engine) open() bool {
+	if e.closed.Load() {
+		return false
+	}
+	if e.spec.Duration > 0 && time.Since(e.base) >= seconds(e.spec.Duration) {
+		e.end(endDuration)
+		return false
+	}
+	return true
+}
+
+// issues tells whether a request that has its object may be made. That others have found nothing more to do is no reason
+// against the last one.
+func (e *engine) issues() bool {
+	if !e.closed.Load() {
+		return e.open()
+	}
+	return e.reason == endExhausted && (e.last.IsZero() || time.Since(e.base) < seconds(e.spec.Duration))
+}
+
+// complete is called when a space has got its objects.
+func (e *engine) complete() {
+	if e.undone.Add(-1) == 0 {
+		e.end(endObjects)
+	}
+}
+
+// exhausted is called when an operation has had all of its objects.
+func (e *engine) exhausted() {
+	for _, o := range e.ops {
+		if !o.done.Load() {
+			return
+		}
+	}
+	e.end(endExhausted)
+}
+
+// notStarted is for an arrival that a worker had taken when the run ended.
+func (e *engine) notStarted(intended time.Time) {
+	if e.pace != nil && intended.Sub(e.base) < e.lasted(e.base) {
+		e.pace.giveBack()
+	}
+}
+
+// lasted is for how long requests were issued; a late clock makes it no longer. The run has ended.
+func (e *engine) lasted(base time.Time) time.Duration {
+	lasted := e.ended.Sub(base)
+	if e.spec.Duration > 0 {
+		lasted = min(lasted, seconds(e.spec.Duration))
+	}
+	return lasted
+}
