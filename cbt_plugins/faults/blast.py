@@ -136,19 +136,23 @@ def _domain(case: _Case) -> Iterator[Finding]:
     """No pool loses more failure domains than it can lose without PGs becoming inactive."""
     if case.harm.out and not case.harm.destroyed:
         return
+    alike: Dict[Tuple[Any, ...], List[str]] = {}
     for pool, kind, shares in _domains(case):
-        failed = [name for name, share in shares.items() if share > 0]
-        spare = pool["size"] - pool["min_size"]
         estimate = inactive_share(list(shares.values()), pool["size"], pool["min_size"])
         case.figures.setdefault("expected_inactive", {})[pool["pool_name"]] = estimate
+        failed = tuple(name for name, share in shares.items() if share > 0)
+        spare = pool["size"] - pool["min_size"]
         if len(failed) > spare:
-            yield Finding(
-                "domain",
-                f"pool {pool['pool_name']} ({_shape(case.facts, pool)}, min_size {pool['min_size']}) serves on without "
-                f"{spare} of {len(shares)} {kind}s, {len(failed)} would be gone ({', '.join(failed)}): "
-                f"{100 * estimate:.1f} % of its PGs are expected to be inactive",
-                {"pool": pool["pool_name"], "domains": failed, "of": len(shares), "spare": spare, "share": estimate},
-            )
+            shape = f"{_shape(case.facts, pool)}, min_size {pool['min_size']}"
+            key = (estimate, shape, spare, kind, len(shares), failed)
+            alike.setdefault(key, []).append(str(pool["pool_name"]))
+    for (estimate, shape, spare, kind, total, failed), pools in sorted(alike.items(), reverse=True):
+        yield Finding(
+            "domain",
+            f"{', '.join(pools)} ({shape}) can do without {spare} of {total} {kind}s, {len(failed)} would be gone "
+            f"({', '.join(sorted(failed))}): {100 * estimate:.1f} % of the PGs are expected to be inactive",
+            {"pools": pools, "domains": sorted(failed), "of": total, "spare": spare, "share": estimate},
+        )
 
 
 def _data(case: _Case) -> Iterator[Finding]:
@@ -181,7 +185,7 @@ def _quorum(case: _Case) -> Iterator[Finding]:
     hosts = {m["name"]: m.get("hostname", m["name"]) for m in case.facts.answers["mon metadata"]}
     quorum = case.facts.answers["quorum_status"]
     total, now = len(quorum["monmap"]["mons"]), list(quorum["quorum_names"])
-    left = [name for name in now if hosts.get(name, name) not in case.harm.nodes]
+    left = [name for name in now if not any(_same_host(hosts.get(name, name), n) for n in case.harm.nodes)]
     case.figures["monitors_left"] = len(left)
     if len(left) < len(now) and len(left) <= total // 2:
         text = f"{len(left)} of {total} monitors would be left, {total // 2 + 1} are needed for a quorum"
@@ -190,7 +194,7 @@ def _quorum(case: _Case) -> Iterator[Finding]:
 
 def _head(case: _Case) -> Iterator[Finding]:
     """The node that leads the run stays."""
-    if case.head and case.head in case.harm.nodes:
+    if case.head and any(_same_host(case.head, node) for node in case.harm.nodes):
         yield Finding("head", f"{case.head} leads this run: nobody would be there to undo it", {"node": case.head})
 
 
@@ -280,6 +284,10 @@ def _domains(case: _Case) -> Iterator[Tuple[Mapping[str, Any], str, Dict[str, fl
                 shares[str(tree[item]["name"])] = sum(o in gone for o in members) / len(members)
         if shares:
             yield pool, kind, shares
+
+
+def _same_host(one: str, other: str) -> bool:
+    return one == other or one.split(".")[0] == other.split(".")[0]
 
 
 def _of_type(facts: Facts, item: int, kind: str) -> List[int]:

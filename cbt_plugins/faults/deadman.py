@@ -27,7 +27,10 @@ def arm(name: str, heal: str, seconds: float) -> str:
         f'/bin/sh "$f.heal" "$f" && echo "systemd {unit}" > "$f.armed"; '
         "else "
         f'setsid sh -c \'sleep "$1"; exec sh "$2.heal" "$2"\' sh {seconds:g} "$f" </dev/null >/dev/null 2>&1 & '
-        'p=$!; s=$(started $p); [ -n "$s" ] && echo "process $p $s" > "$f.armed"; fi; '
+        # only the leader of its own group can be ended as a whole
+        'p=$!; g=; n=0; until [ "$g" = $p ] || [ $n -ge 100 ]; do n=$((n+1)); sleep 0.02; '
+        "g=$(sed 's/.*) //' /proc/$p/stat 2>/dev/null | cut -d' ' -f3); done; "
+        's=$(started $p); [ "$g" = $p ] && [ -n "$s" ] && echo "process $p $s" > "$f.armed"; fi; '
         'read -r a < "$f.armed" && echo "armed $a"'
     )
 
@@ -39,7 +42,7 @@ def disarm(name: str) -> str:
         'if read -r how a b 2>/dev/null < "$f.armed"; then '
         # a service that is just healing is left to its end; the timer alone is stopped
         'if [ "$how" = systemd ]; then systemctl stop "$a.timer" 2>/dev/null; '
-        'elif [ "$(started "$a")" = "$b" ]; then kill -TERM -- "-$a"; fi; fi; '
+        'elif [ "$(started "$a")" = "$b" ]; then kill -TERM "-$a"; fi; fi; '
         'rm -f "$f.armed" "$f.heal" "$f.fired"; true'
     )
 

@@ -54,12 +54,17 @@ def resolve(fault: Fault, unit: str, facts: Facts, nodes: Sequence[str], held: C
 
 
 def _chosen(fault: Fault, unit: str, facts: Facts, by_node: dict[str, List[int]], held: Collection[int]) -> List[str]:
+    of = fault.choose_of or ("osd" if unit == "osd" else "node")
+    if of not in ("node", "osd") or unit not in ("either", of):
+        raise FaultError(
+            f"{fault.label}: {fault.kind} hits {'single OSDs' if unit == 'osd' else 'whole nodes'}, not {of}"
+        )
     usable = {o for o, entry in facts.osds.items() if entry["up"] and entry["in"] and o not in held}
-    if unit == "osd":
+    if of == "osd":
         free = [f"osd.{o}" for node in sorted(by_node) for o in by_node[node] if o in usable]
     else:
         free = [node for node in sorted(by_node) if by_node[node] and usable.issuperset(by_node[node])]
     if len(free) < fault.choose:
-        what = "OSDs" if unit == "osd" else "nodes"
+        what = "OSDs" if of == "osd" else "nodes"
         raise FaultError(f"{fault.label}: {fault.choose} {what} to choose, {len(free)} are whole: {', '.join(free)}")
     return sorted(random.Random(fault.seed).sample(free, fault.choose))

@@ -169,7 +169,7 @@ def _closed() -> Iterator[None]:
         MADE.pop().close()
 
 
-@pytest.fixture()
+@pytest.fixture
 def world() -> Connections:
     return Connections()
 
@@ -275,7 +275,7 @@ def test_a_later_process_refuses_until_it_has_undone(tmp_path: Path, world: Conn
     first.inject(STOP[1])
     first.close()
     second = injector(tmp_path, world)
-    with pytest.raises(FaultError, match="node1: stop osd.0 on node1"):
+    with pytest.raises(FaultError, match=r"node1: stop osd\.0 on node1"):
         second.inject(STOP[2])
     with pytest.raises(FaultError, match="cbt-tools undo"):
         second.apply(SETTINGS)

@@ -1,0 +1,396 @@
+"""The parts of a fault: steps as data, daemons, targets, kinds, the dead man's switch, the fence on a node."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterator, List
+
+import pytest
+from faults_world import ANYTHING, CLUSTER, MADE, Connections, injector
+
+from cbt_plugins.config.plan import Fault, Settings
+from cbt_plugins.faults import FaultError, Injector, deadman, fence, registry
+from cbt_plugins.faults.access import read
+from cbt_plugins.faults.cluster_facts import node_named, values
+from cbt_plugins.faults.daemons import Process, kill, osd_of, parse
+from cbt_plugins.faults.daemons import signal as send_signal
+from cbt_plugins.faults.lock import started
+from cbt_plugins.faults.scene import Kind
+from cbt_plugins.faults.step import Check, Command, Step, find, same
+
+# ---- steps as data ----
+
+
+def test_a_step_survives_its_journal() -> None:
+    check = Check("n", "ceph osd dump", ((("osds", {"osd": 3}, "up"), 1), (("flags_set", {"=": "noout"}), None)), 5.0)
+    command = Command("n", "x", 3.0, True, ("NAME",))
+    step = Step("what", "n", (command,), (command,), (check,), (check,), {"a": [1]}, (3,), command, 9.0)
+    assert Step.parse(json.loads(json.dumps(step.plain()))) == step
+
+
+def test_checks_read_answers() -> None:
+    dump = {"osds": [{"osd": 2, "up": 0}, {"osd": 3, "up": 1, "weight": 0.800003}], "flags_set": ["noout"]}
+    assert find(dump, ("osds", {"osd": 3}, "up")) == 1
+    assert find(dump, ("osds", {"osd": 9}, "up")) is None
+    assert find(dump, ("flags_set", {"=": "noout"})) is True
+    assert find(dump, ("flags_set", {"=": "noup"})) is None
+    assert find(dump, ("osds", "up", {"osd": 1})) is None
+    assert same(0.800003, 0.8) and not same(0.81, 0.8) and not same(None, 0) and not same("1", 1)
+    check = Check("n", "ceph osd dump", ((("osds", {"osd": 2}, "up"), 1),))
+    assert check.differs(json.dumps(dump)) == "osds.osd=2.up is 0, not 1"
+    assert "no answer" in str(check.differs(""))
+    assert Check("n", "x", (((), "whole"),)).differs("whole\n") is None
+    assert Check("n", "x", (((), "whole"),)).differs("") == "it is '', not 'whole'"
+
+
+def test_many_answers_in_one_text() -> None:
+    assert values('\n{"a":\n 1}\n\n0.750000\n\n[1]\nError: no') == [{"a": 1}, 0.75, [1]]
+
+
+# ---- daemons ----
+
+
+def line(pid: int, *argv: str) -> str:
+    return f"process {pid} 77 1024 {base64.b64encode(chr(0).join([*argv, '']).encode()).decode()}\n"
+
+
+def test_how_osds_are_run_is_found_out() -> None:
+    fsid = "35488bad-fc53-478d-bd88-f0c5b5e8aaa0"
+    answer = (
+        "unit 1 ceph-osd@1.service\n"
+        f"unit 2 ceph-{fsid}@osd.2.service\n"
+        + line(11, "/usr/bin/ceph-osd", "-f", "--cluster", "ceph", "--id", "1")
+        + line(12, "/usr/bin/ceph-osd", "-n", "osd.2", "-f")
+        + line(13, "ceph-osd", "-c", "/tmp/ceph.conf", "-i", "3", "--pid-file=/run/osd.3.pid")
+        + line(14, "ceph-osd", "-i", "30")
+    )
+    found = parse("n", [1, 2, 3], answer)
+    assert [found[o].way for o in (1, 2, 3)] == ["systemd", "cephadm", "process"]
+    assert found[2].unit == f"ceph-{fsid}@osd.2.service"
+    assert [found[o].process.pid for o in (1, 2, 3)] == [11, 12, 13]  # type: ignore[union-attr]
+    assert parse("n", [2], answer, "systemd")[2].way == "systemd"
+    assert parse("n", [2], answer, "process")[2].way == "process"
+    with pytest.raises(FaultError, match=r"osd\.3 is no unit of systemd on n"):
+        parse("n", [3], answer, "systemd")
+    with pytest.raises(FaultError, match=r"runs no ceph-osd for osd\.4"):
+        parse("n", [4], answer)
+    with pytest.raises(FaultError, match=r"2 processes of osd\.3: which one"):
+        parse("n", [3], answer + line(99, "ceph-osd", "-i", "3"))
+
+
+@pytest.mark.parametrize(
+    ("argv", "osd"),
+    [
+        (["-i", "3"], 3),
+        (["-i3"], 3),
+        (["--id=12"], 12),
+        (["--name", "osd.4"], 4),
+        (["-n", "osd.4"], 4),
+        (["-i", "x"], None),
+        (["--id"], None),
+        (["-c", "-i.conf"], None),
+    ],
+)
+def test_the_osd_of_a_process(argv: List[str], osd: Any) -> None:
+    assert osd_of(["ceph-osd", *argv]) == osd
+
+
+def test_only_the_process_that_was_meant_is_killed() -> None:
+    """A pid that another process has by now is left alone."""
+    sleeper = subprocess.Popen(["sleep", "1000"])
+    try:
+        begun = started(sleeper.pid)
+        assert begun is not None
+        subprocess.run(
+            ["sh", "-c", send_signal("KILL", [Process(sleeper.pid, begun + 1, 0, ())])], check=True, timeout=20
+        )
+        assert sleeper.poll() is None
+        subprocess.run(["sh", "-c", send_signal("KILL", [Process(sleeper.pid, begun, 0, ())])], check=True, timeout=20)
+        assert sleeper.wait(10) == -signal.SIGKILL
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+def test_nothing_is_killed_that_is_not_seen() -> None:
+    (daemon,) = parse("n", [1], "unit 1 ceph-osd@1.service\n").values()
+    with pytest.raises(FaultError, match="nothing to kill"):
+        kill([daemon])
+
+
+# ---- on a node: switch and fence, for real ----
+
+
+def shell(text: str, folder: Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    text = text.replace("/run/cbt-plugins", str(folder)).replace("[ -w /run ]", "true").replace("/run/systemd", "/no")
+    return subprocess.run(["sh", "-c", text], capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+def until(condition: Callable[[], Any], limit: float = 30.0) -> None:
+    end = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_the_switch_heals_although_nobody_asks(tmp_path: Path) -> None:
+    healed = tmp_path / "healed"
+    done = shell(deadman.arm("r-1", f"touch {healed}", 1), tmp_path / "d")
+    how, pid, begun = done.stdout.split()[1:]
+    assert how == "process" and started(int(pid)) == int(begun)
+    until(healed.exists)
+    until((tmp_path / "d" / "r-1.fired").exists)
+    assert shell(deadman.is_disarmed("r-1"), tmp_path / "d").stdout == ""
+    assert shell(deadman.disarm("r-1"), tmp_path / "d").stdout.startswith("fired 1")
+    assert shell(deadman.is_disarmed("r-1"), tmp_path / "d").stdout == "disarmed\n"
+
+
+def test_a_switch_tries_until_it_has_healed(tmp_path: Path) -> None:
+    second = f"[ -e {tmp_path}/one ] && touch {tmp_path}/two || {{ touch {tmp_path}/one; false; }}"
+    shell(deadman.arm("r-1", second, 0), tmp_path / "d")
+    until((tmp_path / "two").exists)
+    until((tmp_path / "d" / "r-1.fired").exists)
+
+
+def test_a_disarmed_switch_never_fires(tmp_path: Path) -> None:
+    done = shell(deadman.arm("r-1", f"touch {tmp_path}/healed", 3600), tmp_path / "d")
+    pid = int(done.stdout.split()[2])
+    assert started(pid) is not None
+    assert shell(deadman.disarm("r-1"), tmp_path / "d").returncode == 0
+    until(lambda: started(pid) is None or "Z" in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3])
+    assert [path.name for path in (tmp_path / "d").iterdir()] == []
+    assert shell(deadman.disarm("r-1"), tmp_path / "d").returncode == 0  # twice is once
+
+
+def test_no_command_runs_after_its_undo(tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    inject = fence.inject("r-1", f"touch {done}", 5)
+    assert shell(fence.undo("r-1", f"rm -f {done}", 5, mark=True), tmp_path / "d").returncode == 0
+    assert shell(inject, tmp_path / "d").returncode == fence.TOO_LATE
+    assert not done.exists()
+    assert shell(fence.inject("r-2", f"touch {done}", 5), tmp_path / "d").returncode == 0
+    assert done.exists()
+
+
+def test_an_undo_waits_for_the_command_that_is_at_work(tmp_path: Path) -> None:
+    """The run was killed while its command was at work on the node."""
+    order = tmp_path / "order"
+    busy = fence.inject("r-1", f"echo begun >> {order}; sleep 1; echo ended >> {order}", 5)
+    busy = busy.replace("/run/cbt-plugins", str(tmp_path / "d")).replace("[ -w /run ]", "true")
+    running = subprocess.Popen(["sh", "-c", busy])
+    until(lambda: order.exists() and order.read_text())
+    assert shell(fence.undo("r-1", f"echo undone >> {order}", 20, mark=True), tmp_path / "d").returncode == 0
+    assert running.wait(10) == 0
+    assert order.read_text().split() == ["begun", "ended", "undone"]
+
+
+def test_an_undo_says_what_its_command_says(tmp_path: Path) -> None:
+    assert shell(fence.undo("r-1", "echo a \"b\" 'c'; exit 3", 5, mark=False), tmp_path / "d").returncode == 3
+    assert shell(fence.sudo("echo 'it is' \"$(id -u)\""), tmp_path / "d").stdout == f"it is {os.getuid()}\n"
+
+
+def test_a_lock_that_is_stuck_keeps_nothing_broken(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    holder = subprocess.Popen(["flock", str(tmp_path / "d" / "lock"), "sleep", "1000"], start_new_session=True)
+    try:
+        until(lambda: subprocess.run(["flock", "-n", str(tmp_path / "d" / "lock"), "true"], check=False).returncode)
+        assert shell(fence.undo("r-1", f"touch {tmp_path}/undone", 0.2, mark=True), tmp_path / "d").returncode == 0
+        assert (tmp_path / "undone").exists()
+    finally:
+        os.killpg(holder.pid, signal.SIGKILL)
+        holder.wait()
+
+
+# ---- targets, options, kinds ----
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Injector]:
+    one = injector(tmp_path, Connections(hosts=4, per_host=2))
+    one.acquire()
+    yield one
+    while MADE:
+        MADE.pop().close()
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (Fault("f", "stopp", ("node1",)), "no fault of kind 'stopp'.*did you mean 'stop'"),
+        (Fault("f", "stop", ("node1",), options={"deamons": "x"}), "no option 'deamons'; did you mean 'daemons'"),
+        (Fault("f", "stop", ("node1",), options={"daemons": "x"}), "daemons: x: one of systemd, cephadm, process"),
+        (Fault("f", "stop"), "no targets, and no number"),
+        (Fault("f", "stop", ("node9",)), "node9 is no node of `cluster:` with OSDs; there are node1, node2"),
+        (Fault("f", "stop", ("node0",)), "node0 is no node of `cluster:` with OSDs"),
+        (Fault("f", "stop", ("osd.9",)), r"there is no osd\.9"),
+        (Fault("f", "out", ("node1",)), "out hits single OSDs"),
+        (Fault("f", "reboot", ("osd.1",)), "reboot hits whole nodes"),
+        (Fault("f", "stop", choose=5), "5 nodes to choose, 4 are whole"),
+        (Fault("f", "stop", choose=9, choose_of="osd"), "9 OSDs to choose, 8 are whole"),
+        (Fault("f", "out", choose=1, choose_of="node"), "out hits single OSDs, not node"),
+        (Fault("f", "out", choose=9), "9 OSDs to choose, 8 are whole"),
+        (Fault("f", "replace", ("osd.1",)), "needs the option consent: 'osd.1 will be destroyed', word for word"),
+        (
+            Fault("f", "replace", ("osd.1",), options={"consent": "osd.2 will be destroyed"}),
+            "word for word",
+        ),
+        (Fault("f", "network", ("node1",)), "needs interfaces"),
+        (Fault("f", "network", ("node1",), options={"method": "x"}), "method: x: link"),
+        (Fault("f", "network", ("node1",), options={"deadline": 1}), "deadline: 1 s"),
+        (Fault("f", "power", ("node1",), options={"off": "x"}), "needs both commands"),
+        (
+            Fault("f", "power", ("node1",), options={"off": "x", "on": "y", "secrets": ["CBT_NO_SUCH"]}),
+            "the environment has no CBT_NO_SUCH",
+        ),
+    ],
+)
+def test_what_cannot_be_made_says_why(fault: Fault, message: str, made: Injector) -> None:
+    with pytest.raises(FaultError, match=message):
+        made.prepare(fault)
+
+
+def test_choices_leave_out_what_is_taken_or_broken(tmp_path: Path) -> None:
+    world = Connections(hosts=4, per_host=2)
+    world.state["osds"]["6"]["up"] = 0
+    one = injector(tmp_path, world)
+    one.acquire()
+    one.inject(Fault("a", "stop", ("node1",), accept=ANYTHING))
+    chosen = [
+        one.prepare(Fault("b", "stop", choose=1, seed=seed, accept=ANYTHING)).targets.named[0] for seed in range(20)
+    ]
+    assert set(chosen) == {"node2", "node3"}
+    assert chosen[3] == one.prepare(Fault("b", "stop", choose=1, seed=3)).targets.named[0]
+    with pytest.raises(FaultError, match=r"osd\.0, osd\.1: an open fault has it already"):
+        one.prepare(Fault("c", "stop", ("node1",)))
+    with pytest.raises(FaultError, match=r"osd\.6: down already"):
+        one.prepare(Fault("c", "stop", ("node4",)))
+    MADE.pop().close()
+
+
+def test_nodes_have_long_and_short_names() -> None:
+    assert node_named("node1", ["root@node1.example", "node2"]) == "node1.example"
+    assert node_named("node1.example", ["node1"]) == "node1"
+    assert node_named("node1", ["node1.a", "node1.b"]) is None
+    assert node_named("node1", ["node1", "node1.b"]) == "node1"
+
+
+def test_all_osds_of_a_node_are_one_step(made: Injector) -> None:
+    (step,) = made.prepare(Fault("f", "stop", ("node2",))).steps
+    assert step.osds == (2, 3)
+    assert step.inject[0].text == "systemctl stop ceph-osd@2.service ceph-osd@3.service"
+    assert step.inject[0].root and step.undo[0].root
+    assert step.undo[1].text.endswith("osd in 2 3")
+    (step,) = made.prepare(Fault("f", "stop", ("osd.3",))).steps
+    assert step.osds == (3,) and "ceph-osd@2" not in step.inject[0].text
+
+
+def test_cephadm_is_asked_through_its_orchestrator(tmp_path: Path) -> None:
+    world = Connections()
+    fsid = "35488bad-fc53-478d-bd88-f0c5b5e8aaa0"
+    world._probe = lambda node, text: f"unit 0 ceph-{fsid}@osd.0.service\n"  # type: ignore[method-assign]
+    one = injector(tmp_path, world)
+    one.acquire()
+    (step,) = one.inject(Fault("f", "stop", ("osd.0",))).steps
+    assert step.inject[0].text.endswith("orch daemon stop osd.0") and step.inject[0].node == "node0"
+    assert one.undo_all() == []
+    assert world.differences() == set()
+    (step,) = one.prepare(Fault("f", "stop", ("osd.0",), options={"daemons": "systemd"})).steps
+    assert step.inject[0].text == f"systemctl stop ceph-{fsid}@osd.0.service"
+    MADE.pop().close()
+
+
+def test_a_kind_of_another_distribution(monkeypatch: pytest.MonkeyPatch, made: Injector) -> None:
+    class Blink(Kind):
+        unit = "node"
+
+        def steps(self, scene: Any, targets: Any, options: Any) -> List[Step]:
+            command = Command(scene.head, f"{scene.ceph.command} osd set noscrub")
+            back = Command(scene.head, f"{scene.ceph.command} osd unset noscrub")
+            check = scene.says("osd dump", [(("flags_set", {"=": "noscrub"}), None)], 5.0)
+            return [Step("blink", scene.head, (command,), (back,), (check,))]
+
+    class Entry:
+        name, value = "blink", "elsewhere:Blink"
+
+        @staticmethod
+        def load() -> Any:
+            return Blink
+
+    monkeypatch.setattr(registry, "entries", lambda group: [Entry])
+    registry._table.cache_clear()
+    try:
+        assert "blink" in registry.names() and "stop" in registry.names()
+        made.inject(Fault("f", "blink", ("node1",), accept=ANYTHING))
+        assert made.undo_all() == []
+    finally:
+        registry._table.cache_clear()
+
+
+def test_all_built_in_kinds_are_entry_points_too() -> None:
+    text = (Path(__file__).parents[2] / "setup.cfg").read_text()
+    for name, reference in registry._BUILT_IN.items():
+        assert f"    {name} = {reference}\n" in text
+        assert isinstance(registry.kind(name), Kind)
+
+
+def test_power_runs_here_and_tells_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Injector) -> None:
+    monkeypatch.setenv("IPMI_PASSWORD", "hunter2")
+    say = 'echo "{node}" >> ' + str(tmp_path / "said") + '; echo "no $IPMI_PASSWORD" >&2; exit 1'
+    fault = Fault(
+        "p", "power", ("node1",), options={"off": say, "on": say, "secrets": "IPMI_PASSWORD"}, accept=ANYTHING
+    )
+    monkeypatch.setattr("cbt_plugins.faults.scene.Scene.ask", lambda *a, **k: "unit 0 a\nunit 1 b\n")
+    made._limits = made._runner.limits
+    with pytest.raises(FaultError, match=r"exit status 1: no \*\*\*"):
+        made.inject(fault)
+    assert (tmp_path / "said").read_text().split()[0] == "node1"
+    assert "hunter2" not in (tmp_path / "undo.jsonl").read_text()
+
+
+def test_unknown_flags_and_speeds(made: Injector) -> None:
+    with pytest.raises(FaultError, match="no flag of ours: nofun"):
+        made.apply(Settings(flags=("nofun",)))
+
+
+def test_values_with_masks_are_told_apart(tmp_path: Path) -> None:
+    world = Connections()
+    world.state["config"].append(["osd", "class:ssd", "osd_max_backfills", "2"])
+    world.first["config"].append(["osd", "class:ssd", "osd_max_backfills", "2"])
+    one = injector(
+        tmp_path, world, Settings(config=(("osd/class:ssd", "osd_max_backfills", "9"),), recovery="aggressive")
+    )
+    one.acquire()
+    one.apply()
+    assert ["osd", "class:ssd", "osd_max_backfills", "9"] in world.state["config"]
+    assert ["osd", "", "osd_max_backfills", "4"] in world.state["config"]
+    one.hasten()
+    assert ["osd", "class:ssd", "osd_max_backfills", "10"] in world.state["config"]  # it would win over the general one
+    assert one.undo_all() == []
+    assert world.differences() == set()
+    MADE.pop().close()
+
+
+def test_the_archive_says_how_the_cluster_is_reached(tmp_path: Path, made: Injector) -> None:
+    cluster = {**CLUSTER, "mons": {"node0": {"a": "1.2.3.4:6789"}}, "conf_file": "/c", "password": "no"}
+    one = injector(tmp_path / "x", Connections(), cluster=cluster) if (tmp_path / "x").mkdir() is None else None
+    assert one is not None
+    text = (tmp_path / "x" / "cluster.json").read_text()
+    assert "password" not in text
+    again, remote, ceph, run_id = read(tmp_path / "x")
+    assert again["mons"] == ["node0"] and ceph.head == "node0" and ceph.command == "ceph -c /c" and run_id == "r1"
+    assert remote.transport.user == "root"
+    with pytest.raises(FaultError, match="how the cluster is reached is not known"):
+        read(tmp_path / "nowhere")
+
+
+def test_faults_import_nothing_above_them() -> None:
+    code = "import sys, cbt_plugins.faults; print([m for m in sys.modules if m.startswith('cbt_plugins.')])"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not any(f"cbt_plugins.{room}" in loaded for room in ("cycle", "load", "analysis", "report", "benchmarks"))
