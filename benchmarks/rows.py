@@ -1,13 +1,14 @@
-"""How fast request rows are reduced: this project's reader beside `warp analyze`, the same rows, in turns, in one run.
+"""How fast request rows are reduced: cbt-rows beside `warp analyze`, the Python reader, and decompression alone.
 
-Prints the median of each and the ratio. Usage: ./run bench rows   (or: python benchmarks/rows.py [ROWS])
+The same rows for all, in turns, in one run; each has a process of its own. Prints medians, CPU seconds, peak memory,
+rows per second and the ratio to `warp analyze` (in its default mode). The Python reader gets a part of the rows, and is
+scaled up.
+Usage: ./run bench rows   (or: python benchmarks/rows.py [ROWS])
 """
 
 from __future__ import annotations
 
-import gzip
 import os
-import random
 import shutil
 import statistics
 import subprocess
@@ -15,70 +16,83 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import List
+from typing import Dict, List, NamedTuple, Sequence
 
-from cbt_plugins.analysis.reduce import Grid, reduce_rows
-from cbt_plugins.cycle.preflight import own_warp
-from cbt_plugins.load.jobs import COLUMNS
+from cbt_plugins.tools import build
 
+ROWS = 10_000_000
 ROUNDS = 3
-OPS = ["GET"] * 45 + ["PUT"] * 35 + ["STAT"] * 15 + ["DELETE"] * 5
+#: `warp analyze` takes minutes, and its times hardly differ
+WARP_ROUNDS = 1
+#: the part of the rows that the Python reader gets
+FRACTION = 20
+WRITER = Path(__file__).parent / "inputs" / "rows.py"
+READER = """
+import sys
+from pathlib import Path
+from cbt_plugins.analysis.reduce import frames_of_rows
+for frame in frames_of_rows(Path(sys.argv[1]), 0.0, 1):
+    pass
+"""
 
 
-def write_rows(path: Path, rows: int) -> None:
-    """Rows as warp prints them: 5500 a second, four operations, two hosts, one in ten thousand failed."""
-    chance = random.Random(1)
-    clock = 1_700_000_000.0
-    with gzip.open(path, "wt", compresslevel=1) as file:
-        file.write("\t".join(COLUMNS) + "\n")
-        for number in range(rows):
-            clock += 1 / 5500
-            took = chance.lognormvariate(-5.0, 0.8)
-            op = OPS[chance.randrange(100)]
-            size = 4096 if op in ("GET", "PUT") else 0
-            error = "connection refused" if chance.random() < 1e-4 else ""
-            first = stamp(clock + took / 2) if op == "GET" else ""
-            cells = [number, number % 32, op, "", 1, size, f"http://rgw{number % 2}:7480", f"keep/{number}.rnd", error]
-            cells += [stamp(clock), first, stamp(clock + took), int(took * 1e9), 0]
-            file.write("\t".join(map(str, cells)) + "\n")
+class Cost(NamedTuple):
+    """What one run took."""
+
+    wall: float
+    cpu: float  # seconds of all its processes
+    peak: float  # MiB of the largest of its processes
 
 
-def stamp(at: float) -> str:
-    whole = int(at)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{int((at - whole) * 1e9):09d}Z"
-
-
-def timed(work: object) -> float:
+def measured(argv: Sequence[object]) -> Cost:
+    """Run a program. This process stays small, because a child's peak begins with its parent's size."""
     begun = time.perf_counter()
-    assert callable(work)
-    work()
-    return time.perf_counter() - begun
+    with subprocess.Popen(list(map(str, argv)), stdout=subprocess.DEVNULL) as child:
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    wall = time.perf_counter() - begun
+    if child.returncode:
+        raise SystemExit(f"{argv[0]} failed: {child.returncode}")
+    return Cost(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
 def main() -> int:
-    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 300_000
-    warp, zstd = own_warp(), shutil.which("zstd")
+    """Exit status 1 when something to compare with is missing."""
+    rows = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
+    warp, reducer = (build.cache_dir() / "bin" / name for name in ("warp", "cbt-rows"))
+    if not warp.is_file() or not reducer.is_file() or not shutil.which("zstd"):
+        print("warp, cbt-rows or zstd is missing: ./run setup builds and installs them")
+        return 1
+    part = max(rows // FRACTION, 1)
     with tempfile.TemporaryDirectory() as scratch:
-        ours, theirs = Path(scratch) / "rows.csv.gz", Path(scratch) / "rows.csv.zst"
-        write_rows(ours, rows)
-        grid = Grid(1_700_000_000.0, 1_700_000_000.0 + rows / 5500)
-        contenders = {"cbt-plugins": lambda: reduce_rows(ours, grid, 0.0)}
-        if warp and zstd:
-            subprocess.run(f"zcat {ours} | {zstd} -q -o {theirs}", shell=True, check=True)
-            line = [str(warp), "analyze", "--no-color", str(theirs)]
-            contenders["warp analyze"] = lambda: subprocess.run(line, stdout=subprocess.DEVNULL, check=True)
-        else:
-            print("warp or zstd is missing: nothing to compare with")
-        took: dict[str, List[float]] = {name: [] for name in contenders}
-        for _ in range(ROUNDS):
-            for name, work in contenders.items():
-                took[name].append(timed(work))
-    medians = {name: statistics.median(values) for name, values in took.items()}
-    print(f"{rows} rows, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, median of {ROUNDS} in turns")
-    for name, median in medians.items():
-        print(f"  {name:14} {median:7.2f} s  {rows / median:10,.0f} rows/s")
-    if len(medians) == 2:
-        print(f"  ratio warp analyze / cbt-plugins: {medians['warp analyze'] / medians['cbt-plugins']:.2f}")
+        whole, some = Path(scratch) / "rows.csv.zst", Path(scratch) / "some.csv.zst"
+        for path, count in ((whole, rows), (some, part)):
+            subprocess.run([sys.executable, str(WRITER), str(path), str(count)], check=True)
+        size, load = whole.stat().st_size / 2**20, os.getloadavg()[0]
+        print(f"{rows} rows, {size:.0f} MiB, {os.cpu_count()} cores, load {load:.1f}", flush=True)
+        runs: Dict[str, List[object]] = {
+            "cbt-rows": [reducer, "reduce", "-o", Path(scratch) / "rows.figures", whole],
+            "zstdcat | wc -l": ["sh", "-c", f"zstd -dcq {whole} | wc -l"],
+            "Python reader": [sys.executable, "-c", READER, some],
+            "warp analyze": [warp, "analyze", "--no-color", whole],
+        }
+        costs: Dict[str, List[Cost]] = {name: [] for name in runs}
+        for turn in range(ROUNDS):
+            for name, argv in runs.items():
+                if name != "warp analyze" or turn < WARP_ROUNDS:
+                    costs[name].append(measured(argv))
+    scale = {"Python reader": rows / part}
+    medians = {
+        name: Cost(*(statistics.median(values) for values in zip(*found))) for name, found in costs.items()
+    }
+    walls = {name: cost.wall * scale.get(name, 1) for name, cost in medians.items()}
+    for name, cost in medians.items():
+        wall, cpu, ratio = walls[name], cost.cpu * scale.get(name, 1), walls["warp analyze"] / walls[name]
+        print(
+            f"  {name:16} {wall:8.2f} s  {cpu:8.2f} s CPU  {cost.peak:6.0f} MiB  {rows / wall:12,.0f} rows/s  "
+            f"{ratio:6.1f} times warp analyze  ({len(costs[name])} runs)"
+        )
+    print(f"  by CPU time: cbt-rows {medians['warp analyze'].cpu / medians['cbt-rows'].cpu:.1f} times warp analyze")
     return 0
 
 

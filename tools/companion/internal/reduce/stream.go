@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"syscall"
 	"time"
 
 	"cbt-plugins/companion/internal/cells"
@@ -14,9 +16,8 @@ const (
 	// rows of this much text may wait for a disk before the generator has to
 	streamBlocks, streamBlock = 64, 1 << 18
 	// a read that gave less than this is followed by a pause: rows come one by one, and waking up for each costs more than
-	// the row. A pipe holds more than comes in the meantime.
-	small = 1 << 14
-	pause = 5 * time.Millisecond
+	// the row
+	small = 1 << 16
 	// seconds between frames
 	oftenest = 10
 )
@@ -121,8 +122,20 @@ func (s *stream) run(from io.Reader, teller *teller) error {
 	return <-failed
 }
 
+// widen makes a pipe hold more. It returns for how long rows may lie in it: far from what would hold up their generator.
+func widen(from io.Reader) time.Duration {
+	const setPipeSize, size = 1031, 1 << 20 // F_SETPIPE_SZ
+	if file, is := from.(*os.File); is {
+		if _, _, failed := syscall.Syscall(syscall.SYS_FCNTL, file.Fd(), setPipeSize, size); failed == 0 {
+			return 25 * time.Millisecond
+		}
+	}
+	return 2 * time.Millisecond
+}
+
 // read gives whole lines, as they come.
 func (s *stream) read(texts chan<- text) error {
+	pause := widen(s.blocks.from)
 	if err := s.blocks.begin(); err != nil {
 		return fmt.Errorf("%w the rows: %w", ErrInput, err)
 	}
