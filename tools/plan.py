@@ -1,4 +1,4 @@
-"""`cbt-tools plan FILE`: what a YAML file will do, without touching anything."""
+"""`cbt-tools plan FILE`: what a YAML file will do, without touching anything; with --live, as the cluster is now."""
 
 from __future__ import annotations
 
@@ -6,25 +6,35 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from cbt_plugins.config.advice import advice, changes
+from cbt_plugins.config.advice import advice, changes, unchanged
 from cbt_plugins.config.check import Config, Run, load_file
+from cbt_plugins.config.estimate import estimate
 from cbt_plugins.config.faults import ConfigError
 from cbt_plugins.config.forecast import data_text, forecast, goal_text
-from cbt_plugins.config.plan import Keys, Phase, Plan
+from cbt_plugins.config.plan import Keys, Phase, Plan, Settings
 from cbt_plugins.config.sizes import size_texts
+from cbt_plugins.config.spans import event_text, span_text, spans
 from cbt_plugins.config.units import about_rate, format_duration, format_percent
+
+if TYPE_CHECKING:
+    from .live import Live
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("file", help="YAML file as cbt.py takes it")
     parser.add_argument("--json", action="store_true", help="the same for programs")
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="ask the cluster, changing nothing: how far each fault would reach, and every command",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the plan; 2 when the file has faults, all of which go to stderr."""
+    """Print the plan; 2 when the file has faults, all of which go to stderr, or a fault of the plan is refused."""
     try:
         config = load_file(args.file)
     except ConfigError as error:
@@ -34,8 +44,20 @@ def run(args: argparse.Namespace) -> int:
     if not config.runs:
         print(f"{args.file}: benchmarks: no benchmark of cbt-plugins in this file", file=sys.stderr)
         return 2
-    print(json.dumps(_document(config), indent=2) if args.json else "\n".join(_lines(config)))
-    return 0
+    live = _look(config) if args.live else None
+    if args.json:
+        print(json.dumps({**_document(config), **({"live": asdict(live)} if live else {})}, indent=2))
+    else:
+        print("\n".join([*_lines(config, args.live), *(["", *live.lines] if live else [])]))
+    for text in live.refused if live else ():
+        print(text, file=sys.stderr)
+    return 2 if live and live.refused else 0
+
+
+def _look(config: Config) -> Live:
+    from .live import look
+
+    return look([run.plan for run in config.runs], config.cluster, config.common)
 
 
 def _document(config: Config) -> Dict[str, Any]:
@@ -60,7 +82,7 @@ def _document(config: Config) -> Dict[str, Any]:
     }
 
 
-def _lines(config: Config) -> Iterator[str]:
+def _lines(config: Config, asked: bool) -> Iterator[str]:
     cluster, runs = config.cluster, config.runs
     iterations = cluster["iterations"]
     yield (
@@ -71,18 +93,22 @@ def _lines(config: Config) -> Iterator[str]:
         yield f"not planned here, CBT runs them as well: {', '.join(config.others)}"
     yield ""
     yield f"head {cluster['head']} leads, as {cluster['user']}; load from {', '.join(cluster['clients'])}"
-    yield "this command has read the file and nothing else; no node has been contacted"
+    yield (
+        "this command has asked the cluster and changed nothing; its answers are at the end"
+        if asked
+        else "this command has read the file and nothing else; no node has been contacted"
+    )
     configurations = len(runs) // iterations
     first: Dict[str, Tuple[int, Dict[str, str]]] = {}
     for number, run in enumerate(runs[:configurations], 1):
         varied = "".join(f", {key}={_short(value)}" for key, value in run.varied.items())
-        parts = {name: "\n".join(lines) for name, lines in _parts(run.plan)}
+        parts = {name: "\n".join(lines) for name, lines in _parts(run.plan, cluster)}
         model, known = first.setdefault(run.benchmark, (number, {}))
         yield ""
         yield f"Run {number} of {len(runs)}: {run.benchmark}{varied}" + (
             f"; as run {model}, but:" if known else ""
         )
-        yield from (text for name, text in parts.items() if known.get(name) != text)
+        yield from (text for name, text in parts.items() if known.get(name) != text and text)
         known.update({name: text for name, text in parts.items() if name not in known})
     if iterations > 1:
         yield ""
@@ -97,7 +123,7 @@ def _lines(config: Config) -> Iterator[str]:
     if config.monitors:
         yield f"  monitors on the nodes while phases run: {', '.join(config.monitors)}"
         yield "    undo: stopped at the end of each phase"
-    yield "  nothing else: no pool, user, flag, setting or daemon is changed"
+    yield f"  nothing else: no {unchanged([run.plan for run in runs])} is changed"
     warnings = dict.fromkeys(text for run in runs for text in advice(run.plan, cluster["clients"]))
     if warnings:
         yield ""
@@ -105,7 +131,7 @@ def _lines(config: Config) -> Iterator[str]:
         yield from (f"  {text}" for text in warnings)
 
 
-def _parts(plan: Plan) -> Iterator[Tuple[str, List[str]]]:
+def _parts(plan: Plan, cluster: Mapping[str, Any]) -> Iterator[Tuple[str, List[str]]]:
     keys = f"user {plan.s3.user}" if plan.s3.user else f"keys from {plan.s3.access_key_source}"
     yield "S3", [f"  S3       {', '.join(plan.s3.urls)} ({keys}; {plan.s3.host_select})"]
     buckets = {bucket.key: bucket for bucket in plan.buckets}
@@ -122,8 +148,11 @@ def _parts(plan: Plan) -> Iterator[Tuple[str, List[str]]]:
     rows = [("  phases", "until", "role", "what")]
     for index, phase in enumerate(plan.phases, 1):
         rows.append((f"    {index} {phase.name}", goal_text(phase), phase.role, _what(phase)))
-        rows += [("", "", "", f"  {text}") for text in _how(phase)]
+        rows += [("", "", "", f"  {text}") for text in (*_how(phase), *map(event_text, phase.events))]
     yield "phases", list(_table(rows))
+    faults = [*map(span_text, spans(plan)), *estimate(plan, cluster)]
+    yield "faults", [f"  {'' if i else 'faults':8} {line}" for i, line in enumerate(faults)]
+    yield "settings", [f"  settings {_settings(plan.settings)}"] if plan.settings != Settings() else []
     known = forecast(plan)
     yield "time", [f"  time     {_time(known.seconds, known.unknown_time)}"]
     yield "data", [f"  {'' if i else 'data':8} {line}" for i, line in enumerate(data_text(plan))]
@@ -155,6 +184,17 @@ def _how(phase: Phase) -> Iterator[str]:
         yield "keys: " + ", ".join(f"{op} {_keys(keys)}" for op, keys in phase.keys.items())
     if phase.roles:
         yield "buckets: " + "; ".join(f"{op} {', '.join(names)}" for op, names in phase.roles.items())
+
+
+def _settings(settings: Settings) -> str:
+    switches = {"balancer": settings.balancer, "autoscaler": settings.autoscaler}
+    parts = [
+        *([f"flags {', '.join(settings.flags)}"] if settings.flags else []),
+        *(f"{who} {option}={value}" for who, option, value in settings.config),
+        *(f"{name} {'on' if value else 'off'}" for name, value in switches.items() if value is not None),
+        *([f"recovery {settings.recovery} from the first fault"] if settings.recovery else []),
+    ]
+    return "; ".join(parts)
 
 
 def _keys(keys: Keys) -> str:

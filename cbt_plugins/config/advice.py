@@ -6,10 +6,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Iterator, Mapping, Sequence, Tuple
 
-from cbt_plugins.config.plan import Plan
+from cbt_plugins.config.fault_kinds import deadline_of
+from cbt_plugins.config.plan import Plan, Settings
+from cbt_plugins.config.spans import Span, spans, targets_text
 from cbt_plugins.config.units import format_duration
 
 _MINUTE = 60.0
+#: mon_osd_down_out_interval where nobody has set it
+_DOWN_OUT, _OPTION = 10 * _MINUTE, "mon_osd_down_out_interval"
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,51 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[Change]:
         *(["rows"] if plan.keep_rows else []),
     ]
     yield Change(f"nodes {nodes}: scratch directory under {where} ({', '.join(content)})", "removed at the end")
+    yield from _set(plan.settings)
+    for span in spans(plan):
+        fault = span.fault
+        what = f"fault {fault.label}: {fault.kind} {targets_text(fault)}"
+        undo = f"at {format_duration(round(span.undone[1], 3))} of {span.undone[0]}, or " if span.undone else ""
+        yield Change(
+            f"{what}, at {format_duration(round(span.at, 3))} of {span.phase}", f"{undo}at any end of the run{_KILLED}"
+        )
+    yield Change("config-key cbt-plugins/run on the cluster: says which run has it", f"removed at the end{_KILLED}")
+
+
+_KILLED = "; after a kill -9 by `cbt-tools undo ARCHIVE`"
+
+
+def _set(settings: Settings) -> Iterator[Change]:
+    if settings.flags:
+        flags = ", ".join(settings.flags)
+        yield Change(f"flags of the OSD map: {flags}", f"those that were not set before are unset{_KILLED}")
+    former = f"what it was before{_KILLED}"
+    for who, option, value in settings.config:
+        yield Change(f"configuration: {who} {option} = {value}", former)
+    if settings.balancer is not None:
+        yield Change(f"balancer: {'on' if settings.balancer else 'off'}", former)
+    if settings.autoscaler is not None:
+        yield Change(f"pg_autoscale_mode of every pool: {'on' if settings.autoscaler else 'off'}", former)
+    if settings.recovery:
+        what = "osd_max_backfills, osd_recovery_* and osd_mclock_*, as the scheduler of the OSDs needs"
+        yield Change(f"{settings.recovery} recovery from the first fault on: {what}", former)
+
+
+def unchanged(plans: Sequence[Plan]) -> str:
+    """Return what none of the plans changes, in words: "pool, user, flag"."""
+    flags = any(plan.settings.flags for plan in plans)
+    options = any(plan.settings.config or plan.settings.recovery for plan in plans)
+    switches = any(plan.settings.balancer is not None for plan in plans)
+    broken = any(event.inject for plan in plans for phase in plan.phases for event in phase.events)
+    words = [
+        "pool" if not any(plan.settings.autoscaler is not None for plan in plans) else "",
+        "user",
+        "other flag" if flags else "flag",
+        "other setting" if options or switches else "setting",
+        "other daemon or node" if broken else "daemon",
+    ]
+    *first, last = filter(None, words)
+    return f"{', '.join(first)} or {last}"
 
 
 def _advice(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
@@ -83,7 +132,42 @@ def _advice(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
     elif len(set(drivers.values())) > 1:
         counts = ", ".join(f"{node} {number}" for node, number in drivers.items())
         yield f"the client nodes have unequal loads (drivers: {counts})"
+    yield from _of_faults(plan)
     if plan.keep_rows:
         yield "keep_rows: a row of every request stays on the nodes until a phase ends, and in the archive"
     if plan.keep_data:
         yield "keep_data: the buckets of every run stay, and fill the cluster run by run"
+
+
+def _of_faults(plan: Plan) -> Iterator[str]:
+    settings, found = plan.settings, spans(plan)
+    if settings.recovery and not found:
+        yield f"settings: recovery: {settings.recovery} is in force from the first fault on, and there is none"
+    if found and "noout" in settings.flags:
+        yield "noout: no OSD is marked out, so what a fault takes away is not made again while it lasts"
+    left = [span.fault.label for span in found if span.undone is None]
+    if left:
+        yield f"{', '.join(left)}: in force until the end of the run, which undoes it"
+    timed = not any(option == _OPTION for _, option, _ in settings.config) and "noout" not in settings.flags
+    for span in found:
+        label = span.fault.label
+        if span.beside and "steady" not in span.fault.accept:
+            others = ", ".join(fault.label for fault in span.beside)
+            yield f"{label}: if PGs still recover from {others} then, rule steady refuses it; accept: [steady] takes it"
+        yield from _heals_itself(span)
+        if timed and span.seconds is not None and abs(span.seconds - _DOWN_OUT) <= _MINUTE:
+            yield (
+                f"{label}: lasts {format_duration(round(span.seconds, 3))}, and OSDs are marked out after 10m unless "
+                f"{_OPTION} says otherwise: set it under settings: config: {{mon: ...}}, or which is first is chance"
+            )
+
+
+def _heals_itself(span: Span) -> Iterator[str]:
+    deadline = deadline_of(span.fault.kind, span.fault.options)
+    if deadline is None:
+        return
+    limit = f"{span.fault.label}: heals itself after {format_duration(deadline)}"
+    if span.seconds is None:
+        yield f"{limit}, and when it is to be undone is not known: mind options: {{deadline: ...}}"
+    elif span.seconds >= deadline:
+        yield f"{limit}, before it is to be undone ({format_duration(round(span.seconds, 3))}): raise deadline"

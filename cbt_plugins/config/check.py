@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.entries import entries
+from cbt_plugins.config.fault_kinds import SWITCH
 from cbt_plugins.config.faults import ConfigError, Fault, Path, did_you_mean
 from cbt_plugins.config.monitors import problems_of
 from cbt_plugins.config.plan import Plan
@@ -58,6 +59,7 @@ class Config:
     endpoints: Mapping[str, Any]
     monitors: Tuple[str, ...]
     runs: Tuple[Run, ...]  # in the order in which CBT runs them
+    common: Mapping[str, Any]  # how nodes are reached, beside the cluster's own keys
     others: Tuple[str, ...]  # benchmarks in the file that are not ours
 
 
@@ -109,6 +111,7 @@ def load(source: Source) -> Config:
             for number in iterations
             for run in runs
         ),
+        common=data["common"] if isinstance(data.get("common"), dict) else {},
         others=tuple(str(name) for name in benchmarks if name not in ours),
     )
 
@@ -247,7 +250,7 @@ def _no_json(path: Path, value: Any) -> Iterator[Problem]:
         for key, inner in value.items():
             if not isinstance(key, str):
                 text = f"the key {key!r} is not text, so CBT cannot make a run id; quote it or add the unit"
-                yield Problem((*path, key), text, of_key=True)
+                yield Problem((*path, key), SWITCH if isinstance(key, bool) else text, of_key=True)
             else:
                 yield from _no_json((*path, key), inner)
     elif isinstance(value, list):

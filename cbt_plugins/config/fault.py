@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Dict, List, Optional, Sequence
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
 from cbt_plugins.config import plan
 from cbt_plugins.config.cluster import Node
@@ -36,7 +36,7 @@ class BreakSection(Strict):
     seed: Optional[Annotated[int, Field(ge=0, lt=1 << 63)]] = Field(
         None, description="Same seed, same choice; without it 1. Only where the targets are chosen."
     )
-    options: Dict[str, Any] = Field({}, description="Of the kind.")
+    options: Annotated[Dict[Any, Any], WithJsonSchema({"type": "object"})] = Field({}, description="Of the kind.")
     accept: List[str] = Field([], description="Safety rules that it may break; one that breaks another is refused.")
 
     @field_validator("kind")
@@ -47,7 +47,7 @@ class BreakSection(Strict):
 
     @field_validator("options")
     @classmethod
-    def _of_its_kind(cls, options: Dict[str, Any], info: ValidationInfo) -> Dict[str, Any]:
+    def _of_its_kind(cls, options: Dict[Any, Any], info: ValidationInfo) -> Dict[Any, Any]:
         if "kind" not in info.data:
             return options
         made, problems = options_of(info.data["kind"], options)

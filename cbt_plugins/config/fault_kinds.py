@@ -11,6 +11,8 @@ from cbt_plugins.config.validate import Problem
 
 #: the dead man's switch: the only option of a kind that is a time; kinds take it in seconds
 DEADLINE = "deadline"
+#: a key that should be text
+SWITCH = "YAML makes true and false of on, off, yes and no: quote the key"
 _ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 #: what stands before a password in the commands of power controllers; what is behind it must come from the environment
 _PASSWORD = re.compile(
@@ -57,6 +59,9 @@ def options_of(kind: str, given: Mapping[str, Any]) -> Tuple[Dict[str, Any], Lis
     """Return the options as the kind takes them, and what is wrong with them; paths begin with an option's name."""
     known, made, problems = _kind(kind).options, {}, []
     for name, value in given.items():
+        if isinstance(name, bool):
+            problems.append(Problem((name,), SWITCH, of_key=True))
+            continue
         if name not in known:
             there = f"; it has {', '.join(known)}" if known else "; it has none"
             text = f"{kind} has no option {name!r}{did_you_mean(str(name), known) or there}"

@@ -61,6 +61,7 @@ def goal_text(phase: Phase) -> str:
         return f"every object is {'read' if phase.kind == 'verify' else 'deleted'}"
     if phase.wait_clean:
         limit = f", at most {format_duration(phase.at_most)}" if phase.at_most else ""
+        limit += f", or {format_duration(phase.stalled)} without progress" if phase.stalled else ""
         return f"all PGs are active+clean{limit}"
     parts = [(phase.ramp, " ramp"), (phase.warmup, " warm-up"), (phase.duration or 0.0, "")]
     text = " + ".join(f"{format_duration(seconds)}{what}" for seconds, what in parts if seconds or not what)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List, Type
 
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from cbt_plugins.config.cluster import ClusterSection
+from cbt_plugins.config.fault_file import FaultFileSection
 from cbt_plugins.config.sections import CBT_KEYS, SECTIONS
 
 #: the shipped schema
@@ -19,8 +21,12 @@ _NAMED = frozenset({"properties", "$defs"})
 
 
 def build() -> Dict[str, Any]:
-    """Return the schema, Draft 2020-12; it is coarser than `check_file` (no sums, no order of phases)."""
-    models = [section.model for section in SECTIONS.values()] + [ClusterSection]
+    """Return the schema, Draft 2020-12; it is coarser than `check_file` (no sums, no order of phases).
+
+    A file of faults has the definition FaultFileSection.
+    """
+    models: List[Type[BaseModel]] = [section.model for section in SECTIONS.values()]
+    models += [ClusterSection, FaultFileSection]
     _, top = models_json_schema([(model, "validation") for model in models])
     defs = _tidy({"$defs": top["$defs"]})["$defs"]
     for section in SECTIONS.values():

@@ -1,0 +1,79 @@
+"""When each fault of a plan is in force, and events in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Dict, List, Optional, Tuple
+
+from cbt_plugins.config.plan import Event, Fault, Phase, Plan
+from cbt_plugins.config.units import format_duration
+
+
+@dataclass(frozen=True)
+class Span:
+    """A fault from its injection to its undo."""
+
+    fault: Fault
+    phase: str
+    at: float  # seconds after the phase's load began
+    undone: Optional[Tuple[str, float]] = None  # phase and time; None: at the end of the run
+    seconds: Optional[float] = None  # None when the length of a phase in between is not known
+    beside: Tuple[Fault, ...] = ()  # in force already when it begins
+
+
+def spans(plan: Plan) -> List[Span]:
+    """Return all faults of the plan, in order of time."""
+    made: Dict[str, Span] = {}
+    held: List[str] = []
+    began: Dict[str, float] = {}  # on a clock that stands at 0 again after every phase of unknown length
+    clock = 0.0
+
+    def lasted(label: str, until: float) -> Optional[float]:
+        return until - began[label] if label in began else None
+
+    for phase in plan.phases:
+        for event in phase.events:
+            if event.inject:
+                label, beside = event.inject.label, tuple(made[one].fault for one in held)
+                made[label] = Span(event.inject, phase.name, event.at, beside=beside)
+                began[label] = clock + event.at
+                held.append(label)
+            for label in event.undo:
+                held.remove(label)
+                seconds = lasted(label, clock + event.at)
+                made[label] = replace(made[label], undone=(phase.name, event.at), seconds=seconds)
+        length = known_length(phase)
+        began, clock = ({}, 0.0) if length is None else (began, clock + length)
+    for label in held:
+        made[label] = replace(made[label], seconds=lasted(label, clock))
+    return list(made.values())
+
+
+def known_length(phase: Phase) -> Optional[float]:
+    """Return how long a phase takes, in seconds; None when only the cluster can tell."""
+    duration = phase.goal.duration if phase.goal else phase.duration
+    return None if duration is None else phase.ramp + phase.warmup + duration
+
+
+def targets_text(fault: Fault) -> str:
+    """Return what a fault hits: "node4", or "1 node, chosen with seed 7"."""
+    if fault.targets:
+        return ", ".join(fault.targets)
+    what = "node" if fault.choose_of == "node" else "OSD"
+    return f"{fault.choose} {what}{'' if fault.choose == 1 else 's'}, chosen with seed {fault.seed}"
+
+
+def event_text(event: Event) -> str:
+    """Return one line: "10m: fault node-a: stop node4"."""
+    at = format_duration(round(event.at, 3))
+    if event.inject:
+        accept = f"; may break {', '.join(event.inject.accept)}" if event.inject.accept else ""
+        return f"{at}: fault {event.inject.label}: {event.inject.kind} {targets_text(event.inject)}{accept}"
+    return f"{at}: undo {', '.join(event.undo)}" if event.undo else f"{at}: {event.mark} begins"
+
+
+def span_text(span: Span) -> str:
+    """Return when a fault is in force, and for how long."""
+    ends = f"{format_duration(round(span.undone[1], 3))} of {span.undone[0]}" if span.undone else "the end of the run"
+    lasts = "" if span.seconds is None else f" ({format_duration(round(span.seconds, 3))})"
+    return f"{span.fault.label}: from {format_duration(round(span.at, 3))} of {span.phase} to {ends}{lasts}"
