@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .injector import Injector, Prepared, StillOpen
+from .preview import preview
 from .step import FaultError
 
-__all__ = ["FaultError", "Injector", "Prepared", "StillOpen"]
+__all__ = ["FaultError", "Injector", "Prepared", "StillOpen", "preview"]

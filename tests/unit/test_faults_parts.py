@@ -15,8 +15,9 @@ from typing import Any, Callable, Iterator, List
 import pytest
 from faults_world import ANYTHING, CLUSTER, MADE, Connections, injector
 
+from cbt_plugins.ceph import Ceph
 from cbt_plugins.config.plan import Fault, Settings
-from cbt_plugins.faults import FaultError, Injector, deadman, fence, registry
+from cbt_plugins.faults import FaultError, Injector, Prepared, deadman, fence, preview, registry
 from cbt_plugins.faults.access import read
 from cbt_plugins.faults.cluster_facts import node_named, values
 from cbt_plugins.faults.daemons import Process, kill, osd_of, parse
@@ -394,3 +395,19 @@ def test_faults_import_nothing_above_them() -> None:
     code = "import sys, cbt_plugins.faults; print([m for m in sys.modules if m.startswith('cbt_plugins.')])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert not any(f"cbt_plugins.{room}" in loaded for room in ("cycle", "load", "analysis", "report", "benchmarks"))
+
+
+def test_a_plan_is_looked_at_without_a_run() -> None:
+    """A fault that comes while another is in force is judged as if that one were."""
+    world: Any = Connections()
+    before = json.dumps(world.state)
+    first, second = Fault("a", "stop", ("node1",)), Fault("b", "stop", choose=1)
+    wrong = Fault("c", "stop", ("node1",))
+    asked = [(first, ()), (second, ("a",)), (second, ()), (wrong, ("a",))]
+    found = [made for _, made in preview(Ceph(world, CLUSTER), CLUSTER, asked)]
+    assert isinstance(found[0], Prepared) and found[0].refused == ()
+    assert isinstance(found[1], Prepared) and {"inactive", "domain"} <= {f.rule for f in found[1].refused}
+    assert found[1].targets.named != ("node1",)
+    assert isinstance(found[2], Prepared) and found[2].refused == ()
+    assert isinstance(found[3], FaultError)
+    assert json.dumps(world.state) == before

@@ -1,0 +1,331 @@
+"""Faults on a real cluster of four nodes, made by a process in the head node, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List
+
+import pytest
+from running_lab import PROJECT, RunningLab, need_machine
+
+from cbt_plugins.tools.lab import Lab, Topology
+
+pytestmark = pytest.mark.lab
+
+CLUSTER = {"head": "node0", "user": "root", "osds": ["node1", "node2", "node3", "node4"], "mons": ["node0"]}
+#: pools of three copies on four nodes: recovery of a node has somewhere to go, and is under way between the tests
+BUSY = ("steady", "min-in")
+
+#: what runs in node0: statements see `injector`, `Fault`, `Settings`, `say`
+_PROGRAM = """
+import json, sys
+from pathlib import Path
+from cbt_plugins.ceph import Ceph
+from cbt_plugins.config.plan import Fault, Settings
+from cbt_plugins.faults import FaultError, Injector
+from cbt_plugins.remote import Remote
+cluster, folder = json.loads(sys.argv[1]), Path(sys.argv[2])
+remote = Remote.from_host(cluster, {})
+say = lambda **facts: print(json.dumps(facts), flush=True)
+injector = Injector(folder, remote, Ceph(remote, cluster), cluster, lambda name, **f: say(event=name, **f), folder.name,
+                    Settings(**json.loads(sys.argv[3])))
+"""
+
+
+class Faulty:
+    """The lab, with an EC pool, and programs that lead a run from its head."""
+
+    def __init__(self, lab: RunningLab, base: Path) -> None:
+        self.lab, self._base, self._number = lab, base, 0
+
+    def folder(self) -> Path:
+        """Of a new run."""
+        self._number += 1
+        made = self._base / f"run{self._number}"
+        made.mkdir()
+        return made
+
+    def _line(self, folder: Path, statements: str, settings: Dict[str, Any]) -> List[str]:
+        program = [sys.executable, "-c", _PROGRAM + statements, json.dumps(CLUSTER), str(folder), json.dumps(settings)]
+        return ["sh", "-c", 'cd "$0" && exec "$@"', str(PROJECT), *program]
+
+    def run(self, folder: Path, statements: str, **settings: Any) -> List[Dict[str, Any]]:
+        """Statements of a run, to their end; what they said."""
+        done = self.lab.exec("node0", self._line(folder, statements, settings), timeout=400)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def start(self, folder: Path, statements: str) -> subprocess.Popen[str]:
+        """The same in the background."""
+        line = [sys.executable, "-m", "cbt_plugins.tools", "lab", "exec", "--dir", str(self.lab.dir), "node0", "--"]
+        line += self._line(folder, statements, {})
+        return subprocess.Popen(line, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, cwd=PROJECT)
+
+    def undo(self, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+        line = [sys.executable, "-m", "cbt_plugins.tools", "undo", *words, str(folder)]
+        return self.lab.exec("node0", ["sh", "-c", 'cd "$0" && exec "$@"', str(PROJECT), *line], timeout=400)
+
+    def ceph(self, words: str) -> Any:
+        return json.loads(self.lab.exec("node0", ["sh", "-c", f"ceph {words} -f json"]).stdout)
+
+    def osd(self, number: int) -> Dict[str, Any]:
+        entry: Dict[str, Any] = next(o for o in self.ceph("osd dump")["osds"] if o["osd"] == number)
+        return {key: entry[key] for key in ("up", "in", "weight", "uuid")}
+
+    def clean(self) -> None:
+        """Wait until all PGs are active+clean."""
+
+        def states() -> bool:
+            pgs = self.ceph("pg dump pgs_brief")["pg_stats"]
+            return all(set(pg["state"].split("+")) - {"scrubbing", "deep"} == {"active", "clean"} for pg in pgs)
+
+        wait_for(states, "all PGs active+clean", 240.0)
+
+    def configuration(self) -> Any:
+        """All that settings can touch."""
+        dump = self.ceph("osd dump")
+        modes = {pool["pool_name"]: pool["pg_autoscale_mode"] for pool in dump["pools"]}
+        return {
+            "config": self.ceph("config dump"),
+            "flags": sorted(dump["flags_set"]),
+            "autoscale": modes,
+            "balancer": self.ceph("balancer status")["active"],
+            "keys": self.ceph("config-key dump cbt-plugins"),
+        }
+
+
+def wait_for(condition: Callable[[], Any], what: str, limit: float = 120.0) -> None:
+    until = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < until, f"not within {limit:.0f} s: {what}"
+        time.sleep(0.5)
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faulty]:
+    """A lab of its own: these tests leave PGs moving, and others measure."""
+    need_machine()
+    base = tmp_path_factory.mktemp("faults")
+    made = Lab(tmp_path_factory.mktemp("lab"), say=lambda text: None)
+    try:
+        topology = Topology(osds_per_node=1, rgws=0, clients=0, out_interval=600, bind=(str(base),))
+        made.up(topology, detach=False)
+        lab = Faulty(RunningLab(made, []), base)
+        pool = "ceph osd erasure-code-profile set e k=2 m=1 crush-failure-domain=host"
+        pool += " && ceph osd pool create e 8 8 erasure e"
+        assert lab.lab.exec("node0", ["sh", "-c", pool]).returncode == 0
+        lab.clean()
+        yield lab
+    finally:
+        made.down(wipe=True)
+
+
+def fault(label: str, kind: str, target: str, *accept: str, **options: Any) -> str:
+    return f"Fault({label!r}, {kind!r}, ({target!r},), options={options!r}, accept={(*BUSY, *accept)!r})"
+
+
+def test_a_node_is_stopped_and_started(faulty: Faulty) -> None:
+    before = faulty.osd(0)
+    said = faulty.run(
+        faulty.folder(),
+        f"injector.acquire(); injector.inject({fault('a', 'stop', 'node1')})\n"
+        "osds = json.loads(remote.run(['node0'], 'ceph osd dump -f json')['node0'].stdout)['osds']\n"
+        "up = next(o['up'] for o in osds if o['osd'] == 0)\n"
+        "say(up=up); say(left=injector.undo_all()); injector.release()",
+    )
+    assert {"up": 0} in said and {"left": []} in said
+    assert [s["event"] for s in said if "event" in s] == [
+        "fault-inject-begin",
+        "fault-injected",
+        "fault-undo-begin",
+        "fault-undone",
+    ]
+    assert faulty.osd(0) == before
+    faulty.clean()
+
+
+def test_settings_go_back_to_what_they_were(faulty: Faulty) -> None:
+    """A flag that the operator had set stays; values, also absent ones, are exactly as before; so is the balancer."""
+    faulty.lab.exec("node0", ["sh", "-c", "ceph osd set nodeep-scrub; ceph config set osd osd_max_scrubs 2"])
+    try:
+        before = faulty.configuration()
+        folder = faulty.folder()
+        faulty.run(
+            folder,
+            "injector.acquire(); injector.apply(); injector.hasten()",
+            flags=["noscrub", "nodeep-scrub", "noout"],
+            config=[["osd", "osd_max_scrubs", "3"], ["global", "osd_op_complaint_time", "20"]],
+            balancer=not before["balancer"],
+            autoscaler=True,
+            recovery="aggressive",
+        )
+        during = faulty.configuration()
+        values = {(row["section"], row["name"]): row["value"] for row in during["config"]}
+        assert values["osd", "osd_max_scrubs"] == "3" and values["osd", "osd_max_backfills"] == "10"
+        assert {"noscrub", "noout", "nodeep-scrub"} <= set(during["flags"])
+        assert during["balancer"] != before["balancer"] and set(during["autoscale"].values()) == {"on"}
+        assert "cbt-plugins/run" in during["keys"]
+        running = faulty.lab.exec("node0", ["ceph", "config", "show", "osd.0", "osd_max_backfills"]).stdout.strip()
+        assert running == "10"
+        assert faulty.undo(folder, "--dry-run").returncode == 1
+        done = faulty.undo(folder)  # the run ended without a word
+        assert done.returncode == 0, done.stderr
+        assert faulty.configuration() == before
+    finally:
+        faulty.lab.exec("node0", ["sh", "-c", "ceph osd unset nodeep-scrub; ceph config rm osd osd_max_scrubs"])
+
+
+def test_one_osd_out_with_its_weight(faulty: Faulty) -> None:
+    faulty.lab.exec("node0", ["ceph", "osd", "reweight", "3", "0.75"])
+    try:
+        faulty.clean()
+        before = faulty.osd(3)
+        said = faulty.run(
+            faulty.folder(),
+            f"injector.acquire(); injector.inject({fault('o', 'out', 'osd.3')}); say(left=injector.undo_all()); "
+            "injector.release()",
+        )
+        assert {"left": []} in said
+        assert faulty.osd(3) == before and before["weight"] == pytest.approx(0.75, abs=1e-3)
+    finally:
+        faulty.lab.exec("node0", ["ceph", "osd", "reweight", "3", "1"])
+    faulty.clean()
+
+
+def test_a_crash_is_of_that_process(faulty: Faulty) -> None:
+    pid = faulty.lab.exec("node2", ["pgrep", "-x", "ceph-osd"]).stdout.split()
+    folder = faulty.folder()
+    faulty.run(folder, f"injector.acquire(); injector.inject({fault('c', 'crash', 'osd.1')})")
+    assert faulty.lab.exec("node2", ["pgrep", "-x", "ceph-osd"]).stdout.split() == []
+    assert faulty.undo(folder).returncode == 0
+    again = faulty.lab.exec("node2", ["pgrep", "-x", "ceph-osd"]).stdout.split()
+    assert len(again) == 1 and again != pid
+    faulty.clean()
+
+
+def test_a_second_node_is_refused_and_may_be_accepted(faulty: Faulty) -> None:
+    """3 copies and EC 2+1 over four hosts: with two of them gone, half of the PGs are inactive, and are so for real."""
+    said = faulty.run(
+        faulty.folder(),
+        f"injector.acquire(); injector.inject({fault('a', 'stop', 'node1')})\n"
+        f"try: injector.inject({fault('b', 'stop', 'node2')})\n"
+        "except FaultError as error: say(refused=str(error))\n"
+        f"p = injector.inject({fault('b', 'stop', 'node2', 'inactive', 'domain', 'data', 'ok-to-stop')})\n"
+        "say(predicted=p.radius.figures['inactive_pgs'])\n"
+        "import time; pgs = []\n"
+        "for _ in range(60):\n"
+        "    text = remote.run(['node0'], 'ceph pg dump pgs_brief -f json 2>/dev/null')['node0'].stdout\n"
+        "    states = [set(pg['state'].split('+')) for pg in json.loads(text)['pg_stats']]\n"
+        "    if not any({'stale', 'peering', 'unknown'} & s for s in states): break\n"
+        "    time.sleep(1)\n"
+        "say(inactive=sum('active' not in s for s in states))\n"
+        "say(left=injector.undo_all()); injector.release()",
+    )
+    told = {key: value for line in said for key, value in line.items() if key in ("refused", "predicted", "inactive")}
+    assert "inactive: " in told["refused"] and "EC 2+1, min_size 2" in told["refused"]
+    assert "domain: " in told["refused"] and "50.0 % of the PGs are expected" in told["refused"]
+    assert told["predicted"] == told["inactive"] > 0
+    undone = [line["label"] for line in said if line.get("event") == "fault-undone"]
+    assert undone == ["b", "a"] and {"left": []} in said
+    faulty.clean()
+
+
+def test_a_cut_node_heals_although_nobody_asks(faulty: Faulty) -> None:
+    """kill -9 for the run; its node comes back by itself, at the time that was said."""
+    folder = faulty.folder()
+    cut = fault("n", "network", "node3", interfaces=["eth0"], deadline=20)
+    running = faulty.start(
+        folder, f"injector.acquire(); injector.inject({cut}); import os; say(pid=os.getpid()); input()"
+    )
+    try:
+        wait_for(lambda: (folder / "undo.jsonl").exists(), "the run's journal")
+        wait_for(lambda: '"injected"' in (folder / "undo.jsonl").read_text(), "the cut")
+        wait_for(lambda: not faulty.osd(2)["up"], "osd.2 seen down")
+        holder = json.loads(faulty.ceph("config-key dump cbt-plugins")["cbt-plugins/run"])
+        faulty.lab.exec("node0", ["kill", "-9", str(holder["pid"])])
+        running.wait(30)
+        records = [json.loads(line) for line in (folder / "undo.jsonl").read_text().splitlines()]
+        armed = next(record for record in records if record["event"] == "armed")
+        wait_for(lambda: faulty.osd(2)["up"], "osd.2 up again, by itself", 60.0)
+        assert time.time() >= armed["fires"] - 1.0
+    finally:
+        if running.poll() is None:
+            running.kill()
+        running.communicate()
+    refused = faulty.run(
+        folder,
+        "try: injector.inject(Fault('x', 'stop', ('node1',)))\nexcept FaultError as error: say(refused=str(error))",
+    )
+    assert "an earlier process left this open: n: take down eth0 on node3" in refused[0]["refused"]
+    done = faulty.undo(folder)
+    assert done.returncode == 0, done.stderr
+    left = faulty.lab.exec("node3", ["sh", "-c", "ls /run/cbt-plugins"]).stdout.split()
+    assert not [name for name in left if name.endswith((".armed", ".fired", ".heal"))]
+    assert faulty.configuration()["keys"] == {}
+    faulty.clean()
+
+
+def test_a_switch_that_is_not_needed_is_disarmed(faulty: Faulty) -> None:
+    """The interface of a node is cut and put back through another way: here, by its own console."""
+    folder = faulty.folder()
+    cut = fault("n", "network", "node3", interfaces=["eth0"], deadline=900)
+    faulty.run(folder, f"injector.acquire(); injector.inject({cut}, wait=False)")
+    records = [json.loads(line) for line in (folder / "undo.jsonl").read_text().splitlines()]
+    pid = next(record for record in records if record["event"] == "armed")["switch"].split()[2]
+    wait_for(lambda: not faulty.osd(2)["up"], "osd.2 seen down")
+    faulty.lab.exec("node3", ["ip", "link", "set", "eth0", "up"])
+    assert faulty.undo(folder).returncode == 0
+    assert faulty.lab.exec("node3", ["test", "-e", f"/proc/{pid}"]).returncode != 0
+    assert faulty.osd(2)["up"] == 1
+    faulty.clean()
+
+
+def test_a_replaced_osd_has_its_number_and_nothing_else(faulty: Faulty) -> None:
+    before = faulty.osd(1)
+    consent = "osd.1 will be destroyed"
+    said = faulty.run(
+        faulty.folder(),
+        f"injector.acquire(); injector.inject({fault('r', 'replace', 'osd.1', consent=consent)}); "
+        "say(left=injector.undo_all()); injector.release()",
+    )
+    assert {"left": []} in said
+    after = faulty.osd(1)
+    assert after["uuid"] != before["uuid"]
+    assert {**after, "uuid": ""} == {**before, "uuid": ""}
+    faulty.clean()
+
+
+def test_power_and_reboot_by_commands(faulty: Faulty, tmp_path: Path) -> None:
+    """The lab's own crash and boot, asked for through a file: what a BMC is to a real node."""
+    wanted = faulty.folder()
+    script = f'echo "$1" > {wanted}/new && mv {wanted}/new {wanted}/ask; while [ -e {wanted}/ask ]; do sleep 0.1; done'
+    call = f"sh -c '{script}' sh"
+    statements = (
+        "injector.acquire(); p = "
+        + fault("p", "power", "node4", off=f"{call} crash:{{node}}", on=f"{call} boot:{{node}}")
+        + "; injector.inject(p); say(left=injector.undo(['p']))\n"
+        "say(left=injector.undo_all()); injector.release(); injector.close()"
+    )
+    folder = faulty.folder()
+    running = faulty.start(folder, statements)
+    try:
+        end = time.monotonic() + 300
+        while running.poll() is None:
+            assert time.monotonic() < end
+            ask = wanted / "ask"
+            if ask.exists():
+                verb, _, node = ask.read_text().strip().partition(":")
+                assert faulty.lab.tool(verb, node).returncode == 0
+                ask.unlink()
+            time.sleep(0.1)
+    finally:
+        if running.poll() is None:
+            running.kill()
+        said = running.communicate()[0]
+    assert running.returncode == 0 and said.count('{"left": []}') == 2, said
+    assert faulty.osd(3)["up"] == 1
+    faulty.clean()
