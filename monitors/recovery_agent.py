@@ -24,6 +24,8 @@ PATIENCE = 5.0
 HOPELESS = 60.0
 #: seconds for which the mgr is left alone after it did not answer; doubled each time up to the second one
 SHY, SHYEST = 15.0, 240.0
+#: seconds after which all OSDs know of a change of the map
+KNOWN = 1.5
 #: maps between two samples that are looked at one by one
 MAPS = 50
 
@@ -196,34 +198,36 @@ class Reports:
     """Whether the PG statistics are newer than the last change of an OSD.
 
     The OSDs report to the mgr once a period, the mgr to the monitors, so `status` shows for some seconds what was
-    before. A second report after the change was made with the new map, and one period later the monitors have it.
+    before. A report that is sent a little after the change was made with the new map, and one period after the mgr
+    has it, the monitors have it too.
     """
 
     def __init__(self, period):
         self._period = period
-        self._first = {}  # OSD -> number of its last report when the change was seen
-        self._since = None  # all have reported twice since then
+        self.begin(0.0)
+
+    def begin(self, now):
+        """An OSD has changed."""
+        self._begun = now
+        self._first = {}  # OSD -> number of its last report soon after the change
+        self._since = None  # all have sent another one since then
         self.settled = False
 
-    def begin(self):
-        self._first, self._since, self.settled = {}, None, False
+    def wanted(self, now):
+        """Whether `look` has any use."""
+        return self._since is None and now >= self._begun + KNOWN
 
     def look(self, now, up_from, stats):
         """Take `pg dump osds` in: `up_from` has the epoch since which each OSD is up."""
-        if self._since is None:
-            numbers = {o["osd"]: o["seq"] for o in stats if o["seq"] >> 32 == up_from.get(o["osd"])}
-            for osd, number in numbers.items():
-                self._first.setdefault(osd, number)
-            if up_from and all(osd in numbers and numbers[osd] >= self._first[osd] + 2 for osd in up_from):
-                self._since = now
+        numbers = {o["osd"]: o["seq"] for o in stats if o["seq"] >> 32 == up_from.get(o["osd"])}
+        for osd, number in numbers.items():
+            self._first.setdefault(osd, number)
+        if up_from and all(osd in numbers and numbers[osd] > self._first[osd] for osd in up_from):
+            self._since = now
 
     def wait(self, now):
-        if self._since is not None and now >= self._since + self._period + 1.0:
+        if self._since is not None and now >= self._since + self._period + 0.5:
             self.settled = True
-
-    @property
-    def asked(self):
-        return self._since is None
 
 
 class Sampler:
@@ -245,7 +249,7 @@ class Sampler:
         osdmap = osdmap.get("osdmap", osdmap)
         changes = self.osds.follow(osdmap, self.source.mon)
         if changes:
-            self.reports.begin()
+            self.reports.begin(now)
         states = {s["state_name"]: s["count"] for s in pgmap.get("pgs_by_state", [])}
         was_busy, self._busy = self._busy, not is_clean(states, pgmap.get("num_pgs", 0))
         ends = was_busy and not self._busy
@@ -281,7 +285,7 @@ class Sampler:
         try:
             stats = self._dump("sum")["pg_stats_sum"]["stat_sum"]
             self._recovered = [stats["num_%s_recovered" % what] for what in ("objects", "bytes", "keys")]
-            if self.reports.asked:
+            if self.reports.wanted(now):
                 self.reports.look(now, self.osds.since, self._dump("osds")["osd_stats"])
         except Lost:
             self._quiet_until = time.monotonic() + self._shy

@@ -26,7 +26,8 @@ class Episode:
 def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
     """Failures and returns by time, from lines of events.jsonl; `last` is the time of the last sample."""
     found: List[Episode] = []
-    for event in sorted(events, key=lambda event: float(event.get("t") or 0)):
+    faults = [event for event in events if event.get("kind") not in _SETTINGS]
+    for event in sorted(faults, key=lambda event: float(event.get("t") or 0)):
         name, t = event.get("event"), float(event.get("t") or 0)
         label, osds = str(event.get("label")), tuple(int(osd) for osd in event.get("osds") or ())
         at = next((i for i in reversed(range(len(found))) if label in found[i].labels), None)
@@ -48,6 +49,8 @@ def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
     return [replace(episode, end=end, end_why=why) for episode, (end, why) in zip(found, ends)]
 
 
+#: what is set on the cluster has events, too
+_SETTINGS = ("settings", "recovery")
 _WORDS = {"failure": "fault", "return": "return of"}
 
 

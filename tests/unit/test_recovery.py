@@ -306,6 +306,12 @@ def test_a_fault_without_effect(tmp_path: Path) -> None:
     assert [s.state for s in stretches(made, 0, 100)][:3] == ["no failure", "failing", "no effect"]
 
 
+def test_what_is_set_on_the_cluster_is_no_fault(tmp_path: Path) -> None:
+    settings = [{**event(1.0, name, "settings"), "kind": "settings"} for name in ("inject-begin", "injected")]
+    made = milestones(watched(tmp_path, DOWN), [*settings, *FAULT])
+    assert [episode["labels"] for episode in made["episodes"]] == [["a"]]
+
+
 def test_two_failures_and_one_return(tmp_path: Path) -> None:
     events = [*FAULT, event(30.0, "inject-begin", "b", [4]), event(31.0, "injected", "b", [4])]
     events += [event(60.0, "undo-begin", "b", [4]), event(62.0, "undone", "b", [4])]

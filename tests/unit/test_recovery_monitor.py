@@ -1,0 +1,259 @@
+"""The recovery monitor beside a stand-in `ceph`: what it writes, how it survives, and that it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
+
+import pytest
+
+from cbt_plugins.analysis.samples import FILE, read_samples
+from cbt_plugins.config.monitors import problems_of
+from cbt_plugins.host import monitoring, registry
+from cbt_plugins.monitors import recovery_agent
+from cbt_plugins.monitors.recovery import Recovery
+
+HERE = socket.gethostname()
+AGENT = Path(recovery_agent.__file__)
+# One answer a line for what it reads; FOLDER/silent makes it say nothing, FOLDER/epoch is the newest map.
+CEPH = """\
+#!{python} -u
+import json, os, sys, time
+folder = os.path.dirname(os.path.abspath(__file__))
+with open(os.path.join(folder, "pids"), "a") as file:
+    file.write(str(os.getpid()) + "\\n")
+for line in sys.stdin:
+    words = line.split()
+    if os.path.exists(os.path.join(folder, "silent")):
+        continue
+    epoch = int(open(os.path.join(folder, "epoch")).read())
+    up = [1, 1, 0 if epoch > 1 else 1]
+    def dump(number):
+        osds = [{{"osd": i, "up": up[i] if number > 1 else 1, "in": 1, "up_from": 1}} for i in range(3)]
+        return {{"epoch": number, "modified": "2026-11-21T13:56:05.650577+0000", "osds": osds}}
+    status = {{
+        "health": {{"status": "HEALTH_OK", "checks": {{}}}},
+        "osdmap": {{"epoch": epoch, "num_osds": 3, "num_up_osds": sum(up), "num_in_osds": 3, "osd_up_since": epoch}},
+        "pgmap": {{"pgs_by_state": [{{"state_name": "active+clean", "count": 4}}], "num_pgs": 4, "num_objects": 7}},
+    }}
+    stat = {{"num_%s_recovered" % what: 5 for what in ("objects", "bytes", "keys")}}
+    answers = {{
+        "status": status,
+        "osd": dump(int(words[2])) if words[0] == "osd" else None,
+        "mgr": {{"active_name": "x"}},
+        "config": 0.2,
+        "pg": {{"pg_map": {{"pg_stats_sum": {{"stat_sum": stat}}}}}},
+    }}
+    if words[:3] == ["pg", "dump", "osds"]:
+        answers["pg"] = {{"osd_stats": [{{"osd": i, "seq": (1 << 32) + int(time.time() * 10)}} for i in range(3)]}}
+    print("\\n" + json.dumps(answers[words[0]]), flush=True)
+"""
+
+
+@pytest.fixture
+def ceph(tmp_path: Path) -> Path:
+    """Folder of the stand-in."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "epoch").write_text("1")
+    (folder / "ceph").write_text(CEPH.format(python=sys.executable))
+    (folder / "ceph").chmod(0o755)
+    return folder
+
+
+def cluster(ceph: Path) -> Dict[str, Any]:
+    return {"head": HERE, "clients": [HERE], "osds": [HERE], "mons": [HERE], "ceph_cmd": str(ceph / "ceph")}
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    for _ in range(400):
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.05)
+    raise AssertionError("not within 20 s")
+
+
+def lines(path: Path) -> List[Dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def pids_of(ceph: Path) -> List[int]:
+    return [int(pid) for pid in (ceph / "pids").read_text().split()]
+
+
+def monitor(ceph: Path) -> Recovery:
+    return Recovery({"interval": 0.1, "librados": False}, cluster(ceph), {})
+
+
+def test_it_runs_as_a_profile_and_leaves_nothing(ceph: Path, tmp_path: Path) -> None:
+    run_dir, local = tmp_path / "a node", tmp_path / "local"
+    with monitoring.watch(lambda: [monitor(ceph)], cluster(ceph), {}, str(run_dir), local):
+        file = wait_for(lambda: next(iter(run_dir.glob(f"*/recovery/{FILE}")), None))
+        wait_for(lambda: len(lines(file)) > 3)
+        (pid_file,) = run_dir.glob("*/recovery.pid")
+        pid = int(pid_file.read_text().split()[0])
+        (ceph / "epoch").write_text("3")
+        wait_for(lambda: any("map" in line for line in lines(file)))
+    assert not running(pid) and not any(map(running, pids_of(ceph)))
+    assert list(run_dir.iterdir()) == []
+    assert sorted(p.name for p in (local / f"recovery.{HERE}").iterdir()) == ["output.txt", FILE]
+    assert (local / f"recovery.{HERE}" / "output.txt").read_text() == ""
+    written = lines(local / f"recovery.{HERE}" / FILE)
+    assert written[0]["via"] == "ceph" and written[0]["mgr_stats_period"] == 0.2
+    assert written[-1]["end"] == "told" and written[-1]["samples"] > 3
+    changed = next(line for line in written if "map" in line)
+    assert changed["map"] == [{"epoch": 2, "t": 1795269365.651, "down": [2]}]  # 3 changed nothing more
+    assert changed["down"] == [2] and "pgs" not in changed
+    assert "pgs" not in written[2]  # the same as before
+    (samples,) = [read_samples([local / f"recovery.{HERE}" / FILE])]
+    assert samples.samples[-1].clean and samples.samples[-1].osds_up == 2
+
+
+def test_it_ends_when_the_one_who_asked_is_gone(ceph: Path, tmp_path: Path) -> None:
+    its = monitor(ceph)
+    its.start(str(tmp_path / "node"))
+    file = tmp_path / "node" / "recovery" / FILE
+    wait_for(lambda: len(lines(file)) > 2)
+    pid = int((tmp_path / "node" / "recovery.pid").read_text().split()[0])
+    assert its._connection is not None and its._connection.stdin is not None
+    its._connection.stdin.close()  # what the kernel does when the process dies
+    its._connection.wait(20)
+    assert not running(pid) and not any(map(running, pids_of(ceph)))
+    its.stop(str(tmp_path / "node"))
+
+
+def test_the_next_run_ends_what_has_lost_its_owner(ceph: Path, tmp_path: Path) -> None:
+    left = tmp_path / "node" / "monitors-99-1"
+    its = monitor(ceph)
+    its.start(str(left))
+    wait_for(lambda: lines(left / "recovery" / FILE))
+    pid = int((left / "recovery.pid").read_text().split()[0])
+    with monitoring.watch(lambda: [monitor(ceph)], cluster(ceph), {}, str(tmp_path / "node"), tmp_path / "local"):
+        assert not running(pid)
+    its.stop(str(left))
+
+
+def test_a_connection_that_ends_by_itself_is_said(
+    ceph: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    its = monitor(ceph)
+    its.start(str(tmp_path / "node"))
+    wait_for(lambda: lines(tmp_path / "node" / "recovery" / FILE))
+    os.kill(int((tmp_path / "node" / "recovery.pid").read_text().split()[0]), signal.SIGKILL)
+    assert its._connection is not None
+    its._connection.wait(20)
+    its.stop(str(tmp_path / "node"))
+    assert "has ended by itself" in caplog.text
+
+
+def test_one_that_does_not_answer_is_asked_again_and_the_gap_is_recorded(
+    ceph: Path, tmp_path: Path
+) -> None:
+    program = AGENT.read_text().replace("PATIENCE = 5.0", "PATIENCE = 1.0")
+    (tmp_path / "agent.py").write_text(program)
+    argv = [sys.executable, str(tmp_path / "agent.py"), str(tmp_path / FILE), "0.1", str(ceph / "ceph"), "x", "ceph"]
+    agent = subprocess.Popen(argv, stdin=subprocess.PIPE)
+    try:
+        wait_for(lambda: len(lines(tmp_path / FILE)) > 2)
+        (ceph / "silent").touch()
+        wait_for(lambda: len(pids_of(ceph)) >= 3)  # it was opened again, twice
+        (ceph / "silent").unlink()
+        wait_for(lambda: any("gap" in line for line in lines(tmp_path / FILE)))
+    finally:
+        assert agent.stdin is not None
+        agent.stdin.close()
+        assert agent.wait(20) == 0
+    (gap,) = [line["gap"] for line in lines(tmp_path / FILE) if "gap" in line]
+    assert gap[0] >= 2.0 and gap[1] == "status: no answer for 1 s"
+    assert not any(map(running, pids_of(ceph)))
+
+
+def test_statistics_are_newer_when_every_osd_has_reported_again() -> None:
+    reports = recovery_agent.Reports(5.0)
+    reports.begin(100.0)
+    ups = {0: 7, 1: 9}
+
+    def look(now: float, *numbers: Tuple[int, int]) -> bool:
+        if reports.wanted(now):
+            reports.look(now, ups, [{"osd": i, "seq": (e << 32) + n} for i, (e, n) in enumerate(numbers)])
+        reports.wait(now)
+        return bool(reports.settled)
+
+    assert not look(101.0, (7, 10), (9, 10))  # too early: their maps may be old
+    assert not look(102.0, (7, 11), (8, 50))  # osd.1 has not reported since it is up again
+    assert not look(105.0, (7, 12), (9, 1))
+    assert not look(110.0, (7, 13), (9, 2))  # the mgr knows, the monitors not yet
+    assert not look(115.0, (7, 14), (9, 3))
+    assert look(115.5, (7, 14), (9, 3))
+    reports.begin(120.0)
+    assert not look(125.0, (7, 14), (9, 3))
+
+
+def dump(epoch: int, up: List[int], inside: List[int]) -> Dict[str, Any]:
+    osds = [{"osd": i, "up": up[i], "in": inside[i], "up_from": 1} for i in range(len(up))]
+    return {"epoch": epoch, "modified": f"2026-11-21T13:56:{epoch:02d}.5+0000", "osds": osds}
+
+
+def test_every_map_between_two_samples_is_looked_at() -> None:
+    states = {1: ([1, 1], [1, 1]), 2: ([0, 1], [1, 1]), 3: ([1, 1], [1, 1]), 4: ([1, 1], [0, 1])}
+    maps = {epoch: dump(epoch, *state) for epoch, state in states.items()}
+    asked: List[int] = []
+    fails = [3]
+
+    def ask(question: Dict[str, Any]) -> Dict[str, Any]:
+        asked.append(question["epoch"])
+        if question["epoch"] in fails:
+            fails.clear()
+            raise recovery_agent.Lost("busy")
+        return maps[question["epoch"]]
+
+    def status(epoch: int, up: int, since: int) -> Dict[str, Any]:
+        return {"epoch": epoch, "num_osds": 2, "num_up_osds": up, "num_in_osds": 2, "osd_up_since": since}
+
+    osds = recovery_agent.Osds(None)
+    assert osds.follow(status(1, 2, 1), ask) == []
+    with pytest.raises(recovery_agent.Lost):
+        osds.follow(status(4, 2, 3), ask)
+    begin = 1795269360.5
+    assert osds.follow(status(4, 2, 3), ask) == [
+        {"epoch": 2, "t": begin + 2, "down": [0]},
+        {"epoch": 3, "t": begin + 3, "up": [0]},
+        {"epoch": 4, "t": begin + 4, "out": [0]},
+    ]
+    assert asked == [1, 2, 3, 3, 4]
+    assert osds.follow(status(9, 2, 3), ask) == [] and len(asked) == 5  # only placements changed
+
+
+@pytest.mark.parametrize(
+    ("profile", "text"),
+    [
+        ({"intervall": 1}, "unknown key; did you mean"),
+        ({"interval": 0}, "at least 0.1"),
+        ({"interval": "1s"}, "must be a number"),
+        ({"librados": 1}, "true or false"),
+    ],
+)
+def test_faults_of_the_profile(ceph: Path, profile: Dict[str, Any], text: str) -> None:
+    assert text in problems_of("recovery", profile)[0].text
+    with pytest.raises(ValueError, match="monitoring_profiles: recovery: "):
+        Recovery(profile, cluster(ceph), {})
+
+
+def test_it_is_built_in() -> None:
+    assert registry.loaders(registry.MONITORS)["recovery"]() is Recovery
+    assert problems_of("collectl", {"what": "ever"}) == ()
