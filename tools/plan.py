@@ -6,15 +6,18 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from cbt_plugins.config.advice import advice, changes, unchanged
-from cbt_plugins.config.check import Config, Run, load_file
+from cbt_plugins.config.check import Config, Run, load
 from cbt_plugins.config.estimate import estimate
+from cbt_plugins.config.fault_file import is_fault_file, load_source
 from cbt_plugins.config.faults import ConfigError
 from cbt_plugins.config.forecast import data_text, forecast, goal_text
 from cbt_plugins.config.plan import Keys, Phase, Plan, Settings
 from cbt_plugins.config.sizes import size_texts
+from cbt_plugins.config.source import Source, read
 from cbt_plugins.config.spans import event_text, span_text, spans
 from cbt_plugins.config.units import about_rate, format_duration, format_percent
 
@@ -36,7 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the plan; 2 when the file has faults, all of which go to stderr, or a fault of the plan is refused."""
     try:
-        config = load_file(args.file)
+        source = read(Path(args.file))
+        if is_fault_file(source):
+            return _fault_file(source, args)
+        config = load(source)
     except ConfigError as error:
         number = len(error.faults)
         print(f"{error}\n{number} fault{'s' if number > 1 else ''}; nothing would run", file=sys.stderr)
@@ -52,6 +58,24 @@ def run(args: argparse.Namespace) -> int:
     for text in live.refused if live else ():
         print(text, file=sys.stderr)
     return 2 if live and live.refused else 0
+
+
+def _fault_file(source: Source, args: argparse.Namespace) -> int:
+    """Print what a file of faults says; where its cluster is, only the command that uses it knows."""
+    if args.live:
+        print(f"{args.file}: a file of faults has no cluster to ask", file=sys.stderr)
+        return 2
+    events, settings = load_source(source)
+    if args.json:
+        document = {"version": 1, "file": args.file, "events": [*map(asdict, events)], "settings": asdict(settings)}
+        print(json.dumps(document, indent=2))
+        return 0
+    print(f"{args.file}: faults beside a benchmark; times are from its begin")
+    if settings != Settings():
+        print(f"  settings {_settings(settings)}")
+    print("\n".join(f"  {event_text(event)}" for event in events))
+    print("what is in force at the end is undone then, and settings are put back to what they were")
+    return 0
 
 
 def _look(config: Config) -> Live:

@@ -46,6 +46,11 @@ class FaultFileSection(Strict):
         return self
 
 
+def is_fault_file(source: Source) -> bool:
+    """Tell a file of faults from a CBT file."""
+    return isinstance(source.data, dict) and "events" in source.data and "benchmarks" not in source.data
+
+
 def load(
     path: Union[str, Path], osds: Optional[Sequence[str]] = None
 ) -> Tuple[Tuple[plan.Event, ...], plan.Settings]:
