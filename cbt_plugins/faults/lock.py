@@ -46,10 +46,14 @@ class Lock:
             "boot": boot(),
             "archive": str(folder.resolve()),
         }
+        # a run that starts us beside its load has the cluster for us too
+        self._parent = {"host": socket.gethostname(), "pid": os.getppid(), "started": started(os.getppid())}
 
     def take(self) -> None:
         """Say that we are at work. Raises FaultError when another run is, or was killed and has left its lock."""
         holder = self._holder()
+        if holder and self._is_parents(holder):
+            return
         if holder and not self._takeable(holder):
             raise FaultError(explain(holder))
         value = json.dumps({**self._mine, "t": round(time.time(), 3)})
@@ -61,7 +65,7 @@ class Lock:
         holder = self._holder() if dump is None else _holder_in(dump)
         if holder is None:
             raise FaultError(f"somebody has removed this run's lock ({KEY}) from the cluster")
-        if not self._is_mine(holder):
+        if not self._is_mine(holder) and not self._is_parents(holder):
             raise FaultError(explain(holder))
 
     def release(self) -> None:
@@ -72,6 +76,9 @@ class Lock:
 
     def _is_mine(self, holder: Mapping[str, Any]) -> bool:
         return all(holder.get(key) == self._mine[key] for key in ("run", "host", "pid", "started"))
+
+    def _is_parents(self, holder: Mapping[str, Any]) -> bool:
+        return all(holder.get(key) == value for key, value in self._parent.items())
 
     def _takeable(self, holder: Mapping[str, Any]) -> bool:
         """Our own, or left by an earlier process of this very run."""

@@ -397,3 +397,20 @@ def test_confirm_tells_what_the_cluster_has_not_seen_yet(tmp_path: Path, world: 
     assert "osd=0.up is 1, not 0" in str(made.confirm()["node1"])
     play("node1", ["stop", "ceph-osd@0.service"])
     assert made.confirm(["node1"]) == {"node1": None}
+
+
+def test_a_run_shares_the_cluster_with_what_it_starts(tmp_path: Path, world: Connections) -> None:
+    """`cbt-tools inject` beside a cycle: a child of the process that has the cluster."""
+    for name in ("first", "child"):
+        (tmp_path / name).mkdir()
+    first, child = (injector(tmp_path / name, world) for name in ("first", "child"))
+    first.acquire()
+    child._lock._mine.update(run="inject", pid=1)
+    with pytest.raises(FaultError, match="is at work on this cluster"):
+        child.acquire()
+    child._lock._parent = {key: first._lock._mine[key] for key in ("host", "pid", "started")}
+    child.acquire()
+    child.apply(Settings(flags=("noout",)))
+    child.undo_all()
+    child.release()
+    first._lock.check()

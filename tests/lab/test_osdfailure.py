@@ -1,0 +1,244 @@
+"""A node fails under load, on the real cluster: the cycle, its ends by force, and everything as it was."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List
+
+import pytest
+from cycles import S3, Cycle, generators, wait_for
+from running_lab import PROJECT, RunningLab
+
+pytestmark = pytest.mark.lab
+
+SETTINGS = {
+    "scrub": False,
+    "flags": ["nobackfill"],
+    "config": {"mon": {"mon_osd_down_out_interval": 8}},
+    "recovery": "aggressive",
+}
+
+
+def failure(**keys: Any) -> Dict[str, Any]:
+    return {
+        "s3": S3,
+        "engine": "hybrid",
+        "objects": {"sizes": ["16KiB"]},
+        "workers": 8,
+        "fill": {"objects": 300},
+        "phase": {"duration": "15s"},
+        "down_nodes": 1,
+        "fault": {"kind": "stop", "nodes": ["node4"]},
+        "settings": {**SETTINGS, "flags": []},
+        "wait": {"at_most": "4m", "stalled": "2m"},
+        **keys,
+    }
+
+
+def ask(lab: RunningLab, question: str) -> Any:
+    done = lab.exec("node0", ["sh", "-c", f"ceph {question} -f json 2>/dev/null"])
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def facts(lab: RunningLab) -> Dict[str, Any]:
+    """Everything that a failure run may change."""
+    dump = ask(lab, "osd dump")
+    return {
+        "flags": sorted(dump["flags_set"]),
+        "osds": [(o["osd"], o["up"], o["in"], o["weight"]) for o in dump["osds"]],
+        "modes": {p["pool_name"]: p["pg_autoscale_mode"] for p in dump["pools"]},
+        "config": sorted((c["section"], c["name"], c["value"]) for c in ask(lab, "config dump")),
+        "balancer": ask(lab, "balancer status")["active"],
+        "lock": [key for key in ask(lab, "config-key ls") if key.startswith("cbt-plugins")],
+    }
+
+
+def clean(lab: RunningLab) -> bool:
+    states = ask(lab, "status")["pgmap"].get("pgs_by_state", [])
+    return all({"active", "clean"} <= set(s["state_name"].split("+")) for s in states)
+
+
+@pytest.fixture
+def before(lab: RunningLab) -> Iterator[Dict[str, Any]]:
+    """What the cluster was like; a test that fails must not spoil the next."""
+    wait_for(lambda: clean(lab), "a clean cluster", 240)
+    known = facts(lab)
+    yield known
+    if facts(lab)["osds"] != known["osds"]:
+        lab.lab.start_osds("node4")
+    wait_for(lambda: facts(lab)["osds"] == known["osds"] and clean(lab), "the OSDs to be back", 240)
+
+
+def undo(lab: RunningLab, cycle: Cycle, *options: str) -> subprocess.CompletedProcess[str]:
+    """`cbt-tools undo`, from another shell."""
+    line = [sys.executable, "-m", "cbt_plugins.tools", "undo", str(cycle.archive), *options]
+    return lab.exec("node0", ["sh", "-c", 'cd "$0" && exec "$@"', str(PROJECT), *line], timeout=300)
+
+
+def events(cycle: Cycle) -> List[Dict[str, Any]]:
+    (path,) = cycle.archive.glob("results/*/id-*/events.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def happened(cycle: Cycle, name: str) -> bool:
+    found = cycle.archive.glob("results/*/id-*/events.jsonl")
+    return any(f'"event": "{name}"' in path.read_text() for path in found)
+
+
+def status_of(cycle: Cycle, phase: str) -> List[Dict[str, Any]]:
+    (path,) = cycle.folder.glob(f"phases/[0-9][0-9]-{phase}/status.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_node_fails_and_comes_back_and_all_is_as_before(
+    lab: RunningLab, tmp_path: Path, before: Dict[str, Any]
+) -> None:
+    cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "25s"}))
+    done = cycle.run(timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert facts(lab) == before
+    phases = cycle.phases()
+    assert list(phases) == ["fill", "no-failure", "one-down", "recover", "wait-clean"]
+    for name in ("no-failure", "one-down", "recover"):
+        assert phases[name]["window"]["end"] - phases[name]["window"]["start"] == 25.0
+        assert all(book["ok"] for book in phases[name]["books"]), phases[name]["books"]
+    told = [(e["event"], e.get("label")) for e in events(cycle) if e["event"].startswith("fault-")]
+    node = [name for name, label in told if label not in ("settings", "recovery")]
+    assert node == ["fault-inject-begin", "fault-injected", "fault-undo-begin", "fault-undone"]
+    drift = [e["late"] for e in events(cycle) if e["event"] == "event"]
+    assert drift and max(drift) < 2.0
+    for name in ("one-down", "recover", "wait-clean"):
+        (folder,) = cycle.folder.glob(f"phases/[0-9][0-9]-{name}")
+        samples = list((folder / "monitors").glob("recovery.node0/recovery.jsonl"))
+        assert samples and samples[0].stat().st_size, name
+    assert min(s["osds_up"] for s in status_of(cycle, "one-down")) == 6
+    summary = cycle.summary()
+    recovery = summary["recovery"]
+    assert recovery, "milestones"
+    assert "recovery" in (cycle.folder / "report.html").read_text().lower()
+    text = subprocess.run(
+        [sys.executable, "-m", "cbt_plugins.tools", "report", str(cycle.folder), "--text"],
+        capture_output=True,
+        text=True,
+        cwd=PROJECT,
+    ).stdout
+    assert "active+clean" in text
+
+
+def while_down(cycle: Cycle) -> bool:
+    return happened(cycle, "fault-injected") and cycle.running_rows("one-down") > 200
+
+
+MOMENTS: Dict[str, Callable[[Cycle], bool]] = {
+    "a flag is set": lambda cycle: happened(cycle, "run-begun") or bool(cycle.running_rows("fill")),
+    "stopping": lambda cycle: any(
+        e["event"] == "fault-inject-begin" and e["kind"] == "stop" for e in (events(cycle) if cycle.journal() else [])
+    ),
+    "down": while_down,
+    "starting": lambda cycle: happened(cycle, "fault-undo-begin"),
+    "waiting": lambda cycle: bool(list(cycle.archive.glob("results/*/id-*/phases/*-wait-clean.running"))),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_kill_9_and_undo_from_another_shell(
+    lab: RunningLab, tmp_path: Path, before: Dict[str, Any], moment: str
+) -> None:
+    cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "8s"}, fill={"objects": 100}))
+    runner = cycle.start()
+    try:
+        wait_for(lambda: cycle.journal() and MOMENTS[moment](cycle), moment, 200)
+        lab.exec("node0", ["kill", "-9", str(cycle.pid())])
+        assert runner.wait(60) != 0
+    finally:
+        runner.kill()
+        runner.wait()
+    wait_for(lambda: generators(lab) == [], "the generators to end", 60)
+    done = undo(lab, cycle)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert facts(lab) == before
+    if moment == "down":
+        again = cycle.run(timeout=600)
+        assert again.returncode in (0, 1), again.stderr[-3000:]
+        assert (cycle.folder / "complete").exists(), again.stderr[-3000:]
+        assert facts(lab) == before
+
+
+def test_the_next_start_undoes_what_a_kill_has_left(lab: RunningLab, tmp_path: Path, before: Dict[str, Any]) -> None:
+    cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "10s"}, fill={"objects": 100}))
+    runner = cycle.start()
+    try:
+        wait_for(lambda: cycle.journal() and while_down(cycle), "the node to be down", 200)
+        lab.exec("node0", ["kill", "-9", str(cycle.pid())])
+        assert runner.wait(60) != 0
+    finally:
+        runner.kill()
+        runner.wait()
+    done = cycle.run(timeout=600)
+    assert (cycle.folder / "complete").exists(), done.stderr[-3000:]
+    assert facts(lab) == before
+    codes = [w["code"] for w in cycle.phases()["one-down"]["warnings"]]
+    assert "repeated" in codes
+
+
+def test_ctrl_c_stops_the_load_puts_the_cluster_back_and_reports(
+    lab: RunningLab, tmp_path: Path, before: Dict[str, Any]
+) -> None:
+    cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "60s"}, fill={"objects": 100}))
+    runner = cycle.start()
+    try:
+        wait_for(lambda: cycle.journal() and while_down(cycle), "the node to be down", 200)
+        lab.exec("node0", ["kill", "-INT", str(cycle.pid())])
+        assert runner.wait(200) == 130
+    finally:
+        runner.kill()
+        runner.wait()
+    assert facts(lab) == before
+    assert generators(lab) == []
+    (partial,) = cycle.folder.glob("phases/*-one-down.partial-1")
+    assert list((partial / "figures").glob("*.figures"))
+    assert (cycle.folder / "report.html").exists()
+
+
+def test_a_second_run_on_the_cluster_is_refused(lab: RunningLab, tmp_path: Path, before: Dict[str, Any]) -> None:
+    first = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "60s"}))
+    (tmp_path / "second").mkdir()
+    second = Cycle(lab, tmp_path / "second", osdfailure=failure())
+    runner = first.start()
+    try:
+        wait_for(lambda: first.running_rows("fill") > 20, "the first run's load", 120)
+        refused = second.run()
+        assert refused.returncode == 1
+        assert "is at work on this cluster" in refused.stderr, refused.stderr[-2000:]
+        assert not list(second.archive.glob("results/*/id-*/phases/*")), "nothing was begun"
+    finally:
+        lab.exec("node0", ["kill", "-TERM", str(first.pid())])
+        runner.wait(120)
+    assert facts(lab) == before
+
+
+def test_faults_beside_a_benchmark_that_knows_nothing_of_them(
+    lab: RunningLab, tmp_path: Path, before: Dict[str, Any]
+) -> None:
+    """The `faults` profile, with warp's load and from a file."""
+    file = tmp_path / "faults.yaml"
+    file.write_text(
+        "settings: {flags: [noout]}\n"
+        "events:\n"
+        "  - {at: 3s, fault: {label: a, kind: stop, nodes: [node4]}}\n"
+        "  - {at: 12s, undo: a}\n"
+    )
+    warp = {"s3": S3, "workers": 4, "cycle": {"phases": [{"fill": {"duration": "40s"}}]}}
+    cycle = Cycle(lab, tmp_path, {"faults": {"file": str(file)}}, warp=warp)
+    done = cycle.run(timeout=400)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert facts(lab) == before
+    (own,) = cycle.archive.glob("faults/*/events.jsonl")
+    told = [json.loads(line)["event"] for line in own.read_text().splitlines()]
+    assert told.count("fault-injected") == 2 and told.count("fault-undone") == 2
+    status = status_of(cycle, "fill")
+    assert min(s["osds_up"] for s in status) == 6 and status[-1]["osds_up"] == 8
