@@ -299,27 +299,30 @@ def test_a_replaced_osd_has_its_number_and_nothing_else(faulty: Faulty) -> None:
     faulty.clean()
 
 
-def test_power_and_reboot_by_commands(faulty: Faulty, tmp_path: Path) -> None:
-    """The lab's own crash and boot, asked for through a file: what a BMC is to a real node."""
+def test_power_and_reboot_by_commands(faulty: Faulty) -> None:
+    """The lab's crash and boot, asked for through a file: what a BMC and its own reboot are to a real node."""
     wanted = faulty.folder()
     script = f'echo "$1" > {wanted}/new && mv {wanted}/new {wanted}/ask; while [ -e {wanted}/ask ]; do sleep 0.1; done'
     call = f"sh -c '{script}' sh"
+    power = fault("p", "power", "node4", off=f"{call} crash:{{node}}", on=f"{call} boot:{{node}}")
+    reboot = fault("r", "reboot", "node4", command=f"{call} reboot:node4")
     statements = (
-        "injector.acquire(); p = "
-        + fault("p", "power", "node4", off=f"{call} crash:{{node}}", on=f"{call} boot:{{node}}")
-        + "; injector.inject(p); say(left=injector.undo(['p']))\n"
+        f"injector.acquire(); injector.inject({power}); say(left=injector.undo(['p']))\n"
+        f"p = injector.inject({reboot}); say(boot=p.steps[0].former['boot'])\n"
         "say(left=injector.undo_all()); injector.release(); injector.close()"
     )
-    folder = faulty.folder()
-    running = faulty.start(folder, statements)
+    boots = []
+    running = faulty.start(faulty.folder(), statements)
     try:
-        end = time.monotonic() + 300
+        end = time.monotonic() + 400
         while running.poll() is None:
             assert time.monotonic() < end
             ask = wanted / "ask"
             if ask.exists():
                 verb, _, node = ask.read_text().strip().partition(":")
-                assert faulty.lab.tool(verb, node).returncode == 0
+                for tool in ("crash", "boot") if verb == "reboot" else (verb,):
+                    assert faulty.lab.tool(tool, node).returncode == 0
+                boots.append(verb)
                 ask.unlink()
             time.sleep(0.1)
     finally:
@@ -327,5 +330,6 @@ def test_power_and_reboot_by_commands(faulty: Faulty, tmp_path: Path) -> None:
             running.kill()
         said = running.communicate()[0]
     assert running.returncode == 0 and said.count('{"left": []}') == 2, said
+    assert boots[:3] == ["crash", "boot", "reboot"]
     assert faulty.osd(3)["up"] == 1
     faulty.clean()

@@ -50,7 +50,9 @@ class Connections:
         self.world = standin.World(self.state)
         self.first = copy.deepcopy(self.state)
         self.calls = 0
+        self.changes = 0  # calls that break something
         self.die_at: Optional[Tuple[int, str]] = None
+        self.die_at_change: Optional[Tuple[int, str]] = None
         self.fail: List[str] = []  # commands that have one of these texts in them fail, without effect
         self.said: List[Tuple[str, str]] = []
         self._marks: Set[Tuple[str, str]] = set()
@@ -61,9 +63,12 @@ class Connections:
     ) -> Dict[str, Result]:
         (node,) = nodes
         self.calls += 1
-        if self.die_at and self.calls == self.die_at[0]:
-            how = self.die_at[1]
-            self.die_at = None
+        self.changes += "exec flock" in command
+        dies = self.die_at and self.calls == self.die_at[0]
+        dies_here = self.die_at_change and "exec flock" in command and self.changes == self.die_at_change[0]
+        if dies or dies_here:
+            how = str((self.die_at if dies else self.die_at_change)[1])  # type: ignore[index]
+            self.die_at = self.die_at_change = None
             if how == "after":
                 self._play(node, command)
             elif how == "late":

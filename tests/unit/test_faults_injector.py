@@ -76,7 +76,7 @@ class Promise(RuleBasedStateMachine):
             self.exact = False
         except FaultError:
             pass
-        self.connections.die_at = None
+        self.connections.die_at = self.connections.die_at_change = None
 
     @rule(
         at=st.integers(1, 25), how=st.sampled_from(["before", "after", "late"]), what=st.sampled_from(sorted(FAULTS))
@@ -84,6 +84,14 @@ class Promise(RuleBasedStateMachine):
     @precondition(lambda self: self.injector is not None)
     def die_in_inject(self, at: int, how: str, what: str) -> None:
         self.connections.die_at = (self.connections.calls + at, how)
+        self._do(lambda i: i.inject(FAULTS[what]))
+
+    @rule(
+        at=st.integers(1, 2), how=st.sampled_from(["before", "after", "late"]), what=st.sampled_from(sorted(FAULTS))
+    )
+    @precondition(lambda self: self.injector is not None)
+    def die_in_a_change(self, at: int, how: str, what: str) -> None:
+        self.connections.die_at_change = (self.connections.changes + at, how)
         self._do(lambda i: i.inject(FAULTS[what]))
 
     @rule(at=st.integers(1, 16), how=st.sampled_from(["before", "after", "late"]))
@@ -414,3 +422,15 @@ def test_a_run_shares_the_cluster_with_what_it_starts(tmp_path: Path, world: Con
     child.undo_all()
     child.release()
     first._lock.check()
+
+
+def test_a_command_that_comes_after_its_undo_does_nothing(tmp_path: Path, world: Connections) -> None:
+    """The run was killed with its command on the way; it is undone from another shell; then the command arrives."""
+    first = ready(tmp_path, world)
+    world.die_at_change = (1, "late")
+    with pytest.raises(Died):
+        first.inject(STOP[1])
+    first.close()
+    assert injector(tmp_path, world).undo_all() == []
+    world.arrive()
+    assert world.differences() == set()
