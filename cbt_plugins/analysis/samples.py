@@ -105,8 +105,8 @@ class Samples:
 
 
 def files_of(run: Path) -> List[Path]:
-    """The monitor's files of a run, also of phases that were interrupted, and of one that is going on."""
-    return sorted(run.glob(f"**/monitors/recovery.*/{FILE}")) or sorted(run.glob(f"**/recovery.*/**/{FILE}"))
+    """The monitor's files in a run's folder, of interrupted attempts too, wherever a benchmark has put them."""
+    return sorted(run.rglob(FILE))
 
 
 def read_samples(paths: Iterable[Path]) -> Samples:

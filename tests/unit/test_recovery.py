@@ -13,7 +13,7 @@ import pytest
 from cbt_plugins.analysis.archive import json_lines
 from cbt_plugins.analysis.recovered import series
 from cbt_plugins.analysis.recovery import milestones, table
-from cbt_plugins.analysis.samples import Samples, read_samples
+from cbt_plugins.analysis.samples import Samples, files_of, read_samples
 from cbt_plugins.analysis.states import STATES, stretches
 
 DATA = Path(__file__).parents[1] / "data" / "recovery"
@@ -159,6 +159,15 @@ def test_the_rates_are_those_of_the_counters() -> None:
 def test_a_stalled_monitor_is_a_gap() -> None:
     (gap,) = read_samples([DATA / "stall.jsonl"]).gaps
     assert gap["seconds"] == 8.384 and gap["why"] == "status: timed out"
+
+
+def test_files_are_found_wherever_a_benchmark_puts_them(tmp_path: Path) -> None:
+    places = ["phases/02-hybrid/monitors/recovery.node0", "phases/03-wait.partial-1/monitors/recovery.node0"]
+    places += ["idle_monitoring.node0/recovery", "phases/02-hybrid/monitors/collectl.node0"]
+    for place in places:
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / ("raw" if "collectl" in place else "recovery.jsonl")).touch()
+    assert [str(path.parent.relative_to(tmp_path)) for path in files_of(tmp_path)] == sorted(places[:3])
 
 
 # ---- made-up clusters
