@@ -16,7 +16,7 @@ pytestmark = pytest.mark.lab
 
 SETTINGS = {
     "scrub": False,
-    "flags": ["nobackfill"],
+    "flags": ["nosnaptrim"],
     "config": {"mon": {"mon_osd_down_out_interval": 8}},
     "recovery": "aggressive",
 }
@@ -32,7 +32,7 @@ def failure(**keys: Any) -> Dict[str, Any]:
         "phase": {"duration": "15s"},
         "down_nodes": 1,
         "fault": {"kind": "stop", "nodes": ["node4"]},
-        "settings": {**SETTINGS, "flags": []},
+        "settings": SETTINGS,
         "wait": {"at_most": "4m", "stalled": "2m"},
         **keys,
     }
