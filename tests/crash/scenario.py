@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from cbt_plugins.ceph import Ceph
 from cbt_plugins.config.plan import Fault, Settings
@@ -44,7 +44,14 @@ def cycle(injector: Injector) -> None:
     injector.undo(["second"])
 
 
-def main(folder: Path) -> int:
+def cut(injector: Injector) -> None:
+    """A node is cut off; nobody can reach it before it heals itself."""
+    injector.acquire()
+    options = {"interfaces": ["eth0"], "deadline": 5}
+    injector.inject(Fault("cut", "network", ("node1",), options=options))
+
+
+def main(folder: Path, steps: Callable[[Injector], None]) -> int:
     """0: done and all is undone; 1: failed; 130: interrupted; in both cases undone as far as could be."""
     here = {"pid": os.getpid(), "started": started(os.getpid())}
     (Path(os.environ["STANDIN"]) / "run.json").write_text(json.dumps(here))
@@ -64,7 +71,7 @@ def main(folder: Path) -> int:
         try:
             if injector.undo_all():
                 return 1
-            cycle(injector)
+            steps(injector)
         except FaultError as error:
             print(error, file=sys.stderr)
             status = 1
@@ -95,4 +102,5 @@ def put_back(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit({"run": main, "undo": put_back}[sys.argv[1]](Path(sys.argv[2])))
+    what, archive = sys.argv[1], Path(sys.argv[2])
+    sys.exit(put_back(archive) if what == "undo" else main(archive, {"run": cycle, "cut": cut}[what]))

@@ -328,8 +328,12 @@ def hit_the_run(folder, number):
 def on_node(folder, node, command):
     """The command as it runs on a node: with the node's own folders."""
     home = os.path.join(folder.path, "nodes", node)
-    for below in ("run", "proc", "net"):
+    for below in ("run", "proc", "net/eth0"):
         os.makedirs(os.path.join(home, below), exist_ok=True)
+    if not os.path.exists(os.path.join(home, "net/eth0/flags")):
+        for name, text in (("flags", "0x1003\n"), ("operstate", "up\n")):
+            with open(os.path.join(home, "net/eth0", name), "w") as file:
+                file.write(text)
     changes = {"/run/cbt-plugins": "/run", "[ -w /run ]": "true", "/run/systemd": "/systemd", "/sys/class/net": "/net"}
     for old, new in changes.items():
         command = command.replace(old, new if new == "true" else home + new)

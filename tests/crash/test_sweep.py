@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -60,16 +61,6 @@ def differences(one: Any, other: Any) -> List[str]:
     return [f"{k}: {one[k]!r} -> {other[k]!r}" for k in one if one[k] != other[k]]
 
 
-@pytest.fixture(scope="module")
-def calls(tmp_path_factory: pytest.TempPathFactory) -> int:
-    """K: how many external calls the scenario makes when nothing happens to it."""
-    world = StandIn(tmp_path_factory.mktemp("whole") / "w")
-    done = world.run("run")
-    assert done.returncode == 0, done.stderr
-    assert differences(world.before, world.state()) == []
-    return len(world.calls())
-
-
 def test_the_scenario_does_break_things(tmp_path: Path) -> None:
     """What is swept is no empty run: nodes, flags, configuration, the balancer, and the lock are changed on the way."""
     world = StandIn(tmp_path / "w")
@@ -81,18 +72,40 @@ def test_the_scenario_does_break_things(tmp_path: Path) -> None:
     assert len(set(stopped)) == 2
 
 
+def test_a_cut_node_heals_by_itself(tmp_path: Path) -> None:
+    """The run is killed as soon as the node is cut off; nobody undoes anything, and the node is back."""
+    world = StandIn(tmp_path / "w")
+    assert world.run("cut").returncode == 0
+    calls = [call for call in world.calls() if call["call"] == "ip" and call["words"][-1] == "down"]
+    assert len(calls) == 1
+    last = next(call["n"] for call in world.calls() if call["n"] > calls[0]["n"] and call["call"] == "ssh")
+    assert world.run("cut", at=(last, "kill")).returncode == -9
+    assert "links: " in " ".join(differences(world.before, world.state()))
+    end = time.monotonic() + 60
+    while "links: " in " ".join(differences(world.before, world.state())):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert world.run("undo").returncode == 0
+    assert differences(world.before, world.state()) == []
+
+
 @pytest.mark.crash
 @pytest.mark.parametrize("mode", MODES)
-def test_sweep(mode: str, calls: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scenario", ["run", "cut"])
+def test_sweep(mode: str, scenario: str, tmp_path: Path) -> None:
     """K of K: after the accident and `cbt-tools undo` the cluster is as before, and the same run goes through."""
+    whole = StandIn(tmp_path / "whole")
+    assert whole.run(scenario).returncode == 0
+    assert differences(whole.before, whole.state()) == []
+    calls = len(whole.calls())  # K
     part, _, parts = os.environ.get("CRASH_PART", "1/1").partition("/")  # for machines that share the work
     bad = []
     for number in range(int(part), calls + 1, int(parts)):
         world = StandIn(tmp_path / f"{mode}-{number}")
-        broken = world.run("run", at=(number, mode))
+        broken = world.run(scenario, at=(number, mode))
         undone = world.run("undo")
         after = differences(world.before, world.state())
-        again = world.run("run")
+        again = world.run(scenario)
         left = differences(world.before, world.state())
         good = undone.returncode == 0 and not after and again.returncode == 0 and not left
         if mode == "kill" and broken.returncode != -9:

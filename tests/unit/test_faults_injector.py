@@ -434,3 +434,30 @@ def test_a_command_that_comes_after_its_undo_does_nothing(tmp_path: Path, world:
     assert injector(tmp_path, world).undo_all() == []
     world.arrive()
     assert world.differences() == set()
+
+
+def test_an_undo_that_did_not_arrive_is_none(tmp_path: Path, world: Connections) -> None:
+    """All looks as before, because the killed run's command is still on its way: nothing is there to stop it yet."""
+    first = ready(tmp_path, world)
+    world.die_at_change = (1, "late")
+    with pytest.raises(Died):
+        first.inject(STOP[1])
+    first.close()
+    second = injector(tmp_path, world)
+    world.lost = ["systemctl start"]
+    (left,) = second.undo_all()
+    assert "No route to host" in left.why and world.differences() == set()
+    world.lost = []
+    assert second.undo_all() == []
+    world.arrive()
+    assert world.differences() == set()
+
+
+def test_a_weight_that_did_not_come_back_is_open(tmp_path: Path, world: Connections) -> None:
+    world.state["osds"]["0"]["weight"] = 0.8
+    made = ready(tmp_path, world)
+    made.inject(STOP[1])
+    world.state["osds"]["0"]["weight"] = 1.0
+    world.world._osd_reweight = lambda number, weight: None
+    (left,) = made.undo_all()
+    assert "osds.osd=0.weight is 1.0, not 0.8" in left.why
