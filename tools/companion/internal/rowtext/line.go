@@ -11,7 +11,7 @@ type Row struct {
 	Bytes        int64
 	End          int64 // ns since the epoch, on the clock of the node
 	Duration     int64 // ns
-	FirstByte    int64 // ns from start to first byte, of a success; -1: none
+	FirstByte    int64 // ns from start to first byte; -1: there was none
 }
 
 var list = []byte("LIST")
@@ -81,9 +81,7 @@ func (l *line) times(b []byte, i int, r *Row) int {
 		if first, i = l.clock.at(b, i); i < 0 || b[i] != '\t' {
 			return -1
 		}
-		if len(r.Err) == 0 {
-			r.FirstByte = max(0, first-start)
-		}
+		r.FirstByte = max(0, first-start)
 	}
 	for n := l.columns.between; n > 0; n-- {
 		if i = control(b, i+1); b[i] != '\t' {
@@ -136,9 +134,7 @@ func (l *line) fields(f [][]byte, r *Row) bool {
 		if !good || !also {
 			return false
 		}
-		if len(r.Err) == 0 {
-			r.FirstByte = max(0, first-start)
-		}
+		r.FirstByte = max(0, first-start)
 	}
 	return true
 }
