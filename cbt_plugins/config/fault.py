@@ -158,10 +158,12 @@ def raise_for_targets(section: BreakSection, given: str, osds: Optional[Sequence
     """Raise Problems for targets that the kind does not take; `given` is the key that names or chooses them."""
     kind, unit, problems = section.kind, unit_of(section.kind), []
     wanted = "node" if given in ("nodes", "osd_nodes") else "osd"
-    if unit == "node" and wanted == "osd":
-        problems.append(Problem((given,), f"{kind} hits whole nodes: say nodes or osd_nodes", of_key=True))
-    if unit == "osd" and wanted == "node":
-        problems.append(Problem((given,), f"{kind} hits single OSDs: say osds or osd_number", of_key=True))
+    hits = {"node": "whole nodes", "osd": "single OSDs"}
+    if unit in hits and unit != wanted and given in section.model_fields_set:
+        keys = "nodes or osd_nodes" if unit == "node" else "osds or osd_number"
+        problems.append(Problem((given,), f"{kind} hits {hits[unit]}: say {keys}", of_key=True))
+    elif unit in hits and unit != wanted:
+        problems.append(Problem(("kind",), f"{kind} hits {hits[unit]}, and here {hits[wanted]} fail"))
     if section.seed is not None and given in ("nodes", "osds"):
         problems.append(Problem(("seed",), f"chooses, and {given} names already: keep one", of_key=True))
     if kind == "replace" and not problems:

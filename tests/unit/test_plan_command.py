@@ -251,3 +251,138 @@ def test_it_loads_neither_cbt_nor_analysis(monkeypatch: pytest.MonkeyPatch) -> N
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=CONFIGS.parent, check=True)
     assert done.stdout.splitlines()[-1] == "loaded []"
+
+
+FAILURES = """\
+cluster: {user: root, head: node0, clients: [c1], osds: [o1, o2, o3, o4, o5, o6, o7, o8], mons: [m], iterations: 1}
+benchmarks:
+  warp:
+    s3: {urls: ['http://rgw1:7480'], user: cbt}
+    engine: hybrid
+    settings:
+      flags: [noscrub]
+      config: {osd: {osd_max_backfills: 4}}
+      balancer: off
+      autoscaler: on
+      recovery: aggressive
+    cycle:
+      phases:
+        - fill: {objects: 1000}
+        - hybrid:
+            duration: 2h
+            events:
+              - {at: 0s, fault: {label: a, kind: stop, nodes: [o1]}}
+              - {at: 5m, mark: recovery}
+              - {at: 10m, undo: a}
+              - {at: 30m, fault: {label: b, kind: stop, osd_nodes: 2, seed: 7, accept: [domain, inactive]}}
+              - {at: 40m, fault: {label: c, kind: stop, osd_number: 1}}
+              - {at: 50m, fault: {label: d, kind: network, nodes: [o2], options: {interfaces: [e0], deadline: 20m}}}
+        - wait: {clean: true, at_most: 1h, stalled: 5m, events: [{at: 30s, undo: [b, d]}]}
+"""
+
+
+def test_events_with_their_times_and_how_each_is_undone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = squeezed(plan(capsys, write(tmp_path, FAILURES)))
+    killed = "after a kill -9 by `cbt-tools undo ARCHIVE`"
+    for line in [
+        "0s: fault a: stop o1",
+        "5m: recovery begins",
+        "10m: undo a",
+        "30m: fault b: stop 2 nodes, chosen with seed 7; may break domain, inactive",
+        "3 wait all PGs are active+clean, at most 1h, or 5m without progress none wait",
+        "30s: undo b, d",
+        "faults a: from 0s of hybrid to 10m of hybrid (10m)",
+        "b: from 30m of hybrid to 30s of wait (1h30m30s)",
+        "c: from 40m of hybrid to the end of the run",
+        "fault a: stop o1, at 0s of hybrid",
+        f"undo: at 10m of hybrid, or at any end of the run; {killed}",
+        "fault c: stop 1 OSD, chosen with seed 1, at 40m of hybrid",
+        f"undo: at any end of the run; {killed}",
+        "config-key cbt-plugins/run on the cluster: says which run has it",
+    ]:
+        assert line in lines, line
+
+
+def test_how_many_groups_would_serve_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = plan(capsys, write(tmp_path, FAILURES))
+    # a has been undone by then: b's two and d's one, beside c's OSD
+    assert "3 of 8 OSD nodes, and 1 single OSD down at once (b, d); PGs" in text
+    two = FAILURES.replace("{at: 50m, fault: {label: d", "{at: 51m, mark: x}\n              #").replace("[b, d]", "b")
+    text = plan(capsys, write(tmp_path, two))
+    assert "2 of 8 OSD nodes, and 1 single OSD down at once (b); PGs" in text
+    assert "53.6% of a pool with EC 4+2, min_size 5" in text
+    assert "10.7% of a pool with 3 copies, min_size 2" in text
+    assert "unknown here: pools, failure domains, OSDs of each node, monitors, space; --live asks the cluster" in text
+    alone = two.replace("osd_nodes: 2", "osd_number: 2").replace("nodes: [o1]", "osds: [1]")
+    assert "\n           3 single OSDs down at once\n" in plan(capsys, write(tmp_path, alone))
+    out = alone.replace("kind: stop", "kind: out")  # they serve on
+    assert "down at once" not in plan(capsys, write(tmp_path, out))
+
+
+def test_settings_and_that_nothing_else_is_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = squeezed(plan(capsys, write(tmp_path, FAILURES)))
+    switches = "balancer off; autoscaler on; recovery aggressive from the first fault"
+    for line in [
+        f"settings flags noscrub; osd osd_max_backfills=4; {switches}",
+        "flags of the OSD map: noscrub",
+        "configuration: osd osd_max_backfills = 4",
+        "balancer: off",
+        "pg_autoscale_mode of every pool: on",
+        "nothing else: no user, other flag, other setting or other daemon or node is changed",
+    ]:
+        assert line in lines, line
+    flags = FAILURES.replace("config: {osd: {osd_max_backfills: 4}}", "").replace("balancer: off", "")
+    flags = flags.replace("autoscaler: on", "").replace("recovery: aggressive", "")
+    text = plan(capsys, write(tmp_path, flags))
+    assert "nothing else: no pool, user, other flag, setting or other daemon or node is changed" in text
+    quiet = flags.replace("flags: [noscrub]", "balancer: on")
+    assert "no pool, user, flag, other setting or other daemon" in plan(capsys, write(tmp_path, quiet))
+
+
+def test_what_is_worth_knowing_of_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = plan(capsys, write(tmp_path, FAILURES))
+    for line in [
+        "a: lasts 10m, and OSDs are marked out after 10m unless mon_osd_down_out_interval says otherwise",
+        "c: in force until the end of the run, which undoes it",
+        "c: if PGs still recover from b then, rule steady refuses it; accept: [steady] takes it",
+        "d: heals itself after 20m, before it is to be undone (1h10m30s): raise deadline",
+    ]:
+        assert line in text, line
+    interval = FAILURES.replace("{osd: {osd_max_backfills: 4}}", "{mon: {mon_osd_down_out_interval: 60}}")
+    interval = interval.replace("deadline: 20m", "deadline: 2h")
+    interval = interval.replace("osd_number: 1", "osd_number: 1, accept: [steady]")
+    text = plan(capsys, write(tmp_path, interval))
+    assert "marked out after" not in text and "heals itself" not in text
+    assert "d: if PGs still recover from b, c then, rule steady" in text and "c: if PGs" not in text
+    noout = plan(capsys, write(tmp_path, FAILURES.replace("[noscrub]", "[noout]")))
+    assert "noout: no OSD is marked out, so what a fault takes away is not made again" in noout
+    assert "marked out after" not in noout
+    later = FAILURES.replace("stalled: 5m, events:", "stalled: 5m}\n        - hybrid: {duration: 1h, events:")
+    text = plan(capsys, write(tmp_path, later))
+    assert "d: heals itself after 20m, and when it is to be undone is not known: mind options" in text
+    nobody = SMALL.replace("    workers:", "    settings: {recovery: aggressive}\n    workers:")
+    assert "is in force from the first fault on, and there is none" in plan(capsys, write(tmp_path, nobody))
+
+
+def test_the_cycles_with_failures(capsys: pytest.CaptureFixture[str]) -> None:
+    reef = plan(capsys, CONFIGS / "osdfailure-reef.yaml")
+    assert "configuration), 12h10s + unknown: wait-clean: all PGs are active+clean, at most 4d4h, or 2h" in reef
+    assert "2 of 8 OSD nodes down at once (node-a, node-b)" in reef and "rule steady" not in reef
+    classic = plan(capsys, CONFIGS / "osdfailure-classic.yaml")
+    assert "configuration), 4h1m30s + unknown" in classic  # 3 x (80 minutes + 30 s)
+    assert "configuration), 2m20s + unknown" in plan(capsys, CONFIGS / "osdfailure-quick.yaml")
+
+
+def test_a_file_of_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = CONFIGS / "faults-one-node.yaml"
+    lines = squeezed(plan(capsys, file))
+    assert lines[0].endswith("faults-one-node.yaml: faults beside a benchmark; times are from its begin")
+    assert "settings flags noscrub, nodeep-scrub; mon mon_osd_down_out_interval=60; balancer off" in lines
+    assert "2m: fault node-a: stop 1 node, chosen with seed 7" in lines
+    document = json.loads(plan(capsys, file, "--json"))
+    assert document["events"][2]["inject"]["choose_of"] == "node"
+    assert document["settings"]["balancer"] is False
+    assert main(["plan", "--live", str(file)]) == 2
+    assert "has no cluster to ask" in capsys.readouterr().err
+    assert main(["plan", str(write(tmp_path, "events: [{at: 5, mark: x}]\n"))]) == 2
+    assert "f.yaml:1:15: events[0].at: 5: seconds? write 5s" in capsys.readouterr().err

@@ -1,0 +1,349 @@
+"""`events:` and `settings:`: what becomes of them in the plan, and every fault at its place."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Mapping
+
+import pytest
+from config_files import CLUSTER, RGWTEST, WARP, faults, marked
+
+from cbt_plugins.config.plan import Event, Fault, Plan, Settings
+from cbt_plugins.config.sections import plan_of
+from cbt_plugins.config.spans import spans
+from cbt_plugins.faults import registry
+from cbt_plugins.faults.scene import Kind
+
+S3 = {"urls": ["http://rgw1:7480"], "user": "cbt"}
+FILL: Dict[str, Any] = {"fill": {"objects": 100}}
+STOP = {"label": "a", "kind": "stop", "nodes": ["node1"]}
+
+
+def warp(*phases: Dict[str, Any], **keys: Any) -> Plan:
+    section = {"s3": S3, "engine": "hybrid", "cycle": {"phases": list(phases)}, **keys}
+    return plan_of("warp", section, {"clients": ["c1"], "osds": {"root@node1": {}, "node2": {}}}, None)
+
+
+def hybrid(*events: Dict[str, Any], **keys: Any) -> Dict[str, Any]:
+    return {"hybrid": {"duration": "10m", "events": list(events), **keys}}
+
+
+def fault_of(**keys: Any) -> Fault:
+    inject = warp(FILL, hybrid({"at": "0s", "fault": {"label": "a", **keys}})).phases[1].events[0].inject
+    assert inject is not None
+    return inject
+
+
+def test_events_of_all_phases_that_have_them() -> None:
+    mark = {"events": [{"at": "1m", "mark": "x"}]}
+    made = warp(
+        {"fill": {"duration": "10m", **mark}},
+        {"hybrid": {"duration": "10m", **mark}},
+        {"warp": {"op": "get", "duration": "10m", **mark}},
+        {"wait": {"duration": "10m", **mark}},
+        {"wait": {"clean": True, "at_most": "1h", "stalled": "5m", **mark}},
+        {"verify": {}},
+    )
+    assert [phase.events for phase in made.phases] == [(Event(60.0, mark="x"),)] * 5 + [()]
+    assert [(phase.at_most, phase.stalled) for phase in made.phases[3:5]] == [(None, None), (3600.0, 300.0)]
+
+
+def test_faults_their_targets_and_their_undo() -> None:
+    choice = {"label": "b", "kind": "stop", "osd_nodes": 2, "seed": 7, "accept": ["inactive", "steady"]}
+    disk = {"label": "c", "kind": "out", "osds": [3, 12]}
+    made = warp(
+        FILL,
+        hybrid(
+            {"at": "0s", "fault": {**STOP, "nodes": ["root@node1", "node2"]}},
+            {"at": "0s", "mark": "down"},
+            {"at": "1m30s", "fault": choice},
+            {"at": "2m", "undo": "a"},
+        ),
+        hybrid({"at": "0s", "fault": disk}, {"at": "5m", "undo": "all"}),
+    )
+    b = Fault("b", "stop", choose=2, choose_of="node", seed=7, accept=("inactive", "steady"))
+    c = Fault("c", "out", ("osd.3", "osd.12"))
+    assert made.phases[1].events == (
+        Event(0.0, inject=Fault("a", "stop", ("node1", "node2"))),
+        Event(0.0, mark="down"),
+        Event(90.0, inject=b),
+        Event(120.0, undo=("a",)),
+    )
+    assert made.phases[2].events == (Event(0.0, inject=c), Event(300.0, undo=("b", "c")))
+
+
+def test_times_are_scaled_as_durations_are() -> None:
+    events = ({"at": "0s", "fault": STOP}, {"at": "5m", "undo": ["a"]})
+    made = warp(FILL, hybrid(*events, ramp="1m"), scale=0.1)
+    assert [event.at for event in made.phases[1].events] == [0.0, 30.0]
+    # ramp and warm-up are part of the phase: 11 minutes
+    assert warp(FILL, hybrid({"at": "10m30s", "mark": "late"}, ramp="1m")).phases[1].events[0].at == 630.0
+    # at_most is not scaled, so that any moment before it is possible
+    wait = {"wait": {"clean": True, "at_most": "10m", "events": [{"at": "15m", "mark": "x"}]}}
+    assert warp(wait, scale=0.5).phases[0].events[0].at == 450.0
+
+
+def test_options_as_the_kinds_take_them() -> None:
+    network = fault_of(kind="network", osd_nodes=1, options={"interfaces": ["eth0", "eth1"], "deadline": "20m"})
+    assert network.options == {"interfaces": ["eth0", "eth1"], "deadline": 1200.0}
+    command = "ipmitool -H {node} -U admin -P ${IPMI_PASSWORD} power off"
+    back = 'x --password="${OTHER}" ${OTHER}'
+    power = fault_of(kind="power", nodes=["node1"], options={"off": command, "on": back})
+    assert power.options["secrets"] == ["IPMI_PASSWORD", "OTHER"]
+    consent = {"consent": "osd.3 will be destroyed"}
+    assert fault_of(kind="replace", osds=[3], options=consent).options == consent
+    assert "secrets" not in fault_of(kind="power", nodes=["node1"], options={"off": "a", "on": "b"}).options
+
+
+def test_another_distributions_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mine(Kind):
+        unit = "osd"
+        options: Mapping[str, Any] = {"speed": 5, "deep": False, "anything": None}
+
+    monkeypatch.setattr(registry, "kind", lambda name: Mine())
+    given = {"speed": 7, "deep": True, "anything": {"x": 1}}
+    assert fault_of(kind="mine", osd_number=1, options=given).options == given
+
+
+def test_settings() -> None:
+    settings = {
+        "scrub": False,
+        "flags": ["noout", "noscrub"],
+        "config": {"osd": {"osd_max_backfills": 4, "osd_x": True}, "osd/class:ssd": {"osd_recovery_sleep": 0.5}},
+        "balancer": "off",
+        "autoscaler": True,
+        "recovery": "aggressive",
+    }
+    expected = Settings(
+        flags=("noscrub", "nodeep-scrub", "noout"),
+        config=(
+            ("osd", "osd_max_backfills", "4"),
+            ("osd", "osd_x", "true"),
+            ("osd/class:ssd", "osd_recovery_sleep", "0.5"),
+        ),
+        balancer=False,
+        autoscaler=True,
+        recovery="aggressive",
+    )
+    assert warp(FILL, settings=settings).settings == expected
+    rgwtest = plan_of("rgwtest", {"s3": S3, "settings": settings}, {"clients": ["c1"]}, None)
+    assert rgwtest.settings == expected
+    assert warp(FILL).settings == warp(FILL, settings={"scrub": True}).settings == Settings()
+
+
+def test_when_faults_are_in_force() -> None:
+    made = warp(
+        {"fill": {"duration": "10m", "events": [{"at": "5m", "fault": STOP}]}},
+        hybrid({"at": "1m", "fault": {"label": "b", "kind": "stop", "nodes": ["node2"]}}, {"at": "2m", "undo": "a"}),
+        {"wait": {"clean": True, "at_most": "1h"}},
+        hybrid({"at": "3m", "undo": "b"}, {"at": "4m", "fault": {"label": "c", "kind": "out", "osds": [1]}}),
+    )
+    found = [(s.fault.label, s.phase, s.undone, s.seconds, [f.label for f in s.beside]) for s in spans(made)]
+    assert found == [
+        ("a", "fill", ("hybrid", 120.0), 420.0, []),
+        ("b", "hybrid", ("hybrid-2", 180.0), None, ["a"]),  # nobody knows how long the wait takes
+        ("c", "hybrid-2", None, 360.0, []),
+    ]
+
+
+EVENTS = "benchmarks.warp.cycle.phases[1].hybrid.events"
+A = "{label: a, kind: stop, nodes: [node1]}"
+
+
+def events(*texts: str) -> str:
+    listed = ", ".join(texts)
+    hybrid = f"{{hybrid: {{duration: 10m, events: [{listed}]}}}}"
+    return f"    engine: hybrid\n    cycle: {{phases: [{{fill: {{objects: 5}}}}, {hybrid}]}}\n"
+
+
+def fault(text: str) -> str:
+    return events("{at: 0s, fault: {label: a, " + text + "}}")
+
+
+FAULTS = [
+    (events("{at: §5, mark: x}"), "[0].at: 5: seconds? write 5s"),
+    (events("§{at: 5s}"), "[0]: needs one of fault, undo, mark"),
+    (events("§{at: 5s, mark: x, undo: a}"), "[0]: undo and mark exclude each other"),
+    (events("{at: 5s, §marc: x}"), "[0].marc: unknown key; did you mean 'mark'?"),
+    (events("{at: §10m, mark: x}"), "[0].at: 10m: the phase is over after 10m"),
+    (events("{at: 5m, mark: x}", "{at: §4m, mark: y}"), "[1].at: 4m comes before 5m: events are in order of time"),
+    (events("{at: 5m, mark: x}", "{at: 6m, mark: §x}"), "[1].mark: 'x' is a part of this phase already"),
+    (events("{at: 0s, undo: §a}"), "[0].undo: no fault 'a' is in force then; no fault is"),
+    (events("{at: 0s, undo: §all}"), "[0].undo: no fault is in force then"),
+    (events("{at: 0s, undo: §[a, all]}"), "[0].undo: all is everything: it stands alone"),
+    (
+        events(f"{{at: 0s, fault: {A}}}", "{at: 1s, undo: §b}"),
+        "[1].undo: no fault 'b' is in force then; in force are a",
+    ),
+    (
+        events(f"{{at: 0s, fault: {A.replace('label: a', 'label: node-a')}}}", "{at: 1s, undo: [node-a, §node_a]}"),
+        "[1].undo[1]: no fault 'node_a' is in force then; did you mean 'node-a'?",
+    ),
+    (
+        events(f"{{at: 0s, fault: {A}}}", "{at: 1s, undo: a}", "{at: 1s, undo: §a}"),
+        "[2].undo: no fault 'a' is in force then; it has been undone",
+    ),
+    (
+        events(f"{{at: 0s, fault: {A}}}", "{at: 1s, undo: a}", "{at: 2s, fault: {label: §a, kind: out, osds: [1]}}"),
+        "[2].fault.label: 'a' is the label of an earlier fault; every fault has its own",
+    ),
+    (
+        events(f"{{at: 0s, fault: {A}}}", "{at: 2s, fault: {label: b, kind: stop, nodes: [§node1]}}"),
+        "[1].fault.nodes[0]: node1 is hit by 'a' already, which is in force then",
+    ),
+    (events("{at: 0s, fault: {label: §all, kind: stop, osds: [1]}}"), "[0].fault.label: 'all' means something else"),
+    (events("{at: 0s, fault: {label: §recovery, kind: stop, osds: [1]}}"), "[0].fault.label: 'recovery' means somethi"),
+    (events("{at: 0s, fault: {label: §a b, kind: stop, osds: [1]}}"), "[0].fault.label: a label is made of letters"),
+    (fault("kind: §stp, osds: [1]"), "[0].fault.kind: no fault of kind 'stp'; there are crash, network, out, power, r"),
+    (events("{at: 0s, fault: §{label: a, kind: stop}}"), "[0].fault: needs one of nodes, osds, osd_nodes, osd_number"),
+    (
+        events("{at: 0s, fault: §{label: a, kind: stop, osds: [1], osd_nodes: 1}}"),
+        "[0].fault: osds and osd_nodes exclude each other: keep one",
+    ),
+    (fault("kind: stop, nodes: [§nod1]"), "[0].fault.nodes[0]: nod1 is not among the cluster's osds; did you mean 'no"),
+    (fault("kind: stop, nodes: [node1, §node1]"), "[0].fault.nodes[1]: node1 is in the list twice"),
+    (fault("kind: stop, osds: [1, §1]"), "[0].fault.osds[1]: 1 is in the list twice"),
+    (fault("kind: stop, osds: [§-1]"), "[0].fault.osds[0]: must be at least 0"),
+    (fault("kind: stop, osd_nodes: §0"), "[0].fault.osd_nodes: must be at least 1"),
+    (fault("kind: stop, nodes: [node1], §seed: 7"), "[0].fault.seed: chooses, and nodes names already: keep one"),
+    (fault("kind: out, §nodes: [node1]"), "[0].fault.nodes: out hits single OSDs: say osds or osd_number"),
+    (fault("kind: reboot, §osd_number: 1"), "[0].fault.osd_number: reboot hits whole nodes: say nodes or osd_nodes"),
+    (fault("kind: stop, osds: [1], accept: [§inactiv]"), "[0].fault.accept[0]: no safety rule: 'inactiv'; did you mea"),
+    (fault("kind: stop, osds: [1], accept: [data, §data]"), "[0].fault.accept[1]: data is in the list twice"),
+    (fault("kind: stop, osds: [1], options: {§deamons: cephadm}"), "[0].fault.options.deamons: stop has no option 'de"),
+    (fault("kind: out, osds: [1], options: {§x: 1}"), "[0].fault.options.x: out has no option 'x'; it has none"),
+    (fault("kind: stop, osds: [1], options: {daemons: §docker}"), "[0].fault.options.daemons: must be one of systemd,"),
+    (fault("kind: stop, osds: [1], options: {daemons: §7}"), "[0].fault.options.daemons: must be text"),
+    (fault("kind: network, osd_nodes: 1, options: §{method: link}"), "[0].fault.options: network needs the option int"),
+    (fault("kind: network, osd_nodes: 1, options: {method: §ntf}"), "[0].fault.options.method: must be link (interfac"),
+    (
+        fault("kind: network, osd_nodes: 1, options: {method: nft, deadline: §900}"),
+        "[0].fault.options.deadline: 900: seconds? write 900s",
+    ),
+    (
+        fault("kind: network, osd_nodes: 1, options: {method: nft, ssh_port: §'22'}"),
+        "[0].fault.options.ssh_port: must be a number",
+    ),
+    (
+        fault("kind: network, osd_nodes: 1, options: {interfaces: §{eth0: up}}"),
+        "[0].fault.options.interfaces: must be text, or a list of text",
+    ),
+    (fault("kind: power, osd_nodes: 1, options: §{'off': x}"), "[0].fault.options: power needs the option on: a comma"),
+    (fault("kind: power, osd_nodes: 1, options: {§off: x, 'on': y}"), "[0].fault.options[False]: YAML makes true and"),
+    (fault("kind: replace, §osd_number: 1"), "[0].fault.osd_number: replace destroys data: name the OSDs with osds: ["),
+    (
+        fault("kind: replace, osds: [3], options: §{consent: 'yes'}"),
+        "[0].fault.options: replace destroys data: it needs consent: 'osd.3 will be destroyed', word for word",
+    ),
+    (
+        "    settings: {flags: [nodown]}\n" + fault("kind: stop, osds: [1]").replace("fault:", "§fault:"),
+        "[0].fault: settings: nodown hides it from the cluster (accept: [flags] overrides)",
+    ),
+    (
+        "    settings: {flags: [pause]}\n" + fault("kind: stop, osds: [1]").replace("fault:", "§fault:"),
+        "[0].fault: settings: pause hides it from the cluster",
+    ),
+]
+
+
+@pytest.mark.parametrize(("section", "message"), FAULTS)
+def test_faults_of_events(tmp_path: Path, section: str, message: str) -> None:
+    text, (place,) = marked(CLUSTER + WARP + section)
+    (found,) = faults(tmp_path, text)
+    assert found.startswith(place + EVENTS + message), found
+
+
+def test_an_undo_of_a_later_phase_counts(tmp_path: Path) -> None:
+    both = events(f"{{at: 0s, fault: {A}}}")
+    both = both.replace("]}}]}\n", "]}}, {wait: {duration: 5m, events: [{at: 0s, undo: a}, {at: 1s, undo: §a}]}}]}\n")
+    text, (place,) = marked(CLUSTER + WARP + both)
+    (found,) = faults(tmp_path, text)
+    assert found.startswith(f"{place}benchmarks.warp.cycle.phases[2].wait.events[1].undo: no fault 'a' is in force")
+
+
+def test_flags_that_are_accepted_hide_nothing(tmp_path: Path) -> None:
+    text = "    settings: {flags: [nodown]}\n" + fault("kind: stop, osds: [1], accept: [flags]")
+    assert faults(tmp_path, CLUSTER + WARP + text) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ipmitool -H bmc -U admin -P hunter2 power off",
+        "ipmitool -H bmc -Phunter2 power off",
+        "redfish --password hunter2 off",
+        "redfish --password='hunter2' off",
+        "curl -u admin:hunter2 https://bmc/off",
+        "curl https://admin:hunter2@bmc/off",
+        "sshpass -p hunter2 ssh bmc off",
+        "env BMC_PASSWORD=hunter2 off",
+    ],
+)
+def test_passwords_come_from_the_environment_and_are_never_repeated(tmp_path: Path, command: str) -> None:
+    options = '{"on": "x", "off": §"' + command + '"}'
+    text, (place,) = marked(CLUSTER + WARP + fault(f"kind: power, osd_nodes: 1, options: {options}"))
+    (found,) = faults(tmp_path, text)
+    assert found.startswith(f"{place}{EVENTS}[0].fault.options.off: a password stands here; take it from the environ")
+    assert "hunter2" not in found
+    good = text.replace("hunter2", "${SECRET}")
+    assert faults(tmp_path, good) == []
+
+
+SETTINGS = [
+    ("{flags: [§nooout]}", ".flags[0]: no flag that a run may set: 'nooout'; did you mean 'noout'?"),
+    ("{flags: [noout, §noout]}", ".flags[1]: noout is in the list twice"),
+    ("{flags: §[]}", ".flags: must not be empty"),
+    ("{scrub: §maybe}", ".scrub: must be on or off"),
+    ("{balancer: §1}", ".balancer: must be on or off"),
+    ("{recovery: §agressive}", ".recovery: must be aggressive; did you mean 'aggressive'?"),
+    ("{config: §[a]}", ".config: must be a mapping such as {osd: {osd_max_backfills: 4}}"),
+    ("{config: {§osds: {a: 1}}}", ".config.osds: 'osds' is not whom `ceph config set` knows"),
+    ("{config: {osd: §4}}", ".config.osd: must be a mapping: option -> value"),
+    ("{config: {osd: {a: §[1]}}}", ".config.osd.a: must be text, a number, or true or false"),
+    ("{config: {osd: {rgw_keystone_admin_password: §x1}}}", ".config.osd.rgw_keystone_admin_password: a secret does n"),
+    ("{§noout: true}", ".noout: unknown key"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), SETTINGS)
+def test_faults_of_settings(tmp_path: Path, settings: str, message: str) -> None:
+    text, (place,) = marked(CLUSTER + RGWTEST + f"    settings: {settings}\n")
+    (found,) = faults(tmp_path, text)
+    assert found.startswith(f"{place}benchmarks.rgwtest.settings{message}"), found
+
+
+@pytest.mark.parametrize(
+    ("wait", "message"),
+    [
+        ("{duration: 5m, §stalled: 1m}", ".stalled: goes with clean: true only"),
+        ("{clean: true, at_most: 5m, stalled: §1h}", ".stalled: is longer than at_most, which ends the wait before"),
+        ("{clean: true, at_most: 5m, stalled: §60}", ".stalled: 60: seconds? write 60s"),
+        ("{clean: true, at_most: 5m, events: [{at: §5m, mark: x}]}", ".events[0].at: 5m: the phase is over after 5m"),
+    ],
+)
+def test_faults_of_a_wait(tmp_path: Path, wait: str, message: str) -> None:
+    text, (place,) = marked(CLUSTER + WARP + f"    cycle: {{phases: [{{wait: {wait}}}]}}\n")
+    (found,) = faults(tmp_path, text)
+    assert found.startswith(f"{place}benchmarks.warp.cycle.phases[0].wait{message}"), found
+
+
+def test_a_file_without_faults_loads_nothing_of_them() -> None:
+    config = Path(__file__).parents[2] / "benchmark_configs" / "quickstart.yaml"
+    code = (
+        "import sys; from cbt_plugins.config.check import load_file; "
+        f"load_file({str(config)!r}); print([m for m in sys.modules if m.startswith('cbt_plugins.faults')])"
+    )
+    line = [sys.executable, "-c", code]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=config.parents[1], check=True)
+    assert done.stdout == "[]\n"
+
+
+def names_in(text: str, words: List[str]) -> List[str]:
+    return [word for word in words if f"`{word}`" not in text]
+
+
+def test_the_page_names_every_kind() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "CONFIG.md").read_text(encoding="utf-8")
+    assert names_in(page, registry.names()) == []

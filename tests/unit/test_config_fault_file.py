@@ -1,0 +1,80 @@
+"""A file of faults: the same events and settings, for a benchmark that knows nothing of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional, Sequence
+
+import pytest
+from config_files import marked
+
+from cbt_plugins.config import fault_file
+from cbt_plugins.config.faults import ConfigError
+from cbt_plugins.config.plan import Event, Fault, Settings
+from cbt_plugins.config.source import Source
+
+GOOD = """\
+settings: {scrub: off, config: {mon: {mon_osd_down_out_interval: 60}}}
+events:
+  - {at: 0s, fault: {label: a, kind: stop, nodes: [node4]}}
+  - {at: 1m, fault: {label: b, kind: out, osd_number: 1, accept: [steady]}}
+  - {at: 1m, mark: both}
+  - {at: 100d, undo: all}
+"""
+
+
+def test_events_and_settings(tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text(GOOD, encoding="utf-8")
+    b = Fault("b", "out", choose=1, choose_of="osd", accept=("steady",))
+    events = (
+        Event(0.0, inject=Fault("a", "stop", ("node4",))),
+        Event(60.0, inject=b),
+        Event(60.0, mark="both"),
+        Event(8640000.0, undo=("a", "b")),
+    )
+    settings = Settings(("noscrub", "nodeep-scrub"), (("mon", "mon_osd_down_out_interval", "60"),))
+    assert fault_file.load(file) == (events, settings)
+    assert fault_file.load(file, ["root@node4"]) == (events, settings)
+    file.write_text("events: [{at: 0s, mark: x}]\n", encoding="utf-8")
+    assert fault_file.load(file) == ((Event(0.0, mark="x"),), Settings())
+
+
+@pytest.mark.parametrize(
+    ("text", "osds", "message"),
+    [
+        (GOOD.replace("node4", "§node4"), ["node1"], "events[0].fault.nodes[0]: node4 is not among the cluster's osds"),
+        (GOOD.replace("undo: all", "undo: §c"), None, "events[3].undo: no fault 'c' is in force then; in force are a,"),
+        (GOOD.replace("100d", "§30s"), None, "events[3].at: 30s comes before 1m: events are in order of time"),
+        (GOOD.replace("{scrub", "{flags: [noin], scrub").replace("0s, fault", "0s, §fault"), None, "events[0].fault:"),
+        (GOOD.replace("settings:", "§setings:"), None, "setings: unknown key; did you mean 'settings'?"),
+        (GOOD + "§settings: {}\n", None, "settings: the key is here twice (first in line 1)"),
+        ("§settings: {}\n", None, "events: this key is required"),
+        ("events: §[]\n", None, "events: must not be empty"),
+        ("§- 1\n", None, "must be a mapping (key: value), not a list"),
+        ("events: §:\n  [\n", None, ""),
+    ],
+)
+def test_faults_have_their_place(tmp_path: Path, text: str, osds: Optional[Sequence[str]], message: str) -> None:
+    text, (place,) = marked(text)
+    file = tmp_path / "f.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        fault_file.load(file, osds)
+    first = str(refused.value).splitlines()[0].replace(f"{tmp_path}/", "")
+    if message:
+        assert first.startswith(place + message), first
+    else:
+        assert first.startswith("f.yaml:1:") and "not YAML" in first
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        fault_file.load("/nowhere/f.yaml")
+
+
+def test_which_files_are_meant() -> None:
+    assert fault_file.is_fault_file(Source(GOOD.encode(), "f"))
+    assert not fault_file.is_fault_file(Source(b"benchmarks: {}\nevents: []\n", "f"))
+    assert not fault_file.is_fault_file(Source(b"cluster: {}\n", "f"))
+    assert not fault_file.is_fault_file(Source(b"", "f"))
