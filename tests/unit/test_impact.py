@@ -1,0 +1,156 @@
+"""What a failure costs the clients, of figures whose every request is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import pytest
+from figures_writer import NS, Request, write
+
+from cbt_plugins.analysis.archive import Job, Phase
+from cbt_plugins.analysis.impact import impact, table, timeline
+from cbt_plugins.analysis.phase import PhaseFigures, read_phase
+from cbt_plugins.analysis.samples import Sample, Samples
+
+T0 = 1_700_000_000
+MIB = 1 << 20
+
+
+def milestone(name: str, t: Optional[float]) -> Dict[str, Any]:
+    return {"name": name, "title": name.replace("-", " "), "t": None if t is None else T0 + t}
+
+
+def recovery(*episodes: Tuple[str, float, float, Dict[str, Optional[float]]]) -> Dict[str, Any]:
+    """(kind, begin, end, times of milestones): all in seconds since T0."""
+    made = []
+    for kind, begin, end, times in episodes:
+        line = {"kind": kind, "labels": ["a"], "begin": T0 + begin, "end": T0 + end, "effect": True}
+        made.append({**line, "milestones": [milestone(name, t) for name, t in times.items()]})
+    return {"episodes": made}
+
+
+FAULT = ("failure", 20.3, 100.0, {"injected": 20.9, "all-down": 25.6, "recovery-starts": 40.0, "clean": 60.0})
+
+
+def load(begin: float, end: float, every: float, latency: float, op: str = "GET", **more: Any) -> List[Request]:
+    """A request that ends every `every` seconds, in begin < t <= end, 3 MiB each."""
+    n = round((end - begin) / every)
+    more.setdefault("size", 3 * MIB)
+    return [
+        Request(op, T0 * NS + round((begin + (i + 0.5) * every) * NS), round(latency * NS), **more) for i in range(n)
+    ]
+
+
+def phase(
+    tmp_path: Path, requests: Sequence[Request], *, block: int = 1, name: str = "hybrid", **job: Any
+) -> PhaseFigures:
+    path = write(tmp_path / name / "j.figures", [sorted(requests, key=lambda r: r.end)], block)
+    one = Job("j", "d", "n", "GET", 8, 0.0, None, 0.0, figures=path, **job)
+    about: Dict[str, Any] = dict.fromkeys(("role", "status", "engine"), "x")
+    about.update(window=(float(T0), T0 + 100.0), duration=100.0, mix={}, asked={}, books=(), warnings=(), pgs=())
+    return read_phase(Phase(path.parent, 1, name=name, kind="hybrid", block=block, jobs=(one,), **about))
+
+
+def usual(tmp_path: Path, **more: Any) -> PhaseFigures:
+    """10/s of 10 ms before; nothing from 20.3 to 27.1; 5/s of 40 ms after that; 10/s again from 60 on."""
+    calm = load(0, 20.3, 0.1, 0.01)
+    failed = [Request("GET", T0 * NS + round(25.2 * NS), 4 * NS, error="timeout: 4 s")] * 3
+    slow = load(27, 60, 0.2, 0.04)
+    return phase(tmp_path, [*calm, *failed, *slow, *load(60, 100, 0.1, 0.01)], **more)
+
+
+def by_state(made: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
+    return {line["state"]: line for line in made["phases"][0]["states"]}
+
+
+def test_every_state_has_its_figures(tmp_path: Path) -> None:
+    made = impact([usual(tmp_path)], recovery(FAULT))
+    states = by_state(made)
+    assert [(s, line["seconds"]) for s, line in states.items()] == [
+        ("no failure", 20.0),
+        ("failing", 6.0),
+        ("degraded", 14.0),
+        ("recovering", 20.0),
+        ("clean without them", 40.0),
+    ]
+    calm, failing, degraded = (states[name]["total"] for name in ("no failure", "failing", "degraded"))
+    assert (calm["obj_per_s"], calm["mib_per_s"], calm["obj_per_s_percent"]) == (10.0, 30.0, 100.0)
+    assert calm["p99_ms"] == pytest.approx(10, rel=0.008) and calm["errors"] == 0
+    # three requests of the second in which the fault begins were still served
+    assert failing["requests"] == 3 and failing["errors"] == 3
+    assert failing["longest_gap"] == pytest.approx(26 - 20.25) and failing["silent_seconds"] == 5
+    assert degraded["requests"] == 65 and degraded["obj_per_s_percent"] == pytest.approx(65 / 14 * 10, abs=0.01)
+    assert degraded["silent_seconds"] == 1 and degraded["longest_gap"] == pytest.approx(1.1)
+    assert degraded["p50_ms"] == pytest.approx(40, rel=0.008)
+    assert degraded["p99_ms"] is None  # of 65 requests
+    assert states["recovering"]["total"]["obj_per_s_percent"] == 50.0
+    assert states["clean without them"]["ops"]["GET"]["mib_per_s_percent"] == 100.0
+    assert {w["code"] for w in made["warnings"]} == {"errors-in-state"}
+
+
+def test_the_longest_gap_of_a_phase_is_not_cut_at_states(tmp_path: Path) -> None:
+    line = impact([usual(tmp_path)], recovery(FAULT))["phases"][0]
+    assert line["longest_gap"]["seconds"] == pytest.approx(27.1 - 20.25)
+    assert line["longest_gap"]["state"] == "failing"
+
+
+def test_operations_are_told_apart(tmp_path: Path) -> None:
+    stats = load(0, 20, 0.5, 0.002, op="STAT", size=0) + load(20, 100, 1.0, 0.002, op="STAT", size=0)
+    made = impact([phase(tmp_path, [*load(0, 100, 0.1, 0.01), *stats])], recovery(FAULT))
+    recovering = by_state(made)["recovering"]["ops"]
+    assert list(recovering) == ["GET", "STAT"]
+    assert recovering["STAT"]["obj_per_s_percent"] == 50.0 and recovering["STAT"]["mib_per_s"] is None
+    assert recovering["GET"]["obj_per_s_percent"] == 100.0
+    assert by_state(made)["recovering"]["total"]["obj_per_s"] == 11.0
+
+
+def test_requests_that_were_lost(tmp_path: Path) -> None:
+    cut = [Request("GET", (T0 + 99) * NS, NS, error="cut: the run ends")] * 4
+    made = impact([phase(tmp_path, [*load(0, 98, 0.1, 0.01), *cut], cut=True, ended=T0 + 100.0)], recovery(FAULT))
+    assert made["phases"][0]["lost"] == {"unfinished": 1, "oldest_seconds": 1.0, "cut": 4}
+    assert any("1 unfinished, 4 cut" in line for line in table(made))
+
+
+def test_a_phase_without_failure_is_the_baseline(tmp_path: Path) -> None:
+    before = phase(tmp_path, load(0, 100, 0.05, 0.01), name="before")
+    later = recovery(("failure", -5.0, 100.0, {"all-down": -4.0, "recovery-starts": None, "clean": None}))
+    calm = impact([before], {"episodes": []})
+    assert calm["baseline"]["phase"] == "before" and calm["baseline"]["total"]["obj_per_s"] == 20.0
+    nothing = impact([usual(tmp_path)], later)
+    assert nothing["baseline"] is None and by_state(nothing)["degraded"]["total"]["obj_per_s_percent"] is None
+    assert "no-baseline" in {w["code"] for w in nothing["warnings"]}
+
+
+def test_a_named_baseline(tmp_path: Path) -> None:
+    one, other = usual(tmp_path), phase(tmp_path, load(0, 100, 0.05, 0.01), name="other")
+    made = impact([one, other], recovery(FAULT), baseline="other")
+    assert made["baseline"]["phase"] == "other"
+    assert by_state(made)["no failure"]["total"]["obj_per_s_percent"] == 50.0
+
+
+def test_blocks_of_a_minute_give_latencies_of_whole_minutes_only(tmp_path: Path) -> None:
+    at = -(T0 % 60) % 60  # the first minute that begins in the window
+    times = {"all-down": 5.0, "recovery-starts": 6.0, "clean": at + 5.0}
+    made = impact([phase(tmp_path, load(0, 100, 0.1, 0.01), block=60)], recovery(("failure", 4.0, 100.0, times)))
+    states = by_state(made)
+    assert all(line["total"]["p99_ms"] is None for line in states.values())
+    assert "coarse-latencies" in {w["code"] for w in made["warnings"]}
+
+
+def test_the_cluster_beside_the_client(tmp_path: Path) -> None:
+    client = usual(tmp_path)
+    state = {"osds": 8, "down": [], "out": [], "pgs": {"active+clean": 10}, "num_pgs": 10, "degraded": [0, 0]}
+    degraded = {**state, "down": [7], "degraded": [40, 100]}
+    samples = Samples(samples=[Sample(T0 + t + 0.5, degraded if t >= 21 else state, t < 21, False) for t in range(100)])
+    made = timeline(client, samples, recovery(FAULT))
+    assert (made["start"], made["step"]) == (T0, 1)
+    assert made["cluster"]["degraded"][20:22] == [0, 40] and len(made["cluster"]["osds_up"]) == 100
+    assert made["windows"][1] == {"state": "failing", "labels": ["a"], "from": 20.0, "to": 26.0}
+    assert [(m["at"], m["title"]) for m in made["marks"]][:2] == [(20.3, "fault"), (20.9, "injected")]
+
+
+def test_the_text_has_a_line_for_each_state(tmp_path: Path) -> None:
+    lines = table(impact([usual(tmp_path)], recovery(FAULT)))
+    assert len(lines) == 6
+    assert lines[4].split() == ["hybrid", "recovering", "20", "5.0", "50.0", "15.0", "50.0", "40.0", "0.20", "0", "0"]
