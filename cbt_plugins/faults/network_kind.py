@@ -85,6 +85,7 @@ class Network(Kind):
         )
 
 
+_WAYS = ("input", "output")
 _Cut = Tuple[str, str, str, str, Dict[str, Any]]
 
 
@@ -129,16 +130,24 @@ def _nft(scene: Scene, node: str, name: str, port: int) -> _Cut:
     scene.ask(node, "command -v nft >/dev/null || { echo nft is missing >&2; exit 1; }", root=True)
     table = "cbt_plugins_" + "".join(c if c.isalnum() else "_" for c in name)
     chain = "type filter hook {} priority -300; policy drop;"
-    rules = (
-        f"table inet {table} {{ "
-        f"chain in {{ {chain.format('input')} iif lo accept; tcp dport {port} accept; }} "
-        f"chain out {{ {chain.format('output')} oif lo accept; tcp sport {port} accept; }} "
-        f"chain through {{ {chain.format('forward')} }} }}"
+    lines = (
+        f"add table inet {table}",
+        *(f"add chain inet {table} {hook} {{ {chain.format(hook)} }}" for hook in ("input", "output", "forward")),
+        f"add rule inet {table} input iif lo accept",
+        f"add rule inet {table} output oif lo accept",
+        f"add rule inet {table} input tcp dport {port} accept",
+        f"add rule inet {table} output tcp sport {port} accept",
+        # without it no neighbour is found by IPv6
+        *(
+            f"add rule inet {table} {hook} icmpv6 type {{ nd-neighbor-solicit, nd-neighbor-advert }} accept"
+            for hook in _WAYS
+        ),
     )
+    rules = "\\n".join(lines)  # one transaction: all of it or nothing
     there = f"nft list table inet {table} >/dev/null 2>&1"
     return (
         f"drop all packets but those of ssh (port {port})",
-        f"printf %s {shlex.quote(rules)} | nft -f -",
+        f"printf {shlex.quote(rules)} | nft -f -",
         f"! {there} || nft delete table inet {table}",
         f"{there} || echo whole",
         {"table": table, "cuts_us_off": False},

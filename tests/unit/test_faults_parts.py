@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -411,3 +412,23 @@ def test_a_plan_is_looked_at_without_a_run() -> None:
     assert isinstance(found[2], Prepared) and found[2].refused == ()
     assert isinstance(found[3], FaultError)
     assert json.dumps(world.state) == before
+
+
+@pytest.mark.skipif(not shutil.which("nft") or os.geteuid() != 0, reason="needs nft and root")
+def test_dropped_packets_leave_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a network of its own: the table is made in one piece, taken away, and taken away once more."""
+    from cbt_plugins.faults.network_kind import _nft
+
+    class Anywhere:
+        @staticmethod
+        def ask(*_: Any, **__: Any) -> str:
+            return ""
+
+    scene: Any = Anywhere()
+    _, cut, heal, whole, _ = _nft(scene, "n", "r-n-0-1", 22)
+    show = "nft list ruleset"
+    text = "; ".join((whole, cut, show, whole, heal, heal, whole))
+    said = subprocess.run(["unshare", "-n", "sh", "-ec", text], capture_output=True, text=True, timeout=60, check=False)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert said.stdout.startswith("whole\ntable inet") and said.stdout.endswith("}\nwhole\n")
+    assert "tcp dport 22 accept" in said.stdout and said.stdout.count("policy drop") == 3
