@@ -17,8 +17,8 @@ from .outcome import Outcome
 from .progress import Now, Progress
 from .timeline import Timeline
 
-#: PG statistics lag the OSD map: clean counts only when it has lasted so long (seconds)
-STABLE = 6.0
+#: PG statistics lag the OSD map by up to two periods of the mgr (5 s each): clean counts only when it has lasted so long
+STABLE = 13.0
 
 
 def wait(
