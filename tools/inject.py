@@ -94,6 +94,7 @@ def _inject(injector: Injector, timeline: Timeline, tied: bool) -> int:
                 raise FaultError("what an earlier process left open could not be undone")
             injector.acquire()
             injector.apply()
+            timeline.prepare()
             timeline.begin(time.time())
             while timeline.failure is None and (tied or timeline.left):
                 if tied and select.select([0], [], [], 0.5)[0] and not os.read(0, 4096):

@@ -18,6 +18,7 @@ from cbt_plugins.analysis.checks import CLOCK, check_phase
 from cbt_plugins.analysis.conform import check
 from cbt_plugins.analysis.engines import beside
 from cbt_plugins.analysis.environment import environment
+from cbt_plugins.analysis.failure import breaks, failure, warnings_of
 from cbt_plugins.analysis.sentence import sentence
 from cbt_plugins.analysis.source import Unreadable
 
@@ -35,11 +36,16 @@ def summarize(path: Path) -> Dict[str, Any]:
     """The summary of one run directory, whole or not: `usable` and `warnings` say which."""
     run = read_run(path)
     warnings = list(_run_warnings(run))
-    phases = []
+    phases, broken = [], breaks(run)
+    kept: List[of_phase.PhaseFigures] = []
     for phase in run.phases:
-        line, its_warnings = _phase(phase)
+        made = of_phase.read_phase(phase)
+        line, its_warnings = _phase(phase, made)
         phases.append(line)
         warnings.extend(its_warnings)
+        kept += [made] if broken else []
+    failed = failure(run, kept) if broken else None
+    warnings.extend(warnings_of(failed))
     summary = {
         "version": VERSION,
         "run": {
@@ -51,16 +57,16 @@ def summarize(path: Path) -> Dict[str, Any]:
         "usable": not any(warning["code"] in _UNUSABLE for warning in warnings),
         "warnings": warnings,
         "phases": phases,
-        "new_vs_aged": new_vs_aged(phases),
+        "new_vs_aged": None if broken else new_vs_aged(phases),
         "engines": beside(phases),
+        "failure": failed,
         "environment": environment(run),
     }
     check(summary)
     return summary
 
 
-def _phase(phase: Phase) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
-    made = of_phase.read_phase(phase)
+def _phase(phase: Phase, made: of_phase.PhaseFigures) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
     gap = made.together.longest_gap()
     drivers = {job.id: job.driver for job in phase.jobs}
     line: Dict[str, Any] = {

@@ -163,6 +163,7 @@ class _Observer:
                 if end.died:
                     self._died(job, f"signal {end.signal}" if end.signal else f"exit status {end.exit}")
             if session.go_at is None and session.all_ready:
+                self.timeline.prepare()
                 session.go()
                 self.loader.event("load-go", phase=self.outcome.phase.name, at=session.go_at)
             if not self.timeline.begun and (begun := self._load_begun()) is not None:
@@ -237,7 +238,8 @@ class _Observer:
             down = [url for url, host in said.get("hosts", {}).items() if not host["up"]]
             if down:
                 jobs[job]["down"] = down
-            late = beat.states[job] == "running" and beat.at - beat.last_row[job] > STALL and not self._past_end()
+            since = max(beat.last_row[job], (self.session.go_at or beat.at) + offset)
+            late = beat.states[job] == "running" and beat.at - since > STALL and not self._past_end()
             if late and not self._stalled.get(job):
                 text = f"{job}: no request was finished for {STALL:.0f} s"
                 log.warning("%s: %s", self.outcome.phase.name, text)

@@ -8,9 +8,12 @@ import time
 from typing import Callable, Optional, Sequence, Tuple
 
 from ..config.plan import Event, Plan
-from ..faults import FaultError, Injector
+from ..faults import FaultError, Injector, Prepared
 
 log = logging.getLogger(__name__)
+
+#: seconds before a fault in which it is looked at what it would break: the questions take their time
+AHEAD = 20.0
 
 
 def monitors_of(plan: Plan) -> Tuple[str, ...]:
@@ -21,8 +24,8 @@ def monitors_of(plan: Plan) -> Tuple[str, ...]:
 class Timeline:
     """Does the events in a thread of its own: a fault takes its time, and the load must be watched meanwhile.
 
-    `begin` starts the clock; `close` waits for what is under way and ends the thread. `failure` says why the phase
-    cannot go on as planned.
+    `prepare` before the load begins; `begin` starts the clock; `close` waits for what is under way and ends the thread.
+    `failure` says why the phase cannot go on as planned.
     """
 
     def __init__(self, events: Sequence[Event], injector: Injector, note: Callable[..., None], phase: str) -> None:
@@ -32,6 +35,7 @@ class Timeline:
         self._phase = phase
         self._ended = threading.Event()
         self._thread: Optional[threading.Thread] = None
+        self._ready: Optional[Prepared] = None
         self.failure: Optional[str] = None
         self.done = 0
 
@@ -44,6 +48,12 @@ class Timeline:
     def begun(self) -> bool:
         """True when its clock runs, or there is nothing to do."""
         return self._thread is not None or not self._events
+
+    def prepare(self) -> None:
+        """Look at the fault that comes first, if it comes soon. Raises FaultError when it is refused."""
+        first = next((event for event in self._events if event.inject), None)
+        if first is not None and first is self._events[0] and first.at < AHEAD and first.inject is not None:
+            self._ready = self._injector.ready(first.inject)
 
     def begin(self, at: float) -> None:
         """Let the clock run from `at` (epoch seconds here)."""
@@ -59,9 +69,13 @@ class Timeline:
 
     def _run(self, begun: float) -> None:
         for event in self._events:
-            if self._ended.wait(max(0.0, begun + event.at - time.time())):
-                return
             try:
+                if not self._until(begun + event.at - (AHEAD if event.inject else 0.0)):
+                    return
+                if event.inject is not None and self._ready is None:
+                    self._ready = self._injector.ready(event.inject)
+                if not self._until(begun + event.at):
+                    return
                 self._do(event, begun + event.at)
             except Exception as error:
                 if not isinstance(error, FaultError):
@@ -70,14 +84,19 @@ class Timeline:
                 return
             self.done += 1
 
+    def _until(self, at: float) -> bool:
+        """Wait; False when nothing more is to be started."""
+        return not self._ended.wait(max(0.0, at - time.time()))
+
     def _do(self, event: Event, planned: float) -> None:
         late = round(time.time() - planned, 3)
         if event.mark:
             self._note("mark", name=event.mark, phase=self._phase, late=late)
-        if event.inject is not None:
+        if event.inject is not None and self._ready is not None:
             log.info("%s: injecting %s", self._phase, event.inject.label)
             self._note("event", phase=self._phase, inject=event.inject.label, late=late)
-            self._injector.inject(event.inject)
+            ready, self._ready = self._ready, None
+            self._injector.strike(ready)
         if event.undo:
             log.info("%s: undoing %s", self._phase, ", ".join(event.undo))
             self._note("event", phase=self._phase, undo=list(event.undo), late=late)

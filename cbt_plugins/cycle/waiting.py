@@ -17,7 +17,7 @@ from .outcome import Outcome
 from .progress import Now, Progress
 from .timeline import Timeline
 
-#: PG statistics lag the OSD map by up to two periods of the mgr (5 s each): clean counts only when it has lasted so long
+#: PG statistics lag the OSD map by two periods of the mgr (5 s each): clean counts when it has lasted so long
 STABLE = 13.0
 
 
@@ -35,6 +35,7 @@ def wait(
     folder.mkdir(parents=True)
     outcome = Outcome(index, phase)
     limit = phase.at_most if phase.wait_clean else phase.duration
+    timeline.prepare()
     state, begun = _State(), time.time()
     timeline.begin(begun)
     try:

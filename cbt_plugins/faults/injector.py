@@ -190,11 +190,16 @@ class Injector:
             self._perform(RECOVERY, RECOVERY, self._maker.recovery(self._settings.recovery), wait=True)
 
     def inject(self, fault: Union[Fault, Prepared], wait: bool = True) -> Prepared:
-        """Break it. The blast radius is computed once more, from the cluster as it is now.
+        """Break it: `ready` and `strike` at once.
 
         `wait` until the cluster has seen it; without, `confirm` tells. Raises FaultError: refused, and nothing was
         changed; or it did not take, and what was done of it is undone as far as could be (`open` has the rest).
         """
+        return self.strike(self.ready(fault), wait)
+
+    def ready(self, fault: Union[Fault, Prepared]) -> Prepared:
+        """All that takes time before a fault: recovery is hastened, and the blast radius computed from the cluster as
+        it is now. Raises FaultError when it is refused."""
         self._nothing_inherited()
         self.hasten()
         if isinstance(fault, Prepared):
@@ -212,6 +217,12 @@ class Injector:
                 + " | ".join(map(str, prepared.refused))
                 + f" (accept: [{', '.join(dict.fromkeys(f.rule for f in prepared.refused))}] on the fault overrides)"
             )
+        return prepared
+
+    def strike(self, prepared: Prepared, wait: bool = True) -> Prepared:
+        """Break what is `ready`, now. Raises FaultError as `inject` does."""
+        fault = prepared.fault
+        self._nothing_inherited()
         if not fault.targets:
             self._journal.say("chosen", label=fault.label, seed=fault.seed, targets=list(prepared.targets.named))
         if prepared.radius.findings:

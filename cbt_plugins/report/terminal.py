@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
+from cbt_plugins.analysis import impact, recovery
 from cbt_plugins.report.numbers import count, percent, plain, seconds, size
 
 WIDTH = 110
@@ -33,6 +34,10 @@ def render(summary: Mapping[str, Any]) -> str:
         lines += ["", *_phase(phase)]
     if summary["new_vs_aged"]:
         lines += ["", *_aging(summary["new_vs_aged"])]
+    for entry in summary["engines"]:
+        lines += ["", *_engines(entry)]
+    if summary["failure"]:
+        lines += ["", *_failure(summary["failure"])]
     lines += ["", *_warnings(summary["warnings"])]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -106,6 +111,22 @@ def _aging(aging: Mapping[str, Any]) -> Iterator[str]:
 def _change(line: Mapping[str, Any]) -> List[str]:
     metric = line["metric"].replace("_", " ") if line["unit"] == "ms" else line["unit"]
     return [line["op"], metric, plain(line["new"]), plain(line["aged"]), percent(line["change"])]
+
+
+def _engines(entry: Mapping[str, Any]) -> Iterator[str]:
+    yield from textwrap.wrap(f"cbt-hybrid ({entry['hybrid']}) beside warp ({entry['warp']}): {entry['note']}", WIDTH)
+    yield from _table([["", "", "hybrid", "warp", "ratio"], *map(_engine, entry["lines"])], left=2)
+
+
+def _engine(line: Mapping[str, Any]) -> List[str]:
+    metric = line["metric"].replace("_", " ") if line["unit"] == "ms" else line["unit"]
+    return [line["op"], metric, plain(line["hybrid"]), plain(line["warp"]), plain(line["ratio"])]
+
+
+def _failure(made: Mapping[str, Any]) -> Iterator[str]:
+    for part in (recovery.table(made["milestones"]), impact.table(made["impact"])):
+        yield from (line[:WIDTH] for line in part)
+        yield ""
 
 
 def _warnings(warnings: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -116,9 +116,14 @@ def test_a_node_fails_and_comes_back_and_all_is_as_before(
         samples = list((folder / "monitors").glob("recovery.node0/recovery.jsonl"))
         assert samples and samples[0].stat().st_size, name
     assert min(s["osds_up"] for s in status_of(cycle, "one-down")) == 6
-    summary = cycle.summary()
-    recovery = summary["recovery"]
-    assert recovery, "milestones"
+    made = cycle.summary()["failure"]
+    (failed, returned) = made["milestones"]["episodes"]
+    assert (failed["kind"], returned["kind"], returned["outcome"]) == ("failure", "return", "recovered")
+    at = {m["name"]: m["seconds"] for m in failed["milestones"]}
+    assert 0 <= at["first-down"] <= at["all-down"] < at["out"], at
+    states = {s["state"]: s for phase in made["impact"]["phases"] for s in phase["states"]}
+    assert made["impact"]["baseline"]["phase"] == "no-failure"
+    assert states["no failure"]["total"]["obj_per_s_percent"] == 100.0 and "returning" in states
     assert "recovery" in (cycle.folder / "report.html").read_text().lower()
     text = subprocess.run(
         [sys.executable, "-m", "cbt_plugins.tools", "report", str(cycle.folder), "--text"],

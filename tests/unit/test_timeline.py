@@ -1,0 +1,110 @@
+"""Events at their times, with an injector that only takes notes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, List, Tuple, cast
+
+import pytest
+
+from cbt_plugins.config.plan import Event, Fault
+from cbt_plugins.cycle.timeline import Timeline
+from cbt_plugins.faults import FaultError, Injector
+
+A = Fault("a", "stop", ("node4",))
+
+
+class Notes:
+    """Stands for the injector, and for whoever writes events down."""
+
+    def __init__(self, refuses: str = "", open_after_undo: Tuple[str, ...] = ()) -> None:
+        self.seen: List[Any] = []
+        self.refuses = refuses
+        self.open_after_undo = open_after_undo
+        self.happened = threading.Event()
+
+    def ready(self, fault: Fault) -> Any:
+        if self.refuses:
+            raise FaultError(self.refuses)
+        self.seen.append(("ready", fault.label))
+        return fault
+
+    def strike(self, ready: Any) -> None:
+        self.seen.append(("strike", ready.label))
+
+    def undo(self, labels: Any) -> List[str]:
+        self.seen.append(("undo", tuple(labels)))
+        return list(self.open_after_undo)
+
+    def note(self, event: str, **facts: Any) -> None:
+        self.seen.append((event, facts.get("name") or facts.get("inject") or facts.get("undo")))
+
+
+def timeline(notes: Notes, *events: Event) -> Timeline:
+    return Timeline(events, cast(Injector, notes), notes.note, "p")
+
+
+def until(done: Any) -> None:
+    end = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_what_takes_time_is_done_before_the_load_begins() -> None:
+    notes = Notes()
+    made = timeline(notes, Event(0.0, inject=A), Event(0.0, undo=("a",)), Event(0.0, mark="after"))
+    made.prepare()
+    assert notes.seen == [("ready", "a")]
+    made.begin(time.time())
+    until(lambda: made.left == 0)
+    made.close()
+    assert notes.seen[1:] == [
+        ("event", "a"),
+        ("strike", "a"),
+        ("event", ["a"]),
+        ("undo", ("a",)),
+        ("mark", "after"),
+    ]
+    assert made.failure is None
+
+
+def test_a_later_fault_is_looked_at_shortly_before() -> None:
+    notes = Notes()
+    made = timeline(notes, Event(100.0, inject=A))
+    made.prepare()
+    assert notes.seen == []
+    made.begin(time.time() - 85.0)  # 15 s before it
+    until(lambda: notes.seen)
+    made.close()
+    assert notes.seen == [("ready", "a")] and made.left == 1
+
+
+def test_a_refusal_before_the_load_is_raised_and_a_later_one_told() -> None:
+    made = timeline(Notes("too many"), Event(0.0, inject=A))
+    with pytest.raises(FaultError, match="too many"):
+        made.prepare()
+    late = timeline(Notes("too many"), Event(0.0, mark="m"), Event(0.0, inject=A))
+    late.prepare()
+    late.begin(time.time())
+    until(lambda: late.failure)
+    late.close()
+    assert late.failure == "too many" and late.left == 1
+
+
+def test_an_undo_that_leaves_something_open_is_a_failure() -> None:
+    made = timeline(Notes(open_after_undo=("a: still down",)), Event(0.0, undo=("a",)))
+    made.begin(time.time())
+    until(lambda: made.failure)
+    made.close()
+    assert made.failure == "a: still down"
+
+
+def test_nothing_is_started_after_the_end() -> None:
+    notes = Notes()
+    made = timeline(notes, Event(1000.0, undo=("a",)))
+    made.begin(time.time())
+    made.close()
+    assert notes.seen == [] and made.left == 1
+    assert timeline(notes).begun
