@@ -9,7 +9,6 @@ from typing import Any, Mapping
 
 from cbt_plugins.analysis.archive import find_runs
 from cbt_plugins.analysis.source import Unreadable
-from cbt_plugins.report.terminal import render
 
 OK, USAGE, UNUSABLE = 0, 2, 4
 _INSTALL = "pip install 'cbt-plugins[report]'"
@@ -32,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
     """0: every run is whole; 4: one is not, or there is none; what can be read is reported all the same."""
     try:
         from cbt_plugins.analysis.summary import summarize
+        from cbt_plugins.report.terminal import render
     except ImportError as e:
         if e.name != "numpy":
             raise

@@ -34,12 +34,9 @@ class Job:
     cut: bool = False
     restarts: int = 0
     rows_total: Optional[int] = None
+    hybrid: bool = False  # it is cbt-hybrid, which makes all operations in one process
+    ramp: float = 0.0  # seconds in which its load grows to its full size
     driver_end: Mapping[str, Any] = field(default_factory=dict)  # what cbt-hybrid said at its end
-
-    @property
-    def hybrid(self) -> bool:
-        """It is cbt-hybrid, which makes all operations in one process."""
-        return self.role == "hybrid" or bool(self.driver_end)
 
     @property
     def open_loop(self) -> bool:
@@ -71,7 +68,7 @@ class Phase:
     @property
     def takes_all(self) -> bool:
         """It ends with its last object: its window is as long as it took, and every request counts."""
-        return self.kind in ("fill", "verify", "delete") and self.duration is None
+        return self.duration is None
 
     @property
     def calibrates(self) -> bool:
@@ -181,14 +178,14 @@ def _phase(directory: Path) -> Phase:
         asked=dict(asked),
         engine=str(data.get("engine") or "warp"),
         block=max(1, int(data.get("block") or 1)),
-        jobs=tuple(_job(directory, job) for job in data.get("jobs") or ()),
+        jobs=tuple(_job(directory, job, str(data.get("engine"))) for job in data.get("jobs") or ()),
         books=tuple(data.get("books") or ()),
         warnings=tuple(data.get("warnings") or ()),
         pgs=tuple(json_lines(directory / "status.jsonl")),
     )
 
 
-def _job(directory: Path, data: Mapping[str, Any]) -> Job:
+def _job(directory: Path, data: Mapping[str, Any], engine: str) -> Job:
     return Job(
         id=str(data["id"]),
         driver=str(data.get("driver") or data["id"]),
@@ -208,6 +205,8 @@ def _job(directory: Path, data: Mapping[str, Any]) -> Job:
         cut=bool(data.get("cut")),
         restarts=int(data.get("restarts") or 0),
         rows_total=data.get("rows_total"),
+        hybrid=data.get("role") == "hybrid" or engine == "hybrid",
+        ramp=float((data.get("spec") or {}).get("ramp") or 0),
         driver_end=dict(data.get("driver_end") or {}),
     )
 

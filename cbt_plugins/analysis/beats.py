@@ -13,7 +13,7 @@ FILE = "heartbeat.jsonl"
 #: bins of a line
 BINS = 1000
 #: beats that are read of a file; of a longer one, runs of beats at even distances, so that every node has its part
-_READ = 60_000
+_READ = 20_000
 _RUN = 64
 
 
@@ -25,6 +25,7 @@ def under_way(path: Path, grid: Grid, drivers: Mapping[str, str]) -> Optional[Di
     """
     step = max(1, math.ceil(grid.seconds / BINS))
     bins = math.ceil(grid.seconds / step)
+    said = set()  # drivers; warp says no such thing, and nothing under way is left out
     most: Dict[str, List[Optional[int]]] = {}
     oldest: Dict[str, List[Optional[float]]] = {}
     for beat in _beats(path):
@@ -37,17 +38,19 @@ def under_way(path: Path, grid: Grid, drivers: Mapping[str, str]) -> Optional[Di
         sums: Dict[str, int] = {}
         for job, its in jobs.items():
             driver = drivers.get(job)
-            if driver is None or not isinstance(its, dict) or its.get("in_flight") is None:
+            if driver is None or not isinstance(its, dict):
                 continue
-            sums[driver] = sums.get(driver, 0) + int(its["in_flight"])
+            if its.get("in_flight"):
+                said.add(driver)
+            sums[driver] = sums.get(driver, 0) + int(its.get("in_flight") or 0)
             ages = oldest.setdefault(driver, [None] * bins)
             ages[i] = round(max(ages[i] or 0.0, float(its.get("oldest") or 0)), 3)
         for driver, n in sums.items():
             line = most.setdefault(driver, [None] * bins)
             line[i] = max(line[i] or 0, n)
-    if not most:
+    if not said:
         return None
-    lines = {driver: {"in_flight": most[driver], "oldest_seconds": oldest[driver]} for driver in sorted(most)}
+    lines = {driver: {"in_flight": most[driver], "oldest_seconds": oldest[driver]} for driver in sorted(said)}
     return {"start": grid.first, "step": step, "drivers": lines}
 
 

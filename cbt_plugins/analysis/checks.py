@@ -22,6 +22,8 @@ def check_phase(made: PhaseFigures, line: Mapping[str, Any]) -> List[Warning_]:
     checks = (_status, _window, _jobs, _rows, _errors, _missing, _books, _little, _mix, _samples, _stalls, _tail)
     found = [warning for check in (*checks, *hybrid_checks.CHECKS) for warning in check(made, line)]
     recounted = {warning["code"] for warning in found}
+    if not made.unreadable:  # requests that were only cut off are no errors
+        recounted.add("errors")
     said = [
         {"code": str(warning.get("code", "phase")), "text": str(warning.get("text", "")), **_where(warning)}
         for warning in made.phase.warnings

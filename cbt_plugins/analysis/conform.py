@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict, Iterator, Mapping
@@ -58,9 +59,27 @@ def _faults(value: Any, schema: Mapping[str, Any], at: str) -> Iterator[str]:
         yield f"{at}: {value} is below {schema['minimum']}"
     if isinstance(value, dict):
         yield from _object(value, schema, at)
-    elif isinstance(value, (list, tuple)) and "items" in schema:
+    elif isinstance(value, (list, tuple)) and "items" in schema and not _plainly_good(value, schema["items"]):
         for i, its in enumerate(value):
             yield from _faults(its, schema["items"], f"{at}[{i}]")
+
+
+_PYTHON = {"integer": {int}, "number": {int, float}, "null": {type(None)}, "string": {str}, "boolean": {bool}}
+
+
+def _plainly_good(values: Any, schema: Mapping[str, Any]) -> bool:
+    """Whether a list of numbers is seen at once to be what the schema says; most of a summary are such lists."""
+    if not schema.keys() <= {"type", "minimum", "description"} or "type" not in schema:
+        return False
+    names = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+    kinds = set(map(type, values))
+    if not kinds <= set().union(*(_PYTHON.get(name, set()) for name in names)):
+        return False
+    numbers = values if kinds <= {int, float} else [v for v in values if v is not None]
+    if kinds & {str, bool} or not numbers:
+        return "minimum" not in schema or not numbers
+    # a sum with a NaN in it is one
+    return sum(numbers) == sum(numbers) and min(numbers) >= schema.get("minimum", -math.inf)
 
 
 def _object(value: Mapping[str, Any], schema: Mapping[str, Any], at: str) -> Iterator[str]:

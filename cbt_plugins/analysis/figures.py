@@ -12,7 +12,7 @@ import struct
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -24,6 +24,9 @@ MAGIC = b"CBTF"
 PREFIX = struct.Struct("<4sBBII")
 VERSION = 1
 _ZLIB = 1
+#: latency entries of a joined frame: as many as a processor's cache holds; and frames in it
+_LARGE = 1 << 17
+_MANY = 100
 _DTYPES = {"u1": "u1", "u2": "<u2", "u4": "<u4", "i8": "<i8"}
 
 Columns = Dict[str, np.ndarray]
@@ -46,6 +49,7 @@ _FORMS = {
 TABLES: Dict[str, Dict[str, str]] = {
     name: dict(column.split(":") for column in form.split()) for name, form in _FORMS.items()
 }
+_EMPTY = {name: {c: np.zeros(0, _DTYPES[d]) for c, d in form.items()} for name, form in TABLES.items()}
 
 
 class Damaged(Exception):
@@ -66,8 +70,17 @@ class Frame:
 
     def table(self, name: str) -> Columns:
         """The columns of a table, maybe empty."""
-        found = self.tables.get(name)
-        return found if found is not None else {c: np.zeros(0, _DTYPES[d]) for c, d in TABLES[name].items()}
+        return self.tables.get(name) or _EMPTY[name]
+
+    def histograms(self, name: str) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A table of histograms, cell by cell: how many entries each cell has, and the entries' buckets and counts."""
+        table = self.table(name)
+        cell, bucket, count = table["cell"], table["bucket"], table["count"]
+        if (cell[1:] < cell[:-1]).any():
+            order = np.argsort(cell, kind="stable")
+            cell, bucket, count = cell[order], bucket[order], count[order]
+        borders = np.arange(len(self.table("cells")["n"]) + 1)
+        return np.diff(np.searchsorted(cell, borders.astype(cell.dtype))), bucket, count
 
     def check(self) -> None:
         """Raise Damaged when an index points nowhere or a column is missing."""
@@ -133,6 +146,50 @@ def frames(path: Path, where: Sequence[Tuple[int, int]]) -> Iterator[Optional[Fr
                     yield frame
     except OSError as e:
         raise Unreadable(f"{path}: {e.strerror or e}") from e
+
+
+def joined(many: Iterable[Optional[Frame]]) -> Iterator[Optional[Frame]]:
+    """The same in fewer and larger frames: numpy wants long columns."""
+    waiting: List[Frame] = []
+    entries = 0
+    for frame in many:
+        if frame is None:
+            yield None
+            continue
+        if waiting and (entries > _LARGE or len(waiting) > _MANY or frame.ends or frame.block != waiting[0].block):
+            yield _join(waiting)
+            waiting, entries = [], 0
+        waiting.append(frame)
+        entries += len(frame.table("latency")["cell"])
+    if waiting:
+        yield _join(waiting)
+
+
+def _join(parts: Sequence[Frame]) -> Frame:
+    """One frame of several; an end frame stands alone."""
+    if len(parts) == 1:
+        return parts[0]
+    names = {kind: _union([getattr(part, kind) for part in parts]) for kind in ("ops", "endpoints", "errors")}
+    cells = np.cumsum([0] + [len(part.table("cells")["n"]) for part in parts[:-1]])
+    moved: Dict[str, Sequence[np.ndarray]] = {kind[:-1]: maps for kind, (_, maps) in names.items()}
+    tables: Dict[str, Columns] = {}
+    for name, form in TABLES.items():
+        columns = tables[name] = {}
+        for column in form:
+            its = [part.table(name)[column] for part in parts]
+            if column == "cell":
+                its = [values + before for values, before in zip(its, cells.astype(np.uint32))]
+            elif column in moved:
+                its = [numbers[values] for values, numbers in zip(its, moved[column])]
+            columns[column] = np.concatenate(its)
+    return Frame(parts[0].block, *(names[kind][0] for kind in ("ops", "endpoints", "errors")), tables)
+
+
+def _union(lists: Sequence[Sequence[str]]) -> Tuple[List[str], List[np.ndarray]]:
+    """All names, and for each list where its names stand among them."""
+    known: Dict[str, int] = {}
+    maps = [np.array([known.setdefault(name, len(known)) for name in names], np.int64) for names in lists]
+    return list(known), maps
 
 
 def parse(data: bytes) -> Frame:

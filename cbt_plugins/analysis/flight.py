@@ -81,11 +81,10 @@ def rate(made: PhaseFigures) -> Dict[str, Any]:
     asked = made.phase.asked.get("rate") or sum(job.rate_limit for job in jobs)
     if not jobs:
         return {"asked": None, "issued": None, "deviation": None}
-    ramp = float(made.phase.asked.get("ramp") or 0)
     issued = 0.0
     for job in jobs:
         end = job.driver_end
-        seconds = float(end.get("ended") or 0) - float(end.get("began") or 0) - ramp / 2
+        seconds = float(end.get("ended") or 0) - float(end.get("began") or 0) - job.ramp / 2
         if seconds <= 0 or not isinstance(end.get("issued"), dict):
             return {"asked": asked, "issued": None, "deviation": None}
         issued += sum(end["issued"].values()) / seconds

@@ -11,11 +11,8 @@ import numpy as np
 from cbt_plugins.analysis.figures import Columns, Frame
 from cbt_plugins.analysis.grouping import grouped
 from cbt_plugins.analysis.histogram import WIDTH, Histogram
-from cbt_plugins.analysis.series import Grid, Timeline
+from cbt_plugins.analysis.series import Timeline
 
-#: rows of small tables, and entries of histograms, that are worth a pass over numpy
-_ROWS = 1 << 14
-_ENTRIES = 1 << 16
 _NEVER = np.iinfo(np.int64).max
 _SUMS = ("n", "failed", "objects", "bytes", "total", "failed_total", "ttfb_n", "ttfb_total")
 _LOWS = {"min": "n", "failed_min": "failed", "ttfb_min": "ttfb_n"}  # and what says whether there is one
@@ -112,31 +109,26 @@ class JobFigures:
 
 
 class _Buckets:
-    """Histograms by group, of entries (group, bucket, count) that are gathered until they are worth a pass."""
+    """Histograms by group."""
 
     def __init__(self) -> None:
         self.dense: List[np.ndarray] = []
-        self._waiting: List[Tuple[np.ndarray, ...]] = []
-        self._entries = 0
 
-    def add(self, group: np.ndarray, bucket: np.ndarray, count: np.ndarray) -> None:
-        self._waiting.append((group, bucket, count))
-        self._entries += len(group)
-        if self._entries > _ENTRIES:
-            self.flush()
-
-    def flush(self) -> None:
-        if not self._entries:
+    def add(self, groups: np.ndarray, entries: np.ndarray, bucket: np.ndarray, count: np.ndarray) -> None:
+        """Add the histograms of cells, as Frame has them; `groups` are those of the cells, -1: leave it out."""
+        if not len(bucket):
             return
-        group, bucket, count = (np.concatenate(columns) for columns in zip(*self._waiting))
-        self._waiting, self._entries = [], 0
-        low, groups = int(bucket.min()), int(group.max()) + 1
+        low = int(bucket.min())
         width = int(bucket.max()) - low + 1
-        flat = (group * width - low) + bucket
-        sums = np.bincount(flat, weights=count, minlength=groups * width).reshape(groups, width)
-        while len(self.dense) < groups:
+        # the last row is for what is left out
+        rows = int(groups.max()) + 2
+        first = np.where(groups < 0, rows - 1, groups) * width - low
+        flat = np.repeat(first, entries)
+        flat += bucket
+        sums = np.bincount(flat, weights=count, minlength=rows * width).reshape(rows, width)
+        while len(self.dense) < rows - 1:
             self.dense.append(np.zeros(WIDTH, np.int64))
-        for number in range(groups):
+        for number in range(rows - 1):
             self.dense[number][low : low + width] += sums[number].astype(np.int64)
 
     def histogram(self, group: int, n: int, total: int, low: int, high: int) -> Histogram:
@@ -148,11 +140,11 @@ class _Buckets:
 
 
 class Gatherer:
-    """Takes frames one by one; `finish` gives what they say together."""
+    """Takes frames one by one; `finish` gives what they say together. Several may fill one timeline."""
 
-    def __init__(self, grid: Grid) -> None:
-        self.grid = grid
-        self.timeline = Timeline(grid)
+    def __init__(self, timeline: Timeline) -> None:
+        self.grid = timeline.grid
+        self.timeline = timeline
         self._job = JobFigures()
         self._known: Dict[str, Dict[str, int]] = {"op": {}, "endpoint": {}, "error": {}}  # name -> number here
         self._groups = np.full(256 << 7, -1, np.int64)  # op << 7 | size -> number of its histograms
@@ -160,7 +152,6 @@ class Gatherer:
         self._histograms = {name: _Buckets() for name in ("latency", "ttfb", "failed")}
         self._cells: List[Tuple[np.ndarray, Columns]] = []
         self._errors: List[Tuple[np.ndarray, np.ndarray]] = []
-        self._waiting = 0
 
     def add(self, frame: Frame) -> None:
         """Add a frame that was checked."""
@@ -186,10 +177,6 @@ class Gatherer:
 
     def finish(self) -> JobFigures:
         """What all frames say; nothing can be added afterwards."""
-        self.timeline.finish()
-        for histograms in self._histograms.values():
-            histograms.flush()
-        self._put_cells_together()
         self._make_ops()
         self._make_messages()
         return self._job
@@ -217,31 +204,18 @@ class Gatherer:
             self._used += 1
         keys = ((op << 16 | endpoints[cells["endpoint"]]) << 7 | size) << 1 | inside
         self._cells.append((keys, {name: cells[name] for name in (*_SUMS, *_LOWS, *_HIGHS)}))
-        self._waiting += len(keys)
-        if self._waiting > _ROWS:
-            self._put_cells_together()
+        self._put_cells_together()
         groups = np.where(inside, self._groups[code], -1)
-        for name, histograms in self._histograms.items():
-            self._add_entries(histograms, frame, name, cells, groups)
+        for name in ("ttfb", "failed"):
+            self._histograms[name].add(groups, *frame.histograms(name))
+        latency = frame.histograms("latency")
+        self._histograms["latency"].add(groups, *latency)
         some = inside & (cells["n"] > 0)
         if some.any():
             timeline_ops = np.array([self.timeline.number(name) for name in frame.ops], np.int64)
             its_op = timeline_ops[cells["op"]]
             self.timeline.add_maxima(cells["block"][some], its_op[some], cells["max"][some])
-            self.timeline.add_latencies(cells["block"], its_op, inside, frame.table("latency"))
-
-    def _add_entries(
-        self, histograms: _Buckets, frame: Frame, name: str, cells: Columns, groups: np.ndarray
-    ) -> None:
-        table = frame.table(name)
-        cell, bucket, count = table["cell"], table["bucket"], table["count"]
-        if not len(cell):
-            return
-        group = groups[cell]
-        if groups.min() < 0:
-            inside = group >= 0
-            group, bucket, count = group[inside], bucket[inside], count[inside]
-        histograms.add(group, bucket, count)
+            self.timeline.add_latencies(cells["block"], its_op, inside, *latency)
 
     def _add_errors(self, frame: Frame, ops: np.ndarray, endpoints: np.ndarray) -> None:
         errors = frame.table("errors")
@@ -268,11 +242,8 @@ class Gatherer:
             self._job.crossing = (self._job.crossing[0] + begin, self._job.crossing[1] + end)
 
     def _put_cells_together(self) -> None:
-        if not self._cells:
-            return
         keys = np.concatenate([keys for keys, _ in self._cells])
         columns = {name: np.concatenate([its[name] for _, its in self._cells]) for name in self._cells[0][1]}
-        self._waiting = 0
         lows = {name: np.where(columns[n] > 0, columns[name], _NEVER) for name, n in _LOWS.items()}
         sums, highs = ({name: columns[name] for name in names} for names in (_SUMS, _HIGHS))
         self._cells = [grouped(keys, sums, lows, highs)]

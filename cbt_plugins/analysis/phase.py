@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import numpy as np
@@ -60,7 +61,6 @@ def read_phase(phase: Phase) -> PhaseFigures:
     """Read what all jobs left."""
     grid = Grid.of(*phase.window, phase.block, phase.takes_all)
     read = read_jobs(phase, grid)
-    assert read.timeline is not None
     return PhaseFigures(phase, grid, read.jobs, read.timeline, read.unreadable, read.doubts)
 
 
@@ -258,6 +258,7 @@ def _pgs(made: PhaseFigures) -> Dict[str, List[Any]]:
     return found
 
 
+@lru_cache(maxsize=None)
 def is_clean(state: str) -> bool:
     """Ceph's "active+clean", also while it is being scrubbed."""
     return {"active", "clean"} <= set(state.split("+"))

@@ -17,8 +17,10 @@ FINE = 7200
 #: bits of a latency bucket that a bin of the series drops: 7 of 11 remain, off by less than 0.8 %
 _COARSE = 4
 _COARSE_WIDTH = WIDTH >> _COARSE
-#: rows or entries that are worth a pass over numpy
-_MANY = 1 << 17
+#: columns of a bin's histogram to have on both sides of those in use
+_SPARE = 64
+#: bins whose quantiles are looked for at once: as many as stay in the processor's cache
+_TOGETHER = 256
 _ADDED = ("n", "failed", "objects", "bytes", "total")
 _NEVER = np.iinfo(np.int64).max
 
@@ -155,64 +157,83 @@ class Blocks:
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
-        # pages that nothing is written to take no memory
-        self.counts = np.zeros((grid.block_bins, _COARSE_WIDTH), np.uint32)
+        self.low = 0  # the coarse bucket of the first column: a service uses few of all that there are
+        self.counts = np.zeros((grid.block_bins, 0), np.uint32)
         self.max = np.full(grid.block_bins, -1, np.int64)  # -1: nothing succeeded
 
+    def add(self, first: int, low: int, counts: np.ndarray) -> None:
+        """Add counts of the bins from `first` on (rows) and the coarse buckets from `low` on (columns)."""
+        if counts.size:
+            self._reach(low, low + counts.shape[1])
+            at = low - self.low
+            self.counts[first : first + len(counts), at : at + counts.shape[1]] += counts
+
+    def _reach(self, low: int, high: int) -> None:
+        """Have columns for these buckets, and some more when there must be new ones."""
+        width = self.counts.shape[1]
+        if width and self.low <= low and high <= self.low + width:
+            return
+        if width:
+            low, high = min(low, self.low), max(high, self.low + width)
+        new_low, new_high = max(0, low - _SPARE), min(_COARSE_WIDTH, high + _SPARE)
+        wider = np.zeros((len(self.counts), new_high - new_low), np.uint32)
+        wider[:, self.low - new_low : self.low - new_low + width] = self.counts
+        self.low, self.counts = new_low, wider
+
     def merge(self, other: Blocks) -> None:
-        box = other.box()
-        self.counts[box] += other.counts[box]
+        first, low, counts = other.used()
+        self.add(first, low, counts)
         np.maximum(self.max, other.max, out=self.max)
 
-    def box(self) -> Tuple[slice, slice]:
-        """The part of `counts` that holds something."""
-        rows = np.flatnonzero(self.max >= 0)
-        if not len(rows):
-            return slice(0, 0), slice(0, 0)
-        bins = slice(int(rows[0]), int(rows[-1]) + 1)
-        columns = np.flatnonzero(self.counts[bins].any(axis=0))
-        return bins, slice(int(columns[0]), int(columns[-1]) + 1) if len(columns) else slice(0, 0)
+    def used(self) -> Tuple[int, int, np.ndarray]:
+        """What `add` takes, of all that is in here."""
+        bins = np.flatnonzero(self.max >= 0)
+        if not len(bins):
+            return 0, 0, self.counts[:0]
+        part = self.counts[int(bins[0]) : int(bins[-1]) + 1]
+        columns = np.flatnonzero(part.any(axis=0))
+        if not len(columns):
+            return 0, 0, self.counts[:0]
+        return int(bins[0]), self.low + int(columns[0]), part[:, int(columns[0]) : int(columns[-1]) + 1]
 
     def quantiles(self, *wanted: float) -> List[List[Optional[float]]]:
         """For each q: per bin the quantile in ns, off by less than 0.8 %; None when nothing succeeded in it."""
-        box = self.box()
-        counts, high = self.counts[box], self.max[box[0]]
-        found = [[None] * self.grid.block_bins for _ in wanted]  # type: List[List[Optional[float]]]
+        first, low, counts = self.used()
+        found: List[List[Optional[float]]] = [[None] * self.grid.block_bins for _ in wanted]
         if not counts.size:
             return found
-        fine = (np.arange(box[1].start, box[1].stop) << _COARSE) + (1 << (_COARSE - 1))
-        stands = middles(fine)
-        seen = np.cumsum(counts, axis=1, dtype=np.int64)
-        n = seen[:, -1]
-        for q, its in zip(wanted, found):
-            ranks = np.maximum(1, np.ceil(q * n - 1e-9 * n)).astype(np.int64)
-            places = np.minimum((seen < ranks[:, None]).sum(axis=1), counts.shape[1] - 1)
-            values = np.where(ranks >= n, high, np.minimum(stands[places], high)).tolist()
-            its[box[0]] = [value if some else None for value, some in zip(values, n.tolist())]
+        stands = middles((np.arange(low, low + counts.shape[1]) << _COARSE) + (1 << (_COARSE - 1)))
+        for begin in range(0, len(counts), _TOGETHER):
+            part = slice(first + begin, first + min(begin + _TOGETHER, len(counts)))
+            high, seen = self.max[part], np.cumsum(counts[begin : begin + _TOGETHER], axis=1, dtype=np.int64)
+            n = seen[:, -1]
+            for q, its in zip(wanted, found):
+                ranks = np.maximum(1, np.ceil(q * n - 1e-9 * n)).astype(np.int64)
+                places = np.minimum((seen < ranks[:, None]).sum(axis=1), counts.shape[1] - 1)
+                values = np.where(ranks >= n, high, np.minimum(stands[places], high)).tolist()
+                its[part] = [value if some else None for value, some in zip(values, n.tolist())]
         return found
 
     def __getstate__(self) -> Tuple[Any, ...]:
-        box = self.box()
-        return self.grid, box, self.counts[box].copy(), self.max
+        """Only what is used goes to another process."""
+        first, low, counts = self.used()
+        return self.grid, first, low, np.ascontiguousarray(counts), self.max
 
     def __setstate__(self, state: Tuple[Any, ...]) -> None:
-        grid, box, counts, high = state
+        grid, first, low, counts, high = state
         self.__init__(grid)  # type: ignore[misc]
-        self.counts[box] = counts
+        self.add(first, low, counts)
         self.max = high
 
 
 class Timeline:
-    """What happened when, per operation; takes tables of figures, and gathers small ones before it works on them."""
+    """What happened when, per operation; takes tables of figures."""
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self.seconds: Dict[str, Seconds] = {}
         self.blocks: Dict[str, Blocks] = {}
         self._numbers: Dict[str, int] = {}  # operation -> its number here
-        self._rows: List[Tuple[np.ndarray, Dict[str, np.ndarray]]] = []
-        self._entries: List[Tuple[np.ndarray, ...]] = []
-        self._waiting = [0, 0]
 
     def number(self, op: str) -> int:
         """What stands for the operation in `add_seconds` and `add_latencies`."""
@@ -224,32 +245,54 @@ class Timeline:
         if not grid.seconds:
             return
         inside = grid.holds(second, 1)
+        columns = {name: columns[name][inside] for name in (*_ADDED, "max", "first", "last")}
         # what ended at the very border of everything belongs to it
         at = np.clip(second[inside] - grid.first, 0, grid.seconds - 1)
-        kept = {name: columns[name][inside] for name in (*_ADDED, "max", "first", "last")}
-        self._rows.append((at << 8 | op[inside], kept))
-        self._waiting[0] += len(at)
-        if self._waiting[0] > _MANY:
-            self._flush_seconds()
+        keys, made = grouped(
+            at << 8 | op[inside],
+            {name: columns[name] for name in _ADDED},
+            {"first": np.where(columns["first"] == 0, _NEVER, columns["first"])},
+            {"max": columns["max"], "last": columns["last"]},
+        )
+        for number, its in self._per_op(keys & 255):
+            name = self._name(number)
+            if name not in self.seconds:
+                self.seconds[name] = Seconds(grid)
+            sums = {name: made[name][its] for name in _ADDED}
+            self.seconds[name].add(keys[its] >> 8, sums, made["max"][its], made["first"][its], made["last"][its])
 
     def add_latencies(
-        self, block: np.ndarray, op: np.ndarray, inside: np.ndarray, table: Mapping[str, np.ndarray]
+        self,
+        block: np.ndarray,
+        op: np.ndarray,
+        inside: np.ndarray,
+        entries: np.ndarray,
+        bucket: np.ndarray,
+        count: np.ndarray,
     ) -> None:
-        """Add counts of latency buckets; `block`, `op` and whether they lie in the window are those of their cells."""
-        cell, bucket, count = table["cell"], table["bucket"] >> _COARSE, table["count"]
-        if not len(cell):
+        """Add latency histograms of cells, as Frame has them; the other columns are those of the cells."""
+        if not len(bucket) or not inside.any():
             return
+        coarse = bucket >> _COARSE
         # neighbours in one coarse bucket first: that is what most entries are
-        starts = np.flatnonzero((bucket[1:] != bucket[:-1]) | (cell[1:] != cell[:-1])) + 1
-        starts = np.concatenate(([0], starts))
-        cell, bucket, count = cell[starts], bucket[starts], np.add.reduceat(count, starts, dtype=np.int64)
-        if not inside.all():
-            its = inside[cell]
-            cell, bucket, count = cell[its], bucket[its], count[its]
-        self._entries.append((self._bin(block)[cell], op[cell], bucket, count))
-        self._waiting[1] += len(cell)
-        if self._waiting[1] > _MANY:
-            self._flush_entries()
+        begins = np.cumsum(entries) - entries
+        change = np.empty(len(coarse), bool)
+        np.not_equal(coarse[1:], coarse[:-1], out=change[1:])
+        change[begins[entries > 0]] = True
+        starts = np.flatnonzero(change)
+        coarse, count = coarse[starts], np.add.reduceat(count, starts, dtype=np.int64)
+        runs = np.diff(np.append(np.searchsorted(starts, begins), len(starts)))
+        bins, ops, low = self._bin(block), len(self._numbers), int(coarse.min())
+        low_bin, width = int(bins[inside].min()), int(coarse.max()) - low + 1
+        rows = int(bins[inside].max()) - low_bin + 1
+        # what is outside of the window goes to a row of its own
+        row = np.where(inside, (bins - low_bin) + op * rows, ops * rows)
+        flat = np.repeat(row * width - low, runs)
+        flat += coarse
+        box = np.bincount(flat, weights=count, minlength=(ops * rows + 1) * width)
+        box = box[: ops * rows * width].reshape(ops, rows, width)
+        for number in np.unique(op[inside]):
+            self._blocks(int(number)).add(low_bin, low, box[number].astype(np.uint32))
 
     def add_maxima(self, block: np.ndarray, op: np.ndarray, high: np.ndarray) -> None:
         """Add exact maxima of blocks in the window."""
@@ -259,13 +302,8 @@ class Timeline:
             at = keys[its] >> 8
             blocks.max[at] = np.maximum(blocks.max[at], found["max"][its])
 
-    def finish(self) -> None:
-        """Work on all that was gathered."""
-        self._flush_seconds()
-        self._flush_entries()
-
     def merge(self, other: Timeline) -> None:
-        """Add another timeline of the same grid; both are finished."""
+        """Add another timeline of the same grid."""
         for op, seconds in other.seconds.items():
             if op in self.seconds:
                 self.seconds[op].merge(seconds)
@@ -299,40 +337,6 @@ class Timeline:
         if name not in self.blocks:
             self.blocks[name] = Blocks(self.grid)
         return self.blocks[name]
-
-    def _flush_seconds(self) -> None:
-        if not self._rows:
-            return
-        keys = np.concatenate([keys for keys, _ in self._rows])
-        columns = {name: np.concatenate([its[name] for _, its in self._rows]) for name in self._rows[0][1]}
-        self._rows, self._waiting[0] = [], 0
-        columns["first"] = np.where(columns["first"] == 0, _NEVER, columns["first"])
-        keys, made = grouped(
-            keys,
-            {name: columns[name] for name in _ADDED},
-            {"first": columns["first"]},
-            {"max": columns["max"], "last": columns["last"]},
-        )
-        for number, its in self._per_op(keys & 255):
-            name = self._name(number)
-            if name not in self.seconds:
-                self.seconds[name] = Seconds(self.grid)
-            seconds = self.seconds[name]
-            sums = {name: made[name][its] for name in _ADDED}
-            seconds.add(keys[its] >> 8, sums, made["max"][its], made["first"][its], made["last"][its])
-
-    def _flush_entries(self) -> None:
-        if not self._waiting[1]:
-            return
-        bins, op, bucket, count = (np.concatenate(columns) for columns in zip(*self._entries))
-        self._entries, self._waiting[1] = [], 0
-        ops, low_bin, low = len(self._numbers), int(bins.min()), int(bucket.min())
-        rows, width = int(bins.max()) - low_bin + 1, int(bucket.max()) - low + 1
-        flat = ((bins - low_bin) * ops + op) * width + (bucket.astype(np.int64) - low)
-        box = np.bincount(flat, weights=count, minlength=rows * ops * width).reshape(rows, ops, width)
-        for number in np.unique(op):
-            counts = self._blocks(int(number)).counts
-            counts[low_bin : low_bin + rows, low : low + width] += box[:, number].astype(np.uint32)
 
 
 def _ns(seconds: float) -> int:

@@ -10,7 +10,7 @@ import tempfile
 import zlib
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import analysis_archives as made
 import figures_writer
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from cbt_plugins.analysis import reading
 from cbt_plugins.analysis.archive import Job, Phase
-from cbt_plugins.analysis.figures import frames, places
+from cbt_plugins.analysis.figures import Frame, frames, places
 from cbt_plugins.analysis.histogram import Histogram
 from cbt_plugins.analysis.job import Gatherer, JobFigures, kind
 from cbt_plugins.analysis.reading import Read, Task, read_jobs
@@ -49,8 +49,12 @@ parts = st.lists(st.lists(requests, max_size=12), min_size=1, max_size=5)
 
 
 def gathered(path: Path, grid: Grid) -> Tuple[JobFigures, Timeline]:
-    gatherer = Gatherer(grid)
-    for frame in frames(path, places(path)[0]):
+    return finished(frames(path, places(path)[0]), grid)
+
+
+def finished(its: Iterable[Optional[Frame]], grid: Grid) -> Tuple[JobFigures, Timeline]:
+    gatherer = Gatherer(Timeline(grid))
+    for frame in its:
         assert frame is not None
         gatherer.add(frame)
     return gatherer.finish(), gatherer.timeline
@@ -152,11 +156,9 @@ def test_rows_give_the_same_as_figures(its: List[List[Request]], block: int) -> 
     with tempfile.TemporaryDirectory() as directory:
         rows = Path(directory) / "rows"
         rows.write_text(made.HEADER + "".join(map(line, every)))
-        gatherer = Gatherer(grid)
-        for frame in frames_of_rows(rows, 0.0, block):
-            gatherer.add(frame)
+        job, timeline = finished(frames_of_rows(rows, 0.0, block), grid)
     every = [r._replace(objects=1 if r.op == "LIST" else r.objects) for r in every]
-    check(gatherer.finish(), gatherer.timeline, every, grid)
+    check(job, timeline, every, grid)
 
 
 def line(r: Request) -> str:
@@ -308,14 +310,13 @@ def test_figures_come_before_rows(tmp_path: Path) -> None:
 def test_the_same_in_many_tasks_and_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = figures_writer.write(tmp_path / "f", steady(100))
     used: List[Task] = []
-    results = reading._results
+    lots = reading._lots
     monkeypatch.setattr(reading, "_MANY", 0)
     monkeypatch.setattr(reading, "_TASK", 1)
     monkeypatch.setattr(reading.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(reading, "_results", lambda tasks: used.extend(tasks) or results(tasks))
+    monkeypatch.setattr(reading, "_lots", lambda tasks, grid: used.extend(tasks) or lots(tasks, grid))
     found = read(path)
     assert len(used) == 11
-    assert found.timeline is not None
     check(found.jobs["j"], found.timeline, [r for part in steady(100) for r in part], Grid.of(T0, T0 + 10, 1))
 
 
@@ -329,21 +330,17 @@ def test_cbt_rows_and_the_reader_of_rows_agree(tmp_path: Path, name: str, block:
     source, target = made.DATA / "rows" / name, tmp_path / "j.figures"
     call = [str(CBT_ROWS), "reduce", "--job", "j", "--offset", "0.25", "--block", str(block), "-o", str(target), str(source)]
     subprocess.run(call, check=True)
-    gatherer = Gatherer(Grid.of(1, 2**33, block))
     rows = list(frames_of_rows(source, 0.25, block))
     seconds = [s for frame in rows for s in frame.table("seconds")["second"].tolist()]
     grid = Grid.of(min(seconds) // block * block + block, max(seconds) // block * block, block)
-    gatherer = Gatherer(grid)
-    for frame in rows:
-        gatherer.add(frame)
-    ours, theirs = gatherer.finish(), gathered(target, grid)
+    (ours, timeline), theirs = finished(rows, grid), gathered(target, grid)
     for op, of in ours.ops.items():
         assert of == theirs[0].ops[op]
-        if op in gatherer.timeline.seconds:
-            a, b = gatherer.timeline.seconds[op], theirs[1].seconds[op]
+        if op in timeline.seconds:
+            a, b = timeline.seconds[op], theirs[1].seconds[op]
             assert all((a.sums[name] == b.sums[name]).all() for name in a.sums)
             assert (a.first == b.first).all() and (a.last == b.last).all()
-            assert gatherer.timeline.blocks[op].quantiles(0.5, 0.99) == theirs[1].blocks[op].quantiles(0.5, 0.99)
+            assert timeline.blocks[op].quantiles(0.5, 0.99) == theirs[1].blocks[op].quantiles(0.5, 0.99)
     assert (ours.rows, ours.bad, ours.crossing, ours.last_end, ours.endpoints) == (
         theirs[0].rows, theirs[0].bad, theirs[0].crossing, theirs[0].last_end, theirs[0].endpoints,
     )  # fmt: skip

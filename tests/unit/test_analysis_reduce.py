@@ -27,7 +27,7 @@ class Reduced:
     """A rows file in a window."""
 
     def __init__(self, path: Path, grid: Grid, offset: float = 0.0) -> None:
-        gatherer = Gatherer(grid)
+        gatherer = Gatherer(Timeline(grid))
         for frame in frames_of_rows(path, offset, grid.block):
             gatherer.add(frame)
         self.job: JobFigures = gatherer.finish()

@@ -17,9 +17,8 @@ def latencies(timeline: Timeline, block: int, values: Sequence[int], op: str = "
     """Add latencies of one block, as a frame's tables have them."""
     numbers, counts = np.unique(buckets(np.array(values)), return_counts=True)
     number, inside = np.array([timeline.number(op)]), np.array([True])
-    table = {"cell": np.zeros(len(numbers), np.uint32), "bucket": numbers, "count": counts}
     timeline.add_maxima(np.array([block]), number, np.array([max(values)]))
-    timeline.add_latencies(np.array([block]), number, inside, table)
+    timeline.add_latencies(np.array([block]), number, inside, np.array([len(numbers)]), numbers, counts)
 
 
 def rows(timeline: Timeline, ends: Sequence[Tuple[int, float, float]], op: str = "GET") -> None:
@@ -34,7 +33,6 @@ def rows(timeline: Timeline, ends: Sequence[Tuple[int, float, float]], op: str =
 def seconds(grid: Grid, *ends: Tuple[int, float, float]) -> Seconds:
     timeline = Timeline(grid)
     rows(timeline, ends)
-    timeline.finish()
     return timeline.together()
 
 
@@ -59,16 +57,14 @@ def test_no_window_has_no_bins() -> None:
     assert (grid.bins, grid.seconds, grid.block_bins, grid.length) == (0, 0, 0, 0)
 
 
-def test_quantiles_of_a_bin_are_within_a_percent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quantiles_of_a_bin_are_within_a_percent() -> None:
     draw = random.Random(5)
-    monkeypatch.setattr("cbt_plugins.analysis.series._MANY", 1000)  # so that it works on them in between too
     timeline = Timeline(Grid.of(0, 180, 60))
     everything: List[int] = []
     for _ in range(300):
         values = [int(draw.lognormvariate(16, 1)) for _ in range(40)]
         everything += values
         latencies(timeline, 60, values)
-    timeline.finish()
     everything.sort()
     wanted = (0.01, 0.5, 0.9, 0.99)
     for q, found in zip(wanted, timeline.blocks["GET"].quantiles(*wanted)):
@@ -87,8 +83,6 @@ def test_timelines_of_other_processes_are_merged() -> None:
         latencies(timeline, 8, [4000], "PUT")
         rows(timeline, [(2, 2.0, 2.9), (8, 8.5, 8.5)])
         rows(timeline, [(9, 9.5, 9.5)], "PUT")
-    for timeline in (one, other, both):
-        timeline.finish()
     one.merge(pickle.loads(pickle.dumps(other)))
     for op in ("GET", "PUT"):
         assert one.blocks[op].quantiles(0.3, 0.6, 1) == both.blocks[op].quantiles(0.3, 0.6, 1)
