@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import io
 import shutil
 import subprocess
 import zlib
 from pathlib import Path
-from typing import BinaryIO, Callable, Iterator, Optional
+from typing import Any, BinaryIO, Callable, Iterator, Optional
 
 #: decompressed bytes at a time: the rows of a chunk, as Python strings, should stay in the processor's cache
 _CHUNK = 1 << 17
@@ -68,13 +67,9 @@ class Source:
                     return
 
     def _zstd(self, raw: BinaryIO) -> Iterator[bytes]:
-        opened = _zstd_module()
-        if opened is not None:
-            stream = opened(raw)
-            try:
-                yield from iter(lambda: stream.read(_CHUNK), b"")
-            except Exception as e:  # each module has its own error class, and EOFError
-                self.torn = f"damaged zstd data ({e})"
+        new = _zstd_member()
+        if new is not None:
+            yield from self._members(raw, new)
             return
         program = shutil.which("zstd")
         if program is None:
@@ -97,6 +92,25 @@ class Source:
             if process.wait() != 0:
                 self.torn = "damaged zstd data"
 
+    def _members(self, raw: BinaryIO, new: Callable[[], Any]) -> Iterator[bytes]:
+        """Frames one after the other; `new` makes what takes one."""
+        member, whole = new(), True
+        data = raw.read(_CHUNK >> 3)
+        while data:
+            try:
+                plain = member.decompress(data)
+            except Exception as e:  # each module has its own error class
+                self.torn = f"damaged zstd data ({e})"
+                return
+            if plain:
+                yield plain
+            whole, data = member.eof, member.unused_data if member.eof else b""
+            if whole:
+                member = new()
+            data = data or raw.read(_CHUNK >> 3)
+        if not whole:
+            self.torn = "the zstd stream has no end"
+
 
 def _until_damage(member: zlib._Decompress, data: bytes) -> bytes:
     """What can be had of a chunk before its damage: zlib throws away all of a call that fails."""
@@ -109,16 +123,15 @@ def _until_damage(member: zlib._Decompress, data: bytes) -> bytes:
     return plain
 
 
-def _zstd_module() -> Optional[Callable[[BinaryIO], io.BufferedIOBase]]:
-    """What opens a zstd stream, or None: Python 3.14 has it built in, `zstandard` is a package."""
+def _zstd_member() -> Optional[Callable[[], Any]]:
+    """What makes a reader of one zstd frame, or None: Python 3.14 has it built in, `zstandard` is a package."""
     try:
         module = importlib.import_module("compression.zstd")
-        return module.ZstdFile
+        return lambda: module.ZstdDecompressor()
     except ImportError:
         pass
     try:
         module = importlib.import_module("zstandard")
     except ImportError:
         return None
-    reader = module.ZstdDecompressor().stream_reader
-    return lambda raw: reader(raw, read_across_frames=True)
+    return lambda: module.ZstdDecompressor().decompressobj()

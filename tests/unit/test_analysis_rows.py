@@ -191,7 +191,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_zstd_by_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "_zstd_module", lambda: None)
+    monkeypatch.setattr(source, "_zstd_member", lambda: None)
     _, found = read(DATA / "v0.6.9-mixed-one-gateway-killed.csv.zst")
     assert len(found) == 300
     data = (DATA / "v0.6.9-mixed-one-gateway-killed.csv.zst").read_bytes()
@@ -201,7 +201,7 @@ def test_zstd_by_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_zstd_without_anything_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "_zstd_module", lambda: None)
+    monkeypatch.setattr(source, "_zstd_member", lambda: None)
     monkeypatch.setattr(source.shutil, "which", lambda name: None)
     with pytest.raises(Unreadable, match="install the program zstd, the Python package zstandard"):
         read(DATA / "v0.6.9-mixed-one-gateway-killed.csv.zst")
@@ -210,3 +210,19 @@ def test_zstd_without_anything_says_what_to_install(monkeypatch: pytest.MonkeyPa
 def test_zstd_by_module() -> None:
     pytest.importorskip("zstandard")
     assert len(read(DATA / "v0.6.9-mixed-one-gateway-killed.csv.zst")[1]) == 300
+
+
+def test_a_zstd_stream_without_its_end_is_torn_and_its_rows_are_read(tmp_path: Path) -> None:
+    """What kill -9 leaves of kept rows: flushed blocks of a frame that has not ended."""
+    zstandard = pytest.importorskip("zstandard")
+    row = "7\t0\tGET\t\t1\t9\thttp://a\tk\t\t2026-11-21T09:00:00Z\t\t2026-11-21T09:00:00.000000005Z\t5\t0\n"
+    packer = zstandard.ZstdCompressor().compressobj()
+    data = packer.compress(row.encode() * 3) + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+    path = tmp_path / "rows.csv.zst"
+    path.write_bytes(data)
+    rows = Rows(path)
+    assert sum(len(block) for block in rows.blocks()) == 3
+    assert rows.torn == "the zstd stream has no end"
+    path.write_bytes(data + packer.flush() + zstandard.ZstdCompressor().compress(row.encode()))
+    rows = Rows(path)
+    assert sum(len(block) for block in rows.blocks()) == 4 and rows.torn is None
