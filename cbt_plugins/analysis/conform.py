@@ -6,7 +6,7 @@ import json
 import math
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Dict, Iterator, Mapping
+from typing import Any, Dict, Iterator, Mapping, Set
 
 SCHEMA = Path(__file__).with_name("summary.schema.json")
 
@@ -64,7 +64,7 @@ def _faults(value: Any, schema: Mapping[str, Any], at: str) -> Iterator[str]:
             yield from _faults(its, schema["items"], f"{at}[{i}]")
 
 
-_PYTHON = {"integer": {int}, "number": {int, float}, "null": {type(None)}, "string": {str}, "boolean": {bool}}
+_PYTHON: Dict[str, Set[type]] = {"integer": {int}, "number": {int, float}, "null": {type(None)}}
 
 
 def _plainly_good(values: Any, schema: Mapping[str, Any]) -> bool:
@@ -73,13 +73,11 @@ def _plainly_good(values: Any, schema: Mapping[str, Any]) -> bool:
         return False
     names = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
     kinds = set(map(type, values))
-    if not kinds <= set().union(*(_PYTHON.get(name, set()) for name in names)):
+    if any(all(kind not in _PYTHON.get(name, ()) for name in names) for kind in kinds):
         return False
     numbers = values if kinds <= {int, float} else [v for v in values if v is not None]
-    if kinds & {str, bool} or not numbers:
-        return "minimum" not in schema or not numbers
     # a sum with a NaN in it is one
-    return sum(numbers) == sum(numbers) and min(numbers) >= schema.get("minimum", -math.inf)
+    return not numbers or (sum(numbers) == sum(numbers) and min(numbers) >= schema.get("minimum", -math.inf))
 
 
 def _object(value: Mapping[str, Any], schema: Mapping[str, Any], at: str) -> Iterator[str]:

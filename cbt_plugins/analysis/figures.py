@@ -169,9 +169,10 @@ def _join(parts: Sequence[Frame]) -> Frame:
     """One frame of several; an end frame stands alone."""
     if len(parts) == 1:
         return parts[0]
-    names = {kind: _union([getattr(part, kind) for part in parts]) for kind in ("ops", "endpoints", "errors")}
+    kinds = ("ops", "endpoints", "errors")
+    ops, endpoints, errors = (_union([getattr(part, kind) for part in parts]) for kind in kinds)
     cells = np.cumsum([0] + [len(part.table("cells")["n"]) for part in parts[:-1]])
-    moved: Dict[str, Sequence[np.ndarray]] = {kind[:-1]: maps for kind, (_, maps) in names.items()}
+    moved = {"op": ops[1], "endpoint": endpoints[1], "error": errors[1]}
     tables: Dict[str, Columns] = {}
     for name, form in TABLES.items():
         columns = tables[name] = {}
@@ -182,7 +183,7 @@ def _join(parts: Sequence[Frame]) -> Frame:
             elif column in moved:
                 its = [numbers[values] for values, numbers in zip(its, moved[column])]
             columns[column] = np.concatenate(its)
-    return Frame(parts[0].block, *(names[kind][0] for kind in ("ops", "endpoints", "errors")), tables)
+    return Frame(parts[0].block, ops[0], endpoints[0], errors[0], tables)
 
 
 def _union(lists: Sequence[Sequence[str]]) -> Tuple[List[str], List[np.ndarray]]:

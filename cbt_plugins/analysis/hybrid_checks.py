@@ -36,7 +36,8 @@ def _unknown(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Dict[str, 
     for job in made.phase.jobs:
         for space in job.driver_end.get("spaces") or ():
             if space.get("unknown"):
-                text = f"{job.id}: nothing could tell whether {space['unknown']} objects of {space.get('name')} are there"
+                n, name = space["unknown"], space.get("name")
+                text = f"{job.id}: nothing could tell whether {n} objects of {name} are there"
                 yield {"code": "unknown-objects", "text": text, "job": job.id}
 
 

@@ -258,7 +258,7 @@ def _pgs(made: PhaseFigures) -> Dict[str, List[Any]]:
     return found
 
 
-@lru_cache(maxsize=None)
+@lru_cache(maxsize=1000)
 def is_clean(state: str) -> bool:
     """Ceph's "active+clean", also while it is being scrubbed."""
     return {"active", "clean"} <= set(state.split("+"))

@@ -60,7 +60,7 @@ def chart_data(series: Mapping[str, Any], points: int = POINTS) -> Dict[str, Any
             "low": _short(lows(rate, group)) if group > 1 else None,
             "high": _short(highs(rate, group)) if group > 1 else None,
             "mean": _short(weighted(its["mean_ms"], rate, group)),
-            "p99": _short(highs(its["p99_ms"], group)),
+            "p99": _short(_at_points(series, its["p99_ms"], factor(len(rate), points), len(rate))),
             "errors": [sum(g) for g in _groups(its["errors"], group)],
         }
     pgs = series["pgs"]
@@ -71,6 +71,19 @@ def chart_data(series: Mapping[str, Any], points: int = POINTS) -> Dict[str, Any
         "ops": ops,
         "pgs": {"t": list(pgs["t"][::every]), "not_clean": highs(pgs["not_clean"], every)},
     }
+
+
+def _at_points(series: Mapping[str, Any], values: Values, group: int, bins: int) -> List[Optional[float]]:
+    """Percentiles, which have bins of their own, at the points of the rates: the highest that a point touches."""
+    own = series["percentiles"]
+    width = series["step"] * group
+    result: List[Optional[float]] = []
+    for i in range(math.ceil(bins / group)):
+        low = series["start"] + i * width - own["start"]
+        high = min(low + width, series["start"] + bins * series["step"] - own["start"])
+        touched = values[low // own["step"] : math.ceil(high / own["step"])]
+        result.append(max((v for v in touched if v is not None), default=None))
+    return result
 
 
 def _short(values: Values) -> List[Optional[float]]:

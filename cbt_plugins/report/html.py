@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Sequence
 
 import jinja2
 from markupsafe import Markup
@@ -30,6 +30,7 @@ def page(summary: Mapping[str, Any], run: Path) -> str:
             "name": phase["name"],
             "role": phase["role"],
             "window": phase["window"],
+            "under_way": phase["under_way"],
             **chart_data(phase["series"]),
         }
         for phase in summary["phases"]
@@ -43,12 +44,13 @@ def page(summary: Mapping[str, Any], run: Path) -> str:
     )
     environment.filters.update(
         plain=numbers.plain, count=numbers.count, change=numbers.percent, success=numbers.success,
-        seconds=numbers.seconds, size=numbers.size, when=numbers.when,
+        seconds=numbers.seconds, size=numbers.size, size_class=numbers.size_class, when=numbers.when,
     )  # fmt: skip
     return environment.get_template("page.html.j2").render(
         s=summary,
         verdict=verdict(summary),
-        aging=aging(summary),
+        aging=by_op((summary["new_vs_aged"] or {"lines": []})["lines"]),
+        engines=[{**entry, "table": by_op(entry["lines"])} for entry in summary["engines"]],
         pools=pools(run),
         files=[
             {"name": name, "text": text[:_LONGEST], "cut": len(text) > _LONGEST}
@@ -81,10 +83,10 @@ def verdict(summary: Mapping[str, Any]) -> Dict[str, str]:
     return {"kind": "good", "text": "Whole run, no warnings"}
 
 
-def aging(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
-    """New against aged, one entry per op: {"op", and per metric ("obj_per_s", "mean_ms", ...) its line}."""
+def by_op(lines: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
+    """Of a comparison, one entry per op: {"op", and per metric ("obj_per_s", "mean_ms", ...) its line}."""
     table: Dict[str, Dict[str, Any]] = {}
-    for line in (summary["new_vs_aged"] or {"lines": []})["lines"]:
+    for line in lines:
         table.setdefault(line["op"], {"op": line["op"]})[line["metric"]] = line
     return list(table.values())
 

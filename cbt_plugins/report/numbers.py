@@ -63,6 +63,11 @@ def size(value: float) -> str:
     return f"{value:g} B"
 
 
+def size_class(smallest: int, largest: int) -> str:
+    """Powers of two: 4 KiB to 8 KiB stands for 4096 to 8191 bytes."""
+    return size(0) if not largest else f"{size(smallest)} to {size(largest + 1)}"
+
+
 def when(epoch: Optional[float]) -> str:
     """UTC, whole seconds."""
     return (

@@ -73,6 +73,8 @@
       }
       return { data, options: { series, scales: { x: { time: false }, y: { distr: 3 } } } };
     },
+    in_flight: (p) => perDriver(p, "in_flight"),
+    oldest_seconds: (p) => perDriver(p, "oldest_seconds"),
     pgs(p) {
       const data = [p.pgs.t, p.pgs.not_clean];
       return { data, options: { series: [time, pgLine()], scales: { x: { time: false }, y: { range: (u, lo, hi) => [0, Math.max(hi, 1) * 1.1] } } } };
@@ -104,6 +106,14 @@
   // Both charts of the run get the same first and last time, so that they stand over each other
   const framed = ([times, ...values]) =>
     [[first, ...times, last], ...values.map((v) => [null, ...v, null])];
+  // What the generators said of themselves while they ran: a line for each driver
+  const perDriver = (p, what) => {
+    const own = p.under_way, drivers = Object.entries(own.drivers);
+    const times = drivers.length ? drivers[0][1][what].map((_, i) => own.start - p.start + (i + 0.5) * own.step) : [];
+    const series = [time, ...drivers.map(([name], i) => line(name, colour([...known, "other"][i % 6]), { spanGaps: true }))];
+    return { data: [times, ...drivers.map(([, its]) => its[what])],
+      options: { series, scales: { x: { time: false }, y: { range: (u, lo, hi) => [0, (hi || 1) * 1.06] } } } };
+  };
   const pgLine = () => line("PGs not clean", colour("doubt"), { fill: tint(colour("doubt"), "33"), paths: uPlot.paths.stepped({ align: 1 }) });
   const xs = (p, zero) => {
     const any = Object.values(p.ops)[0];

@@ -6,7 +6,7 @@ import textwrap
 from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
 from cbt_plugins.analysis import impact, recovery
-from cbt_plugins.report.numbers import count, percent, plain, seconds, size
+from cbt_plugins.report.numbers import count, percent, plain, seconds, size, size_class
 
 WIDTH = 110
 _LATENCY = ("mean", "p50", "p90", "p99", "p999", "max")
@@ -62,7 +62,13 @@ def _phase(phase: Mapping[str, Any]) -> Iterator[str]:
     if law["workers"]:
         in_flight = f"{law['in_flight']:.2f} ({percent(law['deviation'])})"
         about.append(f"{law['workers']} workers, throughput x latency = {in_flight}")
+    if phase["loop"] == "open":
+        rate = phase["rate"]
+        issued = "" if rate["issued"] is None else f", {plain(rate['issued'])} issued ({percent(rate['deviation'])})"
+        about.append(f"open loop, {plain(rate['asked'])} requests/s asked{issued}")
     yield "  ".join(about)
+    if phase["sentence"]:
+        yield f"   {phase['sentence']}"
     if not phase["ops"]:
         return
     rows = [list(_HEAD)]
@@ -75,6 +81,9 @@ def _phase(phase: Mapping[str, Any]) -> Iterator[str]:
     if len(drivers) > 1:
         yield "   by driver, obj/s and mean ms"
         yield from _table(_drivers(drivers, list(phase["ops"])))
+    if any(driver["size_classes"] for driver in drivers):
+        yield "   by size"
+        yield from _table(_size_classes(drivers), left=3)
 
 
 def _cells(op: str, line: Mapping[str, Any], mix: Mapping[str, Any]) -> List[str]:
@@ -99,6 +108,18 @@ def _drivers(drivers: Sequence[Mapping[str, Any]], ops: Sequence[str]) -> List[L
             line: Dict[str, Any] = driver["ops"].get(op) or {}
             row += [plain(line.get("obj_per_s")), plain((line.get("latency_ms") or {}).get("mean"))]
         rows.append(row)
+    return rows
+
+
+def _size_classes(drivers: Sequence[Mapping[str, Any]]) -> List[List[str]]:
+    rows = [["", "size", "", "obj/s", "MiB/s", "mean ms", "p50", "p99", "max"]]
+    for driver in drivers:
+        for its in driver["size_classes"]:
+            for op, line in its["ops"].items():
+                times = line["latency_ms"] or {}
+                row = [driver["driver"], size_class(its["smallest"], its["largest"]), op]
+                row += [plain(line["obj_per_s"]), plain(line["mib_per_s"])]
+                rows.append(row + [plain(times.get(key)) for key in ("mean", "p50", "p99", "max")])
     return rows
 
 

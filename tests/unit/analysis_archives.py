@@ -8,6 +8,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Sequence
 
+import figures_writer
+
 COLUMNS = "idx thread op client_id n_objects bytes endpoint file error start first_byte end duration_ns cat"
 HEADER = COLUMNS.replace(" ", "\t") + "\n"
 DATA = Path(__file__).parent.parent / "data"
@@ -127,12 +129,19 @@ def phase(
     jobs: Sequence[Dict[str, Any]],
     *,
     window: Sequence[float] = (0, 10),
+    as_figures: bool = False,
     **more: Any,
 ) -> Path:
-    """Write one phase directory; `window` in s after T0."""
+    """Write one phase directory; `window` in s after T0. With figures in the place of rows when `as_figures`."""
     made = directory / "phases" / f"{index:02d}-{name}"
     (made / "rows").mkdir(parents=True)
     for its in jobs:
+        if as_figures:
+            its.update(rows=None, figures=f"figures/{its['id']}.figures")
+            requests = figures_writer.requests_of(its["_rows"], its["clock_offset"])
+            parts = [requests[: len(requests) // 2], requests[len(requests) // 2 :]]
+            figures_writer.write(made / its["figures"], parts, more.get("block", 1))
+            continue
         with gzip.GzipFile(made / its["rows"], "wb", mtime=0) as out:
             out.write((HEADER + "".join(its["_rows"])).encode())
     data = {
@@ -189,6 +198,15 @@ def run(archive: Path, *, complete: bool = True, phases: Sequence[str] = ()) -> 
     if complete:
         (directory / "complete").write_text('{"t": 1700000100.0, "run_id": "k3j9"}')
     return directory
+
+
+def hybrid(id: str, rows: Iterable[str], *, end: Optional[Dict[str, Any]] = None, **more: Any) -> Dict[str, Any]:
+    """A job of cbt-hybrid; `end` is what its end event says beside that all is well."""
+    text = list(rows)
+    space = {"name": "4KiB", "bucket": "b", "n": 9, "live": 9, "created": 9, "removed": 0, "unknown": 0, "used": 9}
+    said: Dict[str, Any] = {"event": "end", "reason": "duration", "began": T0 - 2.0, "ended": T0 + 12.0}
+    said.update(spaces=[space], dry={}, retries=0, checksum_errors=0, latest_start=0.0, issued={"GET": len(text)})
+    return job(id, "MIXED", text, **{"role": "hybrid", "workers": 4, "driver_end": {**said, **(end or {})}, **more})
 
 
 def small(archive: Path, *, complete: bool = True) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import struct
 import zlib
@@ -14,12 +15,14 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tu
 NS = 10**9
 CODES = {"u1": "B", "u2": "H", "u4": "I", "i8": "q"}
 COUNTS = [["cell", "u4"], ["bucket", "u4"], ["count", "u4"]]
-CELLS = [["block", "i8"], ["source", "u2"], ["op", "u1"], ["endpoint", "u2"], ["size", "u1"], ["n", "u4"], ["failed", "u4"]]
+CELLS = [["block", "i8"], ["source", "u2"], ["op", "u1"], ["endpoint", "u2"], ["size", "u1"]]
+CELLS += [["n", "u4"], ["failed", "u4"]]
 CELLS += [[name, "i8"] for name in ("objects", "bytes", "total", "min", "max")]
 CELLS += [[name, "i8"] for name in ("failed_total", "failed_min", "failed_max")]
 CELLS += [["ttfb_n", "u4"], ["ttfb_total", "i8"], ["ttfb_min", "i8"], ["ttfb_max", "i8"]]
 SECONDS = [["second", "i8"], ["source", "u2"], ["op", "u1"], ["n", "u4"], ["failed", "u4"]]
-SECONDS += [[name, "i8"] for name in ("objects", "bytes", "total", "max", "first", "last", "busy")] + [["crossing", "u4"]]
+SECONDS += [[name, "i8"] for name in ("objects", "bytes", "total", "max", "first", "last", "busy")]
+SECONDS += [["crossing", "u4"]]
 ERRORS = [["block", "i8"], ["source", "u2"], ["op", "u1"], ["endpoint", "u2"], ["error", "u2"], ["count", "u4"]]
 THREADS = [["source", "u2"], ["thread", "u4"], ["last_end", "i8"]]
 
@@ -43,7 +46,9 @@ def bucket(value: int) -> int:
     return (e << 10) + (value >> e)
 
 
-def frame(kind: str, block: int, names: Dict[str, List[str]], tables: Dict[str, Tuple[List[Any], List[Any]]], **more: Any) -> bytes:
+def frame(
+    kind: str, block: int, names: Dict[str, List[str]], tables: Dict[str, Tuple[List[Any], List[Any]]], **more: Any
+) -> bytes:
     """One frame; a table is (columns as in the header, rows as lists)."""
     header = {
         "kind": kind,
@@ -87,6 +92,10 @@ def cells_frame(requests: Sequence[Request], block: int = 1) -> bytes:
         for table, values in zip((latency, failed, ttfb), times):
             table += [[number, b, n] for b, n in sorted(Counter(map(bucket, values)).items())]
     names = [name for name, _ in SECONDS[3:]]
+    chance = random.Random(len(requests))  # the order of a histogram's rows means nothing
+    for table in (latency, ttfb, failed):
+        if chance.random() < 0.5:
+            chance.shuffle(table)
     tables = {
         "cells": (CELLS, rows),
         "latency": (COUNTS, latency),

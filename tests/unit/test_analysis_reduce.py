@@ -215,7 +215,8 @@ def test_many_frames_are_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("cbt_plugins.analysis.source._CHUNK", 1000)
     assert sum(1 for _ in frames_of_rows(path, 0.0, 1)) > 50
     got = reduced(path, rows)
-    assert (got.job, got.timeline.together().longest_gap()) == (expected.job, expected.timeline.together().longest_gap())
+    assert got.job == expected.job
+    assert got.timeline.together().longest_gap() == expected.timeline.together().longest_gap()
 
 
 def test_endless_kinds_of_errors_are_counted_as_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,8 @@ def test_known_load_gives_known_numbers(tmp_path: Path) -> None:
     assert new["mix"] == {"asked": {"GET": 67, "PUT": 33}, "measured": {"GET": 66.667, "PUT": 33.333}}
     law = new["littles_law"]
     assert (law["workers"], law["in_flight"], law["concurrency"], law["deviation"]) == (4, 4.0, 4.0, 0.0)
-    assert new["endpoints"][0] == {"endpoint": "http://rgw1:7480", "op": "GET", "requests": 1000, "errors": 0, "mean_ms": 10.0, "max_ms": 10.0}
+    counts = {"endpoint": "http://rgw1:7480", "op": "GET", "requests": 1000, "errors": 0}
+    assert new["endpoints"][0] == {**counts, "mean_ms": 10.0, "max_ms": 10.0}
     assert new["drivers"][0]["ops"]["GET"]["obj_per_s"] == 200.0
     assert new["drivers"][0]["workers"] == 4
     assert new["series"]["ops"]["GET"]["obj_per_s"] == [200.0] * 10
@@ -219,7 +220,8 @@ def test_a_job_that_left_no_rows(tmp_path: Path) -> None:
     data["jobs"][0]["rows"] = None
     path.write_text(json.dumps(data))
     summary = summarize(directory)
-    assert "g: no figures file, and no rows; its requests are in no number here" in [w["text"] for w in summary["warnings"]]
+    text = "g: no figures file, and no rows; its requests are in no number here"
+    assert text in [w["text"] for w in summary["warnings"]]
     assert not summary["usable"]
 
 

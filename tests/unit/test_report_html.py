@@ -147,7 +147,8 @@ def test_a_long_phase_stays_small() -> None:
     }
     its["errors"] = [1] * n
     pgs = {"t": list(range(n)), "not_clean": [0] * (n - 1) + [7], "total": [9] * n}
-    data = chart_data({"start": 0, "step": 19, "ops": {"GET": its}, "pgs": pgs})
+    bins = {"start": 0, "step": 19}
+    data = chart_data({**bins, "percentiles": bins, "ops": {"GET": its}, "pgs": pgs})
     assert data["step"] == 76
     assert {len(v) for v in data["ops"]["GET"].values()} == {1800}
     assert sum(data["ops"]["GET"]["errors"]) == n
@@ -155,11 +156,63 @@ def test_a_long_phase_stays_small() -> None:
     assert data["pgs"]["not_clean"][-1] == 7
 
 
+def test_percentiles_have_bins_of_their_own() -> None:
+    its: Dict[str, Any] = {"obj_per_s": [1.0] * 10, "mib_per_s": None, "mean_ms": [1.0] * 10, "errors": [0] * 10}
+    its.update(p50_ms=[1.0] * 3, p99_ms=[5.0, None, 7.0], max_ms=[1.0] * 10)
+    # points of 20 s from 130 on, percentiles of a minute from 120 on
+    series = {"start": 130, "step": 10, "percentiles": {"start": 120, "step": 60}, "ops": {"GET": its}}
+    data = chart_data({**series, "pgs": {"t": [], "not_clean": [], "total": []}}, points=5)
+    assert data["step"] == 20
+    assert data["ops"]["GET"]["p99"] == [5.0, 5.0, 5.0, None, None]
+
+
+def both_engines(tmp_path: Path) -> Path:
+    """A run with what cbt-hybrid adds: an open loop, beats, two sizes, a verify phase, warp on the same mix."""
+    directory = made.run(tmp_path, phases=["new", "open", "warp", "verify"])
+    rows = [*made.steady("GET", workers=2, seconds=14, latency=0.01, begin=-2, size=4096)]
+    rows += made.steady("PUT", workers=2, seconds=14, latency=0.02, begin=-2, size=70_000)
+    rows += made.steady("GET", workers=1, seconds=14, latency=0.02, begin=-2, size=70_000)
+    asked = {"duration": 10.0, "mix": {"GET": 71.4, "PUT": 28.6}}
+    one = made.hybrid("h", rows, workers=5)
+    path = made.phase(directory, 1, "new", [one], engine="hybrid", asked=asked, as_figures=True)
+    beat = {"node": "client1", "jobs": {"h": {"ops": 1, "state": "running", "in_flight": 5, "oldest": 0.25}}}
+    (path / "heartbeat.jsonl").write_text("".join(json.dumps({"t": made.T0 + i, **beat}) + "\n" for i in range(10)))
+    count = len(rows)
+    end = {"issued": {"GET": count}, "began": made.T0 - 2.0, "ended": made.T0 + 12.0}
+    two = made.hybrid("o", rows, rate_limit=count / 14, end=end)
+    more = {**asked, "rate": count / 14, "arrivals": "even"}
+    made.phase(directory, 2, "open", [two], engine="hybrid", asked=more, as_figures=True, role="none")
+    made.phase(directory, 3, "warp", [made.job("w", "MIXED", rows, workers=5)], kind="warp", asked=asked, role="none")
+    three = made.hybrid("v", made.steady("GET", workers=4, seconds=9, latency=0.01, size=4096))
+    about: Dict[str, Any] = {"kind": "verify", "role": "none", "engine": "hybrid", "asked": {"duration": None}}
+    made.phase(directory, 4, "verify", [three], window=(0.01, 9.0), as_figures=True, **about)
+    return directory
+
+
+def test_what_cbt_hybrid_adds_is_in_it(tmp_path: Path) -> None:
+    directory = both_engines(tmp_path)
+    summary = summarize(directory)
+    assert summary["warnings"] == []
+    text = " ".join(elements(page(summary, directory)).text.split()).replace(" ,", ",")
+    for part in (
+        "Two engines, one mix",
+        "warp mixed reads objects that it has just written itself",
+        "open loop: 350.0 requests/s asked, 350.0 issued (0.0 %)",
+        "in flight at its begin 5, at its end 5",
+        "4 KiB to 8 KiB GET 200.0",
+        "64 KiB to 128 KiB GET 50.00",
+        "3,600 objects read and compared: all that were read are what had been written; 0 could not be read",
+        "Requests under way, per driver",
+    ):
+        assert part in text, part
+
+
 @pytest.mark.skipif(not CHROMIUM, reason="NO CHROMIUM: nobody has looked whether the page's script runs")
 def test_in_a_browser(tmp_path: Path) -> None:
     """The charts are drawn, and the browser does not complain: no script error, nothing refused."""
     path = tmp_path / "report.html"
-    path.write_text(rendered(tmp_path / "a"), encoding="utf-8")
+    directory = both_engines(tmp_path / "a")
+    path.write_text(page(summarize(directory), directory), encoding="utf-8")
     flags = (
         "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
         " --disable-component-update --disable-sync --enable-logging=stderr --virtual-time-budget=3000"
@@ -172,4 +225,5 @@ def test_in_a_browser(tmp_path: Path) -> None:
         timeout=120,
     )
     assert "CONSOLE" not in done.stderr, done.stderr
-    assert done.stdout.count("<canvas") == 8  # the run and its PGs, and three for each of two phases
+    # the run and its PGs, three for each of four phases, and two of what the drivers said
+    assert done.stdout.count("<canvas") == 16

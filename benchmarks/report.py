@@ -1,0 +1,170 @@
+"""How long the report of a long run takes: archives of figures as five busy drivers leave them, summary and page.
+
+Prints seconds and sizes. Usage: ./run bench report   (or: python benchmarks/report.py [HOURS [BLOCK]])
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import struct
+import sys
+import tempfile
+import time
+import zlib
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+
+from cbt_plugins.analysis.figures import MAGIC, PREFIX, TABLES, VERSION
+from cbt_plugins.analysis.histogram import buckets
+from cbt_plugins.analysis.summary import FILE, summarize, write_summary, write_text
+from cbt_plugins.report.html import page
+
+T0 = 1_700_000_040  # a whole minute
+NS = 10**9
+DRIVERS = 5
+OPS = ("GET", "PUT", "STAT", "DELETE")
+ENDPOINTS = ("http://rgw1:7480", "http://rgw2:7480")
+RATE = 400  # requests a second of each driver and operation
+#: seconds between two frames, by block
+FRAMES = {1: 10, 60: 60}
+#: frames with values of their own; the others repeat them at other times
+DIFFERENT = 12
+
+Columns = Dict[str, np.ndarray]
+
+
+def values(chance: np.random.Generator, block: int) -> Dict[str, Columns]:
+    """The tables of one frame that begins at 0: latencies around 7 ms with a long tail, as in benchmarks/rows.py."""
+    length = FRAMES[block]
+    blocks, cells = length // block, length // block * len(OPS) * len(ENDPOINTS)
+    per_cell = RATE * block // len(ENDPOINTS)
+    took = (chance.lognormal(-5.0, 0.8, (cells, per_cell)) * NS).astype(np.int64)
+    key = np.arange(cells)
+    cell = {name: np.zeros(cells, np.int64) for name in TABLES["cells"]}
+    cell["block"] = key // (cells // blocks) * block
+    cell["op"] = key // len(ENDPOINTS) % len(OPS)
+    cell["endpoint"] = key % len(ENDPOINTS)
+    moves = cell["op"] < 2
+    cell.update(size=13 * moves, n=np.full(cells, per_cell), objects=np.full(cells, per_cell))
+    cell.update(bytes=4096 * per_cell * moves)
+    cell.update(total=took.sum(axis=1), min=took.min(axis=1), max=took.max(axis=1))
+    gets = cell["op"] == 0
+    first = took // 2
+    cell.update(ttfb_n=per_cell * gets, ttfb_total=first.sum(axis=1) * gets, ttfb_min=first.min(axis=1) * gets)
+    cell.update(ttfb_max=first.max(axis=1) * gets)
+    rows = length * len(OPS)
+    second = {name: np.zeros(rows, np.int64) for name in TABLES["seconds"]}
+    second["second"], second["op"] = np.divmod(np.arange(rows), len(OPS))
+    second.update(n=chance.poisson(RATE, rows), crossing=chance.poisson(4, rows), busy=chance.poisson(4 * NS, rows))
+    second.update(objects=second["n"], bytes=4096 * second["n"] * (second["op"] < 2), total=second["n"] * 9 * 10**6)
+    first_at = second["second"] * NS + 10**6
+    second.update(max=chance.poisson(10**8, rows), first=first_at, last=first_at + 998 * 10**6)
+    return {"cells": cell, "latency": counts(took, key), "ttfb": counts(first[gets], key[gets]), "seconds": second}
+
+
+def counts(took: np.ndarray, cell: np.ndarray) -> Columns:
+    keys, n = np.unique((cell[:, None] << 32) + buckets(took), return_counts=True)
+    return {"cell": keys >> 32, "bucket": keys & 0xFFFFFFFF, "count": n}
+
+
+def frame(kind: str, block: int, tables: Dict[str, Columns], begin: int = 0) -> bytes:
+    about = []
+    columns: List[bytes] = []
+    for name, table in tables.items():
+        form = TABLES[name]
+        moved = dict(table)
+        for column, factor in (("block", 1), ("second", 1), ("first", NS), ("last", NS)):
+            if column in moved:
+                moved[column] = moved[column] + begin * factor
+        about.append({"name": name, "rows": len(next(iter(table.values()))), "columns": list(form.items())})
+        columns += [moved[column].astype("<" + dtype).tobytes() for column, dtype in form.items()]
+    header = {"kind": kind, "bits": 11, "block": block, "sources": [], "ops": OPS, "endpoints": ENDPOINTS}
+    header.update(errors=[], tables=about, totals=[])
+    head = json.dumps(header).encode()
+    packed = zlib.compress(struct.pack("<I", len(head)) + head + b"".join(columns), 1)
+    return PREFIX.pack(MAGIC, VERSION, 1, len(packed), zlib.crc32(packed)) + packed
+
+
+def write_archive(archive: Path, hours: float, block: int) -> Tuple[Path, int]:
+    """One phase of so many hours; returns the run's directory and the number of requests."""
+    run = archive / "results" / "00000000" / "id-00000001"
+    phase = run / "phases" / "01-age"
+    (phase / "figures").mkdir(parents=True)
+    (run / "complete").write_text("{}")
+    (run / "plan.json").write_text(json.dumps({"benchmark": "warp", "phases": [{"name": "age"}]}))
+    (run / "manifest.json").write_text("{}")
+    length = int(hours * 3600)
+    chance = np.random.default_rng(1)
+    different = [values(chance, block) for _ in range(DIFFERENT)]
+    first = phase / "figures" / "d0.figures"
+    with first.open("wb") as out:
+        for number in range(length // FRAMES[block]):
+            begin = T0 + number * FRAMES[block]
+            out.write(frame("cells", block, different[number % DIFFERENT], begin))
+        out.write(frame("end", block, {}))
+    jobs, requests = [], length * RATE * len(OPS) * DRIVERS
+    for d in range(DRIVERS):
+        if d:
+            shutil.copyfile(first, phase / "figures" / f"d{d}.figures")
+        job: Dict[str, Any] = {"id": f"d{d}", "node": f"client{d}", "op": "MIXED", "role": "hybrid", "workers": 15}
+        job.update(figures=f"figures/d{d}.figures", rows_total=requests // DRIVERS, sizes=[[4096, 4096, 1.0]])
+        jobs.append(job)
+    mix = {op: 100 / len(OPS) for op in OPS}
+    about: Dict[str, Any] = {"version": 1, "index": 1, "name": "age", "kind": "hybrid", "role": "age", "status": "ok"}
+    about.update(window={"start": T0, "end": T0 + length}, block=block, asked={"duration": length, "mix": mix})
+    about.update(engine="hybrid")
+    (phase / "phase.json").write_text(json.dumps({**about, "jobs": jobs}))
+    with (phase / "status.jsonl").open("w") as status, (phase / "heartbeat.jsonl").open("w") as beats:
+        for t in range(T0, T0 + length, 2):
+            pgs = {"active+clean": 4000, "active+clean+scrubbing+deep": 7, "active+undersized+degraded": t % 3}
+            sample = {"t": t, "pgs": pgs, "clean": False, "health": "HEALTH_WARN", "checks": {"PG_DEGRADED": "x"}}
+            status.write(json.dumps({**sample, "raw_used": 0.5, "degraded": 7, "misplaced": 9, "osds_up": 99}) + "\n")
+        for t in range(T0, T0 + length):
+            for d in range(DRIVERS):
+                its = {"ops": t, "bytes": t * 4096, "errors": 0, "state": "running", "in_flight": 15, "oldest": 0.25}
+                beats.write(json.dumps({"t": t + d / 7, "node": f"client{d}", "jobs": {f"d{d}": its}}) + "\n")
+    return run, requests
+
+
+def megabytes(path: Path) -> float:
+    return path.stat().st_size / 1e6
+
+
+def measure(hours: float, block: int, scratch: Path) -> None:
+    run, requests = write_archive(scratch, hours, block)
+    data = sum(map(megabytes, (run / "phases").glob("*/figures/*")))
+    before, begun = os.times(), time.perf_counter()
+    summary = summarize(run)
+    summarized = time.perf_counter()
+    write_summary(summary, run / FILE)
+    written = time.perf_counter()
+    write_text(run / "report.html", page(summary, run))
+    ended, after = time.perf_counter(), os.times()
+    assert sum(op["requests"] for op in summary["phases"][0]["ops"].values()) == requests, "requests were lost"
+    processor = sum(after[:4]) - sum(before[:4])
+    used = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024
+    print(f"{hours:g} h, block {block} s, {DRIVERS} drivers: {requests / 1e6:,.0f} million requests, {data:,.0f} MB")
+    print(f"  figures to summary  {summarized - begun:6.2f} s")
+    print(f"  {FILE}        {written - summarized:6.2f} s  {megabytes(run / FILE):6.2f} MB")
+    print(f"  report.html         {ended - written:6.2f} s  {megabytes(run / 'report.html'):6.2f} MB")
+    print(f"  together            {ended - begun:6.2f} s")
+    print(f"  processor time {processor:.2f} s, largest process {used:.0f} MB", flush=True)
+
+
+def main() -> int:
+    asked = [float(text) for text in sys.argv[1:]]
+    cases = [(asked[0], int(asked[1]) if len(asked) > 1 else 60)] if asked else [(38.0, 60), (2.0, 1)]
+    for hours, block in cases:
+        with tempfile.TemporaryDirectory() as scratch:
+            measure(hours, block, Path(scratch))
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
