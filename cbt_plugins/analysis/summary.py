@@ -23,7 +23,7 @@ from cbt_plugins.analysis.sentence import sentence
 from cbt_plugins.analysis.source import Unreadable
 
 # History of the format. A reader accepts every version up to its own.
-#   1  (0.1.0) the first one
+#   1  (0.1.0) the first one: from figures or rows, phases by warp and cbt-hybrid
 VERSION = 1
 
 FILE = "summary.json"
