@@ -215,7 +215,8 @@ def collect(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> No
     # own pids with their start times: never another process that got the number
     gone = (
         f"cd {quoted} 2>/dev/null || exit 0; [ -f pids ] || exit 0; touch stop; "
-        "now() { sed 's/.*) //' /proc/$1/stat 2>/dev/null | cut -d' ' -f20; }; "
+        # a zombie has ended, and waits for whoever started it
+        "now() { sed -n 's/.*) \\([^Z] \\)/\\1/p' /proc/$1/stat 2>/dev/null | cut -d' ' -f20; }; "
         'left() { while read pid born; do [ "$(now $pid)" != "$born" ] || echo $pid; done < pids; }; '
         "for i in $(seq 150); do [ -n \"$(left)\" ] || exit 0; sleep 0.2; done; kill -9 $(left); sleep 0.5"
     )
