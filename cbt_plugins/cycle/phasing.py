@@ -68,7 +68,8 @@ class Phasing:
 
     def _attempt(self, index: int, phase: Phase) -> Outcome:
         start = Starts(self.plan, self.archive, self.journal).of(index, phase)
-        attempt = f"{index:02d}-{phase.name}.{len(self.journal.all('phase-begun'))}"
+        # the folder on the nodes is the configuration's: a killed run of another archive may have left things there
+        attempt = f"{self.loader.run_id}-{index:02d}-{phase.name}.{len(self.journal.all('phase-begun'))}"
         scratch = str(PurePosixPath(self.host.run_dir) / "load" / attempt)
         self.journal.write("phase-begun", index=index, phase=phase.name, scratch=scratch)
         self.events.write("phase-begin", phase=phase.name, kind=phase.kind, role=phase.role)
