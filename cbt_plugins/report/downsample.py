@@ -43,6 +43,27 @@ def _groups(values: Values, group: int) -> List[List[float]]:
     return [[v for v in values[i : i + group] if v is not None] for i in range(0, len(values), group)]
 
 
+def failure_data(timeline: Optional[Mapping[str, Any]], points: int = POINTS) -> Optional[Dict[str, Any]]:
+    """A phase's part of the failure for its charts; None when nothing was broken in it.
+
+    {"start", "step", "windows": [{"state", "from", "to"}], "marks": [{"at", "title"}], "degraded", "misplaced",
+    "objects_per_s"}: copies as the highest of a point, rates as the mean.
+    """
+    if timeline is None or all(window["state"] == "no failure" for window in timeline["windows"]):
+        return None
+    cluster = timeline["cluster"]
+    group = factor(len(cluster["degraded"]), points)
+    return {
+        "start": timeline["start"],
+        "step": timeline["step"] * group,
+        "windows": [{key: window[key] for key in ("state", "from", "to")} for window in timeline["windows"]],
+        "marks": [{"at": mark["at"], "title": mark["title"]} for mark in timeline["marks"]],
+        "degraded": _short(highs(cluster["degraded"], group)),
+        "misplaced": _short(highs(cluster["misplaced"], group)),
+        "objects_per_s": _short(means(cluster["objects_per_s"], group)),
+    }
+
+
 def chart_data(series: Mapping[str, Any], points: int = POINTS) -> Dict[str, Any]:
     """A phase's series for its charts.
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from cbt_plugins.analysis.archive import texts
 from cbt_plugins.report import numbers
-from cbt_plugins.report.downsample import chart_data
+from cbt_plugins.report.downsample import chart_data, failure_data
 
 _HERE = Path(__file__).parent
 #: characters of a recorded file that go into the page; the archive has the rest
@@ -31,6 +31,7 @@ def page(summary: Mapping[str, Any], run: Path) -> str:
             "role": phase["role"],
             "window": phase["window"],
             "under_way": phase["under_way"],
+            "failure": failure_data((summary["failure"] or {"timelines": {}})["timelines"].get(phase["name"])),
             **chart_data(phase["series"]),
         }
         for phase in summary["phases"]
@@ -52,6 +53,7 @@ def page(summary: Mapping[str, Any], run: Path) -> str:
         aging=by_op((summary["new_vs_aged"] or {"lines": []})["lines"]),
         engines=[{**entry, "table": by_op(entry["lines"])} for entry in summary["engines"]],
         pools=pools(run),
+        broken=[chart["failure"] is not None for chart in charts],
         files=[
             {"name": name, "text": text[:_LONGEST], "cut": len(text) > _LONGEST}
             for name, text in texts(run).items()

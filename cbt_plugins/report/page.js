@@ -39,11 +39,35 @@
       if (right - left < 1) continue;
       ctx.fillStyle = colour("band");
       ctx.fillRect(left, bbox.top, right - left, bbox.height);
+      broken(u, p, begin);
       ctx.fillStyle = colour("soft");
       if (ctx.measureText(p.name).width + 8 * ratio < right - left) ctx.fillText(p.name, (left + right) / 2, bbox.top - 6 * ratio);
     }
     ctx.restore();
   };
+
+  // What was broken: shaded states and a line at every milestone; `zero` is the chart's own beginning
+  const broken = (u, p, zero) => {
+    if (!p.failure) return;
+    const { ctx, bbox } = u, shift = p.failure.start - zero;
+    const at = (t) => Math.min(Math.max(u.valToPos(t + shift, "x", true), bbox.left), bbox.left + bbox.width);
+    ctx.save();
+    for (const w of p.failure.windows) {
+      if (w.state === "no failure" || w.state.startsWith("clean")) continue;
+      ctx.fillStyle = tint(colour(["failing", "degraded", "failed"].includes(w.state) ? "bad" : "doubt"), "1c");
+      ctx.fillRect(at(w.from), bbox.top, at(w.to) - at(w.from), bbox.height);
+    }
+    ctx.strokeStyle = tint(colour("bad"), "88");
+    ctx.setLineDash([2, 3]);
+    for (const m of p.failure.marks) {
+      ctx.beginPath();
+      ctx.moveTo(at(m.at), bbox.top);
+      ctx.lineTo(at(m.at), bbox.top + bbox.height);
+      ctx.stroke();
+    }
+    ctx.restore();
+  };
+  const hurt = (p) => ({ drawClear: [(u) => broken(u, p, p.start)] });
 
   const charts = {
     rate(p) {
@@ -63,7 +87,7 @@
         data.push(failed.map((n) => n || null));
         series.push(line("failed", colour("bad"), { width: 0, points: { show: true, size: 5, fill: colour("bad"), stroke: colour("bad") } }));
       }
-      return { data, options: { series, bands, scales: { x: { time: false }, y: { range: (u, lo, hi) => [0, (hi || 1) * 1.06] } } } };
+      return { data, options: { series, bands, hooks: hurt(p), scales: { x: { time: false }, y: { range: (u, lo, hi) => [0, (hi || 1) * 1.06] } } } };
     },
     latency(p) {
       const data = [xs(p, p.start)], series = [time];
@@ -71,8 +95,10 @@
         data.push(its.p99, its.mean);
         series.push(line(op + " p99", opColour(op), {}), line(op + " mean", opColour(op), { width: 1.5, dash: [1.5, 3] }));
       }
-      return { data, options: { series, scales: { x: { time: false }, y: { distr: 3 } } } };
+      return { data, options: { series, hooks: hurt(p), scales: { x: { time: false }, y: { distr: 3 } } } };
     },
+    copies: (p) => ofCluster(p, [["degraded", "bad"], ["misplaced", "doubt"]]),
+    recovered: (p) => ofCluster(p, [["objects_per_s", "good"]]),
     in_flight: (p) => perDriver(p, "in_flight"),
     oldest_seconds: (p) => perDriver(p, "oldest_seconds"),
     pgs(p) {
@@ -113,6 +139,12 @@
     const series = [time, ...drivers.map(([name], i) => line(name, colour([...known, "other"][i % 6]), { spanGaps: true }))];
     return { data: [times, ...drivers.map(([, its]) => its[what])],
       options: { series, scales: { x: { time: false }, y: { range: (u, lo, hi) => [0, (hi || 1) * 1.06] } } } };
+  };
+  const ofCluster = (p, lines) => {
+    const f = p.failure, times = f ? f[lines[0][0]].map((_, i) => f.start - p.start + (i + 0.5) * f.step) : [];
+    const series = [time, ...lines.map(([what, key]) => line(what.replace("objects_per_s", "objects/s"), colour(key), { fill: tint(colour(key), "22") }))];
+    return { data: [times, ...lines.map(([what]) => f ? f[what] : [])],
+      options: { series, hooks: hurt(p), scales: { x: { time: false }, y: { range: (u, lo, hi) => [0, (hi || 1) * 1.06] } } } };
   };
   const pgLine = () => line("PGs not clean", colour("doubt"), { fill: tint(colour("doubt"), "33"), paths: uPlot.paths.stepped({ align: 1 }) });
   const xs = (p, zero) => {

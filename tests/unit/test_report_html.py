@@ -227,3 +227,35 @@ def test_in_a_browser(tmp_path: Path) -> None:
     assert "CONSOLE" not in done.stderr, done.stderr
     # the run and its PGs, three for each of four phases, and two of what the drivers said
     assert done.stdout.count("<canvas") == 16
+
+
+def test_what_was_broken_is_shaded_and_in_tables(tmp_path: Path) -> None:
+    directory = made.small(tmp_path)
+    summary = summarize(directory)
+    (name, *_) = [phase["name"] for phase in summary["phases"]]
+    line = {"obj_per_s": 12.0, "obj_per_s_percent": 54.5, "mib_per_s": 1.0, "mib_per_s_percent": 54.5, "p50_ms": 3.0}
+    line.update(p99_ms=99.0, longest_gap=2.5, silent_seconds=2, errors=7)
+    episode = {"kind": "failure", "labels": ["node-a"], "outcome": "recovered", "recovery": None}
+    episode["milestones"] = [{"title": "first OSD down", "seconds": 0.25, "reason": None, "value": None}]
+    cluster = {"degraded": [0, 9, 4], "misplaced": [0, 0, 1], "objects_per_s": [0.0, 3.0, 2.0]}
+    summary["failure"] = {
+        "milestones": {"episodes": [episode]},
+        "impact": {"baseline": {"phase": "calm"}, "phases": [{"phase": name, "states": [{"state": "degraded"}]}]},
+        "timelines": {
+            name: {
+                "start": 100,
+                "step": 1,
+                "windows": [{"state": "degraded", "labels": ["node-a"], "from": 1.0, "to": 3.0}],
+                "marks": [{"at": 1.0, "title": "first OSD down", "kind": "failure", "labels": ["node-a"]}],
+                "cluster": cluster,
+            }
+        },
+    }
+    summary["failure"]["impact"]["phases"][0]["states"][0].update(seconds=2.0, total=line)
+    html = page(summary, directory)
+    text = " ".join(elements(html).text.split())
+    for part in ("failure of node-a: recovered", "first OSD down 0.250", "percent of calm", "degraded 2.000 12.00 54.50"):
+        assert part in text, part
+    assert 'data-chart="copies"' in html and '"degraded":[0,9,4]' in html
+    summary["failure"]["timelines"][name]["windows"][0]["state"] = "no failure"
+    assert 'data-chart="copies"' not in page(summary, directory)
