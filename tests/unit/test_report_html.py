@@ -254,8 +254,11 @@ def test_what_was_broken_is_shaded_and_in_tables(tmp_path: Path) -> None:
     summary["failure"]["impact"]["phases"][0]["states"][0].update(seconds=2.0, total=line)
     html = page(summary, directory)
     text = " ".join(elements(html).text.split())
-    for part in ("failure of node-a: recovered", "first OSD down 0.250", "percent of calm", "degraded 2.000 12.00 54.50"):
+    parts = ("failure of node-a: recovered", "first OSD down 0.250", "percent of calm", "degraded 2.000 12.00 54.50")
+    for part in parts:
         assert part in text, part
-    assert 'data-chart="copies"' in html and '"degraded":[0,9,4]' in html
+    assert 'data-chart="copies"' in html
+    data = json.loads(html.split('id="data">')[1].split("</script>")[0])
+    assert data[0]["failure"]["degraded"] == [0, 9, 4]
     summary["failure"]["timelines"][name]["windows"][0]["state"] = "no failure"
     assert 'data-chart="copies"' not in page(summary, directory)
