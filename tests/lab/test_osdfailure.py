@@ -149,7 +149,12 @@ MOMENTS: Dict[str, Callable[[Cycle], bool]] = {
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+#: tried every time; the others are alike and take a minute each
+OFTEN = ("stopping", "down")
+every = pytest.mark.skipif(not os.environ.get("CBT_PLUGINS_LONG"), reason="CBT_PLUGINS_LONG=1 kills at every moment")
+
+
+@pytest.mark.parametrize("moment", [m if m in OFTEN else pytest.param(m, marks=every) for m in MOMENTS])
 def test_kill_9_and_undo_from_another_shell(
     lab: RunningLab, tmp_path: Path, before: Dict[str, Any], moment: str
 ) -> None:
