@@ -19,9 +19,9 @@ from figures_writer import Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cbt_plugins.analysis import reading
+from cbt_plugins.analysis import figures, reading
 from cbt_plugins.analysis.archive import Job, Phase
-from cbt_plugins.analysis.figures import Frame, frames, places
+from cbt_plugins.analysis.figures import Frame, frames, joined, places
 from cbt_plugins.analysis.histogram import Histogram
 from cbt_plugins.analysis.job import Gatherer, JobFigures, kind
 from cbt_plugins.analysis.reading import Read, Task, read_jobs
@@ -49,7 +49,7 @@ parts = st.lists(st.lists(requests, max_size=12), min_size=1, max_size=5)
 
 
 def gathered(path: Path, grid: Grid) -> Tuple[JobFigures, Timeline]:
-    return finished(frames(path, places(path)[0]), grid)
+    return finished(joined(frames(path, places(path)[0])), grid)
 
 
 def finished(its: Iterable[Optional[Frame]], grid: Grid) -> Tuple[JobFigures, Timeline]:
@@ -226,9 +226,9 @@ def test_cut_anywhere_what_is_whole_counts(tmp_path: Path) -> None:
     near = {end + i for end in ends for i in (-1, 0, 4)}
     for cut in sorted({*range(5, len(data), 11), *near} & set(range(5, len(data)))):
         path.write_bytes(data[:cut])
-        figures = read(path).jobs["j"]
-        assert figures.rows == 10 * min(4, sum(end <= cut for end in ends)), cut
-        assert figures.torn == ("its figures have no end" if cut in ends else "its last frame is torn")
+        found = read(path).jobs["j"]
+        assert found.rows == 10 * min(4, sum(end <= cut for end in ends)), cut
+        assert found.torn == ("its figures have no end" if cut in ends else "its last frame is torn")
     path.write_bytes(data)
     assert read(path).jobs["j"].torn is None
 
@@ -237,10 +237,24 @@ def test_a_damaged_frame_takes_no_other_with_it(tmp_path: Path) -> None:
     path = figures_writer.write(tmp_path / "j.figures", steady())
     data = bytearray(path.read_bytes())
     at, length = places(path)[0][1]
-    data[at + length // 2] ^= 255
-    path.write_bytes(data)
-    figures = read(path).jobs["j"]
-    assert (figures.rows, figures.torn) == (30, "1 frames of its figures are damaged")
+    for byte in (at + length // 2, at + 11):  # in its payload, in its checksum
+        path.write_bytes(data[:byte] + bytes([data[byte] ^ 255]) + data[byte + 1 :])
+        found = read(path).jobs["j"]
+        assert (found.rows, found.torn) == (30, "1 frames of its figures are damaged")
+
+
+@pytest.mark.parametrize("which", ["zlib", "isal.isal_zlib"])
+def test_both_ways_to_unpack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str) -> None:
+    monkeypatch.setattr(figures, "_unpack", pytest.importorskip(which))
+    path = figures_writer.write(tmp_path / "j.figures", steady())
+    assert read(path).jobs["j"].rows == 40
+    at, _ = places(path)[0][1]
+    data = path.read_bytes()
+    bad = bytearray(data[at + 14 : at + places(path)[0][1][1]])
+    bad[20] ^= 255
+    head = struct.pack("<4sBBII", b"CBTF", 1, 1, len(bad), zlib.crc32(bad))  # damaged before it was written
+    path.write_bytes(data[:at] + head + bytes(bad) + data[at + 14 + len(bad) :])
+    assert read(path).jobs["j"].damaged == 1
 
 
 def test_a_frame_that_points_nowhere_is_damaged(tmp_path: Path) -> None:
@@ -267,14 +281,14 @@ def test_bytes_behind_the_frames_are_named(tmp_path: Path) -> None:
     path = figures_writer.write(tmp_path / "j.figures", steady(), end=False)
     size = path.stat().st_size
     path.write_bytes(path.read_bytes() + b"\0" * 100)
-    figures = read(path).jobs["j"]
-    assert (figures.rows, figures.torn) == (40, f"there is no frame at byte {size}")
+    found = read(path).jobs["j"]
+    assert (found.rows, found.torn) == (40, f"there is no frame at byte {size}")
 
 
 def test_what_the_end_frame_says(tmp_path: Path) -> None:
     path = figures_writer.write(tmp_path / "f", steady(), bad=3, torn="the last line has no end")
-    figures = read(path).jobs["j"]
-    assert (figures.bad, figures.torn) == (3, "the last line has no end")
+    found = read(path).jobs["j"]
+    assert (found.bad, found.torn) == (3, "the last line has no end")
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
