@@ -1,4 +1,4 @@
-"""`osdfailure:`, load while nodes of OSDs are down and come back: the Reef study's second cycle, and the older tool's."""
+"""`osdfailure:`, load while OSD nodes are down and come back: the second cycle of the Reef study, and the older one."""
 
 from __future__ import annotations
 
