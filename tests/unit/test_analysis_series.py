@@ -52,6 +52,12 @@ def test_long_windows_get_wider_bins() -> None:
     assert Grid.of(0, 20 * 86400, 60).block_step == 240
 
 
+def test_a_block_is_in_the_window_as_a_whole() -> None:
+    grid = Grid.of(130, 300, 1)
+    assert grid.holds(np.array([60, 120, 180, 240, 300]), 60).tolist() == [False, False, True, True, False]
+    assert grid.holds(np.array([129, 130, 299, 300]), 1).tolist() == [False, True, True, False]
+
+
 def test_no_window_has_no_bins() -> None:
     grid = Grid.of(0, 0, 1)
     assert (grid.bins, grid.seconds, grid.block_bins, grid.length) == (0, 0, 0, 0)
