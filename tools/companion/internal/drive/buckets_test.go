@@ -1,0 +1,58 @@
+package drive
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"cbt-plugins/companion/internal/s3"
+)
+
+// A bucket is asked for, made when it is missing, and that another driver was faster is no fault.
+func TestMissingBucketsAreMade(t *testing.T) {
+	for name, answer := range map[string]string{"missing": "", "made by another": "409 BucketAlreadyOwnedByYou", "there": "there"} {
+		v := newServer()
+		var made []string
+		v.before = func(r *s3.Request, result *s3.Result) bool {
+			switch {
+			case r.Key != "" || r.Op == s3.List:
+				return false
+			case r.Op == s3.Stat && answer != "there":
+				result.Status, result.Kind, result.Message = 404, s3.KindHTTP, "404 NotFound"
+			case r.Op == s3.Put:
+				made = append(made, r.Bucket)
+				if answer != "" {
+					result.Status, result.Kind, result.Message = 409, s3.KindHTTP, answer
+				}
+			}
+			return true
+		}
+		got := run(t, v, `"workers":2,"objects":10,"make_buckets":true,`+oneSpace+`"ops":[{"op":"PUT","spaces":["a"]}]`)
+		if s := got.space(t, "a"); got.status != 0 || s.Created != 10 {
+			t.Fatalf("%s: status %d, %+v", name, got.status, s)
+		}
+		if (answer == "there") != (len(made) == 0) || len(made) > 1 {
+			t.Fatalf("%s: made %v", name, made)
+		}
+	}
+}
+
+// Somebody else's objects are listed without those that drivers of this run write and delete.
+func TestAListingLeavesOutWhatIsExcluded(t *testing.T) {
+	v := newServer()
+	for i := range 20 {
+		v.objects[fmt.Sprintf("b/theirs/%d", i)] = make([]byte, 10)
+		v.objects[fmt.Sprintf("b/cbtp-1/hybrid/02/%d", i)] = make([]byte, 10)
+	}
+	got := run(t, v, `"workers":2,"duration":0.3,
+		"spaces":[{"name":"old","bucket":"b","prefix":"","numbered":false,"exclude":"cbtp-1/"}],
+		"ops":[{"op":"GET","spaces":["old"]}]`)
+	if len(got.rows) == 0 {
+		t.Fatal(got.text)
+	}
+	for _, fields := range got.rows {
+		if !strings.HasPrefix(fields[7], "theirs/") {
+			t.Fatalf("read %s", fields[7])
+		}
+	}
+}
