@@ -8,7 +8,7 @@ import selectors
 import signal
 import subprocess
 import time
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Sequence, Tuple
 
 from .transport import Transport
 
@@ -26,26 +26,23 @@ class Stream:
 
     @classmethod
     def start(cls, transport: Transport, nodes: Sequence[str], command: str) -> Stream:
-        """Start the command: through one pdsh for several far nodes, through ssh or a shell otherwise."""
+        """Start the command, through a connection of its own to each node.
+
+        Not through pdsh: it ignores SIGPIPE, so that nobody on the nodes would notice when this process is killed.
+        """
         nodes = list(dict.fromkeys(nodes))
         stream = cls(nodes)
-        far = [n for n in nodes if not transport.is_local(n)]
-        if transport.pdsh and len(far) > 1:
-            line, environment = transport.pdsh_line(far, command)
-            stream._add(line, None, environment)
-            nodes = [n for n in nodes if n not in far]
         for node in nodes:
-            stream._add(transport.ssh(node, command), node, None)
+            stream._add(transport.ssh(node, command), node)
         return stream
 
-    def _add(self, line: Sequence[str], node: Optional[str], environment: Optional[Dict[str, str]]) -> None:
+    def _add(self, line: Sequence[str], node: str) -> None:
         # an own session: a Ctrl-C at the terminal reaches us first, and we end the load in order
         process = subprocess.Popen(
             line,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment,
             start_new_session=True,
         )
         self._processes.append(process)
@@ -61,7 +58,7 @@ class Stream:
         return bool(self._selector.get_map())
 
     def send(self, text: str) -> None:
-        """Write to the standard input of every process (not through pdsh, which forwards none)."""
+        """Write to the standard input of every process."""
         for process in self._processes:
             assert process.stdin is not None
             with contextlib.suppress(BrokenPipeError):
@@ -80,7 +77,7 @@ class Stream:
             for key, _ in self._selector.select(left):
                 self._read(key.fd, *key.data)
 
-    def _read(self, fd: int, node: Optional[str], kind: str) -> None:
+    def _read(self, fd: int, node: str, kind: str) -> None:
         try:
             data = os.read(fd, 1 << 16)
         except BlockingIOError:
@@ -93,12 +90,8 @@ class Stream:
             text = row.decode(errors="replace")
             if kind == "err":
                 self.messages = [*self.messages[-19:], text]
-            elif node is not None:
-                self._pending.append((node, text))
             else:
-                name, _, rest = text.partition(": ")
-                if name in self.nodes:
-                    self._pending.append((name, rest))
+                self._pending.append((node, text))
 
     def close(self, patience: float = 5.0) -> None:
         """End what still runs: closed pipes tell the nodes, SIGTERM then SIGKILL our own connections."""
