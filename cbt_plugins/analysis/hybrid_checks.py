@@ -41,6 +41,14 @@ def _unknown(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Dict[str, 
                 yield {"code": "unknown-objects", "text": text, "job": job.id}
 
 
+def _lost(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+    for job in made.phase.jobs:
+        for space in job.driver_end.get("spaces") or ():
+            if space.get("lost"):
+                text = f"{job.id}: {space['lost']} objects of {space.get('name')} are gone, and nobody had deleted them"
+                yield {"code": "lost-objects", "text": text, "job": job.id}
+
+
 def _rate(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     asked, issued, off = (line["rate"][name] for name in ("asked", "issued", "deviation"))
     if off is None:
@@ -58,7 +66,9 @@ def _late(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Dict[str, Any
         late = float(job.driver_end.get("latest_start") or 0)
         if job.open_loop and late > LATE:
             text = f"{job.id}: a request was started {late:.1f} s late, all workers were busy: no open loop any more"
+            if job.driver_end.get("unstarted"):
+                text += f"; {job.driver_end['unstarted']} were due and never started"
             yield {"code": "late-starts", "text": text, "job": job.id}
 
 
-CHECKS: Tuple[_Check, ...] = (_dry, _checksums, _unknown, _rate, _late)
+CHECKS: Tuple[_Check, ...] = (_dry, _checksums, _unknown, _lost, _rate, _late)

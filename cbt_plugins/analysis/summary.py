@@ -29,7 +29,9 @@ VERSION = 1
 FILE = "summary.json"
 
 #: warnings after which the numbers are not those of a whole run
-_UNUSABLE = ("incomplete", "missing-phase", "unreadable-phase", "no-rows", "no-window", "no-phases", "checksum-errors")
+_UNUSABLE = ("incomplete", "missing-phase", "unreadable-phase", "no-rows", "no-window", "no-phases")
+#: ... and not those of a cluster that keeps what it is given
+_WRONG = ("checksum-errors", "lost-objects")
 
 
 def summarize(path: Path) -> Dict[str, Any]:
@@ -54,7 +56,7 @@ def summarize(path: Path) -> Dict[str, Any]:
             "benchmark": run.plan.get("benchmark") or run.config.get("benchmark"),
             "complete": run.complete is not None,
         },
-        "usable": not any(warning["code"] in _UNUSABLE for warning in warnings),
+        "usable": not any(warning["code"] in (*_UNUSABLE, *_WRONG) for warning in warnings),
         "warnings": warnings,
         "phases": phases,
         "new_vs_aged": None if broken else new_vs_aged(phases),

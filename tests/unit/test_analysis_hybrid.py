@@ -57,13 +57,14 @@ def test_figures_and_rows_give_the_same_summary(tmp_path: Path) -> None:
         ({"dry": {"DELETE": 7, "GET": 0}}, "ran-dry", "h: 7 times there was no object for a DELETE"),
         ({"checksum_errors": 2}, "checksum-errors", "2 objects were not what had been written"),
         ({"spaces": [{"name": "4KiB", "unknown": 5}]}, "unknown-objects", "whether 5 objects of 4KiB are there"),
+        ({"spaces": [{"name": "4KiB", "lost": 2}]}, "lost-objects", "2 objects of 4KiB are gone"),
     ],
 )
 def test_what_its_end_says(tmp_path: Path, end: Dict[str, Any], code: str, text: str) -> None:
     summary = one(tmp_path, made.hybrid("h", load(), end=end))
     assert list(warnings(summary)) == [code]
     assert text in warnings(summary)[code]
-    assert summary["usable"] == (code != "checksum-errors")
+    assert summary["usable"] == (code not in ("checksum-errors", "lost-objects"))
 
 
 def test_wrong_data_that_only_the_rows_tell_of(tmp_path: Path) -> None:
