@@ -53,9 +53,9 @@ def test_long_windows_get_wider_bins() -> None:
 
 
 def test_a_block_is_in_the_window_as_a_whole() -> None:
-    grid = Grid.of(130, 300, 1)
-    assert grid.holds(np.array([60, 120, 180, 240, 300]), 60).tolist() == [False, False, True, True, False]
-    assert grid.holds(np.array([129, 130, 299, 300]), 1).tolist() == [False, True, True, False]
+    grid = Grid.of(130, 290, 1)
+    assert grid.holds(np.array([60, 120, 180, 240, 300]), 60).tolist() == [False, False, True, False, False]
+    assert grid.holds(np.array([129, 130, 289, 290]), 1).tolist() == [False, True, True, False]
 
 
 def test_no_window_has_no_bins() -> None:
