@@ -118,6 +118,10 @@ def test_schema(tmp_path: Path) -> None:
         assert not validator.is_valid(bad), path
         with pytest.raises(ValueError, match="not a valid summary"):
             conform.check(bad)
+    no_number = json.loads(dumps(whole))
+    no_number["phases"][0]["series"]["ops"]["GET"]["obj_per_s"][1] = float("nan")
+    with pytest.raises(ValueError, match="not a valid summary"):
+        conform.check(no_number)
     del whole["phases"][0]["total"]
     with pytest.raises(ValueError, match=r"phases\[0\]: no total"):
         conform.check(whole)
