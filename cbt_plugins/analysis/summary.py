@@ -62,6 +62,7 @@ def summarize(path: Path) -> Dict[str, Any]:
         "new_vs_aged": None if broken else new_vs_aged(phases),
         "engines": beside(phases),
         "failure": failed,
+        "resources": None,
         "environment": environment(run),
     }
     check(summary)
