@@ -1,0 +1,66 @@
+"""What a comparison reads: records, one for each run, whatever program made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Tuple
+
+if TYPE_CHECKING:  # a caution is a value of statistics; reading one needs no numpy
+    from cbt_plugins.statistics.values import Caution
+
+#: the op of what is said of all operations of a phase together
+TOTAL = "total"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One number of one run."""
+
+    phase: str  # "measure-new"; of others: hsbench's mode, fio's job, COSbench's work stage
+    op: str  # "GET" "PUT" "STAT" "DELETE" "LIST" "MULTIPART", "read" "write", a class of daemons ("osd"), or TOTAL
+    metric: str  # key of metrics.METRICS; the value has that metric's unit
+    value: Optional[float]  # of the whole run
+    #: the same through the run, one value every `step` seconds, nan where there is none; its mean is the run's value.
+    #: None where parts of a run say nothing about the whole (percentiles)
+    series: Optional[Tuple[float, ...]] = None
+    n: Optional[int] = None  # requests behind it
+    step: int = 1
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run: one iteration of one configuration.
+
+    `config` has plain values (text, number, bool, None) under dotted keys. Keys that are equal or begin with one of these
+    decide whether two runs can be compared at all; all others are listed where they differ:
+
+        benchmark               what was run: "rgwtest", "hsbench", "fio", "radosbench", ...
+        engine                  the load generator
+        objects.*               objects.sizes ("4096:50 65536:50"), objects.buckets, objects.count
+        load.*                  load.workers (all together), load.drivers, load.op_size, load.queue_depth ...
+        phase.NAME.*            kind, seconds, mix ("GET:45 PUT:35"), loop, rate, workers
+        pool.ROLE.*             type ("replicated", "erasure"), size, k, m; the role is data, index, ... or the pool's name
+        cluster.*               osds, osd_nodes, rgws, clients: numbers; --scale lets the first two differ
+
+    A key that only one of two records has is "not known" in the other: listed, and no reason to refuse. Common others:
+    version.ceph, version.warp, version.cbt_plugins, host.NODE.kernel, ceph.SECTION.OPTION.
+    """
+
+    source: str  # path, as the user gave it or below that
+    name: str  # directory of the run ("00000000/id-1a2b3c4d"), or the file's name
+    kind: str  # "cbt-plugins" | "hsbench" | "fio" | "radosbench" | "cosbench" | "warp"
+    config: Mapping[str, Any]
+    measurements: Tuple[Measurement, ...]
+    usable: bool  # False: its numbers are not those of a whole run; the cautions say why
+    cautions: Tuple[Caution, ...]
+    label: Optional[str] = None  # the release it measured: "18.2.7 reef"
+    started: Optional[float] = None  # epoch seconds
+
+
+def records_of(path: Path) -> List[Record]:
+    """Every run of an archive, of a run's directory, of a summary.json, or of a result of another program.
+
+    In the order of their names. Raises analysis.source.Unreadable where there is nothing to read.
+    """
+    raise NotImplementedError
