@@ -1,0 +1,104 @@
+"""What the statistics say: numbers with an interval, a p-value, a verdict, and what is to be doubted about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Optional, Tuple
+
+Cautions = Tuple["Caution", ...]
+
+
+class Direction(Enum):
+    """Which way is better."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+    NONE = "none"
+
+
+class Verdict(Enum):
+    """What may be said of a change; docs/statistics.md has the rules."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    SAME = "same"
+    CANNOT_TELL = "cannot tell"
+
+
+@dataclass(frozen=True)
+class Caution:
+    """A doubt about a number. `code` is one of those listed in docs/statistics.md, `text` one sentence for a person."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value in the unit of what was measured, and the interval that holds the true one at `confidence`.
+
+    `low` and `high` are None where no interval can be computed. `n` is the number of runs, or the effective number of
+    samples of one run's series (not a whole number).
+    """
+
+    value: float
+    low: Optional[float]
+    high: Optional[float]
+    n: float
+    confidence: float
+    cautions: Cautions = ()
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A change as a t-distributed value: what intervals at any confidence are made of.
+
+    On the scale "log" `value` is ln(new / base), on "linear" new / base - 1. `error` is its standard error, `freedom`
+    the degrees of freedom of that.
+    """
+
+    value: float
+    error: float
+    freedom: float
+    scale: str = "log"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What changed between base and new; `verdict` is None until `judge` has seen the whole table.
+
+    `change`, `change_low` and `change_high` are relative: new / base - 1. `p` is of the two-sided test that `method`
+    names, `exact` of the permutation test that must agree with it (None: there is none, or too few runs for it).
+    `adjusted` is p after Holm's correction over the table, `equivalence` the p of the claim that the change is within
+    +-`margin`.
+    """
+
+    base: Estimate
+    new: Estimate
+    change: Optional[float]
+    change_low: Optional[float]
+    change_high: Optional[float]
+    p: Optional[float]
+    method: str
+    verdict: Optional[Verdict] = None
+    cautions: Cautions = ()
+    exact: Optional[float] = None
+    shift: Optional[Shift] = None
+    adjusted: Optional[float] = None
+    equivalence: Optional[float] = None
+    margin: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class ChangePoint:
+    """The level of a sequence of runs changes before the run `index` (0 is the first).
+
+    `before` and `after` are the medians of the runs between this change point and its neighbours, `p` is of the
+    permutation test that found it.
+    """
+
+    index: int
+    p: float
+    before: float
+    after: float
