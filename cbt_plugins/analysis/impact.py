@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cbt_plugins.analysis import flight
+from cbt_plugins.analysis import flight, tail
 from cbt_plugins.analysis.phase import WITHOUT_BYTES, PhaseFigures, rank
 from cbt_plugins.analysis.recovered import series as of_cluster
 from cbt_plugins.analysis.samples import Samples
@@ -87,7 +87,8 @@ def _line(op: Optional[str], seconds: Seconds, blocks: Sequence[Blocks], stretch
     part = slice(math.floor(stretch.start) - grid.first, math.ceil(stretch.end) - grid.first)
     n, failed = (int(seconds.sums[name][part].sum()) for name in ("n", "failed"))
     moves = op not in WITHOUT_BYTES
-    quantiles = _quantiles(blocks, stretch, 0.5, 0.99)
+    latencies = _latencies(blocks, stretch)
+    quantiles = _quantiles(latencies, 0.5, 0.99)
     return {
         "requests": n,
         "errors": failed,
@@ -99,6 +100,7 @@ def _line(op: Optional[str], seconds: Seconds, blocks: Sequence[Blocks], stretch
         "max_ms": round(int(seconds.max[part].max()) / 1e6, 3) if n else None,
         "longest_gap": round(_gap(seconds, part, stretch), 6),
         "silent_seconds": _silent(seconds, stretch),
+        "tail_ms": _quantiles(latencies, *tail.quantiles(int(latencies.counts.sum()))),
     }
 
 
@@ -118,9 +120,9 @@ def _silent(seconds: Seconds, stretch: Stretch) -> int:
     return int((seconds.sums["n"][inner] == 0).sum())
 
 
-def _quantiles(blocks: Sequence[Blocks], stretch: Stretch, *wanted: float) -> List[Optional[float]]:
-    """Milliseconds, off by less than 0.8 %, of the bins that lie in the stretch as a whole; None below 1 / (1 - q)."""
-    together = Blocks(Grid(0.0, 1.0))  # one bin
+def _latencies(blocks: Sequence[Blocks], stretch: Stretch) -> Blocks:
+    """One bin with the latencies of the bins that lie in the stretch as a whole."""
+    together = Blocks(Grid(0.0, 1.0))
     for its in blocks:
         grid = its.grid
         low = max(0, math.ceil((stretch.start - grid.first_block) / grid.block_step))
@@ -132,11 +134,14 @@ def _quantiles(blocks: Sequence[Blocks], stretch: Stretch, *wanted: float) -> Li
         if counts.size:
             together.add(0, bucket, counts.sum(axis=0, keepdims=True))
             together.max[0] = max(int(together.max[0]), int(its.max[low:high].max()))
-    n = int(together.counts.sum())
-    found = (its[0] for its in together.quantiles(*wanted))
-    return [
-        None if ns is None or n < round(1 / (1 - q)) else round(ns / 1e6, 3) for q, ns in zip(wanted, found)
-    ]
+    return together
+
+
+def _quantiles(latencies: Blocks, *wanted: float) -> List[Optional[float]]:
+    """Milliseconds, off by less than 0.8 %; None below 1 / (1 - q) samples."""
+    n = int(latencies.counts.sum())
+    found = (its[0] for its in latencies.quantiles(*wanted))
+    return [None if ns is None or n < round(1 / (1 - q)) else round(ns / 1e6, 3) for q, ns in zip(wanted, found)]
 
 
 def _compared(line: Dict[str, Any], base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
