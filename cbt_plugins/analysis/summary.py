@@ -20,13 +20,9 @@ from cbt_plugins.analysis.engines import beside
 from cbt_plugins.analysis.environment import environment
 from cbt_plugins.analysis.failure import breaks, failure, warnings_of
 from cbt_plugins.analysis.sentence import sentence
-from cbt_plugins.analysis.source import Unreadable
-
-# History of the format. A reader accepts every version up to its own.
-#   1  (0.1.0) the first one: from figures or rows, phases by warp and cbt-hybrid
-VERSION = 1
-
-FILE = "summary.json"
+from cbt_plugins.analysis.stored import FILE as FILE
+from cbt_plugins.analysis.stored import VERSION
+from cbt_plugins.analysis.stored import read_summary as read_summary
 
 #: warnings after which the numbers are not those of a whole run
 _UNUSABLE = ("incomplete", "missing-phase", "unreadable-phase", "no-rows", "no-window", "no-phases")
@@ -172,22 +168,6 @@ def write_text(path: Path, text: str) -> None:
         os.replace(new, path)
     finally:
         new.unlink(missing_ok=True)
-
-
-def read_summary(path: Path) -> Dict[str, Any]:
-    """A summary.json of any version that this program knows. Raises Unreadable."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        version = data["version"]
-    except (OSError, ValueError, KeyError, TypeError) as e:
-        raise Unreadable(f"{path}: no summary can be read: {e}") from e
-    if version != VERSION:
-        raise Unreadable(f"{path}: version {version!r} of the format; this program reads up to {VERSION}")
-    try:
-        check(data)
-    except ValueError as e:
-        raise Unreadable(f"{path}: {e}") from e
-    return data
 
 
 def dumps(value: Any, indent: str = "") -> str:

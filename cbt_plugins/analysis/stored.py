@@ -1,0 +1,52 @@
+"""A summary.json that is there already: read with nothing but the standard library."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict
+
+from cbt_plugins.analysis.conform import check
+from cbt_plugins.analysis.source import Unreadable
+
+# History of the format. A reader accepts every version up to its own.
+#   1  (0.1.0) the first one: from figures or rows, phases by warp and cbt-hybrid
+VERSION = 1
+
+FILE = "summary.json"
+
+
+def read_summary(path: Path) -> Dict[str, Any]:
+    """A summary.json of any version that this program knows. Raises Unreadable."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        version = data["version"]
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        raise Unreadable(f"{path}: no summary can be read: {e}") from e
+    if version != VERSION:
+        raise Unreadable(f"{path}: version {version!r} of the format; this program reads up to {VERSION}")
+    try:
+        check(data)
+    except ValueError as e:
+        raise Unreadable(f"{path}: {e}") from e
+    return data
+
+
+def summary_of(run: Path) -> Dict[str, Any]:
+    """The summary of a run directory: the stored one, or one made now where that is missing or older than its end.
+
+    Raises Unreadable, also where one would have to be made and this Python has no numpy.
+    """
+    try:
+        stored = read_summary(run / FILE)
+        if stored["run"]["complete"] == (run / "complete").exists():
+            return stored
+        why = f"{run / FILE} was made before the run had ended"
+    except Unreadable as e:
+        why = str(e)
+    try:
+        from cbt_plugins.analysis.summary import summarize
+    except ImportError as e:
+        hint = f"`cbt-tools report {run}` makes one, with pip install 'cbt-plugins[report]'"
+        raise Unreadable(f"{why}; none can be made here without the Python package {e.name}: {hint}") from e
+    return summarize(run)
