@@ -11,6 +11,10 @@ if TYPE_CHECKING:  # a caution is a value of statistics; reading one needs no nu
 
 #: the op of what is said of all operations of a phase together
 TOTAL = "total"
+#: the op of what is said of the cluster, and not of requests
+CLUSTER = "cluster"
+#: between the name of a phase and that of a state of the cluster in it: "one-down / degraded"
+STATE = " / "
 
 
 @dataclass(frozen=True)
@@ -32,19 +36,21 @@ class Measurement:
 class Record:
     """One run: one iteration of one configuration.
 
-    `config` has plain values (text, number, bool, None) under dotted keys. Keys that are equal or begin with one of these
-    decide whether two runs can be compared at all; all others are listed where they differ:
+    `config` has plain values (text, number, bool, None) under dotted keys. Those that are equal to or begin with one of
+    these decide whether two runs can be compared at all; all others are listed where they differ:
 
         benchmark               what was run: "rgwtest", "hsbench", "fio", "radosbench", ...
         engine                  the load generator
-        objects.*               objects.sizes ("4096:50 65536:50"), objects.buckets, objects.count
+        phases                  their names in order
+        objects.*               objects.sizes ("4096 65536"), objects.buckets, objects.count
         load.*                  load.workers (all together), load.drivers, load.op_size, load.queue_depth ...
-        phase.NAME.*            kind, seconds, mix ("GET:45 PUT:35"), loop, rate, workers
-        pool.ROLE.*             type ("replicated", "erasure"), size, k, m; the role is data, index, ... or the pool's name
-        cluster.*               osds, osd_nodes, rgws, clients: numbers; --scale lets the first two differ
+        phase.NAME.*            role ("fill", "measure", "age", "none"), kind, seconds, mix ("GET:45 PUT:35"), loop, rate,
+                                workers
+        pool.ROLE.*             type ("replicated", "erasure"), size, k, m; ROLE is data, index, or a pool's name
+        cluster.*               osds, osd_nodes, rgws, endpoints, clients: numbers
 
     A key that only one of two records has is "not known" in the other: listed, and no reason to refuse. Common others:
-    version.ceph, version.warp, version.cbt_plugins, host.NODE.kernel, ceph.SECTION.OPTION.
+    version.ceph, version.warp, version.cbt_plugins, host.kernel, ceph.SECTION.OPTION.
     """
 
     source: str  # path, as the user gave it or below that
@@ -61,6 +67,9 @@ class Record:
 def records_of(path: Path) -> List[Record]:
     """Every run of an archive, of a run's directory, of a summary.json, or of a result of another program.
 
-    In the order of their names. Raises analysis.source.Unreadable where there is nothing to read.
+    In the order of their names. A run without a summary, or with an old one, is read anew; nothing is written.
+    Raises analysis.source.Unreadable where there is nothing to read.
     """
-    raise NotImplementedError
+    from .reading import read  # it needs numpy, and the readers of other programs' results need the classes above
+
+    return read(path)

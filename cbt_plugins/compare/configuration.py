@@ -1,0 +1,184 @@
+"""What a run was, as flat keys: its summary, and where it is there, what lies beside it in the archive."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+Pairs = Iterator[Tuple[str, Any]]
+
+#: of ceph.conf: what names one cluster, and says nothing about how fast it is
+_NAMES = ("fsid", "mon_host", "mon_initial_members", "keyring", "log_file")
+_ROLES = (("buckets.data", "data"), ("buckets.index", "index"))
+#: options whose values are nobody's business in a table that is pasted somewhere
+_SECRET = re.compile(r"(password|passwd|secret|token|(^|[_/ ])key)$")
+
+
+def configuration(summary: Mapping[str, Any], run: Optional[Path]) -> Dict[str, Any]:
+    """All keys that are known, in the form of record.Record.config; `run` is the run's directory, if there is one."""
+    plan = _json(run, "plan.json") or {}
+    found = dict(_of_summary(summary, plan))
+    for pairs in (_of_plan(plan), _of_nodes(run), _of_cluster(run)):
+        found.update(pairs)
+    return {key: found[key] for key in sorted(found) if found[key] is not None}
+
+
+def _of_summary(summary: Mapping[str, Any], plan: Mapping[str, Any]) -> Pairs:
+    yield "benchmark", summary["run"]["benchmark"]
+    loaded = [phase for phase in summary["phases"] if phase["drivers"]]
+    planned = {phase["name"]: phase for phase in plan.get("phases") or ()}
+    yield "phases", " ".join(planned or [phase["name"] for phase in summary["phases"]])
+    drivers: Dict[str, Mapping[str, Any]] = {d["driver"]: d for phase in loaded for d in phase["drivers"]}
+    yield "engine", "+".join(sorted({phase["engine"] for phase in loaded})) or None
+    yield "objects.sizes", " ".join(sorted({sizes(driver["sizes"]) for driver in drivers.values()})) or None
+    yield "load.drivers", len(drivers) or None
+    yield "cluster.clients", len({driver["node"] for driver in drivers.values()}) or None
+    yield "cluster.endpoints", len(summary["environment"]["endpoints"]) or None
+    for phase in summary["phases"]:
+        for key, value in _of_phase(phase, planned.get(phase["name"], {})):
+            yield f"phase.{phase['name']}.{key}", value
+        if phase["engine"] == "warp" and phase["kind"] == "hybrid":
+            yield f"loops.{phase['name']}", mix(dict(_workers(phase["jobs"])))  # by calibration: another in every run
+    for name, text in summary["environment"]["versions"].items():
+        yield f"version.{name}", text
+    yield "scale", summary["environment"]["scale"]
+
+
+def _of_phase(phase: Mapping[str, Any], planned: Mapping[str, Any]) -> Pairs:
+    yield "kind", phase["kind"]
+    yield "role", phase["role"]
+    if not phase["drivers"]:
+        return
+    yield "engine", phase["engine"]
+    yield "loop", phase["loop"]
+    yield "workers", sum(driver["workers"] for driver in phase["drivers"])
+    yield "mix", mix(phase["mix"]["asked"])
+    yield "seconds", phase["asked_seconds"]
+    if planned.get("rate_share") is not None:  # of what the run itself has made
+        yield "rate_share", planned["rate_share"]
+    else:
+        yield "rate", phase["rate"]["asked"]
+    goal = {name: value for name, value in (planned.get("goal") or {}).items() if value is not None}
+    yield "goal", " ".join(f"{name}:{value:g}" for name, value in goal.items()) or None
+    keys = {op.upper(): its.get("select") for op, its in (planned.get("keys") or {}).items()}
+    yield "keys", " ".join(f"{op}:{select}" for op, select in sorted(keys.items())) or None
+    yield "events", " ".join(_events(planned.get("events") or ())) or None
+
+
+def _events(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """What is broken, without the names of the nodes: "0s:stop*1"."""
+    for event in events:
+        fault = event.get("inject")
+        if fault:
+            yield f"{event['at']:g}s:{fault['kind']}*{len(fault.get('targets') or ()) or fault.get('choose') or 1}"
+        if event.get("undo"):
+            yield f"{event['at']:g}s:undo*{len(event['undo'])}"
+
+
+def _workers(jobs: Sequence[Mapping[str, Any]]) -> Iterator[Tuple[str, int]]:
+    total: Counter[str] = Counter()
+    for job in jobs:
+        total[job["op"]] += job["workers"]
+    yield from sorted(total.items())
+
+
+def mix(shares: Optional[Mapping[str, float]]) -> Optional[str]:
+    """ "DELETE:5 GET:45 PUT:35 STAT:15"."""
+    return " ".join(f"{op}:{share:g}" for op, share in sorted(shares.items())) if shares else None
+
+
+def sizes(of: Iterable[Sequence[float]]) -> str:
+    """One driver's (smallest, largest, share) as "4096", "1024-65536" or "4096:50,65536:50" (percent)."""
+    texts = [(f"{low:g}" if low == high else f"{low:g}-{high:g}", share) for low, high, share in of]
+    return texts[0][0] if len(texts) == 1 else ",".join(f"{text}:{100 * share:g}" for text, share in texts)
+
+
+def _of_plan(plan: Mapping[str, Any]) -> Pairs:
+    if plan.get("buckets"):
+        yield "objects.buckets", len(plan["buckets"])
+    s3 = plan.get("s3") or {}
+    for name in ("payload", "host_select", "lookup"):
+        yield f"load.s3.{name}", s3.get(name)
+    yield "load.s3.scheme", "+".join(sorted({str(url).split(":", 1)[0] for url in s3.get("urls") or ()})) or None
+    hybrid = plan.get("hybrid") or {}
+    if any(phase.get("engine") == "hybrid" for phase in plan.get("phases") or ()):
+        for name, value in hybrid.items():
+            yield ("seed" if name == "seed" else f"load.hybrid.{name}"), value
+    settings = plan.get("settings") or {}
+    yield "settings.flags", " ".join(settings.get("flags") or ()) or None
+    yield "settings.recovery", settings.get("recovery") or None
+    for who, option, value in settings.get("config") or ():
+        yield f"settings.{who}.{option}", value
+
+
+def _of_nodes(run: Optional[Path]) -> Pairs:
+    manifest = _json(run, "manifest.json") or {}
+    facts = [its for its in (manifest.get("nodes") or {}).values() if isinstance(its, dict)]
+    for name in ("kernel", "os", "arch", "cores", "memory_kib"):
+        seen = Counter(str(its[name]) for its in facts if its.get(name))
+        yield f"host.{name}", ", ".join(f"{value} ({n})" for value, n in sorted(seen.items())) or None
+    cluster = (_json(run, "cluster.json") or {}).get("cluster") or {}
+    if isinstance(cluster.get("rgws"), list):
+        yield "cluster.rgws", len(cluster["rgws"])
+
+
+def _of_cluster(run: Optional[Path]) -> Pairs:
+    """The snapshot that was made before the first phase."""
+    before = run / "cluster" / "before" if run else None
+    profiles = _json(before, "ec_profiles.json") or {}
+    for pool in _json(before, "pools.json") or ():
+        role = next((role for end, role in _ROLES if str(pool.get("pool_name")).endswith(end)), None)
+        if role:
+            yield from _of_pool(role, pool, profiles)
+    nodes: List[Mapping[str, Any]] = (_json(before, "osd_tree.json") or {}).get("nodes") or []
+    osds = [node for node in nodes if node.get("type") == "osd"]
+    if osds:
+        ids = {node["id"] for node in osds}
+        hosts = [node for node in nodes if node.get("type") == "host" and ids & set(node.get("children") or ())]
+        yield "cluster.osds", len(osds)
+        yield "cluster.osd_nodes", len(hosts)
+        classes = Counter(str(node.get("device_class") or "none") for node in osds)
+        yield "osd.classes", " ".join(f"{name}:{n}" for name, n in sorted(classes.items()))
+    yield "osd.flags", " ".join(sorted((_json(before, "osd_dump.json") or {}).get("flags_set") or ())) or None
+    yield "health.before", ((_json(before, "status.json") or {}).get("health") or {}).get("status")
+    for option in _json(before, "config_dump.json") or ():
+        section = "/".join(text for text in (option.get("section"), option.get("mask")) if text)
+        if not _SECRET.search(str(option.get("name"))):
+            yield f"ceph.{section}.{option.get('name')}", option.get("value")
+    yield from _of_conf(before)
+
+
+def _of_pool(role: str, pool: Mapping[str, Any], profiles: Mapping[str, Any]) -> Pairs:
+    profile = profiles.get(pool.get("erasure_code_profile") or "") or {}
+    yield f"pool.{role}.type", "erasure" if profile or pool.get("type") == 3 else "replicated"
+    yield f"pool.{role}.size", pool.get("size")
+    for name in ("k", "m"):
+        yield f"pool.{role}.{name}", int(profile[name]) if name in profile else None
+    for name in ("pg_num", "pg_autoscale_mode", "min_size"):
+        yield f"pg.{role}.{name}", pool.get(name)
+    yield f"pg.{role}.plugin", profile.get("plugin")
+
+
+def _of_conf(before: Optional[Path]) -> Pairs:
+    parser = configparser.RawConfigParser(strict=False, allow_no_value=True)
+    try:
+        parser.read_string((before / "ceph.conf").read_text(encoding="utf-8", errors="replace") if before else "")
+    except (OSError, configparser.Error):
+        return
+    for section in parser.sections():
+        for option, value in parser.items(section):
+            name = option.replace(" ", "_")
+            if name not in _NAMES and not _SECRET.search(name):
+                yield f"conf.{section}.{name}", value
+
+
+def _json(directory: Optional[Path], name: str) -> Any:
+    """None for what is missing or damaged: the summary's warnings have said so."""
+    try:
+        return json.loads((directory / name).read_text(encoding="utf-8")) if directory else None
+    except (OSError, ValueError):
+        return None
