@@ -6,6 +6,7 @@ from typing import List, Mapping, Sequence, Tuple
 
 from cbt_plugins.config.plan import Fault, Plan
 from cbt_plugins.config.spans import spans
+from cbt_plugins.models.availability import inactive_share, whole
 
 #: what pools of RGW data look like most often: (name, size, min_size)
 _POOLS = (("3 copies, min_size 2", 3, 2), ("EC 2+2, min_size 3", 4, 3), ("EC 4+2, min_size 5", 6, 5))
@@ -49,9 +50,7 @@ def _osds(fault: Fault) -> int:
 
 
 def _shares(down: int, total: int) -> List[str]:
-    from cbt_plugins.faults.odds import inactive_share
-
-    domains = [1.0] * min(down, total) + [0.0] * max(total - down, 0)
+    domains = whole(down, total)
     return [
         f"{100 * inactive_share(domains, size, least):.1f}% of a pool with {name}"
         for name, size, least in _POOLS

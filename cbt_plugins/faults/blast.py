@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
+from ..models.availability import inactive_share
 from .cluster_facts import Facts
-from .odds import inactive_share
 
 #: flags under which the cluster would not see the fault, or would not take the OSDs back
 BLINDING = ("nodown", "noup", "noin", "pauserd", "pausewr")

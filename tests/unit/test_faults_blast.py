@@ -11,7 +11,7 @@ import pytest
 
 from cbt_plugins.faults.blast import RULES, Harm, Radius, radius
 from cbt_plugins.faults.cluster_facts import Facts
-from cbt_plugins.faults.odds import inactive_share
+from cbt_plugins.models.availability import inactive_share
 
 DATA = Path(__file__).parents[1] / "data" / "ceph"
 PACIFIC: Dict[str, Any] = json.loads((DATA / "pacific-blast.json").read_text())
