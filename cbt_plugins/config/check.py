@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
+from cbt_plugins.config import acceptable
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.entries import entries
 from cbt_plugins.config.fault_kinds import SWITCH
@@ -197,6 +198,9 @@ def _section(
             varied = {key: config[key] for key in taken}
             runs.append(Run(name, 0, varied, {**config, "benchmark": name, "iteration": 0}, plan))
     problems += _without_use(name, usable, problems, runs)
+    if "acceptable" in section and name in SECTIONS:  # what it means to others is theirs
+        known = () if problems else dict.fromkeys(phase.name for run in runs for phase in run.plan.phases)
+        problems += acceptable.problems(section["acceptable"], list(known))
     return runs, list(dict.fromkeys(problems))
 
 

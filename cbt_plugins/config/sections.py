@@ -19,7 +19,7 @@ from cbt_plugins.config.warp import WarpSection
 ENTRY_POINTS = "cbt_plugins.sections"
 #: CBT puts these into every permutation
 HOST_KEYS = frozenset({"benchmark", "iteration"})
-#: keys that CBT's base class reads in any section; ours accept them and have no use for them
+#: keys that CBT's base class reads in any section; no plan is made of them (of `acceptable`: see acceptable.py)
 CBT_KEYS = frozenset({"acceptable", "osd_ra", "valgrind", "log_iops", "log_bw", "log_lat"})
 
 

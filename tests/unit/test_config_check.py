@@ -318,7 +318,7 @@ def test_other_benchmarks_beside_ours_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_keys_that_cbt_reads_in_every_section_are_accepted(tmp_path: Path) -> None:
-    keys = "    acceptable: {a: 2023-01-01}\n    osd_ra: [4096]\n    valgrind: null\n    log_iops: false\n"
+    keys = "    acceptable: {bandwidth: (greater)}\n    osd_ra: [4096]\n    valgrind: null\n    log_iops: false\n"
     assert faults(tmp_path, CLUSTER + RGWTEST + keys) == []
 
 

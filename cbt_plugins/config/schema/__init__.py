@@ -64,6 +64,11 @@ def _open_for_cbt(section: Dict[str, Any]) -> None:
         section["properties"][key] = {**about, "anyOf": [one, {"type": "array", "minItems": 1, "items": one}]}
     for key in sorted(CBT_KEYS):
         section["properties"][key] = {"description": "CBT's own key; without meaning here."}
+    section["properties"]["acceptable"] = {
+        "description": "For CBT's compare.py: [phase/][operation/]metric -> statement.",
+        "type": "object",
+        "additionalProperties": {"type": "string"},
+    }
 
 
 def _tidy(node: Any, named: bool = False) -> Any:

@@ -1,0 +1,144 @@
+"""CBT's key `acceptable`: the numbers of a run that its compare.py judges, and the statements it judges them by."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Collection, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from cbt_plugins.config.faults import did_you_mean
+from cbt_plugins.config.validate import Problem
+
+#: metric -> what it is; the first four are CBT's own names, in CBT's units
+METRICS: Dict[str, str] = {
+    "bandwidth": "MiB/s",
+    "iops_avg": "objects/s",
+    "iops_stddev": "standard deviation of the objects of each second",
+    "latency_avg": "mean latency in seconds",
+    "obj_per_s": "objects/s",
+    "mib_per_s": "MiB/s",
+    "success_rate": "successful requests / all, 0..1",
+    "mean_ms": "mean latency",
+    "p50_ms": "median of the latency",
+    "p90_ms": "latency",
+    "p99_ms": "latency",
+    "p999_ms": "latency, p99.9",
+    "max_ms": "highest latency",
+    "ttfb_p50_ms": "median time to the first byte",
+    "ttfb_p99_ms": "time to the first byte",
+    "longest_gap_s": "longest time without a success",
+    "ops_per_core": "objects/s for each core of the cluster; without an operation",
+    "cores_per_gb_s": "cores of the cluster for each GB/s; without an operation",
+}
+#: CBT's fifth name
+_CYCLES = "cpu_cycles_per_op"
+OPS = ("GET", "PUT", "MULTIPART", "STAT", "DELETE", "LIST", "total")
+TOTAL = "total"
+
+#: (result, baseline) -> whether that is accepted
+Check = Callable[[float, float], bool]
+_KNOWN = "CBT knows (less), (greater), (near 0.05) and (or A B)"
+
+
+class Target(NamedTuple):
+    """What a key of `acceptable` is about: [phase/][operation/]metric."""
+
+    phase: Optional[str]  # None: every measurement
+    op: str
+    metric: str
+
+
+def target_of(key: str) -> Target:
+    """Read "p99_ms", "GET/p99_ms", "measure-aged/p99_ms" or "measure-aged/GET/p99_ms". Raises ValueError."""
+    *places, metric = key.split("/")
+    if metric == _CYCLES:
+        raise ValueError("nobody counts a cluster's cycles here; ops_per_core says what an operation takes")
+    if metric not in METRICS:
+        hint = did_you_mean(metric, METRICS) or f"; known here: {', '.join(METRICS)}"
+        raise ValueError(f"{metric or 'nothing'} is no metric{hint}")
+    op = TOTAL
+    if places and (places[-1] in OPS or len(places) > 1):
+        op = places.pop()
+        if op not in OPS:
+            raise ValueError(f"{op!r} is no operation; known here: {', '.join(OPS)}")
+    if len(places) > 1 or "" in places:
+        raise ValueError("must be metric, operation/metric, phase/metric or phase/operation/metric")
+    if op != TOTAL and METRICS[metric].endswith("without an operation"):
+        raise ValueError(f"{metric} is known of all operations together only")
+    return Target(places[0] if places else None, op, metric)
+
+
+def parse(statement: str) -> Check:
+    """Return what CBT's interpreter makes of a statement. Raises ValueError for what would mislead or break it."""
+    check, rest = _parse(statement.replace("(", " ( ").replace(")", " ) ").split())
+    if rest:
+        raise ValueError(f"{rest[0]!r} stands behind its end; {_KNOWN}")
+    return check
+
+
+def _parse(tokens: Sequence[str]) -> Tuple[Check, Sequence[str]]:
+    if not tokens:
+        raise ValueError(f"it ends too early; {_KNOWN}")
+    if tokens[0] != "(":
+        raise ValueError(f"{tokens[0]!r} stands where a statement in parentheses should; {_KNOWN}")
+    name, rest = (tokens[1], tokens[2:]) if len(tokens) > 1 else ("", ())
+    checks: List[Check] = []
+    if name == "near":
+        if not rest or rest[0] in "()":
+            raise ValueError("near needs a number: (near 0.05) is 5 % around the baseline")
+        checks, rest = [_near(rest[0])], rest[1:]
+    elif name == "or":
+        for _ in range(2):
+            check, rest = _parse(rest)
+            checks.append(check)
+    elif name in ("less", "greater"):
+        checks = [_less if name == "less" else _greater]
+    else:
+        raise ValueError(f"{name!r} is no function; {_KNOWN}")
+    if not rest:
+        raise ValueError(f"it ends too early; {_KNOWN}")
+    if rest[0] != ")":
+        takes = {"near": "one number", "or": "two statements"}.get(name, "nothing")
+        raise ValueError(f"{name} takes {takes}, and there is {rest[0]!r} too; {_KNOWN}")
+    return (lambda result, baseline: any(check(result, baseline) for check in checks)), rest[1:]
+
+
+def _less(result: float, baseline: float) -> bool:
+    return result < baseline
+
+
+def _greater(result: float, baseline: float) -> bool:
+    return result > baseline
+
+
+def _near(text: str) -> Check:
+    try:
+        share = float(text)
+    except ValueError:
+        raise ValueError(f"near needs a number, not {text!r}: (near 0.05) is 5 % around the baseline") from None
+    if not 0 <= share <= 1:
+        raise ValueError(f"near needs a share from 0 to 1, not {text}: (near 0.05) is 5 % around the baseline")
+    return lambda result, baseline: (
+        abs(result - baseline) / baseline <= share if baseline else result == baseline
+    )
+
+
+def problems(acceptable: Any, phases: Collection[str]) -> Iterator[Problem]:
+    """Yield every fault, with paths from the section down. `phases`: all that the section runs; () when not known."""
+    if not isinstance(acceptable, dict):
+        text = "must be a mapping: metric -> statement, such as {bandwidth: '(or (greater) (near 0.05))'}"
+        yield Problem(("acceptable",), text)
+        return
+    for key, statement in acceptable.items():
+        path = ("acceptable", key)
+        try:
+            target = target_of(key if isinstance(key, str) else str(key))
+            if phases and target.phase is not None and target.phase not in phases:
+                hint = did_you_mean(target.phase, phases) or f"; phases here: {', '.join(phases)}"
+                yield Problem(path, f"there is no phase {target.phase!r}{hint}", of_key=True)
+        except ValueError as error:
+            yield Problem(path, str(error), of_key=True)
+        try:
+            if not isinstance(statement, str):
+                raise ValueError(f"must be a statement as text; {_KNOWN}")
+            parse(statement)
+        except ValueError as error:
+            yield Problem(path, str(error))
