@@ -64,9 +64,10 @@ def _of_phase(phase: Mapping[str, Any], planned: Mapping[str, Any]) -> Pairs:
         yield "rate", phase["rate"]["asked"]
     goal = {name: value for name, value in (planned.get("goal") or {}).items() if value is not None}
     yield "goal", " ".join(f"{name}:{value:g}" for name, value in goal.items()) or None
-    keys = {op.upper(): its.get("select") for op, its in (planned.get("keys") or {}).items()}
-    yield "keys", " ".join(f"{op}:{select}" for op, select in sorted(keys.items())) or None
-    yield "events", " ".join(_events(planned.get("events") or ())) or None
+    if planned:  # without a plan it is not known; with one, nothing is something
+        keys = {op.upper(): its.get("select") for op, its in (planned.get("keys") or {}).items()}
+        yield "keys", " ".join(f"{op}:{select}" for op, select in sorted(keys.items())) or "any"
+        yield "events", " ".join(_events(planned.get("events") or ())) or "none"
 
 
 def _events(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:

@@ -45,9 +45,9 @@ def _metrics() -> Dict[str, Metric]:
         ("recovery_obj_per_s", "obj/s", higher, "recovered", False),
         ("recovery_mib_per_s", "MiB/s", higher, "recovered", False),
         # what it took
-        ("cores", "cores", lower, "CPU", True),
+        ("cores", "cores", lower, "CPU", False),
         ("rss_mib", "MiB", lower, "memory", False),
-        ("ops_per_core", "obj/s", higher, "per core", False),
+        ("ops_per_core", "obj/s", higher, "per core", True),
         ("cores_per_gb_s", "cores", lower, "per GB/s", False),
         ("rgw_osd_ratio", "", none, "RGW:OSD cores", False),
     )

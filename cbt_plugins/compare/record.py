@@ -44,8 +44,7 @@ class Record:
         phases                  their names in order
         objects.*               objects.sizes ("4096 65536"), objects.buckets, objects.count
         load.*                  load.workers (all together), load.drivers, load.op_size, load.queue_depth ...
-        phase.NAME.*            role ("fill", "measure", "age", "none"), kind, seconds, mix ("GET:45 PUT:35"), loop, rate,
-                                workers
+        phase.NAME.*            role ("fill", "measure", "age"), kind, seconds, mix ("GET:45 PUT:35"), rate, workers
         pool.ROLE.*             type ("replicated", "erasure"), size, k, m; ROLE is data, index, or a pool's name
         cluster.*               osds, osd_nodes, rgws, endpoints, clients: numbers
 

@@ -1,0 +1,116 @@
+"""What differs between the configurations of runs: what makes them incomparable, and what a reader must know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from .record import Record
+
+#: keys, or beginnings of keys, of Record.config in which runs that are compared must agree
+ESSENTIAL = ("benchmark", "engine", "phases", "objects.", "load.", "phase.", "pool.", "cluster.")
+#: ... but for those that a comparison of clusters of two sizes is about
+SCALED = ("cluster.osd_nodes", "cluster.osds", "cluster.rgws", "cluster.endpoints")
+
+NOT_SET, NOT_KNOWN = "not set", "not known"
+#: what a run was made by; it decides, although it is no key of its configuration
+_KIND = "results of"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One key with what it is on both sides, as text; several values of one side are separated by " | "."""
+
+    key: str
+    base: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Scale:
+    """So many of something in the base, and so many in the other: `--scale 3:5`."""
+
+    base: int
+    new: int
+
+    def explains(self, base: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+        """One of the counts that may differ is what was said, or none is known."""
+        known = [(base[key], new[key]) for key in SCALED if key in base and key in new]
+        return not known or (self.base, self.new) in known
+
+
+class Incomparable(Exception):
+    """Runs that cannot be compared; `differences` are the reasons."""
+
+    def __init__(self, text: str, differences: Sequence[Difference] = ()) -> None:
+        super().__init__(text)
+        self.differences = tuple(differences)
+
+
+def conflicts(base: Record, new: Record, scale: Optional[Scale] = None) -> List[Difference]:
+    """The keys that make two runs incomparable: essential, known of both, and not the same.
+
+    Raises Incomparable when `scale` is not what differs.
+    """
+    found = []
+    if base.kind != new.kind:
+        found.append(Difference(_KIND, base.kind, new.kind))
+    for key in sorted(set(base.config) & set(new.config)):
+        a, b = base.config[key], new.config[key]
+        if a != b and is_essential(key) and not (scale and key in SCALED):
+            found.append(Difference(key, text(a), text(b)))
+    if scale and not scale.explains(base.config, new.config):
+        counts = ", ".join(
+            f"{key} {text(base.config[key])}:{text(new.config[key])}"
+            for key in SCALED
+            if key in base.config and key in new.config
+        )
+        raise Incomparable(f"--scale {scale.base}:{scale.new} is not how these clusters differ: {counts}")
+    return found
+
+
+def is_essential(key: str) -> bool:
+    return any(key == name or (name.endswith(".") and key.startswith(name)) for name in ESSENTIAL)
+
+
+def differing(base: Iterable[Record], new: Iterable[Record]) -> List[Difference]:
+    """Every key that is not the same in all runs of both sides, in the order of the keys."""
+    sides = [[record.config for record in base], [record.config for record in new]]
+    keys = sorted({key for side in sides for config in side for key in config})
+    found = []
+    for key in keys:
+        a, b = (list(_values(key, side)) for side in sides)
+        if len({*a, *b}) > 1:
+            found.append(Difference(key, " | ".join(a), " | ".join(b)))
+    return found
+
+
+def within(records: Sequence[Record]) -> Dict[str, Tuple[str, ...]]:
+    """The keys in which runs of one side differ from each other -> their values."""
+    configs = [record.config for record in records]
+    keys = sorted({key for config in configs for key in config})
+    table = {key: tuple(_values(key, configs)) for key in keys}
+    return {key: values for key, values in table.items() if len(values) > 1}
+
+
+def _values(key: str, configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield from dict.fromkeys(_value(key, config) for config in configs)
+
+
+def _value(key: str, config: Mapping[str, Any]) -> str:
+    """An option that is not there is not set, where others of its kind are known."""
+    if key in config:
+        return text(config[key])
+    if is_essential(key):
+        return NOT_KNOWN
+    group = key.split(".", 1)[0] + "."
+    return NOT_SET if any(name.startswith(group) for name in config) else NOT_KNOWN
+
+
+def text(value: Any) -> str:
+    """As people read it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    return str(value)

@@ -1,0 +1,83 @@
+"""What is to be doubted about a comparison, as values: the same in the text, the tables and the JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Iterator, Set, Tuple
+
+import numpy as np
+
+from cbt_plugins.statistics import steady
+from cbt_plugins.statistics.values import Caution
+
+from .cases import Case, Runs
+from .differences import is_essential, within
+from .record import Record
+
+#: what is there whatever is compared with what, and is said elsewhere
+_QUIET = ("few-samples",)
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """One doubt. `where` names the run, the phase and operation, or the row."""
+
+    code: str
+    where: str
+    text: str
+
+
+def of_row(way: str, metric: str, have: Tuple[int, int], runs: Tuple[int, int]) -> Tuple[Caution, ...]:
+    """Beside what the statistics say of the numbers."""
+    found = []
+    if way == "seconds":
+        text = "one run each: the interval is that of the seconds within them, another run may give another level"
+        found.append(Caution("one-run", text))
+    elif way == "values":
+        text = f"one run each, and parts of a run say nothing about its {metric}: no interval"
+        found.append(Caution("no-interval", text))
+    if have != runs:
+        text = f"{have[0]} of {runs[0]} and {have[1]} of {runs[1]} runs have a number"
+        found.append(Caution("missing-values", text))
+    return tuple(found)
+
+
+def of_case(case: Case, rows: Set[Tuple[str, str]]) -> Tuple[Doubt, ...]:
+    """Of the runs themselves; of steadiness only where `rows` has the phase and operation."""
+    return tuple([*_mixed(case), *_order(case), *_runs("base", case.base, rows), *_runs("new", case.new, rows)])
+
+
+def _mixed(case: Case) -> Iterator[Doubt]:
+    for side, runs in (("base", case.base), ("new", case.new)):
+        for key, values in within(runs).items():
+            if not is_essential(key):
+                yield Doubt("mixed-side", side, f"{key} is not the same in its runs: {' | '.join(values)}")
+
+
+def _order(case: Case) -> Iterator[Doubt]:
+    """Runs of one side after all of the other's: a cluster that becomes slower by itself looks like a change."""
+    times = [[run.started for run in runs if run.started is not None] for runs in (case.base, case.new)]
+    if min(len(its) for its in times) < 2:
+        return
+    first, second = times
+    if max(first) < min(second) or max(second) < min(first):
+        text = "all runs of one side were made before those of the other: what drifted meanwhile is in the change"
+        yield Doubt("not-interleaved", "base, new", text)
+
+
+def _runs(side: str, runs: Runs, rows: Set[Tuple[str, str]]) -> Iterator[Doubt]:
+    for run in runs:
+        where = f"{side} {run.name}" if len({its.source for its in runs}) == 1 else f"{side} {run.source}"
+        if not run.usable:
+            yield Doubt("not-usable", where, "these are not the numbers of a whole run")
+        for caution in run.cautions:
+            if caution.code not in _QUIET:
+                yield Doubt(caution.code, where, caution.text)
+        yield from _unsteady(where, run, rows)
+
+
+def _unsteady(where: str, run: Record, rows: Set[Tuple[str, str]]) -> Iterator[Doubt]:
+    for its in run.measurements:
+        if its.metric == "obj_per_s" and its.series and (its.phase, its.op) in rows:
+            for caution in steady(np.asarray(its.series, dtype=float)):
+                yield Doubt(caution.code, f"{where} {its.phase} {its.op}", caution.text)

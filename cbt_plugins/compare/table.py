@@ -1,0 +1,217 @@
+"""The table: for each phase, operation and metric what both sides have, what changed, and what may be said of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from cbt_plugins.statistics import compare_runs, compare_series, judge
+from cbt_plugins.statistics.values import Comparison, Verdict
+
+from .cases import Case, Runs, Side, cases
+from .differences import Difference, Scale
+from .doubts import Doubt, of_case, of_row
+from .metrics import METRICS
+from .record import STATE, TOTAL, Measurement
+
+Key = Tuple[str, str, str]  # phase, op, metric
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which rows a table has, by patterns of the shell; without: what Metric.main says, no totals, no states."""
+
+    phases: Tuple[str, ...] = ()
+    ops: Tuple[str, ...] = ()
+    metrics: Tuple[str, ...] = ()
+
+    def takes(self, key: Key) -> bool:
+        phase, op, metric = key
+        if not (_any(self.phases, phase) if self.phases else STATE not in phase):
+            return False
+        if not (_any(self.metrics, metric) if self.metrics else METRICS[metric].main):
+            return False
+        return _any(self.ops, op) if self.ops else op != TOTAL or metric in _OF_ALL
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How it is judged."""
+
+    margin: float = 0.05  # a change within +-margin counts as none
+    alpha: float = 0.05  # of the whole table
+    confidence: float = 0.95  # of the intervals
+    paired: bool = False
+    scale: Optional[Scale] = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line. `way` is what the comparison is made of: "runs", "pairs", "seconds" of one run each, or "values"."""
+
+    contender: str
+    case: str
+    phase: str
+    op: str
+    metric: str
+    way: str
+    runs: Tuple[int, int]  # of the base, of the contender
+    comparison: Comparison
+
+    @property
+    def id(self) -> str:
+        """Equal for the same line of two tables; without the contender."""
+        return "/".join(filter(None, (self.case, self.phase, self.op, self.metric)))
+
+    @property
+    def unit(self) -> str:
+        return METRICS[self.metric].unit
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.comparison.verdict or Verdict.CANNOT_TELL
+
+
+@dataclass(frozen=True)
+class Section:
+    """One contender beside the base, in one configuration."""
+
+    contender: str
+    case: str
+    base: Runs
+    new: Runs
+    differences: Tuple[Difference, ...]
+    rows: Tuple[Row, ...]
+    missing: Tuple[Doubt, ...]  # what one side has no number for
+    doubts: Tuple[Doubt, ...]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Everything that a comparison says; `alone` are sentences on configurations that only one side has."""
+
+    base: Side
+    contenders: Tuple[Side, ...]
+    sections: Tuple[Section, ...]
+    alone: Tuple[str, ...]
+    rules: Rules
+
+    @property
+    def rows(self) -> List[Row]:
+        return [row for section in self.sections for row in section.rows]
+
+    @property
+    def usable(self) -> bool:
+        return all(run.usable for side in (self.base, *self.contenders) for run in side.runs)
+
+
+#: what is said of all operations together only
+_OF_ALL = ("ops_per_core", "cores_per_gb_s", "rgw_osd_ratio")
+
+
+def compare(
+    base: Side,
+    contenders: Sequence[Side],
+    choice: Choice = Choice(),
+    rules: Rules = Rules(),
+) -> Compared:
+    """Each contender beside the base; the verdicts of all rows are judged together.
+
+    Raises differences.Incomparable, and ValueError for pairs of which one is missing.
+    """
+    sections, alone = [], []
+    for new in contenders:
+        found, left = cases(base, new, rules.scale)
+        sections += [_section(new.name, case, choice, rules) for case in found]
+        alone += left
+    return Compared(base, tuple(contenders), tuple(_judged(sections, rules)), tuple(alone), rules)
+
+
+def _section(contender: str, case: Case, choice: Choice, rules: Rules) -> Section:
+    if rules.paired and len(case.base) != len(case.new):
+        raise ValueError(f"pairs need as many runs on both sides: {len(case.base)} and {len(case.new)}")
+    ours, theirs = (_by_key(runs) for runs in (case.base, case.new))
+    rows, missing = [], []
+    for key in _order(ours, theirs):
+        if not choice.takes(key):
+            continue
+        a, b = ours.get(key, []), theirs.get(key, [])
+        if key[2] == "success_rate" and not choice.metrics and all(its is None or its.value == 1 for its in [*a, *b]):
+            continue  # nobody asked, and nothing failed
+        row = _row(contender, case, key, a, b, rules)
+        if isinstance(row, Doubt):
+            missing.append(row)
+        else:
+            rows.append(row)
+    doubts = of_case(case, {(row.phase, row.op) for row in rows})
+    return Section(contender, case.title, case.base, case.new, case.differences, tuple(rows), tuple(missing), doubts)
+
+
+Values = List[Optional[Measurement]]  # one for each run
+
+
+def _by_key(runs: Runs) -> Dict[Key, Values]:
+    table: Dict[Key, Values] = {}
+    for i, run in enumerate(runs):
+        for its in run.measurements:
+            values = table.setdefault((its.phase, its.op, its.metric), [None] * len(runs))
+            values[i] = its if its.value is not None else None
+    return table
+
+
+def _order(ours: Mapping[Key, Values], theirs: Mapping[Key, Values]) -> Iterator[Key]:
+    """The phases and operations as the base has them, metrics in their own order."""
+    keys = list(dict.fromkeys([*ours, *theirs]))
+    place = {name: i for i, name in enumerate(dict.fromkeys((phase, op) for phase, op, _ in keys))}
+    phases = {phase: i for i, phase in enumerate(dict.fromkeys(phase for phase, _, _ in keys))}
+    yield from sorted(keys, key=lambda key: (phases[key[0]], place[key[:2]], METRICS[key[2]].order))
+
+
+def _row(contender: str, case: Case, key: Key, ours: Values, theirs: Values, rules: Rules) -> Union[Row, Doubt]:
+    base, new = _both(ours, theirs) if rules.paired else (_there(ours), _there(theirs))
+    name = "/".join(key)
+    if not base or not new:
+        sides = [side for side, values in (("the base", base), (contender, new)) if not values]
+        return Doubt("missing", name, f"no number of {' and of '.join(sides)}")
+    way, made = _comparison(base, new, rules)
+    doubts = of_row(way, key[2], (len(base), len(new)), (len(case.base), len(case.new)))
+    made = replace(made, cautions=(*made.cautions, *doubts))
+    return Row(contender, case.title, *key, way, (len(base), len(new)), made)
+
+
+def _comparison(base: List[Measurement], new: List[Measurement], rules: Rules) -> Tuple[str, Comparison]:
+    if len(base) == len(new) == 1 and base[0].series and new[0].series:
+        a, b = (np.asarray(its[0].series, dtype=float) for its in (base, new))
+        return "seconds", compare_series(a, b, confidence=rules.confidence)
+    values = [[its.value for its in side if its.value is not None] for side in (base, new)]
+    way = "pairs" if rules.paired else "values" if len(base) == len(new) == 1 else "runs"
+    return way, compare_runs(values[0], values[1], paired=rules.paired, confidence=rules.confidence)
+
+
+def _there(values: Values) -> List[Measurement]:
+    return [its for its in values if its is not None]
+
+
+def _both(ours: Values, theirs: Values) -> Tuple[List[Measurement], List[Measurement]]:
+    whole = [(a, b) for a, b in zip(ours, theirs) if a is not None and b is not None]
+    return [a for a, _ in whole], [b for _, b in whole]
+
+
+def _judged(sections: Sequence[Section], rules: Rules) -> Iterator[Section]:
+    rows = {(i, k): row for i, section in enumerate(sections) for k, row in enumerate(section.rows)}
+    judged = judge(
+        {key: row.comparison for key, row in rows.items()},
+        {key: METRICS[row.metric].direction for key, row in rows.items()},
+        margin=rules.margin,
+        alpha=rules.alpha,
+    )
+    for i, section in enumerate(sections):
+        its = [replace(row, comparison=judged[i, k]) for k, row in enumerate(section.rows)]
+        yield replace(section, rows=tuple(its))
+
+
+def _any(patterns: Sequence[str], name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

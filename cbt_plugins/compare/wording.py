@@ -1,0 +1,141 @@
+"""A comparison in words and tables: first what differs, then what changed, then what is to be doubted."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+
+from cbt_plugins.report.numbers import plain
+from cbt_plugins.statistics.values import Comparison, Estimate
+
+from .doubts import Doubt
+from .layout import Block, Grid, Heading, Notes, Words
+from .metrics import METRICS
+from .table import Compared, Row, Rules, Runs, Section
+
+HEAD = ("phase", "op", "metric", "unit", "base", "new", "change", "p", "n", "verdict")
+#: characters of a configuration value that are shown
+_VALUE = 60
+
+
+def blocks(compared: Compared) -> List[Block]:
+    """Everything that is to be read, in order."""
+    found: List[Block] = [Words(tuple(_sides(compared)))]
+    several = len(compared.contenders) > 1
+    for section in compared.sections:
+        if several or section.case:
+            found.append(Heading(" ".join(filter(None, (section.contender if several else "", section.case)))))
+        found += [
+            Grid(("configuration that differs", "base", "new"), tuple(_differences(section)), left=3),
+            Grid(HEAD, tuple(map(line, section.rows)), left=4),
+            Notes("no number", tuple(f"{its.where}: {its.text}" for its in section.missing)),
+            Notes("doubts", tuple(merged([*section.doubts, *_of_rows(section.rows)]))),
+        ]
+    found.append(Notes("not compared", compared.alone))
+    found.append(Words(tuple(legend(compared.rules, compared.rows))))
+    return found
+
+
+def _sides(compared: Compared) -> Iterator[str]:
+    yield _side("base", compared.base.name, compared.base.runs)
+    for side in compared.contenders:
+        yield _side("new", side.name, side.runs)
+
+
+def _side(which: str, name: str, runs: Runs) -> str:
+    sources = list(dict.fromkeys(run.source for run in runs))
+    names = f" in {', '.join(sources)}" if sources != [name] else ""
+    return f"{which + ':':<5} {name}, {len(runs)} {'run' if len(runs) == 1 else 'runs'}{names}"
+
+
+def _differences(section: Section) -> Iterator[Tuple[str, ...]]:
+    for its in section.differences:
+        yield its.key, _short(its.base), _short(its.new)
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= _VALUE else value[: _VALUE - 3] + "..."
+
+
+def line(row: Row) -> Tuple[str, ...]:
+    """The cells under HEAD."""
+    its = row.comparison
+    metric = METRICS[row.metric]
+    return (
+        row.phase,
+        row.op,
+        metric.title,
+        metric.unit,
+        value(its.base),
+        value(its.new),
+        change(its),
+        chance(its.p if its.adjusted is None else its.adjusted),
+        _n(row),
+        row.verdict.value,
+    )
+
+
+def value(its: Estimate) -> str:
+    """ "100.4 ±2.1%": the farther end of the interval, relative; without an interval "±inf"."""
+    if its.low is None or its.high is None:
+        return f"{plain(its.value)} ±inf"
+    if not its.value:
+        return f"{plain(its.value)} ±{plain(max(its.high, -its.low))}"
+    wide = 100 * max(its.high - its.value, its.value - its.low) / abs(its.value)
+    return f"{plain(its.value)} ±{wide:.1f}%"
+
+
+def change(its: Comparison) -> str:
+    """ "-10.3% [-12.1, -8.4]"."""
+    if its.change is None:
+        return "-"
+    text = _percent(its.change) + "%"
+    if its.change_low is None or its.change_high is None:
+        return text
+    return f"{text} [{_percent(its.change_low)}, {_percent(its.change_high)}]"
+
+
+def _percent(share: float) -> str:
+    text = f"{100 * share:+.1f}"
+    return text if float(text) else "0.0"
+
+
+def chance(p: Optional[float]) -> str:
+    return "-" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _n(row: Row) -> str:
+    if row.way == "seconds":
+        return f"~{row.comparison.base.n:.0f}+{row.comparison.new.n:.0f}"
+    return f"{row.runs[0]} pairs" if row.way == "pairs" else f"{row.runs[0]}+{row.runs[1]}"
+
+
+def _of_rows(rows: Sequence[Row]) -> Iterator[Doubt]:
+    for row in rows:
+        its = row.comparison
+        for caution in dict.fromkeys((*its.base.cautions, *its.new.cautions, *its.cautions)):
+            yield Doubt(caution.code, f"{row.phase} {row.op} {row.metric}", caution.text)
+
+
+def merged(doubts: Sequence[Doubt]) -> Iterator[str]:
+    """One sentence for each code: the first, and how many more there are like it."""
+    codes: Dict[str, List[Doubt]] = {}
+    for doubt in doubts:
+        codes.setdefault(doubt.code, []).append(doubt)
+    for code, its in codes.items():
+        places = list(dict.fromkeys(doubt.where for doubt in its))
+        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        yield f"{code} ({places[0]}{more}): {its[0].text}"
+
+
+def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
+    """How to read the table."""
+    yield f"±: {100 * rules.confidence:g}% interval; in brackets: that of the change, in percent"
+    ways = {row.way for row in rows}
+    if "seconds" in ways:
+        yield "n with ~: independent seconds in one run each; the values are means over its seconds"
+    if "runs" in ways or "pairs" in ways:
+        yield "n: runs of the base and of the other; the values are those of the middle run"
+    yield (
+        f"p: after Holm over {len(rows)} {'row' if len(rows) == 1 else 'rows'}; better and worse need p < {rules.alpha:g}, "
+        f"same needs a change that is surely within ±{100 * rules.margin:g}%"
+    )
