@@ -1,14 +1,14 @@
 """A cluster that is not there: `ceph`, `ssh`, `pdsh`, `systemctl`, `ip`, `radosgw-admin` as one small program.
 
-The program's name says what it plays. Its state is a folder (STANDIN): state.json, calls.jsonl with every call in
-order, nodes/NAME/ for what a node has of its own. Nodes are this machine; a few paths in the commands that they get
-become ones below their folder. STANDIN_AT="N:MODE" says what happens at call N (counted from 1):
+The program's name says what it plays. Its state is a folder (STANDIN): state.json, nodes/NAME/ for what a node has of
+its own, and for each run (STANDIN_RUN) runs/NUMBER/calls.jsonl with its calls in order and runs/NUMBER/stat, what
+/proc said of its process. A call of a run that is dead counts as that run's, also while the next one is at work. Nodes are this
+machine; a few paths in the commands that they get become ones below their folder. STANDIN_AT="N:MODE" says what happens
+at the run's call N (counted from 1):
 
     fail   it fails, without effect                 hang   it never answers, without effect
     kill   the run is killed by SIGKILL, and what it had asked for comes to pass a moment later
     term   the run gets SIGTERM, and goes on
-
-run.json in the folder names the run's process: {"pid", "started"}.
 """
 
 import fcntl
@@ -299,7 +299,7 @@ class Folder:
 
     def count(self, name, words):
         """Write the call down; which one it is."""
-        with open(os.path.join(self.path, "calls.jsonl"), "a+") as file:
+        with open(os.path.join(run_folder(self.path), "calls.jsonl"), "a+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             number = sum(1 for _ in file) + 1
@@ -315,14 +315,25 @@ def write(folder, name, value):
     os.replace(path + ".new", path)
 
 
+def run_folder(folder):
+    return os.path.join(folder, "runs", os.environ["STANDIN_RUN"])
+
+
 def hit_the_run(folder, number):
-    """Signal the run, if its process is the one that was written down."""
-    with open(os.path.join(folder, "run.json")) as file:
-        run = json.load(file)
-    with open(f"/proc/{run['pid']}/stat") as file:
-        started = int(file.read().rpartition(")")[2].split()[19])
-    if started == run["started"]:
-        os.kill(run["pid"], number)
+    """Signal the run, if its process is still the one that was written down."""
+    with open(os.path.join(run_folder(folder), "stat")) as file:
+        stat = file.read()
+    pid = int(stat.split()[0])
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            if started(file.read()) == started(stat):
+                os.kill(pid, number)
+    except OSError:
+        pass  # it is gone already
+
+
+def started(stat):
+    return stat.rpartition(")")[2].split()[19]
 
 
 def on_node(folder, node, command):

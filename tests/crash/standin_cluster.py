@@ -1,0 +1,105 @@
+"""A stand-in cluster in a folder, and programs that run against it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import standin
+
+PROJECT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+PROGRAMS = ("ceph", "ssh", "pdsh", "systemctl", "ip", "radosgw-admin")
+MODES = ("kill", "term", "fail", "hang")
+#: writes down what /proc says of it and becomes the program: what the stand-in may kill
+_KNOWN = 'cat /proc/$$/stat > "$0" && exec "$@"'
+Accident = Optional[Tuple[int, str]]
+
+
+class StandIn:
+    """Commands on PATH that play a cluster; each program that is started has its own list of calls."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.archive = folder / "archive"
+        self.archive.mkdir(parents=True)
+        (folder / "bin").mkdir()
+        source = (HERE / "standin.py").read_text()
+        for name in PROGRAMS:
+            program = folder / "bin" / name
+            # without site and environment: an interpreter that begins in some 10 ms
+            program.write_text(f"#!{os.path.realpath(sys.executable)} -IS\n{source}")
+            program.chmod(0o755)
+        standin.write(str(folder), "state.json", standin.new_state())
+        self.before = self.state()
+        self._runs = 0
+
+    def state(self) -> Any:
+        return json.loads((self.folder / "state.json").read_text())
+
+    def changes(self) -> List[str]:
+        """What is otherwise than at the beginning."""
+        now = self.state()
+        return [f"{k}: {self.before[k]!r} -> {now[k]!r}" for k in now if now[k] != self.before[k]]
+
+    def calls(self) -> List[Dict[str, Any]]:
+        """Of the program that was started last."""
+        path = self.folder / "runs" / str(self._runs) / "calls.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def run(
+        self, line: Sequence[str], at: Accident = None, environment: Optional[Mapping[str, str]] = None
+    ) -> subprocess.CompletedProcess[str]:
+        """A program to its end. Its calls that are still under way then are not waited for."""
+        self._runs += 1
+        mine = self.folder / "runs" / str(self._runs)
+        mine.mkdir(parents=True)
+        known = {
+            **os.environ,
+            "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
+            "STANDIN": str(self.folder),
+            "STANDIN_RUN": str(self._runs),
+            "STANDIN_AT": f"{at[0]}:{at[1]}" if at else "0:",
+            "PYTHONPATH": str(PROJECT),
+            **(environment or {}),
+        }
+        started = ["sh", "-c", _KNOWN, str(mine / "stat"), *line]
+        # to files: what a killed program has left running would hold a pipe open
+        with open(mine / "out", "w") as out, open(mine / "err", "w") as err:
+            done = subprocess.run(
+                started, env=known, stdin=subprocess.DEVNULL, stdout=out, stderr=err, timeout=300, check=False
+            )
+        texts = [(mine / name).read_text() for name in ("out", "err")]
+        return subprocess.CompletedProcess(started, done.returncode, *texts)
+
+    def alive(self) -> List[str]:
+        """Command lines of the processes that programs have left."""
+        mark = f"STANDIN={self.folder}\0".encode()
+        found = []
+        for process in Path("/proc").iterdir():
+            try:
+                if process.name.isdigit() and mark in (process / "environ").read_bytes():
+                    found.append((process / "cmdline").read_text().replace("\0", " "))
+            except OSError:
+                continue  # ended meanwhile
+        return found
+
+    def settle(self, patience: float = 60.0) -> List[str]:
+        """Wait until all that was under way has come to pass; what is there still after that."""
+        end = time.monotonic() + patience
+        left = self.alive()
+        while left and time.monotonic() < end:
+            time.sleep(0.05)
+            left = self.alive()
+        return left
+
+
+def part_of(calls: int, default: str) -> List[int]:
+    """The numbers of the calls that are tried: CRASH_PART=3/8 is every eighth of them from the third on."""
+    part, _, parts = os.environ.get("CRASH_PART", default).partition("/")
+    return list(range(int(part), calls + 1, int(parts)))
