@@ -64,6 +64,19 @@ def failure_data(timeline: Optional[Mapping[str, Any]], points: int = POINTS) ->
     }
 
 
+def cores_data(resources: Optional[Mapping[str, Any]], points: int = POINTS) -> Optional[Dict[str, Any]]:
+    """A phase's processors for its chart, means of each point; None when nobody watched them.
+
+    {"start", "step", "classes": {"osd": [cores], ...}}
+    """
+    series = (resources or {}).get("series")
+    if not series or not any(series["cores"].values()):
+        return None
+    group = factor(max(map(len, series["cores"].values())), points)
+    classes = {name: _short(means(values, group)) for name, values in series["cores"].items() if values}
+    return {"start": series["start"], "step": series["step"] * group, "classes": classes}
+
+
 def chart_data(series: Mapping[str, Any], points: int = POINTS) -> Dict[str, Any]:
     """A phase's series for its charts.
 

@@ -1,78 +1,70 @@
-"""The summary as one HTML file that needs nothing else: no network, no server, no other file."""
+"""One run as a page: what it came to first, then its doubts, then its phases, its environment and its plan."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence
 
-import jinja2
-from markupsafe import Markup
-
 from cbt_plugins.analysis.archive import texts
-from cbt_plugins.report import numbers
-from cbt_plugins.report.downsample import chart_data, failure_data
+from cbt_plugins.report.curves import tails
+from cbt_plugins.report.document import document
+from cbt_plugins.report.downsample import chart_data, cores_data, failure_data
+from cbt_plugins.report.headline import headline, loaded, sentences
 
-_HERE = Path(__file__).parent
 #: characters of a recorded file that go into the page; the archive has the rest
 _LONGEST = 100_000
-_NOTHING_ELSE = "base-uri 'none'; form-action 'none'"
+#: recorded files that say what was to be done
+_PLAN = ("config.yaml", "benchmark_config.yaml", "plan.json")
 
 
 def page(summary: Mapping[str, Any], run: Path) -> str:
     """The page of one run; `run` is its directory. The same input gives the same bytes."""
-    style = _asset("uplot.min.css") + _asset("page.css")
-    script = _asset("uplot.min.js") + _asset("page.js")
+    timelines = (summary["failure"] or {"timelines": {}})["timelines"]
+    resources = (summary.get("resources") or {"phases": {}})["phases"]
     charts = [
         {
             "name": phase["name"],
             "role": phase["role"],
             "window": phase["window"],
             "under_way": phase["under_way"],
-            "failure": failure_data((summary["failure"] or {"timelines": {}})["timelines"].get(phase["name"])),
+            "failure": failure_data(timelines.get(phase["name"])),
+            "cores": cores_data(resources.get(phase["name"])),
             **chart_data(phase["series"]),
         }
         for phase in summary["phases"]
     ]
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(str(_HERE)),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        plain=numbers.plain, count=numbers.count, change=numbers.percent, success=numbers.success,
-        seconds=numbers.seconds, size=numbers.size, size_class=numbers.size_class, when=numbers.when,
-    )  # fmt: skip
-    return environment.get_template("page.html.j2").render(
+    curves = tails(summary, loaded(summary))
+    files = [
+        {"name": name, "text": text[:_LONGEST], "cut": len(text) > _LONGEST} for name, text in texts(run).items()
+    ]
+    return document(
+        "page.html.j2",
+        ["page.js"],
+        {"phases": charts, "tails": curves},
         s=summary,
         verdict=verdict(summary),
+        headline=headline(summary),
+        sentences=list(sentences(summary)),
         aging=by_op((summary["new_vs_aged"] or {"lines": []})["lines"]),
         engines=[{**entry, "table": by_op(entry["lines"])} for entry in summary["engines"]],
         pools=pools(run),
         broken=[chart["failure"] is not None for chart in charts],
-        files=[
-            {"name": name, "text": text[:_LONGEST], "cut": len(text) > _LONGEST}
-            for name, text in texts(run).items()
-        ],
-        style=Markup(style),
-        script=Markup(script),
-        # "<" would let a text of the archive end the script element
-        data=Markup(json.dumps(charts, separators=(",", ":")).replace("<", "\\u003c")),
-        policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; {_NOTHING_ELSE}",
+        tails=[curve["op"] for curve in curves],
+        resources=resources,
+        cores=[chart["cores"] is not None for chart in charts],
+        planned=_json(run / "plan.json").get("phases") or [],
+        plan=[file for file in files if file["name"] in _PLAN],
+        files=[file for file in files if file["name"] not in _PLAN],
     )
 
 
-def _asset(name: str) -> str:
-    return (_HERE / name).read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    """What a content security policy calls an inline block by."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+def _json(path: Path) -> Dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def verdict(summary: Mapping[str, Any]) -> Dict[str, str]:

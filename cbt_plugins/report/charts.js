@@ -1,0 +1,73 @@
+// What all pages draw with: colours, numbers, axes; every page adds its kinds of charts and calls `start`.
+const data = JSON.parse(document.getElementById("data").textContent);
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+const known = ["get", "put", "stat", "delete", "list"];
+const opColour = (op) => colour(known.includes(op.toLowerCase()) ? op.toLowerCase() : "other");
+const palette = (i) => colour(typeof i === "number" ? "line" + i % 8 : i);
+const dashes = [[], [6, 3], [2, 3], [9, 3, 2, 3]];
+const tint = (hex, alpha) => hex + alpha;
+const number = (v) => v == null ? "–" : v >= 1000 ? Math.round(v).toLocaleString("en-US") : String(+v.toPrecision(4));
+const two = (n) => String(n).padStart(2, "0");
+const clock = (s) => {
+  const sign = s < 0 ? "-" : "", t = Math.round(Math.abs(s)), h = Math.floor(t / 3600), m = Math.floor(t / 60) % 60;
+  return sign + (h ? h + ":" + two(m) : m) + ":" + two(t % 60);
+};
+const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800];
+const font = "system-ui, sans-serif";
+
+const axis = (more) =>
+  ({ stroke: colour("soft"), grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false }, font: "11px " + font, ...more });
+const timeAxis = () => axis({ incrs: steps, space: 70, values: (u, splits) => splits.map(clock), size: 26 });
+const short = (v) => v == null ? "" : v >= 1e6 ? v / 1e6 + "M" : v >= 1e4 ? v / 1e3 + "k" : +v.toPrecision(6) + "";
+const valueAxis = (more) => axis({ values: (u, splits) => splits.map(short), size: 52, space: 40, ...more });
+
+const time = { label: "time", value: (u, v) => v == null ? "–" : clock(v) };
+const line = (label, stroke, more) =>
+  ({ label, stroke, width: 1.5, points: { show: false }, value: (u, v) => number(v), spanGaps: false, ...more });
+const fromZero = (least = 0) => ({ range: (u, low, high) => [0, (Math.max(high || 0, least) || 1) * 1.06] });
+const overTime = (series, y, more) => ({ series, scales: { x: { time: false }, y }, ...more });
+const together = (key) => ({ sync: { key } });
+
+const charts = {
+  // Latency over quantile: the k-th value of a curve is that of 1 - 10^(-k / 10), so that x counts the nines
+  tail(place) {
+    const curves = data.tails[place.dataset.tail].curves, longest = Math.max(...curves.map((c) => c.ms.length));
+    const nines = [0, 0.30103, 1, 1.30103, 2, 3, 4, 5, 6, 7];
+    const percent = (v) => v == null ? "–" : +(100 * (1 - 10 ** -v)).toFixed(Math.max(1, Math.ceil(v) - 1)) + " %";
+    const quantile = { label: "quantile", value: (u, v) => percent(v) };
+    return {
+      data: [Array.from({ length: longest }, (_, k) => k / 10),
+        ...curves.map((c) => Array.from({ length: longest }, (_, k) => c.ms[k] ?? null))],
+      options: {
+        series: [quantile, ...curves.map((c) => line(c.name, palette(c.colour), { dash: dashes[c.dash % 4], width: c.dash ? 1.5 : 2 }))],
+        scales: { x: { time: false }, y: { distr: 3 } },
+        axes: [axis({ splits: (u, i, low, high) => nines.filter((v) => v >= low - 1e-9 && v <= high + 1e-9), values: (u, splits) => splits.map(percent), size: 26 }), valueAxis()],
+        cursor: together("tail"),
+      },
+    };
+  },
+};
+
+const start = () => {
+  const places = [...document.querySelectorAll("[data-chart]")];
+  let plots = [];
+  const draw = () => {
+    plots.forEach((plot) => plot.destroy());
+    plots = places.map((place) => {
+      const made = charts[place.dataset.chart](place);
+      if (!made.data[0].length) { place.classList.add("empty"); return null; }
+      const height = ["tall", "low"].map((name) => place.classList.contains(name)).reduce((h, is, i) => is ? [260, 96][i] : h, 210);
+      const axes = [timeAxis(), valueAxis(height < 150 ? { space: 25 } : {})];
+      const cursor = { points: { size: 6 }, drag: { x: true, y: false }, ...made.options.cursor };
+      return new uPlot({ width: place.clientWidth, height, padding: [8, 12, 0, 0], axes, ...made.options, cursor }, made.data, place);
+    }).filter(Boolean);
+  };
+  // Paper is white, whatever the screen is
+  const paper = (is) => { document.documentElement.classList.toggle("paper", is); draw(); };
+  draw();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  addEventListener("beforeprint", () => paper(true));
+  addEventListener("afterprint", () => paper(false));
+  let width = innerWidth;
+  addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; draw(); } });
+};

@@ -1,0 +1,53 @@
+"""Curves of latency over quantile, from merged histograms."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+
+from cbt_plugins.analysis.histogram import Histogram
+from cbt_plugins.analysis.phase import rank
+from cbt_plugins.analysis.tail import quantiles
+
+#: a line is dashed when it is a part of a phase: a state of the cluster, in the colour that the state has everywhere
+_STATES = {"failing": ("bad", 2), "degraded": ("bad", 1), "recovering": ("doubt", 1), "returning": ("doubt", 2)}
+
+
+def tails(summary: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
+    """Per operation the curves of these phases over each other, and those of their failures' states.
+
+    [{"op", "curves": [{"name", "colour": the phase's number or a name, "dash": 0 for a whole phase, "ms"}]}]: the k-th
+    value of `ms` is that of the quantile 1 - 10^(-k/10), as analysis.tail has them.
+    """
+    impact = (summary["failure"] or {}).get("impact") or {"phases": ()}
+    states = {line["phase"]: line["states"] for line in impact["phases"]}
+    ops = sorted({op for phase in phases for op, line in phase["ops"].items() if line["requests"]}, key=rank)
+    found = []
+    for op in ops:
+        curves: List[Dict[str, Any]] = []
+        for number, phase in enumerate(phases):
+            if op not in phase["ops"]:
+                continue
+            curves += curve(phase["name"], milliseconds(phase["ops"][op]["histogram_ns"]), number)
+            for state in states.get(phase["name"], ()):
+                # of a phase that has only one state, the curve is that of the phase
+                if state["state"] in _STATES and len(states[phase["name"]]) > 1:
+                    its = (state.get("ops") or {}).get(op) or {}
+                    curves += curve(f"{phase['name']}: {state['state']}", its.get("tail_ms"), *_STATES[state["state"]])
+        found.append({"op": op, "curves": curves})
+    return found
+
+
+def curve(
+    name: str, ms: Optional[Sequence[Optional[float]]], colour: Union[int, str], dash: int = 0
+) -> List[Dict[str, Any]]:
+    """The curve as a list, empty when there is nothing to draw; four significant digits."""
+    if not ms or len(ms) < 2:
+        return []
+    values = [None if v is None else float(f"{v:.4g}") for v in ms]
+    return [{"name": name, "colour": colour, "dash": dash, "ms": values}]
+
+
+def milliseconds(histogram: Mapping[str, Any]) -> List[float]:
+    """The latencies at the quantiles of analysis.tail, of a summary's `histogram_ns`; [] of an empty one."""
+    its = Histogram.from_json(histogram)
+    return [its.quantile(q) / 1e6 for q in quantiles(its.n)]
