@@ -30,7 +30,7 @@ SETTINGS = Settings(
 )
 #: seconds until what hangs is given up; generous where nothing does, so that a busy machine changes nothing
 PATIENCE = float(os.environ.get("STANDIN_PATIENCE", "20"))
-LIMITS = Limits(PATIENCE, PATIENCE, down=20.0, back=20.0, boot=20.0, pause=0.1, again=1.0)
+LIMITS = Limits(PATIENCE, PATIENCE, down=20.0, back=20.0, boot=20.0, pause=0.3, again=1.0)
 ANYTHING = ("steady", "inactive", "domain", "data", "ok-to-stop", "min-in")
 
 

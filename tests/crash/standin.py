@@ -1,10 +1,10 @@
 """A cluster that is not there: `ceph`, `ssh`, `pdsh`, `systemctl`, `ip`, `radosgw-admin` as one small program.
 
 The program's name says what it plays. Its state is a folder (STANDIN): state.json, nodes/NAME/ for what a node has of
-its own, and for each run (STANDIN_RUN) runs/NUMBER/calls.jsonl with its calls in order and runs/NUMBER/stat, what
-/proc said of its process. A call of a run that is dead counts as that run's, also while the next one is at work. Nodes are this
-machine; a few paths in the commands that they get become ones below their folder. STANDIN_AT="N:MODE" says what happens
-at the run's call N (counted from 1):
+its own, and for each run (STANDIN_RUN) runs/NUMBER/calls.jsonl with its calls in order and runs/NUMBER/stat, what /proc
+said of its process. A call that comes after its run was killed is that run's, also while the next one is at work. Nodes
+are this machine; a few paths in the commands that they get become ones below their folder. STANDIN_AT="N:MODE" says
+what happens at the run's call N (counted from 1):
 
     fail   it fails, without effect                 hang   it never answers, without effect
     kill   the run is killed by SIGKILL, and what it had asked for comes to pass a moment later

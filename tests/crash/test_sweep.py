@@ -87,8 +87,8 @@ def accident(world: Injections, scenario: str, number: int, mode: str) -> List[s
 def test_sweep(mode: str, scenario: str, tmp_path: Path) -> None:
     """After the accident and `cbt-tools undo` the cluster is as before, and the same run goes through.
 
-    A sample of the K calls, the same each time; CRASH_PART=1/1 sweeps K of K, which takes an hour or more. Machines may share
-    the work: CRASH_PART=3/8 is the third of eight parts.
+    A sample of the K calls, the same each time; CRASH_PART=1/1 sweeps K of K, which takes two hours or more. Machines
+    may share the work: CRASH_PART=3/8 is the third of eight parts.
     """
     whole = Injections(tmp_path / "whole")
     assert whole.play(scenario) == 0, whole.said
