@@ -10,12 +10,15 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import analysis_archives as made
 import pytest
+from report_archives import add_failure, add_resources, both_engines
 
+from cbt_plugins.analysis import tail
 from cbt_plugins.analysis.summary import summarize
 from cbt_plugins.report.downsample import chart_data, factor, highs, lows, means, weighted
 
 pytest.importorskip("jinja2")
 
+from cbt_plugins.report.headline import headline
 from cbt_plugins.report.html import page
 
 
@@ -39,6 +42,12 @@ def elements(text: str) -> Elements:
     parser = Elements()
     parser.feed(text)
     return parser
+
+
+def data_of(page: str) -> Dict[str, Any]:
+    """What the page's charts are drawn from."""
+    found: Dict[str, Any] = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    return found
 
 
 def rendered(tmp_path: Path) -> str:
@@ -164,29 +173,6 @@ def test_percentiles_have_bins_of_their_own() -> None:
     assert data["ops"]["GET"]["p99"] == [5.0, 5.0, 5.0, None, None]
 
 
-def both_engines(tmp_path: Path) -> Path:
-    """A run with what cbt-hybrid adds: an open loop, beats, two sizes, a verify phase, warp on the same mix."""
-    directory = made.run(tmp_path, phases=["new", "open", "warp", "verify"])
-    rows = [*made.steady("GET", workers=2, seconds=14, latency=0.01, begin=-2, size=4096)]
-    rows += made.steady("PUT", workers=2, seconds=14, latency=0.02, begin=-2, size=70_000)
-    rows += made.steady("GET", workers=1, seconds=14, latency=0.02, begin=-2, size=70_000)
-    asked = {"duration": 10.0, "mix": {"GET": 71.4, "PUT": 28.6}}
-    one = made.hybrid("h", rows, workers=5)
-    path = made.phase(directory, 1, "new", [one], engine="hybrid", asked=asked, as_figures=True)
-    beat = {"node": "client1", "jobs": {"h": {"ops": 1, "state": "running", "in_flight": 5, "oldest": 0.25}}}
-    (path / "heartbeat.jsonl").write_text("".join(json.dumps({"t": made.T0 + i, **beat}) + "\n" for i in range(10)))
-    count = len(rows)
-    end = {"issued": {"GET": count}, "began": made.T0 - 2.0, "ended": made.T0 + 12.0}
-    two = made.hybrid("o", rows, rate_limit=count / 14, end=end)
-    more = {**asked, "rate": count / 14, "arrivals": "even"}
-    made.phase(directory, 2, "open", [two], engine="hybrid", asked=more, as_figures=True, role="none")
-    made.phase(directory, 3, "warp", [made.job("w", "MIXED", rows, workers=5)], kind="warp", asked=asked, role="none")
-    three = made.hybrid("v", made.steady("GET", workers=4, seconds=9, latency=0.01, size=4096))
-    about: Dict[str, Any] = {"kind": "verify", "role": "none", "engine": "hybrid", "asked": {"duration": None}}
-    made.phase(directory, 4, "verify", [three], window=(0.01, 9.0), as_figures=True, **about)
-    return directory
-
-
 def test_what_cbt_hybrid_adds_is_in_it(tmp_path: Path) -> None:
     directory = both_engines(tmp_path)
     summary = summarize(directory)
@@ -208,33 +194,85 @@ def test_what_cbt_hybrid_adds_is_in_it(tmp_path: Path) -> None:
 def test_what_was_broken_is_shaded_and_in_tables(tmp_path: Path) -> None:
     directory = made.small(tmp_path)
     summary = summarize(directory)
-    (name, *_) = [phase["name"] for phase in summary["phases"]]
-    line = {"obj_per_s": 12.0, "obj_per_s_percent": 54.5, "mib_per_s": 1.0, "mib_per_s_percent": 54.5, "p50_ms": 3.0}
-    line.update(p99_ms=99.0, longest_gap=2.5, silent_seconds=2, errors=7)
-    episode = {"kind": "failure", "labels": ["node-a"], "outcome": "recovered", "recovery": None}
-    episode["milestones"] = [{"title": "first OSD down", "seconds": 0.25, "reason": None, "value": None}]
-    cluster = {"degraded": [0, 9, 4], "misplaced": [0, 0, 1], "objects_per_s": [0.0, 3.0, 2.0]}
-    summary["failure"] = {
-        "milestones": {"episodes": [episode]},
-        "impact": {"baseline": {"phase": "calm"}, "phases": [{"phase": name, "states": [{"state": "degraded"}]}]},
-        "timelines": {
-            name: {
-                "start": 100,
-                "step": 1,
-                "windows": [{"state": "degraded", "labels": ["node-a"], "from": 1.0, "to": 3.0}],
-                "marks": [{"at": 1.0, "title": "first OSD down", "kind": "failure", "labels": ["node-a"]}],
-                "cluster": cluster,
-            }
-        },
-    }
-    summary["failure"]["impact"]["phases"][0]["states"][0].update(seconds=2.0, total=line)
+    name = summary["phases"][0]["name"]
+    add_failure(summary, name)
     html = page(summary, directory)
     text = " ".join(elements(html).text.split())
-    parts = ("failure of node-a: recovered", "first OSD down 0.250", "percent of calm", "degraded 2.000 12.00 54.50")
-    for part in parts:
+    for part in (
+        "failure of node-a: recovered, all PGs active+clean after 42.5 s",
+        "first OSD down 0.250",
+        "percent of calm",
+        "degraded 2.000 12.00 54.50",
+    ):
         assert part in text, part
     assert 'data-chart="copies"' in html
-    data = json.loads(html.split('id="data">')[1].split("</script>")[0])
-    assert data["phases"][0]["failure"]["degraded"] == [0, 9, 4]
+    drawn = data_of(html)
+    assert drawn["phases"][0]["failure"]["degraded"] == [0, 9, 4]
+    curves = {curve["name"]: curve for curve in drawn["tails"][0]["curves"]}
+    assert list(curves) == ["new", "new: degraded", "aged"]
+    assert curves["new: degraded"]["ms"][:3] == [1.0, 1.5, 2.25] and curves["new: degraded"]["dash"]
     summary["failure"]["timelines"][name]["windows"][0]["state"] = "no failure"
     assert 'data-chart="copies"' not in page(summary, directory)
+
+
+def test_percentile_curves_are_the_histogram_s(tmp_path: Path) -> None:
+    directory = made.small(tmp_path)
+    summary = summarize(directory)
+    drawn = data_of(page(summary, directory))["tails"]
+    assert [(its["op"], [curve["name"] for curve in its["curves"]]) for its in drawn] == [
+        ("GET", ["new", "aged"]),
+        ("PUT", ["new", "aged"]),
+    ]
+    its = drawn[0]["curves"][0]
+    # 2,000 GETs: 33 tenths of a nine, every one of 10 ms
+    assert len(its["ms"]) == 34 and its["ms"][-1] == pytest.approx(10, rel=0.001)
+    assert its["dash"] == 0 and its["colour"] != drawn[0]["curves"][1]["colour"]
+
+
+def test_a_tail_has_a_request_for_each_of_its_points() -> None:
+    assert tail.quantiles(0) == []
+    assert tail.quantiles(1) == [0.0]
+    assert tail.quantiles(100)[-1] == pytest.approx(0.99) and tail.quantiles(99)[-1] < 0.99
+    assert len(tail.quantiles(10**12)) == 71
+    assert tail.quantiles(1000)[20] == pytest.approx(0.99)
+
+
+def test_processors_are_in_it(tmp_path: Path) -> None:
+    directory = made.small(tmp_path)
+    summary = summarize(directory)
+    assert "Processors" not in elements(page(summary, directory)).text
+    add_resources(summary, "new")
+    html = page(summary, directory)
+    text = " ".join(elements(html).text.split())
+    for part in (
+        "new : nvme0n1 of osd1 was busy for 97 % of the time",
+        "limited by new 3.250 1.500 0.462 63.16 7.125 media",
+        "osd 8 3.250 4.500 2048 10.00 20.00",
+        "osd1 osd.3 0.500",
+        "osd1 nvme0n1 3 0.875",
+        "osd1 eth0 5.000 6.000 25,000",
+    ):
+        assert part in text, part
+    drawn = data_of(html)["phases"]
+    assert drawn[0]["cores"]["classes"] == {"osd": [3.0, 3.5] * 5, "rgw": [1.0, None] * 5}
+    assert drawn[1]["cores"] is None
+    assert html.count('data-chart="cores"') == 1
+
+
+def test_the_order_is_summary_doubts_phases_plan(tmp_path: Path) -> None:
+    directory = both_engines(tmp_path)
+    (directory / "config.yaml").write_text("benchmarks: {the: whole}\n")
+    text = elements(page(summarize(directory), directory)).text
+    parts = ("Summary", "Whole run", "The whole run", "Latency percentiles", "By gateway", "Environment", "The plan")
+    places = [text.index(part) for part in (*parts, "benchmarks: {the: whole}")]
+    assert places == sorted(places)
+
+
+def test_a_headline_without_a_measurement_is_of_all_that_was_loaded(tmp_path: Path) -> None:
+    summary = summarize(made.small(tmp_path))
+    assert [line["phase"] for line in headline(summary)] == ["new", "aged"]
+    summary["phases"][0]["role"] = "none"
+    assert [line["phase"] for line in headline(summary)] == ["aged"]
+    summary["phases"][1]["role"] = "none"
+    assert [line["phase"] for line in headline(summary)] == ["new", "aged"]
+    assert headline(summary)[0]["read"] == pytest.approx(0.7812) and headline(summary)[0]["limit"] is None

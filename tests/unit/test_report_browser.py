@@ -1,0 +1,85 @@
+"""The pages in a real browser: everything is drawn, on screens and on paper, and nobody complains."""
+
+from __future__ import annotations
+
+from typing import Iterator
+
+import pytest
+from chromium import CHROMIUM, Browser
+from report_archives import add_failure, add_resources, both_engines
+
+from cbt_plugins.analysis.summary import summarize
+
+pytest.importorskip("jinja2")
+
+from cbt_plugins.report.html import page
+
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="NO CHROMIUM: nobody has looked whether the pages' scripts run")
+
+#: the colour of a point of the page behind everything, and of a canvas that has been drawn on
+_BACK = "getComputedStyle(document.body).backgroundColor"
+_DRAWN = """[...document.querySelectorAll("canvas")].filter((canvas) =>
+  canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((byte) => byte)).length"""
+_CANVASES = "document.querySelectorAll('canvas').length"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("profile")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of a page with every kind of chart that a run can have."""
+    place = tmp_path_factory.mktemp("run")
+    directory = both_engines(place)
+    summary = summarize(directory)
+    add_failure(summary, "new")
+    add_resources(summary, "new")
+    path = place / "report.html"
+    path.write_text(page(summary, directory), encoding="utf-8")
+    return path.as_uri()
+
+
+def looked_at(browser: Browser, address: str, canvases: int) -> None:
+    """Light, dark and on paper: all charts, no complaint, and no request but the one for the page."""
+    backs = set()
+    for scheme in ("light", "dark"):
+        browser.open(address, prefers_color_scheme=scheme)
+        assert browser.complaints() == []
+        assert browser.requests() == [address]
+        assert browser.evaluate(_CANVASES) == canvases
+        assert browser.evaluate(_DRAWN) == canvases
+        backs.add(browser.evaluate(_BACK))
+    assert len(backs) == 2
+    browser.evaluate("addEventListener('beforeprint', () => { onPaper = document.documentElement.className })")
+    assert browser.paper().startswith(b"%PDF")
+    assert browser.evaluate("onPaper") == "paper", "it was printed in the colours of the screen"
+    assert browser.evaluate("document.documentElement.className") == ""
+    assert browser.complaints() == []
+
+
+def test_a_run(browser: Browser, run: str) -> None:
+    # the run, its cores and its PGs; two operations; three for each of four phases; the failure; drivers; cores
+    looked_at(browser, run, 3 + 2 + 12 + 2 + 2 + 1)
+
+
+def test_a_drag_zooms_all_charts_of_the_phase(browser: Browser, run: str) -> None:
+    browser.open(run)
+    box = "document.querySelector('[data-chart=rate] .u-over').getBoundingClientRect()"
+    browser.evaluate(f"scrollTo(0, {box}.top - 100)")
+    x, y, width = (browser.evaluate(f"{box}.{side}") for side in ("x", "y", "width"))
+    before = browser.evaluate("document.querySelector('[data-chart=latency] canvas').toDataURL()")
+    browser.drag(x + width / 4, y + 50, x + width / 2)
+    assert browser.evaluate("document.querySelector('[data-chart=latency] canvas').toDataURL()") != before
+
+
+def test_hovering_shows_the_numbers(browser: Browser, run: str) -> None:
+    browser.open(run)
+    box = "document.querySelector('[data-chart=rate] .u-over').getBoundingClientRect()"
+    browser.evaluate(f"scrollTo(0, {box}.top - 100)")
+    x, y, width = (browser.evaluate(f"{box}.{side}") for side in ("x", "y", "width"))
+    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + width / 2, y=y + 50)
+    legend = browser.evaluate("document.querySelector('[data-chart=rate] .u-legend').innerText")
+    assert "250" in legend, legend  # GETs per second
