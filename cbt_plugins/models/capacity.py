@@ -1,0 +1,149 @@
+"""How many objects fit, how large they are in the mean, and what they take on the disks. Sizes are bytes."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import List, Sequence, Tuple
+
+from cbt_plugins.models.redundancy import Redundancy
+
+#: (smallest, largest, weight): an exact size where both are equal, else any between them; weights may sum to anything
+Sizes = Sequence[Tuple[int, int, float]]
+
+#: mon_osd_full_ratio: above it the cluster takes no writes, so MAX AVAIL does not count it
+FULL = 0.95
+#: RGW cuts objects into RADOS objects of this size (rgw_max_chunk_size, rgw_obj_stripe_size)
+RGW_STRIPE = 4 << 20
+#: bluestore_min_alloc_size since Pacific; 64 KiB on HDDs before
+MIN_ALLOC = 4 << 10
+#: osd_pool_erasure_code_stripe_unit: a chunk is made of so many bytes of each stripe
+STRIPE_UNIT = 4 << 10
+
+_DAY = 86_400
+_HISTOGRAM = re.compile(r"h\(([0-9|,\s]+)\)\s*([KMG]?B)")
+_COSBENCH = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+def max_avail(raw: float, pool: Redundancy, full: float = FULL) -> float:
+    """Bytes that clients can write into an empty cluster: raw x k/(k+m) x full ratio, as MAX AVAIL of `ceph df`."""
+    return raw * pool.usable * full
+
+
+def percent_used(stored: float, available: float) -> float:
+    """Share 0..1 that `ceph df` shows as %USED of a pool: stored / (stored + MAX AVAIL); no share of the raw space."""
+    return stored / (stored + available)
+
+
+def mean_size(sizes: Sizes) -> float:
+    """Bytes of an object in the mean; a range counts with its middle."""
+    return sum((low + high) / 2 * weight for low, high, weight in sizes) / _total(sizes)
+
+
+def number_of_objects(capacity: float, fill: float, mean: float, buckets: int = 1) -> int:
+    """Objects per bucket that fill this share (0..1) of the capacity: capacity x fill / mean / buckets, cut off."""
+    return int(capacity * fill / mean / buckets)
+
+
+def as_cosbench_draws(sizes: Sizes) -> List[Tuple[int, int, float]]:
+    """Return the sizes with the weights that COSBench really uses: the first gets 1 more, the last 1 less.
+
+    It draws a whole number from 0 to total - 1, and takes the first size whose cumulated weight is not *less* than
+    that; 0 ... w1 are w1 + 1 numbers. Weights 50, 15, 15, 15, 5 become 51, 15, 15, 15, 4.
+    """
+    weights = [weight for _, _, weight in sizes]
+    if any(weight != int(weight) or weight < 0 for weight in weights):
+        raise ValueError("COSBench has whole numbers as weights")
+    drawn = list(weights)
+    some = [i for i, weight in enumerate(weights) if weight]
+    if some and some[-1] > 0:
+        drawn[0] += 1
+        drawn[some[-1]] -= 1
+    return [(low, high, weight) for (low, high, _), weight in zip(sizes, drawn)]
+
+
+def parse_cosbench(text: str) -> List[Tuple[int, int, float]]:
+    """Return the sizes of "h(1|1|50,64|64|15)KB"; COSBench's KB is 1000 bytes. ValueError says what is wrong."""
+    match = _HISTOGRAM.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no histogram of COSBench; write h(1|1|50,64|128|50)KB")
+    sizes = []
+    for part in match.group(1).split(","):
+        numbers = part.split("|")
+        if len(numbers) != 3 or not all(number.strip().isdigit() for number in numbers):
+            raise ValueError(f"{part!r}: a class of a histogram is smallest|largest|weight")
+        low, high, weight = (int(number) for number in numbers)
+        if low > high:
+            raise ValueError(f"{part}: the smallest comes first")
+        unit = _COSBENCH[match.group(2)]
+        sizes.append((low * unit, high * unit, float(weight)))
+    _total(sizes)
+    return sizes
+
+
+def warp_random_mean(largest: int) -> float:
+    """Mean bytes of an object with warp's --obj.randsize: x = u ln-uniform over the last 8 doublings below `largest`.
+
+    Of u in 0..1: 2^(8u) / 256 of the largest above u = 1/8, and 2u / 256 below: 0.17899 of the largest, for those
+    above 64 KiB. warp's manual says 0.179151.
+    """
+    doublings = min(8.0, math.log2(largest - 1) - 7)
+    if doublings <= 1:
+        raise ValueError("warp needs a largest size of 257 bytes or more")
+    first = 1 / doublings
+    upper = (2**doublings - 2) / (doublings * math.log(2))
+    return 1 + (largest - 1) / 2**doublings * (upper + first**2)
+
+
+def rados_objects(size: int, stripe: int = RGW_STRIPE) -> int:
+    """RADOS objects that RGW makes of one object: one for each 4 MiB begun, and one for an empty object."""
+    return max(1, -(-size // stripe))
+
+
+def raw_bytes(
+    size: int, pool: Redundancy, min_alloc: int = MIN_ALLOC, unit: int = STRIPE_UNIT, stripe: int = RGW_STRIPE
+) -> int:
+    """Bytes that one object of RGW takes on all disks together, without metadata.
+
+    Each RADOS object is cut into k chunks, which are filled up to whole stripe units (erasure codes only); each of the
+    k + m chunks takes whole allocation units. 1000 bytes on EC 4+2 take 6 x 4 KiB.
+    """
+    whole, rest = divmod(size, stripe)
+    return whole * _raw_part(stripe, pool, min_alloc, unit) + _raw_part(rest, pool, min_alloc, unit)
+
+
+def _raw_part(size: int, pool: Redundancy, min_alloc: int, unit: int) -> int:
+    chunk = size if pool.k == 1 else -(-size // (pool.k * unit)) * unit
+    return pool.size * -(-chunk // min_alloc) * min_alloc
+
+
+def raw_mean(sizes: Sizes, pool: Redundancy, min_alloc: int = MIN_ALLOC, unit: int = STRIPE_UNIT) -> float:
+    """Bytes on all disks of an object in the mean; of a range of sizes 1024 that are evenly spread over it."""
+    total = 0.0
+    for low, high, weight in sizes:
+        steps = min(1024, high - low + 1)
+        spread = [low + (high - low) * (2 * i + 1) // (2 * steps) for i in range(steps)]
+        total += weight * sum(raw_bytes(size, pool, min_alloc, unit) for size in spread) / steps
+    return total / _total(sizes)
+
+
+def rados_mean(sizes: Sizes, stripe: int = RGW_STRIPE) -> float:
+    """RADOS objects of an object in the mean; sizes must be exact."""
+    return sum(rados_objects(low, stripe) * weight for low, _, weight in sizes) / _total(sizes)
+
+
+def per_second(per_day: float) -> float:
+    """Requests/s of so many a day."""
+    return per_day / _DAY
+
+
+def per_day(per_second: float) -> float:
+    """Requests a day of so many a second."""
+    return per_second * _DAY
+
+
+def _total(sizes: Sizes) -> float:
+    total = sum(weight for _, _, weight in sizes)
+    if total <= 0:
+        raise ValueError("there are no sizes with a weight above 0")
+    return total

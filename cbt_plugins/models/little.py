@@ -1,0 +1,77 @@
+"""Little's law: throughput x latency = requests in flight; and what a closed loop must do because of it.
+
+In a closed loop of N workers without pauses N requests are in flight, always. Rates are 1/s, latencies seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Iterable, Optional, Sequence, Tuple
+
+
+def in_flight(operations: Iterable[Tuple[float, float]]) -> float:
+    """Requests in flight in the mean: sum of throughput x mean latency over (throughput, mean latency)."""
+    return sum(rate * latency for rate, latency in operations)
+
+
+def deviation(found: float, workers: float) -> Optional[float]:
+    """How far requests in flight are from the workers: 0.1 is 10 % too many; None without workers."""
+    return found / workers - 1 if workers else None
+
+
+def throughput(workers: float, latency: float, pause: float = 0.0) -> float:
+    """Requests/s of a closed loop: N / (R + Z); `pause` is what a worker waits after each request."""
+    return workers / (latency + pause)
+
+
+def latency(workers: float, rate: float, pause: float = 0.0) -> float:
+    """Mean latency of a closed loop with this throughput: N / X - Z."""
+    return workers / rate - pause
+
+
+def latency_change(throughput_change: float) -> float:
+    """Change of the mean latency that a change of throughput must come with at as many workers: 1 / (1 + x) - 1.
+
+    Both are relative: +0.95 in throughput is -0.487 in latency.
+    """
+    return 1 / (1 + throughput_change) - 1
+
+
+def throughput_change(latency_change: float) -> float:
+    """The other way round: -0.6 in latency is +1.5 in throughput."""
+    return 1 / (1 + latency_change) - 1
+
+
+def knee(unloaded: float, most: float) -> float:
+    """Workers at which a closed loop could just reach its highest throughput, were there no queues: R0 x Xmax."""
+    return unloaded * most
+
+
+def bounds(workers: float, unloaded: float, most: float) -> Tuple[float, float]:
+    """(highest throughput, lowest mean latency) that N workers can see: min(N / R0, Xmax) and max(R0, N / Xmax).
+
+    `unloaded` is the latency of one worker alone, `most` the highest throughput at any number of workers.
+    """
+    return min(workers / unloaded, most), max(unloaded, workers / most)
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """How many workers a target of latency allows, from a sweep."""
+
+    workers: Optional[float]  # the last step within the target; None: not even the first
+    next: Optional[float]  # the first one beyond it: saturation is between the two; None: none was beyond
+    production: Optional[float]  # 80 % of `workers`
+
+
+def size_workers(sweep: Sequence[Tuple[float, float]], target: float, production: float = 0.8) -> Sizing:
+    """Size a load by a sweep, (workers, mean latency) of each step: latency(N) <= target < latency(next).
+
+    A step beyond the target ends the search, even if a later one is within it again.
+    """
+    within: Optional[float] = None
+    for workers, latency in sorted(sweep):
+        if latency > target:
+            return Sizing(within, workers, None if within is None else production * within)
+        within = workers
+    return Sizing(within, None, None if within is None else production * within)
