@@ -66,6 +66,10 @@ def _write(summary: Mapping[str, Any], path: Path, args: argparse.Namespace) -> 
     only = args.json or args.html  # what is asked for by name is all that is written
     if args.json or not only:
         write_summary(summary, args.json or path / FILE)
+    if not only:
+        from cbt_plugins.exports import collected
+
+        collected.write(summary, path)
     if args.html or not only:
         try:
             from cbt_plugins.report.html import page

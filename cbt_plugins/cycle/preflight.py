@@ -108,6 +108,7 @@ def check(host: HostRun, plan: Plan, remote: Remote, ceph: Ceph) -> Ready:
         else None,
         **generators,
         "ceph": versions,
+        "head": ceph.head,
         "command_line": list(sys.argv),
         "config_file": str(host.config_file) if host.config_file else None,
         "nodes": facts,

@@ -25,11 +25,20 @@ class Delegate:
     load: Callable[[], Any]
     archive_dir: str  # the tree's Benchmark sets these
     config: Dict[str, Any]
+    acceptable: Mapping[str, Any]
     cluster: Any
 
     def exists(self, expect_exists: bool = False) -> bool:
-        """For compare.py; in cbt.py the session answers."""
-        return (Path(self.archive_dir) / COMPLETE).exists()
+        """For compare.py, which asks for a run that should exist; in cbt.py the session answers.
+
+        Where a run does not exist compare.py ends the iteration and counts nothing, which then looks like success:
+        so what is judged by `evaluate` exists as soon as it has begun, and in the archive under test always.
+        """
+        directory = Path(self.archive_dir)
+        if expect_exists and hasattr(self.load(), "evaluate"):
+            settings: Any = sys.modules["settings"]
+            return directory.is_dir() or Path(settings.cluster["archive_dir"]) in directory.parents
+        return (directory / COMPLETE).exists()
 
     def run(self) -> None:
         if "osd_ra" in self.config:
@@ -37,13 +46,15 @@ class Delegate:
         execute(self._host_run(), self.load)
 
     def evaluate(self, baseline: Any) -> List[Any]:
-        logger.info(
-            "%s: compare.py compares one run with one run; look at the reports of %s and %s",
-            self.config["benchmark"],
-            self.archive_dir,
-            baseline.archive_dir,
-        )
-        return []
+        """For compare.py: what the benchmark's own `evaluate` says, as the tree's Result objects."""
+        judge = getattr(self.load(), "evaluate", None)
+        mine, its = Path(self.archive_dir), Path(baseline.archive_dir)
+        judged = judge(str(self), mine, its, self.acceptable) if judge else []
+        if not judged:
+            text = "%s: no number is judged, because there is nothing acceptable; look at the reports of %s and %s"
+            logger.info(text, self.config["benchmark"], mine, its)
+        result = sys.modules["benchmark.benchmark"].Result
+        return [result(one.run, one.alias, one.result, one.baseline, one.stmt, one.accepted) for one in judged]
 
     def __str__(self) -> str:
         return f"{self.config['benchmark']} {Path(self.archive_dir).name}"

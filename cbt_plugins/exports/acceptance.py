@@ -1,0 +1,112 @@
+"""One run beside one run, by the statements of `acceptable:`: what compare.py is told."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+
+from cbt_plugins.analysis.source import Unreadable
+from cbt_plugins.analysis.stored import summary_of
+from cbt_plugins.config.acceptable import Target, parse, target_of
+from cbt_plugins.exports.numbers import measurements, number
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What CBT's Result is made of."""
+
+    run: str  # "rgwtest id-1a2b3c4d/measure-aged/GET"
+    alias: str  # key of `acceptable`, or WHOLE
+    result: float  # nan: there is no such number
+    baseline: float
+    stmt: str
+    accepted: bool
+
+
+#: alias of what is said of runs that cannot be judged by their numbers
+WHOLE = "whole"
+
+
+def judge(name: str, current: Path, baseline: Path, acceptable: Mapping[str, Any]) -> List[Judgement]:
+    """Judge the run in the directory `current` beside the one in `baseline`; only if both are whole is any accepted."""
+    mine, its = _whole(name, current), _whole(name, baseline)
+    if mine is None or its is None:
+        return [Judgement(name, WHOLE, float(mine is not None), float(its is not None), "both runs are whole", False)]
+    if not isinstance(acceptable, Mapping):  # of an archive that was begun without a check of the file
+        logger.error("%s: acceptable: must be a mapping: metric -> statement", name)
+        return [Judgement(name, "acceptable", math.nan, math.nan, str(acceptable), False)]
+    return [made for key, stmt in acceptable.items() for made in _judge(name, key, str(stmt), mine, its)]
+
+
+def _whole(name: str, directory: Path) -> Optional[Dict[str, Any]]:
+    try:
+        return _trusted(directory)
+    except Unreadable as error:
+        logger.error("%s: cannot be judged: %s", name, error)
+        return None
+
+
+def _trusted(directory: Path) -> Dict[str, Any]:
+    """The summary of a run whose numbers may be used. Raises Unreadable that says why not."""
+    if not directory.is_dir():
+        raise Unreadable(f"{directory}: there is no such run")
+    marker = directory / "complete"
+    if not marker.exists():
+        raise Unreadable(f"{directory}: the run was interrupted, or is still going on")
+    summary = summary_of(directory)
+    try:
+        degraded = json.loads(marker.read_text(encoding="utf-8")).get("degraded")
+    except (OSError, ValueError, AttributeError) as error:
+        raise Unreadable(f"{marker}: cannot be read: {error}") from error
+    if degraded:
+        raise Unreadable(f"{directory}: not to be trusted: {', '.join(map(str, degraded))} (see the report)")
+    if not summary["usable"]:
+        why = "; ".join(dict.fromkeys(warning["text"] for warning in summary["warnings"]))
+        raise Unreadable(f"{directory}: its numbers are not those of a whole run: {why}")
+    return summary
+
+
+def _judge(
+    name: str, key: str, stmt: str, current: Mapping[str, Any], baseline: Mapping[str, Any]
+) -> Iterator[Judgement]:
+    try:
+        target, check = target_of(str(key)), parse(stmt)
+    except ValueError as error:
+        logger.error("%s: acceptable: %s: %s: %s", name, key, stmt, error)
+        yield Judgement(name, key, math.nan, math.nan, stmt, False)
+        return
+    places = list(_places(target, current, baseline))
+    if not places:
+        logger.error("%s: acceptable: %s: no phase has this", name, key)
+        yield Judgement(name, key, math.nan, math.nan, stmt, False)
+    for phase, mine, its in places:
+        where = f"{name}/{phase}/{target.op}"
+        if mine is None or its is None:
+            logger.error("%s: %s is not known of both runs: %s and %s", where, target.metric, mine, its)
+        accepted = mine is not None and its is not None and check(mine, its)
+        result, base = (math.nan if value is None else value for value in (mine, its))
+        yield Judgement(where, key, result, base, stmt, accepted)
+
+
+def _places(
+    target: Target, current: Mapping[str, Any], baseline: Mapping[str, Any]
+) -> Iterator[Tuple[str, Optional[float], Optional[float]]]:
+    """Phases that the target is about, by name, with the numbers of both; a phase of one run only is a place too."""
+    phases: Dict[str, List[Optional[float]]] = {}
+    for index, summary in enumerate((current, baseline)):
+        found = measurements(summary) if target.phase is None else summary["phases"]
+        for phase in found:
+            if target.phase not in (None, phase["name"]):
+                continue
+            if target.phase is None and target.op != "total" and target.op not in phase["ops"]:
+                continue  # an operation is judged where it was made
+            value = number(summary, phase, target.op, target.metric)
+            phases.setdefault(phase["name"], [None, None])[index] = value
+    for name, (mine, its) in phases.items():
+        yield name, mine, its
