@@ -51,27 +51,11 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Shift:
-    """A change as a t-distributed value: what intervals at any confidence are made of.
-
-    On the scale "log" `value` is ln(new / base), on "linear" new / base - 1. `error` is its standard error, `freedom`
-    the degrees of freedom of that.
-    """
-
-    value: float
-    error: float
-    freedom: float
-    scale: str = "log"
-
-
-@dataclass(frozen=True)
 class Comparison:
     """What changed between base and new; `verdict` is None until `judge` has seen the whole table.
 
-    `change`, `change_low` and `change_high` are relative: new / base - 1. `p` is of the two-sided test that `method`
-    names, `exact` of the permutation test that must agree with it (None: there is none, or too few runs for it).
-    `adjusted` is p after Holm's correction over the table, `equivalence` the p of the claim that the change is within
-    +-`margin`.
+    `change` and its interval `change_low` to `change_high` are relative: new / base - 1. `p` is of the two-sided test
+    that `method` names. None: cannot be computed.
     """
 
     base: Estimate
@@ -83,10 +67,14 @@ class Comparison:
     method: str
     verdict: Optional[Verdict] = None
     cautions: Cautions = ()
-    exact: Optional[float] = None
-    shift: Optional[Shift] = None
+    #: p of Welch's test beside an exact one
+    second: Optional[float] = None
+    #: the smallest p that the exact test can give with so few runs; 0 for the other tests
+    floor: float = 0.0
+    #: the smallest margin m for which "the change is within -m and m" can be claimed
+    within: Optional[float] = None
+    #: of the judge: p after Holm's correction over the table, and the margin that "same" means
     adjusted: Optional[float] = None
-    equivalence: Optional[float] = None
     margin: Optional[float] = None
 
 
