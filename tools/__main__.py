@@ -15,6 +15,7 @@ VERBS = {
     "inject": ("cbt_plugins.tools.inject", "the events of a fault file, beside any load"),
     "undo": ("cbt_plugins.tools.undo", "put back what a run has changed on the cluster and not put back itself"),
     "report": ("cbt_plugins.tools.report", "summary, table and HTML page from an archive"),
+    "compare": ("cbt_plugins.tools.compare", "what changed between archives, and what chance may have done"),
 }
 
 

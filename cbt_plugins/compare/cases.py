@@ -17,6 +17,7 @@ class Side:
 
     name: str
     runs: Runs
+    given: Tuple[str, ...] = ()  # the paths
 
 
 @dataclass(frozen=True)

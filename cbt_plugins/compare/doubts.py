@@ -27,19 +27,12 @@ class Doubt:
     text: str
 
 
-def of_row(way: str, metric: str, have: Tuple[int, int], runs: Tuple[int, int]) -> Tuple[Caution, ...]:
+def of_row(have: Tuple[int, int], runs: Tuple[int, int]) -> Tuple[Caution, ...]:
     """Beside what the statistics say of the numbers."""
-    found = []
-    if way == "seconds":
-        text = "one run each: the interval is that of the seconds within them, another run may give another level"
-        found.append(Caution("one-run", text))
-    elif way == "values":
-        text = f"one run each, and parts of a run say nothing about its {metric}: no interval"
-        found.append(Caution("no-interval", text))
-    if have != runs:
-        text = f"{have[0]} of {runs[0]} and {have[1]} of {runs[1]} runs have a number"
-        found.append(Caution("missing-values", text))
-    return tuple(found)
+    if have == runs:
+        return ()
+    text = f"{have[0]} of {runs[0]} runs of the base and {have[1]} of {runs[1]} of the other have a number"
+    return (Caution("missing-values", text),)
 
 
 def of_case(case: Case, rows: Set[Tuple[str, str]]) -> Tuple[Doubt, ...]:

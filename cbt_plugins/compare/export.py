@@ -5,18 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import asdict
 from typing import Any, Dict, List, Optional
 
 from cbt_plugins.statistics.values import Estimate
 
-from .table import Compared, Row, Section
+from .scaling import gains
+from .table import Compared, Row, Rules, Section
 
 #: of the form of the JSON
 VERSION = 1
 
-COLUMNS = ("contender", "case", "phase", "op", "metric", "unit", "base", "base_low", "base_high", "base_n", "new")
-COLUMNS += ("new_low", "new_high", "new_n", "change", "change_low", "change_high", "p", "p_holm", "p_same", "way")
-COLUMNS += ("method", "verdict", "cautions")
+COLUMNS = (
+    *("contender", "case", "phase", "op", "metric", "unit"),
+    *("base", "base_low", "base_high", "base_n", "new", "new_low", "new_high", "new_n"),
+    *("change", "change_low", "change_high", "p", "p_holm", "within", "way", "method", "verdict", "cautions"),
+)
 
 
 def flat(row: Row) -> Dict[str, Any]:
@@ -36,7 +40,7 @@ def flat(row: Row) -> Dict[str, Any]:
         "change_high": number(its.change_high),
         "p": number(its.p),
         "p_holm": number(its.adjusted),
-        "p_same": number(its.equivalence),
+        "within": number(its.within),
         "way": row.way,
         "method": its.method,
         "verdict": row.verdict.value,
@@ -85,7 +89,7 @@ def data(compared: Compared) -> Dict[str, Any]:
         "usable": compared.usable,
         "base": _side(compared.base.name, compared.base.runs),
         "contenders": [_side(side.name, side.runs) for side in compared.contenders],
-        "sections": [_section(section) for section in compared.sections],
+        "sections": [_section(section, rules) for section in compared.sections],
         "not_compared": list(compared.alone),
     }
 
@@ -100,7 +104,7 @@ def _side(name: str, runs: Any) -> Dict[str, Any]:
     }
 
 
-def _section(section: Section) -> Dict[str, Any]:
+def _section(section: Section, rules: Rules) -> Dict[str, Any]:
     rows: List[Dict[str, Any]] = []
     for row in section.rows:
         its = row.comparison
@@ -111,6 +115,10 @@ def _section(section: Section) -> Dict[str, Any]:
         "case": section.case,
         "differences": [{"key": its.key, "base": its.base, "new": its.new} for its in section.differences],
         "rows": rows,
+        "scale": [
+            {key: number(value) if isinstance(value, float) else value for key, value in asdict(gain).items()}
+            for gain in (gains(section, rules.scale) if rules.scale else ())
+        ],
         "missing": [{"row": its.where, "text": its.text} for its in section.missing],
         "doubts": [{"code": its.code, "where": its.where, "text": its.text} for its in section.doubts],
     }

@@ -27,11 +27,16 @@ class Choice:
     phases: Tuple[str, ...] = ()
     ops: Tuple[str, ...] = ()
     metrics: Tuple[str, ...] = ()
+    only: Tuple[Tuple[str, str], ...] = ()  # (operation, metric): these and no others
 
     def takes(self, key: Key) -> bool:
         phase, op, metric = key
+        if self.only and (op, metric) not in self.only:
+            return False
         if not (_any(self.phases, phase) if self.phases else STATE not in phase):
             return False
+        if self.only:
+            return True
         if not (_any(self.metrics, metric) if self.metrics else METRICS[metric].main):
             return False
         return _any(self.ops, op) if self.ops else op != TOTAL or metric in _OF_ALL
@@ -43,9 +48,13 @@ class Rules:
 
     margin: float = 0.05  # a change within +-margin counts as none
     alpha: float = 0.05  # of the whole table
-    confidence: float = 0.95  # of the intervals
     paired: bool = False
     scale: Optional[Scale] = None
+
+    @property
+    def confidence(self) -> float:
+        """Of the intervals: a verdict and the interval beside it never say different things."""
+        return 1 - self.alpha
 
 
 @dataclass(frozen=True)
@@ -177,7 +186,7 @@ def _row(contender: str, case: Case, key: Key, ours: Values, theirs: Values, rul
         sides = [side for side, values in (("the base", base), (contender, new)) if not values]
         return Doubt("missing", name, f"no number of {' and of '.join(sides)}")
     way, made = _comparison(base, new, rules)
-    doubts = of_row(way, key[2], (len(base), len(new)), (len(case.base), len(case.new)))
+    doubts = of_row((len(base), len(new)), (len(case.base), len(case.new)))
     made = replace(made, cautions=(*made.cautions, *doubts))
     return Row(contender, case.title, *key, way, (len(base), len(new)), made)
 

@@ -7,10 +7,12 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 from cbt_plugins.report.numbers import plain
 from cbt_plugins.statistics.values import Comparison, Estimate
 
+from .cases import Side
 from .doubts import Doubt
 from .layout import Block, Grid, Heading, Notes, Words
 from .metrics import METRICS
-from .table import Compared, Row, Rules, Runs, Section
+from .scaling import gains
+from .table import Compared, Row, Rules, Section
 
 HEAD = ("phase", "op", "metric", "unit", "base", "new", "change", "p", "n", "verdict")
 #: characters of a configuration value that are shown
@@ -19,7 +21,7 @@ _VALUE = 60
 
 def blocks(compared: Compared) -> List[Block]:
     """Everything that is to be read, in order."""
-    found: List[Block] = [Words(tuple(_sides(compared)))]
+    found: List[Block] = [Words(tuple(side_lines(compared)))]
     several = len(compared.contenders) > 1
     for section in compared.sections:
         if several or section.case:
@@ -27,6 +29,7 @@ def blocks(compared: Compared) -> List[Block]:
         found += [
             Grid(("configuration that differs", "base", "new"), tuple(_differences(section)), left=3),
             Grid(HEAD, tuple(map(line, section.rows)), left=4),
+            *_scale(section, compared.rules),
             Notes("no number", tuple(f"{its.where}: {its.text}" for its in section.missing)),
             Notes("doubts", tuple(merged([*section.doubts, *_of_rows(section.rows)]))),
         ]
@@ -35,16 +38,27 @@ def blocks(compared: Compared) -> List[Block]:
     return found
 
 
-def _sides(compared: Compared) -> Iterator[str]:
-    yield _side("base", compared.base.name, compared.base.runs)
+def side_lines(compared: Compared) -> Iterator[str]:
+    """What is compared."""
+    yield _side("base", compared.base)
     for side in compared.contenders:
-        yield _side("new", side.name, side.runs)
+        yield _side("new", side)
 
 
-def _side(which: str, name: str, runs: Runs) -> str:
-    sources = list(dict.fromkeys(run.source for run in runs))
-    names = f" in {', '.join(sources)}" if sources != [name] else ""
-    return f"{which + ':':<5} {name}, {len(runs)} {'run' if len(runs) == 1 else 'runs'}{names}"
+def _side(which: str, side: Side) -> str:
+    places = f" in {', '.join(side.given)}" if side.given != (side.name,) else ""
+    return f"{which + ':':<5} {side.name}, {len(side.runs)} {'run' if len(side.runs) == 1 else 'runs'}{places}"
+
+
+def _scale(section: Section, rules: Rules) -> Iterator[Block]:
+    if rules.scale is None:
+        return
+    head = ("scale-out", "op", "gain", "efficiency", "mean latency", "closed loop predicts")
+    rows = []
+    for its in gains(section, rules.scale):
+        latency, predicted = (_percent(x) + "%" if x is not None else "-" for x in (its.latency, its.predicted))
+        rows.append((its.phase, its.op, _percent(its.gain) + "%", f"{100 * its.efficiency:.1f}%", latency, predicted))
+    yield Grid(head, tuple(rows), left=2)
 
 
 def _differences(section: Section) -> Iterator[Tuple[str, ...]]:
@@ -129,13 +143,18 @@ def merged(doubts: Sequence[Doubt]) -> Iterator[str]:
 
 def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
     """How to read the table."""
-    yield f"±: {100 * rules.confidence:g}% interval; in brackets: that of the change, in percent"
+    yield f"±: {_whole(rules.confidence)}% interval; in brackets: that of the change, in percent"
     ways = {row.way for row in rows}
     if "seconds" in ways:
         yield "n with ~: independent seconds in one run each; the values are means over its seconds"
     if "runs" in ways or "pairs" in ways:
         yield "n: runs of the base and of the other; the values are those of the middle run"
+    family = f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}"
     yield (
-        f"p: after Holm over {len(rows)} {'row' if len(rows) == 1 else 'rows'}; better and worse need p < {rules.alpha:g}, "
-        f"same needs a change that is surely within ±{100 * rules.margin:g}%"
+        f"p: after Holm over {family}; better and worse need p < {rules.alpha:g}, "
+        f"same needs a change that is surely within ±{_whole(rules.margin)}%"
     )
+
+
+def _whole(share: float) -> str:
+    return f"{round(100 * share, 9):g}"

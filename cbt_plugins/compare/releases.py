@@ -1,0 +1,145 @@
+"""Releases side by side, in the order in which the study "Putting Reef to the Test" shows them.
+
+Read and write new, aged and per failure state, then hours of recovery, then CPU.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+
+from cbt_plugins.report.numbers import plain
+
+from .layout import Block, Grid, Heading, Notes, Words
+from .record import CLUSTER, STATE, TOTAL
+from .table import Choice, Compared, Row, Section
+from .wording import chance, change, legend, side_lines, value
+
+_READ = ("GET", "read")
+_WRITE = ("PUT", "MULTIPART", "write")
+#: what is shown: (operation, metric)
+CHOICE = Choice(
+    phases=("*",),
+    only=(
+        *((op, "mib_per_s") for op in (*_READ, *_WRITE)),
+        (CLUSTER, "recovery_s"),
+        ("rgw", "cores"),
+        ("osd", "cores"),
+        (TOTAL, "ops_per_core"),
+    ),
+)
+_KINDS = ("throughput", "recovery", "CPU")
+_HOUR = 3600.0
+
+Line = Dict[str, Row]  # contender -> row
+
+
+def blocks(compared: Compared) -> List[Block]:
+    """A table for each configuration."""
+    found: List[Block] = [Words(tuple(side_lines(compared)))]
+    for case, sections in _cases(compared).items():
+        if case:
+            found.append(Heading(case))
+        lines = _lines(sections)
+        head = ["", "phase", "unit", compared.base.name]
+        for section in sections:
+            head += [section.contender, "change", "p", "verdict"]
+        for kind in _KINDS:
+            rows = tuple(_cells(row, sections) for row in lines if _kind(next(iter(row.values()))) == kind)
+            found.append(Grid(tuple(head), rows, left=3, title=kind))
+        missing = [f"{its.where}: {its.text}" for section in sections for its in section.missing]
+        found.append(Notes("no number", tuple(dict.fromkeys(missing))))
+    found.append(Notes("not compared", compared.alone))
+    found.append(Words(tuple(legend(compared.rules, compared.rows))))
+    return found
+
+
+def _cases(compared: Compared) -> Dict[str, List[Section]]:
+    found: Dict[str, List[Section]] = {}
+    for section in compared.sections:
+        found.setdefault(section.case, []).append(section)
+    return found
+
+
+def _lines(sections: Sequence[Section]) -> List[Line]:
+    """One for each row that any contender has."""
+    lines: Dict[str, Line] = {}
+    for section in sections:
+        for row in section.rows:
+            lines.setdefault(row.id, {})[section.contender] = row
+    return list(lines.values())
+
+
+def _kind(row: Row) -> str:
+    return {"mib_per_s": "throughput", "recovery_s": "recovery"}.get(row.metric, "CPU")
+
+
+def _cells(line: Line, sections: Sequence[Section]) -> Tuple[str, ...]:
+    row = next(iter(line.values()))
+    unit, scale = _unit(row, line)
+    cells = [what(row), _place(row, sections[0]), unit, _value(row.comparison.base.value, scale)]
+    if scale == 1.0:
+        cells[3] = value(row.comparison.base)
+    for section in sections:
+        its = line.get(section.contender)
+        if its is None:
+            cells += ["-"] * 4
+            continue
+        new = value(its.comparison.new) if scale == 1.0 else _value(its.comparison.new.value, scale)
+        adjusted = its.comparison.adjusted if its.comparison.adjusted is not None else its.comparison.p
+        cells += [new, change(its.comparison), chance(adjusted), its.verdict.value]
+    return tuple(cells)
+
+
+def what(row: Row) -> str:
+    """The first column."""
+    if row.metric == "mib_per_s":
+        return "read" if row.op in _READ else "write"
+    if row.metric == "cores":
+        return f"{row.op.upper()} cores"
+    return {"recovery_s": "to active+clean", "ops_per_core": "objects per core"}[row.metric]
+
+
+def _place(row: Row, section: Section) -> str:
+    """The phase, and whether the cluster was new or aged in it."""
+    roles = [name for name in _phases(section) if _role(section, name) == "measure"]
+    failed = any(STATE in its.phase for its in section.rows)
+    if failed or len(roles) < 2 or row.phase not in (roles[0], roles[-1]) or row.metric == "recovery_s":
+        return row.phase
+    age = "new" if row.phase == roles[0] else "aged"
+    return row.phase if age in row.phase else f"{row.phase} ({age})"
+
+
+def _phases(section: Section) -> Iterator[str]:
+    yield from dict.fromkeys(its.phase for its in section.base[0].measurements if STATE not in its.phase)
+
+
+def _role(section: Section, phase: str) -> Optional[str]:
+    return section.base[0].config.get(f"phase.{phase}.role")
+
+
+def _unit(row: Row, line: Line) -> Tuple[str, float]:
+    """Recoveries of hours in hours."""
+    longest = max(row.comparison.base.value, *(its.comparison.new.value for its in line.values()))
+    return ("h", _HOUR) if row.metric == "recovery_s" and longest >= _HOUR else (row.unit, 1.0)
+
+
+def _value(seconds: float, scale: float) -> str:
+    return plain(seconds / scale)
+
+
+def to_csv(compared: Compared) -> str:
+    """One line for each row and contender; seconds stay seconds."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("case", "what", "phase", "unit", "base", "base_value", "contender", "value", "change", "verdict"))
+    for case, sections in _cases(compared).items():
+        for line in _lines(sections):
+            for name, row in line.items():
+                its = row.comparison
+                shown = [f"{number:.10g}" for number in (its.base.value, its.new.value)]
+                rate = "" if its.change is None else f"{its.change:.10g}"
+                about = [case, what(row), _place(row, sections[0]), row.unit]
+                writer.writerow([*about, compared.base.name, shown[0], name, shown[1], rate, row.verdict.value])
+    return out.getvalue()
