@@ -31,7 +31,7 @@ def blocks(compared: Compared) -> List[Block]:
             Grid(HEAD, tuple(map(line, section.rows)), left=4),
             *_scale(section, compared.rules),
             Notes("no number", tuple(f"{its.where}: {its.text}" for its in section.missing)),
-            Notes("doubts", tuple(merged([*section.doubts, *_of_rows(section.rows)]))),
+            Notes("doubts", tuple(merged([*section.doubts, *of_rows(section.rows)]))),
         ]
     found.append(Notes("not compared", compared.alone))
     found.append(Words(tuple(legend(compared.rules, compared.rows))))
@@ -123,7 +123,8 @@ def _n(row: Row) -> str:
     return f"{row.runs[0]} pairs" if row.way == "pairs" else f"{row.runs[0]}+{row.runs[1]}"
 
 
-def _of_rows(rows: Sequence[Row]) -> Iterator[Doubt]:
+def of_rows(rows: Sequence[Row]) -> Iterator[Doubt]:
+    """What the statistics say of the rows, and the rows of themselves."""
     for row in rows:
         its = row.comparison
         for caution in dict.fromkeys((*its.base.cautions, *its.new.cautions, *its.cautions)):
