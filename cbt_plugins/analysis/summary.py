@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from cbt_plugins.analysis import beats, flight
+from cbt_plugins.analysis import beats, flight, resources
 from cbt_plugins.analysis import phase as of_phase
 from cbt_plugins.analysis.aging import new_vs_aged
 from cbt_plugins.analysis.archive import Job, Phase, Run, read_run
@@ -44,6 +44,8 @@ def summarize(path: Path) -> Dict[str, Any]:
         kept += [made] if broken else []
     failed = failure(run, kept) if broken else None
     warnings.extend(warnings_of(failed))
+    used = resources.resources(run, phases)
+    warnings.extend(resources.warnings_of(used))
     summary = {
         "version": VERSION,
         "run": {
@@ -58,7 +60,7 @@ def summarize(path: Path) -> Dict[str, Any]:
         "new_vs_aged": None if broken else new_vs_aged(phases),
         "engines": beside(phases),
         "failure": failed,
-        "resources": None,
+        "resources": used,
         "environment": environment(run),
     }
     check(summary)

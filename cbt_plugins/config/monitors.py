@@ -18,13 +18,26 @@ class RecoveryProfile(Strict):
     librados: bool = Field(True, description="False: ask through the ceph command even where librados is.")
 
 
+class ResourcesProfile(Strict):
+    """`resources:` -- what daemons, disks and interfaces do on the nodes while a benchmark runs."""
+
+    interval: float = Field(1.0, ge=0.1, le=60, description="Seconds from one sample to the next.")
+    nodes: Union[str, List[str]] = Field(
+        ["clients", "osds", "mons", "rgws", "mgrs", "head"], description="Keys of `cluster:` that name the nodes."
+    )
+
+
 class FaultsProfile(Strict):
     """`faults:` -- faults beside a benchmark, CBT's own included."""
 
     file: str = Field(min_length=1, description="A fault file: `events:` and `settings:`.")
 
 
-PROFILES: Dict[str, Type[Strict]] = {"faults": FaultsProfile, "recovery": RecoveryProfile}
+PROFILES: Dict[str, Type[Strict]] = {
+    "faults": FaultsProfile,
+    "recovery": RecoveryProfile,
+    "resources": ResourcesProfile,
+}
 
 
 def problems_of(name: str, profile: Mapping[str, Any]) -> Sequence[Problem]:

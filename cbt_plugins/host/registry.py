@@ -19,6 +19,7 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     MONITORS: {
         "faults": "cbt_plugins.monitors.faults:Faults",
         "recovery": "cbt_plugins.monitors.recovery:Recovery",
+        "resources": "cbt_plugins.monitors.resources:Resources",
     },
 }
 

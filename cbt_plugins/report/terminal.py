@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from typing import Any, Dict, Iterator, List, Mapping, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from cbt_plugins.analysis import impact, recovery
+from cbt_plugins.report import usage
 from cbt_plugins.report.numbers import count, percent, plain, seconds, size, size_class
 
 WIDTH = 110
@@ -30,8 +31,9 @@ _HEAD = (
 def render(summary: Mapping[str, Any]) -> str:
     """Phases, new against aged, warnings; ends with a line end."""
     lines = [*_headline(summary)]
+    resources = (summary.get("resources") or {"phases": {}})["phases"]
     for phase in summary["phases"]:
-        lines += ["", *_phase(phase)]
+        lines += ["", *_phase(phase), *_resources(resources.get(phase["name"]))]
     if summary["new_vs_aged"]:
         lines += ["", *_aging(summary["new_vs_aged"])]
     for entry in summary["engines"]:
@@ -84,6 +86,15 @@ def _phase(phase: Mapping[str, Any]) -> Iterator[str]:
     if any(driver["size_classes"] for driver in drivers):
         yield "   by size"
         yield from _table(_size_classes(drivers), left=3)
+
+
+def _resources(used: Optional[Mapping[str, Any]]) -> Iterator[str]:
+    if used:
+        table = usage.rows(used)
+        if table:
+            yield "   processors, memory and disks by class"
+            yield from _table(table)
+        yield from usage.sentences(used, WIDTH)
 
 
 def _cells(op: str, line: Mapping[str, Any], mix: Mapping[str, Any]) -> List[str]:

@@ -1,0 +1,476 @@
+"""Runs on a node: what its daemons, disks and interfaces did, as JSON lines, see docs/RESOURCES.md.
+
+Standard library only, Python 3.6. Everything comes from /proc and /sys. Ends when standard input closes.
+"""
+
+# mypy: disallow-untyped-defs=False
+
+import contextlib
+import fcntl
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+
+#: seconds between two looks for new processes, and between two looks at all of them
+RESCAN, ALL = 10.0, 60.0
+#: seconds in which a daemon that is gone is looked for at each sample
+RETURN = 30.0
+#: samples after which only every tenth is taken: a day of them must be read again
+FINE, COARSER = 7200, 10
+#: cores from which on a process may have a thread that is at its limit
+BUSY = 0.8
+#: threads of a process that are told
+THREADS = 3
+
+HZ = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+CLASSES = {
+    "ceph-osd": "osd",
+    "radosgw": "rgw",
+    "ceph-mon": "mon",
+    "ceph-mgr": "mgr",
+    "ceph-mds": "mds",
+    "warp": "generator",
+    "cbt-hybrid": "generator",
+    "cbt-rows": "generator",
+    "hsbench": "generator",
+    "fio": "generator",
+    "rados": "generator",
+}
+_NOT_DISKS = ("loop", "ram", "zram", "sr", "fd", "dm-")
+_NAMES = ("-i", "--id", "-n", "--name")
+
+
+def read(path):
+    """A file's bytes, None where it cannot be read."""
+    try:
+        with open(path, "rb", 0) as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def text(path):
+    return (read(path) or b"").decode(errors="replace").strip()
+
+
+def fields(stat):
+    """What follows the name in a `stat` file: the name may have spaces and brackets."""
+    return stat[stat.rindex(b")") + 2 :].split()
+
+
+def recognize(name, words):
+    """(class, id) of a process by its name and its arguments, None for all others."""
+    its = CLASSES.get(name)
+    if its is None or (name == "rados" and "bench" not in words):
+        return None
+    if its == "generator":
+        return its, name
+    found = ""
+    for i, word in enumerate(words):
+        key, equals, value = word.partition("=")
+        if key in _NAMES:
+            value = value if equals else words[i + 1] if i + 1 < len(words) else ""
+            # "osd.3", "client.rgw.a", "mon.a"
+            found = value.split(".", 1)[-1] if key in ("-n", "--name") else value
+    return its, found
+
+
+class Process:
+    """One daemon. Its files stay open: they go on to mean this process when its number is another's."""
+
+    def __init__(self, pid, its, name, since):
+        self.pid, self.its, self.id, self.since = pid, its, name, since
+        self._stat = os.open("/proc/%d/stat" % pid, os.O_RDONLY)
+        self._io = None
+        with contextlib.suppress(OSError):
+            self._io = os.open("/proc/%d/io" % pid, os.O_RDONLY)
+        self.last = (0, 0, 0)
+        self.threads = None  # of the last look: (seconds, {thread: ticks})
+        self.ticks_then = 0
+
+    def counters(self):
+        """(ticks, resident KiB, threads, bytes read, bytes written). Raises OSError when it is gone."""
+        its = fields(os.pread(self._stat, 4096, 0))
+        if its[0] in (b"Z", b"X"):
+            raise ProcessLookupError
+        done, written = 0, 0
+        if self._io is not None:
+            try:
+                lines = os.pread(self._io, 4096, 0).split()
+                done, written = int(lines[9]), int(lines[11])
+            except (OSError, IndexError):
+                os.close(self._io)
+                self._io = None
+                done, written = self.last[1:]
+        return int(its[11]) + int(its[12]), int(its[21]) * PAGE >> 10, int(its[17]), done, written
+
+    @property
+    def io(self):
+        return self._io is not None
+
+    def busiest(self, now, least):
+        """[[thread, share of a core]] since the look before; None for a process that is not busy enough for that."""
+        before, self.threads = self.threads, None
+        ticks, self.ticks_then = self.last[0] - self.ticks_then, self.last[0]
+        if ticks < least * HZ:
+            return None
+        seen = {}
+        folder = "/proc/%d/task" % self.pid
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(folder):
+                stat = read("%s/%s/stat" % (folder, thread))
+                if stat:
+                    its = fields(stat)
+                    name = stat[stat.index(b"(") + 1 : stat.rindex(b")")].decode(errors="replace")
+                    seen[thread] = (name, int(its[11]) + int(its[12]))
+        self.threads = (now, seen)
+        if before is None:
+            return None
+        passed = (now - before[0]) * HZ
+        shares = [(n - before[1].get(thread, (name, 0))[1], name) for thread, (name, n) in seen.items()]
+        return [[name, round(n / passed, 3)] for n, name in sorted(shares, reverse=True)[:THREADS]]
+
+    def close(self):
+        for fd in (self._stat, self._io):
+            if fd is not None:
+                os.close(fd)
+
+
+class Processes:
+    """Finds the daemons, at first among all processes, then among new ones."""
+
+    def __init__(self, me):
+        self._me = me
+        self._seen, self._young = set(), set()
+        self._next = self._next_all = self._hurry = 0.0
+        self.known = {}  # index in the lines -> Process
+        self._index = 0
+        self._booted = time.time() - float(read("/proc/uptime").split()[0])
+
+    def scan(self, now, begun):
+        """The new ones, {index: Process}; `begun` is when the sample before was taken, epoch seconds."""
+        hurry = now < self._hurry
+        if not hurry and now < self._next:
+            return {}
+        there = {entry for entry in os.listdir("/proc") if entry.isdigit()}
+        if now >= self._next_all:
+            look, self._next_all = there, now + ALL
+        else:
+            # what was new at the last look may have become another program since
+            look = (there - self._seen) | (self._young & there)
+        self._young, self._seen = there - self._seen, there
+        self._next = now + RESCAN
+        mine = {process.pid: process.since for process in self.known.values()}
+        found = {}
+        for entry in look:
+            process = self._process(int(entry), mine, begun)
+            if process is not None:
+                self._index += 1
+                found[self._index - 1] = process
+        self.known.update(found)
+        return found
+
+    def _process(self, pid, mine, begun):
+        name = text("/proc/%d/comm" % pid)
+        if pid != self._me and name not in CLASSES:
+            return None
+        stat = read("/proc/%d/stat" % pid)
+        if not stat or fields(stat)[0] in (b"Z", b"X"):
+            return None
+        ticks = int(fields(stat)[19])
+        if mine.get(pid) == ticks:
+            return None
+        words = (read("/proc/%d/cmdline" % pid) or b"").decode(errors="replace").split("\0")
+        its = ("monitor", "resources") if pid == self._me else recognize(name, words[1:])
+        if its is None:
+            return None
+        try:
+            process = Process(pid, its[0], its[1], ticks)
+            ticks_now, _, _, done, written = process.counters()
+        except (OSError, ValueError):
+            return None
+        process.started = self._booted + ticks / HZ
+        if not begun or process.started < begun - 1.0:
+            process.last = (ticks_now, done, written)
+        process.ticks_then = process.last[0]
+        return process
+
+    def gone(self, index, now):
+        self.known.pop(index).close()
+        self._hurry = now + RETURN
+
+
+def disk_of(number):
+    """Names of the disks below a device number, through partitions and LVM."""
+    path = os.path.realpath("/sys/dev/block/%d:%d" % (os.major(number), os.minor(number)))
+    if not os.path.isdir(path):
+        return []
+    if os.path.exists(path + "/partition"):
+        path = os.path.dirname(path)
+    with contextlib.suppress(OSError):
+        below = os.listdir(path + "/slaves")
+        if below:
+            found = []
+            for name in below:
+                slave = text("/sys/class/block/%s/dev" % name).split(":")
+                found += disk_of(os.makedev(int(slave[0]), int(slave[1])))
+            return sorted(set(found))
+    return [os.path.basename(path)]
+
+
+def disks_of(process):
+    """{"block", "block.db", "block.wal": disks} of an OSD, as far as this user may look."""
+    found = {}
+    for part in ("block", "block.db", "block.wal"):
+        # the links of a container's folder point to devices that have the same names outside
+        for root in ("/proc/%d/root" % process.pid, ""):
+            with contextlib.suppress(OSError, ValueError):
+                its = os.stat("%s/var/lib/ceph/osd/ceph-%s/%s" % (root, process.id, part))
+                disks = disk_of(its.st_rdev or its.st_dev)
+                if disks:
+                    found[part] = disks
+                    break
+    return found
+
+
+class Disks:
+    """/proc/diskstats: whole disks only."""
+
+    def __init__(self):
+        self.index, self._kinds, self._last = {}, {}, {}
+
+    def read(self):
+        """(new ones, [[index, differences...]]): reads, sectors, ms, writes, sectors, ms, busy ms, weighted ms."""
+        new, lines = {}, []
+        for line in (read("/proc/diskstats") or b"").splitlines():
+            words = line.split()
+            name = words[2].decode()
+            if name not in self._kinds:
+                self._kinds[name] = not name.startswith(_NOT_DISKS) and os.path.isdir("/sys/block/" + name)
+            if not self._kinds[name]:
+                continue
+            if name not in self.index:
+                self.index[name] = len(self.index)
+                about = {"name": name, "rotational": text("/sys/block/%s/queue/rotational" % name) == "1"}
+                new[self.index[name]] = about
+            v = list(map(int, words[3:14]))
+            line = [v[0], v[2], v[3], v[4], v[6], v[7], v[9], v[10]]
+            lines += _difference(self._last, self.index[name], line)
+        return new, lines
+
+
+class Interfaces:
+    """/proc/net/dev: all but lo."""
+
+    def __init__(self):
+        self.index, self._last = {}, {}
+
+    def read(self):
+        """(new ones, [[index, differences...]]): bytes in, packets in, drops in, bytes out, packets out, drops out."""
+        new, lines = {}, []
+        for line in (read("/proc/net/dev") or b"").splitlines()[2:]:
+            name, _, rest = line.decode().partition(":")
+            name = name.strip()
+            if name == "lo":
+                continue
+            if name not in self.index:
+                self.index[name] = len(self.index)
+                new[self.index[name]] = self._about(name)
+            v = list(map(int, rest.split()))
+            line = [v[0], v[1], v[3], v[8], v[9], v[11]]
+            lines += _difference(self._last, self.index[name], line)
+        return new, lines
+
+    def _about(self, name):
+        about = {"name": name, "speed": None, "addresses": addresses(name)}
+        speed = text("/sys/class/net/%s/speed" % name)
+        if speed.isdigit() and 0 < int(speed) < 1 << 31:
+            about["speed"] = int(speed)
+        with contextlib.suppress(OSError):
+            about["master"] = os.path.basename(os.readlink("/sys/class/net/%s/master" % name))
+        return about
+
+
+def _difference(last, index, values):
+    """The line of what has changed since the last one; counters that begin anew count from zero."""
+    before, last[index] = last.get(index), values
+    if before is None:
+        return []
+    line = [b - a if b >= a else b for a, b in zip(before, values)]
+    return [[index, *line]] if any(line) else []
+
+
+def addresses(name):
+    """IPv4 and IPv6 addresses of an interface, as "address/prefix"."""
+    found = []
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        word = struct.pack("256s", name.encode()[:15])
+        address, mask = (fcntl.ioctl(asked.fileno(), request, word)[20:24] for request in (0x8915, 0x891B))
+        found.append("%s/%d" % (socket.inet_ntoa(address), bin(int.from_bytes(mask, "big")).count("1")))
+    for line in (read("/proc/net/if_inet6") or b"").decode().splitlines():
+        words = line.split()
+        if words[5] == name and words[3] == "00":  # link-local ones say nothing
+            address = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(words[0]))
+            found.append("%s/%d" % (address, int(words[2], 16)))
+    return found
+
+
+def whole():
+    """Ticks of all processors: user, nice, system, idle, iowait, irq, softirq, steal."""
+    line = (read("/proc/stat") or b"").split(b"\n", 1)[0]
+    return list(map(int, line.split()[1:9]))
+
+
+def link(path):
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
+class Sampler:
+    """Lines of one connection; see docs/RESOURCES.md."""
+
+    def __init__(self, path):
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self.samples = 0
+        self._processes = Processes(os.getpid())
+        self._disks, self._interfaces = Disks(), Interfaces()
+        self._whole = whole()
+        self._last = None
+        self._looked = None  # when the threads were looked at
+
+    def line(self, record):
+        # one write: a kill leaves whole lines
+        os.write(self._fd, json.dumps(record, separators=(",", ":")).encode() + b"\n")
+
+    def begin(self, interval):
+        about = {
+            "version": 1,
+            "t": round(time.time(), 3),
+            "node": os.uname()[1],
+            "interval": interval,
+            "cpus": os.sysconf("SC_NPROCESSORS_ONLN"),
+            "hz": HZ,
+            "boot": text("/proc/sys/kernel/random/boot_id"),
+            "pidns": link("/proc/self/ns/pid"),
+            "netns": link("/proc/self/ns/net"),
+            "user": os.geteuid(),
+        }
+        self.line(about)
+        self._take(None)
+
+    def sample(self, due):
+        """One line; `due` is the number of seconds that should have passed since the last one."""
+        passed = time.monotonic() - self._last[0]
+        self._take(passed, [round(passed, 3), "the node was too busy"] if passed > max(3 * due, 2.0) else None)
+        self.samples += 1
+
+    def _take(self, passed, gap=None):
+        now, t = time.monotonic(), time.time()
+        begun, self._last = self._last[1] if self._last else None, (now, t)
+        found = self._processes.scan(now, begun)
+        disks, disk_lines = self._disks.read()
+        interfaces, net_lines = self._interfaces.read()
+        names = {}
+        if found:
+            names["d"] = {index: self._about(process) for index, process in found.items()}
+        if disks:
+            names["k"] = disks
+        if interfaces:
+            names["n"] = interfaces
+        if names:
+            self.line({"t": round(t, 3), "names": names})
+        before, self._whole = self._whole, whole()
+        daemons, gone = self._daemons(now)
+        if passed is None:
+            return
+        record = {"t": round(t, 3), "s": round(passed, 4), "c": [b - a for a, b in zip(before, self._whole)]}
+        record.update({"d": daemons, "k": disk_lines, "n": net_lines})
+        if gone:
+            record["gone"] = gone
+        if gap:
+            record["gap"] = gap
+        if self._looked is None or now >= self._looked + RESCAN:
+            threads = self._threads(now)
+            if threads:
+                record["threads"] = threads
+        self.line(record)
+
+    def _daemons(self, now):
+        lines, gone = [], []
+        for index, process in list(self._processes.known.items()):
+            try:
+                ticks, rss, threads, done, written = process.counters()
+            except (OSError, ValueError):
+                gone.append(index)
+                self._processes.gone(index, now)
+                continue
+            last, process.last = process.last, (ticks, done, written)
+            # when it may not be read any more, and of threads that have ended, counters fall
+            lines.append([index, max(0, ticks - last[0]), rss, threads, done - last[1], written - last[2]])
+        return lines, gone
+
+    def _threads(self, now):
+        least = 0.0 if self._looked is None else BUSY * (now - self._looked)
+        self._looked, found = now, {}
+        for index, process in self._processes.known.items():
+            shares = process.busiest(now, least)
+            if shares:
+                found[index] = shares
+        return found
+
+    @staticmethod
+    def _about(process):
+        about = {"class": process.its, "id": process.id, "pid": process.pid, "since": round(process.started, 2)}
+        about["io"] = process.io
+        if process.its == "osd":
+            disks = disks_of(process)
+            if disks:
+                about["disks"] = disks
+        return about
+
+
+def take_over(file):
+    """End the one that still writes here, although its connection is lost, and say who writes now."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        with open(file) as there:
+            pid, since = there.read().split()
+        if fields(read("/proc/%s/stat" % pid) or b") ")[19].decode() == since and int(pid) != os.getpid():
+            os.kill(int(pid), signal.SIGTERM)
+    with open(file, "w") as mine:
+        mine.write("%d %s\n" % (os.getpid(), fields(read("/proc/self/stat"))[19].decode()))
+
+
+def main(path, interval):
+    sampler = Sampler(path)
+    sampler.begin(interval)
+    due = time.monotonic()
+    while True:
+        every = interval if sampler.samples < FINE else interval * COARSER
+        due = max(due + every, time.monotonic() + every / 10)
+        if select.select([0], [], [], due - time.monotonic())[0] and not os.read(0, 4096):
+            break
+        sampler.sample(every)
+    sampler.sample(interval)
+    its = resource.getrusage(resource.RUSAGE_SELF)
+    used = round(its.ru_utime + its.ru_stime, 3)
+    sampler.line({"t": round(time.time(), 3), "end": "told", "samples": sampler.samples, "cpu": used})
+
+
+def _run(path, interval, pid_file):
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    take_over(pid_file)
+    main(path, float(interval))
+
+
+if __name__ == "__main__":
+    _run(*sys.argv[1:])
