@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional
 
 from cbt_plugins.analysis.phase import PhaseFigures
+from cbt_plugins.models import little
 
 
 def littles_law(made: PhaseFigures) -> Dict[str, Any]:
@@ -29,7 +30,7 @@ def littles_law(made: PhaseFigures) -> Dict[str, Any]:
                 "paced": job.rate_limit > 0,
                 "in_flight": round(in_flight, 4),
                 "concurrency": round(sum(of.busy for of in its.ops.values()) / 1e9 / made.length, 4),
-                "deviation": round(in_flight / job.workers - 1, 4) if job.workers else None,
+                "deviation": _rounded(little.deviation(in_flight, job.workers)),
             }
         )
     closed = [line for line in jobs if not line["paced"]]
@@ -39,9 +40,13 @@ def littles_law(made: PhaseFigures) -> Dict[str, Any]:
         "workers": workers,
         "in_flight": round(in_flight, 4),
         "concurrency": round(sum(line["concurrency"] for line in closed), 4),
-        "deviation": round(in_flight / workers - 1, 4) if workers else None,
+        "deviation": _rounded(little.deviation(in_flight, workers)),
         "jobs": jobs,
     }
+
+
+def _rounded(share: Optional[float]) -> Optional[float]:
+    return None if share is None else round(share, 4)
 
 
 def at_borders(made: PhaseFigures) -> Optional[Dict[str, int]]:

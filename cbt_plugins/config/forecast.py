@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Iterator, List, Optional, Tuple
 
 from cbt_plugins.config.keys import range_of
-from cbt_plugins.config.plan import Bucket, Phase, Plan
+from cbt_plugins.config.plan import Phase, Plan
 from cbt_plugins.config.units import about_size, format_duration, format_percent
+from cbt_plugins.models.aging import growth, steady_occupancy
+from cbt_plugins.models.capacity import mean_size
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ def forecast(plan: Plan) -> Forecast:
         if phase.kind == "fill" and phase.goal and phase.goal.objects:
             counted = True
             objects += phase.goal.objects * len(plan.buckets)
-            size += sum(phase.goal.objects * _mean(bucket) for bucket in plan.buckets)
+            size += sum(phase.goal.objects * mean_size(bucket.sizes) for bucket in plan.buckets)
         if phase.kind == "fill" and not (phase.goal and phase.goal.duration):
             unknown_time.append(f"{phase.name}: until {goal_text(phase)}")
         if phase.kind in ("verify", "delete") or phase.wait_clean:
@@ -74,10 +76,6 @@ def _seconds(phase: Phase) -> float:
     return phase.ramp + phase.warmup + duration
 
 
-def _mean(bucket: Bucket) -> float:
-    return sum((low + high) / 2 * share for low, high, share in bucket.sizes)
-
-
 def _unknown_data(plan: Plan, phase: Phase) -> Iterator[str]:
     if phase.kind == "fill" and phase.goal and phase.goal.objects is None:
         yield (
@@ -108,13 +106,14 @@ def _growth(phase: Phase) -> Iterator[str]:
     if written and written == bounded:
         return
     absent = "DELETE" in keys and keys["DELETE"].absent
-    growth = sum(mix[op] for op in written if op not in bounded) - (0.0 if absent else mix.get("DELETE", 0.0))
-    if growth > 0:
+    left_out = (*bounded, *(["DELETE"] if absent else []))
+    added = growth({op: percent for op, percent in mix.items() if op not in left_out})
+    if added > 0:
         requests = (phase.rate or 0.0) * _seconds(phase)
-        number = f"about {requests * growth / 100:.0f} objects, " if requests else ""
-        yield f"{phase.name} adds {number}{growth:g} objects per 100 requests"
-    elif growth < 0:
-        yield f"{phase.name} takes away {-growth:g} objects per 100 requests, while there are any"
+        number = f"about {requests * added / 100:.0f} objects, " if requests else ""
+        yield f"{phase.name} adds {number}{added:g} objects per 100 requests"
+    elif added < 0:
+        yield f"{phase.name} takes away {-added:g} objects per 100 requests, while there are any"
 
 
 def _occupancy(phase: Phase, op: str) -> str:
@@ -124,7 +123,7 @@ def _occupancy(phase: Phase, op: str) -> str:
     if not (delete and delete.absent and delete.select == select and roles.get("DELETE") == roles.get(op)):
         return ""
     written = sum(mix[each] for each in ("PUT", "MULTIPART") if each in keys and keys[each].select == select)
-    return f", which tends to be {100 * written / (written + mix['DELETE']):.1f}% full"
+    return f", which tends to be {100 * steady_occupancy(written, mix['DELETE']):.1f}% full"
 
 
 def data_text(plan: Plan) -> Tuple[str, ...]:

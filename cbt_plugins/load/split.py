@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Mapping, Tuple
 
 from ..config.plan import Mix
+from ..models.little import throughput
 
 #: a loop that whole workers make faster than its share by more than this is paced
 PACE_ABOVE = 1.10
@@ -56,11 +57,11 @@ def by_latency(mix: Mix, workers: int, latency: Mapping[str, float]) -> List[Lan
     share of it.
     """
     wanted = [(op, role, share, share * latency[op]) for op, role, share in lanes_of(mix)]
-    expected = 100.0 * workers / sum(weight for _, _, _, weight in wanted)
+    expected = throughput(workers, sum(weight for _, _, _, weight in wanted) / 100.0)
     lanes = []
     for lane in _allot(wanted, workers):
         due = expected * lane.share / 100.0
-        makes = lane.workers / latency[lane.op]
+        makes = throughput(lane.workers, latency[lane.op])
         if makes > due * PACE_ABOVE:
             # one worker more: a slow request must not make a paced loop miss its beat
             lane = Lane(lane.op, lane.role, lane.share, lane.workers + 1, round(due, 3))

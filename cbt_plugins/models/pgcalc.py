@@ -42,7 +42,8 @@ def nearest_power(number: float) -> int:
 def suggested(osds: int, percent: float, size: int, target: float = TARGET) -> int:
     """PGs for a pool with this percent of the data of so many OSDs; `size` is copies, or k + m.
 
-    The larger of target x OSDs x percent / size, and OSDs / size + 1, doubled where that is below the OSDs; as powers of 2.
+    The larger of target x OSDs x percent / size, and OSDs / size + 1, doubled where that is below the OSDs; both as
+    powers of 2.
     """
     if osds < 1 or size < 1 or percent < 0 or target <= 0:
         raise ValueError("a pool needs OSDs, a size of 1 or more and a target above 0")
