@@ -16,6 +16,8 @@ VERBS = {
     "undo": ("cbt_plugins.tools.undo", "put back what a run has changed on the cluster and not put back itself"),
     "report": ("cbt_plugins.tools.report", "summary, table and HTML page from an archive"),
     "compare": ("cbt_plugins.tools.compare", "what changed between archives, and what chance may have done"),
+    "gate": ("cbt_plugins.tools.gate", "limits for what may become worse, with an exit status for pipelines"),
+    "history": ("cbt_plugins.tools.history", "metrics through many runs, and where their level changed"),
 }
 
 

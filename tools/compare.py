@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         from cbt_plugins.compare.differences import Incomparable
         from cbt_plugins.compare.releases import CHOICE
     except ImportError as e:
-        return missing(e)
+        return missing("compare", e)
     try:
         compared = compare(args, CHOICE if args.releases else choice(args))
         print(_rendered(compared, args), end="", flush=True)
@@ -98,7 +98,7 @@ def compare(args: argparse.Namespace, wanted: Choice) -> Compared:
     from cbt_plugins.compare.sides import sides
     from cbt_plugins.compare.table import compare
 
-    base, *contenders = sides(_paths(args))
+    base, *contenders = sides(paths(args))
     made = compare(base, contenders, wanted, rules(args))
     if not made.rows and not any(section.missing for section in made.sections):
         phases = dict.fromkeys(its.phase for run in base.runs for its in run.measurements)
@@ -106,7 +106,8 @@ def compare(args: argparse.Namespace, wanted: Choice) -> Compared:
     return made
 
 
-def _paths(args: argparse.Namespace) -> List[Sequence[Path]]:
+def paths(args: argparse.Namespace) -> List[Sequence[Path]]:
+    """The paths of each side, the base first. Raises ValueError."""
     if args.base or args.new:
         if args.archives or not args.base or not args.new:
             raise ValueError("either BASE NEW..., or --base PATH... --new PATH...")
@@ -180,11 +181,11 @@ def refuse(verb: str, error: Incomparable) -> int:
     return USAGE
 
 
-def missing(error: ImportError) -> int:
+def missing(verb: str, error: ImportError) -> int:
     """A library that only analysis needs. Raises what is no missing library."""
     if (error.name or "").split(".")[0] not in ("numpy", "scipy"):
         raise error
-    return complain("compare", f"it needs the Python package {error.name} ({_INSTALL})", USAGE)
+    return complain(verb, f"it needs the Python package {error.name} ({_INSTALL})", USAGE)
 
 
 def complain(verb: str, text: str, status: int) -> int:

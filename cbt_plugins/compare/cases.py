@@ -45,8 +45,8 @@ def cases(base: Side, new: Side, scale: Optional[Scale] = None) -> Tuple[List[Ca
     if not pairs:
         raise _incomparable(base, new, scale)
     alone += [f"only in {new.name}: {_names(other)}" for other in theirs]
-    titles = _titles([ours for ours, _ in pairs])
-    return [Case(title, a, b, tuple(differing(a, b))) for title, (a, b) in zip(titles, pairs)], alone
+    names = titles([ours for ours, _ in pairs])
+    return [Case(title, a, b, tuple(differing(a, b))) for title, (a, b) in zip(names, pairs)], alone
 
 
 def groups(runs: Sequence[Record]) -> List[Runs]:
@@ -82,7 +82,7 @@ def _names(runs: Runs) -> str:
     return ", ".join(run.name for run in runs)
 
 
-def _titles(found: Sequence[Runs]) -> Iterator[str]:
+def titles(found: Sequence[Runs]) -> Iterator[str]:
     """What differs between the cases of one side: the fewest essential keys that tell all of them apart."""
     if len(found) == 1:
         yield ""

@@ -25,6 +25,7 @@ class Doubt:
     code: str
     where: str
     text: str
+    key: Tuple[str, str, str] = ("", "", "")  # of a row that there would be: phase, operation, metric
 
 
 def of_row(have: Tuple[int, int], runs: Tuple[int, int]) -> Tuple[Caution, ...]:

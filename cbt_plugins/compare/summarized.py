@@ -30,6 +30,9 @@ _MILESTONES = {"clean": "recovery_s", "no-object-degraded": "no_degraded_s"}
 _CLASS = (("cores", "cores"), ("rss_mib", "rss_mib"))
 _USE = ("ops_per_core", "cores_per_gb_s", "rgw_osd_ratio")
 
+#: whole bins below which a series is none: what the window cuts off is too much of it
+_FEWEST = 10
+
 #: op -> metric -> one value for each bin
 Series = Mapping[str, Mapping[str, List[float]]]
 
@@ -60,9 +63,14 @@ def _of_phase(phase: Mapping[str, Any], series: Series) -> Iterator[Measurement]
         for metric, path in _LINE:
             value = at(line, path)
             if value is not None:
-                bins = series[op].get(metric, ())[low:high]
+                bins = _bins(series[op].get(metric), low, high)
                 n = line["requests"] + (line["errors"] if metric == "success_rate" else 0)
-                yield Measurement(phase["name"], op, metric, value, tuple(bins) or None, n, step)
+                yield Measurement(phase["name"], op, metric, value, bins, n, step)
+
+
+def _bins(series: Optional[Sequence[float]], low: int, high: Optional[int]) -> Optional[Tuple[float, ...]]:
+    part = tuple((series or ())[low:high])
+    return part if len(part) >= _FEWEST else None
 
 
 def _whole_bins(phase: Mapping[str, Any]) -> Tuple[int, Optional[int]]:
@@ -120,10 +128,10 @@ def _of_episode(episode: Mapping[str, Any]) -> Iterator[Measurement]:
         yield Measurement(phase, CLUSTER, "recovery_mib_per_s", recovery["mib_per_s"], n=recovery["objects"])
 
 
-def _of_states(phase: Mapping[str, Any], bins: Mapping[str, Any], series: Series) -> Iterator[Measurement]:
+def _of_states(phase: Mapping[str, Any], made: Mapping[str, Any], series: Series) -> Iterator[Measurement]:
     """A state that comes twice in a phase has its number behind its name."""
     seen: Dict[str, int] = {}
-    first, step = bins["start"], bins["step"]
+    first, step = made["start"], made["step"]
     for state in phase["states"]:
         seen[state["state"]] = seen.get(state["state"], 0) + 1
         again = f" {seen[state['state']]}" if seen[state["state"]] > 1 else ""
@@ -132,8 +140,8 @@ def _of_states(phase: Mapping[str, Any], bins: Mapping[str, Any], series: Series
         for op, line in [*state["ops"].items(), (TOTAL, state["total"])]:
             for metric in _STATE:
                 if line[metric] is not None:
-                    part = tuple(series[op].get(metric, ())[low:high]) if metric != "mean_ms" else ()
-                    yield Measurement(name, op, metric, line[metric], part or None, line["requests"], step)
+                    bins = _bins(series[op].get(metric) if metric != "mean_ms" else None, low, high)
+                    yield Measurement(name, op, metric, line[metric], bins, line["requests"], step)
 
 
 def _of_resources(phase: str, used: Mapping[str, Any]) -> Iterator[Measurement]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -20,9 +20,21 @@ from .record import STATE, TOTAL, Measurement
 Key = Tuple[str, str, str]  # phase, op, metric
 
 
+class Wanted(Protocol):
+    """Which rows a table has."""
+
+    def takes(self, key: Key) -> bool: ...
+
+    def asks(self, metric: str) -> bool:
+        """It was asked for by name: it is a row even where there is nothing to see."""
+
+    def margin(self, key: Key) -> Optional[float]:
+        """Its own one, where it has one."""
+
+
 @dataclass(frozen=True)
 class Choice:
-    """Which rows a table has, by patterns of the shell; without: what Metric.main says, no totals, no states."""
+    """By patterns of the shell; without any: what Metric.main says, no totals, no states."""
 
     phases: Tuple[str, ...] = ()
     ops: Tuple[str, ...] = ()
@@ -40,6 +52,13 @@ class Choice:
         if not (_any(self.metrics, metric) if self.metrics else METRICS[metric].main):
             return False
         return _any(self.ops, op) if self.ops else op != TOTAL or metric in _OF_ALL
+
+
+    def asks(self, metric: str) -> bool:
+        return bool(self.metrics)
+
+    def margin(self, key: Key) -> Optional[float]:
+        return None
 
 
 @dataclass(frozen=True)
@@ -69,6 +88,10 @@ class Row:
     way: str
     runs: Tuple[int, int]  # of the base, of the contender
     comparison: Comparison
+
+    @property
+    def key(self) -> Key:
+        return self.phase, self.op, self.metric
 
     @property
     def id(self) -> str:
@@ -124,7 +147,7 @@ _OF_ALL = ("ops_per_core", "cores_per_gb_s", "rgw_osd_ratio")
 def compare(
     base: Side,
     contenders: Sequence[Side],
-    choice: Choice = Choice(),
+    choice: Wanted = Choice(),
     rules: Rules = Rules(),
 ) -> Compared:
     """Each contender beside the base; the verdicts of all rows are judged together.
@@ -136,10 +159,10 @@ def compare(
         found, left = cases(base, new, rules.scale)
         sections += [_section(new.name, case, choice, rules) for case in found]
         alone += left
-    return Compared(base, tuple(contenders), tuple(_judged(sections, rules)), tuple(alone), rules)
+    return Compared(base, tuple(contenders), tuple(_judged(sections, choice, rules)), tuple(alone), rules)
 
 
-def _section(contender: str, case: Case, choice: Choice, rules: Rules) -> Section:
+def _section(contender: str, case: Case, choice: Wanted, rules: Rules) -> Section:
     if rules.paired and len(case.base) != len(case.new):
         raise ValueError(f"pairs need as many runs on both sides: {len(case.base)} and {len(case.new)}")
     ours, theirs = (_by_key(runs) for runs in (case.base, case.new))
@@ -148,8 +171,8 @@ def _section(contender: str, case: Case, choice: Choice, rules: Rules) -> Sectio
         if not choice.takes(key):
             continue
         a, b = ours.get(key, []), theirs.get(key, [])
-        if key[2] == "success_rate" and not choice.metrics and all(its is None or its.value == 1 for its in [*a, *b]):
-            continue  # nobody asked, and nothing failed
+        if key[2] == "success_rate" and not choice.asks(key[2]) and _nothing_failed([*a, *b]):
+            continue
         row = _row(contender, case, key, a, b, rules)
         if isinstance(row, Doubt):
             missing.append(row)
@@ -157,6 +180,10 @@ def _section(contender: str, case: Case, choice: Choice, rules: Rules) -> Sectio
             rows.append(row)
     doubts = of_case(case, {(row.phase, row.op) for row in rows})
     return Section(contender, case.title, case.base, case.new, case.differences, tuple(rows), tuple(missing), doubts)
+
+
+def _nothing_failed(values: Values) -> bool:
+    return all(its is None or its.value == 1 for its in values)
 
 
 Values = List[Optional[Measurement]]  # one for each run
@@ -181,10 +208,10 @@ def _order(ours: Mapping[Key, Values], theirs: Mapping[Key, Values]) -> Iterator
 
 def _row(contender: str, case: Case, key: Key, ours: Values, theirs: Values, rules: Rules) -> Union[Row, Doubt]:
     base, new = _both(ours, theirs) if rules.paired else (_there(ours), _there(theirs))
-    name = "/".join(key)
+    name = "/".join(filter(None, (case.title, *key)))
     if not base or not new:
         sides = [side for side, values in (("the base", base), (contender, new)) if not values]
-        return Doubt("missing", name, f"no number of {' and of '.join(sides)}")
+        return Doubt("missing", name, f"no number of {' and of '.join(sides)}", key)
     way, made = _comparison(base, new, rules)
     doubts = of_row((len(base), len(new)), (len(case.base), len(case.new)))
     made = replace(made, cautions=(*made.cautions, *doubts))
@@ -209,12 +236,12 @@ def _both(ours: Values, theirs: Values) -> Tuple[List[Measurement], List[Measure
     return [a for a, _ in whole], [b for _, b in whole]
 
 
-def _judged(sections: Sequence[Section], rules: Rules) -> Iterator[Section]:
+def _judged(sections: Sequence[Section], choice: Wanted, rules: Rules) -> Iterator[Section]:
     rows = {(i, k): row for i, section in enumerate(sections) for k, row in enumerate(section.rows)}
     judged = judge(
         {key: row.comparison for key, row in rows.items()},
         {key: METRICS[row.metric].direction for key, row in rows.items()},
-        margin=rules.margin,
+        margin={key: choice.margin(row.key) or rules.margin for key, row in rows.items()},
         alpha=rules.alpha,
     )
     for i, section in enumerate(sections):

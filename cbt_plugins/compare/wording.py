@@ -15,6 +15,7 @@ from .scaling import gains
 from .table import Compared, Row, Rules, Section
 
 HEAD = ("phase", "op", "metric", "unit", "base", "new", "change", "p", "n", "verdict")
+DIFFERENCES = ("configuration that differs", "base", "new")
 #: characters of a configuration value that are shown
 _VALUE = 60
 
@@ -27,7 +28,7 @@ def blocks(compared: Compared) -> List[Block]:
         if several or section.case:
             found.append(Heading(" ".join(filter(None, (section.contender if several else "", section.case)))))
         found += [
-            Grid(("configuration that differs", "base", "new"), tuple(_differences(section)), left=3),
+            Grid(DIFFERENCES, tuple(differences(section)), left=3),
             Grid(HEAD, tuple(map(line, section.rows)), left=4),
             *_scale(section, compared.rules),
             Notes("no number", tuple(f"{its.where}: {its.text}" for its in section.missing)),
@@ -61,7 +62,8 @@ def _scale(section: Section, rules: Rules) -> Iterator[Block]:
     yield Grid(head, tuple(rows), left=2)
 
 
-def _differences(section: Section) -> Iterator[Tuple[str, ...]]:
+def differences(section: Section) -> Iterator[Tuple[str, ...]]:
+    """The cells under DIFFERENCES."""
     for its in section.differences:
         yield its.key, _short(its.base), _short(its.new)
 
@@ -108,6 +110,11 @@ def change(its: Comparison) -> str:
     return f"{text} [{_percent(its.change_low)}, {_percent(its.change_high)}]"
 
 
+def change_of(base: float, new: float) -> str:
+    """ "-10.3%"; "-" from nothing."""
+    return _percent(new / base - 1) + "%" if base else "-"
+
+
 def _percent(share: float) -> str:
     text = f"{100 * share:+.1f}"
     return text if float(text) else "0.0"
@@ -124,6 +131,7 @@ def _n(row: Row) -> str:
 
 
 def of_rows(rows: Sequence[Row]) -> Iterator[Doubt]:
+    """What the statistics doubt of each row."""
     """What the statistics say of the rows, and the rows of themselves."""
     for row in rows:
         its = row.comparison

@@ -1,0 +1,225 @@
+"""One number of each run through many runs in the order of time, and where its level changed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from cbt_plugins.report.numbers import plain, when
+from cbt_plugins.statistics import change_points
+from cbt_plugins.statistics.changes import SHORTEST
+from cbt_plugins.statistics.values import Direction
+
+from .cases import groups, titles
+from .differences import Difference, differing
+from .export import number
+from .layout import Block, Grid, Heading, Notes, Words
+from .metrics import METRICS
+from .record import Record
+from .table import Key, Wanted
+from .wording import chance, change_of
+
+#: runs below which no change of a level can be found
+FEWEST = 2 * SHORTEST
+
+
+@dataclass(frozen=True)
+class Change:
+    """The level changed between two runs; `differences` are those of their configurations."""
+
+    before_run: Record
+    run: Record
+    before: float
+    after: float
+    p: float
+    differences: Tuple[Difference, ...]
+
+
+@dataclass(frozen=True)
+class Track:
+    """One metric. `values` has a number or None for each run of the case."""
+
+    phase: str
+    op: str
+    metric: str
+    values: Tuple[Optional[float], ...]
+    changes: Tuple[Change, ...]
+
+    @property
+    def known(self) -> List[float]:
+        return [value for value in self.values if value is not None]
+
+    def verdict(self, change: Change) -> str:
+        direction = METRICS[self.metric].direction
+        if direction is Direction.NONE:
+            return "differs"
+        return "better" if (change.after > change.before) == (direction is Direction.HIGHER) else "worse"
+
+
+@dataclass(frozen=True)
+class History:
+    """Runs of one configuration in the order of time, and their tracks."""
+
+    case: str
+    runs: Tuple[Record, ...]
+    tracks: Tuple[Track, ...]
+
+
+def histories(records: Sequence[Record], choice: Wanted, alpha: float = 0.05, seed: int = 0) -> List[History]:
+    """A history for each configuration among the runs, the one with most runs first.
+
+    `alpha` is the chance of a false change among all tracks of one history. Raises ValueError when no run has a time.
+    """
+    if len(records) > 1 and any(record.started is None for record in records):
+        raise ValueError("some results do not say when they were made: no order of time")
+    ordered = sorted(records, key=lambda record: (record.started or 0.0, record.source, record.name))
+    cases = groups(ordered)
+    named = sorted(zip(titles(cases), cases), key=lambda its: (-len(its[1]), its[0]))
+    return [_history(title, runs, choice, alpha, seed) for title, runs in named]
+
+
+def _history(case: str, runs: Tuple[Record, ...], choice: Wanted, alpha: float, seed: int) -> History:
+    table: Dict[Key, List[Optional[float]]] = {}
+    for i, run in enumerate(runs):
+        for its in run.measurements:
+            if choice.takes((its.phase, its.op, its.metric)):
+                values = table.setdefault((its.phase, its.op, its.metric), [None] * len(runs))
+                values[i] = its.value if run.usable else None
+    level = {key: values for key, values in table.items() if len(set(values) - {None}) > 1 or key[2] != "success_rate"}
+    share = alpha / max(1, len(level))
+    return History(case, runs, tuple(_track(key, runs, values, share, seed) for key, values in level.items()))
+
+
+def _track(key: Key, runs: Sequence[Record], values: Sequence[Optional[float]], alpha: float, seed: int) -> Track:
+    known = [(run, value) for run, value in zip(runs, values) if value is not None]
+    found = change_points([value for _, value in known], alpha=alpha, seed=seed) if len(known) >= FEWEST else []
+    changes = []
+    for point in found:
+        before, after = known[point.index - 1][0], known[point.index][0]
+        what = tuple(differing([before], [after]))
+        changes.append(Change(before, after, point.before, point.after, point.p, what))
+    return Track(*key, tuple(values), tuple(changes))
+
+
+HEAD = ("phase", "op", "metric", "unit", "from", "release", "before", "after", "change", "p", "")
+LEVELS = ("phase", "op", "metric", "unit", "runs", "median", "lowest", "highest", "last")
+
+
+def blocks(found: Sequence[History]) -> List[Block]:
+    """The changes first, then the level of every track."""
+    made: List[Block] = []
+    for history in found:
+        if len(found) > 1:
+            made.append(Heading(history.case))
+        made.append(Words((f"{len(history.runs)} runs, {_span(history)}",)))
+        changes = [(track, change) for track in history.tracks for change in track.changes]
+        made += [
+            Grid(HEAD, tuple(_change(track, change) for track, change in changes), left=6, title="changes"),
+            Notes("what was different from then on", tuple(_reasons([change for _, change in changes]))),
+            Grid(LEVELS, tuple(_level(track) for track in history.tracks if track.known), left=4, title="levels"),
+            Notes("doubts", tuple(_doubts(history))),
+        ]
+        if not changes:
+            made.append(Words(("no change of a level was found",)))
+    return made
+
+
+def _span(history: History) -> str:
+    first, last = history.runs[0].started, history.runs[-1].started
+    return f"{when(first)} to {when(last)}"
+
+
+def _change(track: Track, change: Change) -> Tuple[str, ...]:
+    metric = METRICS[track.metric]
+    return (
+        *(track.phase, track.op, metric.title, metric.unit, when(change.run.started), change.run.label or "-"),
+        *(plain(change.before), plain(change.after)),
+        *(change_of(change.before, change.after), chance(change.p), track.verdict(change)),
+    )
+
+
+def _level(track: Track) -> Tuple[str, ...]:
+    metric, known = METRICS[track.metric], track.known
+    numbers = (median(known), min(known), max(known), known[-1])
+    return (track.phase, track.op, metric.title, metric.unit, str(len(known)), *map(plain, numbers))
+
+
+def _reasons(changes: Sequence[Change]) -> Iterator[str]:
+    for change in _firsts(changes):
+        told = [f"{its.key}: {its.base} -> {its.new}" for its in change.differences]
+        yield f"{when(change.run.started)} ({change.run.source}): {'; '.join(told) or 'nothing that is known'}"
+
+
+def _firsts(changes: Sequence[Change]) -> List[Change]:
+    """One of each run."""
+    found: Dict[Tuple[str, str], Change] = {}
+    for change in changes:
+        found.setdefault((change.run.source, change.run.name), change)
+    return sorted(found.values(), key=lambda change: change.run.started or 0.0)
+
+
+def _doubts(history: History) -> Iterator[str]:
+    for run in history.runs:
+        if not run.usable:
+            yield f"not-usable ({run.source}): its numbers are left out"
+    short = sum(len(track.known) < FEWEST for track in history.tracks)
+    if short:
+        yield f"too-few-runs: {short} of {len(history.tracks)} tracks have fewer than {FEWEST} runs: nothing can be found"
+
+
+def to_csv(found: Sequence[History]) -> str:
+    """A line for each run, a column for each track; a table that other programs for change points read, too."""
+    out = io.StringIO()
+    names = list(dict.fromkeys(_name(track) for history in found for track in history.tracks))
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("time", "case", "source", "release", *names))
+    for history in found:
+        tracks = {_name(track): track for track in history.tracks}
+        for i, run in enumerate(history.runs):
+            values = [number(tracks[name].values[i]) if name in tracks else None for name in names]
+            time = "" if run.started is None else when(run.started).replace(" UTC", "").replace(" ", "T") + "Z"
+            shown = ("" if value is None else f"{value:.10g}" for value in values)
+            writer.writerow((time, history.case, run.source, run.label or "", *shown))
+    return out.getvalue()
+
+
+def to_json(found: Sequence[History]) -> str:
+    return json.dumps([_data(history) for history in found], indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _data(history: History) -> Dict[str, Any]:
+    return {
+        "case": history.case,
+        "runs": [
+            {"source": run.source, "name": run.name, "release": run.label, "started": run.started, "usable": run.usable}
+            for run in history.runs
+        ],
+        "tracks": [
+            {
+                **{"id": _name(track), "phase": track.phase, "op": track.op, "metric": track.metric},
+                "unit": METRICS[track.metric].unit,
+                "values": [number(value) for value in track.values],
+                "changes": [_change_data(track, history, change) for change in track.changes],
+            }
+            for track in history.tracks
+        ],
+    }
+
+
+def _change_data(track: Track, history: History, change: Change) -> Dict[str, Any]:
+    return {
+        "run": history.runs.index(change.run),
+        "before": number(change.before),
+        "after": number(change.after),
+        "p": number(change.p),
+        "verdict": track.verdict(change),
+        "differences": [{"key": its.key, "before": its.base, "after": its.new} for its in change.differences],
+    }
+
+
+def _name(track: Track) -> str:
+    return "/".join((track.phase, track.op, track.metric))
