@@ -109,9 +109,11 @@ def _of_plan(plan: Mapping[str, Any]) -> Pairs:
     if any(phase.get("engine") == "hybrid" for phase in plan.get("phases") or ()):
         for name, value in hybrid.items():
             yield ("seed" if name == "seed" else f"load.hybrid.{name}"), value
-    settings = plan.get("settings") or {}
-    yield "settings.flags", " ".join(settings.get("flags") or ()) or None
-    yield "settings.recovery", settings.get("recovery") or None
+    settings = plan.get("settings")
+    if settings is None:
+        return
+    yield "settings.flags", " ".join(settings.get("flags") or ()) or "none"
+    yield "settings.recovery", settings.get("recovery") or "none"
     for who, option, value in settings.get("config") or ():
         yield f"settings.{who}.{option}", value
 
@@ -146,7 +148,10 @@ def _of_cluster(run: Optional[Path]) -> Pairs:
         yield "osd.classes", " ".join(f"{name}:{n}" for name, n in sorted(classes.items()))
     yield "osd.flags", " ".join(sorted((_json(before, "osd_dump.json") or {}).get("flags_set") or ())) or None
     yield "health.before", ((_json(before, "status.json") or {}).get("health") or {}).get("status")
-    for option in _json(before, "config_dump.json") or ():
+    options = _json(before, "config_dump.json")
+    if options is not None:
+        yield "ceph.snapshot", True  # so that an option that is not there is known not to be set
+    for option in options or ():
         section = "/".join(text for text in (option.get("section"), option.get("mask")) if text)
         if not _SECRET.search(str(option.get("name"))):
             yield f"ceph.{section}.{option.get('name')}", option.get("value")

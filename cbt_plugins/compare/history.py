@@ -168,7 +168,7 @@ def _doubts(history: History) -> Iterator[str]:
             yield f"not-usable ({run.source}): its numbers are left out"
     short = sum(len(track.known) < FEWEST for track in history.tracks)
     if short:
-        yield f"too-few-runs: {short} of {len(history.tracks)} tracks have fewer than {FEWEST} runs: nothing can be found"
+        yield f"too-few-runs: {short} of {len(history.tracks)} tracks have fewer than {FEWEST} runs: nothing is found"
 
 
 def to_csv(found: Sequence[History]) -> str:
