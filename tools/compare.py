@@ -149,8 +149,8 @@ def _scale(text: str) -> Scale:
     from cbt_plugins.compare.differences import Scale
 
     base, colon, new = text.partition(":")
-    if not (colon and base.isdigit() and new.isdigit() and 0 < int(base) != int(new) > 0):
-        raise ValueError(f"--scale {text}: two different numbers of nodes, such as 3:5")
+    if not (colon and base.isdigit() and new.isdigit() and 0 < int(base) < int(new)):
+        raise ValueError(f"--scale {text}: two numbers of nodes, the base's the smaller, such as 3:5")
     return Scale(int(base), int(new))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
@@ -28,7 +26,7 @@ def read(path: Path) -> List[Record]:
             return _foreign(path)
         except Unreadable:
             raise e from None
-    return [_of_run(run) for run in runs]
+    return [record for run in runs for record in _of_run(run)]
 
 
 def _beside(path: Path) -> Optional[Path]:
@@ -36,16 +34,14 @@ def _beside(path: Path) -> Optional[Path]:
     return path.parent if path.name == FILE and (path.parent / "plan.json").exists() else None
 
 
-def _of_run(run: Path) -> Record:
-    """A run by another program lies in the archive in the same way; its own results say what it was."""
-    if not (run / "plan.json").exists() and not (run / "phases").exists() and not (run / FILE).exists():
+def _of_run(run: Path) -> List[Record]:
+    """A run by another program lies in CBT's archive in the same way; its own results say what it was."""
+    if not any((run / name).exists() for name in ("plan.json", "phases", FILE)):
         try:
-            found = _foreign(run)
+            return _foreign(run)
         except Unreadable:
-            found = []
-        if len(found) == 1:
-            return found[0]
-    return _of_summary(_summary(run), run, run)
+            pass
+    return [_of_summary(_summary(run), run, run)]
 
 
 def _summary(run: Path) -> Dict[str, Any]:
@@ -93,8 +89,6 @@ def _of_summary(summary: Mapping[str, Any], source: Path, run: Optional[Path]) -
 
 
 def _foreign(path: Path) -> List[Record]:
-    if importlib.util.find_spec("cbt_plugins.foreign") is None:
-        raise Unreadable(f"{path}: no run in it")
-    foreign = importlib.import_module("cbt_plugins.foreign")
-    found: List[Record] = foreign.read(path)
-    return found
+    from cbt_plugins import foreign  # it makes records, too
+
+    return foreign.read(path)

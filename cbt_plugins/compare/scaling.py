@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Iterator, Optional
 
+from cbt_plugins.models.scale import change, efficiency
+
 from .differences import Scale
 from .record import TOTAL
 from .table import Runs, Section
@@ -41,12 +43,12 @@ def gains(section: Section, scale: Scale) -> Iterator[Gain]:
         latency = _change(section, phase, op, "mean_ms")
         closed = section.base[0].config.get(f"phase.{phase}.loop") != "open"
         predicted = 1 / (1 + gain) - 1 if together and closed and latency is not None else None
-        yield Gain(phase, op, gain, gain / (scale.new / scale.base - 1), latency, predicted)
+        yield Gain(phase, op, gain, efficiency(gain, scale.base, scale.new), latency, predicted)
 
 
 def _change(section: Section, phase: str, op: str, metric: str) -> Optional[float]:
     base, new = (_value(runs, phase, op, metric) for runs in (section.base, section.new))
-    return new / base - 1 if base and new is not None else None
+    return change(base, new) if base and new is not None else None
 
 
 def _value(runs: Runs, phase: str, op: str, metric: str) -> Optional[float]:

@@ -145,22 +145,20 @@ def _of_states(phase: Mapping[str, Any], made: Mapping[str, Any], series: Series
 
 
 def _of_resources(phase: str, used: Mapping[str, Any]) -> Iterator[Measurement]:
+    series = used.get("series") or {}
     for name, its in (used.get("classes") or {}).items():
         for key, metric in _CLASS:
             if its.get(key) is not None:
-                yield Measurement(phase, name, metric, its[key])
+                values = (series.get(key) or {}).get(name) or ()
+                known = [math.nan if value is None else value for value in values]
+                yield Measurement(phase, name, metric, its[key], _bins(known, 0, None), step=series.get("step") or 1)
     for metric in _USE:
         if used.get(metric) is not None:
             yield Measurement(phase, TOTAL, metric, used[metric])
 
 
 def cautions(summary: Mapping[str, Any]) -> Iterator[Caution]:
-    """The summary's warnings, and a generator that was the bottleneck."""
+    """The summary's warnings; a generator that was the bottleneck is one of them."""
     for warning in summary["warnings"]:
         where = [warning[key] for key in ("phase", "op", "job") if warning.get(key)]
         yield Caution(warning["code"], ": ".join([*where[:1], warning["text"]]))
-    for name, used in ((summary.get("resources") or {}).get("phases") or {}).items():
-        found = used.get("bottleneck") or {}
-        if found.get("what") == "generator":
-            text = f"{name}: the load generator was the bottleneck, not the cluster"
-            yield Caution("generator-bound", "; ".join([text, *found.get("evidence", ())]))
