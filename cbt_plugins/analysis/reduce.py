@@ -11,7 +11,7 @@ import warnings
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Dict, Iterator, List, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -53,6 +53,30 @@ def frames_of_rows(path: Path, offset: float, block: int) -> Iterator[Frame]:
     }
     totals = [{"bad": taken.bad + rows.bad, "torn": rows.torn}]
     yield Frame(block, (), (), (), {"threads": threads}, totals, ends=True)
+
+
+def frames_by_client(path: Path, block: int) -> Tuple[Dict[str, List[Frame]], int, Optional[str]]:
+    """Frames by warp's client ("" where it names none), the lines that were no rows, and why the end is missing.
+
+    The clients' clocks are taken to agree. Raises Unreadable when there is nothing to read.
+    """
+    rows = Rows(path)
+    taken: Dict[str, _Taken] = {}
+    made: Dict[str, List[Frame]] = {}
+    for part in rows.blocks():
+        assert rows.columns is not None
+        its: Dict[str, List[Fields]] = {}
+        for row in part:
+            its.setdefault(row[rows.columns.client] if rows.columns.client >= 0 else "", []).append(row)
+        for client, lines in its.items():
+            one = taken.setdefault(client, _Taken(0, block))
+            one.add(rows.columns, lines)
+            if one.rows >= _FRAME:
+                made.setdefault(client, []).append(one.frame())
+    for client, one in taken.items():
+        if one.rows:
+            made.setdefault(client, []).append(one.frame())
+    return made, rows.bad + sum(one.bad for one in taken.values()), rows.torn
 
 
 class _Taken:

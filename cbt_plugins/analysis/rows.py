@@ -54,6 +54,7 @@ class Columns(NamedTuple):
     first_byte: int
     end: int
     duration: int
+    client: int = -1  # -1: there is no such column
 
     @classmethod
     def of(cls, header: Sequence[str]) -> Columns:
@@ -73,7 +74,8 @@ class Columns(NamedTuple):
         missing = [name for name in names if name not in header]
         if missing:
             raise ValueError(f"no column {', '.join(missing)}")
-        return cls(len(header), *(header.index(name) for name in names))
+        client = header.index("client_id") if "client_id" in header else -1
+        return cls(len(header), *(header.index(name) for name in names))._replace(client=client)
 
 
 class Rows:
