@@ -44,6 +44,7 @@ def run(
     *,
     get: float = 0.01,
     put: float = 0.02,
+    aged: float = 1.0,
     workers: int = 2,
     size: int = 4096,
     phases: Sequence[str] = ("measure-new",),
@@ -51,13 +52,16 @@ def run(
     complete: bool = True,
     summary: bool = True,
 ) -> Path:
-    """One run; each of its phases takes 10 s, with GET and PUT of these latencies by `workers` each."""
+    """One run; each of its phases takes 10 s, with GET and PUT of these latencies by `workers` each.
+
+    In phases whose name has "aged" in it latencies are `aged` times as high.
+    """
     made = aa.run(path / "making", complete=complete, phases=phases)
     for index, name in enumerate(phases, 1):
         begin = 100.0 * index
         jobs = []
         for op in ops:
-            latency = get if op == "GET" else put
+            latency = (get if op == "GET" else put) * (aged if "aged" in name else 1.0)
             rows = aa.steady(op, workers=workers, seconds=14, latency=latency, begin=begin - 2, size=size)
             its = {"sizes": [[size, size, 1.0]], "workers": workers, "ended": aa.T0 + begin + 12.0}
             jobs.append(aa.job(f"01-{size}-{op.lower()}", op, rows, driver=f"01-{size}", **its))

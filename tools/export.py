@@ -1,0 +1,94 @@
+"""`cbt-tools export ARCHIVE`: results in the forms of other programs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import List, Optional
+
+from cbt_plugins.analysis.source import Unreadable
+
+OK, USAGE, UNUSABLE = 0, 2, 4
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("archive", type=Path, help="an archive (all of its runs), or one run's id-... directory")
+    parser.add_argument(
+        "--upstream",
+        type=Path,
+        metavar="DIR",
+        help="write what CBT's report generators read: DIR/DIALECT/ARCHIVE-PHASE/visualisation/*.json",
+    )
+    parser.add_argument(
+        "--dialect",
+        choices=("head", "main", "both"),
+        default="both",
+        help="which of CBT's branches --upstream is for: head is `master` of 2025, main is `main` of 2026",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """0: all is written; 4: a run is not whole (it is left out), or there is nothing to write."""
+    if not args.upstream:
+        return _complain("nothing to write: give --upstream DIR", USAGE)
+    try:
+        return _upstream(args.archive, args.upstream, args.dialect)
+    except Unreadable as e:
+        return _complain(str(e), UNUSABLE)
+    except ImportError as e:
+        if e.name != "numpy":
+            raise
+        return _complain("it needs the Python package numpy (pip install 'cbt-plugins[report]')", USAGE)
+    except OSError as e:
+        return _complain(f"{e.filename or args.archive}: {e.strerror or e}", USAGE)
+
+
+def _upstream(archive: Path, target: Path, dialect: str) -> int:
+    from cbt_plugins.exports import visualisation
+    from cbt_plugins.exports.points import curves_of
+
+    curves, left, broken = curves_of(archive)
+    config = _cbt_config(archive)
+    for name in visualisation.DIALECTS if dialect == "both" else (dialect,):
+        for its in curves:
+            directory = target / name / its.name
+            files, twice = visualisation.write(directory, its, name, config)
+            left += [text for text in twice if text not in left]
+            print(directory)
+            for path, depths in files.items():
+                print(f"    {path.name}: queue depth {', '.join(map(str, depths))}")
+    for text in left:
+        print(f"left out: {text}")
+    for text in broken:
+        _complain(text, OK)
+    if not curves:
+        return _complain(f"{archive}: no phase with reads or writes that can be written", UNUSABLE)
+    _print_commands(target, dialect, [its.name for its in curves])
+    return UNUSABLE if broken else OK
+
+
+def _print_commands(target: Path, dialect: str, names: List[str]) -> None:
+    root = target.resolve() / ("main" if dialect == "both" else dialect)
+    print("in a CBT checkout of that branch:")
+    print(f"    PYTHONPATH=. tools/generate_performance_report.py --archive={root / names[0]} --output_directory=OUT")
+    if len(names) > 1:
+        tool = "PYTHONPATH=. tools/generate_comparison_performance_report.py"
+        print(f"    {tool} --baseline={root / names[0]} --archives={root / names[-1]} --output_directory=OUT")
+
+
+def _cbt_config(archive: Path) -> Optional[str]:
+    """The file that CBT keeps of the configuration, from the archive or from above one of its runs."""
+    resolved = archive.resolve()
+    for directory in (resolved / "results", resolved, *resolved.parents):
+        path = directory / "cbt_config.yaml"
+        if path.is_file():
+            return path.read_text(encoding="utf-8", errors="replace")
+        if directory.name == "results":
+            break
+    return None
+
+
+def _complain(text: str, status: int) -> int:
+    print(f"cbt-tools export: {text}", file=sys.stderr)
+    return status
