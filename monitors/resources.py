@@ -50,11 +50,11 @@ class Resources(Monitor):
     DEFAULT_NODES = ("clients", "osds", "mons", "rgws", "mgrs", "head")
 
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
-        super().__init__(config, cluster, common)
         profile, faults = validate(ResourcesProfile, dict(config))
         if profile is None:
             texts = (": ".join([".".join(map(str, fault.path)), fault.text]) for fault in faults)
             raise ValueError("monitoring_profiles: resources: " + "; ".join(texts))
+        super().__init__(config, cluster, common)
         self._profile = profile
         self._remote = make_remote(cluster, common)
         self._connections: Optional[subprocess.Popen[bytes]] = None

@@ -153,10 +153,11 @@ class Processes:
         self._next = self._next_all = self._hurry = 0.0
         self.known = {}  # index in the lines -> Process
         self._index = 0
+        self._begun = None  # when the first look was over, epoch seconds
         self._booted = time.time() - float(read("/proc/uptime").split()[0])
 
-    def scan(self, now, begun):
-        """The new ones, {index: Process}; `begun` is when the sample before was taken, epoch seconds."""
+    def scan(self, now):
+        """The new ones, {index: Process}."""
         hurry = now < self._hurry
         if not hurry and now < self._next:
             return {}
@@ -171,14 +172,15 @@ class Processes:
         mine = {process.pid: process.since for process in self.known.values()}
         found = {}
         for entry in look:
-            process = self._process(int(entry), mine, begun)
+            process = self._process(int(entry), mine)
             if process is not None:
                 self._index += 1
                 found[self._index - 1] = process
         self.known.update(found)
+        self._begun = self._begun or time.time()
         return found
 
-    def _process(self, pid, mine, begun):
+    def _process(self, pid, mine):
         name = text("/proc/%d/comm" % pid)
         if pid != self._me and name not in CLASSES:
             return None
@@ -198,8 +200,8 @@ class Processes:
         except (OSError, ValueError):
             return None
         process.started = self._booted + ticks / HZ
-        if not begun or process.started < begun - 1.0:
-            process.last = (ticks_now, done, written)
+        if not self._begun or process.started < self._begun:
+            process.last = (ticks_now, done, written)  # else all that it ever did was done since somebody watches
         process.ticks_then = process.last[0]
         return process
 
@@ -370,14 +372,14 @@ class Sampler:
 
     def sample(self, due):
         """One line; `due` is the number of seconds that should have passed since the last one."""
-        passed = time.monotonic() - self._last[0]
+        passed = time.monotonic() - self._last
         self._take(passed, [round(passed, 3), "the node was too busy"] if passed > max(3 * due, 2.0) else None)
         self.samples += 1
 
     def _take(self, passed, gap=None):
         now, t = time.monotonic(), time.time()
-        begun, self._last = self._last[1] if self._last else None, (now, t)
-        found = self._processes.scan(now, begun)
+        self._last = now
+        found = self._processes.scan(now)
         disks, disk_lines = self._disks.read()
         interfaces, net_lines = self._interfaces.read()
         names = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import re
@@ -38,7 +39,16 @@ class Networks:
             found = re.search(rf"^\s*{name}[_ ]network\s*=\s*(.+?)\s*$", conf, re.MULTILINE)
             if found:
                 said[f"{name}_network"] = found.group(1)
-        return cls(*(tuple(_networks(said.get(f"{name}_network", ""))) for name in ("public", "cluster")))
+        return cls(*(cls.parse(said.get(f"{name}_network", "")) for name in ("public", "cluster")))
+
+    @staticmethod
+    def parse(text: str) -> Tuple[Network, ...]:
+        """Networks between commas or blanks; what is none is left out."""
+        found: List[Network] = []
+        for word in re.split(r"[,\s;]+", text):
+            with contextlib.suppress(ValueError):
+                found.append(ipaddress.ip_network(word, strict=False))
+        return tuple(found)
 
     def side(self, addresses: Sequence[str], roles: Sequence[str]) -> Optional[str]:
         """ "client" or "cluster": what mostly goes through an interface with these addresses on such a node.
@@ -54,16 +64,6 @@ class Networks:
         if own and _in(addresses, self.public) and not _in(addresses, self.cluster):
             return "client"
         return "cluster"
-
-
-def _networks(text: str) -> List[Network]:
-    found: List[Network] = []
-    for word in re.split(r"[,\s;]+", text):
-        try:
-            found.append(ipaddress.ip_network(word, strict=False))
-        except ValueError:
-            continue
-    return found
 
 
 def _in(addresses: Sequence[str], networks: Sequence[Network]) -> bool:

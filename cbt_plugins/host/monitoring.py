@@ -49,7 +49,7 @@ class Monitor:
 def nodes_of(cluster: Mapping[str, Any], keys: Iterable[str] = NODE_KEYS) -> List[str]:
     """Node names of these keys of the `cluster:` section (string, list or mapping), as written, each once."""
     found: Dict[str, None] = {}
-    for key in keys:
+    for key in [keys] if isinstance(keys, str) else keys:
         value = cluster.get(key) or []
         for name in [value] if isinstance(value, str) else value:
             found.update(dict.fromkeys(part.strip() for part in str(name).split(",") if part.strip()))

@@ -1,0 +1,120 @@
+"""collectl's plot files, recorded, as counters."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+
+from cbt_plugins.analysis import collectl, resources
+from cbt_plugins.analysis.networks import Networks
+
+DATA = Path(__file__).parent.parent / "data" / "resources"
+SECOND = 1795275201.0  # 15:33:21, when the first line of node2 ends
+
+
+def node(name: str, **more: Any) -> Any:
+    made = collectl.read_node(DATA / name, "x", **more)
+    assert made is not None
+    return made
+
+
+def test_processors_and_disks_of_a_node() -> None:
+    its = node("collectl.node2")
+    assert (its.source, its.cpus, its.interval) == ("collectl", 2, 1.0)
+    # [CPU:0] 11 59 8, [CPU:1] 7 37 8 percent in the second that ends at 15:33:21
+    busy, waiting = its.whole.rise(SECOND - 1, SECOND)
+    assert busy == pytest.approx(1.30) and waiting == 0
+    assert its.whole.known((SECOND - 1, SECOND + 100))[0] == pytest.approx(15)
+    reads, read, _, writes, written, _, busy_ms, weighted = its.disks["vda"].used.rise(SECOND - 1, SECOND + 1)
+    assert (reads, read, writes) == (13, 52 * 1024, 650 + 2114)
+    assert written == (2147 + 6854) * 1024
+    assert busy_ms == pytest.approx(20 + 70) and weighted == pytest.approx(4000)
+
+
+def test_the_clock_of_the_node() -> None:
+    ahead = node("collectl.node2", offset=100.0)
+    assert ahead.whole.rise(SECOND - 101, SECOND - 100)[0] == pytest.approx(1.30)
+
+
+def test_interfaces_with_another_separator() -> None:
+    its = node("collectl-semicolons")
+    assert set(its.interfaces) == {"ifb0", "ifb1", "eth0"} and set(its.disks) == {"vda"}
+    assert its.interfaces["eth0"].speed is None  # it said -1
+    assert its.disks["vda"].used.rise(0, 2e9)[4] > 3521 * 1024
+
+
+def test_traffic_of_an_interface(tmp_path: Path) -> None:
+    shutil.copytree(DATA / "collectl-semicolons", tmp_path / "c")
+    (net,) = (tmp_path / "c").glob("*.net")
+    text = net.read_text().replace("eth0:-1", "eth0:25000")
+    first = "eth0;0;0;0;0;0;0;"
+    assert first in text
+    net.write_text(text.replace(first, "eth0;11;12;1024;2048;0;3;", 1))
+    its = collectl.read_node(tmp_path / "c", "x")
+    assert its is not None
+    eth0 = its.interfaces["eth0"]
+    assert eth0.speed == 25000
+    assert eth0.used.rise(0, 2e9).tolist() == [1 << 20, 11, 3, 2 << 20, 12, 0]
+
+
+def test_totals_where_there_are_no_details() -> None:
+    its = node("collectl-totals")
+    # 20 43 30 1 0 2 0 6 percent: of both processors
+    end = 1795277282.0
+    assert its.whole.rise(end - 1, end)[0] == pytest.approx(2 * 0.95)
+    assert not its.disks
+
+
+def test_compressed_and_with_epoch_seconds() -> None:
+    its = node("collectl-utc-gz")
+    assert its.whole.known((0, 2e9))[0] >= 2
+    assert its.disks["vda"].used.meets(1795277285.0, 1795277287.0)
+
+
+def test_a_torn_line_and_a_second_start_of_collectl(tmp_path: Path) -> None:
+    source = next((DATA / "collectl.node2").glob("*.cpu")).read_text()
+    folder = tmp_path / "c"
+    folder.mkdir()
+    later = source.replace("20261121 15:33:", "20261121 15:43:")
+    (folder / "x.cpu").write_text(source + later[:-60])
+    its = collectl.read_node(folder, "x")
+    assert its is not None
+    assert its.whole.known((0, 2e9))[0] == pytest.approx(15 + 14)
+    assert its.whole.rise(SECOND + 599, SECOND + 600)[0] == pytest.approx(1.30)
+
+
+@pytest.mark.parametrize("name", ["empty", "raw"])
+def test_files_that_say_nothing(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    if name == "raw":
+        (folder / "node1-20261121-152516.raw.gz").write_bytes(b"x")
+        (folder / "node1.cpu").write_text("# Collectl: V4\n#Date Time [CPU:0]User%\n")
+        (folder / "node1.dsk.gz").write_bytes(b"\x1f\x8bxxxx")
+    assert collectl.read_node(folder, "x") is None
+
+
+def test_nodes_of_one_machine_are_found(tmp_path: Path) -> None:
+    for name in ("node2", "rgw1"):
+        shutil.copytree(DATA / f"collectl.{name}", tmp_path / f"collectl.{name}")
+    nodes = resources.read_nodes(tmp_path, {})
+    roles = {"node2": ["osd"], "rgw1": ["rgw"]}
+    load: Dict[str, Any] = {"made": True, "per_s": 75.0, "bytes_per_s": 1e6, "ops": {"GET": 75.0}}
+    made = resources.of_window(nodes, (SECOND + 7, SECOND + 10), load, roles, Networks())
+    assert made["source"] == "collectl" and made["classes"] == {}
+    assert [line["machine"] for line in made["nodes"]] == ["node2", "node2"]
+    assert [disk["node"] for disk in made["devices"]] == ["node2"]
+    assert made["nodes"][0]["busy"] > 0.9
+    assert made["bottleneck"]["what"] == "unknown"
+    assert "who uses them is not known" in made["bottleneck"]["evidence"][0]
+
+
+def test_the_monitor_of_daemons_goes_before_it(tmp_path: Path) -> None:
+    from resources_lines import Made, write
+
+    shutil.copytree(DATA / "collectl.node2", tmp_path / "collectl.node2")
+    write(tmp_path, "node2", Made([("osd", "1", 1.0, 1)]))
+    assert [n.source for n in resources.read_nodes(tmp_path, {})] == ["resources"]

@@ -1,0 +1,315 @@
+"""The resources monitor on this machine: what it counts of real processes, and that it ends."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import pytest
+
+from cbt_plugins.analysis import resources as analysis
+from cbt_plugins.analysis import watching
+from cbt_plugins.analysis.networks import Networks
+from cbt_plugins.config.monitors import ResourcesProfile, problems_of
+from cbt_plugins.host import monitoring, registry
+from cbt_plugins.monitors import resources_agent
+from cbt_plugins.monitors.resources import Resources
+
+HERE = socket.gethostname()
+CLUSTER: Dict[str, Any] = {"head": HERE, "clients": [HERE], "osds": [HERE], "mons": [HERE]}
+NO_LOAD = {"made": False, "per_s": 0.0, "bytes_per_s": 0.0, "ops": {}}
+# Uses one processor for so many seconds of its time, says when, and stays.
+BURN = """\
+import sys, time
+begin = time.time()
+while time.process_time() < float(sys.argv[1]):
+    pass
+print(begin, time.time(), time.process_time(), flush=True)
+sys.stdin.read()
+"""
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    for _ in range(400):
+        value = condition()
+        if value:
+            return value
+        select.select([], [], [], 0.05)
+    raise AssertionError("not within 20 s")
+
+
+def lines(path: Path) -> List[Dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Daemon:
+    """A process that is called ceph-osd, and uses a processor for some seconds."""
+
+    def __init__(self, folder: Path, id: str, seconds: float) -> None:
+        program = folder / "ceph-osd"
+        if not program.exists():
+            program.symlink_to(os.path.realpath(sys.executable))
+        self.process = subprocess.Popen(
+            [str(program), "-S", "-c", BURN, str(seconds), "--id", id],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def burnt(self) -> Tuple[float, float, float]:
+        """When it began and ended, and its processor's time by its own clock."""
+        assert self.process.stdout is not None
+        begin, end, used = map(float, self.process.stdout.readline().split())
+        return begin, end, used
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Callable[[str, float], Daemon]]:
+    made: List[Daemon] = []
+
+    def make(id: str, seconds: float) -> Daemon:
+        made.append(Daemon(tmp_path, id, seconds))
+        return made[-1]
+
+    yield make
+    for its in made:
+        its.end()
+
+
+def file_in(run_dir: Path) -> Optional[Path]:
+    return next(iter(run_dir.glob(f"*/resources/{watching.FILE}")), None)
+
+
+def known(file: Path) -> List[int]:
+    """Pids of the daemons that have been named."""
+    found = []
+    for line in lines(file):
+        found += [about["pid"] for about in (line.get("names") or {}).get("d", {}).values()]
+    return found
+
+
+def monitor() -> Resources:
+    return Resources({"interval": 0.2}, CLUSTER, {})
+
+
+def test_a_busy_loop_is_as_many_cores_as_it_uses(tmp_path: Path, daemon: Callable[[str, float], Daemon]) -> None:
+    run_dir, local = tmp_path / "a node", tmp_path / "local"
+    with monitoring.watch(lambda: [monitor()], CLUSTER, {}, str(run_dir), local):
+        file = wait_for(lambda: file_in(run_dir))
+        wait_for(lambda: len(lines(file)) > 3)
+        its = daemon("4321", 3.0)
+        begin, end, used = its.burnt()
+        wait_for(lambda: lines(file)[-1]["t"] > end + 0.3 and its.process.pid in known(file))
+        wait_for(lambda: any(row[0] for row in lines(file)[-1].get("d", [])))
+        after = lines(file)[-1]["t"]
+        (pid_file,) = run_dir.glob("*/resources.pid")
+        agent = int(pid_file.read_text().split()[0])
+    assert not running(agent)
+    assert list(run_dir.iterdir()) == []
+    folder = local / f"resources.{HERE}"
+    assert sorted(path.name for path in folder.iterdir()) == ["output.txt", watching.FILE]
+    assert (folder / "output.txt").read_text() == ""
+    written = lines(folder / watching.FILE)
+    assert written[0]["version"] == 1 and written[0]["node"] == os.uname().nodename
+    assert written[-1]["end"] == "told" and written[-1]["samples"] > 3
+
+    (node,) = analysis.read_nodes(local, {})
+    # it may have been found late: what it used before is told all the same
+    window = (begin - 0.5, after)
+    made = analysis.of_window([node], window, NO_LOAD, {}, Networks())
+    (line,) = [line for line in made["daemons"] if line["pid"] == its.process.pid]
+    assert (line["class"], line["id"], line["restarts"]) == ("osd", "4321", 0)
+    assert line["cores"] * (window[1] - window[0]) == pytest.approx(used, abs=0.1)
+    within = analysis.of_window([node], (begin, end), NO_LOAD, {}, Networks())
+    (line,) = [line for line in within["daemons"] if line["pid"] == its.process.pid]
+    assert line["cores"] == pytest.approx(used / (end - begin), abs=0.05)
+    assert line["rss_mib"] > 1 and line["threads"] == 1
+
+
+def test_another_process_of_the_same_name_is_a_restart(tmp_path: Path, daemon: Callable[[str, float], Daemon]) -> None:
+    run_dir, local = tmp_path / "node", tmp_path / "local"
+    first = daemon("77", 0.4)
+    with monitoring.watch(lambda: [monitor()], CLUSTER, {}, str(run_dir), local):
+        file = wait_for(lambda: file_in(run_dir))
+        wait_for(lambda: first.process.pid in known(file))
+        first.burnt()
+        first.end()
+        wait_for(lambda: any("gone" in line for line in lines(file)))
+        second = daemon("77", 0.4)
+        second.burnt()
+        wait_for(lambda: second.process.pid in known(file))  # at once, and not at the next look at all
+        wait_for(lambda: lines(file)[-1]["t"] > time.time() - 0.1)
+    (node,) = analysis.read_nodes(local, {})
+    written = lines(local / f"resources.{HERE}" / watching.FILE)
+    window = (written[0]["t"], written[-1]["t"])
+    made = analysis.of_window([node], window, NO_LOAD, {}, Networks())
+    (line,) = [line for line in made["daemons"] if line["id"] == "77"]
+    assert line["restarts"] == 1 and line["pid"] == second.process.pid
+    # the second one burnt before it was found: what it used counts from its start
+    assert line["cores"] * (window[1] - window[0]) >= 0.35
+
+
+def test_it_ends_when_the_one_who_asked_is_gone(tmp_path: Path) -> None:
+    its = monitor()
+    its.start(str(tmp_path / "node"))
+    file = tmp_path / "node" / "resources" / watching.FILE
+    wait_for(lambda: len(lines(file)) > 2)
+    pid = int((tmp_path / "node" / "resources.pid").read_text().split()[0])
+    assert its._connections is not None
+    its._connections.kill()  # as a crash of the head would
+    its._connections.wait()
+    wait_for(lambda: not running(pid))
+    assert lines(file)[-1]["end"] == "told"
+    its.stop(str(tmp_path / "node"))
+
+
+def test_a_lost_connection_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    its = monitor()
+    its.start(str(tmp_path / "node"))
+    file = tmp_path / "node" / "resources" / watching.FILE
+    try:
+        wait_for(lambda: len(lines(file)) > 2)
+        first = int((tmp_path / "node" / "resources.pid").read_text().split()[0])
+        os.kill(first, signal.SIGKILL)
+        wait_for(lambda: sum("version" in line for line in lines(file)) == 2)
+        wait_for(lambda: "s" in lines(file)[-1])
+    finally:
+        its.stop(str(tmp_path / "node"))
+    assert f"{HERE} (1 times)" in caplog.text
+    node = watching.read_node(file, HERE)
+    assert node is not None
+    t = [line["t"] for line in lines(file)]
+    missing = (t[-1] - t[0]) - node.whole.known((t[0], t[-1]))[0]
+    assert missing > 1  # what nobody watched is not made up
+
+
+def test_one_that_has_lost_its_connection_is_replaced(tmp_path: Path) -> None:
+    its, left = monitor(), monitor()
+    left.start(str(tmp_path / "node"))
+    file, pid_file = tmp_path / "node" / "resources" / watching.FILE, tmp_path / "node" / "resources.pid"
+    wait_for(lambda: len(lines(file)) > 2)
+    first = int(pid_file.read_text().split()[0])
+    assert left._connections is not None
+    os.kill(left._connections.pid, signal.SIGSTOP)  # it does not see that its agent is replaced
+    try:
+        its.start(str(tmp_path / "node"))
+        wait_for(lambda: not running(first))
+        wait_for(lambda: int(pid_file.read_text().split()[0]) != first)
+    finally:
+        its.stop(str(tmp_path / "node"))
+        left._connections.kill()
+        left.stop(str(tmp_path / "node"))
+
+
+def test_a_gap_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler = resources_agent.Sampler(str(tmp_path / "x.jsonl"))
+    sampler.begin(1.0)
+    sampler.sample(1.0)
+    now = time.monotonic()
+    monkeypatch.setattr(resources_agent.time, "monotonic", lambda: now + 7.5)
+    sampler.sample(1.0)
+    *_, before, last = lines(tmp_path / "x.jsonl")
+    assert "gap" not in before
+    assert last["gap"] == [last["gap"][0], "the node was too busy"] and last["gap"][0] >= 7.4
+    node = watching.read_node(tmp_path / "x.jsonl", "x")
+    assert node is not None and [gap["why"] for gap in node.gaps] == ["the node was too busy"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "its"),
+    [
+        ("ceph-osd", "-f --cluster ceph --id 12 --setuser ceph --setgroup ceph", ("osd", "12")),
+        ("ceph-osd", "-n osd.3 -f --setuser ceph --default-log-to-file=false", ("osd", "3")),
+        ("ceph-osd", "-i 7 --pid-file /run/ceph/osd.7.pid", ("osd", "7")),
+        ("ceph-osd", "--name=osd.41 -f", ("osd", "41")),
+        ("radosgw", "-n client.rgw.zone.node1.abcdef -f", ("rgw", "rgw.zone.node1.abcdef")),
+        ("radosgw", "-n client.rgw2 --pid-file /run/x", ("rgw", "rgw2")),
+        ("ceph-mon", "-n mon.node1 -f", ("mon", "node1")),
+        ("ceph-mgr", "-i x", ("mgr", "x")),
+        ("ceph-mds", "--id=fs.a", ("mds", "fs.a")),
+        ("ceph-mds", "", ("mds", "")),
+        ("ceph-mon", "-f -i", ("mon", "")),
+        ("warp", "get --host x", ("generator", "warp")),
+        ("rados", "-p rbd bench 10 write", ("generator", "rados")),
+        ("rados", "-p rbd ls", None),
+        ("conmon", "--name osd.3", None),
+        ("docker-init", "-- /usr/bin/ceph-osd -n osd.3", None),
+    ],
+)
+def test_what_a_daemon_is(name: str, words: str, its: Optional[Tuple[str, str]]) -> None:
+    assert resources_agent.recognize(name, words.split()) == its
+
+
+def test_a_name_with_brackets_is_no_trap() -> None:
+    stat = b"12 (a) 7 (b)) S 1 12 12 0 -1 4194304 0 0 0 0 33 44 0 0 20 0 9 0 555 1000 77 0\n"
+    fields = resources_agent.fields(stat)
+    assert (fields[11], fields[12], fields[17], fields[19], fields[21]) == (b"33", b"44", b"9", b"555", b"77")
+
+
+def test_only_new_processes_are_looked_at_between_two_looks_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: List[int] = []
+    processes = resources_agent.Processes(os.getpid())
+    monkeypatch.setattr(processes, "_process", lambda pid, mine: asked.append(pid))
+    there = ["1", "2", "self", "3"]
+    monkeypatch.setattr(resources_agent.os, "listdir", lambda path: list(there))
+
+    def scan(now: float) -> List[int]:
+        asked.clear()
+        processes.scan(now)
+        return sorted(asked)
+
+    assert scan(100.0) == [1, 2, 3]
+    assert scan(105.0) == []
+    there.append("4")
+    assert scan(110.0) == [1, 2, 3, 4]  # those that were new may have become something else
+    assert scan(120.0) == [4]
+    assert scan(130.0) == []
+    assert scan(161.0) == [1, 2, 3, 4]
+
+
+def test_the_program_is_one_for_old_pythons() -> None:
+    ast.parse(Path(resources_agent.__file__).read_text(), feature_version=(3, 6))
+
+
+@pytest.mark.parametrize(
+    ("profile", "text"),
+    [
+        ({"intervall": 1}, "unknown key; did you mean"),
+        ({"interval": 0}, "at least 0.1"),
+        ({"interval": "1s"}, "must be a number"),
+        ({"nodes": 3}, "must be"),
+    ],
+)
+def test_faults_of_the_resources_profile(profile: Dict[str, Any], text: str) -> None:
+    (fault, *_) = problems_of("resources", profile)
+    assert text in fault.text
+    with pytest.raises(ValueError, match="monitoring_profiles: resources: "):
+        Resources(profile, CLUSTER, {})
+
+
+def test_every_node_is_watched_by_default() -> None:
+    cluster = {"head": "h", "clients": ["c"], "osds": ["o1", "o2"], "mons": ["h"], "rgws": ["r"], "mgrs": ["g"]}
+    assert Resources({}, cluster, {}).nodes == ["c", "o1", "o2", "h", "r", "g"]
+    assert Resources({"nodes": ["osds"]}, cluster, {}).nodes == ["o1", "o2"]
+    assert Resources({"nodes": "rgws"}, cluster, {}).nodes == ["r"]
+    assert registry.loaders(registry.MONITORS)["resources"]() is Resources
+    assert tuple(ResourcesProfile().nodes) == Resources.DEFAULT_NODES

@@ -1,0 +1,285 @@
+"""Samples of known rates -> the lines, sums and ratios of a phase."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+import analysis_archives as archives
+import jsonschema
+import pytest
+from resources_lines import T0, Made, write
+
+from cbt_plugins.analysis import conform, resources, usage
+from cbt_plugins.analysis.counters import Counter
+from cbt_plugins.analysis.networks import Networks
+from cbt_plugins.analysis.summary import summarize, write_summary
+from cbt_plugins.report.terminal import render
+
+ROLES = {"n1": ["osd"], "n2": ["osd"], "r1": ["rgw"], "c1": ["client"]}
+OSDS = [("osd", "1", 0.5, 400), ("osd", "2", 0.25, 500)]
+
+
+def load(per_s: float = 1000.0, bytes_per_s: float = 1e9) -> Dict[str, Any]:
+    return {"made": True, "per_s": per_s, "bytes_per_s": bytes_per_s, "ops": {"GET": per_s}}
+
+
+def of(folder: Path, window: Tuple[float, float] = (5.0, 15.0), **more: Any) -> Dict[str, Any]:
+    nodes = resources.read_nodes(folder, more.get("offsets", {}))
+    at = (T0 + window[0], T0 + window[1])
+    return resources.of_window(nodes, at, more.get("load", load()), ROLES, more.get("networks", Networks()))
+
+
+def test_cores_of_daemons_add_up_to_those_of_their_class(tmp_path: Path) -> None:
+    write(tmp_path, "n1", Made(OSDS))
+    write(tmp_path, "n2", Made([("osd", "10", 1.0, 600), ("mon", "a", 0.05, 100)]))
+    write(tmp_path, "r1", Made([("rgw", "r1", 2.1, 300)]))
+    made = of(tmp_path)
+    osd = made["classes"]["osd"]
+    assert osd["cores"] == pytest.approx(1.75) and osd["peak"] == pytest.approx(1.75)
+    assert osd["daemons"] == 3 and osd["rss_mib"] == pytest.approx(1500)
+    assert osd["read_mib_s"] == pytest.approx(3.0) and osd["write_mib_s"] == pytest.approx(6.0)
+    assert [(line["class"], line["id"]) for line in made["daemons"]] == [
+        ("osd", "1"),
+        ("osd", "2"),
+        ("osd", "10"),
+        ("rgw", "r1"),
+        ("mon", "a"),
+    ]
+    assert made["rgw_osd_ratio"] == pytest.approx(1.2) and made["rgw_osd_fraction"] == "6/5"
+    assert made["ops_per_core"] == pytest.approx(1000 / 3.85, abs=1e-3)
+    assert made["cores_per_gb_s"] == pytest.approx(3.85)
+    assert made["series"]["start"] == T0 + 5 and made["series"]["step"] == 1
+    assert made["series"]["cores"]["osd"] == [1.75] * 10
+
+
+def test_the_window_cuts_between_samples(tmp_path: Path) -> None:
+    """Half of a sample's rise belongs to the half of its second that is in the window."""
+    write(tmp_path, "n1", Made([("osd", "1", 1.0, 100, 4.0, 10.0)]))
+    line = of(tmp_path, (8.5, 12.5))["daemons"][0]
+    assert line["cores"] == pytest.approx(1.5 / 4)
+    assert line["peak"] == pytest.approx(1.0)
+
+
+def test_the_nodes_clock_is_the_heads(tmp_path: Path) -> None:
+    write(tmp_path, "n1", Made([("osd", "1", 1.0, 100, 0.0, 10.0)]), offset=100.0)
+    assert of(tmp_path, (0.0, 20.0), offsets={"n1": 100.0})["daemons"][0]["cores"] == pytest.approx(0.5)
+
+
+def test_what_was_used_before_it_was_found_counts_from_its_start(tmp_path: Path) -> None:
+    path = write(tmp_path, "n1", Made([("osd", "1", 0.0, 100, 9.0, 20.0)]))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[1]["names"]["d"]["0"]["since"] = T0 + 5
+    first = next(line for line in lines if line.get("d"))
+    first["d"][0][1] = 500  # ticks of five seconds, told at 10
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    made = of(tmp_path, (0.0, 20.0))
+    assert made["series"]["cores"]["osd"] == pytest.approx([0.0] * 5 + [1.0] * 5 + [0.0] * 10)
+    assert made["daemons"][0]["peak"] == pytest.approx(1.0)
+
+
+def test_a_daemon_that_was_restarted_is_one_line_and_a_generator_is_not(tmp_path: Path) -> None:
+    two = [("osd", "1", 1.0, 100, -9.0, 10.0), ("osd", "1", 0.5, 200, 12.0, 30.0)]
+    write(tmp_path, "n1", Made(two))
+    write(tmp_path, "c1", Made([("generator", "warp", 1.0, 50), ("generator", "warp", 1.0, 50)]))
+    made = of(tmp_path, (0.0, 20.0))
+    osd, *generators = made["daemons"]
+    assert osd["restarts"] == 1 and osd["pid"] == 101
+    assert osd["cores"] == pytest.approx((10 + 0.5 * 8) / 20)
+    assert osd["rss_max_mib"] == 200 and 100 < osd["rss_mib"] < 200
+    assert [line["restarts"] for line in generators] == [0, 0]
+    assert made["classes"]["generator"]["daemons"] == 2
+
+
+def test_nobody_knows_what_nobody_watched(tmp_path: Path) -> None:
+    """Two connections with 6 s between them: rates are those of the seconds that were watched."""
+    write(tmp_path, "n1", Made([("osd", "1", 1.0, 100)]), seconds=8)
+    write(tmp_path, "n1", Made([("osd", "1", 1.0, 100)]), seconds=6, begin=T0 + 14)
+    made = of(tmp_path, (0.0, 20.0))
+    (node,) = made["nodes"]
+    assert node["watched"] == pytest.approx(0.7)
+    assert made["daemons"][0]["cores"] == pytest.approx(1.0)
+    assert made["series"]["cores"]["osd"] == [1.0] * 8 + [None] * 6 + [1.0] * 6
+    found = resources.warnings_of({"phases": {"x": made}})
+    assert [(w["code"], w["phase"]) for w in found] == [("resources-gap", "x")] and "n1 (70 %)" in found[0]["text"]
+
+
+def test_a_long_phase_has_a_short_series(tmp_path: Path) -> None:
+    write(tmp_path, "n1", Made(OSDS), seconds=5000)
+    made = of(tmp_path, (0.0, 4999.0))
+    assert made["series"]["step"] == 3
+    assert len(made["series"]["cores"]["osd"]) == 1667 <= usage.POINTS
+    assert made["classes"]["osd"]["peak"] == pytest.approx(0.75)
+
+
+def test_two_names_of_one_machine_do_not_count_twice(tmp_path: Path) -> None:
+    disks = {"sda": (0.5, 1.0, 2.0)}
+    same = Made(OSDS, disks=disks, osd_disks={"1": {"block": ["sda"]}}, boot="b", busy=0.5)
+    write(tmp_path, "n1", same)
+    write(tmp_path, "n2", same)
+    made = of(tmp_path)
+    assert made["classes"]["osd"]["cores"] == pytest.approx(0.75)
+    assert len(made["devices"]) == 1
+    assert {node["machine"] for node in made["nodes"]} == {"n1"}
+    # other processes, as in a container or in a lab's node
+    write(tmp_path, "r1", Made([("osd", "9", 1.0, 1)], boot="b", pidns="pid:[2]", disks=disks))
+    assert of(tmp_path)["classes"]["osd"]["cores"] == pytest.approx(1.75)
+    assert len(of(tmp_path)["devices"]) == 1
+
+
+def test_disks_belong_to_their_osds(tmp_path: Path) -> None:
+    where = {"1": {"block": ["sda"], "block.db": ["nvme0n1"]}, "2": {"block": ["sdb"], "block.db": ["nvme0n1"]}}
+    disks = {"sda": (0.95, 10.0, 20.0), "sdb": (0.1, 0.0, 1.0), "nvme0n1": (0.2, 0.0, 0.0), "sdz": (0.3, 0.0, 5.0)}
+    write(tmp_path, "n1", Made(OSDS, disks=disks, osd_disks=where))
+    made = {disk["device"]: disk for disk in of(tmp_path)["devices"]}
+    assert made["sda"]["osd"] == "1" and made["sdb"]["osd"] == "2"
+    assert made["nvme0n1"]["osd"] is None and made["nvme0n1"]["osds"] == {"block.db": ["1", "2"]}
+    assert made["sdz"]["osd"] is None and made["sdz"]["osds"] == {}
+    assert made["sda"]["util"] == pytest.approx(0.95) and made["sda"]["queue"] == pytest.approx(1.5)
+    assert made["sda"]["read_mib_s"] == pytest.approx(10) and made["sda"]["write_mib_s"] == pytest.approx(20)
+    assert made["sda"]["read_ms"] == pytest.approx(3.0) and made["sda"]["write_ms"] == pytest.approx(5.0)
+
+
+def test_interfaces_and_their_sides(tmp_path: Path) -> None:
+    write(tmp_path, "n1", Made(OSDS, nets={"eth0": (100.0, 596.0)}, addresses=["10.1.0.5/24"], speed=10000))
+    write(tmp_path, "r1", Made(nets={"bond0": (1.0, 2.0)}, addresses=["10.1.0.9/24"], speed=None))
+    write(tmp_path, "n2", Made(nets={"eth9": (0.0, 0.0)}))
+    networks = Networks(public=Networks.parse("10.1.0.0/24"), cluster=Networks.parse("10.2.0.0/24 fd00::/8"))
+    osd, rgw = of(tmp_path, networks=networks)["interfaces"]
+    assert osd["tx_mib_s"] == pytest.approx(596) and osd["rx_mib_s"] == pytest.approx(100)
+    assert osd["util"] == pytest.approx(596 * 2**20 * 8 / 1e10, abs=1e-4)
+    assert osd["side"] == "client" and osd["drops"] == 10
+    assert rgw["side"] == "client" and rgw["util"] is None
+    assert of(tmp_path)["interfaces"][0]["side"] == "cluster"  # one network for all
+
+
+@pytest.mark.parametrize(
+    ("addresses", "roles", "side"),
+    [
+        (["10.1.0.5/24"], ["osd"], "client"),
+        (["10.2.0.5/24"], ["osd"], "cluster"),
+        (["10.2.0.5/24", "10.1.0.5/24"], ["osd"], "cluster"),
+        ([], ["osd"], "cluster"),
+        (["fd00::1/64"], ["osd", "mon"], "cluster"),
+        (["10.2.0.5/24"], ["client"], "client"),
+        (["10.1.0.5/24"], ["mon"], None),
+    ],
+)
+def test_the_side_of_an_interface(tmp_path: Path, addresses: List[str], roles: List[str], side: Optional[str]) -> None:
+    before = tmp_path / "cluster" / "before"
+    before.mkdir(parents=True)
+    (before / "ceph.conf").write_text("[global]\n\tpublic network = 10.1.0.0/16\n")
+    dump = [{"section": "global", "name": "cluster_network", "value": "10.2.0.0/16,fd00::/8"}]
+    dump.append({"section": "global", "name": "public_network", "value": "10.9.0.0/16"})
+    (before / "config_dump.json").write_text(json.dumps(dump))
+    assert Networks.of(tmp_path).side(addresses, roles) == side
+
+
+@pytest.mark.parametrize(
+    ("rgw", "osd", "total", "ratio", "fraction"),
+    # the tables of the Reef freeze study; 0.566 was printed as 11/20, which is 3 % off
+    [
+        (184, 152, 336, 1.211, "6/5"),
+        (88, 55, 143, 1.600, "8/5"),
+        (269, 475, 744, 0.566, "4/7"),
+        (302, 102, 404, 2.961, "3/1"),
+    ],
+)
+def test_the_published_cores(tmp_path: Path, rgw: float, osd: float, total: float, ratio: float, fraction: str) -> None:
+    write(tmp_path, "n1", Made([("osd", "1", float(osd), 1)], cpus=1000))
+    write(tmp_path, "r1", Made([("rgw", "1", float(rgw), 1)], cpus=1000))
+    made = of(tmp_path)
+    assert sum(made["classes"][its]["cores"] for its in ("rgw", "osd")) == pytest.approx(total)
+    assert made["rgw_osd_ratio"] == pytest.approx(ratio, abs=6e-4)
+    assert made["rgw_osd_fraction"] == fraction
+
+
+@pytest.mark.parametrize(
+    ("cores", "per_s", "bytes_per_s", "per_core", "per_gb"),
+    [
+        (336, 4400.0, 18.6e9, 13.1, 18.1),
+        (143, 12600.0, 53e9, 88.1, 2.70),
+        (744, 178e3, 0.7e9, 239, None),
+        (404, 312e3, 1.3e9, 772, None),
+    ],
+)
+def test_the_published_efficiency(
+    tmp_path: Path, cores: float, per_s: float, bytes_per_s: float, per_core: float, per_gb: Optional[float]
+) -> None:
+    write(tmp_path, "n1", Made([("osd", "1", float(cores), 1)], cpus=1000))
+    made = of(tmp_path, load=load(per_s, bytes_per_s))
+    assert made["ops_per_core"] == pytest.approx(per_core, rel=5e-3)
+    if per_gb is not None:
+        assert made["cores_per_gb_s"] == pytest.approx(per_gb, rel=5e-3)
+
+
+def test_nothing_is_divided_by_nothing(tmp_path: Path) -> None:
+    write(tmp_path, "c1", Made([("osd", "1", 0.0, 1), ("rgw", "1", 0.0, 1)]))
+    made = of(tmp_path, load={"made": True, "per_s": 0.0, "bytes_per_s": 0.0, "ops": {}})
+    assert made["rgw_osd_ratio"] is None and made["rgw_osd_fraction"] is None
+    assert made["ops_per_core"] is None and made["cores_per_gb_s"] is None
+
+
+def test_a_counter_knows_nothing_beside_its_pieces() -> None:
+    import numpy as np
+
+    counter = Counter(1)
+    counter.add(0.0, np.array([1.0, 2.0]), np.array([[2.0], [4.0]]))
+    counter.add(5.0, np.array([6.0]), np.array([[8.0]]))
+    assert counter.rises([0, 0.5, 1, 1.5, 3, 5, 7])[:, 0].tolist() == [1.0, 1.0, 2.0, 2.0, 0.0, 8.0]
+    assert counter.known([0, 1, 4, 7]).tolist() == [1.0, 1.0, 1.0]
+    assert not counter.meets(2.0, 5.0)
+
+
+def test_a_torn_line_is_left_out(tmp_path: Path) -> None:
+    path = write(tmp_path, "n1", Made(OSDS))
+    data = path.read_bytes()
+    path.write_bytes(data[: data.rindex(b'"end"') - 400])
+    made = of(tmp_path, (0.0, 19.0))
+    assert made["classes"]["osd"]["cores"] == pytest.approx(0.75)
+    assert made["nodes"][0]["watched"] < 1
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Path:
+    """A run of two phases of 10 s, 300 requests/s in the first one; only that one was watched."""
+    run = archives.small(tmp_path)
+    folder = run / "phases" / "01-new" / "monitors"
+    begin = archives.T0 - 5.0
+    write(folder, "node1", Made(OSDS, busy=0.2, disks={"sda": (0.97, 0, 9)}), begin=begin)
+    write(folder, "rgw1", Made([("rgw", "rgw1", 1.5, 200)]), begin=begin)
+    write(folder, "client1", Made([("generator", "warp", 0.5, 50)], cpus=2), begin=begin, offset=0.0002)
+    cluster = {"osds": ["node1"], "rgws": ["rgw1"], "clients": ["client1"], "head": "rgw1"}
+    (run / "cluster.json").write_text(json.dumps({"version": 1, "cluster": cluster}))
+    return run
+
+
+def test_the_summary_has_the_phases_that_were_watched(watched: Path, tmp_path: Path) -> None:
+    summary = summarize(watched)
+    jsonschema.validate(summary, conform.load())
+    write_summary(summary, tmp_path / "summary.json")
+    made = json.loads((tmp_path / "summary.json").read_text())["resources"]
+    assert list(made["phases"]) == ["new"]
+    assert [(node["node"], node["roles"]) for node in made["nodes"]] == [
+        ("client1", ["client"]),
+        ("node1", ["osd"]),
+        ("rgw1", ["rgw", "head"]),
+    ]
+    line = made["phases"]["new"]
+    assert line["seconds"] == 10 and line["ops_per_core"] == pytest.approx(300 / 2.25, abs=0.01)
+    assert line["cores_per_gb_s"] == pytest.approx(2.25 / (300 * 4096 / 1e9), rel=1e-4)
+    assert line["bottleneck"]["what"] == "media"
+
+
+def test_the_summary_of_a_run_that_nobody_watched_has_none(tmp_path: Path) -> None:
+    assert summarize(archives.small(tmp_path))["resources"] is None
+
+
+def test_the_text_has_a_table_of_the_classes(watched: Path) -> None:
+    text = render(summarize(watched))
+    (osd,) = [line.split() for line in text.splitlines() if line.split()[:1] == ["OSD"]]
+    assert osd == ["OSD", "2", "0.750", "0.750", "900.0", "2.000", "4.000"]
+    assert "RGW:OSD 2.000 (2/1), 133.3 requests/s per core of RGW and OSD, 1831 cores per GB/s" in text
+    assert "bottleneck: media. node1: sda (of which OSD is not known) was busy 97 % of the time" in text
+    assert max(map(len, text.splitlines())) <= 110
