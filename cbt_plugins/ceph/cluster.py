@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, Mapping, Optional
 
 from ..remote import Remote, RemoteError
+from .space import PoolSpace, Space
 from .status import Status
 
 #: what describes a cluster well enough to read its results a year later: file name -> command
@@ -95,19 +96,17 @@ class Ceph:
 
     def max_avail(self, pool: str) -> int:
         """Bytes that clients can still write into a pool (MAX AVAIL of `ceph df`: replication taken off)."""
-        return int(self._pool(pool)["max_avail"])
+        return self._pool(pool).max_avail
 
     def pool_bytes(self, pool: str) -> int:
         """Bytes that clients have stored in a pool (STORED of `ceph df`)."""
-        stats = self._pool(pool)
-        return int(stats.get("stored", stats["bytes_used"]))
+        return self._pool(pool).stored
 
-    def _pool(self, pool: str) -> Dict[str, Any]:
-        for entry in self.json("df detail")["pools"]:
-            if entry["name"] == pool:
-                stats: Dict[str, Any] = entry["stats"]
-                return stats
-        raise CephError(f"there is no pool {pool!r}")
+    def _pool(self, pool: str) -> PoolSpace:
+        try:
+            return Space.parse(self.json("df detail")).data_pool(pool)
+        except ValueError as error:
+            raise CephError(str(error)) from error
 
     def data_pool(self) -> str:
         """The pool that holds the objects of new buckets: default placement of the default zone."""

@@ -26,6 +26,7 @@ _SIZE = re.compile(rf"({_NUMBER}) ?([A-Za-z]*)")
 _TIME_PART = re.compile(rf"({_NUMBER}) ?([A-Za-z]+)")
 _TIME = re.compile(rf"{_NUMBER} ?[A-Za-z]+(?: ?{_NUMBER} ?[A-Za-z]+)*")
 _RATE = re.compile(rf"({_NUMBER}) ?([A-Za-z]?) ?/ ?([A-Za-z]+)")
+_LINK = re.compile(rf"({_NUMBER}) ?([kMG])bit(?:/s)?")
 _PERCENT = re.compile(rf"({_NUMBER}) ?%")
 
 
@@ -104,6 +105,24 @@ def parse_duration(value: Any) -> float:
         rest = rest[rest.index(unit) + 1 :]
         total += Decimal(number) * _TIME_UNITS[unit]
     return float(total)
+
+
+def parse_link(value: Any) -> float:
+    """Return bytes/s of one direction for "25Gbit" or "1Gbit/s"; ValueError says what to write instead."""
+    match = _LINK.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("not the speed of an interface; write for example 25Gbit (25 x 10^9 bits a second)")
+    speed = float(Decimal(match.group(1)) * _MULTIPLES[match.group(2)] / 8)
+    if not speed:
+        raise ValueError("an interface needs a speed above 0")
+    return speed
+
+
+def about_link(speed: float) -> str:
+    """Return the speed of an interface for people: 3.125e9 -> "25 Gbit/s"."""
+    bits = 8 * speed
+    factor, unit = next((f, u) for f, u in ((1e9, "G"), (1e6, "M"), (1e3, "k"), (0, "")) if bits >= f)
+    return f"{bits / (factor or 1):.4g} {unit}bit/s"
 
 
 def format_duration(seconds: float) -> str:

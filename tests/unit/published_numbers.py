@@ -42,6 +42,7 @@ class Row:
     tolerance: Optional[float] = None
     unit: str = ""
     note: str = ""
+    shown: Optional[List[str]] = None
 
     def value(self) -> float:
         """What the model gives."""
@@ -70,8 +71,8 @@ def table() -> str:
     lines = ["| | source | says | printed | gives | verdict | |", "| --- | --- | --- | ---: | ---: | --- | --- |"]
     for row in rows():
         verdict = f"**{row.verdict}**" if row.verdict == "mistake" else row.verdict
-        printed = "" if row.published is None else f"{_text(row.published)} {row.unit}".strip()
-        cells = [row.id, row.source, row.says, printed, f"{_text(row.exact)} {row.unit}".strip(), verdict, row.note]
+        printed, exact = row.shown or [_text(row.published, row.unit), _text(row.exact, row.unit)]
+        cells = [row.id, row.source, row.says, printed, exact, verdict, row.note]
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |".replace("|  |", "| |"))
     found = [row.verdict for row in rows()]
     counts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in VERDICTS)
@@ -86,8 +87,11 @@ def refresh(page: str) -> str:
     return f"{before}{BEGIN}\n\n{table()}\n{END}{after}"
 
 
-def _text(number: float) -> str:
-    return f"{number:,.0f}" if abs(number) >= 10_000 and number == int(number) else f"{number:g}"
+def _text(number: Optional[float], unit: str) -> str:
+    if number is None:
+        return ""
+    text = f"{number:,.0f}" if abs(number) >= 10_000 and number == int(number) else f"{number:g}"
+    return f"{text} {unit}".strip()
 
 
 if __name__ == "__main__" and sys.argv[1:] == ["--write"]:

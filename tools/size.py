@@ -1,0 +1,221 @@
+"""`cbt-tools size WHAT`: how large, how many, how fast at most: the models of docs/MODELS.md with numbers put in."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any, Callable, Dict, List, Tuple
+
+from cbt_plugins.config import units
+from cbt_plugins.models.capacity import FULL, MIN_ALLOC, parse_cosbench
+from cbt_plugins.models.pgcalc import TARGET
+from cbt_plugins.models.redundancy import Redundancy
+
+from . import size_load, size_space
+
+OK, USAGE = 0, 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    whats = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
+    for name, (answer, declare) in _WHATS.items():
+        text = (answer.__doc__ or "").strip().splitlines()[0]
+        what = whats.add_parser(name, help=text, description=text)
+        declare(what)
+        what.add_argument("--json", action="store_true", help="for programs: bytes, seconds, shares of 1")
+        what.set_defaults(answer=answer)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0; 2 when the numbers cannot be."""
+    try:
+        answer = args.answer(args)
+    except (ValueError, OSError) as error:
+        print(f"cbt-tools size {args.what}: {error}", file=sys.stderr)
+        return USAGE
+    if args.json:
+        print(json.dumps({"version": 1, "what": args.what, **answer.data}, indent=2))
+    else:
+        print("\n".join(answer.lines))
+    return OK
+
+
+def _taking(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A type for argparse that shows what the parser complains of."""
+
+    def convert(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return convert
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdigit() or int(text) < least:
+            raise ValueError(f"{text!r} is no whole number of {least} or more")
+        return int(text)
+
+    return parse
+
+
+def _latency(text: str) -> float:
+    """Seconds of "12ms" or "1.5s"."""
+    if text.endswith("ms"):
+        return units.parse_duration(text[:-2] + "s") / 1000
+    return units.parse_duration(text)
+
+
+def _bandwidth(text: str) -> int:
+    """Bytes/s of "18.6GB/s"."""
+    return units.parse_size(text[:-2] if text.endswith("/s") else text)
+
+
+def _sizes(text: str) -> List[Tuple[int, int, float]]:
+    """Sizes with weights of "1KB:50,64KB-128KB:50", of one size, or of a histogram of COSBench."""
+    if text.strip().startswith("h("):
+        return parse_cosbench(text)
+    sizes = []
+    for part in text.split(","):
+        size, _, weight = part.partition(":")
+        ends = [units.parse_size(end) for end in size.split("-")]
+        if len(ends) > 2 or ends[0] > ends[-1] or (weight and not _number(weight)):
+            raise ValueError(f"{part.strip()!r}: write size:weight or smallest-largest:weight, as in 4KiB-64KiB:50")
+        sizes.append((ends[0], ends[-1], float(weight or 1)))
+    return sizes
+
+
+def _number(text: str) -> bool:
+    return text.replace(".", "", 1).isdigit()
+
+
+def _step(text: str) -> Tuple[float, float]:
+    """(workers, latency) of "8@12ms"."""
+    workers, at, latency = text.partition("@")
+    if not at or not workers.isdigit() or not int(workers):
+        raise ValueError(f"{text!r}: write workers@latency, as in 8@12ms")
+    return float(workers), _latency(latency)
+
+
+def _operation(text: str) -> Tuple[float, float]:
+    """(requests/s, latency) of "25.79/s@616.61ms"."""
+    rate, at, latency = text.partition("@")
+    if not at:
+        raise ValueError(f"{text!r}: write throughput@latency, as in 150/s@466ms")
+    return units.parse_rate(rate), _latency(latency)
+
+
+def _mix(text: str) -> Dict[str, float]:
+    mix = {}
+    for part in text.split(","):
+        op, equal, percent = part.partition("=")
+        if not equal or not op.strip().isalpha() or not _number(percent):
+            raise ValueError(f"{part.strip()!r}: write operation=percent, as in get=60,put=40")
+        mix[op.strip().upper()] = float(percent)
+    if abs(sum(mix.values()) - 100) > 1e-6:
+        raise ValueError(f"the sum of the mix is {sum(mix.values()):g}, not 100")
+    return mix
+
+
+def _percent(text: str) -> float:
+    """A share of "-29%" or "150%"; unlike a part of a whole it may be anything."""
+    sign, rest = (-1, text[1:]) if text.startswith("-") else (1, text.lstrip("+"))
+    if not rest.endswith("%") or not _number(rest[:-1].strip()):
+        raise ValueError("not a percentage; write for example 55%")
+    return sign * float(rest[:-1]) / 100
+
+
+def _from_to(text: str) -> Tuple[int, int]:
+    before, colon, after = text.partition(":")
+    if not (colon and before.isdigit() and after.isdigit() and int(before) and int(after)):
+        raise ValueError("write before:after, as in 3:5")
+    return int(before), int(after)
+
+
+_SIZE, _LINK, _SHARE = _taking(units.parse_size), _taking(units.parse_link), _taking(units.parse_percent)
+_POOL, _RATE, _SECONDS = _taking(Redundancy.parse), _taking(units.parse_rate), _taking(_latency)
+_MANY, _ANY = _taking(_whole(1)), _taking(_whole(0))
+
+
+def _capacity(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--df", metavar="FILE", help="what `ceph df -f json` printed; - reads it from the input")
+    parser.add_argument("--data-pool", metavar="NAME", help="its pool for objects; without it the one .buckets.data")
+    parser.add_argument("--raw", type=_SIZE, help="raw space of all OSDs, such as 524TiB")
+    parser.add_argument("--available", type=_SIZE, help="MAX AVAIL, where that is all that is known")
+    parser.add_argument("--pool", type=_POOL, help="how it keeps data: 3 (copies) or 4+2 (erasure code)")
+    parser.add_argument("--full", type=_SHARE, default=FULL, help="up to what share OSDs are filled (95%%)")
+    parser.add_argument("--fill", type=_SHARE, help="share of what is available that is to be written")
+    parser.add_argument("--sizes", type=_taking(_sizes), help="1KB:50,64KB:50 or 4MiB or COSBench's h(1|1|50,...)KB")
+    parser.add_argument("--cosbench", action="store_true", help="with the weights that COSBench makes of them")
+    parser.add_argument("--buckets", type=_MANY, default=1, help="objects are counted for each (1)")
+    parser.add_argument("--min-alloc", type=_SIZE, default=MIN_ALLOC, help="bluestore_min_alloc_size (4KiB)")
+    parser.add_argument("--per-day", type=_MANY, metavar="N", help="objects a day, as requests a second")
+
+
+def _pgs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--osds", type=_MANY, required=True, help="OSDs that the pools share")
+    parser.add_argument("--data", type=_POOL, help="the pools of an RGW, objects kept so: 3 or 4+2")
+    parser.add_argument("--pool", action="append", default=[], metavar="NAME=PERCENT/KEPT", help="images=25/3; again")
+    parser.add_argument("--target", type=_MANY, default=TARGET, help="PGs per OSD: 100, or 200 to double OSDs later")
+
+
+def _network(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=_MANY, required=True, help="nodes with OSDs")
+    parser.add_argument("--pool", type=_POOL, required=True, help="3 (copies) or 4+2 (erasure code)")
+    parser.add_argument("--nic", type=_LINK, required=True, help="interface of each node, such as 25Gbit")
+    parser.add_argument("--clients", type=_MANY, help="client nodes; without it clients run on the OSDs' nodes")
+    parser.add_argument("--client-nic", type=_LINK, help="their interface, where it is another")
+    parser.add_argument("--gateways", type=_ANY, help="gateway nodes; 0: RBD; without it on the OSDs' nodes")
+    parser.add_argument("--gateway-nic", type=_LINK, help="their interface, where it is another")
+    parser.add_argument("--cluster-nic", type=_LINK, help="OSDs speak to each other over another one, this fast")
+    parser.add_argument("--osds-per-node", type=_MANY, default=1, help="matters with --apart osd only")
+    parser.add_argument("--apart", choices=("host", "osd"), default="host", help="failure domain of the pool")
+    parser.add_argument("--fast-read", action="store_true", help="the pool has fast_read")
+    parser.add_argument("--put", type=_taking(_bandwidth), help="what PUTs were measured at, such as 18.6GB/s")
+    parser.add_argument("--get", type=_taking(_bandwidth), help="what GETs were measured at")
+
+
+def _workers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--op", type=_taking(_operation), action="append", help="150/s@466ms: an operation; again")
+    parser.add_argument("--workers", type=_MANY, help="workers of the closed loop")
+    parser.add_argument("--latency", type=_SECONDS, help="mean latency of its requests: what throughput it makes")
+    parser.add_argument("--rate", type=_RATE, help="its requests a second: what latency they have")
+    parser.add_argument("--step", type=_taking(_step), action="append", help="8@12ms: a step of a sweep; again")
+    parser.add_argument("--target", type=_SECONDS, help="highest mean latency that is good enough")
+
+
+def _mix_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--mix", type=_taking(_mix), required=True, help="get=60,list=10,put=16,delete=14")
+    parser.add_argument("--keys", type=_MANY, help="keys of the range that PUT and DELETE hit without looking")
+    parser.add_argument("--start", type=_SHARE, default=1.0, help="how full it is at first (100%%)")
+    parser.add_argument("--rate", type=_RATE, help="requests a second, all operations together")
+    parser.add_argument("--for", dest="seconds", type=_SECONDS, help="for how long, such as 1h")
+
+
+def _scale(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=_taking(_from_to), required=True, help="before:after, as in 3:5")
+    parser.add_argument("--gain", type=_taking(_percent), required=True, help="of throughput, such as 55%%")
+    parser.add_argument("--latency", type=_taking(_percent), help="change of the mean latency that was seen, as =-29%%")
+
+
+def _odds(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=_MANY, required=True, help="nodes, or whatever the failure domain is")
+    parser.add_argument("--down", type=_MANY, required=True, help="how many of them fail at once")
+    parser.add_argument("--pool", type=_POOL, required=True, help="3 (copies) or 4+2 (erasure code)")
+    parser.add_argument("--min-size", type=_MANY, help="of the pool; without it Ceph's default")
+
+
+_Declare = Callable[[argparse.ArgumentParser], None]
+_WHATS: Dict[str, Tuple[Callable[[argparse.Namespace], Any], _Declare]] = {
+    "capacity": (size_space.capacity, _capacity),
+    "pgs": (size_space.pgs, _pgs),
+    "network": (size_load.network, _network),
+    "workers": (size_load.workers, _workers),
+    "mix": (size_load.mix, _mix_arguments),
+    "scale": (size_load.scale, _scale),
+    "odds": (size_space.odds, _odds),
+}
