@@ -101,7 +101,8 @@ def test_the_network_of_the_study(capsys: pytest.CaptureFixture[str]) -> None:
 def test_other_networks(capsys: pytest.CaptureFixture[str]) -> None:
     found = size(capsys, "network --nodes 8 --nic 25Gbit --pool 4+2 --clients 5 --client-nic 10Gbit")
     assert found["get"]["transfers"] == pytest.approx(1 + 7 / 8 + 3 / 4)
-    assert (found["get"]["bytes_per_s"], found["get"]["link"]) == (pytest.approx(6.25e9), ["client1", "receives", "public"])
+    assert found["get"]["bytes_per_s"] == pytest.approx(6.25e9)
+    assert found["get"]["link"] == ["client1", "receives", "public"]
     found = size(capsys, "network --nodes 8 --nic 25Gbit --pool 3 --clients 50 --gateways 0 --cluster-nic 10Gbit")
     assert found["put"]["bytes_per_s"] == pytest.approx(8 * 1.25e9 / 2)
     assert found["put"]["link"][2] == "cluster"
