@@ -88,7 +88,8 @@ def _surroundings(run: Path, ceph: str, config: Mapping[str, str], pool: Mapping
     }
     for file, data in write.items():
         (before / file).write_text(json.dumps(data))
-    (before / "ceph.conf").write_text("[global]\nfsid = 1\nrgw_thread_pool_size = 64\nrgw keystone admin password = x\n")
+    conf = ("[global]", "fsid = 1", "rgw_thread_pool_size = 64", "rgw keystone admin password = x")
+    (before / "ceph.conf").write_text("\n".join(conf) + "\n")
 
 
 def _tree(osd_nodes: int) -> List[Dict[str, Any]]:

@@ -1,0 +1,194 @@
+"""Runs as records: the numbers of their summaries, series whose mean is the number, and what they were."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import analysis_archives
+import compare_archives
+import pytest
+
+from cbt_plugins.analysis.source import Unreadable
+from cbt_plugins.analysis.summary import summarize, write_summary
+from cbt_plugins.compare.metrics import METRICS
+from cbt_plugins.compare.record import Measurement, Record, records_of
+
+
+def of(record: Record, *key: str) -> Measurement:
+    (found,) = (m for m in record.measurements if (m.phase, m.op, m.metric) == key)
+    return found
+
+
+def test_each_number_is_that_of_the_summary(tmp_path: Path) -> None:
+    run = analysis_archives.small(tmp_path)
+    summary = summarize(run)
+    (record,) = records_of(tmp_path)
+    get = summary["phases"][0]["ops"]["GET"]
+    assert record.kind == "cbt-plugins" and record.name == "00000000/id-1a2b3c4d" and record.source == str(run)
+    assert record.usable and record.label == "18.2.7 reef" and record.started == analysis_archives.T0
+    assert of(record, "new", "GET", "obj_per_s").value == get["obj_per_s"] == 200
+    assert of(record, "new", "GET", "p99_ms").value == get["latency_ms"]["p99"]
+    assert of(record, "new", "GET", "ttfb_p50_ms").value == get["ttfb_ms"]["p50"]
+    assert of(record, "new", "GET", "obj_per_s").n == get["requests"]
+    assert of(record, "aged", "total", "mib_per_s").value == summary["phases"][1]["total"]["mib_per_s"]
+    assert {m.metric for m in record.measurements} <= set(METRICS)
+
+
+def test_the_mean_of_a_series_is_the_number_of_the_run(tmp_path: Path) -> None:
+    compare_archives.archive(tmp_path, latency={"GET": 0.05}, noise=1.0, seconds=40)
+    (record,) = records_of(tmp_path)
+    seen = 0
+    for metric in ("obj_per_s", "mib_per_s", "mean_ms"):
+        for op in ("GET", "PUT", "total"):
+            its = of(record, "measure", op, metric)
+            assert its.series is not None and len(its.series) == 40
+            assert sum(its.series) / 40 == pytest.approx(its.value, rel=1e-3), (op, metric)
+            seen += len(set(its.series)) > 10
+    assert seen == 9  # and it is no constant
+
+
+def test_means_of_seconds_are_weighted_by_their_requests(tmp_path: Path) -> None:
+    """A slow second has few requests: the mean of the seconds' means would be far off."""
+    run = analysis_archives.run(tmp_path, phases=["new"])
+    fast = analysis_archives.steady("GET", workers=1, seconds=10, latency=0.01)
+    slow = analysis_archives.steady("GET", workers=1, seconds=10, latency=0.5, begin=10)
+    analysis_archives.phase(run, 1, "new", [analysis_archives.job("a", "GET", fast + slow)], window=(0, 20))
+    (record,) = records_of(run)
+    its = of(record, "new", "GET", "mean_ms")
+    assert its.value == pytest.approx((1000 * 10 + 19 * 500) / 1019)  # the last request ends with the window
+    assert its.series is not None and sum(its.series) / len(its.series) == pytest.approx(its.value, rel=1e-3)
+
+
+def test_percentiles_have_no_series_and_short_phases_have_none(tmp_path: Path) -> None:
+    compare_archives.archive(tmp_path / "long", seconds=20)
+    compare_archives.archive(tmp_path / "short", seconds=9)
+    (long,), (short,) = records_of(tmp_path / "long"), records_of(tmp_path / "short")
+    assert of(long, "measure", "GET", "p99_ms").series is None
+    assert of(long, "measure", "GET", "obj_per_s").series is not None
+    assert of(short, "measure", "GET", "obj_per_s").series is None
+
+
+def test_seconds_that_the_window_cuts_are_no_samples(tmp_path: Path) -> None:
+    run = analysis_archives.run(tmp_path, phases=["new"])
+    rows = analysis_archives.steady("GET", workers=1, seconds=30, latency=0.01)
+    analysis_archives.phase(run, 1, "new", [analysis_archives.job("a", "GET", rows)], window=(1.5, 20.25))
+    (record,) = records_of(run)
+    its = of(record, "new", "GET", "obj_per_s")
+    assert its.series is not None and len(its.series) == 18 and set(its.series) == {100.0}
+
+
+def test_iterations_are_records_of_their_own(tmp_path: Path) -> None:
+    compare_archives.archive(tmp_path, runs=3, seconds=2)
+    assert [record.name[:8] for record in records_of(tmp_path)] == ["00000000", "00000001", "00000002"]
+    started = [record.started for record in records_of(tmp_path)]
+    assert started == sorted(started) and len(set(started)) == 3
+
+
+def test_a_summary_is_believed_until_the_run_went_on(tmp_path: Path) -> None:
+    run = analysis_archives.small(tmp_path)
+    summary = summarize(run)
+    summary["phases"][0]["ops"]["GET"]["obj_per_s"] = 1.0
+    write_summary(summary, run / "summary.json")
+    assert of(records_of(run)[0], "new", "GET", "obj_per_s").value == 1.0
+    for change in (
+        {"resources": None, "phases": summary["phases"][:1]},  # made before the second phase had ended
+        {"run": {**summary["run"], "complete": False}},
+    ):
+        write_summary({**summary, **change}, run / "summary.json")
+        assert of(records_of(run)[0], "new", "GET", "obj_per_s").value == 200.0, change
+    old = {key: value for key, value in summary.items() if key != "resources"}
+    write_summary(old, run / "summary.json")
+    assert of(records_of(run)[0], "new", "GET", "obj_per_s").value == 200.0
+    (run / "summary.json").write_text("{")
+    assert of(records_of(run)[0], "new", "GET", "obj_per_s").value == 200.0
+    assert (run / "summary.json").read_text() == "{"  # nothing is written
+
+
+def test_a_summary_alone_is_enough(tmp_path: Path) -> None:
+    run = analysis_archives.small(tmp_path / "archive")
+    write_summary(summarize(run), tmp_path / "mine.json")
+    write_summary(summarize(run), run / "summary.json")
+    (alone,), (beside,) = records_of(tmp_path / "mine.json"), records_of(run / "summary.json")
+    assert alone.measurements == beside.measurements
+    assert alone.config["phase.new.workers"] == 4 and alone.config["phase.new.mix"] == "GET:67 PUT:33"
+    assert "pool.data.size" not in alone.config and "host.kernel" in beside.config
+    shutil.rmtree(run / "phases")  # somebody needed the room, and kept the summary
+    assert records_of(run)[0].measurements == alone.measurements
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "summary.json").write_text('{"version": 99, "run": {}, "phases": [], "usable": true}')
+    (tmp_path / "other.json").write_text("[1, 2]")
+    for name, text in (
+        ("nowhere", "no such"),
+        ("empty", "no run"),
+        ("summary.json", "version 99"),
+        ("other.json", "other.json"),
+    ):
+        with pytest.raises(Unreadable, match=text):
+            records_of(tmp_path / name)
+
+
+def test_a_damaged_run_is_a_record_that_is_not_usable(tmp_path: Path) -> None:
+    compare_archives.archive(tmp_path, seconds=2)
+    (run,) = tmp_path.glob("results/*/*")
+    for path in run.glob("phases/*/rows/*"):
+        path.unlink()
+    (record,) = records_of(tmp_path)
+    assert not record.usable and "no-rows" in {caution.code for caution in record.cautions}
+
+
+def test_the_configuration_of_an_archive(tmp_path: Path) -> None:
+    pool = {"size": 6, "type": 3, "erasure_code_profile": "ec"}
+    compare_archives.archive(tmp_path, seconds=2, config={"osd_max_backfills": "4", "rgw_secret": "s"}, pool=pool)
+    config = records_of(tmp_path)[0].config
+    wanted = {
+        "benchmark": "warp",
+        "engine": "warp",
+        "phases": "measure",
+        "objects.sizes": "4096",
+        "load.drivers": 1,
+        "phase.measure.workers": 4,
+        "phase.measure.seconds": 2.0,
+        "phase.measure.role": "measure",
+        "phase.measure.loop": "closed",
+        "phase.measure.events": "none",
+        "pool.data.type": "erasure",
+        "pool.data.size": 6,
+        "pool.data.k": 4,
+        "pool.data.m": 2,
+        "cluster.osds": 8,
+        "cluster.osd_nodes": 4,
+        "cluster.clients": 1,
+        "cluster.endpoints": 2,
+        "ceph.osd.osd_max_backfills": "4",
+        "conf.global.rgw_thread_pool_size": "64",
+        "version.ceph": "18.2.7 reef",
+        "host.kernel": "6.1.0-44-amd64 (2)",
+        "loops.measure": "GET:2 PUT:2",
+    }
+    assert {key: config.get(key) for key in wanted} == wanted
+    assert not [key for key in config if "secret" in key or "password" in key or "fsid" in key]
+
+
+def test_faults_of_a_phase_are_part_of_what_it_is(tmp_path: Path) -> None:
+    compare_archives.archive(tmp_path, seconds=2)
+    (run,) = tmp_path.glob("results/*/*")
+    plan = json.loads((run / "plan.json").read_text())
+    stop = {"kind": "stop", "label": "a", "targets": ["node4", "node5"]}
+    plan["phases"][0].update(events=[{"at": 5.0, "inject": stop}, {"at": 60.0, "undo": ["a"]}], rate_share=0.5)
+    (run / "plan.json").write_text(json.dumps(plan))
+    config = records_of(tmp_path)[0].config
+    assert config["phase.measure.events"] == "5s:stop*2 60s:undo*1"
+    assert config["phase.measure.rate_share"] == 0.5 and "phase.measure.rate" not in config
+
+
+def test_a_mean_of_nothing_is_no_series() -> None:
+    from cbt_plugins.compare.summarized import _mean
+
+    assert _mean([0, 0], [None, None]) == []
+    assert not any(math.isnan(value) for value in _mean([1, 0, 3], [2.0, None, 4.0]))
