@@ -1,0 +1,185 @@
+"""Verdicts of a table: planted changes are found, noise is not, and doubts are said."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+import pytest
+from compare_records import doubt, noise, record, runs, side
+
+from cbt_plugins.compare.table import Choice, Compared, Rules, compare
+from cbt_plugins.statistics.values import Verdict
+
+GET, PUT = ("measure-new", "GET", "obj_per_s"), ("measure-new", "PUT", "obj_per_s")
+P99 = ("measure-new", "GET", "p99_ms")
+
+
+def lots(count: int = 6, seed: int = 1, **levels: float) -> Dict[Any, List[float]]:
+    wanted = {"get": 100.0, "put": 50.0, "p99": 20.0, **levels}
+    return {
+        key: noise(wanted[name], count, scatter=0.01, seed=10 * seed + i)
+        for i, (name, key) in enumerate((("get", GET), ("put", PUT), ("p99", P99)))
+    }
+
+
+def verdicts(compared: Compared) -> Dict[str, Verdict]:
+    return {row.id: row.verdict for row in compared.rows}
+
+
+def test_planted_changes_are_found_in_their_direction() -> None:
+    base = side("old", runs(lots()))
+    worse = side("worse", runs(lots(seed=2, get=90, p99=25), begin=0.5))
+    assert verdicts(compare(base, [worse])) == {
+        "measure-new/GET/obj_per_s": Verdict.WORSE,
+        "measure-new/GET/p99_ms": Verdict.WORSE,
+        "measure-new/PUT/obj_per_s": Verdict.SAME,
+    }
+    better = side("better", runs(lots(seed=2, get=110, p99=15), begin=0.5))
+    found = verdicts(compare(base, [better]))
+    assert found["measure-new/GET/obj_per_s"] == found["measure-new/GET/p99_ms"] == Verdict.BETTER
+
+
+def test_the_change_is_that_of_the_contender() -> None:
+    row = compare(side("a", runs(lots())), [side("b", runs(lots(seed=2, get=80)))]).rows[0]
+    assert row.comparison.change == pytest.approx(-0.2, abs=0.02)
+    assert row.comparison.base.value == pytest.approx(100, rel=0.02)
+
+
+def test_noise_gives_no_verdict_of_a_change() -> None:
+    found: List[Verdict] = []
+    for seed in range(2, 22):
+        a, b = (side(name, runs(lots(seed=its))) for name, its in (("a", seed), ("b", 100 + seed)))
+        found += verdicts(compare(a, [b])).values()
+    assert sum(its in (Verdict.BETTER, Verdict.WORSE) for its in found) <= 2
+    assert found.count(Verdict.SAME) > 40  # of 60, and that is known within 5 %
+
+
+def test_a_margin_decides_what_is_the_same() -> None:
+    a, b = side("a", runs(lots())), side("b", runs(lots(seed=2)))
+    assert set(verdicts(compare(a, [b], rules=Rules(margin=0.1))).values()) == {Verdict.SAME}
+    assert Verdict.SAME not in verdicts(compare(a, [b], rules=Rules(margin=0.002))).values()
+
+
+def test_all_contenders_are_one_family() -> None:
+    base, one = side("old", runs(lots())), side("one", runs(lots(seed=2, get=90)))
+    alone = compare(base, [one])
+    beside = compare(base, [one, side("two", runs(lots(seed=3)))])
+    assert [row.contender for row in beside.rows] == ["one"] * 3 + ["two"] * 3
+    assert len(alone.rows) == 3
+    first, again = alone.rows[0].comparison, beside.rows[0].comparison
+    assert first.p == again.p and first.adjusted is not None and again.adjusted is not None
+    assert again.adjusted == pytest.approx(2 * first.adjusted)
+
+
+def test_pairs_see_what_drift_hides() -> None:
+    drift = [1.0, 0.93, 0.86, 0.8, 0.74, 0.69, 0.64, 0.6]
+    small = [1.01, 0.99, 1.0, 1.005, 0.995, 1.0, 1.01, 0.99]
+    base = {GET: [100 * d * s for d, s in zip(drift, small)]}
+    new = {GET: [95 * d * s for d, s in zip(drift, reversed(small))]}
+    a, b = side("a", runs(base)), side("b", runs(new, begin=0.5))
+    (unpaired,), (paired,) = compare(a, [b]).rows, compare(a, [b], rules=Rules(paired=True)).rows
+    assert unpaired.verdict is Verdict.CANNOT_TELL
+    assert paired.verdict is Verdict.WORSE and paired.way == "pairs"
+    with pytest.raises(ValueError, match="8 and 7"):
+        compare(a, [side("b", runs({GET: base[GET][:7]}))], rules=Rules(paired=True))
+
+
+def test_single_runs_are_compared_by_their_seconds() -> None:
+    base, new = ({GET: noise(level, 60, scatter=0.1, seed=7 + int(level))} for level in (100.0, 80.0))
+    for values, wanted in ((new, Verdict.WORSE), (base, Verdict.SAME)):
+        made = compare(side("a", [record(base)]), [side("b", [record(values)])])
+        (row,) = made.rows
+        assert row.verdict is wanted and row.way == "seconds" and row.runs == (1, 1)
+        assert 20 < row.comparison.base.n <= 60  # so many of 60 seconds are independent
+        assert "one-run" in {caution.code for caution in row.comparison.cautions}
+
+
+def test_several_runs_are_never_compared_by_their_seconds() -> None:
+    values = {GET: noise(100.0, 60, scatter=0.1, seed=7)}
+    (row,) = compare(side("a", [record(values)]), [side("b", [record(values, name=n) for n in "xyz"])]).rows
+    assert row.way == "runs" and row.verdict is Verdict.CANNOT_TELL
+    assert "too-few-runs" in {caution.code for caution in row.comparison.cautions}
+
+
+def test_a_percentile_of_single_runs_cannot_be_told() -> None:
+    (row,) = compare(side("a", [record({P99: 20.0})]), [side("b", [record({P99: 40.0})])]).rows
+    assert row.verdict is Verdict.CANNOT_TELL and row.comparison.base.low is None
+    assert row.comparison.change == pytest.approx(1.0)
+
+
+def test_what_is_not_there_is_said() -> None:
+    a, b = record({GET: 1.0, P99: 2.0}), record({GET: 1.0, P99: None, PUT: 3.0})
+    (section,) = compare(side("a", [a]), [side("b", [b])]).sections
+    assert [(its.where, its.text) for its in section.missing] == [
+        ("measure-new/GET/p99_ms", "no number of b"),
+        ("measure-new/PUT/obj_per_s", "no number of the base"),
+    ]
+    three = runs({GET: [1.0, 2.0, 3.0]})
+    (row,) = compare(side("a", three), [side("b", [*three[:2], record({PUT: 1.0})])], Choice(ops=("GET",))).rows
+    assert "missing-values" in {caution.code for caution in row.comparison.cautions} and row.runs == (3, 2)
+
+
+def test_which_rows_there_are() -> None:
+    values = {
+        ("measure-new", "GET", "obj_per_s"): 1.0,
+        ("measure-new", "GET", "mib_per_s"): 1.0,
+        ("measure-new", "GET", "success_rate"): 1.0,
+        ("measure-new", "total", "obj_per_s"): 1.0,
+        ("measure-new", "total", "ops_per_core"): 1.0,
+        ("measure-new", "osd", "cores"): 1.0,
+        ("a return", "cluster", "recovery_s"): 1.0,
+        ("measure-new / degraded", "GET", "obj_per_s"): 1.0,
+    }
+
+    def ids(choice: Choice, **change: float) -> List[str]:
+        new = {**values, ("measure-new", "GET", "success_rate"): change.get("success", 1.0)}
+        made = compare(side("a", [record(values)]), [side("b", [record(new)])], choice)
+        return [row.id for row in made.rows]
+
+    main = ["measure-new/GET/obj_per_s", "measure-new/total/ops_per_core", "a return/cluster/recovery_s"]
+    assert ids(Choice()) == main
+    assert ids(Choice(), success=0.99) == [main[0], "measure-new/GET/success_rate", *main[1:]]
+    assert ids(Choice(metrics=("success_rate",))) == ["measure-new/GET/success_rate"]
+    assert ids(Choice(ops=("total",), metrics=("*_s",))) == ["measure-new/total/obj_per_s"]
+    assert ids(Choice(phases=("* / *",))) == ["measure-new / degraded/GET/obj_per_s"]
+    assert ids(Choice(metrics=("cores",))) == ["measure-new/osd/cores"]
+
+
+def test_doubts_of_the_runs() -> None:
+    """Not usable, warnings of the summary, sides that are mixed or were made one after the other, unsteady series."""
+    calm = noise(100.0, 60, scatter=0.05, seed=3)
+    falling = [value * (1 - i / 600) for i, value in enumerate(calm)]
+    base = [record({GET: calm}, name=n, started=float(n)) for n in "123"]
+    new = [
+        record({GET: falling}, name="4", started=4.0, usable=False, cautions=doubt("no-rows")),
+        record({GET: calm}, name="5", started=5.0, cautions=doubt("generator-bound")),
+        record({GET: calm}, name="6", started=6.0, config={"version.ceph": "18"}, cautions=doubt("few-samples")),
+    ]
+    made = compare(side("a", base), [side("b", new)])
+    found = {(its.code, its.where) for its in made.sections[0].doubts}
+    assert found >= {
+        ("not-interleaved", "base, new"),
+        ("mixed-side", "new"),
+        ("not-usable", "new runs/4"),
+        ("no-rows", "new runs/4"),
+        ("generator-bound", "new runs/5"),
+        ("drift", "new runs/4 measure-new GET"),
+    }
+    assert not any(code == "few-samples" or where.startswith("base ") for code, where in found)
+    assert not made.usable and compare(side("a", base), [side("b", base)]).usable
+
+
+def test_interleaved_runs_are_no_doubt() -> None:
+    a, b = side("a", runs(lots())), side("b", runs(lots(seed=2), begin=0.5))
+    assert compare(a, [b]).sections[0].doubts == ()
+    late = side("b", runs(lots(seed=2), begin=100))
+    assert [its.code for its in compare(a, [late]).sections[0].doubts] == ["not-interleaved"]
+
+
+def test_rows_of_a_sweep_have_their_case_in_the_id() -> None:
+    both = [record({GET: 1.0}, config={"phase.measure-new.workers": n}, name=str(n)) for n in (8, 16)]
+    made = compare(side("a", both), [side("b", both)])
+    assert [row.id for row in made.rows] == [
+        "phase.measure-new.workers=8/measure-new/GET/obj_per_s",
+        "phase.measure-new.workers=16/measure-new/GET/obj_per_s",
+    ]
