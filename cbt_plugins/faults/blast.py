@@ -24,6 +24,11 @@ class Harm:
     out: bool = False  # the OSDs stay up and give their data away
     destroyed: bool = False  # their data is gone for good
 
+    @property
+    def stops(self) -> bool:
+        """Whether OSDs are no longer there: what `ceph osd ok-to-stop` is about."""
+        return bool(self.osds) and (self.destroyed or not self.out)
+
 
 @dataclass(frozen=True)
 class Finding:

@@ -158,7 +158,7 @@ class Injector:
     def _judge(self, harm: blast.Harm, held: Sequence[int], facts: Optional[Facts] = None) -> blast.Radius:
         """By facts that are known, or by fresh ones; then also whether the cluster is still ours."""
         question = "osd ok-to-stop " + " ".join(map(str, harm.osds))
-        alone = [question] if harm.osds and not (harm.out and not harm.destroyed) else []
+        alone = [question] if harm.stops else []
         if facts is None:
             facts = ask(self._ceph, (*QUESTIONS, lock.QUESTION), self._limits.quick, alone)
             self._lock.check(facts.answers[lock.QUESTION])

@@ -37,10 +37,19 @@ def preview(
             found = targets.resolve(fault, kind.unit, facts, nodes, held)
             osds[fault.label] = found.osds
             steps = tuple(kind.steps(Scene(ceph, facts, nodes, fault.label, limits), found, options))
-            radius = blast.radius(_without(facts, held), kind.harm(found, options), ceph.head, held)
+            harm = kind.harm(found, options)
+            radius = blast.radius(_without(facts, held), harm, ceph.head, held, _asked(ceph, harm, held, limits))
             yield fault, Prepared(fault, kind, options, found, steps, radius)
         except FaultError as error:
             yield fault, error
+
+
+def _asked(ceph: Ceph, harm: blast.Harm, held: Sequence[int], limits: Limits) -> Optional[Mapping[str, Any]]:
+    """What `ceph osd ok-to-stop` says of the fault's OSDs and those gone by then; None: not asked, or no answer."""
+    if not harm.stops:
+        return None
+    question = "osd ok-to-stop " + " ".join(map(str, sorted({*harm.osds, *held})))
+    return ask(ceph, (), limits.quick, (question,)).answers.get(question)
 
 
 def _without(facts: Facts, held: List[int]) -> Facts:

@@ -72,6 +72,7 @@ def test_a_second_node_is_judged_as_if_the_first_were_down(
     assert "nothing speaks against it" not in live
     lines = err.splitlines()
     assert any(line.startswith("node-b: refused by rule domain: data (EC 2+1") for line in lines)
+    assert "node-b: refused by rule ok-to-stop: ceph osd ok-to-stop says no: 8 PGs are or would become offline" in lines
     assert not any("node-a" in line.split(":")[0] or "rule inactive" in line for line in lines)
 
 
