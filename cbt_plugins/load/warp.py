@@ -214,7 +214,7 @@ def mix_options(mix: Mix) -> List[str]:
 
 
 def drop_share(plan: Plan) -> float:
-    """Share of a fill (0..0.5) that later phases may delete.
+    """Share of a fill (0..0.5) that later phases by warp may delete; cbt-hybrid deletes only what it wrote itself.
 
     d / (p + d) of the mix that deletes most; more when the fill is short beside a phase, whose DELETEs would run dry:
     a hybrid load makes up to three times the requests of a fill. Long phases list again what they have written
@@ -223,7 +223,8 @@ def drop_share(plan: Plan) -> float:
     filled = max((p.goal.duration or 0.0 for p in plan.phases if p.goal), default=0.0)
     shares = [0.0]
     for phase in plan.phases:
-        delete = (phase.mix or {}).get("DELETE", 0.0) if phase.kind == "hybrid" else 0.0
+        deletes = phase.kind == "hybrid" and phase.engine == "warp"
+        delete = (phase.mix or {}).get("DELETE", 0.0) if deletes else 0.0
         if phase.mix and delete:
             shares.append(delete / (phase.mix.get("PUT", 0.0) + delete))
             if filled:

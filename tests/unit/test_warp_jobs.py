@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import List
 
 import pytest
@@ -78,6 +79,12 @@ def test_without_deletes_everything_is_kept() -> None:
     reads = Phase(name="m", kind="hybrid", duration=5.0, mix={"GET": 50.0, "PUT": 50.0})
     assert drop_share(plan(FILL, reads)) == 0
     assert drop_share(plan(FILL, HYBRID)) == pytest.approx(5 / 40)
+
+
+def test_what_cbt_hybrid_deletes_is_none_of_warps_fill() -> None:
+    """It deletes what it wrote itself, and reads what is under keep/ only."""
+    assert drop_share(plan(FILL, replace(HYBRID, engine="hybrid"))) == 0
+    assert drop_share(plan(FILL, replace(HYBRID, engine="hybrid"), HYBRID)) == pytest.approx(5 / 40)
 
 
 def test_a_short_fill_gives_more_to_delete() -> None:
