@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
 
 from cbt_plugins.config import plan
 from cbt_plugins.config.fault import FaultSection
@@ -58,6 +66,28 @@ class EventSection(Strict):
 
 
 Events = Annotated[List[EventSection], Field(min_length=1)]
+
+
+def _of_file(value: Any, info: ValidationInfo) -> Any:
+    if not isinstance(value, dict):
+        return value
+    from cbt_plugins.config.fault_file import events_of
+
+    if set(value) != {"file"} or not isinstance(value["file"], str):
+        raise ValueError("must be a list of events, or {file: PATH} of a file of faults")
+    return events_of(value["file"], (info.context or {}).get("osds"))
+
+
+class _OrFile:
+    """For the JSON Schema."""
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Dict[str, Any]:
+        file = {"type": "object", "required": ["file"], "additionalProperties": False}
+        return {"anyOf": [handler(core), {**file, "properties": {"file": {"type": "string", "minLength": 1}}}]}
+
+
+#: of a phase: `{file: PATH}` stands for the events of a file of faults
+PhaseEvents = Annotated[Events, BeforeValidator(_of_file), _OrFile()]
 
 
 class Force:

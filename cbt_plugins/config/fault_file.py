@@ -51,6 +51,20 @@ def is_fault_file(source: Source) -> bool:
     return isinstance(source.data, dict) and "events" in source.data and "benchmarks" not in source.data
 
 
+def events_of(path: str, osds: Optional[Sequence[str]] = None) -> Sequence[EventSection]:
+    """Return the events of a file for a phase of a cycle; raises ValueError with every fault.
+
+    Its settings would be those of a phase, and a run has one set for its whole length: they may not be there.
+    """
+    try:
+        model = _model(read(Path(path)), osds)
+    except ConfigError as error:
+        raise ValueError("; ".join(map(str, error.faults))) from None
+    if model.settings.to_plan() != plan.Settings():
+        raise ValueError(f"{path} has settings:, which are set for a whole run: move them beside the cycle")
+    return model.events
+
+
 def load(
     path: Union[str, Path], osds: Optional[Sequence[str]] = None
 ) -> Tuple[Tuple[plan.Event, ...], plan.Settings]:
@@ -65,9 +79,14 @@ def load_source(
     source: Source, osds: Optional[Sequence[str]] = None
 ) -> Tuple[Tuple[plan.Event, ...], plan.Settings]:
     """Return the same of a file that has been read."""
+    model = _model(source, osds)
+    return Force().to_plan(model.events), model.settings.to_plan()
+
+
+def _model(source: Source, osds: Optional[Sequence[str]]) -> FaultFileSection:
     data: Any = source.data
     model, problems = validate(FaultFileSection, data, {"osds": osds})
     faults = [*source.duplicates, *(source.fault(path, text, of_key) for path, text, of_key in problems)]
     if faults or model is None:
         raise ConfigError(faults)
-    return Force().to_plan(model.events), model.settings.to_plan()
+    return model

@@ -111,6 +111,10 @@ def missing(kind: str, given: Mapping[str, Any]) -> Iterator[Problem]:
             if not options[name]:
                 yield Problem((), f"power needs the option {name}: a command; {{node}} in it is the node's name")
     if kind == "network":
+        from cbt_plugins.faults.network_kind import LONGEST, SHORTEST
+
+        if not SHORTEST <= options[DEADLINE] <= LONGEST:
+            yield Problem((DEADLINE,), "a node heals itself after 5s to 7d")
         if options["method"] not in ("link", "nft"):
             yield Problem(("method",), "must be link (interfaces down) or nft (packets dropped, ssh excepted)")
         elif options["method"] == "link" and not options["interfaces"]:

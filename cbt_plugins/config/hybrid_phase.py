@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, fie
 
 from cbt_plugins.config import plan
 from cbt_plugins.config.engine import Engine
-from cbt_plugins.config.events import Events
+from cbt_plugins.config.events import PhaseEvents
 from cbt_plugins.config.faults import did_you_mean
 from cbt_plugins.config.keys import KeysSection
 from cbt_plugins.config.mix import DEFAULT_MIX, DEFAULT_MIX_TEXT, MixSection, faults_for_warp
@@ -147,7 +147,7 @@ class HybridSection(Strict):
     roles: Optional[RolesSection] = Field(
         None, description="engine: hybrid, across_buckets. Which buckets an operation works on."
     )
-    events: Optional[Events] = Field(None, description="Faults and marks beside the load, in order of time.")
+    events: Optional[PhaseEvents] = Field(None, description="Faults and marks beside the load, in order of time.")
 
     @field_validator("workers")
     @classmethod

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from cbt_plugins.config import plan
 from cbt_plugins.config.calibration import CALIBRATE
 from cbt_plugins.config.engine import Engine
-from cbt_plugins.config.events import Events, EventSection, Force
+from cbt_plugins.config.events import EventSection, Force, PhaseEvents
 from cbt_plugins.config.hybrid_phase import HybridSection
 from cbt_plugins.config.models import FillSection, scaled_duration
 from cbt_plugins.config.units import Duration
@@ -26,7 +26,7 @@ class FillPhaseSection(FillSection):
     """Write objects: exactly one of duration, objects, max_avail, raw says until when."""
 
     engine: Optional[Engine] = Field(None, description="What makes the load; without it the benchmark's `engine`.")
-    events: Optional[Events] = Field(None, description="Faults and marks beside the load, in order of time.")
+    events: Optional[PhaseEvents] = Field(None, description="Faults and marks beside the load, in order of time.")
 
 
 class VerifySection(Strict):
@@ -48,7 +48,7 @@ class WaitSection(Strict):
     stalled: Optional[Duration] = Field(
         None, description="Give up earlier, when recovery has made no progress for this long; never scaled."
     )
-    events: Optional[Events] = Field(None, description="Faults and marks while waiting, in order of time.")
+    events: Optional[PhaseEvents] = Field(None, description="Faults and marks while waiting, in order of time.")
 
     @model_validator(mode="after")
     def _whole(self) -> WaitSection:

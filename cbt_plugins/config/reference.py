@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterator, List, Mapping
 from cbt_plugins.config import schema
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.fault_file import FaultFileSection
+from cbt_plugins.config.monitors import PROFILES
 from cbt_plugins.config.sections import CBT_KEYS, SECTIONS
 from cbt_plugins.config.sizes import RANGE_PATTERN
 from cbt_plugins.config.units import RATE_PATTERN, Duration, Percent, Size
@@ -36,6 +37,7 @@ def tables() -> str:
         "cluster": ClusterSection.__name__,
         **{name: section.model.__name__ for name, section in SECTIONS.items()},
         "file of faults": FaultFileSection.__name__,
+        **{f"monitoring_profiles.{name}": model.__name__ for name, model in PROFILES.items()},
     }
     pending = [(f"`{name}:`", model) for name, model in tops.items()]
     titles: Dict[str, str] = {model: title for title, model in pending}

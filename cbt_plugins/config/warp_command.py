@@ -7,7 +7,7 @@ from typing import Annotated, Any, Dict, Literal, Optional
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from cbt_plugins.config import plan
-from cbt_plugins.config.events import Events
+from cbt_plugins.config.events import PhaseEvents
 from cbt_plugins.config.mix import DEFAULT_MIX, MixSection, faults_for_warp
 from cbt_plugins.config.models import scaled_duration, scaled_objects
 from cbt_plugins.config.units import Duration
@@ -94,7 +94,7 @@ class WarpPhaseSection(Strict):
     args: Annotated[Dict[str, str], BeforeValidator(_options)] = Field(
         {}, description="Further options of warp, without dashes: `{disable-multipart: true}`."
     )
-    events: Optional[Events] = Field(None, description="Faults and marks beside the load, in order of time.")
+    events: Optional[PhaseEvents] = Field(None, description="Faults and marks beside the load, in order of time.")
 
     @field_validator("mix")
     @classmethod

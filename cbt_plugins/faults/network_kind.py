@@ -11,6 +11,8 @@ from .fence import FOLDER
 from .scene import Kind, Scene, Targets
 from .step import Check, Command, FaultError, Step
 
+#: seconds: what a deadline may be
+SHORTEST, LONGEST = 5.0, 7 * 86400.0
 #: what a node says of an interface: its state, whether we come through it, its routes and lasting IPv6 addresses,
 #: which do not survive `ip link set down`
 _LOOK = r"""
@@ -42,7 +44,7 @@ class Network(Kind):
         if method not in ("link", "nft"):
             raise FaultError(f"method: {method}: link (interfaces down) or nft (packets dropped, ssh excepted)")
         deadline = float(options["deadline"])
-        if not 5 <= deadline <= 7 * 86400:
+        if not SHORTEST <= deadline <= LONGEST:
             raise FaultError(f"deadline: {deadline:g} s: after so long the node heals itself; 5 s to 7 days")
         return [
             self._step(scene, f"{scene.name}-{i}", node, method, deadline, options)

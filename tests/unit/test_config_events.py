@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Optional
 
 import pytest
 from config_files import CLUSTER, RGWTEST, WARP, faults, marked
@@ -223,6 +223,10 @@ FAULTS = [
         "[0].fault.options.deadline: 900: seconds? write 900s",
     ),
     (
+        fault("kind: network, osd_nodes: 1, options: {method: nft, deadline: §4s}"),
+        "[0].fault.options.deadline: a node heals itself after 5s to 7d",
+    ),
+    (
         fault("kind: network, osd_nodes: 1, options: {method: nft, ssh_port: §'22'}"),
         "[0].fault.options.ssh_port: must be a number",
     ),
@@ -253,6 +257,44 @@ def test_faults_of_events(tmp_path: Path, section: str, message: str) -> None:
     text, (place,) = marked(CLUSTER + WARP + section)
     (found,) = faults(tmp_path, text)
     assert found.startswith(place + EVENTS + message), found
+
+
+def test_events_of_a_phase_may_stand_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "faults.yaml"
+    file.write_text("events: [{at: 0s, fault: {label: a, kind: stop, nodes: [node1]}}, {at: 5m, undo: a}]\n")
+    phase = {"duration": "10m", "events": {"file": str(file)}}
+    made = warp(FILL, {"hybrid": phase}, {"wait": {**phase, "events": [{"at": "0s", "mark": "x"}]}}, scale=0.5)
+    assert made.phases[1].events == (
+        Event(0.0, inject=Fault("a", "stop", ("node1",))),
+        Event(150.0, undo=("a",)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("events: [{at: 0s, fault: {label: a, kind: stop, nodes: [nod1]}}]", "nod1 is not among the cluster's osds"),
+        ("events: [{at: 0s, undo: a}]", ":1:25: events[0].undo: no fault 'a' is in force then"),
+        ("settings: {scrub: off}\nevents: [{at: 0s, mark: x}]", "has settings:, which are set for a whole run"),
+        (None, "cannot be read"),
+        ("events: [{at: 20m, mark: x}]", "20m: the phase is over after 10m"),
+    ],
+)
+def test_faults_of_a_file_are_those_of_the_phase(tmp_path: Path, content: Optional[str], message: str) -> None:
+    file = tmp_path / "faults.yaml"
+    if content is not None:
+        file.write_text(content + "\n")
+    phases = f"[{{fill: {{objects: 5}}}}, {{hybrid: {{duration: 10m, §events: {{file: {file}}}}}}}]"
+    text, (place,) = marked(CLUSTER + WARP + f"    cycle: {{phases: {phases}}}\n")
+    (found,) = faults(tmp_path, text)
+    line = place.split(":")[1]
+    assert found.startswith(f"f.yaml:{line}:") and EVENTS in found and message in found, found
+
+
+def test_events_are_a_list_or_a_file(tmp_path: Path) -> None:
+    phases = "[{fill: {objects: 5}}, {hybrid: {duration: 10m, events: {path: x}}}]"
+    (found,) = faults(tmp_path, CLUSTER + WARP + f"    cycle: {{phases: {phases}}}\n")
+    assert "must be a list of events, or {file: PATH} of a file of faults" in found
 
 
 def test_an_undo_of_a_later_phase_counts(tmp_path: Path) -> None:

@@ -134,6 +134,11 @@ def with_event(event: Dict[str, Any]) -> Dict[str, Any]:
         (("cluster", "iterations"), None),
         (("cluster", "clients"), "client1"),
         (("monitoring_profiles", "collectl"), None),
+        (("monitoring_profiles", "recovery"), {"interval": "1s"}),
+        (("monitoring_profiles", "recovery"), {"intervall": 1}),
+        (("monitoring_profiles", "faults"), {}),
+        (("monitoring_profiles", "faults"), {"file": ["x"]}),
+        (("benchmarks", "warp", "cycle"), {"phases": [FILL, {"hybrid": {"duration": "5s", "events": {"path": "x"}}}]}),
     ],
 )
 def test_schema_and_check_refuse_the_same(
@@ -189,6 +194,8 @@ def test_the_schema_takes_what_cbt_hybrid_takes(validator: Any, tmp_path: Path) 
 def test_the_schema_takes_events_settings_and_osdfailure(validator: Any, tmp_path: Path) -> None:
     fault = {"label": "a", "kind": "network", "osd_nodes": 1, "options": {"method": "nft"}, "accept": ["steady"]}
     events = [{"at": "0s", "fault": fault}, {"at": "5s", "undo": ["a"]}, {"at": "5s", "mark": "x"}]
+    file = tmp_path / "faults.yaml"
+    file.write_text(yaml.safe_dump({"events": [{"at": "0s", "mark": "x"}]}))
     config = {"osd": {"a": 0.5, "b": True, "c": "x"}}
     settings = {"scrub": False, "balancer": "on", "config": config, "flags": ["noout"]}
     data = quickstart()
@@ -196,7 +203,13 @@ def test_the_schema_takes_events_settings_and_osdfailure(validator: Any, tmp_pat
         "warp": {
             "s3": {"urls": ["http://a"], "user": "u"},
             "settings": settings,
-            "cycle": {"phases": [FILL, {"wait": {"duration": "9s", "events": events}}]},
+            "cycle": {
+                "phases": [
+                    FILL,
+                    {"wait": {"duration": "9s", "events": events}},
+                    {"wait": {"duration": "9s", "events": {"file": str(file)}}},
+                ]
+            },
         },
         "osdfailure": {
             "s3": {"urls": ["http://a"], "user": "u"},
@@ -205,6 +218,7 @@ def test_the_schema_takes_events_settings_and_osdfailure(validator: Any, tmp_pat
             "wait": {"stalled": "1h"},
         },
     }
+    data["monitoring_profiles"] = {"recovery": {"interval": 0.5, "librados": False}, "faults": {"file": "f.yaml"}}
     assert [error.message for error in validator.iter_errors(data)] == []
     file = tmp_path / "f.yaml"
     file.write_text(yaml.safe_dump(data), encoding="utf-8")

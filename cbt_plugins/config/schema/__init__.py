@@ -11,6 +11,7 @@ from pydantic.json_schema import models_json_schema
 
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.fault_file import FaultFileSection
+from cbt_plugins.config.monitors import PROFILES
 from cbt_plugins.config.sections import CBT_KEYS, SECTIONS
 
 #: the shipped schema
@@ -26,7 +27,7 @@ def build() -> Dict[str, Any]:
     A file of faults has the definition FaultFileSection.
     """
     models: List[Type[BaseModel]] = [section.model for section in SECTIONS.values()]
-    models += [ClusterSection, FaultFileSection]
+    models += [ClusterSection, FaultFileSection, *PROFILES.values()]
     _, top = models_json_schema([(model, "validation") for model in models])
     defs = _tidy({"$defs": top["$defs"]})["$defs"]
     for section in SECTIONS.values():
@@ -39,7 +40,11 @@ def build() -> Dict[str, Any]:
         "properties": {
             "cluster": {"$ref": f"#/$defs/{ClusterSection.__name__}"},
             "client_endpoints": {"type": "object"},
-            "monitoring_profiles": {"type": "object", "additionalProperties": {"type": "object"}},
+            "monitoring_profiles": {
+                "type": "object",
+                "properties": {name: {"$ref": f"#/$defs/{model.__name__}"} for name, model in PROFILES.items()},
+                "additionalProperties": {"type": "object"},
+            },
             "benchmarks": {
                 "type": "object",
                 "minProperties": 1,
