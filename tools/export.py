@@ -80,12 +80,10 @@ def _print_commands(target: Path, dialect: str, names: List[str]) -> None:
 def _cbt_config(archive: Path) -> Optional[str]:
     """The file that CBT keeps of the configuration, from the archive or from above one of its runs."""
     resolved = archive.resolve()
-    for directory in (resolved / "results", resolved, *resolved.parents):
+    for directory in (resolved / "results", resolved, *resolved.parents[:2]):
         path = directory / "cbt_config.yaml"
         if path.is_file():
             return path.read_text(encoding="utf-8", errors="replace")
-        if directory.name == "results":
-            break
     return None
 
 

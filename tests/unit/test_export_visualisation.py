@@ -1,0 +1,234 @@
+"""cbt-tools export --upstream: points of curves, their files in both dialects, and what has no place in them."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import analysis_archives as aa
+import export_archives as ea
+import pytest
+
+from cbt_plugins.analysis.stored import summary_of
+from cbt_plugins.exports import points as of
+from cbt_plugins.tools.__main__ import main
+
+PROJECT = Path(__file__).parents[2]
+CONFIG = {"benchmark": "warp", "iteration": 0}
+
+
+def export(archive: Path, target: Path, *options: str) -> int:
+    return main(["export", str(archive), "--upstream", str(target), *options])
+
+
+def files(target: Path) -> Dict[str, Any]:
+    """Path below the target -> content."""
+    return {str(path.relative_to(target)): json.loads(path.read_text()) for path in sorted(target.rglob("*.json"))}
+
+
+def test_a_sweep_over_workers_makes_a_curve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for workers in (8, 16):
+        ea.run(tmp_path / "A", {**CONFIG, "workers": workers}, workers=workers, phases=("fill", "measure-new"))
+    assert export(tmp_path / "A", tmp_path / "out") == 0
+    made = files(tmp_path / "out")
+    assert list(made) == [
+        "head/A-fill/visualisation/4096B_67_33_randrw.json",
+        "head/A-measure-new/visualisation/4096B_67_33_randrw.json",
+        "main/A-fill/visualisation/4096_1_67_33_randrw.json",
+        "main/A-measure-new/visualisation/4096_1_67_33_randrw.json",
+    ]
+    # 16 workers: 8 of GET with 10 ms and 8 of PUT with 20 ms, for 10 s
+    latency, n = 40 / 3 * 1e6, 12000
+    deviation = math.sqrt((8000 * (10e6 - latency) ** 2 + 4000 * (20e6 - latency) ** 2) / (n - 1))
+    curve = made["head/A-fill/visualisation/4096B_67_33_randrw.json"]
+    assert sorted(key for key in curve if key.isdigit()) == ["16", "32"]
+    assert all(isinstance(value, str) for key in ("16", "32") for value in curve[key].values())
+    assert curve["16"] == {
+        "bandwidth_bytes": str(1200 * 4096.0),
+        "blocksize": "4096",
+        "io_bytes": str(n * 4096),
+        "iops": "1200.0",
+        "latency": pytest_approx(curve["16"]["latency"], latency),
+        "number_of_jobs": "1",
+        "percentage_reads": "67",
+        "percentage_writes": "33",
+        "runtime_seconds": "10",
+        "std_deviation": pytest_approx(curve["16"]["std_deviation"], deviation),
+        "total_ios": str(n),
+    }
+    assert (curve["maximum_iops"], curve["maximum_bandwidth"]) == ("2400.0", str(2400 * 4096.0))
+    assert float(curve["latency_at_max_iops"]) == float(curve["latency_at_max_bandwidth"]) == pytest.approx(40 / 3)
+    assert len(curve) == 6
+    assert {**made["main/A-fill/visualisation/4096_1_67_33_randrw.json"]} == {
+        **curve,
+        "benchmark": "warp",
+        "number_of_jobs": "1",
+    }
+    said = capsys.readouterr().out
+    assert "4096B_67_33_randrw.json: queue depth 16, 32" in said
+    assert "left out" not in said
+
+
+def pytest_approx(text: str, value: float) -> str:
+    """The text itself when it is near the value."""
+    assert float(text) == pytest.approx(value, rel=1e-3)
+    return text
+
+
+def test_the_first_key_of_a_file_is_a_point(tmp_path: Path) -> None:
+    ea.run(tmp_path / "A", CONFIG)
+    assert export(tmp_path / "A", tmp_path / "out") == 0
+    assert all(next(iter(content)) == "4" for content in files(tmp_path / "out").values())
+
+
+@pytest.mark.parametrize(("op", "name"), [("GET", "4096B_read.json"), ("PUT", "4096B_write.json")])
+def test_one_operation_alone_has_its_own_name(tmp_path: Path, op: str, name: str) -> None:
+    ea.run(tmp_path / "A", CONFIG, ops=(op,))
+    assert export(tmp_path / "A", tmp_path / "out", "--dialect", "head") == 0
+    assert [Path(path).name for path in files(tmp_path / "out")] == [name]
+    assert "percentage_reads" not in json.dumps(files(tmp_path / "out"))
+
+
+def test_what_has_no_place_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ea.run(tmp_path / "A", CONFIG, ops=("GET", "STAT", "LIST", "PUT", "DELETE"), phases=("measure-new",))
+    assert export(tmp_path / "A", tmp_path / "out") == 0
+    said = capsys.readouterr().out
+    assert "left out: measure-new: STAT, DELETE, LIST: the generators know reads and writes only" in said
+    content = files(tmp_path / "out")["main/A-measure-new/visualisation/4096_1_67_33_randrw.json"]
+    assert content["10"]["iops"] == "300.0", "the depth is all workers: how they are split over operations varies"
+
+
+def test_without_reads_and_writes_there_is_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ea.run(tmp_path / "A", CONFIG, ops=("STAT",))
+    assert export(tmp_path / "A", tmp_path / "out") == 4
+    assert "no phase with reads or writes" in capsys.readouterr().err
+
+
+def phase_of(tmp_path: Path, jobs: List[Dict[str, Any]], **more: Any) -> Path:
+    run = aa.run(tmp_path / "A", phases=["measure-new"])
+    aa.phase(run, 1, "measure-new", jobs, as_figures=True, **more)
+    return tmp_path / "A"
+
+
+def test_an_open_loop_has_no_queue_depth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = aa.steady("GET", workers=4, seconds=14, latency=0.01, begin=-2, size=4096)
+    archive = phase_of(tmp_path, [aa.hybrid("01-a", rows, rate_limit=400)], engine="hybrid")
+    assert export(archive, tmp_path / "out") == 4
+    assert "left out: measure-new: an open loop, which has a rate and no queue depth" in capsys.readouterr().out
+
+
+def test_drivers_of_one_size_are_one_point(tmp_path: Path) -> None:
+    jobs = []
+    for number, size in ((1, 4096), (2, 4096), (3, 8192)):
+        rows = aa.steady("GET", workers=4, seconds=14, latency=0.01 * number, begin=-2, size=size)
+        sizes = {"sizes": [[size, size, 1.0]], "driver": f"0{number}"}
+        jobs.append(aa.hybrid(f"0{number}-a", rows, **sizes))
+    archive = phase_of(tmp_path, jobs, engine="hybrid")
+    assert export(archive, tmp_path / "out", "--dialect", "main") == 0
+    made = files(tmp_path / "out")
+    assert [Path(path).name for path in made] == ["4096_2_read.json", "8192_1_read.json"]
+    small, large = made.values()
+    assert (small["8"]["iops"], small["8"]["latency"][:4]) == ("600.0", "1333")
+    assert set(large) & {"4", "8"} == {"4"}
+
+
+def test_objects_of_several_sizes_stand_at_their_mean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = aa.steady("PUT", workers=4, seconds=14, latency=0.01, begin=-2, size=3000)
+    job = aa.hybrid("01-a", rows, sizes=[[1000, 1000, 0.75], [4000, 6000, 0.25]])
+    assert export(phase_of(tmp_path, [job], engine="hybrid"), tmp_path / "out", "--dialect", "head") == 0
+    assert [Path(path).name for path in files(tmp_path / "out")] == ["2000B_write.json"]
+    assert "shown as their mean, 2000 B" in capsys.readouterr().out
+
+
+def test_runs_that_differ_in_more_have_directories_of_their_own(tmp_path: Path) -> None:
+    for iteration in (0, 1):
+        for engine in ("warp", "hybrid"):
+            for cycle in ({"phases": [1]}, {"phases": [2]}):
+                config = {"benchmark": "warp", "iteration": iteration, "engine": engine, "cycle": cycle, "scale": 1}
+                ea.run(tmp_path / "A x", config, phases=("m",))
+    assert export(tmp_path / "A x", tmp_path / "out", "--dialect", "head") == 0
+    assert sorted({path.split("/")[1] for path in files(tmp_path / "out")}) == [
+        f"A-x-m-cycle-{cycle}-engine-{engine}-iteration-{iteration}"
+        for cycle in (1, 2)
+        for engine in ("hybrid", "warp")
+        for iteration in (0, 1)
+    ]
+
+
+def test_a_second_run_at_one_depth_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in (1, 2):
+        ea.run(tmp_path / "A", {**CONFIG, "objects": number})
+    assert export(tmp_path / "A", tmp_path / "out", "--dialect", "head") == 0
+    assert "left out: A-measure-new: a second run with 4 workers: 4096B_67_33_randrw.json" in capsys.readouterr().out
+
+
+def test_a_run_that_is_not_whole_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for workers in (2, 4):
+        ea.run(tmp_path / "A", {**CONFIG, "workers": workers}, workers=workers, complete=workers == 2)
+    assert export(tmp_path / "A", tmp_path / "out", "--dialect", "head") == 4
+    assert [key for content in files(tmp_path / "out").values() for key in content if key.isdigit()] == ["4"]
+    assert "not whole: the run has no end marker" in capsys.readouterr().err
+
+
+def test_what_an_earlier_export_has_left_is_replaced(tmp_path: Path) -> None:
+    ea.run(tmp_path / "A", CONFIG)
+    folder = tmp_path / "out" / "head" / "A-measure-new" / "visualisation"
+    folder.mkdir(parents=True)
+    for name in ("1B_read.json", "1B_read.png", "1B_read.svg", "notes.txt"):
+        (folder / name).touch()
+    assert export(tmp_path / "A", tmp_path / "out", "--dialect", "head") == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["4096B_67_33_randrw.json", "notes.txt"]
+
+
+def test_the_configuration_comes_along(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (config,) = ea.archive(tmp_path / "A", {"workers": 2}, tmp_path / "ceph.conf")
+    run = ea.run(tmp_path / "A", config)
+    kept = (tmp_path / "A" / "results" / "cbt_config.yaml").read_text()
+    for source, name in ((tmp_path / "A", "A"), (run, run.name)):
+        assert export(source, tmp_path / "out", "--dialect", "main") == 0
+        copy = tmp_path / "out" / "main" / f"{name}-measure-new" / "results" / "cbt_config.yaml"
+        assert copy.read_text() == kept
+    (tmp_path / "A" / "results" / "cbt_config.yaml").unlink()
+    assert export(tmp_path / "A", tmp_path / "out", "--dialect", "main") == 0
+    assert copy.parent.parent.with_name("A-measure-new").joinpath("results", "cbt_config.yaml").read_text() == ""
+    assert f"--archive={tmp_path / 'out' / 'main' / 'A-measure-new'}" in capsys.readouterr().out
+
+
+def test_the_generators_cpu_is_there_when_somebody_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ea.run(tmp_path / "A", CONFIG)
+
+    def watched(run: Path) -> Dict[str, Any]:
+        phases = {"measure-new": {"classes": {"generator": {"cores": 1.25}}}}
+        return {**summary_of(run), "resources": {"nodes": [], "phases": phases}}
+
+    monkeypatch.setattr(of, "summary_of", watched)
+    assert export(tmp_path / "A", tmp_path / "out") == 0
+    head, main_ = files(tmp_path / "out").values()
+    assert main_["4"]["cpu"] == main_["maximum_cpu_usage"] == "125.0"
+    assert "cpu" not in json.dumps(head)
+
+
+def test_wrong_use_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", str(tmp_path)]) == 2
+    assert "nothing to write: give --upstream DIR" in capsys.readouterr().err
+    assert export(tmp_path / "none", tmp_path / "out") == 4
+    assert "no such directory" in capsys.readouterr().err
+    ea.run(tmp_path / "A", CONFIG)
+    (tmp_path / "file").touch()
+    assert export(tmp_path / "A", tmp_path / "file") == 2
+    assert str(tmp_path / "file") in capsys.readouterr().err
+
+
+def test_without_numpy_it_is_said(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['numpy'] = None\n"
+        "from cbt_plugins.tools.__main__ import main; sys.exit(main(['export', 'a', '--upstream', 'b']))"
+    )
+    argv = [sys.executable, "-c", program]
+    done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == "cbt-tools export: it needs the Python package numpy (pip install 'cbt-plugins[report]')\n"
