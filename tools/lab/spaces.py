@@ -170,7 +170,7 @@ class Spaces:
         """SIGKILL a first process and wait until nothing of its namespaces is left running."""
         first = self._need(name)
         first.kill(signal.SIGKILL)
-        wait_until(lambda: not first.alive(), f"end of {name}", 30)
+        wait_until(lambda: not first.alive(), f"end of {name}", 120)
         (self._dir / "run" / f"{name}.json").unlink(missing_ok=True)
 
     def _need(self, name: str) -> Process:
