@@ -1,17 +1,20 @@
-"""`cbt-tools report ARCHIVE`: summary.json, a table and report.html from what a run left."""
+"""`cbt-tools report ARCHIVE`: summary.json, a table and report.html from what a run left, index.html of several."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, List, Mapping, Tuple
 
 from cbt_plugins.analysis.archive import find_runs
 from cbt_plugins.analysis.source import Unreadable
 
+Runs = List[Tuple[Path, Mapping[str, Any]]]  # directories and summaries
+
 OK, USAGE, UNUSABLE = 0, 2, 4
 _INSTALL = "pip install 'cbt-plugins[report]'"
+_INSTALL_PLOTS = "pip install 'cbt-plugins[plots]'"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--html", type=Path, metavar="FILE", help="write the page here, and not into the run's directory"
+    )
+    parser.add_argument(
+        "--figures", type=Path, metavar="DIR", help="write figures for a post (SVG and PNG) into this directory"
     )
     parser.add_argument("--text", action="store_true", help="print the table only, write nothing")
 
@@ -45,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
             f"{args.archive} has {len(runs)} runs: --json and --html need one, give its directory", USAGE
         )
     status = OK
+    several: Runs = []
     for number, path in enumerate(runs):
         if number:
             print()
@@ -54,16 +61,26 @@ def run(args: argparse.Namespace) -> int:
             status = UNUSABLE
         if not args.text:
             try:
-                _write(summary, path, args)
+                failed = _write(summary, path, args, f"{path.name}-" if len(runs) > 1 else "")
             except OSError as e:
                 return _complain(f"{e.filename or path}: {e.strerror or e} (--text only prints)", USAGE)
+            if failed:
+                return failed
+        if len(runs) > 1 and not args.text:
+            several.append((path, _without_series(summary)))
+    if several:
+        try:
+            _write_together(several, args)
+        except OSError as e:
+            return _complain(f"{e.filename or args.archive}: {e.strerror or e} (--text only prints)", USAGE)
     return status
 
 
-def _write(summary: Mapping[str, Any], path: Path, args: argparse.Namespace) -> None:
+def _write(summary: Mapping[str, Any], path: Path, args: argparse.Namespace, prefix: str) -> int:
+    """What was asked for by name, or else everything that lies beside the run."""
     from cbt_plugins.analysis.summary import FILE, write_summary, write_text
 
-    only = args.json or args.html  # what is asked for by name is all that is written
+    only = args.json or args.html or args.figures
     if args.json or not only:
         write_summary(summary, args.json or path / FILE)
     if not only:
@@ -74,11 +91,50 @@ def _write(summary: Mapping[str, Any], path: Path, args: argparse.Namespace) -> 
         try:
             from cbt_plugins.report.html import page
         except ImportError as e:
-            if e.name not in ("jinja2", "markupsafe"):
+            _without_jinja("report.html", e)
+        else:
+            write_text(args.html or path / "report.html", page(summary, path))
+    if args.figures:
+        try:
+            from cbt_plugins.report.figures import of_run
+        except ImportError as e:
+            if (e.name or "").split(".")[0] != "matplotlib":
                 raise
-            _complain(f"no report.html: it needs the Python package Jinja2 ({_INSTALL})", OK)
-            return
-        write_text(args.html or path / "report.html", page(summary, path))
+            return _complain(f"no figures: they need the Python package matplotlib ({_INSTALL_PLOTS})", USAGE)
+        args.figures.mkdir(parents=True, exist_ok=True)
+        of_run(summary, args.figures, prefix)
+    return OK
+
+
+def _write_together(runs: Runs, args: argparse.Namespace) -> None:
+    """What there is of several runs."""
+    from cbt_plugins.analysis.summary import write_text
+
+    if args.figures:
+        from cbt_plugins.report.figures import of_sweeps
+        from cbt_plugins.report.sweep import of_runs
+
+        of_sweeps(of_runs(runs), args.figures)
+        return
+    try:
+        from cbt_plugins.report.index import FILE, page
+    except ImportError as e:
+        _without_jinja("index.html", e)
+        return
+    write_text(args.archive / FILE, page(runs, args.archive))
+    print(f"\n{len(runs)} runs: {args.archive / FILE}")
+
+
+def _without_series(summary: Mapping[str, Any]) -> Mapping[str, Any]:
+    """All that is needed of a run beside others; an archive may have hundreds."""
+    phases = [{**phase, "series": None, "jobs": [], "under_way": None} for phase in summary["phases"]]
+    return {**summary, "phases": phases}
+
+
+def _without_jinja(name: str, error: ImportError) -> None:
+    if error.name not in ("jinja2", "markupsafe"):
+        raise error
+    _complain(f"no {name}: it needs the Python package Jinja2 ({_INSTALL})", OK)
 
 
 def _complain(text: str, status: int) -> int:

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 from cbt_plugins.analysis.histogram import Histogram
 from cbt_plugins.analysis.phase import rank
 from cbt_plugins.analysis.tail import quantiles
+from cbt_plugins.report.downsample import short
 
 #: a line is dashed when it is a part of a phase: a state of the cluster, in the colour that the state has everywhere
 _STATES = {"failing": ("bad", 2), "degraded": ("bad", 1), "recovering": ("doubt", 1), "returning": ("doubt", 2)}
@@ -27,7 +28,8 @@ def tails(summary: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]) -> Li
         for number, phase in enumerate(phases):
             if op not in phase["ops"]:
                 continue
-            curves += curve(phase["name"], milliseconds(phase["ops"][op]["histogram_ns"]), number)
+            histogram = Histogram.from_json(phase["ops"][op]["histogram_ns"])
+            curves += curve(phase["name"], milliseconds(histogram), number)
             for state in states.get(phase["name"], ()):
                 # of a phase that has only one state, the curve is that of the phase
                 if state["state"] in _STATES and len(states[phase["name"]]) > 1:
@@ -43,11 +45,9 @@ def curve(
     """The curve as a list, empty when there is nothing to draw; four significant digits."""
     if not ms or len(ms) < 2:
         return []
-    values = [None if v is None else float(f"{v:.4g}") for v in ms]
-    return [{"name": name, "colour": colour, "dash": dash, "ms": values}]
+    return [{"name": name, "colour": colour, "dash": dash, "ms": short(ms)}]
 
 
-def milliseconds(histogram: Mapping[str, Any]) -> List[float]:
-    """The latencies at the quantiles of analysis.tail, of a summary's `histogram_ns`; [] of an empty one."""
-    its = Histogram.from_json(histogram)
-    return [its.quantile(q) / 1e6 for q in quantiles(its.n)]
+def milliseconds(histogram: Histogram) -> List[float]:
+    """The latencies at the quantiles of analysis.tail; [] of an empty one."""
+    return [histogram.quantile(q) / 1e6 for q in quantiles(histogram.n)]

@@ -58,9 +58,9 @@ def failure_data(timeline: Optional[Mapping[str, Any]], points: int = POINTS) ->
         "step": timeline["step"] * group,
         "windows": [{key: window[key] for key in ("state", "from", "to")} for window in timeline["windows"]],
         "marks": [{"at": mark["at"], "title": mark["title"]} for mark in timeline["marks"]],
-        "degraded": _short(highs(cluster["degraded"], group)),
-        "misplaced": _short(highs(cluster["misplaced"], group)),
-        "objects_per_s": _short(means(cluster["objects_per_s"], group)),
+        "degraded": short(highs(cluster["degraded"], group)),
+        "misplaced": short(highs(cluster["misplaced"], group)),
+        "objects_per_s": short(means(cluster["objects_per_s"], group)),
     }
 
 
@@ -73,7 +73,7 @@ def cores_data(resources: Optional[Mapping[str, Any]], points: int = POINTS) -> 
     if not series or not any(series["cores"].values()):
         return None
     group = factor(max(map(len, series["cores"].values())), points)
-    classes = {name: _short(means(values, group)) for name, values in series["cores"].items() if values}
+    classes = {name: short(means(values, group)) for name, values in series["cores"].items() if values}
     return {"start": series["start"], "step": series["step"] * group, "classes": classes}
 
 
@@ -90,11 +90,11 @@ def chart_data(series: Mapping[str, Any], points: int = POINTS) -> Dict[str, Any
         rate = its["obj_per_s"]
         group = factor(len(rate), points)
         ops[op] = {
-            "rate": _short(means(rate, group)),
-            "low": _short(lows(rate, group)) if group > 1 else None,
-            "high": _short(highs(rate, group)) if group > 1 else None,
-            "mean": _short(weighted(its["mean_ms"], rate, group)),
-            "p99": _short(_at_points(series, its["p99_ms"], factor(len(rate), points), len(rate))),
+            "rate": short(means(rate, group)),
+            "low": short(lows(rate, group)) if group > 1 else None,
+            "high": short(highs(rate, group)) if group > 1 else None,
+            "mean": short(weighted(its["mean_ms"], rate, group)),
+            "p99": short(_at_points(series, its["p99_ms"], factor(len(rate), points), len(rate))),
             "errors": [sum(g) for g in _groups(its["errors"], group)],
         }
     pgs = series["pgs"]
@@ -120,6 +120,6 @@ def _at_points(series: Mapping[str, Any], values: Values, group: int, bins: int)
     return result
 
 
-def _short(values: Values) -> List[Optional[float]]:
+def short(values: Values) -> List[Optional[float]]:
     """Four significant digits: more than a screen has pixels for."""
     return [None if v is None else float(f"{v:.4g}") for v in values]

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence
 
 from cbt_plugins.analysis.archive import texts
-from cbt_plugins.report.curves import tails
 from cbt_plugins.report.document import document
-from cbt_plugins.report.downsample import chart_data, cores_data, failure_data
-from cbt_plugins.report.headline import headline, loaded, sentences
+from cbt_plugins.report.drawing import drawing
+from cbt_plugins.report.headline import headline, sentences
 
 #: characters of a recorded file that go into the page; the archive has the rest
 _LONGEST = 100_000
@@ -20,28 +19,15 @@ _PLAN = ("config.yaml", "benchmark_config.yaml", "plan.json")
 
 def page(summary: Mapping[str, Any], run: Path) -> str:
     """The page of one run; `run` is its directory. The same input gives the same bytes."""
-    timelines = (summary["failure"] or {"timelines": {}})["timelines"]
-    resources = (summary.get("resources") or {"phases": {}})["phases"]
-    charts = [
-        {
-            "name": phase["name"],
-            "role": phase["role"],
-            "window": phase["window"],
-            "under_way": phase["under_way"],
-            "failure": failure_data(timelines.get(phase["name"])),
-            "cores": cores_data(resources.get(phase["name"])),
-            **chart_data(phase["series"]),
-        }
-        for phase in summary["phases"]
-    ]
-    curves = tails(summary, loaded(summary))
+    drawn = drawing(summary)
+    charts = drawn["phases"]
     files = [
         {"name": name, "text": text[:_LONGEST], "cut": len(text) > _LONGEST} for name, text in texts(run).items()
     ]
     return document(
         "page.html.j2",
         ["page.js"],
-        {"phases": charts, "tails": curves},
+        drawn,
         s=summary,
         verdict=verdict(summary),
         headline=headline(summary),
@@ -50,8 +36,8 @@ def page(summary: Mapping[str, Any], run: Path) -> str:
         engines=[{**entry, "table": by_op(entry["lines"])} for entry in summary["engines"]],
         pools=pools(run),
         broken=[chart["failure"] is not None for chart in charts],
-        tails=[curve["op"] for curve in curves],
-        resources=resources,
+        tails=[its["op"] for its in drawn["tails"]],
+        resources=(summary.get("resources") or {"phases": {}})["phases"],
         cores=[chart["cores"] is not None for chart in charts],
         planned=_json(run / "plan.json").get("phases") or [],
         plan=[file for file in files if file["name"] in _PLAN],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 import analysis_archives as made
 
@@ -71,3 +71,21 @@ def add_resources(summary: Dict[str, Any], name: str) -> None:
     its["series"] = {"start": start, "step": 1, "cores": cores}
     its["bottleneck"] = {"what": "media", "evidence": ["nvme0n1 of osd1 was busy for 97 % of the time"]}
     summary["resources"] = {"nodes": ["osd1"], "phases": {name: its}}
+
+
+#: the service of `swept` has so many workers of its own, and takes so many seconds for a request
+SERVERS, TOOK = 8, 0.008
+
+
+def swept(archive: Path, loads: Sequence[int] = (1, 2, 4, 8, 16, 32)) -> List[Path]:
+    """A run for each number of workers, on a service that 8 of them saturate: beyond, they wait for each other."""
+    found = []
+    for workers in loads:
+        latency = TOOK * max(1, workers / SERVERS)
+        rows = made.steady("GET", workers=workers, seconds=5, latency=latency, begin=-1, size=4096)
+        directory = made.run(archive, phases=["load"])
+        one = made.hybrid("h", rows, workers=workers)
+        about: Dict[str, Any] = {"engine": "hybrid", "asked": {"duration": 3.0, "mix": {"GET": 100}}}
+        made.phase(directory, 1, "load", [one], window=(0, 3), as_figures=True, **about)
+        found.append(directory.rename(directory.with_name(f"id-{workers:08x}")))
+    return found

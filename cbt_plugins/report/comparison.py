@@ -1,0 +1,122 @@
+"""A comparison as a page: what came of it, what differs, the table with its intervals, and the runs over each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+
+from cbt_plugins.analysis.summary import write_text
+from cbt_plugins.compare import releases, wording
+from cbt_plugins.compare.cases import Runs
+from cbt_plugins.compare.layout import Grid, Heading
+from cbt_plugins.compare.metrics import METRICS
+from cbt_plugins.compare.table import Compared, Row, Section, compare
+from cbt_plugins.report.document import document
+from cbt_plugins.report.overlay import overlays, percentiles
+from cbt_plugins.statistics.values import Direction, Verdict
+
+#: half the width of the picture of an interval, in its own units
+_HALF = 80
+#: the order in which verdicts are told
+_TOLD = (Verdict.WORSE, Verdict.BETTER, Verdict.SAME, Verdict.CANNOT_TELL)
+
+
+def write(compared: Compared, path: Path) -> None:
+    write_text(path, page(compared))
+
+
+def page(compared: Compared) -> str:
+    """The whole comparison. The same input gives the same bytes."""
+    groups = list(_groups(compared))
+    charts = [chart for title, sides in groups for chart in overlays(title, sides)]
+    curves = [chart for title, sides in groups for chart in percentiles(title, sides)]
+    return document(
+        "comparison.html.j2",
+        ["comparison.js"],
+        {"overlays": charts, "tails": curves},
+        base=compared.base,
+        contenders=compared.contenders,
+        verdict=verdict(compared.rows),
+        decided=[(row, _class(row)) for row in compared.rows if _class(row)],
+        sections=[_section(section, _scale(compared.rows)) for section in compared.sections],
+        head=wording.HEAD,
+        value=wording.value,
+        change=wording.change,
+        titles={name: metric.title for name, metric in METRICS.items()},
+        several=len(compared.contenders) > 1,
+        alone=compared.alone,
+        legend=list(wording.legend(compared.rules, compared.rows)),
+        releases=_releases(compared),
+        half=_HALF,
+        margin=min(_HALF, _HALF * compared.rules.margin / _scale(compared.rows)),
+        overlays=charts,
+        tails=curves,
+    )
+
+
+def verdict(rows: Sequence[Row]) -> Dict[str, str]:
+    """{"kind": good | doubt | bad | same, "text": "2 worse, 1 better, 3 same"}."""
+    counts = Counter(row.verdict for row in rows)
+    text = ", ".join(f"{counts[its]} {its.value}" for its in _TOLD if counts[its])
+    decided = {_class(row) for row in rows}
+    kind = "bad" if "worse" in decided else "good" if "better" in decided else "same"
+    if kind == "same" and counts[Verdict.CANNOT_TELL]:
+        kind = "doubt"
+    return {"kind": kind, "text": text or "nothing could be compared"}
+
+
+def _class(row: Row) -> str:
+    """Colour says two things at once: the change is significant, and its direction is good or bad."""
+    if METRICS[row.metric].direction is Direction.NONE or row.verdict not in (Verdict.BETTER, Verdict.WORSE):
+        return ""
+    return row.verdict.value
+
+
+def _section(section: Section, scale: float) -> Dict[str, Any]:
+    rows = [
+        {"cells": wording.line(row), "class": _class(row), "interval": _interval(row, scale), "id": row.id}
+        for row in section.rows
+    ]
+    return {
+        "contender": section.contender,
+        "case": section.case,
+        "differences": section.differences,
+        "rows": rows,
+        "missing": [f"{its.where}: {its.text}" for its in section.missing],
+        "doubts": list(wording.merged([*section.doubts, *wording.of_rows(section.rows)])),
+    }
+
+
+def _scale(rows: Sequence[Row]) -> float:
+    """The relative change at the end of the pictures: a round one that holds most intervals."""
+    ends = [abs(end) for row in rows for end in _ends(row) if end is not None]
+    widest = max(ends, default=0.1)
+    return next((limit for limit in (0.1, 0.2, 0.5) if widest <= limit), 1.0)
+
+
+def _ends(row: Row) -> Tuple[Optional[float], ...]:
+    its = row.comparison
+    return its.change, its.change_low, its.change_high
+
+
+def _interval(row: Row, scale: float) -> Optional[Dict[str, Optional[float]]]:
+    """Places in the picture of a change: {"at", "low", "high"}; None when nothing can be drawn."""
+    at, low, high = (None if v is None else round(max(-1.0, min(1.0, v / scale)) * _HALF, 1) for v in _ends(row))
+    return None if at is None else {"at": at, "low": low, "high": high}
+
+
+def _groups(compared: Compared) -> Iterator[Tuple[str, List[Tuple[str, Runs]]]]:
+    """Each configuration with the sides that have it: the base first."""
+    sections: Dict[str, List[Section]] = {}
+    for section in compared.sections:
+        sections.setdefault(section.case, []).append(section)
+    for case, its in sections.items():
+        yield case, [(compared.base.name, its[0].base), *((section.contender, section.new) for section in its)]
+
+
+def _releases(compared: Compared) -> List[Union[Heading, Grid]]:
+    """The table of releases has rows of its own, which are judged by themselves."""
+    made = compare(compared.base, compared.contenders, releases.CHOICE, compared.rules)
+    found = [block for block in releases.blocks(made) if isinstance(block, (Heading, Grid))]
+    return [block for block in found if not isinstance(block, Grid) or block.rows]

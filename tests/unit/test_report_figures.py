@@ -1,0 +1,73 @@
+"""Figures for a post: there, the same at every time, and what they show."""
+
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import analysis_archives as made
+import pytest
+from report_archives import add_failure, add_resources, swept
+
+pytest.importorskip("matplotlib")
+
+from cbt_plugins.analysis.summary import summarize
+from cbt_plugins.report.figures import of_run, of_sweeps
+from cbt_plugins.report.sweep import of_runs
+from cbt_plugins.tools.__main__ import main
+
+NAMES = ["throughput", "latency", "percentiles-get", "percentiles-put", "recovery", "cores", "aging"]
+
+
+def test_a_figure_for_everything_that_a_run_has(tmp_path: Path) -> None:
+    summary = summarize(made.small(tmp_path / "a"))
+    plain = of_run(summary, tmp_path)
+    assert [path.name for path in plain if path.suffix == ".svg"] == [
+        f"{name}.svg" for name in NAMES if name not in ("recovery", "cores")
+    ]
+    add_failure(summary, "new")
+    add_resources(summary, "new")
+    found = of_run(summary, tmp_path)
+    assert [path.name for path in found if path.suffix == ".png"] == [f"{name}.png" for name in NAMES]
+    for path in found:
+        if path.suffix == ".svg":
+            assert ET.parse(path).getroot().tag.endswith("svg")
+        else:
+            assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
+    summary = summarize(made.small(tmp_path / "a"))
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    one, two = (of_run(summary, tmp_path / name) for name in ("one", "two"))
+    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
+
+
+def test_a_run_with_nothing_has_no_figures(tmp_path: Path) -> None:
+    assert of_run(summarize(made.run(tmp_path)), tmp_path) == []
+
+
+def test_sweeps_have_a_figure(tmp_path: Path) -> None:
+    runs = [(path, summarize(path)) for path in swept(tmp_path / "a", (2, 8, 32))]
+    assert [path.name for path in of_sweeps(of_runs(runs), tmp_path)] == ["sweep-1-load.svg", "sweep-1-load.png"]
+
+
+def test_figures_by_name_are_all_that_is_written(tmp_path: Path) -> None:
+    swept(tmp_path / "a", (2, 8))
+    before = sorted((tmp_path / "a").rglob("*"))
+    assert main(["report", str(tmp_path / "a"), "--figures", str(tmp_path / "f")]) == 0
+    assert sorted((tmp_path / "a").rglob("*")) == before
+    assert {path.name for path in (tmp_path / "f").glob("*.svg")} >= {"id-00000002-throughput.svg", "sweep-1-load.svg"}
+
+
+def test_without_matplotlib_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = made.small(tmp_path)
+    monkeypatch.delitem(sys.modules, "cbt_plugins.report.figures")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["report", str(directory), "--figures", str(tmp_path / "f")]) == 2
+    assert "matplotlib (pip install 'cbt-plugins[plots]')" in capsys.readouterr().err
+    assert not (tmp_path / "f").exists()
