@@ -6,6 +6,7 @@ import textwrap
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from cbt_plugins.analysis import impact, recovery
+from cbt_plugins.report import ceilings as network
 from cbt_plugins.report import usage
 from cbt_plugins.report.numbers import count, percent, plain, seconds, size, size_class
 
@@ -28,8 +29,8 @@ _HEAD = (
 )
 
 
-def render(summary: Mapping[str, Any]) -> str:
-    """Phases, new against aged, warnings; ends with a line end."""
+def render(summary: Mapping[str, Any], ceilings: Optional[Mapping[str, Any]] = None) -> str:
+    """Phases, new against aged, warnings; ends with a line end. `ceilings`: those of analysis.ceilings, if known."""
     lines = [*_headline(summary)]
     resources = (summary.get("resources") or {"phases": {}})["phases"]
     for phase in summary["phases"]:
@@ -38,6 +39,8 @@ def render(summary: Mapping[str, Any]) -> str:
         lines += ["", *_aging(summary["new_vs_aged"])]
     for entry in summary["engines"]:
         lines += ["", *_engines(entry)]
+    if ceilings and ceilings["phases"]:
+        lines += ["", *textwrap.wrap(network.sentence(ceilings), WIDTH), *_table(network.rows(ceilings))]
     if summary["failure"]:
         lines += ["", *_failure(summary["failure"])]
     lines += ["", *_warnings(summary["warnings"])]
