@@ -13,7 +13,13 @@ OK, USAGE, UNUSABLE = 0, 2, 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("archive", type=Path, help="an archive (all of its runs), or one run's id-... directory")
+    parser.add_argument(
+        "archives",
+        type=Path,
+        nargs="+",
+        metavar="ARCHIVE",
+        help="an archive (all of its runs), or one run's id-... directory",
+    )
     parser.add_argument(
         "--upstream",
         type=Path,
@@ -26,14 +32,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="both",
         help="which of CBT's branches --upstream is for: head is `master` of 2025, main is `main` of 2026",
     )
+    parser.add_argument("--prometheus", type=Path, metavar="FILE", help="write the numbers in Prometheus' text format")
+    parser.add_argument(
+        "--csv", type=Path, metavar="FILE", help="write a table with a line for each run, as Apache Otava reads it"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """0: all is written; 4: a run is not whole (it is left out), or there is nothing to write."""
-    if not args.upstream:
-        return _complain("nothing to write: give --upstream DIR", USAGE)
+    if not (args.upstream or args.prometheus or args.csv):
+        return _complain("nothing to write: give --upstream DIR, --prometheus FILE or --csv FILE", USAGE)
+    status = OK
     try:
-        return _upstream(args.archive, args.upstream, args.dialect)
+        if args.upstream:
+            status = max(_upstream(archive, args.upstream, args.dialect) for archive in args.archives)
+        if args.prometheus or args.csv:
+            status = max(status, _numbers(args))
+        return status
     except Unreadable as e:
         return _complain(str(e), UNUSABLE)
     except ImportError as e:
@@ -41,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
             raise
         return _complain("it needs the Python package numpy (pip install 'cbt-plugins[report]')", USAGE)
     except OSError as e:
-        return _complain(f"{e.filename or args.archive}: {e.strerror or e}", USAGE)
+        return _complain(f"{e.filename or args.archives[0]}: {e.strerror or e}", USAGE)
 
 
 def _upstream(archive: Path, target: Path, dialect: str) -> int:
@@ -65,6 +80,23 @@ def _upstream(archive: Path, target: Path, dialect: str) -> int:
     if not curves:
         return _complain(f"{archive}: no phase with reads or writes that can be written", UNUSABLE)
     _print_commands(target, dialect, [its.name for its in curves])
+    return UNUSABLE if broken else OK
+
+
+def _numbers(args: argparse.Namespace) -> int:
+    from cbt_plugins.analysis.archive import find_runs
+    from cbt_plugins.analysis.stored import summary_of
+    from cbt_plugins.analysis.summary import write_text
+    from cbt_plugins.exports import prometheus, table
+
+    summaries = [summary_of(run) for archive in args.archives for run in find_runs(archive)]
+    for path, write in ((args.prometheus, prometheus.text), (args.csv, table.text)):
+        if path:
+            write_text(path, write(summaries))
+            print(f"{path}: runs read: {len(summaries)}")
+    broken = [summary for summary in summaries if not summary["usable"]]
+    for summary in broken:
+        _complain(f"{summary['run']['name']}: not whole: {summary['warnings'][0]['text']}", OK)
     return UNUSABLE if broken else OK
 
 

@@ -45,6 +45,7 @@ def run(
     get: float = 0.01,
     put: float = 0.02,
     aged: float = 1.0,
+    start: float = 0.0,
     workers: int = 2,
     size: int = 4096,
     phases: Sequence[str] = ("measure-new",),
@@ -54,11 +55,11 @@ def run(
 ) -> Path:
     """One run; each of its phases takes 10 s, with GET and PUT of these latencies by `workers` each.
 
-    In phases whose name has "aged" in it latencies are `aged` times as high.
+    The first begins 100 s after `start`. In phases whose name has "aged" in it latencies are `aged` times as high.
     """
     made = aa.run(path / "making", complete=complete, phases=phases)
     for index, name in enumerate(phases, 1):
-        begin = 100.0 * index
+        begin = start + 100.0 * index
         jobs = []
         for op in ops:
             latency = (get if op == "GET" else put) * (aged if "aged" in name else 1.0)

@@ -214,7 +214,7 @@ def test_the_generators_cpu_is_there_when_somebody_watched(tmp_path: Path, monke
 
 def test_wrong_use_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", str(tmp_path)]) == 2
-    assert "nothing to write: give --upstream DIR" in capsys.readouterr().err
+    assert "nothing to write: give --upstream DIR, " in capsys.readouterr().err
     assert export(tmp_path / "none", tmp_path / "out") == 4
     assert "no such directory" in capsys.readouterr().err
     ea.run(tmp_path / "A", CONFIG)

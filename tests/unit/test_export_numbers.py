@@ -1,0 +1,95 @@
+"""cbt-tools export --prometheus and --csv: the numbers of runs for other programs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Dict
+
+import export_archives as ea
+import pytest
+
+from cbt_plugins.exports import prometheus
+from cbt_plugins.tools.__main__ import main
+
+CONFIG = {"benchmark": "warp", "iteration": 0}
+#: a sample of the text format: name{label="value",...} number
+SAMPLE = re.compile(r'([a-z_]+)\{((?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)*)\} (\S+)')
+
+
+def samples(text: str) -> Dict[str, float]:
+    """'name{labels}' -> value; every line has to be of the format, and those of one name together."""
+    found: Dict[str, float] = {}
+    names = []
+    for line in text.splitlines():
+        if line.startswith("#"):
+            assert re.fullmatch(r"# (HELP [a-z_]+ .+|TYPE [a-z_]+ gauge)", line)
+            continue
+        match = SAMPLE.fullmatch(line)
+        assert match, line
+        found[f"{match[1]}{{{match[2]}}}"] = float(match[3])
+        names.append(match[1])
+    assert [a for a, b in zip(names, [None, *names]) if a != b] == list(dict.fromkeys(names))
+    assert text.count("# TYPE ") == len(set(names))
+    return found
+
+
+def test_prometheus_gets_base_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = ea.run(tmp_path / "A", CONFIG)
+    assert main(["export", str(tmp_path / "A"), "--prometheus", str(tmp_path / "x.prom")]) == 0
+    found = samples((tmp_path / "x.prom").read_text())
+    name = f'benchmark="warp",run="00000000/{run.name}"'
+    where = f'{name},phase="measure-new",role="measure"'
+    assert found[f'cbt_run_usable{{{name},ceph="18.2.7 reef"}}'] == 1
+    assert found[f'cbt_objects_per_second{{{where},op="GET"}}'] == 200
+    assert found[f'cbt_objects_per_second{{{where},op="total"}}'] == 300
+    assert found[f'cbt_bytes_per_second{{{where},op="PUT"}}'] == pytest.approx(100 * 4096, rel=1e-3)
+    assert found[f'cbt_latency_seconds{{{where},op="PUT",quantile="0.99"}}'] == pytest.approx(0.02)
+    assert found[f'cbt_latency_mean_seconds{{{where},op="GET"}}'] == pytest.approx(0.01)
+    assert found[f'cbt_success_ratio{{{where},op="total"}}'] == 1
+    assert found[f"cbt_phase_end_timestamp_seconds{{{where}}}"] == 1_700_000_110
+    assert "x.prom: runs read: 1" in capsys.readouterr().out
+
+
+def test_labels_are_escaped(tmp_path: Path) -> None:
+    run = ea.run(tmp_path / "A", CONFIG)
+    summary = json.loads((run / "summary.json").read_text())
+    summary["run"]["benchmark"] = 'a "quoted\\" \n name'
+    assert all('benchmark="a \\"quoted\\\\\\" \\n name"' in key for key in samples(prometheus.text([summary])))
+
+
+def test_a_table_has_a_line_for_each_whole_run_oldest_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ea.run(tmp_path / "A", CONFIG, phases=("measure-new", "measure-aged"), aged=2.0)
+    ea.run(tmp_path / "B", CONFIG, complete=False)
+    last = ea.run(tmp_path / "C", CONFIG, ops=("GET",), start=1000)
+    archives = [str(tmp_path / name) for name in "CBA"]
+    assert main(["export", *archives, "--csv", str(tmp_path / "x.csv")]) == 4, "one is not whole"
+    text = (tmp_path / "x.csv").read_text()
+    first, second = list(csv.DictReader(text.splitlines()))
+    assert {first["run_id"], first["ceph"], first["benchmark"]} == {"k3j9", "18.2.7 reef", "warp"}
+    assert first["time"] == "2023-11-14T22:15:00Z"
+    assert float(first["measure-new.total.obj_per_s"]) == 300
+    assert float(first["measure-aged.GET.mean_ms"]) == 20
+    assert (second["run"], second["time"]) == (f"00000000/{last.name}", "2023-11-14T22:31:40Z")
+    assert float(second["measure-new.GET.obj_per_s"]) == 200
+    assert second["measure-new.total.obj_per_s"] == second["measure-aged.GET.mean_ms"] == ""
+    assert text.startswith("time,benchmark,run,run_id,ceph,cbt_plugins,measure-new.GET.obj_per_s,")
+    assert "not whole: the run has no end marker" in capsys.readouterr().err
+
+
+def test_of_a_run_that_is_not_whole_prometheus_gets_no_more_than_that(tmp_path: Path) -> None:
+    run = ea.run(tmp_path / "A", CONFIG, complete=False)
+    assert main(["export", str(run), "--prometheus", str(tmp_path / "x.prom")]) == 4
+    assert list(samples((tmp_path / "x.prom").read_text()).values()) == [0.0]
+
+
+def test_all_forms_at_once(tmp_path: Path) -> None:
+    ea.run(tmp_path / "A", CONFIG)
+    files = {"--prometheus": "x.prom", "--csv": "x.csv", "--upstream": "o"}
+    options = [text for option, name in files.items() for text in (option, str(tmp_path / name))]
+    assert main(["export", str(tmp_path / "A"), *options]) == 0
+    assert (tmp_path / "x.prom").exists() and (tmp_path / "x.csv").exists() and (tmp_path / "o" / "head").is_dir()
