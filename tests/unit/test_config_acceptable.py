@@ -122,3 +122,12 @@ def test_what_is_no_mapping_is_refused() -> None:
     for value in ([], "(greater)", None, 1):
         assert [p.path for p in problems(value, ())] == [("acceptable",)]
     assert list(problems({}, ())) == []
+
+
+def test_the_example_of_the_documentation_is_right(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "CBT.md").read_text(encoding="utf-8")
+    (example,) = (text for text in re.findall(r"```yaml\n(.*?)```", page, re.S) if "acceptable:" in text)
+    assert faults(tmp_path, CLUSTER + example) == []
+    assert faults(tmp_path, CLUSTER + example.replace("fill/", "fil/")) != []
+    named = re.findall(r"^\| (`[a-z0-9_`, ]+`) \|", page, re.M)
+    assert set(METRICS) == {name for line in named for name in line.replace("`", "").split(", ")} & set(METRICS)
