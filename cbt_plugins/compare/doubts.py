@@ -16,6 +16,8 @@ from .record import Record
 
 #: what is there whatever is compared with what, and is said elsewhere
 _QUIET = ("few-samples",)
+#: what matters only where seconds are compared, which says it by itself
+_OF_SECONDS = ("autocorrelation", "short-series", "gaps")
 
 
 @dataclass(frozen=True)
@@ -74,4 +76,5 @@ def _unsteady(where: str, run: Record, rows: Set[Tuple[str, str]]) -> Iterator[D
     for its in run.measurements:
         if its.metric == "obj_per_s" and its.series and (its.phase, its.op) in rows:
             for caution in steady(np.asarray(its.series, dtype=float)):
-                yield Doubt(caution.code, f"{where} {its.phase} {its.op}", caution.text)
+                if caution.code not in _OF_SECONDS:
+                    yield Doubt(caution.code, f"{where} {its.phase} {its.op}", caution.text)

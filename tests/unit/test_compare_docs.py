@@ -1,0 +1,104 @@
+"""The examples of docs/COMPARE.md are run, and give what the page says.
+
+After a change that is meant: UPDATE_DOCS=1 pytest tests/unit/test_compare_docs.py, and read the difference.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import Iterator, List, Tuple
+
+import compare_archives
+import pytest
+
+from tools.__main__ import main
+
+PAGE = Path(__file__).parents[2] / "docs" / "COMPARE.md"
+PROMPT = "    $ "
+Example = Tuple[str, List[str]]  # command, output
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("archives")
+    make = compare_archives.archive
+    make(place / "quincy", runs=5, ceph=compare_archives.QUINCY, seed=1, seconds=20, config={"osd_op_queue": "wpq"})
+    slower = {"GET": 0.023}
+    make(place / "reef", runs=5, seed=2, seconds=20, latency=slower, begin=500, config={"osd_op_queue": "mclock"})
+    make(place / "other", seed=3, seconds=20, workers=3, osd_nodes=5)
+    for i in range(1, 13):
+        new = i > 7
+        make(
+            place / f"night{i}",
+            seed=100 + i,
+            seconds=20,
+            latency={"PUT": 0.044} if new else None,
+            ceph=compare_archives.REEF if new else compare_archives.QUINCY,
+            begin=(i - 1) * compare_archives.DAY,
+        )
+    make(place / "three", runs=3, seed=4, seconds=20, osd_nodes=3)
+    make(place / "five", runs=3, seed=5, seconds=20, osd_nodes=5, latency={"GET": 0.0129, "PUT": 0.0226}, begin=500)
+    return place
+
+
+def parts(text: str) -> Iterator[Tuple[str, List[Example]]]:
+    """Stretches of prose, each with the examples that follow it."""
+    prose: List[str] = []
+    examples: List[Example] = []
+    for line in text.split("\n"):
+        if line.startswith(PROMPT):
+            examples.append((line[len(PROMPT) :], []))
+        elif examples and (line.startswith("    ") or not line):
+            examples[-1][1].append(line[4:])
+        else:
+            if examples:
+                yield "\n".join(prose), examples
+                prose, examples = [], []
+            prose.append(line)
+    yield "\n".join(prose), examples
+
+
+def run(command: str, capsys: pytest.CaptureFixture[str]) -> str:
+    status = command.endswith("; echo $?")
+    words = shlex.split(command[: -len("; echo $?")] if status else command)
+    assert words[0] == "cbt-tools"
+    code = main(words[1:])
+    said = capsys.readouterr()
+    return said.out + said.err + (f"{code}\n" if status else "")
+
+
+def test_the_examples_give_what_the_page_says(
+    archives: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(archives)
+    page, made, count = PAGE.read_text(encoding="utf-8"), [], 0
+    for prose, examples in parts(page):
+        made.append(prose)
+        lines = []
+        for command, output in examples:
+            if command.startswith("cat "):
+                Path(command.split()[1]).write_text("\n".join(output).rstrip("\n") + "\n")
+                told = "\n".join(output)
+            else:
+                told = run(command, capsys)
+                count += 1
+            lines += [f"    $ {command}", *(f"    {line}".rstrip() for line in told.rstrip("\n").split("\n"))]
+        if lines:
+            made[-1] += "\n" + "\n".join(lines) + "\n"
+    whole = "\n".join(made)
+    if os.environ.get("UPDATE_DOCS"):
+        PAGE.write_text(whole, encoding="utf-8")
+    assert count >= 10
+    assert whole == page
+
+
+def test_the_page_names_what_there_is() -> None:
+    """Codes of doubts that comparison makes are on the page."""
+    source = (PAGE.parents[1] / "cbt_plugins" / "compare").glob("*.py")
+    codes = {code for path in source for code in re.findall(r'(?:Doubt|Caution)\("([a-z-]+)"', path.read_text())}
+    assert codes >= {"not-usable", "mixed-side", "missing"}
+    page = PAGE.read_text(encoding="utf-8")
+    assert not {code for code in codes if f"| {code} |" not in page}
