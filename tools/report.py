@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from cbt_plugins.analysis.archive import find_runs
+from cbt_plugins.analysis.ceilings import Unknown, ceilings
 from cbt_plugins.analysis.source import Unreadable
 
 Runs = List[Tuple[Path, Mapping[str, Any]]]  # directories and summaries
@@ -31,6 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--figures", type=Path, metavar="DIR", help="write figures for a post (SVG and PNG) into this directory"
     )
     parser.add_argument("--text", action="store_true", help="print the table only, write nothing")
+    parser.add_argument(
+        "--nic", type=_link, metavar="SPEED", help="every node's interface, such as 25Gbit: for the network's ceiling"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         if number:
             print()
         summary = summarize(path)
-        print(render(summary), end="", flush=True)
+        print(render(summary, _ceilings(path, summary, args)), end="", flush=True)
         if not summary["usable"]:
             status = UNUSABLE
         if not args.text:
@@ -74,6 +78,25 @@ def run(args: argparse.Namespace) -> int:
         except OSError as e:
             return _complain(f"{e.filename or args.archive}: {e.strerror or e} (--text only prints)", USAGE)
     return status
+
+
+def _link(text: str) -> float:
+    from cbt_plugins.config.units import parse_link
+
+    try:
+        return parse_link(text)
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(str(e)) from e
+
+
+def _ceilings(path: Path, summary: Mapping[str, Any], args: argparse.Namespace) -> Optional[Dict[str, Any]]:
+    """What the network allows, where it is known; who asks for it is told why it is not."""
+    try:
+        return ceilings(path, summary, args.nic)
+    except Unknown as e:
+        if args.nic:
+            _complain(f"{path.name}: no network ceiling: {e}", OK)
+        return None
 
 
 def _write(summary: Mapping[str, Any], path: Path, args: argparse.Namespace, prefix: str) -> int:

@@ -27,6 +27,12 @@ class Wiring:
     def __init__(self, run: Path, endpoints: Sequence[str]) -> None:
         """Read it. Raises Unknown with what is missing."""
         self._folder = run / "cluster" / "before"
+        try:
+            self._read(run, endpoints)
+        except (KeyError, TypeError, ValueError, AttributeError) as e:
+            raise Unknown(f"cluster/before has not the form of Ceph's answers ({type(e).__name__}: {e})") from e
+
+    def _read(self, run: Path, endpoints: Sequence[str]) -> None:
         pool = self._pool()
         self.pool_name = str(pool["pool_name"])
         self.kept = self._redundancy(pool)
