@@ -15,6 +15,7 @@ VERBS = {
     "size": ("cbt_plugins.tools.size", "how many objects, PGs and workers, and how fast at most: the models"),
     "inject": ("cbt_plugins.tools.inject", "the events of a fault file, beside any load"),
     "undo": ("cbt_plugins.tools.undo", "put back what a run has changed on the cluster and not put back itself"),
+    "sql": ("cbt_plugins.tools.sql", "free questions to an archive, in SQL"),
     "report": ("cbt_plugins.tools.report", "summary, table and HTML page from an archive"),
     "export": ("cbt_plugins.tools.export", "results in the forms of other programs"),
     "compare": ("cbt_plugins.tools.compare", "what changed between archives, and what chance may have done"),

@@ -1,0 +1,70 @@
+"""A table of an archive: its name, what it says, its columns, and how it is filled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
+
+import numpy as np
+
+#: SQL type of a column -> type of what fills it; TIME is seconds since 1970, and a TIMESTAMP (UTC) in the table
+TEXT, WHOLE, NUMBER, FLAG, TIME = "VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN", "TIMESTAMP"
+
+#: column -> its values; numpy arrays, masked where there is nothing
+Columns = Dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """What tables are made of."""
+
+    path: Path
+    name: str  # "00000000/id-1a2b3c4d"
+    ours: bool  # a run of this project's benchmarks
+
+
+@dataclass(frozen=True)
+class Table:
+    """`fill` gives the columns of one run, in pieces; the column `run` is put before them."""
+
+    name: str
+    text: str
+    columns: Tuple[Column, ...]
+    fill: Callable[[Run], Iterable[Columns]]
+
+
+def columns_of(lines: str) -> Tuple[Column, ...]:
+    """ "name type text" in lines, as the tables' modules write them down."""
+    made = []
+    for line in lines.strip().splitlines():
+        name, type_, text = line.split(None, 2)
+        made.append(Column(name, type_, text))
+    return tuple(made)
+
+
+def from_rows(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> Iterator[Columns]:
+    """One piece of mappings; a key that is missing is null, and so is a value of another kind."""
+    found: List[Mapping[str, Any]] = list(rows)
+    if found:
+        yield {column.name: array(column.type, [row.get(column.name) for row in found]) for column in columns}
+
+
+def array(type_: str, values: Sequence[Any]) -> np.ndarray:
+    """Values of one column; None is null."""
+    if type_ == TEXT:
+        made = np.empty(len(values), object)
+        made[:] = [None if value is None else str(value) for value in values]
+        return made
+    kinds = {WHOLE: (np.int64, 0), FLAG: (np.bool_, False)}
+    dtype, nothing = kinds.get(type_, (np.float64, 0.0))
+    good = [isinstance(value, (int, float)) for value in values]
+    filled = [value if fine else nothing for value, fine in zip(values, good)]
+    return np.ma.masked_array(np.array(filled, dtype), mask=np.logical_not(good))

@@ -1,0 +1,122 @@
+"""Tables of what was seen around the load: events, heartbeats of the drivers, the cluster's state."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, Iterator, List
+
+from cbt_plugins.analysis import beats
+from cbt_plugins.analysis.archive import json_lines
+from cbt_plugins.analysis.samples import files_of, read_samples
+from cbt_plugins.sql.counted import phases
+from cbt_plugins.sql.table import Columns, Run, Table, columns_of, from_rows
+
+_EVENTS = columns_of("""
+time TIMESTAMP head's clock (UTC)
+event VARCHAR what began or ended
+phase VARCHAR in which, if it says so
+label VARCHAR of a fault
+data VARCHAR all of the line, as JSON
+""")
+_HEARTBEATS = columns_of("""
+phase VARCHAR name
+time TIMESTAMP head's clock (UTC)
+node VARCHAR who said it
+job VARCHAR process of the load generator
+ops BIGINT requests so far
+bytes BIGINT so far
+errors BIGINT failed ones so far
+state VARCHAR of the process
+in_flight BIGINT requests under way
+oldest_s DOUBLE age of the oldest of them
+""")
+_STATUS = columns_of("""
+phase VARCHAR name
+time TIMESTAMP head's clock (UTC)
+health VARCHAR of the cluster
+pgs BIGINT placement groups
+not_clean BIGINT of them not active+clean
+degraded DOUBLE share of the object copies
+misplaced DOUBLE share of the object copies
+osds_up BIGINT OSDs
+osds_in BIGINT OSDs
+raw_used DOUBLE share of the cluster
+""")
+_RECOVERY = columns_of("""
+time TIMESTAMP of the sample (UTC)
+epoch BIGINT of the OSD map
+osds_up BIGINT OSDs
+osds_in BIGINT OSDs
+pgs BIGINT placement groups
+not_clean BIGINT of them not active+clean
+inactive BIGINT of them serving no request
+degraded BIGINT object copies that are missing
+misplaced BIGINT object copies in the wrong place
+unfound BIGINT objects nobody has
+clean BOOLEAN all PGs active+clean
+moving BOOLEAN some PG recovers or is backfilled
+settled BOOLEAN the statistics are newer than the last change of an OSD
+recovered_objects BIGINT since the first sample
+recovered_bytes BIGINT since the first sample
+health VARCHAR of the cluster
+""")
+
+
+def _events(run: Run) -> Iterator[Columns]:
+    lines = json_lines(run.path / "events.jsonl")
+    rows = [{**line, "time": line.get("t"), "data": json.dumps(line)} for line in lines]
+    return from_rows(_EVENTS, rows)
+
+
+def _heartbeats(run: Run) -> Iterator[Columns]:
+    for phase in phases(run.path) if run.ours else ():
+        rows: List[Dict[str, Any]] = []
+        for beat in json_lines(phase.path / beats.FILE):
+            for job, its in (beat.get("jobs") or {}).items():
+                about = {"phase": phase.name, "time": beat.get("t"), "node": beat.get("node"), "job": job}
+                rows.append({**its, **about, "oldest_s": its.get("oldest")})
+        yield from from_rows(_HEARTBEATS, rows)
+
+
+def _status(run: Run) -> Iterator[Columns]:
+    for phase in phases(run.path) if run.ours else ():
+        rows = []
+        for sample in phase.pgs:
+            states = sample.get("pgs")
+            total = sum(states.values()) if isinstance(states, dict) else None
+            rows.append({**sample, "phase": phase.name, "time": sample.get("t"), "pgs": total})
+        yield from from_rows(_STATUS, rows)
+
+
+def _recovery(run: Run) -> Iterator[Columns]:
+    samples = read_samples(files_of(run.path)).samples
+    rows = []
+    for sample in samples:
+        recovered = sample.state.get("recovered") or (None, None)
+        rows.append(
+            {
+                "time": sample.t,
+                "epoch": sample.state.get("epoch"),
+                "osds_up": sample.osds_up,
+                "osds_in": sample.osds_in,
+                "pgs": sum(sample.pgs.values()),
+                "not_clean": sample.not_clean,
+                "inactive": sample.inactive,
+                **{what: sample.count(what) for what in ("degraded", "misplaced", "unfound")},
+                "clean": sample.clean,
+                "moving": sample.moving,
+                "settled": sample.settled,
+                "recovered_objects": recovered[0],
+                "recovered_bytes": recovered[1],
+                "health": sample.state.get("health"),
+            }
+        )
+    return from_rows(_RECOVERY, rows)
+
+
+TABLES = (
+    Table("events", "events.jsonl: phases, faults, undos, marks", _EVENTS, _events),
+    Table("heartbeats", "what the drivers said once a second", _HEARTBEATS, _heartbeats),
+    Table("status", "the cluster's state while a phase ran", _STATUS, _status),
+    Table("recovery", "the samples of the recovery monitor", _RECOVERY, _recovery),
+)
