@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from statistics import median
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -181,10 +182,15 @@ def to_csv(found: Sequence[History]) -> str:
         tracks = {_name(track): track for track in history.tracks}
         for i, run in enumerate(history.runs):
             values = [number(tracks[name].values[i]) if name in tracks else None for name in names]
-            time = "" if run.started is None else when(run.started).replace(" UTC", "").replace(" ", "T") + "Z"
             shown = ("" if value is None else f"{value:.10g}" for value in values)
-            writer.writerow((time, history.case, run.source, run.label or "", *shown))
+            writer.writerow((_time(run), history.case, run.source, run.label or "", *shown))
     return out.getvalue()
+
+
+def _time(run: Record) -> str:
+    if run.started is None:
+        return ""
+    return datetime.fromtimestamp(run.started, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def to_json(found: Sequence[History]) -> str:

@@ -117,10 +117,10 @@ def limit(key: str, value: str) -> Limit:
     op = place.pop() if place else None
     made = Limit(f"{sign}{form['number']}{form['percent']}", ".".join(place) or None, op, metric)
     if sign:
-        number = number / 100 if form["percent"] else number
+        number = round(number / 100, 12) if form["percent"] else number
         return replace(made, most=number) if sign == "<=" else replace(made, least=number)
     if not form["percent"] or number <= 0:
         raise ValueError(f"{value!r}: a change is in percent and above 0, such as 10%; a value is <= or >= a number")
     if METRICS[metric].direction is Direction.NONE:
         raise ValueError(f"neither way is better for the metric {metric}: it can only have a <= or >= limit")
-    return replace(made, share=number / 100)
+    return replace(made, share=round(number / 100, 12))

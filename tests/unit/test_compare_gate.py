@@ -1,0 +1,187 @@
+"""Limits and what comes of them: ok, regression, cannot tell, unusable; what is wrong with limits, and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+from compare_records import noise, record, runs, side
+
+from cbt_plugins.compare.gate import Gated, Outcome, blocks, data, gate
+from cbt_plugins.compare.layout import text
+from cbt_plugins.compare.limits import Limits, limit, of_file, of_texts
+from cbt_plugins.compare.table import Rules
+from cbt_plugins.config.faults import ConfigError
+
+GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
+
+
+def gated(limits: List[str], get: float, p99: float = 20.0, *, count: int = 6, scatter: float = 0.005) -> Gated:
+    base = {GET: noise(100, count, scatter=scatter, seed=1), P99: noise(20, count, scatter=scatter, seed=2)}
+    new = {GET: noise(get, count, scatter=scatter, seed=3), P99: noise(p99, count, scatter=scatter, seed=4)}
+    return gate(side("a", runs(base)), [side("b", runs(new))], Limits(tuple(of_texts(limits))), Rules())
+
+
+@pytest.mark.parametrize(
+    ("texts", "get", "p99", "outcome"),
+    [
+        (["GET.obj_per_s=10%"], 80, 20, Outcome.REGRESSION),
+        (["GET.obj_per_s=10%"], 120, 20, Outcome.OK),
+        (["GET.obj_per_s=10%"], 100, 20, Outcome.OK),
+        (["GET.obj_per_s=10%"], 95, 20, Outcome.OK),  # worse beyond chance, and within the limit
+        (["GET.obj_per_s=2%"], 95, 20, Outcome.REGRESSION),
+        (["p99_ms=10%"], 100, 25, Outcome.REGRESSION),
+        (["p99_ms=10%"], 100, 15, Outcome.OK),  # lower is better
+        (["p99_ms=10%", "obj_per_s=10%"], 80, 20, Outcome.REGRESSION),
+        (["p99_ms<=30"], 100, 25, Outcome.OK),
+        (["p99_ms<=22"], 100, 25, Outcome.REGRESSION),
+        (["p99_ms<=25"], 100, 25, Outcome.CANNOT_TELL),
+        (["obj_per_s>=90"], 80, 20, Outcome.REGRESSION),
+        (["obj_per_s>=70"], 80, 20, Outcome.OK),
+    ],
+)
+def test_outcomes(texts: List[str], get: float, p99: float, outcome: Outcome) -> None:
+    assert gated(texts, get, p99).outcome is outcome
+
+
+def test_size_and_significance_are_both_needed() -> None:
+    a, b = side("a", runs({GET: [100.0, 112.0, 90.0]})), side("b", runs({GET: [92.0, 80.0, 100.0]}))
+    noisy = gate(a, [b], Limits((limit("GET.obj_per_s", "5%"),)), Rules())
+    (ruling,) = noisy.rulings
+    assert (noisy.compared.rows[0].comparison.change or 0) < -0.05 and ruling.outcome is Outcome.CANNOT_TELL
+    assert ruling.why == "beyond the limit, and it may be chance"
+    (ruling,) = gated(["GET.obj_per_s=10%"], 90.3, scatter=0.01).rulings
+    assert (ruling.outcome, ruling.why) == (Outcome.CANNOT_TELL, "the interval passes the limit")
+
+
+def test_the_margin_of_a_line_is_its_limit() -> None:
+    """3 % worse are "the same" within the usual 5 %, and a regression for who has asked for 1 %."""
+    assert gated(["GET.obj_per_s=1%"], 97).outcome is Outcome.REGRESSION
+    assert gated(["GET.obj_per_s=1%"], 97).compared.rows[0].comparison.margin == 0.01
+
+
+def test_the_last_limit_that_matches_counts() -> None:
+    assert gated(["GET.obj_per_s=10%", "measure-*.GET.obj_per_s=30%"], 80).outcome is Outcome.OK
+    assert gated(["obj_per_s=30%", "GET.obj_per_s=10%"], 80).outcome is Outcome.REGRESSION
+
+
+def test_single_runs_have_values_and_no_changes_of_percentiles() -> None:
+    a, b = side("a", [record({P99: 20.0})]), side("b", [record({P99: 40.0})])
+    told = [gate(a, [b], Limits((limit("p99_ms", its),)), Rules()).outcome for its in ("10%", "<=50", "<=30")]
+    assert told == [Outcome.CANNOT_TELL, Outcome.OK, Outcome.REGRESSION]
+
+
+def test_a_number_that_is_missing_cannot_be_told() -> None:
+    key = ("a return", "cluster", "recovery_s")
+    a, b = side("a", [record({key: 100.0})]), side("b", [record({key: None})])
+    made = gate(a, [b], Limits((limit("recovery_s", "10%"),)), Rules())
+    assert [(its.row, its.outcome) for its in made.rulings] == [("a return/cluster/recovery_s", Outcome.CANNOT_TELL)]
+    assert "no number\n - a return/cluster/recovery_s: no number of b" in text(blocks(made))
+
+
+def test_data_that_is_not_usable_comes_before_all_else() -> None:
+    a, b = side("a", [record({P99: 20.0})]), side("b", [record({P99: 90.0}, usable=False)])
+    assert gate(a, [b], Limits((limit("p99_ms", "<=30"),)), Rules()).outcome is Outcome.UNUSABLE
+
+
+def test_a_limit_of_nothing_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match=r"PTU.obj_per_s: phases are measure-new; operations are GET"):
+        gated(["PTU.obj_per_s=10%"], 100)
+
+
+def test_totals_and_states_only_by_name() -> None:
+    values = {("m", "GET", "p99_ms"): 1.0, ("m", "total", "p99_ms"): 1.0, ("m / degraded", "GET", "p99_ms"): 1.0}
+    both = side("a", [record(values)])
+
+    def rows(key: str) -> List[str]:
+        return [its.row for its in gate(both, [both], Limits((limit(key, "<=2"),)), Rules()).rulings]
+
+    assert rows("p99_ms") == rows("GET.p99_ms")[:1] == ["m/GET/p99_ms"]
+    assert rows("total.p99_ms") == ["m/total/p99_ms"]
+    assert rows("m / degraded.GET.p99_ms") == ["m / degraded/GET/p99_ms"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "what"),
+    [
+        ("GET.p98_ms", "10%", "no metric p98_ms; did you mean p99_ms"),
+        ("p99_ms", "10", "in percent and above 0"),
+        ("p99_ms", "0%", "above 0"),
+        ("p99_ms", "-5%", "no limit"),
+        ("p99_ms", "fast", "no limit"),
+        ("rgw_osd_ratio", "10%", "neither way is better"),
+    ],
+)
+def test_what_is_no_limit(key: str, value: str, what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        limit(key, value)
+
+
+def test_limits_as_texts() -> None:
+    found = of_texts(["GET.p99_ms=10%", "a.b.PUT.p50_ms<=5.5", "success_rate >= 99.9%"])
+    told = [(its.phase, its.op, its.metric, its.share, its.most, its.least) for its in found]
+    assert told == [
+        (None, "GET", "p99_ms", 0.1, None, None),
+        ("a.b", "PUT", "p50_ms", None, 5.5, None),
+        (None, None, "success_rate", None, None, 0.999),
+    ]
+    for text_ in ("GET.p99_ms", "=10%", "GET.p99_ms=many"):
+        with pytest.raises(ValueError, match="--limit"):
+            of_texts([text_])
+
+
+def test_faults_of_a_file_have_their_places(tmp_path: Path) -> None:
+    path = tmp_path / "limits.yaml"
+    path.write_text("limits:\n  GET.p99_ms: 10\n  GET.p98_ms: 10%\n  obj_per_s: 5%\n  obj_per_s: 6%\nlimit: 1\n")
+    with pytest.raises(ConfigError) as found:
+        of_file(path)
+    lines = str(found.value).splitlines()
+    assert [line.split(": ")[:2] for line in lines] == [
+        [f"{path}:2:15", "limits.GET.p99_ms"],
+        [f"{path}:3:3", "limits.GET.p98_ms"],
+        [f"{path}:5:3", "limits.obj_per_s"],
+        [f"{path}:6:1", "limit"],
+    ]
+    path.write_text("limits: {GET.p99_ms: 10%, success_rate: '>= 0.999'}\n")
+    assert [its.text for its in of_file(path)] == ["10%", ">=0.999"]
+    for wrong in ("limits: [1]\n", "", "a: [\n"):
+        path.write_text(wrong)
+        with pytest.raises(ConfigError, match=r"limits\.yaml"):
+            of_file(path)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        of_file(tmp_path / "nowhere.yaml")
+
+
+def test_the_answer_comes_last_and_in_the_json() -> None:
+    made = gated(["GET.obj_per_s=10%", "p99_ms=10%"], 80)
+    assert text(blocks(made)).endswith("\nregression (exit status 1): 1 ok, 1 regression\n")
+    told: Any = data(made)
+    assert told["outcome"] == "regression"
+    assert told["rulings"][0] == {
+        "row": "measure-new/GET/obj_per_s",
+        "limit": "10%",
+        "outcome": "regression",
+        "why": "worse, and by more than the limit",
+    }
+
+
+def test_false_alarms_of_a_gate_are_rare() -> None:
+    """Pure noise, two lines each: at most 5 % of the gates may say that something became worse."""
+    alarms = 0
+    limits = Limits(tuple(of_texts(["obj_per_s=1%", "p99_ms=1%"])))
+    for seed in range(0, 400, 4):
+        a, b = (
+            side(
+                name,
+                runs(
+                    {
+                        GET: noise(100, 5, scatter=0.02, seed=seed + i),
+                        P99: noise(20, 5, scatter=0.05, seed=9999 + seed + i),
+                    }
+                ),
+            )
+            for i, name in enumerate("ab")
+        )
+        alarms += gate(a, [b], limits, Rules()).outcome is Outcome.REGRESSION
+    assert alarms <= 5

@@ -1,0 +1,114 @@
+"""Metrics through many runs: the order is that of time, changes are found where they are, and explained."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any, Dict, List
+
+import pytest
+from compare_records import noise, record
+
+from cbt_plugins.compare.history import History, blocks, histories, to_csv, to_json
+from cbt_plugins.compare.layout import text
+from cbt_plugins.compare.record import Record
+from cbt_plugins.compare.table import Choice
+
+GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
+DAY = 86400.0
+
+
+def nights(levels: List[float], *, change_at: int = 10**6, **more: Any) -> List[Record]:
+    values = noise(1.0, len(levels), scatter=0.01, seed=5)
+    made = []
+    for i, (level, value) in enumerate(zip(levels, values)):
+        config = {"version.ceph": "18.2.7 reef" if i >= change_at else "17.2.6 quincy"}
+        label = config["version.ceph"]
+        about: Dict[str, Any] = {"config": config, "label": label, "started": i * DAY, "name": f"{i:02d}", **more}
+        made.append(record({GET: level * value, P99: 20 * value}, **about))
+    return made
+
+
+def one(records: List[Record], **more: Any) -> History:
+    (found,) = histories(records, Choice(), **more)
+    return found
+
+
+def test_a_planted_change_is_found_and_explained() -> None:
+    runs = nights([100] * 9 + [85] * 9, change_at=9)
+    get, p99 = one(list(reversed(runs))).tracks  # the order given is not that of time
+    (change,) = get.changes
+    assert (change.before_run.name, change.run.name) == ("08", "09")
+    assert change.before == pytest.approx(100, rel=0.02) and change.after == pytest.approx(85, rel=0.02)
+    assert [(its.key, its.base, its.new) for its in change.differences] == [
+        ("version.ceph", "17.2.6 quincy", "18.2.7 reef")
+    ]
+    assert get.verdict(change) == "worse" and p99.changes == ()
+
+
+def test_better_is_what_the_metric_says() -> None:
+    up = one(nights([100] * 9 + [120] * 9)).tracks[0]
+    assert [up.verdict(change) for change in up.changes] == ["better"]
+    values = [20.0, 20.1, 20.2] * 3 + [30.0, 30.1, 30.2] * 3
+    runs = [record({P99: value}, started=i * DAY) for i, value in enumerate(values)]
+    (slower,) = one(runs).tracks
+    assert [slower.verdict(change) for change in slower.changes] == ["worse"]
+
+
+def test_noise_has_no_changes() -> None:
+    found = 0
+    for seed in range(20):
+        values = {GET: noise(100, 24, scatter=0.03, seed=seed), P99: noise(20, 24, scatter=0.1, seed=100 + seed)}
+        runs = [record({key: its[i] for key, its in values.items()}, started=i * DAY) for i in range(24)]
+        found += any(track.changes for track in one(runs).tracks)
+    assert found <= 2
+
+
+def test_the_same_runs_give_the_same_bytes() -> None:
+    runs = nights([100] * 9 + [85] * 9)
+    assert text(blocks(histories(runs, Choice()))) == text(blocks(histories(runs[::-1], Choice())))
+
+
+def test_other_configurations_have_a_history_of_their_own() -> None:
+    other = record({GET: 50.0}, config={"phase.measure-new.workers": 8}, started=3.5 * DAY)
+    runs = [*nights([100] * 8), other]
+    first, second = histories(runs, Choice())
+    assert (len(first.runs), len(second.runs)) == (8, 1)
+    assert second.case == "phase.measure-new.workers=8"
+    assert text(blocks([first, second])).count("=====") >= 2
+
+
+def test_runs_that_are_not_usable_are_left_out_and_named() -> None:
+    runs = nights([100] * 8)
+    bad = record({GET: 1.0, P99: 1.0}, started=9 * DAY, usable=False, name="bad")
+    made = one([*runs, bad])
+    assert made.tracks[0].values[-1] is None and min(made.tracks[0].known) > 90
+    assert "not-usable (runs/bad): its numbers are left out" in text(blocks([made]))
+
+
+def test_few_runs_and_runs_without_a_time() -> None:
+    assert "too-few-runs: 2 of 2 tracks" in text(blocks([one(nights([100] * 5))]))
+    with pytest.raises(ValueError, match="when they were made"):
+        histories([*nights([100] * 2), record({GET: 1.0})], Choice())
+
+
+def test_success_rates_only_where_one_is_not_1() -> None:
+    rate = ("measure-new", "GET", "success_rate")
+    runs = [record({GET: 100.0, rate: 1.0}, started=i) for i in range(3)]
+    assert [track.metric for track in one(runs).tracks] == ["obj_per_s"]
+    runs.append(record({GET: 100.0, rate: 0.5}, started=4))
+    assert [track.metric for track in one(runs).tracks] == ["obj_per_s", "success_rate"]
+
+
+def test_csv_has_a_line_for_each_run_and_a_column_for_each_metric() -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(histories(nights([100] * 3), Choice())))))
+    assert [row["time"] for row in rows] == ["1970-01-01T00:00:00Z", "1970-01-02T00:00:00Z", "1970-01-03T00:00:00Z"]
+    assert rows[0]["release"] == "17.2.6 quincy" and 95 < float(rows[2]["measure-new/GET/obj_per_s"]) < 105
+
+
+def test_json_has_everything() -> None:
+    (told,) = json.loads(to_json(histories(nights([100] * 9 + [85] * 9, change_at=9), Choice())))
+    assert told["tracks"][0]["id"] == "measure-new/GET/obj_per_s" and len(told["tracks"][0]["values"]) == 18
+    (change,) = told["tracks"][0]["changes"]
+    assert change["run"] == 9 and change["verdict"] == "worse" and change["p"] < 0.05
