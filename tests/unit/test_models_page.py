@@ -1,0 +1,36 @@
+"""docs/MODELS.md: what it shows is what the commands and the functions say."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+from cbt_plugins.tools.__main__ import main
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "MODELS.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"```console\n\$ cbt-tools (.*?)\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize(("command", "output"), COMMANDS, ids=lambda text: text[:30])
+def test_commands(command: str, output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command.split()) == 0
+    assert capsys.readouterr().out == output
+
+
+def test_every_part_of_size_has_an_example() -> None:
+    shown = {command.split()[1] for command, _ in COMMANDS}
+    assert shown == {"capacity", "pgs", "network", "workers", "mix", "scale", "odds"}
+
+
+def test_functions() -> None:
+    """One session over the whole page: what was imported above is known below."""
+    blocks = re.findall(r"```pycon\n(.*?)```", PAGE, re.DOTALL)
+    assert len(blocks) >= 2
+    session = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, "MODELS.md", None, 0)
+    said: list[str] = []
+    result = doctest.DocTestRunner(verbose=False).run(session, out=said.append)
+    assert (result.failed, "".join(said)) == (0, "")
+    assert result.attempted >= 15
