@@ -218,7 +218,7 @@ def test_json_has_the_plans_themselves(capsys: pytest.CaptureFixture[str]) -> No
     assert run["plan"]["phases"][3]["duration"] == 20.0
     assert run["forecast"]["seconds"] == 80.0
     assert run["changes"][0]["undo"].startswith("kept (keep_data)")
-    assert document["monitors"] == ["collectl"]
+    assert document["monitors"] == ["collectl", "resources"]
 
 
 def test_all_faults_go_to_stderr_and_the_status_is_2(
