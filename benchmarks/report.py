@@ -1,6 +1,8 @@
 """How long the report of a long run takes: archives of figures as five busy drivers leave them, summary and page.
 
-Prints seconds and sizes. Usage: ./run bench report   (or: python benchmarks/report.py [HOURS [BLOCK]])
+Prints seconds and sizes, and where there is a Chromium how long it takes to open the page: medians of several times.
+The nodes were watched, and one OSD node fails and returns. Usage: ./run bench report   (or: python
+benchmarks/report.py [HOURS [BLOCK]])
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import json
 import os
 import resource
 import shutil
+import statistics
 import struct
 import sys
 import tempfile
@@ -24,6 +27,10 @@ from cbt_plugins.analysis.histogram import buckets
 from cbt_plugins.analysis.summary import FILE, summarize, write_summary, write_text
 from cbt_plugins.report.html import page
 
+sys.path.append(str(Path(__file__).parent.parent / "tests" / "unit"))
+
+from chromium import CHROMIUM, Browser
+
 T0 = 1_700_000_040  # a whole minute
 NS = 10**9
 DRIVERS = 5
@@ -32,6 +39,10 @@ ENDPOINTS = ("http://rgw1:7480", "http://rgw2:7480")
 RATE = 400  # requests a second of each driver and operation
 #: seconds between two frames, by block
 FRAMES = {1: 10, 60: 60}
+#: the page is opened so many times
+OPENED = 7
+#: classes of daemons that were watched
+CLASSES = ("osd", "rgw", "mon", "mgr", "generator")
 #: frames with values of their own; the others repeat them at other times
 DIFFERENT = 12
 
@@ -131,6 +142,46 @@ def write_archive(archive: Path, hours: float, block: int) -> Tuple[Path, int]:
     return run, requests
 
 
+def add_what_was_seen(summary: Dict[str, Any]) -> None:
+    """Cores of every class, every second, and a failure with all of its states: as a run has them that was watched."""
+    (phase,) = summary["phases"]
+    series, window = phase["series"], phase["window"]
+    bins, step = len(series["ops"]["GET"]["errors"]), series["step"]
+    chance = np.random.default_rng(2)
+    cores = {name: np.round(chance.normal(40, 3, bins), 3).tolist() for name in CLASSES}
+    one = {"cores": 40.0, "peak": 50.0, "rss_mib": 4096.0, "daemons": 60, "read_mib_s": 9.0, "write_mib_s": 9.0}
+    daemon = {"node": "osd1", "class": "osd", "pid": 4242, "cores": 0.66, "peak": 1.1, "rss_mib": 4096.0}
+    device = {"node": "osd1", "util": 0.5, "read_mib_s": 9.0, "write_mib_s": 9.0}
+    used: Dict[str, Any] = {"seconds": window["seconds"], "classes": dict.fromkeys(CLASSES, one)}
+    used.update(rgw_osd_ratio=1.0, ops_per_core=20.0, cores_per_gb_s=9.0, interfaces=[])
+    used["daemons"] = [{**daemon, "id": str(i)} for i in range(99)]
+    used["devices"] = [{**device, "device": f"nvme{i}n1", "osd": i} for i in range(99)]
+    used["series"] = {"start": series["start"], "step": step, "cores": cores}
+    used["bottleneck"] = {"what": "media", "evidence": ["nvme3n1 of osd1 was busy for 97 % of the time"]}
+    summary["resources"] = {"nodes": ["osd1"], "phases": {phase["name"]: used}}
+    states = ("no failure", "degraded", "recovering", "no failure")
+    ends = [round(i * window["seconds"] / 4, 3) for i in range(5)]
+    windows = [{"state": its, "labels": ["a"], "from": a, "to": b} for its, a, b in zip(states, ends, ends[1:])]
+    counts = {name: chance.poisson(10**6, bins).tolist() for name in ("degraded", "misplaced", "objects_per_s")}
+    marks = [{"at": end, "title": "first OSD down", "kind": "failure", "labels": ["a"]} for end in ends[1:4]]
+    timeline = {"start": series["start"], "step": step, "windows": windows, "marks": marks, "cluster": counts}
+    nothing: Dict[str, Any] = {"version": 1, "warnings": [], "phases": [], "states": {}, "baseline": None}
+    milestones = {"version": 1, "episodes": [], "warnings": []}
+    summary["failure"] = {"milestones": milestones, "impact": nothing, "timelines": {phase["name"]: timeline}}
+
+
+def opened(path: Path, scratch: Path) -> str:
+    """Medians of the milliseconds until Chromium has run the page's scripts, and until it has made a frame of it."""
+    if not CHROMIUM:
+        return "no Chromium here"
+    with Browser(scratch / "profile") as browser:
+        browser.open("about:blank")
+        times = [browser.open(path.as_uri()) for _ in range(OPENED)]
+        assert not browser.complaints() and len(browser.requests()) == 1
+    load, frame = (statistics.median(getattr(its, name) for its in times) / 1000 for name in ("load", "frame"))
+    return f"{load:6.2f} s to the load event, {frame:.2f} s to the first frame with charts (medians of {OPENED})"
+
+
 def megabytes(path: Path) -> float:
     return path.stat().st_size / 1e6
 
@@ -140,6 +191,7 @@ def measure(hours: float, block: int, scratch: Path) -> None:
     data = sum(map(megabytes, (run / "phases").glob("*/figures/*")))
     before, begun = os.times(), time.perf_counter()
     summary = summarize(run)
+    add_what_was_seen(summary)
     summarized = time.perf_counter()
     write_summary(summary, run / FILE)
     written = time.perf_counter()
@@ -153,6 +205,7 @@ def measure(hours: float, block: int, scratch: Path) -> None:
     print(f"  {FILE}        {written - summarized:6.2f} s  {megabytes(run / FILE):6.2f} MB")
     print(f"  report.html         {ended - written:6.2f} s  {megabytes(run / 'report.html'):6.2f} MB")
     print(f"  together            {ended - begun:6.2f} s")
+    print(f"  opened in Chromium  {opened(run / 'report.html', scratch)}")
     print(f"  processor time {processor:.2f} s, largest process {used:.0f} MB", flush=True)
 
 
