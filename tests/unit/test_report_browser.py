@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Iterator
 
+import analysis_archives as made
 import pytest
 from chromium import CHROMIUM, Browser
-from report_archives import add_failure, add_resources, both_engines
+from report_archives import add_failure, add_resources, both_engines, swept
 
 from cbt_plugins.analysis.summary import summarize
 
 pytest.importorskip("jinja2")
 
 from cbt_plugins.report.html import page
+from cbt_plugins.tools.__main__ import main
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="NO CHROMIUM: nobody has looked whether the pages' scripts run")
 
@@ -63,6 +66,26 @@ def looked_at(browser: Browser, address: str, canvases: int) -> None:
 def test_a_run(browser: Browser, run: str) -> None:
     # the run, its cores and its PGs; two operations; three for each of four phases; the failure; drivers; cores
     looked_at(browser, run, 3 + 2 + 12 + 2 + 2 + 1)
+
+
+def test_a_comparison(browser: Browser, tmp_path: Path) -> None:
+    pytest.importorskip("scipy")
+    for name in "ab":
+        made.small(tmp_path / name)
+    path = tmp_path / "compared.html"
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--html", str(path)]) == 0
+    # two operations of two phases: through the time, and their percentiles
+    looked_at(browser, path.as_uri(), 8)
+
+
+def test_an_archive_with_a_sweep(browser: Browser, tmp_path: Path) -> None:
+    swept(tmp_path, (1, 2, 8, 32))
+    assert main(["report", str(tmp_path)]) == 0
+    address = (tmp_path / "index.html").as_uri()
+    looked_at(browser, address, 1)
+    link = browser.evaluate("document.querySelector('a').href")
+    browser.open(link)
+    assert browser.evaluate("document.querySelector('h1').innerText").startswith("warp")
 
 
 def test_a_drag_zooms_all_charts_of_the_phase(browser: Browser, run: str) -> None:
