@@ -113,12 +113,22 @@ class Injector:
 
     def acquire(self) -> None:
         """Take the cluster for this run. Raises FaultError when another run has it."""
-        self._lock.take()
+        late = self._locking()
+        name = f"{self._run_id}-lock-{1 + sum(1 for r in self._journal.records if r['event'] == 'lock')}"
+        self._journal.say("lock", name=name)
+        self._lock.take(name, late)
+        for ended in (*late, name):
+            self._journal.say("locked", name=ended)
 
     def release(self) -> None:
         """Give the cluster back; not while anything is open. Raises FaultError."""
         if not self._journal.still_open():
-            self._lock.release()
+            self._lock.release(self._locking())
+
+    def _locking(self) -> List[str]:
+        """Attempts to take the cluster whose end nobody has seen: they may still come to pass."""
+        seen = {r["name"] for r in self._journal.records if r["event"] == "locked"}
+        return [r["name"] for r in self._journal.records if r["event"] == "lock" and r["name"] not in seen]
 
     def close(self) -> None:
         """Let another process have the run's folder. What is open stays open."""

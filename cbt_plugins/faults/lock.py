@@ -8,9 +8,10 @@ import shlex
 import socket
 import time
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Sequence
 
 from ..ceph import Ceph
+from . import fence
 from .step import FaultError
 
 KEY = "cbt-plugins/run"
@@ -49,15 +50,20 @@ class Lock:
         # a run that starts us beside its load has the cluster for us too
         self._parent = {"host": socket.gethostname(), "pid": os.getppid(), "started": started(os.getppid())}
 
-    def take(self) -> None:
-        """Say that we are at work. Raises FaultError when another run is, or was killed and has left its lock."""
+    def take(self, name: str, late: Sequence[str] = ()) -> None:
+        """Say that we are at work. Raises FaultError when another run is, or was killed and has left its lock.
+
+        `name` of this attempt is unique in the run; `late` are those of earlier ones that may be under way still.
+        """
+        self._fence(late)
         holder = self._holder()
         if holder and self._is_parents(holder):
             return
         if holder and not self._takeable(holder):
             raise FaultError(explain(holder))
         value = json.dumps({**self._mine, "t": round(time.time(), 3)})
-        self._ask(f"config-key set {KEY} {shlex.quote(value)}")
+        command = f"{self._ceph.command} config-key set {KEY} {shlex.quote(value)}"
+        self._run(fence.inject(name, command, self._timeout), "config-key set")
         self.check()  # two that set it at once: the later one is the holder, for both
 
     def check(self, dump: Any = None) -> None:
@@ -68,8 +74,9 @@ class Lock:
         if not self._is_mine(holder) and not self._is_parents(holder):
             raise FaultError(explain(holder))
 
-    def release(self) -> None:
-        """Take the key away, if it is this run's. Raises FaultError when it cannot be told."""
+    def release(self, late: Sequence[str] = ()) -> None:
+        """Take the key away, if it is this run's. Raises FaultError when it cannot be told. `late`: as for `take`."""
+        self._fence(late)
         holder = self._holder()
         if holder and holder.get("run") == self._mine["run"]:
             self._ask(f"config-key rm {KEY}")
@@ -92,12 +99,21 @@ class Lock:
         except ValueError:
             raise FaultError(f"ceph {QUESTION}: no answer to be understood: {text[:80]!r}") from None
 
+    def _fence(self, late: Sequence[str]) -> None:
+        """Attempts of a process that was killed: wait for one that is under way, and let none begin."""
+        for name in late:
+            self._run(fence.undo(name, "true", self._timeout, mark=True), "fencing off an earlier attempt")
+
     def _ask(self, words: str) -> str:
-        command = f"{self._ceph.command} {words}"
-        result = self._ceph.remote.run([self._ceph.head], command, timeout=self._timeout, check=False)[self._ceph.head]
+        return self._run(f"{self._ceph.command} {words}", words)
+
+    def _run(self, command: str, what: str) -> str:
+        # twice the time: it may have to wait for one that is under way
+        limit = 2 * self._timeout
+        result = self._ceph.remote.run([self._ceph.head], command, timeout=limit, check=False)[self._ceph.head]
         if result.status:
             why = result.stderr.strip().splitlines()[-1:] or [f"exit status {result.status}"]
-            raise FaultError(f"ceph {words.split(' {')[0]} on {self._ceph.head}: {why[0]}")
+            raise FaultError(f"ceph {what} on {self._ceph.head}: {why[0]}")
         return result.stdout
 
 

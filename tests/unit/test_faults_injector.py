@@ -427,7 +427,7 @@ def test_a_run_shares_the_cluster_with_what_it_starts(tmp_path: Path, world: Con
 def test_a_command_that_comes_after_its_undo_does_nothing(tmp_path: Path, world: Connections) -> None:
     """The run was killed with its command on the way; it is undone from another shell; then the command arrives."""
     first = ready(tmp_path, world)
-    world.die_at_change = (1, "late")
+    world.die_at_change = (world.changes + 1, "late")
     with pytest.raises(Died):
         first.inject(STOP[1])
     first.close()
@@ -436,10 +436,32 @@ def test_a_command_that_comes_after_its_undo_does_nothing(tmp_path: Path, world:
     assert world.differences() == set()
 
 
+def test_a_lock_that_comes_after_its_run_was_undone_is_none(tmp_path: Path, world: Connections) -> None:
+    """Killed while it took the cluster: neither undo nor the next start may be overtaken by that."""
+    for goes_on in (False, True):
+        first = injector(tmp_path, world)
+        world.die_at_change = (world.changes + 1, "late")
+        with pytest.raises(Died):
+            first.acquire()
+        first.close()
+        second = injector(tmp_path, world)
+        if goes_on:
+            second.acquire()
+            world.arrive()
+            second.apply(Settings(flags=("noout",)))
+            assert second.undo_all() == []
+        else:
+            assert second.undo_all() == []
+        second.release()
+        world.arrive()
+        assert world.state["keys"] == {}
+        second.close()
+
+
 def test_an_undo_that_did_not_arrive_is_none(tmp_path: Path, world: Connections) -> None:
     """All looks as before, because the killed run's command is still on its way: nothing is there to stop it yet."""
     first = ready(tmp_path, world)
-    world.die_at_change = (1, "late")
+    world.die_at_change = (world.changes + 1, "late")
     with pytest.raises(Died):
         first.inject(STOP[1])
     first.close()
