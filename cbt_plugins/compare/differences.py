@@ -13,6 +13,8 @@ ESSENTIAL = ("benchmark", "engine", "phases", "objects.", "load.", "phase.", "po
 SCALED = ("cluster.osd_nodes", "cluster.osds", "cluster.rgws", "cluster.endpoints")
 
 NOT_SET, NOT_KNOWN = "not set", "not known"
+#: characters of a value in a table
+_SHOWN = 60
 #: what a run was made by; it decides, although it is no key of its configuration
 _KIND = "results of"
 
@@ -114,3 +116,8 @@ def text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.10g}"
     return str(value)
+
+
+def short(value: str) -> str:
+    """So much of a value as fits into a line."""
+    return value if len(value) <= _SHOWN else value[: _SHOWN - 3] + "..."

@@ -11,7 +11,7 @@ from cbt_plugins.statistics import steady
 from cbt_plugins.statistics.values import Caution
 
 from .cases import Case, Runs
-from .differences import is_essential, within
+from .differences import is_essential, short, within
 from .record import Record
 
 #: what is there whatever is compared with what, and is said elsewhere
@@ -47,7 +47,7 @@ def _mixed(case: Case) -> Iterator[Doubt]:
     for side, runs in (("base", case.base), ("new", case.new)):
         for key, values in within(runs).items():
             if not is_essential(key):
-                yield Doubt("mixed-side", side, f"{key} is not the same in its runs: {' | '.join(values)}")
+                yield Doubt("mixed-side", side, f"{key} is not the same in its runs: {short(' | '.join(values))}")
 
 
 def _order(case: Case) -> Iterator[Doubt]:

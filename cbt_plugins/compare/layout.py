@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
-from typing import Iterator, List, Sequence, Tuple, Union
+from typing import Iterator, Sequence, Tuple, Union
 
 #: columns of lines of words; tables are as wide as they must be
 WIDTH = 110
@@ -17,7 +17,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Words:
-    """Lines as they are."""
+    """Lines of their own; several are a list in Markdown, where line ends are blanks."""
 
     lines: Tuple[str, ...]
 
@@ -86,7 +86,7 @@ def _markdown(block: Block) -> Iterator[str]:
     if isinstance(block, Heading):
         yield f"### {block.text}"
     elif isinstance(block, Words):
-        yield from (f"{line}  " if last else line for line, last in _but_last(block.lines))
+        yield from (f"- {line}" if len(block.lines) > 1 else line for line in block.lines)
     elif isinstance(block, Notes):
         if block.items:
             yield f"{block.title}:"
@@ -105,7 +105,3 @@ def _markdown(block: Block) -> Iterator[str]:
 
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _but_last(lines: Sequence[str]) -> List[Tuple[str, bool]]:
-    return [(line, i + 1 < len(lines)) for i, line in enumerate(lines)]

@@ -8,6 +8,7 @@ from cbt_plugins.report.numbers import plain
 from cbt_plugins.statistics.values import Comparison, Estimate
 
 from .cases import Side
+from .differences import short
 from .doubts import Doubt
 from .layout import Block, Grid, Heading, Notes, Words
 from .metrics import METRICS
@@ -16,8 +17,6 @@ from .table import Compared, Row, Rules, Section
 
 HEAD = ("phase", "op", "metric", "unit", "base", "new", "change", "p", "n", "verdict")
 DIFFERENCES = ("configuration that differs", "base", "new")
-#: characters of a configuration value that are shown
-_VALUE = 60
 
 
 def blocks(compared: Compared) -> List[Block]:
@@ -65,11 +64,7 @@ def _scale(section: Section, rules: Rules) -> Iterator[Block]:
 def differences(section: Section) -> Iterator[Tuple[str, ...]]:
     """The cells under DIFFERENCES."""
     for its in section.differences:
-        yield its.key, _short(its.base), _short(its.new)
-
-
-def _short(value: str) -> str:
-    return value if len(value) <= _VALUE else value[: _VALUE - 3] + "..."
+        yield its.key, short(its.base), short(its.new)
 
 
 def line(row: Row) -> Tuple[str, ...]:

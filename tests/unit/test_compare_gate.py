@@ -51,7 +51,11 @@ def test_size_and_significance_are_both_needed() -> None:
     (ruling,) = noisy.rulings
     assert (noisy.compared.rows[0].comparison.change or 0) < -0.05 and ruling.outcome is Outcome.CANNOT_TELL
     assert ruling.why == "beyond the limit, and it may be chance"
-    (ruling,) = gated(["GET.obj_per_s=10%"], 90.3, scatter=0.01).rulings
+    a, b = (
+        side(name, runs({GET: values}))
+        for name, values in (("a", [100.0, 101, 99, 100.2, 100.5, 99.5]), ("b", [91.0, 93, 89, 91.2, 93.5, 88.5]))
+    )
+    (ruling,) = gate(a, [b], Limits((limit("GET.obj_per_s", "10%"),)), Rules()).rulings
     assert (ruling.outcome, ruling.why) == (Outcome.CANNOT_TELL, "the interval passes the limit")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 import pytest
 from compare_records import noise, record
@@ -19,7 +19,7 @@ GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
 DAY = 86400.0
 
 
-def nights(levels: List[float], *, change_at: int = 10**6, **more: Any) -> List[Record]:
+def nights(levels: Sequence[float], *, change_at: int = 10**6, **more: Any) -> List[Record]:
     values = noise(1.0, len(levels), scatter=0.01, seed=5)
     made = []
     for i, (level, value) in enumerate(zip(levels, values)):

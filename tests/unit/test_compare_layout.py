@@ -1,0 +1,217 @@
+"""How comparisons are drawn: text, Markdown, CSV and JSON of the same rows, byte for byte the same every time."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any, Dict, Tuple
+
+import pytest
+from compare_records import doubt, noise, record, runs, side
+
+from cbt_plugins.compare import export, layout, releases, scaling, wording
+from cbt_plugins.compare.differences import Scale
+from cbt_plugins.compare.doubts import Doubt
+from cbt_plugins.compare.layout import Grid, Heading, Notes, Words
+from cbt_plugins.compare.table import Choice, Compared, Rules, compare
+from cbt_plugins.statistics.values import Comparison, Estimate
+
+GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
+
+
+def compared(**more: Any) -> Compared:
+    base = runs({GET: [100.0, 101.0, 99.0], P99: [20.0, 20.2, 19.9]})
+    new = runs({GET: [80.0, 81.0, 79.5], P99: [20.1, 20.0, 20.3]}, begin=0.5, config={"version.ceph": "18.2.7 reef"})
+    return compare(side("old", base), [side("young", new)], **more)
+
+
+def test_text() -> None:
+    assert layout.text(wording.blocks(compared())) == (
+        """\
+base: old, 3 runs
+new:  young, 3 runs
+
+configuration that differs  base           new
+version.ceph                17.2.6 quincy  18.2.7 reef
+
+phase        op   metric      unit          base          new                 change       p    n  verdict
+measure-new  GET  throughput  obj/s  100.0 ±2.5%  80.00 ±2.6%  -19.8% [-21.6, -18.0]  <0.001  3+3    worse
+measure-new  GET  p99         ms     20.00 ±2.1%  20.10 ±2.1%     +0.5% [-1.2, +2.2]   0.467  3+3     same
+
+doubts
+ - assumes-normal (measure-new GET obj_per_s and 1 more): with 3 runs only if logarithms of runs are about
+   normally distributed
+
+±: 95% interval; in brackets: that of the change, in percent
+n: runs of the base and of the other; the values are those of the middle run
+p: after Holm over 2 rows; better and worse need p < 0.05, same needs a change that is surely within ±5%
+"""
+    )
+
+
+def test_markdown_says_the_same() -> None:
+    text, markdown = (draw(wording.blocks(compared())) for draw in (layout.text, layout.markdown))
+    head, rule = "| phase | op | metric | unit | base | new | change | p | n | verdict |", "| :--- " * 4 + "| ---: " * 6
+    assert f"{head}\n{rule}|\n" in markdown
+    assert "| measure-new | GET | throughput | obj/s | 100.0 ±2.5% | 80.00 ±2.6% | -19.8% [-21.6, -18.0] |" in markdown
+    assert set(text.replace(":", "").split()) <= set(markdown.replace(" |", "").replace(":", "").split())
+
+
+def test_csv_and_json_have_the_same_numbers() -> None:
+    made = compared()
+    rows = list(csv.DictReader(io.StringIO(export.to_csv(made))))
+    told = json.loads(export.to_json(made))
+    assert tuple(rows[0]) == export.COLUMNS and len(rows) == len(told["sections"][0]["rows"]) == 2
+    for row, its in zip(rows, told["sections"][0]["rows"]):
+        assert {key: its[key] for key in ("phase", "op", "metric", "unit", "verdict")}.items() <= row.items()
+        for key in ("base", "base_low", "new", "change", "change_high", "p", "p_holm"):
+            assert float(row[key]) == its[key], key
+        assert its["id"] == f"{row['phase']}/{row['op']}/{row['metric']}"
+    assert told["rules"] == {"margin": 0.05, "alpha": 0.05, "confidence": 0.95, "paired": False, "scale": None}
+    (difference,) = told["sections"][0]["differences"]
+    assert difference == {"key": "version.ceph", "base": "17.2.6 quincy", "new": "18.2.7 reef"}
+    assert told["usable"] is True and told["base"]["runs"][0]["source"] == "runs/0-0"
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda made: layout.text(wording.blocks(made)),
+        lambda made: layout.markdown(wording.blocks(made)),
+        export.to_csv,
+        export.to_json,
+    ],
+)
+def test_the_same_input_gives_the_same_bytes(draw: Any) -> None:
+    assert draw(compared()) == draw(compared())
+
+
+def test_what_cannot_be_computed_is_not_made_up() -> None:
+    made = compare(side("a", [record({P99: 20.0})]), [side("b", [record({P99: 40.0})])])
+    (row,) = made.rows
+    assert wording.line(row)[4:] == ("20.00 ±inf", "40.00 ±inf", "+100.0%", "-", "1+1", "cannot tell")
+    told = json.loads(export.to_json(made))["sections"][0]["rows"][0]
+    assert told["p"] is None and told["base_low"] is None and told["verdict"] == "cannot tell"
+    assert export.number(float("inf")) is export.number(float("nan")) is None
+
+
+def test_values_and_changes() -> None:
+    def estimate(value: float, low: float, high: float) -> Estimate:
+        return Estimate(value, low, high, 5, 0.95)
+
+    assert wording.value(estimate(100.0, 98.0, 101.0)) == "100.0 ±2.0%"  # the farther end
+    assert wording.value(estimate(0.0, 0.0, 2.0)) == "0 ±2.000"
+    nothing = estimate(0.0, 0.0, 0.0)
+    assert wording.change(Comparison(nothing, nothing, None, None, None, None, "none")) == "-"
+    assert wording.change(Comparison(nothing, nothing, -0.00001, None, None, None, "none")) == "0.0%"
+    assert [wording.chance(p) for p in (None, 0.00099, 0.0123)] == ["-", "<0.001", "0.012"]
+
+
+def test_doubts_are_told_once_for_each_code() -> None:
+    told = list(wording.merged([Doubt("drift", "a", "falls"), Doubt("drift", "b", "rises"), Doubt("stall", "a", "s")]))
+    assert told == ["drift (a and 1 more): falls", "stall (a): s"]
+
+
+def test_single_runs_and_several_contenders() -> None:
+    series = {GET: noise(100.0, 60, scatter=0.1, seed=1)}
+    one = side("one", [record(series, cautions=doubt("generator-bound"))])
+    text = layout.text(wording.blocks(compare(one, [side("two", [record(series)]), side("three", [record(series)])])))
+    assert text.count("\ntwo\n===\n") == text.count("\nthree\n=====\n") == 1
+    assert "n with ~: independent seconds in one run each" in text and "n: runs of the base" not in text
+    assert "generator-bound (base 0): because of generator-bound" in text
+    assert "one-run (measure-new GET obj_per_s): one run each" in text
+
+
+def test_long_values_are_cut_and_pipes_are_no_columns() -> None:
+    new = runs({GET: [1.0, 2.0]}, config={"ceph.osd.long": "x" * 100})
+    made = compare(side("a", runs({GET: [1.0, 2.0]})), [side("b", [*new, record({GET: 3.0})])])
+    text, markdown = (draw(wording.blocks(made)) for draw in (layout.text, layout.markdown))
+    assert "x" * 57 + "..." in text and "x" * 58 not in text
+    assert json.loads(export.to_json(made))["sections"][0]["differences"][0]["new"].startswith("x" * 100)
+    assert "\\|" not in text and all("\\|" in line or line.count("|") in (0, 4, 11) for line in markdown.splitlines())
+
+
+def test_blocks() -> None:
+    blocks = [Heading("h"), Words(()), Notes("n", ()), Grid(("a",), ()), Notes("n", ("word " * 40,))]
+    assert layout.text(blocks).splitlines()[:4] == ["h", "=", "", "n"]
+    assert all(len(line) <= layout.WIDTH for line in layout.text(blocks).splitlines())
+    assert layout.markdown([Words(("a", "b"))]) == "- a\n- b\n" and layout.markdown([Words(("a",))]) == "a\n"
+    assert layout.markdown([Notes("n", ("i",))]) == "n:\n\n- i\n"
+
+
+def study() -> Tuple[Compared, Dict[str, float]]:
+    """Hours and rates as the Reef study has them: 80 and 38 hours of recovery."""
+
+    def run(read: float, write: float, hours: float, cores: float) -> Any:
+        values = {}
+        for phase, share in (("measure-new", 1.0), ("age", 0.9), ("measure-aged", 0.8)):
+            values[phase, "GET", "mib_per_s"] = read * share
+            values[phase, "PUT", "mib_per_s"] = write * share
+            values[phase, "GET", "p99_ms"] = 1.0
+        values["measure-new", "rgw", "cores"] = cores
+        values["node-a return", "cluster", "recovery_s"] = hours * 3600
+        return values
+
+    config = {"phase.age.role": "age"}
+    base = record(run(100, 50, 80, 10), config=config)
+    new = record(run(120, 60, 38, 9), config={**config, "version.ceph": "18.2.7 reef"})
+    made = compare(side("17.2.6 quincy", [base]), [side("18.2.7 reef", [new])], releases.CHOICE)
+    return made, {}
+
+
+def test_releases_side_by_side() -> None:
+    made, _ = study()
+    lines = layout.text(releases.blocks(made)).splitlines()
+    cells = [[cell for cell in line.split("  ") if cell] for line in lines]
+    told = [[part.strip() for part in row] for row in cells]
+    assert ["read", "measure-new", "MiB/s", "100.0 ±inf", "120.0 ±inf", "+20.0%", "-", "cannot tell"] in told
+    assert ["write", "measure-aged", "MiB/s", "40.00 ±inf", "48.00 ±inf", "+20.0%", "-", "cannot tell"] in told
+    assert ["to active+clean", "node-a return", "h", "80.00", "38.00", "-52.5%", "-", "cannot tell"] in told
+    assert ["RGW cores", "measure-new", "cores", "10.00 ±inf", "9.000 ±inf", "-10.0%", "-", "cannot tell"] in told
+    titles = [line for line in lines if line in ("throughput", "recovery", "CPU")]
+    assert titles == ["throughput", "recovery", "CPU"]
+    assert not any("p99" in line for line in lines)
+
+
+def test_new_and_aged_are_said_where_the_name_does_not() -> None:
+    values = {(phase, "GET", "mib_per_s"): 1.0 for phase in ("one", "two", "three")}
+    config = {f"phase.{name}.role": "measure" for name in ("one", "two", "three")}
+    both = side("a", [record(values, config=config)])
+    text = layout.text(releases.blocks(compare(both, [both], releases.CHOICE)))
+    assert "one (new)" in text and "three (aged)" in text and "two (" not in text
+
+
+def test_releases_as_csv_keep_seconds() -> None:
+    made, _ = study()
+    rows = list(csv.DictReader(io.StringIO(releases.to_csv(made))))
+    (recovery,) = [row for row in rows if row["what"] == "to active+clean"]
+    assert (recovery["base_value"], recovery["value"], recovery["unit"]) == ("288000", "136800", "s")
+    assert float(recovery["change"]) == pytest.approx(-0.525)
+
+
+def test_the_scale_out_table_of_the_study_of_3_and_5_nodes() -> None:
+    """IOPS +55, +95, +77 % from 3 to 5 nodes: 82.5, 142.5 and 115.5 % of the +66.7 % that were added."""
+    gains = {"randread": 0.55, "randrw": 0.95, "randwrite": 0.77}
+    base = {(job, op, "obj_per_s"): 1000.0 for job in gains for op in ("total",)}
+    base.update({(job, "total", "mean_ms"): 10.0 for job in gains})
+    new = {key: 1000 * (1 + gains[key[0]]) if key[2] == "obj_per_s" else 7.1 for key in base}
+    five = {"cluster.osd_nodes": 5, "cluster.osds": 70}
+    rules = Rules(scale=Scale(3, 5))
+    made = compare(
+        side("three", [record(base)]),
+        [side("five", [record(new, config=five)])],
+        Choice(ops=("total",), metrics=("obj_per_s",)),
+        rules,
+    )
+    found = {its.phase: its for its in scaling.gains(made.sections[0], Scale(3, 5))}
+    assert {job: round(100 * its.efficiency, 1) for job, its in found.items()} == {
+        "randread": 82.5,
+        "randrw": 142.5,
+        "randwrite": 115.5,
+    }
+    told = [round(100 * (found[job].predicted or 0), 1) for job in gains]
+    assert told == [-35.5, -48.7, -43.5] and found["randread"].latency == pytest.approx(-0.29)
+    text = layout.text(wording.blocks(made))
+    assert "randread   total  +55.0%       82.5%        -29.0%                -35.5%" in text
+    assert json.loads(export.to_json(made))["sections"][0]["scale"][0]["efficiency"] == pytest.approx(0.825)
