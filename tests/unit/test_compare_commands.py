@@ -1,0 +1,176 @@
+"""compare, gate and history on archives, the whole way: what is printed and the exit status."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from pathlib import Path
+from typing import Any, List
+
+import compare_archives
+import pytest
+
+from tools.__main__ import main
+
+MAKE = compare_archives.archive
+SLOW = {"GET": 0.025}  # 25 % slower
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sides of five short runs: base, the same again, one with a planted regression; and single ones."""
+    place = tmp_path_factory.mktemp("archives")
+    MAKE(place / "base", runs=5, seed=1, seconds=10)
+    MAKE(place / "again", runs=5, seed=2, seconds=10, begin=500)
+    MAKE(place / "slow", runs=5, seed=3, seconds=10, begin=500, latency=SLOW)
+    MAKE(place / "one", seed=4)
+    MAKE(place / "two", seed=5, begin=500)
+    MAKE(place / "late", seed=6, latency=SLOW)
+    MAKE(place / "other", seed=7, seconds=10, size=65536)
+    MAKE(place / "damaged", runs=2, seed=8, seconds=10)
+    for path in (place / "damaged").glob("results/00000001/*/phases/*/rows/*"):
+        path.unlink()
+    MAKE(place / "broken-off", seed=9, seconds=10)
+    for path in (place / "broken-off").glob("results/*/*/complete"):
+        path.unlink()
+    return place
+
+
+@pytest.fixture(autouse=True)
+def there(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+
+
+LIMITS = ["--limit", "GET.obj_per_s=10%", "--limit", "PUT.obj_per_s=10%"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["base", "slow"], 1, "regression (exit status 1): 1 ok, 1 regression"),
+        (["one", "late"], 1, "regression (exit status 1)"),
+        (["base", "again"], 0, "ok (exit status 0): 2 ok"),
+        (["one", "two"], 0, "ok (exit status 0): 2 ok"),
+        (["slow", "base"], 0, "ok (exit status 0)"),  # better
+        (["--base", "one", "--new", "two", "late"], 3, "cannot tell (exit status 3)"),
+        (["--base", "base", "--new", "again", "--new", "slow"], 1, "1 regression"),
+        (["base", "damaged"], 4, "unusable (exit status 4)"),
+        (["base", "broken-off"], 4, "unusable (exit status 4)"),
+        (["base", "nowhere"], 4, "nowhere: no such directory"),
+        (["base", "other"], 2, "objects.sizes: 4096, and 65536"),
+        (["base"], 2, "two archives at least"),
+        (["base", "--new", "slow"], 2, "either BASE NEW"),
+        (["base", "base"], 2, "given twice"),
+        (["--pairs", "base", "again/results/00000000"], 2, "5 and 1"),
+        (["--scale", "5:3", "base", "slow"], 2, "--scale 5:3"),
+        (["--scale", "3:5", "base", "slow"], 2, "cluster.osd_nodes 4:4"),
+        (["--alpha", "2", "base", "slow"], 2, "--alpha 2"),
+    ],
+)
+def test_the_status_of_a_gate(words: List[str], status: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gate", *words, *LIMITS]) == status
+    told = capsys.readouterr()
+    assert said in told.out + told.err
+    assert "Traceback" not in told.err
+
+
+def test_a_gate_without_limits_and_with_wrong_ones(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["gate", "one", "two"]) == 2
+    assert "no limit" in capsys.readouterr().err
+    limits = tmp_path / "limits.yaml"
+    limits.write_text("limits:\n  GET.p98_ms: 10%\n")
+    assert main(["gate", "one", "two", "--limits", str(limits)]) == 2
+    assert capsys.readouterr().err.startswith(f"{limits}:2:3: limits.GET.p98_ms: ")
+    limits.write_text("limits:\n  GET.obj_per_s: 10%\n")
+    assert main(["gate", "one", "late", "--limits", str(limits), "--format", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["outcome"] == "regression"
+    assert main(["gate", "one", "late", "--limits", str(limits), "--limit", "GET.obj_per_s=50%"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["base", "slow"], 0, "  worse"),
+        (["base", "other"], 2, "base and other cannot be compared\n   objects.sizes: 4096, and 65536\n"),
+        (["base", "damaged"], 4, "not-usable (new damaged/results/00000001/id-1a2b3c4d"),
+        (["base", "nowhere"], 4, "nowhere"),
+        (["base", "slow", "--metric", "p98_ms"], 2, "--metric p98_ms: there is obj_per_s"),
+        (["base", "slow", "--phase", "nothing"], 2, "phases: measure"),
+        (["base", "slow", "--alpha", "0.1", "--confidence", "95%"], 2, "give one of them"),
+        (["base", "slow", "--confidence", "90%"], 0, "±: 90% interval"),
+        (["base", "slow", "--margin", "30%"], 0, "surely within ±30%"),
+        (["base", "slow", "--margin", "5"], 2, "--margin 5: a share"),
+        (["base", "slow", "--pairs"], 0, "5 pairs"),
+        (["base", "slow", "--releases"], 0, "read   measure  MiB/s"),
+        (["--base", "one", "two", "--new", "late"], 0, "base: one and 1 more, 2 runs in one, two"),
+    ],
+)
+def test_the_status_of_a_comparison(
+    words: List[str], status: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", *words]) == status
+    told = capsys.readouterr()
+    assert said in told.out + told.err
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "csv", "json"])
+def test_formats_are_the_same_every_time(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for more in ([], ["--releases"]):
+        told = []
+        for _ in range(2):
+            assert main(["compare", "base", "slow", "--format", form, *more]) == 0
+            told.append(capsys.readouterr().out)
+        assert told[0] == told[1] and told[0]
+
+
+def test_nothing_is_written_into_an_archive(place: Path) -> None:
+    before = sorted(place.rglob("*"))
+    main(["compare", "base", "slow"])
+    main(["history", "base", "slow"])
+    assert sorted(place.rglob("*")) == before
+
+
+def test_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "one", "late", "--html", str(tmp_path / "page.html")]) == 0
+    assert "measure" in (tmp_path / "page.html").read_text()
+    assert main(["compare", "one", "late", "--html", str(tmp_path / "nowhere" / "page.html")]) == 2
+
+
+def test_history(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["history", "base", "slow"]) == 0  # taken in turn: up and down
+    assert "10 runs, " in capsys.readouterr().out
+    assert main(["history", "base", "slow", "--format", "csv", "--metric", "obj_per_s", "--op", "GET"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "time,case,source,release,measure/GET/obj_per_s" and len(lines) == 11
+    assert main(["history", "base", "damaged"]) == 4
+    assert main(["history", "nowhere"]) == 4
+    assert main(["history", "base", "base"]) == 2
+    assert main(["history", "base", "--alpha", "x"]) == 2
+
+
+def test_results_of_other_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    data = Path(__file__).parents[1] / "data" / "foreign" / "fio"
+    found = sorted(data.rglob("*.json"))
+    assert found
+    assert main(["compare", str(found[0]), "one"]) == 2
+    assert "results of: fio, and cbt-plugins" in capsys.readouterr().err
+
+
+def test_without_scipy_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import sys
+
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **more: Any) -> Any:
+        if name.split(".")[0] == "scipy":
+            raise ImportError("no scipy", name="scipy")
+        return real(name, *args, **more)
+
+    for name in [name for name in sys.modules if name.startswith(("cbt_plugins.statistics", "cbt_plugins.compare"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", without)
+    for verb, words in (("compare", []), ("gate", LIMITS), ("history", [])):
+        assert main([verb, "one", "two", *words]) == 2
+        assert f"cbt-tools {verb}: it needs the Python package scipy" in capsys.readouterr().err
