@@ -150,15 +150,17 @@ def add_what_was_seen(summary: Dict[str, Any]) -> None:
     chance = np.random.default_rng(2)
     cores = {name: np.round(chance.normal(40, 3, bins), 3).tolist() for name in CLASSES}
     one = {"cores": 40.0, "peak": 50.0, "rss_mib": 4096.0, "daemons": 60, "read_mib_s": 9.0, "write_mib_s": 9.0}
-    daemon = {"node": "osd1", "class": "osd", "pid": 4242, "cores": 0.66, "peak": 1.1, "rss_mib": 4096.0}
-    device = {"node": "osd1", "util": 0.5, "read_mib_s": 9.0, "write_mib_s": 9.0}
+    io = {"read_mib_s": 9.0, "write_mib_s": 9.0}
+    daemon = {"node": "osd1", "class": "osd", "pid": 4242, "cores": 0.66, "peak": 1.1, "rss_mib": 4096.0, **io}
+    device = {"node": "osd1", "util": 0.5, "queue": 3.0, **io}
     used: Dict[str, Any] = {"seconds": window["seconds"], "classes": dict.fromkeys(CLASSES, one)}
+    used["nodes"] = [{"node": "osd1", "cpus": 64, "busy": 0.6, "io_wait": 0.1, "watched": 1.0}]
     used.update(rgw_osd_ratio=1.0, ops_per_core=20.0, cores_per_gb_s=9.0, interfaces=[])
     used["daemons"] = [{**daemon, "id": str(i)} for i in range(99)]
     used["devices"] = [{**device, "device": f"nvme{i}n1", "osd": i} for i in range(99)]
     used["series"] = {"start": series["start"], "step": step, "cores": cores}
     used["bottleneck"] = {"what": "media", "evidence": ["nvme3n1 of osd1 was busy for 97 % of the time"]}
-    summary["resources"] = {"nodes": ["osd1"], "phases": {phase["name"]: used}}
+    summary["resources"] = {"nodes": [{"node": "osd1"}], "phases": {phase["name"]: used}}
     states = ("no failure", "degraded", "recovering", "no failure")
     ends = [round(i * window["seconds"] / 4, 3) for i in range(5)]
     windows = [{"state": its, "labels": ["a"], "from": a, "to": b} for its, a, b in zip(states, ends, ends[1:])]

@@ -60,12 +60,13 @@ def run(args: argparse.Namespace) -> int:
         if number:
             print()
         summary = summarize(path)
-        print(render(summary, _ceilings(path, summary, args)), end="", flush=True)
+        network = _ceilings(path, summary, args)
+        print(render(summary, network), end="", flush=True)
         if not summary["usable"]:
             status = UNUSABLE
         if not args.text:
             try:
-                failed = _write(summary, path, args, f"{path.name}-" if len(runs) > 1 else "")
+                failed = _write(summary, network, path, args, f"{path.name}-" if len(runs) > 1 else "")
             except OSError as e:
                 return _complain(f"{e.filename or path}: {e.strerror or e} (--text only prints)", USAGE)
             if failed:
@@ -99,7 +100,13 @@ def _ceilings(path: Path, summary: Mapping[str, Any], args: argparse.Namespace) 
         return None
 
 
-def _write(summary: Mapping[str, Any], path: Path, args: argparse.Namespace, prefix: str) -> int:
+def _write(
+    summary: Mapping[str, Any],
+    network: Optional[Mapping[str, Any]],
+    path: Path,
+    args: argparse.Namespace,
+    prefix: str,
+) -> int:
     """What was asked for by name, or else everything that lies beside the run."""
     from cbt_plugins.analysis.summary import FILE, write_summary, write_text
 
@@ -116,7 +123,7 @@ def _write(summary: Mapping[str, Any], path: Path, args: argparse.Namespace, pre
         except ImportError as e:
             _without_jinja("report.html", e)
         else:
-            write_text(args.html or path / "report.html", page(summary, path))
+            write_text(args.html or path / "report.html", page(summary, path, network))
     if args.figures:
         try:
             from cbt_plugins.report.figures import of_run

@@ -36,6 +36,7 @@ def document(template: str, scripts: Sequence[str], data: Any, **values: Any) ->
     environment.filters.update(
         plain=numbers.plain, count=numbers.count, change=numbers.percent, success=numbers.success,
         seconds=numbers.seconds, size=numbers.size, size_class=numbers.size_class, when=numbers.when,
+        share=numbers.share,
     )  # fmt: skip
     return environment.get_template(template).render(
         **values,

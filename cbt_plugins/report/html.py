@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins.analysis.archive import texts
+from cbt_plugins.report import ceilings as network
 from cbt_plugins.report.document import document
 from cbt_plugins.report.drawing import drawing
 from cbt_plugins.report.headline import headline, sentences
@@ -17,8 +18,11 @@ _LONGEST = 100_000
 _PLAN = ("config.yaml", "benchmark_config.yaml", "plan.json")
 
 
-def page(summary: Mapping[str, Any], run: Path) -> str:
-    """The page of one run; `run` is its directory. The same input gives the same bytes."""
+def page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[str, Any]] = None) -> str:
+    """The page of one run; `run` is its directory, `ceilings` are those of analysis.ceilings, if they are known.
+
+    The same input gives the same bytes.
+    """
     drawn = drawing(summary)
     charts = drawn["phases"]
     files = [
@@ -39,6 +43,8 @@ def page(summary: Mapping[str, Any], run: Path) -> str:
         tails=[its["op"] for its in drawn["tails"]],
         resources=(summary.get("resources") or {"phases": {}})["phases"],
         cores=[chart["cores"] is not None for chart in charts],
+        ceilings=ceilings,
+        network=network.rows(ceilings) if ceilings and ceilings["phases"] else [],
         planned=_json(run / "plan.json").get("phases") or [],
         plan=[file for file in files if file["name"] in _PLAN],
         files=[file for file in files if file["name"] not in _PLAN],

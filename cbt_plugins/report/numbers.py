@@ -33,6 +33,11 @@ def percent(share: Optional[float], digits: int = 1) -> str:
     return (text if float(text) else text[1:]) + " %"
 
 
+def share(value: Optional[float]) -> str:
+    """0.123 -> 12.3 %."""
+    return NONE if value is None else f"{100 * value:.1f} %"
+
+
 def success(share: Optional[float]) -> str:
     """0..1 -> percent; never 100 % when one request failed."""
     if share is None:

@@ -63,14 +63,17 @@ def add_resources(summary: Dict[str, Any], name: str) -> None:
     one = {"cores": 3.25, "peak": 4.5, "rss_mib": 2048.0, "daemons": 8, "read_mib_s": 10.0, "write_mib_s": 20.0}
     start = next(p["series"]["start"] for p in summary["phases"] if p["name"] == name)
     cores: Dict[str, List[Any]] = {"osd": [3.0, 3.5] * 5, "rgw": [1.0, None] * 5}
-    daemon = {"node": "osd1", "class": "osd", "id": "3", "pid": 77, "cores": 0.5, "peak": 0.75, "rss_mib": 256.0}
-    device = {"node": "osd1", "device": "nvme0n1", "util": 0.875, "read_mib_s": 1.0, "write_mib_s": 2.0, "osd": 3}
-    port = {"node": "osd1", "name": "eth0", "rx_mib_s": 5.0, "tx_mib_s": 6.0, "speed_mbit": 25000}
+    io = {"read_mib_s": 1.0, "write_mib_s": 2.0}
+    daemon = {"node": "osd1", "class": "osd", "id": "3", "pid": 77, "cores": 0.5, "peak": 0.75, "rss_mib": 256.0, **io}
+    device = {"node": "osd1", "device": "nvme0n1", "util": 0.875, "queue": 3.5, "osd": 3, **io}
+    port = {"node": "osd1", "name": "eth0", "rx_mib_s": 5.0, "tx_mib_s": 6.0, "speed_mbit": 25000, "util": 0.5}
+    node = {"node": "osd1", "cpus": 64, "busy": 0.25, "io_wait": 0.01, "watched": 1.0}
     its: Dict[str, Any] = {"seconds": 10.0, "classes": {"osd": one, "rgw": {**one, "cores": 1.5}}, "daemons": [daemon]}
     its.update(rgw_osd_ratio=0.4615, ops_per_core=63.16, cores_per_gb_s=7.125, devices=[device], interfaces=[port])
+    its["nodes"] = [node]
     its["series"] = {"start": start, "step": 1, "cores": cores}
     its["bottleneck"] = {"what": "media", "evidence": ["nvme0n1 of osd1 was busy for 97 % of the time"]}
-    summary["resources"] = {"nodes": ["osd1"], "phases": {name: its}}
+    summary["resources"] = {"nodes": [{"node": "osd1"}], "phases": {name: its}}
 
 
 #: the service of `swept` has so many workers of its own, and takes so many seconds for a request

@@ -248,15 +248,29 @@ def test_processors_are_in_it(tmp_path: Path) -> None:
         "new : nvme0n1 of osd1 was busy for 97 % of the time",
         "limited by new 3.250 1.500 0.462 63.16 7.125 media",
         "osd 8 3.250 4.500 2048 10.00 20.00",
+        "osd1 64 25.0 % 1.0 % 100.0 %",
         "osd1 osd.3 0.500",
-        "osd1 nvme0n1 3 0.875",
-        "osd1 eth0 5.000 6.000 25,000",
+        "osd1 nvme0n1 3 87.5 %",
+        "osd1 eth0 5.000 6.000 25,000 50.0 %",
     ):
         assert part in text, part
     drawn = data_of(html)["phases"]
     assert drawn[0]["cores"]["classes"] == {"osd": [3.0, 3.5] * 5, "rgw": [1.0, None] * 5}
     assert drawn[1]["cores"] is None
     assert html.count('data-chart="cores"') == 1
+
+
+def test_the_network_s_ceiling_is_beside_what_was_measured(tmp_path: Path) -> None:
+    directory = made.small(tmp_path)
+    summary = summarize(directory)
+    assert "The most that the interfaces allow" not in page(summary, directory)
+    line = {"put_mib_s": 400.0, "put_measured": 100.0, "put_share": 0.25, "get_mib_s": None, "get_measured": 7.5}
+    full = {"node": "osd1", "way": "sends", "network": "cluster"}
+    phases = {"new": {**line, "get_share": None, "share": 0.3, "full": full}}
+    made_up = {"layout": "4 OSD nodes, 3 copies", "nics": "25 Gbit/s as given", "phases": phases}
+    text = " ".join(elements(page(summary, directory, made_up)).text.split())
+    assert "4 OSD nodes, 3 copies; 25 Gbit/s as given" in text
+    assert "new 100.0 400.0 25.0 % 7.500 - - 30.0 % osd1 sends (cluster network)" in text
 
 
 def test_the_order_is_summary_doubts_phases_plan(tmp_path: Path) -> None:
