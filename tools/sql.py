@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
         import duckdb
 
         from cbt_plugins.analysis.source import Unreadable
-        from cbt_plugins.sql.database import answer, connect, runs_of
+        from cbt_plugins.sql.database import Refused, answer, connect, runs_of
     except ImportError as e:
         if e.name not in ("duckdb", "numpy"):
             raise
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         con = connect(runs_of(args.archive), query)
         names, lines = answer(con, query)
-    except (Unreadable, duckdb.Error) as e:
+    except (Unreadable, Refused, duckdb.Error) as e:
         return _complain(str(e).strip())
     if args.csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")

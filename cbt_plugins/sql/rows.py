@@ -47,9 +47,10 @@ def view(con: Any, runs: Sequence[Run]) -> str:
     con.execute("CREATE TABLE kept_rows AS SELECT * FROM piece")
     con.unregister("piece")
     files = ", ".join("'" + line[0].replace("'", "''") + "'" for line in found)
+    times = ", ".join((_time("start", "started"), _time("first_byte", "first_byte"), _time("end", "ended")))
     return f"""CREATE VIEW rows AS SELECT run, phase, driver, job, node, CAST(thread AS BIGINT) AS thread, op,
         CAST(n_objects AS BIGINT) AS n_objects, CAST(bytes AS BIGINT) AS bytes, endpoint, file, error,
-        {_time("start", "started")}, {_time("first_byte", "first_byte")}, {_time("end", "ended")}, CAST(duration_ns AS BIGINT) AS duration_ns
+        {times}, CAST(duration_ns AS BIGINT) AS duration_ns
         FROM read_csv([{files}], delim='\t', quote='"', escape='"', header=true, all_varchar=true, filename=true,
         union_by_name=true, ignore_errors=true, null_padding=false, comment='#', strict_mode=false)
         JOIN kept_rows USING (filename)"""
@@ -57,5 +58,5 @@ def view(con: Any, runs: Sequence[Run]) -> str:
 
 def _time(name: str, shown: str) -> str:
     """RFC 3339 -> UTC by the head's clock."""
-    text = f"""timezone('UTC', CAST("{name}" AS TIMESTAMPTZ))"""
-    return f'{text} - to_microseconds(CAST(round(clock_offset * 1e6) AS BIGINT)) AS "{shown}"'
+    utc = f"timezone('UTC', CAST(\"{name}\" AS TIMESTAMPTZ))"
+    return f'{utc} - to_microseconds(CAST(round(clock_offset * 1e6) AS BIGINT)) AS "{shown}"'

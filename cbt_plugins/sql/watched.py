@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterator, List
 
 from cbt_plugins.analysis import beats
 from cbt_plugins.analysis.archive import json_lines
+from cbt_plugins.analysis.phase import is_clean
 from cbt_plugins.analysis.samples import files_of, read_samples
 from cbt_plugins.sql.counted import phases
 from cbt_plugins.sql.table import Columns, Run, Table, columns_of, from_rows
@@ -83,8 +84,11 @@ def _status(run: Run) -> Iterator[Columns]:
         rows = []
         for sample in phase.pgs:
             states = sample.get("pgs")
-            total = sum(states.values()) if isinstance(states, dict) else None
-            rows.append({**sample, "phase": phase.name, "time": sample.get("t"), "pgs": total})
+            about = {"phase": phase.name, "time": sample.get("t"), "pgs": None}
+            if isinstance(states, dict):
+                about["pgs"] = sum(states.values())
+                about["not_clean"] = sum(n for state, n in states.items() if not is_clean(state))
+            rows.append({**sample, **about})
         yield from from_rows(_STATUS, rows)
 
 

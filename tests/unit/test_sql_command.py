@@ -1,0 +1,184 @@
+"""cbt-tools sql: the questions of docs/SQL.md, what the tables hold, and that an archive is only read."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import re
+from pathlib import Path
+from typing import Any, Dict, List
+
+import analysis_archives as made
+import pytest
+import sql_archive
+
+from cbt_plugins.analysis.summary import summarize
+from cbt_plugins.sql.database import RUN, listed
+from cbt_plugins.tools.__main__ import main
+
+DOCS = Path(__file__).parent.parent.parent / "docs" / "SQL.md"
+FOREIGN = Path(__file__).parent.parent / "data" / "foreign"
+QUESTIONS = re.findall(r"## (.*?)\n.*?```sql\n(.*?)```\n\n```text\n(.*?)```", DOCS.read_text(), re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("archive")
+    sql_archive.build(path)
+    return path
+
+
+def ask(archive: Path, query: str, capsys: pytest.CaptureFixture[str]) -> List[Dict[str, Any]]:
+    assert main(["sql", str(archive), query, "--json"]) == 0
+    answer: List[Dict[str, Any]] = json.loads(capsys.readouterr().out)
+    return answer
+
+
+@pytest.mark.parametrize(("query", "answer"), [its[1:] for its in QUESTIONS], ids=[its[0] for its in QUESTIONS])
+def test_the_questions_of_the_manual(
+    archive: Path, query: str, answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sql", str(archive), query]) == 0
+    assert capsys.readouterr().out == answer
+
+
+def test_the_manual_has_a_dozen_questions_and_names_every_table() -> None:
+    text = DOCS.read_text()
+    assert len(QUESTIONS) == text.count("```sql") >= 12
+    assert not [name for name in listed() if f"`{name}`" not in text]
+
+
+def test_every_column_can_be_named_as_it_is_listed(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for table in listed().values():
+        names = ", ".join(column.name for column in (RUN, *table.columns))
+        assert main(["sql", str(archive), f"SELECT {names} FROM {table.name} LIMIT 1"]) == 0, table.name
+    assert main(["sql", str(archive), "--list"]) == 0
+    assert "longest_gap_s" in capsys.readouterr().out
+
+
+def test_figures_and_rows_add_up_to_the_summary(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    summary = summarize(next(archive.glob("results/*/id-*")))
+    for table, count in (("seconds", "sum(n)"), ("cells", "sum(n)"), ("histograms", "sum(count)")):
+        its = "AND what = 'latency'" if table == "histograms" else ""
+        query = f"SELECT phase, op, {count}::BIGINT AS n FROM {table} WHERE in_window {its} GROUP BY ALL"
+        found = {(line["phase"], line["op"]): line["n"] for line in ask(archive, query, capsys)}
+        wanted = {(ph["name"], op): line["requests"] for ph in summary["phases"] for op, line in ph["ops"].items()}
+        assert found == wanted, table
+    (line,) = ask(archive, "SELECT count(*) AS n, sum(duration_ns)::BIGINT AS ns FROM rows", capsys)
+    # 14 s of two GETs of 20 and of 40 ms, and a PUT of 50 and of 100 ms
+    assert line == {"n": 1400 + 700 + 280 + 140, "ns": 6 * 14 * 10**9}
+
+
+def test_buckets_hold_what_they_say(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    query = "SELECT min(low) AS low, max(high) AS high, max(high / low) AS width FROM histograms WHERE op = 'PUT'"
+    (line,) = ask(archive, query, capsys)
+    assert line["low"] <= 50_000_000 and 100_000_000 < line["high"] < 100_200_000
+    assert line["width"] <= 1 + 1 / 1024
+
+
+def test_times_of_rows_are_those_of_the_head(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = made.run(tmp_path, phases=["new"])
+    rows = [made.row("GET", 1.5, 0.25, size=1, first=0.125)]
+    made.phase(run, 1, "new", [made.job("j", "GET", rows, clock_offset=0.5)])
+    (line,) = ask(tmp_path, "SELECT epoch(started) AS a, epoch(first_byte) AS b, epoch(ended) AS c FROM rows", capsys)
+    assert [round(line[name] - made.T0, 6) for name in "abc"] == [0.75, 0.875, 1.0]
+
+
+def test_an_archive_without_rows_has_an_empty_table_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made.run(tmp_path)
+    assert ask(tmp_path, "SELECT * FROM rows", capsys) == []
+
+
+def test_results_of_other_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    query = "SELECT r.kind, m.op, m.metric, m.value, m.unit FROM runs AS r JOIN measurements AS m USING (run, name)"
+    query += " WHERE metric = 'obj_per_s' AND op = 'read'"
+    (line,) = ask(FOREIGN / "fio" / "archive", query, capsys)
+    assert line["kind"] == "fio" and line["unit"] == "obj/s" and round(line["value"]) == 150
+    answer = ask(FOREIGN / "hsbench" / "twice.csv", "SELECT name FROM runs ORDER BY name", capsys)
+    assert [its["name"] for its in answer] == ["twice.csv loop 1", "twice.csv loop 2"]
+    assert ask(FOREIGN / "hsbench" / "twice.csv", "SELECT * FROM seconds", capsys) == []
+
+
+def _digest(path: Path) -> Dict[str, str]:
+    files = [file for file in sorted(path.rglob("*")) if file.is_file()]
+    return {str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "COPY (SELECT 1) TO '{archive}/results/x.csv'",
+        "COPY (SELECT * FROM rows LIMIT 2) TO '{rows}' (FORMAT csv, USE_TMP_FILE false)",
+        "EXPLAIN ANALYZE COPY (SELECT 1 FROM rows LIMIT 2) TO '{rows}' (FORMAT csv, USE_TMP_FILE false)",
+        "PREPARE x AS COPY (SELECT 1 FROM rows LIMIT 2) TO '{rows}' (FORMAT csv, USE_TMP_FILE false); EXECUTE x",
+        "ATTACH '{archive}/results/x.duckdb' AS x",
+        "SELECT * FROM read_csv('{archive}/results/cbt_config.yaml')",
+        "SET enable_external_access = true",
+        "INSTALL httpfs",
+    ],
+)
+def test_nothing_but_the_rows_can_be_read_and_nothing_written(
+    tmp_path: Path, query: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made.small(tmp_path)
+    (tmp_path / "results" / "cbt_config.yaml").write_text("cluster: {}\n")
+    before = _digest(tmp_path)
+    text = query.format(archive=tmp_path, rows=next(tmp_path.rglob("*.csv.gz")))
+    assert main(["sql", str(tmp_path), text]) == 2
+    assert capsys.readouterr().err.startswith("cbt-tools sql: ")
+    assert _digest(tmp_path) == before
+
+
+def test_a_question_leaves_no_trace(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = _digest(archive)
+    for name in listed():
+        assert main(["sql", str(archive), f"CREATE TABLE mine AS SELECT * FROM {name}"]) == 0
+    assert _digest(archive) == before
+
+
+def test_forms_of_an_answer(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    query = "SELECT phase, op, NULL AS nothing FROM ops WHERE op = 'GET' ORDER BY phase LIMIT 1;"
+    assert main(["sql", str(archive), query, "--csv"]) == 0
+    assert capsys.readouterr().out == "phase,op,nothing\naged,GET,\n"
+    assert ask(archive, query, capsys) == [{"phase": "aged", "op": "GET", "nothing": None}]
+    assert main(["sql", str(archive), query]) == 0
+    assert capsys.readouterr().out == "phase  op   nothing\n-----  ---  -------\naged   GET\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["{archive}", "SELECT nonsense FROM ops"], "nonsense"),
+        (["{archive}", "SELEC 1"], "syntax error"),
+        (["{archive}/none", "SELECT 1"], "no such directory"),
+        (["{archive}"], "--list"),
+    ],
+)
+def test_what_is_wrong_is_said_in_words(
+    archive: Path, arguments: List[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sql", *(its.format(archive=archive) for its in arguments)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_without_duckdb_it_says_what_to_install(
+    archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = importlib.import_module("cbt_plugins.tools.sql")
+    real = __import__
+
+    def missing(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "duckdb":
+            raise ImportError("No module named 'duckdb'", name="duckdb")
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr("builtins.__import__", missing)
+    assert command.run(_arguments(archive)) == 2
+    assert "pip install 'cbt-plugins[sql]'" in capsys.readouterr().err
+
+
+def _arguments(archive: Path) -> Any:
+    import argparse
+
+    return argparse.Namespace(archive=archive, query="SELECT 1", list=False, csv=False, json=False)
