@@ -1,10 +1,10 @@
-"""A cluster that is not there: `ceph`, `ssh`, `pdsh`, `systemctl`, `ip`, `radosgw-admin` as one small program.
+"""A cluster that is not there: `ceph`, `ssh`, `pdsh`, `systemctl`, `ip`, `radosgw-admin`, `collectl` as one program.
 
 The program's name says what it plays. Its state is a folder (STANDIN): state.json, nodes/NAME/ for what a node has of
 its own, and for each run (STANDIN_RUN) runs/NUMBER/calls.jsonl with its calls in order and runs/NUMBER/stat, what /proc
 said of its process. A call that comes after its run was killed is that run's, also while the next one is at work. Nodes
 are this machine; a few paths in the commands that they get become ones below their folder. STANDIN_AT="N:MODE" says
-what happens at the run's call N (counted from 1):
+what happens at the run's call N (counted from 1); "PROGRAM WORDS:MODE", at each call of it with these words:
 
     fail   it fails, without effect                 hang   it never answers, without effect
     kill   the run is killed by SIGKILL, and what it had asked for comes to pass a moment later
@@ -120,8 +120,14 @@ class World:
 
         return [rule(0, "chooseleaf_firstn"), rule(1, "chooseleaf_indep")]
 
-    def _pg_dump(self, *_):
-        return {"pg_ready": True, "pg_stats": list(self._pgs())}
+    def _pg_dump(self, what, *_):
+        stats = [{"osd": int(n), "seq": 1, "up_from": 1} for n in self.state["osds"]]
+        recovered = {f"num_{kind}_recovered": 0 for kind in ("objects", "bytes", "keys")}
+        return {
+            "pgs_brief": {"pg_ready": True, "pg_stats": list(self._pgs())},
+            "sum": {"pg_map": {"pg_stats_sum": {"stat_sum": recovered}}},
+            "osds": {"pg_map": {"osd_stats": stats}},
+        }[what]
 
     def _osd_df(self):
         return {"nodes": [{"id": int(n), "kb": 1000000, "kb_used": 100000} for n in self.state["osds"]], "stray": []}
@@ -148,7 +154,7 @@ class World:
     def _config_set(self, who, name, value):
         self._config_rm(who, name)
         section, _, mask = who.partition("/")
-        self.state["config"].append([section, mask, name, value])
+        self.state["config"] = sorted([*self.state["config"], [section, mask, name, value]])
 
     def _config_rm(self, who, name):
         section, _, mask = who.partition("/")
@@ -389,13 +395,13 @@ def pdsh(folder, words):
 
 def ceph(folder, words):
     words = list(words)
-    for option in ("-c", "-f", "--format"):
+    for option in ("-c", "-f", "--format", "--connect-timeout"):
         if option in words:
             at = words.index(option)
             del words[at : at + 2]
     status = 0
-    # without words it reads commands, as the real one does
-    for line in [words] if words else [row.split() for row in sys.stdin]:
+    # without words it reads commands, and answers each as it comes, as the real one does
+    for line in [words] if words else map(str.split, iter(sys.stdin.readline, "")):
         with folder as world:
             out, err, status = world.ceph(line)
         sys.stdout.write(out)
@@ -416,6 +422,11 @@ def ip(folder, words):
     return 0
 
 
+def collectl(folder, words):
+    time.sleep(3600)
+    return 0
+
+
 def other(name, folder, words):
     with folder as world:
         if name == "systemctl":
@@ -427,20 +438,28 @@ def other(name, folder, words):
     return status
 
 
+def accident(folder, name, words):
+    """Count a call; what STANDIN_AT has for it comes to pass, and is returned."""
+    number = folder.count(name, words)
+    at, _, mode = os.environ.get("STANDIN_AT", "0:").rpartition(":")
+    program, _, part = at.partition(" ")
+    if at != str(number) and not (program == name and part and part in " ".join(words)):
+        return ""
+    if mode == "fail":
+        sys.stderr.write(f"{name}: the stand-in fails\n")
+    if mode == "hang":
+        time.sleep(3600)
+    if mode in ("kill", "term"):
+        hit_the_run(folder.path, signal.SIGKILL if mode == "kill" else signal.SIGTERM)
+        time.sleep(LATE)
+    return mode
+
+
 def main():
     folder, name, words = Folder(os.environ["STANDIN"]), os.path.basename(sys.argv[0]), sys.argv[1:]
-    number = folder.count(name, words)
-    at, _, mode = os.environ.get("STANDIN_AT", "0:").partition(":")
-    if number == int(at):
-        if mode == "fail":
-            sys.stderr.write(f"{name}: the stand-in fails\n")
-            return 1
-        if mode == "hang":
-            time.sleep(3600)
-        if mode in ("kill", "term"):
-            hit_the_run(folder.path, signal.SIGKILL if mode == "kill" else signal.SIGTERM)
-            time.sleep(LATE)
-    play = {"ssh": ssh, "pdsh": pdsh, "ceph": ceph, "ip": ip}.get(name)
+    if accident(folder, name, words) == "fail":
+        return 1
+    play = {"ssh": ssh, "pdsh": pdsh, "ceph": ceph, "ip": ip, "collectl": collectl}.get(name)
     return play(folder, words) if play else other(name, folder, words)
 
 

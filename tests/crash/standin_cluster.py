@@ -8,17 +8,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import standin
 
 PROJECT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-PROGRAMS = ("ceph", "ssh", "pdsh", "systemctl", "ip", "radosgw-admin")
+PROGRAMS = ("ceph", "ssh", "pdsh", "systemctl", "ip", "radosgw-admin", "collectl")
 MODES = ("kill", "term", "fail", "hang")
 #: writes down what /proc says of it and becomes the program: what the stand-in may kill
 _KNOWN = 'cat /proc/$$/stat > "$0" && exec "$@"'
-Accident = Optional[Tuple[int, str]]
+#: a call's number, or a program and words of its command; and what happens at it
+Accident = Optional[Tuple[Union[int, str], str]]
 
 
 class StandIn:
@@ -89,14 +90,14 @@ class StandIn:
                 continue  # ended meanwhile
         return found
 
-    def settle(self, patience: float = 60.0) -> List[str]:
-        """Wait until all that was under way has come to pass; what is there still after that."""
+    def settle(self, patience: float = 60.0, but: str = "\0") -> List[str]:
+        """Wait until all that was under way has come to pass; what is there still after that, `but` for a program."""
         end = time.monotonic() + patience
-        left = self.alive()
-        while left and time.monotonic() < end:
+        while True:
+            left = [line for line in self.alive() if but not in line]
+            if not left or time.monotonic() > end:
+                return left
             time.sleep(0.05)
-            left = self.alive()
-        return left
 
 
 def part_of(calls: int, default: str) -> List[int]:

@@ -1,0 +1,29 @@
+"""`python -m cbt_plugins` and `cbt-tools undo` with short times, as a program: what the sweep of whole cycles kills."""
+
+from __future__ import annotations
+
+import sys
+
+import scenario
+
+import cbt_plugins.cycle.engine as engine
+import cbt_plugins.cycle.waiting as waiting
+import cbt_plugins.faults.injector as injecting
+import cbt_plugins.load.session as session
+from cbt_plugins.host import loop
+from cbt_plugins.tools import __main__ as tools
+
+
+def main() -> int:
+    """The arguments are the built-in loop's, or "undo ARCHIVE"."""
+    scenario.shorten()
+    injecting.Limits = lambda: scenario.LIMITS  # type: ignore[assignment,misc]
+    waiting.STABLE = 1.0
+    session.GO_AHEAD = 0.3
+    # what a report looks like is nothing that a kill could change; it takes as long as all the rest
+    engine.summarize = lambda folder: None
+    return tools.main(sys.argv[1:]) if sys.argv[1] == "undo" else loop.main(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

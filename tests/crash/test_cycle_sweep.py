@@ -1,0 +1,195 @@
+"""A cycle of `osdfailure:` is killed at its external calls, undone or begun again, and ends as if nothing had been."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+import pytest
+import standin
+import yaml
+from standin_cluster import HERE, Accident, StandIn, part_of
+
+from cbt_plugins.cycle.preflight import own_program
+
+PHASES = ["fill", "no-failure", "one-down", "recover", "wait-clean"]
+#: somebody else's
+FOREIGN = {"precious": 5}
+
+
+class Gateway(BaseHTTPRequestHandler):
+    """Answers, which is all that is asked of it."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), Gateway) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+class CycleOnStandIn(StandIn):
+    """The cycle, with its file, its programs and its archive."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        super().__init__(folder)
+        standin.write(str(folder), "state.json", {**self.before, "buckets": dict(FOREIGN)})
+        self.before = self.state()
+        programs = folder / "cache" / "cbt-plugins" / "bin"
+        programs.mkdir(parents=True)
+        rows = own_program("cbt-rows")
+        if rows is None:
+            pytest.skip("cbt-rows is missing: `cbt-tools build` makes it")
+        shutil.copy(rows, programs)
+        interpreter = os.path.realpath(sys.executable)
+        (programs / "cbt-hybrid").write_text(
+            f"#!{interpreter} -IS\nimport sys\nsys.path.insert(0, {str(HERE)!r})\nimport standin_hybrid\n"
+            "sys.exit(standin_hybrid.main())\n"
+        )
+        (folder / "ceph.conf").write_text("[global]\n")
+        self.file = folder / "cycle.yaml"
+        self.file.write_text(yaml.safe_dump(self._config(url), sort_keys=False))
+
+    def _config(self, url: str) -> Dict[str, Any]:
+        failure = {
+            "s3": {"urls": [url], "user": "cbt"},
+            "engine": "hybrid",
+            "objects": {"sizes": ["4KiB"]},
+            "workers": 2,
+            "fill": {"objects": 10},
+            "phase": {"duration": "2s"},
+            "down_nodes": 1,
+            "fault": {"kind": "stop", "nodes": ["node1"]},
+            "settings": {"scrub": False, "config": {"mon": {"mon_osd_down_out_interval": 8}}, "recovery": "aggressive"},
+            "wait": {"at_most": "2m", "stalled": "1m"},
+        }
+        cluster = {
+            "user": "root",
+            "head": "node0",
+            "clients": ["client1"],
+            "osds": ["node1", "node2", "node3", "node4"],
+            "mons": ["node0"],
+            "use_existing": True,
+            "iterations": 1,
+            "conf_file": str(self.folder / "ceph.conf"),
+            "tmp_dir": str(self.folder / "tmp"),
+        }
+        profiles = {"recovery": {"librados": False}, "collectl": {"nodes": ["head"]}}
+        return {"cluster": cluster, "monitoring_profiles": profiles, "benchmarks": {"osdfailure": failure}}
+
+    def play(self, what: str = "run", at: Accident = None) -> int:
+        """The run, or "undo"; its exit status."""
+        words = ["undo", str(self.archive)] if what == "undo" else ["-a", str(self.archive), str(self.file)]
+        line = [sys.executable, str(HERE / "short_cycle.py"), *words]
+        done = self.run(line, at, {"XDG_CACHE_HOME": str(self.folder / "cache")})
+        self.said = done.stderr[-1500:]
+        return done.returncode
+
+    def lines(self, name: str) -> List[Dict[str, Any]]:
+        """Of a journal of the run; [] when it has none."""
+        found = list(self.archive.glob(f"results/*/id-*/{name}"))
+        texts = found[0].read_text().split("\n")[:-1] if found else []
+        return [json.loads(text) for text in texts]
+
+    def strange(self) -> List[str]:
+        """Buckets that are missing, or that the run does not know to be its own."""
+        claimed = {line["bucket"] for line in self.lines("journal.jsonl") if line["event"] == "bucket"}
+        now = self.state()["buckets"]
+        bad = [f"bucket {name} has come from nowhere" for name in now if name not in FOREIGN and name not in claimed]
+        return bad + [f"bucket {name}: {now.get(name)}" for name, n in FOREIGN.items() if now.get(name) != n]
+
+    def broken(self) -> List[str]:
+        """What is wrong with the cluster, buckets of the run apart: it keeps these to go on with."""
+        return [text for text in self.changes() if not text.startswith("buckets: ")] + self.strange()
+
+    def not_whole(self) -> List[str]:
+        """What is wrong with the archive of a run that has ended well."""
+        bad = [] if list(self.archive.glob("results/*/id-*/complete")) else ["not complete"]
+        folders = sorted(self.archive.glob("results/*/id-*/phases/*"))
+        whole = [f for f in folders if f.suffix == ""]
+        names = [f.name[3:] for f in whole]
+        bad += [f"phases {names}"] if names != PHASES else []
+        bad += [f"left: {f.name}" for f in folders if f.suffix == ".running"]
+        for folder in whole:
+            record = json.loads((folder / "phase.json").read_text())
+            window = record["window"]
+            if record["status"] != "ok" or any(not book["ok"] for book in record.get("books", ())):
+                bad.append(f"{folder.name}: {record['status']} {record['books']} {record['warnings']}")
+            if record["name"] in PHASES[1:4] and window["end"] - window["start"] != 2.0:
+                bad.append(f"{folder.name}: {window}")
+            if record["name"] == "one-down":
+                samples = [json.loads(line) for line in (folder / "status.jsonl").read_text().splitlines()]
+                bad += [] if any(sample["osds_up"] == 3 for sample in samples) else ["no OSD was down in one-down"]
+        return bad
+
+
+def between(world: CycleOnStandIn) -> List[str]:
+    """What is wrong after an accident that was undone."""
+    # a sampler of a run that was killed goes on until the run does
+    return world.settle(but="/bin/collectl") + world.broken()
+
+
+def at_the_end(world: CycleOnStandIn) -> List[str]:
+    """What is wrong after the run has been begun again, and has ended."""
+    return world.settle() + world.changes() + world.not_whole()
+
+
+def test_killed_again_and_again(tmp_path: Path, url: str) -> None:
+    """While a node is stopped, in the undo that the next start begins with, and while its bucket is removed."""
+    world = CycleOnStandIn(tmp_path / "w", url)
+    assert world.play(at=("systemctl stop", "kill")) == -9
+    assert world.play(at=("systemctl start", "kill")) == -9
+    assert world.play("undo") == 0, world.said
+    assert between(world) == []
+    assert [f.name for f in world.archive.glob("results/*/id-*/phases/*-one-down*")] == ["03-one-down.partial-1"]
+    assert world.play(at=("radosgw-admin bucket rm", "kill")) == -9
+    assert world.strange() == []
+    assert world.play() == 0, world.said
+    assert at_the_end(world) == []
+
+
+def accident(world: CycleOnStandIn, number: int, mode: str) -> List[str]:
+    """Try one; what is wrong afterwards. Every other time the next start has to undo it."""
+    broken = world.play(at=(number, mode))
+    if broken == 0 and len(world.calls()) < number:
+        return []  # it asked less often this time
+    bad = [f"the run was not killed: {broken}"] if mode == "kill" and broken != -9 else []
+    if number // 2 % 2:
+        if world.play("undo"):
+            bad.append(f"not undone: {world.said}")
+        bad += between(world)
+    if world.play():
+        bad.append(f"does not go on: {world.said}")
+    return bad + at_the_end(world)
+
+
+@pytest.mark.crash
+@pytest.mark.skipif("CRASH_PART" not in os.environ, reason="CRASH_PART=1/1 sweeps every call of a cycle, in many hours")
+@pytest.mark.parametrize("mode", ["kill", "term"])
+def test_sweep_of_a_cycle(mode: str, tmp_path: Path, url: str) -> None:
+    """K of K, or a part of it: nothing is broken, no bucket is lost, no half phase is taken for a whole one."""
+    whole = CycleOnStandIn(tmp_path / "whole", url)
+    assert whole.play() == 0, whole.said
+    assert at_the_end(whole) == []
+    calls = len(whole.calls())  # K
+    tried = part_of(calls, "1/1")
+    found = {n: accident(CycleOnStandIn(tmp_path / f"{mode}-{n}", url), n, mode) for n in tried}
+    bad = [f"call {number}: {wrong}" for number, wrong in found.items() if wrong]
+    assert not bad, f"{len(bad)} of {len(tried)} calls of {calls}: " + "\n".join(bad)
