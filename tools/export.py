@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import List, Optional
+from typing import Dict, Mapping, Optional, Set
 
 from cbt_plugins.analysis.source import Unreadable
 
@@ -65,11 +65,13 @@ def _upstream(archive: Path, target: Path, dialect: str) -> int:
 
     curves, left, broken = curves_of(archive)
     config = _cbt_config(archive)
+    written: Dict[Path, Set[str]] = {}
     for name in visualisation.DIALECTS if dialect == "both" else (dialect,):
         for its in curves:
             directory = target / name / its.name
             files, twice = visualisation.write(directory, its, name, config)
             left += [text for text in twice if text not in left]
+            written[directory.resolve()] = {path.name for path in files}
             print(directory)
             for path, depths in files.items():
                 print(f"    {path.name}: queue depth {', '.join(map(str, depths))}")
@@ -79,7 +81,7 @@ def _upstream(archive: Path, target: Path, dialect: str) -> int:
         _complain(text, OK)
     if not curves:
         return _complain(f"{archive}: no phase with reads or writes that can be written", UNUSABLE)
-    _print_commands(target, dialect, [its.name for its in curves])
+    _print_commands(written)
     return UNUSABLE if broken else OK
 
 
@@ -100,13 +102,16 @@ def _numbers(args: argparse.Namespace) -> int:
     return UNUSABLE if broken else OK
 
 
-def _print_commands(target: Path, dialect: str, names: List[str]) -> None:
-    root = target.resolve() / ("main" if dialect == "both" else dialect)
+def _print_commands(written: Mapping[Path, Set[str]]) -> None:
+    """What can be done with the directories now: the last of them, beside the first that has a file of its names."""
+    last = list(written)[-1]
     print("in a CBT checkout of that branch:")
-    print(f"    PYTHONPATH=. tools/generate_performance_report.py --archive={root / names[0]} --output_directory=OUT")
-    if len(names) > 1:
-        tool = "PYTHONPATH=. tools/generate_comparison_performance_report.py"
-        print(f"    {tool} --baseline={root / names[0]} --archives={root / names[-1]} --output_directory=OUT")
+    print(f"    PYTHONPATH=. tools/generate_performance_report.py --archive={last} --output_directory=OUT")
+    for first, names in written.items():
+        if first != last and names & written[last]:
+            tool = "PYTHONPATH=. tools/generate_comparison_performance_report.py"
+            print(f"    {tool} --baseline={first} --archives={last} --output_directory=OUT")
+            break
 
 
 def _cbt_config(archive: Path) -> Optional[str]:

@@ -212,6 +212,19 @@ def test_the_generators_cpu_is_there_when_somebody_watched(tmp_path: Path, monke
     assert "cpu" not in json.dumps(head)
 
 
+def test_what_can_be_compared_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ea.run(tmp_path / "A", CONFIG, phases=("fill", "measure-new", "measure-aged"))
+    fill = next((tmp_path / "A").rglob("phases/01-fill"))
+    put = ea.run(tmp_path / "B", CONFIG, phases=("fill",), ops=("PUT",))
+    fill.rename(tmp_path / "gone")
+    (put / "phases" / "01-fill").rename(fill)
+    assert export(tmp_path / "A", tmp_path / "out") == 0
+    root = tmp_path / "out" / "main"
+    said = capsys.readouterr().out
+    assert f"--baseline={root / 'A-measure-new'} --archives={root / 'A-measure-aged'} " in said
+    assert said.count("--baseline=") == 1
+
+
 def test_wrong_use_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", str(tmp_path)]) == 2
     assert "nothing to write: give --upstream DIR, " in capsys.readouterr().err
