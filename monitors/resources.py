@@ -1,6 +1,6 @@
 """The `resources` profile: what daemons, disks and interfaces do on every node, through one connection each.
 
-Samples arrive as monitors/resources.<node>/resources.jsonl; docs/RESOURCES.md has their form.
+Samples arrive as monitors/resources.<node>/<node>.jsonl; docs/RESOURCES.md has their form.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Dict, Mapping, Optional
 
 from cbt_plugins.config.monitors import ResourcesProfile
 from cbt_plugins.config.validate import validate
-from cbt_plugins.host.monitoring import Monitor, make_remote, stop_by_pid_files
+from cbt_plugins.host.monitoring import Monitor, host_of, make_remote, stop_by_pid_files
 
 from . import resources_connections
 
@@ -40,7 +40,7 @@ _SCRIPT = """\
 mkdir -p -m 0755 -- {directory}/resources && cd {directory}/resources || exit 1
 python=/usr/bin/python3
 [ -x $python ] || python=python3
-exec $python -c {receive} resources.jsonl {interval:g} ../resources.pid 2>>output.txt
+exec $python -c {receive} {node}.jsonl {interval:g} ../resources-{node}.pid 2>>output.txt
 """
 
 
@@ -61,13 +61,17 @@ class Resources(Monitor):
 
     def start(self, directory: str) -> None:
         program = (Path(__file__).parent / "resources_agent.py").read_text(encoding="utf-8")
-        script = _SCRIPT.format(
-            directory=shlex.quote(directory),
-            receive=shlex.quote(_RECEIVE.format(size=len(program.encode()))),
-            interval=self._profile.interval,
-        )
-        command = f"exec sh -c {shlex.quote(script)}"
-        lines = {node: self._remote.transport.ssh(node, command) for node in self.nodes}
+        receive = _RECEIVE.format(size=len(program.encode()))
+        lines = {}
+        for node in self.nodes:
+            script = _SCRIPT.format(
+                directory=shlex.quote(directory),
+                receive=shlex.quote(receive),
+                interval=self._profile.interval,
+                # two names may be one machine, and nodes may share a directory
+                node=shlex.quote(host_of(node)),
+            )
+            lines[node] = self._remote.transport.ssh(node, f"exec sh -c {shlex.quote(script)}")
         self._connections = subprocess.Popen(
             [sys.executable, "-IS", resources_connections.__file__],
             stdin=subprocess.PIPE,

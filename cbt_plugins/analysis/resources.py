@@ -68,9 +68,10 @@ def warnings_of(made: Optional[Mapping[str, Any]]) -> List[Dict[str, Any]]:
 def read_nodes(folder: Path, offsets: Mapping[str, float]) -> List[Node]:
     """What was watched into a `monitors` folder, by node; collectl's files of the nodes that nobody else watched."""
     found: Dict[str, Node] = {}
-    for path in sorted(folder.glob(f"{watching.FOLDER}*/{watching.FILE}")):
-        name = path.parent.name[len(watching.FOLDER) :]
-        node = watching.read_node(path, name, offsets.get(name, 0.0))
+    for path in sorted(folder.glob(f"{watching.FOLDER}*")):
+        name = path.name[len(watching.FOLDER) :]
+        # others' files are there too where nodes share a directory
+        node = watching.read_node(path / f"{name}.jsonl", name, offsets.get(name, 0.0))
         if node:
             found[name] = node
     for path in sorted(folder.glob(f"{collectl.FOLDER}*")):

@@ -11,7 +11,6 @@ import numpy as np
 from cbt_plugins.analysis.archive import json_lines
 from cbt_plugins.analysis.counters import Counter
 
-FILE = "resources.jsonl"
 FOLDER = "resources."
 
 # History of the format. A reader accepts every version up to its own.

@@ -150,11 +150,12 @@ def _nodes_of_monitors(monitors: Iterable[Any], cluster: Mapping[str, Any]) -> L
         own = getattr(monitor, "nodes", None) or getattr(monitor, "_nodes", None)
         if own is None:
             return everywhere
-        wanted.update(_host(name) for name in (own.split(",") if isinstance(own, str) else own))
-    return [node for node in everywhere if _host(node) in wanted]
+        wanted.update(host_of(name) for name in (own.split(",") if isinstance(own, str) else own))
+    return [node for node in everywhere if host_of(node) in wanted]
 
 
-def _host(node: str) -> str:
+def host_of(node: str) -> str:
+    """The name without the user and the port that it may have."""
     return node.rpartition("@")[2].partition(":")[0]
 
 
@@ -175,7 +176,7 @@ def _fetch(remote: Any, nodes: Sequence[str], directory: str, local_dir: Path, u
                     remote.run([node], f"{chown}true", 60)
                 remote.fetch([node], directory, Path(scratch))
                 for file in _arrived(Path(scratch), node):
-                    shutil.move(str(file), str(local_dir / f"{file.name}.{_host(node)}"))
+                    shutil.move(str(file), str(local_dir / f"{file.name}.{host_of(node)}"))
                 fetched.append(node)
             except RemoteError as error:
                 logger.error("monitor files of %s stay in %s there: %s", node, directory, error)
@@ -183,7 +184,7 @@ def _fetch(remote: Any, nodes: Sequence[str], directory: str, local_dir: Path, u
 
 
 def _arrived(scratch: Path, node: str) -> List[Path]:
-    for name in (node, _host(node)):
+    for name in (node, host_of(node)):
         if (scratch / name).is_dir():
             return sorted((scratch / name).iterdir())
     return []

@@ -25,6 +25,7 @@ from cbt_plugins.monitors import resources_agent
 from cbt_plugins.monitors.resources import Resources
 
 HERE = socket.gethostname()
+FILE, PID = f"{HERE}.jsonl", f"resources-{HERE}.pid"
 CLUSTER: Dict[str, Any] = {"head": HERE, "clients": [HERE], "osds": [HERE], "mons": [HERE]}
 NO_LOAD = {"made": False, "per_s": 0.0, "bytes_per_s": 0.0, "ops": {}}
 # Uses one processor for so many seconds of its time, says when, and stays.
@@ -96,7 +97,7 @@ def daemon(tmp_path: Path) -> Iterator[Callable[[str, float], Daemon]]:
 
 
 def file_in(run_dir: Path) -> Optional[Path]:
-    return next(iter(run_dir.glob(f"*/resources/{watching.FILE}")), None)
+    return next(iter(run_dir.glob(f"*/resources/{FILE}")), None)
 
 
 def known(file: Path) -> List[int]:
@@ -121,14 +122,14 @@ def test_a_busy_loop_is_as_many_cores_as_it_uses(tmp_path: Path, daemon: Callabl
         wait_for(lambda: lines(file)[-1]["t"] > end + 0.3 and its.process.pid in known(file))
         wait_for(lambda: any(row[0] for row in lines(file)[-1].get("d", [])))
         after = lines(file)[-1]["t"]
-        (pid_file,) = run_dir.glob("*/resources.pid")
+        (pid_file,) = run_dir.glob(f"*/{PID}")
         agent = int(pid_file.read_text().split()[0])
     assert not running(agent)
     assert list(run_dir.iterdir()) == []
     folder = local / f"resources.{HERE}"
-    assert sorted(path.name for path in folder.iterdir()) == ["output.txt", watching.FILE]
+    assert {path.name for path in folder.iterdir()} == {"output.txt", FILE}
     assert (folder / "output.txt").read_text() == ""
-    written = lines(folder / watching.FILE)
+    written = lines(folder / FILE)
     assert written[0]["version"] == 1 and written[0]["node"] == os.uname().nodename
     assert written[-1]["end"] == "told" and written[-1]["samples"] > 3
 
@@ -159,7 +160,7 @@ def test_another_process_of_the_same_name_is_a_restart(tmp_path: Path, daemon: C
         wait_for(lambda: second.process.pid in known(file))  # at once, and not at the next look at all
         wait_for(lambda: lines(file)[-1]["t"] > time.time() - 0.1)
     (node,) = analysis.read_nodes(local, {})
-    written = lines(local / f"resources.{HERE}" / watching.FILE)
+    written = lines(local / f"resources.{HERE}" / FILE)
     window = (written[0]["t"], written[-1]["t"])
     made = analysis.of_window([node], window, NO_LOAD, {}, Networks())
     (line,) = [line for line in made["daemons"] if line["id"] == "77"]
@@ -171,9 +172,9 @@ def test_another_process_of_the_same_name_is_a_restart(tmp_path: Path, daemon: C
 def test_it_ends_when_the_one_who_asked_is_gone(tmp_path: Path) -> None:
     its = monitor()
     its.start(str(tmp_path / "node"))
-    file = tmp_path / "node" / "resources" / watching.FILE
+    file = tmp_path / "node" / "resources" / FILE
     wait_for(lambda: len(lines(file)) > 2)
-    pid = int((tmp_path / "node" / "resources.pid").read_text().split()[0])
+    pid = int((tmp_path / "node" / PID).read_text().split()[0])
     assert its._connections is not None
     its._connections.kill()  # as a crash of the head would
     its._connections.wait()
@@ -185,10 +186,10 @@ def test_it_ends_when_the_one_who_asked_is_gone(tmp_path: Path) -> None:
 def test_a_lost_connection_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     its = monitor()
     its.start(str(tmp_path / "node"))
-    file = tmp_path / "node" / "resources" / watching.FILE
+    file = tmp_path / "node" / "resources" / FILE
     try:
         wait_for(lambda: len(lines(file)) > 2)
-        first = int((tmp_path / "node" / "resources.pid").read_text().split()[0])
+        first = int((tmp_path / "node" / PID).read_text().split()[0])
         os.kill(first, signal.SIGKILL)
         wait_for(lambda: sum("version" in line for line in lines(file)) == 2)
         wait_for(lambda: "s" in lines(file)[-1])
@@ -205,7 +206,7 @@ def test_a_lost_connection_is_made_again(tmp_path: Path, caplog: pytest.LogCaptu
 def test_one_that_has_lost_its_connection_is_replaced(tmp_path: Path) -> None:
     its, left = monitor(), monitor()
     left.start(str(tmp_path / "node"))
-    file, pid_file = tmp_path / "node" / "resources" / watching.FILE, tmp_path / "node" / "resources.pid"
+    file, pid_file = tmp_path / "node" / "resources" / FILE, tmp_path / "node" / PID
     wait_for(lambda: len(lines(file)) > 2)
     first = int(pid_file.read_text().split()[0])
     assert left._connections is not None
@@ -218,6 +219,21 @@ def test_one_that_has_lost_its_connection_is_replaced(tmp_path: Path) -> None:
         its.stop(str(tmp_path / "node"))
         left._connections.kill()
         left.stop(str(tmp_path / "node"))
+
+
+def test_two_names_of_one_machine_have_a_file_each(tmp_path: Path) -> None:
+    its = Resources({"interval": 0.2}, {"head": HERE, "clients": ["localhost"]}, {})
+    folder = tmp_path / "node" / "resources"
+    its.start(str(tmp_path / "node"))
+    try:
+        for file in (folder / FILE, folder / "localhost.jsonl"):
+            wait_for(lambda file=file: len(lines(file)) > 4)  # type: ignore[misc]
+    finally:
+        its.stop(str(tmp_path / "node"))
+    for file in (folder / FILE, folder / "localhost.jsonl"):
+        assert sum("version" in line for line in lines(file)) == 1
+        assert lines(file)[-1]["end"] == "told"
+    assert not list((tmp_path / "node").glob("*.pid"))
 
 
 def test_a_gap_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

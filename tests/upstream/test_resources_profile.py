@@ -29,7 +29,7 @@ def test_the_resources_profile_runs_and_its_samples_arrive(cbt: Cbt, tree: Path)
     )
     outcome = cbt.cbt(tree, config)
     assert outcome.status == 0, outcome.output
-    file = outcome.runs()[0] / "monitors" / f"resources.{here}" / "resources.jsonl"
+    file = outcome.runs()[0] / "monitors" / f"resources.{here}" / f"{here}.jsonl"
     about, named, *_, last = [json.loads(line) for line in file.read_text().splitlines()]
     assert about["version"] == 1 and named["names"]["k"] and last["end"] == "told"
     (mine,) = [its for its in named["names"]["d"].values() if its["class"] == "monitor"]

@@ -1,0 +1,132 @@
+"""The resources monitor on the real cluster: each node's own daemons, restarts, a node that goes and comes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+import pytest
+from cycles import CLUSTER, S3, Cycle, wait_for
+from running_lab import PROJECT, RunningLab
+
+from cbt_plugins.analysis import resources
+from cbt_plugins.analysis.archive import json_lines
+from cbt_plugins.analysis.networks import Networks
+
+pytestmark = pytest.mark.lab
+
+# as a run does it, for as long as standard input is open
+WATCH = """\
+import json, sys
+from pathlib import Path
+from cbt_plugins.host.monitoring import watch
+from cbt_plugins.monitors.resources import Resources
+cluster, run_dir, local = json.loads(sys.argv[1])
+with watch(lambda: [Resources({"interval": 0.5}, cluster, {})], cluster, {}, run_dir, Path(local)):
+    sys.stdin.read()
+"""
+RUN = "/var/tmp/watched"  # each node has its own
+NO_LOAD: Dict[str, Any] = {"made": False, "per_s": 0.0, "bytes_per_s": 0.0, "ops": {}}
+DAEMONS = {
+    "node0": {"mon node0", "mgr node0"},
+    **{f"node{n}": {f"osd {2 * n - 2}", f"osd {2 * n - 1}"} for n in range(1, 5)},
+    "rgw1": {"rgw rgw1"},
+    "rgw2": {"rgw rgw2"},
+    "client1": set(),
+    "client2": set(),
+}
+
+
+class Watched:
+    """A monitor that runs in node0."""
+
+    def __init__(self, lab: RunningLab, folder: Path) -> None:
+        self.lab, self.folder = lab, folder
+        about = json.dumps([CLUSTER, RUN, str(folder / "local")])
+        line = [sys.executable, "-m", "cbt_plugins.tools", "lab", "exec", "--dir", str(lab.dir), "node0", "--"]
+        line += ["sh", "-c", 'cd "$0" && exec "$@"', str(PROJECT), sys.executable, "-c", WATCH, about]
+        self.begin = time.time()
+        self.process = subprocess.Popen(line, stdin=subprocess.PIPE, cwd=PROJECT)
+
+    def close(self) -> Dict[str, Any]:
+        """The numbers of all the time."""
+        end = time.time()
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        assert self.process.wait(60) == 0
+        nodes = resources.read_nodes(self.folder / "local", {})
+        return resources.of_window(nodes, (self.begin, end), NO_LOAD, {}, Networks())
+
+
+@contextlib.contextmanager
+def watched(lab: RunningLab, folder: Path) -> Iterator[Watched]:
+    its = Watched(lab, folder)
+    try:
+        yield its
+    finally:
+        if its.process.poll() is None:
+            its.close()
+        for node in lab.nodes:
+            assert not lab.exec(node, ["pgrep", "-af", "resources-|resources_connections"]).stdout
+
+
+def samples(lab: RunningLab, node: str) -> List[str]:
+    return lab.exec(node, ["sh", "-c", f"cat {RUN}/*/resources/{node}.jsonl"]).stdout.splitlines()
+
+
+def test_daemons_of_each_node_and_their_restarts(lab: RunningLab, tmp_path: Path) -> None:
+    with watched(lab, tmp_path) as its:
+        wait_for(lambda: len(samples(lab, "node4")) > 4, "samples")
+        assert lab.tool("stop-osds", "node4", "kill").returncode == 0
+        assert lab.tool("start-osds", "node4").returncode == 0
+        started = time.time()
+        wait_for(lambda: json.loads(samples(lab, "node4")[-1])["t"] > started + 2, "samples of the new ones")
+        made = its.close()
+    seen: Dict[str, set[str]] = {node["node"]: set() for node in made["nodes"]}
+    for line in made["daemons"]:
+        seen[line["node"]].add(f"{line['class']} {line['id']}")
+    assert seen == DAEMONS
+    restarts = {f"{line['class']} {line['id']}": line["restarts"] for line in made["daemons"]}
+    assert {name for name, n in restarts.items() if n} == {"osd 6", "osd 7"}
+    assert len({node["machine"] for node in made["nodes"]}) == 1
+    machine = made["nodes"][0]
+    assert 0 < sum(line["cores"] for line in made["daemons"]) <= machine["busy"] * machine["cpus"] * 1.05
+    (disk,) = [disk for disk in made["devices"] if disk["osds"]]
+    assert sorted(disk["osds"]["block"]) == [str(n) for n in range(8)]
+
+
+def test_a_node_that_goes_and_comes_is_watched_again(lab: RunningLab, tmp_path: Path) -> None:
+    with watched(lab, tmp_path) as its:
+        wait_for(lambda: len(samples(lab, "node4")) > 4, "samples")
+        assert lab.tool("crash", "node4").returncode == 0
+        assert lab.tool("boot", "node4").returncode == 0
+        booted = time.time()
+        wait_for(lambda: [line for line in samples(lab, "node4") if json.loads(line)["t"] > booted + 2], "new samples")
+        made = its.close()
+    assert json_lines(tmp_path / "local" / "resources.node4" / "node4.jsonl")[-1]["end"] == "told"
+    assert {line["id"] for line in made["daemons"] if line["node"] == "node4"} == {"6", "7"}
+
+
+def test_a_cycle_has_its_cores_by_class(lab: RunningLab, tmp_path: Path) -> None:
+    phases = [{"fill": {"objects": 60}}, {"hybrid": {"duration": "12s", "mix": {"get": 60, "put": 40}}}]
+    cycle = Cycle(lab, tmp_path, {"resources": {}}, warp={"s3": S3, "workers": 4, "cycle": {"phases": phases}})
+    done = cycle.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    made = cycle.summary()["resources"]
+    assert {node["node"] for node in made["nodes"]} == set(DAEMONS)
+    line = made["phases"]["hybrid"]
+    assert all(line["classes"][its]["cores"] > 0 for its in ("osd", "rgw", "generator"))
+    assert [line["classes"][its]["daemons"] for its in ("osd", "rgw", "mon", "mgr")] == [8, 2, 1, 1]
+    assert line["rgw_osd_ratio"] > 0 and line["ops_per_core"] > 0
+    assert all(node["watched"] > 0.95 for node in line["nodes"])
+    assert all(node["monitor_cores"] < 0.05 for node in line["nodes"])
+    assert all(net["side"] and net["speed_mbit"] for net in line["interfaces"] if net["node"] != "node0")
+    assert sum(net["tx_mib_s"] for net in line["interfaces"]) > 0
+    assert line["bottleneck"]["evidence"]
+    for node in lab.nodes:
+        assert not lab.exec(node, ["pgrep", "-af", "resources-|resources_connections"]).stdout
