@@ -96,7 +96,9 @@ def within(records: Sequence[Record]) -> Dict[str, Tuple[str, ...]]:
 
 
 def _values(key: str, configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield from dict.fromkeys(_value(key, config) for config in configs)
+    """Without those that do not know it (a run that was killed at once), unless none does."""
+    values = dict.fromkeys(_value(key, config) for config in configs)
+    yield from [value for value in values if value != NOT_KNOWN] or values
 
 
 def _value(key: str, config: Mapping[str, Any]) -> str:

@@ -75,9 +75,10 @@ def histories(records: Sequence[Record], choice: Wanted, alpha: float = 0.05, se
 
     `alpha` is the chance of a false change among all tracks of one history. Raises ValueError when no run has a time.
     """
-    if len(records) > 1 and any(record.started is None for record in records):
+    timed = [record for record in records if record.started is not None or not record.usable]
+    if len(records) > 1 and timed != list(records):
         raise ValueError("some results do not say when they were made: no order of time")
-    ordered = sorted(records, key=lambda record: (record.started or 0.0, record.source, record.name))
+    ordered = sorted(timed, key=lambda record: (record.started or 0.0, record.source, record.name))
     cases = groups(ordered)
     named = sorted(zip(titles(cases), cases), key=lambda its: (-len(its[1]), its[0]))
     return [_history(title, runs, choice, alpha, seed) for title, runs in named]
@@ -130,7 +131,10 @@ def blocks(found: Sequence[History]) -> List[Block]:
 
 
 def _span(history: History) -> str:
-    first, last = history.runs[0].started, history.runs[-1].started
+    times = [run.started for run in history.runs if run.started is not None]
+    if not times:
+        return "at unknown times"
+    first, last = times[0], times[-1]
     return f"{when(first)} to {when(last)}"
 
 

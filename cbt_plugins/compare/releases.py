@@ -68,7 +68,19 @@ def _lines(sections: Sequence[Section]) -> List[Line]:
     for section in sections:
         for row in section.rows:
             lines.setdefault(row.id, {})[section.contender] = row
-    return list(lines.values())
+    values = {_values(line): row_id for row_id, line in reversed(lines.items()) if STATE not in _phase_of(line)}
+    return [line for row_id, line in lines.items() if values.get(_values(line), row_id) == row_id]
+
+
+def _phase_of(line: Line) -> str:
+    return next(iter(line.values())).phase
+
+
+def _values(line: Line) -> Tuple[object, ...]:
+    """Equal for a phase and the only state of the cluster in it, which is not shown once more."""
+    about = next(iter(line.values()))
+    numbers = tuple((row.comparison.base.value, row.comparison.new.value) for row in line.values())
+    return about.phase.split(STATE)[0], about.op, about.metric, numbers
 
 
 def _kind(row: Row) -> str:

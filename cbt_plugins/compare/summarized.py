@@ -41,7 +41,7 @@ def measurements(summary: Mapping[str, Any]) -> Iterator[Measurement]:
     """All numbers of a run that a comparison may ask for, in the order of its phases."""
     series: Dict[str, Tuple[Mapping[str, Any], Series]] = {}
     for phase in summary["phases"]:
-        if phase["ops"]:
+        if phase["ops"] and not _calibrates(phase):
             series[phase["name"]] = phase["series"], _series(phase["series"])
             yield from _of_phase(phase, series[phase["name"]][1])
     failure = summary["failure"]
@@ -53,6 +53,11 @@ def measurements(summary: Mapping[str, Any]) -> Iterator[Measurement]:
                 yield from _of_states(phase, *series[phase["phase"]])
     for name, used in ((summary.get("resources") or {}).get("phases") or {}).items():
         yield from _of_resources(name, used)
+
+
+def _calibrates(phase: Mapping[str, Any]) -> bool:
+    """The short phase that the engine puts in by itself: nobody asked for its numbers."""
+    return bool(phase["name"] == "calibrate" and phase["role"] == "none")
 
 
 def _of_phase(phase: Mapping[str, Any], series: Series) -> Iterator[Measurement]:

@@ -47,7 +47,9 @@ def side_lines(compared: Compared) -> Iterator[str]:
 
 def _side(which: str, side: Side) -> str:
     places = f" in {', '.join(side.given)}" if side.given != (side.name,) else ""
-    return f"{which + ':':<5} {side.name}, {len(side.runs)} {'run' if len(side.runs) == 1 else 'runs'}{places}"
+    bad = sum(not run.usable for run in side.runs)
+    doubt = f", {bad} of them not usable" if bad else ""
+    return f"{which + ':':<5} {side.name}, {len(side.runs)} {'run' if len(side.runs) == 1 else 'runs'}{places}{doubt}"
 
 
 def _scale(section: Section, rules: Rules) -> Iterator[Block]:

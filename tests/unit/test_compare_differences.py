@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Dict
 
 import pytest
@@ -65,6 +66,13 @@ def test_runs_of_one_side_that_differ_show_all_values() -> None:
     assert within(mixed) == {"version.ceph": ("17.2.6 quincy", "17.2.7 quincy")}
     (difference,) = differing(mixed, [mixed[0]])
     assert difference == Difference("version.ceph", "17.2.6 quincy | 17.2.7 quincy", "17.2.6 quincy")
+
+
+def test_a_run_that_was_killed_at_once_does_not_hide_what_the_others_know() -> None:
+    killed = replace(record({}), config={"benchmark": "rgwtest"})
+    assert differing([killed, record(VALUES)], [record(VALUES)]) == []
+    found = {its.key: its.base for its in differing([killed], [record(VALUES)])}
+    assert found["load.drivers"] == "not known" and "benchmark" not in found
 
 
 FIVE: Dict[str, Any] = {"cluster.osd_nodes": 5, "cluster.osds": 70}

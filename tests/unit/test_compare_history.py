@@ -87,6 +87,13 @@ def test_runs_that_are_not_usable_are_left_out_and_named() -> None:
     assert "not-usable (runs/bad): its numbers are left out" in text(blocks([made]))
 
 
+def test_a_run_that_was_killed_before_its_first_phase_ended() -> None:
+    killed = record({}, usable=False, name="killed", started=None)
+    made = one([*nights([100] * 8), killed])
+    assert "9 runs, " in text(blocks([made])) and "not-usable (runs/killed)" in text(blocks([made]))
+    assert text(blocks([one([killed])])).startswith("1 runs, at unknown times")
+
+
 def test_few_runs_and_runs_without_a_time() -> None:
     assert "too-few-runs: 2 of 2 tracks" in text(blocks([one(nights([100] * 5))]))
     with pytest.raises(ValueError, match="when they were made"):

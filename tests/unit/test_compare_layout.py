@@ -182,6 +182,24 @@ def test_new_and_aged_are_said_where_the_name_does_not() -> None:
     assert "one (new)" in text and "three (aged)" in text and "two (" not in text
 
 
+def test_the_only_state_of_a_phase_is_not_shown_once_more() -> None:
+    rates = {"calm": 9.0, "calm / no failure": 9.0, "hurt": 5.0, "hurt / degraded": 4.0, "hurt / recovering": 6.0}
+    both = side("a", [record({(phase, "GET", "mib_per_s"): rate for phase, rate in rates.items()})])
+    text = layout.text(releases.blocks(compare(both, [both], releases.CHOICE)))
+    assert [line.split("  ")[1].strip() for line in text.splitlines() if line.startswith("read")] == [
+        "calm",
+        "hurt",
+        "hurt / degraded",
+        "hurt / recovering",
+    ]
+
+
+def test_sides_say_which_runs_are_not_usable() -> None:
+    bad = [record({P99: 1.0}), record({P99: 1.0}, usable=False)]
+    text = layout.text(wording.blocks(compare(side("a", bad), [side("b", bad)])))
+    assert text.startswith("base: a, 2 runs, 1 of them not usable\n")
+
+
 def test_releases_as_csv_keep_seconds() -> None:
     made, _ = study()
     rows = list(csv.DictReader(io.StringIO(releases.to_csv(made))))
