@@ -68,7 +68,7 @@ def _of_phase(phase: Mapping[str, Any], series: Series) -> Iterator[Measurement]
         for metric, path in _LINE:
             value = at(line, path)
             if value is not None:
-                bins = _bins(series[op].get(metric), low, high)
+                bins = _bins(series.get(op, {}).get(metric), low, high)  # an op may have ended outside only
                 n = line["requests"] + (line["errors"] if metric == "success_rate" else 0)
                 yield Measurement(phase["name"], op, metric, value, bins, n, step)
 
