@@ -74,7 +74,7 @@ def read(paths: Sequence[Path]) -> Record:
         name=paths[0].name,
         kind="warp",
         config=config,
-        measurements=tuple(measurements({"phases": [line], "failure": None})),
+        measurements=tuple(measurements({"phases": [line], "failure": None})) if end > start else (),
         usable=end > start,
         cautions=tuple(cautions),
         started=float(min(low for low, _ in spans)),

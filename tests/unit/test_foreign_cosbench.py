@@ -1,0 +1,136 @@
+"""COSbench's tables: the two of a published talk, made from its slides, and made ones with several stages."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cbt_plugins.analysis.source import Unreadable
+from cbt_plugins.compare.record import Record
+from cbt_plugins.foreign import cosbench, read
+from cbt_plugins.foreign.cosbench_page import tables
+
+DATA = Path(__file__).parent.parent / "data" / "foreign" / "cosbench"
+HEAD = "Op-Type\tOp-Count\tByte-Count\tAvg-ResTime\tAvg-ProcTime\tThroughput\tBandwidth\tSucc-Ratio"
+TIMES = "Op-Type\t60%-RT\t80%-RT\t90%-RT\t95%-RT\t99%-RT\t100%-RT"
+#: as published
+HYBRID = f"""\
+General Report
+{HEAD}
+read\t4.46 mops\t237.03 TB\t616.61 ms\t50.02 ms\t25.79 op/s\t1.37 GB/S\t99.49%
+list\t740.94 kops\t0 B\t5.95 ms\t5.95 ms\t4.29 op/s\t0 B/S\t99.48%
+write\t1.19 mops\t63.26 TB\t574.48 ms\t78.97 ms\t6.91 op/s\t366.11 MB/S\t100%
+delete\t1.04 mops\t0 B\t16.71 ms\t16.71 ms\t6.05 op/s\t0 B/S\t100%
+ResTime (RT) Details
+{TIMES}
+read\t< 80 ms\t< 250 ms\t< 820 ms\t< 1,020 ms\t< 12,700 ms\t< 16,870 ms
+list\t< 10 ms\t< 10 ms\t< 10 ms\t< 20 ms\t< 50 ms\t< 1,530 ms
+write\t< 70 ms\t< 250 ms\t< 790 ms\t< 980 ms\t< 11,870 ms\t< 17,500 ms
+delete\t< 10 ms\t< 30 ms\t< 50 ms\t< 70 ms\t< 120 ms\t< 10,110 ms
+"""
+DELWRITE = f"""\
+General Report
+{HEAD}
+write\t305.56 kops\t16.13 TB\t462.57 ms\t62.69 ms\t42.45 op/s\t2.24 GB/S\t100%
+delete\t203.46 kops\t0 B\t12.7 ms\t12.7 ms\t28.27 op/s\t0 B/S\t100%
+ResTime (RT) Details
+{TIMES}
+write\t< 20 ms\t< 240 ms\t< 660 ms\t< 730 ms\t< 8,770 ms\t< 12,450 ms
+delete\t< 20 ms\t< 20 ms\t< 20 ms\t< 20 ms\t< 70 ms\t< 10,040 ms
+"""
+
+
+def value(record: Record, op: str, metric: str) -> Any:
+    return next(its.value for its in record.measurements if (its.op, its.metric) == (op, metric))
+
+
+@pytest.mark.parametrize(("workload", "page"), [("w13", HYBRID), ("w15", DELWRITE)])
+def test_the_published_tables_are_printed_as_they_were(workload: str, page: str) -> None:
+    lines = [line for line in cosbench.lines(DATA / "workloads.csv") if line.workload == workload]
+    assert tables(lines) == page
+
+
+@pytest.mark.parametrize("name", ["", "workloads.csv", "run-history.csv"])
+def test_a_workload_is_a_record(name: str) -> None:
+    hybrid, delwrite = read(DATA / name if name else DATA)
+    assert (hybrid.name, delwrite.name) == ("w13-hybrid2x", "w15-delWrite2hr")
+    assert value(hybrid, "read", "obj_per_s") == 25.79
+    assert value(hybrid, "read", "mib_per_s") == pytest.approx(1371606000 / 2**20)
+    assert value(hybrid, "read", "success_rate") == 0.9949
+    assert (value(hybrid, "write", "mean_ms"), value(hybrid, "write", "p99_ms")) == (574.48, 11870)
+    assert (value(delwrite, "delete", "p90_ms"), value(delwrite, "delete", "max_ms")) == (20, 10040)
+    assert not [its for its in hybrid.measurements if its.op == "list" and its.metric == "mib_per_s"]
+    assert hybrid.config["phase.s1-main.mix"] == "delete:14 list:10 read:60 write:16"
+    assert hybrid.config["phase.s1-main.workers"] == 20 and hybrid.usable
+
+
+def test_its_percentiles_are_upper_bounds_and_say_so() -> None:
+    assert "upper-bounds" in [caution.code for caution in read(DATA)[0].cautions]
+
+
+def test_littles_law_says_how_many_workers_there_were() -> None:
+    (hybrid, _) = read(DATA)
+    busy = sum(
+        value(hybrid, op, "obj_per_s") * value(hybrid, op, "mean_ms") / 1000
+        for op in ("read", "list", "write", "delete")
+    )
+    assert busy == pytest.approx(hybrid.config["phase.s1-main.workers"], rel=1e-3)
+
+
+TABLE = """\
+Stage,Op-Name,Op-Type,Op-Count,Byte-Count,Avg-ResTime,Avg-ProcTime,60%-ResTime,80%-ResTime,90%-ResTime,95%-ResTime,\
+99%-ResTime,100%-ResTime,Throughput,Bandwidth,Succ-Ratio,Status,Detailed Status
+s1-init,init,init,5,0,100,100,110,110,110,110,110,110,10,0,100%,completed,waiting @ 2026-01-01 00:00:00,\
+completed @ 2026-01-01 00:00:01
+s2-read,read,read,600,6000,10,5,10,20,20,20,30,40,60,600,100%,completed,waiting @ 2026-01-01 00:00:00
+s3-again,read,read,300,3000,20,10,20,40,40,40,60,80,30,300,50%,{state},waiting @ 2026-01-01 00:00:00
+s4-delay,N/A,N/A,N/A,N/A,N/A,N/A,N/A,N/A,N/A,N/A,N/A,N/A,N/A,N/A,N/A,completed,waiting @ 2026-01-01 00:00:00
+s5-list,list,list,0,0,N/A,N/A,N/A,N/A,N/A,N/A,N/A,N/A,0,0,N/A,completed,waiting @ 2026-01-01 00:00:00
+"""
+
+
+def test_all_stages_of_a_workload_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "w7-x.csv").write_text(TABLE.format(state="completed"))
+    (record,) = read(tmp_path / "w7-x.csv")
+    rates = {its.phase: its.value for its in record.measurements if its.metric == "obj_per_s"}
+    assert rates == {"s1-init": 10, "s2-read": 60, "s3-again": 30, "s5-list": 0}
+    assert record.config["phases"] == "s1-init s2-read s3-again s5-list" and record.usable
+    assert "s2-read: read" in tables(cosbench.lines(tmp_path / "w7-x.csv"))
+
+
+def test_a_workload_that_failed_is_not_usable(tmp_path: Path) -> None:
+    (tmp_path / "w7-x.csv").write_text(TABLE.format(state="aborted"))
+    assert not read(tmp_path / "w7-x.csv")[0].usable
+    for name in ("workloads.csv", "run-history.csv"):
+        text = (DATA / name).read_text()
+        (tmp_path / name).write_text(
+            text.replace("delete,finished,processing @ 2019-06-09", "delete,terminated,x @ 2019")
+        )
+    hybrid, delwrite = read(tmp_path)
+    assert not hybrid.usable and delwrite.usable
+
+
+def test_a_workload_in_an_archive_of_cbt(tmp_path: Path) -> None:
+    run = tmp_path / "results" / "00000000" / "id-1"
+    (run / "w7-x").mkdir(parents=True)
+    (run / "w7-x" / "w7-x.csv").write_text(TABLE.format(state="completed"))
+    (record,) = read(tmp_path)
+    assert record.kind == "cosbench"
+
+
+def test_without_a_history_there_are_numbers_all_the_same(tmp_path: Path) -> None:
+    shutil.copy(DATA / "workloads.csv", tmp_path)
+    assert [record.name for record in read(tmp_path / "workloads.csv")] == ["w13", "w15"]
+
+
+def test_what_is_nothing_of_cosbench_is_refused(tmp_path: Path) -> None:
+    shutil.copy(DATA / "run-history.csv", tmp_path)
+    with pytest.raises(Unreadable):
+        read(tmp_path / "run-history.csv")  # it has no numbers
+    for text in ("Id,Op-Name,Op-Count,\nw1-s1-1,read,x\n", "Stage,Op-Name,Op-Type,\n"):
+        (tmp_path / "x.csv").write_text(text)
+        with pytest.raises(Unreadable):
+            read(tmp_path / "x.csv")

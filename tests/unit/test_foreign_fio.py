@@ -1,0 +1,201 @@
+"""fio's JSON, json+ and logs: recorded runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+import numpy as np
+import pytest
+
+from cbt_plugins.analysis.source import Unreadable
+from cbt_plugins.compare.record import Measurement, Record
+from cbt_plugins.foreign import fio, read
+
+DATA = Path(__file__).parent.parent / "data" / "foreign" / "fio"
+RUN = DATA / "archive" / "results" / "00000000" / "id-0c9d41ab"
+HOSTS = ("client1", "client2")
+
+
+def line_of(record: Record, op: str, metric: str, phase: Optional[str] = None) -> Measurement:
+    its = [its for its in record.measurements if (its.op, its.metric) == (op, metric) and phase in (None, its.phase)]
+    assert len(its) == 1
+    return its[0]
+
+
+def value(record: Record, op: str, metric: str) -> Any:
+    return line_of(record, op, metric).value
+
+
+def raw(path: Path) -> Dict[str, Any]:
+    text = path.read_text()
+    data: Dict[str, Any] = json.JSONDecoder().raw_decode(text, text.index("{"))[0]
+    return data
+
+
+def log(path: Path, direction: int) -> np.ndarray:
+    lines = [line.split(",") for line in path.read_text().splitlines()]
+    return np.array([(int(its[0]), int(its[1])) for its in lines if int(its[2]) == direction])
+
+
+def alone(tmp_path: Path, name: str) -> Record:
+    """A file without its logs."""
+    shutil.copy(DATA / name, tmp_path / name)
+    (record,) = read(tmp_path / name)
+    return record
+
+
+def test_one_client_has_the_percentiles_that_fio_prints() -> None:
+    path = RUN / "output.0.client1"
+    parts = fio.parse(path.read_text(), "0").loops[0]
+    for part in parts:
+        latency = raw(path)["jobs"][0][part.op]["clat_ns"]
+        assert part.bins is not None and part.bins.n == latency["N"]
+        for q in ("50", "90", "95", "99", "99.9"):
+            # fio gives the middle of a bin, which may be more than the longest latency
+            assert part.bins.quantile(float(q) / 100) == min(latency["percentile"][f"{float(q):.6f}"], latency["max"])
+
+
+def test_two_jobs_are_merged_by_their_bins(tmp_path: Path) -> None:
+    record = alone(tmp_path, "windowed.json")
+    jobs = raw(DATA / "windowed.json")["jobs"]
+    values = np.concatenate(
+        [
+            np.repeat([int(v) for v in its], list(its.values()))
+            for its in (job["read"]["clat_ns"]["bins"] for job in jobs)
+        ]
+    )
+    values.sort()
+    n = sum(job["read"]["total_ios"] for job in jobs)
+    assert len(jobs) == 2 and len(values) == n == line_of(record, "read", "p99_ms").n
+    for metric, q in (("p50_ms", 0.5), ("p99_ms", 0.99), ("p999_ms", 0.999)):
+        assert value(record, "read", metric) == pytest.approx(values[int(np.ceil(q * n)) - 1] / 1e6)
+    mean = sum(job["read"]["total_ios"] * job["read"]["clat_ns"]["mean"] for job in jobs) / n / 1e6
+    assert value(record, "read", "mean_ms") == pytest.approx(mean)
+    assert value(record, "read", "obj_per_s") == pytest.approx(sum(job["read"]["iops"] for job in jobs), rel=1e-4)
+
+
+def test_without_bins_percentiles_of_two_jobs_are_none(tmp_path: Path) -> None:
+    data = raw(DATA / "windowed.json")
+    for job in data["jobs"]:
+        del job["read"]["clat_ns"]["bins"]
+    (tmp_path / "plain.json").write_text(json.dumps(data))
+    (record,) = read(tmp_path / "plain.json")
+    assert value(record, "read", "p99_ms") is None
+    assert "percentiles-not-merged" in [caution.code for caution in record.cautions]
+    del data["jobs"][1]
+    (tmp_path / "plain.json").write_text(json.dumps(data))
+    (record,) = read(tmp_path / "plain.json")
+    assert value(record, "read", "p99_ms") == data["jobs"][0]["read"]["clat_ns"]["percentile"]["99.000000"] / 1e6
+
+
+def test_a_log_with_windows_is_the_series() -> None:
+    (record,) = read(DATA / "windowed.json")
+    line = line_of(record, "read", "obj_per_s")
+    logs = [log(DATA / f"w_iops.{job}.log", 0) for job in (1, 2)]
+    assert line.series == pytest.approx([a + b for a, b in zip(logs[0][:, 1], logs[1][:, 1])], rel=0.01)
+    # the last window is in no log, and in the value all the same
+    assert len(line.series or ()) == 5 and line.value == pytest.approx(24002 / 6.001, rel=1e-3)
+    latency = line_of(record, "read", "mean_ms")
+    assert latency.series and np.mean(latency.series) == pytest.approx(latency.value, rel=0.15)
+
+
+def test_a_log_of_single_requests_is_the_series() -> None:
+    path = RUN / "output.0.client2"
+    (record,) = read(path)
+    ended = log(RUN / "output.0_iops.1.log.client2", 0)[:, 0]
+    counts, _ = np.histogram(ended, np.arange(7) * 1000)
+    assert line_of(record, "read", "obj_per_s").series == pytest.approx(counts.tolist())
+    taken = np.sort(log(RUN / "output.0_clat.1.log.client2", 1)[:, 1])
+    assert value(record, "write", "p99_ms") == pytest.approx(taken[int(np.ceil(0.99 * len(taken))) - 1] / 1e6)
+
+
+def test_clients_are_cut_to_the_time_they_share() -> None:
+    (record,) = read(DATA / "archive")
+    assert record.name == "00000000/id-0c9d41ab"
+    outputs = [raw(RUN / f"output.0.{host}") for host in HOSTS]
+    starts = [its["timestamp_ms"] - its["jobs"][0]["job_runtime"] for its in outputs]
+    ends = [start + its["jobs"][0]["read"]["runtime"] for start, its in zip(starts, outputs)]
+    low, high = max(starts), min(ends)
+    assert 4500 < high - low < 5500  # one began a second later
+    taken: List[np.ndarray] = []
+    done = 0
+    for start, host in zip(starts, HOSTS):
+        at = log(RUN / f"output.0_iops.1.log.{host}", 0)[:, 0] + start
+        inside = (at >= low) & (at <= high)
+        done += int(inside.sum())
+        taken.append(log(RUN / f"output.0_clat.1.log.{host}", 0)[inside, 1])
+    assert value(record, "read", "obj_per_s") == pytest.approx(1000 * done / (high - low), rel=0.01)
+    line = line_of(record, "read", "p99_ms")
+    values = np.sort(np.concatenate(taken))
+    assert line.n == len(values) and line.value == pytest.approx(values[int(np.ceil(0.99 * len(values))) - 1] / 1e6)
+    assert "common-window" in [caution.code for caution in record.cautions]
+
+
+def test_operations_of_a_mixed_job_have_a_total() -> None:
+    (record,) = read(DATA / "archive")
+    for metric in ("obj_per_s", "mib_per_s"):
+        both = value(record, "read", metric) + value(record, "write", metric)
+        assert value(record, "total", metric) == pytest.approx(both)
+    assert {its.phase for its in record.measurements} == {"randrw"}
+
+
+def test_what_the_run_was() -> None:
+    (record,) = read(DATA / "archive")
+    config = record.config
+    assert (config["benchmark"], config["engine"], config["load.mode"]) == ("fio", "fio", "randrw")
+    assert config["load.op_size"] == 4096 and config["load.queue_depth"] == 1 and config["load.processes"] == 2
+    assert config["cluster.osds"] == 8 and config["cluster.clients"] == 2 and config["pool.default.size"] == 3
+    assert "load.rate_iops" not in config  # it was not the same for both
+    assert record.started == pytest.approx(
+        min(raw(RUN / f"output.0.{h}")["timestamp_ms"] for h in HOSTS) / 1000 - 6, abs=1
+    )
+
+
+def test_a_client_without_a_result_makes_the_run_unusable(tmp_path: Path) -> None:
+    shutil.copytree(DATA / "archive", tmp_path / "a")
+    for path in tmp_path.rglob("*.client2"):
+        path.unlink()
+    (record,) = read(tmp_path / "a")
+    assert not record.usable
+    assert "client2" in next(caution.text for caution in record.cautions if caution.code == "missing-client")
+
+
+def test_an_empty_output_is_said(tmp_path: Path) -> None:
+    shutil.copytree(DATA / "archive", tmp_path / "a")
+    for path in tmp_path.rglob("*output.0.client2"):
+        path.write_text('{"fio version": "fio-3.33"}')
+    (record,) = read(tmp_path / "a")
+    assert not record.usable and "unreadable" in [caution.code for caution in record.cautions]
+
+
+def test_what_cbt_has_cut_out_is_read_where_the_output_is_gone(tmp_path: Path) -> None:
+    shutil.copytree(DATA / "archive", tmp_path / "a")
+    for path in tmp_path.rglob("output.0.client?"):
+        path.unlink()
+    (record,) = read(tmp_path / "a")
+    (whole,) = read(DATA / "archive")
+    assert record.measurements == whole.measurements and record.usable
+
+
+def test_failed_requests_are_apart() -> None:
+    (record,) = read(DATA / "errors.json")
+    codes = [caution.code for caution in record.cautions]
+    assert "errors" in codes and "job-failed" in codes and not record.usable
+    (record,) = read(DATA / "stopped.json")
+    assert not record.usable and "job-failed" in [caution.code for caution in record.cautions]
+
+
+def test_what_is_nothing_of_fio_is_refused(tmp_path: Path) -> None:
+    for text in ('{"fio version": "fio-3.33", "jobs": []}', '{"fio version": ', "fio-3.33\nStarting 1 process\n"):
+        (tmp_path / "x").write_text(text)
+        with pytest.raises(Unreadable):
+            read(tmp_path / "x")
+
+
+@pytest.mark.parametrize(("text", "size"), [("4K", 4096), ("4096B", 4096), ("4M", 4194304), ("64kiB", 65536), ("7", 7)])
+def test_sizes_of_fio(text: str, size: int) -> None:
+    assert fio._size(text) == size
+    assert fio._size("4k,64k") == "4k,64k"

@@ -1,0 +1,176 @@
+"""warp's own files without an archive of ours: aggregated data, and request rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Dict, List
+
+import analysis_archives as made
+import numpy as np
+import pytest
+
+from cbt_plugins.analysis.rows import Rows
+from cbt_plugins.analysis.source import Source, Unreadable
+from cbt_plugins.compare.record import Record
+from cbt_plugins.foreign import read, warp_rows
+
+DATA = Path(__file__).parent.parent / "data" / "foreign" / "warp"
+ROWS = Path(__file__).parent.parent / "data" / "rows"
+
+
+def value(record: Record, op: str, metric: str) -> Any:
+    return next(its.value for its in record.measurements if (its.op, its.metric) == (op, metric))
+
+
+def has(record: Record, op: str, metric: str) -> bool:
+    return any((its.op, its.metric) == (op, metric) for its in record.measurements)
+
+
+def codes(record: Record) -> List[str]:
+    return [caution.code for caution in record.cautions]
+
+
+def raw(name: str) -> Dict[str, Any]:
+    data: Dict[str, Any] = json.loads(b"".join(Source(DATA / name).chunks()))
+    return data
+
+
+def seconds(op: Dict[str, Any]) -> float:
+    end, start = (datetime.fromisoformat(op[key][:26]) for key in ("end_time", "start_time"))
+    return (end - start).total_seconds()
+
+
+def test_aggregated_rates_are_of_the_whole_run() -> None:
+    (record,) = read(DATA / "aggregated.json.zst")
+    for name, op in raw("aggregated.json.zst")["by_op_type"].items():
+        assert value(record, name, "obj_per_s") == pytest.approx(op["total_requests"] / seconds(op), rel=1e-4)
+        assert value(record, name, "success_rate") == 1
+        if name in ("GET", "PUT"):
+            bytes_ = op["total_requests"] * 4096
+            assert value(record, name, "mib_per_s") == pytest.approx(bytes_ / 2**20 / seconds(op), rel=1e-4)
+    assert not has(record, "STAT", "mib_per_s")
+    assert record.config["load.mode"] == "mixed" and record.config["objects.sizes"] == "4KiB"
+
+
+def test_aggregated_percentiles_of_several_windows_are_not_taken() -> None:
+    (record,) = read(DATA / "aggregated.json.zst")
+    windows = next(iter(raw("aggregated.json.zst")["by_op_type"]["GET"]["requests_by_client"].values()))
+    assert len(windows) == 3
+    assert not any(its.metric in ("p50_ms", "p90_ms", "p99_ms") for its in record.measurements)
+    its = [window["single_sized_requests"] for window in windows]
+    mean = sum(w["requests"] * w["dur_avg_millis"] for w in its) / sum(w["requests"] for w in its)
+    assert value(record, "GET", "mean_ms") == pytest.approx(mean)
+    assert value(record, "GET", "max_ms") == max(w["slowest_millis"] for w in its)
+    assert "warp-aggregated" in codes(record) and "warp-trimmed" in codes(record)
+
+
+def test_aggregated_percentiles_of_one_window_are() -> None:
+    (record,) = read(DATA / "v1.3.1-mixed-aggregated.json.zst")
+    window = next(iter(raw("v1.3.1-mixed-aggregated.json.zst")["by_op_type"]["GET"]["requests_by_client"].values()))[0]
+    assert value(record, "GET", "p99_ms") == window["single_sized_requests"]["dur_99_millis"]
+
+
+def test_failed_requests_are_no_throughput_and_spoil_the_rest() -> None:
+    (record,) = read(DATA / "errors.json.zst")
+    op = raw("errors.json.zst")["by_op_type"]["PUT"]
+    assert op["total_errors"] > 0
+    good = op["total_requests"] - op["total_errors"]
+    assert value(record, "PUT", "obj_per_s") == pytest.approx(good / seconds(op), rel=1e-4)
+    assert value(record, "PUT", "success_rate") == good / op["total_requests"]
+    for metric in ("mean_ms", "max_ms", "p99_ms", "mib_per_s"):
+        assert not has(record, "PUT", metric)
+    assert next(its.series for its in record.measurements if its.metric == "obj_per_s") is None
+    assert "errors" in codes(record)
+
+
+def test_the_series_has_a_value_for_every_second_that_warp_kept() -> None:
+    (record,) = read(DATA / "aggregated.json.zst")
+    segments = raw("aggregated.json.zst")["by_op_type"]["GET"]["throughput"]["segmented"]["segments"]
+    line = next(its for its in record.measurements if (its.op, its.metric) == ("GET", "obj_per_s"))
+    assert line.series == tuple(segment["obj_per_sec"] for segment in segments)
+    assert len(line.series or ()) < seconds(raw("aggregated.json.zst")["by_op_type"]["GET"])
+
+
+def by_hand(path: Path) -> List[Dict[str, Any]]:
+    """The rows with times in ns."""
+    text = b"".join(Source(path).chunks()).decode()
+    rows = [row for row in csv.DictReader(io.StringIO(text), delimiter="\t") if row["idx"].isdigit()]
+    return [{**row, "begun": _ns(row["start"]), "ended": _ns(row["end"])} for row in rows]
+
+
+def _ns(text: str) -> int:
+    return int(np.datetime64(text[:-6] if text[-6] in "+-" else text[:-1], "ns").astype(np.int64))
+
+
+@pytest.mark.parametrize("name", ["full.csv.zst", "distributed.csv.zst"])
+def test_rows_alone_are_counted_in_the_seconds_of_all_clients(name: str) -> None:
+    (record,) = read(DATA / name)
+    rows = by_hand(DATA / name)
+    clients = {row["client_id"] for row in rows}
+    assert len(clients) == (2 if name.startswith("dist") else 1)
+    spans = []
+    for client in clients:
+        mine = [row for row in rows if row["client_id"] == client]
+        spans.append((min(row["begun"] for row in mine) // 10**9 + 1, max(row["ended"] for row in mine) // 10**9))
+    low, high = max(a for a, _ in spans), min(b for _, b in spans)
+    assert high - low >= 4
+    for op in ("GET", "PUT", "STAT", "DELETE"):
+        its = [row for row in rows if row["op"] == op and low * 10**9 <= row["ended"] < high * 10**9]
+        assert value(record, op, "obj_per_s") == pytest.approx(len(its) / (high - low), rel=1e-4)
+        durations = np.sort([int(row["duration_ns"]) for row in its])
+        assert value(record, op, "max_ms") == pytest.approx(durations[-1] / 1e6)
+        assert value(record, op, "p50_ms") == pytest.approx(durations[-(-len(its) // 2) - 1] / 1e6, rel=1e-3)
+    assert record.kind == "warp" and record.usable and record.config["load.mode"] == "mixed"
+
+
+def test_rows_of_every_version_are_read() -> None:
+    for path in sorted(ROWS.glob("v*")):
+        (record,) = read(path)
+        assert value(record, "total", "success_rate") <= 1, path.name
+        assert ("errors" in codes(record)) == ("killed" in path.name)
+
+
+def test_rows_of_several_files_are_one_run(tmp_path: Path) -> None:
+    for number, begin in ((1, 0.0), (2, 3.0)):
+        rows = made.steady("GET", workers=2, seconds=10, latency=0.01, begin=begin, size=1)
+        (tmp_path / f"client{number}.csv").write_text(made.HEADER + "".join(rows))
+    (record,) = read(tmp_path)
+    assert value(record, "GET", "obj_per_s") == pytest.approx(400)
+    assert next(its.n for its in record.measurements) == pytest.approx(400 * 6, abs=4)
+    assert "common-window" in codes(record)
+
+
+def test_clients_that_never_ran_together_have_no_rates(tmp_path: Path) -> None:
+    for number, begin in ((1, 0.0), (2, 30.0)):
+        rows = made.steady("GET", workers=1, seconds=5, latency=0.01, begin=begin, size=1)
+        (tmp_path / f"client{number}.csv").write_text(made.HEADER + "".join(rows))
+    record = warp_rows.read(sorted(tmp_path.glob("*.csv")))
+    assert not record.usable and "no-window" in codes(record)
+    assert not has(record, "GET", "obj_per_s")
+
+
+def test_a_torn_file_counts_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "torn.csv.gz"
+    data = (ROWS / "v1.3.1-stdout-headerless.tsv.gz").read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    (record,) = read(path)
+    assert "torn-rows" in codes(record) and value(record, "GET", "obj_per_s") > 0
+
+
+def test_the_column_of_the_client_is_found_by_its_name(tmp_path: Path) -> None:
+    shutil.copy(DATA / "distributed.csv.zst", tmp_path / "a.csv.zst")
+    rows = Rows(tmp_path / "a.csv.zst")
+    assert len(next(rows.blocks())) and rows.columns is not None
+    assert made.COLUMNS.split()[rows.columns.client] == "client_id"
+
+
+def test_what_is_nothing_of_warp_is_refused(tmp_path: Path) -> None:
+    for text in ('{"v": 2, "commandline": "warp get"}', made.HEADER, "idx\tthread\top\tx\n"):
+        (tmp_path / "x").write_text(text)
+        with pytest.raises(Unreadable):
+            read(tmp_path / "x")
