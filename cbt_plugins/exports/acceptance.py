@@ -11,7 +11,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.analysis.source import Unreadable
 from cbt_plugins.analysis.stored import summary_of
-from cbt_plugins.config.acceptable import Target, parse, target_of
+from cbt_plugins.config.acceptable import Check, Target, parse, target_of
+from cbt_plugins.exports.chance import false_alarms
 from cbt_plugins.exports.numbers import measurements, number
 
 logger = logging.getLogger(__name__)
@@ -29,6 +30,8 @@ class Judgement:
     accepted: bool
 
 
+#: a statement that rejects a larger share of equal runs says little about a cluster
+CHANCE = 0.05
 #: alias of what is said of runs that cannot be judged by their numbers
 WHOLE = "whole"
 
@@ -92,6 +95,15 @@ def _judge(
         accepted = mine is not None and its is not None and check(mine, its)
         result, base = (math.nan if value is None else value for value in (mine, its))
         yield Judgement(where, key, result, base, stmt, accepted)
+        if its is not None:
+            _warn_of_chance(where, target, stmt, check, next(p for p in baseline["phases"] if p["name"] == phase))
+
+
+def _warn_of_chance(where: str, target: Target, stmt: str, check: Check, phase: Mapping[str, Any]) -> None:
+    share = false_alarms(phase, target.op, target.metric, check)
+    if share is not None and share > CHANCE:
+        text = "%s: %s: %s rejects about %.0f %% of equal runs: so much do the seconds of the baseline scatter"
+        logger.warning(text, where, target.metric, stmt, 100 * share)
 
 
 def _places(
