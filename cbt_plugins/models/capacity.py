@@ -105,9 +105,13 @@ def raw_bytes(
 ) -> int:
     """Bytes that one object of RGW takes on all disks together, without metadata.
 
-    Each RADOS object is cut into k chunks, which are filled up to whole stripe units (erasure codes only); each of the
-    k + m chunks takes whole allocation units. 1000 bytes on EC 4+2 take 6 x 4 KiB.
+    Each RADOS object is cut into k chunks, which are filled up to whole stripe units (erasure codes only; RGW makes
+    RADOS objects of whole stripes there); each of the k + m chunks takes whole allocation units. 1000 bytes on EC 4+2
+    take 6 x 4 KiB.
     """
+    width = pool.k * unit
+    if pool.k > 1:
+        stripe = max(width, stripe - stripe % width)
     whole, rest = divmod(size, stripe)
     return whole * _raw_part(stripe, pool, min_alloc, unit) + _raw_part(rest, pool, min_alloc, unit)
 

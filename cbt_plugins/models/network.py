@@ -127,18 +127,13 @@ def loads(layout: Layout, op: str) -> Dict[Link, float]:
         for node, part in target.items():
             _add(made, (node, RECEIVES, PUBLIC), part * (1 - source.get(node, 0.0)))
     network = CLUSTER if layout.cluster_network else PUBLIC
-    primary, member = (SENDS, RECEIVES) if op == PUT else (RECEIVES, SENDS)
     amount = between_osds(layout.pool, op, layout.fast_read)
     total = sum(layout.osds.values())
     for node, part in osds.items():
-        if layout.apart == "host":
-            from_primary = to_members = part * amount
-        else:
-            here = layout.osds[node]
-            from_primary = part * amount * (total - here) / max(1, total - 1)
-            to_members = (1 - part) * amount * here / max(1, total - 1)
-        _add(made, (node, primary, network), from_primary)
-        _add(made, (node, member, network), to_members)
+        # an OSD is as often the primary that sends as one of the members that receive, or the other way round
+        elsewhere = 1.0 if layout.apart == "host" else (total - layout.osds[node]) / max(1, total - 1)
+        for way in (SENDS, RECEIVES):
+            _add(made, (node, way, network), part * amount * elsewhere)
     return made
 
 

@@ -132,7 +132,7 @@ def test_speeds_that_were_seen(archive: Archive) -> None:
     archive.write()
     nodes = ("node1", "node2", "node3", "node4", "rgw1", "rgw2", "client1", "client2")
     nets = [net(node, "eth0", 25_000, 50.0) for node in nodes]
-    nets += [net(node, "lo", None, 900.0) for node in nodes] + [net("node1", "idrac", 1000, 0.1)]
+    nets += [net(node, "lo", None, 900.0) for node in nodes] + [net("client2", "idrac", 100, 0.1)]
     nets += [net("client1", "eth1", 1000, 80.0)]
     found = ceilings(archive.run, summary(archive, phase("measure", 10.0, 10.0), nets=nets))
     assert found["phases"]["measure"]["get_mib_s"] == pytest.approx(2 * 1.25e8 / MIB, rel=1e-6)  # client1 has 1 Gbit/s
@@ -151,10 +151,11 @@ def test_a_cluster_network(archive: Archive) -> None:
     archive.write()
     osd_nodes = [f"node{n}" for n in (1, 2, 3, 4)]
     nets = [net(node, "eth0", 100_000, 50.0, "client") for node in (*osd_nodes, "rgw1", "rgw2", "client1", "client2")]
-    nets += [net(node, "eth1", 1000, 75.0, "cluster") for node in osd_nodes]
+    nets += [net(node, "eth1", 1000, 25.0, "cluster") for node in osd_nodes]
     found = ceilings(archive.run, summary(archive, phase("measure", 100.0, None), nets=nets))
     line = found["phases"]["measure"]
     assert line["put_mib_s"] == pytest.approx(4 * 1.25e8 / 1.5 / MIB, rel=1e-6)
+    assert line["get_mib_s"] == pytest.approx(2 * 1.25e8 * 4 / MIB, rel=1e-6)  # half of an object crosses it too
     assert line["full"]["network"] == "cluster"
     assert words.rows(found)[1][-1].endswith(" (cluster network)")
 

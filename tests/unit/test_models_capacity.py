@@ -88,8 +88,9 @@ def test_histograms_of_cosbench() -> None:
 def stored(size: int, k: int, m: int, min_alloc: int, unit: int) -> int:
     """Write the object byte by byte: stripes of k units, round about; then count allocation units of each chunk."""
     total = 0
-    for start in range(0, size, 4 * MIB):
-        piece = min(4 * MIB, size - start)
+    most = 4 * MIB if k == 1 else 4 * MIB // (k * unit) * (k * unit)
+    for start in range(0, size, most):
+        piece = min(most, size - start)
         chunks = [0] * (k + m)
         if k == 1:
             chunks = [piece] * (1 + m)
@@ -100,7 +101,7 @@ def stored(size: int, k: int, m: int, min_alloc: int, unit: int) -> int:
     return total
 
 
-@pytest.mark.parametrize("pool", [THREE, copies(1), EC42, Redundancy(8, 3), Redundancy(2, 2)])
+@pytest.mark.parametrize("pool", [THREE, copies(1), EC42, Redundancy(8, 3), Redundancy(5, 2)])
 @pytest.mark.parametrize("min_alloc", [4 * KIB, 64 * KIB])
 def test_raw_space_as_stored(pool: Redundancy, min_alloc: int) -> None:
     sizes = [0, 1, 1000, 1 * KIB, 4 * KIB, 4 * KIB + 1, 16 * KIB, 64 * KIB, 100_000, 4 * MIB - 1, 4 * MIB, 4 * MIB + 1]

@@ -124,6 +124,7 @@ def test_latency_and_throughput_change_together() -> None:
 
 def test_the_knee() -> None:
     assert little.knee(0.01, 400.0) == 4
+    assert little.bounds(2, 0.01, 400.0) == (200.0, 0.01)
     assert little.bounds(4, 0.01, 400.0) == (400.0, 0.01)
     assert little.bounds(8, 0.01, 400.0) == (400.0, 0.02)
 

@@ -103,6 +103,8 @@ LAYOUTS = {
     "members on any OSD, one node": layout(1, THREE, osds_per_node=4, apart="osd"),
     "erasure code on any OSD": layout(3, EC22, osds_per_node=2, apart="osd", clients=1),
     "unequal nodes, any OSD": Layout({"a": 3, "b": 2, "c": 1}, {"a": 1, "x": 1}, {"b": 1, "c": 1}, THREE, "osd"),
+    "unequal nodes, erasure code": Layout({"a": 3, "b": 2, "c": 1}, {"x": 1}, {"a": 1}, EC22, "osd"),
+    "one gateway beside OSDs and all clients": Layout(dict.fromkeys("abc", 1), {"a": 1}, {"a": 1, "x": 1}, THREE),
     "cluster network": layout(4, THREE, osds_per_node=2, cluster_network=True),
     "cluster network, erasure code": layout(4, EC22, gateways=2, cluster_network=True),
 }

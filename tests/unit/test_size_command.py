@@ -137,6 +137,7 @@ def test_a_mix(capsys: pytest.CaptureFixture[str]) -> None:
     assert (found["growth_per_100"], found["steady_occupancy"]) == (2, pytest.approx(16 / 30))
     assert found["occupancy"] == pytest.approx(0.8514, abs=1e-4)
     assert found["objects"] == pytest.approx(0.8514 * 400_000, abs=40)
+    assert found["requests_to_steady"] == pytest.approx(5_124_034, abs=1)
     assert found["seconds_to_steady"] == pytest.approx(found["requests_to_steady"] / 142)
     assert "after 1h it is 85.1 % full: 340,554 objects" in words(
         capsys, "mix --mix get=60,list=10,put=16,delete=14 --keys 400000 --rate 142/s --for 1h"
