@@ -1,7 +1,8 @@
 """`rados bench`: what it prints, its --format=json, and the JSON that CBT makes of the end of its text.
 
-By its source and recorded runs: MB/s are MiB/s; a line a second, with the requests finished since the begin; no
-percentiles, no clock (but with --show-time), and no count of failed requests: it ends at the first one.
+By its source and by recorded runs of 16.2: MB/s are MiB/s; a line "hints = 1" comes before everything, the JSON too; a
+line a second with the requests finished since the begin; no percentiles, no clock (but with --show-time), and no count
+of failed requests: it ends at the first one.
 """
 
 from __future__ import annotations
@@ -27,32 +28,33 @@ _TOTALS = {
     "Average Latency(s)": "average_latency",
     "Max latency(s)": "max_latency",
 }
+_HINTS = re.compile(r"\s*(hints = \d+\s*)?(?=\{)")
 _MAINTAINING = re.compile(r"Maintaining (\d+) concurrent (\w+) of (\d+) bytes")
-#: sec, cur ops, started, finished, avg MB/s, cur MB/s, last lat, avg lat; the time of day before them with --show-time
-_LINE = re.compile(r"^(?:\d{4}-\S+(?: \S+)? +)?(\d+) +(\d+) +(\d+) +(\d+) +\S+ +\S+ +\S+ +\S+ *$")
+#: before a line with --show-time
+_TIME = re.compile(r"^\d{4}-\d\d-\d\d[T ]\S+ +")
+#: sec, cur ops, started, finished, avg MB/s, cur MB/s, last lat, avg lat
+_LINE = re.compile(r"^(\d+) +(\d+) +(\d+) +(\d+) +\S+ +\S+ +\S+ +\S+ *$")
 
 
 def claims(head: str) -> bool:
     """Whether the beginning of a file is rados bench's."""
-    return (
-        bool(_MAINTAINING.search(head))
-        or any(f'"{key}"' in head for key in ("Total time run", "total_time_run"))
-        or ("Cur ops" in head and "started" in head)
-    )
+    text = bool(_MAINTAINING.search(head)) or ("Cur ops" in head and "last lat(s)" in head)
+    return text or bool(_HINTS.match(head) and '"datas"' in head) or '"Total time run"' in head
 
 
 def parse(text: str, client: str, phase: Optional[str] = None) -> Parsed:
     """One process's output; `phase` names what it did, else its own mode. Raises Unreadable."""
-    totals, finished, about = _json(text) if text.lstrip().startswith("{") else _text(text)
+    plain = _HINTS.sub("", text)
+    totals, finished, about = _json(plain) if plain.lstrip().startswith("{") else _text(plain)
     made = Parsed("radosbench", config={"benchmark": "radosbench", "engine": "rados bench"})
     writes = "total_writes_made" in totals
     try:
         seconds = float(totals["total_time_run"])
         requests = int(totals["total_writes_made" if writes else "total_reads_made"])
-        size = int(totals.get("object_size") or totals.get("write_size") or totals["read_size"])
+        size = int(totals.get("write_size") or totals.get("read_size") or totals["object_size"])
     except (KeyError, ValueError) as e:
         raise Unreadable(f"no result of rados bench: {e}") from e
-    made.config["load.op_size"] = int(totals.get("write_size") or totals.get("read_size") or size)
+    made.config["load.op_size"] = size
     if about:
         made.config["load.queue_depth"] = int(about[0])
     op = "write" if writes else "read"
@@ -64,7 +66,7 @@ def parse(text: str, client: str, phase: Optional[str] = None) -> Parsed:
         seconds=seconds,
         requests=requests,
         failed=None,
-        bytes=requests * made.config["load.op_size"],
+        bytes=requests * size,
         steps=steps.completed(requests, seconds, None) if steps else None,
         mean_ms=_ms(totals.get("average_latency"), requests),
         max_ms=_ms(totals.get("max_latency"), requests),
@@ -87,7 +89,8 @@ def _text(text: str) -> Found:
     totals: Dict[str, str] = {}
     finished: List[Tuple[int, int]] = []
     for line in text.splitlines():
-        found = _LINE.match(line.strip())
+        line = _TIME.sub("", line).strip()
+        found = _LINE.match(line)
         key, colon, value = line.partition(":")
         if found:
             finished.append((int(found[1]), int(found[4])))
