@@ -1,0 +1,184 @@
+"""Estimates and comparisons of independent runs."""
+
+from __future__ import annotations
+
+import math
+from typing import List
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from cbt_plugins.statistics import Comparison, Estimate, compare_runs, estimate
+
+RUNS = st.lists(st.floats(1, 1000), min_size=3, max_size=4, unique=True)
+A, B = [100.0, 103.0, 98.0, 101.0, 99.5], [90.0, 92.0, 91.0, 89.0, 90.5]
+
+
+def codes(of: Estimate | Comparison) -> List[str]:
+    return [caution.code for caution in of.cautions]
+
+
+def test_an_estimate_is_the_median_between_order_statistics() -> None:
+    found = estimate([5, 1, 4, 2, 3, 6])
+    assert (found.value, found.low, found.high, found.n) == (3.5, 1, 6, 6)  # covers 1 - 2 / 2**6 = 96.9 %
+    assert not found.cautions
+    assert estimate(range(1, 10)).low == 2  # scipy.stats.binom.cdf(1, 9, 0.5) = 0.0195
+
+
+def test_three_to_five_runs_have_an_interval_that_takes_logarithms_as_normal() -> None:
+    values = [100.0, 110.0, 104.0]
+    found = estimate(values)
+    logs = np.log(values)
+    low, high = stats.t.interval(0.95, 2, logs.mean(), stats.sem(logs))
+    assert (found.low, found.high) == pytest.approx((math.exp(low), math.exp(high)))
+    assert codes(found) == ["assumes-normal"]
+
+
+def test_one_and_two_runs_have_no_interval() -> None:
+    for values in ([7.0], [7.0, 8.0]):
+        found = estimate(values)
+        assert (found.low, found.high) == (None, None)
+        assert codes(found) == ["too-few-runs"]
+
+
+def test_runs_without_a_value_are_left_out_and_named() -> None:
+    found = estimate([1.0, math.nan, 2.0, 3.0])
+    assert (found.value, found.n) == (2.0, 3)
+    assert "missing" in codes(found)
+    with pytest.raises(ValueError, match="no run"):
+        estimate([math.nan])
+    assert "missing" in codes(compare_runs([*A, math.nan], B))
+    assert compare_runs([*A, math.nan], B).p == compare_runs(A, B).p
+
+
+def test_two_runs_cannot_tell() -> None:
+    found = compare_runs([1.0, 1.1], [2.0, 2.1])
+    assert (found.p, found.change_low, found.within, found.method) == (None, None, None, "none")
+    assert found.change == pytest.approx(math.sqrt(2.0 * 2.1 / 1.1) - 1)
+    assert codes(found) == ["too-few-runs"]
+
+
+@settings(deadline=None, max_examples=50)
+@given(RUNS, RUNS)
+def test_three_and_four_runs_are_compared_with_welchs_t_on_logarithms(base: List[float], new: List[float]) -> None:
+    x, y = np.log(base), np.log(new)
+    if min(x.std(), y.std()) < 1e-6:
+        return
+    found = compare_runs(base, new)
+    assert found.method == "Welch's t"
+    assert "assumes-normal" in codes(found)
+    assert found.p == pytest.approx(stats.ttest_ind(x, y, equal_var=False).pvalue, rel=1e-6, abs=1e-12)
+    assert found.change == pytest.approx(math.exp(y.mean() - x.mean()) - 1)
+    assert found.change_low is not None
+    assert found.change_high is not None
+    assert (found.change_low > 0 or found.change_high < 0) == (found.p < 0.05)
+
+
+def test_five_runs_are_compared_with_the_exact_test() -> None:
+    found = compare_runs(A, B)
+    assert found.method == "exact rank sum"
+    assert found.p == pytest.approx(stats.mannwhitneyu(A, B, method="exact").pvalue)
+    assert found.floor == found.p
+    assert found.second == pytest.approx(stats.ttest_ind(np.log(A), np.log(B), equal_var=False).pvalue)
+    ratios = np.log(np.divide.outer(B, A))
+    assert found.change == pytest.approx(math.exp(np.median(ratios)) - 1)
+    assert not found.cautions
+
+
+def test_one_wild_run_does_not_hide_a_change_from_the_exact_test() -> None:
+    base = [100.0, 103.0, 98.0, 101.0, 99.5, 100.5, 99.0, 20.0]
+    new = [90.0, 92.0, 91.0, 89.0, 90.5, 91.5, 90.2, 90.1]
+    found = compare_runs(base, new)
+    assert found.p is not None
+    assert found.second is not None
+    assert found.p < 0.05 < found.second
+    assert "tests-disagree" in codes(found)
+    assert found.change == pytest.approx(-0.09, abs=0.02)
+
+
+def test_many_runs_against_two_are_compared_exactly() -> None:
+    found = compare_runs(np.linspace(100, 104, 12), [90.0, 91.0])
+    assert found.method == "exact rank sum"
+    assert found.p == pytest.approx(2 / math.comb(14, 2))
+
+
+def test_the_interval_within_is_narrower_and_two_sided() -> None:
+    found = compare_runs(A, A[::-1])
+    assert found.within is not None
+    assert found.change_low is not None
+    assert found.change_high is not None
+    assert 0 < found.within <= max(-found.change_low, found.change_high)
+    t = compare_runs(A[:3], B[:3])
+    x, y = np.log(A[:3]), np.log(B[:3])
+    error = math.hypot(stats.sem(x), stats.sem(y))
+    freedom = error**4 / (stats.sem(x) ** 4 / 2 + stats.sem(y) ** 4 / 2)
+    low = y.mean() - x.mean() - stats.t.ppf(0.95, freedom) * error
+    assert t.within == pytest.approx(1 - math.exp(low))
+
+
+@pytest.mark.parametrize(("pairs", "method"), [(5, "paired t"), (6, "paired t"), (7, "exact signed ranks")])
+def test_pairs_cancel_what_drifts(pairs: int, method: str) -> None:
+    drift = np.linspace(1, 3, pairs)
+    base = 100 * drift + np.cos(np.arange(pairs))
+    new = 95 * drift + np.sin(np.arange(pairs))
+    alone, paired = compare_runs(base, new), compare_runs(base, new, paired=True)
+    assert alone.p is not None
+    assert paired.p is not None
+    assert paired.p < 0.05 < alone.p
+    assert paired.method == method
+    assert paired.change == pytest.approx(-0.05, abs=0.01)
+    assert "drift" in codes(alone)
+    assert "drift" not in codes(paired)
+
+
+def test_a_pair_with_a_missing_half_is_left_out() -> None:
+    found = compare_runs([1.0, math.nan, 3.0, 4.0], [1.1, 2.0, 3.5, 4.2], paired=True)
+    assert found.p == compare_runs([1.0, 3.0, 4.0], [1.1, 3.5, 4.2], paired=True).p
+    with pytest.raises(ValueError, match="pairs"):
+        compare_runs([1.0], [1.0, 2.0], paired=True)
+    with pytest.raises(ValueError, match="no pair"):
+        compare_runs([1.0, math.nan], [math.nan, 2.0], paired=True)
+
+
+@pytest.mark.parametrize("runs", [3, 6])
+@pytest.mark.parametrize("paired", [True, False])
+def test_runs_that_are_all_the_same_are_the_same(runs: int, paired: bool) -> None:
+    found = compare_runs([0.98] * runs, [0.98] * runs, paired)
+    assert (found.p, found.change, found.within) == (1, 0, 0)
+    assert "no-scatter" in codes(found)
+
+
+def test_constants_that_differ_cannot_tell_with_a_t_test() -> None:
+    found = compare_runs([1.0] * 3, [0.9] * 3)
+    assert (found.p, found.change_low) == (None, None)
+    assert "no-scatter" in codes(found)
+    assert compare_runs([1.0] * 5, [0.9] * 5).p == pytest.approx(2 / 252)
+
+
+def test_values_that_are_not_positive_are_compared_without_logarithms() -> None:
+    base, new = [0.0, 10.0, 20.0, 10.0], [30.0, 35.0, 40.0, 31.0]
+    found = compare_runs(base, new)
+    assert "not-positive" in codes(found)
+    assert found.p == pytest.approx(stats.ttest_ind(base, new, equal_var=False).pvalue)
+    assert found.change == pytest.approx((34 - 10) / 10)
+    nothing = compare_runs([0.0, 0.0, 0.0, 1.0], new)
+    assert nothing.change is None
+    assert "no-base" in codes(nothing)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10**6), st.integers(3, 8), st.floats(0.01, 1000), st.booleans())
+def test_units_do_not_matter_and_sides_are_alike(seed: int, n: int, unit: float, paired: bool) -> None:
+    base, new = np.random.default_rng(seed).lognormal(3, 0.1, (2, n))
+    here, there = compare_runs(base, new, paired), compare_runs(unit * base, unit * new, paired)
+    assert there.p == pytest.approx(here.p)
+    assert there.change == pytest.approx(here.change, abs=1e-9)
+    back = compare_runs(new, base, paired)
+    assert here.change is not None
+    assert here.change_low is not None
+    assert back.p == pytest.approx(here.p)
+    assert back.change == pytest.approx(1 / (1 + here.change) - 1)
+    assert back.change_high == pytest.approx(1 / (1 + here.change_low) - 1)
