@@ -22,6 +22,7 @@ from ..ceph import Ceph, CephError
 from ..config.plan import Plan
 from ..config.source import mask_secrets
 from ..faults import FaultError, Injector
+from ..host.monitoring import bring_left
 from ..host.run import HostRun, RunFailed
 from ..journal import Journal
 from ..load.session import LoadError, collect
@@ -65,10 +66,11 @@ class Engine:
 
     def _execute(self, journal: Journal, events: Journal) -> None:
         run_id = self._identify(journal)
-        self._rescue(journal, events)
-        journal.write("invocation", pid=os.getpid(), run_dir=self._host.run_dir, clients=self._clients)
         with contextlib.closing(self._injector(run_id, events)) as injector:
-            _put_back(injector)  # what an invocation that was killed has left
+            # what an invocation that was killed has left: first the cluster, then what it has measured
+            _put_back(injector)
+            self._rescue(journal, events)
+            journal.write("invocation", pid=os.getpid(), run_dir=self._host.run_dir, clients=self._clients)
             ready = check(self._host, self._plan, self._remote, self._ceph)
             self._describe(run_id, ready, journal)
             injector.acquire()
@@ -160,6 +162,8 @@ class Engine:
                     log.warning(
                         "rows of the broken phase %s are still on the nodes in %s: %s", phase.name, folder, error
                     )
+            nodes = all_nodes(self._host.cluster, self._clients)
+            bring_left(self._host.cluster, self._host.common, nodes, self._host.run_dir, running / "monitors")
             set_aside(self._archive, events, index, phase, "the run had been killed")
 
     def _describe(self, run_id: str, ready: Ready, journal: Journal) -> None:

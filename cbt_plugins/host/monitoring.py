@@ -134,6 +134,21 @@ def watch(
         _fetch(remote, nodes, directory, local_dir, cluster.get("user"))
 
 
+def bring_left(
+    cluster: Mapping[str, Any], common: Mapping[str, Any], nodes: Sequence[str], run_dir: str, local_dir: Path
+) -> None:
+    """End what monitors of a run that was killed still do on the nodes, and bring their files home."""
+    remote = make_remote(cluster, common)
+    stop_by_pid_files(remote, nodes, run_dir, "monitors-*")
+    look = f"cd {shlex.quote(run_dir)} 2>/dev/null && ls -d monitors-* 2>/dev/null || true"
+    left: Dict[str, List[str]] = {}
+    for node, result in remote.run(nodes, look, 60, check=False).items():
+        for name in result.stdout.split():
+            left.setdefault(name, []).append(node)
+    for name, there in left.items():
+        _fetch(remote, there, f"{run_dir}/{name}", local_dir, cluster.get("user"))
+
+
 def _answering(remote: Any, nodes: Sequence[str]) -> List[str]:
     """The nodes that can be watched: one that a fault has cut off must not end the run that did it."""
     answers = remote.run(nodes, "true", 30, check=False)

@@ -61,6 +61,20 @@ def test_files_arrive_under_the_name_of_their_node_and_leave_the_node(tmp_path: 
     assert list((tmp_path / "node").iterdir()) == []
 
 
+def test_what_a_killed_run_has_left_is_ended_and_brought_home(tmp_path: Path) -> None:
+    left = tmp_path / "node" / "monitors-1-1"
+    (left / "a").mkdir(parents=True)
+    (left / "a" / "samples").write_text("1\n")
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
+        since = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        (left / "a.pid").write_text(f"{process.pid} {since}\n")
+        monitoring.bring_left(CLUSTER, {}, [HERE], str(tmp_path / "node"), tmp_path / "local")
+        assert process.wait(10) == -signal.SIGINT
+    assert (tmp_path / "local" / f"a.{HERE}" / "samples").read_text() == "1\n"
+    assert list((tmp_path / "node").iterdir()) == []
+    monitoring.bring_left(CLUSTER, {}, [HERE], str(tmp_path / "nowhere"), tmp_path / "local")
+
+
 def test_an_exception_stops_them_and_brings_their_files(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), watch(tmp_path, {"name": "a"}):
         raise KeyboardInterrupt
