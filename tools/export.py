@@ -87,19 +87,22 @@ def _upstream(archive: Path, target: Path, dialect: str) -> int:
 
 def _numbers(args: argparse.Namespace) -> int:
     from cbt_plugins.analysis.archive import find_runs
-    from cbt_plugins.analysis.stored import summary_of
+    from cbt_plugins.analysis.stored import not_whole, summary_of
     from cbt_plugins.analysis.summary import write_text
     from cbt_plugins.exports import prometheus, table
 
-    summaries = [summary_of(run) for archive in args.archives for run in find_runs(archive)]
-    for path, write in ((args.prometheus, prometheus.text), (args.csv, table.text)):
-        if path:
-            write_text(path, write(summaries))
-            print(f"{path}: runs read: {len(summaries)}")
-    broken = [summary for summary in summaries if not summary["usable"]]
-    for summary in broken:
-        _complain(f"{summary['run']['name']}: not whole: {summary['warnings'][0]['text']}", OK)
-    return UNUSABLE if broken else OK
+    paths = [run for archive in args.archives for run in find_runs(archive)]
+    summaries = [summary_of(path) for path in paths]
+    doubts = [not_whole(path, summary) for path, summary in zip(paths, summaries)]
+    if args.prometheus:
+        write_text(args.prometheus, prometheus.text((its, not why) for its, why in zip(summaries, doubts)))
+    if args.csv:
+        write_text(args.csv, table.text([its for its, why in zip(summaries, doubts) if not why]))
+    print(f"whole runs: {doubts.count(None)} of {len(paths)}")
+    for path, why in zip(paths, doubts):
+        if why:
+            _complain(f"{path}: left out: {why}", OK)
+    return UNUSABLE if any(doubts) else OK
 
 
 def _print_commands(written: Mapping[Path, Set[str]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Mapping, Optional
 
 from cbt_plugins.analysis.conform import check
 from cbt_plugins.analysis.source import Unreadable
@@ -50,3 +50,18 @@ def summary_of(run: Path) -> Dict[str, Any]:
         hint = f"`cbt-tools report {run}` makes one, with pip install 'cbt-plugins[report]'"
         raise Unreadable(f"{why}; none can be made here without the Python package {e.name}: {hint}") from e
     return summarize(run)
+
+
+def not_whole(run: Path, summary: Mapping[str, Any]) -> Optional[str]:
+    """Why the numbers of a run directory must not be passed on as a result; None when they may."""
+    try:
+        degraded = json.loads((run / "complete").read_text(encoding="utf-8")).get("degraded")
+    except FileNotFoundError:
+        return "the run was interrupted, or is still going on"
+    except (OSError, ValueError, AttributeError) as e:
+        return f"its end marker cannot be read: {e}"
+    if degraded:
+        return f"not to be trusted: {', '.join(map(str, degraded))} (see the report)"
+    if not summary["usable"]:
+        return "; ".join(dict.fromkeys(warning["text"] for warning in summary["warnings"]))
+    return None

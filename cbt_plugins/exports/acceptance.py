@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.analysis.source import Unreadable
-from cbt_plugins.analysis.stored import summary_of
+from cbt_plugins.analysis.stored import not_whole, summary_of
 from cbt_plugins.config.acceptable import Check, Target, parse, target_of
 from cbt_plugins.exports.chance import false_alarms
 from cbt_plugins.exports.numbers import measurements, number
@@ -47,31 +46,16 @@ def judge(name: str, current: Path, baseline: Path, acceptable: Mapping[str, Any
     return [made for key, stmt in acceptable.items() for made in _judge(name, key, str(stmt), mine, its)]
 
 
-def _whole(name: str, directory: Path) -> Optional[Dict[str, Any]]:
+def _whole(name: str, run: Path) -> Optional[Dict[str, Any]]:
+    """The summary of a run whose numbers may be used."""
     try:
-        return _trusted(directory)
+        summary = summary_of(run) if run.is_dir() else None
+        why = "there is no such run" if summary is None else not_whole(run, summary)
     except Unreadable as error:
-        logger.error("%s: cannot be judged: %s", name, error)
+        summary, why = None, str(error)
+    if why:
+        logger.error("%s: %s: cannot be judged: %s", name, run, why)
         return None
-
-
-def _trusted(directory: Path) -> Dict[str, Any]:
-    """The summary of a run whose numbers may be used. Raises Unreadable that says why not."""
-    if not directory.is_dir():
-        raise Unreadable(f"{directory}: there is no such run")
-    marker = directory / "complete"
-    if not marker.exists():
-        raise Unreadable(f"{directory}: the run was interrupted, or is still going on")
-    summary = summary_of(directory)
-    try:
-        degraded = json.loads(marker.read_text(encoding="utf-8")).get("degraded")
-    except (OSError, ValueError, AttributeError) as error:
-        raise Unreadable(f"{marker}: cannot be read: {error}") from error
-    if degraded:
-        raise Unreadable(f"{directory}: not to be trusted: {', '.join(map(str, degraded))} (see the report)")
-    if not summary["usable"]:
-        why = "; ".join(dict.fromkeys(warning["text"] for warning in summary["warnings"]))
-        raise Unreadable(f"{directory}: its numbers are not those of a whole run: {why}")
     return summary
 
 

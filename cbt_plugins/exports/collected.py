@@ -14,6 +14,7 @@ import re
 from pathlib import Path
 from typing import Any, Dict, List, Mapping
 
+from cbt_plugins.analysis.stored import not_whole
 from cbt_plugins.analysis.summary import write_text
 from cbt_plugins.exports.numbers import loads
 
@@ -23,10 +24,10 @@ _HEAVY = ("histogram_ns", "error_kinds")
 
 
 def write(summary: Mapping[str, Any], run: Path) -> List[Path]:
-    """Write the files of a run, none of one that is not usable: whoever collects them looks no further."""
+    """Write the files of a run, none of one that is not whole: whoever collects them looks no further."""
     for old in run.glob("phases/*/json_output.*"):
         old.unlink()
-    if not summary["usable"]:
+    if not_whole(run, summary):
         return []
     made = []
     for phase in loads(summary):

@@ -17,7 +17,7 @@ from cbt_plugins.analysis.histogram import Histogram, middles
 from cbt_plugins.analysis.job import JobFigures, OpFigures
 from cbt_plugins.analysis.phase import PhaseFigures, rank, read_phase
 from cbt_plugins.analysis.source import Unreadable
-from cbt_plugins.analysis.stored import summary_of
+from cbt_plugins.analysis.stored import not_whole, summary_of
 
 #: our operations -> fio's, as far as there is one: whole objects, from their first byte to their last
 _READ, _WRITE = "GET", "PUT"
@@ -57,10 +57,11 @@ def curves_of(archive: Path) -> Tuple[List[Curves], List[str], List[str]]:
     for path in find_runs(archive):
         try:
             summary = summary_of(path)
-            if summary["usable"]:
-                runs.append((read_run(path), summary))
+            why = not_whole(path, summary)
+            if why:
+                broken.append(f"{path}: left out: {why}")
             else:
-                broken.append(f"{path}: not whole: {summary['warnings'][0]['text']}")
+                runs.append((read_run(path), summary))
         except Unreadable as error:
             broken.append(str(error))
     suffixes = _suffixes([run for run, _ in runs])

@@ -21,12 +21,12 @@ _NUMBERS: Tuple[Tuple[str, str, float, Dict[str, str], str], ...] = (
 )
 
 
-def text(summaries: Iterable[Mapping[str, Any]]) -> str:
-    """The metrics of all runs; those of one name together, as the format wants it."""
+def text(runs: Iterable[Tuple[Mapping[str, Any], bool]]) -> str:
+    """The metrics of all runs (their summary, and whether they are whole), those of one name together."""
     helps: Dict[str, str] = {}
     lines: Dict[str, List[str]] = {}
-    for summary in summaries:
-        for name, about, labels, value in _samples(summary):
+    for summary, whole in runs:
+        for name, about, labels, value in _samples(summary, whole):
             helps.setdefault(name, about)
             inner = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
             lines.setdefault(name, []).append(f"{name}{{{inner}}} {value!r}\n")
@@ -35,12 +35,11 @@ def text(summaries: Iterable[Mapping[str, Any]]) -> str:
     )
 
 
-def _samples(summary: Mapping[str, Any]) -> Iterator[Tuple[str, str, Dict[str, str], float]]:
+def _samples(summary: Mapping[str, Any], whole: bool) -> Iterator[Tuple[str, str, Dict[str, str], float]]:
     run = {"benchmark": str(summary["run"]["benchmark"] or ""), "run": str(summary["run"]["name"])}
     ceph = str(summary["environment"]["versions"].get("ceph") or "")
-    usable = float(summary["usable"])
-    yield "cbt_run_usable", "1: the numbers are those of a whole run.", {**run, "ceph": ceph}, usable
-    for phase in loads(summary) if usable else ():
+    yield "cbt_run_usable", "1: the numbers are those of a whole run.", {**run, "ceph": ceph}, float(whole)
+    for phase in loads(summary) if whole else ():
         where = {**run, "phase": phase["name"], "role": phase["role"]}
         end = float(phase["window"]["end"])
         yield "cbt_phase_end_timestamp_seconds", "End of the measured window.", where, end

@@ -17,9 +17,8 @@ _ATTRIBUTES = ("time", "benchmark", "run", "run_id", "ceph", "cbt_plugins")
 
 
 def text(summaries: Sequence[Mapping[str, Any]]) -> str:
-    """The table, oldest run first, without runs that are not whole. A number that a run does not have is empty."""
-    whole = [summary for summary in summaries if summary["usable"] and loads(summary)]
-    rows = sorted(map(_row, whole), key=lambda row: str(row["time"]))
+    """The table of whole runs, oldest first. A number that a run does not have is empty."""
+    rows = sorted((_row(summary) for summary in summaries if loads(summary)), key=lambda row: str(row["time"]))
     columns: List[str] = list(dict.fromkeys([*_ATTRIBUTES, *(name for row in rows for name in row)]))
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")

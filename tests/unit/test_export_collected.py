@@ -62,7 +62,12 @@ def test_a_calibration_is_no_result(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_of_a_run_that_is_not_whole_there_is_nothing(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(archive)]) == 0
-    next(archive.rglob("complete")).unlink()
+    marker = next(archive.rglob("complete"))
+    marker.write_text('{"degraded": ["measure-new"]}')
+    assert collected(archive)
+    main(["report", str(archive)])
+    assert collected(archive) == []
+    marker.unlink()
     assert main(["report", str(archive)]) == 4
     assert collected(archive) == []
 

@@ -50,14 +50,14 @@ def test_prometheus_gets_base_units(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert found[f'cbt_latency_mean_seconds{{{where},op="GET"}}'] == pytest.approx(0.01)
     assert found[f'cbt_success_ratio{{{where},op="total"}}'] == 1
     assert found[f"cbt_phase_end_timestamp_seconds{{{where}}}"] == 1_700_000_110
-    assert "x.prom: runs read: 1" in capsys.readouterr().out
+    assert "whole runs: 1 of 1" in capsys.readouterr().out
 
 
 def test_labels_are_escaped(tmp_path: Path) -> None:
     run = ea.run(tmp_path / "A", CONFIG)
     summary = json.loads((run / "summary.json").read_text())
     summary["run"]["benchmark"] = 'a "quoted\\" \n name'
-    assert all('benchmark="a \\"quoted\\\\\\" \\n name"' in key for key in samples(prometheus.text([summary])))
+    assert all('benchmark="a \\"quoted\\\\\\" \\n name"' in key for key in samples(prometheus.text([(summary, True)])))
 
 
 def test_a_table_has_a_line_for_each_whole_run_oldest_first(
@@ -78,7 +78,7 @@ def test_a_table_has_a_line_for_each_whole_run_oldest_first(
     assert float(second["measure-new.GET.obj_per_s"]) == 200
     assert second["measure-new.total.obj_per_s"] == second["measure-aged.GET.mean_ms"] == ""
     assert text.startswith("time,benchmark,run,run_id,ceph,cbt_plugins,measure-new.GET.obj_per_s,")
-    assert "not whole: the run has no end marker" in capsys.readouterr().err
+    assert "left out: the run was interrupted" in capsys.readouterr().err
 
 
 def test_of_a_run_that_is_not_whole_prometheus_gets_no_more_than_that(tmp_path: Path) -> None:

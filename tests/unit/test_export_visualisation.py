@@ -171,7 +171,7 @@ def test_a_run_that_is_not_whole_is_left_out(tmp_path: Path, capsys: pytest.Capt
         ea.run(tmp_path / "A", {**CONFIG, "workers": workers}, workers=workers, complete=workers == 2)
     assert export(tmp_path / "A", tmp_path / "out", "--dialect", "head") == 4
     assert [key for content in files(tmp_path / "out").values() for key in content if key.isdigit()] == ["4"]
-    assert "not whole: the run has no end marker" in capsys.readouterr().err
+    assert "left out: the run was interrupted" in capsys.readouterr().err
 
 
 def test_what_an_earlier_export_has_left_is_replaced(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_an_interrupted_run_is_rejected(cbt: Cbt, tree: Path) -> None:
     outcome = cbt.compare(tree, "new", "base")
     assert outcome.status == 1, outcome.output
     assert "1 tests failed out of 5" in outcome.output
-    assert f"{run}: the run was interrupted" in outcome.output
+    assert f"{run}: cannot be judged: the run was interrupted" in outcome.output
     assert "whole: both runs are whole:: 0.0/1.0  => rejected" in outcome.output
     assert cbt.compare(tree, "base", "new").status == 1, "nor is anything good beside half a baseline"
 
@@ -81,7 +81,7 @@ def test_a_run_that_is_not_there_is_rejected(cbt: Cbt, tree: Path) -> None:
     run.rename(cbt.tmp / "gone")
     outcome = cbt.compare(tree, "new", "base")
     assert outcome.status == 1, outcome.output
-    assert f"{run}: there is no such run" in outcome.output
+    assert f"{run}: cannot be judged: there is no such run" in outcome.output
     assert "1 tests failed out of 5" in outcome.output
 
 
