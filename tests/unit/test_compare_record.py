@@ -72,12 +72,14 @@ def test_percentiles_have_no_series_and_short_phases_have_none(tmp_path: Path) -
 
 
 def test_seconds_that_the_window_cuts_are_no_samples(tmp_path: Path) -> None:
-    run = analysis_archives.run(tmp_path, phases=["new"])
-    rows = analysis_archives.steady("GET", workers=1, seconds=30, latency=0.01)
-    analysis_archives.phase(run, 1, "new", [analysis_archives.job("a", "GET", rows)], window=(1.5, 20.25))
+    """A fill by number of objects has the window from its first request to its last."""
+    run = analysis_archives.run(tmp_path, phases=["fill"])
+    rows = analysis_archives.steady("PUT", workers=1, seconds=20, latency=0.01, begin=1.5)
+    asked = {"duration": None, "mix": {}}
+    analysis_archives.phase(run, 1, "fill", [analysis_archives.job("a", "PUT", rows)], window=(1.55, 21.45), asked=asked)
     (record,) = records_of(run)
-    its = of(record, "new", "GET", "obj_per_s")
-    assert its.series is not None and len(its.series) == 18 and set(its.series) == {100.0}
+    its = of(record, "fill", "PUT", "obj_per_s")
+    assert its.series is not None and set(its.series) == {100.0} and len(its.series) == 19
 
 
 def test_iterations_are_records_of_their_own(tmp_path: Path) -> None:
