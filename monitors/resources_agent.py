@@ -19,8 +19,8 @@ import time
 
 #: seconds between two looks for new processes, and between two looks at all of them
 RESCAN, ALL = 10.0, 300.0
-#: seconds in which a daemon that is gone is looked for at each sample
-RETURN = 30.0
+#: seconds in which each sample looks for new processes: at the beginning, and when a daemon has gone
+OFTEN = 30.0
 #: samples after which only every tenth is taken: a day of them must be read again
 FINE, COARSER = 7200, 10
 #: cores from which on a process may have a thread that is at its limit
@@ -168,8 +168,9 @@ class Processes:
 
     def scan(self, now):
         """The new ones, {index: Process}."""
-        hurry = now < self._hurry
-        if not hurry and now < self._next:
+        if self._begun is None:
+            self._hurry = now + OFTEN  # a run has just begun
+        elif now >= self._hurry and now < self._next:
             return {}
         there = {entry for entry in os.listdir("/proc") if entry.isdigit()}
         if now >= self._next_all:
@@ -217,7 +218,7 @@ class Processes:
 
     def gone(self, index, now):
         self.known.pop(index).close()
-        self._hurry = now + RETURN
+        self._hurry = now + OFTEN
 
 
 def disk_of(number):

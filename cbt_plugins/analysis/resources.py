@@ -21,6 +21,7 @@ from cbt_plugins.analysis.usage import (
     devices,
     highest,
     interfaces,
+    numbered,
     roles_at,
     rounded,
     without_doubles,
@@ -159,7 +160,7 @@ def of_window(
         "ops_per_core": rounded(load["per_s"] / cores) if cores and load["made"] else None,
         "cores_per_gb_s": rounded(cores / gigabytes) if cores and gigabytes else None,
         "nodes": [_node(node, nodes, lines, grid, roles) for node in nodes],
-        "daemons": sorted(lines, key=lambda line: (CLASSES.index(line["class"]), line["node"], _number(line["id"]))),
+        "daemons": sorted(lines, key=lambda line: (CLASSES.index(line["class"]), line["node"], numbered(line["id"]))),
         "devices": list(devices(nodes, alone, grid)),
         "interfaces": list(interfaces(nodes, grid, roles, networks)),
         "series": {
@@ -211,7 +212,8 @@ def _node(
         "machine": _machine(node, nodes),
         "roles": roles_at(node, roles),
         "cpus": node.cpus,
-        "busy": rounded(busy / node.cpus) if node.cpus else None,
+        # its clock and that of the ticks are not one
+        "busy": rounded(min(1.0, busy / node.cpus)) if node.cpus else None,
         "io_wait": rounded(waiting / node.cpus) if node.cpus else None,
         "cores": cores,
         "monitor_cores": rounded(node.monitor.rise(grid.begin, grid.end)[0] / seconds),
@@ -231,8 +233,3 @@ def small_fraction(ratio: float, near: float = 0.02) -> str:
 
 def _both(classes: Mapping[str, Mapping[str, Any]]) -> bool:
     return "rgw" in classes and "osd" in classes and classes["osd"]["cores"] > 0 and classes["rgw"]["cores"] > 0
-
-
-def _number(text: str) -> Tuple[int, str]:
-    """Sort key: osd.2 before osd.10."""
-    return (int(text), "") if text.isdigit() else (0, text)

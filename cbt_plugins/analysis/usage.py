@@ -142,7 +142,7 @@ def devices(nodes: Sequence[Node], alone: Sequence[Node], grid: Grid) -> Iterato
                 "read_ms": rounded(read_ms / reads) if reads else None,
                 "write_ms": rounded(write_ms / writes) if writes else None,
                 "osd": data[0][1] if len(data) == 1 else None,
-                "osds": {part: [osd for _, osd in its] for part, its in mine.items()},
+                "osds": {part: sorted((osd for _, osd in its), key=numbered) for part, its in mine.items()},
             }
 
 
@@ -190,6 +190,11 @@ def interfaces(
 def highest(curve: np.ndarray) -> float:
     known = curve[~np.isnan(curve)]
     return float(known.max()) if len(known) else 0.0
+
+
+def numbered(text: str) -> Tuple[int, str]:
+    """Sort key: osd.2 before osd.10."""
+    return (int(text), "") if text.isdigit() else (0, text)
 
 
 def rounded(value: Optional[float]) -> Optional[float]:

@@ -31,6 +31,7 @@ with watch(lambda: [Resources({"interval": 0.5}, cluster, {})], cluster, {}, run
     sys.stdin.read()
 """
 RUN = "/var/tmp/watched"  # each node has its own
+LEFT = r"[.]jsonl [0-9.]+ [.]{2}/resources-|resources_connections[.]py"
 NO_LOAD: Dict[str, Any] = {"made": False, "per_s": 0.0, "bytes_per_s": 0.0, "ops": {}}
 DAEMONS = {
     "node0": {"mon node0", "mgr node0"},
@@ -72,7 +73,7 @@ def watched(lab: RunningLab, folder: Path) -> Iterator[Watched]:
         if its.process.poll() is None:
             its.close()
         for node in lab.nodes:
-            assert not lab.exec(node, ["pgrep", "-af", "resources-|resources_connections"]).stdout
+            assert not lab.exec(node, ["pgrep", "-af", LEFT]).stdout
 
 
 def samples(lab: RunningLab, node: str) -> List[str]:
@@ -82,7 +83,7 @@ def samples(lab: RunningLab, node: str) -> List[str]:
 def test_daemons_of_each_node_and_their_restarts(lab: RunningLab, tmp_path: Path) -> None:
     with watched(lab, tmp_path) as its:
         wait_for(lambda: len(samples(lab, "node4")) > 4, "samples")
-        assert lab.tool("stop-osds", "node4", "kill").returncode == 0
+        assert lab.tool("stop-osds", "--kill", "node4").returncode == 0
         assert lab.tool("start-osds", "node4").returncode == 0
         started = time.time()
         wait_for(lambda: json.loads(samples(lab, "node4")[-1])["t"] > started + 2, "samples of the new ones")
@@ -129,4 +130,4 @@ def test_a_cycle_has_its_cores_by_class(lab: RunningLab, tmp_path: Path) -> None
     assert sum(net["tx_mib_s"] for net in line["interfaces"]) > 0
     assert line["bottleneck"]["evidence"]
     for node in lab.nodes:
-        assert not lab.exec(node, ["pgrep", "-af", "resources-|resources_connections"]).stdout
+        assert not lab.exec(node, ["pgrep", "-af", LEFT]).stdout

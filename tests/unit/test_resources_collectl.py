@@ -74,6 +74,16 @@ def test_compressed_and_with_epoch_seconds() -> None:
     assert its.disks["vda"].used.meets(1795277285.0, 1795277287.0)
 
 
+def test_another_time_zone_and_a_line_that_is_none(tmp_path: Path) -> None:
+    source = next((DATA / "collectl.node2").glob("*.cpu")).read_text()
+    (tmp_path / "x.cpu").write_text(source.replace("TZ: +0000", "TZ: -0330") + "20261121 15:33:36 11 59\n")
+    its = collectl.read_node(tmp_path, "x")
+    assert its is not None
+    west = 3.5 * 3600
+    assert its.whole.rise(SECOND - 1 + west, SECOND + west)[0] == pytest.approx(1.30)
+    assert its.whole.known((0, 2e9))[0] == pytest.approx(15)
+
+
 def test_a_torn_line_and_a_second_start_of_collectl(tmp_path: Path) -> None:
     source = next((DATA / "collectl.node2").glob("*.cpu")).read_text()
     folder = tmp_path / "c"

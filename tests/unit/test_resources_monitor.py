@@ -28,6 +28,7 @@ HERE = socket.gethostname()
 FILE, PID = f"{HERE}.jsonl", f"resources-{HERE}.pid"
 CLUSTER: Dict[str, Any] = {"head": HERE, "clients": [HERE], "osds": [HERE], "mons": [HERE]}
 NO_LOAD = {"made": False, "per_s": 0.0, "bytes_per_s": 0.0, "ops": {}}
+ID = str(os.getpid())  # the monitor sees all processes here, those of other tests too
 # Uses one processor for so many seconds of its time, says when, and stays.
 BURN = """\
 import sys, time
@@ -117,7 +118,7 @@ def test_a_busy_loop_is_as_many_cores_as_it_uses(tmp_path: Path, daemon: Callabl
     with monitoring.watch(lambda: [monitor()], CLUSTER, {}, str(run_dir), local):
         file = wait_for(lambda: file_in(run_dir))
         wait_for(lambda: len(lines(file)) > 3)
-        its = daemon("4321", 3.0)
+        its = daemon(ID, 3.0)
         begin, end, used = its.burnt()
         wait_for(lambda: lines(file)[-1]["t"] > end + 0.3 and its.process.pid in known(file))
         wait_for(lambda: any(row[0] for row in lines(file)[-1].get("d", [])))
@@ -138,7 +139,7 @@ def test_a_busy_loop_is_as_many_cores_as_it_uses(tmp_path: Path, daemon: Callabl
     window = (begin - 0.5, after)
     made = analysis.of_window([node], window, NO_LOAD, {}, Networks())
     (line,) = [line for line in made["daemons"] if line["pid"] == its.process.pid]
-    assert (line["class"], line["id"], line["restarts"]) == ("osd", "4321", 0)
+    assert (line["class"], line["id"], line["restarts"]) == ("osd", ID, 0)
     assert line["cores"] * (window[1] - window[0]) == pytest.approx(used, abs=0.1)
     within = analysis.of_window([node], (begin, end), NO_LOAD, {}, Networks())
     (line,) = [line for line in within["daemons"] if line["pid"] == its.process.pid]
@@ -148,14 +149,14 @@ def test_a_busy_loop_is_as_many_cores_as_it_uses(tmp_path: Path, daemon: Callabl
 
 def test_another_process_of_the_same_name_is_a_restart(tmp_path: Path, daemon: Callable[[str, float], Daemon]) -> None:
     run_dir, local = tmp_path / "node", tmp_path / "local"
-    first = daemon("77", 0.4)
+    first = daemon(ID, 0.4)
     with monitoring.watch(lambda: [monitor()], CLUSTER, {}, str(run_dir), local):
         file = wait_for(lambda: file_in(run_dir))
         wait_for(lambda: first.process.pid in known(file))
         first.burnt()
         first.end()
         wait_for(lambda: any("gone" in line for line in lines(file)))
-        second = daemon("77", 0.4)
+        second = daemon(ID, 0.4)
         second.burnt()
         wait_for(lambda: second.process.pid in known(file))  # at once, and not at the next look at all
         wait_for(lambda: lines(file)[-1]["t"] > time.time() - 0.1)
@@ -163,7 +164,7 @@ def test_another_process_of_the_same_name_is_a_restart(tmp_path: Path, daemon: C
     written = lines(local / f"resources.{HERE}" / FILE)
     window = (written[0]["t"], written[-1]["t"])
     made = analysis.of_window([node], window, NO_LOAD, {}, Networks())
-    (line,) = [line for line in made["daemons"] if line["id"] == "77"]
+    (line,) = [line for line in made["daemons"] if line["id"] == ID]
     assert line["restarts"] == 1 and line["pid"] == second.process.pid
     # the second one burnt before it was found: what it used counts from its start
     assert line["cores"] * (window[1] - window[0]) >= 0.35
@@ -286,6 +287,7 @@ def test_only_new_processes_are_looked_at_between_two_looks_at_all(monkeypatch: 
     processes = resources_agent.Processes(os.getpid())
     monkeypatch.setattr(processes, "_process", lambda pid, mine: asked.append(pid))
     there = ["1", "2", "self", "3"]
+    gone = type("Gone", (), {"pid": 9, "since": 0, "close": lambda self: None})
     monkeypatch.setattr(resources_agent.os, "listdir", lambda path: list(there))
 
     def scan(now: float) -> List[int]:
@@ -294,12 +296,21 @@ def test_only_new_processes_are_looked_at_between_two_looks_at_all(monkeypatch: 
         return sorted(asked)
 
     assert scan(100.0) == [1, 2, 3]
-    assert scan(105.0) == []
     there.append("4")
-    assert scan(110.0) == [4]
-    assert scan(120.0) == [4]  # what was new may have become something else
+    assert scan(101.0) == [4]
+    assert scan(102.0) == [4]  # what was new may have become something else
+    assert scan(103.0) == []
     assert scan(130.0) == []
-    assert scan(401.0) == [1, 2, 3, 4]
+    there.append("5")
+    assert scan(135.0) == []  # in ten seconds
+    assert scan(140.0) == [5]
+    assert scan(401.0) == [1, 2, 3, 4, 5]
+    processes.known[0] = gone()
+    there.append("6")
+    assert scan(403.0) == []
+    processes.gone(0, 403.0)
+    assert scan(404.0) == [6]  # it may come back
+    assert 0 not in processes.known
 
 
 def test_the_program_is_one_for_old_pythons() -> None:

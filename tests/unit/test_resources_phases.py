@@ -176,6 +176,12 @@ def test_the_side_of_an_interface(tmp_path: Path, addresses: List[str], roles: L
     assert Networks.of(tmp_path).side(addresses, roles) == side
 
 
+def test_without_a_cluster_network_osds_replicate_through_the_public_one() -> None:
+    public = Networks.parse("10.1.0.0/16")
+    for networks in (Networks(public), Networks(public, public), Networks()):
+        assert networks.side(["10.1.0.5/24"], ["osd"]) == "cluster"
+
+
 @pytest.mark.parametrize(
     ("rgw", "osd", "total", "ratio", "fraction"),
     # the tables of the Reef freeze study; 0.566 was printed as 11/20, which is 3 % off
