@@ -47,7 +47,7 @@ def _metrics() -> Dict[str, Metric]:
         # what it took
         ("cores", "cores", lower, "CPU", False),
         ("rss_mib", "MiB", lower, "memory", False),
-        ("ops_per_core", "obj/s", higher, "per core", True),
+        ("ops_per_core", "ops/s", higher, "per core", True),
         ("cores_per_gb_s", "cores", lower, "per GB/s", False),
         ("rgw_osd_ratio", "", none, "RGW:OSD cores", False),
     )

@@ -110,7 +110,7 @@ def what(row: Row) -> str:
         return "read" if row.op in _READ else "write"
     if row.metric == "cores":
         return f"{row.op.upper()} cores"
-    return {"recovery_s": "to active+clean", "ops_per_core": "objects per core"}[row.metric]
+    return {"recovery_s": "to active+clean", "ops_per_core": "operations per core"}[row.metric]
 
 
 def _place(row: Row, section: Section) -> str:

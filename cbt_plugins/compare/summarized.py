@@ -51,8 +51,10 @@ def measurements(summary: Mapping[str, Any]) -> Iterator[Measurement]:
         for phase in failure["impact"]["phases"]:
             if phase["phase"] in series:
                 yield from _of_states(phase, *series[phase["phase"]])
-    for name, used in ((summary.get("resources") or {}).get("phases") or {}).items():
-        yield from _of_resources(name, used)
+    used = (summary.get("resources") or {}).get("phases") or {}
+    for phase in summary["phases"]:
+        if phase["name"] in used and not _calibrates(phase):
+            yield from _of_resources(phase["name"], used[phase["name"]])
 
 
 def _calibrates(phase: Mapping[str, Any]) -> bool:

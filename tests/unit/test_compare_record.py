@@ -14,6 +14,7 @@ import pytest
 from cbt_plugins.analysis.source import Unreadable
 from cbt_plugins.analysis.summary import summarize, write_summary
 from cbt_plugins.compare.metrics import METRICS
+from cbt_plugins.compare.reading import _of_summary
 from cbt_plugins.compare.record import Measurement, Record, records_of
 
 
@@ -195,6 +196,24 @@ def test_the_calibration_is_nobodys_measurement(tmp_path: Path) -> None:
     for index, (name, role) in enumerate((("calibrate", "none"), ("new", "measure")), 1):
         analysis_archives.phase(run, index, name, [analysis_archives.job("a", "GET", rows)], window=(0, 5), role=role)
     assert {m.phase for m in records_of(run)[0].measurements} == {"new"}
+
+
+def test_what_the_daemons_took(tmp_path: Path) -> None:
+    """Of the phases that were asked for, with the series that lets single runs be compared."""
+    run = analysis_archives.small(tmp_path)
+    summary = summarize(run)
+    classes = {"osd": {"cores": 2.0, "rss_mib": 512.0}, "rgw": {"cores": None, "rss_mib": None}}
+    series = {"start": 0, "step": 2, "cores": {"osd": [2.0, None, *[2.0] * 9], "rgw": [1.0]}}
+    used = {"classes": classes, "ops_per_core": 300.0, "cores_per_gb_s": None, "series": series}
+    summary["resources"] = {"nodes": [], "phases": {"new": used, "calibrate": used}}
+    (record,) = [_of_summary(summary, run, run)]
+    cores = of(record, "new", "osd", "cores")
+    assert cores.value == 2.0 and cores.step == 2 and cores.series is not None
+    assert len(cores.series) == 11 and math.isnan(cores.series[1])
+    assert of(record, "new", "total", "ops_per_core").value == 300.0 and of(record, "new", "osd", "rss_mib").value == 512
+    found = {(m.phase, m.op, m.metric) for m in record.measurements}
+    assert not {("new", "rgw", "cores"), ("new", "total", "cores_per_gb_s")} & found
+    assert not any(phase == "calibrate" for phase, _, _ in found)
 
 
 def test_a_mean_of_nothing_is_no_series() -> None:
