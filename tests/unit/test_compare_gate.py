@@ -76,6 +76,16 @@ def test_single_runs_have_values_and_no_changes_of_percentiles() -> None:
     assert told == [Outcome.CANNOT_TELL, Outcome.OK, Outcome.REGRESSION]
 
 
+def test_of_a_single_run_its_value_decides_although_its_seconds_scatter() -> None:
+    values = noise(100.0, 60, scatter=0.2, seed=5)
+    both = side("a", [record({GET: values})])
+    level = sum(values) / len(values)
+    for wanted, outcome in ((level - 0.1, Outcome.OK), (level + 0.1, Outcome.REGRESSION)):
+        made = gate(both, [both], Limits((limit("obj_per_s", f">={wanted:.3f}"),)), Rules())
+        its = made.compared.rows[0].comparison.new
+        assert its.low is not None and its.low < wanted and made.outcome is outcome
+
+
 def test_a_number_that_is_missing_cannot_be_told() -> None:
     key = ("a return", "cluster", "recovery_s")
     a, b = side("a", [record({key: 100.0})]), side("b", [record({key: None})])

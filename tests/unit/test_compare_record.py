@@ -77,7 +77,8 @@ def test_seconds_that_the_window_cuts_are_no_samples(tmp_path: Path) -> None:
     run = analysis_archives.run(tmp_path, phases=["fill"])
     rows = analysis_archives.steady("PUT", workers=1, seconds=20, latency=0.01, begin=1.5)
     asked = {"duration": None, "mix": {}}
-    analysis_archives.phase(run, 1, "fill", [analysis_archives.job("a", "PUT", rows)], window=(1.55, 21.45), asked=asked)
+    job = analysis_archives.job("a", "PUT", rows)
+    analysis_archives.phase(run, 1, "fill", [job], window=(1.55, 21.45), asked=asked)
     (record,) = records_of(run)
     its = of(record, "fill", "PUT", "obj_per_s")
     assert its.series is not None and set(its.series) == {100.0} and len(its.series) == 19
@@ -210,7 +211,8 @@ def test_what_the_daemons_took(tmp_path: Path) -> None:
     cores = of(record, "new", "osd", "cores")
     assert cores.value == 2.0 and cores.step == 2 and cores.series is not None
     assert len(cores.series) == 11 and math.isnan(cores.series[1])
-    assert of(record, "new", "total", "ops_per_core").value == 300.0 and of(record, "new", "osd", "rss_mib").value == 512
+    assert of(record, "new", "total", "ops_per_core").value == 300.0
+    assert of(record, "new", "osd", "rss_mib").value == 512
     found = {(m.phase, m.op, m.metric) for m in record.measurements}
     assert not {("new", "rgw", "cores"), ("new", "total", "cores_per_gb_s")} & found
     assert not any(phase == "calibrate" for phase, _, _ in found)
