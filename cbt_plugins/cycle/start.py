@@ -57,9 +57,10 @@ class Starts:
             earlier = self._plan.phases[i - 1]
             record = self._archive.finished(i, earlier.name)
             closed = earlier.kind == "hybrid" and earlier.rate is None and earlier.rate_share is None
-            if not closed or earlier.name == CALIBRATE or not record:
+            if not closed or earlier.name == CALIBRATE or not record or not record["window"]:
                 continue
-            lasted = max(j["ended"] for j in record["jobs"]) - min(j["first_row"] for j in record["jobs"])
+            # not until the jobs ended: what they still wait for and look after then is no part of their load
+            lasted = record["window"]["end"] - min(j["first_row"] for j in record["jobs"])
             made = sum(j["rows_total"] for j in record["jobs"]) / lasted
             return round(phase.rate_share * made, 3)
         raise RunFailed(f"{phase.name}: no closed loop before it to take {100 * phase.rate_share:g} % of")

@@ -38,7 +38,7 @@ def test_the_newest_state_counts(tmp_path: Path, journal: Journal) -> None:
     starts = Starts(PLAN, archive, journal)
     assert starts.of(1, FILL).memory.states == {}
     finish(archive, 1, "fill")
-    finish(archive, 2, "closed", jobs=[{"ended": 20.0, "first_row": 10.0, "rows_total": 1000}])
+    finish(archive, 2, "closed")
     journal.write("phase-done", phase="closed")
     memory = starts.of(3, OPEN).memory
     assert memory.states["01"].read_text() == "closed" and not memory.stale
@@ -57,6 +57,7 @@ def test_a_share_is_of_the_last_closed_loop(tmp_path: Path, journal: Journal) ->
     starts = Starts(PLAN, archive, journal)
     with pytest.raises(RunFailed, match="no closed loop"):
         starts.of(3, OPEN)
-    finish(archive, 2, "closed", jobs=[{"ended": 20.0, "first_row": 10.0, "rows_total": n} for n in (600, 400)])
+    jobs = [{"ended": 24.0, "first_row": 10.0 + n / 1000, "rows_total": n} for n in (600, 400)]
+    finish(archive, 2, "closed", window={"start": 12.0, "end": 20.4}, jobs=jobs)
     assert starts.of(3, OPEN).rate == 50.0
     assert starts.of(2, CLOSED).rate is None
