@@ -38,7 +38,7 @@ def test_the_newest_state_counts(tmp_path: Path, journal: Journal) -> None:
     starts = Starts(PLAN, archive, journal)
     assert starts.of(1, FILL).memory.states == {}
     finish(archive, 1, "fill")
-    finish(archive, 2, "closed")
+    finish(archive, 2, "closed", window={"start": 10, "end": 20}, jobs=[{"first_row": 10.0, "rows_total": 1000}])
     journal.write("phase-done", phase="closed")
     memory = starts.of(3, OPEN).memory
     assert memory.states["01"].read_text() == "closed" and not memory.stale
