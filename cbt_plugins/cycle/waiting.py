@@ -36,10 +36,11 @@ def wait(
     outcome = Outcome(index, phase)
     limit = phase.at_most if phase.wait_clean else phase.duration
     timeline.prepare()
-    state, begun = _State(), time.time()
-    timeline.begin(begun)
+    state = _State()
     try:
         with host.monitors(folder / "monitors", *monitors), StatusWatch(ceph, host.run_dir) as watch:
+            begun = time.time()  # whoever watches is there before anything happens
+            timeline.begin(begun)
             _watch(phase, limit, watch, timeline, state, outcome, folder / "status.jsonl")
             timeline.close()
     finally:

@@ -1,0 +1,55 @@
+"""Phases that wait: what happens in which order."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any, Iterator, List, Tuple, cast
+
+import pytest
+
+from cbt_plugins.config.plan import Phase
+from cbt_plugins.cycle import waiting
+from cbt_plugins.cycle.archive import RunArchive
+
+
+class Noted:
+    """Stands where host, timeline and status watch do."""
+
+    failure = None
+    run_dir = "/nowhere"
+
+    def __init__(self) -> None:
+        self.seen: List[str] = []
+
+    @contextlib.contextmanager
+    def monitors(self, folder: Path, *names: str) -> Iterator[None]:
+        self.seen.append("monitors")
+        yield
+        self.seen.append("no monitors")
+
+    @contextlib.contextmanager
+    def watch(self, *_: Any) -> Iterator[Noted]:
+        yield self
+
+    def poll(self, timeout: float) -> Tuple[()]:
+        return ()
+
+    def prepare(self) -> None:
+        self.seen.append("prepare")
+
+    def begin(self, at: float) -> None:
+        self.seen.append("begin")
+
+    def close(self) -> None:
+        self.seen.append("close")
+
+
+def test_events_begin_when_somebody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault at 0s in a wait: without its monitor nobody would know when its OSDs went down."""
+    noted = Noted()
+    anything = cast(Any, noted)
+    monkeypatch.setattr(waiting, "StatusWatch", noted.watch)
+    phase = Phase("w", "wait", duration=0.01)
+    waiting.wait(1, phase, anything, anything, RunArchive(tmp_path), anything, ("recovery",))
+    assert noted.seen == ["prepare", "monitors", "begin", "close", "no monitors", "close"]
