@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from fractions import Fraction
+from pathlib import Path
 from typing import List
 
 import pytest
@@ -34,6 +36,17 @@ EC42 = Redundancy(4, 2)
 )
 def test_results_of_the_calculator(osds: int, percent: float, size: int, pgs: int) -> None:
     assert suggested(osds, percent, size) == pgs
+
+
+def test_every_recorded_row_of_the_calculator() -> None:
+    recorded = json.loads((Path(__file__).parents[1] / "data" / "pgcalc" / "results.json").read_text())
+    rows = 0
+    for block in recorded["pgs"]:
+        for percent, numbers in zip(recorded["percent"], block["by_percent"]):
+            found = [suggested(osds, percent, block["size"], block["target"]) for osds in recorded["osds"]]
+            assert found == numbers, (block["target"], block["size"], percent)
+            rows += len(numbers)
+    assert rows == 5760
 
 
 @pytest.mark.parametrize(
