@@ -16,7 +16,7 @@ const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14
 const font = "system-ui, sans-serif";
 
 const axis = (more) =>
-  ({ stroke: colour("soft"), grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false }, font: "11px " + font, ...more });
+  ({ stroke: colour("soft"), grid: { stroke: colour("rule"), width: 1 }, ticks: { show: false }, font: "11px " + font, ...more });
 const timeAxis = () => axis({ incrs: steps, space: 70, values: (u, splits) => splits.map(clock), size: 26 });
 const short = (v) => v == null ? "" : v >= 1e6 ? v / 1e6 + "M" : v >= 1e4 ? v / 1e3 + "k" : +v.toPrecision(6) + "";
 const valueAxis = (more) => axis({ values: (u, splits) => splits.map(short), size: 52, space: 40, ...more });
@@ -32,7 +32,7 @@ const charts = {
   // Latency over quantile: the k-th value of a curve is that of 1 - 10^(-k / 10), so that x counts the nines
   tail(place) {
     const curves = data.tails[place.dataset.tail].curves, longest = Math.max(...curves.map((c) => c.ms.length));
-    const nines = [0, 0.30103, 1, 1.30103, 2, 3, 4, 5, 6, 7];
+    const nines = [0, 1, 2, 3, 4, 5, 6, 7], between = [0.30103, 1.30103];
     const percent = (v) => v == null ? "–" : +(100 * (1 - 10 ** -v)).toFixed(Math.max(1, Math.ceil(v) - 1)) + " %";
     const quantile = { label: "quantile", value: (u, v) => percent(v) };
     return {
@@ -41,7 +41,9 @@ const charts = {
       options: {
         series: [quantile, ...curves.map((c) => line(c.name, palette(c.colour), { dash: dashes[c.dash % 4], width: c.dash ? 1.5 : 2 }))],
         scales: { x: { time: false }, y: { distr: 3 } },
-        axes: [axis({ splits: (u, i, low, high) => nines.filter((v) => v >= low - 1e-9 && v <= high + 1e-9), values: (u, splits) => splits.map(percent), size: 26 }), valueAxis()],
+        padding: [8, 32, 0, 0],
+        axes: [axis({ splits: (u, i, low, high) => (high - low > 4 ? nines : [...nines, ...between]).filter((v) => v >= low - 1e-9 && v <= high + 1e-9),
+          values: (u, splits) => splits.map(percent), size: 26 }), valueAxis()],
         cursor: together("tail"),
       },
     };
@@ -59,7 +61,7 @@ const start = () => {
       const height = ["tall", "low"].map((name) => place.classList.contains(name)).reduce((h, is, i) => is ? [260, 96][i] : h, 210);
       const axes = [timeAxis(), valueAxis(height < 150 ? { space: 25 } : {})];
       const cursor = { points: { size: 6 }, drag: { x: true, y: false }, ...made.options.cursor };
-      return new uPlot({ width: place.clientWidth, height, padding: [8, 12, 0, 0], axes, ...made.options, cursor }, made.data, place);
+      return new uPlot({ width: place.clientWidth, height, padding: [8, 24, 0, 0], axes, ...made.options, cursor }, made.data, place);
     }).filter(Boolean);
   };
   // Paper is white, whatever the screen is

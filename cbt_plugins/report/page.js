@@ -58,7 +58,7 @@ const ofPhase = (p, values, series, y, more) =>
 // A chart of the run: all of them have the same first and last time, so that they stand over each other
 const ofRun = ([times, ...values], series, y) => !times.length ? { data: [[]] } : {
   data: [[first, ...times, last], ...values.map((v) => [null, ...v, null])],
-  options: overTime(series, y, { padding: [18, 12, 0, 0], hooks: { drawClear: [shade] }, cursor: together("run") }),
+  options: overTime(series, y, { padding: [18, 24, 0, 0], hooks: { drawClear: [shade] }, cursor: together("run") }),
 };
 // Lines of names that not every phase has, with a hole after every phase
 const joined = (names, timesOf, valuesOf) => {
