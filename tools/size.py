@@ -32,8 +32,9 @@ def run(args: argparse.Namespace) -> int:
     """0; 2 when the numbers cannot be."""
     try:
         answer = args.answer(args)
-    except (ValueError, OSError) as error:
-        print(f"cbt-tools size {args.what}: {error}", file=sys.stderr)
+    except (ValueError, OSError, ZeroDivisionError) as error:
+        text = "these numbers leave nothing to divide by" if isinstance(error, ZeroDivisionError) else error
+        print(f"cbt-tools size {args.what}: {text}", file=sys.stderr)
         return USAGE
     if args.json:
         print(json.dumps({"version": 1, "what": args.what, **answer.data}, indent=2))
