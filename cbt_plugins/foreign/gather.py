@@ -172,6 +172,9 @@ def _config(parsed: Sequence[Parsed], config: Dict[str, object], parts: Sequence
     found = {**{key: value for key, value in config.items() if key not in found}, **found}
     if "benchmark" in config:
         found["benchmark"] = config["benchmark"]
-    found["load.processes"] = len(parsed)
-    found["phases"] = " ".join(dict.fromkeys(part.phase for part in parts))
+    phases = list(dict.fromkeys(part.phase for part in parts))
+    # fio's jobs have their number behind a colon
+    clients = [{part.client.split(":")[0] for part in parts if part.phase == phase} for phase in phases]
+    found["load.processes"] = max(map(len, clients), default=0)
+    found["phases"] = " ".join(phases)
     return {key: found[key] for key in sorted(found) if found[key] is not None}

@@ -20,6 +20,9 @@ TABLES: Tuple[Table, ...] = (*summaries.TABLES, *counted.TABLES, *watched.TABLES
 ROWS = Table("rows", "every request, where rows were kept", ROW_COLUMNS, lambda run: ())
 RUN = Column("run", TEXT, "directory of the run, below results/")
 
+#: where a question may mean columns that it does not name
+_STAR = re.compile(r"(?<!count\()\*")
+_ALL = {"natural", "columns", "positional", "describe", "summarize", "table"}
 #: what cannot write a file: files of rows may be read, and DuckDB has one list for both
 _ALLOWED = ("SELECT", "CREATE", "INSERT", "UPDATE", "DELETE", "ALTER", "DROP")
 
@@ -48,9 +51,11 @@ def connect(runs: Sequence[Run], wanted: str) -> Any:
     con = duckdb.connect(":memory:")
     con.execute("SET TimeZone = 'UTC'")
     words = set(re.findall(r"\w+", wanted.lower()))
+    everything = bool(_STAR.search(wanted.lower()) or words & _ALL)
     for table in TABLES:
         if table.name in words:
-            _create(con, table, runs)
+            its = [column for column in table.columns if everything or column.name in words]
+            _create(con, table, its or table.columns[:1], runs)
     if ROWS.name in words:
         con.execute(rows_view(con, runs))
     # from here on no file can be read or written but those of the rows
@@ -66,12 +71,13 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _create(con: Any, table: Table, runs: Sequence[Run]) -> None:
-    columns = (RUN, *table.columns)
+def _create(con: Any, table: Table, wanted: Sequence[Column], runs: Sequence[Run]) -> None:
+    """With the columns that the question names: those of the histograms of days are large."""
+    columns = (RUN, *wanted)
     con.execute(f"CREATE TABLE {table.name} ({', '.join(f'{_name(column)} {column.type}' for column in columns)})")
     for run, piece in _pieces(table, runs):
         n = len(next(iter(piece.values())))
-        filled = {"run": np.full(n, run.name, object), **{column.name: piece[column.name] for column in table.columns}}
+        filled = {"run": np.full(n, run.name, object), **{column.name: piece[column.name] for column in wanted}}
         con.register("piece", filled)
         con.execute(f"INSERT INTO {table.name} SELECT {', '.join(map(_value, columns))} FROM piece")
         con.unregister("piece")

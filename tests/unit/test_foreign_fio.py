@@ -134,6 +134,12 @@ def test_clients_are_cut_to_the_time_they_share() -> None:
     assert "common-window" in [caution.code for caution in record.cautions]
 
 
+def test_a_percentile_needs_its_samples() -> None:
+    (record,) = read(RUN / "output.0.client2")
+    assert line_of(record, "read", "p99_ms").n == 300
+    assert not any(its.metric == "p999_ms" for its in record.measurements)
+
+
 def test_operations_of_a_mixed_job_have_a_total() -> None:
     (record,) = read(DATA / "archive")
     for metric in ("obj_per_s", "mib_per_s"):

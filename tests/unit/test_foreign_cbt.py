@@ -1,0 +1,117 @@
+"""An archive that CBT itself has left: radosbench and librbdfio, two iterations of two permutations each."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+
+from cbt_plugins.analysis.source import Unreadable
+from cbt_plugins.compare.record import Record, records_of
+from cbt_plugins.foreign import cbt, read
+
+DATA = Path(__file__).parent.parent / "data" / "foreign" / "cbt"
+
+
+def value(record: Record, phase: str, metric: str) -> Any:
+    return next(its.value for its in record.measurements if (its.phase, its.metric) == (phase, metric))
+
+
+def raw(path: Path) -> Dict[str, Any]:
+    data: Dict[str, Any] = json.loads(path.read_text())
+    return data
+
+
+def test_every_iteration_of_every_permutation_is_a_record() -> None:
+    records = read(DATA)
+    assert len(records) == 8 and all(record.usable for record in records)
+    assert sorted({record.name.split("/")[0] for record in records}) == ["00000000", "00000001"]
+    assert [record.name for record in records_of(DATA)] == [record.name for record in records]
+    sweep = {(r.config["benchmark"], r.config["load.op_size"], r.config.get("load.mode")) for r in records}
+    assert sweep == {
+        ("radosbench", 4096, None),
+        ("radosbench", 65536, None),
+        ("librbdfio", 4096, "randread"),
+        ("librbdfio", 4096, "randwrite"),
+    }
+
+
+def test_iterations_of_one_permutation_have_one_configuration() -> None:
+    first, second = ([r for r in read(DATA) if r.name.startswith(f"0000000{i}")] for i in (0, 1))
+    for record in first:
+        assert any(record.config == other.config for other in second)
+    assert first[0].config["cluster.osds"] == 8 and first[0].config["cluster.clients"] == 2
+    assert first[0].config["pool.default.size"] == 2
+    assert not any("iteration" in key for key in first[0].config)
+
+
+@pytest.mark.parametrize("phase", ["write", "seq"])
+def test_radosbench_as_cbt_runs_it(phase: str) -> None:
+    run = DATA / "results" / "00000000" / "id-4f330ded"
+    (record,) = read(run)
+    ends = [raw(run / phase / f"json_output.0.client{i}") for i in (1, 2)]
+    rate = sum(
+        int(its.get("Total writes made") or its["Total reads made"]) / float(its["Total time run"]) for its in ends
+    )
+    assert value(record, phase, "obj_per_s") == pytest.approx(rate, rel=0.02)
+    assert value(record, phase, "max_ms") == max(1000 * float(its["Max latency(s)"]) for its in ends)
+    assert record.config["load.processes"] == 2 and record.config["phases"] == "seq write"
+    assert "no-clock" in [caution.code for caution in record.cautions]
+
+
+def test_radosbench_where_only_the_json_of_cbt_is_left(tmp_path: Path) -> None:
+    run = DATA / "results" / "00000000" / "id-4f330ded"
+    shutil.copytree(run, tmp_path / "id-4f330ded")
+    for path in tmp_path.rglob("output.0.client?"):
+        path.unlink()
+    (record,) = read(tmp_path)
+    (whole,) = read(run)
+    assert value(record, "write", "obj_per_s") == pytest.approx(value(whole, "write", "obj_per_s"), rel=0.02)
+    assert not any(its.series for its in record.measurements) and any(its.series for its in whole.measurements)
+
+
+def test_librbdfio_as_cbt_runs_it() -> None:
+    run = DATA / "results" / "00000000" / "id-606b4c0d"
+    (record,) = read(run)
+    jobs = [raw(run / f"json_output.0.client{i}")["jobs"][0]["read"] for i in (1, 2)]
+    assert value(record, "randread", "obj_per_s") == pytest.approx(sum(job["iops"] for job in jobs), rel=0.03)
+    assert value(record, "randread", "max_ms") == pytest.approx(max(job["clat_ns"]["max"] for job in jobs) / 1e6)
+    # plain json has no bins: the percentiles are those of CBT's logs of every request
+    assert 0 < value(record, "randread", "p99_ms") <= value(record, "randread", "max_ms")
+    assert record.config["load.ioengine"] == "rbd" and record.config["load.queue_depth"] == 4
+    assert record.started is not None
+
+
+def test_without_its_logs_there_are_no_percentiles(tmp_path: Path) -> None:
+    shutil.copytree(DATA / "results", tmp_path / "results")
+    for path in tmp_path.rglob("*.log.*"):
+        path.unlink()
+    (record,) = read(tmp_path / "results" / "00000000" / "id-606b4c0d")
+    assert value(record, "randread", "p99_ms") is None
+    assert "percentiles-not-merged" in [caution.code for caution in record.cautions]
+
+
+def test_secrets_and_names_of_a_lab_decide_nothing(tmp_path: Path) -> None:
+    run = tmp_path / "results" / "00000000" / "id-1"
+    run.mkdir(parents=True)
+    text = "cluster: {benchmark: hsbench, max_keys: 7, secret_key: x, access_key: y, client_endpoints: s3, size: 4K}\n"
+    (run / "benchmark_config.yaml").write_text(text)
+    found = cbt.configuration(run)
+    assert found == {"benchmark": "hsbench", "load.max_keys": 7, "cbt.client_endpoints": "s3", "load.size": "4K"}
+
+
+def test_a_run_of_our_own_is_left_to_others(tmp_path: Path) -> None:
+    shutil.copytree(DATA / "results", tmp_path / "results")
+    (tmp_path / "results" / "00000000" / "id-606b4c0d" / "plan.json").write_text("{}")
+    assert len(read(tmp_path)) == 7
+
+
+def test_an_archive_of_nothing_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "results" / "00000000" / "id-1").mkdir(parents=True)
+    with pytest.raises(Unreadable):
+        read(tmp_path)
+    with pytest.raises(Unreadable):
+        read(tmp_path / "nothing")
