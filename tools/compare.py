@@ -46,6 +46,9 @@ def add_sides(parser: argparse.ArgumentParser) -> None:
         "--new", nargs="+", type=Path, metavar="PATH", action="append", help="several of another; may come again"
     )
     parser.add_argument("--pairs", action="store_true", help="the n-th runs of both sides were made in turn")
+    parser.add_argument(
+        "--scatter", metavar="PERCENT", help="from run to run, where you know it: goes into intervals of single runs"
+    )
     parser.add_argument("--scale", metavar="N:M", help="the clusters differ in size: so many nodes, and so many")
 
 
@@ -130,6 +133,7 @@ def rules(args: argparse.Namespace) -> Rules:
         margin=share("--margin", args.margin),
         alpha=alpha,
         paired=args.pairs,
+        scatter=share("--scatter", args.scatter) if args.scatter else 0.0,
         scale=_scale(args.scale) if args.scale else None,
     )
 

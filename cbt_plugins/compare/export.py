@@ -84,6 +84,7 @@ def data(compared: Compared) -> Dict[str, Any]:
             "alpha": rules.alpha,
             "confidence": rules.confidence,
             "paired": rules.paired,
+            "scatter": rules.scatter,
             "scale": [rules.scale.base, rules.scale.new] if rules.scale else None,
         },
         "usable": compared.usable,

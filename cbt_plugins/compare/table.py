@@ -68,6 +68,7 @@ class Rules:
     margin: float = 0.05  # a change within +-margin counts as none
     alpha: float = 0.05  # of the whole table
     paired: bool = False
+    scatter: float = 0.0  # relative, from run to run, where it is known: what single runs cannot say of themselves
     scale: Optional[Scale] = None
 
     @property
@@ -221,7 +222,7 @@ def _row(contender: str, case: Case, key: Key, ours: Values, theirs: Values, rul
 def _comparison(base: List[Measurement], new: List[Measurement], rules: Rules) -> Tuple[str, Comparison]:
     if len(base) == len(new) == 1 and base[0].series and new[0].series:
         a, b = (np.asarray(its[0].series, dtype=float) for its in (base, new))
-        return "seconds", compare_series(a, b, confidence=rules.confidence)
+        return "seconds", compare_series(a, b, rules.confidence, rules.scatter)
     values = [[its.value for its in side if its.value is not None] for side in (base, new)]
     way = "pairs" if rules.paired else "values" if len(base) == len(new) == 1 else "runs"
     return way, compare_runs(values[0], values[1], paired=rules.paired, confidence=rules.confidence)

@@ -65,6 +65,18 @@ def test_noise_has_no_changes() -> None:
     assert found <= 2
 
 
+def test_alpha_is_shared_by_the_tracks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def found(values: List[float], alpha: float, seed: int) -> List[Any]:
+        asked.append((len(values), alpha, seed))
+        return []
+
+    monkeypatch.setattr("cbt_plugins.compare.history.change_points", found)
+    one(nights([100] * 9), alpha=0.04, seed=3)
+    assert asked == [(9, 0.02, 3), (9, 0.02, 3)]
+
+
 def test_the_same_runs_give_the_same_bytes() -> None:
     runs = nights([100] * 9 + [85] * 9)
     assert text(blocks(histories(runs, Choice()))) == text(blocks(histories(runs[::-1], Choice())))

@@ -68,7 +68,8 @@ def test_csv_and_json_have_the_same_numbers() -> None:
         for key in ("base", "base_low", "new", "change", "change_high", "p", "p_holm"):
             assert float(row[key]) == its[key], key
         assert its["id"] == f"{row['phase']}/{row['op']}/{row['metric']}"
-    assert told["rules"] == {"margin": 0.05, "alpha": 0.05, "confidence": 0.95, "paired": False, "scale": None}
+    rules = {"margin": 0.05, "alpha": 0.05, "confidence": 0.95, "paired": False, "scatter": 0.0, "scale": None}
+    assert told["rules"] == rules
     (difference,) = told["sections"][0]["differences"]
     assert difference == {"key": "version.ceph", "base": "17.2.6 quincy", "new": "18.2.7 reef"}
     assert told["usable"] is True and told["base"]["runs"][0]["source"] == "runs/0-0"

@@ -85,13 +85,21 @@ def test_pairs_see_what_drift_hides() -> None:
 
 
 def test_single_runs_are_compared_by_their_seconds() -> None:
-    base, new = ({GET: noise(level, 60, scatter=0.1, seed=7 + int(level))} for level in (100.0, 80.0))
+    base, new = ({GET: noise(level, 60, scatter=0.05, seed=7 + int(level))} for level in (100.0, 80.0))
     for values, wanted in ((new, Verdict.WORSE), (base, Verdict.SAME)):
         made = compare(side("a", [record(base)]), [side("b", [record(values)])])
         (row,) = made.rows
         assert row.verdict is wanted and row.way == "seconds" and row.runs == (1, 1)
         assert 20 < row.comparison.base.n <= 60  # so many of 60 seconds are independent
         assert "one-run" in {caution.code for caution in row.comparison.cautions}
+
+
+def test_a_scatter_that_is_known_widens_the_interval_of_single_runs() -> None:
+    base, new = ({GET: noise(level, 60, scatter=0.05, seed=7 + int(level))} for level in (100.0, 90.0))
+    sides = side("a", [record(base)]), side("b", [record(new)])
+    (sure,), (unsure,) = (compare(sides[0], sides[1:], rules=Rules(scatter=its)).rows for its in (0.0, 0.05))
+    assert (sure.verdict, unsure.verdict) == (Verdict.WORSE, Verdict.CANNOT_TELL)
+    assert "one-run" not in {caution.code for caution in unsure.comparison.cautions}
 
 
 def test_several_runs_are_never_compared_by_their_seconds() -> None:
