@@ -29,8 +29,8 @@ from cbt_plugins.statistics import (
 )
 
 ROWS = 20
-TABLES = 200
-SINGLE = 500
+TABLES = 100
+SINGLE = 200
 ALARMS = (Verdict.BETTER, Verdict.WORSE)
 Noise = Callable[[np.random.Generator, int], np.ndarray]
 
@@ -108,7 +108,7 @@ def fewest() -> None:
     """Fewest runs on each side for a power of 0.8."""
     changes = (0.02, 0.03, 0.05, 0.1)
     lines = [
-        [f"{scatter:.0%}, {rows} row{'s' * (rows > 1)}", *(_most(minimum_runs(c, scatter, rows=rows)) for c in changes)]
+        [f"{scatter:.0%}, {_rows(rows)}", *(_most(minimum_runs(c, scatter, rows=rows)) for c in changes)]
         for scatter in (0.01, 0.02, 0.05)
         for rows in (1, ROWS)
     ]
@@ -134,9 +134,20 @@ def gates() -> None:
     show(["limit", *(f"scatter {s:.0%}" for s in scatters)], lines)
 
 
+def level() -> None:
+    """False alarms of one row without change, and 20 times those of one row of 20 (Holm's first step)."""
+    sizes = (3, 4, 5, 6, 7, 8, 10)
+    lines = [
+        [f"{kind}, {_rows(rows)}", *(rows * power(n, 0.0, 0.02, paired, rows=rows, rounds=20_000) for n in sizes)]
+        for kind, paired in (("runs", False), ("pairs", True))
+        for rows in (1, ROWS)
+    ]
+    show(["of normal noise", *sizes], lines)
+
+
 def runs() -> None:
     """False alarms in a table of 20 rows without change, runs."""
-    sizes = (3, 4, 5, 6, 8, 10)
+    sizes = (3, 5, 8)
     lines: List[List[object]] = []
     for name, noise in RUNS.items():
         lines.append([name, *(alarms(_of_runs(noise, n)) for n in sizes)])
@@ -146,7 +157,7 @@ def runs() -> None:
 
 def seconds() -> None:
     """False alarms in a table of 20 rows without change, series."""
-    sizes = (60, 120, 300, 1800)
+    sizes = (60, 300)
     lines = [
         [f"{lag}, drift {drift:.0%}", *(alarms(_of_series(n, lag, drift=drift)) for n in sizes)]
         for lag in (0.0, 0.6, 0.9)
@@ -157,9 +168,9 @@ def seconds() -> None:
 
 def found() -> None:
     """Power of two series, one row, scatter of seconds 5 %."""
-    sizes = (60, 120, 300, 1800)
+    sizes = (60, 300, 1800)
     lines = [
-        [f"{change:.0%}, {lag}", *(part(_of_series(n, lag, change), ALARMS, 300) for n in sizes)]
+        [f"{change:.0%}, {lag}", *(part(_of_series(n, lag, change), ALARMS, SINGLE // 2) for n in sizes)]
         for change in (0.02, 0.05, 0.1)
         for lag in (0.0, 0.6, 0.9)
     ]
@@ -168,16 +179,18 @@ def found() -> None:
 
 def equivalence() -> None:
     """How often "same" within 3 % is said."""
-    sizes = (3, 4, 5, 6, 8, 10)
+    sizes = (3, 5, 8)
     lines = [
-        [f"{change:+.0%}, {scatter:.1%}", *(part(_shifted(scatter, n, change), [Verdict.SAME], SINGLE) for n in sizes)]
-        for change in (0.0, 0.03, -0.03)
-        for scatter in (0.005, 0.01, 0.02)
+        [f"{change:+.0%}, {scatter:.1%}", *(part(_shifted(scatter, n, change), [Verdict.SAME], rounds) for n in sizes)]
+        for change, scatter, rounds in (
+            *((0.0, scatter, SINGLE) for scatter in (0.005, 0.01, 0.02)),
+            *((change, 0.01, 5 * SINGLE) for change in (0.03, -0.03)),
+        )
     ]
     show(["true change, scatter", *sizes], lines)
-    lengths = (60, 300, 1800)
+    lengths = (60, 300)
     lines = [
-        [f"{change:+.0%}, {lag}", *(part(_of_series(n, lag, change), [Verdict.SAME], 300) for n in lengths)]
+        [f"{change:+.0%}, {lag}", *(part(_of_series(n, lag, change), [Verdict.SAME], SINGLE) for n in lengths)]
         for change in (0.0, 0.03, -0.03)
         for lag in (0.0, 0.6)
     ]
@@ -201,7 +214,7 @@ def _alike(lag: float) -> Noise:
     return lambda chance, n: series(chance, n, lag)
 
 
-def _with_points(noise: Noise, change: float, at: Optional[int], rounds: int = 300) -> float:
+def _with_points(noise: Noise, change: float, at: Optional[int], rounds: int = TABLES) -> float:
     hits = 0
     for seed in range(rounds):
         values = noise(np.random.default_rng(seed), 40)
@@ -244,11 +257,15 @@ def _of_series(
     return compared
 
 
+def _rows(rows: int) -> str:
+    return "1 row" if rows == 1 else f"{rows} rows"
+
+
 def _most(runs: Optional[int]) -> str:
     return "> 50" if runs is None else str(runs)
 
 
-PARTS = (smallest, single, long, fewest, interleaved, gates, runs, seconds, found, equivalence, changes)
+PARTS = (smallest, single, long, fewest, interleaved, gates, level, runs, seconds, found, equivalence, changes)
 
 
 def main() -> int:

@@ -67,12 +67,22 @@ def _cuts(
         beyond += _largest(distances[np.ix_(order, order)])[1] >= seen * (1 - 1e-9)
         if beyond > allowed:
             return []
-    cut = start + at
+    cut = _placed(known, start, start + at, end)
     return [
         (cut, (beyond + 1) / (orders + 1)),
         *_cuts(known, start, cut, alpha, chance),
         *_cuts(known, cut, end, alpha, chance),
     ]
+
+
+def _placed(known: np.ndarray, start: int, cut: int, end: int) -> int:
+    """The cut, or one near it where values are nearest to both medians: ranks do not see how wide a gap is."""
+
+    def misfit(place: int) -> float:
+        return sum(float(np.abs(part - np.median(part)).sum()) for part in (known[start:place], known[place:end]))
+
+    near = range(max(start + SHORTEST, cut - SHORTEST), min(end - SHORTEST, cut + SHORTEST) + 1)
+    return min(near, key=misfit)
 
 
 def _largest(distances: np.ndarray) -> Tuple[int, float]:

@@ -1,0 +1,61 @@
+"""Change points over many runs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from cbt_plugins.statistics import change_points
+
+
+def runs(seed: int, *levels: float, length: int = 15) -> np.ndarray:
+    means = np.repeat(levels, length)
+    return np.asarray(means * (1 + 0.01 * np.random.default_rng(seed).normal(size=len(means))))
+
+
+def test_steps_are_found_where_they_are_with_the_levels_beside_them() -> None:
+    values = runs(1, 100, 95, 105)
+    found = change_points(values)
+    assert [point.index for point in found] == [15, 30]
+    assert found[0].before == np.median(values[:15])
+    assert found[0].after == found[1].before == np.median(values[15:30])
+    assert found[1].after == np.median(values[30:])
+    assert all(0 < point.p < 0.01 for point in found)
+
+
+def test_the_same_seed_finds_the_same() -> None:
+    values = runs(2, 100, 98)
+    assert change_points(values, seed=3) == change_points(values, seed=3)
+
+
+def test_noise_has_no_change_points() -> None:
+    assert sum(bool(change_points(runs(seed, 100, length=30))) for seed in range(60)) <= 3  # of 60: 5 %
+
+
+def test_single_wild_runs_are_no_change() -> None:
+    values = runs(4, 100, length=30)
+    values[[7, 19]] = 20, 300
+    assert change_points(values) == []
+    values[15:] *= 0.95
+    assert [point.index for point in change_points(values)] == [15]
+
+
+def test_runs_without_a_value_are_passed_over() -> None:
+    values = runs(5, 100, 90)
+    values[[3, 14]] = math.nan
+    assert [point.index for point in change_points(values)] == [15]
+
+
+def test_too_few_runs_for_any() -> None:
+    assert change_points([]) == []
+    assert change_points([1.0, 1.0, 1.0, 2.0, 2.0]) == []
+    assert change_points([5.0] * 40) == []
+    with pytest.raises(ValueError, match="alpha"):
+        change_points([1.0], alpha=0)
+
+
+def test_the_newest_runs_are_judged_too() -> None:
+    values = np.concatenate([runs(6, 100, length=25), runs(7, 93, length=4)])
+    assert [point.index for point in change_points(values)] == [25]

@@ -1,0 +1,157 @@
+"""Verdicts over a table: Holm, equivalence, directions, and how often they are wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Dict, List, Optional
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cbt_plugins.statistics import Comparison, Direction, Estimate, Verdict, compare_runs, holm, judge
+
+HIGHER, LOWER, NONE = Direction.HIGHER, Direction.LOWER, Direction.NONE
+LEVEL = Estimate(100.0, 99.0, 101.0, 6, 0.95)
+
+
+def row(change: float, reach: float, p: Optional[float], **other: float) -> Comparison:
+    within = abs(change) + 0.8 * reach
+    return replace(Comparison(LEVEL, LEVEL, change, change - reach, change + reach, p, "t", within=within), **other)
+
+
+def verdict(comparison: Comparison, direction: Direction = HIGHER, least: float = 0.0) -> Optional[Verdict]:
+    return judge({0: comparison}, {0: direction}, 0.03, least=least)[0].verdict
+
+
+def codes(comparison: Comparison) -> List[str]:
+    return [caution.code for caution in comparison.cautions]
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_holm_rejects_what_stepping_down_rejects(p_values: List[float]) -> None:
+    rejected = set()
+    for place, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        if p_values[index] * (len(p_values) - place) >= 0.05:
+            break
+        rejected.add(index)
+    adjusted = holm(p_values)
+    assert {index for index, p in enumerate(adjusted) if p < 0.05} == rejected
+    assert all(before <= after for before, after in zip(p_values, adjusted))
+
+
+def test_holm_of_the_textbook() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+def test_the_direction_says_what_is_better() -> None:
+    assert verdict(row(0.1, 0.02, 0.001)) is Verdict.BETTER
+    assert verdict(row(-0.1, 0.02, 0.001)) is Verdict.WORSE
+    assert verdict(row(0.1, 0.02, 0.001), LOWER) is Verdict.WORSE
+    assert verdict(row(-0.1, 0.02, 0.001), LOWER) is Verdict.BETTER
+    found = judge({0: row(0.1, 0.02, 0.001)}, {0: NONE}, 0.03)[0]
+    assert found.verdict is Verdict.CANNOT_TELL
+    assert "no-direction" in codes(found)
+
+
+def test_no_difference_seen_is_not_the_same() -> None:
+    assert verdict(row(0.0, 0.1, 0.9)) is Verdict.CANNOT_TELL
+    assert verdict(row(0.0, 0.01, 0.9)) is Verdict.SAME
+    assert verdict(row(0.029, 0.01, 0.2)) is Verdict.CANNOT_TELL  # may be more than 3 %
+    assert verdict(replace(row(0.0, 0.01, None), change_low=None, change_high=None, within=None)) is Verdict.CANNOT_TELL
+
+
+def test_a_sure_difference_within_the_margin_is_the_same_and_said() -> None:
+    found = judge({0: row(0.01, 0.005, 0.0001)}, {0: HIGHER}, 0.03)[0]
+    assert found.verdict is Verdict.SAME
+    assert "small-difference" in codes(found)
+    assert found.margin == 0.03
+
+
+def test_a_difference_below_the_least_is_not_spoken_of() -> None:
+    found = judge({0: row(0.04, 0.02, 0.001)}, {0: HIGHER}, 0.03, least=0.05)[0]
+    assert found.verdict is Verdict.CANNOT_TELL
+    assert "below-least" in codes(found)
+    assert verdict(row(0.06, 0.02, 0.001), least=0.05) is Verdict.BETTER
+
+
+def test_a_long_table_needs_smaller_p_values() -> None:
+    rows: Dict[int, Comparison] = {0: row(0.1, 0.05, 0.01)}
+    assert judge(rows, dict.fromkeys(rows, HIGHER), 0.03)[0].verdict is Verdict.BETTER
+    rows.update({i: row(0.0, 0.1, 0.5) for i in range(1, 10)})
+    judged = judge(rows, dict.fromkeys(rows, HIGHER), 0.03)
+    assert judged[0].adjusted == pytest.approx(0.1)
+    assert judged[0].verdict is Verdict.CANNOT_TELL
+    assert list(judged) == list(rows)
+
+
+def test_rows_without_p_do_not_lengthen_the_table() -> None:
+    rows = {0: row(0.1, 0.05, 0.01), **{i: row(0.0, 0.1, None) for i in range(1, 10)}}
+    judged = judge(rows, dict.fromkeys(rows, HIGHER), 0.03)
+    assert judged[0].verdict is Verdict.BETTER
+    assert judged[1].adjusted is None
+
+
+def test_a_t_test_helps_an_exact_one_out_of_a_table_that_is_too_long_for_it() -> None:
+    others = {i: row(0.0, 0.1, 0.5) for i in range(1, 20)}
+    few = {"floor": 0.0079, "second": 0.0001}
+    directions = dict.fromkeys(range(20), HIGHER)
+    helped = judge({0: row(0.1, 0.05, 0.0079, **few), **others}, directions, 0.03)[0]
+    assert helped.verdict is Verdict.BETTER
+    assert helped.adjusted == pytest.approx(0.002)
+    assert "assumes-normal" in codes(helped)
+    # the exact test must say yes alone
+    assert judge({0: row(0.1, 0.05, 0.06, **few), **others}, directions, 0.03)[0].verdict is Verdict.CANNOT_TELL
+    # and where it can speak for itself, it does
+    many = {"floor": 0.0001, "second": 0.0001}
+    assert judge({0: row(0.1, 0.05, 0.0079, **many), **others}, directions, 0.03)[0].verdict is Verdict.CANNOT_TELL
+
+
+def test_margins_of_their_own_and_wrong_ones() -> None:
+    rows = {"a": row(0.0, 0.04, 0.9), "b": row(0.0, 0.04, 0.9)}
+    directions = dict.fromkeys(rows, HIGHER)
+    judged = judge(rows, directions, {"a": 0.05, "b": 0.02})
+    assert [comparison.verdict for comparison in judged.values()] == [Verdict.SAME, Verdict.CANNOT_TELL]
+    with pytest.raises(ValueError, match="margin"):
+        judge(rows, directions, 0.0)
+    with pytest.raises(ValueError, match=r"0\.95"):
+        judge(rows, directions, 0.03, alpha=0.01)
+
+
+@pytest.mark.parametrize(("runs", "paired"), [(3, False), (5, False), (8, False), (3, True), (7, True)])
+def test_noise_alone_raises_an_alarm_in_one_table_of_twenty_at_most(runs: int, paired: bool) -> None:
+    tables, rows, alarms = 60, 10, 0
+    chance = np.random.default_rng(21)
+    for _ in range(tables):
+        made = np.exp(chance.normal(0, 0.3, (rows, 2, runs)))
+        table = {i: compare_runs(made[i, 0], made[i, 1], paired) for i in range(rows)}
+        judged = judge(table, dict.fromkeys(table, HIGHER), 0.03)
+        alarms += any(found.verdict in (Verdict.BETTER, Verdict.WORSE) for found in judged.values())
+    # 5 % of 60 are 3; a rule that keeps to its 5 % gives 7 or more in 1 of 30 tries (benchmarks/chance.py tries more)
+    assert alarms <= 6
+
+
+@pytest.mark.parametrize("runs", [3, 5, 8])
+@pytest.mark.parametrize("change", [0.03, -0.03])
+def test_a_change_of_the_margin_is_hardly_ever_the_same(runs: int, change: float) -> None:
+    chance = np.random.default_rng(12)
+    wrong = 0
+    for _ in range(200):
+        base, new = np.exp(chance.normal(0, 0.005, (2, runs)))
+        wrong += verdict(compare_runs(base, (1 + change) * new)) is Verdict.SAME
+    assert wrong <= 0.05 * 200 + 6  # twice the standard error above 5 %
+
+
+def test_planted_changes_are_found() -> None:
+    chance = np.random.default_rng(13)
+    for runs in (4, 8):
+        found = [verdict(compare_runs(*_planted(chance, runs, -0.05, 0.01))) for _ in range(50)]
+        assert found.count(Verdict.WORSE) == 50
+    same = [verdict(compare_runs(*_planted(chance, 8, 0.0, 0.01))) for _ in range(50)]
+    assert same.count(Verdict.SAME) == 50
+
+
+def _planted(chance: np.random.Generator, runs: int, change: float, scatter: float) -> List[np.ndarray]:
+    base, new = np.exp(chance.normal(0, scatter, (2, runs)))
+    return [base, (1 + change) * new]
