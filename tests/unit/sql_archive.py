@@ -69,6 +69,9 @@ def build(archive: Path) -> Path:
         {"node": "node2", "class": "osd", "id": "1", "pid": 12, "cores": 0.5, "peak": 0.9, "rss_mib": 880.0},
         {"node": "rgw1", "class": "rgw", "id": "rgw1", "pid": 13, "cores": 3.0, "peak": 3.2, "rss_mib": 400.0},
     ]
-    summary["resources"] = {"nodes": [], "phases": {"new": {"daemons": daemons, "devices": [], "interfaces": []}}}
+    used = {"seconds": 10.0, "source": "resources", "classes": {}, "nodes": [], "devices": [], "interfaces": []}
+    used.update(rgw_osd_ratio=1.5, ops_per_core=36.0, cores_per_gb_s=None, daemons=daemons)
+    used.update(series={"start": T0, "step": 1, "cores": {}}, bottleneck={"what": "none", "evidence": []})
+    summary["resources"] = {"nodes": [], "phases": {"new": used}}
     write_summary(summary, directory / FILE)
     return directory
