@@ -77,8 +77,11 @@ def cores_data(resources: Optional[Mapping[str, Any]], points: int = POINTS) -> 
     return {"start": series["start"], "step": series["step"] * group, "classes": classes}
 
 
-def chart_data(series: Mapping[str, Any], points: int = POINTS) -> Dict[str, Any]:
-    """A phase's series for its charts.
+def chart_data(
+    series: Mapping[str, Any], points: int = POINTS, window: Optional[Mapping[str, Any]] = None
+) -> Dict[str, Any]:
+    """A phase's series for its charts, without the ends of the window that are less than half a bin: one request in a
+    millisecond is a rate of thousands.
 
     {"start", "step", "ops": {op: {"rate", "low", "high", "mean", "p99", "errors"}}, "pgs"}: `rate` are obj/s;
     `low` and `high` are the extremes of a point that has several bins, else null; `p99` is the highest of its
@@ -87,7 +90,7 @@ def chart_data(series: Mapping[str, Any], points: int = POINTS) -> Dict[str, Any
     ops = {}
     group = 1
     for op, its in series["ops"].items():
-        rate = its["obj_per_s"]
+        rate = _whole(series, its["obj_per_s"], window)
         group = factor(len(rate), points)
         ops[op] = {
             "rate": short(means(rate, group)),
@@ -105,6 +108,18 @@ def chart_data(series: Mapping[str, Any], points: int = POINTS) -> Dict[str, Any
         "ops": ops,
         "pgs": {"t": list(pgs["t"][::every]), "not_clean": highs(pgs["not_clean"], every)},
     }
+
+
+def _whole(series: Mapping[str, Any], rate: Values, window: Optional[Mapping[str, Any]]) -> Values:
+    """The rates without a first and a last bin of which the window has less than half."""
+    if window is None or len(rate) < 2:
+        return rate
+    start, step = series["start"], series["step"]
+    late = window["start"] - start > step / 2
+    early = start + len(rate) * step - window["end"] > step / 2
+    if late and early and len(rate) == 2:
+        return rate
+    return [*([None] if late else rate[:1]), *rate[1:-1], *([None] if early else rate[-1:])]
 
 
 def _at_points(series: Mapping[str, Any], values: Values, group: int, bins: int) -> List[Optional[float]]:

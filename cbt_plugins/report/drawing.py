@@ -21,7 +21,7 @@ def drawing(summary: Mapping[str, Any]) -> Dict[str, Any]:
             "under_way": phase["under_way"],
             "failure": failure_data(timelines.get(phase["name"])),
             "cores": cores_data(resources.get(phase["name"])),
-            **chart_data(phase["series"]),
+            **chart_data(phase["series"], window=phase["window"]),
         }
         for phase in summary["phases"]
     ]

@@ -88,7 +88,7 @@ const perDriver = (p, what) => {
 };
 // The processors: a line for each class of daemons, the same colour everywhere
 const classes = ["osd", "rgw", "mon", "mgr", "mds", "generator"];
-const classLine = (name) => line(name, palette(Math.max(0, classes.indexOf(name))), { spanGaps: true });
+const classLine = (name) => line(name, palette(Math.max(0, classes.indexOf(name))), {});
 const coreTimes = (p, zero) => {
   const any = p.cores && Object.values(p.cores.classes)[0];
   return any ? any.map((_, i) => p.cores.start - zero + (i + 0.5) * p.cores.step) : [];

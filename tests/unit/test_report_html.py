@@ -163,6 +163,23 @@ def test_a_long_phase_stays_small() -> None:
     assert data["pgs"]["not_clean"][-1] == 7
 
 
+@pytest.mark.parametrize(
+    ("window", "rates"),
+    [
+        ((100.0, 105.0), [900.0, 2.0, 3.0, 4.0, 700.0]),
+        ((100.4, 104.6), [900.0, 2.0, 3.0, 4.0, 700.0]),
+        ((100.9, 104.1), [None, 2.0, 3.0, 4.0, None]),
+    ],
+)
+def test_a_splinter_of_a_second_has_no_rate(window: Tuple[float, float], rates: List[Optional[float]]) -> None:
+    its: Dict[str, Any] = {"obj_per_s": [900.0, 2.0, 3.0, 4.0, 700.0], "mean_ms": [1.0] * 5, "errors": [0] * 5}
+    its.update(p99_ms=[1.0] * 5)
+    series = {"start": 100, "step": 1, "percentiles": {"start": 100, "step": 1}, "ops": {"GET": its}}
+    series["pgs"] = {"t": [], "not_clean": []}
+    data = chart_data(series, window={"start": window[0], "end": window[1]})
+    assert data["ops"]["GET"]["rate"] == rates
+
+
 def test_percentiles_have_bins_of_their_own() -> None:
     its: Dict[str, Any] = {"obj_per_s": [1.0] * 10, "mib_per_s": None, "mean_ms": [1.0] * 10, "errors": [0] * 10}
     its.update(p50_ms=[1.0] * 3, p99_ms=[5.0, None, 7.0], max_ms=[1.0] * 10)
