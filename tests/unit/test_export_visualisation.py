@@ -83,6 +83,7 @@ def test_the_first_key_of_a_file_is_a_point(tmp_path: Path) -> None:
     ea.run(tmp_path / "A", CONFIG)
     assert export(tmp_path / "A", tmp_path / "out") == 0
     assert all(next(iter(content)) == "4" for content in files(tmp_path / "out").values())
+    assert all(list(content) == sorted(content) for content in files(tmp_path / "out").values())
 
 
 @pytest.mark.parametrize(("op", "name"), [("GET", "4096B_read.json"), ("PUT", "4096B_write.json")])
