@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
+import os
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -30,6 +32,8 @@ from cbt_plugins.analysis.watching import Node
 
 #: share of the window that has to be known on a node
 WATCHED = 0.95
+#: bytes of files from which on other processes are worth their start
+_MANY = 8 << 20
 #: keys of the cluster's configuration -> what a node is
 _ROLES = {"clients": "client", "osds": "osd", "mons": "mon", "rgws": "rgw", "mgrs": "mgr", "head": "head"}
 
@@ -68,13 +72,10 @@ def warnings_of(made: Optional[Mapping[str, Any]]) -> List[Dict[str, Any]]:
 
 def read_nodes(folder: Path, offsets: Mapping[str, float]) -> List[Node]:
     """What was watched into a `monitors` folder, by node; collectl's files of the nodes that nobody else watched."""
-    found: Dict[str, Node] = {}
-    for path in sorted(folder.glob(f"{watching.FOLDER}*")):
-        name = path.name[len(watching.FOLDER) :]
-        # others' files are there too where nodes share a directory
-        node = watching.read_node(path / f"{name}.jsonl", name, offsets.get(name, 0.0))
-        if node:
-            found[name] = node
+    names = {path.name[len(watching.FOLDER) :]: path for path in sorted(folder.glob(f"{watching.FOLDER}*"))}
+    # others' files are there too where nodes share a directory
+    files = [(path / f"{name}.jsonl", name, offsets.get(name, 0.0)) for name, path in names.items()]
+    found: Dict[str, Node] = {node.name: node for node in _read_files(files) if node}
     for path in sorted(folder.glob(f"{collectl.FOLDER}*")):
         name = path.name[len(collectl.FOLDER) :]
         node = collectl.read_node(path, name, offsets.get(name, 0.0)) if name not in found and path.is_dir() else None
@@ -83,6 +84,15 @@ def read_nodes(folder: Path, offsets: Mapping[str, float]) -> List[Node]:
     nodes = [found[name] for name in sorted(found)]
     collectl.join_machines([node for node in nodes if node.source == "collectl"])
     return nodes
+
+
+def _read_files(files: Sequence[Tuple[Path, str, float]]) -> List[Optional[Node]]:
+    """With all processors when there is much to read."""
+    sizes = [path.stat().st_size for path, _, _ in files if path.exists()]
+    if sum(sizes) <= _MANY or len(sizes) < 2:
+        return [watching.read_node(*its) for its in files]
+    with concurrent.futures.ProcessPoolExecutor(min(len(files), os.cpu_count() or 1)) as pool:
+        return list(pool.map(watching.read_node, *zip(*files)))
 
 
 def roles_of(run: Run) -> Dict[str, List[str]]:
@@ -164,7 +174,7 @@ def of_window(
         "devices": list(devices(nodes, alone, grid)),
         "interfaces": list(interfaces(nodes, grid, roles, networks)),
         "series": {
-            "start": grid.edges[0],
+            "start": float(grid.begin),
             "step": grid.step,
             "cores": {its: grid.told(curves[its]) for its in CLASSES if its in curves},
         },

@@ -26,7 +26,7 @@ class Grid:
         length = self.end - self.begin
         self.length = length
         self.step = max(1, math.ceil(interval), math.ceil(length / POINTS))
-        self.edges = np.append(np.arange(math.ceil(length / self.step)) * self.step + self.begin, self.end)
+        self.edges = np.append(np.arange(math.ceil(length / self.step)) * float(self.step) + self.begin, self.end)
 
     @staticmethod
     def told(curve: np.ndarray) -> List[Optional[float]]:

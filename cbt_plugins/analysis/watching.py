@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from array import array
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cbt_plugins.analysis.archive import json_lines
 from cbt_plugins.analysis.counters import Counter
 
 FOLDER = "resources."
@@ -78,65 +80,112 @@ class Node:
 def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[Node]:
     """A file of the monitor; None when there is nothing in it. `offset` is the node's clock minus the head's."""
     node = Node(name)
-    lines: List[Mapping[str, Any]] = []
-    for line in [*json_lines(path), {"version": 0}]:
-        if "version" not in line:
-            lines.append(line)
-            continue
-        if lines and 0 < lines[0].get("version", 0) <= VERSION:
-            _connection(node, lines, offset)
-        lines = [line]
-    return node if node.whole.known((-np.inf, np.inf))[0] > 0 else None
+    lines: Optional[_Lines] = None
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for text in file:
+                line = _mapping(text)
+                if "version" in line:
+                    if lines is not None:
+                        lines.add_to(node, offset)
+                    lines = _Lines(line) if line["version"] <= VERSION else None
+                elif lines is not None:
+                    lines.take(line)
+    except OSError:
+        return None
+    if lines is not None:
+        lines.add_to(node, offset)
+    return node if node.whole.meets(-np.inf, np.inf) else None
 
 
-def _connection(node: Node, lines: Sequence[Mapping[str, Any]], offset: float) -> None:
-    """The lines of one connection, the first of which says who writes."""
-    about = lines[0]
-    node.interval = max(float(about["interval"]), node.interval if node.boot else 0.0)
-    node.cpus, node.boot = int(about["cpus"]), str(about.get("boot") or node.name)
-    node.processes, node.network = (f"{node.boot} {about.get(key) or node.name}" for key in ("pidns", "netns"))
-    names: Dict[str, Dict[str, Any]] = {"d": {}, "k": {}, "n": {}}
-    samples = []
-    for line in lines[1:]:
+def _mapping(text: str) -> Mapping[str, Any]:
+    """A line; nothing of one that a kill has torn."""
+    try:
+        line = json.loads(text)
+    except ValueError:
+        return {}
+    return line if isinstance(line, dict) else {}
+
+
+#: numbers in a row of each kind
+_WIDTHS = {"d": 6, "k": 9, "n": 7}
+
+
+class _Lines:
+    """The lines of one connection, as columns: those of a day are many."""
+
+    def __init__(self, about: Mapping[str, Any]) -> None:
+        self._about = about
+        self._names: Dict[str, Dict[str, Any]] = {"d": {}, "k": {}, "n": {}}
+        self._times, self._ticks = array("d"), array("d")
+        self._begin: Optional[float] = None
+        self._values = {kind: array("d") for kind in _WIDTHS}
+        self._numbers = {kind: array("l") for kind in _WIDTHS}  # of rows in each sample
+        self._gaps: List[Dict[str, Any]] = []
+        self._threads: List[Tuple[float, str, str, float]] = []
+
+    def take(self, line: Mapping[str, Any]) -> None:
         for kind, its in (line.get("names") or {}).items():
-            names[kind].update(its)
-        if "s" in line:
-            samples.append(line)
-        if line.get("gap"):
-            node.gaps.append({"t": float(line["t"]) - offset, "seconds": line["gap"][0], "why": line["gap"][1]})
-    if not samples:
-        return
-    hz = float(about["hz"])
-    times = np.array([float(line["t"]) - offset for line in samples])
-    edges = np.concatenate(([times[0] - float(samples[0]["s"])], times))
-    ticks = np.array([line["c"] for line in samples], float) / hz
-    # user, nice, system, irq, softirq, steal: what a daemon could not have had
-    node.whole.add(edges[0], times, np.column_stack((ticks[:, [0, 1, 2, 5, 6, 7]].sum(axis=1), ticks[:, 4])))
-    for index, (at, rows) in _rows(samples, "d", 6).items():
-        _daemon(node, names["d"].get(index), edges, at, rows, hz, offset)
-    for index, (at, rows) in _rows(samples, "k", 9).items():
-        disk = names["k"].get(index)
-        if disk:
-            its = node.disks.setdefault(disk["name"], Disk(disk["name"], disk.get("rotational")))
-            _spread(its.used, edges, at, rows[:, 1:] * (1, 512, 1, 1, 512, 1, 1, 1))
-    for index, (at, rows) in _rows(samples, "n", 7).items():
-        net = names["n"].get(index)
-        if net:
-            made = Interface(net["name"], net.get("speed"), net.get("addresses") or (), net.get("master"))
-            _spread(node.interfaces.setdefault(made.name, made).used, edges, at, rows[:, 1:])
-    for line in samples:
+            self._names[kind].update(its)
+        if "s" not in line:
+            return
+        t = float(line["t"])
+        if self._begin is None:
+            self._begin = t - float(line["s"])
+        self._times.append(t)
+        self._ticks.extend(line["c"])
+        for kind, width in _WIDTHS.items():
+            rows = line.get(kind) or ()
+            values = list(chain.from_iterable(rows))
+            if len(values) != width * len(rows):
+                rows = values = []
+            self._values[kind].extend(values)
+            self._numbers[kind].append(len(rows))
+        if "gap" in line:
+            self._gaps.append({"t": t, "seconds": line["gap"][0], "why": line["gap"][1]})
         for index, shares in (line.get("threads") or {}).items():
-            for daemon in node.daemons:
-                if shares and daemon.pid == (names["d"].get(index) or {}).get("pid"):
-                    daemon.busiest.append((float(line["t"]) - offset, shares[0][0], shares[0][1]))
+            if shares:
+                self._threads.append((t, index, shares[0][0], shares[0][1]))
 
+    def add_to(self, node: Node, offset: float) -> None:
+        about, names = self._about, self._names
+        node.interval = max(float(about["interval"]), node.interval if node.boot else 0.0)
+        node.cpus, node.boot = int(about["cpus"]), str(about.get("boot") or node.name)
+        node.processes, node.network = (f"{node.boot} {about.get(key) or node.name}" for key in ("pidns", "netns"))
+        node.gaps += [{**gap, "t": gap["t"] - offset} for gap in self._gaps]
+        if self._begin is None:
+            return
+        hz = float(about["hz"])
+        edges = np.concatenate(([self._begin], self._times)) - offset
+        ticks = np.array(self._ticks).reshape(len(self._times), -1) / hz
+        # user, nice, system, irq, softirq, steal: what a daemon could not have had
+        busy = ticks[:, [0, 1, 2, 5, 6, 7]].sum(axis=1)
+        node.whole.add(edges[0], edges[1:], np.column_stack((busy, ticks[:, 4])))
+        threads: Dict[str, List[Tuple[float, str, float]]] = {}
+        for t, index, thread, share in self._threads:
+            threads.setdefault(index, []).append((t - offset, thread, share))
+        for index, (at, rows) in self._rows("d").items():
+            _daemon(node, names["d"].get(index), edges, at, rows, hz, offset, threads.get(index, []))
+        for index, (at, rows) in self._rows("k").items():
+            disk = names["k"].get(index)
+            if disk:
+                its = node.disks.setdefault(disk["name"], Disk(disk["name"], disk.get("rotational")))
+                _spread(its.used, edges, at, rows[:, 1:] * (1, 512, 1, 1, 512, 1, 1, 1))
+        for index, (at, rows) in self._rows("n").items():
+            net = names["n"].get(index)
+            if net:
+                made = Interface(net["name"], net.get("speed"), net.get("addresses") or (), net.get("master"))
+                _spread(node.interfaces.setdefault(made.name, made).used, edges, at, rows[:, 1:])
 
-def _rows(samples: Sequence[Mapping[str, Any]], kind: str, width: int) -> Dict[str, Tuple[np.ndarray, np.ndarray]]:
-    """{index: (numbers of the samples, their rows)} of one kind."""
-    lists = [line.get(kind) or [] for line in samples]
-    rows = np.array([row for its in lists for row in its if len(row) == width], float).reshape(-1, width)
-    at = np.repeat(np.arange(len(lists)), [sum(len(row) == width for row in its) for its in lists])
-    return {str(int(index)): (at[rows[:, 0] == index], rows[rows[:, 0] == index]) for index in np.unique(rows[:, 0])}
+    def _rows(self, kind: str) -> Dict[str, Tuple[np.ndarray, np.ndarray]]:
+        """{index: (numbers of the samples, their rows)} of one kind."""
+        rows = np.array(self._values[kind]).reshape(-1, _WIDTHS[kind])
+        at = np.repeat(np.arange(len(self._times)), np.array(self._numbers[kind], int))
+        found = {}
+        for index in np.unique(rows[:, 0]):
+            mine = np.flatnonzero(rows[:, 0] == index)
+            found[str(int(index))] = (at[mine], rows[mine])
+        return found
 
 
 def _spread(counter: Counter, edges: np.ndarray, at: np.ndarray, rises: np.ndarray) -> None:
@@ -147,7 +196,14 @@ def _spread(counter: Counter, edges: np.ndarray, at: np.ndarray, rises: np.ndarr
 
 
 def _daemon(
-    node: Node, about: Any, edges: np.ndarray, at: np.ndarray, rows: np.ndarray, hz: float, offset: float
+    node: Node,
+    about: Any,
+    edges: np.ndarray,
+    at: np.ndarray,
+    rows: np.ndarray,
+    hz: float,
+    offset: float,
+    busiest: List[Tuple[float, str, float]],
 ) -> None:
     if not about:
         return
@@ -162,5 +218,5 @@ def _daemon(
         return
     made = Daemon(about["class"], str(about["id"]), int(about["pid"]), bool(about["io"]), about.get("disks") or {})
     made.used.add(begin, times, used)
-    made.at, made.rss, made.threads = times, rows[:, 2], rows[:, 3]
+    made.at, made.rss, made.threads, made.busiest = times, rows[:, 2], rows[:, 3], busiest
     node.daemons.append(made)

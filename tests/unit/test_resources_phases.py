@@ -238,6 +238,14 @@ def test_a_counter_knows_nothing_beside_its_pieces() -> None:
     assert not counter.meets(2.0, 5.0)
 
 
+def test_many_bytes_are_read_by_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "n1", Made(OSDS), offset=3.0)
+    write(tmp_path, "n2", Made([("osd", "10", 1.0, 600)]))
+    alone = of(tmp_path, offsets={"n1": 3.0})
+    monkeypatch.setattr(resources, "_MANY", 0)
+    assert of(tmp_path, offsets={"n1": 3.0}) == alone
+
+
 def test_a_torn_line_is_left_out(tmp_path: Path) -> None:
     path = write(tmp_path, "n1", Made(OSDS))
     data = path.read_bytes()
