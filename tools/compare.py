@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, List, Sequence
 
 if TYPE_CHECKING:
+    from cbt_plugins.compare.choice import Choice
     from cbt_plugins.compare.differences import Incomparable, Scale
-    from cbt_plugins.compare.table import Choice, Compared, Rules
+    from cbt_plugins.compare.table import Compared, Rules
 
 OK, USAGE, UNUSABLE = 0, 2, 4
 FORMATS = ("text", "markdown", "csv", "json")
@@ -87,8 +88,8 @@ def choice(args: argparse.Namespace) -> Choice:
     """The rows that were asked for. Raises ValueError for a metric that there is not."""
     from fnmatch import fnmatchcase
 
+    from cbt_plugins.compare.choice import Choice
     from cbt_plugins.compare.metrics import METRICS
-    from cbt_plugins.compare.table import Choice
 
     for pattern in args.metric:
         if not any(fnmatchcase(name, pattern) for name in METRICS):

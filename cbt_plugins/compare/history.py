@@ -16,12 +16,12 @@ from cbt_plugins.statistics.changes import SHORTEST
 from cbt_plugins.statistics.values import Direction
 
 from .cases import groups, titles
+from .choice import Key, Wanted
 from .differences import Difference, differing
 from .export import number
 from .layout import Block, Grid, Heading, Notes, Words
 from .metrics import METRICS
 from .record import Record
-from .table import Key, Wanted
 from .wording import chance, change_of
 
 #: runs below which no change of a level can be found

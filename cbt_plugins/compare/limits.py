@@ -13,8 +13,8 @@ from cbt_plugins.config.faults import ConfigError, Fault
 from cbt_plugins.config.source import Source
 from cbt_plugins.statistics.values import Direction
 
+from .choice import Choice, Key
 from .metrics import METRICS
-from .table import Choice, Key
 
 _FORM = re.compile(r"\s*(?P<sign><=|>=|)\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<percent>%?)\s*\Z")
 #: of a limit as one text: "GET.p99_ms=10%", "success_rate>=0.999"

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
-from cbt_plugins.report.numbers import plain
+from cbt_plugins.statistics.values import Estimate
 
+from .choice import Choice
 from .layout import Block, Grid, Heading, Notes, Words
 from .record import CLUSTER, STATE, TOTAL
-from .table import Choice, Compared, Row, Section
+from .table import Compared, Row, Section
 from .wording import chance, change, legend, side_lines, value
 
 _READ = ("GET", "read")
@@ -90,17 +92,14 @@ def _kind(row: Row) -> str:
 def _cells(line: Line, sections: Sequence[Section]) -> Tuple[str, ...]:
     row = next(iter(line.values()))
     unit, scale = _unit(row, line)
-    cells = [what(row), _place(row, sections[0]), unit, _value(row.comparison.base.value, scale)]
-    if scale == 1.0:
-        cells[3] = value(row.comparison.base)
+    cells = [what(row), _place(row, sections[0]), unit, value(_in(row.comparison.base, scale))]
     for section in sections:
         its = line.get(section.contender)
         if its is None:
             cells += ["-"] * 4
             continue
-        new = value(its.comparison.new) if scale == 1.0 else _value(its.comparison.new.value, scale)
         adjusted = its.comparison.adjusted if its.comparison.adjusted is not None else its.comparison.p
-        cells += [new, change(its.comparison), chance(adjusted), its.verdict.value]
+        cells += [value(_in(its.comparison.new, scale)), change(its.comparison), chance(adjusted), its.verdict.value]
     return tuple(cells)
 
 
@@ -137,8 +136,10 @@ def _unit(row: Row, line: Line) -> Tuple[str, float]:
     return ("h", _HOUR) if row.metric == "recovery_s" and longest >= _HOUR else (row.unit, 1.0)
 
 
-def _value(seconds: float, scale: float) -> str:
-    return plain(seconds / scale)
+def _in(its: Estimate, scale: float) -> Estimate:
+    """The same in a unit that is so many times larger."""
+    low, high = (None if end is None else end / scale for end in (its.low, its.high))
+    return replace(its, value=its.value / scale, low=low, high=high)
 
 
 def to_csv(compared: Compared) -> str:

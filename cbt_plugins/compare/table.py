@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
-from typing import Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple, Union
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -12,53 +11,11 @@ from cbt_plugins.statistics import compare_runs, compare_series, judge
 from cbt_plugins.statistics.values import Comparison, Verdict
 
 from .cases import Case, Runs, Side, cases
+from .choice import MAIN, Key, Wanted
 from .differences import Difference, Scale
 from .doubts import Doubt, of_case, of_row
 from .metrics import METRICS
-from .record import STATE, TOTAL, Measurement
-
-Key = Tuple[str, str, str]  # phase, op, metric
-
-
-class Wanted(Protocol):
-    """Which rows a table has."""
-
-    def takes(self, key: Key) -> bool: ...
-
-    def asks(self, metric: str) -> bool:
-        """It was asked for by name: it is a row even where there is nothing to see."""
-
-    def margin(self, key: Key) -> Optional[float]:
-        """Its own one, where it has one."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """By patterns of the shell; without any: what Metric.main says, no totals, no states."""
-
-    phases: Tuple[str, ...] = ()
-    ops: Tuple[str, ...] = ()
-    metrics: Tuple[str, ...] = ()
-    only: Tuple[Tuple[str, str], ...] = ()  # (operation, metric): these and no others
-
-    def takes(self, key: Key) -> bool:
-        phase, op, metric = key
-        if self.only and (op, metric) not in self.only:
-            return False
-        if not (_any(self.phases, phase) if self.phases else STATE not in phase):
-            return False
-        if self.only:
-            return True
-        if not (_any(self.metrics, metric) if self.metrics else METRICS[metric].main):
-            return False
-        return _any(self.ops, op) if self.ops else op != TOTAL or metric in _OF_ALL
-
-
-    def asks(self, metric: str) -> bool:
-        return bool(self.metrics)
-
-    def margin(self, key: Key) -> Optional[float]:
-        return None
+from .record import Measurement
 
 
 @dataclass(frozen=True)
@@ -75,6 +32,10 @@ class Rules:
     def confidence(self) -> float:
         """Of the intervals: a verdict and the interval beside it never say different things."""
         return 1 - self.alpha
+
+
+#: those of a comparison that nobody has made rules for
+RULES = Rules()
 
 
 @dataclass(frozen=True)
@@ -141,15 +102,11 @@ class Compared:
         return all(run.usable for side in (self.base, *self.contenders) for run in side.runs)
 
 
-#: what is said of all operations together only
-_OF_ALL = ("ops_per_core", "cores_per_gb_s", "rgw_osd_ratio")
-
-
 def compare(
     base: Side,
     contenders: Sequence[Side],
-    choice: Wanted = Choice(),
-    rules: Rules = Rules(),
+    choice: Wanted = MAIN,
+    rules: Rules = RULES,
 ) -> Compared:
     """Each contender beside the base; the verdicts of all rows are judged together.
 
@@ -249,6 +206,3 @@ def _judged(sections: Sequence[Section], choice: Wanted, rules: Rules) -> Iterat
         its = [replace(row, comparison=judged[i, k]) for k, row in enumerate(section.rows)]
         yield replace(section, rows=tuple(its))
 
-
-def _any(patterns: Sequence[str], name: str) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)

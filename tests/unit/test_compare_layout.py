@@ -11,10 +11,11 @@ import pytest
 from compare_records import doubt, noise, record, runs, side
 
 from cbt_plugins.compare import export, layout, releases, scaling, wording
+from cbt_plugins.compare.choice import Choice
 from cbt_plugins.compare.differences import Scale
 from cbt_plugins.compare.doubts import Doubt
 from cbt_plugins.compare.layout import Grid, Heading, Notes, Words
-from cbt_plugins.compare.table import Choice, Compared, Rules, compare
+from cbt_plugins.compare.table import Compared, Rules, compare
 from cbt_plugins.statistics.values import Comparison, Estimate
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
@@ -168,11 +169,19 @@ def test_releases_side_by_side() -> None:
     told = [[part.strip() for part in row] for row in cells]
     assert ["read", "measure-new", "MiB/s", "100.0 ±inf", "120.0 ±inf", "+20.0%", "-", "cannot tell"] in told
     assert ["write", "measure-aged", "MiB/s", "40.00 ±inf", "48.00 ±inf", "+20.0%", "-", "cannot tell"] in told
-    assert ["to active+clean", "node-a return", "h", "80.00", "38.00", "-52.5%", "-", "cannot tell"] in told
+    assert ["to active+clean", "node-a return", "h", "80.00 ±inf", "38.00 ±inf", "-52.5%", "-", "cannot tell"] in told
     assert ["RGW cores", "measure-new", "cores", "10.00 ±inf", "9.000 ±inf", "-10.0%", "-", "cannot tell"] in told
     titles = [line for line in lines if line in ("throughput", "recovery", "CPU")]
     assert titles == ["throughput", "recovery", "CPU"]
     assert not any("p99" in line for line in lines)
+
+
+def test_hours_keep_their_intervals() -> None:
+    key = ("node-a return", "cluster", "recovery_s")
+    hours = {"a": (79, 80, 81), "b": (39, 38, 37)}
+    a, b = (side(name, runs({key: [3600.0 * hour for hour in its]})) for name, its in hours.items())
+    text = layout.text(releases.blocks(compare(a, [b], releases.CHOICE)))
+    assert "to active+clean  node-a return  h     80.00 ±3.1%  38.00 ±6.7%" in text
 
 
 def test_new_and_aged_are_said_where_the_name_does_not() -> None:

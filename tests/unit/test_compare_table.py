@@ -7,7 +7,8 @@ from typing import Any, Dict, List
 import pytest
 from compare_records import doubt, noise, record, runs, side
 
-from cbt_plugins.compare.table import Choice, Compared, Rules, compare
+from cbt_plugins.compare.choice import Choice
+from cbt_plugins.compare.table import Compared, Rules, compare
 from cbt_plugins.statistics.values import Verdict
 
 GET, PUT = ("measure-new", "GET", "obj_per_s"), ("measure-new", "PUT", "obj_per_s")
