@@ -198,6 +198,6 @@ def _errors(run: Run) -> Iterator[Columns]:
 TABLES: List[Table] = [
     Table("seconds", "what ended in each second, per job and operation", _SECONDS, _seconds),
     Table("cells", "counts and sums per block, job, operation, gateway and class of sizes", _CELLS, _cells),
-    Table("histograms", "the buckets of the latencies of these cells", _HISTOGRAMS, _histograms),
+    Table("histograms", "the buckets of the latencies of these cells", _HISTOGRAMS, _histograms, "count"),
     Table("errors", "messages of failed requests per block", _ERRORS, _errors),
 ]

@@ -79,8 +79,15 @@ def _create(con: Any, table: Table, wanted: Sequence[Column], runs: Sequence[Run
         n = len(next(iter(piece.values())))
         filled = {"run": np.full(n, run.name, object), **{column.name: piece[column.name] for column in wanted}}
         con.register("piece", filled)
-        con.execute(f"INSERT INTO {table.name} SELECT {', '.join(map(_value, columns))} FROM piece")
+        con.execute(f"INSERT INTO {table.name} SELECT {_selected(table, columns)}")
         con.unregister("piece")
+
+
+def _selected(table: Table, columns: Sequence[Column]) -> str:
+    values = [f"sum({_name(column)})" if column.name == table.adds else _value(column) for column in columns]
+    if table.adds and len(columns) <= len(table.columns):
+        return f"{', '.join(values)} FROM piece GROUP BY ALL"
+    return f"{', '.join(map(_value, columns))} FROM piece"
 
 
 def _pieces(table: Table, runs: Sequence[Run]) -> Iterator[Tuple[Run, Columns]]:

@@ -39,6 +39,8 @@ class Table:
     text: str
     columns: Tuple[Column, ...]
     fill: Callable[[Run], Iterable[Columns]]
+    #: a column of counts: lines that differ in nothing that a question names are added up, there may be millions
+    adds: str = ""
 
 
 def columns_of(lines: str) -> Tuple[Column, ...]:

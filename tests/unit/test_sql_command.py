@@ -77,6 +77,15 @@ def test_buckets_hold_what_they_say(archive: Path, capsys: pytest.CaptureFixture
     assert line["width"] <= 1 + 1 / 1024
 
 
+def test_buckets_that_a_question_does_not_tell_apart_are_added_up(
+    archive: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = "SELECT op, low, count FROM histograms WHERE what = 'latency' AND phase = 'aged' AND op = 'PUT'"
+    few, many = ask(archive, query, capsys), ask(archive, query.replace("low,", "low, block, size_low, "), capsys)
+    assert len(few) < len(many) / 4
+    assert sum(line["count"] for line in few) == sum(line["count"] for line in many) > 300
+
+
 def test_times_of_rows_are_those_of_the_head(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = made.run(tmp_path, phases=["new"])
     rows = [made.row("GET", 1.5, 0.25, size=1, first=0.125)]
