@@ -143,7 +143,8 @@ def _full(line: Line) -> Iterator[_Machine]:
         if cores:
             cores[_OTHERS] = max(0.0, busy * cpus - sum(cores.values()))
         by = sorted(cores, key=lambda its: -cores[its])
-        who = name if len(nodes) == 1 else f"{', '.join(node['node'] for node in nodes)} (one machine)"
+        some = ", ".join(node["node"] for node in nodes[:4]) + (" ..." if len(nodes) > 4 else "")
+        who = name if len(nodes) == 1 else f"{some} ({len(nodes)} nodes, one machine)"
         parts = [f"{cores[its]:.2f} cores by {_NAMES.get(its, its)}" for its in by if cores[its] >= 0.01]
         text = f"{who}: {', '.join([f'{100 * busy:.0f} % of {cpus} processors busy', *parts])}"
         yield _Machine(nodes, by[0] if by else None, text)

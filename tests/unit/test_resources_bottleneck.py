@@ -163,7 +163,7 @@ def test_nodes_of_one_machine_are_one() -> None:
     line = {**idle(), "nodes": [{**one, "machine": "c1"} for one in nodes]}
     made = bottleneck(line, LOAD)
     assert made["what"] == "OSD CPU"
-    text = "c1, r1, n1, n2 (one machine): 98 % of 2 processors busy, 1.00 cores by OSD, 0.50 cores by RGW"
+    text = "c1, r1, n1, n2 (4 nodes, one machine): 98 % of 2 processors busy, 1.00 cores by OSD, 0.50 cores by RGW"
     assert made["evidence"][0].startswith(text)
 
 

@@ -1,0 +1,77 @@
+"""The monitor's files of nine nodes of a real cluster under load, as recorded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+
+from cbt_plugins.analysis import resources
+from cbt_plugins.analysis.networks import Networks
+
+DATA = Path(__file__).parent.parent / "data" / "resources" / "lab"
+WINDOW = (1795280510.0, 1795280521.0)
+ROLES = {"client1": ["client"], "client2": ["client"], "rgw1": ["rgw"], "rgw2": ["rgw"]}
+
+
+@pytest.fixture(scope="module")
+def made() -> Dict[str, Any]:
+    load = {"made": True, "per_s": 182.9, "bytes_per_s": 182.9 * 4096, "ops": {"GET": 107.8, "PUT": 75.1}}
+    return resources.of_window(resources.read_nodes(DATA, {}), WINDOW, load, ROLES, Networks())
+
+
+def plainly(its: str) -> float:
+    """Cores of a class by another way: all ticks of all samples that lie in the window."""
+    ticks = 0
+    for file in DATA.glob("*/*.jsonl"):
+        classes: Dict[int, str] = {}
+        for line in map(json.loads, file.read_text().splitlines()):
+            about = (line.get("names") or {}).get("d", {})
+            classes.update((int(index), daemon["class"]) for index, daemon in about.items())
+            if "s" in line and WINDOW[0] < line["t"] <= WINDOW[1]:
+                ticks += sum(row[1] for row in line["d"] if classes[row[0]] == its)
+    return ticks / 100 / (WINDOW[1] - WINDOW[0])
+
+
+@pytest.mark.parametrize(("its", "daemons"), [("osd", 8), ("rgw", 2), ("mon", 1), ("mgr", 1), ("generator", 8)])
+def test_the_classes_of_the_recorded_phase(made: Dict[str, Any], its: str, daemons: int) -> None:
+    line = made["classes"][its]
+    assert line["daemons"] == daemons
+    # samples of nine nodes do not begin with the window: each is off by less than one of its eleven seconds
+    assert line["cores"] == pytest.approx(plainly(its), rel=0.1, abs=0.002)
+    assert line["cores"] <= line["peak"] < 2 and line["rss_mib"] > 5
+
+
+def test_all_daemons_of_the_recorded_nodes(made: Dict[str, Any]) -> None:
+    osds = {line["id"]: line["node"] for line in made["daemons"] if line["class"] == "osd"}
+    assert osds == {str(i): f"node{i // 2 + 1}" for i in range(8)}
+    assert made["rgw_osd_fraction"] == "1/2"
+    assert made["ops_per_core"] == pytest.approx(233, abs=1)
+    assert all(node["monitor_cores"] < 0.005 and node["watched"] == 1 for node in made["nodes"])
+
+
+def test_the_recorded_nodes_are_one_machine(made: Dict[str, Any]) -> None:
+    assert {node["machine"] for node in made["nodes"]} == {"client1"}
+    assert len(made["nodes"]) == 9
+    (disk,) = made["devices"]
+    assert disk["device"] == "vda" and disk["osds"] == {"block": [str(i) for i in range(8)]}
+    used = sum(its["cores"] for its in made["classes"].values())
+    assert used < made["nodes"][0]["busy"] * 2 == pytest.approx(2, abs=0.05)
+
+
+def test_the_recorded_network(made: Dict[str, Any]) -> None:
+    links = {net["node"]: net for net in made["interfaces"]}
+    assert {name for name, net in links.items() if net["side"] == "client"} == {"client1", "client2", "rgw1", "rgw2"}
+    assert {name for name, net in links.items() if net["side"] == "cluster"} == {f"node{i}" for i in range(1, 5)}
+    assert all(net["speed_mbit"] == 10000 for net in links.values())
+    sent, received = (sum(net[f"{way}_mib_s"] for net in links.values()) for way in ("tx", "rx"))
+    assert sent == pytest.approx(received, rel=0.05)  # nobody else is on that network
+
+
+def test_the_bottleneck_of_the_recorded_phase(made: Dict[str, Any]) -> None:
+    assert made["bottleneck"]["what"] == "unknown"
+    text = made["bottleneck"]["evidence"][0]
+    assert text.startswith("client1, client2, node0, node1 ... (9 nodes, one machine): 100 % of 2 processors busy")
+    assert text.endswith("mostly by other programs")
