@@ -69,6 +69,8 @@ def run(args: argparse.Namespace) -> int:
     except ImportError as e:
         return missing("compare", e)
     try:
+        if args.releases and (args.phase or args.op or args.metric):
+            raise ValueError("--releases has rows of its own: no --phase, --op, --metric with it")
         compared = compare(args, CHOICE if args.releases else choice(args))
         print(_rendered(compared, args), end="", flush=True)
         if args.html:

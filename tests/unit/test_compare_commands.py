@@ -98,6 +98,7 @@ def test_a_gate_without_limits_and_with_wrong_ones(capsys: pytest.CaptureFixture
         (["base", "slow", "--phase", "nothing"], 2, "phases: measure"),
         (["base", "slow", "--alpha", "0.1", "--confidence", "95%"], 2, "give one of them"),
         (["base", "slow", "--confidence", "90%"], 0, "±: 90% interval"),
+        (["base", "slow", "--releases", "--op", "GET"], 2, "rows of its own"),
         (["base", "slow", "--margin", "30%"], 0, "surely within ±30%"),
         (["base", "slow", "--margin", "5"], 2, "--margin 5: a share"),
         (["base", "slow", "--pairs"], 0, "5 pairs"),
