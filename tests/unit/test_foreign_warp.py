@@ -145,6 +145,19 @@ def test_rows_of_several_files_are_one_run(tmp_path: Path) -> None:
     assert "common-window" in codes(record)
 
 
+def test_clients_of_one_file_are_told_apart(tmp_path: Path) -> None:
+    lines = []
+    for client, begin in (("abcd", 0.0), ("wxyz", 4.0)):
+        for row in made.steady("GET", workers=1, seconds=10, latency=0.01, begin=begin, size=1):
+            fields = row.split("\t")
+            lines.append("\t".join([*fields[:3], client, *fields[4:]]))
+    (tmp_path / "x.csv").write_text(made.HEADER + "".join(lines))
+    (record,) = read(tmp_path / "x.csv")
+    assert value(record, "GET", "obj_per_s") == pytest.approx(200)
+    assert next(its.n for its in record.measurements) == pytest.approx(200 * 5, abs=2)
+    assert "common-window" in codes(record)
+
+
 def test_clients_that_never_ran_together_have_no_rates(tmp_path: Path) -> None:
     for number, begin in ((1, 0.0), (2, 30.0)):
         rows = made.steady("GET", workers=1, seconds=5, latency=0.01, begin=begin, size=1)
