@@ -22,8 +22,10 @@ const short = (v) => v == null ? "" : v >= 1e6 ? v / 1e6 + "M" : v >= 1e4 ? v / 
 const valueAxis = (more) => axis({ values: (u, splits) => splits.map(short), size: 52, space: 40, ...more });
 
 const time = { label: "time", value: (u, v) => v == null ? "–" : clock(v) };
+// A line of one point or two would not be seen
+const few = (u, i) => u.data[i].reduce((n, v) => n + (v != null), 0) < 3;
 const line = (label, stroke, more) =>
-  ({ label, stroke, width: 1.5, points: { show: false }, value: (u, v) => number(v), spanGaps: false, ...more });
+  ({ label, stroke, width: 1.5, points: { show: few, size: 4 }, value: (u, v) => number(v), spanGaps: false, ...more });
 const fromZero = (least = 0) => ({ range: (u, low, high) => [0, (Math.max(high || 0, least) || 1) * 1.06] });
 const overTime = (series, y, more) => ({ series, scales: { x: { time: false }, y }, ...more });
 const together = (key) => ({ sync: { key } });
