@@ -4,7 +4,7 @@ docs/statistics.md has the rules, their false alarms and their power.
 """
 
 from cbt_plugins.statistics.changes import change_points
-from cbt_plugins.statistics.power import gate_false_alarms, minimum_runs, power, smallest_p
+from cbt_plugins.statistics.planning import gate_false_alarms, minimum_runs, power, smallest_p
 from cbt_plugins.statistics.runs import compare_runs, estimate
 from cbt_plugins.statistics.series import compare_series, effective_size, estimate_series, steady
 from cbt_plugins.statistics.values import Caution, ChangePoint, Comparison, Direction, Estimate, Verdict
