@@ -87,11 +87,11 @@ def _upstream(archive: Path, target: Path, dialect: str) -> int:
 
 def _numbers(args: argparse.Namespace) -> int:
     from cbt_plugins.analysis.archive import find_runs
-    from cbt_plugins.analysis.stored import not_whole, summary_of
+    from cbt_plugins.analysis.stored import is_ours, not_whole, summary_of
     from cbt_plugins.analysis.summary import write_text
     from cbt_plugins.exports import prometheus, table
 
-    paths = [run for archive in args.archives for run in find_runs(archive)]
+    paths = [run for archive in args.archives for run in find_runs(archive) if is_ours(run)]
     summaries = [summary_of(path) for path in paths]
     doubts = [not_whole(path, summary) for path, summary in zip(paths, summaries)]
     if args.prometheus:

@@ -52,6 +52,11 @@ def summary_of(run: Path) -> Dict[str, Any]:
     return summarize(run)
 
 
+def is_ours(run: Path) -> bool:
+    """Whether a run directory is one of these plug-ins: CBT's own benchmarks lie in the archive in the same way."""
+    return (run / "plan.json").exists() or (run / "phases").is_dir()
+
+
 def not_whole(run: Path, summary: Mapping[str, Any]) -> Optional[str]:
     """Why the numbers of a run directory must not be passed on as a result; None when they may."""
     try:

@@ -17,7 +17,7 @@ from cbt_plugins.analysis.histogram import Histogram, middles
 from cbt_plugins.analysis.job import JobFigures, OpFigures
 from cbt_plugins.analysis.phase import PhaseFigures, rank, read_phase
 from cbt_plugins.analysis.source import Unreadable
-from cbt_plugins.analysis.stored import not_whole, summary_of
+from cbt_plugins.analysis.stored import is_ours, not_whole, summary_of
 
 #: our operations -> fio's, as far as there is one: whole objects, from their first byte to their last
 _READ, _WRITE = "GET", "PUT"
@@ -55,6 +55,9 @@ def curves_of(archive: Path) -> Tuple[List[Curves], List[str], List[str]]:
     """(curves, what has no place in them, runs that are not whole) of an archive or run. Raises Unreadable."""
     runs, broken, left = [], [], []
     for path in find_runs(archive):
+        if not is_ours(path):
+            left.append(f"{path.parent.name}/{path.name}: a benchmark of CBT's own")
+            continue
         try:
             summary = summary_of(path)
             why = not_whole(path, summary)

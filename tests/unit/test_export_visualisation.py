@@ -213,6 +213,18 @@ def test_the_generators_cpu_is_there_when_somebody_watched(tmp_path: Path, monke
     assert "cpu" not in json.dumps(head)
 
 
+def test_benchmarks_of_cbts_own_are_no_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = ea.run(tmp_path / "A", CONFIG)
+    other = run.with_name("id-0c9d41ab")
+    other.mkdir()
+    (other / "json_output.0.client1").write_text("{}")
+    assert export(tmp_path / "A", tmp_path / "out", "--csv", str(tmp_path / "x.csv")) == 0
+    said = capsys.readouterr()
+    assert "left out: 00000000/id-0c9d41ab: a benchmark of CBT's own" in said.out
+    assert "whole runs: 1 of 1" in said.out
+    assert said.err == ""
+
+
 def test_what_can_be_compared_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ea.run(tmp_path / "A", CONFIG, phases=("fill", "measure-new", "measure-aged"))
     fill = next((tmp_path / "A").rglob("phases/01-fill"))
