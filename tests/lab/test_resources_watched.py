@@ -51,17 +51,17 @@ class Watched:
         about = json.dumps([CLUSTER, RUN, str(folder / "local")])
         line = [sys.executable, "-m", "cbt_plugins.tools", "lab", "exec", "--dir", str(lab.dir), "node0", "--"]
         line += ["sh", "-c", 'cd "$0" && exec "$@"', str(PROJECT), sys.executable, "-c", WATCH, about]
-        self.begin = time.time()
+        self.begin, self.end = time.time(), 0.0
         self.process = subprocess.Popen(line, stdin=subprocess.PIPE, cwd=PROJECT)
 
-    def close(self) -> Dict[str, Any]:
-        """The numbers of all the time."""
-        end = time.time()
+    def close(self, load: Dict[str, Any] = NO_LOAD) -> Dict[str, Any]:
+        """The numbers from `begin` to `end`."""
+        end = self.end or time.time()
         assert self.process.stdin is not None
         self.process.stdin.close()
         assert self.process.wait(60) == 0
         nodes = resources.read_nodes(self.folder / "local", {})
-        return resources.of_window(nodes, (self.begin, end), NO_LOAD, {}, Networks())
+        return resources.of_window(nodes, (self.begin, end), load, {}, Networks())
 
 
 @contextlib.contextmanager
@@ -111,6 +111,27 @@ def test_a_node_that_goes_and_comes_is_watched_again(lab: RunningLab, tmp_path: 
         made = its.close()
     assert json_lines(tmp_path / "local" / "resources.node4" / "node4.jsonl")[-1]["end"] == "told"
     assert {line["id"] for line in made["daemons"] if line["node"] == "node4"} == {"6", "7"}
+
+
+def test_a_busy_disk_of_osds_is_the_bottleneck(lab: RunningLab, tmp_path: Path) -> None:
+    # under another name: fio is a load generator, and would be that
+    copy = "cp /usr/bin/fio /var/tmp/diskload && mkdir -p /var/lib/ceph/x && exec /var/tmp/diskload --name=x"
+    how = "--directory=/var/lib/ceph/x --numjobs=4 --group_reporting --size=256M --rw=randwrite --bs=1m --direct=1"
+    how += " --ioengine=libaio --iodepth=32 --time_based --runtime=7"
+    with watched(lab, tmp_path) as its:
+        wait_for(lambda: len(samples(lab, "node1")) > 2, "samples")
+        try:
+            done = lab.exec("node1", ["sh", "-c", f"{copy} {how} --output-format=json"])
+            assert done.returncode == 0
+        finally:
+            lab.exec("node1", ["rm", "-rf", "/var/lib/ceph/x", "/var/tmp/diskload"])
+        its.end = json.loads(done.stdout)["timestamp"] - 1.0  # when it told that, in whole seconds
+        its.begin = its.end - 4.0
+        made = its.close({**NO_LOAD, "made": True})
+    (disk,) = [disk for disk in made["devices"] if disk["osds"]]
+    assert disk["util"] > 0.9 and disk["write_mib_s"] > 10
+    assert made["bottleneck"]["what"] == "media"
+    assert f"{disk['device']} of osd.0" in made["bottleneck"]["evidence"][0]
 
 
 def test_a_cycle_has_its_cores_by_class(lab: RunningLab, tmp_path: Path) -> None:

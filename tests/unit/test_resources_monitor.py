@@ -313,6 +313,21 @@ def test_only_new_processes_are_looked_at_between_two_looks_at_all(monkeypatch: 
     assert 0 not in processes.known
 
 
+def test_all_that_a_later_process_did_was_done_since_somebody_watches(
+    daemon: Callable[[str, float], Daemon],
+) -> None:
+    first = daemon(ID, 0.2)
+    first.burnt()
+    processes = resources_agent.Processes(os.getpid())
+    processes.scan(0.0)
+    second = daemon(ID, 0.2)
+    second.burnt()
+    processes.scan(1000.0)
+    last = {process.pid: process.last for process in processes.known.values()}
+    assert last[first.process.pid][0] >= 10  # ticks that nobody saw
+    assert last[second.process.pid] == (0, 0, 0)
+
+
 def test_the_program_is_one_for_old_pythons() -> None:
     ast.parse(Path(resources_agent.__file__).read_text(), feature_version=(3, 6))
 
