@@ -49,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         runs = find_runs(args.archive)
     except Unreadable as e:
-        return _complain(str(e), UNUSABLE)
+        status = _foreign(args.archive)
+        return _complain(str(e), UNUSABLE) if status is None else status
     if (args.json or args.html) and len(runs) > 1:
         return _complain(
             f"{args.archive} has {len(runs)} runs: --json and --html need one, give its directory", USAGE
@@ -59,6 +60,11 @@ def run(args: argparse.Namespace) -> int:
     for number, path in enumerate(runs):
         if number:
             print()
+        if not (path / "plan.json").exists() and not (path / "phases").is_dir():
+            of_others = _foreign(path)  # CBT's own benchmarks lie in the archive in the same way
+            if of_others is not None:
+                status = max(status, of_others)
+                continue
         summary = summarize(path)
         network = _ceilings(path, summary, args)
         print(render(summary, network), end="", flush=True)
@@ -165,6 +171,18 @@ def _without_jinja(name: str, error: ImportError) -> None:
     if error.name not in ("jinja2", "markupsafe"):
         raise error
     _complain(f"no {name}: it needs the Python package Jinja2 ({_INSTALL})", OK)
+
+
+def _foreign(path: Path) -> Optional[int]:
+    """Print the results of another program; None when there are none."""
+    from cbt_plugins.foreign.printed import render as render_foreign
+
+    try:
+        text, whole = render_foreign(path)
+    except Unreadable:
+        return None
+    print(text, end="", flush=True)
+    return OK if whole else UNUSABLE
 
 
 def _complain(text: str, status: int) -> int:

@@ -12,6 +12,7 @@ import pytest
 from cbt_plugins.analysis.source import Unreadable
 from cbt_plugins.compare.record import Record, records_of
 from cbt_plugins.foreign import cbt, read
+from cbt_plugins.tools.__main__ import main
 
 DATA = Path(__file__).parent.parent / "data" / "foreign" / "cbt"
 
@@ -107,6 +108,17 @@ def test_a_run_of_our_own_is_left_to_others(tmp_path: Path) -> None:
     shutil.copytree(DATA / "results", tmp_path / "results")
     (tmp_path / "results" / "00000000" / "id-606b4c0d" / "plan.json").write_text("{}")
     assert len(read(tmp_path)) == 7
+
+
+def test_the_report_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(DATA)]) == 0
+    text = capsys.readouterr().out
+    assert text.count("librbdfio") == 4 and text.count("radosbench") == 4 and "no-clock" in text
+    assert not list(DATA.rglob("summary.json"))  # a table, and no file
+    assert main(["report", str(DATA.parent / "fio" / "stopped.json")]) == 4
+    assert "NOT USABLE" in capsys.readouterr().out
+    assert main(["report", str(DATA.parent / "cosbench")]) == 0
+    assert "write\t1.19 mops\t63.26 TB" in capsys.readouterr().out
 
 
 def test_an_archive_of_nothing_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,49 @@
+"""Results of other programs in the terminal: the table of each run, and of COSbench the two that its page shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Iterator, List, Optional, Sequence, Tuple
+
+from cbt_plugins.compare.record import Measurement, Record
+from cbt_plugins.foreign import cosbench, read
+from cbt_plugins.foreign.cosbench_page import tables
+
+_METRICS = ("obj_per_s", "mib_per_s", "success_rate", "mean_ms", "p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms")
+_HEAD = ("", "", "requests", "obj/s", "MiB/s", "success", "mean ms", "p50", "p90", "p99", "p99.9", "max")
+
+
+def render(path: Path) -> Tuple[str, bool]:
+    """(the text, whether all runs are whole). Raises Unreadable."""
+    records = read(path)
+    parts = ["".join(_record(record)) for record in records]
+    sources = sorted({record.source for record in records if record.kind == "cosbench"})
+    for source in sources:
+        lines = cosbench.lines(Path(source))
+        for workload in dict.fromkeys(line.workload for line in lines):
+            parts += [f"{workload}\n{tables([line for line in lines if line.workload == workload])}"]
+    return "\n".join(parts), all(record.usable for record in records)
+
+
+def _record(record: Record) -> Iterator[str]:
+    whole = "" if record.usable else "  NOT USABLE, see the doubts"
+    yield f"{record.name}  {record.config.get('benchmark', record.kind)}{whole}\n"
+    lines: List[List[str]] = [list(_HEAD)]
+    for phase, op in dict.fromkeys((its.phase, its.op) for its in record.measurements):
+        its = [line for line in record.measurements if (line.phase, line.op) == (phase, op)]
+        lines.append([phase, op, str(its[0].n or ""), *(_cell(its, metric) for metric in _METRICS)])
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    for line in lines:
+        cells = [text.ljust(width) if i < 2 else text.rjust(width) for i, (text, width) in enumerate(zip(line, widths))]
+        yield ("  " + "  ".join(cells)).rstrip() + "\n"
+    for caution in record.cautions:
+        yield f"  {caution.code}: {caution.text}\n"
+
+
+def _cell(lines: Sequence[Measurement], metric: str) -> str:
+    found: Optional[Measurement] = next((line for line in lines if line.metric == metric), None)
+    if found is None or found.value is None:
+        return "-"
+    if metric == "success_rate":
+        return f"{100 * found.value:.2f}%"
+    return f"{found.value:.4g}" if found.value < 1000 else f"{found.value:.0f}"
