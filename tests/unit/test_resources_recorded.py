@@ -75,3 +75,16 @@ def test_the_bottleneck_of_the_recorded_phase(made: Dict[str, Any]) -> None:
     text = made["bottleneck"]["evidence"][0]
     assert text.startswith("client1, client2, node0, node1 ... (9 nodes, one machine): 100 % of 2 processors busy")
     assert text.endswith("mostly by other programs")
+
+
+def test_the_recorded_busy_disk() -> None:
+    nodes = resources.read_nodes(DATA.parent / "busy-disk", {})
+    load: Dict[str, Any] = {"made": True, "per_s": 0.0, "bytes_per_s": 0.0, "ops": {}}
+    line = resources.of_window(nodes, (1795281206.0, 1795281210.0), load, {}, Networks())
+    (disk,) = line["devices"]
+    assert disk["util"] > 0.99 and disk["queue"] > 90
+    assert 2400 < disk["write_mib_s"] < 2700 and disk["writes_s"] == pytest.approx(2800, rel=0.05)
+    assert line["bottleneck"]["what"] == "media"
+    assert line["bottleneck"]["evidence"][0].startswith("node1: vda of osd.0, osd.1 was busy 100 % of the time, ")
+    before = resources.of_window(nodes, (1795281203.0, 1795281205.0), load, {}, Networks())
+    assert before["devices"][0]["util"] < 0.5 and before["bottleneck"]["what"] == "unknown"
