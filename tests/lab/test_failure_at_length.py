@@ -1,0 +1,242 @@
+"""Failures that take minutes: fast recovery, two nodes, the older study's shape, CBT's own fio beside a fault file.
+
+CBT_PLUGINS_LONG=1 asks for them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+from statistics import median
+from typing import Any, Dict, Iterator, List
+
+import pytest
+import yaml
+from cycles import CLUSTER, S3, Cycle, wait_for
+from running_lab import PROJECT, RunningLab, need_machine
+from test_osdfailure import SETTINGS, ask, clean, facts, failure
+
+from cbt_plugins.host import checkout
+from cbt_plugins.tools.lab import Lab, Topology
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(not os.environ.get("CBT_PLUGINS_LONG"), reason="CBT_PLUGINS_LONG=1 asks for what takes minutes"),
+]
+#: what a second node breaks by intention
+SECOND = ["steady", "domain", "inactive", "ok-to-stop", "data", "min-in", "capacity"]
+#: set by the lab so that its recovery is fast in any case
+FAST = ("osd_max_backfills", "osd_recovery_max_active", "osd_recovery_max_active_hdd")
+SLEEPS = ("osd_recovery_sleep", "osd_recovery_sleep_hdd", "osd_recovery_sleep_hybrid")
+
+
+@pytest.fixture
+def before(lab: RunningLab) -> Iterator[Dict[str, Any]]:
+    wait_for(lambda: clean(lab), "a clean cluster", 240)
+    known = facts(lab)
+    yield known
+    wait_for(lambda: clean(lab), "a clean cluster", 240)
+
+
+@pytest.fixture
+def ordinary(lab: RunningLab) -> Iterator[None]:
+    """Recovery as Ceph's own defaults have it."""
+    there = [(c["section"], c["name"], c["value"]) for c in ask(lab, "config dump") if c["name"] in (*FAST, *SLEEPS)]
+    for who, name, _ in there:
+        lab.exec("node0", ["ceph", "config", "rm", who, name])
+    yield
+    for who, name, value in there:
+        lab.exec("node0", ["ceph", "config", "set", who, name, value])
+
+
+def failure_of(cycle: Cycle) -> Dict[str, Any]:
+    episodes = cycle.summary()["failure"]["milestones"]["episodes"]
+    return next(dict(episode) for episode in episodes if episode["kind"] == "failure")
+
+
+def test_aggressive_recovery_is_five_times_as_fast(
+    lab: RunningLab, tmp_path: Path, ordinary: None, before: Dict[str, Any]
+) -> None:
+    """Than Ceph's defaults, by objects a second while PGs recover; the settings go back to what they were."""
+    stop = {"at": "10s", "fault": {"label": "n", "kind": "stop", "nodes": ["node4"]}}
+    wait = {"wait": {"clean": True, "at_most": "12m", "stalled": "4m", "events": [stop]}}
+    rates: Dict[str, List[float]] = {"": [], "aggressive": []}
+    for number in range(1):
+        for recovery, found in rates.items():
+            wait_for(lambda: clean(lab), "a clean cluster", 240)
+            folder = tmp_path / f"{recovery or 'default'}-{number}"
+            folder.mkdir()
+            settings = {
+                "config": {"mon": {"mon_osd_down_out_interval": 3}},
+                **({"recovery": recovery} if recovery else {}),
+            }
+            phases = {"phases": [{"fill": {"objects": 1500}}, wait]}
+            section = {
+                "s3": S3,
+                "engine": "hybrid",
+                "size": "4KiB",
+                "workers": 16,
+                "settings": settings,
+                "cycle": phases,
+            }
+            cycle = Cycle(lab, folder, warp=section)
+            done = cycle.run(timeout=1200)
+            assert done.returncode == 0, done.stderr[-3000:]
+            assert facts(lab) == before
+            episode = failure_of(cycle)
+            assert episode["outcome"] == "recovered"
+            found.append(episode["recovery"]["objects_per_s"])
+    assert median(rates["aggressive"]) >= 5 * median(rates[""]), rates
+
+
+def two_nodes(**keys: Any) -> Dict[str, Any]:
+    """The second goes before the first has been recovered from: as in the study, where that takes hours."""
+    return failure(
+        settings={**SETTINGS, "config": {"mon": {"mon_osd_down_out_interval": 600}}},
+        hybrid={"deadline": "15s"},
+        fill={"objects": 1000},
+        phase={"duration": "30s"},
+        down_nodes=2,
+        fault={"kind": "stop", "nodes": ["node1", "node2"], "accept": ["min-in"], "accept_second": SECOND},
+        wait={"at_most": "6m", "stalled": "3m"},
+        **keys,
+    )
+
+
+def check_two_nodes(lab: RunningLab, cycle: Cycle, known: Dict[str, Any]) -> Dict[str, Any]:
+    """Run it; the cluster is as before, and as many PGs were inactive as was said. Returns the summary's failure."""
+    done = cycle.run(timeout=1200)
+    assert (cycle.folder / "complete").exists(), done.stderr[-3000:]
+    assert facts(lab) == known
+    assert list(cycle.phases()) == ["fill", "no-failure", "one-down", "two-down", "recover", "wait-clean"]
+    made: Dict[str, Any] = cycle.summary()["failure"]
+    *_, second, back = made["milestones"]["episodes"]
+    assert (second["kind"], back["kind"], back["outcome"]) == ("failure", "return", "recovered")
+    by_phase = {phase["phase"]: phase for phase in made["impact"]["phases"]}
+    assert by_phase["one-down"]["longest_gap"]["seconds"] < by_phase["two-down"]["longest_gap"]["seconds"]
+    assert all(book["ok"] for phase in cycle.phases().values() for book in phase["books"])
+    (samples,) = cycle.folder.glob("phases/04-two-down/monitors/recovery.node0/recovery.jsonl")
+    lines = [json.loads(line) for line in samples.read_text().splitlines()]
+    seen = next(
+        line["inactive"] for line in reversed(lines) if "inactive" in line
+    )  # PGs that peer are for moments only
+    told = [json.loads(line) for line in (cycle.folder / "undo.jsonl").read_text().splitlines()]
+    rules = {f["rule"]: f for line in told if line["event"] == "accepted" for f in line["findings"]}
+    predicted = rules["inactive"]["numbers"]
+    assert seen == pytest.approx(predicted["inactive"] / predicted["pgs"], abs=0.01)
+    return made
+
+
+def test_two_of_four_nodes_at_three_copies(lab: RunningLab, tmp_path: Path, before: Dict[str, Any]) -> None:
+    check_two_nodes(lab, Cycle(lab, tmp_path, osdfailure=two_nodes()), before)
+
+
+@pytest.fixture
+def eight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
+    """Eight nodes with an OSD each, and bucket data EC 4+2: the shape of the study."""
+    need_machine()
+    made = Lab(tmp_path_factory.mktemp("lab"), say=lambda text: None)
+    try:
+        base = str(tmp_path_factory.getbasetemp())
+        made.up(Topology(osd_nodes=8, osds_per_node=1, ec=(4, 2), osd_memory=600 << 20, bind=(base,)), detach=False)
+        yield RunningLab(made, [])
+    finally:
+        made.down(wipe=True)
+
+
+def test_two_of_eight_nodes_at_ec_4_2(eight: RunningLab, tmp_path: Path) -> None:
+    wait_for(lambda: clean(eight), "a clean cluster", 240)
+    cycle = Cycle(eight, tmp_path, osdfailure=two_nodes(keep_data=True))
+    config = yaml.safe_load(cycle.file.read_text())
+    config["cluster"] = {**CLUSTER, "osds": [f"node{i}" for i in range(1, 9)]}
+    cycle.file.write_text(yaml.safe_dump(config, sort_keys=False))
+    check_two_nodes(eight, cycle, facts(eight))
+
+
+def test_the_shape_of_the_older_study(lab: RunningLab, tmp_path: Path, before: Dict[str, Any]) -> None:
+    """benchmark_configs/osdfailure-classic.yaml, with a lab's names and in minutes: control, device, network."""
+    config = yaml.safe_load((PROJECT / "benchmark_configs" / "osdfailure-classic.yaml").read_text())
+    section = config["benchmarks"]["osdfailure"]
+    section.update(s3=S3, size={"1KB": "50%", "64KB": "45%", "512KB": "5%"}, workers=6, fill={"objects": 600})
+    section.update(parts={"start": "15s", "failure": "25s", "recovery": "25s"}, settle="5s")
+    section["faults"]["network"] = {"nodes": ["node4"], "options": {"interfaces": ["eth0"], "deadline": "30s"}}
+    section["settings"]["config"] = {"mon": {"mon_osd_down_out_interval": 10}}
+    section["wait"] = {"at_most": "6m", "stalled": "3m"}
+    cycle = Cycle(lab, tmp_path, {"recovery": {}}, osdfailure=section)
+    done = cycle.run(timeout=1200)
+    assert (cycle.folder / "complete").exists(), done.stderr[-3000:]
+    assert facts(lab) == before
+    loaded = {name: phase for name, phase in cycle.phases().items() if name in ("control", "device", "network")}
+    assert list(loaded) == ["control", "device", "network"]
+    for phase in loaded.values():
+        assert phase["window"]["end"] - phase["window"]["start"] == 65.0
+        assert all(book["ok"] for book in phase["books"])
+    made = cycle.summary()["failure"]
+    kinds = [(tuple(e["labels"]), e["kind"], e["outcome"]) for e in made["milestones"]["episodes"]]
+    assert [kind[:2] for kind in kinds] == [
+        (("device",), "failure"),
+        (("device",), "return"),
+        (("network",), "failure"),
+        (("network",), "return"),
+    ]
+    assert kinds[1][2] == kinds[3][2] == "recovered"
+    assert made["impact"]["baseline"]["phase"] == "control"
+
+
+FAULTS = """\
+settings: {flags: [noscrub], config: {mon: {mon_osd_down_out_interval: 8}}}
+events:
+  - {at: 10s, fault: {label: a, kind: stop, nodes: [node4]}}
+  - {at: 30s, undo: a}
+"""
+
+
+@pytest.mark.upstream
+def test_cbts_own_fio_beside_a_fault_file(lab: RunningLab, tmp_path: Path, before: Dict[str, Any]) -> None:
+    """librbdfio of an unmodified cbt.py: its log of IOPS spans the failure, and the monitor has watched it."""
+    tree = checkout.find()
+    if tree is None or importlib.util.find_spec("lxml") is None:
+        pytest.skip("no CBT checkout, or not what it needs")
+    if lab.exec("client1", ["sh", "-c", "fio --enghelp | grep -qw rbd"]).returncode:
+        pytest.skip("this fio has no engine for RBD")
+    if lab.exec("node0", ["test", "-e", str(tree / "cbt.py")]).returncode:
+        pytest.skip(f"{tree} is not visible in the lab's nodes")
+    (tmp_path / "faults.yaml").write_text(FAULTS)
+    images = [f"cbt-librbdfio-{client}-0" for client in ("client1", "client2")]
+    for image in images:
+        assert lab.exec("node0", ["rbd", "create", "--size", "64", f"rbd/{image}"]).returncode == 0
+    section = {
+        "cmd_path": "/usr/bin/fio",
+        "use_existing_volumes": True,
+        "poolname": "rbd",
+        "vol_size": 64,
+        "time": 50,
+        "time_based": True,
+        "mode": "randwrite",
+        "op_size": [16384],
+        "iodepth": [4],
+        "idle_monitor_sleep": 1,
+        "fio_out_format": "json",
+        "log_iops": True,
+        "log_avg_msec": 1000,
+    }
+    profiles = {"recovery": {"nodes": "mons"}, "faults": {"file": str(tmp_path / "faults.yaml")}}
+    cycle = Cycle(lab, tmp_path, profiles, librbdfio=section)
+    try:
+        done = cycle.run(str(tree / "cbt.py"), timeout=600)
+        assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+        assert facts(lab) == before
+        told = [
+            (path, json.loads(line))
+            for path in sorted(cycle.archive.glob("faults/*/events.jsonl"))
+            for line in path.read_text().splitlines()
+        ]
+        names = [event["event"] for _, event in told if event.get("label") == "a"]
+        assert "fault-injected" in names and "fault-undone" in names, told
+        samples = list(cycle.archive.rglob("recovery.jsonl*"))
+        assert samples, sorted(map(str, cycle.archive.rglob("*")))
+    finally:
+        for image in images:
+            lab.exec("node0", ["rbd", "rm", f"rbd/{image}"])
