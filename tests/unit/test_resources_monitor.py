@@ -328,6 +328,22 @@ def test_all_that_a_later_process_did_was_done_since_somebody_watches(
     assert last[second.process.pid] == (0, 0, 0)
 
 
+def test_the_busiest_thread_of_a_busy_process(daemon: Callable[[str, float], Daemon]) -> None:
+    its = daemon(ID, 1.0)
+    process = resources_agent.Process(its.process.pid, "osd", ID, 0)
+    assert process.busiest(100.0, 0.0) is None  # where its threads begin
+    its.burnt()
+    process.last = process.counters()[:1]
+    ((name, share), *_) = process.busiest(104.0, 0.5) or [("", 0.0)]
+    assert name == "ceph-osd" and 0.15 <= share <= 0.26  # at most 1.0 s of 4, less what it did before the first look
+    assert process.busiest(108.0, 0.5) is None  # it does nothing any more: its threads are not looked at ...
+    assert process.threads is None
+    process.last = (process.last[0] + 1000,)
+    assert process.busiest(112.0, 0.5) is None  # ... so that this is a first look again
+    assert process.busiest(116.0, 0.0) is not None
+    process.close()
+
+
 def test_the_program_is_one_for_old_pythons() -> None:
     ast.parse(Path(resources_agent.__file__).read_text(), feature_version=(3, 6))
 

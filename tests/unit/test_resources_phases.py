@@ -128,6 +128,19 @@ def test_two_names_of_one_machine_do_not_count_twice(tmp_path: Path) -> None:
     assert len(of(tmp_path)["devices"]) == 1
 
 
+def test_the_busiest_thread_is_a_mean_over_the_looks(tmp_path: Path) -> None:
+    path = write(tmp_path, "n1", Made(OSDS, threads={0: ["bstore_kv_sync", 0.96]}), seconds=100)
+    # at 11, 21 ... 91: nine looks, all of those that there can be
+    made = of(tmp_path, (0.0, 100.0))["daemons"]
+    assert made[0]["thread"] == {"name": "bstore_kv_sync", "share": 0.96} and made[1]["thread"] is None
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines[60:]:
+        line.pop("threads", None)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    # 11 to 51: it was not busy enough in the others
+    assert of(tmp_path, (0.0, 100.0))["daemons"][0]["thread"]["share"] == pytest.approx(0.96 * 5 / 9, abs=1e-4)
+
+
 def test_disks_belong_to_their_osds(tmp_path: Path) -> None:
     where = {"1": {"block": ["sda"], "block.db": ["nvme0n1"]}, "2": {"block": ["sdb"], "block.db": ["nvme0n1"]}}
     disks = {"sda": (0.95, 10.0, 20.0), "sdb": (0.1, 0.0, 1.0), "nvme0n1": (0.2, 0.0, 0.0), "sdz": (0.3, 0.0, 5.0)}
