@@ -42,6 +42,13 @@ def test_single_wild_runs_are_no_change() -> None:
     assert [point.index for point in change_points(values)] == [15]
 
 
+def test_a_cut_that_does_not_hold_between_its_neighbours_is_dropped() -> None:
+    chance = np.random.default_rng(30)
+    values = np.concatenate([chance.normal(level, 1, n) for level, n in ((100, 12), (98, 4), (96, 4), (100, 12))])
+    # the cut at 17 was one of many runs; between 12 and 20 there are 5 and 3, and their ranks are mixed
+    assert [point.index for point in change_points(values, alpha=0.05)] == [12, 20]
+
+
 def test_runs_without_a_value_are_passed_over() -> None:
     values = runs(5, 100, 90)
     values[[3, 14]] = math.nan

@@ -53,6 +53,14 @@ def test_intervals_hold_the_true_mean(lag: float) -> None:
     assert np.mean(held) >= 0.95 - 0.02
 
 
+def test_slow_changes_under_fast_noise_are_seen_by_blocks() -> None:
+    held = 0
+    for seed in range(100):
+        found = estimate_series(series(seed, 600) + series(seed + 1000, 600, 0.95, 2.0) - 100)
+        held += found.low is None or found.low <= 100 <= (found.high or 0)
+    assert held >= 88  # neighbours alone, which are hardly alike here, would give 65 or so
+
+
 def test_gaps_are_left_out_and_named() -> None:
     whole = series(1, 300, 0.6)
     broken = whole.copy()
