@@ -11,7 +11,7 @@ import logging
 import subprocess
 import sys
 import time
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Mapping, Optional
 
 from cbt_plugins.faults import access
@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 #: seconds for everything to be put back
 PATIENCE = 1800.0
+#: directories of CBT's monitors while nothing is measured: an idle cluster, pools and images that are made
+_BEFORE = ("idle_monitoring", "pool_monitoring", "recovery_pool_monitoring", "creation", "initial_health_check")
 
 
 class Faults(Monitor):
@@ -33,6 +35,8 @@ class Faults(Monitor):
         self._process: Optional[subprocess.Popen[bytes]] = None
 
     def start(self, directory: str) -> None:
+        if PurePosixPath(directory).name in _BEFORE:
+            return
         folder = Path(self.cluster["archive_dir"]) / "faults" / time.strftime("%Y%m%dT%H%M%S")
         folder.mkdir(parents=True)
         access.write(folder, self.cluster, self.common, f"inject-{folder.name}")
