@@ -11,7 +11,7 @@ Runs must be independent. The seconds of a run are not: they would be full of ch
 from __future__ import annotations
 
 import math
-from typing import List, Sequence, Tuple
+from typing import List, Sequence, Tuple, Union
 
 import numpy as np
 from scipy import stats
@@ -25,7 +25,7 @@ SHORTEST = 3
 _ORDERS = 5
 
 
-def change_points(values: Sequence[float], alpha: float = 0.01, seed: int = 0) -> List[ChangePoint]:
+def change_points(values: Union[Sequence[float], np.ndarray], alpha: float = 0.01, seed: int = 0) -> List[ChangePoint]:
     """The change points of a sequence of runs, in order. Values that are not finite are passed over.
 
     `alpha` is the chance of finding any in a sequence that has none. Time and memory grow with the square of the number

@@ -9,7 +9,7 @@ takes the logarithms as normal, and says so.
 from __future__ import annotations
 
 import math
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from scipy import special
@@ -17,6 +17,7 @@ from scipy import special
 from cbt_plugins.statistics import exact
 from cbt_plugins.statistics.values import Caution, Comparison, Estimate
 
+Numbers = Union[Sequence[float], np.ndarray]
 #: runs (or pairs) below which nothing is said with Student's t
 FEWEST = 3
 #: a standard error below this part of the values is none: it is that of their last digits
@@ -35,7 +36,7 @@ class _Shift(NamedTuple):
     floor: float = 0.0
 
 
-def estimate(values: Sequence[float], confidence: float = 0.95) -> Estimate:
+def estimate(values: Numbers, confidence: float = 0.95) -> Estimate:
     """The median of independent runs, in their unit.
 
     The interval is that of order statistics (of 6 runs at least, at 95 %), which holds for every distribution; of 3 to
@@ -58,9 +59,7 @@ def estimate(values: Sequence[float], confidence: float = 0.95) -> Estimate:
     return Estimate(float(np.median(runs)), low, high, n, confidence, tuple(cautions))
 
 
-def compare_runs(
-    base: Sequence[float], new: Sequence[float], paired: bool = False, confidence: float = 0.95
-) -> Comparison:
+def compare_runs(base: Numbers, new: Numbers, paired: bool = False, confidence: float = 0.95) -> Comparison:
     """What changed from the base's runs to the new ones, in the order in which they were made.
 
     `paired`: base[i] and new[i] were measured one after the other (interleaved), so that what drifts slowly hits both
@@ -105,7 +104,7 @@ def compare_runs(
     )
 
 
-def _finite(values: Sequence[float]) -> Tuple[np.ndarray, List[Caution]]:
+def _finite(values: Numbers) -> Tuple[np.ndarray, List[Caution]]:
     runs = np.asarray(values, dtype=float)
     kept = runs[np.isfinite(runs)]
     lost = len(runs) - len(kept)

@@ -106,11 +106,12 @@ def test_many_runs_against_two_are_compared_exactly() -> None:
 
 
 def test_the_interval_within_is_narrower_and_two_sided() -> None:
-    found = compare_runs(A, A[::-1])
-    assert found.within is not None
-    assert found.change_low is not None
-    assert found.change_high is not None
-    assert 0 < found.within <= max(-found.change_low, found.change_high)
+    for base, new, paired in ((A, B, False), (A, B, True), ([*A, *B], [*B, *A], True)):
+        narrower = compare_runs(base, new, paired, confidence=0.9)
+        assert narrower.change_low is not None
+        assert narrower.change_high is not None
+        ends = max(abs(narrower.change_low), abs(narrower.change_high))
+        assert compare_runs(base, new, paired).within == pytest.approx(ends)
     t = compare_runs(A[:3], B[:3])
     x, y = np.log(A[:3]), np.log(B[:3])
     error = math.hypot(stats.sem(x), stats.sem(y))
