@@ -50,7 +50,7 @@ def resources(run: Run, phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[st
             continue
         nodes = [node for node in read_nodes(phase.path / "monitors", offsets) if node.whole.meets(*window)]
         if nodes:
-            made[phase.name] = of_window(nodes, window, _load(phase, line), roles, networks)
+            made[phase.name] = of_window(nodes, window, _load(run, phase, line), roles, networks)
             for node in nodes:
                 known.setdefault(node.name, _about(node, nodes, roles))
     return {"nodes": list(known.values()), "phases": made} if made else None
@@ -113,8 +113,9 @@ def roles_of(run: Run) -> Dict[str, List[str]]:
     return found
 
 
-def _load(phase: Phase, line: Mapping[str, Any]) -> Dict[str, Any]:
-    """What was asked of the cluster: requests and bytes a second that ended well."""
+def _load(run: Run, phase: Phase, line: Mapping[str, Any]) -> Dict[str, Any]:
+    """What was asked of the cluster: requests and bytes a second that ended well, and what the generator can do."""
+    ceiling = run.manifest.get("ceiling")
     total, length = line["total"], line["window"]["seconds"]
     ops = {op: its["requests"] / length for op, its in line["ops"].items()}
     return {
@@ -122,6 +123,7 @@ def _load(phase: Phase, line: Mapping[str, Any]) -> Dict[str, Any]:
         "per_s": total["requests"] / length,
         "bytes_per_s": total["bytes"] / length,
         "ops": ops,
+        "ceiling": ceiling if isinstance(ceiling, dict) else {},
     }
 
 

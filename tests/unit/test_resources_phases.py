@@ -299,6 +299,18 @@ def test_the_summary_has_the_phases_that_were_watched(watched: Path, tmp_path: P
     assert line["bottleneck"]["what"] == "media"
 
 
+def test_a_generator_near_its_ceiling_is_said(watched: Path) -> None:
+    manifest = json.loads((watched / "manifest.json").read_text())
+    manifest["ceiling"] = {"GET": 500.0, "PUT": 200.0}  # 200 and 100 a second were made
+    (watched / "manifest.json").write_text(json.dumps(manifest))
+    summary = summarize(watched)
+    made = summary["resources"]["phases"]["new"]["bottleneck"]
+    assert made["what"] == "generator"
+    assert made["evidence"][0].startswith("90 % of what the generator can do without a cluster: GET 200 of 500/s")
+    (warning,) = [w for w in summary["warnings"] if w["code"] == "generator-bound"]
+    assert warning["phase"] == "new" and "GET 200 of 500/s" in warning["text"]
+
+
 def test_the_summary_of_a_run_that_nobody_watched_has_none(tmp_path: Path) -> None:
     assert summarize(archives.small(tmp_path))["resources"] is None
 
