@@ -233,13 +233,9 @@ def _node(
     }
 
 
-def small_fraction(ratio: float, near: float = 0.02) -> str:
-    """The fraction with the smallest denominator that is within 2 %: 1.21 -> "6/5"."""
-    for denominator in range(1, 1000):
-        numerator = round(ratio * denominator)
-        if numerator and abs(numerator / denominator - ratio) <= near * ratio:
-            break
-    its = Fraction(numerator, denominator)
+def small_fraction(ratio: float) -> str:
+    """The nearest fraction with a denominator of one digit: 1.21 -> "6/5"; 1/n of what is less than all of them."""
+    its = Fraction(ratio).limit_denominator(9) or Fraction(1, round(1 / ratio))
     return f"{its.numerator}/{its.denominator}"
 
 

@@ -233,6 +233,14 @@ def test_the_published_efficiency(
         assert made["cores_per_gb_s"] == pytest.approx(per_gb, rel=5e-3)
 
 
+@pytest.mark.parametrize(
+    ("ratio", "fraction"),
+    [(0.525, "1/2"), (1.0, "1/1"), (0.1111, "1/9"), (0.02, "1/50"), (40.2, "201/5"), (7.001, "7/1")],
+)
+def test_fractions_are_small(ratio: float, fraction: str) -> None:
+    assert resources.small_fraction(ratio) == fraction
+
+
 def test_nothing_is_divided_by_nothing(tmp_path: Path) -> None:
     write(tmp_path, "c1", Made([("osd", "1", 0.0, 1), ("rgw", "1", 0.0, 1)]))
     made = of(tmp_path, load={"made": True, "per_s": 0.0, "bytes_per_s": 0.0, "ops": {}})
