@@ -8,6 +8,7 @@ everything back when this one ends, however it ends.
 from __future__ import annotations
 
 import logging
+import select
 import subprocess
 import sys
 import time
@@ -21,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 #: seconds for everything to be put back
 PATIENCE = 1800.0
+#: seconds for the settings to be in force and the first fault to be ready; the load begins then
+READY = 300.0
 #: directories of CBT's monitors while nothing is measured: an idle cluster, pools and images that are made
 _BEFORE = ("idle_monitoring", "pool_monitoring", "recovery_pool_monitoring", "creation", "initial_health_check")
 
@@ -45,17 +48,23 @@ class Faults(Monitor):
             self._process = subprocess.Popen(
                 [*line, "--cluster", str(folder / access.FILE), "--archive", str(folder)],
                 stdin=subprocess.PIPE,
-                stdout=log,
+                stdout=subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,
             )
+        assert self._process.stdout is not None
+        # its only word is that the clock of the events runs; the load begins when this returns
+        heard, _, _ = select.select([self._process.stdout], [], [], READY)
+        if not heard or not self._process.stdout.readline():
+            logger.error("faults: the load begins without them: %s says why", folder / "log.txt")
 
     def stop(self, directory: str) -> None:
         if self._process is None:
             return
-        assert self._process.stdin is not None
+        assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         status = self._process.wait(PATIENCE)
+        self._process.stdout.close()
         self._process = None
         if status:
             logger.error("faults: exit status %d; see faults/*/log.txt and `cbt-tools undo` of the archive", status)

@@ -26,6 +26,8 @@ from cbt_plugins.journal import Journal
 from cbt_plugins.remote import Remote
 
 DONE, FAILED, USAGE = 0, 1, 2
+#: said by `--tied` when the settings are in force and the clock of the events runs
+BEGUN = "begun"
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tied",
         action="store_true",
-        help="go on until standard input ends; without it, until the last event has happened",
+        help="say when the clock of the events runs, and go on until standard input ends; without it, until the last "
+        "event has happened",
     )
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and which rules refuse it")
 
@@ -96,6 +99,8 @@ def _inject(injector: Injector, timeline: Timeline, tied: bool) -> int:
             injector.apply()
             timeline.prepare()
             timeline.begin(time.time())
+            if tied:
+                print(BEGUN, flush=True)
             while timeline.failure is None and (tied or timeline.left):
                 if tied and select.select([0], [], [], 0.5)[0] and not os.read(0, 4096):
                     break
