@@ -19,6 +19,7 @@ Object.assign(charts, {
         ctx.stroke();
       }
       ctx.font = 11 * ratio + "px " + font;
+      ctx.textAlign = "left";
       ctx.fillStyle = colour("soft");
       for (const p of its.points) {
         const [x, y] = at(p, "mean_ms");
@@ -30,7 +31,8 @@ Object.assign(charts, {
         ctx.beginPath();
         ctx.arc(x, y, 8 * ratio, 0, 7);
         ctx.stroke();
-        ctx.fillText("knee", x + 12 * ratio, y - 8 * ratio);
+        ctx.textAlign = "right";
+        ctx.fillText("knee", x - 12 * ratio, y - 8 * ratio);
       }
       ctx.restore();
     };
