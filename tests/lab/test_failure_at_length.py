@@ -159,9 +159,9 @@ def test_the_shape_of_the_older_study(lab: RunningLab, tmp_path: Path, before: D
     """benchmark_configs/osdfailure-classic.yaml, with a lab's names and in minutes: control, device, network."""
     config = yaml.safe_load((PROJECT / "benchmark_configs" / "osdfailure-classic.yaml").read_text())
     section = config["benchmarks"]["osdfailure"]
-    section.update(s3=S3, size={"1KB": "50%", "64KB": "45%", "512KB": "5%"}, workers=6, fill={"objects": 600})
-    section.update(parts={"start": "15s", "failure": "25s", "recovery": "25s"}, settle="5s")
-    section["faults"]["network"] = {"nodes": ["node4"], "options": {"interfaces": ["eth0"], "deadline": "30s"}}
+    section.update(s3=S3, size={"1KB": "50%", "64KB": "45%", "512KB": "5%"}, workers=6, fill={"objects": 300})
+    section.update(parts={"start": "10s", "failure": "20s", "recovery": "15s"}, settle="2s")
+    section["faults"]["network"] = {"nodes": ["node4"], "options": {"interfaces": ["eth0"], "deadline": "22s"}}
     section["settings"]["config"] = {"mon": {"mon_osd_down_out_interval": 10}}
     section["wait"] = {"at_most": "6m", "stalled": "3m"}
     cycle = Cycle(lab, tmp_path, {"recovery": {}}, osdfailure=section)
@@ -171,7 +171,7 @@ def test_the_shape_of_the_older_study(lab: RunningLab, tmp_path: Path, before: D
     loaded = {name: phase for name, phase in cycle.phases().items() if name in ("control", "device", "network")}
     assert list(loaded) == ["control", "device", "network"]
     for phase in loaded.values():
-        assert phase["window"]["end"] - phase["window"]["start"] == 65.0
+        assert phase["window"]["end"] - phase["window"]["start"] == 45.0
         assert all(book["ok"] for book in phase["books"])
     made = cycle.summary()["failure"]
     kinds = [(tuple(e["labels"]), e["kind"], e["outcome"]) for e in made["milestones"]["episodes"]]
