@@ -20,6 +20,8 @@ TABLES: Tuple[Table, ...] = (*summaries.TABLES, *counted.TABLES, *watched.TABLES
 ROWS = Table("rows", "every request, where rows were kept", ROW_COLUMNS, lambda run: ())
 RUN = Column("run", TEXT, "directory of the run, below results/")
 
+#: lines of a table of counts that may wait to be added up
+_MANY = 5_000_000
 #: where a question may mean columns that it does not name
 _STAR = re.compile(r"(?<!count\()\*")
 _ALL = {"natural", "columns", "positional", "describe", "summarize", "table"}
@@ -75,19 +77,27 @@ def _create(con: Any, table: Table, wanted: Sequence[Column], runs: Sequence[Run
     """With the columns that the question names: those of the histograms of days are large."""
     columns = (RUN, *wanted)
     con.execute(f"CREATE TABLE {table.name} ({', '.join(f'{_name(column)} {column.type}' for column in columns)})")
+    adds = bool(table.adds) and len(columns) <= len(table.columns)
+    waiting = 0
     for run, piece in _pieces(table, runs):
         n = len(next(iter(piece.values())))
         filled = {"run": np.full(n, run.name, object), **{column.name: piece[column.name] for column in wanted}}
         con.register("piece", filled)
-        con.execute(f"INSERT INTO {table.name} SELECT {_selected(table, columns)}")
+        con.execute(f"INSERT INTO {table.name} SELECT {', '.join(map(_value, columns))} FROM piece")
         con.unregister("piece")
+        waiting += n
+        if adds and waiting > _MANY:
+            _add_up(con, table, columns)
+            waiting = 0
+    if adds:
+        _add_up(con, table, columns)
 
 
-def _selected(table: Table, columns: Sequence[Column]) -> str:
-    values = [f"sum({_name(column)})" if column.name == table.adds else _value(column) for column in columns]
-    if table.adds and len(columns) <= len(table.columns):
-        return f"{', '.join(values)} FROM piece GROUP BY ALL"
-    return f"{', '.join(map(_value, columns))} FROM piece"
+def _add_up(con: Any, table: Table, columns: Sequence[Column]) -> None:
+    """Make one line of those that differ in nothing but their counts."""
+    values = [_name(column) for column in columns]
+    values = [f"sum({name})::BIGINT AS {name}" if name == f'"{table.adds}"' else name for name in values]
+    con.execute(f"CREATE OR REPLACE TABLE {table.name} AS SELECT {', '.join(values)} FROM {table.name} GROUP BY ALL")
 
 
 def _pieces(table: Table, runs: Sequence[Run]) -> Iterator[Tuple[Run, Columns]]:
