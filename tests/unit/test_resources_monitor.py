@@ -371,3 +371,15 @@ def test_every_node_is_watched_by_default() -> None:
     assert Resources({"nodes": "rgws"}, cluster, {}).nodes == ["r"]
     assert registry.loaders(registry.MONITORS)["resources"]() is Resources
     assert tuple(ResourcesProfile().nodes) == Resources.DEFAULT_NODES
+
+
+def test_counters_that_begin_anew_count_from_zero() -> None:
+    last: Dict[int, Any] = {}
+    assert resources_agent._difference(last, 3, [10, 500]) == []  # the first reading says nothing
+    assert resources_agent._difference(last, 3, [10, 500]) == []
+    assert resources_agent._difference(last, 3, [14, 20]) == [[3, 4, 20]]
+
+
+def test_addresses_of_an_interface() -> None:
+    assert "127.0.0.1/8" in resources_agent.addresses("lo")
+    assert resources_agent.addresses("nothing0") == []
