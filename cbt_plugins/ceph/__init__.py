@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .cluster import BucketStats, Ceph, CephError, Keys
+from .cluster import BucketStats, Ceph, CephError, Keys, NoAnswer
 from .status import Status
 from .watch import StatusWatch
 
-__all__ = ["BucketStats", "Ceph", "CephError", "Keys", "Status", "StatusWatch"]
+__all__ = ["BucketStats", "Ceph", "CephError", "Keys", "NoAnswer", "Status", "StatusWatch"]

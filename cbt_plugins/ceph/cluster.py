@@ -30,6 +30,10 @@ class CephError(Exception):
     """Ceph refused or could not be asked; the text is for the user."""
 
 
+class NoAnswer(CephError):
+    """The question was not answered in time: PGs that it needs may be inactive."""
+
+
 @dataclass(frozen=True)
 class Keys:
     """S3 keys; never printed."""
@@ -137,10 +141,12 @@ class Ceph:
             f"RGW user {uid!r} has no S3 keys: radosgw-admin key create --uid={uid} --key-type=s3 makes them"
         )
 
-    def bucket(self, name: str) -> Optional[BucketStats]:
+    def bucket(self, name: str, timeout: float = 120.0) -> Optional[BucketStats]:
         """Statistics of a bucket; None when there is none of that name. Raises CephError when it cannot be told."""
         command = f"{self._admin} bucket stats --bucket={shlex.quote(name)}"
-        result = self.remote.run([self.head], command, timeout=120.0, check=False)[self.head]
+        result = self.remote.run([self.head], command, timeout=timeout, check=False)[self.head]
+        if result.status == 124:
+            raise NoAnswer(f"bucket stats of {name}: no answer within {timeout:g} s")
         if result.status:
             # 2002: no such bucket (ERR_NO_SUCH_BUCKET); older releases exit with 2 (ENOENT)
             if "(2002)" in result.stderr or "No such file or directory" in result.stderr:

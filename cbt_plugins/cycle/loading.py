@@ -13,6 +13,7 @@ from ..ceph import Ceph, StatusWatch
 from ..config.calibration import CALIBRATE
 from ..config.plan import Phase, Plan
 from ..faults import Injector
+from ..faults.injector import RECOVERY, SETTINGS
 from ..host.run import HostRun
 from ..load import split
 from ..load.hybrid import HybridJobs
@@ -74,7 +75,7 @@ class Loader:
         folder = self.archive.running(index, phase.name)
         folder.mkdir(parents=True)
         outcome = Outcome(index, phase, rate=start.rate)
-        before = self.buckets.counts()
+        before = self._counts()
         duration = phase.goal.duration if phase.goal else phase.duration
         if duration:
             duration += phase.ramp + phase.warmup
@@ -115,10 +116,18 @@ class Loader:
         outcome.window = window_of(phase, outcome.jobs, session.go_at)
         outcome.note_dry()
         if not (phase.warp and phase.warp.op in ("versioned", "multipart")):
-            outcome.add_books(balance(before, self.buckets.counts(settle=True), jobs, ends))
+            after = self._counts(settle=True)
+            outcome.add_books(balance({b: n for b, n in before.items() if b in after}, after, jobs, ends))
+            if not (before and after):
+                text = "objects were not counted: the index of buckets was out of reach while something was broken"
+                outcome.warn("no-books", text)
         if phase.name == CALIBRATE:
             outcome.extra["latency"] = _latencies(jobs, ends)
         return outcome
+
+    def _counts(self, settle: bool = False) -> Dict[str, int]:
+        broken = any(record.label not in (SETTINGS, RECOVERY) for record in self.injector.open)
+        return self.buckets.counts_if_told(settle) if broken else self.buckets.counts(settle)
 
 
 @dataclass
