@@ -211,8 +211,9 @@ class Processes:
         except (OSError, ValueError):
             return None
         process.started = self._booted + ticks / HZ
-        if not self._begun or process.started < self._begun:
-            process.last = (ticks_now, done, written)  # else all that it ever did was done since somebody watches
+        # of a younger one, all that it ever did was done since somebody watches; its start is known to 0.01 s
+        if not self._begun or process.started < self._begun - 1.0:
+            process.last = (ticks_now, done, written)
         process.ticks_then = process.last[0]
         return process
 

@@ -109,6 +109,16 @@ def known(file: Path) -> List[int]:
     return found
 
 
+def gone(file: Path) -> List[int]:
+    """Pids of those that have gone."""
+    pids: Dict[int, int] = {}
+    found = []
+    for line in lines(file):
+        pids.update((int(i), about["pid"]) for i, about in (line.get("names") or {}).get("d", {}).items())
+        found += [pids[index] for index in line.get("gone", [])]
+    return found
+
+
 def monitor() -> Resources:
     return Resources({"interval": 0.2}, CLUSTER, {})
 
@@ -155,7 +165,7 @@ def test_another_process_of_the_same_name_is_a_restart(tmp_path: Path, daemon: C
         wait_for(lambda: first.process.pid in known(file))
         first.burnt()
         first.process.kill()  # nobody has asked for its end: it is still there, dead
-        wait_for(lambda: any("gone" in line for line in lines(file)))
+        wait_for(lambda: first.process.pid in gone(file))
         second = daemon(ID, 0.4)
         second.burnt()
         wait_for(lambda: second.process.pid in known(file))  # at once, and not at the next look at all
