@@ -23,7 +23,7 @@ RUN = Column("run", TEXT, "directory of the run, below results/")
 #: lines of a table of counts that may wait to be added up
 _MANY = 5_000_000
 #: where a question may mean columns that it does not name
-_STAR = re.compile(r"(?<!count\()\*")
+_STAR = re.compile(r"(\bselect|\bdistinct|,|\.)\s*\*")
 _ALL = {"natural", "columns", "positional", "describe", "summarize", "table"}
 #: what cannot write a file: files of rows may be read, and DuckDB has one list for both
 _ALLOWED = ("SELECT", "CREATE", "INSERT", "UPDATE", "DELETE", "ALTER", "DROP")
