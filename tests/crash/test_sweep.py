@@ -11,7 +11,7 @@ import pytest
 from standin_cluster import HERE, MODES, Accident, StandIn, part_of
 
 #: calls 7, 42, 77 ...: what is tried where CRASH_PART does not say otherwise
-SAMPLE = "7/35"
+SAMPLE = "7/70"
 
 
 class Injections(StandIn):

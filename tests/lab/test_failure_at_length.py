@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 from pathlib import Path
 from statistics import median
 from typing import Any, Dict, Iterator, List
@@ -21,10 +20,7 @@ from test_osdfailure import SETTINGS, ask, clean, facts, failure
 from cbt_plugins.host import checkout
 from cbt_plugins.tools.lab import Lab, Topology
 
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(not os.environ.get("CBT_PLUGINS_LONG"), reason="CBT_PLUGINS_LONG=1 asks for what takes minutes"),
-]
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 #: what a second node breaks by intention
 SECOND = ["steady", "domain", "inactive", "ok-to-stop", "data", "min-in", "capacity"]
 #: set by the lab so that its recovery is fast in any case

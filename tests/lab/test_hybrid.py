@@ -218,7 +218,11 @@ def nanoseconds(text: str) -> int:
     return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) * 10**9 + int(fraction.ljust(9, "0"))
 
 
-@pytest.mark.parametrize("fault", [kill, hang, cut], ids=["killed", "hung", "cut-off"])
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(kill, marks=pytest.mark.long), hang, pytest.param(cut, marks=pytest.mark.long)],
+    ids=["killed", "hung", "cut-off"],
+)
 def test_load_goes_on_when_one_of_two_rgws_is_gone(
     lab: RunningLab, tmp_path: Path, fault: Callable[[RunningLab], Callable[[], None]]
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -151,11 +150,12 @@ MOMENTS: Dict[str, Callable[[Cycle], bool]] = {
 
 
 #: tried every time; the others are alike and take a minute each
-OFTEN = ("stopping", "down")
-every = pytest.mark.skipif(not os.environ.get("CBT_PLUGINS_LONG"), reason="CBT_PLUGINS_LONG=1 kills at every moment")
+OFTEN = "down"
 
 
-@pytest.mark.parametrize("moment", [m if m in OFTEN else pytest.param(m, marks=every) for m in MOMENTS])
+@pytest.mark.parametrize(
+    "moment", [m if m == OFTEN else pytest.param(m, marks=pytest.mark.long) for m in MOMENTS]
+)
 def test_kill_9_and_undo_from_another_shell(
     lab: RunningLab, tmp_path: Path, before: Dict[str, Any], moment: str
 ) -> None:

@@ -1,0 +1,16 @@
+"""What takes minutes, and proves in another way what others prove, is run when it is asked for."""
+
+from __future__ import annotations
+
+import os
+from typing import List
+
+import pytest
+
+
+def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
+    """Skips what is marked `long`, unless CBT_PLUGINS_LONG is set."""
+    if not os.environ.get("CBT_PLUGINS_LONG"):
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(pytest.mark.skip(reason="CBT_PLUGINS_LONG=1 asks for what takes minutes"))
