@@ -10,7 +10,7 @@ from typing import List
 import pytest
 from standin_cluster import HERE, MODES, Accident, StandIn, part_of
 
-#: calls 7, 42, 77 ...: what is tried where CRASH_PART does not say otherwise
+#: calls 7, 77, 147 ...: what is tried where CRASH_PART does not say otherwise
 SAMPLE = "7/70"
 
 
