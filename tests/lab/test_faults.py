@@ -200,7 +200,8 @@ def test_a_crash_is_of_that_process(faulty: Faulty) -> None:
     pid = faulty.lab.exec("node2", ["pgrep", "-x", "ceph-osd"]).stdout.split()
     folder = faulty.folder()
     faulty.run(folder, f"injector.acquire(); injector.inject({fault('c', 'crash', 'osd.1')})")
-    assert faulty.lab.exec("node2", ["pgrep", "-x", "ceph-osd"]).stdout.split() == []
+    # it has no life any more when the fault is there; its first process may still have to wait for it
+    wait_for(lambda: not faulty.lab.exec("node2", ["pgrep", "-x", "ceph-osd"]).stdout.split(), "the end of osd.1", 30)
     assert faulty.undo(folder).returncode == 0
     again = faulty.lab.exec("node2", ["pgrep", "-x", "ceph-osd"]).stdout.split()
     assert len(again) == 1 and again != pid
