@@ -38,9 +38,14 @@ def _of_summary(summary: Mapping[str, Any], plan: Mapping[str, Any]) -> Pairs:
     yield "load.drivers", len(drivers) or None
     yield "cluster.clients", len({driver["node"] for driver in drivers.values()}) or None
     yield "cluster.endpoints", len(summary["environment"]["endpoints"]) or None
+    calibrated = any(phase["name"] == "calibrate" and phase["role"] == "none" for phase in summary["phases"])
     for phase in summary["phases"]:
-        for key, value in _of_phase(phase, planned.get(phase["name"], {})):
+        its = planned.get(phase["name"], {})
+        for key, value in _of_phase(phase, its):
             yield f"phase.{phase['name']}.{key}", value
+        if calibrated and phase["engine"] == "warp" and phase["kind"] == "hybrid" and not its.get("workers"):
+            asked = [driver["workers"] for driver in plan.get("drivers") or ()]
+            yield f"phase.{phase['name']}.workers", sum(asked) or None  # what was made of them is in loops
         if phase["engine"] == "warp" and phase["kind"] == "hybrid":
             yield f"loops.{phase['name']}", mix(dict(_workers(phase["jobs"])))  # by calibration: another in every run
     for name, text in summary["environment"]["versions"].items():

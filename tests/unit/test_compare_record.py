@@ -223,3 +223,21 @@ def test_a_mean_of_nothing_is_no_series() -> None:
 
     assert _mean([0, 0], [None, None]) == []
     assert not any(math.isnan(value) for value in _mean([1, 0, 3], [2.0, None, 4.0]))
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_workers_of_a_calibration_are_no_reason_to_refuse(tmp_path: Path, planned: bool) -> None:
+    """A closed loop for each operation gets what a short phase has measured: other numbers in every run."""
+    configs = []
+    for name, workers in (("one", 2), ("other", 3)):
+        run = analysis_archives.run(tmp_path / name, phases=["calibrate", "mix"])
+        for index, (phase, role) in enumerate((("calibrate", "none"), ("mix", "measure")), 1):
+            rows = analysis_archives.steady("GET", workers=workers, seconds=4, latency=0.01, begin=10 * index)
+            window = (10 * index, 10 * index + 3)
+            job = analysis_archives.job("01-4KiB-get", "GET", rows, workers=workers)
+            analysis_archives.phase(run, index, phase, [job], window=window, role=role)
+        plan = {"benchmark": "warp", "phases": [{"name": "calibrate"}, {"name": "mix"}]}
+        (run / "plan.json").write_text(json.dumps({**plan, "drivers": [{"workers": 8}]} if planned else plan))
+        configs.append(records_of(run)[0].config)
+    assert [config.get("phase.mix.workers") for config in configs] == ([8, 8] if planned else [None, None])
+    assert [config["loops.mix"] for config in configs] == ["GET:2", "GET:3"]
