@@ -108,7 +108,8 @@ class HybridJobs:
             "part_size": options.part_size,
             "compressible": options.compressible,
             "verify": options.verify,
-            "make_buckets": True,
+            # asked for once: while nodes are down nobody may be able to answer, and the load has to begin all the same
+            "make_buckets": driver.id not in memory.states,
             "state_out": f"{FOLDER}/state/{driver.id}.state",
             "spaces": spaces,
         }

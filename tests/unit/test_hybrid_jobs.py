@@ -73,6 +73,7 @@ def test_what_a_driver_knows_of_its_objects_goes_with_it() -> None:
     assert one.spec and two.spec
     assert one.state == Path("/a/01.state") and one.spec["state_in"].endswith("/spec/01-hybrid.state")
     assert two.state is None and two.spec["state_in"] == ""
+    assert two.spec["make_buckets"] and not one.spec["make_buckets"]  # where it has written the bucket is there
     assert one.spec["spaces"][0]["rebuild"] and one.spec["state_out"].endswith("/state/01.state")
 
 
