@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
+from cbt_plugins.columns import side_by_side
 from cbt_plugins.config.advice import advice, changes, unchanged
 from cbt_plugins.config.check import Config, Run, load
 from cbt_plugins.config.estimate import estimate
@@ -168,12 +169,12 @@ def _parts(plan: Plan, cluster: Mapping[str, Any]) -> Iterator[Tuple[str, List[s
         )
         name = ", ".join(driver.buckets) + (" (existing)" if bucket.foreign else "")
         rows.append((f"    {driver.id}", driver.node, name, sizes, str(driver.workers)))
-    yield "drivers", list(_table(rows))
+    yield "drivers", list(side_by_side(rows, left=len(rows[0])))
     rows = [("  phases", "until", "role", "what")]
     for index, phase in enumerate(plan.phases, 1):
         rows.append((f"    {index} {phase.name}", goal_text(phase), phase.role, _what(phase)))
         rows += [("", "", "", f"  {text}") for text in (*_how(phase), *map(event_text, phase.events))]
-    yield "phases", list(_table(rows))
+    yield "phases", list(side_by_side(rows, left=len(rows[0])))
     faults = [*map(span_text, spans(plan)), *estimate(plan, cluster)]
     yield "faults", [f"  {'' if i else 'faults':8} {line}" for i, line in enumerate(faults)]
     yield "settings", [f"  settings {_settings(plan.settings)}"] if plan.settings != Settings() else []
@@ -236,12 +237,6 @@ def _time(seconds: float, unknown: Any) -> str:
     if unknown:
         parts.append(f"unknown: {'; '.join(unknown)}")
     return " + ".join(parts)
-
-
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
 
 
 def _count(number: int, what: str) -> str:

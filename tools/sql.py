@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any, List, Sequence, Tuple
 
+from cbt_plugins.columns import side_by_side
+
 OK, USAGE = 0, 2
 _INSTALL = "pip install 'cbt-plugins[sql]'"
 
@@ -74,13 +76,10 @@ def tables() -> str:
 def as_table(names: Sequence[str], lines: Sequence[Tuple[Any, ...]]) -> str:
     """Columns side by side, numbers to the right."""
     cells: List[List[str]] = [[_text(value) for value in line] for line in lines]
-    right = [all(isinstance(line[i], (int, float, type(None))) for line in lines) for i in range(len(names))]
+    left = [not all(isinstance(line[i], (int, float, type(None))) for line in lines) for i in range(len(names))]
     widths = [max([len(name), *(len(line[i]) for line in cells)]) for i, name in enumerate(names)]
-    made = []
-    for line in [list(names), ["-" * width for width in widths], *cells]:
-        parts = [text.rjust(width) if flag else text.ljust(width) for text, width, flag in zip(line, widths, right)]
-        made.append("  ".join(parts).rstrip() + "\n")
-    return "".join(made)
+    rule = ["-" * width for width in widths]
+    return "".join(f"{line}\n" for line in side_by_side([list(names), rule, *cells], left))
 
 
 def _text(value: Any) -> str:

@@ -6,6 +6,8 @@ import textwrap
 from dataclasses import dataclass
 from typing import Iterator, Sequence, Tuple, Union
 
+from cbt_plugins.columns import side_by_side
+
 #: columns of lines of words; tables are as wide as they must be
 WIDTH = 110
 
@@ -72,14 +74,7 @@ def _text(block: Block) -> Iterator[str]:
     elif block.rows:
         if block.title:
             yield block.title
-        rows = [block.head, *block.rows]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(block.head))]
-        for row in rows:
-            cells = (
-                cell.ljust(width) if i < block.left else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths))
-            )
-            yield "  ".join(cells)
+        yield from side_by_side([block.head, *block.rows], block.left)
 
 
 def _markdown(block: Block) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Iterator, List, Optional, Sequence, Tuple
 
+from cbt_plugins.columns import side_by_side
 from cbt_plugins.compare.record import Measurement, Record
 from cbt_plugins.foreign import cosbench, read
 from cbt_plugins.foreign.cosbench_page import tables
@@ -32,10 +33,7 @@ def _record(record: Record) -> Iterator[str]:
     for phase, op in dict.fromkeys((its.phase, its.op) for its in record.measurements):
         its = [line for line in record.measurements if (line.phase, line.op) == (phase, op)]
         lines.append([phase, op, str(its[0].n or ""), *(_cell(its, metric) for metric in _METRICS)])
-    widths = [max(map(len, column)) for column in zip(*lines)]
-    for line in lines:
-        cells = [text.ljust(width) if i < 2 else text.rjust(width) for i, (text, width) in enumerate(zip(line, widths))]
-        yield ("  " + "  ".join(cells)).rstrip() + "\n"
+    yield from (f"  {line}\n" for line in side_by_side(lines, left=2))
     for caution in record.cautions:
         yield f"  {caution.code}: {caution.text}\n"
 

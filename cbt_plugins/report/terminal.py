@@ -6,6 +6,7 @@ import textwrap
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from cbt_plugins.analysis import impact, recovery
+from cbt_plugins.columns import side_by_side
 from cbt_plugins.report import ceilings as network
 from cbt_plugins.report import usage
 from cbt_plugins.report.numbers import count, percent, plain, seconds, size, size_class
@@ -180,8 +181,4 @@ def _warnings(warnings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _table(rows: Sequence[Sequence[str]], left: int = 1) -> Iterator[str]:
-    """Columns as wide as their widest cell; the first `left` ones begin at the left."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        cells = [cell.ljust(w) if i < left else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths))]
-        yield ("   " + "  ".join(cells))[:WIDTH]
+    yield from (f"   {line}"[:WIDTH] for line in side_by_side(rows, left))
