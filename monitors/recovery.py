@@ -12,8 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Mapping, Optional
 
-from cbt_plugins.config.monitors import RecoveryProfile
-from cbt_plugins.config.validate import validate
+from cbt_plugins.config.monitors import RecoveryProfile, values_of
 from cbt_plugins.host.monitoring import Monitor, make_remote, stop_by_pid_files
 
 logger = logging.getLogger(__name__)
@@ -38,12 +37,8 @@ class Recovery(Monitor):
     DEFAULT_NODES = ("head",)
 
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
+        self._profile = values_of(RecoveryProfile, "recovery", config)
         super().__init__(config, cluster, common)
-        profile, faults = validate(RecoveryProfile, dict(config))
-        if profile is None:
-            texts = (": ".join([".".join(map(str, fault.path)), fault.text]) for fault in faults)
-            raise ValueError("monitoring_profiles: recovery: " + "; ".join(texts))
-        self._profile = profile
         self.nodes = self.nodes[:1]
         if not self.nodes:
             raise ValueError("monitoring_profiles: recovery: there is no node to ask the cluster from")

@@ -14,8 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional
 
-from cbt_plugins.config.monitors import ResourcesProfile
-from cbt_plugins.config.validate import validate
+from cbt_plugins.config.monitors import ResourcesProfile, values_of
 from cbt_plugins.host.monitoring import Monitor, host_of, make_remote, stop_by_pid_files
 
 from . import resources_connections
@@ -50,12 +49,8 @@ class Resources(Monitor):
     DEFAULT_NODES = ("clients", "osds", "mons", "rgws", "mgrs", "head")
 
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
-        profile, faults = validate(ResourcesProfile, dict(config))
-        if profile is None:
-            texts = (": ".join([".".join(map(str, fault.path)), fault.text]) for fault in faults)
-            raise ValueError("monitoring_profiles: resources: " + "; ".join(texts))
+        self._profile = values_of(ResourcesProfile, "resources", config)
         super().__init__(config, cluster, common)
-        self._profile = profile
         self._remote = make_remote(cluster, common)
         self._connections: Optional[subprocess.Popen[bytes]] = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Sequence, Type, Union
+from typing import Any, Dict, List, Mapping, Sequence, Type, TypeVar, Union
 
 from pydantic import Field
 
@@ -38,6 +38,18 @@ PROFILES: Dict[str, Type[Strict]] = {
     "recovery": RecoveryProfile,
     "resources": ResourcesProfile,
 }
+
+
+_Profile = TypeVar("_Profile", bound=Strict)
+
+
+def values_of(model: Type[_Profile], name: str, profile: Mapping[str, Any]) -> _Profile:
+    """The values of a profile as CBT hands it over. Raises ValueError that names all that is wrong with it."""
+    values, problems = validate(model, dict(profile))
+    if values is None:
+        texts = (": ".join([".".join(map(str, problem.path)), problem.text]) for problem in problems)
+        raise ValueError(f"monitoring_profiles: {name}: " + "; ".join(texts))
+    return values
 
 
 def problems_of(name: str, profile: Mapping[str, Any]) -> Sequence[Problem]:
