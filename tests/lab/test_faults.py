@@ -7,9 +7,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List
 
 import pytest
+from cycles import wait_for
 from running_lab import PROJECT, RunningLab, need_machine
 
 from cbt_plugins.tools.lab import Lab, Topology
@@ -96,13 +97,6 @@ class Faulty:
             "balancer": self.ceph("balancer status")["active"],
             "keys": self.ceph("config-key dump cbt-plugins"),
         }
-
-
-def wait_for(condition: Callable[[], Any], what: str, limit: float = 120.0) -> None:
-    until = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < until, f"not within {limit:.0f} s: {what}"
-        time.sleep(0.5)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Dict, List
 
 import pytest
+from watched import running
 
 from cbt_plugins.host import monitoring
 from cbt_plugins.host.monitoring import Monitor
@@ -148,13 +149,6 @@ def collectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     return program.parent
-
-
-def running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def wait_for(path: Path, lines: int) -> List[str]:

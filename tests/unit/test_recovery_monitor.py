@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
+from watched import lines, running, wait_for
 
 from cbt_plugins.analysis.samples import FILE, read_samples
 from cbt_plugins.config.monitors import problems_of
@@ -70,26 +69,6 @@ def ceph(tmp_path: Path) -> Path:
 
 def cluster(ceph: Path) -> Dict[str, Any]:
     return {"head": HERE, "clients": [HERE], "osds": [HERE], "mons": [HERE], "ceph_cmd": str(ceph / "ceph")}
-
-
-def wait_for(condition: Callable[[], Any]) -> Any:
-    for _ in range(400):
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.05)
-    raise AssertionError("not within 20 s")
-
-
-def lines(path: Path) -> List[Dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def pids_of(ceph: Path) -> List[int]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
+from watched import lines, running, wait_for
 
 from cbt_plugins.analysis import resources as analysis
 from cbt_plugins.analysis import watching
@@ -38,26 +37,6 @@ while time.process_time() < float(sys.argv[1]):
 print(begin, time.time(), time.process_time(), flush=True)
 sys.stdin.read()
 """
-
-
-def wait_for(condition: Callable[[], Any]) -> Any:
-    for _ in range(400):
-        value = condition()
-        if value:
-            return value
-        select.select([], [], [], 0.05)
-    raise AssertionError("not within 20 s")
-
-
-def lines(path: Path) -> List[Dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 class Daemon:

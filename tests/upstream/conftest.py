@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -334,6 +335,24 @@ class Cbt:
         return self._run(
             [str(tree / "cbt.py"), "-a", str(self.tmp / archive), str(config)], self.tmp / archive
         )
+
+    def watched(self, tree: Path, name: str, file: str, **profile: Any) -> List[Dict[str, Any]]:
+        """The lines that one of our monitoring profiles left of a run on this machine, and nothing else."""
+        (self.tmp / "stubs" / "pdsh").write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')
+        here = socket.gethostname()
+        cluster: Dict[str, Any] = {"head": here, "clients": [here], "osds": [here], "mons": [here]}
+        config = self.config(
+            {"example": {"watch": True}},
+            profiles={name: profile},
+            iterations=1,
+            tmp_dir=str(self.tmp / "node"),
+            **cluster,
+        )
+        outcome = self.cbt(tree, config)
+        assert outcome.status == 0, outcome.output
+        assert not list((self.tmp / "node").rglob(f"{name}*"))
+        path = outcome.runs()[0] / "monitors" / f"{name}.{here}" / file.format(node=here)
+        return [json.loads(line) for line in path.read_text().splitlines()]
 
     def compare(self, tree: Path, archive: str, baseline: str, *options: str) -> Outcome:
         argv = [str(tree / "compare.py"), "-a", str(self.tmp / archive), "-b", str(self.tmp / baseline), "-v", *options]

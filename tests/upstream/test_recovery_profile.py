@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import socket
 import sys
 from pathlib import Path
 
@@ -34,21 +32,5 @@ for line in sys.stdin:
 @pytest.mark.parametrize("tree", ["9d6480f", "newest"], indirect=True)
 def test_the_recovery_profile_runs_and_its_samples_arrive(cbt: Cbt, tree: Path) -> None:
     (cbt.tmp / "stubs" / "ceph").write_text(CEPH.format(python=sys.executable))
-    (cbt.tmp / "stubs" / "pdsh").write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')
-    here = socket.gethostname()
-    config = cbt.config(
-        {"example": {"watch": True}},
-        profiles={"recovery": {"interval": 0.1, "librados": False}},
-        iterations=1,
-        head=here,
-        clients=[here],
-        osds=[here],
-        mons=[here],
-        tmp_dir=str(cbt.tmp / "node"),
-    )
-    outcome = cbt.cbt(tree, config)
-    assert outcome.status == 0, outcome.output
-    file = outcome.runs()[0] / "monitors" / f"recovery.{here}" / "recovery.jsonl"
-    about, first, *_, last = [json.loads(line) for line in file.read_text().splitlines()]
+    about, first, *_, last = cbt.watched(tree, "recovery", "recovery.jsonl", interval=0.1, librados=False)
     assert about["via"] == "ceph" and first["pgs"] == {"active+clean": 4} and last["end"] == "told"
-    assert not list((cbt.tmp / "node").rglob("recovery*"))

@@ -1,0 +1,29 @@
+"""What tests of monitors look at: processes, and files that grow."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.05)
+    raise AssertionError("not within 20 s")
+
+
+def lines(path: Path) -> List[Dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
