@@ -32,13 +32,16 @@ class Reboot(Kind):
             osds = scene.on_node(node)
             daemons = scene.daemons(osds, checked_way(options)).get(node, [])
             boot = scene.ask(node, BOOT).strip()
-            # The command ends our connection, so a process of its own sends it. The file is gone with /run when the
-            # node has booted, or when the node refused.
+            # The command ends our connection, so a process of its own sends it, when the shell behind the connection
+            # has ended and its status had time to arrive; unless it was undone meanwhile. The file is gone with /run
+            # when the node has booted, or when the node refused.
             go = (
-                f'[ ! -e "$1.undone" ] || exit; : > "$1.rebooting"; {options["command"]} || rm -f "$1.rebooting"; '
+                '[ ! -e "$1.undone" ] || exit; : > "$1.rebooting"; '
+                'i=0; while [ -d "/proc/$2" ] && [ $i -lt 50 ]; do sleep 0.1; i=$((i + 1)); done; sleep 0.5; '
+                f'[ ! -e "$1.undone" ] && {options["command"]} || rm -f "$1.rebooting"; '
                 'sleep 300; rm -f "$1.rebooting"'
             )
-            text = f'{FOLDER}; setsid sh -c {shlex.quote(go)} sh "$d/{name}" </dev/null >/dev/null 2>&1 & sleep 0.2'
+            text = f'{FOLDER}; setsid sh -c {shlex.quote(go)} sh "$d/{name}" $$ </dev/null >/dev/null 2>&1 & sleep 0.2'
             quiet = f'{FOLDER}; [ -e "$d/{name}.rebooting" ] || echo settled'
             limits = scene.limits
             steps.append(
