@@ -423,6 +423,8 @@ def ip(folder, words):
 
 
 def collectl(folder, words):
+    # a shell's background makes its programs deaf to this; the real one listens again
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     time.sleep(3600)
     return 0
 
