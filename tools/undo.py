@@ -6,10 +6,13 @@ import argparse
 import logging
 import sys
 from pathlib import Path
-from typing import List
+from typing import Any, List, Mapping
 
+from cbt_plugins.cycle.archive import RunArchive
 from cbt_plugins.faults import FaultError, Injector, StillOpen, access, record
+from cbt_plugins.host.monitoring import stop_by_pid_files
 from cbt_plugins.host.run import RunFailed
+from cbt_plugins.journal import read
 
 UNDONE, OPEN, USAGE = 0, 1, 2
 
@@ -64,6 +67,7 @@ def _undo(folder: Path) -> int:
     try:
         number = len(injector.open)
         still = injector.undo_all()
+        _end_monitors(folder, cluster, remote)
         for entry in still:
             _explain(entry)
         if still:
@@ -76,6 +80,13 @@ def _undo(folder: Path) -> int:
     finally:
         injector.close()
     return UNDONE
+
+
+def _end_monitors(folder: Path, cluster: Mapping[str, Any], remote: Any) -> None:
+    """What outlives a run that was killed, such as collectl. Its files are brought in when the run goes on."""
+    begun = [line["run_dir"] for line in read(RunArchive(folder).journal) if line["event"] == "invocation"]
+    for run_dir in dict.fromkeys(begun):
+        stop_by_pid_files(remote, access.nodes_of(cluster), run_dir, "monitors-*")
 
 
 def _explain(entry: StillOpen) -> None:

@@ -90,11 +90,11 @@ class StandIn:
                 continue  # ended meanwhile
         return found
 
-    def settle(self, patience: float = 60.0, but: str = "\0") -> List[str]:
-        """Wait until all that was under way has come to pass; what is there still after that, `but` for a program."""
+    def settle(self, patience: float = 60.0) -> List[str]:
+        """Wait until all that was under way has come to pass; what is there still after that."""
         end = time.monotonic() + patience
         while True:
-            left = [line for line in self.alive() if but not in line]
+            left = self.alive()
             if not left or time.monotonic() > end:
                 return left
             time.sleep(0.05)

@@ -143,8 +143,7 @@ class CycleOnStandIn(StandIn):
 
 def between(world: CycleOnStandIn) -> List[str]:
     """What is wrong after an accident that was undone."""
-    # a sampler of a run that was killed goes on until the run does
-    return world.settle(but="/bin/collectl") + world.broken()
+    return world.settle() + world.broken()
 
 
 def at_the_end(world: CycleOnStandIn) -> List[str]:
