@@ -463,7 +463,3 @@ def main():
         return 1
     play = {"ssh": ssh, "pdsh": pdsh, "ceph": ceph, "ip": ip, "collectl": collectl}.get(name)
     return play(folder, words) if play else other(name, folder, words)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
