@@ -17,13 +17,19 @@ class Journal:
     """Records, one JSON object a line, each on disk before `write` returns.
 
     A last line that was torn by a kill is cut off when the file is opened again; all others are kept. While it is open
-    no other process can open it: raises RunFailed then.
+    no other process can open it: raises RunFailed then. With `to_read`, one that is there and cannot be written is
+    opened all the same, and each `write` raises OSError.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, to_read: bool = False) -> None:
         self._path = path
         self._writing = threading.Lock()
-        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (open for the life of the run)
+        try:
+            self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (open for the life of the run)
+        except OSError:
+            if not to_read:
+                raise
+            self._file = open(path, encoding="utf-8")  # noqa: SIM115
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -35,7 +41,7 @@ class Journal:
     def _cut_torn_end(self) -> None:
         data = self._path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
-        if whole != data:
+        if whole != data and self._file.writable():
             with open(self._path, "r+b") as file:
                 file.truncate(len(whole))
 

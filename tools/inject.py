@@ -11,14 +11,14 @@ import select
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 import yaml
 
+from cbt_plugins import interrupts
 from cbt_plugins.ceph import Ceph
 from cbt_plugins.config import fault_file
 from cbt_plugins.config.faults import ConfigError
-from cbt_plugins.cycle.engine import signals_as_interrupt
 from cbt_plugins.cycle.timeline import Timeline
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.host.run import RunFailed
@@ -91,31 +91,32 @@ def _dry(injector: Injector, events: Any) -> int:
 
 def _inject(injector: Injector, timeline: Timeline, tied: bool) -> int:
     failure = None
-    with signals_as_interrupt():
+    with interrupts.ending():
         try:
             if injector.undo_all():
                 raise FaultError("what an earlier process left open could not be undone")
-            injector.acquire()
-            injector.apply()
-            timeline.prepare()
-            timeline.begin(time.time())
-            if tied:
-                print(BEGUN, flush=True)
-            while timeline.failure is None and (tied or timeline.left):
-                if tied and select.select([0], [], [], 0.5)[0] and not os.read(0, 4096):
-                    break
-                if not tied:
-                    time.sleep(0.2)
-            failure = timeline.failure
+            with injector.holding():
+                failure = _follow(injector, timeline, tied)
         except (FaultError, RunFailed) as error:
             failure = str(error)
         except KeyboardInterrupt:
             log.info("ended from outside")
-        finally:
-            timeline.close()
-            left = injector.undo_all()
-            with contextlib.suppress(FaultError):
-                injector.release()
-    for text in [*([failure] if failure else []), *map(str, left)]:
-        log.error("%s", text)
-    return FAILED if failure or left else DONE
+        timeline.close()
+    if failure:
+        log.error("%s", failure)
+    return FAILED if failure or injector.open else DONE
+
+
+def _follow(injector: Injector, timeline: Timeline, tied: bool) -> Optional[str]:
+    """Until it is over; what failed."""
+    injector.apply()
+    timeline.prepare()
+    timeline.begin(time.time())
+    if tied:
+        print(BEGUN, flush=True)
+    while timeline.failure is None and (tied or timeline.left):
+        if tied and select.select([0], [], [], 0.5)[0] and not os.read(0, 4096):
+            break
+        if not tied:
+            time.sleep(0.2)
+    return timeline.failure

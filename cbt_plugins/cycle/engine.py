@@ -10,14 +10,13 @@ import os
 import secrets
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
-from typing import Any, Iterator, List, Optional
+from typing import List
 
+from .. import interrupts
 from ..ceph import Ceph, CephError
 from ..config.plan import Plan
 from ..config.source import mask_secrets
@@ -48,7 +47,7 @@ class Engine:
 
     def execute(self) -> None:
         """Run what is not done yet. Raises RunFailed; KeyboardInterrupt after a Ctrl-C, SIGTERM or SIGHUP."""
-        with signals_as_interrupt():
+        with interrupts.ending():
             journal, events = Journal(self._archive.journal), Journal(self._archive.events)
             try:
                 self._execute(journal, events)
@@ -58,7 +57,8 @@ class Engine:
             except KeyboardInterrupt:
                 events.write("run-interrupted")
                 log.warning("interrupted; the same command goes on from here")
-                summarize(self._archive.folder)
+                with interrupts.allowed():
+                    summarize(self._archive.folder)
                 raise
             finally:
                 journal.close()
@@ -73,13 +73,12 @@ class Engine:
             journal.write("invocation", pid=os.getpid(), run_dir=self._host.run_dir, clients=self._clients)
             ready = check(self._host, self._plan, self._remote, self._ceph)
             self._describe(run_id, ready, journal)
-            injector.acquire()
             try:
-                degraded = self._run(run_id, ready, injector, journal, events)
+                with injector.holding():
+                    degraded = self._run(run_id, ready, injector, journal, events)
             finally:
-                self._clean_nodes()
-                injector.undo_all()
-                injector.release()
+                with interrupts.allowed():
+                    self._clean_nodes()
         events.write("run-done", degraded=degraded)
         write_json(self._archive.complete, {"t": time.time(), "run_id": run_id, "degraded": degraded})
         summarize(self._archive.folder)
@@ -119,9 +118,7 @@ class Engine:
             injector=injector,
             event=events.write,
         )
-        phasing = Phasing(
-            self._host, self._plan, self._ceph, self._archive, journal, events, injector, loader
-        )
+        phasing = Phasing(self._host, self._plan, self._ceph, self._archive, journal, events, injector, loader)
         trusted = [phasing.run(i, phase) for i, phase in enumerate(phases, 1)]
         _put_back(injector)
         self._snapshot("after")
@@ -210,21 +207,3 @@ def summarize(folder: Path) -> None:
     status = subprocess.run(line, env=environment, check=False).returncode
     if status:
         log.error("the report was not made (exit status %d); again: cbt-tools report %s", status, folder)
-
-
-@contextlib.contextmanager
-def signals_as_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the run in the same order as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, _: Optional[Any]) -> None:
-        raise KeyboardInterrupt(signal.Signals(number).name)
-
-    former = {n: signal.signal(n, interrupt) for n in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
+from .. import interrupts
 from ..ceph import Ceph, StatusWatch
 from ..config.calibration import CALIBRATE
 from ..config.plan import Phase, Plan
@@ -100,11 +101,7 @@ class Loader:
                     observer.until_over()
                     timeline.close()
                 except BaseException:
-                    # no load, then no fault, and only then the rows: a second Ctrl-C may cost these
-                    session.close()
-                    timeline.close()
-                    self.injector.undo_all()
-                    _rescue(session, folder)
+                    self._break_off(session, timeline, folder)
                     raise
                 session.close()
                 session.collect(folder)
@@ -124,6 +121,18 @@ class Loader:
         if phase.name == CALIBRATE:
             outcome.extra["latency"] = _latencies(jobs, ends)
         return outcome
+
+    def _break_off(self, session: LoadSession, timeline: Timeline, folder: Path) -> None:
+        """No load, then no fault, and only then the rows: a second signal may cost these, and the load its good end."""
+        try:
+            with interrupts.allowed():
+                session.close()
+        finally:
+            with interrupts.unhurried():
+                timeline.abandon()
+                self.injector.undo_all()
+        with interrupts.allowed():
+            _rescue(session, folder)
 
     def _counts(self, settle: bool = False) -> Dict[str, int]:
         broken = any(record.label not in (SETTINGS, RECOVERY) for record in self.injector.open)

@@ -7,13 +7,15 @@ import threading
 import time
 from typing import Callable, Optional, Sequence, Tuple
 
-from ..config.plan import Event, Plan
+from ..config.plan import Event, Fault, Plan
 from ..faults import FaultError, Injector, Prepared
 
 log = logging.getLogger(__name__)
 
 #: seconds before a fault in which it is looked at what it would break: the questions take their time
 AHEAD = 20.0
+#: seconds before it in which that is judged once more: the cluster may have changed since
+AGAIN = 3.0
 
 
 def monitors_of(plan: Plan) -> Tuple[str, ...]:
@@ -67,22 +69,39 @@ class Timeline:
         if self._thread is not None:
             self._thread.join()
 
+    def abandon(self) -> None:
+        """The run ends: begin nothing more, in a fault that is under way neither; return when the thread has ended."""
+        self._injector.shut()
+        self.close()
+
     def _run(self, begun: float) -> None:
         for event in self._events:
+            at = begun + event.at
             try:
-                if not self._until(begun + event.at - (AHEAD if event.inject else 0.0)):
+                if event.inject is not None and not self._look(event.inject, at):
                     return
-                if event.inject is not None and self._ready is None:
-                    self._ready = self._injector.ready(event.inject)
-                if not self._until(begun + event.at):
+                if not self._until(at):
                     return
-                self._do(event, begun + event.at)
+                self._do(event, at)
             except Exception as error:
                 if not isinstance(error, FaultError):
                     log.exception("an event of %s", self._phase)
                 self.failure = str(error) or type(error).__name__
                 return
             self.done += 1
+
+    def _look(self, fault: Fault, at: float) -> bool:
+        """Judge what the fault would break in good time, and again right before it; False when it is not to begin."""
+        if not self._until(at - AHEAD):
+            return False
+        if self._ready is None:
+            self._ready = self._injector.ready(fault)
+        # what is due at once was judged when the load was about to begin
+        if time.time() < at - AGAIN:
+            if not self._until(at - AGAIN):
+                return False
+            self._ready = self._injector.ready(self._ready)
+        return True
 
     def _until(self, at: float) -> bool:
         """Wait; False when nothing more is to be started."""

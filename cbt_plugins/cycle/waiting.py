@@ -43,8 +43,9 @@ def wait(
             timeline.begin(begun)
             _watch(phase, limit, watch, timeline, state, outcome, folder / "status.jsonl")
             timeline.close()
-    finally:
-        timeline.close()
+    except BaseException:
+        timeline.abandon()
+        raise
     if timeline.failure is not None:
         outcome.warn("fault-failed", timeline.failure)
         outcome.degrade("failed")
@@ -108,4 +109,3 @@ class _State:
 def _give_up(outcome: Outcome, state: _State, when: str) -> None:
     outcome.warn("not-clean", f"{state.not_clean} PGs are not active+clean {when}")
     outcome.degrade("degraded")
-

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import signal
 import threading
 import time
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 from ..ceph import Ceph
 from ..config.plan import Fault, Settings
+from ..interrupts import unhurried
 from ..remote import Remote
 from . import access, blast, lock, registry, targets
 from .cluster_facts import QUESTIONS, Facts, ask
@@ -97,6 +97,7 @@ class Injector:
     ) -> None:
         if not (folder / access.FILE).exists():
             access.write(folder, cluster, common or {}, run_id)
+        self._folder = folder
         self._journal = UndoJournal(folder)
         self._ceph, self._limits, self._clock = ceph, limits or Limits(), clock or Clock()
         self._nodes = access.nodes_of(cluster)
@@ -108,8 +109,40 @@ class Injector:
         self._lock = lock.Lock(ceph, run_id, folder, self._limits.quick)
         #: left by an earlier process: nothing is broken before they are undone
         self._inherited = {record.id for record in self._journal.still_open()}
+        #: one step, or one undo, at a time: faults come from a thread beside the load
+        self._turn = threading.RLock()
+        self._shut = False
 
     # ---- one run per cluster ----
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """Have the cluster for a run. On every way out nothing begins any more, all is undone, and the cluster is free.
+
+        Raises FaultError: another run has it; or at the end: not everything is put back.
+        """
+        try:
+            self.acquire()
+            yield
+        finally:
+            with unhurried():
+                self.shut()
+                left = self.undo_all()
+                if not left:
+                    self._give_back()
+            if left:
+                raise FaultError("not put back: " + "; ".join(map(str, left)) + f" ({self._by_hand})")
+
+    def _give_back(self) -> None:
+        for _ in range(2):
+            with contextlib.suppress(FaultError):
+                return self.release()
+            self._clock.sleep(self._limits.pause)
+        self.release()
+
+    @property
+    def _by_hand(self) -> str:
+        return f"`cbt-tools undo {self._folder}` tries again, and says how to do it by hand"
 
     def acquire(self) -> None:
         """Take the cluster for this run. Raises FaultError when another run has it."""
@@ -258,14 +291,21 @@ class Injector:
 
     def undo(self, labels: Sequence[str]) -> List[StillOpen]:
         """Undo these, the last one first; returns what is still open."""
-        return self._undo([record for record in self.open if record.label in labels])
+        with self._turn:
+            return self._undo([record for record in self.open if record.label in labels])
+
+    def shut(self) -> None:
+        """Begin nothing any more: whoever injects, also in another thread, gets a FaultError from now on."""
+        self._shut = True
 
     def undo_all(self) -> List[StillOpen]:
         """Undo all that is open, last in first out; returns what is still open, each with its reason.
 
-        None that fails stops the others. A signal does not stop it either, but for the third.
+        None that fails stops the others, and a disk that is full or read-only does not either: what cannot be written
+        down is done all the same, and stays open. A signal does not stop it, but for the third. A step that is just
+        begun in another thread is waited for, and undone with the rest.
         """
-        with _unhurried():
+        with unhurried(), self._turn:
             left = self._undo(self.open)
         self._inherited &= {record.id for record in self.open}
         return left
@@ -305,6 +345,15 @@ class Injector:
             raise FaultError(f"{label}: {error}{also}") from error
 
     def _begin(self, label: str, kind: str, step: Step) -> Record:
+        with self._turn:
+            self._still_wanted()
+            return self._take_step(label, kind, step)
+
+    def _still_wanted(self) -> None:
+        if self._shut:
+            raise FaultError("the run ends, and the cluster is put back")
+
+    def _take_step(self, label: str, kind: str, step: Step) -> Record:
         record = self._journal.open(label, kind, step)
         self._journal.note("begun", record)
         try:
@@ -330,6 +379,7 @@ class Injector:
                 return
             if self._clock.now() >= until:
                 raise FaultError(f"{record.step.what}: without effect: {why}")
+            self._still_wanted()
             self._clock.sleep(self._limits.pause)
 
     def _undo(self, records: Sequence[Record]) -> List[StillOpen]:
@@ -340,66 +390,64 @@ class Injector:
             label = record.label
             if label not in begun:
                 begun.add(label)
-                self._event("fault-undo-begin", label=label, kind=record.kind, osds=list(record.step.osds))
+                self._tell("fault-undo-begin", label=label, kind=record.kind, osds=list(record.step.osds))
             try:
                 why = self._undo_one(record)
-            except Exception as error:  # a full disk, a bug: the others must be undone all the same
+            except Exception as error:  # a bug: the others must be undone all the same
                 log.exception("undo of %s", record.step.what)
                 why = f"{type(error).__name__}: {error}"
             if why is None:
                 waiting[label] -= 1
                 if not waiting[label]:
-                    self._event("fault-undone", label=label, kind=record.kind, osds=list(record.step.osds))
+                    self._tell("fault-undone", label=label, kind=record.kind, osds=list(record.step.osds))
                 continue
             commands = tuple(map(str, (*record.step.undo, *record.step.checks)))
             left.append(StillOpen(label, record.step.what, why, commands))
-            self._event("fault-failed", label=label, kind=record.kind, why=why)
+            self._tell("fault-failed", label=label, kind=record.kind, why=why)
             log.error("not undone: %s: %s: %s", label, record.step.what, why)
         return left
 
+    def _tell(self, name: str, **facts: Any) -> None:
+        """An event, if it can be written: nothing of it is needed for an undo."""
+        try:
+            self._event(name, **facts)
+        except (OSError, ValueError) as error:
+            log.error("%s %s could not be written down: %s", name, facts.get("label"), error)
+
+    def _note(self, event: str, record: Record, **facts: Any) -> Optional[str]:
+        """None, or why it could not be written."""
+        try:
+            self._journal.note(event, record, **facts)
+        except (OSError, ValueError) as error:
+            return str(error)
+        return None
+
     def _undo_one(self, record: Record) -> Optional[str]:
         """None when the cluster is seen to be as before, else why not."""
-        self._journal.note("undo", record)
+        self._note("undo", record)
         log.info("undo: %s", record.step.what)
         now = self._clock.now()
         patience = max((check.patience for check in record.step.checks), default=0.0)
         if record.step.deadline is not None:  # it heals itself at the latest then
             patience = min(patience, max(0.0, record.at + record.step.deadline - time.time()) + self._limits.back)
         until, again = now + patience, now + self._limits.again
+        well_since: Optional[float] = None
         todo, said = list(record.step.undo), ""
         while True:
             results = [(command, self._runner.undo(record, command)) for command in todo]
             todo = [command for command, result in results if result]
             said = next((result.why for _, result in results if result), said if todo else "")
-            different = self._runner.look(record.step.checks)
             # One that never arrived may have left its fault's own command to come after it.
-            if different is None and not any(result.lost for _, result in results if result):
-                self._journal.note("undone", record)
-                return None
-            if self._clock.now() >= until:
+            lost = any(result.lost for _, result in results if result)
+            different = self._runner.look(record.step.checks)
+            now = self._clock.now()
+            well_since = None if different else now if well_since is None else well_since
+            # One that failed is not needed where all is well, but the cluster's map may be behind for a while.
+            if well_since is not None and not lost and (not todo or now - well_since >= self._limits.doubt):
+                failed = self._note("undone", record)
+                return f"it is undone, but that could not be written down: {failed}" if failed else None
+            if now >= until and (well_since is None or lost):
                 return "; ".join(filter(None, (said, different)))
-            if self._clock.now() >= again:
-                again, todo = self._clock.now() + self._limits.again, list(record.step.undo)
+            if now >= again:
+                again, todo = now + self._limits.again, list(record.step.undo)
             self._clock.sleep(self._limits.pause)
-
-
-@contextlib.contextmanager
-def _unhurried() -> Iterator[None]:
-    """Signals wait until everything is undone; the third in a row ends it where it is."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    seen: List[int] = []
-
-    def note(number: int, _: Any) -> None:
-        seen.append(number)
-        if len(seen) > 2:
-            raise KeyboardInterrupt(signal.Signals(number).name)
-        log.warning("the cluster is being put back; what is not yet can be had later: cbt-tools undo")
-
-    former = {n: signal.signal(n, note) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)

@@ -28,10 +28,13 @@ class Record:
 
 
 class UndoJournal:
-    """One process at a time; every line is on disk before the call returns. Raises RunFailed when another has it."""
+    """One process at a time; every line is on disk before the call returns. Raises RunFailed when another has it.
+
+    What cannot be written any more can still be undone: it is opened to be read then.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._journal = Journal(folder / FILE)
+        self._journal = Journal(folder / FILE, to_read=True)
         handle = os.open(folder, os.O_RDONLY)  # the file's name, too, must survive a loss of power
         try:
             os.fsync(handle)

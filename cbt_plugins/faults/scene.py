@@ -24,6 +24,7 @@ class Limits:
     boot: float = 900.0  # until a node is there again
     pause: float = 1.0  # between two looks
     again: float = 20.0  # until an undo that has no effect yet is done once more
+    doubt: float = 45.0  # that all must look well where an undo's command fails: maps lag by osd_heartbeat_grace
 
 
 @dataclass(frozen=True)

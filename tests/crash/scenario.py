@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import signal
 import sys
 from pathlib import Path
-from typing import Any, Callable
+from typing import Callable
 
+from cbt_plugins import interrupts
 from cbt_plugins.ceph import Ceph
 from cbt_plugins.config.plan import Fault, Settings
 from cbt_plugins.faults import FaultError, Injector
@@ -30,13 +31,12 @@ SETTINGS = Settings(
 )
 #: seconds until what hangs is given up; generous where nothing does, so that a busy machine changes nothing
 PATIENCE = float(os.environ.get("STANDIN_PATIENCE", "20"))
-LIMITS = Limits(PATIENCE, PATIENCE, down=20.0, back=20.0, boot=20.0, pause=0.3, again=1.0)
+LIMITS = Limits(PATIENCE, PATIENCE, down=20.0, back=20.0, boot=20.0, pause=0.3, again=1.0, doubt=2.0)
 ANYTHING = ("steady", "inactive", "domain", "data", "ok-to-stop", "min-in")
 
 
 def cycle(injector: Injector) -> None:
     """Settings; one node; another; back, one after the other."""
-    injector.acquire()
     injector.apply()
     injector.inject(Fault("first", "stop", ("node1",)))
     injector.inject(Fault("second", "stop", choose=1, seed=7, accept=ANYTHING))
@@ -45,7 +45,6 @@ def cycle(injector: Injector) -> None:
 
 def cut(injector: Injector) -> None:
     """A node is cut off; nobody can reach it before it heals itself."""
-    injector.acquire()
     options = {"interfaces": ["eth0"], "deadline": 5}
     injector.inject(Fault("cut", "network", ("node1",), options=options))
 
@@ -53,33 +52,22 @@ def cut(injector: Injector) -> None:
 def main(folder: Path, steps: Callable[[Injector], None]) -> int:
     """0: done and all is undone; 1: failed; 130: interrupted; in both cases undone as far as could be."""
     shorten()
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
     connections = Remote.from_host(CLUSTER, {})
     injector = Injector(
         folder, connections, Ceph(connections, CLUSTER), CLUSTER, run_id="r1", settings=SETTINGS, limits=LIMITS
     )
-    status = 0
-    try:
+    with contextlib.closing(injector), interrupts.ending():
         try:
             if injector.undo_all():
                 return 1
-            steps(injector)
+            with injector.holding():
+                steps(injector)
         except FaultError as error:
             print(error, file=sys.stderr)
-            status = 1
-        except KeyboardInterrupt:
-            status = 130
-        if injector.undo_all():
             return 1
-        injector.release()
-    finally:
-        injector.close()
-    return status
+        except KeyboardInterrupt:
+            return 130
+    return 0
 
 
 def shorten() -> None:

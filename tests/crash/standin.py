@@ -9,6 +9,7 @@ what happens at the run's call N (counted from 1); "PROGRAM WORDS:MODE", at each
     fail   it fails, without effect                 hang   it never answers, without effect
     kill   the run is killed by SIGKILL, and what it had asked for comes to pass a moment later
     term   the run gets SIGTERM, and goes on
+    twice  the same, and SIGHUP at its next call
 """
 
 import fcntl
@@ -22,6 +23,7 @@ FLAGS = ["pglog_hardlimit", "purged_snapdirs", "recovery_deletes", "sortbitwise"
 FSID = "35488bad-fc53-478d-bd88-f0c5b5e8aaa0"
 #: seconds that a command is under way still, when its run is dead already
 LATE = 0.4
+SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "twice": signal.SIGTERM}
 
 
 def new_state(hosts=4, per_host=1):
@@ -440,19 +442,31 @@ def other(name, folder, words):
     return status
 
 
+def take_away(path):
+    """Whether it was there."""
+    try:
+        os.remove(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def accident(folder, name, words):
     """Count a call; what STANDIN_AT has for it comes to pass, and is returned."""
     number = folder.count(name, words)
     at, _, mode = os.environ.get("STANDIN_AT", "0:").rpartition(":")
     program, _, part = at.partition(" ")
-    if at != str(number) and not (program == name and part and part in " ".join(words)):
+    again = mode == "twice" and take_away(os.path.join(run_folder(folder.path), "once"))
+    if at != str(number) and not again and not (program == name and part and part in " ".join(words)):
         return ""
     if mode == "fail":
         sys.stderr.write(f"{name}: the stand-in fails\n")
     if mode == "hang":
         time.sleep(3600)
-    if mode in ("kill", "term"):
-        hit_the_run(folder.path, signal.SIGKILL if mode == "kill" else signal.SIGTERM)
+    if mode in SIGNALS:
+        hit_the_run(folder.path, signal.SIGHUP if again else SIGNALS[mode])
+        if mode == "twice" and not again:
+            write(run_folder(folder.path), "once", True)
         time.sleep(LATE)
     return mode
 

@@ -15,7 +15,7 @@ import standin
 PROJECT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 PROGRAMS = ("ceph", "ssh", "pdsh", "systemctl", "ip", "radosgw-admin", "collectl")
-MODES = ("kill", "term", "fail", "hang")
+MODES = ("kill", "term", "twice", "fail", "hang")
 #: writes down what /proc says of it and becomes the program: what the stand-in may kill
 _KNOWN = 'cat /proc/$$/stat > "$0" && exec "$@"'
 #: a call's number, or a program and words of its command; and what happens at it

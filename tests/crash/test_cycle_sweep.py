@@ -169,12 +169,21 @@ def test_killed_again_and_again(tmp_path: Path, url: str) -> None:
     assert list(partial.glob("figures/*")) and list(partial.glob("monitors/recovery.node0/recovery.jsonl"))
 
 
+@pytest.mark.parametrize("mode", ["term", "twice"])
+def test_ended_while_a_node_is_stopped(mode: str, tmp_path: Path, url: str) -> None:
+    """By one signal, and by a second one while that is cleared up: the run itself puts everything back."""
+    world = CycleOnStandIn(tmp_path / "w", url)
+    assert world.play(at=("systemctl stop", mode)) == 130
+    assert world.settle() + world.broken() == []
+
+
 def accident(world: CycleOnStandIn, number: int, mode: str) -> List[str]:
     """Try one; what is wrong afterwards. Every other time the next start has to undo it."""
     broken = world.play(at=(number, mode))
     if broken == 0 and len(world.calls()) < number:
         return []  # it asked less often this time
     bad = [f"the run was not killed: {broken}"] if mode == "kill" and broken != -9 else []
+    bad += [f"left by the run: {text}" for text in world.broken() if mode != "kill"]
     if number // 2 % 2:
         if world.play("undo"):
             bad.append(f"not undone: {world.said}")
@@ -186,7 +195,7 @@ def accident(world: CycleOnStandIn, number: int, mode: str) -> List[str]:
 
 @pytest.mark.crash
 @pytest.mark.skipif("CRASH_PART" not in os.environ, reason="CRASH_PART=1/1 sweeps every call of a cycle, in many hours")
-@pytest.mark.parametrize("mode", ["kill", "term"])
+@pytest.mark.parametrize("mode", ["kill", "term", "twice", "fail"])
 def test_sweep_of_a_cycle(mode: str, tmp_path: Path, url: str) -> None:
     """K of K, or a part of it: nothing is broken, no bucket is lost, no half phase is taken for a whole one."""
     whole = CycleOnStandIn(tmp_path / "whole", url)

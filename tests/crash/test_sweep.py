@@ -1,4 +1,7 @@
-"""A run that is killed, ended, failed or hung at each of its external calls: the cluster is put back, every time."""
+"""A run that is killed, ended, failed or hung at each of its external calls: the cluster is put back, every time.
+
+By the run itself, but for one that was killed: a call that fails or hangs, and a signal or two, are its own affair.
+"""
 
 from __future__ import annotations
 
@@ -72,6 +75,7 @@ def accident(world: Injections, scenario: str, number: int, mode: str) -> List[s
     if broken == 0 and len(world.calls()) < number:
         return []  # it waited less often this time, and has ended before
     bad = [f"the run was not killed: {broken}"] if mode == "kill" and broken != -9 else []
+    bad += [f"left by the run: {text}" for text in world.changes() if mode != "kill"]
     if world.play("undo"):
         bad.append(f"not undone: {world.said}")
     bad += world.settle()

@@ -170,6 +170,7 @@ def injector(
     settings: Optional[Settings] = None,
     events: Optional[List[Tuple[str, Mapping[str, Any]]]] = None,
     cluster: Optional[Mapping[str, Any]] = None,
+    time: Optional[Time] = None,
 ) -> Injector:
     remote: Any = connections
     cluster = cluster or CLUSTER
@@ -179,7 +180,8 @@ def injector(
         if events is not None:
             events.append((name, facts))
 
-    made = Injector(folder, remote, ceph, cluster, event, "r1", settings, limits=Limits(), clock=Time().clock())
+    clock = (time or Time()).clock()
+    made = Injector(folder, remote, ceph, cluster, event, "r1", settings, limits=Limits(), clock=clock)
     MADE.append(made)
     return made
 

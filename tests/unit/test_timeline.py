@@ -30,6 +30,9 @@ class Notes:
         self.seen.append(("ready", fault.label))
         return fault
 
+    def shut(self) -> None:
+        self.seen.append("shut")
+
     def strike(self, ready: Any) -> None:
         self.seen.append(("strike", ready.label))
 
@@ -79,6 +82,25 @@ def test_a_later_fault_is_looked_at_shortly_before() -> None:
     until(lambda: notes.seen)
     made.close()
     assert notes.seen == [("ready", "a")] and made.left == 1
+
+
+def test_a_fault_is_judged_once_more_right_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cbt_plugins.cycle.timeline.AHEAD", 1000.0)
+    monkeypatch.setattr("cbt_plugins.cycle.timeline.AGAIN", 993.0)
+    notes = Notes()
+    made = timeline(notes, Event(1000.0, inject=A))
+    made.begin(time.time() - 5.0)
+    until(lambda: len(notes.seen) == 2)
+    made.close()
+    assert notes.seen == [("ready", "a"), ("ready", "a")] and made.left == 1
+
+
+def test_a_run_that_ends_shuts_the_injector_before_it_waits() -> None:
+    notes = Notes()
+    made = timeline(notes, Event(1000.0, inject=A))
+    made.begin(time.time())
+    made.abandon()
+    assert notes.seen == ["shut"]
 
 
 def test_a_refusal_before_the_load_is_raised_and_a_later_one_told() -> None:

@@ -44,6 +44,9 @@ class Noted:
     def close(self) -> None:
         self.seen.append("close")
 
+    def abandon(self) -> None:
+        self.seen.append("abandon")
+
 
 def test_events_begin_when_somebody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault at 0s in a wait: without its monitor nobody would know when its OSDs went down."""
@@ -52,4 +55,14 @@ def test_events_begin_when_somebody_watches(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(waiting, "StatusWatch", noted.watch)
     phase = Phase("w", "wait", duration=0.01)
     waiting.wait(1, phase, anything, anything, RunArchive(tmp_path), anything, ("recovery",))
-    assert noted.seen == ["prepare", "monitors", "begin", "close", "no monitors", "close"]
+    assert noted.seen == ["prepare", "monitors", "begin", "close", "no monitors"]
+
+
+def test_a_wait_that_is_broken_off_begins_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = Noted()
+    anything = cast(Any, noted)
+    monkeypatch.setattr(waiting, "StatusWatch", noted.watch)
+    monkeypatch.setattr(noted, "poll", lambda timeout: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        waiting.wait(1, Phase("w", "wait", duration=9.0), anything, anything, RunArchive(tmp_path), anything, ())
+    assert noted.seen == ["prepare", "monitors", "begin", "abandon"]

@@ -1,0 +1,199 @@
+"""How a run leaves the cluster: whatever is full, late, interrupted or at work in another thread."""
+
+# ruff: noqa: PT012 (what fails, or is interrupted, is a run of several steps)
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+from faults_world import ANYTHING, Connections, Time, injector
+
+from cbt_plugins import interrupts
+from cbt_plugins.config.plan import Fault, Settings
+from cbt_plugins.faults import FaultError, Injector
+from cbt_plugins.faults.record import open_in
+from cbt_plugins.host.run import RunFailed
+from cbt_plugins.remote import Result
+
+STOP = Fault("one", "stop", ("node1",), accept=ANYTHING)
+PAIR = Fault("pair", "stop", ("node1", "node2"), accept=ANYTHING)
+NOOUT = Settings(flags=("noout",))
+
+
+def broken(folder: Path, world: Connections) -> Injector:
+    """A run with a flag set and a node stopped."""
+    made = injector(folder, world, NOOUT)
+    made.acquire()
+    made.apply()
+    made.inject(STOP)
+    assert world.differences() == {"osd.0", "flag noout"}
+    return made
+
+
+def full(*_: Any, **__: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_stops_no_undo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be written down is done all the same; it stays open, and says why."""
+    world = Connections()
+    made = broken(tmp_path, world)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        patch.setattr(made, "_event", full)
+        left = made.undo_all()
+    assert world.differences() == set()
+    assert [open_.label for open_ in left] == ["one", "settings"]
+    assert all("could not be written down: [Errno 28]" in open_.why for open_ in left)
+    assert made.undo_all() == []
+
+
+def test_an_archive_that_cannot_be_written_can_be_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Connections()
+    broken(tmp_path, world).close()
+    real = open
+
+    def read_only(path: Any, mode: str = "r", *rest: Any, **options: Any) -> Any:
+        if str(path).endswith("undo.jsonl") and "r" not in mode:
+            raise OSError(30, "Read-only file system")
+        return real(path, mode, *rest, **options)
+
+    monkeypatch.setattr("cbt_plugins.journal.open", read_only, raising=False)
+    again = injector(tmp_path, world)
+    left = again.undo_all()
+    assert world.differences() == set()
+    assert len(left) == 2 and "could not be written down" in left[0].why
+    with pytest.raises(FaultError, match="left this open"):  # and nothing new can be broken
+        again.apply(Settings(flags=("noscrub",)))
+    assert world.differences() == set()
+
+
+def test_a_run_that_ends_begins_nothing_more(tmp_path: Path) -> None:
+    """The second node of a fault that a thread is at work on stays up, and the first comes back."""
+    world = Connections()
+    made = injector(tmp_path, world)
+    stopping, go_on = threading.Event(), threading.Event()
+    play = world.run
+
+    def slow(nodes: Any, command: str, timeout: float = 60.0, check: bool = True) -> Dict[str, Result]:
+        if "systemctl stop" in command and not stopping.is_set():
+            stopping.set()
+            assert go_on.wait(30)
+        return play(nodes, command, timeout, check)
+
+    world.run = slow  # type: ignore[method-assign]
+    failed: List[str] = []
+
+    def strike() -> None:
+        try:
+            made.inject(PAIR)
+        except FaultError as error:
+            failed.append(str(error))
+
+    with pytest.raises(RuntimeError), made.holding():
+        thread = threading.Thread(target=strike)
+        thread.start()
+        assert stopping.wait(30)
+        threading.Timer(0.2, go_on.set).start()
+        raise RuntimeError
+    thread.join(30)
+    assert world.differences() == set()
+    assert open_in(tmp_path) == []
+    assert "the run ends" in failed[0]
+    assert not any("systemctl stop" in text and node == "node2" for node, text in world.said)
+
+
+@pytest.mark.parametrize(
+    "numbers", [(signal.SIGTERM,), (signal.SIGINT, signal.SIGINT), (signal.SIGHUP, signal.SIGTERM)]
+)
+def test_signals_leave_nothing_behind(tmp_path: Path, numbers: List[int]) -> None:
+    """The first ends the run, the second comes while the cluster is put back."""
+    world = Connections()
+    made = injector(tmp_path, world, NOOUT)
+    play, more = world.run, list(numbers)
+
+    def interrupting(nodes: Any, command: str, timeout: float = 60.0, check: bool = True) -> Dict[str, Result]:
+        if more and "systemctl start" in command:
+            signal.raise_signal(more.pop())
+        return play(nodes, command, timeout, check)
+
+    world.run = interrupting  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt), interrupts.ending(), made.holding():
+        made.apply()
+        made.inject(STOP)
+        signal.raise_signal(more.pop(0))
+    assert more == []
+    assert world.differences() == set() and world.state["keys"] == {}
+    assert open_in(tmp_path) == []
+
+
+def test_what_is_left_is_said_with_the_way_to_undo_it(tmp_path: Path) -> None:
+    world = Connections()
+    made = injector(tmp_path, world)
+    with pytest.raises(FaultError, match=f"not put back: one: .*cbt-tools undo {tmp_path}"), made.holding():
+        made.inject(STOP)
+        world.fail = ["systemctl start"]
+    assert world.state["keys"] != {}  # and the cluster is not free
+
+
+def test_the_cluster_is_given_back_although_once_it_does_not_answer(tmp_path: Path) -> None:
+    world = Connections()
+    made = injector(tmp_path, world)
+    play, failures = world.run, [1]
+
+    def once(nodes: Any, command: str, timeout: float = 60.0, check: bool = True) -> Dict[str, Result]:
+        if "config-key rm" in command and failures:
+            failures.pop()
+            return {nodes[0]: Result("", "timed out", 110)}
+        return play(nodes, command, timeout, check)
+
+    world.run = once  # type: ignore[method-assign]
+    with made.holding():
+        pass
+    assert world.state["keys"] == {} and not failures
+
+
+def test_a_map_that_is_behind_hides_no_failed_undo(tmp_path: Path) -> None:
+    """The monitors have not missed the OSD yet, and its start fails: that is not "as before"."""
+    world, time = Connections(), Time()
+    made = injector(tmp_path, world, time=time)
+    made.acquire()
+    made.inject(STOP)
+    world.fail = ["systemctl start"]
+    seen = time.now + 20.0  # osd_heartbeat_grace
+    play = world.run
+
+    def behind(nodes: Any, command: str, timeout: float = 60.0, check: bool = True) -> Dict[str, Result]:
+        world.state["osds"]["0"]["up"] = int(time.now < seen)
+        return play(nodes, command, timeout, check)
+
+    world.run = behind  # type: ignore[method-assign]
+    left = made.undo_all()
+    assert [open_.label for open_ in left] == ["one"]
+    assert "the stand-in fails" in left[0].why
+
+
+def test_a_command_that_is_not_needed_may_fail(tmp_path: Path) -> None:
+    """Somebody else has started the OSD, in another way: it has been up for long enough to be believed."""
+    world = Connections()
+    made = injector(tmp_path, world)
+    made.acquire()
+    made.inject(STOP)
+    world.fail = ["systemctl start"]
+    world.state["osds"]["0"].update(up=1, unit="active")
+    assert made.undo_all() == []
+
+
+def test_the_files_of_another_process_are_not_touched(tmp_path: Path) -> None:
+    """The descriptor that was opened to be read holds the run as one to write does."""
+    world = Connections()
+    made = broken(tmp_path, world)
+    os.chmod(tmp_path / "undo.jsonl", 0o444)
+    with pytest.raises(RunFailed, match="another process"):
+        injector(tmp_path, world)
+    assert made.undo_all() == []
