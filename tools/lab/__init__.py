@@ -100,6 +100,13 @@ def _add_shape(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder that every node sees, too",
     )
+    parser.add_argument(
+        "--systemd",
+        action="append",
+        default=[],
+        metavar="NODE",
+        help="a real systemd is the first process of this OSD node, and runs its OSDs as units",
+    )
 
 
 def _argument(parse: Callable[[str], object]) -> Callable[[str], object]:
@@ -152,7 +159,8 @@ def _shape(args: argparse.Namespace) -> Topology:
         "out_interval",
         "mux",
     )
-    return Topology(**{name: getattr(args, name) for name in names}, root=args.root, bind=tuple(args.bind))
+    given = {name: getattr(args, name) for name in names}
+    return Topology(**given, root=args.root, bind=tuple(args.bind), systemd=tuple(args.systemd))
 
 
 def _up(lab: Lab, args: argparse.Namespace) -> int:

@@ -21,6 +21,7 @@ from .errors import LabError, LabUsage
 from .needs import missing, refuse_without_namespaces
 from .spaces import Birth, Spaces, needed_paths
 from .ssh import write_ssh
+from .systemd import remove_groups
 from .topology import HEAD, Node, Record, Topology
 
 #: What a lab makes in its folder, and so what --wipe removes.
@@ -117,7 +118,9 @@ class Lab:
             raise LabError("the lab needs Linux namespaces")
         if shape.root != "/" and not Path(shape.root, "usr").is_dir():
             raise LabUsage(f"--root {shape.root}: no root folder of a Linux release there")
-        faults, warnings = missing(shape.root, ssh=self.privileged)
+        if shape.systemd and not self.privileged:
+            raise LabUsage("--systemd needs root: control groups are the machine's")
+        faults, warnings = missing(shape.root, ssh=self.privileged, systemd=bool(shape.systemd))
         if faults:
             raise LabError("\n".join(faults))
         for line in warnings:
@@ -202,6 +205,8 @@ class Lab:
                 daemons.stop_monitors()
             if was:
                 self._end()
+            else:
+                self._forget()
             if wipe:
                 self._remove()
         if wipe:
@@ -216,8 +221,14 @@ class Lab:
         if self._leash:
             self._leash.close()
             self._leash = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """What the end of all processes leaves."""
         for stale in (self.dir / "run").glob("*.json"):
             stale.unlink()
+        if self.record.topology.systemd:
+            remove_groups(self.dir)
 
     def _remove(self, keep: Sequence[str] = ()) -> None:
         for part in PARTS:

@@ -79,7 +79,7 @@ class Daemons:
         """Start every OSD of the nodes that does not run yet, all at once."""
         running = self.running()
         return [
-            self.begin(node.name, f"{_RAISE_FILES}ceph-osd -i {osd} --pid-file /run/ceph/osd.{osd}.pid")
+            self.begin(node.name, _unit_started(osd) if node.systemd else _osd_started(osd))
             for node in nodes
             for osd in node.osds
             if f"osd.{osd}" not in running.get(node.name, {})
@@ -148,6 +148,16 @@ class Daemons:
         return found
 
 
+def _osd_started(osd: int) -> str:
+    return f"{_RAISE_FILES}ceph-osd -i {osd} --pid-file /run/ceph/osd.{osd}.pid"
+
+
+def _unit_started(osd: int) -> str:
+    """By the package's own unit, which runs it as user ceph."""
+    owned = f"/var/lib/ceph/osd/ceph-{osd} /var/log/ceph /run/ceph /etc/ceph/keyring"
+    return f"chown -R ceph:ceph {owned} && systemctl --quiet enable --now ceph-osd@{osd}"
+
+
 #: What it is, for messages, and the process that does it.
 Job = Tuple[str, "subprocess.Popen[str]"]
 
@@ -169,6 +179,7 @@ def daemon_name(command: Sequence[str]) -> Optional[str]:
     if command[0].startswith("sshd:") and "[listener]" in " ".join(command):
         return "sshd"
     program = command[0].rsplit("/", 1)[-1]
-    if program == "ceph-osd" and "-i" in command[:-1]:
-        return f"osd.{command[list(command).index('-i') + 1]}"
+    for option in ("-i", "--id"):
+        if program == "ceph-osd" and option in command[:-1]:
+            return f"osd.{command[list(command).index(option) + 1]}"
     return {"ceph-mon": "mon", "ceph-mgr": "mgr", "radosgw": "rgw"}.get(program)

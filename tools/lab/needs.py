@@ -46,6 +46,9 @@ NODES = (
     Need("killall", "psmisc", "psmisc", "killall, which CBT uses"),
 )
 
+#: Programs of nodes whose first process is systemd.
+SYSTEMD = (Need("systemctl", "systemd", "systemd"), Need("systemd-run", "systemd", "systemd"))
+
 
 def _present(program: str, root: str) -> bool:
     if root == "/":
@@ -60,11 +63,11 @@ def _installer(root: str) -> Tuple[str, bool]:
     return (command if root == "/" else f"chroot {root} {command}"), debian
 
 
-def missing(root: str = "/", ssh: bool = True) -> Tuple[List[str], List[str]]:
+def missing(root: str = "/", ssh: bool = True, systemd: bool = False) -> Tuple[List[str], List[str]]:
     """(faults, warnings), a line for each missing package; `ssh=False` when the nodes get no sshd anyway."""
     faults: List[str] = []
     warnings: List[str] = []
-    for needs, where in ((HOST, "/"), (NODES, root)):
+    for needs, where in ((HOST, "/"), (NODES, root), (SYSTEMD if systemd else (), root)):
         command, debian = _installer(where)
         for need in needs:
             if _present(need.program, where) or (not ssh and need.program in ("sshd", "ssh-keygen", "sudo")):

@@ -1,4 +1,4 @@
-"""First process of the lab and of each node: furnishes its namespaces, then reaps orphans for ever.
+"""First process of the lab and of each node: furnishes its namespaces, then reaps orphans for ever, or becomes systemd.
 
 Run by path with nothing but the standard library, because a node's view of the file system is what is being
 made. The starter holds the other end of a socket. Messages: "born" up (the kernel adds our pid as the starter
@@ -16,11 +16,13 @@ import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 from typing import Any, Dict, List, Tuple
 
-MS_BIND, MS_REC = 0x1000, 0x4000
+MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC = 0x1, 0x20, 0x1000, 0x4000
+CLONE_NEWCGROUP = 0x2000000
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 #: Folders that every node has for itself, and the mode of those that begin empty with each boot. /root also
@@ -100,7 +102,8 @@ def furnish_lab(order: Dict[str, Any]) -> None:
 
 
 def furnish_node(order: Dict[str, Any]) -> None:
-    """order: {name, address, mask, dir, root ("" = the machine's), keep: [path], sshd: bool, mgr: bool}"""
+    """order: {name, address, mask, dir, root ("" = the machine's), keep: [path], sshd: bool, mgr: bool,
+    systemd: null or {group, binds: {source: target}, argv}}"""
     home, root = order["dir"], order["root"]
     private = f"{home}/nodes/{order['name']}"
     for part in ("lib", "log", "tmp"):
@@ -111,6 +114,8 @@ def furnish_node(order: Dict[str, Any]) -> None:
     hide(root, f"{private}/tmp", order["keep"])
     if root:
         mount("/dev", f"{root}/dev", flags=MS_BIND | MS_REC)
+    if order["systemd"]:
+        devices(root)
     mount("sysfs", f"{root}/sys", "sysfs")
     mount("tmpfs", f"{root}/dev/shm", "tmpfs", data="mode=1777")
     os.makedirs(f"{root}/run", exist_ok=True)
@@ -131,15 +136,59 @@ def furnish_node(order: Dict[str, Any]) -> None:
     if order["mgr"]:
         optional_bcrypt(root, private)
     mount("proc", f"{root}/proc", "proc")
+    if order["systemd"]:
+        furnish_systemd(root, order["systemd"])
     if root:
         os.chroot(root)
     os.chdir("/")
-    if order["sshd"]:
+    if order["sshd"] and not order["systemd"]:
         done = subprocess.run(
             ["/usr/sbin/sshd", "-f", "/root/.ssh/sshd_config"], capture_output=True, text=True
         )
         if done.returncode:
             raise OSError(f"sshd: {done.stderr.strip()}")
+
+
+def devices(root: str) -> None:
+    """A /dev of its own: systemd makes links in it, and looks for consoles and watchdogs."""
+    names = ("null", "zero", "full", "random", "urandom", "tty")
+    numbers = {name: os.stat(f"/dev/{name}").st_rdev for name in names}
+    mount("tmpfs", f"{root}/dev", "tmpfs", data="mode=755")
+    for name, number in numbers.items():
+        os.mknod(f"{root}/dev/{name}", stat.S_IFCHR, number)
+        os.chmod(f"{root}/dev/{name}", 0o666)
+    for folder in ("shm", "pts"):
+        os.mkdir(f"{root}/dev/{folder}")
+    mount("devpts", f"{root}/dev/pts", "devpts", data="newinstance,ptmxmode=0666,mode=620")
+    os.symlink("pts/ptmx", f"{root}/dev/ptmx")
+
+
+def furnish_systemd(root: str, order: Dict[str, Any]) -> None:
+    """Units, and a control group that is the top of all for what runs in it; no way to the kernel's own settings."""
+    for source, target in order["binds"].items():
+        if not os.path.exists(root + target):
+            if os.path.isdir(source):
+                os.makedirs(root + target)
+            else:
+                open(root + target, "w").close()
+        bind(source, root + target)
+    # it would raise limits there, which are the whole machine's
+    for folder in ("fs", "kernel"):
+        bind(f"{root}/proc/sys/{folder}", f"{root}/proc/sys/{folder}")
+        mount("none", f"{root}/proc/sys/{folder}", flags=MS_REMOUNT | MS_BIND | MS_RDONLY)
+    top = f"{root}/sys/fs/cgroup"
+    mount("cgroup2", top, "cgroup2")
+    group = f"{top}/{order['group']}"
+    # of the last boot
+    for folder, _, _ in os.walk(group, topdown=False):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+    os.makedirs(group, exist_ok=True)
+    with open(f"{group}/cgroup.procs", "w") as joined:
+        joined.write("0")
+    if LIBC.unshare(CLONE_NEWCGROUP) or LIBC.umount2(top.encode(), 0):
+        raise OSError(f"a control group of its own: {os.strerror(ctypes.get_errno())}")
+    mount("cgroup2", top, "cgroup2")
 
 
 def reap(*_: object) -> None:
@@ -159,11 +208,16 @@ def main(role: str, descriptor: str) -> None:
     order = leash.recv(1 << 16)
     if not order:
         return
+    asked = json.loads(order)
     try:
-        {"lab": furnish_lab, "node": furnish_node}[role](json.loads(order))
+        {"lab": furnish_lab, "node": furnish_node}[role](asked)
     except (OSError, subprocess.SubprocessError) as fault:
         leash.send(f"failed: {fault}".encode())
         return
+    if asked.get("systemd"):
+        leash.send(b"ready")
+        argv = asked["systemd"]["argv"]
+        os.execve(argv[0], argv, {"container": "cbt-lab", "PATH": os.environ["PATH"], "LANG": "C.UTF-8"})
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     signal.signal(signal.SIGCHLD, reap)
     reap()

@@ -19,6 +19,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import cbt_plugins
 
+from . import systemd
 from .errors import LabError
 from .needs import PATH, unshare_flags
 from .process import Process, wait_until
@@ -135,6 +136,9 @@ class Spaces:
                 birth.order(self._node_order(node))
             for _, birth in births:
                 birth.await_ready()
+            for node in firsts:
+                if node.systemd:
+                    self._await_systemd(node.name)
         finally:
             for _, birth in births:
                 birth.close()
@@ -222,6 +226,13 @@ class Spaces:
         if done.returncode and not force:
             raise LabError(f"ip: {done.stderr.strip()}")
 
+    def _await_systemd(self, name: str) -> None:
+        """Until it has started what it starts at boot."""
+        argv = [*self._entered(name), "systemctl", "is-active", "multi-user.target"]
+        wait_until(
+            lambda: subprocess.run(argv, capture_output=True).returncode == 0, f"systemd on {name}", 60, 0.1
+        )
+
     def _node_order(self, node: Node) -> Dict[str, Any]:
         return {
             "name": node.name,
@@ -232,6 +243,7 @@ class Spaces:
             "keep": self._keep,
             "sshd": self.privileged,
             "mgr": node.name == HEAD,
+            "systemd": systemd.order(self._dir, node.name, self._root) if node.systemd else None,
         }
 
 

@@ -22,12 +22,13 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Node:
-    """One machine of the lab. `osds` are OSD numbers; `rgw` says that an RGW runs there."""
+    """One machine of the lab. `osds` are OSD numbers; `rgw`: an RGW runs there; `systemd`: it is the first process."""
 
     name: str
     address: str
     osds: Tuple[int, ...] = ()
     rgw: bool = False
+    systemd: bool = False
 
     @property
     def mac(self) -> str:
@@ -52,6 +53,7 @@ class Topology:
     mux: bool = True
     root: str = "/"
     bind: Tuple[str, ...] = ()
+    systemd: Tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -64,6 +66,9 @@ class Topology:
             if not least <= getattr(self, name) <= 200:
                 option = name.replace("_", "-")
                 raise LabUsage(f"--{option} {getattr(self, name)}: between {least} and 200, please")
+        for name in self.systemd:
+            if not self.node(name).osds:
+                raise LabUsage(f"--systemd {name}: runs no OSDs")
         if self.ec and sum(self.ec) > self.places:
             raise LabUsage(
                 f"--ec {self.ec[0]}+{self.ec[1]} needs {sum(self.ec)} {self.failure_domain}s, "
@@ -89,10 +94,9 @@ class Topology:
     def nodes(self) -> Dict[str, Node]:
         """Every node by name, the head first."""
         made, per = [Node(HEAD, f"{PREFIX}.0.10")], self.osds_per_node
-        made += [
-            Node(f"node{i}", f"{PREFIX}.0.{10 + i}", tuple(range((i - 1) * per, i * per)))
-            for i in range(1, self.osd_nodes + 1)
-        ]
+        for i in range(1, self.osd_nodes + 1):
+            name, osds = f"node{i}", tuple(range((i - 1) * per, i * per))
+            made.append(Node(name, f"{PREFIX}.0.{10 + i}", osds, systemd=name in self.systemd))
         made += [Node(f"rgw{i}", f"{PREFIX}.1.{i}", rgw=True) for i in range(1, self.rgws + 1)]
         made += [Node(f"client{i}", f"{PREFIX}.2.{i}") for i in range(1, self.clients + 1)]
         return {node.name: node for node in made}
@@ -144,7 +148,8 @@ class Record:
             raise LabUsage(f"{path}: not a lab's record ({fault})") from None
         if not isinstance(document, dict) or document.get("format") != FORMAT:
             raise LabUsage(f"{path}: not a record of this version of the lab; choose another --dir")
-        shape = dict(document["topology"], bind=tuple(document["topology"]["bind"]))
+        shape = dict(document["topology"])
+        shape.update({name: tuple(shape.get(name, ())) for name in ("bind", "systemd")})
         shape["ec"] = tuple(shape["ec"]) if shape["ec"] else None
         return cls(Topology(**shape), document["fsid"], document["osd_uuids"], document["state"])
 
