@@ -66,15 +66,12 @@ class Stop(Kind):
 
 
 class Crash(Stop):
-    """The same by SIGKILL. systemd may start a unit again by itself: its Restart= is in force."""
+    """The same by SIGKILL, whatever would start it again."""
 
     _verb = "kill"
 
     def _break(self, scene: Scene, node: str, daemons: Sequence[Daemon]) -> Tuple[Command, ...]:
         return (Command(node, kill(daemons), scene.limits.slow, root=True),)
-
-    def _took(self, scene: Scene, osds: Sequence[int]) -> Tuple[Any, ...]:
-        return ()  # the command itself sees the processes end, and they may be back before the cluster has noticed
 
 
 def names(osds: Sequence[int]) -> str:

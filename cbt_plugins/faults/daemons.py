@@ -15,12 +15,13 @@ from .step import FaultError
 
 WAYS = ("systemd", "cephadm", "process")
 
-#: prints "unit OSD NAME" for units that systemd has loaded, and "process PID START FILES ARGV" for each ceph-osd
+#: prints "unit OSD NAME STATE" for units that systemd has loaded, and "process PID START FILES ARGV" for each ceph-osd
 PROBE = r"""
 started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
 for n in OSDS; do
   for u in $(systemctl list-units --all --plain --no-legend "ceph-osd@$n.service" "ceph-*@osd.$n.service" 2>/dev/null |
-             while read -r u load _; do [ "$load" = loaded ] && echo "$u"; done); do echo "unit $n $u"; done
+             while read -r u load active _; do [ "$load" = loaded ] && echo "$u:$active"; done); do
+    echo "unit $n ${u%:*} ${u##*:}"; done
 done
 for p in /proc/[0-9]*; do
   c=; { read -r c < "$p/comm"; } 2>/dev/null
@@ -64,11 +65,13 @@ def parse(node: str, osds: Sequence[int], answer: str, way: str = "") -> Dict[in
     Raises FaultError for one that does not run, or whose way cannot be told.
     """
     units: Dict[int, List[str]] = {}
+    idle: Dict[int, List[str]] = {}
     processes: Dict[int, List[Process]] = {}
     for line in answer.splitlines():
         words = line.split()
-        if words[:1] == ["unit"] and len(words) == 3:
-            units.setdefault(int(words[1]), []).append(words[2])
+        if words[:1] == ["unit"] and len(words) == 4:
+            runs = words[3] not in ("inactive", "failed")
+            (units if runs else idle).setdefault(int(words[1]), []).append(words[2])
         elif words[:1] == ["process"] and len(words) == 5:
             argv = tuple(base64.b64decode(words[4]).decode(errors="replace").rstrip("\0").split("\0"))
             osd = osd_of(argv)
@@ -76,12 +79,18 @@ def parse(node: str, osds: Sequence[int], answer: str, way: str = "") -> Dict[in
                 processes.setdefault(osd, []).append(Process(int(words[1]), int(words[2]), int(words[3]), argv))
     found = {}
     for osd in osds:
+        if osd not in processes:  # a unit that does not run is the way of an OSD that does not run either
+            units.setdefault(osd, []).extend(idle.get(osd, []))
         for what, several in (("units", units.get(osd, [])), ("processes", processes.get(osd, []))):
             if len(several) > 1:
                 raise FaultError(f"{node} has {len(several)} {what} of osd.{osd}: which one is meant cannot be told")
         unit = next(iter(units.get(osd, [])), "")
         process = next(iter(processes.get(osd, [])), None)
         cephadm = bool(re.fullmatch(r"ceph-[0-9a-f-]{36}@osd\.\d+\.service", unit))
+        if way == "process" and unit:
+            raise FaultError(f"osd.{osd} is run by {unit} on {node}: as a bare process it would come back without it")
+        if way == "cephadm" and unit and not cephadm:
+            raise FaultError(f"osd.{osd}: {unit} on {node} is no unit of cephadm")
         which = way or ("cephadm" if cephadm else "systemd" if unit else "process")
         if which in ("systemd", "cephadm") and not unit:
             raise FaultError(f"osd.{osd} is no unit of systemd on {node}; daemons: process takes it as a bare process")
@@ -115,11 +124,16 @@ def stop(daemons: Sequence[Daemon]) -> str:
 
 
 def kill(daemons: Sequence[Daemon]) -> str:
-    """SIGKILL, by pid and start time. Raises FaultError when a daemon's process is not visible."""
+    """SIGKILL, by pid and start time; systemd is kept from starting them again (Restart=).
+
+    Raises FaultError when a daemon's process is not visible.
+    """
     for daemon in daemons:
         if daemon.process is None:
             raise FaultError(f"{daemon.node} runs no ceph-osd for osd.{daemon.osd}: nothing to kill")
-    return signal("KILL", [d.process for d in daemons if d.process])
+    killed = signal("KILL", [d.process for d in daemons if d.process])
+    held = stop([d for d in daemons if d.way != "process"])
+    return f"{killed}; {held}" if held else killed
 
 
 def signal(name: str, processes: Sequence[Process]) -> str:

@@ -49,4 +49,5 @@ def disarm(name: str) -> str:
 
 def is_disarmed(name: str) -> str:
     """Shell text that prints "disarmed" when nothing is left of the switch."""
-    return f'{FOLDER}; [ -e "$d/{name}.armed" ] || echo disarmed'
+    timer = f"systemctl is-active --quiet cbt-plugins-{name}.timer 2>/dev/null"
+    return f'{FOLDER}; [ -e "$d/{name}.armed" ] || {timer} || echo disarmed'

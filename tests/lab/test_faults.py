@@ -3,101 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
-from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Iterator
 
 import pytest
 from cycles import wait_for
-from running_lab import PROJECT, RunningLab, need_machine
+from faulty import Faulty, fault
+from running_lab import RunningLab, need_machine
 
 from cbt_plugins.tools.lab import Lab, Topology
 
 pytestmark = pytest.mark.lab
-
-CLUSTER = {"head": "node0", "user": "root", "osds": ["node1", "node2", "node3", "node4"], "mons": ["node0"]}
-#: pools of three copies on four nodes: recovery of a node has somewhere to go, and is under way between the tests
-BUSY = ("steady", "min-in")
-
-#: what runs in node0: statements see `injector`, `Fault`, `Settings`, `say`
-_PROGRAM = """
-import json, sys
-from pathlib import Path
-from cbt_plugins.ceph import Ceph
-from cbt_plugins.config.plan import Fault, Settings
-from cbt_plugins.faults import FaultError, Injector
-from cbt_plugins.remote import Remote
-cluster, folder = json.loads(sys.argv[1]), Path(sys.argv[2])
-remote = Remote.from_host(cluster, {})
-say = lambda **facts: print(json.dumps(facts), flush=True)
-injector = Injector(folder, remote, Ceph(remote, cluster), cluster, lambda name, **f: say(event=name, **f), folder.name,
-                    Settings(**json.loads(sys.argv[3])))
-"""
-
-
-class Faulty:
-    """The lab, with an EC pool, and programs that lead a run from its head."""
-
-    def __init__(self, lab: RunningLab, base: Path) -> None:
-        self.lab, self._base, self._number = lab, base, 0
-
-    def folder(self) -> Path:
-        """Of a new run."""
-        self._number += 1
-        made = self._base / f"run{self._number}"
-        made.mkdir()
-        return made
-
-    def _line(self, folder: Path, statements: str, settings: Dict[str, Any]) -> List[str]:
-        program = [sys.executable, "-c", _PROGRAM + statements, json.dumps(CLUSTER), str(folder), json.dumps(settings)]
-        return ["sh", "-c", 'cd "$0" && exec "$@"', str(PROJECT), *program]
-
-    def run(self, folder: Path, statements: str, **settings: Any) -> List[Dict[str, Any]]:
-        """Statements of a run, to their end; what they said."""
-        done = self.lab.exec("node0", self._line(folder, statements, settings), timeout=400)
-        assert done.returncode == 0, done.stderr[-3000:]
-        return [json.loads(line) for line in done.stdout.splitlines()]
-
-    def start(self, folder: Path, statements: str) -> subprocess.Popen[str]:
-        """The same in the background."""
-        line = [sys.executable, "-m", "cbt_plugins.tools", "lab", "exec", "--dir", str(self.lab.dir), "node0", "--"]
-        line += self._line(folder, statements, {})
-        return subprocess.Popen(line, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, cwd=PROJECT)
-
-    def undo(self, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, "-m", "cbt_plugins.tools", "undo", *words, str(folder)]
-        return self.lab.exec("node0", ["sh", "-c", 'cd "$0" && exec "$@"', str(PROJECT), *line], timeout=400)
-
-    def ceph(self, words: str) -> Any:
-        return json.loads(self.lab.exec("node0", ["sh", "-c", f"ceph {words} -f json"]).stdout)
-
-    def osd(self, number: int) -> Dict[str, Any]:
-        entry: Dict[str, Any] = next(o for o in self.ceph("osd dump")["osds"] if o["osd"] == number)
-        return {key: entry[key] for key in ("up", "in", "weight", "uuid")}
-
-    def clean(self) -> None:
-        """Wait until all PGs are active+clean."""
-
-        def states() -> bool:
-            pgs = self.ceph("pg dump pgs_brief")["pg_stats"]
-            return all(set(pg["state"].split("+")) - {"scrubbing", "deep"} == {"active", "clean"} for pg in pgs)
-
-        wait_for(states, "all PGs active+clean", 240.0)
-
-    def configuration(self) -> Any:
-        """All that settings can touch."""
-        dump = self.ceph("osd dump")
-        modes = {pool["pool_name"]: pool["pg_autoscale_mode"] for pool in dump["pools"]}
-        return {
-            "config": self.ceph("config dump"),
-            "flags": sorted(dump["flags_set"]),
-            "autoscale": modes,
-            "balancer": self.ceph("balancer status")["active"],
-            "keys": self.ceph("config-key dump cbt-plugins"),
-        }
-
 
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faulty]:
@@ -116,10 +32,6 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faulty]:
         yield lab
     finally:
         made.down(wipe=True)
-
-
-def fault(label: str, kind: str, target: str, *accept: str, **options: Any) -> str:
-    return f"Fault({label!r}, {kind!r}, ({target!r},), options={options!r}, accept={(*BUSY, *accept)!r})"
 
 
 def test_a_node_is_stopped_and_started(faulty: Faulty) -> None:

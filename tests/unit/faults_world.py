@@ -142,7 +142,7 @@ class Connections:
     def _probe(self, node: str, text: str) -> str:
         asked = re.search(r"for n in ([\d ]*); do", text)
         assert asked is not None
-        return "".join(f"unit {n} ceph-osd@{n}.service\n" for n in asked[1].split())
+        return "".join(f"unit {n} ceph-osd@{n}.service active\n" for n in asked[1].split())
 
 
 def _lines(text: str) -> List[Tuple[str, str]]:

@@ -66,8 +66,10 @@ def line(pid: int, *argv: str) -> str:
 def test_how_osds_are_run_is_found_out() -> None:
     fsid = "35488bad-fc53-478d-bd88-f0c5b5e8aaa0"
     answer = (
-        "unit 1 ceph-osd@1.service\n"
-        f"unit 2 ceph-{fsid}@osd.2.service\n"
+        "unit 1 ceph-osd@1.service active\n"
+        f"unit 2 ceph-{fsid}@osd.2.service active\n"
+        "unit 3 ceph-osd@3.service inactive\n"
+        "unit 5 ceph-osd@5.service failed\n"
         + line(11, "/usr/bin/ceph-osd", "-f", "--cluster", "ceph", "--id", "1")
         + line(12, "/usr/bin/ceph-osd", "-n", "osd.2", "-f")
         + line(13, "ceph-osd", "-c", "/tmp/ceph.conf", "-i", "3", "--pid-file=/run/osd.3.pid")
@@ -78,7 +80,11 @@ def test_how_osds_are_run_is_found_out() -> None:
     assert found[2].unit == f"ceph-{fsid}@osd.2.service"
     assert [found[o].process.pid for o in (1, 2, 3)] == [11, 12, 13]  # type: ignore[union-attr]
     assert parse("n", [2], answer, "systemd")[2].way == "systemd"
-    assert parse("n", [2], answer, "process")[2].way == "process"
+    assert parse("n", [5], answer)[5].unit == "ceph-osd@5.service"
+    with pytest.raises(FaultError, match=r"osd\.2 is run by ceph-.*@osd\.2\.service on n"):
+        parse("n", [2], answer, "process")
+    with pytest.raises(FaultError, match=r"ceph-osd@1\.service on n is no unit of cephadm"):
+        parse("n", [1], answer, "cephadm")
     with pytest.raises(FaultError, match=r"osd\.3 is no unit of systemd on n"):
         parse("n", [3], answer, "systemd")
     with pytest.raises(FaultError, match=r"runs no ceph-osd for osd\.4"):
@@ -122,7 +128,7 @@ def test_only_the_process_that_was_meant_is_killed() -> None:
 
 
 def test_nothing_is_killed_that_is_not_seen() -> None:
-    (daemon,) = parse("n", [1], "unit 1 ceph-osd@1.service\n").values()
+    (daemon,) = parse("n", [1], "unit 1 ceph-osd@1.service active\n").values()
     with pytest.raises(FaultError, match="nothing to kill"):
         kill([daemon])
 
@@ -296,7 +302,7 @@ def test_all_osds_of_a_node_are_one_step(made: Injector) -> None:
 def test_cephadm_is_asked_through_its_orchestrator(tmp_path: Path) -> None:
     world = Connections()
     fsid = "35488bad-fc53-478d-bd88-f0c5b5e8aaa0"
-    world._probe = lambda node, text: f"unit 0 ceph-{fsid}@osd.0.service\n"  # type: ignore[method-assign]
+    world._probe = lambda node, text: f"unit 0 ceph-{fsid}@osd.0.service active\n"  # type: ignore[method-assign]
     one = injector(tmp_path, world)
     one.acquire()
     (step,) = one.inject(Fault("f", "stop", ("osd.0",))).steps
@@ -348,7 +354,7 @@ def test_power_runs_here_and_tells_no_secret(tmp_path: Path, monkeypatch: pytest
     fault = Fault(
         "p", "power", ("node1",), options={"off": say, "on": say, "secrets": "IPMI_PASSWORD"}, accept=ANYTHING
     )
-    monkeypatch.setattr("cbt_plugins.faults.scene.Scene.ask", lambda *a, **k: "unit 0 a\nunit 1 b\n")
+    monkeypatch.setattr("cbt_plugins.faults.scene.Scene.ask", lambda *a, **k: "unit 0 a active\nunit 1 b active\n")
     made._limits = made._runner.limits
     with pytest.raises(FaultError, match=r"exit status 1: no \*\*\*"):
         made.inject(fault)
