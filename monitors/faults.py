@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Mapping, Optional
 
 from cbt_plugins.faults import access
+from cbt_plugins.host import upstream
 from cbt_plugins.host.monitoring import Monitor
 
 logger = logging.getLogger(__name__)
@@ -31,6 +32,8 @@ _BEFORE = ("idle_monitoring", "pool_monitoring", "recovery_pool_monitoring", "cr
 class Faults(Monitor):
     """Key: `file`, the fault file. Undo journal and events lie in the archive's faults/<time>/ (`cbt-tools undo`)."""
 
+    INNERMOST = True
+
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
         super().__init__({"nodes": "head", **config}, cluster, common)  # nothing of it runs on a node
         if not config.get("file"):
@@ -44,6 +47,9 @@ class Faults(Monitor):
         folder.mkdir(parents=True)
         access.write(folder, self.cluster, self.common, f"inject-{folder.name}")
         line = [sys.executable, "-m", "cbt_plugins.tools", "inject", str(self.config["file"]), "--tied"]
+        session = upstream.session()
+        if session and session.running:
+            line += ["--beside", "/".join(session.running.parts[-2:])]
         with open(folder / "log.txt", "wb") as log:
             self._process = subprocess.Popen(
                 [*line, "--cluster", str(folder / access.FILE), "--archive", str(folder)],
@@ -56,7 +62,7 @@ class Faults(Monitor):
         # its only word is that the clock of the events runs; the load begins when this returns
         heard, _, _ = select.select([self._process.stdout], [], [], READY)
         if not heard or not self._process.stdout.readline():
-            logger.error("faults: the load begins without them: %s says why", folder / "log.txt")
+            self._say(f"the load begins without them: {folder / 'log.txt'} says why")
 
     def stop(self, directory: str) -> None:
         if self._process is None:
@@ -67,4 +73,11 @@ class Faults(Monitor):
         self._process.stdout.close()
         self._process = None
         if status:
-            logger.error("faults: exit status %d; see faults/*/log.txt and `cbt-tools undo` of the archive", status)
+            self._say(f"exit status {status}; see faults/*/log.txt and `cbt-tools undo` of the archive")
+
+    def _say(self, what: str) -> None:
+        """A run that was to have faults, and did not have them all, is none."""
+        logger.error("faults: %s", what)
+        session = upstream.session()
+        if session:
+            session.flaw = f"faults: {what}"

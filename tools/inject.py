@@ -28,6 +28,8 @@ from cbt_plugins.remote import Remote
 DONE, FAILED, USAGE = 0, 1, 2
 #: said by `--tied` when the settings are in force and the clock of the events runs
 BEGUN = "begun"
+#: the other events of events.jsonl that are not about a fault: which run this is beside, and how it ended
+BESIDE, ENDED = "beside", "ended"
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="say when the clock of the events runs, and go on until standard input ends; without it, until the last "
         "event has happened",
     )
+    parser.add_argument("--beside", metavar="ITERATION/ID", help="the run of the archive that has these faults")
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and which rules refuse it")
 
 
@@ -76,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
             if args.dry_run:
                 return _dry(injector, events)
             timeline = Timeline(events, injector, note.write, "inject")
-            return _inject(injector, timeline, args.tied)
+            return _inject(injector, timeline, note, args)
 
 
 def _dry(injector: Injector, events: Any) -> int:
@@ -89,29 +92,37 @@ def _dry(injector: Injector, events: Any) -> int:
     return status
 
 
-def _inject(injector: Injector, timeline: Timeline, tied: bool) -> int:
+def _inject(injector: Injector, timeline: Timeline, note: Journal, args: argparse.Namespace) -> int:
     failure = None
+    if args.beside:
+        note.write(BESIDE, run=args.beside)
     with interrupts.ending():
         try:
             if injector.undo_all():
                 raise FaultError("what an earlier process left open could not be undone")
             with injector.holding():
-                failure = _follow(injector, timeline, tied)
+                failure = _follow(injector, timeline, note, args.tied)
         except (FaultError, RunFailed) as error:
             failure = str(error)
         except KeyboardInterrupt:
             log.info("ended from outside")
         timeline.close()
-    if failure:
-        log.error("%s", failure)
-    return FAILED if failure or injector.open else DONE
+    left = ", ".join(dict.fromkeys(record.label for record in injector.open))
+    why = [failure] if failure else [f"not put back: {left}"] if left else []
+    note.write(ENDED, why=why)
+    for text in why:
+        log.error("%s", text)
+    return FAILED if why else DONE
 
 
-def _follow(injector: Injector, timeline: Timeline, tied: bool) -> Optional[str]:
+def _follow(injector: Injector, timeline: Timeline, note: Journal, tied: bool) -> Optional[str]:
     """Until it is over; what failed."""
     injector.apply()
     timeline.prepare()
-    timeline.begin(time.time())
+    begun = time.time()
+    timeline.begin(begun)
+    # some programs' results have no clock: their seconds are counted from here
+    note.write(BEGUN, at=round(begun, 3))
     if tied:
         print(BEGUN, flush=True)
     while timeline.failure is None and (tied or timeline.left):

@@ -30,6 +30,7 @@ class Measurement:
     series: Optional[Tuple[float, ...]] = None
     n: Optional[int] = None  # requests behind it
     step: int = 1
+    start: Optional[float] = None  # epoch seconds of the series' begin, where they are known
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class Record:
     cautions: Tuple[Caution, ...]
     label: Optional[str] = None  # the release it measured: "18.2.7 reef"
     started: Optional[float] = None  # epoch seconds
+    #: of another program's run beside a file of faults: what analysis.recovery.milestones found
+    failure: Optional[Mapping[str, Any]] = None
 
 
 def records_of(path: Path) -> List[Record]:

@@ -47,7 +47,7 @@ def measurements(summary: Mapping[str, Any]) -> Iterator[Measurement]:
     failure = summary["failure"]
     if failure:
         for episode in failure["milestones"]["episodes"]:
-            yield from _of_episode(episode)
+            yield from of_episode(episode)
         for phase in failure["impact"]["phases"]:
             if phase["phase"] in series:
                 yield from _of_states(phase, *series[phase["phase"]])
@@ -123,7 +123,8 @@ def _mean(counts: Sequence[float], means: Sequence[Optional[float]]) -> List[flo
     return [mean + n * (m - mean) / usual if m is not None else mean for n, m in zip(counts, means)]
 
 
-def _of_episode(episode: Mapping[str, Any]) -> Iterator[Measurement]:
+def of_episode(episode: Mapping[str, Any]) -> Iterator[Measurement]:
+    """How long a failure or a return took the cluster."""
     phase = f"{'+'.join(episode['labels'])} {episode['kind']}"
     seconds = {milestone["name"]: milestone["seconds"] for milestone in episode["milestones"]}
     for name, metric in _MILESTONES.items():

@@ -28,6 +28,9 @@ def configuration(run: Path) -> Dict[str, Any]:
     benchmark = _yaml(run / "benchmark_config.yaml").get("cluster") or {}
     found = dict(_benchmark(benchmark if isinstance(benchmark, dict) else {}))
     found.update(_cluster(_archive(run)))
+    document = _document(run)
+    if document and "faults" not in (document.get("monitoring_profiles") or {}):
+        found["load.faults"] = "none"
     return found
 
 
@@ -39,11 +42,16 @@ def clients(run: Path) -> List[str]:
 
 
 def _archive(run: Path) -> Mapping[str, Any]:
-    """The section `cluster` of the archive's cbt_config.yaml."""
+    cluster: Mapping[str, Any] = _document(run).get("cluster") or {}
+    return cluster
+
+
+def _document(run: Path) -> Mapping[str, Any]:
+    """The archive's cbt_config.yaml."""
     for directory in list(run.resolve().parents)[:2]:
-        cluster = _yaml(directory / "cbt_config.yaml").get("cluster")
-        if isinstance(cluster, dict):
-            return cluster
+        document = _yaml(directory / "cbt_config.yaml")
+        if isinstance(document.get("cluster"), dict):
+            return document
     return {}
 
 

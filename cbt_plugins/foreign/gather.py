@@ -9,7 +9,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from cbt_plugins.analysis.source import Source, Unreadable
 from cbt_plugins.compare.record import Record
-from cbt_plugins.foreign import cbt, cosbench, fio, fio_logs, hsbench, radosbench, warp_json, warp_rows
+from cbt_plugins.foreign import beside, cbt, cosbench, fio, fio_logs, hsbench, radosbench, warp_json, warp_rows
 from cbt_plugins.foreign.part import Parsed, Part
 from cbt_plugins.foreign.together import measurements
 from cbt_plugins.statistics.values import Caution
@@ -123,6 +123,11 @@ def _records(
     whole = not cautions
     for its in parsed:
         cautions += [caution for caution in dict.fromkeys(its.cautions) if caution not in cautions]
+    faults = beside.of_run(source) if source.is_dir() else None
+    if faults is not None:
+        cautions += faults.cautions
+        config = {**config, beside.KEY: faults.events}
+    begun = faults.begun if faults else None
     loops: Dict[int, List[Part]] = {}
     for its in parsed:
         for loop, parts in its.loops.items():
@@ -133,6 +138,10 @@ def _records(
         if parsed[0].kind == "hsbench" and len(parsed) > 1:
             text = f"hsbench writes no times: its {len(parsed)} processes are taken to have begun together"
             doubts.insert(0, Caution("no-clock", text))
+        if parsed[0].kind == "hsbench":  # its seconds count from its begin
+            lines = [replace(line, start=_sum(line.start, begun)) for line in lines]
+        if faults is not None:
+            lines += faults.measurements(lines)
         made.append(
             Record(
                 source=str(source),
@@ -141,11 +150,17 @@ def _records(
                 config=_config(parsed, config, parts),
                 measurements=tuple(lines),
                 usable=whole and usable and all(its.usable for its in parsed),
+                failure=faults.recovery if faults else None,
                 cautions=(*cautions, *doubts),
-                started=min((its.started for its in parsed if its.started is not None), default=None),
+                started=min((its.started for its in parsed if its.started is not None), default=begun),
             )
         )
     return made
+
+
+def _sum(*values: Optional[float]) -> Optional[float]:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
 
 
 def _parse(file: Path, kind: str, base: Path, config: Dict[str, object], collected: bool) -> Parsed:

@@ -1,13 +1,15 @@
-"""Results of other programs in the terminal: the table of each run, and of COSbench the two that its page shows."""
+"""Results of other programs in the terminal: the table of each run and the failure beside it; COSbench's own page."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Iterator, List, Optional, Sequence, Tuple
 
+from cbt_plugins.analysis import recovery
 from cbt_plugins.columns import side_by_side
-from cbt_plugins.compare.record import Measurement, Record
+from cbt_plugins.compare.record import CLUSTER, Measurement, Record
 from cbt_plugins.foreign import cosbench, read
+from cbt_plugins.foreign.beside import KEY
 from cbt_plugins.foreign.cosbench_page import tables
 
 _METRICS = ("obj_per_s", "mib_per_s", "success_rate", "mean_ms", "p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms")
@@ -30,10 +32,13 @@ def _record(record: Record) -> Iterator[str]:
     whole = "" if record.usable else "  NOT USABLE, see the doubts"
     yield f"{record.name}  {record.config.get('benchmark', record.kind)}{whole}\n"
     lines: List[List[str]] = [list(_HEAD)]
-    for phase, op in dict.fromkeys((its.phase, its.op) for its in record.measurements):
+    for phase, op in dict.fromkeys((its.phase, its.op) for its in record.measurements if its.op != CLUSTER):
         its = [line for line in record.measurements if (line.phase, line.op) == (phase, op)]
         lines.append([phase, op, str(its[0].n or ""), *(_cell(its, metric) for metric in _METRICS)])
     yield from (f"  {line}\n" for line in side_by_side(lines, left=2))
+    if record.failure is not None:
+        yield f"  beside it: {record.config[KEY]}\n"
+        yield from (f"  {line}\n" for line in recovery.table(record.failure))
     for caution in record.cautions:
         yield f"  {caution.code}: {caution.text}\n"
 

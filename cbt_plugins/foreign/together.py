@@ -126,7 +126,7 @@ def _rates(line: Measurement, parts: Sequence[Part], window: Window, cautions: L
     if not max(seconds) > 0:
         return
     series, mean = _series(parts, window)
-    line = replace(line, step=_step(parts))
+    line = replace(line, step=_step(parts), start=None if any(part.start is None for part in parts) else low)
     yield replace(line, metric="obj_per_s", value=rate, series=series)
     if flow is not None and rate:
         scaled = tuple(value * flow / rate / 2**20 for value in series) if series else None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.host import checkout, layout, monitoring, registry
 from cbt_plugins.host.execute import COMPLETE, execute
@@ -103,16 +104,20 @@ def monitor_class(name: str, load: Callable[[], Any], base: type) -> type:
 
     class PluginMonitoring(base):
         DEFAULT_NODES: ClassVar[List[str]] = list(load().DEFAULT_NODES)  # the package era asks for this ...
+        INNERMOST: ClassVar[bool] = load().INNERMOST
 
         def __init__(self, mconfig: Mapping[str, Any]) -> None:
             super().__init__(mconfig)
             self._config = mconfig
+            self.only_ends = False
 
         @staticmethod
         def _get_default_nodes() -> List[str]:  # ... and the module era for this
             return PluginMonitoring.DEFAULT_NODES
 
         def start(self, directory: str) -> None:
+            if self.only_ends:
+                return
             settings: Any = sys.modules["settings"]
             made = load()(self._config, settings.cluster, getattr(settings, "common", None) or {})
             _watching[name, directory] = made
@@ -125,3 +130,18 @@ def monitor_class(name: str, load: Callable[[], Any], base: type) -> type:
 
     PluginMonitoring.__name__ = f"Plugin_{name}"
     return PluginMonitoring
+
+
+def around(monitors: Iterable[Any]) -> Iterator[Any]:
+    """What is innermost twice: CBT starts and stops its monitors in one and the same order.
+
+    The first time it can only be ended, and the second time it is over by then.
+    """
+    made = list(monitors)
+    inner = [monitor for monitor in made if getattr(monitor, "INNERMOST", False)]
+    for monitor in inner:
+        ending = copy.copy(monitor)
+        ending.only_ends = True
+        yield ending
+    yield from (monitor for monitor in made if monitor not in inner)
+    yield from inner

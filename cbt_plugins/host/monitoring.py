@@ -28,6 +28,9 @@ class Monitor:
     """
 
     DEFAULT_NODES: Sequence[str] = ("clients", "osds", "mons", "rgws")
+    #: begins after all others and ends before them: what acts at times that count from the begin of the load, and is
+    #: to be watched until all of it is over
+    INNERMOST: bool = False
 
     def __init__(
         self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]
@@ -104,7 +107,7 @@ def watch(
     which then know nothing of the processes that they should end. Files arrive as local_dir/<name>.<node>,
     CBT's own way.
     """
-    monitors = list(make())
+    monitors = sorted(make(), key=lambda monitor: bool(getattr(monitor, "INNERMOST", False)))
     if not monitors:
         yield
         return

@@ -35,6 +35,8 @@ class Session:
         self._forced = False
         self._asked: Set[str] = set()
         self.ledger = Ledger(planned(settings.benchmarks, settings.cluster.get("iterations", 0)))
+        self.running: Optional[Path] = None  # the archive directory of the run under way
+        self.flaw: Optional[str] = None  # why it is none although it comes to its end
         self._pid = os.getpid()
         atexit.register(self._end)
 
@@ -73,11 +75,17 @@ class Session:
 
         def counted_run() -> None:
             self.unforce()
+            self.running, self.flaw = Path(benchmark.archive_dir), None
             try:
                 execute()
             except BaseException as error:
                 self.ledger.set(run, FAILED, f"{type(error).__name__}: {error}".rstrip(": "))
                 raise
+            finally:
+                self.running = None
+            if foreign and self.flaw:
+                self.ledger.set(run, FAILED, self.flaw)
+                return
             self.ledger.set(run, EXECUTED)
             if unfinished.exists():
                 unfinished.unlink()
@@ -253,7 +261,9 @@ def patch_monitoring(module: Any) -> None:
             )
         return made
 
+    all_of: Callable[[], Iterator[Any]] = module.Monitoring._get_all
     module.Monitoring._get_object = staticmethod(_get_object)
+    module.Monitoring._get_all = staticmethod(lambda: _around(all_of()))
 
 
 def patch_monitoring_factory(module: Any) -> None:
@@ -265,7 +275,15 @@ def patch_monitoring_factory(module: Any) -> None:
     def get_object(cls: type, name: str, mconfig: Optional[Mapping[str, Any]]) -> Any:
         return _monitor_of(name, mconfig, ours, module.Monitoring) or theirs(name, mconfig or {})
 
+    all_of: Callable[[], Iterator[Any]] = factory.get_all
     factory.get_object = classmethod(get_object)
+    factory.get_all = classmethod(lambda cls: _around(all_of()))
+
+
+def _around(monitors: Iterator[Any]) -> Iterator[Any]:
+    from cbt_plugins.host.delegate import around
+
+    return around(monitors)
 
 
 def _monitor_of(

@@ -26,6 +26,8 @@ CLUSTER = {
     "conf_file": "/etc/ceph/ceph.conf",
     "tmp_dir": "/var/tmp/cbt",
 }
+#: a checkout's cbt.py has its own directory for the first one of sys.path, and not the one that it is run in
+IN_PROJECT = 'cd "$0" && PYTHONPATH="$0" exec "$@"'
 S3 = {"urls": ["http://rgw1:7480", "http://rgw2:7480"], "user": "cbt"}
 
 
@@ -51,7 +53,7 @@ class Cycle:
     def run(self, *program: str, timeout: float = 400.0) -> subprocess.CompletedProcess[str]:
         """To the end. The log is kept beside the archive."""
         done = self.lab.exec(
-            "node0", ["sh", "-c", 'cd "$0" && exec "$@"', str(PROJECT), *self.command(*program)], timeout=timeout
+            "node0", ["sh", "-c", IN_PROJECT, str(PROJECT), *self.command(*program)], timeout=timeout
         )
         with open(self.log, "a") as file:
             file.write(done.stdout + done.stderr)
@@ -60,7 +62,7 @@ class Cycle:
     def start(self) -> subprocess.Popen[bytes]:
         """In the background."""
         line = [sys.executable, "-m", "cbt_plugins.tools", "lab", "exec", "--dir", str(self.lab.dir), "node0", "--"]
-        line += ["sh", "-c", 'cd "$0" && exec "$@"', str(PROJECT), *self.command()]
+        line += ["sh", "-c", IN_PROJECT, str(PROJECT), *self.command()]
         with open(self.log, "ab") as file:
             return subprocess.Popen(line, stdout=file, stderr=file, stdin=subprocess.DEVNULL, cwd=PROJECT)
 
