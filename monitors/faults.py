@@ -7,8 +7,10 @@ everything back when this one ends, however it ends.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import select
+import shutil
 import subprocess
 import sys
 import time
@@ -30,7 +32,7 @@ _BEFORE = ("idle_monitoring", "pool_monitoring", "recovery_pool_monitoring", "cr
 
 
 class Faults(Monitor):
-    """Key: `file`, the fault file. Undo journal and events lie in the archive's faults/<time>/ (`cbt-tools undo`)."""
+    """Key: `file`, the fault file. The archive's faults/<time>/ has it, the undo journal and the events."""
 
     INNERMOST = True
 
@@ -45,6 +47,8 @@ class Faults(Monitor):
             return
         folder = Path(self.cluster["archive_dir"]) / "faults" / time.strftime("%Y%m%dT%H%M%S")
         folder.mkdir(parents=True)
+        with contextlib.suppress(OSError):  # the program says why a file cannot be read
+            shutil.copyfile(self.config["file"], folder / "faults.yaml")
         access.write(folder, self.cluster, self.common, f"inject-{folder.name}")
         line = [sys.executable, "-m", "cbt_plugins.tools", "inject", str(self.config["file"]), "--tied"]
         session = upstream.session()

@@ -36,6 +36,7 @@ class Beside:
     events: str
     recovery: Mapping[str, Any]  # of analysis.recovery.milestones
     cautions: Tuple[Caution, ...]
+    whole: bool  # all came and went as planned
 
     def measurements(self, lines: Sequence[Measurement]) -> List[Measurement]:
         """Of each failure and return, and the rates of `lines` in each state of the cluster."""
@@ -56,11 +57,13 @@ def of_run(run: Path) -> Optional[Beside]:
         return None
     recovery = milestones(read_samples(files_of(run)), [event for events in mine for event in events])
     begun = [event["at"] for events in mine for event in events if _is(event, "begun")]
+    doubts = tuple(_doubts(mine))
     return Beside(
         begun=begun[0] if begun else None,
         events=" ".join(text for events in mine for text in _happened(events)) or "none",
         recovery=recovery,
-        cautions=(*_doubts(mine), *(Caution(its["code"], its["text"]) for its in recovery["warnings"])),
+        cautions=(*doubts, *(Caution(its["code"], its["text"]) for its in recovery["warnings"])),
+        whole=not doubts,
     )
 
 

@@ -125,6 +125,7 @@ def _records(
         cautions += [caution for caution in dict.fromkeys(its.cautions) if caution not in cautions]
     faults = beside.of_run(source) if source.is_dir() else None
     if faults is not None:
+        whole = whole and faults.whole
         cautions += faults.cautions
         config = {**config, beside.KEY: faults.events}
     begun = faults.begun if faults else None

@@ -52,9 +52,7 @@ class Cycle:
 
     def run(self, *program: str, timeout: float = 400.0) -> subprocess.CompletedProcess[str]:
         """To the end. The log is kept beside the archive."""
-        done = self.lab.exec(
-            "node0", ["sh", "-c", IN_PROJECT, str(PROJECT), *self.command(*program)], timeout=timeout
-        )
+        done = self.lab.exec("node0", ["sh", "-c", IN_PROJECT, str(PROJECT), *self.command(*program)], timeout=timeout)
         with open(self.log, "a") as file:
             file.write(done.stdout + done.stderr)
         return done

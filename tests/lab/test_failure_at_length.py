@@ -1,11 +1,10 @@
-"""Failures that take minutes: fast recovery, two nodes, the older study's shape, CBT's own fio beside a fault file.
+"""Failures that take minutes: fast recovery, two nodes, the older study's shape.
 
 CBT_PLUGINS_LONG=1 asks for them.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from statistics import median
@@ -17,7 +16,6 @@ from cycles import CLUSTER, S3, Cycle, wait_for
 from running_lab import PROJECT, RunningLab, need_machine
 from test_osdfailure import SETTINGS, ask, clean, facts, failure
 
-from cbt_plugins.host import checkout
 from cbt_plugins.tools.lab import Lab, Topology
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -179,60 +177,3 @@ def test_the_shape_of_the_older_study(lab: RunningLab, tmp_path: Path, before: D
     ]
     assert kinds[1][2] == kinds[3][2] == "recovered"
     assert made["impact"]["baseline"]["phase"] == "control"
-
-
-FAULTS = """\
-settings: {flags: [noscrub], config: {mon: {mon_osd_down_out_interval: 8}}}
-events:
-  - {at: 10s, fault: {label: a, kind: stop, nodes: [node4]}}
-  - {at: 30s, undo: a}
-"""
-
-
-@pytest.mark.upstream
-def test_cbts_own_fio_beside_a_fault_file(lab: RunningLab, tmp_path: Path, before: Dict[str, Any]) -> None:
-    """librbdfio of an unmodified cbt.py: its log of IOPS spans the failure, and the monitor has watched it."""
-    tree = checkout.find()
-    if tree is None or importlib.util.find_spec("lxml") is None:
-        pytest.skip("no CBT checkout, or not what it needs")
-    if lab.exec("client1", ["sh", "-c", "fio --enghelp | grep -qw rbd"]).returncode:
-        pytest.skip("this fio has no engine for RBD")
-    if lab.exec("node0", ["test", "-e", str(tree / "cbt.py")]).returncode:
-        pytest.skip(f"{tree} is not visible in the lab's nodes")
-    (tmp_path / "faults.yaml").write_text(FAULTS)
-    images = [f"cbt-librbdfio-{client}-0" for client in ("client1", "client2")]
-    for image in images:
-        assert lab.exec("node0", ["rbd", "create", "--size", "64", f"rbd/{image}"]).returncode == 0
-    section = {
-        "cmd_path": "/usr/bin/fio",
-        "use_existing_volumes": True,
-        "poolname": "rbd",
-        "vol_size": 64,
-        "time": 50,
-        "time_based": True,
-        "mode": "randwrite",
-        "op_size": [16384],
-        "iodepth": [4],
-        "idle_monitor_sleep": 1,
-        "fio_out_format": "json",
-        "log_iops": True,
-        "log_avg_msec": 1000,
-    }
-    profiles = {"recovery": {"nodes": "mons"}, "faults": {"file": str(tmp_path / "faults.yaml")}}
-    cycle = Cycle(lab, tmp_path, profiles, librbdfio=section)
-    try:
-        done = cycle.run(str(tree / "cbt.py"), timeout=600)
-        assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
-        assert facts(lab) == before
-        told = [
-            (path, json.loads(line))
-            for path in sorted(cycle.archive.glob("faults/*/events.jsonl"))
-            for line in path.read_text().splitlines()
-        ]
-        names = [event["event"] for _, event in told if event.get("label") == "a"]
-        assert "fault-injected" in names and "fault-undone" in names, told
-        samples = list(cycle.archive.rglob("recovery.jsonl*"))
-        assert samples, sorted(map(str, cycle.archive.rglob("*")))
-    finally:
-        for image in images:
-            lab.exec("node0", ["rbd", "rm", f"rbd/{image}"])

@@ -47,6 +47,16 @@ def test_the_load_begins_when_the_clock_of_the_events_does(tmp_path: Path, monke
     profile.stop(LOAD)
 
 
+def test_the_archive_keeps_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = profile_of(tmp_path, monkeypatch, "print('begun', flush=True); import sys; sys.stdin.read()")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "faults.yaml").write_text("events: []\n")
+    profile.start(LOAD)
+    profile.stop(LOAD)
+    (kept,) = (tmp_path / "faults").glob("*/faults.yaml")
+    assert kept.read_text() == "events: []\n"
+
+
 def test_a_refused_fault_does_not_keep_the_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

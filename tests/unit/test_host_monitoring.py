@@ -39,6 +39,10 @@ class Noting(Monitor):
             raise OSError("no stop")
 
 
+class Acting(Noting):
+    INNERMOST = True
+
+
 @pytest.fixture(autouse=True)
 def _forget_calls() -> None:
     Noting.calls.clear()
@@ -60,6 +64,15 @@ def test_files_arrive_under_the_name_of_their_node_and_leave_the_node(tmp_path: 
     assert Noting.calls[2:] == ["stop b", "stop a"]
     assert sorted(path.name for path in (tmp_path / "local").iterdir()) == [f"a.{HERE}", f"b.{HERE}"]
     assert list((tmp_path / "node").iterdir()) == []
+
+
+def test_what_acts_begins_after_all_that_watches_and_ends_before_it(tmp_path: Path) -> None:
+    def make() -> List[Monitor]:
+        return [Acting({"name": "a"}, CLUSTER, {}), Noting({"name": "b"}, CLUSTER, {})]
+
+    with monitoring.watch(make, CLUSTER, {}, str(tmp_path / "node"), tmp_path / "local"):
+        assert Noting.calls == ["start b", "start a"]
+    assert Noting.calls[2:] == ["stop a", "stop b"]
 
 
 def test_what_a_killed_run_has_left_is_ended_and_brought_home(tmp_path: Path) -> None:

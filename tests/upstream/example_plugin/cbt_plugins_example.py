@@ -69,3 +69,12 @@ class Witness(Monitor):
     def _note(self, text: str) -> None:
         with open(self.config["note"], "a") as note:
             note.write(f"{text}\n")
+
+
+class Breaker(Witness):
+    """Acts rather than watches: it begins after all others and ends before them."""
+
+    INNERMOST = True
+
+    def _note(self, text: str) -> None:
+        super()._note(f"breaker: {text}")
