@@ -92,6 +92,8 @@ def _numbers(args: argparse.Namespace) -> int:
     from cbt_plugins.exports import prometheus, table
 
     paths = [run for archive in args.archives for run in find_runs(archive) if is_ours(run)]
+    if not paths:
+        return _complain("no run of our benchmarks: compare and sql read those of other programs", UNUSABLE)
     summaries = [summary_of(path) for path in paths]
     doubts = [not_whole(path, summary) for path, summary in zip(paths, summaries)]
     if args.prometheus:

@@ -25,6 +25,7 @@ TOTAL = "TOTAL"
 PATIENCE = 3
 _OPS = {"PUT": "PUT", "GET": "GET", "DEL": "DELETE", "LIST": "LIST"}
 _MOVES = ("PUT", "GET")
+_PREPARES = ("BINIT", "BCLR", "BDEL")
 #: column of the CSV (the misspelling is hsbench's) -> key of the JSON
 _COLUMNS = {
     "Loop": "Loop",
@@ -128,6 +129,7 @@ def _part(client: str, number: int, start: float, intervals: List[Line], total: 
         seconds=seconds,
         requests=ops,
         failed=int(total["Slowdowns"]),
+        prepares=mode in _PREPARES,
         # the CSV has two digits: the number of bytes of an object is known better
         bytes=_size(total) * ops if moved and ops else moved,
         start=start,

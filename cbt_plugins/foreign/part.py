@@ -97,6 +97,7 @@ class Part:
     seconds: float
     requests: int
     failed: Optional[int] = 0  # None: the program does not say
+    prepares: bool = False  # it makes ready for what is measured, and is none of it
     bytes: Optional[int] = None  # None: the operation moves no data, or nobody counted it
     start: Optional[float] = None  # seconds, on a clock that all parts of a phase share; None: unknown
     steps: Optional[Steps] = None

@@ -41,7 +41,7 @@ def measurements(parts: Sequence[Part]) -> Tuple[List[Measurement], List[Caution
         everything = [part for its in ops.values() for part in its]
         window, doubts = _window(phase, everything)
         cautions += doubts
-        if window is None:
+        if window is None and not all(part.prepares for part in everything):
             usable = False
         lines = [line for op, its in ops.items() for line in _op(phase, op, its, window, cautions)]
         made += lines

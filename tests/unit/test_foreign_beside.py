@@ -103,6 +103,11 @@ def test_report_tells_the_failure(capsys: pytest.CaptureFixture[str]) -> None:
         assert text in said
 
 
+def test_an_archive_without_runs_of_ours_is_not_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", str(DATA), "--csv", str(tmp_path / "runs.csv")]) == 4
+    assert "no run of our benchmarks" in capsys.readouterr().err
+
+
 def test_a_load_that_ran_without_its_faults_is_no_run_of_them(archive: Path) -> None:
     rewrite(journal(archive), lambda line: line["event"] in ("beside", "ended"))
     record = record_of(archive)

@@ -194,6 +194,17 @@ def test_percentiles_of_two_processes_are_none_and_means_are_weighted() -> None:
     assert value(record, "PUT", "max_ms") == max(line["MaxLat"] for line in totals)
 
 
+def test_modes_that_prepare_do_not_decide_whether_a_run_is_whole(tmp_path: Path) -> None:
+    """Of tenths of a second, and without a clock: that two clients made their buckets together is not known."""
+    for number, cleared in ((1, 0.9), (2, 0.1)):
+        rows = [row("TOTAL", cleared, "BCLR", 90, 0, 100), row("TOTAL", 0.1, "BINIT", 2, 0, 20)]
+        rows.append(row("TOTAL", 10.0, "PUT", 4770, 1.86, 477))
+        (tmp_path / f"output.0.csv.client{number}").write_text(text_of(rows))
+    (record,) = read(tmp_path)
+    assert "no-common-window" in codes(record) and record.usable
+    assert value(record, "PUT", "obj_per_s") == pytest.approx(954, rel=0.01)
+
+
 def test_what_is_nothing_of_hsbench_is_refused(tmp_path: Path) -> None:
     for text in ("", "[]", '[{"IntervalName": "TOTAL"}]', "Loop,Inteval,Duration(s)\n"):
         (tmp_path / "x").write_text(text)
