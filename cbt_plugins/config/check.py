@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
-from cbt_plugins.config import acceptable
+from cbt_plugins.config import acceptable, fault_file
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.entries import entries
 from cbt_plugins.config.fault_kinds import SWITCH
 from cbt_plugins.config.faults import ConfigError, Fault, Path, did_you_mean
-from cbt_plugins.config.monitors import problems_of
+from cbt_plugins.config.monitors import PROFILES, problems_of
 from cbt_plugins.config.plan import Plan
 from cbt_plugins.config.sections import HOST_KEYS, SECTIONS, section_of, understand
 from cbt_plugins.config.source import Source, read
@@ -65,7 +65,7 @@ class Config:
 
 
 def check_file(path: Union[str, FilePath]) -> None:
-    """Raise ConfigError with every fault of the file; a file without a section of ours has none."""
+    """Raise ConfigError with every fault of the file; one without a section or a profile of ours has none."""
     load_file(path)
 
 
@@ -89,7 +89,7 @@ def load(source: Source) -> Config:
         cluster, cluster_faults = _cluster(source, data.get("cluster"))
         faults += cluster_faults
         endpoints, endpoint_faults = _endpoints(source, data)
-        faults += endpoint_faults + list(_monitors(source, data))
+        faults += endpoint_faults
         # what a faulty section would say of its nodes is not known
         nodes = cluster or {"clients": ["client"]}
         for name in sorted(ours):
@@ -98,6 +98,9 @@ def load(source: Source) -> Config:
             faults += [
                 source.fault(("benchmarks", name, *path), text, of_key) for path, text, of_key in problems
             ]
+    profiles = data.get("monitoring_profiles")
+    if ours or (isinstance(profiles, dict) and set(profiles) & set(PROFILES)):
+        faults += [*_monitors(source, data), *_fault_file(data)]
     if faults:
         raise ConfigError(faults)
     iterations = range(cluster.get("iterations", 0))
@@ -165,6 +168,21 @@ def _monitors(source: Source, data: Mapping[str, Any]) -> Iterator[Fault]:
         else:
             for path, text, of_key in problems_of(name, profile):
                 yield source.fault(("monitoring_profiles", name, *path), text, of_key)
+
+
+def _fault_file(data: Mapping[str, Any]) -> Sequence[Fault]:
+    """Those of the file that the profile names: the load would have begun before they show."""
+    profiles, cluster = data.get("monitoring_profiles"), data.get("cluster")
+    profile = profiles.get("faults") if isinstance(profiles, dict) else None
+    path = profile.get("file") if isinstance(profile, dict) else None
+    if not path or not isinstance(path, str):
+        return ()
+    osds = cluster.get("osds") if isinstance(cluster, dict) else None
+    try:
+        fault_file.load(path, list(map(str, osds)) if isinstance(osds, (list, dict)) else None)
+    except ConfigError as error:
+        return error.faults
+    return ()
 
 
 def _section(

@@ -29,12 +29,15 @@ def faults_of(path: Path) -> List[str]:
         for name in ("cluster", "benchmarks")
         if not isinstance(config.get(name), dict) or not config[name]
     ]
-    return faults or _own_faults(path, config["benchmarks"]) or _nothing_to_run(path, config)
+    return faults or _own_faults(path, config) or _nothing_to_run(path, config)
 
 
-def _own_faults(path: Path, benchmarks: Mapping[str, Any]) -> List[str]:
-    if not set(benchmarks) & set(registry.built_in(registry.BENCHMARKS)):
-        return []  # a file without a section of ours is none of our business
+def _own_faults(path: Path, config: Mapping[str, Any]) -> List[str]:
+    profiles = config.get("monitoring_profiles")
+    ours = set(config["benchmarks"]) & set(registry.built_in(registry.BENCHMARKS))
+    ours |= set(profiles if isinstance(profiles, dict) else ()) & set(registry.built_in(registry.MONITORS))
+    if not ours:
+        return []  # a file without a section or a profile of ours is none of our business
     from cbt_plugins.config.check import check_file
     from cbt_plugins.config.faults import ConfigError
 

@@ -9,7 +9,7 @@ import pytest
 from config_files import CLUSTER, CYCLE, RGWTEST, S3, WARP, faults, marked
 
 from cbt_plugins.config import fault_file
-from cbt_plugins.config.check import check_file, load_file
+from cbt_plugins.config.check import load_file
 from cbt_plugins.config.fault_file import is_fault_file
 from cbt_plugins.config.source import read
 
@@ -342,5 +342,22 @@ def test_shipped_files_have_no_faults(path: Path) -> None:
     if is_fault_file(read(path)):
         assert fault_file.load(path)[0]
         return
-    check_file(path)
-    assert load_file(path).runs
+    config = load_file(path)
+    assert config.runs or config.others
+
+
+@pytest.mark.parametrize("benchmark", ["hsbench: {}", "warp: {s3: {urls: ['http://a'], user: u}, size: 4KiB}"])
+def test_the_file_of_faults_is_checked_before_any_load(tmp_path: Path, benchmark: str) -> None:
+    """Beside CBT's own benchmarks too: there the profile is all that is ours."""
+    (tmp_path / "faults.yaml").write_text("events:\n- {at: 1s, fault: {label: a, kind: stpo, nodes: [node9]}}\n")
+    profiles = f"monitoring_profiles: {{faults: {{file: {tmp_path}/faults.yaml}}, recovery: {{intervall: 2}}}}\n"
+    found = faults(tmp_path, f"{CLUSTER}{profiles}benchmarks: {{{benchmark}}}\n")
+    assert [text for text in found if "did you mean 'stop'?" in text and "faults.yaml:2:" in text]
+    assert [text for text in found if "node9 is not among the cluster's osds" in text]
+    assert [text for text in found if "recovery.intervall: unknown key" in text]
+
+
+def test_a_file_of_faults_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
+    profiles = f"monitoring_profiles: {{faults: {{file: {tmp_path}/none.yaml}}}}\n"
+    (found,) = faults(tmp_path, f"{CLUSTER}{profiles}benchmarks: {{hsbench: {{}}}}\n")
+    assert "none.yaml: cannot be read" in found

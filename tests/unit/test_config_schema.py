@@ -218,7 +218,7 @@ def test_the_schema_takes_events_settings_and_osdfailure(validator: Any, tmp_pat
             "wait": {"stalled": "1h"},
         },
     }
-    data["monitoring_profiles"] = {"recovery": {"interval": 0.5, "librados": False}, "faults": {"file": "f.yaml"}}
+    data["monitoring_profiles"] = {"recovery": {"interval": 0.5, "librados": False}, "faults": {"file": str(file)}}
     assert [error.message for error in validator.iter_errors(data)] == []
     file = tmp_path / "f.yaml"
     file.write_text(yaml.safe_dump(data), encoding="utf-8")
