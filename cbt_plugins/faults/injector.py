@@ -17,7 +17,7 @@ from ..remote import Remote
 from . import access, blast, lock, registry, targets
 from .cluster_facts import QUESTIONS, Facts, ask
 from .record import Record, UndoJournal
-from .runner import Clock, Runner
+from .runner import Clock, Refused, Runner
 from .scene import Kind, Limits, Scene, Targets
 from .settings import SettingsMaker
 from .step import FaultError, Step
@@ -365,7 +365,7 @@ class Injector:
             for command in step.inject:
                 self._runner.inject(record, command)
         except FaultError as error:
-            self._journal.note("failed", record, why=str(error))
+            self._journal.note("failed", record, why=str(error), refused=isinstance(error, Refused))
             raise
         self._journal.note("injected", record)
         return record
@@ -427,6 +427,7 @@ class Injector:
         self._note("undo", record)
         log.info("undo: %s", record.step.what)
         now = self._clock.now()
+        sent = now - record.age(time.time())
         patience = max((check.patience for check in record.step.checks), default=0.0)
         if record.step.deadline is not None:  # it heals itself at the latest then
             patience = min(patience, max(0.0, record.at + record.step.deadline - time.time()) + self._limits.back)
@@ -439,7 +440,7 @@ class Injector:
             said = next((result.why for _, result in results if result), said if todo else "")
             # One that never arrived may have left its fault's own command to come after it.
             lost = any(result.lost for _, result in results if result)
-            different = self._runner.look(record.step.checks)
+            different = self._runner.look(record.step.counting(self._clock.now() - sent, record.refused))
             now = self._clock.now()
             well_since = None if different else now if well_since is None else well_since
             # One that failed is not needed where all is well, but the cluster's map may be behind for a while.

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from . import deadman
 from .blast import Harm
+from .daemon_kinds import checked_way, started
 from .fence import FOLDER
 from .scene import Kind, Scene, Targets
 from .step import Check, Command, FaultError, Step
@@ -31,10 +32,11 @@ true
 
 
 class Network(Kind):
-    """options: interfaces (method link), method "link" or "nft", deadline in seconds, ssh_port that nft leaves open."""
+    """options: interfaces (method link), method "link" or "nft", deadline in seconds, ssh_port that nft leaves open,
+    daemons (how OSDs are run: one that is cut off for long may end by itself)."""
 
     unit = "node"
-    options: Mapping[str, Any] = {"interfaces": (), "method": "link", "deadline": 900.0, "ssh_port": 22}
+    options: Mapping[str, Any] = {"interfaces": (), "method": "link", "deadline": 900.0, "ssh_port": 22, "daemons": ""}
 
     def harm(self, targets: Targets, options: Mapping[str, Any]) -> Harm:
         return Harm(osds=targets.osds, nodes=targets.nodes)
@@ -55,6 +57,7 @@ class Network(Kind):
         self, scene: Scene, name: str, node: str, method: str, deadline: float, options: Mapping[str, Any]
     ) -> Step:
         osds = scene.on_node(node)
+        daemons = scene.daemons(osds, checked_way(options)).get(node, [])
         if method == "link":
             given = options["interfaces"]
             devices = [given] if isinstance(given, str) else [str(d) for d in given]
@@ -73,6 +76,8 @@ class Network(Kind):
             undo=(
                 Command(node, back, scene.limits.quick, root=True),
                 Command(node, deadman.disarm(name), scene.limits.quick, root=True),
+                *(started(scene, node, daemons) if daemons else ()),
+                *scene.mark_in(osds),
             ),
             checks=(
                 Check(node, healthy, (((), "whole"),), patience, root=True),

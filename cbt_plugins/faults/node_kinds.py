@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import Any, Dict, List, Mapping
+from typing import Any, List, Mapping
 
 from .blast import Harm
 from .daemon_kinds import checked_way, started
@@ -34,15 +34,17 @@ class Reboot(Kind):
             boot = scene.ask(node, BOOT).strip()
             # The command ends our connection, so a process of its own sends it, when the shell behind the connection
             # has ended and its status had time to arrive; unless it was undone meanwhile. The file is gone with /run
-            # when the node has booted, or when the node refused.
+            # when the node has booted, and taken away where the order was not given, or refused: the boot goes on then.
             go = (
                 '[ ! -e "$1.undone" ] || exit; : > "$1.rebooting"; '
                 'i=0; while [ -d "/proc/$2" ] && [ $i -lt 50 ]; do sleep 0.1; i=$((i + 1)); done; sleep 0.5; '
-                f'[ ! -e "$1.undone" ] && {options["command"]} || rm -f "$1.rebooting"; '
-                'sleep 300; rm -f "$1.rebooting"'
+                f'[ ! -e "$1.undone" ] && {options["command"]} || rm -f "$1.rebooting"'
             )
             text = f'{FOLDER}; setsid sh -c {shlex.quote(go)} sh "$d/{name}" $$ </dev/null >/dev/null 2>&1 & sleep 0.2'
-            quiet = f'{FOLDER}; [ -e "$d/{name}.rebooting" ] || echo settled'
+            settled = (
+                f'{FOLDER}; b=$({BOOT}); [ "$b" = {shlex.quote(boot)} ] && [ -e "$d/{name}.rebooting" ] '
+                '&& echo "in boot $b" || echo settled'
+            )
             limits = scene.limits
             steps.append(
                 Step(
@@ -55,7 +57,7 @@ class Reboot(Kind):
                         *scene.mark_in(osds),
                     ),
                     checks=(
-                        Check(node, quiet, (((), "settled"),), limits.boot, root=True),
+                        Check(node, settled, (((), "settled"),), limits.boot, root=True, lapses=limits.boot),
                         *((scene.back(osds, limits.boot),) if osds else ()),
                     ),
                     took=(scene.gone(osds),) if osds else (),
@@ -92,7 +94,7 @@ class Power(Kind):
         for node in targets.nodes:
             osds = scene.on_node(node)
             daemons = scene.daemons(osds, checked_way(options)).get(node, [])
-            former: Dict[str, Any] = {"boot": scene.ask(node, BOOT).strip(), **scene.former(osds)}
+            boot = scene.ask(node, BOOT).strip()
             limits = scene.limits
             steps.append(
                 Step(
@@ -106,10 +108,13 @@ class Power(Kind):
                     ),
                     checks=(
                         Check(node, "echo there", (((), "there"),), limits.boot),
+                        # A node that is there in the boot of before may be about to go: its power went off in good
+                        # order, or a controller did what it had said to have failed.
+                        Check(node, BOOT, (((), {"not": boot}),), limits.boot, lapses=limits.boot, refused=limits.down),
                         *((scene.back(osds, limits.boot),) if osds else ()),
                     ),
                     took=(scene.gone(osds),) if osds else (),
-                    former=former,
+                    former={"boot": boot, **scene.former(osds)},
                     osds=osds,
                 )
             )

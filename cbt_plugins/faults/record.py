@@ -25,6 +25,12 @@ class Record:
     at: float  # epoch seconds
     begun: bool  # its command may have been sent ...
     ended: bool  # ... and is known to have come to its end
+    since: float = 0.0  # epoch seconds of the last that is known of its command
+    refused: bool = False  # ... which said that it had failed
+
+    def age(self, now: float) -> float:
+        """Seconds since its command, at a time in epoch seconds; endless when none was sent."""
+        return max(0.0, now - self.since) if self.begun else float("inf")
 
 
 class UndoJournal:
@@ -72,9 +78,14 @@ class UndoJournal:
 def still_open(lines: Sequence[Mapping[str, Any]]) -> List[Record]:
     """The steps that are not known to be undone, oldest first."""
     opened: Dict[str, Mapping[str, Any]] = {}
-    begun, ended = set(), set()
+    begun, ended, refused = set(), set(), set()
+    since: Dict[str, float] = {}
     for line in lines:
         event, id = line["event"], str(line.get("id"))
+        if event in ("open", "begun", "injected", "failed"):
+            since[id] = float(line["t"])
+        if line.get("refused"):
+            refused.add(id)
         if event == "open":
             opened[id] = line
         elif event == "begun":
@@ -84,7 +95,17 @@ def still_open(lines: Sequence[Mapping[str, Any]]) -> List[Record]:
         elif event == "undone":
             opened.pop(id, None)
     return [
-        Record(id, str(line["label"]), str(line["kind"]), Step.parse(line["step"]), line["t"], id in begun, id in ended)
+        Record(
+            id,
+            str(line["label"]),
+            str(line["kind"]),
+            Step.parse(line["step"]),
+            line["t"],
+            id in begun,
+            id in ended,
+            since[id],
+            id in refused,
+        )
         for id, line in opened.items()
     ]
 

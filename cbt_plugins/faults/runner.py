@@ -27,6 +27,10 @@ class Clock:
 _LOST = (124, 137, 255)
 
 
+class Refused(FaultError):
+    """A command has come to its end, and says that it failed."""
+
+
 @dataclass(frozen=True)
 class Failure:
     """Why an undo's command failed. `lost`: it may not have begun, and its fault's command not have ended."""
@@ -50,7 +54,8 @@ class Runner:
         text = fence.inject(self._name(record), command.text, self.limits.quick)
         result = self._run(command, text)
         if result.status:
-            raise FaultError(f"{command}: {_why(result)}")
+            kind = FaultError if result.status in _LOST else Refused
+            raise kind(f"{command}: {_why(result)}")
         return result.stdout
 
     def undo(self, record: Record, command: Command) -> Optional[Failure]:

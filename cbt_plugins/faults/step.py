@@ -33,7 +33,10 @@ class Command:
 class Check:
     """A question whose answer says whether something is so; exit statuses say nothing.
 
-    `want` pairs a place in the JSON answer with its value, None = absent. The place () is the whole answer as text.
+    `want` pairs a place in the JSON answer with its value, None = absent, {"not": value} = there, and another one. The
+    place () is the whole answer as text.
+    A check that `lapses` is not asked any more so many seconds after its step's command; one whose command said itself
+    that it had failed is waited for as long as `refused` says.
     """
 
     node: str
@@ -41,6 +44,8 @@ class Check:
     want: Tuple[Tuple[Place, Any], ...]
     patience: float = 60.0  # seconds until it must be so
     root: bool = False
+    lapses: Optional[float] = None  # None: never
+    refused: float = 0.0  # seconds
 
     def __str__(self) -> str:
         return f"{self.node}: {self.text}, must say " + ", ".join(f"{_where(p)} = {v!r}" for p, v in self.want)
@@ -54,6 +59,8 @@ class Check:
         for place, wanted in self.want:
             found = find(value, place) if place else answer.strip()
             if not same(found, wanted):
+                if isinstance(wanted, Mapping) and "not" in wanted and found:
+                    return f"{_where(place)} is still {found!r}"
                 return f"{_where(place)} is {found!r}, not {wanted!r}"
         return None
 
@@ -72,6 +79,10 @@ class Step:
     osds: Tuple[int, ...] = ()
     arm: Optional[Command] = None  # a dead man's switch on the node, set before `inject`
     deadline: Optional[float] = None  # seconds after which it fires
+
+    def counting(self, seconds: float, refused: bool) -> Tuple[Check, ...]:
+        """The checks that have not lapsed so long after its command; `refused`: this one said that it had failed."""
+        return tuple(c for c in self.checks if c.lapses is None or seconds < (c.refused if refused else c.lapses))
 
     def plain(self) -> Dict[str, Any]:
         """For the journal."""
@@ -114,6 +125,8 @@ def find(value: Any, place: Place) -> Any:
 
 def same(found: Any, wanted: Any) -> bool:
     """Equal; weights are stored in 1/65536."""
+    if isinstance(wanted, Mapping):
+        return found not in (None, "", wanted["not"])
     numbers = (int, float)
     if isinstance(found, numbers) and isinstance(wanted, numbers) and not isinstance(wanted, bool):
         return abs(found - wanted) < 1e-4
