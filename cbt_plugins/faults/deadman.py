@@ -6,7 +6,9 @@ of its own; it is known by pid and start time, and disarmed only after the regul
 
 from __future__ import annotations
 
+import re
 import shlex
+from typing import Optional
 
 from .fence import FOLDER
 
@@ -36,15 +38,21 @@ def arm(name: str, heal: str, seconds: float) -> str:
 
 
 def disarm(name: str) -> str:
-    """Shell text that takes the switch away; it prints "fired AT" when it had fired. Nothing to do is no error."""
+    """Shell text that takes the switch away; `fired` reads what it prints. Nothing to do is no error."""
     return (
-        f'{_STARTED}{FOLDER}; f="$d/{name}"; [ ! -e "$f.fired" ] || echo "fired $(cat "$f.fired")"; '
+        f'{_STARTED}{FOLDER}; f="$d/{name}"; [ ! -e "$f.fired" ] || echo "fired $(cat "$f.fired") $(date +%s.%N)"; '
         'if read -r how a b 2>/dev/null < "$f.armed"; then '
         # a service that is just healing is left to its end; the timer alone is stopped
         'if [ "$how" = systemd ]; then systemctl stop "$a.timer" 2>/dev/null; '
         'elif [ "$(started "$a")" = "$b" ]; then kill -TERM "-$a"; fi; fi; '
         'rm -f "$f.armed" "$f.heal" "$f.fired"; true'
     )
+
+
+def fired(said: str) -> Optional[float]:
+    """Seconds before `disarm` at which the switch had healed the node, by the node's own clock; None: it had not."""
+    found = re.search(r"^fired (\d+\.\d+) (\d+\.\d+)$", said, re.MULTILINE)
+    return max(0.0, float(found[2]) - float(found[1])) if found else None
 
 
 def is_disarmed(name: str) -> str:

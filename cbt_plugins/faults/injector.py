@@ -104,7 +104,7 @@ class Injector:
         self._event: Event = event or (lambda name, **facts: None)
         self._run_id = run_id
         self._settings = settings or Settings()
-        self._runner = Runner(remote, run_id, self._limits)
+        self._runner = Runner(remote, run_id, self._limits, self._healed)
         self._maker = SettingsMaker(ceph, self._limits)
         self._lock = lock.Lock(ceph, run_id, folder, self._limits.quick)
         #: left by an earlier process: nothing is broken before they are undone
@@ -426,6 +426,8 @@ class Injector:
         """None when the cluster is seen to be as before, else why not."""
         self._note("undo", record)
         log.info("undo: %s", record.step.what)
+        if record.kind in (SETTINGS, RECOVERY):
+            self._tell_foreign(record)
         now = self._clock.now()
         sent = now - record.age(time.time())
         patience = max((check.patience for check in record.step.checks), default=0.0)
@@ -452,3 +454,14 @@ class Injector:
             if now >= again:
                 again, todo = now + self._limits.again, list(record.step.undo)
             self._clock.sleep(self._limits.pause)
+
+    def _tell_foreign(self, record: Record) -> None:
+        for what, was, back in self._runner.foreign(record):
+            self._note("overwritten", record, what=what, was=was, back=back)
+            self._tell("setting-overwritten", label=record.label, kind=record.kind, what=what, was=was, back=back)
+            log.warning("%s was set to %s by somebody else during the run; it goes back to %s", what, was, back)
+
+    def _healed(self, record: Record, at: float) -> None:
+        at = round(at, 3)
+        self._note("healed", record, at=at)
+        self._tell("fault-healed", label=record.label, kind=record.kind, osds=list(record.step.osds), at=at)

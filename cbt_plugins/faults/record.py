@@ -54,7 +54,8 @@ class UndoJournal:
         return Record(id, label, kind, step, time.time(), False, False)
 
     def note(self, event: str, record: Record, **facts: Any) -> None:
-        """What became of it: "armed", "begun", "injected", "failed", "confirmed", "undo", "undone"."""
+        """What became of it: "begun", "armed", "injected", "failed", "confirmed", "undo", "undone"; and what was found
+        then: "healed", "overwritten"."""
         self._journal.write(event, id=record.id, label=record.label, **facts)
 
     def say(self, event: str, **facts: Any) -> None:

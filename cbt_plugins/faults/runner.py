@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import time
 from dataclasses import dataclass
-from typing import Callable, List, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from ..remote import Remote, RemoteError, Result
-from . import fence
+from . import deadman, fence
 from .record import Record
 from .scene import Limits
 from .step import Check, Command, FaultError
@@ -39,12 +40,18 @@ class Failure:
     lost: bool
 
 
-class Runner:
-    """One command at a time. `run_id` keeps what it leaves on nodes apart from other runs'."""
+Healed = Callable[[Record, float], None]
 
-    def __init__(self, remote: Remote, run_id: str, limits: Limits) -> None:
+
+class Runner:
+    """One command at a time. `run_id` keeps what it leaves on nodes apart from other runs'.
+
+    `healed` is told of a record whose node had healed itself before it was undone, and when, in epoch seconds.
+    """
+
+    def __init__(self, remote: Remote, run_id: str, limits: Limits, healed: Optional[Healed] = None) -> None:
         self.remote, self.limits = remote, limits
-        self._run_id = run_id
+        self._run_id, self._healed = run_id, healed
 
     def inject(self, record: Record, command: Command) -> str:
         """Do it, unless its undo has begun meanwhile; what it printed.
@@ -66,6 +73,9 @@ class Runner:
             result = self._run(command, fence.undo(self._name(record), command.text, wait, mark), wait)
         except FaultError as error:
             return Failure(str(error), lost=True)
+        ago = deadman.fired(result.stdout)
+        if ago is not None and self._healed:
+            self._healed(record, time.time() - ago)
         if not result.status:
             return None
         return Failure(f"{command.node or 'here'}: {_why(result)}", mark and result.status in _LOST)
@@ -81,6 +91,15 @@ class Runner:
             if different:
                 return f"{check.node}: {different}" + (f" ({_why(result)})" if result.status else "")
         return None
+
+    def foreign(self, record: Record) -> List[Tuple[str, Any, Any]]:
+        """What others have set since the step: (what, its value, the one before the step). No answer is no news."""
+        found: List[Tuple[str, Any, Any]] = []
+        for check in record.step.took:
+            with contextlib.suppress(FaultError):
+                command = Command(check.node, check.text, self.limits.quick, check.root)
+                found += record.step.foreign(check, self._run(command, check.text).stdout)
+        return found
 
     def _name(self, record: Record) -> str:
         return f"{self._run_id}-{record.id}"

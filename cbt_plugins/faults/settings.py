@@ -126,7 +126,7 @@ class SettingsMaker:
             undo.append(f"config rm {target}" if before is None else f"config set {target} {shlex.quote(before)}")
             place = (entry, "value")
             was.append((place, before))
-            set_to.append(((entry, "name"), option))
+            set_to.append((place, {"like": value}))
         if not do:
             return None
         return self._step(what, do, list(reversed(undo)), "config dump", set_to, was, former)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from .option_value import agrees
 
 #: how to find a value in an answer: a key of an object, {"osd": 3} for the entry of a list that has these values,
 #: {"=": "noout"} for a list of plain values that has this one (True)
@@ -33,8 +35,8 @@ class Command:
 class Check:
     """A question whose answer says whether something is so; exit statuses say nothing.
 
-    `want` pairs a place in the JSON answer with its value, None = absent, {"not": value} = there, and another one. The
-    place () is the whole answer as text.
+    `want` pairs a place in the JSON answer with its value, None = absent, {"not": value} = there, and another one,
+    {"like": value} = the same option in Ceph's own words. The place () is the whole answer as text.
     A check that `lapses` is not asked any more so many seconds after its step's command; one whose command said itself
     that it had failed is waited for as long as `refused` says.
     """
@@ -84,6 +86,20 @@ class Step:
         """The checks that have not lapsed so long after its command; `refused`: this one said that it had failed."""
         return tuple(c for c in self.checks if c.lapses is None or seconds < (c.refused if refused else c.lapses))
 
+    def foreign(self, took: Check, answer: str) -> List[Tuple[str, Any, Any]]:
+        """What an answer to one of `took` has that is neither of the step nor of before it: (what, value, before)."""
+        try:
+            value = json.loads(answer)
+        except ValueError:
+            return []
+        found = []
+        for place, ours in took.want:
+            before = [v for check in self.checks if check.text == took.text for p, v in check.want if p == place]
+            now = find(value, place)
+            if before and not same(now, ours) and not same(now, before[0]):
+                found.append((_where(place), now, before[0]))
+        return found
+
     def plain(self) -> Dict[str, Any]:
         """For the journal."""
         return asdict(self)
@@ -126,7 +142,9 @@ def find(value: Any, place: Place) -> Any:
 def same(found: Any, wanted: Any) -> bool:
     """Equal; weights are stored in 1/65536."""
     if isinstance(wanted, Mapping):
-        return found not in (None, "", wanted["not"])
+        if "not" in wanted:
+            return found not in (None, "", wanted["not"])
+        return found is not None and agrees(str(found), str(wanted["like"]))
     numbers = (int, float)
     if isinstance(found, numbers) and isinstance(wanted, numbers) and not isinstance(wanted, bool):
         return abs(found - wanted) < 1e-4
@@ -134,5 +152,5 @@ def same(found: Any, wanted: Any) -> bool:
 
 
 def _where(place: Place) -> str:
-    parts = [",".join(f"{k}={v}" for k, v in p.items()) if isinstance(p, Mapping) else str(p) for p in place]
+    parts = [",".join(f"{k}={v}" for k, v in p.items() if v != "") if isinstance(p, Mapping) else str(p) for p in place]
     return ".".join(parts).replace("==", "") or "it"
