@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Iterator, Mapping, Sequence, Tuple
 
-from cbt_plugins.config.fault_kinds import deadline_of
+from cbt_plugins.config.fault_kinds import deadline_of, shown_secrets
 from cbt_plugins.config.plan import Plan, Settings
 from cbt_plugins.config.spans import Span, spans, targets_text
 from cbt_plugins.config.units import format_duration
@@ -155,6 +155,9 @@ def _of_faults(plan: Plan) -> Iterator[str]:
             others = ", ".join(fault.label for fault in span.beside)
             yield f"{label}: if PGs still recover from {others} then, rule steady refuses it; accept: [steady] takes it"
         yield from _heals_itself(span)
+        shown = shown_secrets(span.fault.options)
+        if shown:
+            yield f"{label}: {shown}"
         if timed and span.seconds is not None and abs(span.seconds - _DOWN_OUT) <= _MINUTE:
             yield (
                 f"{label}: lasts {format_duration(round(span.seconds, 3))}, and OSDs are marked out after 10m unless "

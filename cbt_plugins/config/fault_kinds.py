@@ -127,6 +127,15 @@ def missing(kind: str, given: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(("daemons",), f"must be one of {', '.join(WAYS)}; without it that is found out")
 
 
+def shown_secrets(given: Mapping[str, Any]) -> Optional[str]:
+    """Return what is to be said of secrets that the commands of a fault would show to others; None when none is."""
+    from cbt_plugins.faults import node_kinds
+
+    commands = [value for name, value in given.items() if name != "secrets" and isinstance(value, str)]
+    shown = node_kinds.shown_secrets(commands, given.get("secrets", ()))
+    return node_kinds.SHOWN.format(", ".join(shown)) if shown else None
+
+
 def consent(osds: Sequence[int]) -> str:
     """Return the words that destroying these OSDs takes."""
     from cbt_plugins.faults.daemon_kinds import names

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import shlex
-from typing import Any, List, Mapping
+from typing import Any, List, Mapping, Sequence
 
 from .blast import Harm
 from .daemon_kinds import checked_way, started
@@ -14,6 +16,38 @@ from .step import Check, Command, FaultError, Step
 
 #: which boot of a node this is: the kernel's id, and the start of its first process for a node that shares its kernel
 BOOT = "echo $(cat /proc/sys/kernel/random/boot_id) $(sed 's/.*) //' /proc/1/stat | cut -d' ' -f20)"
+
+
+#: said of secrets that a command gets as arguments
+SHOWN = (
+    "{} stands in a command's arguments, which everybody on this machine can read while it runs (ps): let the command "
+    "take it from the environment (ipmitool -E) or from a file"
+)
+#: commands that a shell carries out itself
+_NO_PROCESS = ("echo", "printf", "export", "test", "[", ":", "read", "unset")
+_ASSIGNED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+log = logging.getLogger(__name__)
+
+
+def shown_secrets(commands: Sequence[str], secrets: Sequence[str]) -> List[str]:
+    """Those of the names whose values a command line would show to all who look at the list of processes."""
+    shown = []
+    for command in commands:
+        words = shlex.shlex(command, posix=False, punctuation_chars=True)
+        words.whitespace_split, words.commenters = True, ""
+        program = ""
+        try:
+            for word in words:
+                if set(word) <= set("();<>|&"):
+                    program = "" if set(word) & set("();|&") else program
+                elif program or not _ASSIGNED.match(word):
+                    program = program or word
+                    found = re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", word)
+                    shown += [name for name in found if name in secrets and program not in _NO_PROCESS]
+        except ValueError:
+            continue  # quotes that do not close: the shell will say so
+    return list(dict.fromkeys(shown))
 
 
 class Reboot(Kind):
@@ -90,6 +124,9 @@ class Power(Kind):
         absent = [name for name in secrets if not os.environ.get(name)]
         if absent:
             raise FaultError(f"power: the environment has no {', '.join(absent)}")
+        shown = shown_secrets((off, on), secrets)
+        if shown:
+            log.warning("power: %s", SHOWN.format(", ".join(shown)))
         steps = []
         for node in targets.nodes:
             osds = scene.on_node(node)
