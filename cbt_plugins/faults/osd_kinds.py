@@ -58,7 +58,9 @@ class Replace(Kind):
         steps = []
         for node, daemons in scene.daemons(targets.osds, checked_way(options)).items():
             for daemon in daemons:
-                make = {"systemd": _volume, "cephadm": _orchestrated, "process": _folder}[daemon.way]
+                if daemon.way == "cephadm":
+                    raise FaultError(_NOT_BY_CEPHADM.format(osd=daemon.osd, node=node))
+                make = {"systemd": _volume, "process": _folder}[daemon.way]
                 inject, undo, former = make(scene, node, daemon)
                 osd = daemon.osd
                 steps.append(
@@ -76,6 +78,13 @@ class Replace(Kind):
         return steps
 
 
+#: cephadm destroys when it finds the time, and makes an OSD again when a specification says so: no undo can promise it
+_NOT_BY_CEPHADM = (
+    "osd.{osd} on {node} is run by cephadm, which destroys and makes OSDs at times of its own: replace could not put it "
+    "back. kind: stop is the same failure with the data kept. By hand: `ceph orch osd rm {osd} --replace --zap`, and "
+    "`ceph orch osd rm status` until it is gone; the service's specification, or `ceph orch daemon add osd {node}:DEVICE`, "
+    "makes it again"
+)
 _Way = Tuple[Tuple[Command, ...], Tuple[Command, ...], Dict[str, Any]]
 
 
@@ -142,14 +151,6 @@ def _volume(scene: Scene, node: str, daemon: Daemon) -> _Way:
         *started(scene, node, [daemon]),
     )
     return (*stopped(scene, node, [daemon]), _destroy(scene, osd)), undo, {"volumes": parts, "dmcrypt": dmcrypt}
-
-
-def _orchestrated(scene: Scene, node: str, daemon: Daemon) -> _Way:
-    """cephadm empties, destroys and wipes it; the service's own specification makes it again on the freed disk."""
-    osd = daemon.osd
-    inject = (scene.set(f"orch osd rm {osd} --replace --zap --force"),)
-    undo = (scene.set_back("orch osd rm stop " + str(osd), f"orch daemon start osd.{osd}"),)
-    return inject, undo, {}
 
 
 def _in_again(scene: Scene, osds: List[int]) -> Check:
