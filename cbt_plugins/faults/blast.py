@@ -65,6 +65,7 @@ class _Case:
     head: str
     held: Set[int]  # OSDs that open faults of this run have taken
     ok_to_stop: Optional[Mapping[str, Any]]
+    safe_to_destroy: Optional[Mapping[str, Any]]
     figures: Dict[str, Any]
 
     @property
@@ -80,9 +81,11 @@ def radius(
     head: str = "",
     held: Sequence[int] = (),
     ok_to_stop: Optional[Mapping[str, Any]] = None,
+    safe_to_destroy: Optional[Mapping[str, Any]] = None,
 ) -> Radius:
-    """Judge a fault. `held`: OSDs that this run's open faults have taken; `ok_to_stop`: Ceph's own answer, if asked."""
-    case = _Case(facts, harm, head, set(held), ok_to_stop, {})
+    """Judge a fault. `held`: OSDs that this run's open faults have taken; `ok_to_stop`, `safe_to_destroy`: Ceph's own
+    answers, if asked; what is destroyed must be known to be safe."""
+    case = _Case(facts, harm, head, set(held), ok_to_stop, safe_to_destroy, {})
     findings = [finding for rule in RULES.values() for finding in rule(case)]
     return Radius(tuple(findings), case.figures)
 
@@ -185,6 +188,15 @@ def _ok_to_stop(case: _Case) -> Iterator[Finding]:
         yield Finding("ok-to-stop", f"ceph osd ok-to-stop says no: {bad} PGs are or would become offline", dict(answer))
 
 
+def _safe_to_destroy(case: _Case) -> Iterator[Finding]:
+    """`ceph osd safe-to-destroy` agrees: all data of the OSDs is elsewhere, as often as it should be."""
+    answer = case.safe_to_destroy or {}
+    bad = sorted(set(case.harm.osds) - set(answer.get("safe_to_destroy", ()))) if case.harm.destroyed else []
+    if bad:
+        many = ", ".join(f"osd.{osd}" for osd in bad)
+        yield Finding("safe-to-destroy", f"ceph osd safe-to-destroy does not say so of {many}", dict(answer))
+
+
 def _quorum(case: _Case) -> Iterator[Finding]:
     """The monitors that are left have a majority."""
     hosts = {m["name"]: m.get("hostname", m["name"]) for m in case.facts.answers["mon metadata"]}
@@ -252,6 +264,7 @@ RULES: Mapping[str, Callable[[_Case], Iterator[Finding]]] = {
     "domain": _domain,
     "data": _data,
     "ok-to-stop": _ok_to_stop,
+    "safe-to-destroy": _safe_to_destroy,
     "quorum": _quorum,
     "head": _head,
     "min-in": _min_in,

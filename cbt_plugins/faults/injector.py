@@ -200,15 +200,16 @@ class Injector:
 
     def _judge(self, harm: blast.Harm, held: Sequence[int], facts: Optional[Facts] = None) -> blast.Radius:
         """By facts that are known, or by fresh ones; then also whether the cluster is still ours."""
-        question = "osd ok-to-stop " + " ".join(map(str, harm.osds))
-        alone = [question] if harm.stops else []
+        numbers = " ".join(map(str, harm.osds))
+        stop, destroy = f"osd ok-to-stop {numbers}", f"osd safe-to-destroy {numbers}"
+        alone = [*([stop] if harm.stops else []), *([destroy] if harm.destroyed else [])]
         if facts is None:
             facts = ask(self._ceph, (*QUESTIONS, lock.QUESTION), self._limits.quick, alone)
             self._lock.check(facts.answers[lock.QUESTION])
-            answer = facts.answers.get(question)
+            said = facts.answers
         else:
-            answer = ask(self._ceph, (), self._limits.quick, alone).answers.get(question) if alone else None
-        return blast.radius(facts, harm, self._ceph.head, held, answer)
+            said = ask(self._ceph, (), self._limits.quick, alone).answers if alone else {}
+        return blast.radius(facts, harm, self._ceph.head, held, said.get(stop), said.get(destroy))
 
     def _held(self) -> List[int]:
         return sorted({osd for record in self._journal.still_open() for osd in record.step.osds})

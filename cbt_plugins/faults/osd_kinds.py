@@ -80,10 +80,10 @@ class Replace(Kind):
 
 #: cephadm destroys when it finds the time, and makes an OSD again when a specification says so: no undo can promise it
 _NOT_BY_CEPHADM = (
-    "osd.{osd} on {node} is run by cephadm, which destroys and makes OSDs at times of its own: replace could not put it "
-    "back. kind: stop is the same failure with the data kept. By hand: `ceph orch osd rm {osd} --replace --zap`, and "
-    "`ceph orch osd rm status` until it is gone; the service's specification, or `ceph orch daemon add osd {node}:DEVICE`, "
-    "makes it again"
+    "osd.{osd} on {node} is run by cephadm, which destroys and makes OSDs at times of its own: replace could not put "
+    "it back. kind: stop is the same failure with the data kept. By hand: `ceph orch osd rm {osd} --replace --zap`, "
+    "`ceph orch osd rm status` until it is gone; the service's specification makes it again, or "
+    "`ceph orch daemon add osd {node}:DEVICE`"
 )
 _Way = Tuple[Tuple[Command, ...], Tuple[Command, ...], Dict[str, Any]]
 

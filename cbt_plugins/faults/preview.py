@@ -38,18 +38,22 @@ def preview(
             osds[fault.label] = found.osds
             steps = tuple(kind.steps(Scene(ceph, facts, nodes, fault.label, limits), found, options))
             harm = kind.harm(found, options)
-            radius = blast.radius(_without(facts, held), harm, ceph.head, held, _asked(ceph, harm, held, limits))
+            said = _asked(ceph, harm, held, limits)
+            radius = blast.radius(_without(facts, held), harm, ceph.head, held, *said)
             yield fault, Prepared(fault, kind, options, found, steps, radius)
         except FaultError as error:
             yield fault, error
 
 
-def _asked(ceph: Ceph, harm: blast.Harm, held: Sequence[int], limits: Limits) -> Optional[Mapping[str, Any]]:
-    """What `ceph osd ok-to-stop` says of the fault's OSDs and those gone by then; None: not asked, or no answer."""
+def _asked(ceph: Ceph, harm: blast.Harm, held: Sequence[int], limits: Limits) -> Sequence[Optional[Mapping[str, Any]]]:
+    """What Ceph says of stopping the fault's OSDs and those gone by then, and of destroying them; None: not asked, or
+    no answer."""
     if not harm.stops:
-        return None
-    question = "osd ok-to-stop " + " ".join(map(str, sorted({*harm.osds, *held})))
-    return ask(ceph, (), limits.quick, (question,)).answers.get(question)
+        return None, None
+    stop = "osd ok-to-stop " + " ".join(map(str, sorted({*harm.osds, *held})))
+    destroy = "osd safe-to-destroy " + " ".join(map(str, harm.osds))
+    said = ask(ceph, (), limits.quick, (stop, destroy) if harm.destroyed else (stop,)).answers
+    return said.get(stop), said.get(destroy)
 
 
 def _without(facts: Facts, held: List[int]) -> Facts:

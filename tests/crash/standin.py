@@ -206,6 +206,12 @@ class World:
         answer = {"ok_to_stop": not bad, "osds": sorted(gone), "num_not_ok_pgs": bad}
         return json.dumps(answer) + "\n", "unsafe to stop" if bad else "", 16 if bad else 0
 
+    def _osd_safe_to_destroy(self, *numbers):
+        holding = {osd for pg in self._pgs() for osd in pg["acting"]} & set(map(int, numbers))
+        safe = sorted(set(map(int, numbers)) - holding)
+        answer = {"safe_to_destroy": safe, "active": sorted(holding), "missing_stats": [], "stored_pgs": []}
+        return json.dumps(answer) + "\n", "are not safe to destroy" if holding else "", 16 if holding else 0
+
     def _osd_pool_set(self, pool, name, value):
         self.state["autoscale"][pool] = value
 

@@ -196,7 +196,7 @@ def test_a_replaced_osd_has_its_number_and_nothing_else(faulty: Faulty) -> None:
     consent = "osd.1 will be destroyed"
     said = faulty.run(
         faulty.folder(),
-        f"injector.acquire(); injector.inject({fault('r', 'replace', 'osd.1', consent=consent)}); "
+        f"injector.acquire(); injector.inject({fault('r', 'replace', 'osd.1', 'safe-to-destroy', consent=consent)}); "
         "say(left=injector.undo_all()); injector.release()",
     )
     assert {"left": []} in said
