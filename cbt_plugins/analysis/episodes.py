@@ -21,6 +21,8 @@ class Episode:
     end: float = 0.0  # the next episode begins, or the samples end
     end_why: str = ""
     failed: str = ""  # why its commands failed
+    healed: Optional[float] = None  # a node of it had healed itself ...
+    asked: float = 0.0  # ... before its undo began
 
 
 def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
@@ -42,11 +44,23 @@ def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
                 found.append(Episode("return", (label,), osds, t))
         elif name in ("fault-injected", "fault-undone") and at is not None:
             found[at] = replace(found[at], done=t, osds=_both(found[at].osds, osds))
+        elif name == "fault-healed" and at is not None and found[at].kind == "return":
+            found[at] = _healed(found[at], found[at - 1], float(event["at"]))
         elif name == "fault-failed" and at is not None:
             found[at] = replace(found[at], failed=str(event.get("text") or event.get("why") or "it failed"))
     ends = [(e.begin, f"the {_WORDS[e.kind]} {', '.join(e.labels)} begins") for e in found[1:]]
     ends.append((max([last, *(e.done or e.begin for e in found[-1:])]), "the samples end"))
     return [replace(episode, end=end, end_why=why) for episode, (end, why) in zip(found, ends)]
+
+
+def _healed(back: Episode, before: Episode, healed: float) -> Episode:
+    """The return with the moment at which it really began, where nothing else returned or failed meanwhile."""
+    asked = back.asked or back.begin
+    if healed >= (back.healed or asked):
+        return back
+    alone = before.kind == "failure" and set(back.labels) <= set(before.labels)
+    begin = max(healed, before.done or before.begin) if alone else back.begin
+    return replace(back, begin=begin, healed=healed, asked=asked)
 
 
 #: what is set on the cluster has events, too

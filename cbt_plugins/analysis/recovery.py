@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.analysis.episodes import Episode, episodes
@@ -10,6 +11,8 @@ from cbt_plugins.analysis.samples import Sample, Samples
 
 #: seconds for which a state must last to be called stable
 STABLE = 6.0
+#: seconds before its undo from which on a fault that ends by itself is worth a warning
+_EARLY = 1.0
 
 _LASTS = f"of a stretch of at least {STABLE:g} s, after the last change of an OSD, with statistics newer than it"
 #: name -> (title, rule)
@@ -89,6 +92,7 @@ def _told(search: _Search) -> Dict[str, Any]:
         "begin": episode.begin,
         "end": episode.end,
         "end_why": episode.end_why,
+        "healed": None if episode.healed is None else {"t": episode.healed, "undo": episode.asked},
         "before": _before(before) if before else None,
         "effect": search.touched_anything if search.samples else None,
         "outcome": outcome,
@@ -272,6 +276,12 @@ def _warnings(samples: Samples, made: Sequence[Mapping[str, Any]]) -> Iterator[D
             worst = max(gaps, key=lambda gap: float(gap["seconds"]))
             text = f"{about}: {len(gaps)} gaps in the samples, the longest {worst['seconds']:.1f} s: {worst['why']}"
             yield {"code": "recovery-gap", "text": text}
+        healed = episode["healed"]
+        if healed and healed["undo"] - healed["t"] > _EARLY:
+            when = datetime.fromtimestamp(healed["t"], timezone.utc).strftime("%H:%M:%S UTC")
+            early = f"{healed['undo'] - healed['t']:.1f} s before its undo"
+            text = f"{about}: the fault ended by itself at {when}, {early}; a longer deadline keeps it"
+            yield {"code": "healed-early", "text": text}
         if episode["before"] and not episode["before"]["clean"] and episode["kind"] == "failure":
             yield {"code": "not-clean-before", "text": f"{about}: not all PGs were active+clean before it"}
         if episode["outcome"] == "not recovered":

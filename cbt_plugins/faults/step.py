@@ -50,7 +50,7 @@ class Check:
     refused: float = 0.0  # seconds
 
     def __str__(self) -> str:
-        return f"{self.node}: {self.text}, must say " + ", ".join(f"{_where(p)} = {v!r}" for p, v in self.want)
+        return f"{self.node}: {self.text}, must say " + ", ".join(f"{_where(p)} = {_told(v)}" for p, v in self.want)
 
     def differs(self, answer: str) -> Optional[str]:
         """None when it is so, else the first thing that is otherwise."""
@@ -61,9 +61,7 @@ class Check:
         for place, wanted in self.want:
             found = find(value, place) if place else answer.strip()
             if not same(found, wanted):
-                if isinstance(wanted, Mapping) and "not" in wanted and found:
-                    return f"{_where(place)} is still {found!r}"
-                return f"{_where(place)} is {found!r}, not {wanted!r}"
+                return f"{_where(place)} is {found!r}, not {_told(wanted)}"
         return None
 
 
@@ -149,6 +147,12 @@ def same(found: Any, wanted: Any) -> bool:
     if isinstance(found, numbers) and isinstance(wanted, numbers) and not isinstance(wanted, bool):
         return abs(found - wanted) < 1e-4
     return bool(found == wanted)
+
+
+def _told(wanted: Any) -> str:
+    if not isinstance(wanted, Mapping):
+        return repr(wanted)
+    return f"another than {wanted['not']!r}" if "not" in wanted else repr(wanted["like"])
 
 
 def _where(place: Place) -> str:

@@ -116,6 +116,14 @@ def test_destroying_more_than_the_redundancy() -> None:
     assert "data" not in rules(judge(Harm(osds=(0, 1), destroyed=True)))
 
 
+def test_destroying_what_ceph_does_not_call_safe() -> None:
+    both, answer = Harm(osds=(0, 1), destroyed=True), {"safe_to_destroy": [0], "active": [1]}
+    assert text(judge(both, safe_to_destroy=answer), "safe-to-destroy").endswith("does not say so of osd.1")
+    assert text(judge(both), "safe-to-destroy").endswith("osd.0, osd.1")  # no answer is no permission
+    assert "safe-to-destroy" not in rules(judge(both, safe_to_destroy={"safe_to_destroy": [0, 1]}))
+    assert "safe-to-destroy" not in rules(judge(TWO))
+
+
 def test_a_flag_that_hides_the_fault() -> None:
     found = judge(ONE, lambda a: a["osd dump"]["flags_set"].append("nodown"))
     assert text(found, "flags") == "flags: the OSD map has nodown set"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
@@ -18,6 +19,7 @@ from cbt_plugins.config.plan import Fault, Settings
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.faults.record import FILE, open_in
 from cbt_plugins.host.run import RunFailed
+from cbt_plugins.remote import Result
 
 SETTINGS = Settings(
     flags=("noscrub", "noout"),
@@ -405,6 +407,60 @@ def test_confirm_tells_what_the_cluster_has_not_seen_yet(tmp_path: Path, world: 
     assert "osd=0.up is 1, not 0" in str(made.confirm()["node1"])
     play("node1", ["stop", "ceph-osd@0.service"])
     assert made.confirm(["node1"]) == {"node1": None}
+
+
+def test_what_an_operator_has_set_meanwhile_is_told(tmp_path: Path, world: Connections) -> None:
+    """It goes back to what it was before the run, as everything does; journal and events have the other value."""
+    for state in (world.state, world.first):
+        state["config"].append(["osd", "", "osd_max_scrubs", "3"])
+        state["config"].sort()
+    events: List[Tuple[str, Mapping[str, Any]]] = []
+    asked = Settings(
+        config=(("osd", "osd_max_scrubs", "2"), ("osd", "osd_max_backfills", "9"), ("mon", "x", "1")), autoscaler=False
+    )
+    made = ready(tmp_path, world, settings=asked, events=events)
+    made.apply()
+    world.world._config_set("osd", "osd_max_scrubs", "1")
+    world.world._config_set("osd", "osd_max_backfills", "4")  # as before: nothing is lost
+    world.world._config_rm("mon", "x")
+    world.world._osd_pool_set("rbd", "pg_autoscale_mode", "warn")
+    assert made.undo_all() == [] and world.differences() == set()
+    told = [facts for name, facts in events if name == "setting-overwritten"]
+    assert [(fact["what"], fact["was"], fact["back"]) for fact in told] == [
+        ("pools.pool_name=rbd.pg_autoscale_mode", "warn", "on"),
+        ("section=osd,name=osd_max_scrubs.value", "1", "3"),
+    ]
+    notes = [r for r in made._journal.records if r["event"] == "overwritten"]
+    assert [note["was"] for note in notes] == ["warn", "1"]
+
+
+def test_a_value_that_is_not_in_force_is_no_setting(tmp_path: Path, world: Connections) -> None:
+    """The row is there, with another value than was asked for."""
+    made = ready(tmp_path, world, settings=Settings(config=(("osd", "osd_max_backfills", "9"),)))
+    real = world.world._config_set
+    world.world._config_set = lambda who, name, value: real(who, name, "5" if value == "9" else value)
+    with pytest.raises(FaultError, match=r"without effect: .*is '5', not '9'"):
+        made.apply()
+    assert world.differences() == set()
+
+
+def test_a_cut_that_ended_by_itself_is_told(tmp_path: Path, world: Connections) -> None:
+    events: List[Tuple[str, Mapping[str, Any]]] = []
+    made = ready(tmp_path, world, events=events)
+    made.inject(Fault("a", "stop", ("node1",)))
+    real = world._play
+
+    def play(node: str, text: str) -> Result:
+        done = real(node, text)
+        return Result("fired 1000.5 1020.75\n", "", 0) if "t=" in text[:20] and "systemctl start" in text else done
+
+    world._play = play  # type: ignore[method-assign]
+    before = time.time()
+    assert made.undo_all() == []
+    ((_, healed),) = [event for event in events if event[0] == "fault-healed"]
+    assert (healed["label"], healed["osds"]) == ("a", [0])
+    assert before <= healed["at"] + 20.25 + 0.01 and healed["at"] + 20.25 <= time.time() + 0.01
+    assert [r["at"] for r in made._journal.records if r["event"] == "healed"] == [healed["at"]]
 
 
 def test_a_run_shares_the_cluster_with_what_it_starts(tmp_path: Path, world: Connections) -> None:

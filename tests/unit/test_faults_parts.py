@@ -24,6 +24,7 @@ from cbt_plugins.faults.cluster_facts import node_named, values
 from cbt_plugins.faults.daemons import Process, kill, osd_of, parse
 from cbt_plugins.faults.daemons import signal as send_signal
 from cbt_plugins.faults.lock import started
+from cbt_plugins.faults.option_value import agrees
 from cbt_plugins.faults.scene import Kind
 from cbt_plugins.faults.step import Check, Command, Step, find, same
 
@@ -37,6 +38,14 @@ def test_a_step_survives_its_journal() -> None:
     assert Step.parse(json.loads(json.dumps(step.plain()))) == step
 
 
+def test_a_step_of_an_older_journal_is_read() -> None:
+    check, command = Check("n", "echo there", (((), "there"),)), Command("n", "x")
+    plain = json.loads(json.dumps(Step("what", "n", (command,), (command,), (check,)).plain()))
+    for name in ("lapses", "refused"):
+        del plain["checks"][0][name]
+    assert Step.parse(plain).counting(1e9, False) == (check,)
+
+
 def test_checks_read_answers() -> None:
     dump = {"osds": [{"osd": 2, "up": 0}, {"osd": 3, "up": 1, "weight": 0.800003}], "flags_set": ["noout"]}
     assert find(dump, ("osds", {"osd": 3}, "up")) == 1
@@ -44,12 +53,41 @@ def test_checks_read_answers() -> None:
     assert find(dump, ("flags_set", {"=": "noout"})) is True
     assert find(dump, ("flags_set", {"=": "noup"})) is None
     assert find(dump, ("osds", "up", {"osd": 1})) is None
+    another = Check("n", "x", (((), {"not": "boot-1"}),))
+    assert another.differs("boot-2\n") is None and another.differs("boot-1\n") == "it is 'boot-1', not another than 'boot-1'"
+    assert another.differs("")  # no answer is no other boot
     assert same(0.800003, 0.8) and not same(0.81, 0.8) and not same(None, 0) and not same("1", 1)
     check = Check("n", "ceph osd dump", ((("osds", {"osd": 2}, "up"), 1),))
     assert check.differs(json.dumps(dump)) == "osds.osd=2.up is 0, not 1"
     assert "no answer" in str(check.differs(""))
     assert Check("n", "x", (((), "whole"),)).differs("whole\n") is None
     assert Check("n", "x", (((), "whole"),)).differs("") == "it is '', not 'whole'"
+
+
+@pytest.mark.parametrize(
+    ("shown", "given", "agree"),
+    [
+        ("true", "1", True),
+        ("true", "True", True),
+        ("false", "1", False),
+        ("true", "false", False),
+        ("4194304", "4M", True),
+        ("4000000", "4M", True),
+        ("4000000", "4Mi", False),
+        ("8388608", "4M", False),
+        ("0.500000", "0.5", True),
+        ("0.600000", "0.5", False),
+        ("10", "3", False),
+        ("high_recovery_ops", "balanced", False),
+        ("wpq", " WPQ", True),
+        ("20/20", "20", True),
+        ("600", "10m", True),
+        ("v1:10.0.0.1:0/0", "10.0.0.1", True),
+    ],
+)
+def test_ceph_writes_values_in_words_of_its_own(shown: str, given: str, agree: bool) -> None:
+    assert agrees(shown, given) is agree
+    assert same(shown, {"like": given}) is agree and not same(None, {"like": given})
 
 
 def test_many_answers_in_one_text() -> None:
@@ -156,7 +194,9 @@ def test_the_switch_heals_although_nobody_asks(tmp_path: Path) -> None:
     until(healed.exists)
     until((tmp_path / "d" / "r-1.fired").exists)
     assert shell(deadman.is_disarmed("r-1"), tmp_path / "d").stdout == ""
-    assert shell(deadman.disarm("r-1"), tmp_path / "d").stdout.startswith("fired 1")
+    ago = deadman.fired("some banner\n" + shell(deadman.disarm("r-1"), tmp_path / "d").stdout)
+    assert ago is not None and 0 <= ago < 600
+    assert deadman.fired(shell(deadman.disarm("r-1"), tmp_path / "d").stdout) is None  # told once
     assert shell(deadman.is_disarmed("r-1"), tmp_path / "d").stdout == "disarmed\n"
 
 
@@ -311,6 +351,37 @@ def test_cephadm_is_asked_through_its_orchestrator(tmp_path: Path) -> None:
     assert world.differences() == set()
     (step,) = one.prepare(Fault("f", "stop", ("osd.0",), options={"daemons": "systemd"})).steps
     assert step.inject[0].text == f"systemctl stop ceph-{fsid}@osd.0.service"
+    MADE.pop().close()
+
+
+def test_replace_is_not_for_cephadm(tmp_path: Path) -> None:
+    world = Connections()
+    fsid = "35488bad-fc53-478d-bd88-f0c5b5e8aaa0"
+    world._probe = lambda node, text: f"unit 0 ceph-{fsid}@osd.0.service\n"  # type: ignore[method-assign]
+    one = injector(tmp_path, world)
+    fault = Fault("f", "replace", ("osd.0",), options={"consent": "osd.0 will be destroyed"}, accept=ANYTHING)
+    with pytest.raises(FaultError, match=r"run by cephadm.*By hand: `ceph orch osd rm 0 --replace --zap`"):
+        one.prepare(fault)
+    MADE.pop().close()
+
+
+def test_what_is_destroyed_must_be_safe_to_destroy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ceph is asked for what a run destroys, also in a plan, and right before it; not for what it only stops."""
+    world: Any = Connections()
+    monkeypatch.setattr("cbt_plugins.faults.osd_kinds._volume", lambda *a: ((), (), {}))
+    one = injector(tmp_path, world)
+    one.acquire()
+    fault = Fault("f", "replace", ("osd.0",), options={"consent": "osd.0 will be destroyed"})
+    with pytest.raises(FaultError, match=r"safe-to-destroy: .*not say so of osd\.0 .*accept: \[safe-to-destroy\]"):
+        one.ready(fault)
+    ((_, planned),) = preview(Ceph(world, CLUSTER), CLUSTER, [(fault, ())])
+    assert isinstance(planned, Prepared) and [f.rule for f in planned.refused] == ["safe-to-destroy"]
+    ready = one.prepare(fault)
+    world.world._pgs = lambda: iter(())  # its data is elsewhere by now
+    assert [f.rule for f in one.ready(ready).refused] == []
+    world.said.clear()
+    one.prepare(Fault("s", "stop", ("osd.0",)))
+    assert not [text for _, text in world.said if "safe-to-destroy" in text]
     MADE.pop().close()
 
 
