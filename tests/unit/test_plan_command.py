@@ -360,6 +360,10 @@ def test_what_is_worth_knowing_of_faults(tmp_path: Path, capsys: pytest.CaptureF
     later = FAILURES.replace("stalled: 5m, events:", "stalled: 5m}\n        - hybrid: {duration: 1h, events:")
     text = plan(capsys, write(tmp_path, later))
     assert "d: heals itself after 20m, and when it is to be undone is not known: mind options" in text
+    cut = "kind: network, nodes: [o2], options: {interfaces: [e0], deadline: 20m}"
+    off = "kind: power, nodes: [o2], options: {'off': 'x -P ${SECRET} off', 'on': 'x -E on'}"
+    assert "d: SECRET stands in a command's arguments" in plan(capsys, write(tmp_path, FAILURES.replace(cut, off)))
+    assert "stands in a command" not in text
     nobody = SMALL.replace("    workers:", "    settings: {recovery: aggressive}\n    workers:")
     assert "is in force from the first fault on, and there is none" in plan(capsys, write(tmp_path, nobody))
 
