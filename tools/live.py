@@ -58,7 +58,7 @@ def _faults(ceph: Ceph, cluster: Mapping[str, Any], plan: Plan, refused: List[st
     if not planned:
         return
     asked = [(span.fault, [fault.label for fault in span.beside]) for span in planned]
-    for (fault, found), (_, beside) in zip(preview(ceph, cluster, asked), asked):
+    for (fault, found), (_, beside) in zip(preview(ceph, cluster, asked, settings=plan.settings.flags), asked):
         if isinstance(found, FaultError):
             text = str(found)
             refused.append(text if text.startswith(f"{fault.label}:") else f"{fault.label}: {text}")

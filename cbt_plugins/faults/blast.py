@@ -5,14 +5,28 @@ Pure: recorded answers in, findings out. The rules' names are what `accept:` tak
 
 from __future__ import annotations
 
+import errno
 from dataclasses import asdict, dataclass, field
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Collection, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ..models.availability import inactive_share
-from .cluster_facts import Facts
+from .cluster_facts import Facts, Said
+from .roles import NOBODY, Roles, same_host
 
 #: flags under which the cluster would not see the fault, or would not take the OSDs back
 BLINDING = ("nodown", "noup", "noin", "pauserd", "pausewr")
+#: flags under which it sees the fault, and does less about it: what
+QUIETING: Mapping[str, str] = {
+    "noout": "no OSD is marked out, so recovery does not begin by itself",
+    "norecover": "nothing is recovered",
+    "nobackfill": "nothing is backfilled",
+    "norebalance": "what is misplaced stays where it is",
+}
+#: CRUSH types of a new cluster, for one that its tree has no item of
+_LEVELS: Mapping[str, int] = {
+    **{"osd": 0, "host": 1, "chassis": 2, "rack": 3, "row": 4, "pdu": 5, "pod": 6},
+    **{"room": 7, "datacenter": 8, "zone": 9, "region": 10, "root": 11},
+}
 
 
 @dataclass(frozen=True)
@@ -28,6 +42,34 @@ class Harm:
     def stops(self) -> bool:
         """Whether OSDs are no longer there: what `ceph osd ok-to-stop` is about."""
         return bool(self.osds) and (self.destroyed or not self.out)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What an open fault of this run has taken."""
+
+    harm: Harm
+    seen: bool = False  # by the cluster: what is up now has come back by itself
+
+    def missing(self, osds: Mapping[int, Mapping[str, Any]]) -> Tuple[int, ...]:
+        """OSDs that are gone, or will be as soon as the cluster sees it."""
+        if self.harm.out:
+            return ()
+        return tuple(o for o in self.harm.osds if not (self.seen and o in osds and osds[o]["up"]))
+
+
+def questions(harm: Harm, held: Sequence[Held]) -> Dict[str, str]:
+    """What to ask Ceph of a fault, alone: by the names that `radius` has for the answers.
+
+    Whether the OSDs may be stopped is asked with those that the cluster does not know to be gone yet.
+    """
+    asked = {}
+    if harm.stops:
+        unseen = {o for h in held if not (h.seen or h.harm.out) for o in h.harm.osds}
+        asked["ok_to_stop"] = " ".join(["osd ok-to-stop", *map(str, sorted({*harm.osds, *unseen}))])
+    if harm.destroyed:
+        asked["safe_to_destroy"] = " ".join(["osd safe-to-destroy", *map(str, harm.osds)])
+    return asked
 
 
 @dataclass(frozen=True)
@@ -52,6 +94,7 @@ class Radius:
 
     findings: Tuple[Finding, ...]
     figures: Mapping[str, Any]
+    warnings: Tuple[str, ...] = ()  # nothing is refused for these
 
     def refused(self, accept: Sequence[str]) -> Tuple[Finding, ...]:
         """The findings that nobody has accepted."""
@@ -62,32 +105,49 @@ class Radius:
 class _Case:
     facts: Facts
     harm: Harm
-    head: str
-    held: Set[int]  # OSDs that open faults of this run have taken
-    ok_to_stop: Optional[Mapping[str, Any]]
-    safe_to_destroy: Optional[Mapping[str, Any]]
+    roles: Roles
+    held: Sequence[Held]
+    ok_to_stop: Optional[Said]
+    safe_to_destroy: Optional[Said]
+    settings: Collection[str]
     figures: Dict[str, Any]
 
     @property
     def gone(self) -> Set[int]:
-        """OSDs that will not serve: those of the fault, and those that do not now."""
-        down = {n for n, o in self.facts.osds.items() if not o["up"]}
-        return set(self.harm.osds) | down
+        """OSDs that will not serve: those of the fault and of the open ones, and those that do not now."""
+        osds = self.facts.osds
+        down = {n for n, o in osds.items() if not o["up"]}
+        return {*self.harm.osds, *down, *(o for held in self.held for o in held.missing(osds))}
+
+    @property
+    def out(self) -> Set[int]:
+        """OSDs that open faults have marked out."""
+        return {osd for held in self.held if held.harm.out for osd in held.harm.osds}
+
+    @property
+    def nodes_gone(self) -> Set[str]:
+        """Nodes that open faults have as a whole, and that are not back."""
+        return {node for held in self.held if held.missing(self.facts.osds) for node in held.harm.nodes}
 
 
 def radius(
     facts: Facts,
     harm: Harm,
-    head: str = "",
-    held: Sequence[int] = (),
-    ok_to_stop: Optional[Mapping[str, Any]] = None,
-    safe_to_destroy: Optional[Mapping[str, Any]] = None,
+    roles: Roles = NOBODY,
+    held: Sequence[Held] = (),
+    ok_to_stop: Optional[Said] = None,
+    safe_to_destroy: Optional[Said] = None,
+    settings: Collection[str] = (),
 ) -> Radius:
-    """Judge a fault. `held`: OSDs that this run's open faults have taken; `ok_to_stop`, `safe_to_destroy`: Ceph's own
-    answers, if asked; what is destroyed must be known to be safe."""
-    case = _Case(facts, harm, head, set(held), ok_to_stop, safe_to_destroy, {})
+    """Judge a fault.
+
+    `held`: what this run's open faults have taken; `ok_to_stop`, `safe_to_destroy`: what Ceph said to these questions,
+    None: not asked; what is destroyed must be known to be safe. `settings`: flags that the run itself wants set.
+    """
+    case = _Case(facts, harm, roles, held, ok_to_stop, safe_to_destroy, settings, {})
     findings = [finding for rule in RULES.values() for finding in rule(case)]
-    return Radius(tuple(findings), case.figures)
+    warnings = [text for look in _WARNINGS for text in look(case)]
+    return Radius(tuple(findings), case.figures, tuple(warnings))
 
 
 def _steady(case: _Case) -> Iterator[Finding]:
@@ -181,16 +241,25 @@ def _data(case: _Case) -> Iterator[Finding]:
 
 
 def _ok_to_stop(case: _Case) -> Iterator[Finding]:
-    """`ceph osd ok-to-stop` agrees."""
-    answer = case.ok_to_stop
-    if answer is not None and not answer.get("ok_to_stop"):
-        bad = answer.get("num_not_ok_pgs", "?")
-        yield Finding("ok-to-stop", f"ceph osd ok-to-stop says no: {bad} PGs are or would become offline", dict(answer))
+    """`ceph osd ok-to-stop` agrees: in JSON, or, in older releases, by text and exit status."""
+    said = case.ok_to_stop
+    if said is None:
+        return
+    answer = said.object or {}
+    if "ok_to_stop" in answer:
+        if not answer["ok_to_stop"]:
+            bad = answer.get("num_not_ok_pgs", "?")
+            text = f"ceph osd ok-to-stop says no: {bad} PGs are or would become offline"
+            yield Finding("ok-to-stop", text, dict(answer))
+    elif said.status == errno.EBUSY:
+        yield Finding("ok-to-stop", f"ceph osd ok-to-stop says no: {said.last}", {"status": said.status})
+    elif said.status != 0:
+        yield Finding("ok-to-stop", f"no answer: ceph osd ok-to-stop: {said.last}", {"status": said.status})
 
 
 def _safe_to_destroy(case: _Case) -> Iterator[Finding]:
     """`ceph osd safe-to-destroy` agrees: all data of the OSDs is elsewhere, as often as it should be."""
-    answer = case.safe_to_destroy or {}
+    answer = (case.safe_to_destroy.object if case.safe_to_destroy else None) or {}
     bad = sorted(set(case.harm.osds) - set(answer.get("safe_to_destroy", ()))) if case.harm.destroyed else []
     if bad:
         many = ", ".join(f"osd.{osd}" for osd in bad)
@@ -201,18 +270,45 @@ def _quorum(case: _Case) -> Iterator[Finding]:
     """The monitors that are left have a majority."""
     hosts = {m["name"]: m.get("hostname", m["name"]) for m in case.facts.answers["mon metadata"]}
     quorum = case.facts.answers["quorum_status"]
-    total, now = len(quorum["monmap"]["mons"]), list(quorum["quorum_names"])
-    left = [name for name in now if not any(_same_host(hosts.get(name, name), n) for n in case.harm.nodes)]
+    total = len(quorum["monmap"]["mons"])
+    # one on a node that is gone may be in the list still: its lease has to run out first
+    before = [n for n in quorum["quorum_names"] if not _one_of(hosts.get(n, n), case.nodes_gone)]
+    left = [n for n in before if not _one_of(hosts.get(n, n), case.harm.nodes)]
     case.figures["monitors_left"] = len(left)
-    if len(left) < len(now) and len(left) <= total // 2:
+    if len(left) < len(before) and len(left) <= total // 2:
         text = f"{len(left)} of {total} monitors would be left, {total // 2 + 1} are needed for a quorum"
         yield Finding("quorum", text, {"left": len(left), "of": total})
 
 
 def _head(case: _Case) -> Iterator[Finding]:
-    """The node that leads the run stays."""
-    if case.head and any(_same_host(case.head, node) for node in case.harm.nodes):
-        yield Finding("head", f"{case.head} leads this run: nobody would be there to undo it", {"node": case.head})
+    """The machine that leads the run stays, and the node through which it tells the cluster."""
+    for node in case.harm.nodes:
+        if case.roles.own and same_host(case.roles.own, node):
+            text = f"{node} is the machine that leads this run: nobody would be there to undo it"
+        elif case.roles.head and same_host(case.roles.head, node):
+            text = f"{node} is the head, which this run asks: nobody would be there to undo it"
+        else:
+            continue
+        yield Finding("head", text, {"node": node})
+
+
+def _client(case: _Case) -> Iterator[Finding]:
+    """The load does not end because its generators are hit."""
+    hit = [name for name in case.roles.clients if _one_of(name, case.harm.nodes)]
+    if hit:
+        text = (
+            f"{len(hit)} of {len(case.roles.clients)} clients would be gone, and their load with them: {', '.join(hit)}"
+        )
+        yield Finding("client", text, {"clients": hit, "of": len(case.roles.clients)})
+
+
+def _rgw(case: _Case) -> Iterator[Finding]:
+    """A RADOS gateway is left."""
+    hit, left = _gateways(case)
+    if hit and not left:
+        many = len(case.roles.gateways)
+        text = f"none of {many} nodes with RADOS gateways would be left, the fault has {', '.join(hit)}"
+        yield Finding("rgw", text, {"gateways": hit, "of": many})
 
 
 def _min_in(case: _Case) -> Iterator[Finding]:
@@ -221,38 +317,54 @@ def _min_in(case: _Case) -> Iterator[Finding]:
         return
     ratio = float(case.facts.answers["config get mon mon_osd_min_in_ratio"])
     osds = case.facts.osds
-    now = sum(1 for o in osds.values() if o["in"])
-    marked = 0
-    for osd in case.harm.osds:
-        if osds[osd]["in"] and (now - marked) / len(osds) >= ratio:
-            marked += 1
-    kept = sum(1 for o in case.harm.osds if osds[o]["in"]) - marked
+    inside = [n for n, o in osds.items() if o["in"] and n not in case.out]
+    mine = [o for o in case.harm.osds if o in inside]
+    # those that went before this fault are marked out before its own
+    now, kept = len(inside), 0
+    for osd in (*(o for o in inside if o in case.gone and o not in mine), *mine):
+        if now / len(osds) >= ratio:
+            now -= 1
+        else:
+            kept += osd in mine
     if kept:
         yield Finding(
             "min-in",
             f"{kept} of {len(case.harm.osds)} OSDs would never be marked out, so their data would not be made again: "
-            f"{now - marked} of {len(osds)} OSDs in is below mon_osd_min_in_ratio {ratio:g}",
-            {"kept": kept, "in": now - marked, "osds": len(osds), "ratio": ratio},
+            f"{now} of {len(osds)} OSDs in is below mon_osd_min_in_ratio {ratio:g}",
+            {"kept": kept, "in": now, "osds": len(osds), "ratio": ratio},
         )
 
 
 def _capacity(case: _Case) -> Iterator[Finding]:
-    """The OSDs that are left could hold the data below the full ratio."""
+    """What is left under each CRUSH root, of each device class, could hold the data there below the full ratio."""
     dump = case.facts.answers["osd dump"]
     weights = {n: o["weight"] for n, o in case.facts.osds.items()}
-    rows = [r for r in case.facts.answers["osd df"]["nodes"] if weights.get(r["id"])]
-    used = sum(r["kb_used"] for r in rows)
-    room = sum(r["kb"] for r in rows if r["id"] not in case.gone)
-    after = used / room if room else float("inf")
-    case.figures["full_after"] = after
-    movable = any(sum(1 for s in shares.values() if s < 1) >= pool["size"] for pool, _, shares in _domains(case))
+    rows = {r["id"]: r for r in case.facts.answers["osd df"]["nodes"] if weights.get(r["id"])}
+    # a pool whose domains are not known may be made again
+    stays = {pool["pool"] for pool, _, shares in _domains(case) if sum(s < 1 for s in shares.values()) < pool["size"]}
+    empty = case.gone | case.out
+    areas: Dict[FrozenSet[int], Tuple[str, List[Mapping[str, Any]]]] = {}
+    for pool in case.facts.pools:
+        for name, members in _taken(case.facts, pool):
+            areas.setdefault(members, (name, []))[1].append(pool)
+    worst: Optional[Tuple[float, str, List[str]]] = None
+    for members, (name, pools) in areas.items():
+        here = [rows[o] for o in members if o in rows]
+        if not here or members.isdisjoint(case.harm.osds):
+            continue
+        used, room = sum(r["kb_used"] for r in here), sum(r["kb"] for r in here if r["id"] not in empty)
+        after = used / room if room else float("inf")
+        case.figures["full_after"] = max(after, case.figures.get("full_after", 0.0))
+        if (not room or any(p["pool"] not in stays for p in pools)) and (worst is None or after > worst[0]):
+            worst = (after, name, [str(p["pool_name"]) for p in pools])
     full = float(dump["full_ratio"])
-    if after >= full and (movable or not room):
+    if worst and worst[0] >= full:
+        after, name, names = worst
         yield Finding(
             "capacity",
-            f"{100 * after:.1f} % of what is left would be used, full is {100 * full:.0f} % "
-            f"(backfill stops at {100 * float(dump['backfillfull_ratio']):.0f} %)",
-            {"used": after, "full_ratio": full},
+            f"{100 * after:.1f} % of what is left of {name} ({', '.join(names)}) would be used, full is "
+            f"{100 * full:.0f} % (backfill stops at {100 * float(dump['backfillfull_ratio']):.0f} %)",
+            {"used": after, "full_ratio": full, "of": name, "pools": names},
         )
 
 
@@ -267,9 +379,86 @@ RULES: Mapping[str, Callable[[_Case], Iterator[Finding]]] = {
     "safe-to-destroy": _safe_to_destroy,
     "quorum": _quorum,
     "head": _head,
+    "client": _client,
+    "rgw": _rgw,
     "min-in": _min_in,
     "capacity": _capacity,
 }
+
+
+def _quiet(case: _Case) -> Iterator[str]:
+    """Flags that somebody else has set, and that change what is measured."""
+    for flag, what in QUIETING.items():
+        if flag in case.facts.flags and flag not in case.settings and not (case.harm.out and flag == "noout"):
+            yield f"{flag} is set, and not by this run: {what}"
+
+
+def _whole(case: _Case) -> Iterator[str]:
+    """Parts of the CRUSH tree that are down as a whole, and so large that the monitors do not mark them out."""
+    option = "mon_osd_down_out_subtree_limit"
+    limit = case.facts.monitors_go_by(option, "rack")
+    tree, gone = case.facts.tree, case.gone
+    level = {**_LEVELS, **{n["type"]: int(n["type_id"]) for n in tree.values() if "type_id" in n}}
+    if case.harm.out or not level.get(limit):
+        return
+    above = {child: item for item, node in tree.items() for child in node.get("children", [])}
+    kept: Dict[str, int] = {}
+    for osd in case.harm.osds:
+        item: Optional[int] = osd if osd in tree else None
+        while item is not None and gone.issuperset(case.facts.below(item)):
+            if level.get(tree[item]["type"], 0) >= level[limit]:
+                name = f"{tree[item]['type']} {tree[item]['name']}"
+                kept[name] = kept.get(name, 0) + 1
+                break
+            item = above.get(item)
+    for name, many in kept.items():
+        yield (
+            f"all of {name} would be down: {option} ({limit}) keeps {many} OSDs of the fault from being marked out, so "
+            "recovery does not begin by itself"
+        )
+
+
+def _fewer_gateways(case: _Case) -> Iterator[str]:
+    """Requests that fail, although the cluster could serve them."""
+    hit, left = _gateways(case)
+    if hit and left:
+        many = len(case.roles.gateways)
+        yield f"{len(left)} of {many} nodes with RADOS gateways would be left, without {', '.join(hit)}"
+
+
+#: what makes a fault another than it seems, and may still be wanted
+_WARNINGS: Sequence[Callable[[_Case], Iterator[str]]] = (_quiet, _whole, _fewer_gateways)
+
+
+def _gateways(case: _Case) -> Tuple[List[str], List[str]]:
+    """Nodes with gateways: those that the fault hits, and those that are left."""
+    before = [name for name in case.roles.gateways if not _one_of(name, case.nodes_gone)]
+    hit = [name for name in before if _one_of(name, case.harm.nodes)]
+    return hit, [name for name in before if name not in hit]
+
+
+def _taken(facts: Facts, pool: Mapping[str, Any]) -> Iterator[Tuple[str, FrozenSet[int]]]:
+    """What a pool's CRUSH rule takes its OSDs from, in words, with the OSDs of the device class that it wants."""
+    for step in _steps(facts, pool):
+        if step["op"] == "take":
+            root, device = _root(facts, step)
+            if root is not None:
+                name = f"{facts.tree[root]['name']}{f', class {device}' if device else ''}"
+                yield name, frozenset(o for o in facts.below(root) if _is_of(facts, o, device))
+
+
+def _steps(facts: Facts, pool: Mapping[str, Any]) -> List[Mapping[str, Any]]:
+    rules = facts.answers["osd crush rule dump"]
+    return [step for rule in rules if rule["rule_id"] == pool["crush_rule"] for step in rule["steps"]]
+
+
+def _root(facts: Facts, take: Mapping[str, Any]) -> Tuple[Optional[int], str]:
+    name, _, device = str(take["item_name"]).partition("~")  # "default~ssd": one class of devices
+    return next((i for i, n in facts.tree.items() if n["name"] == name), None), device
+
+
+def _is_of(facts: Facts, osd: int, device: str) -> bool:
+    return not device or facts.tree[osd].get("device_class") == device
 
 
 def _domains(case: _Case) -> Iterator[Tuple[Mapping[str, Any], str, Dict[str, float]]]:
@@ -278,15 +467,13 @@ def _domains(case: _Case) -> Iterator[Tuple[Mapping[str, Any], str, Dict[str, fl
     Pools whose CRUSH rule makes more than one choice are left out: only their real PGs can tell.
     """
     osds, tree, gone = case.facts.osds, case.facts.tree, case.gone
-    rules = {r["rule_id"]: r for r in case.facts.answers["osd crush rule dump"]}
     for pool in case.facts.pools:
-        steps = rules.get(pool["crush_rule"], {}).get("steps", [])
+        steps = _steps(case.facts, pool)
         choices = [s for s in steps if s["op"].startswith("choose")]
         taken = [s for s in steps if s["op"] == "take"]
         if len(choices) != 1 or len(taken) != 1:
             continue
-        name, _, device = str(taken[0]["item_name"]).partition("~")  # "default~ssd": one class of devices
-        root = next((i for i, n in tree.items() if n["name"] == name), None)
+        root, device = _root(case.facts, taken[0])
         kind = choices[0]["type"]
         shares = {}
         for item in _of_type(case.facts, root, kind) if root is not None else []:
@@ -294,9 +481,7 @@ def _domains(case: _Case) -> Iterator[Tuple[Mapping[str, Any], str, Dict[str, fl
             members = [
                 o
                 for o in case.facts.below(item)
-                if o in osds
-                and (osds[o]["weight"] > 0 or o in case.harm.osds)
-                and (not device or tree[o].get("device_class") == device)
+                if o in osds and (osds[o]["weight"] > 0 or o in case.harm.osds) and _is_of(case.facts, o, device)
             ]
             if members:
                 shares[str(tree[item]["name"])] = sum(o in gone for o in members) / len(members)
@@ -304,8 +489,8 @@ def _domains(case: _Case) -> Iterator[Tuple[Mapping[str, Any], str, Dict[str, fl
             yield pool, kind, shares
 
 
-def _same_host(one: str, other: str) -> bool:
-    return one == other or one.split(".")[0] == other.split(".")[0]
+def _one_of(host: str, nodes: Collection[str]) -> bool:
+    return any(same_host(host, node) for node in nodes)
 
 
 def _of_type(facts: Facts, item: int, kind: str) -> List[int]:

@@ -21,6 +21,7 @@ QUESTIONS = (
     "mon metadata",
     "osd metadata",
     "config get mon mon_osd_min_in_ratio",
+    "config dump",
 )
 
 
@@ -67,6 +68,12 @@ class Facts:
                     hosts.setdefault(said.get(osd) or node["name"], []).append(osd)
         return {host: sorted(osds) for host, osds in sorted(hosts.items())}
 
+    def monitors_go_by(self, option: str, default: str) -> str:
+        """The value of an option of the monitors in `config dump`; what a ceph.conf has is not seen."""
+        rows = self.answers["config dump"]
+        values = {r["section"]: str(r["value"]) for r in rows if r["name"] == option and not r.get("mask")}
+        return values.get("mon", values.get("global", default))
+
     def below(self, item: int) -> List[int]:
         """All OSDs under an item of the CRUSH tree."""
         if item >= 0:
@@ -74,39 +81,58 @@ class Facts:
         return [osd for child in self.tree[item].get("children", []) for osd in self.below(child)]
 
 
+@dataclass(frozen=True)
+class Said:
+    """What a `ceph` of its own printed, errors included. `status` is None when it did not come to its end."""
+
+    text: str
+    status: Optional[int]
+
+    @property
+    def object(self) -> Optional[Mapping[str, Any]]:
+        """The first JSON object in it, None when there is none."""
+        for start in re.finditer(r"^\s*(?={)", self.text, re.MULTILINE):
+            found = values(self.text[start.end() :])
+            if found:
+                return dict(found[0])
+        return None
+
+    @property
+    def last(self) -> str:
+        """Its last line of text, or how it ended."""
+        ended = "it did not come to its end" if self.status is None else f"exit status {self.status}"
+        return next((line.strip() for line in reversed(self.text.splitlines()) if line.strip()), ended)
+
+
 def ask(ceph: Ceph, questions: Sequence[str] = QUESTIONS, timeout: float = 30.0, alone: Sequence[str] = ()) -> Facts:
     """Ask all of it over one connection. Raises FaultError when there is an answer missing.
 
     One `ceph` answers many questions in the time of one; one that is a wrapper and passes no input on is called for
     each.
-    The answers to `alone` may be missing: a `ceph` of its own gives what it says when it also fails.
+    The answers to `alone` are each what a `ceph` of its own `Said`: it may fail, or not answer at all.
     """
     lines = "".join(f"{q}\\n" for q in questions)
     each = "; ".join(f"{ceph.command} {q} -f json 2>/dev/null" for q in questions)
-    extra = "".join(f"; echo '\"{_MARK}\"'; {ceph.command} {q} -f json 2>/dev/null" for q in alone)
+    extra = "".join(f"; echo '{_MARK}'; {ceph.command} {q} -f json 2>&1; echo \"{_STATUS} $?\"" for q in alone)
     together = f"printf '{lines}' | {ceph.command} -f json 2>/dev/null" if questions else "true"
     for command in (together, each):
         result = ceph.remote.run([ceph.head], command + extra, timeout=timeout, check=False)[ceph.head]
-        first, *others = _parts(values(result.stdout))
-        if len(first) == len(questions):
-            also = {q: part[0] for q, part in zip(alone, others) if part}
-            return Facts({**dict(zip(questions, first)), **also})
+        first, *others = result.stdout.split(_MARK)
+        answers = values(first)
+        if len(answers) == len(questions):
+            said = [_said(text) for text in others] + [Said("", None)] * (len(alone) - len(others))
+            return Facts({**dict(zip(questions, answers)), **dict(zip(alone, said))})
     why = result.stderr.strip().splitlines()[-1:] or [f"exit status {result.status}"]
-    raise FaultError(f"ceph on {ceph.head} answered {len(first)} of {len(questions)} questions: {why[0]}")
+    raise FaultError(f"ceph on {ceph.head} answered {len(answers)} of {len(questions)} questions: {why[0]}")
 
 
-#: stands between answers, where one may be missing
-_MARK = "next answer"
+#: stand before the answer of a `ceph` of its own, and behind it
+_MARK, _STATUS = "cbt-plugins: next answer", "cbt-plugins: status"
 
 
-def _parts(found: Sequence[Any]) -> List[List[Any]]:
-    parts: List[List[Any]] = [[]]
-    for value in found:
-        if value == _MARK:
-            parts.append([])
-        else:
-            parts[-1].append(value)
-    return parts
+def _said(text: str) -> Said:
+    said, _, status = text.partition(_STATUS)
+    return Said(said.strip(), int(status) if status.strip().isdigit() else None)
 
 
 def values(text: str) -> List[Any]:

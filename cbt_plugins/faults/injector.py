@@ -6,9 +6,9 @@ import contextlib
 import logging
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ..ceph import Ceph
 from ..config.plan import Fault, Settings
@@ -17,6 +17,7 @@ from ..remote import Remote
 from . import access, blast, lock, registry, targets
 from .cluster_facts import QUESTIONS, Facts, ask
 from .record import Record, UndoJournal
+from .roles import roles_of
 from .runner import Clock, Refused, Runner
 from .scene import Kind, Limits, Scene, Targets
 from .settings import SettingsMaker
@@ -49,6 +50,7 @@ class Prepared:
         for finding in self.radius.findings:
             verb = "accepted" if finding.rule in self.fault.accept else "refused"
             lines.append(f"  {verb} by rule {finding}")
+        lines += [f"  warning: {text}" for text in self.radius.warnings]
         for step in self.steps:
             lines.append(f"  {step.what}")
             lines += [f"    armed   {step.arm}"] if step.arm else []
@@ -106,6 +108,8 @@ class Injector:
         self._settings = settings or Settings()
         self._runner = Runner(remote, run_id, self._limits, self._healed)
         self._maker = SettingsMaker(ceph, self._limits)
+        self._roles = roles_of(cluster)
+        self._harms: Dict[str, blast.Harm] = {}  # label -> what this process has broken
         self._lock = lock.Lock(ceph, run_id, folder, self._limits.quick)
         #: left by an earlier process: nothing is broken before they are undone
         self._inherited = {record.id for record in self._journal.still_open()}
@@ -179,7 +183,7 @@ class Injector:
         kind, options = registry.options(fault.kind, fault.options)
         held = self._held()
         facts = ask(self._ceph, QUESTIONS, self._limits.quick)
-        found = self._targets(fault, kind, facts, held)
+        found = self._targets(fault, kind, facts, {osd for h in held for osd in h.harm.osds})
         scene = Scene(self._ceph, facts, self._nodes, self._name(fault.label), self._limits)
         harm = kind.harm(found, options)
         steps = tuple(kind.steps(scene, found, options))
@@ -189,7 +193,7 @@ class Injector:
         """What `inject` would do, word for word, and which rules speak against it."""
         return self.prepare(fault).lines()
 
-    def _targets(self, fault: Fault, kind: Kind, facts: Facts, held: Sequence[int]) -> Targets:
+    def _targets(self, fault: Fault, kind: Kind, facts: Facts, held: Collection[int]) -> Targets:
         """A choice that was made before, in this run, is made again."""
         before = [r for r in self._journal.records if r["event"] == "chosen" and r["label"] == fault.label]
         if before and not fault.targets:
@@ -198,21 +202,31 @@ class Injector:
                 return targets.resolve(chosen, kind.unit, facts, self._nodes, held)
         return targets.resolve(fault, kind.unit, facts, self._nodes, held)
 
-    def _judge(self, harm: blast.Harm, held: Sequence[int], facts: Optional[Facts] = None) -> blast.Radius:
+    def _judge(self, harm: blast.Harm, held: Sequence[blast.Held], facts: Optional[Facts] = None) -> blast.Radius:
         """By facts that are known, or by fresh ones; then also whether the cluster is still ours."""
-        numbers = " ".join(map(str, harm.osds))
-        stop, destroy = f"osd ok-to-stop {numbers}", f"osd safe-to-destroy {numbers}"
-        alone = [*([stop] if harm.stops else []), *([destroy] if harm.destroyed else [])]
+        asked = blast.questions(harm, held)
+        alone = list(asked.values())
         if facts is None:
-            facts = ask(self._ceph, (*QUESTIONS, lock.QUESTION), self._limits.quick, alone)
+            facts = answered = ask(self._ceph, (*QUESTIONS, lock.QUESTION), self._limits.quick, alone)
             self._lock.check(facts.answers[lock.QUESTION])
-            said = facts.answers
         else:
-            said = ask(self._ceph, (), self._limits.quick, alone).answers if alone else {}
-        return blast.radius(facts, harm, self._ceph.head, held, said.get(stop), said.get(destroy))
+            answered = ask(self._ceph, (), self._limits.quick, alone) if asked else facts
+        said = {name: answered.answers[question] for name, question in asked.items()}
+        stop, destroy = said.get("ok_to_stop"), said.get("safe_to_destroy")
+        return blast.radius(facts, harm, self._roles, held, stop, destroy, self._settings.flags)
 
-    def _held(self) -> List[int]:
-        return sorted({osd for record in self._journal.still_open() for osd in record.step.osds})
+    def _held(self) -> List[blast.Held]:
+        """What open faults have taken, and whether the cluster has seen all of it."""
+        seen = {r["id"] for r in self._journal.records if r["event"] == "confirmed"}
+        by_label: Dict[str, List[Record]] = {}
+        for record in self._journal.still_open():
+            by_label.setdefault(record.label, []).append(record)
+        held = []
+        for label, records in by_label.items():
+            osds = tuple(osd for record in records for osd in record.step.osds)
+            harm = replace(self._harms.get(label, blast.Harm()), osds=osds)
+            held += [blast.Held(harm, all(record.id in seen for record in records))] if osds else []
+        return held
 
     def _name(self, label: str) -> str:
         """Unique on the nodes, also when the same fault is made once more."""
@@ -274,6 +288,8 @@ class Injector:
             self._journal.say("accepted", label=fault.label, findings=found)
         facts = {"targets": list(prepared.targets.named), "osds": list(prepared.targets.osds)}
         facts["accepted"] = [str(f) for f in prepared.radius.findings]
+        facts["warnings"] = list(prepared.radius.warnings)
+        self._harms[fault.label] = prepared.kind.harm(prepared.targets, prepared.options)
         self._perform(fault.label, fault.kind, prepared.steps, wait, facts)
         return prepared
 

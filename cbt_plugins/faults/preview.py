@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Collection, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Union
 
 from ..ceph import Ceph
 from ..config.plan import Fault
 from . import blast, registry, targets
 from .access import nodes_of
-from .cluster_facts import QUESTIONS, Facts, ask
+from .cluster_facts import QUESTIONS, ask
 from .injector import Prepared
+from .roles import roles_of
 from .scene import Limits, Scene
 from .step import FaultError
 
@@ -21,42 +22,28 @@ def preview(
     cluster: Mapping[str, Any],
     faults: Sequence[Tuple[Fault, Collection[str]]],
     limits: Optional[Limits] = None,
+    settings: Collection[str] = (),
 ) -> Iterator[Preview]:
     """Yield each fault with what it would do, or why it cannot be made. Changes nothing. Raises FaultError: no cluster.
 
-    `faults`: in the order of the plan, each with the labels of the earlier ones that are in force then: their OSDs
-    count as gone. Choices by seed are those of a run that begins now.
+    `faults`: in the order of the plan, each with the labels of the earlier ones that are in force then: what these
+    take counts as gone. Choices by seed are those of a run that begins now. `settings`: the plan's own flags.
     """
     limits = limits or Limits()
-    facts, nodes = ask(ceph, QUESTIONS, limits.quick), nodes_of(cluster)
-    osds: Dict[str, Tuple[int, ...]] = {}
+    facts, nodes, roles = ask(ceph, QUESTIONS, limits.quick), nodes_of(cluster), roles_of(cluster)
+    harms: Dict[str, blast.Harm] = {}
     for fault, in_force in faults:
-        held = sorted({osd for label in in_force for osd in osds.get(label, ())})
+        held = [blast.Held(harms[label]) for label in in_force if label in harms]
         try:
             kind, options = registry.options(fault.kind, fault.options)
-            found = targets.resolve(fault, kind.unit, facts, nodes, held)
-            osds[fault.label] = found.osds
+            found = targets.resolve(fault, kind.unit, facts, nodes, {o for h in held for o in h.harm.osds})
+            harm = harms[fault.label] = kind.harm(found, options)
             steps = tuple(kind.steps(Scene(ceph, facts, nodes, fault.label, limits), found, options))
-            harm = kind.harm(found, options)
-            said = _asked(ceph, harm, held, limits)
-            radius = blast.radius(_without(facts, held), harm, ceph.head, held, *said)
+            asked = blast.questions(harm, held)
+            answers = ask(ceph, (), limits.quick, list(asked.values())).answers if asked else {}
+            said = {name: answers[question] for name, question in asked.items()}
+            stop, destroy = said.get("ok_to_stop"), said.get("safe_to_destroy")
+            radius = blast.radius(facts, harm, roles, held, stop, destroy, settings)
             yield fault, Prepared(fault, kind, options, found, steps, radius)
         except FaultError as error:
             yield fault, error
-
-
-def _asked(ceph: Ceph, harm: blast.Harm, held: Sequence[int], limits: Limits) -> Sequence[Optional[Mapping[str, Any]]]:
-    """What Ceph says of stopping the fault's OSDs and those gone by then, and of destroying them; None: not asked, or
-    no answer."""
-    if not harm.stops:
-        return None, None
-    stop = "osd ok-to-stop " + " ".join(map(str, sorted({*harm.osds, *held})))
-    destroy = "osd safe-to-destroy " + " ".join(map(str, harm.osds))
-    said = ask(ceph, (), limits.quick, (stop, destroy) if harm.destroyed else (stop,)).answers
-    return said.get(stop), said.get(destroy)
-
-
-def _without(facts: Facts, held: List[int]) -> Facts:
-    dump = facts.answers["osd dump"]
-    entries = [{**entry, "up": 0} if entry["osd"] in held else entry for entry in dump["osds"]]
-    return Facts({**facts.answers, "osd dump": {**dump, "osds": entries}})

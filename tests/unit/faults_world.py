@@ -121,17 +121,18 @@ class Connections:
         for line, joint in _lines(text):
             if joint == "&&" and status:
                 continue
-            words = [w for w in shlex.split(line.replace("2>/dev/null", ""))]
+            also = "2>&1" in line
+            words = shlex.split(line.replace("2>/dev/null", "").replace("2>&1", ""))
             if "|" in words:
                 questions = words[words.index("|") - 1].replace("\\n", "\n").split("\n")
                 answers = [self.world.ceph(q.split())[0] for q in questions if q]
                 out, status = out + "".join(answers), 0
             elif words[0] == "echo":
-                out += " ".join(words[1:]) + "\n"
+                out += " ".join(words[1:]).replace("$?", str(status)) + "\n"
             elif words[0] == "ceph":
                 rest = [w for i, w in enumerate(words) if w not in ("-c", "-f") and words[i - 1] not in ("-c", "-f")]
                 answer, err, status = self.world.ceph(rest[1:])
-                out += answer
+                out += err + "\n" + answer if also else answer
             elif words[0] == "systemctl":
                 answer, err, status = self.world.systemctl(node, words[1:])
                 out += answer

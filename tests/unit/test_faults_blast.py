@@ -9,12 +9,20 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
-from cbt_plugins.faults.blast import RULES, Harm, Radius, radius
-from cbt_plugins.faults.cluster_facts import Facts
+from cbt_plugins.faults.blast import RULES, Harm, Held, Radius, questions, radius
+from cbt_plugins.faults.cluster_facts import Facts, Said
+from cbt_plugins.faults.roles import Roles, roles_of
 from cbt_plugins.models.availability import inactive_share
 
 DATA = Path(__file__).parents[1] / "data" / "ceph"
-PACIFIC: Dict[str, Any] = json.loads((DATA / "pacific-blast.json").read_text())
+PACIFIC: Dict[str, Any] = {"config dump": [], **json.loads((DATA / "pacific-blast.json").read_text())}
+#: as a `ceph` of its own prints it, its line of errors before it
+YES = Said("\n" + json.dumps(PACIFIC["osd ok-to-stop 0"]), 0)
+NO = Said(
+    "Error EBUSY: unsafe to stop osd(s) at this time (77 PGs are or would become offline)\n\n"
+    + json.dumps(PACIFIC["osd ok-to-stop 0 1"]),
+    16,
+)
 
 
 def judge(harm: Harm, change: Callable[[Dict[str, Any]], Any] = lambda answers: None, **more: Any) -> Radius:
@@ -59,7 +67,7 @@ def test_half_a_host_counts_half() -> None:
 
 def test_two_of_eight_hosts_at_ec_4_2() -> None:
     """The estimate is 15/28; the exact share is of the real PGs, and what became of them when the OSDs were stopped."""
-    found = judge(TWO, ok_to_stop=PACIFIC["osd ok-to-stop 0 1"])
+    found = judge(TWO, ok_to_stop=NO)
     assert found.figures["expected_inactive"]["ec42"] == pytest.approx(15 / 28)
     after: Dict[str, str] = json.loads((DATA / "pacific-blast-after.json").read_text())
     stopped = sum("active" not in state.split("+") for state in after.values())
@@ -75,14 +83,14 @@ def test_two_of_eight_hosts_at_ec_4_2() -> None:
 
 
 def test_one_host_is_within_all_rules() -> None:
-    found = judge(ONE, ok_to_stop=PACIFIC["osd ok-to-stop 0"])
+    found = judge(ONE, ok_to_stop=YES)
     assert found.findings == ()
     assert found.figures["inactive_share"] == 0.0
     assert found.figures["monitors_left"] == 1
 
 
 def test_an_override_is_for_its_rule_only() -> None:
-    found = judge(TWO, ok_to_stop=PACIFIC["osd ok-to-stop 0 1"])
+    found = judge(TWO, ok_to_stop=NO)
     assert {finding.rule for finding in found.refused(["inactive", "domain"])} == {"ok-to-stop"}
     assert found.refused(list(RULES)) == ()
 
@@ -103,7 +111,7 @@ def test_steady_state() -> None:
     found = judge(ONE, unsteady)
     assert "steady: 2 of 145 PGs are not active+clean: 1 active+recovering+degraded" in text(found, "steady")
     # what an open fault of the same run explains is no surprise, recovery under way is
-    assert "1 of 145" in text(judge(ONE, unsteady, held=[5]), "steady")
+    assert "1 of 145" in text(judge(ONE, unsteady, held=[Held(Harm(osds=(5,)))]), "steady")
 
 
 def test_out_leaves_all_pgs_active() -> None:
@@ -117,10 +125,11 @@ def test_destroying_more_than_the_redundancy() -> None:
 
 
 def test_destroying_what_ceph_does_not_call_safe() -> None:
-    both, answer = Harm(osds=(0, 1), destroyed=True), {"safe_to_destroy": [0], "active": [1]}
+    both, answer = Harm(osds=(0, 1), destroyed=True), Said('{"safe_to_destroy": [0], "active": [1]}', 16)
     assert text(judge(both, safe_to_destroy=answer), "safe-to-destroy").endswith("does not say so of osd.1")
-    assert text(judge(both), "safe-to-destroy").endswith("osd.0, osd.1")  # no answer is no permission
-    assert "safe-to-destroy" not in rules(judge(both, safe_to_destroy={"safe_to_destroy": [0, 1]}))
+    for said in (None, Said("", 124)):  # no answer is no permission
+        assert text(judge(both, safe_to_destroy=said), "safe-to-destroy").endswith("osd.0, osd.1")
+    assert "safe-to-destroy" not in rules(judge(both, safe_to_destroy=Said('{"safe_to_destroy": [0, 1]}', 0)))
     assert "safe-to-destroy" not in rules(judge(TWO))
 
 
@@ -130,17 +139,118 @@ def test_a_flag_that_hides_the_fault() -> None:
     assert rules(judge(ONE, lambda a: a["osd dump"]["flags_set"].append("noout"))) == []
 
 
-def test_quorum_and_head() -> None:
-    def three(answers: Dict[str, Any]) -> None:
-        answers["quorum_status"]["monmap"]["mons"] = [{"name": n} for n in "abc"]
-        answers["quorum_status"]["quorum_names"] = list("abc")
-        answers["mon metadata"] = [{"name": n, "hostname": h} for n, h in zip("abc", ("node1", "node2", "node9"))]
+def monitors(answers: Dict[str, Any]) -> None:
+    answers["quorum_status"]["monmap"]["mons"] = [{"name": n} for n in "abc"]
+    answers["quorum_status"]["quorum_names"] = list("abc")
+    answers["mon metadata"] = [{"name": n, "hostname": h} for n, h in zip("abc", ("node1", "node2", "node9"))]
 
+
+def test_quorum() -> None:
     one, two = Harm(nodes=("node1",)), Harm(nodes=("node1", "node2"))
-    assert rules(judge(one, three)) == []
-    assert text(judge(two, three), "quorum").startswith("quorum: 1 of 3 monitors would be left, 2 are needed")
-    assert rules(judge(Harm(osds=(0,)), three)) == []  # the OSDs of a monitor's node alone
-    assert "nobody would be there to undo it" in text(judge(Harm(nodes=("node9",)), three, head="node9"), "head")
+    assert rules(judge(one, monitors)) == []
+    assert text(judge(two, monitors), "quorum").startswith("quorum: 1 of 3 monitors would be left, 2 are needed")
+    assert rules(judge(Harm(osds=(0,)), monitors)) == []  # the OSDs of a monitor's node alone
+
+
+def test_a_monitor_of_a_node_that_an_open_fault_has_counts_as_gone() -> None:
+    """In a plan; and in a run, where its lease has not run out yet, or where the node has come back by itself."""
+
+    def down(answers: Dict[str, Any]) -> None:
+        monitors(answers)
+        answers["osd dump"]["osds"][0]["up"] = 0
+
+    def noticed(answers: Dict[str, Any]) -> None:
+        down(answers)
+        answers["quorum_status"]["quorum_names"] = ["b", "c"]
+
+    first, second = Harm(osds=(0,), nodes=("node1",)), Harm(osds=(1,), nodes=("node2",))
+    for change, seen in [(monitors, False), (down, True), (noticed, True)]:
+        found = judge(second, change, held=[Held(first, seen)])
+        assert text(found, "quorum").startswith("quorum: 1 of 3 monitors would be left")
+        assert found.figures["monitors_left"] == 1
+        # what the first has done already is no fault of one that takes no monitor
+        assert "quorum" not in rules(judge(Harm(osds=(3,), nodes=("node4",)), change, held=[Held(first, seen)]))
+    assert judge(second, monitors, held=[Held(first, seen=True)]).figures["monitors_left"] == 2
+    assert judge(second, monitors, held=[Held(Harm(osds=(0,)))]).figures["monitors_left"] == 2
+
+
+def test_a_second_fault_is_judged_with_what_the_first_has_taken() -> None:
+    first, both = judge(ONE), judge(TWO)
+    assert "inactive" not in rules(first)
+    second = judge(Harm(osds=(1,)), held=[Held(ONE)])
+    assert second.figures["inactive_pgs"] == both.figures["inactive_pgs"] == 77
+    assert "53.6 %" in text(second, "domain")
+    # what is out serves, and what is up again after the cluster had seen it gone serves again
+    assert "inactive" not in rules(judge(Harm(osds=(1,)), held=[Held(Harm(osds=(0,), out=True))]))
+    assert "inactive" not in rules(judge(Harm(osds=(1,)), held=[Held(ONE, seen=True)]))
+
+
+def test_what_ceph_is_asked_about() -> None:
+    """Also about what it does not know yet to be gone."""
+    held = [Held(Harm(osds=(5,))), Held(Harm(osds=(6,), out=True)), Held(Harm(osds=(7,)), seen=True)]
+    assert questions(TWO, held) == {"ok_to_stop": "osd ok-to-stop 0 1 5"}
+    assert questions(Harm(osds=(0,), out=True), [Held(ONE)]) == {}
+    asked = questions(Harm(osds=(1, 2), destroyed=True), ())
+    assert asked == {"ok_to_stop": "osd ok-to-stop 1 2", "safe_to_destroy": "osd safe-to-destroy 1 2"}
+
+
+def test_ok_to_stop_in_the_words_of_older_releases() -> None:
+    no = "Error EBUSY: 77 PGs are already too degraded, would become too degraded or might become unavailable"
+    assert text(judge(ONE, ok_to_stop=Said(no, 16)), "ok-to-stop") == f"ok-to-stop: ceph osd ok-to-stop says no: {no}"
+    yes = "OSD(s) 0 are ok to stop without reducing availability or risking data, provided there are no other faults"
+    assert judge(ONE, ok_to_stop=Said(yes, 0)).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (Said("", None), "it did not come to its end"),
+        (Said('{"ok_to_stop": tr', None), '{"ok_to_stop": tr'),
+        (Said("", 124), "exit status 124"),
+        (Said("Error EAGAIN: OSDs not reported in yet", 11), "Error EAGAIN: OSDs not reported in yet"),
+        (Said("[errno 110] RADOS timed out (error connecting to the cluster)", 1), "[errno 110] RADOS timed out"),
+    ],
+)
+def test_no_answer_of_ok_to_stop_is_no_yes(said: Said, why: str) -> None:
+    assert text(judge(ONE, ok_to_stop=said), "ok-to-stop").startswith(
+        f"ok-to-stop: no answer: ceph osd ok-to-stop: {why}"
+    )
+
+
+def test_who_leads_the_run_is_not_hit() -> None:
+    roles = Roles(head="node9", own="driver")
+    assert "node9 is the head" in text(judge(Harm(nodes=("node9",)), roles=roles), "head")
+    assert "nobody would be there to undo it" in text(judge(Harm(nodes=("node9",)), roles=roles), "head")
+    assert "leads this run: nobody" in text(judge(Harm(nodes=("node1", "driver.lab")), roles=roles), "head")
+    assert rules(judge(Harm(nodes=("node1",)), roles=roles)) == []
+    assert rules(judge(ONE, roles=Roles(head="node1", own="node1"))) == []  # its OSDs alone
+
+
+def test_this_machine_is_known_without_being_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "node3.example")
+    found = roles_of({"head": "root@node0", "clients": ["root@c1", "c2"], "rgws": {"rgw1": None}})
+    assert found == Roles("node0", "node3.example", ("c1", "c2"), ("rgw1",))
+    assert rules(judge(Harm(nodes=("node3",)), roles=found)) == ["head"]
+
+
+def test_a_load_generator_is_not_hit() -> None:
+    roles = Roles(clients=("node1.example", "node2", "client1"))
+    found = judge(Harm(nodes=("node1",)), roles=roles)
+    assert text(found, "client") == "client: 1 of 3 clients would be gone, and their load with them: node1.example"
+    assert found.refused(["client"]) == ()
+    assert rules(judge(ONE, roles=roles)) == []
+
+
+def test_a_gateway_is_left() -> None:
+    roles = Roles(gateways=("node1", "node2"))
+    first, second = Harm(osds=(0,), nodes=("node1",)), Harm(nodes=("node2",))
+    found = judge(first, roles=roles)
+    assert rules(found) == []
+    assert found.warnings == ("1 of 2 nodes with RADOS gateways would be left, without node1",)
+    for found in (judge(Harm(nodes=("node1", "node2")), roles=roles), judge(second, roles=roles, held=[Held(first)])):
+        assert text(found, "rgw").startswith("rgw: none of 2 nodes with RADOS gateways would be left")
+    assert rules(judge(Harm(nodes=("node3",)), roles=roles, held=[Held(Harm(nodes=("node1", "node2")))])) == []
+    assert judge(ONE, roles=roles).warnings == ()
 
 
 def test_a_monitor_host_has_another_form_of_its_name() -> None:
@@ -148,7 +258,60 @@ def test_a_monitor_host_has_another_form_of_its_name() -> None:
         answers["mon metadata"] = [{"name": "node0", "hostname": "node0.example"}]
 
     assert "quorum" in rules(judge(Harm(nodes=("node0",)), long))
-    assert "head" in rules(judge(Harm(nodes=("node0",)), long, head="node0.example"))
+    assert "head" in rules(judge(Harm(nodes=("node0",)), long, roles=Roles(head="node0.example")))
+
+
+@pytest.mark.parametrize("flag", ["noout", "norecover", "nobackfill", "norebalance"])
+def test_a_flag_of_the_operator_is_said_and_one_of_the_run_is_not(flag: str) -> None:
+    found = judge(ONE, lambda a: a["osd dump"]["flags_set"].append(flag))
+    assert found.findings == ()
+    (warning,) = found.warnings
+    assert warning.startswith(f"{flag} is set, and not by this run: ")
+    assert judge(ONE, lambda a: a["osd dump"]["flags_set"].append(flag), settings=[flag]).warnings == ()
+    out = judge(Harm(osds=(0,), out=True), lambda a: a["osd dump"]["flags_set"].append(flag))
+    assert bool(out.warnings) == (flag != "noout")
+
+
+def limit(*rows: str) -> Callable[[Dict[str, Any]], None]:
+    def change(answers: Dict[str, Any]) -> None:
+        option = "mon_osd_down_out_subtree_limit"
+        parts = [row.split("=") for row in rows]
+        answers["config dump"] = [{"section": s, "name": option, "mask": "", "value": v} for s, v in parts]
+
+    return change
+
+
+def test_a_whole_host_that_the_monitors_do_not_mark_out() -> None:
+    assert judge(ONE).warnings == ()  # racks are the default, and there are none
+    (warning,) = judge(ONE, limit("global=rack", "mon=host")).warnings
+    assert warning == (
+        "all of host node1 would be down: mon_osd_down_out_subtree_limit (host) keeps 1 OSDs of the fault from being "
+        "marked out, so recovery does not begin by itself"
+    )
+    assert len(judge(TWO, limit("global=host")).warnings) == 2
+    assert judge(ONE, limit("global=host", "mon=rack")).warnings == judge(ONE, limit("mon=")).warnings == ()
+    assert judge(Harm(osds=(0,), out=True), limit("mon=host")).warnings == ()
+
+    def crowd(answers: Dict[str, Any]) -> None:
+        limit("mon=host")(answers)
+        hosts = {n["name"]: n for n in answers["osd tree"]["nodes"]}
+        hosts["node1"]["children"], hosts["node2"]["children"] = [0, 1], []
+
+    assert judge(ONE, crowd).warnings == ()
+    assert "host node1" in judge(Harm(osds=(1,)), crowd, held=[Held(ONE)]).warnings[0]
+
+
+def test_a_rack_goes_with_its_last_host() -> None:
+    def rack(answers: Dict[str, Any]) -> None:
+        nodes = answers["osd tree"]["nodes"]
+        names = {n["name"]: n["id"] for n in nodes}
+        nodes.append(
+            {"id": -90, "name": "r1", "type": "rack", "type_id": 3, "children": [names["node1"], names["node2"]]}
+        )
+        nodes[0]["children"] = [-90, *(c for c in nodes[0]["children"] if c not in nodes[-1]["children"])]
+
+    assert judge(ONE, rack).warnings == ()
+    assert "rack r1 would be down" in judge(Harm(osds=(1,)), rack, held=[Held(ONE)]).warnings[0]
 
 
 def test_osds_that_would_never_be_marked_out() -> None:
@@ -158,15 +321,62 @@ def test_osds_that_would_never_be_marked_out() -> None:
     assert "5 of 8 OSDs in is below mon_osd_min_in_ratio 0.75" in text(found, "min-in")
 
 
-def test_room_for_the_data() -> None:
-    def fuller(answers: Dict[str, Any]) -> None:
-        for row in answers["osd df"]["nodes"]:
-            row["kb_used"] = row["kb"] * 0.84
+def test_what_went_before_is_marked_out_first() -> None:
+    """Of eight OSDs three may go; two are down and still in, or will be."""
+    both = Harm(osds=(2, 3))
+    assert "min-in" not in rules(judge(both))
+    assert text(judge(both, held=[Held(TWO)]), "min-in").startswith("min-in: 1 of 2 OSDs would never be marked out")
+    assert "min-in" in rules(judge(both, held=[Held(Harm(osds=(0, 1), out=True))]))
 
+    def down(answers: Dict[str, Any]) -> None:
+        for entry in answers["osd dump"]["osds"][:2]:
+            entry["up"] = 0
+
+    assert "min-in" in rules(judge(both, down, held=[Held(TWO, seen=True)]))
+    assert "min-in" not in rules(judge(both, held=[Held(TWO, seen=True)]))  # they are back
+
+
+def fuller(answers: Dict[str, Any]) -> None:
+    for row in answers["osd df"]["nodes"]:
+        row["kb_used"] = row["kb"] * 0.84
+
+
+def test_room_for_the_data() -> None:
     found = judge(ONE, fuller)
-    assert text(found, "capacity").startswith("capacity: 96.0 % of what is left would be used, full is 95 %")
+    assert text(found, "capacity").startswith("capacity: 96.0 % of what is left of default (")
+    assert ") would be used, full is 95 % (backfill stops at 90 %)" in text(found, "capacity")
     # with fewer hosts than members nothing is copied anywhere: nothing grows
     assert "capacity" not in rules(judge(Harm(osds=(0, 1, 2, 3, 4, 5)), fuller))
+    # what is given away, or will be, leaves no room either
+    assert "112.0 %" in text(judge(Harm(osds=(1,), out=True), fuller, held=[Held(ONE)]), "capacity")
+    assert "112.0 %" in text(judge(ONE, fuller, held=[Held(Harm(osds=(1,), out=True))]), "capacity")
+
+
+def test_each_class_of_devices_has_to_hold_its_own() -> None:
+    """Four OSDs of eight are fast, small and nearly full; the others have room for everything."""
+
+    def classes(answers: Dict[str, Any]) -> None:
+        for node in answers["osd tree"]["nodes"]:
+            if node["type"] == "osd":
+                node["device_class"] = "ssd" if node["id"] < 4 else "hdd"
+        for row in answers["osd df"]["nodes"]:
+            row["kb_used"] = row["kb"] * (0.8 if row["id"] < 4 else 0.05)
+        fast = copy.deepcopy(answers["osd crush rule dump"][0])
+        fast["rule_id"] = 7
+        fast["steps"][0]["item_name"] = "default~ssd"
+        answers["osd crush rule dump"].append(fast)
+        next(p for p in answers["osd dump"]["pools"] if p["pool_name"] == "rbd")["crush_rule"] = 7
+
+    found = judge(ONE, classes)
+    assert text(found, "capacity").startswith(
+        "capacity: 106.7 % of what is left of default, class ssd (rbd) would be used, full is 95 %"
+    )
+    assert found.figures["full_after"] == pytest.approx(4 * 0.8 / 3)
+    both = " | ".join(map(str, judge(TWO, classes).findings))
+    assert "rbd (3 copies, min_size 2) can do without 1 of 4 hosts, 2 would be gone" in both
+    slow = judge(Harm(osds=(5,)), classes)
+    assert "capacity" not in rules(slow)
+    assert slow.figures["full_after"] == pytest.approx((4 * 0.8 + 4 * 0.05) / 7)
 
 
 def test_a_rule_that_chooses_twice_is_judged_by_its_pgs_alone() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from faults_world import Connections
 
+from cbt_plugins.faults.network_kind import Network
 from cbt_plugins.remote import Remote
 from cbt_plugins.tools.__main__ import main
 
@@ -74,6 +75,38 @@ def test_a_second_node_is_judged_as_if_the_first_were_down(
     assert any(line.startswith("node-b: refused by rule domain: data (EC 2+1") for line in lines)
     assert "node-b: refused by rule ok-to-stop: ceph osd ok-to-stop says no: 8 PGs are or would become offline" in lines
     assert not any("node-a" in line.split(":")[0] or "rule inactive" in line for line in lines)
+
+
+def test_monitors_that_go_one_after_the_other(
+    tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three of them, on node1, node2 and node3: each of two cuts leaves a majority, both together do not."""
+    names = ["node1", "node2", "node3"]
+    quorum = {"quorum_names": names, "monmap": {"mons": [{"name": n} for n in names]}}
+    monkeypatch.setattr(cluster.world, "_quorum_status", lambda: quorum, raising=False)
+    hosts = [{"name": n, "hostname": n} for n in names]
+    monkeypatch.setattr(cluster.world, "_mon_metadata", lambda: hosts, raising=False)
+    monkeypatch.setattr(Network, "steps", lambda *_: [])
+    cut = "{kind: network, nodes: [node1, node3], options: {method: nft}, accept: []"
+    file = write(tmp_path, FILE.replace("{kind: stop, nodes: [node1, node3], accept: []", cut))
+    assert main(["plan", "--live", file]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert "node-b: refused by rule quorum: 1 of 3 monitors would be left, 2 are needed for a quorum" in lines
+    assert not any(line.startswith("node-a") for line in lines)
+
+
+def test_warnings_refuse_nothing(tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.state["flags"].append("noout")
+    cluster.state["config"].append(["mon", "", "mon_osd_down_out_subtree_limit", "host"])
+    text = FILE.replace("down_nodes: 2", "down_nodes: 1")
+    assert main(["plan", "--live", write(tmp_path, text)]) == 0
+    out = capsys.readouterr().out
+    assert "    warning: noout is set, and not by this run: no OSD is marked out" in out
+    assert "    warning: all of host node1 would be down: mon_osd_down_out_subtree_limit (host) keeps 1 OSDs" in out
+    assert "nothing speaks against it" in out
+    own = text.replace("balancer: off", "balancer: off, flags: [noout]")
+    assert main(["plan", "--live", write(tmp_path, own)]) == 0
+    assert "noout is set" not in capsys.readouterr().out
 
 
 def test_what_cannot_be_made_is_said(tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,114 @@
+"""What an injector makes of the rules of safety: by what its open faults have taken, and by answers that fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Iterator, List, Mapping, Tuple
+
+import pytest
+from faults_world import ANYTHING, CLUSTER, MADE, Connections, injector
+
+from cbt_plugins.ceph import Ceph
+from cbt_plugins.config.plan import Fault, Settings
+from cbt_plugins.faults import FaultError, Injector, Prepared
+from cbt_plugins.faults.blast import Harm
+from cbt_plugins.faults.cluster_facts import ask
+from cbt_plugins.faults.daemon_kinds import Stop
+from cbt_plugins.faults.scene import Targets
+
+
+@pytest.fixture(autouse=True)
+def close_all() -> Iterator[None]:
+    yield
+    while MADE:
+        MADE.pop().close()
+
+
+@pytest.fixture
+def world() -> Connections:
+    return Connections()
+
+
+class Whole(Stop):
+    """Counts as one that takes the node as well."""
+
+    def harm(self, targets: Targets, options: Mapping[str, Any]) -> Harm:
+        return Harm(osds=targets.osds, nodes=targets.nodes)
+
+
+def begun(folder: Path, world: Connections, **more: Any) -> Injector:
+    made = injector(folder, world, **more)
+    made.acquire()
+    return made
+
+
+def cut(made: Injector, node: str, *accept: str) -> Prepared:
+    return replace(made.prepare(Fault(node, "stop", (node,), accept=accept)), kind=Whole())
+
+
+def test_a_monitor_that_the_quorum_still_lists_is_gone_with_its_node(tmp_path: Path, world: Connections) -> None:
+    names = ["node1", "node2", "node3"]
+    world.world._quorum_status = lambda: {"quorum_names": names, "monmap": {"mons": [{"name": n} for n in names]}}
+    world.world._mon_metadata = lambda: [{"name": n, "hostname": n} for n in names]
+    made = begun(tmp_path, world)
+    first, second = cut(made, "node1"), cut(made, "node2", *ANYTHING)
+    made.strike(made.ready(first), wait=False)
+    with pytest.raises(FaultError, match=r"refused\. quorum: 1 of 3 monitors would be left"):
+        made.ready(second)
+    assert made.confirm() == {"node1": None}
+    with pytest.raises(FaultError, match=r"refused\. quorum: 1 of 3 monitors would be left"):
+        made.ready(second)
+    world.state["osds"]["0"].update(up=1, unit="active")  # by itself, as after a reboot
+    assert made.ready(second).radius.figures["monitors_left"] == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (
+            ("", "Error EBUSY: 3 PGs are already too degraded", 16),
+            "says no: Error EBUSY: 3 PGs are already too degraded",
+        ),
+        (("", "Error EAGAIN: OSDs have not reported", 11), "no answer: .*Error EAGAIN"),
+        (("", "", 124), "no answer: .*exit status 124"),
+    ],
+)
+def test_ok_to_stop_without_json_is_no_yes(
+    tmp_path: Path, world: Connections, answer: Tuple[str, str, int], why: str
+) -> None:
+    made = begun(tmp_path, world)
+    world.world._osd_ok_to_stop = lambda *_: answer
+    with pytest.raises(FaultError, match=f"ok-to-stop: .*{why}"):
+        made.inject(Fault("first", "stop", ("node1",)))
+    world.world._osd_ok_to_stop = lambda *_: ("", "OSD(s) 0 are ok to stop", 0)
+    made.inject(Fault("first", "stop", ("node1",)))
+
+
+def test_a_question_that_was_broken_off_has_no_answer(world: Connections) -> None:
+    """What the others said is kept."""
+    play = world._play
+    world._play = lambda node, text: replace(play(node, text), stdout=play(node, text).stdout.partition("status")[0])
+    facts = ask(Ceph(world, CLUSTER), ("osd dump",), alone=("osd ok-to-stop 0", "osd ok-to-stop 1"))
+    assert len(facts.osds) == 4
+    assert [facts.answers[f"osd ok-to-stop {n}"].status for n in (0, 1)] == [None, None]
+
+
+def test_the_machines_of_the_run_itself(tmp_path: Path, world: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "node2.example")
+    roles = {**CLUSTER, "clients": ["node3"], "rgws": ["root@node1"]}
+    made = begun(tmp_path, world, cluster=roles)
+    for node, name in [("node1", "rgw"), ("node2", "head"), ("node3", "client")]:
+        with pytest.raises(FaultError, match=rf"refused\. {name}: .*accept: \[{name}\] on the fault"):
+            made.ready(cut(made, node))
+        made.ready(cut(made, node, name))
+
+
+def test_what_was_only_warned_of_is_in_the_events(tmp_path: Path, world: Connections) -> None:
+    world.state["flags"].append("norecover")
+    events: List[Tuple[str, Mapping[str, Any]]] = []
+    made = begun(tmp_path, world, events=events, settings=Settings(flags=("noout",)))
+    made.apply()
+    made.inject(Fault("node1", "stop", ("node1",)))
+    said = next(facts for name, facts in events if name == "fault-inject-begin" and facts["label"] == "node1")
+    assert said["warnings"] == ["norecover is set, and not by this run: nothing is recovered"]
