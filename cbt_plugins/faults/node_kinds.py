@@ -65,7 +65,7 @@ class Reboot(Kind):
             name = f"{scene.name}-{number}"
             osds = scene.on_node(node)
             daemons = scene.daemons(osds, checked_way(options)).get(node, [])
-            boot = scene.ask(node, BOOT).strip()
+            boot = scene.ask(node, BOOT, root=True).strip()  # as it is compared: others may see less of /proc
             # The command ends our connection, so a process of its own sends it, when the shell behind the connection
             # has ended and its status had time to arrive; unless it was undone meanwhile. The file is gone with /run
             # when the node has booted, and taken away where the order was not given, or refused: the boot goes on then.

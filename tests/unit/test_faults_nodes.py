@@ -58,7 +58,7 @@ class Machine(Connections):
         self._pass()
         if node == "node1" and not self.on:
             return Result("", "No route to host", 255)
-        if text == BOOT:
+        if text == BOOT or (text.startswith("c=") and shlex.split(text)[0] == f"c={BOOT};"):
             return Result(self.boot() + "\n", "", 0)
         return super()._play(node, text)
 
