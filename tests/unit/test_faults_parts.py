@@ -358,7 +358,7 @@ def test_cephadm_is_asked_through_its_orchestrator(tmp_path: Path) -> None:
 def test_replace_is_not_for_cephadm(tmp_path: Path) -> None:
     world = Connections()
     fsid = "35488bad-fc53-478d-bd88-f0c5b5e8aaa0"
-    world._probe = lambda node, text: f"unit 0 ceph-{fsid}@osd.0.service\n"  # type: ignore[method-assign]
+    world._probe = lambda node, text: f"unit 0 ceph-{fsid}@osd.0.service active\n"  # type: ignore[method-assign]
     one = injector(tmp_path, world)
     fault = Fault("f", "replace", ("osd.0",), options={"consent": "osd.0 will be destroyed"}, accept=ANYTHING)
     with pytest.raises(FaultError, match=r"run by cephadm.*By hand: `ceph orch osd rm 0 --replace --zap`"):
