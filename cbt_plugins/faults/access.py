@@ -18,8 +18,18 @@ _CLUSTER = (*_ROLES, "user", "conf_file", "ceph_cmd", "radosgw-admin_cmd")
 _COMMON = ("pdsh_cmd", "pdsh_ssh_args")
 
 
-def write(folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], run_id: str) -> None:
-    """Write it into a run's folder, whole and on disk before this returns."""
+def settle(folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], run_id: str) -> str:
+    """The id of the run that has this folder: what its cluster.json says, which is written if there is none.
+
+    Every process of a run has the same: on the nodes and in the cluster it tells what is this run's. Raises FaultError.
+    """
+    if not (folder / FILE).exists():
+        _write(folder, cluster, common, run_id)
+    return _read(folder)[2]
+
+
+def _write(folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], run_id: str) -> None:
+    """Whole and on disk before this returns."""
     document = {
         "version": 1,
         "run_id": run_id,
@@ -40,15 +50,18 @@ def _plain(value: Any) -> Any:
     return [str(key) for key in value] if isinstance(value, (dict, list, tuple)) else value
 
 
-def read(folder: Path) -> Tuple[Dict[str, Any], Remote, Ceph, str]:
-    """cluster section, connections, cluster, run id. Raises FaultError."""
+def _read(folder: Path) -> Tuple[Dict[str, Any], Dict[str, Any], str]:
     path = folder / FILE
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        cluster = dict(document["cluster"])
-        run_id = str(document["run_id"])
+        return document, dict(document["cluster"]), str(document["run_id"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FaultError(f"{path}: {error}: how the cluster is reached is not known") from error
+
+
+def read(folder: Path) -> Tuple[Dict[str, Any], Remote, Ceph, str]:
+    """cluster section, connections, cluster, run id. Raises FaultError."""
+    document, cluster, run_id = _read(folder)
     # the way that the run itself came by
     if document.get("PDSH_SSH_ARGS_APPEND"):
         os.environ.setdefault("PDSH_SSH_ARGS_APPEND", str(document["PDSH_SSH_ARGS_APPEND"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import secrets
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from ..interrupts import unhurried
 from ..remote import Remote
 from . import access, blast, lock, registry, targets
 from .cluster_facts import QUESTIONS, Facts, ask
-from .record import Record, UndoJournal
+from .record import GIVEN_UP, Record, UndoJournal
 from .roles import roles_of
 from .runner import Clock, Refused, Runner
 from .scene import Kind, Limits, Scene, Targets
@@ -97,10 +98,13 @@ class Injector:
         limits: Optional[Limits] = None,
         clock: Optional[Clock] = None,
     ) -> None:
-        if not (folder / access.FILE).exists():
-            access.write(folder, cluster, common or {}, run_id)
         self._folder = folder
         self._journal = UndoJournal(folder)
+        try:  # only now: nobody else can have the folder
+            run_id = access.settle(folder, cluster, common or {}, run_id)
+        except BaseException:
+            self._journal.close()
+            raise
         self._ceph, self._limits, self._clock = ceph, limits or Limits(), clock or Clock()
         self._nodes = access.nodes_of(cluster)
         self._event: Event = event or (lambda name, **facts: None)
@@ -151,16 +155,36 @@ class Injector:
     def acquire(self) -> None:
         """Take the cluster for this run. Raises FaultError when another run has it."""
         late = self._locking()
-        name = f"{self._run_id}-lock-{1 + sum(1 for r in self._journal.records if r['event'] == 'lock')}"
-        self._journal.say("lock", name=name)
-        self._lock.take(name, late)
-        for ended in (*late, name):
+        self._lock.fence(late)
+        for ended in late:
             self._journal.say("locked", name=ended)
+        name = f"{self._run_id}-lock-{secrets.token_hex(4)}"  # a copy of the folder must not come to the same
+        self._journal.say("lock", name=name)
+        self._lock.take(name)
+        self._journal.say("locked", name=name)
 
-    def release(self) -> None:
-        """Give the cluster back; not while anything is open. Raises FaultError."""
+    def release(self, force: bool = False) -> None:
+        """Give the cluster back; not while anything is open. Raises FaultError.
+
+        `force`: also what this run holds from other machines, where it is known to be dead.
+        """
         if not self._journal.still_open():
-            self._lock.release(self._locking())
+            self._lock.release(self._locking(), force)
+
+    def others(self) -> List[lock.Holder]:
+        """Who else has the cluster, or may have; other processes of this run included. Raises FaultError."""
+        return self._lock.others()
+
+    def is_ours(self, holder: lock.Holder) -> bool:
+        """Whether a holder is a process of this run."""
+        return self._lock.is_ours(holder)
+
+    def give_up(self, label: str) -> List[Record]:
+        """Call what is open under a label closed although nobody has seen it undone; what that was, last first."""
+        given = [record for record in reversed(self.open) if record.label == label]
+        for record in given:
+            self._journal.note(GIVEN_UP, record, what=record.step.what)
+        return given
 
     def _locking(self) -> List[str]:
         """Attempts to take the cluster whose end nobody has seen: they may still come to pass."""

@@ -1,21 +1,32 @@
-"""One run per cluster: a key in the monitors' store says who is at work."""
+"""One run per cluster: keys in the monitors' store say who is at work.
+
+Each process that wants the cluster writes a key of its own, `cbt-plugins/run/NAME`, and looks for others only then. Of
+two that do so at once at least one sees the other, and whoever sees another takes its own key away: never both go on,
+and it may be that none does.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
 import socket
 import time
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from ..ceph import Ceph
 from . import fence
 from .step import FaultError
 
+#: the key of earlier versions, which had one for all; ours are below it
 KEY = "cbt-plugins/run"
+#: its answer has every key that begins so
 QUESTION = f"config-key dump {KEY}"
+
+#: what a key says: run, host, pid, start of the process, boot, archive, t; {} when it is not ours
+Holder = Mapping[str, Any]
 
 
 def started(pid: int) -> Optional[int]:
@@ -35,7 +46,11 @@ def boot() -> str:
 
 
 class Lock:
-    """`take` before the first change, `check` before each, `release` at the end."""
+    """`take` before the first change, `check` before each, `release` at the end.
+
+    Who has one has the run's folder to itself (its journal is locked): a holder of the same folder on this machine is
+    not at work any more.
+    """
 
     def __init__(self, ceph: Ceph, run_id: str, folder: Path, timeout: float = 30.0) -> None:
         self._ceph, self._timeout = ceph, timeout
@@ -50,59 +65,98 @@ class Lock:
         # a run that starts us beside its load has the cluster for us too
         self._parent = {"host": socket.gethostname(), "pid": os.getppid(), "started": started(os.getppid())}
 
-    def take(self, name: str, late: Sequence[str] = ()) -> None:
-        """Say that we are at work. Raises FaultError when another run is, or was killed and has left its lock.
+    def fence(self, late: Sequence[str]) -> None:
+        """Attempts of a process that was killed: wait for one that is under way, and let none begin.
 
-        `name` of this attempt is unique in the run; `late` are those of earlier ones that may be under way still.
+        Raises FaultError.
         """
-        self._fence(late)
-        holder = self._holder()
-        if holder and self._is_parents(holder):
-            return
-        if holder and not self._takeable(holder):
-            raise FaultError(explain(holder))
+        for name in late:
+            self._run(fence.undo(name, "true", self._timeout, mark=True), "fencing off an earlier attempt")
+
+    def take(self, name: str) -> None:
+        """Say that we are at work. Raises FaultError when another run is, or was killed and has left its key.
+
+        `name` of this attempt is like no other, of any run.
+        """
+        claims = self._claims()
+        self._refuse_others(claims)
+        self._remove([key for key, holder in claims.items() if self._is_left(holder)])
         value = json.dumps({**self._mine, "t": round(time.time(), 3)})
-        command = f"{self._ceph.command} config-key set {KEY} {shlex.quote(value)}"
-        self._run(fence.inject(name, command, self._timeout), "config-key set")
-        self.check()  # two that set it at once: the later one is the holder, for both
+        command = f"{self._ceph.command} config-key set {KEY}/{name} {shlex.quote(value)}"
+        try:
+            self._run(fence.inject(name, command, self._timeout), "config-key set")
+            self.check(alone=True)
+        except (FaultError, KeyboardInterrupt):
+            with contextlib.suppress(FaultError):
+                back = f"{self._ceph.command} config-key rm {KEY}/{name}"
+                self._run(fence.undo(name, back, self._timeout, mark=True), "config-key rm")
+            raise
 
-    def check(self, dump: Any = None) -> None:
-        """Raises FaultError when the cluster is not ours any more. `dump`: the answer to QUESTION, if it is known."""
-        holder = self._holder() if dump is None else _holder_in(dump)
-        if holder is None:
-            raise FaultError(f"somebody has removed this run's lock ({KEY}) from the cluster")
-        if not self._is_mine(holder) and not self._is_parents(holder):
-            raise FaultError(explain(holder))
+    def check(self, dump: Any = None, alone: bool = False) -> None:
+        """Raises FaultError when the cluster is not ours any more. `dump`: the answer to QUESTION, if it is known.
 
-    def release(self, late: Sequence[str] = ()) -> None:
-        """Take the key away, if it is this run's. Raises FaultError when it cannot be told. `late`: as for `take`."""
-        self._fence(late)
-        holder = self._holder()
-        if holder and holder.get("run") == self._mine["run"]:
-            self._ask(f"config-key rm {KEY}")
+        Others that have just come look as well, and go again; with `alone`, they are reason enough.
+        """
+        claims = self._claims() if dump is None else claims_in(dump)
+        mine = any(self._is_mine(holder) for holder in claims.values())
+        if alone or not mine:
+            self._refuse_others(claims)
+        elif KEY in claims:  # an earlier version does not look at our key
+            self._refuse_others({KEY: claims[KEY]})
+        if not mine:
+            raise FaultError(f"somebody has removed this run's lock ({KEY}/...) from the cluster")
 
-    def _is_mine(self, holder: Mapping[str, Any]) -> bool:
-        return all(holder.get(key) == self._mine[key] for key in ("run", "host", "pid", "started"))
+    def release(self, late: Sequence[str] = (), force: bool = False) -> None:
+        """Take this run's keys away. Raises FaultError when it cannot be told.
 
-    def _is_parents(self, holder: Mapping[str, Any]) -> bool:
+        `late`: as for `fence`. `force`: also keys of other machines, whose processes somebody knows to be dead.
+        """
+        self.fence(late)
+        self._remove(
+            key
+            for key, holder in self._claims().items()
+            if self._is_left(holder) or (force and self.is_ours(holder) and gone(holder) is None)
+        )
+
+    def others(self) -> List[Holder]:
+        """Who has the cluster, or may have, beside this process and what this run has left. Raises FaultError."""
+        return [holder for holder in self._claims().values() if holder and not self._is_left(holder)]
+
+    def _is_mine(self, holder: Holder) -> bool:
+        return all(holder.get(key) == value for key, value in self._mine.items())
+
+    def _is_parents(self, holder: Holder) -> bool:
         return all(holder.get(key) == value for key, value in self._parent.items())
 
-    def _takeable(self, holder: Mapping[str, Any]) -> bool:
-        """Our own, or left by an earlier process of this very run."""
-        return self._is_mine(holder) or (holder.get("run") == self._mine["run"] and gone(holder) is True)
+    def is_ours(self, holder: Holder) -> bool:
+        """Of this run; earlier versions did not give it the same id in every process."""
+        return holder.get("run") == self._mine["run"] or self._is_here(holder)
 
-    def _holder(self) -> Optional[Mapping[str, Any]]:
+    def _is_here(self, holder: Holder) -> bool:
+        return all(holder.get(key) == self._mine[key] for key in ("host", "archive"))
+
+    def _is_left(self, holder: Holder) -> bool:
+        """Ours, and no other process is at work with it."""
+        return self.is_ours(holder) and (gone(holder) is True or self._is_here(holder))
+
+    def _refuse_others(self, claims: Mapping[str, Holder]) -> None:
+        for key, holder in sorted(claims.items()):
+            if not holder:
+                raise FaultError(f"the cluster's key {key} holds something that is not ours")
+            if not self._is_left(holder) and not self._is_parents(holder):
+                raise FaultError(explain(holder))
+
+    def _claims(self) -> Dict[str, Holder]:
         # `config-key get` of a missing key fails as an unreachable cluster does; a dump of nothing is an answer
         text = self._ask(f"{QUESTION} -f json")
         try:
-            return _holder_in(json.loads(text))
+            return claims_in(json.loads(text))
         except ValueError:
             raise FaultError(f"ceph {QUESTION}: no answer to be understood: {text[:80]!r}") from None
 
-    def _fence(self, late: Sequence[str]) -> None:
-        """Attempts of a process that was killed: wait for one that is under way, and let none begin."""
-        for name in late:
-            self._run(fence.undo(name, "true", self._timeout, mark=True), "fencing off an earlier attempt")
+    def _remove(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._ask(f"config-key rm {key}")
 
     def _ask(self, words: str) -> str:
         return self._run(f"{self._ceph.command} {words}", words)
@@ -117,26 +171,31 @@ class Lock:
         return result.stdout
 
 
-def _holder_in(dump: Any) -> Optional[Mapping[str, Any]]:
-    found = dump.get(KEY) if isinstance(dump, dict) else None
+def claims_in(dump: Any) -> Dict[str, Holder]:
+    """key -> what it says, of an answer to QUESTION."""
+    found = dump if isinstance(dump, dict) else {}
+    return {key: _holder(text) for key, text in found.items() if key == KEY or key.startswith(f"{KEY}/")}
+
+
+def _holder(text: Any) -> Holder:
     try:
-        holder = json.loads(found) if isinstance(found, str) else None
-    except ValueError:
-        raise FaultError(f"the cluster's key {KEY} holds something that is not ours: {found!r}") from None
-    return holder if isinstance(holder, dict) else None
+        holder = json.loads(text)
+        return holder if isinstance(holder["pid"], int) and isinstance(holder["t"], (int, float)) else {}
+    except (TypeError, ValueError, KeyError):
+        return {}
 
 
 def gone(holder: Mapping[str, Any]) -> Optional[bool]:
     """True when the holder's process is known to be dead, None when it cannot be told from this machine."""
     if holder.get("host") != socket.gethostname():
         return None
-    return holder.get("boot") != boot() or started(int(holder.get("pid", 0))) != holder.get("started")
+    return holder.get("boot") != boot() or started(holder["pid"]) != holder.get("started")
 
 
 def explain(holder: Mapping[str, Any]) -> str:
     """Who has the cluster, and what can be done."""
     who = f"run {holder.get('run')} (pid {holder.get('pid')} on {holder.get('host')}, archive {holder.get('archive')})"
-    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(float(holder.get("t", 0))))
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(holder["t"]))
     undo = f"`cbt-tools undo {holder.get('archive')}`"
     dead = gone(holder)
     if dead:

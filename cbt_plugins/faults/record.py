@@ -12,6 +12,8 @@ from ..journal import Journal, read
 from .step import Step
 
 FILE = "undo.jsonl"
+#: closes a step that nobody has seen undone: a human has said so
+GIVEN_UP = "given-up"
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,8 @@ class UndoJournal:
         return Record(id, label, kind, step, time.time(), False, False)
 
     def note(self, event: str, record: Record, **facts: Any) -> None:
-        """What became of it: "begun", "armed", "injected", "failed", "confirmed", "undo", "undone"; and what was found
-        then: "healed", "overwritten"."""
+        """What became of it: "begun", "armed", "injected", "failed", "confirmed", "undo", "undone", GIVEN_UP; and what was
+        found then: "healed", "overwritten"."""
         self._journal.write(event, id=record.id, label=record.label, **facts)
 
     def say(self, event: str, **facts: Any) -> None:
@@ -77,7 +79,7 @@ class UndoJournal:
 
 
 def still_open(lines: Sequence[Mapping[str, Any]]) -> List[Record]:
-    """The steps that are not known to be undone, oldest first."""
+    """The steps that are not known to be undone, and not given up, oldest first."""
     opened: Dict[str, Mapping[str, Any]] = {}
     begun, ended, refused = set(), set(), set()
     since: Dict[str, float] = {}
@@ -93,7 +95,7 @@ def still_open(lines: Sequence[Mapping[str, Any]]) -> List[Record]:
             begun.add(id)
         elif event in ("injected", "failed"):
             ended.add(id)
-        elif event == "undone":
+        elif event in ("undone", GIVEN_UP):
             opened.pop(id, None)
     return [
         Record(
@@ -114,3 +116,8 @@ def still_open(lines: Sequence[Mapping[str, Any]]) -> List[Record]:
 def open_in(folder: Path) -> List[Record]:
     """The open steps of a run, also while another process is at work on them."""
     return still_open(read(folder / FILE))
+
+
+def given_up_in(folder: Path) -> List[Mapping[str, Any]]:
+    """The lines of the steps that were given up: t, id, label, what."""
+    return [line for line in read(folder / FILE) if line["event"] == GIVEN_UP]

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 import pytest
-from faults_world import ANYTHING, MADE, Connections, Died, injector
+from faults_world import ANYTHING, CLUSTER, MADE, Connections, Died, Time, injector
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from cbt_plugins.ceph import Ceph
 from cbt_plugins.config.plan import Fault, Settings
-from cbt_plugins.faults import FaultError, Injector
+from cbt_plugins.faults import FaultError, Injector, access
 from cbt_plugins.faults.record import FILE, open_in
 from cbt_plugins.host.run import RunFailed
 from cbt_plugins.remote import Result
@@ -365,13 +366,51 @@ def test_a_cluster_in_use_is_refused(tmp_path: Path, world: Connections) -> None
     other._lock._mine["run"] = "r2"
     with pytest.raises(FaultError, match=r"run r1 \(pid .* is at work on this cluster"):
         other.acquire()
-    holder = json.loads(world.state["keys"]["cbt-plugins/run"])
-    world.state["keys"]["cbt-plugins/run"] = json.dumps({**holder, "started": 1})
+    ((key, holder),) = world.state["keys"].items()
+    world.state["keys"][key] = json.dumps({**json.loads(holder), "started": 1})
     with pytest.raises(FaultError, match=r"is dead: `cbt-tools undo .*/a` puts back"):
         other.acquire()
     with pytest.raises(FaultError, match="is dead"):
         other.inject(STOP[1])
     assert world.differences() == set()
+
+
+def test_every_process_of_a_folder_has_the_same_run(tmp_path: Path, world: Connections) -> None:
+    """`inject` has a new id each time it is started; what is on the nodes and in the cluster has the folder's."""
+    remote: Any = world
+
+    def process(run_id: str) -> Injector:
+        made = Injector(tmp_path, remote, Ceph(remote, CLUSTER), CLUSTER, run_id=run_id, clock=Time().clock())
+        MADE.append(made)
+        return made
+
+    first = process("inject-1")
+    first.acquire()
+    world.die_at_change = (world.changes + 1, "late")
+    with pytest.raises(Died):
+        first.inject(STOP[1])
+    first.close()
+    ((key, holder),) = world.state["keys"].items()
+    world.state["keys"][key] = json.dumps({**json.loads(holder), "pid": 1, "archive": "/moved/since"})
+    second = process("inject-2")
+    assert access.read(tmp_path)[3] == "inject-1"
+    assert second.undo_all() == []
+    world.arrive()  # the mark of the undo has the name that the killed process gave its command
+    assert world.differences() == set()
+    second.acquire()
+    second.inject(STOP[2])
+    assert second.undo_all() == []
+    second.release()
+    assert world.state["keys"] == {}
+
+
+def test_an_attempt_to_take_the_cluster_is_fenced_off_once(tmp_path: Path, world: Connections) -> None:
+    made = injector(tmp_path, world)
+    world.fail = ["config-key dump"]
+    for _ in range(3):
+        with pytest.raises(FaultError, match="the stand-in fails"):
+            made.acquire()
+    assert len(made._locking()) == 1
 
 
 def test_recovery_is_hastened_with_the_first_fault(tmp_path: Path, world: Connections) -> None:
