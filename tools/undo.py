@@ -4,82 +4,157 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
+import time
 from pathlib import Path
-from typing import Any, List, Mapping
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cycle.archive import RunArchive
-from cbt_plugins.faults import FaultError, Injector, StillOpen, access, record
+from cbt_plugins.faults import FaultError, Injector, StillOpen, access, lock, record
 from cbt_plugins.host.monitoring import stop_by_pid_files
 from cbt_plugins.host.run import RunFailed
 from cbt_plugins.journal import read
 
 UNDONE, OPEN, USAGE = 0, 1, 2
 
+log = logging.getLogger(__name__)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("archive", type=Path, help="an archive (all of its runs), or one run's id-... directory")
+    parser.add_argument("archive", type=Path, help="an archive (all that is in it), or one run's directory")
     parser.add_argument("--dry-run", action="store_true", help="say what is open and what would be done; do nothing")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="also when a process on another machine has the cluster for the run: only if that process is dead",
+    )
+    parser.add_argument(
+        "--give-up",
+        metavar="LABEL",
+        help="what is open under this label after one more attempt counts as closed from now on, and is written down "
+        "as given up: for what can never be seen as it was, such as an OSD that was purged meanwhile",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: nothing is open; 1: something is, and is named with the commands for a human; 2: no such archive."""
+    """0: nothing is open; 1: something is, or may be; 2: no such archive, or no such label in it."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     if not args.archive.is_dir():
         print(f"cbt-tools undo: {args.archive}: no such directory", file=sys.stderr)
         return USAGE
+    found, unread = _runs(args.archive)
+    for error in unread:
+        print(f"{error.filename}: {error.strerror}: what is open there is not known", file=sys.stderr)
     # the newest run first: what was changed last is undone first
-    folders = sorted(_runs(args.archive), key=lambda f: (f / record.FILE).stat().st_mtime, reverse=True)
-    statuses = [_dry(folder) if args.dry_run else _undo(folder) for folder in folders]
+    folders = sorted(found, key=lambda f: (f / record.FILE).stat().st_mtime, reverse=True)
+    if args.give_up is not None and not any(_is_open(folder, args.give_up) for folder in folders):
+        print(f"cbt-tools undo: {args.archive}: nothing is open under {args.give_up!r}", file=sys.stderr)
+        return USAGE
+    statuses = [_dry(folder) if args.dry_run else _undo(folder, args.force, args.give_up) for folder in folders]
     if not folders:
         print(f"{args.archive}: no run has changed anything on a cluster")
-    return max(statuses, default=UNDONE)
+    return max([*statuses, OPEN if unread else UNDONE])
 
 
-def _runs(archive: Path) -> List[Path]:
-    if (archive / record.FILE).exists():
-        return [archive]
-    found = [path.parent for path in archive.glob(f"results/*/id-*/{record.FILE}")]
-    return found or [path.parent for path in archive.glob(f"*/id-*/{record.FILE}")]
+def _runs(archive: Path) -> Tuple[List[Path], List[OSError]]:
+    """Folders with a journal, wherever they lie in the archive (links are not followed), and what cannot be read."""
+    unread: List[OSError] = []
+    # names only: nothing is opened or asked for, and an archive may have a million files
+    found = [Path(top) for top, _, files in os.walk(archive, onerror=unread.append) if record.FILE in files]
+    return [folder for folder in found if not (folder / record.FILE).is_symlink()], unread
+
+
+def _is_open(folder: Path, label: str) -> bool:
+    return any(entry.label == label for entry in record.open_in(folder))
 
 
 def _dry(folder: Path) -> int:
     left = record.open_in(folder)
     print(f"{folder}: {len(left)} open" if left else f"{folder}: nothing is open")
     for entry in reversed(left):
-        print(f"  {entry.label}: {entry.step.what}")
-        for command in entry.step.undo:
-            print(f"    undo    {command}")
-        for check in entry.step.checks:
-            print(f"    undone  {check}")
+        _print(entry)
+    _say_given_up(folder)
     return OPEN if left else UNDONE
 
 
-def _undo(folder: Path) -> int:
+def _undo(folder: Path, force: bool, give_up: Optional[str]) -> int:
     try:
         cluster, remote, ceph, run_id = access.read(folder)
         injector = Injector(folder, remote, ceph, cluster, run_id=run_id)
-    except (FaultError, RunFailed) as error:
+    except (FaultError, RunFailed, OSError) as error:  # OSError: an archive that can be read only
         left = record.open_in(folder)
-        print(f"{folder}: {error}", file=sys.stderr)
-        return OPEN if left else UNDONE
+        print(f"{folder}: {error}" + (f" ({len(left)} open)" if left else ""), file=sys.stderr)
+        return OPEN if left or isinstance(error, RunFailed) else UNDONE
     try:
+        why = _refusal(injector, force)
+        if why:
+            print(f"{folder}: {why}", file=sys.stderr)
+            return OPEN
         number = len(injector.open)
-        still = injector.undo_all()
+        still: Sequence[StillOpen] = injector.undo_all()
         _end_monitors(folder, cluster, remote)
+        if give_up is not None:
+            number -= _give_up(injector, folder, give_up)
+            still = [entry for entry in still if entry.label != give_up]
         for entry in still:
             _explain(entry)
         if still:
             return OPEN
         print(f"{folder}: {number} undone" if number else f"{folder}: nothing is open")
-        injector.release()
-    except FaultError as error:  # all is undone, and the cluster may still count as in use
+        _say_given_up(folder)
+        injector.release(force)
+        left = record.open_in(folder)
+        if left:
+            print(f"{folder}: all is undone, but cannot be written down: {len(left)} stay open here", file=sys.stderr)
+            return OPEN
+    except (FaultError, OSError) as error:  # all may be undone, and the cluster still count as in use
         print(f"{folder}: {error}", file=sys.stderr)
         return OPEN
     finally:
         injector.close()
     return UNDONE
+
+
+def _refusal(injector: Injector, force: bool) -> Optional[str]:
+    """Why nothing may be undone: the folder is a copy, or on several machines, and its run is at work."""
+    try:
+        holders = injector.others()
+    except FaultError as error:
+        log.warning("not known whether a run is at work, and undone all the same: %s", error)
+        return None
+    for holder in holders:
+        dead = lock.gone(holder)
+        if not injector.is_ours(holder):
+            log.warning("%s; what this one has left is undone all the same", lock.explain(holder))
+        elif dead is False:
+            return f"{lock.explain(holder)}: nothing is undone while it is"
+        elif not force:
+            return f"{lock.explain(holder)}; from here, if that process is dead: --force"
+    return None
+
+
+def _give_up(injector: Injector, folder: Path, label: str) -> int:
+    given = injector.give_up(label)
+    for entry in given:
+        print(f"{folder}: given up, nobody has seen it undone:")
+        _print(entry)
+    return len(given)
+
+
+def _say_given_up(folder: Path) -> None:
+    for line in record.given_up_in(folder):
+        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(line["t"]))
+        print(f"  {line['label']}: {line['what']}: given up {when}")
+
+
+def _print(entry: record.Record) -> None:
+    print(f"  {entry.label}: {entry.step.what}")
+    for command in entry.step.undo:
+        print(f"    undo    {command}")
+    for check in entry.step.checks:
+        print(f"    undone  {check}")
 
 
 def _end_monitors(folder: Path, cluster: Mapping[str, Any], remote: Any) -> None:

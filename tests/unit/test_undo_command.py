@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ from faults_world import ANYTHING, MADE, Connections, injector
 
 import cbt_plugins.tools.undo as undo_tool
 from cbt_plugins.config.plan import Fault, Settings
-from cbt_plugins.faults import access, record
+from cbt_plugins.faults import access, beside, record
 from cbt_plugins.tools.__main__ import main
 
 
@@ -38,7 +41,7 @@ def _clock() -> Any:
 
 def broken(folder: Path, world: Connections) -> Path:
     """A run that died with a node stopped and a flag set."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     made = injector(folder, world, Settings(flags=("noout",)))
     made.acquire()
     made.apply()
@@ -72,7 +75,7 @@ def test_what_stays_open_comes_with_its_commands(
     assert "    node1: sudo systemctl reset-failed ceph-osd@0.service" in said
     assert "osds.osd=0.up = 1" in said
     assert world.differences() == {"osd.0"}  # the flag is back all the same
-    assert "cbt-plugins/run" in world.state["keys"]  # and the cluster not free
+    assert len(world.state["keys"]) == 1  # and the cluster not free
 
 
 def test_a_run_that_is_at_work_is_left_alone(
@@ -84,6 +87,141 @@ def test_a_run_that_is_at_work_is_left_alone(
     assert "another process is at work" in capsys.readouterr().err
     working.close()
     assert world.differences() == {"osd.0", "flag noout"}
+
+
+def change_holder(world: Connections, **other: Any) -> None:
+    """As if another process had the cluster for the run."""
+    ((key, holder),) = world.state["keys"].items()
+    world.state["keys"][key] = json.dumps({**json.loads(holder), **other})
+
+
+def test_a_killed_profile_is_found_and_undone(
+    tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`faults` beside any benchmark has its journals in ARCHIVE/faults/<time>; a link leads to somebody else's."""
+    folder = broken(beside.make(tmp_path / "archive"), world)
+    elsewhere = broken_aside(tmp_path / "elsewhere")
+    (tmp_path / "archive" / "link").symlink_to(elsewhere, target_is_directory=True)
+    (tmp_path / "archive" / "file").mkdir()
+    (tmp_path / "archive" / "file" / record.FILE).symlink_to(elsewhere / record.FILE)
+    assert main(["undo", str(tmp_path / "archive"), "--dry-run"]) == 1
+    assert f"{folder}: 2 open" in capsys.readouterr().out
+    assert main(["undo", str(tmp_path / "archive")]) == 0
+    assert world.differences() == set() and world.state["keys"] == {}
+    said = capsys.readouterr().out
+    assert f"{folder}: 2 undone" in said and str(elsewhere) not in said and "link" not in said
+
+
+def broken_aside(folder: Path) -> Path:
+    other = Connections()
+    broken(folder, other)
+    return folder
+
+
+def test_what_cannot_be_looked_into_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "closed").mkdir()
+    scan = os.scandir
+
+    def refuse(path: Any) -> Any:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert main(["undo", str(tmp_path)]) == 1
+    assert f"{tmp_path}/closed: Permission denied: what is open there is not known" in capsys.readouterr().err
+
+
+def test_a_copy_does_not_end_what_a_run_does(
+    tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run's journal is locked in the archive itself only; the cluster says who is at work."""
+    folder = broken(tmp_path / "run", world)
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    for force in ([], ["--force"]):  # it is alive, and that is known
+        assert main(["undo", str(copy), *force]) == 1
+        assert f"(pid {os.getpid()} on " in capsys.readouterr().err
+    assert world.differences() == {"osd.0", "flag noout"} and len(world.state["keys"]) == 1
+    change_holder(world, started=1)  # it is dead
+    assert main(["undo", str(copy)]) == 0
+    assert world.differences() == set() and world.state["keys"] == {}
+
+
+def test_of_another_machines_process_somebody_must_say_that_it_is_dead(
+    tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = broken(tmp_path / "run", world)
+    change_holder(world, host="elsewhere")
+    assert main(["undo", str(folder)]) == 1
+    said = capsys.readouterr().err
+    assert "on elsewhere" in said and "if that process is dead: --force" in said
+    assert world.differences() == {"osd.0", "flag noout"}
+    assert main(["undo", str(folder), "--force"]) == 0
+    assert world.differences() == set() and world.state["keys"] == {}
+
+
+@pytest.mark.parametrize("lock", ["removed", "of another run", "not to be had"])
+def test_undo_is_more_important_than_who_has_the_cluster(
+    lock: str, tmp_path: Path, world: Connections, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = broken(tmp_path / "run", world)
+    if lock == "removed":
+        world.state["keys"].clear()
+    elif lock == "of another run":
+        change_holder(world, run="r2", archive="/other")
+    else:
+        world.fail = ["config-key dump"]
+    assert main(["undo", str(folder)]) == (1 if world.fail else 0)  # then the cluster cannot be given back
+    assert world.differences() == set()
+    said = {"removed": "", "of another run": "run r2", "not to be had": "undone all the same"}[lock]
+    assert said in caplog.text
+    assert bool(world.state["keys"]) == (lock != "removed")
+
+
+def test_what_can_never_be_seen_undone_is_given_up_by_name(
+    tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """osd.0 was purged while its node was stopped."""
+    folder = broken(tmp_path / "run", world)
+    del world.state["osds"]["0"]
+    assert main(["undo", str(folder)]) == 1
+    assert main(["undo", str(folder), "--give-up", "another"]) == 2
+    assert record.open_in(folder) != []
+    capsys.readouterr()
+    assert main(["undo", str(folder), "--give-up", "one node"]) == 0
+    said = capsys.readouterr().out
+    assert "given up" in said and "systemctl start ceph-osd@0.service" in said and "osds.osd=0.up = 1" in said
+    assert world.state["keys"] == {}
+    assert main(["undo", str(folder)]) == 0
+    assert "one node: stop osd.0 on node1: given up 20" in capsys.readouterr().out  # for ever
+    assert injector(folder, world).open == []
+    MADE.pop().close()
+
+
+def test_what_can_be_undone_is_not_given_up(
+    tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = broken(tmp_path / "run", world)
+    assert main(["undo", str(folder), "--give-up", "one node"]) == 0
+    assert world.differences() == set()
+    said = capsys.readouterr().out
+    assert "2 undone" in said and "given up" not in said
+
+
+def test_an_archive_that_cannot_be_written_is_said(
+    tmp_path: Path, world: Connections, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = broken(tmp_path / "run", world)
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise OSError(30, "Read-only file system", str(folder / record.FILE))
+
+    monkeypatch.setattr(undo_tool, "Injector", refuse)
+    assert main(["undo", str(tmp_path)]) == 1
+    assert "Read-only file system" in (said := capsys.readouterr().err) and "(2 open)" in said
 
 
 def test_no_archive_and_nothing_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
