@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Sequence
 
 from ..ceph import Ceph
 from ..config.plan import Fault, Phase, Plan
 from ..faults import Injector
+from ..faults.cluster_facts import ask
+from ..faults.steady import down_otherwise
 from ..host.run import HostRun, RunFailed
 from ..journal import Journal
 from .archive import RunArchive, write_json
@@ -17,7 +20,7 @@ from .loading import Loader
 from .outcome import Outcome
 from .start import Starts
 from .timeline import Timeline, monitors_of
-from .waiting import wait
+from .waiting import settle, wait
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +49,7 @@ class Phasing:
             log.info("phase %d of %d, %s: done already", index, number, phase.name)
             return bool(done["status"] == "ok")
         log.info("phase %d of %d: %s", index, number, phase.name)
-        repeated = [*self._prepare_again(index, phase), *self._break_again(index)]
+        repeated = [*self._prepare_again(index, phase), *self._break_again(index, phase)]
         try:
             outcome = self._attempt(index, phase)
         except BaseException as error:
@@ -78,9 +81,13 @@ class Phasing:
             return wait(index, phase, self.host, self.ceph, self.archive, timeline, monitors_of(self.plan))
         return self.loader.run(index, phase, start, timeline, scratch)
 
+    def _begun_before(self, phase: Phase) -> bool:
+        """An attempt at it was broken off."""
+        return any(record["phase"] == phase.name for record in self.journal.all("phase-begun"))
+
     def _prepare_again(self, index: int, phase: Phase) -> List[str]:
         """A phase that was broken off before: begin it from the same state as far as that can be had."""
-        if phase.kind == "wait" or not any(r["phase"] == phase.name for r in self.journal.all("phase-begun")):
+        if phase.kind == "wait" or not self._begun_before(phase):
             return []
         first = next(i for i, p in enumerate(self.plan.phases, 1) if p.kind != "wait")
         if index == first:
@@ -88,21 +95,52 @@ class Phasing:
             return []
         return ["an attempt was broken off before; its objects are still in the bucket"]
 
-    def _break_again(self, index: int) -> List[str]:
-        """Faults of earlier phases that should be in force now, and are not: an invocation that ended undid them."""
+    def _break_again(self, index: int, phase: Phase) -> List[str]:
+        """Faults of earlier phases that should be in force now, and are not: an invocation that ended undid them.
+
+        The cluster may still be healing from that, so it settles before the first of them, and before those of a
+        phase that does not follow upon what came before it in the plan. In between, what the earlier ones have
+        taken is no reason to wait, as it is none for the rule `steady`.
+        """
         wanted: Dict[str, Fault] = {}
-        for phase in self.plan.phases[: index - 1]:
-            for event in sorted(phase.events, key=lambda event: event.at):
-                if event.inject is not None:
-                    wanted[event.inject.label] = event.inject
-                for label in event.undo:
-                    wanted.pop(label, None)
+        earlier = [event for p in self.plan.phases[: index - 1] for event in sorted(p.events, key=lambda e: e.at)]
+        for event in earlier:
+            if event.inject is not None:
+                wanted[event.inject.label] = event.inject
+            for label in event.undo:
+                wanted.pop(label, None)
         there = {record.label for record in self.injector.open}
         lost = [fault for label, fault in wanted.items() if label not in there]
+        if any(event.inject for event in earlier):
+            self.injector.hasten()  # in force from the first fault to the end of the run, whoever began it
         for fault in lost:
+            self._settle(index, phase, [fault])
             log.warning("injecting %s again, as it was before the run was broken off", fault.label)
             self.injector.inject(fault)
+        if lost or self._begun_before(phase):
+            self._settle(index, phase, [event.inject for event in phase.events if event.inject is not None])
         return [f"{fault.label} was undone when the run was broken off, and injected again" for fault in lost]
+
+    def _settle(self, index: int, phase: Phase, faults: Sequence[Fault]) -> None:
+        """Wait for the cluster unless these faults accept one that is not steady.
+
+        One that does not get so in time is left to the rule itself, which refuses with its numbers.
+        """
+        labels = [fault.label for fault in faults if "steady" not in fault.accept]
+        if not labels:
+            return
+        held = {osd for record in self.injector.open for osd in record.step.osds}
+        down = down_otherwise(ask(self.ceph, ("osd dump",)), held)
+        if down:
+            log.warning("down, and not by this run: %s", ", ".join(f"osd.{osd}" for osd in down))
+        log.info("%s: the cluster must be steady before %s", phase.name, ", ".join(labels))
+        self.events.write("settle-begin", phase=phase.name, before=labels, down=down)
+        begun = time.monotonic()
+        given_up = settle(phase.name, self.plan, index, self.ceph, self.host.run_dir, bool(held))
+        seconds = round(time.monotonic() - begun, 3)
+        self.events.write("settle-end", phase=phase.name, seconds=seconds, given_up=given_up)
+        if given_up:
+            log.warning("%s: not recovered: %s", phase.name, given_up)
 
 
 def set_aside(archive: RunArchive, events: Journal, index: int, phase: Phase, why: str) -> Optional[str]:

@@ -6,12 +6,14 @@ Pure: recorded answers in, findings out. The rules' names are what `accept:` tak
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any, Callable, Collection, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ..models.availability import inactive_share
 from .cluster_facts import Facts, Said
 from .roles import NOBODY, Roles, same_host
+from .steady import down_otherwise, unsteady
 
 #: flags under which the cluster would not see the fault, or would not take the OSDs back
 BLINDING = ("nodown", "noup", "noin", "pauserd", "pausewr")
@@ -152,16 +154,15 @@ def radius(
 
 def _steady(case: _Case) -> Iterator[Finding]:
     """Every PG is active+clean; while faults of this run are open: or quietly without what these have taken."""
-    states: Dict[str, int] = {}
-    for pg in case.facts.pgs:
-        words = set(pg["state"].split("+")) - {"scrubbing", "deep", "snaptrim", "snaptrim_wait"}
-        quiet = bool(case.held) and "active" in words and words <= {"active", "clean", "undersized", "degraded"}
-        if words != {"active", "clean"} and not quiet:
-            states[pg["state"]] = states.get(pg["state"], 0) + 1
+    states = unsteady(Counter(pg["state"] for pg in case.facts.pgs), bool(case.held))
     if states:
         many = ", ".join(f"{n} {s}" for s, n in sorted(states.items(), key=lambda i: (-i[1], i[0])))
         total = len(case.facts.pgs)
-        yield Finding("steady", f"{sum(states.values())} of {total} PGs are not active+clean: {many}", {"pgs": states})
+        text = f"{sum(states.values())} of {total} PGs are not active+clean: {many}"
+        down = down_otherwise(case.facts, {osd for held in case.held for osd in held.harm.osds})
+        if down:
+            text += f"; down, and not by this run: {', '.join(f'osd.{osd}' for osd in down)}"
+        yield Finding("steady", text, {"pgs": states, "down": down})
 
 
 def _flags(case: _Case) -> Iterator[Finding]:

@@ -1,0 +1,31 @@
+"""How long a run waits for its cluster: as its file says, and as its journal tells whoever undoes it later."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Mapping, Optional
+
+from ..config.plan import Settings
+from .record import UndoJournal
+from .scene import Limits
+
+#: the names of `settings: limits:` -> those of `Limits`
+NAMES: Mapping[str, str] = {"command": "quick", "daemons": "slow", "down": "down", "back": "back", "boot": "boot"}
+
+_EVENT = "limits"
+
+
+def limits_of(settings: Settings, base: Optional[Limits] = None) -> Limits:
+    """The limits of a plan; what it does not name is as in `base`."""
+    return replace(base or Limits(), **{NAMES[name]: seconds for name, seconds in settings.limits.items()})
+
+
+def remembered(journal: UndoJournal, settings: Optional[Settings]) -> Settings:
+    """The settings of a run, whose limits are written down; without any, the limits that were."""
+    lines = [line["seconds"] for line in journal.records if line["event"] == _EVENT]
+    before = lines[-1] if lines else {}
+    if settings is None:
+        return Settings(limits=before)
+    if dict(settings.limits) != before:
+        journal.say(_EVENT, seconds=dict(settings.limits))
+    return settings
