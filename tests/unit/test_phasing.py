@@ -1,0 +1,279 @@
+"""Phases that were broken off, refused or failed, and what the next start does; a stand-in cluster, and no load."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Tuple, cast
+
+import pytest
+from faults_world import ANYTHING, MADE, Connections, injector
+
+from cbt_plugins.ceph import Ceph, Status
+from cbt_plugins.config.plan import S3, Event, Fault, Phase, Plan, Settings
+from cbt_plugins.cycle import waiting
+from cbt_plugins.cycle.archive import RunArchive
+from cbt_plugins.cycle.outcome import Outcome
+from cbt_plugins.cycle.phasing import Phasing
+from cbt_plugins.faults import FaultError
+from cbt_plugins.host.run import RunFailed
+from cbt_plugins.journal import Journal
+
+A = Fault("a", "stop", ("node1",))
+B = Fault("b", "stop", ("node3",), accept=tuple(rule for rule in ANYTHING if rule != "steady"))
+HASTY = Fault("b", "stop", ("node3",), accept=ANYTHING)
+WAIT = Phase("clean", "wait", wait_clean=True, at_most=3600.0, stalled=600.0)
+
+
+def load(name: str, *events: Event) -> Phase:
+    return Phase(name, "hybrid", duration=10.0, engine="hybrid", events=events)
+
+
+def cycle(second: Fault = B) -> Tuple[Phase, ...]:
+    return (
+        load("no-failure"),
+        load("one-down", Event(0.0, inject=A)),
+        load("two-down", Event(0.0, inject=second)),
+        load("recover", Event(0.0, undo=("a", "b"))),
+        WAIT,
+    )
+
+
+class Healing(Connections):
+    """A cluster that needs so many samples of its status to recover; `heal` = None: it never does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heal: Optional[int] = 0
+        self.watched = 0
+        still = self.world._pgs
+
+        def pgs() -> Iterator[Dict[str, Any]]:
+            for pg in still():
+                if self.heal != 0 and pg["state"].startswith("active") and pg["pgid"].endswith("0"):
+                    pg["state"] = "active+undersized+degraded+remapped+backfilling"
+                yield pg
+
+        self.world._pgs = pgs
+
+    @contextlib.contextmanager
+    def watch(self, *_: Any) -> Iterator[Healing]:
+        yield self
+
+    def poll(self, timeout: float) -> List[Tuple[float, Status]]:
+        self.watched += 1
+        assert self.watched < 20000, "this wait has no end"
+        sample = time.time(), Status.parse(self.world._status())
+        if self.heal:
+            self.heal -= 1
+        return [sample]
+
+
+class NoLoad:
+    """Stands for the loader, and for the host: a phase lasts until its events have happened."""
+
+    run_id = "r1"
+    run_dir = "/nowhere"
+
+    def __init__(self, archive: RunArchive) -> None:
+        self.archive = archive
+        self.killed_in = ""
+        self.begun: List[str] = []
+        self.buckets = self
+
+    def counts(self) -> Dict[str, int]:
+        return {}
+
+    def empty(self, counts: Dict[str, int]) -> None:
+        pass
+
+    @contextlib.contextmanager
+    def monitors(self, folder: Path, *names: str) -> Iterator[None]:
+        yield
+
+    def run(self, index: int, phase: Phase, start: Any, timeline: Any, scratch: str) -> Outcome:
+        self.archive.running(index, phase.name).mkdir(parents=True)
+        self.begun.append(phase.name)
+        timeline.prepare()
+        timeline.begin(time.time())
+        while timeline.left and timeline.failure is None:
+            time.sleep(0.01)
+        timeline.close()
+        if phase.name == self.killed_in:
+            raise KeyboardInterrupt
+        outcome = Outcome(index, phase)
+        if timeline.failure is not None:
+            outcome.warn("fault-failed", timeline.failure)
+            outcome.degrade("failed")
+        return outcome
+
+
+class Run:
+    """One run; each `go` is an invocation of its own, which first undoes what the one before has left."""
+
+    def __init__(self, folder: Path, world: Healing, phases: Tuple[Phase, ...], settings: Optional[Settings] = None):
+        self.folder, self.world, self.settings = folder, world, settings
+        self.plan = Plan("warp", S3(urls=("http://a",)), (), (), phases)
+        self.archive = RunArchive(folder)
+        self.load = NoLoad(self.archive)
+        self.open: List[str] = []  # at the end of the last invocation, before anything was undone
+
+    def go(self, killed_in: str = "") -> List[bool]:
+        self.load.killed_in, self.load.begun = killed_in, []
+        anything = cast(Any, self.load)
+        faults = injector(self.folder, self.world, self.settings)
+        faults.undo_all()
+        faults.acquire()
+        self.world.watched = 0
+        ceph = Ceph(cast(Any, self.world), {"head": "node0"})
+        with contextlib.ExitStack() as stack:
+            journal, events = (
+                stack.enter_context(contextlib.closing(Journal(path)))
+                for path in (self.archive.journal, self.archive.events)
+            )
+            stack.callback(faults.close)
+            stack.callback(lambda: setattr(self, "open", sorted({record.label for record in faults.open})))
+            phasing = Phasing(anything, self.plan, ceph, self.archive, journal, events, faults, anything)
+            return [phasing.run(i, phase) for i, phase in enumerate(self.plan.phases, 1)]
+
+    def events(self, name: str) -> List[Dict[str, Any]]:
+        lines = [json.loads(line) for line in self.archive.events.read_text().splitlines()]
+        return [line for line in lines if line["event"] == name]
+
+    @property
+    def whole(self) -> List[str]:
+        return [p.name for i, p in enumerate(self.plan.phases, 1) if self.archive.finished(i, p.name)]
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Healing]:
+    made = Healing()
+    monkeypatch.setattr(waiting, "StatusWatch", made.watch)
+    monkeypatch.setattr(waiting, "STABLE", 0.0)
+    yield made
+    while MADE:
+        MADE.pop().close()
+
+
+def test_a_run_that_is_not_broken_off_waits_for_nothing(tmp_path: Path, world: Healing) -> None:
+    run = Run(tmp_path, world, cycle()[:4])
+    assert run.go() == [True] * 4 and world.watched == 0
+    assert run.events("settle-begin") == []
+
+
+def test_a_broken_phase_goes_on_when_the_cluster_has_healed(tmp_path: Path, world: Healing) -> None:
+    """Its fault accepts nothing: on a cluster that still heals from the undo it would be refused."""
+    run = Run(tmp_path, world, cycle())
+    with pytest.raises(KeyboardInterrupt):
+        run.go(killed_in="one-down")
+    world.heal = 5
+    assert run.go() == [True] * 5
+    assert world.heal == 0 and run.load.begun == ["one-down", "two-down", "recover"]
+    (begun,), (ended,) = run.events("settle-begin"), run.events("settle-end")
+    assert (begun["phase"], begun["before"], begun["down"]) == ("one-down", ["a"], [])
+    assert ended["given_up"] is None
+    order = [line["event"] for line in map(json.loads, run.archive.events.read_text().splitlines())]
+    assert order.index("settle-end") < len(order) - 1 - order[::-1].index("phase-begin")
+
+
+def test_the_cluster_settles_before_the_first_of_earlier_faults(tmp_path: Path, world: Healing) -> None:
+    """What the first one takes keeps PGs from being clean for as long as it is in force."""
+    phases = (*cycle()[:3], load("both"), load("last", Event(0.0, undo=("a", "b"))))
+    run = Run(tmp_path, world, phases)
+    with pytest.raises(KeyboardInterrupt):
+        run.go(killed_in="both")
+    world.heal = 5
+    assert run.go() == [True] * 5
+    assert [line["before"] for line in run.events("settle-begin")] == [["a"], ["b"]]
+    assert world.heal == 0 and run.open == []
+    warned = [w["text"] for w in run.archive.finished(4, "both")["warnings"]]  # type: ignore[index]
+    assert [text for text in warned if "injected again" in text] == [
+        f"{label} was undone when the run was broken off, and injected again" for label in "ab"
+    ]
+
+
+def test_who_accepts_an_unsteady_cluster_does_not_wait(tmp_path: Path, world: Healing) -> None:
+    run = Run(tmp_path, world, cycle(HASTY))
+    with pytest.raises(KeyboardInterrupt):
+        run.go(killed_in="two-down")
+    world.heal = 4
+    run.go()
+    assert [line["before"] for line in run.events("settle-begin")] == [["a"]]  # and none before b
+    hasty = Run(tmp_path / "other", Healing(), (load("x", Event(0.0, inject=HASTY)),))
+    hasty.folder.mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        hasty.go(killed_in="x")
+    hasty.world.heal = None
+    assert hasty.go() == [True] and hasty.world.watched == 0
+
+
+def test_not_recovered_is_the_refusal_and_the_next_start_goes_on(
+    tmp_path: Path, world: Healing, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Run(tmp_path, world, cycle())
+    patient = run.plan
+    run.plan = replace(patient, phases=(*patient.phases[:4], replace(WAIT, stalled=0.01)))
+    with pytest.raises(KeyboardInterrupt):
+        run.go(killed_in="two-down")
+    world.heal = None
+    with pytest.raises(FaultError, match=r"^a: refused. steady: 2 of 16 PGs are not active\+clean: 2 active\+under"):
+        run.go()
+    assert "2 PGs are not active+clean and nothing has changed for" in run.events("settle-end")[-1]["given_up"]
+    assert "two-down: not recovered: 2 PGs" in caplog.text
+    assert run.whole == ["no-failure", "one-down"] and world.differences() == set()
+    world.heal, run.plan = 3, patient
+    assert run.go() == [True] * 5 and run.load.begun == ["two-down", "recover"]
+
+
+def test_osds_that_were_down_before_are_named(tmp_path: Path, world: Healing, caplog: pytest.LogCaptureFixture) -> None:
+    run = Run(tmp_path, world, (*cycle()[:2], Phase("clean", "wait", wait_clean=True, at_most=0.01)))
+    with pytest.raises(KeyboardInterrupt):
+        run.go(killed_in="one-down")
+    world.state["osds"]["3"]["up"] = 0
+    with pytest.raises(FaultError, match=r"a: refused. steady: .*; down, and not by this run: osd\.3 \|"):
+        run.go()
+    assert "down, and not by this run: osd.3" in caplog.text
+    assert run.events("settle-begin")[-1]["down"] == [3]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_fault_that_is_refused_or_fails(tmp_path: Path, world: Healing, fails: bool) -> None:
+    """Its phase is no result, and is the first thing that the next start does."""
+    run = Run(tmp_path, world, cycle()[:4])
+    if fails:
+        world.fail = ["systemctl stop"]
+    else:
+        world.state["flags"].append("noup")
+    kind, said = (RunFailed, "^one-down failed: a: ") if fails else (FaultError, "^a: refused. flags: ")
+    with pytest.raises(kind, match=said):
+        run.go()
+    assert run.whole == ["no-failure"] and run.open == []
+    kept = tmp_path / "phases" / "02-one-down.partial-1" / "phase.json"
+    assert not fails or json.loads(kept.read_text())["status"] == "failed"
+    world.fail = []
+    world.state["flags"] = list(world.first["flags"])
+    assert run.go() == [True] * 4 and run.load.begun == ["one-down", "two-down", "recover"]
+
+
+def test_recovery_is_fast_again_where_it_was(tmp_path: Path, world: Healing) -> None:
+    """`recovery: aggressive` is from the first fault to the end of the run, in whatever invocation that was."""
+    run = Run(tmp_path, world, cycle(), Settings(recovery="aggressive"))
+    with pytest.raises(KeyboardInterrupt):
+        run.go(killed_in="recover")
+    assert run.go() == [True] * 5
+    world.heal = 2
+    shutil.rmtree(run.archive.phase(5, "clean"))
+    assert run.go() == [True] * 5
+    assert "recovery" in run.open
+
+
+def test_how_long_is_the_plans_own() -> None:
+    other = Phase("short", "wait", wait_clean=True, at_most=60.0)
+    plan = Plan("warp", S3(urls=("http://a",)), (), (), (load("x"), WAIT, load("y"), other, load("z")))
+    found = [waiting._patience(plan, index) for index in (1, 2, 3, 5)]
+    assert found == [(3600.0, 600.0), (3600.0, 600.0), (60.0, None), (60.0, None)]
+    assert waiting._patience(Plan("warp", plan.s3, (), (), (load("x"),)), 1) == (360000.0, 7200.0)
