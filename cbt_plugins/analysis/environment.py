@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, Dict, List, Mapping, Optional
 
@@ -10,6 +11,8 @@ from cbt_plugins.analysis.archive import Run
 _OTHERS = ("warp", "cbt", "cbt_plugins", "python")
 #: "ceph version 18.2.7 (6b0e988052ec84cf2d4a54ff9bbbc5e720b621ad) reef (stable)"
 _CEPH = re.compile(r"ceph version (\S+) \([0-9a-f]+\) (\w+)")
+#: keys of the cluster's configuration -> what a node is
+_ROLES = {"clients": "client", "osds": "osd", "mons": "mon", "rgws": "rgw", "mgrs": "mgr", "head": "head"}
 
 
 def environment(run: Run) -> Dict[str, Any]:
@@ -43,6 +46,24 @@ def ceph_version(versions: Any) -> Optional[str]:
     if len(names) == 1:
         return names[0]
     return ", ".join(f"{name} ({n} daemons)" for name, n in zip(names, overall.values()))
+
+
+def roles_of(run: Run) -> Dict[str, List[str]]:
+    """node -> what the file says that it is ("client", "osd", "mon", "rgw", "mgr", "head")."""
+    try:
+        file = json.loads((run.path / "cluster.json").read_text(encoding="utf-8"))["cluster"]
+    except (OSError, ValueError, KeyError, TypeError):
+        file = {}
+    found: Dict[str, List[str]] = {}
+    for key, role in _ROLES.items():
+        value = file.get(key) or []
+        for name in [value] if isinstance(value, str) else value:
+            found.setdefault(str(name), []).append(role)
+    for phase in run.phases:
+        for job in phase.jobs:
+            if "client" not in found.setdefault(job.node, []):
+                found[job.node].append("client")
+    return found
 
 
 def _nodes(run: Run) -> List[Dict[str, Any]]:

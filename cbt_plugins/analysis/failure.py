@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins.analysis.archive import Run, json_lines
+from cbt_plugins.analysis.clocks import Clocks
 from cbt_plugins.analysis.impact import impact, timeline
 from cbt_plugins.analysis.phase import PhaseFigures
 from cbt_plugins.analysis.recovery import milestones
@@ -21,7 +22,7 @@ def breaks(run: Run) -> bool:
 
 def failure(run: Run, phases: Sequence[PhaseFigures]) -> Dict[str, Any]:
     """{"milestones", "impact", "timelines": {phase: ...}}, in the forms of docs/RECOVERY.md."""
-    samples = read_samples(files_of(run.path))
+    samples = read_samples(files_of(run.path), Clocks.of(run))
     found = milestones(samples, json_lines(run.path / "events.jsonl"))
     timelines = {made.phase.name: timeline(made, samples, found) for made in phases if made.length}
     loaded = [made for made in phases if made.phase.jobs]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import json
 import os
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +13,8 @@ import numpy as np
 from cbt_plugins.analysis import collectl, watching
 from cbt_plugins.analysis.archive import Phase, Run
 from cbt_plugins.analysis.bottleneck import bottleneck
-from cbt_plugins.analysis.environment import environment
+from cbt_plugins.analysis.clocks import Clocks
+from cbt_plugins.analysis.environment import roles_of
 from cbt_plugins.analysis.networks import Networks
 from cbt_plugins.analysis.usage import (
     CLASSES,
@@ -34,13 +34,11 @@ from cbt_plugins.analysis.watching import Node
 WATCHED = 0.95
 #: bytes of files from which on other processes are worth their start
 _MANY = 8 << 20
-#: keys of the cluster's configuration -> what a node is
-_ROLES = {"clients": "client", "osds": "osd", "mons": "mon", "rgws": "rgw", "mgrs": "mgr", "head": "head"}
 
 
 def resources(run: Run, phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
     """{"nodes", "phases": {name: ...}} of a run whose phases have these lines in the summary; None: nobody watched."""
-    offsets = {node["node"]: node["clock_offset"] or 0.0 for node in environment(run)["nodes"]}
+    offsets = Clocks.of(run).nodes
     roles, networks = roles_of(run), Networks.of(run.path)
     known: Dict[str, Dict[str, Any]] = {}
     made: Dict[str, Any] = {}
@@ -93,24 +91,6 @@ def _read_files(files: Sequence[Tuple[Path, str, float]]) -> List[Optional[Node]
         return [watching.read_node(*its) for its in files]
     with concurrent.futures.ProcessPoolExecutor(min(len(files), os.cpu_count() or 1)) as pool:
         return list(pool.map(watching.read_node, *zip(*files)))
-
-
-def roles_of(run: Run) -> Dict[str, List[str]]:
-    """node -> what the file says that it is ("client", "osd", "mon", "rgw", "mgr", "head")."""
-    try:
-        file = json.loads((run.path / "cluster.json").read_text(encoding="utf-8"))["cluster"]
-    except (OSError, ValueError, KeyError, TypeError):
-        file = {}
-    found: Dict[str, List[str]] = {}
-    for key, role in _ROLES.items():
-        value = file.get(key) or []
-        for name in [value] if isinstance(value, str) else value:
-            found.setdefault(str(name), []).append(role)
-    for phase in run.phases:
-        for job in phase.jobs:
-            if "client" not in found.setdefault(job.node, []):
-                found[job.node].append("client")
-    return found
 
 
 def _load(run: Run, phase: Phase, line: Mapping[str, Any]) -> Dict[str, Any]:

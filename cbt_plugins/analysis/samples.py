@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from cbt_plugins.analysis.archive import json_lines
+from cbt_plugins.analysis.clocks import UNMEASURED, Clocks
 from cbt_plugins.analysis.phase import is_clean
 
 FILE = "recovery.jsonl"
@@ -18,7 +19,7 @@ _NEAR = 0.25
 class Change(NamedTuple):
     """An OSD map that has other OSDs up or in than the one before."""
 
-    t: float  # when the monitors made it, epoch seconds
+    t: float  # when the monitors made it, epoch seconds on the clock of the machine that led the run
     epoch: int
     down: Tuple[int, ...] = ()
     up: Tuple[int, ...] = ()
@@ -29,7 +30,7 @@ class Change(NamedTuple):
 class Sample(NamedTuple):
     """The cluster at one instant; parts that did not change are shared between samples."""
 
-    t: float  # epoch seconds, clock of the node that asked
+    t: float  # epoch seconds on the same clock
     state: Mapping[str, Any]  # keys of docs/RECOVERY.md
     clean: bool  # all PGs active+clean, maybe scrubbing
     moving: bool  # a PG is recovering or being backfilled; one that waits for it is not
@@ -88,7 +89,7 @@ class Samples:
     samples: List[Sample] = field(default_factory=list)
     changes: List[Change] = field(default_factory=list)
     gaps: List[Dict[str, Any]] = field(default_factory=list)  # {"t": its end, "seconds", "why"}
-    skew: float = 0.0  # seconds that the monitors' clock is at least off from the asking node's; 0 when none is seen
+    skew: float = 0.0  # seconds that the monitors' clock is off at least, all measured offsets taken off; 0: none seen
 
     @property
     def patience(self) -> float:
@@ -109,11 +110,11 @@ def files_of(run: Path) -> List[Path]:
     return sorted(run.rglob(FILE))
 
 
-def read_samples(paths: Iterable[Path]) -> Samples:
-    """All samples of these files; lines that a kill has torn are left out."""
+def read_samples(paths: Iterable[Path], clocks: Clocks = UNMEASURED) -> Samples:
+    """All samples of these files, on one clock; lines that a kill has torn are left out."""
     made = Samples(interval=0.0, period=0.0)
     for path in paths:
-        _add(made, json_lines(path))
+        _add(made, json_lines(path), clocks.of_file(path), clocks.monitors)
     made.interval, made.period = made.interval or 1.0, made.period or 5.0
     made.samples.sort(key=lambda sample: sample.t)
     known = {change.epoch: change for change in made.changes}
@@ -122,7 +123,7 @@ def read_samples(paths: Iterable[Path]) -> Samples:
     return made
 
 
-def _add(made: Samples, lines: Sequence[Mapping[str, Any]]) -> None:
+def _add(made: Samples, lines: Sequence[Mapping[str, Any]], offset: float, of_maps: float) -> None:
     state: Dict[str, Any] = {}
     clean = moving = False
     for line in lines:
@@ -133,6 +134,7 @@ def _add(made: Samples, lines: Sequence[Mapping[str, Any]]) -> None:
             continue
         if "end" in line or not isinstance(line.get("t"), (int, float)):
             continue
+        t = float(line["t"]) - offset
         new = {key: value for key, value in line.items() if key not in ("t", "map", "gap")}
         if new:
             state = {**state, **new}
@@ -140,16 +142,17 @@ def _add(made: Samples, lines: Sequence[Mapping[str, Any]]) -> None:
             clean, moving = _states(state)
         if "pgs" not in state:
             continue  # the file's first lines are missing
-        made.samples.append(Sample(float(line["t"]), state, clean, moving))
+        made.samples.append(Sample(t, state, clean, moving))
         for change in line.get("map") or ():
             # a map is made after the last sample that did not show it, and before the first one that does
             low = made.samples[-2].t if len(made.samples) > 1 else -math.inf
-            right = min(max(float(change["t"]), low - _NEAR), float(line["t"]) + _NEAR)
-            made.skew = max(made.skew, abs(float(change["t"]) - right))
+            stamped = float(change["t"]) - of_maps
+            right = min(max(stamped, low - _NEAR), t + _NEAR)
+            made.skew = max(made.skew, abs(stamped - right))
             made.changes.append(_change(change, right))
         if line.get("gap"):
             seconds, why = line["gap"]
-            made.gaps.append({"t": float(line["t"]), "seconds": float(seconds), "why": str(why)})
+            made.gaps.append({"t": t, "seconds": float(seconds), "why": str(why)})
 
 
 def _states(state: Mapping[str, Any]) -> Tuple[bool, bool]:

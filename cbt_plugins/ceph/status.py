@@ -28,7 +28,7 @@ class Status:
         return self.num_pgs - clean
 
     def sample(self, at: float) -> Dict[str, Any]:
-        """A line of status.jsonl; `at` is epoch seconds on the head."""
+        """A line of status.jsonl; `at` is epoch seconds on the clock of the machine that leads the run."""
         return {
             "t": at,
             "pgs": dict(self.pgs),

@@ -16,12 +16,14 @@ from .status import Status
 class StatusWatch:
     """Samples of `ceph status`, over one connection to the head node, re-opened when it is lost.
 
-    Use as a context manager; `poll` gives what has come since the last call, with the head node's time.
+    Use as a context manager; `poll` gives what has come since the last call.
+    `offset` is the head node's clock minus ours, in seconds.
     """
 
-    def __init__(self, ceph: Ceph, run_dir: str, interval: float = 2.0) -> None:
+    def __init__(self, ceph: Ceph, run_dir: str, offset: float = 0.0, interval: float = 2.0) -> None:
         self._ceph = ceph
         self._script = str(PurePosixPath(run_dir) / "watch_agent.py")
+        self._offset = offset
         self._interval = interval
         self._stream: Optional[Stream] = None
         self._opened = 0.0
@@ -42,7 +44,7 @@ class StatusWatch:
         self._opened = time.monotonic()
 
     def poll(self, timeout: float = 0.0) -> Iterator[Tuple[float, Status]]:
-        """Yield (epoch seconds on the head, status) of all samples that have arrived."""
+        """Yield (epoch seconds on our clock, status) of all samples that have arrived."""
         assert self._stream is not None
         for _, line in self._stream.lines(max(timeout, 0.001)):
             try:
@@ -51,7 +53,7 @@ class StatusWatch:
             except (ValueError, KeyError):
                 continue
             self.latest, self.latest_at = status, time.monotonic()
-            yield float(sample["t"]), status
+            yield float(sample["t"]) - self._offset, status
         if not self._stream.open and time.monotonic() - self._opened > 10.0:
             self._stream.close()
             self._open()

@@ -92,7 +92,7 @@ class Loader:
             block=block_of(phase),
             keep_rows=self.plan.keep_rows,
         )
-        watch = StatusWatch(self.ceph, self.host.run_dir)
+        watch = StatusWatch(self.ceph, self.host.run_dir, self.ready.offsets[self.ceph.head].seconds)
         observer = _Observer(self, outcome, session, watch, timeline, folder, duration)
         try:
             with self.host.monitors(folder / "monitors", *monitors_of(self.plan)), watch:

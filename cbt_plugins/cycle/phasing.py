@@ -78,7 +78,8 @@ class Phasing:
         self.events.write("phase-begin", phase=phase.name, kind=phase.kind, role=phase.role)
         timeline = Timeline(phase.events, self.injector, self.events.write, phase.name)
         if phase.kind == "wait":
-            return wait(index, phase, self.host, self.ceph, self.archive, timeline, monitors_of(self.plan))
+            offset = self.loader.ready.offsets[self.ceph.head].seconds
+            return wait(index, phase, self.host, self.ceph, self.archive, timeline, monitors_of(self.plan), offset)
         return self.loader.run(index, phase, start, timeline, scratch)
 
     def _begun_before(self, phase: Phase) -> bool:

@@ -32,8 +32,12 @@ def wait(
     archive: RunArchive,
     timeline: Timeline,
     monitors: Sequence[str],
+    offset: float,
 ) -> Outcome:
-    """Wait as the phase says, sampling the status. A cluster that is not clean in time is a result, with its data."""
+    """Wait as the phase says, sampling the status. A cluster that is not clean in time is a result, with its data.
+
+    `offset` is the head node's clock minus ours, in seconds.
+    """
     folder = archive.running(index, phase.name)
     folder.mkdir(parents=True)
     outcome = Outcome(index, phase)
@@ -41,7 +45,7 @@ def wait(
     timeline.prepare()
     state = _State(lambda status: status.not_clean)
     try:
-        with host.monitors(folder / "monitors", *monitors), StatusWatch(ceph, host.run_dir) as watch:
+        with host.monitors(folder / "monitors", *monitors), StatusWatch(ceph, host.run_dir, offset) as watch:
             begun = time.time()  # whoever watches is there before anything happens
             timeline.begin(begun)
             _watch(phase, limit, watch, timeline, state, outcome, folder / "status.jsonl")
@@ -128,7 +132,7 @@ class _State:
 
     count: Callable[[Status], int]  # PGs that are waited for
     not_clean: Optional[int] = None
-    clean_since: Optional[float] = None  # head's clock
+    clean_since: Optional[float] = None  # our clock
     progress_at: Optional[float] = None  # when less was to be done than ever before
     _least: Optional[Tuple[int, int]] = None
 

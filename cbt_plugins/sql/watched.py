@@ -6,7 +6,8 @@ import json
 from typing import Any, Dict, Iterator, List
 
 from cbt_plugins.analysis import beats
-from cbt_plugins.analysis.archive import json_lines
+from cbt_plugins.analysis.archive import json_lines, read_run
+from cbt_plugins.analysis.clocks import Clocks
 from cbt_plugins.analysis.phase import is_clean
 from cbt_plugins.analysis.samples import files_of, read_samples
 from cbt_plugins.sql.counted import phases
@@ -44,7 +45,7 @@ osds_in BIGINT OSDs
 raw_used DOUBLE share of the cluster
 """)
 _RECOVERY = columns_of("""
-time TIMESTAMP of the sample (UTC)
+time TIMESTAMP of the sample, head's clock (UTC)
 epoch BIGINT of the OSD map
 osds_up BIGINT OSDs
 osds_in BIGINT OSDs
@@ -93,7 +94,7 @@ def _status(run: Run) -> Iterator[Columns]:
 
 
 def _recovery(run: Run) -> Iterator[Columns]:
-    samples = read_samples(files_of(run.path)).samples
+    samples = read_samples(files_of(run.path), Clocks.of(read_run(run.path))).samples
     rows = []
     for sample in samples:
         recovered = sample.state.get("recovered") or (None, None)

@@ -54,7 +54,7 @@ def test_events_begin_when_somebody_watches(tmp_path: Path, monkeypatch: pytest.
     anything = cast(Any, noted)
     monkeypatch.setattr(waiting, "StatusWatch", noted.watch)
     phase = Phase("w", "wait", duration=0.01)
-    waiting.wait(1, phase, anything, anything, RunArchive(tmp_path), anything, ("recovery",))
+    waiting.wait(1, phase, anything, anything, RunArchive(tmp_path), anything, ("recovery",), 0.0)
     assert noted.seen == ["prepare", "monitors", "begin", "close", "no monitors"]
 
 
@@ -64,5 +64,5 @@ def test_a_wait_that_is_broken_off_begins_no_fault(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(waiting, "StatusWatch", noted.watch)
     monkeypatch.setattr(noted, "poll", lambda timeout: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        waiting.wait(1, Phase("w", "wait", duration=9.0), anything, anything, RunArchive(tmp_path), anything, ())
+        waiting.wait(1, Phase("w", "wait", duration=9.0), anything, anything, RunArchive(tmp_path), anything, (), 0.0)
     assert noted.seen == ["prepare", "monitors", "begin", "abandon"]

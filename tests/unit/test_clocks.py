@@ -1,0 +1,130 @@
+"""Nodes whose clocks differ from that of the machine that leads the run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Tuple, cast
+
+import pytest
+from resources_lines import Made, write
+
+from cbt_plugins.analysis.archive import json_lines, read_run
+from cbt_plugins.analysis.clocks import Clocks
+from cbt_plugins.analysis.failure import failure
+from cbt_plugins.analysis.recovery import milestones
+from cbt_plugins.analysis.resources import read_nodes
+from cbt_plugins.analysis.samples import read_samples
+from cbt_plugins.config.plan import Phase
+from cbt_plugins.cycle import waiting
+from cbt_plugins.cycle.archive import RunArchive
+from cbt_plugins.sql.table import Run as Source
+from cbt_plugins.sql.watched import TABLES
+
+DATA = Path(__file__).parents[1] / "data" / "recovery"
+FAST = 0.8
+
+
+def archive(folder: Path, name: str, asked: float, monitors: float) -> Path:
+    """A recorded failure, with the clocks of the node that was asked and of the monitors so many seconds ahead."""
+    run = folder / "results" / "00000000" / "id-1"
+    into = run / "phases" / "01-down" / "monitors" / "recovery.ceph1"
+    into.mkdir(parents=True)
+    offsets = {"ceph1": asked, "mon1": monitors, "mon2": monitors}
+    manifest = {"clock_offsets": {node: {"seconds": its, "error": 0.001} for node, its in offsets.items()}}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    (run / "cluster.json").write_text(json.dumps({"cluster": {"head": "ceph1", "mons": ["mon1", "mon2"]}}))
+    (run / "events.jsonl").write_text((DATA / f"{name}-events.jsonl").read_text())
+    with (into / "recovery.jsonl").open("w") as out:
+        for line in json_lines(DATA / f"{name}.jsonl"):
+            for change in line.get("map") or ():
+                change["t"] += monitors
+            out.write(json.dumps({**line, "t": line["t"] + asked}) + "\n")
+    return run
+
+
+def times(made: Dict[str, Any]) -> List[Tuple[str, str, Any]]:
+    return [(e["kind"], m["name"], m["t"]) for e in made["episodes"] for m in e["milestones"]]
+
+
+@pytest.mark.parametrize("name", ["one", "two", "killed"])
+@pytest.mark.parametrize(("asked", "monitors"), [(FAST, FAST), (FAST, 0.0), (0.0, FAST), (-FAST, FAST)])
+def test_milestones_are_the_same_whatever_the_nodes_clocks_say(
+    tmp_path: Path, name: str, asked: float, monitors: float
+) -> None:
+    recorded = milestones(read_samples([DATA / f"{name}.jsonl"]), json_lines(DATA / f"{name}-events.jsonl"))
+    made = failure(read_run(archive(tmp_path, name, asked, monitors)), [])["milestones"]
+    for (kind, which, t), (*also, known) in zip(times(made), times(recorded)):
+        assert [kind, which] == also
+        assert t == (known if known is None else pytest.approx(known, abs=0.002))
+    assert made["warnings"] == recorded["warnings"]
+    assert made["gaps"] == [pytest.approx(gap, abs=0.002) for gap in recorded["gaps"]]
+
+
+def test_a_question_in_sql_sees_the_same_times(tmp_path: Path) -> None:
+    run = archive(tmp_path, "one", FAST, FAST)
+    (table,) = (table for table in TABLES if table.name == "recovery")
+    (columns,) = table.fill(Source(run, "00000000/id-1", True))
+    first = read_samples([DATA / "one.jsonl"]).samples[0].t
+    assert columns["time"][0] == pytest.approx(first, abs=0.002)
+
+
+def test_all_monitors_are_put_on_one_clock_by_one_measurement(tmp_path: Path) -> None:
+    run = archive(tmp_path, "one", FAST, 0.0)
+    write(run / "phases" / "01-down" / "monitors", "ceph1", Made([("osd", "1", 1.0, 100)]))
+    clocks = Clocks.of(read_run(run))
+    (node,) = read_nodes(run / "phases" / "01-down" / "monitors", clocks.nodes)
+    (as_written,) = read_nodes(run / "phases" / "01-down" / "monitors", {})
+    assert as_written.daemons[0].at - node.daemons[0].at == pytest.approx(FAST)
+
+
+def test_nobody_measured_a_clock() -> None:
+    assert Clocks().of_file(Path("x/recovery.ceph1/recovery.jsonl")) == 0
+    assert Clocks({"ceph1": 1.0}).of_file(Path("x/recovery/recovery.jsonl")) == 0
+
+
+STATUS = {
+    "health": {"status": "HEALTH_OK"},
+    "pgmap": {"num_pgs": 4, "pgs_by_state": [{"state_name": "active+clean", "count": 4}]},
+    "osdmap": {"num_osds": 3, "num_up_osds": 3, "num_in_osds": 3},
+}
+
+
+class Head:
+    """The cluster, its head node and a stream of status from there; host and timeline too."""
+
+    failure, head, command, run_dir, open = None, "ceph1", "ceph", "/nowhere", True
+
+    def __init__(self, at: float) -> None:
+        self.remote, self.at = self, at
+
+    def put(self, files: Any) -> None:
+        """It needs no agent."""
+
+    def stream(self, nodes: Any, command: str) -> Head:
+        return self
+
+    def lines(self, timeout: float) -> Iterator[Tuple[str, str]]:
+        sample = {"t": self.at, "status": STATUS, "df": {"stats": {"total_used_raw_ratio": 0.1}}}
+        yield "ceph1", json.dumps(sample)
+
+    @contextlib.contextmanager
+    def monitors(self, folder: Path, *names: str) -> Iterator[None]:
+        yield
+
+    def prepare(self) -> None: ...
+
+    def begin(self, at: float) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_the_time_of_the_status_is_the_leading_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "STABLE", 0.0)
+    head = cast(Any, Head(1000.0 + FAST))
+    phase = Phase("w", "wait", wait_clean=True, at_most=60.0)
+    outcome = waiting.wait(1, phase, head, head, RunArchive(tmp_path), head, (), FAST)
+    assert outcome.extra["clean_at"] == pytest.approx(1000.0)
+    (sample,) = json_lines(tmp_path / "phases" / "01-w.running" / "status.jsonl")
+    assert sample["t"] == pytest.approx(1000.0)
