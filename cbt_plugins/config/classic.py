@@ -42,7 +42,7 @@ class ClassicParts(Strict):
 class DeviceFaultSection(BreakSection):
     """A failing OSD."""
 
-    kind: str = Field("stop", min_length=1, description="`stop`, `crash`, `out` or `replace`.")
+    kind: str = Field("stop", min_length=1, description="`stop`, `crash`, `out`, `replace` or `mark`.")
     osds: Optional[Osds] = Field(None, description="These OSDs, by number.")
     osd_number: Optional[Number] = Field(None, description="So many, chosen; 1 without this key and osds.")
 

@@ -30,7 +30,7 @@ class BreakSection(Strict):
 
     kind: str = Field(
         min_length=1,
-        description="`stop`, `crash`, `out`, `replace`, `network`, `reboot`, `power`, or what another "
+        description="`stop`, `crash`, `out`, `replace`, `mark`, `network`, `reboot`, `power`, or what another "
         "distribution brings.",
     )
     seed: Optional[Annotated[int, Field(ge=0, lt=1 << 63)]] = Field(

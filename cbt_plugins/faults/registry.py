@@ -19,6 +19,7 @@ _BUILT_IN: Mapping[str, str] = {
     "crash": "cbt_plugins.faults.daemon_kinds:Crash",
     "out": "cbt_plugins.faults.osd_kinds:Out",
     "replace": "cbt_plugins.faults.osd_kinds:Replace",
+    "mark": "cbt_plugins.faults.mark_kind:Mark",
     "network": "cbt_plugins.faults.network_kind:Network",
     "reboot": "cbt_plugins.faults.node_kinds:Reboot",
     "power": "cbt_plugins.faults.node_kinds:Power",

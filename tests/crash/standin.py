@@ -187,6 +187,13 @@ class World:
 
     def _osd_unset(self, flag):
         self.state["flags"] = [f for f in self.state["flags"] if f != flag]
+        if flag == "noup":  # what runs has been waiting for that
+            for osd in self.state["osds"].values():
+                osd["up"] = int(osd["unit"] == "active")
+
+    def _osd_down(self, *numbers):
+        for number in numbers if "noup" in self.state["flags"] else ():  # else it reports back at once
+            self.state["osds"][number]["up"] = 0
 
     def _osd_in(self, *numbers):
         for number in numbers:

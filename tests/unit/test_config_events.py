@@ -196,7 +196,10 @@ FAULTS = [
     (events("{at: 0s, fault: {label: §all, kind: stop, osds: [1]}}"), "[0].fault.label: 'all' means something else"),
     (events("{at: 0s, fault: {label: §recovery, kind: stop, osds: [1]}}"), "[0].fault.label: 'recovery' means somethi"),
     (events("{at: 0s, fault: {label: §a b, kind: stop, osds: [1]}}"), "[0].fault.label: a label is made of letters"),
-    (fault("kind: §stp, osds: [1]"), "[0].fault.kind: no fault of kind 'stp'; there are crash, network, out, power, r"),
+    (
+        fault("kind: §stp, osds: [1]"),
+        "[0].fault.kind: no fault of kind 'stp'; there are crash, mark, network, out, power, r",
+    ),
     (events("{at: 0s, fault: §{label: a, kind: stop}}"), "[0].fault: needs one of nodes, osds, osd_nodes, osd_number"),
     (
         events("{at: 0s, fault: §{label: a, kind: stop, osds: [1], osd_nodes: 1}}"),
