@@ -16,6 +16,7 @@ from ..faults.steady import down_otherwise
 from ..host.run import HostRun, RunFailed
 from ..journal import Journal
 from .archive import RunArchive, write_json
+from .capacity import note_capacity
 from .loading import Loader
 from .outcome import Outcome
 from .start import Starts
@@ -57,6 +58,7 @@ class Phasing:
             raise
         for text in repeated:
             outcome.warn("repeated", text)
+        note_capacity(self.ceph, self.archive.running(index, phase.name), outcome)
         for warning in outcome.warnings:
             log.warning("%s: %s", phase.name, warning["text"])
         if outcome.status in ("failed", "aborted"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 from cbt_plugins.analysis import beats
@@ -10,6 +11,7 @@ from cbt_plugins.analysis.archive import json_lines, read_run
 from cbt_plugins.analysis.clocks import Clocks
 from cbt_plugins.analysis.phase import is_clean
 from cbt_plugins.analysis.samples import files_of, read_samples
+from cbt_plugins.ceph.space import Space
 from cbt_plugins.sql.counted import phases
 from cbt_plugins.sql.table import Columns, Run, Table, columns_of, from_rows
 
@@ -42,6 +44,16 @@ degraded DOUBLE share of the object copies
 misplaced DOUBLE share of the object copies
 osds_up BIGINT OSDs
 osds_in BIGINT OSDs
+raw_used DOUBLE share of the cluster
+""")
+_CAPACITY = columns_of("""
+phase VARCHAR at whose end; null: before the first one
+time TIMESTAMP of the answer, head's clock (UTC)
+pool VARCHAR name
+objects BIGINT in it
+stored BIGINT bytes that clients have written
+used BIGINT the same with copies and coding chunks
+max_avail BIGINT bytes that clients can still write
 raw_used DOUBLE share of the cluster
 """)
 _RECOVERY = columns_of("""
@@ -93,6 +105,25 @@ def _status(run: Run) -> Iterator[Columns]:
         yield from from_rows(_STATUS, rows)
 
 
+def _capacity(run: Run) -> Iterator[Columns]:
+    rows: List[Dict[str, Any]] = _pools(run.path / "cluster" / "before" / "df.json") if run.ours else []
+    for phase in phases(run.path) if run.ours else ():
+        rows += [{**pool, "phase": phase.name} for pool in _pools(phase.path / "capacity.json")]
+    return from_rows(_CAPACITY, rows)
+
+
+def _pools(path: Path) -> List[Dict[str, Any]]:
+    """The pools of an answer of `ceph df`, alone or with the time of the border; [] where it cannot be read."""
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        space = Space.parse(told.get("df", told))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+    about = {"time": told.get("t"), "raw_used": space.used_share}
+    keys = ("objects", "stored", "used", "max_avail")
+    return [{**about, "pool": name, **{key: getattr(pool, key) for key in keys}} for name, pool in space.pools.items()]
+
+
 def _recovery(run: Run) -> Iterator[Columns]:
     samples = read_samples(files_of(run.path), Clocks.of(read_run(run.path))).samples
     rows = []
@@ -123,5 +154,6 @@ TABLES = (
     Table("events", "events.jsonl: phases, faults, undos, marks", _EVENTS, _events),
     Table("heartbeats", "what the drivers said once a second", _HEARTBEATS, _heartbeats),
     Table("status", "the cluster's state while a phase ran", _STATUS, _status),
+    Table("capacity", "how full the pools were at the borders of phases", _CAPACITY, _capacity),
     Table("recovery", "the samples of the recovery monitor", _RECOVERY, _recovery),
 )

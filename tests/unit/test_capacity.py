@@ -1,0 +1,99 @@
+"""How full the cluster is at the borders of phases: noted by a run, asked for in SQL."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Dict, List, cast
+
+import analysis_archives as made
+import pytest
+
+from cbt_plugins.ceph import CephError
+from cbt_plugins.config.plan import Phase
+from cbt_plugins.cycle.archive import RunArchive
+from cbt_plugins.cycle.outcome import Outcome
+from cbt_plugins.cycle.phasing import Phasing
+from cbt_plugins.journal import Journal
+from cbt_plugins.tools.__main__ import main
+
+
+def df(stored: int) -> Dict[str, Any]:
+    """3 copies in a cluster of 1 GB."""
+    stats = {
+        "stored": stored,
+        "bytes_used": 3 * stored,
+        "max_avail": (10**9 - 3 * stored) // 3,
+        "objects": stored // 10,
+    }
+    total = {"total_bytes": 10**9, "total_used_raw_bytes": 3 * stored}
+    return {"stats": total, "pools": [{"name": "data", "id": 1, "stats": stats}]}
+
+
+class Cluster:
+    """Answers as long as it can."""
+
+    def __init__(self) -> None:
+        self.stored = 0
+        self.dead = False
+
+    def json(self, question: str, timeout: float = 60.0) -> Any:
+        if self.dead:
+            raise CephError(f"ceph {question}: no answer")
+        return {"df detail": df(self.stored), "osd df": {"nodes": [{"id": 0, "kb_used": self.stored}]}}[question]
+
+
+@pytest.fixture
+def phasing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Phasing:
+    """Phases that write a million bytes each."""
+    archive = RunArchive(tmp_path / "results" / "00000000" / "id-1")
+    phases = (Phase("one", "wait"), Phase("two", "wait"))
+    cluster = Cluster()
+
+    def attempt(index: int, phase: Phase) -> Outcome:
+        archive.running(index, phase.name).mkdir(parents=True)
+        cluster.stored += 10**6
+        return Outcome(index, phase, window=(made.T0, made.T0 + 1))
+
+    archive.folder.mkdir(parents=True)
+    journal, events = Journal(archive.journal), Journal(archive.events)
+    nothing = cast(Any, SimpleNamespace(open=[]))
+    plan = cast(Any, SimpleNamespace(phases=phases))
+    its = Phasing(nothing, plan, cast(Any, cluster), archive, journal, events, nothing, nothing)
+    monkeypatch.setattr(its, "_attempt", attempt)
+    return its
+
+
+def run(phasing: Phasing) -> List[Path]:
+    """The folders of its phases."""
+    for index, phase in enumerate(phasing.plan.phases, 1):
+        assert phasing.run(index, phase)
+    phasing.journal.close()
+    phasing.events.close()
+    return [phasing.archive.phase(index, phase.name) for index, phase in enumerate(phasing.plan.phases, 1)]
+
+
+def test_every_border_has_one(phasing: Phasing, capsys: pytest.CaptureFixture[str]) -> None:
+    before = phasing.archive.cluster("before")
+    before.mkdir(parents=True)
+    (before / "df.json").write_text(json.dumps(df(5 * 10**5)))
+    told = [json.loads((folder / "capacity.json").read_text()) for folder in run(phasing)]
+    assert [its["osd_df"]["nodes"][0]["kb_used"] for its in told] == [10**6, 2 * 10**6]
+    query = "SELECT phase, pool, objects, stored, used, raw_used FROM capacity ORDER BY stored"
+    capsys.readouterr()
+    assert main(["sql", str(phasing.archive.folder), query, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [list(row.values()) for row in rows] == [
+        [None, "data", 5 * 10**4, 5 * 10**5, 15 * 10**5, 0.0015],
+        ["one", "data", 10**5, 10**6, 3 * 10**6, 0.003],
+        ["two", "data", 2 * 10**5, 2 * 10**6, 6 * 10**6, 0.006],
+    ]
+
+
+def test_a_cluster_that_does_not_answer_costs_no_phase(phasing: Phasing) -> None:
+    cast(Any, phasing.ceph).dead = True
+    for folder in run(phasing):
+        record = json.loads((folder / "phase.json").read_text())
+        assert record["status"] == "ok" and [w["code"] for w in record["warnings"]] == ["no-capacity"]
+        assert not (folder / "capacity.json").exists()
