@@ -6,7 +6,7 @@ import json
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..remote import Remote, RemoteError
 from .space import PoolSpace, Space
@@ -121,6 +121,25 @@ class Ceph:
                 pool = classes.get("STANDARD", {}).get("data_pool") or placement["val"].get("data_pool")
                 return str(pool)
         raise CephError("the zone has no default-placement: cannot tell the data pool")
+
+    def log_and_index_pools(self) -> List[str]:
+        """The default zone's pools of logs (garbage collection too) and of bucket indexes. Raises CephError."""
+        zone = self._admin_json("zone get")
+        named = [zone["log_pool"], *(placement["val"]["index_pool"] for placement in zone["placement_pools"])]
+        # POOL:NAMESPACE
+        return list(dict.fromkeys(str(name).split(":")[0] for name in named))
+
+    def deep_scrub(self, pools: Sequence[str]) -> None:
+        """Ask for a deep scrub of all PGs of these pools; it takes its time. Raises CephError."""
+        self._text(f"{self._ceph} --connect-timeout 20 osd pool deep-scrub {' '.join(map(shlex.quote, pools))}", 60.0)
+
+    def deep_scrubs(self, pools: Sequence[str]) -> Dict[str, str]:
+        """PG -> when it was deeply scrubbed last, as Ceph prints it. Raises CephError."""
+        found: Dict[str, str] = {}
+        for pool in pools:
+            stats = self.json(f"pg ls-by-pool {shlex.quote(pool)}")["pg_stats"]
+            found.update((pg["pgid"], pg["last_deep_scrub_stamp"]) for pg in stats)
+        return found
 
     def _admin_json(self, command: str, timeout: float = 120.0) -> Any:
         text = self._text(f"{self._admin} {command} 2>/dev/null", timeout)

@@ -87,6 +87,8 @@ def _set(settings: Settings) -> Iterator[Change]:
         yield Change(f"balancer: {'on' if settings.balancer else 'off'}", former)
     if settings.autoscaler is not None:
         yield Change(f"pg_autoscale_mode of every pool: {'on' if settings.autoscaler else 'off'}", former)
+    if settings.deep_scrub:
+        yield Change("deep scrub of the log and index pools when all else is put back", "nothing to undo")
     if settings.recovery:
         what = "osd_max_backfills, osd_recovery_* and osd_mclock_*, as the scheduler of the OSDs needs"
         yield Change(f"{settings.recovery} recovery from the first fault on: {what}", former)

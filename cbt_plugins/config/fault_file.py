@@ -41,6 +41,8 @@ class FaultFileSection(Strict):
             for index, event in enumerate(self.events)
             for text in (unseen(self.settings, event.fault.accept) if event.fault else ())
         ]
+        if self.settings.deep_scrub:
+            problems.append(Problem(("settings", "scrub"), "deep-after follows a run of a benchmark of ours: say off"))
         if problems:
             raise Problems(problems)
         return self

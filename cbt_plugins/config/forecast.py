@@ -38,7 +38,7 @@ def forecast(plan: Plan) -> Forecast:
         if phase.kind in ("verify", "delete") or phase.wait_clean:
             unknown_time.append(f"{phase.name}: {goal_text(phase)}")
         unknown_data += _unknown_data(plan, phase)
-    seconds = sum(_seconds(phase) for phase in plan.phases)
+    seconds = sum(_seconds(phase) for phase in plan.phases) + (plan.post_poll or 0.0)
     return Forecast(
         seconds,
         tuple(unknown_time),

@@ -107,6 +107,9 @@ class BenchmarkSection(Strict):
         description="Set on the cluster for the length of the run, and put back.",
         json_schema_extra={"default": {}},
     )
+    post_poll: Optional[Duration] = Field(
+        None, description="Watch the cluster for this long after the last phase, with everything put back."
+    )
 
     @field_validator("scale", mode="before")
     @classmethod

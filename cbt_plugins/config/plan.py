@@ -117,6 +117,7 @@ class Settings:
     config: Tuple[Tuple[str, str, str], ...] = ()  # (who, option, value) of `ceph config set`
     balancer: Optional[bool] = None  # None: as it is
     autoscaler: Optional[bool] = None  # of every pool
+    deep_scrub: bool = False  # of the log and index pools, when everything else is put back
     recovery: str = ""  # "aggressive": as fast as the disks give; in force from the first fault to the end
 
 
@@ -178,3 +179,4 @@ class Plan:
     hybrid: Hybrid = Hybrid()
     keep_rows: bool = False  # the request rows too, beside their figures
     settings: Settings = Settings()
+    post_poll: Optional[float] = None  # seconds for which the cluster is watched after everything

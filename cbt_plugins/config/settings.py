@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Dict, List, Literal, Optional, Tuple
+from typing import Annotated, Any, Dict, List, Literal, Optional, Tuple, Union
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
@@ -28,6 +28,21 @@ def _switch(value: Any) -> bool:
 
 
 Switch = Annotated[bool, BeforeValidator(_switch), WithJsonSchema({"enum": ["on", "off", True, False]})]
+_AFTER: Literal["deep-after"] = "deep-after"
+
+
+def _scrub(value: Any) -> Union[bool, str]:
+    try:
+        return value if value == _AFTER else _switch(value)
+    except ValueError:
+        raise ValueError(f"must be on, off or {_AFTER}") from None
+
+
+_Scrub = Annotated[
+    Union[bool, Literal["deep-after"]],
+    BeforeValidator(_scrub),
+    WithJsonSchema({"enum": ["on", "off", _AFTER, True, False]}),
+]
 
 
 def _config(value: Any) -> Any:
@@ -86,8 +101,10 @@ _Config = Annotated[
 class SettingsSection(Strict):
     """Set on the cluster before the first phase, and put back to what it was at the end, whatever the end."""
 
-    scrub: Optional[Switch] = Field(
-        None, description="`off` is the flags noscrub and nodeep-scrub; `on` leaves scrubbing as it is."
+    scrub: Optional[_Scrub] = Field(
+        None,
+        description="`off` is the flags noscrub and nodeep-scrub; `on` leaves scrubbing as it is; `deep-after` is "
+        "`off`, and a deep scrub of RGW's log and index pools when the run has put everything back.",
     )
     balancer: Optional[Switch] = Field(None, description="The mgr's balancer; without this key as it is.")
     autoscaler: Optional[Switch] = Field(
@@ -110,9 +127,14 @@ class SettingsSection(Strict):
             raise Problems(problems)
         return flags
 
+    @property
+    def deep_scrub(self) -> bool:
+        """Whether one follows the run."""
+        return self.scrub == _AFTER
+
     def to_plan(self, scrub: Optional[bool] = None) -> plan.Settings:
         """Return the plan's settings; `scrub` is what a file that does not say means."""
-        scrub = scrub if self.scrub is None else self.scrub
+        scrub = scrub if self.scrub is None else self.scrub is True
         flags = (*(_SCRUB if scrub is False else ()), *self.flags)
         config: Tuple[Tuple[str, str, str], ...] = tuple(
             (who, option, value) for who, options in self.config.items() for option, value in options.items()
@@ -122,5 +144,6 @@ class SettingsSection(Strict):
             config=config,
             balancer=self.balancer,
             autoscaler=self.autoscaler,
+            deep_scrub=self.deep_scrub,
             recovery=self.recovery or "",
         )

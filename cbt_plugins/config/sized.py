@@ -124,6 +124,7 @@ class BySizeSection(BenchmarkSection):
             hybrid=self.hybrid.to_plan(),
             keep_rows=self.keep_rows,
             settings=settings,
+            post_poll=scaled_duration(self.post_poll, self.scale),
         )
 
     def fill_phase(self) -> plan.Phase:

@@ -18,7 +18,7 @@ from pydantic import (
 
 from cbt_plugins.config import plan
 from cbt_plugins.config.events import Force
-from cbt_plugins.config.models import MANY, BenchmarkSection
+from cbt_plugins.config.models import MANY, BenchmarkSection, scaled_duration
 from cbt_plugins.config.order import faults_of_order
 from cbt_plugins.config.phases import CycleSection
 from cbt_plugins.config.sizes import Sizes, size_texts
@@ -145,6 +145,7 @@ class WarpSection(BenchmarkSection):
             hybrid=self.hybrid.to_plan(),
             keep_rows=self.keep_rows,
             settings=self.settings.to_plan(),
+            post_poll=scaled_duration(self.post_poll, self.scale),
         )
 
 

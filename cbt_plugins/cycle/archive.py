@@ -36,6 +36,7 @@ class RunArchive:
         self.plan = folder / "plan.json"
         self.manifest = folder / "manifest.json"
         self.complete = folder / "complete"
+        self.afterwards = folder / "afterwards"
         self._phases = folder / "phases"
 
     def cluster(self, when: str) -> Path:

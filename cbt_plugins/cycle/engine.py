@@ -26,6 +26,7 @@ from ..host.run import HostRun, RunFailed
 from ..journal import Journal
 from ..load.session import LoadError, collect
 from ..remote import Remote, RemoteError
+from .afterwards import follow
 from .archive import RunArchive, write_json, write_whole
 from .buckets import Buckets
 from .loading import Loader
@@ -121,6 +122,8 @@ class Engine:
         phasing = Phasing(self._host, self._plan, self._ceph, self._archive, journal, events, injector, loader)
         trusted = [phasing.run(i, phase) for i, phase in enumerate(phases, 1)]
         _put_back(injector)
+        offset = ready.offsets[self._ceph.head].seconds
+        follow(self._plan, self._host, self._ceph, self._archive.afterwards, offset, events.write)
         self._snapshot("after")
         if not self._plan.keep_data:
             buckets.remove()

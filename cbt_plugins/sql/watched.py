@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.analysis import beats
 from cbt_plugins.analysis.archive import json_lines, read_run
@@ -35,7 +35,7 @@ in_flight BIGINT requests under way
 oldest_s DOUBLE age of the oldest of them
 """)
 _STATUS = columns_of("""
-phase VARCHAR name
+phase VARCHAR name; null: after the last one
 time TIMESTAMP head's clock (UTC)
 health VARCHAR of the cluster
 pgs BIGINT placement groups
@@ -93,11 +93,15 @@ def _heartbeats(run: Run) -> Iterator[Columns]:
 
 
 def _status(run: Run) -> Iterator[Columns]:
-    for phase in phases(run.path) if run.ours else ():
+    watched = [(phase.name, phase.pgs) for phase in phases(run.path)] if run.ours else []
+    after: List[Tuple[Optional[str], Sequence[Mapping[str, Any]]]] = [
+        (None, json_lines(run.path / "afterwards" / "status.jsonl"))
+    ]
+    for name, samples in [*watched, *after]:
         rows = []
-        for sample in phase.pgs:
+        for sample in samples:
             states = sample.get("pgs")
-            about = {"phase": phase.name, "time": sample.get("t"), "pgs": None}
+            about = {"phase": name, "time": sample.get("t"), "pgs": None}
             if isinstance(states, dict):
                 about["pgs"] = sum(states.values())
                 about["not_clean"] = sum(n for state, n in states.items() if not is_clean(state))

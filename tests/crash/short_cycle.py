@@ -6,6 +6,7 @@ import sys
 
 import scenario
 
+import cbt_plugins.cycle.afterwards as afterwards
 import cbt_plugins.cycle.engine as engine
 import cbt_plugins.cycle.waiting as waiting
 import cbt_plugins.faults.injector as injecting
@@ -19,6 +20,7 @@ def main() -> int:
     scenario.shorten()
     injecting.Limits = lambda: scenario.LIMITS  # type: ignore[assignment,misc]
     waiting.STABLE = 1.0
+    afterwards.EVERY = 0.5
     session.GO_AHEAD = 0.3
     # what a report looks like is nothing that a kill could change; it takes as long as all the rest
     engine.summarize = lambda folder: None

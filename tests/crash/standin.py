@@ -46,6 +46,7 @@ def new_state(hosts=4, per_host=1):
         "autoscale": {"rbd": "on", "data": "warn"},
         "links": {f"node{h + 1}": True for h in range(hosts)},
         "buckets": {},
+        "scrubbed": {},
     }
 
 
@@ -219,6 +220,14 @@ class World:
         answer = {"safe_to_destroy": safe, "active": sorted(holding), "missing_stats": [], "stored_pgs": []}
         return json.dumps(answer) + "\n", "are not safe to destroy" if holding else "", 16 if holding else 0
 
+    def _osd_pool_deep_scrub(self, *pools):
+        for pool in pools:
+            self.state["scrubbed"][pool] = self.state["scrubbed"].get(pool, 0) + 1
+
+    def _pg_ls_by_pool(self, pool):
+        stamp = f"2026-11-21T10:00:{self.state['scrubbed'].get(pool, 0):02}.000000+0000"
+        return {"pg_stats": [{"pgid": f"{pool}.{seed:x}", "last_deep_scrub_stamp": stamp} for seed in range(4)]}
+
     def _osd_pool_set(self, pool, name, value):
         self.state["autoscale"][pool] = value
 
@@ -282,8 +291,9 @@ class World:
         if words[:2] == ["user", "info"]:
             return json.dumps({"user_id": "cbt", "keys": [{"access_key": "A", "secret_key": "S"}]}), "", 0
         if words[:2] == ["zone", "get"]:
-            placement = {"storage_classes": {"STANDARD": {"data_pool": "data"}}}
-            return json.dumps({"placement_pools": [{"key": "default-placement", "val": placement}]}), "", 0
+            placement = {"index_pool": "index", "storage_classes": {"STANDARD": {"data_pool": "data"}}}
+            placements = [{"key": "default-placement", "val": placement}]
+            return json.dumps({"log_pool": "log", "gc_pool": "log:gc", "placement_pools": placements}), "", 0
         name = next((w.partition("=")[2] for w in words if w.startswith("--bucket=")), "")
         if words[:2] == ["bucket", "stats"]:
             if name not in self.state["buckets"]:

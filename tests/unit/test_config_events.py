@@ -340,7 +340,7 @@ SETTINGS = [
     ("{flags: [§nooout]}", ".flags[0]: no flag that a run may set: 'nooout'; did you mean 'noout'?"),
     ("{flags: [noout, §noout]}", ".flags[1]: noout is in the list twice"),
     ("{flags: §[]}", ".flags: must not be empty"),
-    ("{scrub: §maybe}", ".scrub: must be on or off"),
+    ("{scrub: §maybe}", ".scrub: must be on, off or deep-after"),
     ("{balancer: §1}", ".balancer: must be on or off"),
     ("{recovery: §agressive}", ".recovery: must be aggressive; did you mean 'aggressive'?"),
     ("{config: §[a]}", ".config: must be a mapping such as {osd: {osd_max_backfills: 4}}"),
