@@ -49,7 +49,7 @@ class Faults(Monitor):
         folder.mkdir(parents=True)
         with contextlib.suppress(OSError):  # the program says why a file cannot be read
             shutil.copyfile(self.config["file"], folder / "faults.yaml")
-        access.write(folder, self.cluster, self.common, f"inject-{folder.name}")
+        access.settle(folder, self.cluster, self.common, f"inject-{folder.name}")
         line = [sys.executable, "-m", "cbt_plugins.tools", "inject", str(self.config["file"]), "--tied"]
         session = upstream.session()
         if session and session.running:

@@ -476,7 +476,7 @@ class Injector:
             patience = min(patience, max(0.0, record.at + record.step.deadline - time.time()) + self._limits.back)
         until, again = now + patience, now + self._limits.again
         well_since: Optional[float] = None
-        todo, said = list(record.step.undo), ""
+        looks, todo, said = 0, list(record.step.undo), ""
         while True:
             results = [(command, self._runner.undo(record, command)) for command in todo]
             todo = [command for command, result in results if result]
@@ -484,13 +484,14 @@ class Injector:
             # One that never arrived may have left its fault's own command to come after it.
             lost = any(result.lost for _, result in results if result)
             different = self._runner.look(record.step.counting(self._clock.now() - sent, record.refused))
-            now = self._clock.now()
+            now, looks = self._clock.now(), looks + 1
             well_since = None if different else now if well_since is None else well_since
             # One that failed is not needed where all is well, but the cluster's map may be behind for a while.
             if well_since is not None and not lost and (not todo or now - well_since >= self._limits.doubt):
                 failed = self._note("undone", record)
                 return f"it is undone, but that could not be written down: {failed}" if failed else None
-            if now >= until and (well_since is None or lost):
+            # A command that hangs may use up all of the time: it is tried once more.
+            if now >= until and looks > 1 and (well_since is None or lost):
                 return "; ".join(filter(None, (said, different)))
             if now >= again:
                 again, todo = now + self._limits.again, list(record.step.undo)

@@ -56,8 +56,8 @@ class UndoJournal:
         return Record(id, label, kind, step, time.time(), False, False)
 
     def note(self, event: str, record: Record, **facts: Any) -> None:
-        """What became of it: "begun", "armed", "injected", "failed", "confirmed", "undo", "undone", GIVEN_UP; and what was
-        found then: "healed", "overwritten"."""
+        """What became of it: "begun", "armed", "injected", "failed", "confirmed", "undo", "undone", GIVEN_UP; and what
+        was found then: "healed", "overwritten"."""
         self._journal.write(event, id=record.id, label=record.label, **facts)
 
     def say(self, event: str, **facts: Any) -> None:

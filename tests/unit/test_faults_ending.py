@@ -197,3 +197,23 @@ def test_the_files_of_another_process_are_not_touched(tmp_path: Path) -> None:
     with pytest.raises(RunFailed, match="another process"):
         injector(tmp_path, world)
     assert made.undo_all() == []
+
+
+def test_an_undo_that_hangs_is_tried_once_more(tmp_path: Path) -> None:
+    """It has used up the time of its step, and the next attempt succeeds."""
+    world, time = Connections(), Time()
+    made = injector(tmp_path, world, NOOUT, time=time)
+    made.acquire()
+    made.apply()
+    play, hung = world.run, [True]
+
+    def hanging(nodes: Any, command: str, timeout: float = 60.0, check: bool = True) -> Dict[str, Result]:
+        if "osd unset" in command and hung:
+            hung.pop()
+            time.now += timeout
+            return {nodes[0]: Result("", "", 124)}
+        return play(nodes, command, timeout, check)
+
+    world.run = hanging  # type: ignore[method-assign]
+    assert made.undo_all() == []
+    assert world.differences() == set() and not hung
