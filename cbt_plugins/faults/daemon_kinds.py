@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping, Sequence, Tuple
 
+from . import orchestrator
 from .daemons import WAYS, Daemon, kill, start, stop
 from .scene import Kind, Scene, Targets
 from .step import Command, FaultError, Step
@@ -19,17 +20,19 @@ def checked_way(options: Mapping[str, Any]) -> str:
 
 def started(scene: Scene, node: str, daemons: Sequence[Daemon]) -> Tuple[Command, ...]:
     """The commands that start OSDs of one node again."""
-    orchestrated = [d for d in daemons if d.way == "cephadm"]
+    orchestrated = [d.osd for d in daemons if d.way == "cephadm"]
     if orchestrated:
-        return (scene.set_back(*(f"orch daemon start osd.{d.osd}" for d in orchestrated)),)
+        text = orchestrator.start(scene.ceph.command, scene.name, orchestrated)
+        return (Command(scene.head, text, scene.limits.slow),)
     return (Command(node, start(daemons), scene.limits.slow, root=True),)
 
 
 def stopped(scene: Scene, node: str, daemons: Sequence[Daemon]) -> Tuple[Command, ...]:
     """The commands that stop OSDs of one node."""
-    orchestrated = [d for d in daemons if d.way == "cephadm"]
+    orchestrated = [d.osd for d in daemons if d.way == "cephadm"]
     if orchestrated:
-        return (scene.set(*(f"orch daemon stop osd.{d.osd}" for d in orchestrated)),)
+        text = orchestrator.stop(scene.ceph.command, scene.name, orchestrated)
+        return (Command(scene.head, text, scene.limits.slow),)
     return (Command(node, stop(daemons), scene.limits.slow, root=True),)
 
 

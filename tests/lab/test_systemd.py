@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Set
 import pytest
 from cycles import wait_for
 from faulty import Faulty, fault
-from running_lab import RunningLab, need_machine
+from running_lab import RunningLab, lab_tool, need_machine
 
 from cbt_plugins.tools.lab import Lab, Topology
 from cbt_plugins.tools.lab.needs import missing
@@ -178,23 +178,19 @@ def test_a_timer_heals_although_nobody_asks(units: Units) -> None:
 
 
 def test_a_timer_that_is_not_needed_is_taken_away(units: Units) -> None:
+    """What the undo sees for that is the timer, not only the file that says there is one."""
     with units.broken("network", NODE, interfaces=["eth0"], deadline=900) as said:
-        unit = next(record for record in said if record["event"] == "armed")["switch"].split()[2]
-        assert units.sh(f"systemctl is-active {unit}.timer") == "active"
-        units.lab.exec(NODE, ["ip", "link", "set", "eth0", "up"])  # by its console: nobody else could
+        try:
+            unit = next(record for record in said if record["event"] == "armed")["switch"].split()[2]
+            assert units.sh(f"systemctl is-active {unit}.timer") == "active"
+            checks = next(record["step"]["checks"] for record in said if record["event"] == "open")
+            question = next(check["text"] for check in checks if "disarmed" in check["text"])
+            named = f"/run/cbt-plugins/{unit[len('cbt-plugins-') :]}.armed"
+            assert units.sh(f"mv {named} /run/away; {question}; mv /run/away {named}") == ""
+        finally:
+            units.lab.exec(NODE, ["ip", "link", "set", "eth0", "up"])  # by its console: nobody else could
     assert units.leftovers() == ""
-
-
-def test_a_switch_that_cannot_be_taken_away_is_not_disarmed(units: Units) -> None:
-    """Seen, not believed: the file that names the timer is gone, and the timer is not."""
-    with units.broken("network", NODE, interfaces=["eth0"], deadline=900) as said:
-        unit = next(record for record in said if record["event"] == "armed")["switch"].split()[2]
-        name = unit.partition("cbt-plugins-")[2]
-        question = next(check["text"] for check in said[0]["step"]["checks"] if "disarmed" in check["text"])
-        units.sh(f"mv /run/cbt-plugins/{name}.armed /run/away")
-        assert units.sh(question) == ""
-        units.sh(f"mv /run/away /run/cbt-plugins/{name}.armed; ip link set eth0 up")
-        assert units.sh(question) == ""
+    assert units.sh(question) == "disarmed"
 
 
 def test_a_node_reboots(units: Units) -> None:
@@ -220,18 +216,19 @@ def test_a_node_reboots(units: Units) -> None:
     units.clean()
 
 
-def test_its_control_groups_end_with_it(tmp_path_factory: pytest.TempPathFactory, units: Units) -> None:
+def test_its_control_groups_end_with_it(tmp_path: Path, units: Units) -> None:
     """Also those that kill -9 has left; and a neighbour's stay."""
     before = groups()
-    made = Lab(tmp_path_factory.mktemp("lab"), say=lambda text: None)
-    shape = Topology(osd_nodes=1, osds_per_node=1, rgws=0, clients=0, systemd=("node1",))
+    made = Lab(tmp_path / "lab")
+    up = ("up", "--dir", str(made.dir), "--osd-nodes", "1", "--osds-per-node", "1", "--no-rgw", "--clients", "0")
     try:
-        made.up(shape, detach=False)
+        assert lab_tool(*up, "--systemd", "node1").returncode == 0
         assert groups() > before
         made.spaces.kill("lab")
-        made.down()
+        assert groups() > before
+        assert lab_tool("down", "--dir", str(made.dir)).returncode == 0
         assert groups() == before
-        made.up(shape, detach=False)
+        assert lab_tool("up", "--dir", str(made.dir)).returncode == 0
         assert groups() > before
     finally:
         made.down(wipe=True)
