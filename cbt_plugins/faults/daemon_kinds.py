@@ -7,7 +7,7 @@ from typing import Any, List, Mapping, Sequence, Tuple
 from . import orchestrator
 from .daemons import WAYS, Daemon, kill, start, stop
 from .scene import Kind, Scene, Targets
-from .step import Command, FaultError, Step
+from .step import Check, Command, FaultError, Step
 
 
 def checked_way(options: Mapping[str, Any]) -> str:
@@ -36,6 +36,14 @@ def stopped(scene: Scene, node: str, daemons: Sequence[Daemon]) -> Tuple[Command
     return (Command(node, stop(daemons), scene.limits.slow, root=True),)
 
 
+def _settled(scene: Scene, daemons: Sequence[Daemon]) -> Tuple[Check, ...]:
+    orchestrated = [d.osd for d in daemons if d.way == "cephadm"]
+    if not orchestrated:
+        return ()
+    text = orchestrator.is_settled(scene.ceph.command, scene.name, orchestrated)
+    return (Check(scene.head, text, (((), "settled"),), scene.limits.back),)
+
+
 class Stop(Kind):
     """All OSDs of a node, or single ones, are stopped in good order."""
 
@@ -51,7 +59,7 @@ class Stop(Kind):
                     node=node,
                     inject=self._break(scene, node, daemons),
                     undo=(*started(scene, node, daemons), *scene.mark_in(osds)),
-                    checks=(scene.back(osds),),
+                    checks=(scene.back(osds), *_settled(scene, daemons)),
                     took=self._took(scene, osds),
                     former={**scene.former(osds), "daemons": daemons[0].way, "units": [d.unit for d in daemons]},
                     osds=osds,

@@ -45,7 +45,12 @@ def start(ceph: str, name: str, osds: Sequence[int]) -> str:
     return _text(_START, ceph, name, osds)
 
 
+def is_settled(ceph: str, name: str, osds: Sequence[int]) -> str:
+    """Shell text that prints "settled" when no order of `stop` is left whose effect nobody has seen."""
+    return _text('for o in OSDS; do [ ! -e "$d/NAME.$o.stopping" ] || exit 0; done; echo settled', ceph, name, osds)
+
+
 def _text(script: str, ceph: str, name: str, osds: Sequence[int]) -> str:
     numbers = " ".join(map(str, osds))
-    script = (_ASK + script).replace("CEPH", ceph).replace("NAME", name).replace("OSDS", numbers)
+    script = (_ASK + script).replace("OSDS", numbers).replace("NAME", name).replace("CEPH", ceph)
     return f"( {FOLDER}; {script.strip()} )"

@@ -51,15 +51,20 @@ class Ordered:
     def state(self) -> Dict[str, Any]:
         return dict(json.loads(self._state.read_text()))
 
-    def run(self, text: str, limit: float = 60.0) -> int:
+    def _run(self, text: str, limit: float = 60.0) -> subprocess.CompletedProcess[str]:
         text = text.replace("/run/cbt-plugins", str(self._folder)).replace("[ -w /run ]", "true")
-        return subprocess.run(["timeout", str(limit), "sh", "-c", text], check=False).returncode
+        line = ["timeout", str(limit), "sh", "-c", text]
+        return subprocess.run(line, check=False, capture_output=True, text=True)
+
+    @property
+    def settled(self) -> bool:
+        return self._run(orchestrator.is_settled(str(self._ceph), "f", (3,))).stdout == "settled\n"
 
     def stop(self, *osds: int, limit: float = 60.0) -> int:
-        return self.run(orchestrator.stop(str(self._ceph), "f", osds or (3,)), limit)
+        return self._run(orchestrator.stop(str(self._ceph), "f", osds or (3,)), limit).returncode
 
     def start(self, *osds: int) -> int:
-        return self.run(orchestrator.start(str(self._ceph), "f", osds or (3,)))
+        return self._run(orchestrator.start(str(self._ceph), "f", osds or (3,))).returncode
 
 
 @pytest.fixture
@@ -77,9 +82,10 @@ def test_a_stop_that_was_cut_short_does_not_come_after_its_undo(ordered: Ordered
     """The OSD is still up when the undo comes, and its start would be dropped."""
     ordered.set(slow=True)
     assert ordered.stop(limit=2.0) == 124 and ordered.state["up"] and ordered.state["order"] == "stop"
+    assert not ordered.settled
     ordered.set(slow=False, looks=0)
     assert ordered.start() == 0
-    assert ordered.state["up"] and ordered.state["order"] == ""
+    assert ordered.state["up"] and ordered.state["order"] == "" and ordered.settled
 
 
 def test_an_order_that_got_lost_is_given_again(ordered: Ordered) -> None:
