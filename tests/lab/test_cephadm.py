@@ -163,8 +163,6 @@ def test_a_stop_on_order_does_not_come_after_its_undo(orchestrated: Units) -> No
         wait_for(lambda: int(orchestrated.sh(orders, "node0")) > before, "the order")
         holder = json.loads(orchestrated.ceph("config-key dump cbt-plugins")["cbt-plugins/run"])
         orchestrated.lab.exec("node0", ["kill", "-9", str(holder["pid"])])
-        # what it had begun on the head ends with its connection, or not
-        orchestrated.sh("kill $(pgrep -f 'flock.*cbt-plugins')", "node0")
         running.wait(30)
         before = int(orchestrated.sh(orders, "node0"))
         with ThreadPoolExecutor() as pool:
