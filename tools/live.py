@@ -9,7 +9,7 @@ from cbt_plugins.ceph import Ceph
 from cbt_plugins.config.plan import Plan, Settings
 from cbt_plugins.config.spans import spans
 from cbt_plugins.faults import FaultError, preview
-from cbt_plugins.faults.scene import Limits
+from cbt_plugins.faults.patience import limits_of
 from cbt_plugins.faults.settings import SettingsMaker
 from cbt_plugins.remote import Remote
 
@@ -45,7 +45,7 @@ def look(plans: Sequence[Plan], cluster: Mapping[str, Any], common: Mapping[str,
 
 
 def _settings(ceph: Ceph, settings: Settings) -> Iterator[str]:
-    maker = SettingsMaker(ceph, Limits())
+    maker = SettingsMaker(ceph, limits_of(settings))
     for step in (*maker.steps(settings), *maker.recovery(settings.recovery)):
         yield f"  settings: {step.what}"
         yield from (f"    do      {command}" for command in step.inject)
@@ -58,7 +58,8 @@ def _faults(ceph: Ceph, cluster: Mapping[str, Any], plan: Plan, refused: List[st
     if not planned:
         return
     asked = [(span.fault, [fault.label for fault in span.beside]) for span in planned]
-    for (fault, found), (_, beside) in zip(preview(ceph, cluster, asked, settings=plan.settings.flags), asked):
+    previews = preview(ceph, cluster, asked, limits_of(plan.settings), plan.settings.flags)
+    for (fault, found), (_, beside) in zip(previews, asked):
         if isinstance(found, FaultError):
             text = str(found)
             refused.append(text if text.startswith(f"{fault.label}:") else f"{fault.label}: {text}")

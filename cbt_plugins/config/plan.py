@@ -119,6 +119,8 @@ class Settings:
     autoscaler: Optional[bool] = None  # of every pool
     deep_scrub: bool = False  # of the log and index pools, when everything else is put back
     recovery: str = ""  # "aggressive": as fast as the disks give; in force from the first fault to the end
+    #: seconds that the cluster may take, by the names of `limits:`; what is not here is as in faults.scene.Limits
+    limits: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

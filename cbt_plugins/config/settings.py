@@ -1,14 +1,15 @@
-"""`settings:` -- what is set on the cluster for the length of the run, and put back to what it was."""
+"""`settings:` -- what is set on the cluster for the length of the run, and how long it may take."""
 
 from __future__ import annotations
 
 import re
 from typing import Annotated, Any, Dict, List, Literal, Optional, Tuple, Union
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from cbt_plugins.config import plan
 from cbt_plugins.config.fault_kinds import known_flags
+from cbt_plugins.config.units import Duration, format_duration
 from cbt_plugins.config.validate import Problem, Problems, Strict
 
 #: whom `ceph config set` addresses: a section, perhaps a daemon, perhaps a mask
@@ -98,6 +99,34 @@ _Config = Annotated[
 ]
 
 
+def _limit(seconds: float, description: str) -> Any:
+    return Field(seconds, description=description, json_schema_extra={"default": format_duration(seconds)})
+
+
+class LimitsSection(Strict):
+    """How long the cluster may take before a fault, or its undo, counts as failed; none is scaled."""
+
+    command: Duration = _limit(30.0, "For an answer to a question, and for a change of the cluster's map.")
+    daemons: Duration = _limit(180.0, "For the command that stops or starts the daemons of a node, or its power.")
+    down: Duration = _limit(60.0, "Until the cluster has seen that OSDs are down.")
+    back: Duration = _limit(300.0, "Until it has seen that OSDs are up and in again.")
+    boot: Duration = _limit(
+        900.0, "Until a node that starts anew is there with its OSDs, or an OSD that is made anew; never below `back`."
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> LimitsSection:
+        if "boot" in self.model_fields_set and self.boot < self.back:
+            text = f"is shorter than back, {format_duration(self.back)}: the OSDs of a node come back after its start"
+            raise Problems([Problem(("boot",), text)])
+        return self
+
+    def to_plan(self) -> Dict[str, float]:
+        """Return those that are given, in seconds by name."""
+        given = {name: seconds for name, seconds in self if name in self.model_fields_set}
+        return {**given, "boot": max(self.boot, self.back)} if "back" in given and self.back > self.boot else given
+
+
 class SettingsSection(Strict):
     """Set on the cluster before the first phase, and put back to what it was at the end, whatever the end."""
 
@@ -117,6 +146,11 @@ class SettingsSection(Strict):
     recovery: Optional[Literal["aggressive"]] = Field(
         None,
         description="`aggressive`: as fast as the disks give, for wpq or mClock, from the first fault to the end.",
+    )
+    limits: LimitsSection = Field(
+        LimitsSection.model_validate({}),
+        description="How long the cluster may take over what faults and settings ask of it.",
+        json_schema_extra={"default": {}},
     )
 
     @field_validator("flags")
@@ -146,4 +180,5 @@ class SettingsSection(Strict):
             autoscaler=self.autoscaler,
             deep_scrub=self.deep_scrub,
             recovery=self.recovery or "",
+            limits=self.limits.to_plan(),
         )

@@ -17,6 +17,7 @@ from ..interrupts import unhurried
 from ..remote import Remote
 from . import access, blast, lock, registry, targets
 from .cluster_facts import QUESTIONS, Facts, ask
+from .patience import limits_of, remembered
 from .record import GIVEN_UP, Record, UndoJournal
 from .roles import roles_of
 from .runner import Clock, Refused, Runner
@@ -105,11 +106,12 @@ class Injector:
         except BaseException:
             self._journal.close()
             raise
-        self._ceph, self._limits, self._clock = ceph, limits or Limits(), clock or Clock()
+        self._ceph, self._clock = ceph, clock or Clock()
+        self._settings = remembered(self._journal, settings)
+        self._limits = limits or limits_of(self._settings, Limits())
         self._nodes = access.nodes_of(cluster)
         self._event: Event = event or (lambda name, **facts: None)
         self._run_id = run_id
-        self._settings = settings or Settings()
         self._runner = Runner(remote, run_id, self._limits, self._healed)
         self._maker = SettingsMaker(ceph, self._limits)
         self._roles = roles_of(cluster)

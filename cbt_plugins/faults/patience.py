@@ -17,7 +17,10 @@ _EVENT = "limits"
 
 def limits_of(settings: Settings, base: Optional[Limits] = None) -> Limits:
     """The limits of a plan; what it does not name is as in `base`."""
-    return replace(base or Limits(), **{NAMES[name]: seconds for name, seconds in settings.limits.items()})
+    base = base or Limits()
+    named = replace(base, **{NAMES[name]: seconds for name, seconds in settings.limits.items()})
+    # a map that is slow to show what has gone down shows it as up for as long
+    return replace(named, doubt=max(base.doubt, named.down)) if named.down > base.down else named
 
 
 def remembered(journal: UndoJournal, settings: Optional[Settings]) -> Settings:

@@ -12,9 +12,10 @@ from config_files import CLUSTER, RGWTEST, WARP, faults, marked
 
 from cbt_plugins.config.plan import Event, Fault, Plan, Settings
 from cbt_plugins.config.sections import plan_of
+from cbt_plugins.config.settings import LimitsSection
 from cbt_plugins.config.spans import spans
-from cbt_plugins.faults import registry
-from cbt_plugins.faults.scene import Kind
+from cbt_plugins.faults import patience, registry
+from cbt_plugins.faults.scene import Kind, Limits
 
 S3 = {"urls": ["http://rgw1:7480"], "user": "cbt"}
 FILL: Dict[str, Any] = {"fill": {"objects": 100}}
@@ -131,6 +132,26 @@ def test_settings() -> None:
     rgwtest = plan_of("rgwtest", {"s3": S3, "settings": settings}, {"clients": ["c1"]}, None)
     assert rgwtest.settings == expected
     assert warp(FILL).settings == warp(FILL, settings={"scrub": True}).settings == Settings()
+
+
+def test_how_long_the_cluster_may_take() -> None:
+    """Only what is named is in the plan; a node that starts anew never has less time than its OSDs."""
+
+    def planned(**limits: str) -> Mapping[str, float]:
+        return warp(FILL, settings={"limits": limits}).settings.limits
+
+    assert planned() == {}
+    assert planned(down="2m", command="1m30s", daemons="5m") == {"down": 120.0, "command": 90.0, "daemons": 300.0}
+    assert planned(back="10m") == {"back": 600.0}
+    assert planned(back="20m") == {"back": 1200.0, "boot": 1200.0}
+    assert planned(back="20m", boot="30m") == {"back": 1200.0, "boot": 1800.0}
+    short = {"s3": S3, "scale": 0.01, "settings": {"limits": {"back": "20m"}}, "cycle": {"phases": [FILL]}}
+    assert plan_of("warp", short, {"clients": ["c1"]}, None).settings.limits["back"] == 1200.0
+
+
+def test_limits_that_are_not_named_are_what_the_page_says() -> None:
+    section, real = LimitsSection.model_validate({}), Limits()
+    assert {name: getattr(real, field) for name, field in patience.NAMES.items()} == dict(section)
 
 
 def test_when_faults_are_in_force() -> None:
@@ -349,6 +370,12 @@ SETTINGS = [
     ("{config: {osd: {a: §[1]}}}", ".config.osd.a: must be text, a number, or true or false"),
     ("{config: {osd: {rgw_keystone_admin_password: §x1}}}", ".config.osd.rgw_keystone_admin_password: a secret does n"),
     ("{§noout: true}", ".noout: unknown key"),
+    ("{limits: {down: §60}}", ".limits.down: 60: seconds? write 60s"),
+    ("{limits: {back: §0s}}", ".limits.back: a duration of 0 "),
+    ("{limits: {back: 10m, boot: §5m}}", ".limits.boot: is shorter than back, 10m: the OSDs of a node come back after"),
+    ("{limits: {boot: §4m}}", ".limits.boot: is shorter than back, 5m"),
+    ("{limits: {§dwon: 2m}}", ".limits.dwon: unknown key; did you mean 'down'?"),
+    ("{limits: §5m}", ".limits: must be a mapping"),
 ]
 
 

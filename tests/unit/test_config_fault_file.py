@@ -36,6 +36,8 @@ def test_events_and_settings(tmp_path: Path) -> None:
     settings = Settings(("noscrub", "nodeep-scrub"), (("mon", "mon_osd_down_out_interval", "60"),))
     assert fault_file.load(file) == (events, settings)
     assert fault_file.load(file, ["root@node4"]) == (events, settings)
+    file.write_text("settings: {limits: {down: 2m}}\nevents: [{at: 0s, mark: x}]\n", encoding="utf-8")
+    assert fault_file.load(file) == ((Event(0.0, mark="x"),), Settings(limits={"down": 120.0}))
     file.write_text("events: [{at: 0s, mark: x}]\n", encoding="utf-8")
     assert fault_file.load(file) == ((Event(0.0, mark="x"),), Settings())
 
