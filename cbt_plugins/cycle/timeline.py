@@ -53,8 +53,8 @@ class Timeline:
 
     def prepare(self) -> None:
         """Look at the fault that comes first, if it comes soon. Raises FaultError when it is refused."""
-        first = next((event for event in self._events if event.inject), None)
-        if first is not None and first is self._events[0] and first.at < AHEAD and first.inject is not None:
+        first = next((event for event in self._events if not event.mark or event.inject or event.undo), None)
+        if first is not None and first.at < AHEAD and first.inject is not None:
             self._ready = self._injector.ready(first.inject)
 
     def begin(self, at: float) -> None:

@@ -22,6 +22,8 @@ from cbt_plugins.statistics.values import Caution
 
 #: of a record: what was broken and when, "10s:stop*1 30s:undo*1"
 KEY = "load.faults"
+#: seconds by which an event may miss its time
+LATE = 2.0
 #: what is cut at the states of the cluster
 _RATES = ("obj_per_s", "mib_per_s")
 
@@ -62,7 +64,7 @@ def of_run(run: Path) -> Optional[Beside]:
         begun=begun[0] if begun else None,
         events=" ".join(text for events in mine for text in _happened(events)) or "none",
         recovery=recovery,
-        cautions=(*doubts, *(Caution(its["code"], its["text"]) for its in recovery["warnings"])),
+        cautions=(*doubts, *_late(mine), *(Caution(its["code"], its["text"]) for its in recovery["warnings"])),
         whole=not doubts,
     )
 
@@ -100,6 +102,13 @@ def _doubts(mine: Sequence[Sequence[Event]]) -> Iterator[Caution]:
             yield Caution("faults-failed", "the faults did not come to their end: cbt-tools undo says what is open")
         elif ended["why"]:
             yield Caution("faults-failed", f"not all faults came and went as planned: {'; '.join(ended['why'])}")
+
+
+def _late(mine: Sequence[Sequence[Event]]) -> Iterator[Caution]:
+    for events in mine:
+        late = max((event.get("late") or 0.0 for event in events if _is(event, "event")), default=0.0)
+        if late > LATE:
+            yield Caution("faults-late", f"a fault or an undo began up to {late:.1f} s after its time")
 
 
 def _in_states(line: Measurement, recovery: Mapping[str, Any]) -> Iterator[Measurement]:

@@ -126,6 +126,13 @@ def test_faults_that_did_not_all_come_are_said(archive: Path, killed: bool) -> N
     assert not record.usable and "faults-failed" in [caution.code for caution in record.cautions]
 
 
+def test_an_event_that_came_late_is_said(archive: Path) -> None:
+    rewrite(journal(archive), lambda line: line.update({"late": 3.2} if line["event"] == "event" else {}) is None)
+    cautions = {caution.code: caution.text for caution in record_of(archive).cautions}
+    assert "3.2 s" in cautions["faults-late"]
+    assert "faults-late" not in [caution.code for caution in record_of(DATA).cautions]
+
+
 def test_without_the_monitor_the_states_are_those_of_the_commands(archive: Path) -> None:
     for path in archive.rglob("recovery.jsonl"):
         path.unlink()

@@ -73,6 +73,14 @@ def test_what_takes_time_is_done_before_the_load_begins() -> None:
     assert made.failure is None
 
 
+def test_a_mark_does_not_keep_what_takes_time_from_being_done_before() -> None:
+    """Under a heavy load the questions to a cluster take longer than there is between a mark and its fault."""
+    notes = Notes()
+    made = timeline(notes, Event(0.0, mark="before"), Event(5.0, inject=A))
+    made.prepare()
+    assert notes.seen == [("ready", "a")]
+
+
 def test_a_later_fault_is_looked_at_shortly_before() -> None:
     notes = Notes()
     made = timeline(notes, Event(100.0, inject=A))
@@ -107,7 +115,7 @@ def test_a_refusal_before_the_load_is_raised_and_a_later_one_told() -> None:
     made = timeline(Notes("too many"), Event(0.0, inject=A))
     with pytest.raises(FaultError, match="too many"):
         made.prepare()
-    late = timeline(Notes("too many"), Event(0.0, mark="m"), Event(0.0, inject=A))
+    late = timeline(Notes("too many"), Event(0.0, undo=("b",)), Event(0.0, inject=A))
     late.prepare()
     late.begin(time.time())
     until(lambda: late.failure)
