@@ -8,7 +8,9 @@ everything back when this one ends, however it ends.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
+import secrets
 import select
 import shutil
 import subprocess
@@ -29,6 +31,7 @@ PATIENCE = 1800.0
 READY = 300.0
 #: directories of CBT's monitors while nothing is measured: an idle cluster, pools and images that are made
 _BEFORE = ("idle_monitoring", "pool_monitoring", "recovery_pool_monitoring", "creation", "initial_health_check")
+_UNDO = "`cbt-tools undo` of the archive"
 
 
 class Faults(Monitor):
@@ -45,11 +48,11 @@ class Faults(Monitor):
     def start(self, directory: str) -> None:
         if PurePosixPath(directory).name in _BEFORE:
             return
-        folder = Path(self.cluster["archive_dir"]) / "faults" / time.strftime("%Y%m%dT%H%M%S")
-        folder.mkdir(parents=True)
+        folder = _new_folder(Path(self.cluster["archive_dir"]) / "faults")
         with contextlib.suppress(OSError):  # the program says why a file cannot be read
             shutil.copyfile(self.config["file"], folder / "faults.yaml")
-        access.settle(folder, self.cluster, self.common, f"inject-{folder.name}")
+        # a name that no run of another archive has: on the nodes and in the cluster it says what is whose
+        access.settle(folder, self.cluster, self.common, f"inject-{secrets.token_hex(4)}")
         line = [sys.executable, "-m", "cbt_plugins.tools", "inject", str(self.config["file"]), "--tied"]
         session = upstream.session()
         if session and session.running:
@@ -65,23 +68,42 @@ class Faults(Monitor):
         assert self._process.stdout is not None
         # its only word is that the clock of the events runs; the load begins when this returns
         heard, _, _ = select.select([self._process.stdout], [], [], READY)
-        if not heard or not self._process.stdout.readline():
-            self._say(f"the load begins without them: {folder / 'log.txt'} says why")
+        if not heard:
+            self._say(f"not ready within {READY:.0f} s before the load; {folder / 'log.txt'} says why")
+        elif not self._process.stdout.readline():
+            self._say(f"exit status {self._process.wait()} before the load; {folder / 'log.txt'} says why")
 
     def stop(self, directory: str) -> None:
         if self._process is None:
             return
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
-        status = self._process.wait(PATIENCE)
+        try:
+            status = self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._say(f"not put back within {PATIENCE:.0f} s, process {self._process.pid} is still at it; {_UNDO}")
+        else:
+            if status and not self.failure:
+                self._say(f"exit status {status}; see faults/*/log.txt and {_UNDO}")
         self._process.stdout.close()
         self._process = None
-        if status:
-            self._say(f"exit status {status}; see faults/*/log.txt and `cbt-tools undo` of the archive")
 
     def _say(self, what: str) -> None:
         """A run that was to have faults, and did not have them all, is none."""
-        logger.error("faults: %s", what)
+        self.failure = f"faults: {what}"
+        logger.error("%s", self.failure)
         session = upstream.session()
         if session:
-            session.flaw = f"faults: {what}"
+            session.flaw = self.failure
+
+
+def _new_folder(parent: Path) -> Path:
+    """Named by the time, and by a number where several begin within a second."""
+    parent.mkdir(parents=True, exist_ok=True)
+    begun = time.strftime("%Y%m%dT%H%M%S")
+    names = itertools.chain([begun], (f"{begun}-{number}" for number in itertools.count(2)))
+    for folder in (parent / name for name in names):
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir()
+            return folder
+    raise AssertionError("names do not end")

@@ -110,6 +110,7 @@ def monitor_class(name: str, load: Callable[[], Any], base: type) -> type:
             super().__init__(mconfig)
             self._config = mconfig
             self.only_ends = False
+            self.failure: Optional[str] = None
 
         @staticmethod
         def _get_default_nodes() -> List[str]:  # ... and the module era for this
@@ -122,11 +123,14 @@ def monitor_class(name: str, load: Callable[[], Any], base: type) -> type:
             made = load()(self._config, settings.cluster, getattr(settings, "common", None) or {})
             _watching[name, directory] = made
             made.start(directory)
+            self.failure = getattr(made, "failure", None)
 
         def stop(self, directory: Optional[str] = None) -> None:
             """None stops all of this profile; a stop without a start does nothing: CBT does both."""
             for key in [key for key in _watching if key[0] == name and directory in (None, key[1])]:
-                _watching.pop(key).stop(key[1])
+                made = _watching.pop(key)
+                made.stop(key[1])
+                self.failure = getattr(made, "failure", None)
 
     PluginMonitoring.__name__ = f"Plugin_{name}"
     return PluginMonitoring

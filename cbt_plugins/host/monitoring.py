@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set
 
+from cbt_plugins.host.run import RunFailed
+
 logger = logging.getLogger(__name__)
 
 #: keys of the `cluster:` section that name nodes
@@ -31,6 +33,8 @@ class Monitor:
     #: begins after all others and ends before them: what acts at times that count from the begin of the load, and is
     #: to be watched until all of it is over
     INNERMOST: bool = False
+    #: why the load is not what it should be, known after `start` or `stop`: the run then fails where we lead it
+    failure: Optional[str] = None
 
     def __init__(
         self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]
@@ -105,7 +109,7 @@ def watch(
 
     Each object is kept from start to stop: CBT's module-level start() and stop() make new ones each time,
     which then know nothing of the processes that they should end. Files arrive as local_dir/<name>.<node>,
-    CBT's own way.
+    CBT's own way. Raises RunFailed for a monitor that has a `failure`: before the context is entered, or after it.
     """
     monitors = sorted(make(), key=lambda monitor: bool(getattr(monitor, "INNERMOST", False)))
     if not monitors:
@@ -127,6 +131,7 @@ def watch(
         for monitor in monitors:
             started.append(monitor)
             monitor.start(directory)
+            _raise_failure([monitor])  # a load of hours would be for nothing
         yield
     finally:
         for monitor in reversed(started):
@@ -135,6 +140,13 @@ def watch(
             except Exception:
                 logger.exception("monitor %s did not stop in order", type(monitor).__name__)
         _fetch(remote, nodes, directory, local_dir, cluster.get("user"))
+    _raise_failure(monitors)
+
+
+def _raise_failure(monitors: Iterable[Any]) -> None:
+    failures = [monitor.failure for monitor in monitors if getattr(monitor, "failure", None)]
+    if failures:
+        raise RunFailed("; ".join(failures))
 
 
 def bring_left(

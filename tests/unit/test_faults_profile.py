@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict, List
 
 import pytest
 
+from cbt_plugins.host import delegate, monitoring
+from cbt_plugins.host.run import RunFailed
 from cbt_plugins.monitors import faults
+from cbt_plugins.remote import Result
 
+START = subprocess.Popen
 LOAD = "/tmp/cbt/00000000/LibrbdFio/op_size-00016384/randwrite"
 
 
 def profile_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> faults.Faults:
     """The profile, with a program of Python in the place of `cbt-tools inject`."""
-    real = faults.subprocess.Popen
 
     def start(line: List[str], **options: Any) -> Any:
         assert line[2:6] == ["cbt_plugins.tools", "inject", "faults.yaml", "--tied"]
-        return real([sys.executable, "-c", program], **options)
+        return START([sys.executable, "-c", program], **options)
 
     monkeypatch.setattr(faults.subprocess, "Popen", start)
     cluster: Dict[str, Any] = {"head": "node0", "archive_dir": str(tmp_path)}
@@ -57,11 +64,84 @@ def test_the_archive_keeps_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert kept.read_text() == "events: []\n"
 
 
-def test_a_refused_fault_does_not_keep_the_load(
+def test_a_refused_fault_does_not_keep_cbts_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     profile = profile_of(tmp_path, monkeypatch, "raise SystemExit(1)")
     profile.start(LOAD)
-    assert "the load begins without them" in caplog.text
+    assert str(profile.failure).startswith("faults: exit status 1 before the load")
+    assert str(profile.failure) in caplog.text
+    caplog.clear()
     profile.stop(LOAD)
-    assert "exit status 1" in caplog.text
+    assert caplog.text == ""  # it has been said
+
+
+def test_a_fault_that_fails_in_the_middle_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for status in (0, 1):
+        program = f"import sys; print('begun', flush=True); sys.stdin.read(); sys.exit({status})"
+        profile = profile_of(tmp_path, monkeypatch, program)
+        profile.start(LOAD)
+        assert profile.failure is None
+        profile.stop(LOAD)
+        assert str(profile.failure).startswith("faults: exit status 1; see" if status else "None")
+
+
+def test_one_that_is_still_at_it_is_left_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An undo may take longer than anybody waits: CBT goes on, and the process too."""
+    monkeypatch.setattr(faults, "PATIENCE", 0.0)
+    ended = tmp_path / "ended"
+    os.mkfifo(ended)
+    profile = profile_of(tmp_path, monkeypatch, f"print('begun', flush=True); open({str(ended)!r}).read()")
+    profile.start(LOAD)
+    process = profile._process
+    assert process is not None
+    profile.stop(LOAD)
+    assert process.returncode is None and f"process {process.pid} is still at it" in str(profile.failure)
+    ended.write_text("")
+    assert process.wait(30) == 0
+
+
+def test_two_loads_within_a_second_have_folders_and_runs_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults.time, "strftime", lambda form: "20260101T000000")
+    profiles = [profile_of(tmp_path, monkeypatch, "print('begun', flush=True); input()") for _ in range(2)]
+    for profile in profiles:
+        profile.start(LOAD)
+    for profile in profiles:
+        profile.stop(LOAD)
+    files = sorted((tmp_path / "faults").glob("*/cluster.json"))
+    assert [file.parent.name for file in files] == ["20260101T000000", "20260101T000000-2"]
+    assert len({json.loads(file.read_text())["run_id"] for file in files}) == 2
+
+
+def test_our_own_loop_fails_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused before the load: no load of hours for nothing. Failed in the middle: no success either."""
+    remote = SimpleNamespace(run=lambda nodes, *_, **__: {node: Result("", "", 0) for node in nodes})
+    monkeypatch.setattr(monitoring, "make_remote", lambda *_: remote)
+    monkeypatch.setattr(monitoring, "_fetch", lambda *_: None)
+
+    def watch(program: str) -> Any:
+        profile = profile_of(tmp_path, monkeypatch, program)
+        return monitoring.watch(lambda: [profile], {"head": "node0"}, {}, "/tmp/x", tmp_path / "local")
+
+    with pytest.raises(RunFailed, match="before the load"), watch("raise SystemExit(1)"):
+        raise AssertionError("the context must not be entered")
+    loads = []
+    with pytest.raises(RunFailed, match="exit status 1; "), watch("print('begun', flush=True); input()"):
+        loads.append("whole")
+    assert loads == ["whole"]
+    with pytest.raises(KeyboardInterrupt), watch("print('begun', flush=True); input()"):
+        raise KeyboardInterrupt  # why the run ended is not hidden by it
+
+
+def test_a_benchmark_of_ours_under_cbt_fails_with_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CBT wraps our monitors in a class of its own; who leads the load asks that one."""
+    base = type("Monitoring", (), {"__init__": lambda self, config: None})
+    profile = profile_of(tmp_path, monkeypatch, "print('begun', flush=True); input()")
+    monkeypatch.setitem(sys.modules, "settings", SimpleNamespace(cluster=profile.cluster, common={}))
+    wrapped = delegate.monitor_class("faults", lambda: faults.Faults, base)({"file": "faults.yaml"})
+    wrapped.start(LOAD)
+    assert wrapped.failure is None
+    wrapped.stop(LOAD)
+    assert wrapped.failure.startswith("faults: exit status 1")
