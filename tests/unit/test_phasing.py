@@ -8,6 +8,7 @@ import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List, Optional, Tuple, cast
 
 import pytest
@@ -22,6 +23,7 @@ from cbt_plugins.cycle.phasing import Phasing
 from cbt_plugins.faults import FaultError
 from cbt_plugins.host.run import RunFailed
 from cbt_plugins.journal import Journal
+from cbt_plugins.remote.clock import Offset
 
 A = Fault("a", "stop", ("node1",))
 B = Fault("b", "stop", ("node3",), accept=tuple(rule for rule in ANYTHING if rule != "steady"))
@@ -84,6 +86,7 @@ class NoLoad:
         self.killed_in = ""
         self.begun: List[str] = []
         self.buckets = self
+        self.ready = SimpleNamespace(offsets={"node0": Offset(0.0, 0.0)})
 
     def counts(self) -> Dict[str, int]:
         return {}
