@@ -193,7 +193,8 @@ def test_the_switch_heals_although_nobody_asks(tmp_path: Path) -> None:
     how, pid, begun = done.stdout.split()[1:]
     assert how == "process" and started(int(pid)) == int(begun)
     until(healed.exists)
-    until((tmp_path / "d" / "r-1.fired").exists)
+    fired = tmp_path / "d" / "r-1.fired"
+    until(lambda: fired.exists() and fired.read_text())  # it is there a moment before the time stands in it
     assert shell(deadman.is_disarmed("r-1"), tmp_path / "d").stdout == ""
     ago = deadman.fired("some banner\n" + shell(deadman.disarm("r-1"), tmp_path / "d").stdout)
     assert ago is not None and 0 <= ago < 600

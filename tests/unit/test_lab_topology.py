@@ -48,8 +48,17 @@ def test_counts_out_of_range_are_named(wrong: dict[str, int]) -> None:
         Topology(**wrong)
 
 
+def test_systemd_is_for_nodes_with_osds() -> None:
+    assert [node.name for node in Topology(systemd=("node2",)).nodes.values() if node.systemd] == ["node2"]
+    with pytest.raises(LabUsage, match="--systemd node0: runs no OSDs"):
+        Topology(systemd=("node0",))
+    with pytest.raises(LabUsage, match="no node node9"):
+        Topology(systemd=("node9",))
+
+
 def test_record_comes_back_as_it_was(tmp_path: Path) -> None:
-    record = Record(Topology(ec=(2, 1), bind=("/srv/data",), mux=False), "f-s-i-d", {"0": "u"}, "created")
+    shape = Topology(ec=(2, 1), bind=("/srv/data",), mux=False, systemd=("node2",))
+    record = Record(shape, "f-s-i-d", {"0": "u"}, "created")
     record.save(tmp_path)
     assert Record.load(tmp_path) == record
     assert json.loads((tmp_path / "lab.json").read_text())["nodes"]["node1"]["osds"] == [0, 1]
