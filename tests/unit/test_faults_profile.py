@@ -95,10 +95,13 @@ def test_one_that_is_still_at_it_is_left_to_itself(tmp_path: Path, monkeypatch: 
     profile.start(LOAD)
     process = profile._process
     assert process is not None
-    profile.stop(LOAD)
-    assert process.returncode is None and f"process {process.pid} is still at it" in str(profile.failure)
-    ended.write_text("")
-    assert process.wait(30) == 0
+    try:
+        profile.stop(LOAD)
+        assert process.returncode is None and f"process {process.pid} is still at it" in str(profile.failure)
+        ended.write_text("")
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
 
 
 def test_two_loads_within_a_second_have_folders_and_runs_of_their_own(
