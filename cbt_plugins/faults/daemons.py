@@ -15,7 +15,8 @@ from .step import FaultError
 
 WAYS = ("systemd", "cephadm", "process")
 
-#: prints "unit OSD NAME STATE" for units that systemd has loaded, and "process PID START FILES ARGV" for each ceph-osd
+#: prints "unit OSD NAME STATE" for units that systemd has loaded, and "process PID START FILES ARGV AROUND" for each
+#: ceph-osd; ARGV and AROUND (user, group, folder, environment) in base64
 PROBE = r"""
 started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
 for n in OSDS; do
@@ -27,7 +28,9 @@ for p in /proc/[0-9]*; do
   c=; { read -r c < "$p/comm"; } 2>/dev/null
   [ "$c" = ceph-osd ] || continue
   files=$(sed -n 's/^Max open files *\([0-9]*\).*/\1/p' "$p/limits" 2>/dev/null)
-  echo "process ${p#/proc/} $(started "${p#/proc/}") ${files:-0} $(base64 -w0 < "$p/cmdline" 2>/dev/null)"
+  around=$({ stat -c '%u %g' "$p"; readlink "$p/cwd"
+             tr '\0' '\n' < "$p/environ" | grep -E '^(LD|TCMALLOC)_[A-Z0-9_]*='; } 2>/dev/null | base64 -w0)
+  echo "process ${p#/proc/} $(started "${p#/proc/}") ${files:-0} $(base64 -w0 < "$p/cmdline" 2>/dev/null) $around"
 done
 true
 """
@@ -41,6 +44,10 @@ class Process:
     started: int  # clock ticks since the node booted
     files: int  # its limit of open files, 0 unknown
     argv: Tuple[str, ...]
+    user: int = 0
+    group: int = 0
+    folder: str = "/"
+    environment: Tuple[str, ...] = ()  # NAME=VALUE, of what decides how a program is loaded
 
 
 @dataclass(frozen=True)
@@ -72,11 +79,11 @@ def parse(node: str, osds: Sequence[int], answer: str, way: str = "") -> Dict[in
         if words[:1] == ["unit"] and len(words) == 4:
             runs = words[3] not in ("inactive", "failed")
             (units if runs else idle).setdefault(int(words[1]), []).append(words[2])
-        elif words[:1] == ["process"] and len(words) == 5:
-            argv = tuple(base64.b64decode(words[4]).decode(errors="replace").rstrip("\0").split("\0"))
-            osd = osd_of(argv)
+        elif words[:1] == ["process"] and len(words) == 6:
+            found_one = _process(words[1:])
+            osd = osd_of(found_one.argv)
             if osd is not None:
-                processes.setdefault(osd, []).append(Process(int(words[1]), int(words[2]), int(words[3]), argv))
+                processes.setdefault(osd, []).append(found_one)
     found = {}
     for osd in osds:
         if osd not in processes:  # a unit that does not run is the way of an OSD that does not run either
@@ -98,6 +105,14 @@ def parse(node: str, osds: Sequence[int], answer: str, way: str = "") -> Dict[in
             raise FaultError(f"{node} runs no ceph-osd for osd.{osd}, and systemd has no unit of it")
         found[osd] = Daemon(osd, node, which, unit, process)
     return found
+
+
+def _process(words: Sequence[str]) -> Process:
+    pid, begun, files, argv, around = words
+    owner, folder, *environment = base64.b64decode(around).decode(errors="replace").rstrip("\n").split("\n")
+    user, group = map(int, owner.split())
+    line = base64.b64decode(argv).decode(errors="replace").rstrip("\0").split("\0")
+    return Process(int(pid), int(begun), int(files), tuple(line), user, group, folder, tuple(environment))
 
 
 def osd_of(argv: Sequence[str]) -> Optional[int]:
@@ -158,7 +173,9 @@ def start(daemons: Sequence[Daemon]) -> str:
 
 
 def _again(osd: int, process: Process) -> str:
-    line = " ".join(map(shlex.quote, process.argv))
+    line = " ".join(map(shlex.quote, ["env", *process.environment, *process.argv]))
+    if process.user and not any(word.startswith("--setuser") for word in process.argv):
+        line = f"setpriv --reuid={process.user} --regid={process.group} --init-groups {line}"
     if any(word in ("-f", "-d", "--foreground") for word in process.argv):
         line = f"setsid {line} </dev/null >/dev/null 2>&1 &"
     files = f"ulimit -n {process.files} 2>/dev/null; " if process.files else ""
@@ -166,7 +183,7 @@ def _again(osd: int, process: Process) -> str:
     return (
         "r=; for p in /proc/[0-9]*; do c=; { read -r c < $p/comm; } 2>/dev/null; "
         f'if [ "$c" = ceph-osd ] && tr "\\0" " " < $p/cmdline 2>/dev/null | grep -Eq -e {shlex.quote(running)}; '
-        f'then r=1; fi; done; [ -n "$r" ] || ( {files}{line} )'
+        f'then r=1; fi; done; [ -n "$r" ] || ( cd {shlex.quote(process.folder)} && {files}{line} )'
     )
 
 

@@ -215,10 +215,6 @@ class Injector:
         steps = tuple(kind.steps(scene, found, options))
         return Prepared(fault, kind, options, found, steps, self._judge(harm, held, facts))
 
-    def dry(self, fault: Fault) -> List[str]:
-        """What `inject` would do, word for word, and which rules speak against it."""
-        return self.prepare(fault).lines()
-
     def _targets(self, fault: Fault, kind: Kind, facts: Facts, held: Collection[int]) -> Targets:
         """A choice that was made before, in this run, is made again."""
         before = [r for r in self._journal.records if r["event"] == "chosen" and r["label"] == fault.label]

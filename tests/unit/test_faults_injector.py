@@ -320,7 +320,7 @@ def test_the_choice_is_written_down_and_made_again(tmp_path: Path, world: Connec
 
 def test_a_dry_run_prints_what_a_run_executes(tmp_path: Path, world: Connections) -> None:
     made = ready(tmp_path, world)
-    lines = "\n".join(made.dry(STOP[1]))
+    lines = "\n".join(made.prepare(STOP[1]).lines())
     before = len(world.said)
     prepared = made.inject(STOP[1])
     made.undo_all()

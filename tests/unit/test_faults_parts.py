@@ -99,7 +99,8 @@ def test_many_answers_in_one_text() -> None:
 
 
 def line(pid: int, *argv: str) -> str:
-    return f"process {pid} 77 1024 {base64.b64encode(chr(0).join([*argv, '']).encode()).decode()}\n"
+    words, around = chr(0).join([*argv, ""]).encode(), b"0 0\n/\n"
+    return f"process {pid} 77 1024 {base64.b64encode(words).decode()} {base64.b64encode(around).decode()}\n"
 
 
 def test_how_osds_are_run_is_found_out() -> None:

@@ -1,0 +1,81 @@
+"""A ceph-osd that no unit runs: what is found out about it, and how it comes back. A copy of sh plays it."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Dict, Iterator, Optional
+
+import pytest
+
+from cbt_plugins.faults.daemons import Daemon, parse, probe, start
+from cbt_plugins.faults.step import FaultError
+
+OSD = 98765
+LINE = ("./ceph-osd", "-c", "sleep 1000; true", "-f", "-i", str(OSD))
+
+
+def asked() -> str:
+    return subprocess.run(["sh", "-c", probe([OSD])], capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def look() -> Optional[Daemon]:
+    try:
+        return parse("n", [OSD], asked())[OSD]
+    except FaultError:
+        return None
+
+
+def wait() -> Daemon:
+    end = time.monotonic() + 30
+    while (found := look()) is None:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return found
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A folder that everybody may enter."""
+    with tempfile.TemporaryDirectory() as made:
+        os.chmod(made, 0o755)
+        shutil.copy("/bin/sh", f"{made}/ceph-osd")
+        yield Path(made)
+        found = look()
+        if found is not None and found.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(found.process.pid, signal.SIGKILL)
+
+
+def test_it_comes_back_as_it_was(home: Path) -> None:
+    """Arguments, folder, user, limit of open files, and what decides how it is loaded. A key is no such thing."""
+    somebody: Dict[str, Any] = {"user": 65534, "group": 65534} if os.geteuid() == 0 else {}
+    first = subprocess.Popen(
+        ["sh", "-c", 'ulimit -n 321; exec "$@"', "sh", *LINE],
+        cwd=home,
+        env={"LD_BIND_NOW": "1", "CEPH_ARGS": "--key=secret", "PATH": os.environ["PATH"]},
+        start_new_session=True,
+        **somebody,
+    )
+    before = wait()
+    mine = next(words for words in map(str.split, asked().splitlines()) if words[1] == str(first.pid))
+    assert "secret" not in "".join(base64.b64decode(word).decode() for word in mine[4:])
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    assert look() is None
+    subprocess.run(["sh", "-c", start([before])], timeout=60, check=True)
+    after = wait()
+    assert before.process is not None and after.process is not None
+    assert after.process.pid != before.process.pid
+    assert replace(after.process, pid=0, started=0) == replace(before.process, pid=0, started=0)
+    assert (after.process.folder, after.process.files) == (str(home), 321)
+    assert after.process.environment == ("LD_BIND_NOW=1",)
+    assert after.process.user == somebody.get("user", os.geteuid())
