@@ -183,7 +183,7 @@ def _again(osd: int, process: Process) -> str:
     return (
         "r=; for p in /proc/[0-9]*; do c=; { read -r c < $p/comm; } 2>/dev/null; "
         f'if [ "$c" = ceph-osd ] && tr "\\0" " " < $p/cmdline 2>/dev/null | grep -Eq -e {shlex.quote(running)}; '
-        f'then r=1; fi; done; [ -n "$r" ] || ( cd {shlex.quote(process.folder)} && {files}{line} )'
+        f'then r=1; fi; done; [ -n "$r" ] || ( cd {shlex.quote(process.folder)} 2>/dev/null || cd /; {files}{line} )'
     )
 
 
