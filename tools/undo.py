@@ -105,10 +105,6 @@ def _undo(folder: Path, force: bool, give_up: Optional[str]) -> int:
         print(f"{folder}: {number} undone" if number else f"{folder}: nothing is open")
         _say_given_up(folder)
         injector.release(force)
-        left = record.open_in(folder)
-        if left:
-            print(f"{folder}: all is undone, but cannot be written down: {len(left)} stay open here", file=sys.stderr)
-            return OPEN
     except (FaultError, OSError) as error:  # all may be undone, and the cluster still count as in use
         print(f"{folder}: {error}", file=sys.stderr)
         return OPEN

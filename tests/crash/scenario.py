@@ -14,7 +14,7 @@ from cbt_plugins.config.plan import Fault, Settings
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.faults.scene import Limits
 from cbt_plugins.remote import Remote, remote
-from cbt_plugins.tools import undo
+from cbt_plugins.tools import __main__ as tools
 
 CLUSTER = {
     "head": "node0",
@@ -77,13 +77,11 @@ def shorten() -> None:
 
 def put_back(folder: Path) -> int:
     """`cbt-tools undo`, with the same short times."""
-    import argparse
-
     import cbt_plugins.faults.injector as injecting
 
     shorten()
     injecting.Limits = lambda: LIMITS  # type: ignore[assignment,misc]
-    return undo.run(argparse.Namespace(archive=folder, dry_run=False))
+    return tools.main(["undo", str(folder)])
 
 
 if __name__ == "__main__":

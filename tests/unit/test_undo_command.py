@@ -13,7 +13,7 @@ from faults_world import ANYTHING, MADE, Connections, injector
 
 import cbt_plugins.tools.undo as undo_tool
 from cbt_plugins.config.plan import Fault, Settings
-from cbt_plugins.faults import access, beside, record
+from cbt_plugins.faults import access, record
 from cbt_plugins.tools.__main__ import main
 
 
@@ -99,7 +99,7 @@ def test_a_killed_profile_is_found_and_undone(
     tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`faults` beside any benchmark has its journals in ARCHIVE/faults/<time>; a link leads to somebody else's."""
-    folder = broken(beside.make(tmp_path / "archive"), world)
+    folder = broken(tmp_path / "archive" / "faults" / "20260101T000000", world)
     elsewhere = broken_aside(tmp_path / "elsewhere")
     (tmp_path / "archive" / "link").symlink_to(elsewhere, target_is_directory=True)
     (tmp_path / "archive" / "file").mkdir()
@@ -215,11 +215,19 @@ def test_an_archive_that_cannot_be_written_is_said(
     tmp_path: Path, world: Connections, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = broken(tmp_path / "run", world)
+    write = undo_tool.record.UndoJournal.note
 
-    def refuse(*_: Any, **__: Any) -> Any:
+    def refuse(*_: Any, **__: Any) -> None:
         raise OSError(30, "Read-only file system", str(folder / record.FILE))
 
-    monkeypatch.setattr(undo_tool, "Injector", refuse)
+    monkeypatch.setattr(record.UndoJournal, "note", refuse)
+    assert main(["undo", str(tmp_path)]) == 1
+    assert "Read-only file system" in capsys.readouterr().err
+    assert world.differences() == set()  # put back all the same
+    assert main(["undo", str(tmp_path), "--give-up", "one node"]) == 1
+    assert record.given_up_in(folder) == []
+    monkeypatch.setattr(record.UndoJournal, "note", write)
+    monkeypatch.setattr(undo_tool, "Injector", refuse)  # not even to be read by who asks
     assert main(["undo", str(tmp_path)]) == 1
     assert "Read-only file system" in (said := capsys.readouterr().err) and "(2 open)" in said
 
