@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import List
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """What a shell starts in the background is deaf to Ctrl-C, and all that it starts: these tests send it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:

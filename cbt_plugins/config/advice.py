@@ -70,7 +70,7 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[Change]:
         yield Change(
             f"{what}, at {format_duration(round(span.at, 3))} of {span.phase}", f"{undo}at any end of the run{_KILLED}"
         )
-    yield Change("config-key cbt-plugins/run on the cluster: says which run has it", f"removed at the end{_KILLED}")
+    yield Change("config-key cbt-plugins/run/... on the cluster: says which run has it", f"removed at the end{_KILLED}")
 
 
 _KILLED = "; after a kill -9 by `cbt-tools undo ARCHIVE`"

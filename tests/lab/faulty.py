@@ -69,6 +69,12 @@ class Faulty:
     def ceph(self, words: str) -> Any:
         return json.loads(self.lab.exec("node0", ["sh", "-c", f"ceph {words} -f json"]).stdout)
 
+    def holder(self) -> Dict[str, Any]:
+        """The one process that has the cluster, as it says itself."""
+        (text,) = self.ceph("config-key dump cbt-plugins/run").values()
+        said: Dict[str, Any] = json.loads(text)
+        return said
+
     def osd(self, number: int) -> Dict[str, Any]:
         entry: Dict[str, Any] = next(o for o in self.ceph("osd dump")["osds"] if o["osd"] == number)
         return {key: entry[key] for key in ("up", "in", "weight", "uuid")}

@@ -8,7 +8,6 @@ Debian 12 has cephadm's manager module, but not the library that it needs. CBT_P
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -161,7 +160,7 @@ def test_a_stop_on_order_does_not_come_after_its_undo(orchestrated: Units) -> No
     running = orchestrated.start(folder, f"injector.acquire(); injector.inject({fault('f', 'stop', 'osd.4')})")
     try:
         wait_for(lambda: int(orchestrated.sh(orders, "node0")) > before, "the order")
-        holder = json.loads(orchestrated.ceph("config-key dump cbt-plugins")["cbt-plugins/run"])
+        holder = orchestrated.holder()
         orchestrated.lab.exec("node0", ["kill", "-9", str(holder["pid"])])
         running.wait(30)
         before = int(orchestrated.sh(orders, "node0"))

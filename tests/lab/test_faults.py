@@ -152,8 +152,7 @@ def test_a_cut_node_heals_although_nobody_asks(faulty: Faulty) -> None:
         wait_for(lambda: (folder / "undo.jsonl").exists(), "the run's journal")
         wait_for(lambda: '"injected"' in (folder / "undo.jsonl").read_text(), "the cut")
         wait_for(lambda: not faulty.osd(2)["up"], "osd.2 seen down")
-        (text,) = faulty.ceph("config-key dump cbt-plugins/run").values()
-        holder = json.loads(text)
+        holder = faulty.holder()
         faulty.lab.exec("node0", ["kill", "-9", str(holder["pid"])])
         running.wait(30)
         records = [json.loads(line) for line in (folder / "undo.jsonl").read_text().splitlines()]

@@ -161,7 +161,7 @@ def test_a_timer_heals_although_nobody_asks(units: Units) -> None:
         armed = next(record for record in records(folder) if record["event"] == "armed")
         word, how, unit = armed["switch"].split()
         assert (word, how) == ("armed", "systemd") and units.sh(f"systemctl is-active {unit}.timer") == "active"
-        holder = json.loads(units.ceph("config-key dump cbt-plugins")["cbt-plugins/run"])
+        holder = units.holder()
         units.lab.exec("node0", ["kill", "-9", str(holder["pid"])])
         running.wait(30)
         wait_for(lambda: not units.osd(4)["up"], "osd.4 seen down")
