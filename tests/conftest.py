@@ -11,8 +11,9 @@ import pytest
 
 def pytest_configure() -> None:
     """What a shell starts in the background is deaf to Ctrl-C, and all that it starts: these tests send it."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:

@@ -40,6 +40,20 @@ def lab_tool(
     return subprocess.run(argv, env={**os.environ, **(env or {})}, **options)
 
 
+def need_systemd() -> None:
+    """Skip, with the reason, where no node can have a systemd of its own."""
+    need_machine()
+    faults, _ = missing(systemd=True)
+    if faults:
+        pytest.skip("; ".join(faults))
+    top = "/sys/fs/cgroup"
+    script = f'mount -t cgroup2 cgroup2 {top} && mkdir "{top}/cbt-lab-$$" && rmdir "{top}/cbt-lab-$$"'
+    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+    tried = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    if tried.returncode:
+        pytest.skip(f"no control groups of version 2 can be made here: {tried.stderr.strip()}")
+
+
 def need_machine() -> None:
     """Skip, with the reason, where no lab can be."""
     if os.geteuid() != 0:

@@ -17,11 +17,10 @@ from typing import Iterator
 import pytest
 from cycles import wait_for
 from faulty import fault
-from running_lab import RunningLab, need_machine
+from running_lab import RunningLab, need_systemd
 from test_systemd import NODE, Units
 
 from cbt_plugins.tools.lab import Lab, Topology
-from cbt_plugins.tools.lab.needs import missing
 
 pytestmark = pytest.mark.lab
 
@@ -70,10 +69,9 @@ systemctl --quiet enable --now chrony "ceph-$1@osd.4" "ceph-$1@osd.5"
 
 @pytest.fixture(scope="module")
 def orchestrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Units]:
-    need_machine()
+    need_systemd()
     unpacked = Path(os.environ.get("CBT_PLUGINS_CEPHADM") or pytest.skip(str(__doc__)))
     absent = [f for f in ("usr/sbin/cephadm", "usr/share/ceph/mgr/remoto") if not (unpacked / f).exists()]
-    absent += missing(systemd=True)[0]
     if absent:
         pytest.skip(f"{unpacked}: {'; '.join(absent)}")
     base = tmp_path_factory.mktemp("cephadm")

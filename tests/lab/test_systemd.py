@@ -12,10 +12,9 @@ from typing import Any, Dict, Iterator, List, Set
 import pytest
 from cycles import wait_for
 from faulty import Faulty, fault
-from running_lab import RunningLab, lab_tool, need_machine
+from running_lab import RunningLab, lab_tool, need_systemd
 
 from cbt_plugins.tools.lab import Lab, Topology
-from cbt_plugins.tools.lab.needs import missing
 
 pytestmark = pytest.mark.lab
 
@@ -66,10 +65,7 @@ def records(folder: Path) -> List[Dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def units(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Units]:
-    need_machine()
-    faults, _ = missing(systemd=True)
-    if faults:
-        pytest.skip("; ".join(faults))
+    need_systemd()
     base = tmp_path_factory.mktemp("systemd")
     made = Lab(tmp_path_factory.mktemp("lab"), say=lambda text: None)
     try:
