@@ -12,6 +12,8 @@ from typing import Any, Callable, Collection, Dict, FrozenSet, Iterator, List, M
 
 from ..models.availability import inactive_share
 from .cluster_facts import Facts, Said
+from .harm import Harm, Held
+from .placement import domains, needed, shape_of, taken_from
 from .roles import NOBODY, Roles, same_host
 from .steady import down_otherwise, unsteady
 
@@ -29,49 +31,6 @@ _LEVELS: Mapping[str, int] = {
     **{"osd": 0, "host": 1, "chassis": 2, "rack": 3, "row": 4, "pdu": 5, "pod": 6},
     **{"room": 7, "datacenter": 8, "zone": 9, "region": 10, "root": 11},
 }
-
-
-@dataclass(frozen=True)
-class Harm:
-    """What a fault takes away."""
-
-    osds: Tuple[int, ...] = ()  # down or out
-    nodes: Tuple[str, ...] = ()  # as a whole, with everything that runs there
-    out: bool = False  # the OSDs stay up and give their data away
-    destroyed: bool = False  # their data is gone for good
-
-    @property
-    def stops(self) -> bool:
-        """Whether OSDs are no longer there: what `ceph osd ok-to-stop` is about."""
-        return bool(self.osds) and (self.destroyed or not self.out)
-
-
-@dataclass(frozen=True)
-class Held:
-    """What an open fault of this run has taken."""
-
-    harm: Harm
-    seen: bool = False  # by the cluster: what is up now has come back by itself
-
-    def missing(self, osds: Mapping[int, Mapping[str, Any]]) -> Tuple[int, ...]:
-        """OSDs that are gone, or will be as soon as the cluster sees it."""
-        if self.harm.out:
-            return ()
-        return tuple(o for o in self.harm.osds if not (self.seen and o in osds and osds[o]["up"]))
-
-
-def questions(harm: Harm, held: Sequence[Held]) -> Dict[str, str]:
-    """What to ask Ceph of a fault, alone: by the names that `radius` has for the answers.
-
-    Whether the OSDs may be stopped is asked with those that the cluster does not know to be gone yet.
-    """
-    asked = {}
-    if harm.stops:
-        unseen = {o for h in held if not (h.seen or h.harm.out) for o in h.harm.osds}
-        asked["ok_to_stop"] = " ".join(["osd ok-to-stop", *map(str, sorted({*harm.osds, *unseen}))])
-    if harm.destroyed:
-        asked["safe_to_destroy"] = " ".join(["osd safe-to-destroy", *map(str, harm.osds)])
-    return asked
 
 
 @dataclass(frozen=True)
@@ -125,6 +84,10 @@ class _Case:
     def out(self) -> Set[int]:
         """OSDs that open faults have marked out."""
         return {osd for held in self.held if held.harm.out for osd in held.harm.osds}
+
+    def domains(self) -> Iterator[Tuple[Mapping[str, Any], str, Dict[str, float]]]:
+        """Each pool with its failure domain and the share of each such domain that would be gone."""
+        return domains(self.facts, self.gone, self.harm.osds)
 
     @property
     def nodes_gone(self) -> Set[str]:
@@ -191,7 +154,7 @@ def _inactive(case: _Case) -> Iterator[Finding]:
             share = lost / len(left)
             pools[pool["pool_name"]] = {"inactive": lost, "pgs": len(left), "share": share}
             texts.append(
-                f"{lost} of {len(left)} of pool {pool['pool_name']} ({100 * share:.1f} %; {_shape(case.facts, pool)}, "
+                f"{lost} of {len(left)} of pool {pool['pool_name']} ({100 * share:.1f} %; {shape_of(case.facts, pool)}, "
                 f"min_size {pool['min_size']})"
             )
     all_pgs = len(case.facts.pgs)
@@ -206,13 +169,13 @@ def _domain(case: _Case) -> Iterator[Finding]:
     if case.harm.out and not case.harm.destroyed:
         return
     alike: Dict[Tuple[Any, ...], List[str]] = {}
-    for pool, kind, shares in _domains(case):
+    for pool, kind, shares in case.domains():
         estimate = inactive_share(list(shares.values()), pool["size"], pool["min_size"])
         case.figures.setdefault("expected_inactive", {})[pool["pool_name"]] = estimate
         failed = tuple(name for name, share in shares.items() if share > 0)
         spare = pool["size"] - pool["min_size"]
         if len(failed) > spare:
-            shape = f"{_shape(case.facts, pool)}, min_size {pool['min_size']}"
+            shape = f"{shape_of(case.facts, pool)}, min_size {pool['min_size']}"
             key = (estimate, shape, spare, kind, len(shares), failed)
             alike.setdefault(key, []).append(str(pool["pool_name"]))
     for (estimate, shape, spare, kind, total, failed), pools in sorted(alike.items(), reverse=True):
@@ -231,7 +194,7 @@ def _data(case: _Case) -> Iterator[Finding]:
     lost: Dict[str, int] = {}
     for pg in case.facts.pgs:
         pool = pools.get(int(pg["pgid"].split(".")[0]))
-        if pool and sum(o in case.facts.osds and o not in gone for o in pg["acting"]) < _needed(case.facts, pool):
+        if pool and sum(o in case.facts.osds and o not in gone for o in pg["acting"]) < needed(case.facts, pool):
             lost[pool["pool_name"]] = lost.get(pool["pool_name"], 0) + 1
     if lost and not (case.harm.out and not case.harm.destroyed):
         many = ", ".join(f"{n} of pool {p}" for p, n in sorted(lost.items()))
@@ -342,11 +305,11 @@ def _capacity(case: _Case) -> Iterator[Finding]:
     weights = {n: o["weight"] for n, o in case.facts.osds.items()}
     rows = {r["id"]: r for r in case.facts.answers["osd df"]["nodes"] if weights.get(r["id"])}
     # a pool whose domains are not known may be made again
-    stays = {pool["pool"] for pool, _, shares in _domains(case) if sum(s < 1 for s in shares.values()) < pool["size"]}
+    stays = {pool["pool"] for pool, _, shares in case.domains() if sum(s < 1 for s in shares.values()) < pool["size"]}
     empty = case.gone | case.out
     areas: Dict[FrozenSet[int], Tuple[str, List[Mapping[str, Any]]]] = {}
     for pool in case.facts.pools:
-        for name, members in _taken(case.facts, pool):
+        for name, members in taken_from(case.facts, pool):
             areas.setdefault(members, (name, []))[1].append(pool)
     worst: Optional[Tuple[float, str, List[str]]] = None
     for members, (name, pools) in areas.items():
@@ -438,75 +401,5 @@ def _gateways(case: _Case) -> Tuple[List[str], List[str]]:
     return hit, [name for name in before if name not in hit]
 
 
-def _taken(facts: Facts, pool: Mapping[str, Any]) -> Iterator[Tuple[str, FrozenSet[int]]]:
-    """What a pool's CRUSH rule takes its OSDs from, in words, with the OSDs of the device class that it wants."""
-    for step in _steps(facts, pool):
-        if step["op"] == "take":
-            root, device = _root(facts, step)
-            if root is not None:
-                name = f"{facts.tree[root]['name']}{f', class {device}' if device else ''}"
-                yield name, frozenset(o for o in facts.below(root) if _is_of(facts, o, device))
-
-
-def _steps(facts: Facts, pool: Mapping[str, Any]) -> List[Mapping[str, Any]]:
-    rules = facts.answers["osd crush rule dump"]
-    return [step for rule in rules if rule["rule_id"] == pool["crush_rule"] for step in rule["steps"]]
-
-
-def _root(facts: Facts, take: Mapping[str, Any]) -> Tuple[Optional[int], str]:
-    name, _, device = str(take["item_name"]).partition("~")  # "default~ssd": one class of devices
-    return next((i for i, n in facts.tree.items() if n["name"] == name), None), device
-
-
-def _is_of(facts: Facts, osd: int, device: str) -> bool:
-    return not device or facts.tree[osd].get("device_class") == device
-
-
-def _domains(case: _Case) -> Iterator[Tuple[Mapping[str, Any], str, Dict[str, float]]]:
-    """Each pool with its failure domain and the share of each such domain that is gone.
-
-    Pools whose CRUSH rule makes more than one choice are left out: only their real PGs can tell.
-    """
-    osds, tree, gone = case.facts.osds, case.facts.tree, case.gone
-    for pool in case.facts.pools:
-        steps = _steps(case.facts, pool)
-        choices = [s for s in steps if s["op"].startswith("choose")]
-        taken = [s for s in steps if s["op"] == "take"]
-        if len(choices) != 1 or len(taken) != 1:
-            continue
-        root, device = _root(case.facts, taken[0])
-        kind = choices[0]["type"]
-        shares = {}
-        for item in _of_type(case.facts, root, kind) if root is not None else []:
-            # what is out already takes part in nothing, but for what this run has taken
-            members = [
-                o
-                for o in case.facts.below(item)
-                if o in osds and (osds[o]["weight"] > 0 or o in case.harm.osds) and _is_of(case.facts, o, device)
-            ]
-            if members:
-                shares[str(tree[item]["name"])] = sum(o in gone for o in members) / len(members)
-        if shares:
-            yield pool, kind, shares
-
-
 def _one_of(host: str, nodes: Collection[str]) -> bool:
     return any(same_host(host, node) for node in nodes)
-
-
-def _of_type(facts: Facts, item: int, kind: str) -> List[int]:
-    node = facts.tree[item]
-    if node["type"] == kind:
-        return [item]
-    return [found for child in node.get("children", []) for found in _of_type(facts, child, kind)]
-
-
-def _needed(facts: Facts, pool: Mapping[str, Any]) -> int:
-    """Members without which there is no data: one copy, or k chunks."""
-    profiles = facts.answers["osd dump"].get("erasure_code_profiles", {})
-    return int(profiles.get(pool.get("erasure_code_profile") or "", {}).get("k", 1)) if pool["type"] == 3 else 1
-
-
-def _shape(facts: Facts, pool: Mapping[str, Any]) -> str:
-    k = _needed(facts, pool)
-    return f"EC {k}+{pool['size'] - k}" if pool["type"] == 3 else f"{pool['size']} copies"

@@ -17,6 +17,7 @@ from ..interrupts import unhurried
 from ..remote import Remote
 from . import access, blast, lock, registry, targets
 from .cluster_facts import QUESTIONS, Facts, ask
+from .harm import Harm, Held, questions
 from .patience import limits_of, remembered
 from .record import GIVEN_UP, Record, UndoJournal
 from .roles import roles_of
@@ -115,7 +116,7 @@ class Injector:
         self._runner = Runner(remote, run_id, self._limits, self._healed)
         self._maker = SettingsMaker(ceph, self._limits)
         self._roles = roles_of(cluster)
-        self._harms: Dict[str, blast.Harm] = {}  # label -> what this process has broken
+        self._harms: Dict[str, Harm] = {}  # label -> what this process has broken
         self._lock = lock.Lock(ceph, run_id, folder, self._limits.quick)
         #: left by an earlier process: nothing is broken before they are undone
         self._inherited = {record.id for record in self._journal.still_open()}
@@ -224,9 +225,9 @@ class Injector:
                 return targets.resolve(chosen, kind.unit, facts, self._nodes, held)
         return targets.resolve(fault, kind.unit, facts, self._nodes, held)
 
-    def _judge(self, harm: blast.Harm, held: Sequence[blast.Held], facts: Optional[Facts] = None) -> blast.Radius:
+    def _judge(self, harm: Harm, held: Sequence[Held], facts: Optional[Facts] = None) -> blast.Radius:
         """By facts that are known, or by fresh ones; then also whether the cluster is still ours."""
-        asked = blast.questions(harm, held)
+        asked = questions(harm, held)
         alone = list(asked.values())
         if facts is None:
             facts = answered = ask(self._ceph, (*QUESTIONS, lock.QUESTION), self._limits.quick, alone)
@@ -237,7 +238,7 @@ class Injector:
         stop, destroy = said.get("ok_to_stop"), said.get("safe_to_destroy")
         return blast.radius(facts, harm, self._roles, held, stop, destroy, self._settings.flags)
 
-    def _held(self) -> List[blast.Held]:
+    def _held(self) -> List[Held]:
         """What open faults have taken, and whether the cluster has seen all of it."""
         seen = {r["id"] for r in self._journal.records if r["event"] == "confirmed"}
         by_label: Dict[str, List[Record]] = {}
@@ -246,8 +247,8 @@ class Injector:
         held = []
         for label, records in by_label.items():
             osds = tuple(osd for record in records for osd in record.step.osds)
-            harm = replace(self._harms.get(label, blast.Harm()), osds=osds)
-            held += [blast.Held(harm, all(record.id in seen for record in records))] if osds else []
+            harm = replace(self._harms.get(label, Harm()), osds=osds)
+            held += [Held(harm, all(record.id in seen for record in records))] if osds else []
         return held
 
     def _name(self, label: str) -> str:

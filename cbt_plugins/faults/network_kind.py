@@ -6,9 +6,9 @@ import shlex
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from . import deadman
-from .blast import Harm
 from .daemon_kinds import checked_way, started
 from .fence import FOLDER
+from .harm import Harm
 from .scene import Kind, Scene, Targets
 from .step import Check, Command, FaultError, Step
 

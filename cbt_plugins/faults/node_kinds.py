@@ -8,9 +8,9 @@ import re
 import shlex
 from typing import Any, List, Mapping, Sequence
 
-from .blast import Harm
 from .daemon_kinds import checked_way, started
 from .fence import FOLDER
+from .harm import Harm
 from .scene import Kind, Scene, Targets
 from .step import Check, Command, FaultError, Step
 

@@ -7,9 +7,9 @@ import shlex
 import uuid
 from typing import Any, Dict, List, Mapping, Tuple
 
-from .blast import Harm
 from .daemon_kinds import checked_way, names, started, stopped
 from .daemons import Daemon
+from .harm import Harm
 from .scene import Kind, Scene, Targets
 from .step import Check, Command, FaultError, Step
 

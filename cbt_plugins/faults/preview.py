@@ -9,6 +9,7 @@ from ..config.plan import Fault
 from . import blast, registry, targets
 from .access import nodes_of
 from .cluster_facts import QUESTIONS, ask
+from .harm import Harm, Held, questions
 from .injector import Prepared
 from .roles import roles_of
 from .scene import Limits, Scene
@@ -31,15 +32,15 @@ def preview(
     """
     limits = limits or Limits()
     facts, nodes, roles = ask(ceph, QUESTIONS, limits.quick), nodes_of(cluster), roles_of(cluster)
-    harms: Dict[str, blast.Harm] = {}
+    harms: Dict[str, Harm] = {}
     for fault, in_force in faults:
-        held = [blast.Held(harms[label]) for label in in_force if label in harms]
+        held = [Held(harms[label]) for label in in_force if label in harms]
         try:
             kind, options = registry.options(fault.kind, fault.options)
             found = targets.resolve(fault, kind.unit, facts, nodes, {o for h in held for o in h.harm.osds})
             harm = harms[fault.label] = kind.harm(found, options)
             steps = tuple(kind.steps(Scene(ceph, facts, nodes, fault.label, limits), found, options))
-            asked = blast.questions(harm, held)
+            asked = questions(harm, held)
             answers = ask(ceph, (), limits.quick, list(asked.values())).answers if asked else {}
             said = {name: answers[question] for name, question in asked.items()}
             stop, destroy = said.get("ok_to_stop"), said.get("safe_to_destroy")

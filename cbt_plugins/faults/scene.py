@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..ceph import Ceph
-from .blast import Harm
 from .cluster_facts import Facts, node_named
 from .daemons import Daemon, by_node, parse, probe
 from .fence import sudo
+from .harm import Harm
 from .step import Check, Command, FaultError, Step
 
 

@@ -12,9 +12,9 @@ from faults_world import ANYTHING, CLUSTER, MADE, Connections, injector
 from cbt_plugins.ceph import Ceph
 from cbt_plugins.config.plan import Fault, Settings
 from cbt_plugins.faults import FaultError, Injector, Prepared
-from cbt_plugins.faults.blast import Harm
 from cbt_plugins.faults.cluster_facts import ask
 from cbt_plugins.faults.daemon_kinds import Stop
+from cbt_plugins.faults.harm import Harm
 from cbt_plugins.faults.scene import Targets
 
 
