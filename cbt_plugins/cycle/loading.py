@@ -14,7 +14,7 @@ from ..ceph import Ceph, StatusWatch
 from ..config.calibration import CALIBRATE
 from ..config.plan import Phase, Plan
 from ..faults import Injector
-from ..faults.injector import RECOVERY, SETTINGS
+from ..faults.undoing import RECOVERY, SETTINGS
 from ..host.run import HostRun
 from ..load import split
 from ..load.hybrid import HybridJobs

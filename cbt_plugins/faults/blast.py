@@ -154,8 +154,8 @@ def _inactive(case: _Case) -> Iterator[Finding]:
             share = lost / len(left)
             pools[pool["pool_name"]] = {"inactive": lost, "pgs": len(left), "share": share}
             texts.append(
-                f"{lost} of {len(left)} of pool {pool['pool_name']} ({100 * share:.1f} %; {shape_of(case.facts, pool)}, "
-                f"min_size {pool['min_size']})"
+                f"{lost} of {len(left)} of pool {pool['pool_name']} ({100 * share:.1f} %; "
+                f"{shape_of(case.facts, pool)}, min_size {pool['min_size']})"
             )
     all_pgs = len(case.facts.pgs)
     case.figures["inactive_pgs"], case.figures["inactive_share"] = total, total / all_pgs if all_pgs else 0.0

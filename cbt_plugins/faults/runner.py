@@ -44,14 +44,11 @@ Healed = Callable[[Record, float], None]
 
 
 class Runner:
-    """One command at a time. `run_id` keeps what it leaves on nodes apart from other runs'.
+    """One command at a time. `run_id` keeps what it leaves on nodes apart from other runs'."""
 
-    `healed` is told of a record whose node had healed itself before it was undone, and when, in epoch seconds.
-    """
-
-    def __init__(self, remote: Remote, run_id: str, limits: Limits, healed: Optional[Healed] = None) -> None:
+    def __init__(self, remote: Remote, run_id: str, limits: Limits) -> None:
         self.remote, self.limits = remote, limits
-        self._run_id, self._healed = run_id, healed
+        self._run_id = run_id
 
     def inject(self, record: Record, command: Command) -> str:
         """Do it, unless its undo has begun meanwhile; what it printed.
@@ -65,8 +62,11 @@ class Runner:
             raise kind(f"{command}: {_why(result)}")
         return result.stdout
 
-    def undo(self, record: Record, command: Command) -> Optional[Failure]:
-        """Do it; None, or why it failed."""
+    def undo(self, record: Record, command: Command, healed: Healed) -> Optional[Failure]:
+        """Do it; None, or why it failed.
+
+        `healed` is told when the node had healed itself before, in epoch seconds.
+        """
         mark = record.begun and not record.ended
         wait = self.limits.slow if mark else self.limits.quick
         try:
@@ -74,8 +74,8 @@ class Runner:
         except FaultError as error:
             return Failure(str(error), lost=True)
         ago = deadman.fired(result.stdout)
-        if ago is not None and self._healed:
-            self._healed(record, time.time() - ago)
+        if ago is not None:
+            healed(record, time.time() - ago)
         if not result.status:
             return None
         return Failure(f"{command.node or 'here'}: {_why(result)}", mark and result.status in _LOST)

@@ -45,7 +45,7 @@ def test_a_full_disk_stops_no_undo(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     made = broken(tmp_path, world)
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
-        patch.setattr(made, "_event", full)
+        patch.setattr(made._undoing, "_event", full)
         left = made.undo_all()
     assert world.differences() == set()
     assert [open_.label for open_ in left] == ["one", "settings"]
