@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import standin
+import standin_world
 
 PROJECT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -38,7 +39,7 @@ class StandIn:
                 "import standin\nsys.exit(standin.main())\n"
             )
             program.chmod(0o755)
-        standin.write(str(folder), "state.json", standin.new_state())
+        standin.write(str(folder), "state.json", standin_world.new_state())
         self.before = self.state()
         self._runs = 0
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List
+from typing import Any, Dict, Iterator, List
 
 import pytest
+from cluster_state import clean, facts
+from cycles import wait_for
 from running_lab import RunningLab, need_machine
 
 from cbt_plugins.tools.lab import Lab, Topology
@@ -24,3 +26,14 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
         yield RunningLab(made, log)
     finally:
         made.down(wipe=True)
+
+
+@pytest.fixture
+def before(lab: RunningLab) -> Iterator[Dict[str, Any]]:
+    """What the cluster was like; a test that fails must not spoil the next."""
+    wait_for(lambda: clean(lab), "a clean cluster", 240)
+    known = facts(lab)
+    yield known
+    if facts(lab)["osds"] != known["osds"]:
+        lab.lab.start_osds("node4")
+    wait_for(lambda: facts(lab)["osds"] == known["osds"] and clean(lab), "the OSDs to be back", 240)

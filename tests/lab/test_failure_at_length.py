@@ -12,9 +12,10 @@ from typing import Any, Dict, Iterator, List
 
 import pytest
 import yaml
+from cluster_state import ask, clean, facts
 from cycles import CLUSTER, S3, Cycle, wait_for
 from running_lab import PROJECT, RunningLab, need_machine
-from test_osdfailure import SETTINGS, ask, clean, facts, failure
+from test_osdfailure import SETTINGS, failure
 
 from cbt_plugins.tools.lab import Lab, Topology
 
@@ -24,14 +25,6 @@ SECOND = ["steady", "domain", "inactive", "ok-to-stop", "data", "min-in", "capac
 #: set by the lab so that its recovery is fast in any case
 FAST = ("osd_max_backfills", "osd_recovery_max_active", "osd_recovery_max_active_hdd")
 SLEEPS = ("osd_recovery_sleep", "osd_recovery_sleep_hdd", "osd_recovery_sleep_hybrid")
-
-
-@pytest.fixture
-def before(lab: RunningLab) -> Iterator[Dict[str, Any]]:
-    wait_for(lambda: clean(lab), "a clean cluster", 240)
-    known = facts(lab)
-    yield known
-    wait_for(lambda: clean(lab), "a clean cluster", 240)
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ import json
 import shutil
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, List
 
 import pytest
 import yaml
-from cycles import S3, Cycle, wait_for
+from cluster_state import facts
+from cycles import S3, Cycle
 from running_lab import RunningLab
-from test_osdfailure import clean, facts
 
 from cbt_plugins.analysis.samples import files_of, read_samples
 from cbt_plugins.compare.record import Record, records_of
@@ -37,14 +37,6 @@ events:
 LOAD = 60
 #: seconds by which an event may miss its plan
 DRIFT = 2.0
-
-
-@pytest.fixture
-def before(lab: RunningLab) -> Iterator[Dict[str, Any]]:
-    wait_for(lambda: clean(lab), "a clean cluster", 240)
-    known = facts(lab)
-    yield known
-    wait_for(lambda: clean(lab), "a clean cluster", 240)
 
 
 @pytest.fixture

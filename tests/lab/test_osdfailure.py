@@ -6,9 +6,10 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, List
 
 import pytest
+from cluster_state import facts
 from cycles import S3, Cycle, generators, wait_for
 from running_lab import PROJECT, RunningLab
 
@@ -36,41 +37,6 @@ def failure(**keys: Any) -> Dict[str, Any]:
         "wait": {"at_most": "4m", "stalled": "2m"},
         **keys,
     }
-
-
-def ask(lab: RunningLab, question: str) -> Any:
-    done = lab.exec("node0", ["sh", "-c", f"ceph {question} -f json 2>/dev/null"])
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def facts(lab: RunningLab) -> Dict[str, Any]:
-    """Everything that a failure run may change."""
-    dump = ask(lab, "osd dump")
-    return {
-        "flags": sorted(dump["flags_set"]),
-        "osds": [(o["osd"], o["up"], o["in"], o["weight"]) for o in dump["osds"]],
-        "modes": {p["pool_name"]: p["pg_autoscale_mode"] for p in dump["pools"]},
-        "config": sorted((c["section"], c["name"], c["value"]) for c in ask(lab, "config dump")),
-        "balancer": ask(lab, "balancer status")["active"],
-        "lock": [key for key in ask(lab, "config-key ls") if key.startswith("cbt-plugins")],
-    }
-
-
-def clean(lab: RunningLab) -> bool:
-    states = ask(lab, "status")["pgmap"].get("pgs_by_state", [])
-    return all({"active", "clean"} <= set(s["state_name"].split("+")) for s in states)
-
-
-@pytest.fixture
-def before(lab: RunningLab) -> Iterator[Dict[str, Any]]:
-    """What the cluster was like; a test that fails must not spoil the next."""
-    wait_for(lambda: clean(lab), "a clean cluster", 240)
-    known = facts(lab)
-    yield known
-    if facts(lab)["osds"] != known["osds"]:
-        lab.lab.start_osds("node4")
-    wait_for(lambda: facts(lab)["osds"] == known["osds"] and clean(lab), "the OSDs to be back", 240)
 
 
 def undo(lab: RunningLab, cycle: Cycle, *options: str) -> subprocess.CompletedProcess[str]:

@@ -17,11 +17,11 @@ from cbt_plugins.faults.runner import Clock
 from cbt_plugins.faults.scene import Limits
 from cbt_plugins.remote import Result
 
-_PATH = Path(__file__).resolve().parents[1] / "crash" / "standin.py"
-_SPEC = importlib.util.spec_from_file_location("standin", _PATH)
+_PATH = Path(__file__).resolve().parents[1] / "crash" / "standin_world.py"
+_SPEC = importlib.util.spec_from_file_location("standin_world", _PATH)
 assert _SPEC is not None and _SPEC.loader is not None
 standin = importlib.util.module_from_spec(_SPEC)
-sys.modules["standin"] = standin
+sys.modules["standin_world"] = standin
 _SPEC.loader.exec_module(standin)
 
 CLUSTER: Dict[str, Any] = {

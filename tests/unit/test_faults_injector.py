@@ -7,17 +7,16 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
 import pytest
-from faults_world import ANYTHING, CLUSTER, MADE, Connections, Died, Time, injector
+from faults_world import ANYTHING, Connections, Died, injector
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from cbt_plugins.ceph import Ceph
 from cbt_plugins.config.plan import Fault, Settings
-from cbt_plugins.faults import FaultError, Injector, access
+from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.faults.record import FILE, open_in
 from cbt_plugins.host.run import RunFailed
 from cbt_plugins.remote import Result
@@ -171,18 +170,6 @@ TestPromise = Promise.TestCase
 TestPromise.settings = settings(
     max_examples=40, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
 )
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    while MADE:
-        MADE.pop().close()
-
-
-@pytest.fixture
-def world() -> Connections:
-    return Connections()
 
 
 def ready(folder: Path, world: Connections, **more: Any) -> Injector:
@@ -358,61 +345,6 @@ def test_a_torn_record_takes_no_other_along(tmp_path: Path, world: Connections) 
     assert world.differences() == set()
 
 
-def test_a_cluster_in_use_is_refused(tmp_path: Path, world: Connections) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    ready(tmp_path / "a", world)
-    other = injector(tmp_path / "b", world)
-    other._lock._mine["run"] = "r2"
-    with pytest.raises(FaultError, match=r"run r1 \(pid .* is at work on this cluster"):
-        other.acquire()
-    ((key, holder),) = world.state["keys"].items()
-    world.state["keys"][key] = json.dumps({**json.loads(holder), "started": 1})
-    with pytest.raises(FaultError, match=r"is dead: `cbt-tools undo .*/a` puts back"):
-        other.acquire()
-    with pytest.raises(FaultError, match="is dead"):
-        other.inject(STOP[1])
-    assert world.differences() == set()
-
-
-def test_every_process_of_a_folder_has_the_same_run(tmp_path: Path, world: Connections) -> None:
-    """`inject` has a new id each time it is started; what is on the nodes and in the cluster has the folder's."""
-    remote: Any = world
-
-    def process(run_id: str) -> Injector:
-        made = Injector(tmp_path, remote, Ceph(remote, CLUSTER), CLUSTER, run_id=run_id, clock=Time().clock())
-        MADE.append(made)
-        return made
-
-    first = process("inject-1")
-    first.acquire()
-    world.die_at_change = (world.changes + 1, "late")
-    with pytest.raises(Died):
-        first.inject(STOP[1])
-    first.close()
-    ((key, holder),) = world.state["keys"].items()
-    world.state["keys"][key] = json.dumps({**json.loads(holder), "pid": 1, "archive": "/moved/since"})
-    second = process("inject-2")
-    assert access.read(tmp_path)[3] == "inject-1"
-    assert second.undo_all() == []
-    world.arrive()  # the mark of the undo has the name that the killed process gave its command
-    assert world.differences() == set()
-    second.acquire()
-    second.inject(STOP[2])
-    assert second.undo_all() == []
-    second.release()
-    assert world.state["keys"] == {}
-
-
-def test_an_attempt_to_take_the_cluster_is_fenced_off_once(tmp_path: Path, world: Connections) -> None:
-    made = injector(tmp_path, world)
-    world.fail = ["config-key dump"]
-    for _ in range(3):
-        with pytest.raises(FaultError, match="the stand-in fails"):
-            made.acquire()
-    assert len(made._locking()) == 1
-
-
 def test_recovery_is_hastened_with_the_first_fault(tmp_path: Path, world: Connections) -> None:
     made = ready(tmp_path, world, settings=Settings(recovery="aggressive"))
     made.apply()
@@ -502,23 +434,6 @@ def test_a_cut_that_ended_by_itself_is_told(tmp_path: Path, world: Connections) 
     assert [r["at"] for r in made._journal.records if r["event"] == "healed"] == [healed["at"]]
 
 
-def test_a_run_shares_the_cluster_with_what_it_starts(tmp_path: Path, world: Connections) -> None:
-    """`cbt-tools inject` beside a cycle: a child of the process that has the cluster."""
-    for name in ("first", "child"):
-        (tmp_path / name).mkdir()
-    first, child = (injector(tmp_path / name, world) for name in ("first", "child"))
-    first.acquire()
-    child._lock._mine.update(run="inject", pid=1)
-    with pytest.raises(FaultError, match="is at work on this cluster"):
-        child.acquire()
-    child._lock._parent = {key: first._lock._mine[key] for key in ("host", "pid", "started")}
-    child.acquire()
-    child.apply(Settings(flags=("noout",)))
-    child.undo_all()
-    child.release()
-    first._lock.check()
-
-
 def test_a_command_that_comes_after_its_undo_does_nothing(tmp_path: Path, world: Connections) -> None:
     """The run was killed with its command on the way; it is undone from another shell; then the command arrives."""
     first = ready(tmp_path, world)
@@ -529,28 +444,6 @@ def test_a_command_that_comes_after_its_undo_does_nothing(tmp_path: Path, world:
     assert injector(tmp_path, world).undo_all() == []
     world.arrive()
     assert world.differences() == set()
-
-
-def test_a_lock_that_comes_after_its_run_was_undone_is_none(tmp_path: Path, world: Connections) -> None:
-    """Killed while it took the cluster: neither undo nor the next start may be overtaken by that."""
-    for goes_on in (False, True):
-        first = injector(tmp_path, world)
-        world.die_at_change = (world.changes + 1, "late")
-        with pytest.raises(Died):
-            first.acquire()
-        first.close()
-        second = injector(tmp_path, world)
-        if goes_on:
-            second.acquire()
-            world.arrive()
-            second.apply(Settings(flags=("noout",)))
-            assert second.undo_all() == []
-        else:
-            assert second.undo_all() == []
-        second.release()
-        world.arrive()
-        assert world.state["keys"] == {}
-        second.close()
 
 
 def test_an_undo_that_did_not_arrive_is_none(tmp_path: Path, world: Connections) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Iterator, List, Mapping, Tuple
+from typing import Any, List, Mapping, Tuple
 
 import pytest
-from faults_world import ANYTHING, CLUSTER, MADE, Connections, injector
+from faults_world import ANYTHING, CLUSTER, Connections, injector
 
 from cbt_plugins.ceph import Ceph
 from cbt_plugins.config.plan import Fault, Settings
@@ -16,18 +16,6 @@ from cbt_plugins.faults.cluster_facts import ask
 from cbt_plugins.faults.daemon_kinds import Stop
 from cbt_plugins.faults.harm import Harm
 from cbt_plugins.faults.scene import Targets
-
-
-@pytest.fixture(autouse=True)
-def close_all() -> Iterator[None]:
-    yield
-    while MADE:
-        MADE.pop().close()
-
-
-@pytest.fixture
-def world() -> Connections:
-    return Connections()
 
 
 class Whole(Stop):

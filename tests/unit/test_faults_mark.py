@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Iterator, Set
+from typing import Set
 
 import pytest
-from faults_world import ANYTHING, MADE, Connections, Died, injector
+from faults_world import ANYTHING, Connections, Died, injector
 
 from cbt_plugins.config.plan import Fault
 from cbt_plugins.faults import FaultError, Injector
 
 MARK = Fault("marked", "mark", ("osd.1", "osd.2"), accept=ANYTHING)
 STOP = Fault("stopped", "stop", ("node4",), accept=ANYTHING)
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    while MADE:
-        MADE.pop().close()
-
-
-@pytest.fixture
-def world() -> Connections:
-    return Connections()
 
 
 def ready(folder: Path, world: Connections) -> Injector:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List, Optional, Tuple, cast
 
 import pytest
-from faults_world import ANYTHING, MADE, Connections, injector
+from faults_world import ANYTHING, Connections, injector
 
 from cbt_plugins.ceph import Ceph, Status
 from cbt_plugins.config.plan import S3, Event, Fault, Phase, Plan, Settings
@@ -153,13 +153,11 @@ class Run:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Healing]:
+def world(monkeypatch: pytest.MonkeyPatch) -> Healing:
     made = Healing()
     monkeypatch.setattr(waiting, "StatusWatch", made.watch)
     monkeypatch.setattr(waiting, "STABLE", 0.0)
-    yield made
-    while MADE:
-        MADE.pop().close()
+    return made
 
 
 def test_a_run_that_is_not_broken_off_waits_for_nothing(tmp_path: Path, world: Healing) -> None:

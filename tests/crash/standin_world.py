@@ -1,0 +1,287 @@
+"""What the cluster that is not there answers and changes: its state is one JSON object."""
+
+import json
+
+FLAGS = ["pglog_hardlimit", "purged_snapdirs", "recovery_deletes", "sortbitwise"]
+FSID = "35488bad-fc53-478d-bd88-f0c5b5e8aaa0"
+
+
+def new_state(hosts=4, per_host=1):
+    """A healthy cluster: node0 leads, the OSDs are units of systemd on node1, node2, ..."""
+    osds = {}
+    for host in range(hosts):
+        for i in range(per_host):
+            number = host * per_host + i
+            osds[str(number)] = {"host": f"node{host + 1}", "up": 1, "in": 1, "weight": 1.0, "unit": "active"}
+    return {
+        "osds": osds,
+        "flags": list(FLAGS),
+        "config": [["mon", "", "mon_osd_down_out_interval", "600"], ["osd", "", "osd_max_backfills", "4"]],
+        "keys": {},
+        "balancer": True,
+        "pools": [
+            {"pool": 1, "pool_name": "rbd", "type": 1, "size": 3, "min_size": 2, "crush_rule": 0, "pg_num": 8},
+            {"pool": 2, "pool_name": "data", "type": 3, "size": 3, "min_size": 2, "crush_rule": 1, "pg_num": 8},
+        ],
+        "autoscale": {"rbd": "on", "data": "warn"},
+        "links": {f"node{h + 1}": True for h in range(hosts)},
+        "buckets": {},
+        "scrubbed": {},
+    }
+
+
+class World:
+    """The cluster's answers and changes."""
+
+    def __init__(self, state):
+        self.state = state
+
+    # ---- ceph ----
+
+    def ceph(self, words):
+        """(stdout, stderr, status) of `ceph WORDS`, JSON."""
+        for length in range(min(4, len(words)), 0, -1):
+            play = getattr(self, "_" + "_".join(words[:length]).replace("-", "_"), None)
+            if play is not None:
+                answer = play(*words[length:])
+                if isinstance(answer, tuple):
+                    return answer
+                return ("" if answer is None else json.dumps(answer) + "\n"), "", 0
+        return "", "Error EINVAL: invalid command: " + " ".join(words), 22
+
+    def _alive(self, osd):
+        return osd["up"] and self.state["links"][osd["host"]]
+
+    def _pgs(self):
+        """PGs whose members are three OSDs of three hosts, in turn."""
+        numbers = sorted(map(int, self.state["osds"]))
+        for pool in self.state["pools"]:
+            for seed in range(pool["pg_num"]):
+                members = [numbers[(seed + i) % len(numbers)] for i in range(pool["size"])]
+                left = [m if self._alive(self.state["osds"][str(m)]) else None for m in members]
+                up = [m for m in left if m is not None]
+                word = "active" if len(up) >= pool["min_size"] else "incomplete"
+                state = word + ("+clean" if len(up) == len(members) else "+undersized+degraded")
+                acting = up if pool["type"] == 1 else [2147483647 if m is None else m for m in left]
+                yield {"pgid": f"{pool['pool']}.{seed:x}", "state": state, "up": acting, "acting": acting}
+
+    def _osd_dump(self):
+        entries = []
+        for number, osd in sorted(self.state["osds"].items(), key=lambda i: int(i[0])):
+            entry = {"osd": int(number), "uuid": "uuid-" + number, "up": int(bool(self._alive(osd)))}
+            entry.update({"in": osd["in"], "weight": osd["weight"] if osd["in"] else 0})
+            entries.append(entry)
+        pools = [
+            dict(p, pg_autoscale_mode=self.state["autoscale"][p["pool_name"]], erasure_code_profile="ec")
+            for p in self.state["pools"]
+        ]
+        return {
+            "fsid": FSID,
+            "flags_set": sorted(self.state["flags"]),
+            "full_ratio": 0.95,
+            "backfillfull_ratio": 0.9,
+            "nearfull_ratio": 0.85,
+            "pools": pools,
+            "osds": entries,
+            "erasure_code_profiles": {"ec": {"k": "2", "m": "1"}},
+        }
+
+    def _osd_tree(self):
+        hosts = sorted({o["host"] for o in self.state["osds"].values()})
+        ids = {host: -2 - i for i, host in enumerate(hosts)}
+        nodes = [{"id": -1, "name": "default", "type": "root", "children": list(ids.values())}]
+        for host in hosts:
+            below = [int(n) for n, o in self.state["osds"].items() if o["host"] == host]
+            nodes.append({"id": ids[host], "name": host, "type": "host", "children": below})
+            nodes += [{"id": n, "name": f"osd.{n}", "type": "osd", "device_class": "hdd"} for n in below]
+        return {"nodes": nodes, "stray": []}
+
+    def _osd_crush_rule_dump(self):
+        def rule(number, op):
+            steps = [{"op": "take", "item": -1, "item_name": "default"}, {"op": op, "num": 0, "type": "host"}]
+            return {"rule_id": number, "rule_name": f"rule{number}", "steps": [*steps, {"op": "emit"}]}
+
+        return [rule(0, "chooseleaf_firstn"), rule(1, "chooseleaf_indep")]
+
+    def _pg_dump(self, what, *_):
+        stats = [{"osd": int(n), "seq": 1, "up_from": 1} for n in self.state["osds"]]
+        recovered = {f"num_{kind}_recovered": 0 for kind in ("objects", "bytes", "keys")}
+        return {
+            "pgs_brief": {"pg_ready": True, "pg_stats": list(self._pgs())},
+            "sum": {"pg_map": {"pg_stats_sum": {"stat_sum": recovered}}},
+            "osds": {"pg_map": {"osd_stats": stats}},
+        }[what]
+
+    def _osd_df(self):
+        return {"nodes": [{"id": int(n), "kb": 1000000, "kb_used": 100000} for n in self.state["osds"]], "stray": []}
+
+    def _quorum_status(self):
+        return {"quorum_names": ["node0"], "monmap": {"mons": [{"name": "node0"}]}}
+
+    def _mon_metadata(self):
+        return [{"name": "node0", "hostname": "node0"}]
+
+    def _osd_metadata(self):
+        return [{"id": int(n), "hostname": o["host"]} for n, o in self.state["osds"].items()]
+
+    def _config_get(self, who, name):
+        return 0.75 if name == "mon_osd_min_in_ratio" else 0
+
+    def _config_show(self, who, name):
+        return ("wpq\n", "", 0)
+
+    def _config_dump(self):
+        keys = ("section", "mask", "name", "value")
+        return [dict(zip(keys, row), level="advanced") for row in sorted(self.state["config"])]
+
+    def _config_set(self, who, name, value):
+        self._config_rm(who, name)
+        section, _, mask = who.partition("/")
+        self.state["config"] = sorted([*self.state["config"], [section, mask, name, value]])
+
+    def _config_rm(self, who, name):
+        section, _, mask = who.partition("/")
+        self.state["config"] = [r for r in self.state["config"] if r[:3] != [section, mask, name]]
+
+    def _config_key_dump(self, prefix=""):
+        return {k: v for k, v in self.state["keys"].items() if k.startswith(prefix)}
+
+    def _config_key_set(self, key, value):
+        self.state["keys"][key] = value
+
+    def _config_key_rm(self, key):
+        self.state["keys"].pop(key, None)
+
+    def _balancer_status(self):
+        return {"active": self.state["balancer"], "mode": "upmap"}
+
+    def _balancer_on(self):
+        self.state["balancer"] = True
+        self._config_set("mgr", "mgr/balancer/active", "true")
+
+    def _balancer_off(self):
+        self.state["balancer"] = False
+        self._config_set("mgr", "mgr/balancer/active", "false")
+
+    def _osd_set(self, flag):
+        self.state["flags"] = sorted({*self.state["flags"], flag})
+
+    def _osd_unset(self, flag):
+        self.state["flags"] = [f for f in self.state["flags"] if f != flag]
+        if flag == "noup":  # what runs has been waiting for that
+            for osd in self.state["osds"].values():
+                osd["up"] = int(osd["unit"] == "active")
+
+    def _osd_down(self, *numbers):
+        for number in numbers if "noup" in self.state["flags"] else ():  # else it reports back at once
+            self.state["osds"][number]["up"] = 0
+
+    def _osd_in(self, *numbers):
+        for number in numbers:
+            self.state["osds"][number]["in"] = 1
+
+    def _osd_out(self, *numbers):
+        for number in numbers:
+            self.state["osds"][number]["in"] = 0
+
+    def _osd_reweight(self, number, weight):
+        self.state["osds"][number]["weight"] = float(weight)
+
+    def _osd_ok_to_stop(self, *numbers):
+        gone = set(map(int, numbers))
+        least = {p["pool"]: p["min_size"] for p in self.state["pools"]}
+        bad = sum(len(set(pg["acting"]) - gone - {2147483647}) < least[int(pg["pgid"][0])] for pg in self._pgs())
+        answer = {"ok_to_stop": not bad, "osds": sorted(gone), "num_not_ok_pgs": bad}
+        return json.dumps(answer) + "\n", "unsafe to stop" if bad else "", 16 if bad else 0
+
+    def _osd_safe_to_destroy(self, *numbers):
+        holding = {osd for pg in self._pgs() for osd in pg["acting"]} & set(map(int, numbers))
+        safe = sorted(set(map(int, numbers)) - holding)
+        answer = {"safe_to_destroy": safe, "active": sorted(holding), "missing_stats": [], "stored_pgs": []}
+        return json.dumps(answer) + "\n", "are not safe to destroy" if holding else "", 16 if holding else 0
+
+    def _osd_pool_deep_scrub(self, *pools):
+        for pool in pools:
+            self.state["scrubbed"][pool] = self.state["scrubbed"].get(pool, 0) + 1
+
+    def _pg_ls_by_pool(self, pool):
+        stamp = f"2026-11-21T10:00:{self.state['scrubbed'].get(pool, 0):02}.000000+0000"
+        return {"pg_stats": [{"pgid": f"{pool}.{seed:x}", "last_deep_scrub_stamp": stamp} for seed in range(4)]}
+
+    def _osd_pool_set(self, pool, name, value):
+        self.state["autoscale"][pool] = value
+
+    def _osd_pool_ls_detail(self):
+        return self._osd_dump()["pools"]
+
+    def _osd_erasure_code_profile_ls(self):
+        return ["ec"]
+
+    def _osd_erasure_code_profile_get(self, name):
+        return {"k": "2", "m": "1"}
+
+    def _orch_daemon_start(self, name):
+        self.state["osds"][name[4:]].update(up=1, unit="active")
+
+    def _orch_daemon_stop(self, name):
+        self.state["osds"][name[4:]].update(up=0, unit="inactive")
+
+    def _versions(self):
+        version = "ceph version 16.2.15 (618f440892089921c3e944a991122ddc44e60516) pacific (stable)"
+        return {"mon": {version: 1}, "osd": {version: len(self.state["osds"])}, "overall": {version: 1}}
+
+    def _status(self):
+        states = {}
+        for pg in self._pgs():
+            states[pg["state"]] = states.get(pg["state"], 0) + 1
+        osds = list(self.state["osds"].values())
+        up, inside = sum(bool(self._alive(o)) for o in osds), sum(o["in"] for o in osds)
+        osdmap = {"epoch": 1, "num_osds": len(osds), "num_up_osds": up, "num_in_osds": inside}
+        by_state = [{"state_name": s, "count": n} for s, n in states.items()]
+        health = {"status": "HEALTH_OK" if up == len(osds) else "HEALTH_WARN", "checks": {}}
+        pgmap = {"num_pgs": sum(states.values()), "pgs_by_state": by_state, "num_objects": 0, "data_bytes": 0}
+        return {"fsid": FSID, "health": health, "osdmap": osdmap, "pgmap": pgmap}
+
+    def _df(self, *_):
+        total = 1000000 * 1024 * len(self.state["osds"])
+        stats = {"total_bytes": total, "total_used_raw_bytes": total // 10, "total_used_raw_ratio": 0.1}
+        stats["total_avail_bytes"] = total - total // 10
+        pool = {"stored": 0, "bytes_used": 0, "objects": 0, "max_avail": total // 4}
+        pools = [{"name": p["pool_name"], "id": p["pool"], "stats": pool} for p in self.state["pools"]]
+        return {"stats": stats, "pools": pools}
+
+    # ---- what else there is ----
+
+    def systemctl(self, node, words):
+        """(stdout, stderr, status) of `systemctl WORDS` on a node."""
+        mine = {f"ceph-osd@{n}.service": o for n, o in self.state["osds"].items() if o["host"] == node}
+        verb, names = words[0], [w for w in words[1:] if not w.startswith("-")]
+        if verb == "list-units":
+            rows = [f"{u} loaded {o['unit']} running Ceph" for u, o in mine.items() if u in names]
+            return "".join(row + "\n" for row in rows), "", 0
+        for name in names:
+            if name not in mine:
+                return "", f"Unit {name} not found.", 5
+            if verb in ("start", "stop"):
+                mine[name].update(up=int(verb == "start"), unit="active" if verb == "start" else "inactive")
+        return "", "", 0
+
+    def radosgw_admin(self, words):
+        """What preflight, buckets and snapshots ask."""
+        if words[:2] == ["user", "info"]:
+            return json.dumps({"user_id": "cbt", "keys": [{"access_key": "A", "secret_key": "S"}]}), "", 0
+        if words[:2] == ["zone", "get"]:
+            placement = {"index_pool": "index", "storage_classes": {"STANDARD": {"data_pool": "data"}}}
+            placements = [{"key": "default-placement", "val": placement}]
+            return json.dumps({"log_pool": "log", "gc_pool": "log:gc", "placement_pools": placements}), "", 0
+        name = next((w.partition("=")[2] for w in words if w.startswith("--bucket=")), "")
+        if words[:2] == ["bucket", "stats"]:
+            if name not in self.state["buckets"]:
+                return "", "failure: (2002) Unknown error 2002", 2
+            usage = {"rgw.main": {"num_objects": self.state["buckets"][name], "size": 0}}
+            return json.dumps({"id": name + ".1", "num_shards": 4, "usage": usage}), "", 0
+        if words[:2] == ["bucket", "rm"]:
+            self.state["buckets"].pop(name, None)
+        if words[:2] == ["bucket", "list"]:
+            return json.dumps(sorted(self.state["buckets"])), "", 0
+        return "", "", 0

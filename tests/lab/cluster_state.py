@@ -1,0 +1,32 @@
+"""What a run with faults may change on the lab's cluster, as the cluster tells it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict
+
+from running_lab import RunningLab
+
+
+def ask(lab: RunningLab, question: str) -> Any:
+    done = lab.exec("node0", ["sh", "-c", f"ceph {question} -f json 2>/dev/null"])
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def facts(lab: RunningLab) -> Dict[str, Any]:
+    """Everything that a failure run may change."""
+    dump = ask(lab, "osd dump")
+    return {
+        "flags": sorted(dump["flags_set"]),
+        "osds": [(o["osd"], o["up"], o["in"], o["weight"]) for o in dump["osds"]],
+        "modes": {p["pool_name"]: p["pg_autoscale_mode"] for p in dump["pools"]},
+        "config": sorted((c["section"], c["name"], c["value"]) for c in ask(lab, "config dump")),
+        "balancer": ask(lab, "balancer status")["active"],
+        "lock": [key for key in ask(lab, "config-key ls") if key.startswith("cbt-plugins")],
+    }
+
+
+def clean(lab: RunningLab) -> bool:
+    states = ask(lab, "status")["pgmap"].get("pgs_by_state", [])
+    return all({"active", "clean"} <= set(s["state_name"].split("+")) for s in states)

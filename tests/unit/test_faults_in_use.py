@@ -1,0 +1,116 @@
+"""Who has the cluster: one run, with what it starts; processes that are dead, and commands that come late."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults_world import ANYTHING, CLUSTER, MADE, Connections, Died, Time, injector
+
+from cbt_plugins.ceph import Ceph
+from cbt_plugins.config.plan import Fault, Settings
+from cbt_plugins.faults import FaultError, Injector, access
+
+STOP = {n: Fault(f"node{n}", "stop", (f"node{n}",), accept=ANYTHING) for n in (1, 2)}
+
+
+def ready(folder: Path, world: Connections, **more: Any) -> Injector:
+    made = injector(folder, world, **more)
+    made.acquire()
+    return made
+
+
+def test_a_cluster_in_use_is_refused(tmp_path: Path, world: Connections) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    ready(tmp_path / "a", world)
+    other = injector(tmp_path / "b", world)
+    other._lock._mine["run"] = "r2"
+    with pytest.raises(FaultError, match=r"run r1 \(pid .* is at work on this cluster"):
+        other.acquire()
+    ((key, holder),) = world.state["keys"].items()
+    world.state["keys"][key] = json.dumps({**json.loads(holder), "started": 1})
+    with pytest.raises(FaultError, match=r"is dead: `cbt-tools undo .*/a` puts back"):
+        other.acquire()
+    with pytest.raises(FaultError, match="is dead"):
+        other.inject(STOP[1])
+    assert world.differences() == set()
+
+
+def test_every_process_of_a_folder_has_the_same_run(tmp_path: Path, world: Connections) -> None:
+    """`inject` has a new id each time it is started; what is on the nodes and in the cluster has the folder's."""
+    remote: Any = world
+
+    def process(run_id: str) -> Injector:
+        made = Injector(tmp_path, remote, Ceph(remote, CLUSTER), CLUSTER, run_id=run_id, clock=Time().clock())
+        MADE.append(made)
+        return made
+
+    first = process("inject-1")
+    first.acquire()
+    world.die_at_change = (world.changes + 1, "late")
+    with pytest.raises(Died):
+        first.inject(STOP[1])
+    first.close()
+    ((key, holder),) = world.state["keys"].items()
+    world.state["keys"][key] = json.dumps({**json.loads(holder), "pid": 1, "archive": "/moved/since"})
+    second = process("inject-2")
+    assert access.read(tmp_path)[3] == "inject-1"
+    assert second.undo_all() == []
+    world.arrive()  # the mark of the undo has the name that the killed process gave its command
+    assert world.differences() == set()
+    second.acquire()
+    second.inject(STOP[2])
+    assert second.undo_all() == []
+    second.release()
+    assert world.state["keys"] == {}
+
+
+def test_an_attempt_to_take_the_cluster_is_fenced_off_once(tmp_path: Path, world: Connections) -> None:
+    made = injector(tmp_path, world)
+    world.fail = ["config-key dump"]
+    for _ in range(3):
+        with pytest.raises(FaultError, match="the stand-in fails"):
+            made.acquire()
+    assert len(made._locking()) == 1
+
+
+def test_a_run_shares_the_cluster_with_what_it_starts(tmp_path: Path, world: Connections) -> None:
+    """`cbt-tools inject` beside a cycle: a child of the process that has the cluster."""
+    for name in ("first", "child"):
+        (tmp_path / name).mkdir()
+    first, child = (injector(tmp_path / name, world) for name in ("first", "child"))
+    first.acquire()
+    child._lock._mine.update(run="inject", pid=1)
+    with pytest.raises(FaultError, match="is at work on this cluster"):
+        child.acquire()
+    child._lock._parent = {key: first._lock._mine[key] for key in ("host", "pid", "started")}
+    child.acquire()
+    child.apply(Settings(flags=("noout",)))
+    child.undo_all()
+    child.release()
+    first._lock.check()
+
+
+def test_a_lock_that_comes_after_its_run_was_undone_is_none(tmp_path: Path, world: Connections) -> None:
+    """Killed while it took the cluster: neither undo nor the next start may be overtaken by that."""
+    for goes_on in (False, True):
+        first = injector(tmp_path, world)
+        world.die_at_change = (world.changes + 1, "late")
+        with pytest.raises(Died):
+            first.acquire()
+        first.close()
+        second = injector(tmp_path, world)
+        if goes_on:
+            second.acquire()
+            world.arrive()
+            second.apply(Settings(flags=("noout",)))
+            assert second.undo_all() == []
+        else:
+            assert second.undo_all() == []
+        second.release()
+        world.arrive()
+        assert world.state["keys"] == {}
+        second.close()

@@ -1,0 +1,96 @@
+"""What is left on a node, in a real shell: the dead man's switch, and the fence of a step's commands."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+from cbt_plugins.faults import deadman, fence
+from cbt_plugins.faults.lock import started
+
+
+def shell(text: str, folder: Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    text = text.replace("/run/cbt-plugins", str(folder)).replace("[ -w /run ]", "true").replace("/run/systemd", "/no")
+    return subprocess.run(["sh", "-c", text], capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+def until(condition: Callable[[], Any], limit: float = 30.0) -> None:
+    end = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_the_switch_heals_although_nobody_asks(tmp_path: Path) -> None:
+    healed = tmp_path / "healed"
+    done = shell(deadman.arm("r-1", f"touch {healed}", 1), tmp_path / "d")
+    how, pid, begun = done.stdout.split()[1:]
+    assert how == "process" and started(int(pid)) == int(begun)
+    until(healed.exists)
+    fired = tmp_path / "d" / "r-1.fired"
+    until(lambda: fired.exists() and fired.read_text())  # it is there a moment before the time stands in it
+    assert shell(deadman.is_disarmed("r-1"), tmp_path / "d").stdout == ""
+    ago = deadman.fired("some banner\n" + shell(deadman.disarm("r-1"), tmp_path / "d").stdout)
+    assert ago is not None and 0 <= ago < 600
+    assert deadman.fired(shell(deadman.disarm("r-1"), tmp_path / "d").stdout) is None  # told once
+    assert shell(deadman.is_disarmed("r-1"), tmp_path / "d").stdout == "disarmed\n"
+
+
+def test_a_switch_tries_until_it_has_healed(tmp_path: Path) -> None:
+    second = f"[ -e {tmp_path}/one ] && touch {tmp_path}/two || {{ touch {tmp_path}/one; false; }}"
+    shell(deadman.arm("r-1", second, 0), tmp_path / "d")
+    until((tmp_path / "two").exists)
+    until((tmp_path / "d" / "r-1.fired").exists)
+
+
+def test_a_disarmed_switch_never_fires(tmp_path: Path) -> None:
+    done = shell(deadman.arm("r-1", f"touch {tmp_path}/healed", 3600), tmp_path / "d")
+    pid = int(done.stdout.split()[2])
+    assert started(pid) is not None
+    assert shell(deadman.disarm("r-1"), tmp_path / "d").returncode == 0
+    until(lambda: started(pid) is None or "Z" in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3])
+    assert [path.name for path in (tmp_path / "d").iterdir()] == []
+    assert shell(deadman.disarm("r-1"), tmp_path / "d").returncode == 0  # twice is once
+
+
+def test_no_command_runs_after_its_undo(tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    inject = fence.inject("r-1", f"touch {done}", 5)
+    assert shell(fence.undo("r-1", f"rm -f {done}", 5, mark=True), tmp_path / "d").returncode == 0
+    assert shell(inject, tmp_path / "d").returncode == fence.TOO_LATE
+    assert not done.exists()
+    assert shell(fence.inject("r-2", f"touch {done}", 5), tmp_path / "d").returncode == 0
+    assert done.exists()
+
+
+def test_an_undo_waits_for_the_command_that_is_at_work(tmp_path: Path) -> None:
+    """The run was killed while its command was at work on the node."""
+    order = tmp_path / "order"
+    busy = fence.inject("r-1", f"echo begun >> {order}; sleep 1; echo ended >> {order}", 5)
+    busy = busy.replace("/run/cbt-plugins", str(tmp_path / "d")).replace("[ -w /run ]", "true")
+    running = subprocess.Popen(["sh", "-c", busy])
+    until(lambda: order.exists() and order.read_text())
+    assert shell(fence.undo("r-1", f"echo undone >> {order}", 20, mark=True), tmp_path / "d").returncode == 0
+    assert running.wait(10) == 0
+    assert order.read_text().split() == ["begun", "ended", "undone"]
+
+
+def test_an_undo_says_what_its_command_says(tmp_path: Path) -> None:
+    assert shell(fence.undo("r-1", "echo a \"b\" 'c'; exit 3", 5, mark=False), tmp_path / "d").returncode == 3
+    assert shell(fence.sudo("echo 'it is' \"$(id -u)\""), tmp_path / "d").stdout == f"it is {os.getuid()}\n"
+
+
+def test_a_lock_that_is_stuck_keeps_nothing_broken(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    holder = subprocess.Popen(["flock", str(tmp_path / "d" / "lock"), "sleep", "1000"], start_new_session=True)
+    try:
+        until(lambda: subprocess.run(["flock", "-n", str(tmp_path / "d" / "lock"), "true"], check=False).returncode)
+        assert shell(fence.undo("r-1", f"touch {tmp_path}/undone", 0.2, mark=True), tmp_path / "d").returncode == 0
+        assert (tmp_path / "undone").exists()
+    finally:
+        os.killpg(holder.pid, signal.SIGKILL)
+        holder.wait()
