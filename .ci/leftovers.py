@@ -12,7 +12,6 @@ import contextlib
 import ctypes
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -76,13 +75,25 @@ def end_all() -> None:
         time.sleep(0.05)
 
 
+def completed(argv: List[str]) -> int:
+    """Run a command to its end; its exit status, negative when a signal ended it.
+
+    What became a child of this program meanwhile is reaped as soon as it ends: a PID namespace cannot end before.
+    """
+    child = os.posix_spawnp(argv[0], argv, os.environ)
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            return os.waitstatus_to_exitcode(status)
+
+
 def main(argv: List[str]) -> int:
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     before = things()
     try:
-        status = subprocess.run(argv).returncode
+        status = completed(argv)
         deadline = time.monotonic() + SETTLE_SECONDS
         while (left := descendants()) and time.monotonic() < deadline:
             time.sleep(0.05)

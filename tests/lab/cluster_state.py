@@ -28,5 +28,16 @@ def facts(lab: RunningLab) -> Dict[str, Any]:
 
 
 def clean(lab: RunningLab) -> bool:
-    states = ask(lab, "status")["pgmap"].get("pgs_by_state", [])
-    return all({"active", "clean"} <= set(s["state_name"].split("+")) for s in states)
+    """All PGs are active+clean, and what says so was reported since each of their OSDs came up.
+
+    The states alone are those of before for a moment when an OSD returns.
+    """
+    since = {osd["osd"]: osd["up_from"] for osd in ask(lab, "osd dump")["osds"] if osd["up"]}
+
+    def at_rest(pg: Dict[str, Any]) -> bool:
+        words = set(pg["state"].split("+")) - {"scrubbing", "deep"}
+        return words == {"active", "clean"} and all(
+            osd in since and int(pg["reported_epoch"]) >= since[osd] for osd in pg["up"]
+        )
+
+    return all(at_rest(pg) for pg in ask(lab, "pg dump pgs")["pg_stats"])

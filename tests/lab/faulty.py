@@ -8,15 +8,16 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
+from cluster_state import clean
 from cycles import wait_for
 from running_lab import PROJECT, RunningLab
 
 #: pools of three copies on four nodes: recovery of a node has somewhere to go, and is under way between the tests
 BUSY = ("steady", "min-in")
 
-#: what runs in node0: statements see `injector`, `Fault`, `Settings`, `say`
+#: what runs in node0: statements see `injector`, `Fault`, `Settings`, `say`, and `hold` to go on until somebody ends it
 _PROGRAM = """
-import json, sys
+import json, signal, sys
 from pathlib import Path
 from cbt_plugins.ceph import Ceph
 from cbt_plugins.config.plan import Fault, Settings
@@ -25,6 +26,7 @@ from cbt_plugins.remote import Remote
 cluster, folder = json.loads(sys.argv[1]), Path(sys.argv[2])
 remote = Remote.from_host(cluster, {})
 say = lambda **facts: print(json.dumps(facts), flush=True)
+hold = signal.pause
 injector = Injector(folder, remote, Ceph(remote, cluster), cluster, lambda name, **f: say(event=name, **f), folder.name,
                     Settings(**json.loads(sys.argv[3])))
 """
@@ -62,6 +64,16 @@ class Faulty:
         line += self._line(folder, statements, {})
         return subprocess.Popen(line, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, cwd=PROJECT)
 
+    def await_event(self, folder: Path, running: subprocess.Popen[str], event: str) -> None:
+        """Wait until the journal of a run in the background has this event."""
+        journal = folder / "undo.jsonl"
+
+        def there() -> bool:
+            assert running.poll() is None, f"the run ended before {event}"
+            return journal.exists() and f'"event": "{event}"' in journal.read_text()
+
+        wait_for(there, event)
+
     def undo(self, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         line = [sys.executable, "-m", "cbt_plugins.tools", "undo", *words, str(folder)]
         return self.lab.exec("node0", ["sh", "-c", 'cd "$0" && exec "$@"', str(PROJECT), *line], timeout=400)
@@ -81,12 +93,7 @@ class Faulty:
 
     def clean(self) -> None:
         """Wait until all PGs are active+clean."""
-
-        def states() -> bool:
-            pgs = self.ceph("pg dump pgs_brief")["pg_stats"]
-            return all(set(pg["state"].split("+")) - {"scrubbing", "deep"} == {"active", "clean"} for pg in pgs)
-
-        wait_for(states, "all PGs active+clean", 240.0)
+        wait_for(lambda: clean(self.lab), "all PGs active+clean", 240.0)
 
     def configuration(self) -> Any:
         """All that settings can touch."""

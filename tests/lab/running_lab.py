@@ -31,6 +31,16 @@ class RunningLab:
         return lab_tool(verb, "--dir", str(self.dir), *words, **options)
 
 
+def lost_writes(folder: Path) -> List[str]:
+    """OSDs of a lab whose disk gave back something else than what they had written: BlueStore's checksums tell."""
+    return [
+        f"{log.name}: {line.split(' -1 ', 1)[-1]}"
+        for log in sorted(folder.glob("nodes/*/log/ceph-osd.*.log"))
+        for line in log.read_text(errors="replace").splitlines()
+        if "_verify_csum bad" in line
+    ]
+
+
 def lab_tool(
     *words: str, env: Optional[Dict[str, str]] = None, **options: Any
 ) -> subprocess.CompletedProcess[str]:

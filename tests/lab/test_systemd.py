@@ -135,6 +135,7 @@ def test_a_unit_that_does_not_run_is_not_the_way(units: Units) -> None:
     units.sh(f"systemctl stop {UNITS[0]} && {bare}")
     try:
         wait_for(lambda: units.osd(4)["up"], "osd.4 up")
+        units.clean()
         with units.broken("stop", "osd.4") as said:
             former = next(record["step"]["former"] for record in said if record["event"] == "open")
             assert former["daemons"] == "process"
@@ -150,10 +151,9 @@ def test_a_timer_heals_although_nobody_asks(units: Units) -> None:
     """kill -9 for the run, and its node comes back at the time that was said."""
     folder = units.folder()
     cut = fault("n", "network", NODE, interfaces=["eth0"], deadline=20)
-    running = units.start(folder, f"injector.acquire(); injector.inject({cut}); input()")
+    running = units.start(folder, f"injector.acquire(); injector.inject({cut}); hold()")
     try:
-        wait_for(lambda: (folder / "undo.jsonl").exists(), "the run's journal")
-        wait_for(lambda: '"injected"' in (folder / "undo.jsonl").read_text(), "the cut")
+        units.await_event(folder, running, "injected")
         armed = next(record for record in records(folder) if record["event"] == "armed")
         word, how, unit = armed["switch"].split()
         assert (word, how) == ("armed", "systemd") and units.sh(f"systemctl is-active {unit}.timer") == "active"

@@ -31,3 +31,9 @@ def test_a_daemon_with_a_scrubbed_environment_is_named_and_ended() -> None:
 
 def test_a_process_that_ends_by_itself_is_no_leftover() -> None:
     assert leftovers("setsid sleep 0.3 >/dev/null 2>&1 & echo").returncode == 0
+
+
+def test_what_ends_meanwhile_is_reaped_at_once() -> None:
+    """A PID namespace waits for all of its processes to be reaped, also those whose parent was outside and is gone."""
+    orphan = "pid=$(sh -c 'sleep 0.1 >/dev/null & echo $!'); "
+    assert leftovers(orphan + "for n in $(seq 100); do [ -e /proc/$pid ] || exit 7; sleep 0.1; done").returncode == 7
