@@ -107,6 +107,8 @@ def _inject(injector: Injector, timeline: Timeline, note: Journal, args: argpars
         except KeyboardInterrupt:
             log.info("ended from outside")
         timeline.close()
+        if failure is None and timeline.unmade:
+            failure = f"ended before these faults: {', '.join(timeline.unmade)}"
     left = ", ".join(dict.fromkeys(record.label for record in injector.open))
     why = [failure] if failure else [f"not put back: {left}"] if left else []
     note.write(ENDED, why=why)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Callable, Optional, Sequence, Tuple
+from typing import Callable, List, Optional, Sequence, Tuple
 
 from ..config.plan import Event, Fault, Plan
 from ..faults import FaultError, Injector, Prepared
@@ -45,6 +45,11 @@ class Timeline:
     def left(self) -> int:
         """Events that have not happened yet."""
         return len(self._events) - self.done
+
+    @property
+    def unmade(self) -> List[str]:
+        """Labels of the faults whose time has not come yet."""
+        return [event.inject.label for event in self._events[self.done :] if event.inject is not None]
 
     @property
     def begun(self) -> bool:

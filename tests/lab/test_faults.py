@@ -102,6 +102,22 @@ def test_one_osd_out_with_its_weight(faulty: Faulty) -> None:
     faulty.clean()
 
 
+def test_one_osd_is_marked_and_runs_on(faulty: Faulty) -> None:
+    """As CBT's own recovery test has it, and with an end."""
+    process = faulty.lab.exec("node2", ["pgrep", "-x", "ceph-osd"]).stdout
+    before, flags = faulty.osd(1), faulty.configuration()["flags"]
+    folder = faulty.folder()
+    faulty.run(folder, f"injector.acquire(); injector.inject({fault('m', 'mark', 'osd.1')})")
+    marked = faulty.osd(1)
+    assert (marked["up"], marked["in"]) == (0, 0) and "noup" in faulty.configuration()["flags"]
+    assert faulty.lab.exec("node2", ["pgrep", "-x", "ceph-osd"]).stdout == process
+    done = faulty.undo(folder)
+    assert done.returncode == 0, done.stderr
+    assert faulty.osd(1) == before and faulty.configuration()["flags"] == flags
+    assert faulty.lab.exec("node2", ["pgrep", "-x", "ceph-osd"]).stdout == process
+    faulty.clean()
+
+
 def test_a_crash_is_of_that_process(faulty: Faulty) -> None:
     pid = faulty.lab.exec("node2", ["pgrep", "-x", "ceph-osd"]).stdout.split()
     folder = faulty.folder()

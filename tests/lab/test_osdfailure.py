@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 import pytest
-from cluster_state import facts
+from cluster_state import ask, facts
 from cycles import S3, Cycle, generators, wait_for
 from running_lab import PROJECT, RunningLab
 
@@ -60,13 +60,24 @@ def status_of(cycle: Cycle, phase: str) -> List[Dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def index_scrubs(lab: RunningLab) -> Dict[str, str]:
+    """When each PG of RGW's index pool was scrubbed deeply last."""
+    pgs = ask(lab, "pg ls-by-pool default.rgw.buckets.index")["pg_stats"]
+    return {pg["pgid"]: pg["last_deep_scrub_stamp"] for pg in pgs}
+
+
 def test_a_node_fails_and_comes_back_and_all_is_as_before(
     lab: RunningLab, tmp_path: Path, before: Dict[str, Any]
 ) -> None:
-    cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "25s"}))
+    settings = {**SETTINGS, "scrub": "deep-after"}
+    cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "25s"}, settings=settings, post_poll="5s"))
+    scrubbed = index_scrubs(lab)
     done = cycle.run(timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     assert facts(lab) == before
+    assert scrubbed and all(stamp > scrubbed[pg] for pg, stamp in index_scrubs(lab).items())
+    watched = [json.loads(line) for line in (cycle.folder / "afterwards" / "status.jsonl").read_text().splitlines()]
+    assert watched and all(sample["clean"] for sample in watched)
     phases = cycle.phases()
     assert list(phases) == ["fill", "no-failure", "one-down", "recover", "wait-clean"]
     for name in ("no-failure", "one-down", "recover"):

@@ -70,7 +70,7 @@ def test_what_takes_time_is_done_before_the_load_begins() -> None:
         ("undo", ("a",)),
         ("mark", "after"),
     ]
-    assert made.failure is None
+    assert made.failure is None and made.unmade == []
 
 
 def test_a_mark_does_not_keep_what_takes_time_from_being_done_before() -> None:
@@ -89,7 +89,7 @@ def test_a_later_fault_is_looked_at_shortly_before() -> None:
     made.begin(time.time() - 85.0)  # 15 s before it
     until(lambda: notes.seen)
     made.close()
-    assert notes.seen == [("ready", "a")] and made.left == 1
+    assert notes.seen == [("ready", "a")] and made.left == 1 and made.unmade == ["a"]
 
 
 def test_a_fault_is_judged_once_more_right_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
