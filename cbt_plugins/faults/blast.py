@@ -15,7 +15,7 @@ from .cluster_facts import Facts, Said
 from .harm import Harm, Held
 from .placement import domains, needed, shape_of, taken_from
 from .roles import NOBODY, Roles, same_host
-from .steady import down_otherwise, unsteady
+from .steady import down_otherwise, settling, unsteady
 
 #: flags under which the cluster would not see the fault, or would not take the OSDs back
 BLINDING = ("nodown", "noup", "noin", "pauserd", "pausewr")
@@ -26,6 +26,8 @@ QUIETING: Mapping[str, str] = {
     "nobackfill": "nothing is backfilled",
     "norebalance": "what is misplaced stays where it is",
 }
+#: rules that go by what the manager knows of PGs
+OF_STATES = ("steady", "inactive", "data", "ok-to-stop", "safe-to-destroy")
 #: CRUSH types of a new cluster, for one that its tree has no item of
 _LEVELS: Mapping[str, int] = {
     **{"osd": 0, "host": 1, "chassis": 2, "rack": 3, "row": 4, "pdu": 5, "pod": 6},
@@ -56,10 +58,16 @@ class Radius:
     findings: Tuple[Finding, ...]
     figures: Mapping[str, Any]
     warnings: Tuple[str, ...] = ()  # nothing is refused for these
+    settling: int = 0  # PGs that will be in another state in a moment
 
     def refused(self, accept: Sequence[str]) -> Tuple[Finding, ...]:
         """The findings that nobody has accepted."""
         return tuple(f for f in self.findings if f.rule not in accept)
+
+    def passing(self, accept: Sequence[str]) -> bool:
+        """True when it is refused for states of PGs only, and some of these will be others in a moment."""
+        refused = self.refused(accept)
+        return bool(refused and self.settling) and all(f.rule in OF_STATES for f in refused)
 
 
 @dataclass(frozen=True)
@@ -112,12 +120,16 @@ def radius(
     case = _Case(facts, harm, roles, held, ok_to_stop, safe_to_destroy, settings, {})
     findings = [finding for rule in RULES.values() for finding in rule(case)]
     warnings = [text for look in _WARNINGS for text in look(case)]
-    return Radius(tuple(findings), case.figures, tuple(warnings))
+    return Radius(tuple(findings), case.figures, tuple(warnings), settling(_states(facts)))
+
+
+def _states(facts: Facts) -> Mapping[str, int]:
+    return Counter(pg["state"] for pg in facts.pgs)
 
 
 def _steady(case: _Case) -> Iterator[Finding]:
     """Every PG is active+clean; while faults of this run are open: or quietly without what these have taken."""
-    states = unsteady(Counter(pg["state"] for pg in case.facts.pgs), bool(case.held))
+    states = unsteady(_states(case.facts), bool(case.held))
     if states:
         many = ", ".join(f"{n} {s}" for s, n in sorted(states.items(), key=lambda i: (-i[1], i[0])))
         total = len(case.facts.pgs)

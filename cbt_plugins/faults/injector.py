@@ -264,16 +264,20 @@ class Injector:
 
     def ready(self, fault: Union[Fault, Prepared]) -> Prepared:
         """All that takes time before a fault: recovery is hastened, and the blast radius computed from the cluster as
-        it is now. Raises FaultError when it is refused."""
+        it is now. Raises FaultError when it is refused; for PGs that are peering, say, a moment later only."""
         self._nothing_inherited()
         self.hasten()
         if isinstance(fault, Prepared):
-            prepared, fault = fault, fault.fault
-            radius = self._judge(prepared.kind.harm(prepared.targets, prepared.options), self._held())
-            prepared = Prepared(fault, prepared.kind, prepared.options, prepared.targets, prepared.steps, radius)
+            prepared = self._judged_anew(fault)
         else:
             self._lock.check()
             prepared = self.prepare(fault)
+        fault = prepared.fault
+        until = self._clock.now() + self._limits.settling
+        while prepared.radius.passing(fault.accept) and self._clock.now() < until:
+            self._still_wanted()
+            self._clock.sleep(self._limits.pause)
+            prepared = self._judged_anew(prepared)
         if any(record.label == fault.label for record in self.open):
             raise FaultError(f"{fault.label}: is in force already")
         if prepared.refused:
@@ -283,6 +287,11 @@ class Injector:
                 + f" (accept: [{', '.join(dict.fromkeys(f.rule for f in prepared.refused))}] on the fault overrides)"
             )
         return prepared
+
+    def _judged_anew(self, prepared: Prepared) -> Prepared:
+        """By the cluster as it is now."""
+        harm = prepared.kind.harm(prepared.targets, prepared.options)
+        return replace(prepared, radius=self._judge(harm, self._held()))
 
     def strike(self, prepared: Prepared, wait: bool = True) -> Prepared:
         """Break what is `ready`, now. Raises FaultError as `inject` does."""

@@ -23,6 +23,7 @@ class Limits:
     back: float = 300.0  # until it has seen that they are there again
     boot: float = 900.0  # until a node is there again
     pause: float = 1.0  # between two looks
+    settling: float = 15.0  # that PGs may be peering, say, before a fault is refused for it
     again: float = 20.0  # until an undo that has no effect yet is done once more
     doubt: float = 45.0  # that all must look well where an undo's command fails: maps lag by osd_heartbeat_grace
 

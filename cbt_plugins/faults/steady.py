@@ -6,6 +6,14 @@ from typing import Collection, Dict, List, Mapping
 
 from .cluster_facts import Facts
 
+#: words in the states of PGs that are about to be active, in seconds, when OSDs have come or gone
+SETTLING = frozenset({"creating", "peering", "activating", "stale", "unknown"})
+
+
+def settling(states: Mapping[str, int]) -> int:
+    """How many PGs, of a number by state, are about to be in another one."""
+    return sum(n for state, n in states.items() if SETTLING.intersection(state.split("+")))
+
 
 def unsteady(states: Mapping[str, int], beside_faults: bool) -> Dict[str, int]:
     """Of PGs by state, those that the rule `steady` does not take for quiet.

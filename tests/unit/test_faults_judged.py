@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, List, Mapping, Tuple
+from typing import Any, Iterator, List, Mapping, Tuple
 
 import pytest
-from faults_world import ANYTHING, CLUSTER, Connections, injector
+from faults_world import ANYTHING, CLUSTER, Connections, Time, injector
 
 from cbt_plugins.ceph import Ceph
 from cbt_plugins.config.plan import Fault, Settings
@@ -100,3 +100,64 @@ def test_what_was_only_warned_of_is_in_the_events(tmp_path: Path, world: Connect
     made.inject(Fault("node1", "stop", ("node1",)))
     said = next(facts for name, facts in events if name == "fault-inject-begin" and facts["label"] == "node1")
     assert said["warnings"] == ["norecover is set, and not by this run: nothing is recovered"]
+
+
+class Peering:
+    """PGs of the stand-in that peer until a time."""
+
+    def __init__(self, world: Connections, until: float) -> None:
+        self.time, self._until = Time(), until
+        self._pgs, self._ok = world.world._pgs, world.world._osd_ok_to_stop
+        world.world._pgs, world.world._osd_ok_to_stop = self.pgs, self.ok_to_stop
+
+    @property
+    def over(self) -> bool:
+        return self.time.now >= self._until
+
+    def pgs(self) -> Iterator[Any]:
+        for pg in self._pgs():
+            yield pg if self.over else {**pg, "state": "remapped+peering"}
+
+    def ok_to_stop(self, *numbers: str) -> Any:
+        return self._ok(*numbers) if self.over else ('{"ok_to_stop": false, "num_not_ok_pgs": 5}\n', "", 16)
+
+
+def test_a_refusal_for_pgs_that_peer_is_none_when_they_have(tmp_path: Path, world: Connections) -> None:
+    """An OSD has just come back: for a moment Ceph would let none be stopped."""
+    cluster = Peering(world, until=1006.0)
+    made = begun(tmp_path, world, time=cluster.time)
+    assert made.ready(Fault("first", "stop", ("node1",))).radius.findings == ()
+    assert 1006.0 <= cluster.time.now < 1009.0
+
+
+def test_pgs_that_go_on_peering_refuse_it(tmp_path: Path, world: Connections) -> None:
+    cluster = Peering(world, until=5000.0)
+    made = begun(tmp_path, world, time=cluster.time)
+    with pytest.raises(FaultError, match=r"refused\. steady: .* remapped\+peering \| ok-to-stop"):
+        made.ready(Fault("first", "stop", ("node1",)))
+    assert 1015.0 <= cluster.time.now < 1030.0
+
+
+@pytest.mark.parametrize("accept", [("steady", "ok-to-stop"), ()])
+def test_what_peering_does_not_decide_is_decided_at_once(
+    tmp_path: Path, world: Connections, accept: Tuple[str, ...]
+) -> None:
+    """Also where nothing is refused."""
+    cluster = Peering(world, until=5000.0)
+    made = begun(tmp_path, world, time=cluster.time)
+    world.state["flags"] += [] if accept else ["nodown"]
+    before = cluster.time.now
+    if accept:
+        assert made.ready(Fault("first", "stop", ("node1",), accept=accept)).radius.settling
+    else:
+        with pytest.raises(FaultError, match="flags: "):
+            made.ready(Fault("first", "stop", ("node1",)))
+    assert cluster.time.now == before
+
+
+def test_a_run_that_ends_does_not_wait_for_pgs(tmp_path: Path, world: Connections) -> None:
+    cluster = Peering(world, until=5000.0)
+    made = begun(tmp_path, world, time=cluster.time)
+    made.shut()
+    with pytest.raises(FaultError, match="the run ends"):
+        made.ready(Fault("first", "stop", ("node1",)))
