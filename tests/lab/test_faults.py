@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from typing import Iterator
 
@@ -202,6 +203,21 @@ def test_a_switch_that_is_not_needed_is_disarmed(faulty: Faulty) -> None:
     faulty.lab.exec("node3", ["ip", "link", "set", "eth0", "up"])
     assert faulty.undo(folder).returncode == 0
     assert faulty.lab.exec("node3", ["test", "-e", f"/proc/{pid}"]).returncode != 0
+    assert faulty.osd(2)["up"] == 1
+    faulty.clean()
+
+
+@pytest.mark.skipif(not shutil.which("nft"), reason="needs nft (Debian: nftables)")
+def test_a_node_whose_packets_are_dropped_is_still_in_reach(faulty: Faulty) -> None:
+    """nft: the cluster loses its OSD, and ssh does not lose the node."""
+    folder = faulty.folder()
+    cut = fault("n", "network", "node3", method="nft", deadline=900)
+    faulty.run(folder, f"injector.acquire(); injector.inject({cut})")
+    assert faulty.osd(2)["up"] == 0
+    assert "policy drop" in faulty.lab.exec("node3", ["nft", "list", "ruleset"]).stdout
+    done = faulty.undo(folder)
+    assert done.returncode == 0, done.stderr
+    assert faulty.lab.exec("node3", ["nft", "list", "ruleset"]).stdout == ""
     assert faulty.osd(2)["up"] == 1
     faulty.clean()
 
