@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Iterator, Optional
 
 RUNNING, PARTIAL = ".running", ".partial-"
 
@@ -56,14 +57,29 @@ class RunArchive:
         path = self.phase(index, name) / "phase.json"
         return json.loads(path.read_text()) if path.exists() else None
 
+    def broken(self, index: int, name: str) -> Optional[Path]:
+        """Folder of the last attempt at a phase that is not finished; None when there was none."""
+        running = self.running(index, name)
+        if running.exists() or self.phase(index, name).exists():
+            return running if running.exists() else None
+        kept = list(self._kept(index, name))
+        return kept[-1] if kept else None
+
+    def _kept(self, index: int, name: str) -> Iterator[Path]:
+        """Folders of attempts that were put aside, the first one first."""
+        for number in itertools.count(1):
+            kept = self._phases / f"{index:02d}-{name}{PARTIAL}{number}"
+            if not kept.exists():
+                return
+            yield kept
+
     def keep_partial(self, index: int, name: str) -> Optional[Path]:
         """Put the folder of a phase that was broken off aside; None when there is none."""
         running = self.running(index, name)
         if not running.exists():
             return None
-        number = 1
-        while (kept := self._phases / f"{index:02d}-{name}{PARTIAL}{number}").exists():
-            number += 1
+        number = 1 + sum(1 for _ in self._kept(index, name))
+        kept = self._phases / f"{index:02d}-{name}{PARTIAL}{number}"
         running.rename(kept)
         return kept
 

@@ -21,17 +21,17 @@ from ..ceph import Ceph, CephError
 from ..config.plan import Plan
 from ..config.source import mask_secrets
 from ..faults import FaultError, Injector
-from ..host.monitoring import bring_left
 from ..host.run import HostRun, RunFailed
 from ..journal import Journal
-from ..load.session import LoadError, collect
+from ..load.session import LoadError
 from ..remote import Remote, RemoteError
 from .afterwards import follow
 from .archive import RunArchive, write_json, write_whole
 from .buckets import Buckets
 from .loading import Loader
-from .phasing import Phasing, set_aside
+from .phasing import Phasing
 from .preflight import PreflightError, Ready, all_nodes, check
+from .rescue import rescue
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,8 @@ class Engine:
         with contextlib.closing(self._injector(run_id, events)) as injector:
             # what an invocation that was killed has left: first the cluster, then what it has measured
             _put_back(injector)
-            self._rescue(journal, events)
+            nodes = all_nodes(self._host.cluster, self._clients)
+            rescue(self._host, self._plan, self._remote, self._archive, journal, events, nodes)
             journal.write("invocation", pid=os.getpid(), run_dir=self._host.run_dir, clients=self._clients)
             ready = check(self._host, self._plan, self._remote, self._ceph)
             self._describe(run_id, ready, journal)
@@ -145,26 +146,6 @@ class Engine:
         if json.loads(self._archive.plan.read_text()) != plan:
             raise RunFailed(f"{self._archive.folder} was begun with another plan: use another archive directory")
         return str(begun["run_id"])
-
-    def _rescue(self, journal: Journal, events: Journal) -> None:
-        """Bring in what a dead invocation left on the nodes, and put its phase aside as partial."""
-        last = journal.last("invocation")
-        for index, phase in enumerate(self._plan.phases, 1):
-            running = self._archive.running(index, phase.name)
-            if not running.exists():
-                continue
-            begun = [r for r in journal.all("phase-begun") if r["phase"] == phase.name]
-            if last and begun and phase.kind != "wait":
-                folder = begun[-1]["scratch"]
-                try:
-                    collect(self._remote, last["clients"], folder, running)
-                except (RemoteError, LoadError) as error:
-                    log.warning(
-                        "rows of the broken phase %s are still on the nodes in %s: %s", phase.name, folder, error
-                    )
-            nodes = all_nodes(self._host.cluster, self._clients)
-            bring_left(self._host.cluster, self._host.common, nodes, self._host.run_dir, running / "monitors")
-            set_aside(self._archive, events, index, phase, "the run had been killed")
 
     def _describe(self, run_id: str, ready: Ready, journal: Journal) -> None:
         manifest = {**ready.manifest, "run_id": run_id, "invocations": len(journal.all("invocation"))}

@@ -100,11 +100,11 @@ class Loader:
                     session.start()
                     observer.until_over()
                     timeline.close()
+                    session.close()
+                    session.collect(folder)
                 except BaseException:
                     self._break_off(session, timeline, folder)
                     raise
-                session.close()
-                session.collect(folder)
                 observer.note_timeline()
         finally:
             observer.close()

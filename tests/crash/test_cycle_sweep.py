@@ -177,6 +177,18 @@ def test_ended_while_a_node_is_stopped(mode: str, tmp_path: Path, url: str) -> N
     assert world.settle() + world.broken() == []
 
 
+def test_ended_again_while_rows_come_home(tmp_path: Path, url: str) -> None:
+    """The second signal is not kept waiting; the next start brings in what is on the nodes still."""
+    world = CycleOnStandIn(tmp_path / "w", url)
+    assert world.play(at=("ssh touch stop", "term")) == 130
+    assert world.settle() + world.broken() == []
+    (partial,) = world.archive.glob("results/*/id-*/phases/01-fill*")
+    assert partial.name == "01-fill.partial-1" and not list(partial.glob("figures/*"))
+    assert world.play() == 0, world.said
+    assert list(partial.glob("figures/*"))
+    assert at_the_end(world) == []
+
+
 def accident(world: CycleOnStandIn, number: int, mode: str) -> List[str]:
     """Try one; what is wrong afterwards. Every other time the next start has to undo it."""
     broken = world.play(at=(number, mode))
