@@ -12,6 +12,9 @@ from typing import Optional
 
 from .fence import FOLDER
 
+#: seconds after which an attempt to heal is given up, and made once more: nobody else could
+ATTEMPT = 10.0
+
 _STARTED = "started() { sed 's/.*) //' \"/proc/$1/stat\" 2>/dev/null | cut -d' ' -f20; }; "
 
 
@@ -20,7 +23,12 @@ def arm(name: str, heal: str, seconds: float) -> str:
 
     `heal` is tried several times; it must be harmless when nothing is broken.
     """
-    script = f'n=0; until ( {heal} ); do n=$((n+1)); [ $n -lt 30 ] || break; sleep 2; done; date +%s.%N > "$1.fired"'
+    # what hangs is ended as a group of its own; `disarm` ends the group that waits for it
+    attempt = f"timeout -k 5 {ATTEMPT:g} sh -c {shlex.quote(heal)} & p=$!; wait $p"
+    script = (
+        f"trap 'kill $p; exit' TERM; n=0; until {{ {attempt}; }}; do "
+        'n=$((n+1)); [ $n -lt 30 ] || break; sleep 2; done; date +%s.%N > "$1.fired"'
+    )
     unit = f"cbt-plugins-{name}"
     return (
         f'{_STARTED}{FOLDER}; f="$d/{name}"; printf %s {shlex.quote(script)} > "$f.heal"; rm -f "$f.fired"; '

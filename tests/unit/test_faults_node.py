@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any, Callable
 
+import pytest
+
 from cbt_plugins.faults import deadman, fence
 from cbt_plugins.faults.lock import started
 
@@ -23,6 +25,14 @@ def until(condition: Callable[[], Any], limit: float = 30.0) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def ended(pid: int) -> bool:
+    """Also when whoever started it has not asked yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
 
 
 def test_the_switch_heals_although_nobody_asks(tmp_path: Path) -> None:
@@ -47,12 +57,32 @@ def test_a_switch_tries_until_it_has_healed(tmp_path: Path) -> None:
     until((tmp_path / "d" / "r-1.fired").exists)
 
 
+def test_an_attempt_to_heal_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all that it had started; nobody else could reach the node."""
+    monkeypatch.setattr(deadman, "ATTEMPT", 0.5)
+    hangs = f"[ -e {tmp_path}/pid ] && touch {tmp_path}/two || {{ sleep 1000 & echo $! > {tmp_path}/pid; wait; }}"
+    shell(deadman.arm("r-1", hangs, 0), tmp_path / "d")
+    until((tmp_path / "d" / "r-1.fired").exists)
+    assert (tmp_path / "two").exists()
+    until(lambda: ended(int((tmp_path / "pid").read_text())))
+
+
+def test_a_switch_that_is_disarmed_while_it_heals_goes_no_further(tmp_path: Path) -> None:
+    """A healing that goes on would heal the next fault as well."""
+    heals = f"echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; sleep 1000; touch {tmp_path}/healed"
+    shell(deadman.arm("r-1", heals, 0), tmp_path / "d")
+    until((tmp_path / "pid").exists)
+    assert shell(deadman.disarm("r-1"), tmp_path / "d").returncode == 0
+    until(lambda: ended(int((tmp_path / "pid").read_text())))
+    assert not (tmp_path / "healed").exists() and not list((tmp_path / "d").iterdir())
+
+
 def test_a_disarmed_switch_never_fires(tmp_path: Path) -> None:
     done = shell(deadman.arm("r-1", f"touch {tmp_path}/healed", 3600), tmp_path / "d")
     pid = int(done.stdout.split()[2])
     assert started(pid) is not None
     assert shell(deadman.disarm("r-1"), tmp_path / "d").returncode == 0
-    until(lambda: started(pid) is None or "Z" in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3])
+    until(lambda: ended(pid))
     assert [path.name for path in (tmp_path / "d").iterdir()] == []
     assert shell(deadman.disarm("r-1"), tmp_path / "d").returncode == 0  # twice is once
 
