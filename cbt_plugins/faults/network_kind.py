@@ -65,7 +65,9 @@ class Network(Kind):
         else:
             what, cut, heal, healthy, former = _nft(scene, node, name, int(options["ssh_port"]))
         # The cut may end the connection that it came by: it is made by a process that outlives it, a moment later.
-        moment = shlex.quote('sleep 0.3; [ -e "$0" ] || { ' + cut + "; }")
+        # One that hangs is ended: it might come to pass after its undo.
+        bounded = f"timeout -k 5 {deadman.ATTEMPT:g} sh -c {shlex.quote(cut)}"
+        moment = shlex.quote(f'sleep 0.3; [ -e "$0" ] || {bounded}')
         later = f'{FOLDER}; setsid sh -c {moment} "$d/{name}.healed" </dev/null >/dev/null 2>&1 &'
         back = f'{FOLDER}; : > "$d/{name}.healed"; {heal}'
         patience = deadline + 120.0 if former["cuts_us_off"] else scene.limits.back

@@ -58,6 +58,13 @@ def test_a_cut_node_heals_by_itself(tmp_path: Path) -> None:
     assert world.changes() == []
 
 
+def test_a_cut_that_hangs_does_not_come_after_its_undo(tmp_path: Path) -> None:
+    world = Injections(tmp_path / "w")
+    assert world.play("cut", at=("ip down", "hang")) == 1
+    assert "without effect" in world.said
+    assert world.settle() + world.changes() == []
+
+
 def test_a_straggler_of_a_killed_run_is_counted_as_that_runs(tmp_path: Path) -> None:
     """What a killed run had on the way meets the next run, and is not taken for the next one's."""
     world = Injections(tmp_path / "w")
