@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -80,11 +81,12 @@ def completed(argv: List[str]) -> int:
 
     What became a child of this program meanwhile is reaped as soon as it ends: a PID namespace cannot end before.
     """
-    child = os.posix_spawnp(argv[0], argv, os.environ)
-    while True:
+    child = subprocess.Popen(argv)
+    while child.returncode is None:
         pid, status = os.wait()
-        if pid == child:
-            return os.waitstatus_to_exitcode(status)
+        if pid == child.pid:
+            child.returncode = os.waitstatus_to_exitcode(status)
+    return child.returncode
 
 
 def main(argv: List[str]) -> int:

@@ -37,3 +37,16 @@ def test_what_ends_meanwhile_is_reaped_at_once() -> None:
     """A PID namespace waits for all of its processes to be reaped, also those whose parent was outside and is gone."""
     orphan = "pid=$(sh -c 'sleep 0.1 >/dev/null & echo $!'); "
     assert leftovers(orphan + "for n in $(seq 100); do [ -e /proc/$pid ] || exit 7; sleep 0.1; done").returncode == 7
+
+
+def test_the_command_is_deaf_to_no_signal_that_the_caller_hears() -> None:
+    """Labs are started by it, and by them daemons: what it ignores, they would."""
+    said = subprocess.run(
+        [sys.executable, str(PROJECT / ".ci" / "leftovers.py"), "grep", "SigIgn", "/proc/self/status"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    ours = subprocess.run(["grep", "SigIgn", "/proc/self/status"], capture_output=True, text=True, check=True)
+    assert said.stdout == ours.stdout
