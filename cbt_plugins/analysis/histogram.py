@@ -29,10 +29,14 @@ def lows(numbers: np.ndarray) -> np.ndarray:
     return (numbers - (shift << _HALF)) << shift
 
 
-def middles(numbers: np.ndarray) -> np.ndarray:
-    """The value that stands for each bucket: its exact value below 2048, else the middle of its integers."""
-    width = np.int64(1) << np.maximum((numbers >> _HALF) - 1, 0)
-    return lows(numbers) + (width - 1) / 2
+def middles(numbers: np.ndarray, span: int = 1) -> np.ndarray:
+    """The value that stands for each bucket: its exact value below 2048, else the middle of its integers.
+
+    With `span`, for as many buckets as that, from each on, as if they were one.
+    """
+    least, last = lows(numbers), numbers + (span - 1)
+    width = np.int64(1) << np.maximum((last >> _HALF) - 1, 0)
+    return least + (lows(last) - least + (width - 1)) / 2
 
 
 class Histogram:

@@ -202,7 +202,7 @@ class Blocks:
         found: List[List[Optional[float]]] = [[None] * self.grid.block_bins for _ in wanted]
         if not counts.size:
             return found
-        stands = middles((np.arange(low, low + counts.shape[1]) << _COARSE) + (1 << (_COARSE - 1)))
+        stands = middles(np.arange(low, low + counts.shape[1]) << _COARSE, 1 << _COARSE)
         for begin in range(0, len(counts), _TOGETHER):
             part = slice(first + begin, first + min(begin + _TOGETHER, len(counts)))
             high, seen = self.max[part], np.cumsum(counts[begin : begin + _TOGETHER], axis=1, dtype=np.int64)

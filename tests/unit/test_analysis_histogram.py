@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cbt_plugins.analysis.histogram import WIDTH, Histogram, buckets, lows, middles
@@ -29,6 +29,14 @@ def test_a_bucket_holds_its_value_and_is_narrow(value: int) -> None:
     assert low <= value < high
     assert high - low == 1 or (high - low) / low <= 2 * EXACT
     assert middles(number)[0] == (low + high - 1) / 2
+
+
+@given(durations)
+@example(2048)
+def test_the_middle_of_buckets_together_is_off_by_less_than_half_of_them(value: int) -> None:
+    first = buckets(np.array([value])) >> 4 << 4
+    middle = middles(first, 16)[0]
+    assert abs(middle - value) < max(8, 0.008 * value)
 
 
 def test_buckets_follow_each_other_without_holes() -> None:
