@@ -24,9 +24,9 @@ def arm(name: str, heal: str, seconds: float) -> str:
     `heal` is tried several times; it must be harmless when nothing is broken.
     """
     # what hangs is ended as a group of its own; `disarm` ends the group that waits for it
-    attempt = f"timeout -k 5 {ATTEMPT:g} sh -c {shlex.quote(heal)} & p=$!; wait $p"
+    attempt = f"timeout -k 5 {ATTEMPT:g} sh -c {shlex.quote(heal)} & p=$!; wait $p && p= || {{ p=; false; }}"
     script = (
-        f"trap 'kill $p; exit' TERM; n=0; until {{ {attempt}; }}; do "
+        f"p=; trap '${{p:+kill $p}}; exit' TERM; n=0; until {{ {attempt}; }}; do "
         'n=$((n+1)); [ $n -lt 30 ] || break; sleep 2; done; date +%s.%N > "$1.fired"'
     )
     unit = f"cbt-plugins-{name}"

@@ -273,13 +273,13 @@ class Injector:
             self._lock.check()
             prepared = self.prepare(fault)
         fault = prepared.fault
+        if any(record.label == fault.label for record in self.open):
+            raise FaultError(f"{fault.label}: is in force already")
         until = self._clock.now() + self._limits.settling
         while prepared.radius.passing(fault.accept) and self._clock.now() < until:
             self._still_wanted()
             self._clock.sleep(self._limits.pause)
             prepared = self._judged_anew(prepared)
-        if any(record.label == fault.label for record in self.open):
-            raise FaultError(f"{fault.label}: is in force already")
         if prepared.refused:
             raise FaultError(
                 f"{fault.label}: refused. "
