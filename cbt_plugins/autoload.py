@@ -43,7 +43,7 @@ class Finder:
 
         def exec_module(module: "ModuleType") -> None:
             execute(module)
-            from cbt_plugins.host import upstream
+            from cbt_plugins.cbt import upstream
 
             getattr(upstream, _PATCHES[fullname])(module)
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List
 
-from .host.run import RunFailed
+from cbt_plugins.host import RunFailed
 
 
 class Journal:

@@ -6,7 +6,7 @@ import logging
 import shlex
 from typing import Any, Mapping
 
-from cbt_plugins.host.monitoring import Monitor, make_remote, stop_by_pid_files
+from .monitor import Monitor, make_remote, stop_by_pid_files
 
 logger = logging.getLogger(__name__)
 

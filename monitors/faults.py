@@ -19,9 +19,10 @@ import time
 from pathlib import Path, PurePosixPath
 from typing import Any, Mapping, Optional
 
+from cbt_plugins.cbt import upstream
 from cbt_plugins.faults import access
-from cbt_plugins.host import upstream
-from cbt_plugins.host.monitoring import Monitor
+
+from .monitor import Monitor
 
 logger = logging.getLogger(__name__)
 

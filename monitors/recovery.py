@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Mapping, Optional
 
 from cbt_plugins.config.monitors import RecoveryProfile, values_of
-from cbt_plugins.host.monitoring import Monitor, make_remote, stop_by_pid_files
+
+from .monitor import Monitor, make_remote, stop_by_pid_files
 
 logger = logging.getLogger(__name__)
 

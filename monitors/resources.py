@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Dict, Mapping, Optional
 
 from cbt_plugins.config.monitors import ResourcesProfile, values_of
-from cbt_plugins.host.monitoring import Monitor, host_of, make_remote, stop_by_pid_files
 
 from . import resources_connections
+from .monitor import Monitor, host_of, make_remote, stop_by_pid_files
 
 logger = logging.getLogger(__name__)
 

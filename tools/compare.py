@@ -63,9 +63,9 @@ def add_rules(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0: compared; 2: wrong use, or runs that cannot be compared; 4: a run is not usable, or cannot be read."""
     try:
-        from cbt_plugins.analysis.source import Unreadable
         from cbt_plugins.compare.differences import Incomparable
         from cbt_plugins.compare.releases import CHOICE
+        from cbt_plugins.results.source import Unreadable
     except ImportError as e:
         return missing("compare", e)
     try:

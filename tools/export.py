@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Dict, Mapping, Optional, Set
 
-from cbt_plugins.analysis.source import Unreadable
+from cbt_plugins.results.source import Unreadable
 
 OK, USAGE, UNUSABLE = 0, 2, 4
 
@@ -60,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _upstream(archive: Path, target: Path, dialect: str) -> int:
-    from cbt_plugins.exports import visualisation
-    from cbt_plugins.exports.points import curves_of
+    from cbt_plugins.report.export import visualisation
+    from cbt_plugins.report.export.points import curves_of
 
     curves, left, broken = curves_of(archive)
     config = _cbt_config(archive)
@@ -86,10 +86,10 @@ def _upstream(archive: Path, target: Path, dialect: str) -> int:
 
 
 def _numbers(args: argparse.Namespace) -> int:
-    from cbt_plugins.analysis.archive import find_runs
-    from cbt_plugins.analysis.stored import is_ours, not_whole, summary_of
-    from cbt_plugins.analysis.summary import write_text
-    from cbt_plugins.exports import prometheus, table
+    from cbt_plugins.report.export import prometheus, table
+    from cbt_plugins.results.archive import find_runs
+    from cbt_plugins.results.stored import is_ours, not_whole, summary_of
+    from cbt_plugins.results.summary import write_text
 
     paths = [run for archive in args.archives for run in find_runs(archive) if is_ours(run)]
     if not paths:

@@ -30,13 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """The status is that of _STATUS."""
     try:
-        from cbt_plugins.analysis.source import Unreadable
         from cbt_plugins.compare import layout
         from cbt_plugins.compare.differences import Incomparable
         from cbt_plugins.compare.gate import blocks, data, gate
         from cbt_plugins.compare.limits import Limits, of_file, of_texts
         from cbt_plugins.compare.sides import sides
-        from cbt_plugins.config.faults import ConfigError
+        from cbt_plugins.config.errors import ConfigError
+        from cbt_plugins.results.source import Unreadable
     except ImportError as e:
         return compare.missing("gate", e)
     try:

@@ -21,9 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0: done, whatever was found; 2: wrong use; 4: a run is not usable and left out, or none can be read."""
     try:
-        from cbt_plugins.analysis.source import Unreadable
         from cbt_plugins.compare import history, layout
         from cbt_plugins.compare.sides import sides
+        from cbt_plugins.results.source import Unreadable
     except ImportError as e:
         return compare.missing("history", e)
     try:

@@ -15,15 +15,15 @@ from typing import Any, Dict, Optional
 
 import yaml
 
-from cbt_plugins import interrupts
-from cbt_plugins.ceph import Ceph
+from cbt_plugins import signals as interrupts
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config import fault_file
-from cbt_plugins.config.faults import ConfigError
-from cbt_plugins.cycle.timeline import Timeline
+from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.faults import FaultError, Injector
-from cbt_plugins.host.run import RunFailed
+from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import Journal
-from cbt_plugins.remote import Remote
+from cbt_plugins.run.events import Timeline
 
 DONE, FAILED, USAGE = 0, 1, 2
 #: said by `--tied` when the settings are in force and the clock of the events runs

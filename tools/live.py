@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from cbt_plugins.ceph import Ceph
-from cbt_plugins.config.plan import Plan, Settings
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config.spans import spans
 from cbt_plugins.faults import FaultError, preview
 from cbt_plugins.faults.patience import limits_of
 from cbt_plugins.faults.settings import SettingsMaker
-from cbt_plugins.remote import Remote
+from cbt_plugins.plan import Plan, Settings
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Sequence, 
 from cbt_plugins.columns import side_by_side
 from cbt_plugins.config.advice import advice, changes, unchanged
 from cbt_plugins.config.check import Config, Run, load
+from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.estimate import estimate
 from cbt_plugins.config.fault_file import is_fault_file, load_source
-from cbt_plugins.config.faults import ConfigError
 from cbt_plugins.config.forecast import data_text, forecast, goal_text
-from cbt_plugins.config.plan import Keys, Phase, Plan, Settings
 from cbt_plugins.config.sizes import size_texts
 from cbt_plugins.config.source import Source, read
 from cbt_plugins.config.spans import event_text, span_text, spans
 from cbt_plugins.config.units import about_rate, format_duration, format_percent
+from cbt_plugins.plan import Keys, Phase, Plan, Settings
 
 if TYPE_CHECKING:
     from .live import Live

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from cbt_plugins.analysis.archive import find_runs
-from cbt_plugins.analysis.ceilings import Unknown, ceilings
-from cbt_plugins.analysis.source import Unreadable
+from cbt_plugins.results.archive import find_runs
+from cbt_plugins.results.ceilings import Unknown, ceilings
+from cbt_plugins.results.source import Unreadable
 
 Runs = List[Tuple[Path, Mapping[str, Any]]]  # directories and summaries
 
@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0: every run is whole; 4: one is not, or there is none; what can be read is reported all the same."""
     try:
-        from cbt_plugins.analysis.summary import summarize
         from cbt_plugins.report.terminal import render
+        from cbt_plugins.results.summary import summarize
     except ImportError as e:
         if e.name != "numpy":
             raise
@@ -114,13 +114,13 @@ def _write(
     prefix: str,
 ) -> int:
     """What was asked for by name, or else everything that lies beside the run."""
-    from cbt_plugins.analysis.summary import FILE, write_summary, write_text
+    from cbt_plugins.results.summary import FILE, write_summary, write_text
 
     only = args.json or args.html or args.figures
     if args.json or not only:
         write_summary(summary, args.json or path / FILE)
     if not only:
-        from cbt_plugins.exports import collected
+        from cbt_plugins.report.export import collected
 
         collected.write(summary, path)
     if args.html or not only:
@@ -132,7 +132,7 @@ def _write(
             write_text(args.html or path / "report.html", page(summary, path, network))
     if args.figures:
         try:
-            from cbt_plugins.report.figures import of_run
+            from cbt_plugins.report.plots import of_run
         except ImportError as e:
             if (e.name or "").split(".")[0] != "matplotlib":
                 raise
@@ -144,10 +144,10 @@ def _write(
 
 def _write_together(runs: Runs, args: argparse.Namespace) -> None:
     """What there is of several runs."""
-    from cbt_plugins.analysis.summary import write_text
+    from cbt_plugins.results.summary import write_text
 
     if args.figures:
-        from cbt_plugins.report.figures import of_sweeps
+        from cbt_plugins.report.plots import of_sweeps
         from cbt_plugins.report.sweep import of_runs
 
         of_sweeps(of_runs(runs), args.figures)
@@ -175,7 +175,7 @@ def _without_jinja(name: str, error: ImportError) -> None:
 
 def _foreign(path: Path) -> Optional[int]:
     """Print the results of another program; None when there are none."""
-    from cbt_plugins.foreign.printed import render as render_foreign
+    from cbt_plugins.report.imported import render as render_foreign
 
     try:
         text, whole = render_foreign(path)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-from cbt_plugins.ceph.space import Space
+from cbt_plugins.cluster.space import Space
 from cbt_plugins.config.units import about_rate
 from cbt_plugins.models import availability, pgcalc
 from cbt_plugins.models import capacity as models

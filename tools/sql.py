@@ -32,8 +32,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         import duckdb
 
-        from cbt_plugins.analysis.source import Unreadable
-        from cbt_plugins.sql.database import Refused, answer, connect, runs_of
+        from cbt_plugins.results.source import Unreadable
+        from cbt_plugins.results.sql.database import Refused, answer, connect, runs_of
     except ImportError as e:
         if e.name not in ("duckdb", "numpy"):
             raise
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 def tables() -> str:
     """All tables with their columns, for a person."""
-    from cbt_plugins.sql.database import RUN, listed
+    from cbt_plugins.results.sql.database import RUN, listed
 
     made = []
     for table in listed().values():

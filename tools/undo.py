@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.cycle.archive import RunArchive
 from cbt_plugins.faults import FaultError, Injector, StillOpen, access, lock, record
-from cbt_plugins.host.monitoring import stop_by_pid_files
-from cbt_plugins.host.run import RunFailed
+from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import read
+from cbt_plugins.monitors.monitor import stop_by_pid_files
+from cbt_plugins.run.archive import RunArchive
 
 UNDONE, OPEN, USAGE = 0, 1, 2
 

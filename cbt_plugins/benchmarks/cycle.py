@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, List, Mapping
 
-from ..config.sections import plan_of
-from ..cycle.engine import Engine
-from ..host.run import HostRun
+from cbt_plugins.config.sections import plan_of
+from cbt_plugins.host import HostRun
+from cbt_plugins.run.engine import Engine
 
 
 class CycleBenchmark:
@@ -25,6 +25,6 @@ class CycleBenchmark:
     @staticmethod
     def evaluate(name: str, current: Path, baseline: Path, acceptable: Mapping[str, Any]) -> List[Any]:
         """For CBT's compare.py: Judgements of one run beside another one, by the section's `acceptable`."""
-        from ..exports.acceptance import judge
+        from cbt_plugins.report.export.acceptance import judge
 
         return list(judge(name, current, baseline, acceptable))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .cycle import CycleBenchmark
+from cbt_plugins.benchmarks.cycle import CycleBenchmark
 
 
 class Warp(CycleBenchmark):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Iterator, List, Optional, Sequence, Tuple
 
-from .differences import Difference, Incomparable, Scale, conflicts, differing, is_essential, text
-from .record import Record
+from cbt_plugins.compare.differences import Difference, Incomparable, Scale, conflicts, differing, is_essential, text
+from cbt_plugins.results.record import Record
 
 Runs = Tuple[Record, ...]
 

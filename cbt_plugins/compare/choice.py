@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Optional, Protocol, Sequence, Tuple
 
-from .metrics import METRICS
-from .record import STATE, TOTAL
+from cbt_plugins.compare.metrics import METRICS
+from cbt_plugins.results.record import STATE, TOTAL
 
 Key = Tuple[str, str, str]  # phase, op, metric
 

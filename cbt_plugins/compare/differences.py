@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from .record import Record
+from cbt_plugins.results.record import Record
 
 #: keys, or beginnings of keys, of Record.config in which runs that are compared must agree
 ESSENTIAL = ("benchmark", "engine", "phases", "objects.", "load.", "phase.", "pool.", "cluster.")

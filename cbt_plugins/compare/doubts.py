@@ -7,12 +7,11 @@ from typing import Iterator, Set, Tuple
 
 import numpy as np
 
-from cbt_plugins.statistics import steady
-from cbt_plugins.statistics.values import Caution
-
-from .cases import Case, Runs
-from .differences import is_essential, short, within
-from .record import Record
+from cbt_plugins.compare.cases import Case, Runs
+from cbt_plugins.compare.differences import is_essential, short, within
+from cbt_plugins.compare.statistics import steady
+from cbt_plugins.compare.statistics.values import Caution
+from cbt_plugins.results.record import Record
 
 #: what is there whatever is compared with what, and is said elsewhere
 _QUIET = ("few-samples",)

@@ -8,10 +8,9 @@ import json
 from dataclasses import asdict
 from typing import Any, Dict, List, Optional
 
-from cbt_plugins.statistics.values import Estimate
-
-from .scaling import gains
-from .table import Compared, Row, Rules, Section
+from cbt_plugins.compare.scaling import gains
+from cbt_plugins.compare.statistics.values import Estimate
+from cbt_plugins.compare.table import Compared, Row, Rules, Section
 
 #: of the form of the JSON
 VERSION = 1

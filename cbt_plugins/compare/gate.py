@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
-from cbt_plugins.statistics.values import Direction, Verdict
-
-from . import export, wording
-from .cases import Side
-from .layout import Block, Grid, Heading, Notes, Words
-from .limits import Limit, Limits
-from .metrics import METRICS
-from .table import Compared, Row, Rules, compare
+from cbt_plugins.compare import export, wording
+from cbt_plugins.compare.cases import Side
+from cbt_plugins.compare.layout import Block, Grid, Heading, Notes, Words
+from cbt_plugins.compare.limits import Limit, Limits
+from cbt_plugins.compare.metrics import METRICS
+from cbt_plugins.compare.statistics.values import Direction, Verdict
+from cbt_plugins.compare.table import Compared, Row, Rules, compare
 
 
 class Outcome(Enum):

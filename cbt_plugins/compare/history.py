@@ -10,19 +10,18 @@ from datetime import datetime, timezone
 from statistics import median
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
+from cbt_plugins.compare.cases import groups, titles
+from cbt_plugins.compare.choice import Key, Wanted
+from cbt_plugins.compare.differences import Difference, differing
+from cbt_plugins.compare.export import number
+from cbt_plugins.compare.layout import Block, Grid, Heading, Notes, Words
+from cbt_plugins.compare.metrics import METRICS
+from cbt_plugins.compare.statistics import change_points
+from cbt_plugins.compare.statistics.changes import SHORTEST
+from cbt_plugins.compare.statistics.values import Direction
+from cbt_plugins.compare.wording import chance, change_of
 from cbt_plugins.report.numbers import plain, when
-from cbt_plugins.statistics import change_points
-from cbt_plugins.statistics.changes import SHORTEST
-from cbt_plugins.statistics.values import Direction
-
-from .cases import groups, titles
-from .choice import Key, Wanted
-from .differences import Difference, differing
-from .export import number
-from .layout import Block, Grid, Heading, Notes, Words
-from .metrics import METRICS
-from .record import Record
-from .wording import chance, change_of
+from cbt_plugins.results.record import Record
 
 #: runs below which no change of a level can be found
 FEWEST = 2 * SHORTEST

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict
 
-from cbt_plugins.statistics.values import Direction
+from cbt_plugins.compare.statistics.values import Direction
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,12 @@ import io
 from dataclasses import replace
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
-from cbt_plugins.statistics.values import Estimate
-
-from .choice import Choice
-from .layout import Block, Grid, Heading, Notes, Words
-from .record import CLUSTER, STATE, TOTAL
-from .table import Compared, Row, Section
-from .wording import chance, change, legend, side_lines, value
+from cbt_plugins.compare.choice import Choice
+from cbt_plugins.compare.layout import Block, Grid, Heading, Notes, Words
+from cbt_plugins.compare.statistics.values import Estimate
+from cbt_plugins.compare.table import Compared, Row, Section
+from cbt_plugins.compare.wording import chance, change, legend, side_lines, value
+from cbt_plugins.results.record import CLUSTER, STATE, TOTAL
 
 _READ = ("GET", "read")
 _WRITE = ("PUT", "MULTIPART", "write")

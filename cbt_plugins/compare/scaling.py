@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Iterator, Optional
 
+from cbt_plugins.compare.differences import Scale
+from cbt_plugins.compare.table import Runs, Section
 from cbt_plugins.models.scale import change, efficiency
-
-from .differences import Scale
-from .record import TOTAL
-from .table import Runs, Section
+from cbt_plugins.results.record import TOTAL
 
 
 @dataclass(frozen=True)

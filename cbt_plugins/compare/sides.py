@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import List, Sequence, Tuple
 
-from .cases import Side
-from .record import Record, records_of
+from cbt_plugins.compare.cases import Side
+from cbt_plugins.results.record import Record, records_of
 
 
 def sides(paths: Sequence[Sequence[Path]]) -> List[Side]:

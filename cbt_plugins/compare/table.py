@@ -7,15 +7,14 @@ from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Uni
 
 import numpy as np
 
-from cbt_plugins.statistics import compare_runs, compare_series, judge
-from cbt_plugins.statistics.values import Comparison, Verdict
-
-from .cases import Case, Runs, Side, cases
-from .choice import MAIN, Key, Wanted
-from .differences import Difference, Scale
-from .doubts import Doubt, of_case, of_row
-from .metrics import METRICS
-from .record import Measurement
+from cbt_plugins.compare.cases import Case, Runs, Side, cases
+from cbt_plugins.compare.choice import MAIN, Key, Wanted
+from cbt_plugins.compare.differences import Difference, Scale
+from cbt_plugins.compare.doubts import Doubt, of_case, of_row
+from cbt_plugins.compare.metrics import METRICS
+from cbt_plugins.compare.statistics import compare_runs, compare_series, judge
+from cbt_plugins.compare.statistics.values import Comparison, Verdict
+from cbt_plugins.results.record import Measurement
 
 
 @dataclass(frozen=True)

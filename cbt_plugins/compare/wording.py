@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
+from cbt_plugins.compare.cases import Side
+from cbt_plugins.compare.differences import short
+from cbt_plugins.compare.doubts import Doubt
+from cbt_plugins.compare.layout import Block, Grid, Heading, Notes, Words
+from cbt_plugins.compare.metrics import METRICS
+from cbt_plugins.compare.scaling import gains
+from cbt_plugins.compare.statistics.values import Comparison, Estimate
+from cbt_plugins.compare.table import Compared, Row, Rules, Section
 from cbt_plugins.report.numbers import plain
-from cbt_plugins.statistics.values import Comparison, Estimate
-
-from .cases import Side
-from .differences import short
-from .doubts import Doubt
-from .layout import Block, Grid, Heading, Notes, Words
-from .metrics import METRICS
-from .scaling import gains
-from .table import Compared, Row, Rules, Section
 
 HEAD = ("phase", "op", "metric", "unit", "base", "new", "change", "p", "n", "verdict")
 DIFFERENCES = ("configuration that differs", "base", "new")

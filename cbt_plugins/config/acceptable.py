@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Collection, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from cbt_plugins.config.faults import did_you_mean
+from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.validate import Problem
 
 #: metric -> what it is; the first four are CBT's own names, in CBT's units

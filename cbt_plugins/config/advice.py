@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Iterator, Mapping, Sequence, Tuple
 
-from cbt_plugins.config.fault_kinds import deadline_of, shown_secrets
-from cbt_plugins.config.plan import Plan, Settings
+from cbt_plugins.config.kinds import deadline_of, shown_secrets
 from cbt_plugins.config.spans import Span, spans, targets_text
 from cbt_plugins.config.units import format_duration
+from cbt_plugins.plan import Plan, Settings
 
 _MINUTE = 60.0
 #: mon_osd_down_out_interval where nobody has set it

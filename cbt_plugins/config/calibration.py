@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from .plan import Phase, Plan
+from cbt_plugins.plan import Phase, Plan
 
 #: name of the phase; no phase of a user's may have it
 CALIBRATE = "calibrate"

@@ -10,14 +10,14 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 from cbt_plugins.config import acceptable, fault_file
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.entries import entries
-from cbt_plugins.config.fault_kinds import SWITCH
-from cbt_plugins.config.faults import ConfigError, Fault, Path, did_you_mean
+from cbt_plugins.config.errors import ConfigError, Fault, Path, did_you_mean
+from cbt_plugins.config.kinds import SWITCH
 from cbt_plugins.config.monitors import PROFILES, problems_of
-from cbt_plugins.config.plan import Plan
 from cbt_plugins.config.sections import HOST_KEYS, SECTIONS, section_of, understand
 from cbt_plugins.config.source import Source, read
 from cbt_plugins.config.sweeps import permutations
 from cbt_plugins.config.validate import Problem, validate
+from cbt_plugins.plan import Plan
 
 #: benchmarks of CBT's own, in any of its versions: near misses of ours that are none
 _CBT_BENCHMARKS = frozenset(

@@ -7,9 +7,9 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from cbt_plugins.config import plan
+from cbt_plugins import plan
 from cbt_plugins.config.fault import BreakSection, Nodes, Number, Osds, raise_for_targets, usable_nodes
-from cbt_plugins.config.fault_kinds import DEADLINE, deadline_of
+from cbt_plugins.config.kinds import DEADLINE, deadline_of
 from cbt_plugins.config.models import scaled_duration
 from cbt_plugins.config.sizes import size_texts
 from cbt_plugins.config.units import Duration

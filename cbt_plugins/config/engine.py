@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
-from cbt_plugins.config import plan
+from cbt_plugins import plan
 from cbt_plugins.config.units import PERCENT_PATTERN, Duration, Size, format_size, parse_percent
 from cbt_plugins.config.validate import Strict
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import List, Mapping, Sequence, Tuple
 
-from cbt_plugins.config.plan import Fault, Plan
 from cbt_plugins.config.spans import spans
 from cbt_plugins.models.availability import inactive_share, whole
+from cbt_plugins.plan import Fault, Plan
 
 #: what pools of RGW data look like most often: (name, size, min_size)
 _POOLS = (("3 copies, min_size 2", 3, 2), ("EC 2+2, min_size 3", 4, 3), ("EC 4+2, min_size 5", 6, 5))

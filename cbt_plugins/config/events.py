@@ -14,9 +14,9 @@ from pydantic import (
     model_validator,
 )
 
-from cbt_plugins.config import plan
+from cbt_plugins import plan
+from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.fault import FaultSection
-from cbt_plugins.config.faults import did_you_mean
 from cbt_plugins.config.units import DURATION_PATTERN, format_duration, parse_duration
 from cbt_plugins.config.validate import Problem, Strict, exactly_one, only_one
 

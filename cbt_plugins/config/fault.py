@@ -7,10 +7,10 @@ from typing import Annotated, Any, Dict, List, Optional, Sequence
 
 from pydantic import ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
-from cbt_plugins.config import plan
+from cbt_plugins import plan
 from cbt_plugins.config.cluster import Node
-from cbt_plugins.config.fault_kinds import consent, known_rules, missing, options_of, unit_of
-from cbt_plugins.config.faults import did_you_mean
+from cbt_plugins.config.errors import did_you_mean
+from cbt_plugins.config.kinds import consent, known_rules, missing, options_of, unit_of
 from cbt_plugins.config.validate import Problem, Problems, Strict, exactly_one, only_one
 
 #: more nodes or OSDs at once than this are a typing error

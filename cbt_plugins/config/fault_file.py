@@ -7,9 +7,9 @@ from typing import Any, Optional, Sequence, Tuple, Union
 
 from pydantic import Field, field_validator, model_validator
 
-from cbt_plugins.config import plan
+from cbt_plugins import plan
+from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import Events, EventSection, Force
-from cbt_plugins.config.faults import ConfigError
 from cbt_plugins.config.order import unseen
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.source import Source, read

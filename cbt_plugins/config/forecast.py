@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Iterator, List, Optional, Tuple
 
 from cbt_plugins.config.keys import range_of
-from cbt_plugins.config.plan import Phase, Plan
 from cbt_plugins.config.units import about_size, format_duration, format_percent
 from cbt_plugins.models.aging import growth, steady_occupancy
 from cbt_plugins.models.capacity import mean_size
+from cbt_plugins.plan import Phase, Plan
 
 
 @dataclass(frozen=True)

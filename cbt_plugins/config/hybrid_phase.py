@@ -6,10 +6,10 @@ from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Seque
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
-from cbt_plugins.config import plan
+from cbt_plugins import plan
 from cbt_plugins.config.engine import Engine
+from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.events import PhaseEvents
-from cbt_plugins.config.faults import did_you_mean
 from cbt_plugins.config.keys import KeysSection
 from cbt_plugins.config.mix import DEFAULT_MIX, DEFAULT_MIX_TEXT, MixSection, faults_for_warp
 from cbt_plugins.config.models import Workers, scaled_duration

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Dict, NamedTuple, Optional, Tuple
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
-from cbt_plugins.config import plan
-from cbt_plugins.config.faults import did_you_mean
+from cbt_plugins import plan
+from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.validate import Problem, Problems, Strict
 
 _WORDS = ("live", "new")

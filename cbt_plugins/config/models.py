@@ -6,19 +6,12 @@ from typing import Annotated, Any, Optional
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from cbt_plugins.config import plan
+from cbt_plugins import plan
 from cbt_plugins.config.engine import Engine, HybridEngineSection
 from cbt_plugins.config.s3 import S3Section
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import Duration, Percent
-from cbt_plugins.config.validate import (
-    AbsolutePath,
-    Problem,
-    Problems,
-    Strict,
-    exactly_one,
-    only_one,
-)
+from cbt_plugins.config.validate import AbsolutePath, Problem, Problems, Strict, exactly_one, only_one
 
 #: more drivers, buckets or workers per driver than this are a typing error
 MANY = 10_000

@@ -7,8 +7,8 @@ from typing import Any, Iterator, List, Mapping, Optional, Sequence, Set
 
 from cbt_plugins.config.engine import Engine
 from cbt_plugins.config.events import Force
-from cbt_plugins.config.fault_kinds import blinding_flags
 from cbt_plugins.config.keys import range_of
+from cbt_plugins.config.kinds import blinding_flags
 from cbt_plugins.config.models import check_raw_goal, scaled_objects
 from cbt_plugins.config.phases import CycleSection, PhaseSection
 from cbt_plugins.config.settings import SettingsSection

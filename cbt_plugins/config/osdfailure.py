@@ -7,10 +7,10 @@ from typing import Any, List, Literal, Mapping, Optional, Sequence
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from cbt_plugins.config import plan
+from cbt_plugins import plan
 from cbt_plugins.config.classic import Classic, ClassicFaultsSection, ClassicParts, usual_faults
 from cbt_plugins.config.fault import BreakSection, Nodes, raise_for_targets, usable_nodes
-from cbt_plugins.config.fault_kinds import known_rules
+from cbt_plugins.config.kinds import known_rules
 from cbt_plugins.config.models import MANY
 from cbt_plugins.config.order import unseen
 from cbt_plugins.config.settings import SettingsSection

@@ -8,7 +8,7 @@ from typing import Annotated, Dict, List, Literal, Optional, Sequence, Set, Tupl
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from cbt_plugins.config import plan
+from cbt_plugins import plan
 from cbt_plugins.config.calibration import CALIBRATE
 from cbt_plugins.config.engine import Engine
 from cbt_plugins.config.events import EventSection, Force, PhaseEvents

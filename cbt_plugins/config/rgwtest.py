@@ -6,7 +6,7 @@ from typing import Any, Mapping, Optional, Sequence, Tuple
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from cbt_plugins.config import plan
+from cbt_plugins import plan
 from cbt_plugins.config.mix import faults_for_warp
 from cbt_plugins.config.models import scaled_duration, scaled_objects
 from cbt_plugins.config.sized import BySizeSection, TimedSection

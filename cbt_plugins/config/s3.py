@@ -16,8 +16,8 @@ from pydantic import (
     model_validator,
 )
 
-from cbt_plugins.config import plan
-from cbt_plugins.config.faults import did_you_mean
+from cbt_plugins import plan
+from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.validate import Problem, Problems, Strict, exactly_one
 
 _ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

@@ -8,12 +8,12 @@ from pydantic import BaseModel
 
 from cbt_plugins.config.calibration import with_calibration
 from cbt_plugins.config.entries import entries
-from cbt_plugins.config.faults import ConfigError, Fault
+from cbt_plugins.config.errors import ConfigError, Fault
 from cbt_plugins.config.osdfailure import OsdFailureSection
-from cbt_plugins.config.plan import Plan
 from cbt_plugins.config.rgwtest import RgwTestSection
 from cbt_plugins.config.validate import Problem, validate
 from cbt_plugins.config.warp import WarpSection
+from cbt_plugins.plan import Plan
 
 #: entry points name -> Section: how another distribution's benchmark brings its keys
 ENTRY_POINTS = "cbt_plugins.sections"

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Dict, List, Literal, Optional, Tuple, Union
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
-from cbt_plugins.config import plan
-from cbt_plugins.config.fault_kinds import known_flags
+from cbt_plugins import plan
+from cbt_plugins.config.kinds import known_flags
 from cbt_plugins.config.units import Duration, format_duration
 from cbt_plugins.config.validate import Problem, Problems, Strict
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Dict, List, Sequence, Tuple
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from cbt_plugins.config import plan
+from cbt_plugins import plan
 from cbt_plugins.config.units import (
     PERCENT_PATTERN,
     SIZE_PATTERN,

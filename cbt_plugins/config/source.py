@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import yaml
 
-from cbt_plugins.config.faults import ConfigError, Fault, Path
+from cbt_plugins.config.errors import ConfigError, Fault, Path
 
 #: values of these keys are never shown or archived
 _SECRET_KEYS = frozenset({"access_key", "secret_key", "password", "session_token"})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Tuple
 
-from cbt_plugins.config.plan import Event, Fault, Phase, Plan
 from cbt_plugins.config.units import format_duration
+from cbt_plugins.plan import Event, Fault, Phase, Plan
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import (
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema
 
-from cbt_plugins.config.faults import Path, did_you_mean
+from cbt_plugins.config.errors import Path, did_you_mean
 
 
 class Strict(BaseModel):

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from cbt_plugins.config import plan
+from cbt_plugins import plan
 from cbt_plugins.config.events import Force
 from cbt_plugins.config.models import MANY, BenchmarkSection, scaled_duration
 from cbt_plugins.config.order import faults_of_order

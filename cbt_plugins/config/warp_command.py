@@ -6,7 +6,7 @@ from typing import Annotated, Any, Dict, Literal, Optional
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from cbt_plugins.config import plan
+from cbt_plugins import plan
 from cbt_plugins.config.events import PhaseEvents
 from cbt_plugins.config.mix import DEFAULT_MIX, MixSection, faults_for_warp
 from cbt_plugins.config.models import scaled_duration, scaled_objects

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .injector import Injector, Prepared, StillOpen
-from .preview import preview
-from .step import FaultError
+from cbt_plugins.faults.injector import Injector, Prepared, StillOpen
+from cbt_plugins.faults.preview import preview
+from cbt_plugins.faults.step import FaultError
 
 __all__ = ["FaultError", "Injector", "Prepared", "StillOpen", "preview"]

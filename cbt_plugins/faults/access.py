@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Tuple
 
-from ..ceph import Ceph
-from ..remote import Remote
-from .step import FaultError
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.faults.step import FaultError
 
 FILE = "cluster.json"
 #: of the YAML's sections: what reaching nodes takes, and nothing that may be secret

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import List, Tuple
 
-from ..journal import Journal, read
+from cbt_plugins.journal import Journal, read
 
 FOLDER = "faults"
 #: is there only when something went wrong

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ..ceph import Ceph
-from .step import FaultError
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.faults.step import FaultError
 
 #: everything that is asked; the names are the keys of a recorded answer
 QUESTIONS = (

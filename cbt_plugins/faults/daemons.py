@@ -11,7 +11,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from .step import FaultError
+from cbt_plugins.faults.step import FaultError
 
 WAYS = ("systemd", "cephadm", "process")
 

@@ -10,7 +10,7 @@ import re
 import shlex
 from typing import Optional
 
-from .fence import FOLDER
+from cbt_plugins.faults.fence import FOLDER
 
 #: seconds after which an attempt to heal is given up, and made once more: nobody else could
 ATTEMPT = 10.0

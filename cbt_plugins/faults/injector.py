@@ -11,21 +11,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
-from ..ceph import Ceph
-from ..config.plan import Fault, Settings
-from ..interrupts import unhurried
-from ..remote import Remote
-from . import access, blast, lock, registry, targets
-from .cluster_facts import QUESTIONS, Facts, ask
-from .harm import Harm, Held, questions
-from .patience import limits_of, remembered
-from .record import GIVEN_UP, Record, UndoJournal
-from .roles import roles_of
-from .runner import Clock, Refused, Runner
-from .scene import Kind, Limits, Scene, Targets
-from .settings import SettingsMaker
-from .step import FaultError, Step
-from .undoing import RECOVERY, SETTINGS, Event, StillOpen, Undoing
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.faults import access, lock, registry, targets
+from cbt_plugins.faults import safety as blast
+from cbt_plugins.faults.cluster_facts import QUESTIONS, Facts, ask
+from cbt_plugins.faults.harm import Harm, Held, questions
+from cbt_plugins.faults.patience import limits_of, remembered
+from cbt_plugins.faults.record import GIVEN_UP, Record, UndoJournal
+from cbt_plugins.faults.roles import roles_of
+from cbt_plugins.faults.runner import Clock, Refused, Runner
+from cbt_plugins.faults.scene import Kind, Limits, Scene, Targets
+from cbt_plugins.faults.settings import SettingsMaker
+from cbt_plugins.faults.step import FaultError, Step
+from cbt_plugins.faults.undoing import RECOVERY, SETTINGS, Event, StillOpen, Undoing
+from cbt_plugins.plan import Fault, Settings
+from cbt_plugins.signals import unhurried
 
 log = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
-from ..ceph import Ceph
-from . import fence
-from .step import FaultError
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.faults import fence
+from cbt_plugins.faults.step import FaultError
 
 #: the key of earlier versions, which had one for all; ours are below it
 KEY = "cbt-plugins/run"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Sequence
 
-from .fence import FOLDER
+from cbt_plugins.faults.fence import FOLDER
 
 _ASK = r"""
 down() { CEPH osd dump --format plain 2>/dev/null | grep -q "^osd\.$1 down "; }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Mapping, Optional
 
-from ..config.plan import Settings
-from .record import UndoJournal
-from .scene import Limits
+from cbt_plugins.faults.record import UndoJournal
+from cbt_plugins.faults.scene import Limits
+from cbt_plugins.plan import Settings
 
 #: the names of `settings: limits:` -> those of `Limits`
 NAMES: Mapping[str, str] = {"command": "quick", "daemons": "slow", "down": "down", "back": "back", "boot": "boot"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Collection, Dict, FrozenSet, Iterator, List, Mapping, Optional, Tuple
 
-from .cluster_facts import Facts
+from cbt_plugins.faults.cluster_facts import Facts
 
 
 def taken_from(facts: Facts, pool: Mapping[str, Any]) -> Iterator[Tuple[str, FrozenSet[int]]]:

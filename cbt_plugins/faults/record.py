@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence
 
-from ..journal import Journal, read
-from .step import Step
+from cbt_plugins.faults.step import Step
+from cbt_plugins.journal import Journal, read
 
 FILE = "undo.jsonl"
 #: closes a step that nobody has seen undone: a human has said so

@@ -6,23 +6,23 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Dict, List, Mapping, Tuple
 
-from ..config.entries import entries
-from ..config.faults import did_you_mean
-from .scene import Kind
-from .step import FaultError
+from cbt_plugins.config.entries import entries
+from cbt_plugins.config.errors import did_you_mean
+from cbt_plugins.faults.scene import Kind
+from cbt_plugins.faults.step import FaultError
 
 GROUP = "cbt_plugins.faults"
 
 # Ours are known without an installation, so that a plain checkout of this project works too.
 _BUILT_IN: Mapping[str, str] = {
-    "stop": "cbt_plugins.faults.daemon_kinds:Stop",
-    "crash": "cbt_plugins.faults.daemon_kinds:Crash",
-    "out": "cbt_plugins.faults.osd_kinds:Out",
-    "replace": "cbt_plugins.faults.osd_kinds:Replace",
-    "mark": "cbt_plugins.faults.mark_kind:Mark",
-    "network": "cbt_plugins.faults.network_kind:Network",
-    "reboot": "cbt_plugins.faults.node_kinds:Reboot",
-    "power": "cbt_plugins.faults.node_kinds:Power",
+    "stop": "cbt_plugins.faults.kinds.daemon:Stop",
+    "crash": "cbt_plugins.faults.kinds.daemon:Crash",
+    "out": "cbt_plugins.faults.kinds.osd:Out",
+    "replace": "cbt_plugins.faults.kinds.osd:Replace",
+    "mark": "cbt_plugins.faults.kinds.mark:Mark",
+    "network": "cbt_plugins.faults.kinds.network:Network",
+    "reboot": "cbt_plugins.faults.kinds.node:Reboot",
+    "power": "cbt_plugins.faults.kinds.node:Power",
 }
 
 

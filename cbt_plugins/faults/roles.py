@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any, Mapping, Tuple
 
-from .access import nodes_of
+from cbt_plugins.faults.access import nodes_of
 
 
 @dataclass(frozen=True)

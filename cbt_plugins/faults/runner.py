@@ -9,11 +9,12 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
-from ..remote import Remote, RemoteError, Result
-from . import deadman, fence
-from .record import Record
-from .scene import Limits
-from .step import Check, Command, FaultError
+from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.result import RemoteError, Result
+from cbt_plugins.faults import deadman, fence
+from cbt_plugins.faults.record import Record
+from cbt_plugins.faults.scene import Limits
+from cbt_plugins.faults.step import Check, Command, FaultError
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ..ceph import Ceph
-from .cluster_facts import Facts, node_named
-from .daemons import Daemon, by_node, parse, probe
-from .fence import sudo
-from .harm import Harm
-from .step import Check, Command, FaultError, Step
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.faults.cluster_facts import Facts, node_named
+from cbt_plugins.faults.daemons import Daemon, by_node, parse, probe
+from cbt_plugins.faults.fence import sudo
+from cbt_plugins.faults.harm import Harm
+from cbt_plugins.faults.step import Check, Command, FaultError, Step
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ import shlex
 from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ..ceph import Ceph
-from ..config.plan import Settings
-from .cluster_facts import Facts, ask
-from .scene import Limits
-from .step import Check, Command, FaultError, Step, find
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.faults.cluster_facts import Facts, ask
+from cbt_plugins.faults.scene import Limits
+from cbt_plugins.faults.step import Check, Command, FaultError, Step, find
+from cbt_plugins.plan import Settings
 
 #: flags of the OSD map that a run may set; others are the cluster's own
 FLAGS = (

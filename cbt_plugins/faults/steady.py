@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Collection, Dict, List, Mapping
 
-from .cluster_facts import Facts
+from cbt_plugins.faults.cluster_facts import Facts
 
 #: words in the states of PGs that are about to be active, in seconds, when OSDs have come or gone
 SETTLING = frozenset({"creating", "peering", "activating", "stale", "unknown"})

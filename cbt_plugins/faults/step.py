@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from .option_value import agrees
+from cbt_plugins.faults.option_value import agrees
 
 #: how to find a value in an answer: a key of an object, {"osd": 3} for the entry of a list that has these values,
 #: {"=": "noout"} for a list of plain values that has this one (True)

@@ -6,10 +6,10 @@ import random
 import re
 from typing import Collection, List, Sequence
 
-from ..config.plan import Fault
-from .cluster_facts import Facts, node_named
-from .scene import Targets
-from .step import FaultError
+from cbt_plugins.faults.cluster_facts import Facts, node_named
+from cbt_plugins.faults.scene import Targets
+from cbt_plugins.faults.step import FaultError
+from cbt_plugins.plan import Fault
 
 
 def resolve(fault: Fault, unit: str, facts: Facts, nodes: Sequence[str], held: Collection[int]) -> Targets:

@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
-from .record import Record, UndoJournal
-from .runner import Clock, Runner
-from .scene import Limits
+from cbt_plugins.faults.record import Record, UndoJournal
+from cbt_plugins.faults.runner import Clock, Runner
+from cbt_plugins.faults.scene import Limits
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
 
-from ..config.plan import Bucket, Driver, Keys, Phase, Plan
-from .jobs import FOLDER, HYBRID, Job
+from cbt_plugins.load.jobs import FOLDER, HYBRID, Job
+from cbt_plugins.plan import Bucket, Driver, Keys, Phase, Plan
 
 #: seconds that requests under way have after the end of the phase
 GRACE = 5.0

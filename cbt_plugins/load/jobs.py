@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
-from ..config.plan import Sizes
+from cbt_plugins.plan import Sizes
 
 #: placeholders in command lines: the session's folder on the node, and programs there
 FOLDER, WARP, HYBRID, ROWS = "{folder}", "{warp}", "{cbt-hybrid}", "{cbt-rows}"

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
-from ..remote import Remote, RemoteError, Stream
-from ..remote.clock import Offset
-from .agent import TERM_PATIENCE
-from .jobs import FOLDER, ROWS, Counts, Job, JobEnd, parse_counts
+from cbt_plugins.cluster.clock import Offset
+from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.result import RemoteError
+from cbt_plugins.cluster.stream import Stream
+from cbt_plugins.load.agent import TERM_PATIENCE
+from cbt_plugins.load.jobs import FOLDER, ROWS, Counts, Job, JobEnd, parse_counts
 
 #: seconds between the word and the start: every node must have got it
 GO_AHEAD = 1.5

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Tuple
 
-from ..config.plan import Mix
-from ..models.little import throughput
+from cbt_plugins.models.little import throughput
+from cbt_plugins.plan import Mix
 
 #: a loop that whole workers make faster than its share by more than this is paced
 PACE_ABOVE = 1.10

@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import Dict, List, Sequence
 from urllib.parse import urlsplit
 
-from ..config.plan import Bucket, Driver, Mix, Phase, Plan, Sizes
-from .jobs import WARP, Job
-from .split import Lane
+from cbt_plugins.load.jobs import WARP, Job
+from cbt_plugins.load.split import Lane
+from cbt_plugins.plan import Bucket, Driver, Mix, Phase, Plan, Sizes
 
 #: seconds from the start of a warp to its first request, listing apart
 LEAD = 3.0

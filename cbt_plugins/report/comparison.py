@@ -6,15 +6,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
-from cbt_plugins.analysis.summary import write_text
 from cbt_plugins.compare import releases, wording
 from cbt_plugins.compare.cases import Runs
 from cbt_plugins.compare.layout import Grid, Heading
 from cbt_plugins.compare.metrics import METRICS
+from cbt_plugins.compare.statistics.values import Direction, Verdict
 from cbt_plugins.compare.table import Compared, Row, Section, compare
 from cbt_plugins.report.document import document
 from cbt_plugins.report.overlay import overlays, percentiles
-from cbt_plugins.statistics.values import Direction, Verdict
+from cbt_plugins.results.summary import write_text
 
 #: half the width of the picture of an interval, in its own units
 _HALF = 80

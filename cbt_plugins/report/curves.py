@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
-from cbt_plugins.analysis.histogram import Histogram
-from cbt_plugins.analysis.phase import rank
-from cbt_plugins.analysis.tail import quantiles
 from cbt_plugins.report.downsample import short
+from cbt_plugins.results.histogram import Histogram
+from cbt_plugins.results.phase import rank
+from cbt_plugins.results.tail import quantiles
 
 #: a line is dashed when it is a part of a phase: a state of the cluster, in the colour that the state has everywhere
 _STATES = {"failing": ("bad", 2), "degraded": ("bad", 1), "recovering": ("doubt", 1), "returning": ("doubt", 2)}

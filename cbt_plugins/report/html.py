@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from cbt_plugins.analysis.archive import texts
 from cbt_plugins.report import ceilings as network
 from cbt_plugins.report.document import document
 from cbt_plugins.report.drawing import drawing
 from cbt_plugins.report.headline import headline, sentences
+from cbt_plugins.results.archive import texts
 
 #: characters of a recorded file that go into the page; the archive has the rest
 _LONGEST = 100_000

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from cbt_plugins.analysis.histogram import Histogram
-from cbt_plugins.analysis.source import Unreadable
-from cbt_plugins.analysis.summary import FILE, read_summary, summarize
-from cbt_plugins.compare.record import STATE, TOTAL, Measurement, Record
 from cbt_plugins.report.curves import curve, milliseconds
 from cbt_plugins.report.downsample import factor, means, short
+from cbt_plugins.results.histogram import Histogram
+from cbt_plugins.results.record import STATE, TOTAL, Measurement, Record
+from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.summary import FILE, read_summary, summarize
 
 Sides = Sequence[Tuple[str, Sequence[Record]]]
 Key = Tuple[str, str]  # phase and operation

@@ -5,11 +5,11 @@ from __future__ import annotations
 import textwrap
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
-from cbt_plugins.analysis import impact, recovery
 from cbt_plugins.columns import side_by_side
 from cbt_plugins.report import ceilings as network
 from cbt_plugins.report import usage
 from cbt_plugins.report.numbers import count, percent, plain, seconds, size, size_class
+from cbt_plugins.results import impact, recovery
 
 WIDTH = 110
 _LATENCY = ("mean", "p50", "p90", "p99", "p999", "max")

@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 from typing import Callable
 
-from cbt_plugins import interrupts
-from cbt_plugins.ceph import Ceph
-from cbt_plugins.config.plan import Fault, Settings
+from cbt_plugins import signals as interrupts
+from cbt_plugins.cluster import remote
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.faults.scene import Limits
-from cbt_plugins.remote import Remote, remote
+from cbt_plugins.plan import Fault, Settings
 from cbt_plugins.tools import __main__ as tools
 
 CLUSTER = {

@@ -6,12 +6,12 @@ import sys
 
 import scenario
 
-import cbt_plugins.cycle.afterwards as afterwards
-import cbt_plugins.cycle.engine as engine
-import cbt_plugins.cycle.waiting as waiting
 import cbt_plugins.faults.injector as injecting
 import cbt_plugins.load.session as session
-from cbt_plugins.host import loop
+import cbt_plugins.run.afterwards as afterwards
+import cbt_plugins.run.engine as engine
+import cbt_plugins.run.wait_phase as waiting
+from cbt_plugins.cbt import loop
 from cbt_plugins.tools import __main__ as tools
 
 

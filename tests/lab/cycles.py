@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Optional
 import yaml
 from running_lab import PROJECT, RunningLab
 
-from cbt_plugins.analysis.rows import STREAMED, Rows
+from cbt_plugins.results.rows import STREAMED, Rows
 
 CLUSTER = {
     "user": "root",

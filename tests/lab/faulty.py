@@ -20,9 +20,9 @@ _PROGRAM = """
 import json, signal, sys
 from pathlib import Path
 from cbt_plugins.ceph import Ceph
-from cbt_plugins.config.plan import Fault, Settings
+from cbt_plugins.plan import Fault, Settings
 from cbt_plugins.faults import FaultError, Injector
-from cbt_plugins.remote import Remote
+from cbt_plugins.cluster.remote import Remote
 cluster, folder = json.loads(sys.argv[1]), Path(sys.argv[2])
 remote = Remote.from_host(cluster, {})
 say = lambda **facts: print(json.dumps(facts), flush=True)

@@ -86,7 +86,7 @@ def test_rows_counts_and_summary_agree(cycle: Cycle) -> None:
 
 
 def test_summary_fits_its_schema_and_the_report_is_there(cycle: Cycle) -> None:
-    schema = json.loads((PROJECT / "cbt_plugins/analysis/summary.schema.json").read_text())
+    schema = json.loads((PROJECT / "cbt_plugins/results/summary.schema.json").read_text())
     jsonschema.validate(cycle.summary(), schema)
     page = (cycle.folder / "report.html").read_text()
     assert "measure-aged" in page and "<script src=" not in page

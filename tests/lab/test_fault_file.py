@@ -18,9 +18,9 @@ from cluster_state import facts
 from cycles import S3, Cycle
 from running_lab import RunningLab
 
-from cbt_plugins.analysis.samples import files_of, read_samples
-from cbt_plugins.compare.record import Record, records_of
-from cbt_plugins.host import checkout
+from cbt_plugins.cbt import checkout
+from cbt_plugins.results.record import Record, records_of
+from cbt_plugins.results.samples import files_of, read_samples
 from cbt_plugins.tools.__main__ import main
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.upstream]

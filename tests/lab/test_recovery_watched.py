@@ -16,8 +16,8 @@ import pytest
 from cycles import CLUSTER, wait_for
 from running_lab import PROJECT, RunningLab
 
-from cbt_plugins.analysis.recovery import milestones
-from cbt_plugins.analysis.samples import FILE, Samples, read_samples
+from cbt_plugins.results.recovery import milestones
+from cbt_plugins.results.samples import FILE, Samples, read_samples
 
 pytestmark = pytest.mark.lab
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.lab
 WATCH = """\
 import json, sys
 from pathlib import Path
-from cbt_plugins.host.monitoring import watch
+from cbt_plugins.monitors.monitor import watch
 from cbt_plugins.monitors.recovery import Recovery
 cluster, profile, run_dir, local = json.loads(sys.argv[1])
 with watch(lambda: [Recovery(profile, cluster, {})], cluster, {}, run_dir, Path(local)):

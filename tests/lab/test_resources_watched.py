@@ -14,9 +14,9 @@ import pytest
 from cycles import CLUSTER, S3, Cycle, wait_for
 from running_lab import PROJECT, RunningLab
 
-from cbt_plugins.analysis import resources
-from cbt_plugins.analysis.archive import json_lines
-from cbt_plugins.analysis.networks import Networks
+from cbt_plugins.results import resources
+from cbt_plugins.results.archive import json_lines
+from cbt_plugins.results.networks import Networks
 
 pytestmark = pytest.mark.lab
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.lab
 WATCH = """\
 import json, sys
 from pathlib import Path
-from cbt_plugins.host.monitoring import watch
+from cbt_plugins.monitors.monitor import watch
 from cbt_plugins.monitors.resources import Resources
 cluster, run_dir, local = json.loads(sys.argv[1])
 with watch(lambda: [Resources({"interval": 0.5}, cluster, {})], cluster, {}, run_dir, Path(local)):

@@ -10,7 +10,7 @@ import pytest
 from cycles import S3, Cycle, buckets_of
 from running_lab import RunningLab
 
-from cbt_plugins.host import checkout
+from cbt_plugins.cbt import checkout
 
 pytestmark = [pytest.mark.lab, pytest.mark.upstream]
 

@@ -6,8 +6,8 @@ import random
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.compare.cases import Side
-from cbt_plugins.compare.record import Measurement, Record
-from cbt_plugins.statistics.values import Caution
+from cbt_plugins.compare.statistics.values import Caution
+from cbt_plugins.results.record import Measurement, Record
 
 CONFIG: Dict[str, Any] = {
     "benchmark": "rgwtest",

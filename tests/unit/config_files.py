@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import List, Tuple
 
 from cbt_plugins.config.check import check_file
-from cbt_plugins.config.faults import ConfigError
+from cbt_plugins.config.errors import ConfigError
 
 CLUSTER = """\
 cluster:

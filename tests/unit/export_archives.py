@@ -9,8 +9,8 @@ from typing import Any, Dict, List, Mapping, Sequence
 import analysis_archives as aa
 import yaml
 
-from cbt_plugins.analysis.summary import FILE, summarize, write_summary
-from cbt_plugins.host import layout
+from cbt_plugins.cbt import layout
+from cbt_plugins.results.summary import FILE, summarize, write_summary
 
 CLUSTER: Dict[str, Any] = {
     "head": "192.0.2.1",

@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from cbt_plugins.ceph import Ceph
-from cbt_plugins.config.plan import Settings
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.result import Result
 from cbt_plugins.faults import Injector
 from cbt_plugins.faults.runner import Clock
 from cbt_plugins.faults.scene import Limits
-from cbt_plugins.remote import Result
+from cbt_plugins.plan import Settings
 
 _PATH = Path(__file__).resolve().parents[1] / "crash" / "standin_world.py"
 _SPEC = importlib.util.spec_from_file_location("standin_world", _PATH)

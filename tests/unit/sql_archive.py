@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 
 import analysis_archives as made
 
-from cbt_plugins.analysis.summary import FILE, summarize, write_summary
+from cbt_plugins.results.summary import FILE, summarize, write_summary
 
 T0 = made.T0
 REFUSED = "refused: no connection in time"

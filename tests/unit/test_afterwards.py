@@ -9,13 +9,14 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple, cast
 
 import pytest
 
-from cbt_plugins.ceph import CephError, Status
+from cbt_plugins.cluster.ceph import CephError
+from cbt_plugins.cluster.status import Status
 from cbt_plugins.config.fault_file import load
-from cbt_plugins.config.plan import S3, Plan, Settings
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.source import ConfigError
 from cbt_plugins.config.validate import validate
-from cbt_plugins.cycle import afterwards
+from cbt_plugins.plan import S3, Plan, Settings
+from cbt_plugins.run import afterwards
 from cbt_plugins.tools.__main__ import main
 
 STATUS = Status("HEALTH_OK", {}, {"active+clean": 4}, 4, 3, 3, 3, 0, 0, 0.1)

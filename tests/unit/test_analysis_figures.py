@@ -19,15 +19,16 @@ from figures_writer import Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cbt_plugins.analysis import figures, reading
-from cbt_plugins.analysis.archive import Job, Phase
-from cbt_plugins.analysis.figures import Frame, frames, joined, places
-from cbt_plugins.analysis.histogram import Histogram
-from cbt_plugins.analysis.job import Gatherer, JobFigures, kind
-from cbt_plugins.analysis.reading import Read, Task, read_jobs
-from cbt_plugins.analysis.reduce import frames_of_rows
-from cbt_plugins.analysis.series import Grid, Seconds, Timeline
-from cbt_plugins.analysis.source import Unreadable
+from cbt_plugins.results import aggregates as figures
+from cbt_plugins.results import reading
+from cbt_plugins.results.aggregates import Frame, frames, joined, places
+from cbt_plugins.results.archive import Job, Phase
+from cbt_plugins.results.histogram import Histogram
+from cbt_plugins.results.job import Gatherer, JobFigures, kind
+from cbt_plugins.results.reading import Read, Task, read_jobs
+from cbt_plugins.results.reduce import frames_of_rows
+from cbt_plugins.results.series import Grid, Seconds, Timeline
+from cbt_plugins.results.source import Unreadable
 
 T0, NS = made.T0 // 60 * 60, made.NS  # a whole minute
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

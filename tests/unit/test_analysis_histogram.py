@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cbt_plugins.analysis.histogram import WIDTH, Histogram, buckets, lows, middles
+from cbt_plugins.results.histogram import WIDTH, Histogram, buckets, lows, middles
 
 durations = st.one_of(st.integers(0, 5000), st.integers(0, 10**13), st.integers(0, 2**40).map(lambda v: v << 14))
 samples = st.lists(durations, min_size=1, max_size=200)

@@ -9,9 +9,9 @@ from typing import Any, Dict, List
 import analysis_archives as made
 import pytest
 
-from cbt_plugins.analysis import beats
-from cbt_plugins.analysis.series import Grid
-from cbt_plugins.analysis.summary import dumps, summarize
+from cbt_plugins.results import beats
+from cbt_plugins.results.series import Grid
+from cbt_plugins.results.summary import dumps, summarize
 
 T0 = made.T0
 ASKED = {"duration": 10.0, "mix": {"GET": 66.7, "PUT": 33.3}}

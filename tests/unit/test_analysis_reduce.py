@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbt_plugins.analysis import reduce
-from cbt_plugins.analysis.job import EndpointFigures, Gatherer, JobFigures, OpFigures
-from cbt_plugins.analysis.reduce import frames_of_rows
-from cbt_plugins.analysis.rows import Rows
-from cbt_plugins.analysis.series import Grid, Timeline
+from cbt_plugins.results import reduce
+from cbt_plugins.results.job import EndpointFigures, Gatherer, JobFigures, OpFigures
+from cbt_plugins.results.reduce import frames_of_rows
+from cbt_plugins.results.rows import Rows
+from cbt_plugins.results.series import Grid, Timeline
 
 T0, NS = made.T0, made.NS
 DATA = made.DATA / "rows"
@@ -212,7 +212,7 @@ def test_many_frames_are_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path = tmp_path / "r"
     expected = reduced(path, rows)
     monkeypatch.setattr(reduce, "_FRAME", 1)
-    monkeypatch.setattr("cbt_plugins.analysis.source._CHUNK", 1000)
+    monkeypatch.setattr("cbt_plugins.results.source._CHUNK", 1000)
     assert sum(1 for _ in frames_of_rows(path, 0.0, 1)) > 50
     got = reduced(path, rows)
     assert got.job == expected.job

@@ -10,9 +10,9 @@ from typing import List
 import analysis_archives as made
 import pytest
 
-from cbt_plugins.analysis import source
-from cbt_plugins.analysis.rows import Rows
-from cbt_plugins.analysis.source import Unreadable
+from cbt_plugins.results import source
+from cbt_plugins.results.rows import Rows
+from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "rows"
 REFUSED = 'Put "http://127.0.0.1:7072/b/x": dial tcp 127.0.0.1:7072: connect: connection refused'

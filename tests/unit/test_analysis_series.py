@@ -9,8 +9,8 @@ from typing import List, Sequence, Tuple
 import numpy as np
 import pytest
 
-from cbt_plugins.analysis.histogram import buckets
-from cbt_plugins.analysis.series import Grid, Seconds, Timeline
+from cbt_plugins.results.histogram import buckets
+from cbt_plugins.results.series import Grid, Seconds, Timeline
 
 
 def latencies(timeline: Timeline, block: int, values: Sequence[int], op: str = "GET") -> None:

@@ -10,13 +10,13 @@ from typing import Any, Dict, List
 import analysis_archives as made
 import pytest
 
-from cbt_plugins.analysis import conform, reading
-from cbt_plugins.analysis import phase as of_phase
-from cbt_plugins.analysis.archive import find_runs, texts
-from cbt_plugins.analysis.environment import ceph_version
-from cbt_plugins.analysis.histogram import Histogram
-from cbt_plugins.analysis.source import Unreadable
-from cbt_plugins.analysis.summary import dumps, read_summary, summarize, write_summary
+from cbt_plugins.results import conform, reading
+from cbt_plugins.results import phase as of_phase
+from cbt_plugins.results.archive import find_runs, texts
+from cbt_plugins.results.environment import ceph_version
+from cbt_plugins.results.histogram import Histogram
+from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.summary import dumps, read_summary, summarize, write_summary
 
 GET = {"workers": 2, "seconds": 14, "latency": 0.01, "begin": -2, "size": 4096}
 

@@ -10,12 +10,12 @@ from typing import Any, Dict, List, cast
 import analysis_archives as made
 import pytest
 
-from cbt_plugins.ceph import CephError
-from cbt_plugins.config.plan import Phase
-from cbt_plugins.cycle.archive import RunArchive
-from cbt_plugins.cycle.outcome import Outcome
-from cbt_plugins.cycle.phasing import Phasing
+from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.journal import Journal
+from cbt_plugins.plan import Phase
+from cbt_plugins.run.archive import RunArchive
+from cbt_plugins.run.outcome import Outcome
+from cbt_plugins.run.phases import Phasing
 from cbt_plugins.tools.__main__ import main
 
 

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import analysis_archives as made
 import pytest
 
-from cbt_plugins.analysis.reduce import frames_of_rows
+from cbt_plugins.results.reduce import frames_of_rows
 from cbt_plugins.tools import build
 
 np = pytest.importorskip("numpy")

@@ -9,9 +9,9 @@ from typing import Any, Dict, List, Optional
 import analysis_archives as made
 import pytest
 
-from cbt_plugins.analysis.ceilings import ceilings
-from cbt_plugins.analysis.wiring import Unknown, Wiring, short
 from cbt_plugins.report import ceilings as words
+from cbt_plugins.results.ceilings import ceilings
+from cbt_plugins.results.wiring import Unknown, Wiring, short
 from cbt_plugins.tools.__main__ import main
 
 MIB, GBIT10 = 1 << 20, 1.25e9

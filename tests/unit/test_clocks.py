@@ -10,17 +10,17 @@ from typing import Any, Dict, Iterator, List, Tuple, cast
 import pytest
 from resources_lines import Made, write
 
-from cbt_plugins.analysis.archive import json_lines, read_run
-from cbt_plugins.analysis.clocks import Clocks
-from cbt_plugins.analysis.failure import failure
-from cbt_plugins.analysis.recovery import milestones
-from cbt_plugins.analysis.resources import read_nodes
-from cbt_plugins.analysis.samples import read_samples
-from cbt_plugins.config.plan import Phase
-from cbt_plugins.cycle import waiting
-from cbt_plugins.cycle.archive import RunArchive
-from cbt_plugins.sql.table import Run as Source
-from cbt_plugins.sql.watched import TABLES
+from cbt_plugins.plan import Phase
+from cbt_plugins.results.archive import json_lines, read_run
+from cbt_plugins.results.clocks import Clocks
+from cbt_plugins.results.failure import failure
+from cbt_plugins.results.recovery import milestones
+from cbt_plugins.results.resources import read_nodes
+from cbt_plugins.results.samples import read_samples
+from cbt_plugins.results.sql.table import Run as Source
+from cbt_plugins.results.sql.watched import TABLES
+from cbt_plugins.run import wait_phase as waiting
+from cbt_plugins.run.archive import RunArchive
 
 DATA = Path(__file__).parents[1] / "data" / "recovery"
 FAST = 0.8

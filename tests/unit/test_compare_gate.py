@@ -12,7 +12,7 @@ from cbt_plugins.compare.gate import Gated, Outcome, blocks, data, gate
 from cbt_plugins.compare.layout import text
 from cbt_plugins.compare.limits import Limits, limit, of_file, of_texts
 from cbt_plugins.compare.table import Rules
-from cbt_plugins.config.faults import ConfigError
+from cbt_plugins.config.errors import ConfigError
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
 

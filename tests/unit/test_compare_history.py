@@ -13,7 +13,7 @@ from compare_records import noise, record
 from cbt_plugins.compare.choice import Choice
 from cbt_plugins.compare.history import History, blocks, histories, to_csv, to_json
 from cbt_plugins.compare.layout import text
-from cbt_plugins.compare.record import Record
+from cbt_plugins.results.record import Record
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
 DAY = 86400.0

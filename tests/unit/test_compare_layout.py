@@ -15,8 +15,8 @@ from cbt_plugins.compare.choice import Choice
 from cbt_plugins.compare.differences import Scale
 from cbt_plugins.compare.doubts import Doubt
 from cbt_plugins.compare.layout import Grid, Heading, Notes, Words
+from cbt_plugins.compare.statistics.values import Comparison, Estimate
 from cbt_plugins.compare.table import Compared, Rules, compare
-from cbt_plugins.statistics.values import Comparison, Estimate
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
 

@@ -11,11 +11,11 @@ import analysis_archives
 import compare_archives
 import pytest
 
-from cbt_plugins.analysis.source import Unreadable
-from cbt_plugins.analysis.summary import summarize, write_summary
 from cbt_plugins.compare.metrics import METRICS
-from cbt_plugins.compare.reading import _of_summary
-from cbt_plugins.compare.record import Measurement, Record, records_of
+from cbt_plugins.results.record import Measurement, Record, records_of
+from cbt_plugins.results.records import _of_summary
+from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.summary import summarize, write_summary
 
 
 def of(record: Record, *key: str) -> Measurement:
@@ -219,7 +219,7 @@ def test_what_the_daemons_took(tmp_path: Path) -> None:
 
 
 def test_a_mean_of_nothing_is_no_series() -> None:
-    from cbt_plugins.compare.summarized import _mean
+    from cbt_plugins.results.measurements import _mean
 
     assert _mean([0, 0], [None, None]) == []
     assert not any(math.isnan(value) for value in _mean([1, 0, 3], [2.0, None, 4.0]))

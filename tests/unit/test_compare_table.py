@@ -8,8 +8,8 @@ import pytest
 from compare_records import doubt, noise, record, runs, side
 
 from cbt_plugins.compare.choice import Choice
+from cbt_plugins.compare.statistics.values import Verdict
 from cbt_plugins.compare.table import Compared, Rules, compare
-from cbt_plugins.statistics.values import Verdict
 
 GET, PUT = ("measure-new", "GET", "obj_per_s"), ("measure-new", "PUT", "obj_per_s")
 P99 = ("measure-new", "GET", "p99_ms")

@@ -10,12 +10,12 @@ from typing import Any, Dict, List, Mapping, Optional
 import pytest
 from config_files import CLUSTER, RGWTEST, WARP, faults, marked
 
-from cbt_plugins.config.plan import Event, Fault, Plan, Settings
 from cbt_plugins.config.sections import plan_of
 from cbt_plugins.config.settings import LimitsSection
 from cbt_plugins.config.spans import spans
 from cbt_plugins.faults import patience, registry
 from cbt_plugins.faults.scene import Kind, Limits
+from cbt_plugins.plan import Event, Fault, Plan, Settings
 
 S3 = {"urls": ["http://rgw1:7480"], "user": "cbt"}
 FILL: Dict[str, Any] = {"fill": {"objects": 100}}

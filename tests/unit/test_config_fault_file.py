@@ -9,9 +9,9 @@ import pytest
 from config_files import marked
 
 from cbt_plugins.config import fault_file
-from cbt_plugins.config.faults import ConfigError
-from cbt_plugins.config.plan import Event, Fault, Settings
+from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.source import Source
+from cbt_plugins.plan import Event, Fault, Settings
 
 GOOD = """\
 settings: {scrub: off, config: {mon: {mon_osd_down_out_interval: 60}}}

@@ -6,11 +6,11 @@ from typing import Any, Dict
 
 import pytest
 
-from cbt_plugins.config.faults import ConfigError
+from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.keys import Range, range_of
-from cbt_plugins.config.plan import Keys, Plan
 from cbt_plugins.config.sections import plan_of
 from cbt_plugins.config.sizes import size_texts
+from cbt_plugins.plan import Keys, Plan
 
 
 def plan(phase: Dict[str, Any], **keys: Any) -> Plan:

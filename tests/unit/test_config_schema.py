@@ -15,10 +15,10 @@ from cbt_plugins.config import reference, schema
 from cbt_plugins.config.check import check_file
 from cbt_plugins.config.classic import ClassicFaultsSection
 from cbt_plugins.config.cluster import ClusterSection
+from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import EventSection
 from cbt_plugins.config.fault import FaultSection
 from cbt_plugins.config.fault_file import FaultFileSection
-from cbt_plugins.config.faults import ConfigError
 from cbt_plugins.config.osdfailure import NodesDownSection
 from cbt_plugins.config.sections import SECTIONS
 from cbt_plugins.config.settings import SettingsSection

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cbt_plugins.config.check import load_file
-from cbt_plugins.config.faults import ConfigError
+from cbt_plugins.config.errors import ConfigError
 
 FILE = """\
 cluster: {user: root, head: h, clients: [c], osds: [o], mons: [m], iterations: 1}

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cbt_plugins.config.faults import ConfigError
+from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.source import Source, mask_secrets, read
 
 _scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.dates()

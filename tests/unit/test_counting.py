@@ -8,12 +8,12 @@ from typing import Any, Dict, List, cast
 
 import pytest
 
-from cbt_plugins.ceph import Ceph, NoAnswer
-from cbt_plugins.config.plan import S3, Bucket, Plan
-from cbt_plugins.cycle.buckets import BROKEN_PATIENCE, PATIENCE, Buckets
-from cbt_plugins.cycle.loading import Loader
+from cbt_plugins.cluster.ceph import Ceph, NoAnswer
+from cbt_plugins.cluster.result import Result
 from cbt_plugins.journal import Journal
-from cbt_plugins.remote import Result
+from cbt_plugins.plan import S3, Bucket, Plan
+from cbt_plugins.run.buckets import BROKEN_PATIENCE, PATIENCE, Buckets
+from cbt_plugins.run.load_phase import Loader
 
 
 class Silent:

@@ -8,16 +8,16 @@ from typing import Any, Dict, cast
 
 import pytest
 
-from cbt_plugins.config.plan import Goal, Phase
-from cbt_plugins.cycle.archive import RunArchive, write_json
-from cbt_plugins.cycle.buckets import balance, bucket_name
-from cbt_plugins.cycle.loading import _target
-from cbt_plugins.cycle.outcome import Outcome, block_of, window_of
-from cbt_plugins.cycle.progress import Now, clock
-from cbt_plugins.host.run import RunFailed
+from cbt_plugins.cluster.clock import Offset
+from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import Journal, read
 from cbt_plugins.load.jobs import Counts, Job, JobEnd
-from cbt_plugins.remote.clock import Offset
+from cbt_plugins.plan import Goal, Phase
+from cbt_plugins.run.archive import RunArchive, write_json
+from cbt_plugins.run.buckets import balance, bucket_name
+from cbt_plugins.run.load_phase import _target
+from cbt_plugins.run.outcome import Outcome, block_of, window_of
+from cbt_plugins.run.progress import Now, clock
 
 
 def test_a_torn_journal_keeps_all_whole_records(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from cbt_plugins.config.plan import S3, Plan
-from cbt_plugins.cycle.engine import Engine
-from cbt_plugins.host.run import HostRun
+from cbt_plugins.host import HostRun
+from cbt_plugins.plan import S3, Plan
+from cbt_plugins.run.engine import Engine
 
 
 def test_a_snapshot_of_a_killed_invocation_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,9 @@ from typing import Any, Dict, List
 import export_archives as ea
 import pytest
 
-from cbt_plugins.analysis.stored import summary_of
-from cbt_plugins.exports.acceptance import judge
-from cbt_plugins.exports.numbers import number
+from cbt_plugins.report.export.acceptance import judge
+from cbt_plugins.report.export.numbers import number
+from cbt_plugins.results.stored import summary_of
 
 PROJECT = Path(__file__).parents[2]
 CONFIG = {"benchmark": "warp", "iteration": 0}
@@ -124,7 +124,7 @@ def test_a_summary_from_before_the_end_is_not_believed(tmp_path: Path) -> None:
 
 def test_without_numpy_a_stored_summary_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = ea.run(tmp_path / "A", CONFIG)
-    monkeypatch.setitem(sys.modules, "cbt_plugins.analysis.summary", None)
+    monkeypatch.setitem(sys.modules, "cbt_plugins.results.summary", None)
     assert judged(run, run, bandwidth="(near 0)")[0][4]
 
 
@@ -132,7 +132,7 @@ def test_without_numpy_and_summary_it_is_said_what_to_do(tmp_path: Path) -> None
     run = ea.run(tmp_path / "A", CONFIG, summary=False)
     program = (
         "import sys; sys.modules['numpy'] = None\n"
-        "from pathlib import Path; from cbt_plugins.exports.acceptance import judge\n"
+        "from pathlib import Path; from cbt_plugins.report.export.acceptance import judge\n"
         "run = Path(sys.argv[1]); print(judge('w', run, run, {'bandwidth': '(near 0)'}))"
     )
     argv = [sys.executable, "-c", program, str(run)]

@@ -14,8 +14,8 @@ import export_archives as ea
 import pytest
 
 from cbt_plugins.config.acceptable import parse
-from cbt_plugins.exports.acceptance import judge
-from cbt_plugins.exports.chance import false_alarms
+from cbt_plugins.report.export.acceptance import judge
+from cbt_plugins.report.export.chance import false_alarms
 
 CONFIG = {"benchmark": "warp", "iteration": 0}
 
@@ -55,7 +55,7 @@ def test_what_is_no_rate_or_too_short_is_not_guessed(monkeypatch: pytest.MonkeyP
     assert false_alarms(phase(GET=[1.0]), "GET", "iops_avg", check) is None
     assert false_alarms(phase(GET=[0.0] * 60), "GET", "iops_avg", check) is None
     assert false_alarms(phase(), "total", "iops_avg", check) is None
-    monkeypatch.setitem(sys.modules, "cbt_plugins.statistics", None)
+    monkeypatch.setitem(sys.modules, "cbt_plugins.compare.statistics", None)
     assert false_alarms(phase(GET=noise(400, 60.0)), "GET", "iops_avg", check) is None
 
 

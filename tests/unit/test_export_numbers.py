@@ -11,7 +11,7 @@ from typing import Dict
 import export_archives as ea
 import pytest
 
-from cbt_plugins.exports import prometheus
+from cbt_plugins.report.export import prometheus
 from cbt_plugins.tools.__main__ import main
 
 CONFIG = {"benchmark": "warp", "iteration": 0}

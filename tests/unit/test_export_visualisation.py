@@ -13,8 +13,8 @@ import analysis_archives as aa
 import export_archives as ea
 import pytest
 
-from cbt_plugins.analysis.stored import summary_of
-from cbt_plugins.exports import points as of
+from cbt_plugins.report.export import points as of
+from cbt_plugins.results.stored import summary_of
 from cbt_plugins.tools.__main__ import main
 
 PROJECT = Path(__file__).parents[2]

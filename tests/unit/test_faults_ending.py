@@ -13,12 +13,12 @@ from typing import Any, Dict, List
 import pytest
 from faults_world import ANYTHING, Connections, Time, injector
 
-from cbt_plugins import interrupts
-from cbt_plugins.config.plan import Fault, Settings
+from cbt_plugins import signals as interrupts
+from cbt_plugins.cluster.result import Result
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.faults.record import open_in
-from cbt_plugins.host.run import RunFailed
-from cbt_plugins.remote import Result
+from cbt_plugins.host import RunFailed
+from cbt_plugins.plan import Fault, Settings
 
 STOP = Fault("one", "stop", ("node1",), accept=ANYTHING)
 PAIR = Fault("pair", "stop", ("node1", "node2"), accept=ANYTHING)

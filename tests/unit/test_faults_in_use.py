@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from faults_world import ANYTHING, CLUSTER, MADE, Connections, Died, Time, injector
 
-from cbt_plugins.ceph import Ceph
-from cbt_plugins.config.plan import Fault, Settings
+from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults import FaultError, Injector, access
+from cbt_plugins.plan import Fault, Settings
 
 STOP = {n: Fault(f"node{n}", "stop", (f"node{n}",), accept=ANYTHING) for n in (1, 2)}
 

@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from cbt_plugins.config.plan import Fault, Settings
+from cbt_plugins.cluster.result import Result
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.faults.record import FILE, open_in
-from cbt_plugins.host.run import RunFailed
-from cbt_plugins.remote import Result
+from cbt_plugins.host import RunFailed
+from cbt_plugins.plan import Fault, Settings
 
 SETTINGS = Settings(
     flags=("noscrub", "noout"),

@@ -9,13 +9,13 @@ from typing import Any, Iterator, List, Mapping, Tuple
 import pytest
 from faults_world import ANYTHING, CLUSTER, Connections, Time, injector
 
-from cbt_plugins.ceph import Ceph
-from cbt_plugins.config.plan import Fault, Settings
+from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults import FaultError, Injector, Prepared
 from cbt_plugins.faults.cluster_facts import ask
-from cbt_plugins.faults.daemon_kinds import Stop
 from cbt_plugins.faults.harm import Harm
+from cbt_plugins.faults.kinds.daemon import Stop
 from cbt_plugins.faults.scene import Targets
+from cbt_plugins.plan import Fault, Settings
 
 
 class Whole(Stop):

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import pytest
 from faults_world import CLUSTER, Connections
 
-from cbt_plugins.ceph import Ceph
+from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults import FaultError
 from cbt_plugins.faults.lock import Lock
 

@@ -9,8 +9,8 @@ from typing import Set
 import pytest
 from faults_world import ANYTHING, Connections, Died, injector
 
-from cbt_plugins.config.plan import Fault
 from cbt_plugins.faults import FaultError, Injector
+from cbt_plugins.plan import Fault
 
 MARK = Fault("marked", "mark", ("osd.1", "osd.2"), accept=ANYTHING)
 STOP = Fault("stopped", "stop", ("node4",), accept=ANYTHING)

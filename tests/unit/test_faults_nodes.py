@@ -11,12 +11,12 @@ from typing import Any, Iterator, List, Mapping, Optional, Tuple
 import pytest
 from faults_world import ANYTHING, CLUSTER, Connections, Died, Time
 
-from cbt_plugins.ceph import Ceph
-from cbt_plugins.config.plan import Fault
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.result import Result
 from cbt_plugins.faults import FaultError, Injector, runner
-from cbt_plugins.faults.node_kinds import BOOT, shown_secrets
+from cbt_plugins.faults.kinds.node import BOOT, shown_secrets
 from cbt_plugins.faults.scene import Limits
-from cbt_plugins.remote import Result
+from cbt_plugins.plan import Fault
 
 LIMITS = Limits(down=60.0, boot=900.0, pause=5.0)
 

@@ -15,8 +15,7 @@ from typing import Any, Iterator, List
 import pytest
 from faults_world import ANYTHING, CLUSTER, MADE, Connections, injector
 
-from cbt_plugins.ceph import Ceph
-from cbt_plugins.config.plan import Fault, Settings
+from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults import FaultError, Injector, Prepared, preview, registry
 from cbt_plugins.faults.access import read
 from cbt_plugins.faults.cluster_facts import node_named, values
@@ -26,6 +25,7 @@ from cbt_plugins.faults.lock import started
 from cbt_plugins.faults.option_value import agrees
 from cbt_plugins.faults.scene import Kind
 from cbt_plugins.faults.step import Check, Command, Step, find, same
+from cbt_plugins.plan import Fault, Settings
 
 # ---- steps as data ----
 
@@ -283,7 +283,7 @@ def test_replace_is_not_for_cephadm(tmp_path: Path) -> None:
 def test_what_is_destroyed_must_be_safe_to_destroy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ceph is asked for what a run destroys, also in a plan, and right before it; not for what it only stops."""
     world: Any = Connections()
-    monkeypatch.setattr("cbt_plugins.faults.osd_kinds._volume", lambda *a: ((), (), {}))
+    monkeypatch.setattr("cbt_plugins.faults.kinds.osd._volume", lambda *a: ((), (), {}))
     one = injector(tmp_path, world)
     one.acquire()
     fault = Fault("f", "replace", ("osd.0",), options={"consent": "osd.0 will be destroyed"})
@@ -409,7 +409,7 @@ def test_a_plan_is_looked_at_without_a_run() -> None:
 @pytest.mark.skipif(not shutil.which("nft") or os.geteuid() != 0, reason="needs nft and root")
 def test_dropped_packets_leave_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a network of its own: the table is made in one piece, taken away, and taken away once more."""
-    from cbt_plugins.faults.network_kind import _nft
+    from cbt_plugins.faults.kinds.network import _nft
 
     class Anywhere:
         @staticmethod

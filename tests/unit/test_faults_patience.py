@@ -8,12 +8,12 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 import pytest
 from faults_world import ANYTHING, CLUSTER, Connections, Time
 
-from cbt_plugins.ceph import Ceph
-from cbt_plugins.config.plan import Fault, Settings
+from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.faults.patience import limits_of
 from cbt_plugins.faults.record import open_in
 from cbt_plugins.faults.scene import Limits
+from cbt_plugins.plan import Fault, Settings
 from cbt_plugins.tools.__main__ import main
 
 SLOW = Settings(limits={"command": 70.0, "daemons": 400.0, "down": 500.0, "back": 2000.0, "boot": 3000.0})
@@ -121,7 +121,7 @@ def test_a_plan_asks_with_the_limits_of_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = Timed()
-    monkeypatch.setattr("cbt_plugins.remote.Remote.from_host", lambda cluster, common: world)
+    monkeypatch.setattr("cbt_plugins.cluster.remote.Remote.from_host", lambda cluster, common: world)
     file = tmp_path / "f.yaml"
     file.write_text(
         "cluster: {user: root, head: node0, clients: [c1], osds: [node1, node2, node3, node4], mons: [node0], "

@@ -13,10 +13,11 @@ from typing import Any, Dict, List
 
 import pytest
 
-from cbt_plugins.host import delegate, monitoring
-from cbt_plugins.host.run import RunFailed
+from cbt_plugins.cbt import delegate
+from cbt_plugins.cluster.result import Result
+from cbt_plugins.host import RunFailed
 from cbt_plugins.monitors import faults
-from cbt_plugins.remote import Result
+from cbt_plugins.monitors import monitor as monitoring
 
 START = subprocess.Popen
 LOAD = "/tmp/cbt/00000000/LibrbdFio/op_size-00016384/randwrite"

@@ -9,9 +9,9 @@ from typing import Any, Dict
 
 import pytest
 
-from cbt_plugins.analysis.source import Unreadable
-from cbt_plugins.compare.record import Record, records_of
-from cbt_plugins.foreign import cbt, read
+from cbt_plugins.results.importers import cbt, read
+from cbt_plugins.results.record import Record, records_of
+from cbt_plugins.results.source import Unreadable
 from cbt_plugins.tools.__main__ import main
 
 DATA = Path(__file__).parent.parent / "data" / "foreign" / "cbt"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from cbt_plugins.analysis.source import Unreadable
-from cbt_plugins.compare.record import Record
-from cbt_plugins.foreign import cosbench, read
-from cbt_plugins.foreign.cosbench_page import tables
+from cbt_plugins.results.importers import cosbench, read
+from cbt_plugins.results.importers.cosbench_page import tables
+from cbt_plugins.results.record import Record
+from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "foreign" / "cosbench"
 HEAD = "Op-Type\tOp-Count\tByte-Count\tAvg-ResTime\tAvg-ProcTime\tThroughput\tBandwidth\tSucc-Ratio"

@@ -10,9 +10,9 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 import pytest
 
-from cbt_plugins.analysis.source import Unreadable
-from cbt_plugins.compare.record import Measurement, Record
-from cbt_plugins.foreign import fio, read
+from cbt_plugins.results.importers import fio, read
+from cbt_plugins.results.record import Measurement, Record
+from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "foreign" / "fio"
 RUN = DATA / "archive" / "results" / "00000000" / "id-0c9d41ab"

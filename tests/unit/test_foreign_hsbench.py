@@ -11,10 +11,10 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import pytest
 
-from cbt_plugins.analysis.source import Unreadable
-from cbt_plugins.compare.record import Measurement, Record
-from cbt_plugins.foreign import hsbench, read
-from cbt_plugins.foreign.together import measurements
+from cbt_plugins.results.importers import hsbench, read
+from cbt_plugins.results.importers.together import measurements
+from cbt_plugins.results.record import Measurement, Record
+from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "foreign" / "hsbench"
 

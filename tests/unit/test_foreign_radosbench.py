@@ -9,9 +9,9 @@ from typing import Any, Dict
 
 import pytest
 
-from cbt_plugins.analysis.source import Unreadable
-from cbt_plugins.compare.record import Measurement, Record
-from cbt_plugins.foreign import read
+from cbt_plugins.results.importers import read
+from cbt_plugins.results.record import Measurement, Record
+from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "foreign" / "radosbench"
 

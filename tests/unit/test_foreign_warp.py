@@ -14,10 +14,10 @@ import analysis_archives as made
 import numpy as np
 import pytest
 
-from cbt_plugins.analysis.rows import Rows
-from cbt_plugins.analysis.source import Source, Unreadable
-from cbt_plugins.compare.record import Record
-from cbt_plugins.foreign import read, warp_rows
+from cbt_plugins.results.importers import read, warp_rows
+from cbt_plugins.results.record import Record
+from cbt_plugins.results.rows import Rows
+from cbt_plugins.results.source import Source, Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "foreign" / "warp"
 ROWS = Path(__file__).parent.parent / "data" / "rows"

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Dict, List
 import pytest
 from watched import running
 
-from cbt_plugins.host import monitoring
-from cbt_plugins.host.monitoring import Monitor
+from cbt_plugins.monitors import monitor as monitoring
 from cbt_plugins.monitors.collectl import Collectl
+from cbt_plugins.monitors.monitor import Monitor
 
 HERE = socket.gethostname()
 CLUSTER: Dict[str, Any] = {"head": HERE, "clients": [HERE], "osds": [HERE]}

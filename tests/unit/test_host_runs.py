@@ -10,11 +10,11 @@ from typing import Any, Dict
 import pytest
 import yaml
 
-from cbt_plugins.host import checkout, layout
-from cbt_plugins.host.execute import execute
-from cbt_plugins.host.faults import faults_of
-from cbt_plugins.host.ledger import EXECUTED, EXISTING, FAILED, Ledger
-from cbt_plugins.host.run import HostRun, RunFailed
+from cbt_plugins.cbt import checkout, layout
+from cbt_plugins.cbt.execute import execute
+from cbt_plugins.cbt.ledger import EXECUTED, EXISTING, FAILED, Ledger
+from cbt_plugins.cbt.preconditions import faults_of
+from cbt_plugins.host import HostRun, RunFailed
 
 
 def test_only_top_level_lists_multiply_and_the_last_one_is_fastest() -> None:
@@ -154,7 +154,7 @@ def test_a_thread_that_outlives_its_run_is_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = threading.Event()
-    monkeypatch.setattr("cbt_plugins.host.execute.PATIENCE", 0.01)
+    monkeypatch.setattr("cbt_plugins.cbt.execute.PATIENCE", 0.01)
 
     class Leaving(Counting):
         def run(self) -> None:
@@ -199,7 +199,7 @@ def test_the_hook_is_installed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ours_are_known_without_an_installation() -> None:
-    from cbt_plugins.host import registry
+    from cbt_plugins.config import registry
 
     known: Dict[str, Any] = registry.loaders(registry.BENCHMARKS)
     assert {"warp", "rgwtest"} <= set(known)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Dict, List
 
-from cbt_plugins.config.plan import S3, Bucket, Driver, Goal, Hybrid, Keys, Phase, Plan
 from cbt_plugins.load.hybrid import HybridJobs, Memory
 from cbt_plugins.load.jobs import Job
+from cbt_plugins.plan import S3, Bucket, Driver, Goal, Hybrid, Keys, Phase, Plan
 
 NOTHING = Memory()
 MIX = {"GET": 60.0, "LIST": 10.0, "PUT": 16.0, "DELETE": 14.0}

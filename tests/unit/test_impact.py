@@ -8,10 +8,10 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import pytest
 from figures_writer import NS, Request, write
 
-from cbt_plugins.analysis.archive import Job, Phase
-from cbt_plugins.analysis.impact import impact, table, timeline
-from cbt_plugins.analysis.phase import PhaseFigures, read_phase
-from cbt_plugins.analysis.samples import Sample, Samples
+from cbt_plugins.results.archive import Job, Phase
+from cbt_plugins.results.impact import impact, table, timeline
+from cbt_plugins.results.phase import PhaseFigures, read_phase
+from cbt_plugins.results.samples import Sample, Samples
 
 T0 = 1_700_000_000
 MIB = 1 << 20

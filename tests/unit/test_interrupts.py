@@ -13,8 +13,8 @@ from typing import Callable, Iterator, List, Optional
 
 import pytest
 
-from cbt_plugins import interrupts
-from cbt_plugins.interrupts import allowed, ending, unhurried
+from cbt_plugins import signals as interrupts
+from cbt_plugins.signals import allowed, ending, unhurried
 
 
 def send(*numbers: int) -> None:
@@ -124,7 +124,7 @@ def test_nothing_is_changed_in_another_thread() -> None:
 
 _PROGRAM = """
 import os, signal, sys
-from cbt_plugins.interrupts import ending, unhurried
+from cbt_plugins.signals import ending, unhurried
 with ending(), unhurried():
     os.kill(os.getpid(), signal.SIGHUP)
 print("alive")

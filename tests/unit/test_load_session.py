@@ -14,12 +14,12 @@ from typing import Callable, Iterator, List
 
 import pytest
 
-from cbt_plugins.analysis.rows import Rows
-from cbt_plugins.cycle.preflight import own_program
+from cbt_plugins.cluster.clock import Offset
+from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.load.jobs import Job
 from cbt_plugins.load.session import LoadError, LoadSession, collect
-from cbt_plugins.remote import Remote
-from cbt_plugins.remote.clock import Offset
+from cbt_plugins.results.rows import Rows
+from cbt_plugins.run.preflight import own_program
 
 NODE = socket.gethostname()
 FAKE = str(Path(__file__).with_name("fake_warp.py"))

@@ -14,16 +14,17 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple, cast
 import pytest
 from faults_world import ANYTHING, Connections, injector
 
-from cbt_plugins.ceph import Ceph, Status
-from cbt_plugins.config.plan import S3, Event, Fault, Phase, Plan, Settings
-from cbt_plugins.cycle import waiting
-from cbt_plugins.cycle.archive import RunArchive
-from cbt_plugins.cycle.outcome import Outcome
-from cbt_plugins.cycle.phasing import Phasing
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.clock import Offset
+from cbt_plugins.cluster.status import Status
 from cbt_plugins.faults import FaultError
-from cbt_plugins.host.run import RunFailed
+from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import Journal
-from cbt_plugins.remote.clock import Offset
+from cbt_plugins.plan import S3, Event, Fault, Phase, Plan, Settings
+from cbt_plugins.run import wait_phase as waiting
+from cbt_plugins.run.archive import RunArchive
+from cbt_plugins.run.outcome import Outcome
+from cbt_plugins.run.phases import Phasing
 
 A = Fault("a", "stop", ("node1",))
 B = Fault("b", "stop", ("node3",), accept=tuple(rule for rule in ANYTHING if rule != "steady"))

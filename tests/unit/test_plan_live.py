@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from faults_world import Connections
 
-from cbt_plugins.faults.network_kind import Network
-from cbt_plugins.remote import Remote
+from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.faults.kinds.network import Network
 from cbt_plugins.tools.__main__ import main
 
 FILE = """\

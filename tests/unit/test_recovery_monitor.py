@@ -13,11 +13,12 @@ from typing import Any, Dict, List, Tuple
 import pytest
 from watched import lines, running, wait_for
 
-from cbt_plugins.analysis.samples import FILE, read_samples
+from cbt_plugins.config import registry
 from cbt_plugins.config.monitors import problems_of
-from cbt_plugins.host import monitoring, registry
+from cbt_plugins.monitors import monitor as monitoring
 from cbt_plugins.monitors import recovery_agent
 from cbt_plugins.monitors.recovery import Recovery
+from cbt_plugins.results.samples import FILE, read_samples
 
 HERE = socket.gethostname()
 AGENT = Path(recovery_agent.__file__)

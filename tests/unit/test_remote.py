@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cbt_plugins.remote import Remote, RemoteError
-from cbt_plugins.remote.clock import offsets
-from cbt_plugins.remote.remote import _by_node, _cut_status
-from cbt_plugins.remote.transport import Transport
+from cbt_plugins.cluster.clock import offsets
+from cbt_plugins.cluster.remote import Remote, _by_node, _cut_status
+from cbt_plugins.cluster.result import RemoteError
+from cbt_plugins.cluster.transport import Transport
 
 HERE = socket.gethostname()
 REMOTE = Remote.from_host({}, {})

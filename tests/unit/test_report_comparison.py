@@ -13,14 +13,14 @@ import pytest
 pytest.importorskip("jinja2")
 pytest.importorskip("scipy")
 
-from cbt_plugins.analysis.histogram import Histogram
-from cbt_plugins.analysis.summary import read_summary, summarize, write_summary
 from cbt_plugins.compare.sides import sides
+from cbt_plugins.compare.statistics.values import Verdict
 from cbt_plugins.compare.table import Compared, compare
 from cbt_plugins.report.comparison import page, verdict
 from cbt_plugins.report.curves import milliseconds
 from cbt_plugins.report.overlay import overlays, percentiles
-from cbt_plugins.statistics.values import Verdict
+from cbt_plugins.results.histogram import Histogram
+from cbt_plugins.results.summary import read_summary, summarize, write_summary
 from cbt_plugins.tools.__main__ import main
 
 

@@ -12,9 +12,9 @@ import analysis_archives as made
 import pytest
 from report_archives import add_failure, add_resources, both_engines
 
-from cbt_plugins.analysis import tail
-from cbt_plugins.analysis.summary import summarize
 from cbt_plugins.report.downsample import chart_data, factor, highs, lows, means, weighted
+from cbt_plugins.results import tail
+from cbt_plugins.results.summary import summarize
 
 pytest.importorskip("jinja2")
 

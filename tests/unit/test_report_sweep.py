@@ -11,8 +11,8 @@ import analysis_archives as made
 import pytest
 from report_archives import SERVERS, TOOK, swept
 
-from cbt_plugins.analysis.summary import summarize
 from cbt_plugins.report.sweep import Point, Sweep, of_runs
+from cbt_plugins.results.summary import summarize
 from cbt_plugins.tools.__main__ import main
 
 

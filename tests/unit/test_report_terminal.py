@@ -10,9 +10,9 @@ from pathlib import Path
 import analysis_archives as made
 import pytest
 
-from cbt_plugins.analysis.summary import summarize
 from cbt_plugins.report import numbers
 from cbt_plugins.report.terminal import WIDTH, render
+from cbt_plugins.results.summary import summarize
 from cbt_plugins.tools.__main__ import main
 
 EXPECTED = """\

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from cbt_plugins.analysis.bottleneck import bottleneck
+from cbt_plugins.results.bottleneck import bottleneck
 
 LOAD: Dict[str, Any] = {"made": True, "per_s": 800.0, "bytes_per_s": 1e8, "ops": {"GET": 500.0, "PUT": 300.0}}
 

@@ -15,13 +15,14 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import pytest
 from watched import lines, running, wait_for
 
-from cbt_plugins.analysis import resources as analysis
-from cbt_plugins.analysis import watching
-from cbt_plugins.analysis.networks import Networks
+from cbt_plugins.config import registry
 from cbt_plugins.config.monitors import ResourcesProfile, problems_of
-from cbt_plugins.host import monitoring, registry
+from cbt_plugins.monitors import monitor as monitoring
 from cbt_plugins.monitors import resources_agent
 from cbt_plugins.monitors.resources import Resources
+from cbt_plugins.results import resources as analysis
+from cbt_plugins.results import watching
+from cbt_plugins.results.networks import Networks
 
 HERE = socket.gethostname()
 FILE, PID = f"{HERE}.jsonl", f"resources-{HERE}.pid"

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from cbt_plugins.ceph import Ceph, CephError, Keys
-from cbt_plugins.config.plan import S3
-from cbt_plugins.cycle.preflight import s3_keys
+from cbt_plugins.cluster.ceph import Ceph, CephError, Keys
+from cbt_plugins.plan import S3
+from cbt_plugins.run.preflight import s3_keys
 
 NO_CLUSTER = cast(Any, None)
 

@@ -13,8 +13,8 @@ import analysis_archives as made
 import pytest
 import sql_archive
 
-from cbt_plugins.analysis.summary import summarize
-from cbt_plugins.sql.database import RUN, listed
+from cbt_plugins.results.sql.database import RUN, listed
+from cbt_plugins.results.summary import summarize
 from cbt_plugins.tools.__main__ import main
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "SQL.md"

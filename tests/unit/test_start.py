@@ -7,11 +7,11 @@ from typing import Any, Iterator
 
 import pytest
 
-from cbt_plugins.config.plan import S3, Driver, Goal, Phase, Plan
-from cbt_plugins.cycle.archive import RunArchive
-from cbt_plugins.cycle.start import Starts
-from cbt_plugins.host.run import RunFailed
+from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import Journal
+from cbt_plugins.plan import S3, Driver, Goal, Phase, Plan
+from cbt_plugins.run.archive import RunArchive
+from cbt_plugins.run.start import Starts
 
 MIX = {"GET": 50.0, "PUT": 50.0}
 FILL = Phase("fill", "fill", goal=Goal(objects=9), engine="hybrid")

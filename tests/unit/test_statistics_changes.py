@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from cbt_plugins.statistics import change_points
+from cbt_plugins.compare.statistics import change_points
 
 
 def runs(seed: int, *levels: float, length: int = 15) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any, Dict
 
 import pytest
 
-import cbt_plugins.statistics
+import cbt_plugins.compare.statistics
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "statistics.md").read_text()
@@ -19,7 +19,7 @@ PAGE = (ROOT / "docs" / "statistics.md").read_text()
 
 @pytest.fixture(scope="module")
 def chance() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("chance", ROOT / "benchmarks" / "chance.py")
+    spec = importlib.util.spec_from_file_location("chance", ROOT / "tests" / "perf" / "chance.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -53,11 +53,11 @@ def test_the_tables_are_those_of_the_program(
 
 def test_every_table_of_the_program_is_on_the_page(chance: ModuleType) -> None:
     for part in chance.PARTS:
-        assert re.search(rf"`(python benchmarks/chance.py )?{part.__name__}`", PAGE) or f"(`{part.__name__};" in PAGE
+        assert re.search(rf"`(python tests/perf/chance.py )?{part.__name__}`", PAGE) or f"(`{part.__name__};" in PAGE
 
 
 def test_every_caution_is_on_the_page() -> None:
-    folder = Path(cbt_plugins.statistics.__file__).parent
+    folder = Path(cbt_plugins.compare.statistics.__file__).parent
     used = {code for path in folder.glob("*.py") for code in re.findall(r'Caution\(\s*"([a-z-]+)"', path.read_text())}
     listed = PAGE[PAGE.index("## Cautions") : PAGE.index("## References")]
     assert len(used) >= 15

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cbt_plugins.statistics import (
+from cbt_plugins.compare.statistics import (
     Direction,
     Verdict,
     compare_runs,

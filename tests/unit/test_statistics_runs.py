@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cbt_plugins.statistics import Comparison, Estimate, compare_runs, estimate
+from cbt_plugins.compare.statistics import Comparison, Estimate, compare_runs, estimate
 
 RUNS = st.lists(st.floats(1, 1000), min_size=3, max_size=4, unique=True)
 A, B = [100.0, 103.0, 98.0, 101.0, 99.5], [90.0, 92.0, 91.0, 89.0, 90.5]

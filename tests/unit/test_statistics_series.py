@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 from scipy.signal import lfilter
 
-from cbt_plugins.statistics import (
+from cbt_plugins.compare.statistics import (
     Comparison,
     Estimate,
     Verdict,
@@ -19,8 +19,8 @@ from cbt_plugins.statistics import (
     estimate_series,
     steady,
 )
-from cbt_plugins.statistics.values import Direction
-from cbt_plugins.statistics.verdicts import judge
+from cbt_plugins.compare.statistics.values import Direction
+from cbt_plugins.compare.statistics.verdicts import judge
 
 
 def series(seed: int, n: int, lag: float = 0.0, scatter: float = 5.0) -> np.ndarray:

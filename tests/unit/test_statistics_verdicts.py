@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbt_plugins.statistics import Comparison, Direction, Estimate, Verdict, compare_runs, holm, judge
+from cbt_plugins.compare.statistics import Comparison, Direction, Estimate, Verdict, compare_runs, holm, judge
 
 HIGHER, LOWER, NONE = Direction.HIGHER, Direction.LOWER, Direction.NONE
 LEVEL = Estimate(100.0, 99.0, 101.0, 6, 0.95)
@@ -128,7 +128,7 @@ def test_noise_alone_raises_an_alarm_in_one_table_of_twenty_at_most(runs: int, p
         table = {i: compare_runs(made[i, 0], made[i, 1], paired) for i in range(rows)}
         judged = judge(table, dict.fromkeys(table, HIGHER), 0.03)
         alarms += any(found.verdict in (Verdict.BETTER, Verdict.WORSE) for found in judged.values())
-    # 5 % of 60 are 3; a rule that keeps to its 5 % gives 7 or more in 1 of 30 tries (benchmarks/chance.py tries more)
+    # 5 % of 60 are 3; a rule that keeps to its 5 % gives 7 or more in 1 of 30 tries (tests/perf/chance.py tries more)
     assert alarms <= 6
 
 

@@ -8,9 +8,9 @@ from typing import Any, List, Tuple, cast
 
 import pytest
 
-from cbt_plugins.config.plan import Event, Fault
-from cbt_plugins.cycle.timeline import Timeline
 from cbt_plugins.faults import FaultError, Injector
+from cbt_plugins.plan import Event, Fault
+from cbt_plugins.run.events import Timeline
 
 A = Fault("a", "stop", ("node4",))
 
@@ -93,8 +93,8 @@ def test_a_later_fault_is_looked_at_shortly_before() -> None:
 
 
 def test_a_fault_is_judged_once_more_right_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cbt_plugins.cycle.timeline.AHEAD", 1000.0)
-    monkeypatch.setattr("cbt_plugins.cycle.timeline.AGAIN", 993.0)
+    monkeypatch.setattr("cbt_plugins.run.events.AHEAD", 1000.0)
+    monkeypatch.setattr("cbt_plugins.run.events.AGAIN", 993.0)
     notes = Notes()
     made = timeline(notes, Event(1000.0, inject=A))
     made.begin(time.time() - 5.0)

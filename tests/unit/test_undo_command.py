@@ -12,8 +12,8 @@ import pytest
 from faults_world import ANYTHING, MADE, Connections, injector
 
 import cbt_plugins.tools.undo as undo_tool
-from cbt_plugins.config.plan import Fault, Settings
 from cbt_plugins.faults import access, record
+from cbt_plugins.plan import Fault, Settings
 from cbt_plugins.tools.__main__ import main
 
 

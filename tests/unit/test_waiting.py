@@ -8,9 +8,9 @@ from typing import Any, Iterator, List, Tuple, cast
 
 import pytest
 
-from cbt_plugins.config.plan import Phase
-from cbt_plugins.cycle import waiting
-from cbt_plugins.cycle.archive import RunArchive
+from cbt_plugins.plan import Phase
+from cbt_plugins.run import wait_phase as waiting
+from cbt_plugins.run.archive import RunArchive
 
 
 class Noted:

@@ -7,10 +7,10 @@ from typing import List
 
 import pytest
 
-from cbt_plugins.config.plan import S3, Bucket, Driver, Goal, Phase, Plan, WarpOp
 from cbt_plugins.load.jobs import Job
 from cbt_plugins.load.split import by_share
 from cbt_plugins.load.warp import WarpJobs, drop_share, object_size
+from cbt_plugins.plan import S3, Bucket, Driver, Goal, Phase, Plan, WarpOp
 
 MIX = {"GET": 45.0, "PUT": 35.0, "STAT": 15.0, "DELETE": 5.0}
 HYBRID = Phase(name="measure", kind="hybrid", role="measure", duration=60.0, mix=MIX)

@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 import pytest
 import yaml
 
-from cbt_plugins.host import checkout
+from cbt_plugins.cbt import checkout
 
 PROJECT = Path(__file__).resolve().parents[2]
 # archives with known numbers are made by what the unit tests make theirs with

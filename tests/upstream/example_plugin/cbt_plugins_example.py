@@ -7,8 +7,8 @@ import logging
 from contextlib import nullcontext
 from pathlib import Path
 
-from cbt_plugins.host.monitoring import Monitor
-from cbt_plugins.host.run import HostRun, RunFailed
+from cbt_plugins.host import HostRun, RunFailed
+from cbt_plugins.monitors.monitor import Monitor
 
 logger = logging.getLogger("cbt_plugins.example")
 

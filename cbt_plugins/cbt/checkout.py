@@ -1,0 +1,53 @@
+"""Find and describe CBT source trees."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Optional
+
+from cbt_plugins.host import Checkout
+
+#: what makes a directory a CBT tree; the import hook asks the same of a module's origin
+MARKS = ("cbt.py", "settings.py", "common.py", "benchmarkfactory.py")
+
+
+def is_checkout(path: Path) -> bool:
+    return all((path / mark).is_file() for mark in MARKS)
+
+
+def cache_path() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "cbt-plugins" / "cbt"
+
+
+def find() -> Optional[Path]:
+    """$CBT_HOME, else the checkout in the cache. Raises ValueError when CBT_HOME is no CBT tree."""
+    home = os.environ.get("CBT_HOME")
+    if home:
+        if not is_checkout(Path(home)):
+            raise ValueError(f"CBT_HOME={home} is not a CBT checkout (it has to hold {', '.join(MARKS)})")
+        return Path(home).resolve()
+    return cache_path() if is_checkout(cache_path()) else None
+
+
+@cache
+def describe(path: Path) -> Checkout:
+    """The tree's commit and date when it is a git tree of its own, else its path."""
+    if (path / ".git").exists():
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(path), "log", "-1", "--format=%H %h %cs"],
+                timeout=30,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                check=True,
+            )
+            commit, short, date = done.stdout.split()
+            return Checkout(path, commit, f"{short} {date}")
+        except (OSError, subprocess.SubprocessError, ValueError):
+            pass  # no git here, or a tree of somebody else that git refuses to read
+    return Checkout(path, None, str(path))

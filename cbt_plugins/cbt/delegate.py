@@ -1,0 +1,153 @@
+"""Classes that a CBT tree instantiates, which pass everything on to ours."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
+
+from cbt_plugins.cbt import checkout, layout
+from cbt_plugins.cbt.execute import COMPLETE, execute
+from cbt_plugins.config import registry
+from cbt_plugins.host import HostRun
+from cbt_plugins.monitors import monitor as monitoring
+
+logger = logging.getLogger(__name__)
+
+
+class Delegate:
+    """Stands before the tree's own Benchmark in the method resolution order.
+
+    run() does not call the base class's: that one removes a directory which all permutations share on every
+    node, and writes a read-ahead into each OSD's /sys, also where nobody asked for one.
+    """
+
+    load: Callable[[], Any]
+    archive_dir: str  # the tree's Benchmark sets these
+    config: Dict[str, Any]
+    acceptable: Mapping[str, Any]
+    cluster: Any
+
+    def exists(self, expect_exists: bool = False) -> bool:
+        """For compare.py, which asks for a run that should exist; in cbt.py the session answers.
+
+        Where a run does not exist compare.py ends the iteration and counts nothing, which then looks like success:
+        so what is judged by `evaluate` exists as soon as it has begun, and in the archive under test always.
+        """
+        directory = Path(self.archive_dir)
+        if expect_exists and hasattr(self.load(), "evaluate"):
+            settings: Any = sys.modules["settings"]
+            return directory.is_dir() or Path(settings.cluster["archive_dir"]) in directory.parents
+        return (directory / COMPLETE).exists()
+
+    def run(self) -> None:
+        if "osd_ra" in self.config:
+            self.cluster.set_osd_param("read_ahead_kb", self.config["osd_ra"])
+        execute(self._host_run(), self.load)
+
+    def evaluate(self, baseline: Any) -> List[Any]:
+        """For compare.py: what the benchmark's own `evaluate` says, as the tree's Result objects."""
+        judge = getattr(self.load(), "evaluate", None)
+        mine, its = Path(self.archive_dir), Path(baseline.archive_dir)
+        judged = judge(str(self), mine, its, self.acceptable) if judge else []
+        if not judged:
+            text = "%s: no number is judged, because there is nothing acceptable; look at the reports of %s and %s"
+            logger.info(text, self.config["benchmark"], mine, its)
+        result = sys.modules["benchmark.benchmark"].Result
+        return [result(one.run, one.alias, one.result, one.baseline, one.stmt, one.accepted) for one in judged]
+
+    def __str__(self) -> str:
+        return f"{self.config['benchmark']} {Path(self.archive_dir).name}"
+
+    def _host_run(self) -> HostRun:
+        from cbt_plugins.cbt import upstream
+
+        settings: Any = sys.modules["settings"]
+        directory = Path(self.archive_dir)
+        directory.mkdir(parents=True, exist_ok=True)
+        benchmark = self.config["benchmark"]
+        run_dir = layout.run_dir(settings.cluster["tmp_dir"], benchmark, directory)
+        common = getattr(settings, "common", None) or {}
+        session = upstream.session()
+
+        def monitors(local_dir: Path, *wanted: str) -> AbstractContextManager[None]:
+            def make() -> List[Any]:
+                there = getattr(settings, "monitoring_profiles", None) or {}
+                more = {name: None for name in wanted if name not in there}
+                table = registry.loaders(registry.MONITORS)
+                return [*upstream.monitors_of_tree(), *monitoring.build(more, table, settings.cluster, common)]
+
+            return monitoring.watch(make, settings.cluster, common, run_dir, local_dir)
+
+        return HostRun(
+            benchmark=benchmark,
+            config=dict(self.config),
+            iteration=self.config["iteration"],
+            archive_dir=directory,
+            run_dir=run_dir,
+            cluster=dict(settings.cluster),
+            common=dict(common),
+            endpoints=dict(settings.client_endpoints or {}),
+            config_file=session.config_file if session else None,
+            checkout=checkout.describe(Path(settings.__file__).resolve().parent),
+            monitors=monitors,
+        )
+
+
+#: (profile, directory) -> our object: CBT makes a new one for each start and each stop
+_watching: Dict[Tuple[str, str], monitoring.Monitor] = {}
+
+
+def monitor_class(name: str, load: Callable[[], Any], base: type) -> type:
+    """A subclass of the tree's Monitoring for one of our monitors, in both eras."""
+
+    class PluginMonitoring(base):
+        DEFAULT_NODES: ClassVar[List[str]] = list(load().DEFAULT_NODES)  # the package era asks for this ...
+        INNERMOST: ClassVar[bool] = load().INNERMOST
+
+        def __init__(self, mconfig: Mapping[str, Any]) -> None:
+            super().__init__(mconfig)
+            self._config = mconfig
+            self.only_ends = False
+            self.failure: Optional[str] = None
+
+        @staticmethod
+        def _get_default_nodes() -> List[str]:  # ... and the module era for this
+            return PluginMonitoring.DEFAULT_NODES
+
+        def start(self, directory: str) -> None:
+            if self.only_ends:
+                return
+            settings: Any = sys.modules["settings"]
+            made = load()(self._config, settings.cluster, getattr(settings, "common", None) or {})
+            _watching[name, directory] = made
+            made.start(directory)
+            self.failure = getattr(made, "failure", None)
+
+        def stop(self, directory: Optional[str] = None) -> None:
+            """None stops all of this profile; a stop without a start does nothing: CBT does both."""
+            for key in [key for key in _watching if key[0] == name and directory in (None, key[1])]:
+                made = _watching.pop(key)
+                made.stop(key[1])
+                self.failure = getattr(made, "failure", None)
+
+    PluginMonitoring.__name__ = f"Plugin_{name}"
+    return PluginMonitoring
+
+
+def around(monitors: Iterable[Any]) -> Iterator[Any]:
+    """What is innermost twice: CBT starts and stops its monitors in one and the same order.
+
+    The first time it can only be ended, and the second time it is over by then.
+    """
+    made = list(monitors)
+    inner = [monitor for monitor in made if getattr(monitor, "INNERMOST", False)]
+    for monitor in inner:
+        ending = copy.copy(monitor)
+        ending.only_ends = True
+        yield ending
+    yield from (monitor for monitor in made if monitor not in inner)
+    yield from inner

@@ -1,0 +1,194 @@
+"""The built-in run loop: CBT's command line, permutations and archive on a machine without a CBT checkout."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+import yaml
+
+from cbt_plugins.cbt import checkout, layout
+from cbt_plugins.cbt.execute import execute
+from cbt_plugins.cbt.ledger import EXECUTED, FAILED, Ledger
+from cbt_plugins.cbt.preconditions import FAULTS_STATUS, faults_of
+from cbt_plugins.config import registry
+from cbt_plugins.host import HostRun, RunFailed
+from cbt_plugins.monitors import monitor as monitoring
+
+logger = logging.getLogger(__name__)
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m cbt_plugins", description="Run the benchmarks of a CBT file without a CBT checkout."
+    )
+    parser.add_argument("-a", "--archive", required=True, help="directory where the results are archived")
+    parser.add_argument("-c", "--conf", help="the ceph.conf file of the cluster")
+    parser.add_argument("config_file", help="YAML file")
+    return parser
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Exit status: 0 all planned runs are executed, 1 a run failed, 2 a fault of file or command line."""
+    args = arguments().parse_args(argv)
+    _log_to_stderr()
+    faults = faults_of(Path(args.config_file))
+    if not faults:
+        with open(args.config_file) as file:
+            config = yaml.safe_load(file)
+        foreign = sorted(set(config["benchmarks"]) - set(registry.names(registry.BENCHMARKS)))
+        if foreign:
+            try:
+                tree = checkout.find()
+            except ValueError as error:
+                return _refuse([str(error)])
+            if tree:
+                return _hand_over(tree, foreign, args)
+            faults = [_no_checkout(name) for name in foreign]
+    if faults:
+        return _refuse(faults)
+    return Loop(args.archive, config, args.conf, Path(args.config_file).resolve()).run()
+
+
+def _refuse(faults: Sequence[str]) -> int:
+    print("\n".join(faults), file=sys.stderr)
+    return FAULTS_STATUS
+
+
+def _no_checkout(name: str) -> str:
+    known = ", ".join(registry.names(registry.BENCHMARKS))
+    return (
+        f"benchmarks: {name}: not one of the plug-ins ({known}), and no CBT checkout is here: "
+        f"set CBT_HOME=/path/to/cbt, or git clone https://github.com/ceph/cbt {checkout.cache_path()}"
+    )
+
+
+def _hand_over(tree: Path, foreign: Sequence[str], args: argparse.Namespace) -> int:
+    """Run the checkout's cbt.py in this process, with the import hook; it leaves through SystemExit."""
+    import runpy
+
+    from cbt_plugins import autoload
+
+    print(
+        f"{', '.join(foreign)}: CBT's own; running {tree}/cbt.py ({checkout.describe(tree).describe})",
+        file=sys.stderr,
+        flush=True,
+    )
+    autoload.install()
+    sys.path[0] = str(tree)
+    sys.argv = [
+        str(tree / "cbt.py"),
+        "-a",
+        args.archive,
+        *(["-c", args.conf] if args.conf else []),
+        args.config_file,
+    ]
+    for handler in list(logging.getLogger("cbt_plugins").handlers):
+        logging.getLogger("cbt_plugins").removeHandler(handler)  # cbt.py sets up its own
+    runpy.run_path(sys.argv[0], run_name="__main__")
+    return 0
+
+
+class Loop:
+    """All runs of one file, one after the other."""
+
+    def __init__(
+        self, archive: str, config: Mapping[str, Any], conf: Optional[str], config_file: Path
+    ) -> None:
+        self._archive = Path(archive)
+        self._config_file = config_file
+        self._benchmarks: Mapping[str, Any] = config["benchmarks"]
+        self._common: Mapping[str, Any] = config.get("common") or {}
+        self._endpoints: Mapping[str, Any] = config.get("client_endpoints") or {}
+        # CBT runs collectl even when the file does not ask for it.
+        self._profiles: Dict[str, Any] = {"collectl": {}, **(config.get("monitoring_profiles") or {})}
+        self._cluster: Dict[str, Any] = {**config["cluster"], "archive_dir": archive}
+        self._saved = {
+            "cluster": dict(self._cluster),
+            "benchmarks": dict(self._benchmarks),
+            "monitoring_profiles": dict(self._profiles),
+        }
+        self._cluster.setdefault("tmp_dir", f"/tmp/cbt.{os.getpid()}")
+        if conf:
+            self._cluster["conf_file"] = conf
+        self._cluster.setdefault("conf_file", "/etc/ceph/ceph.conf")
+        self._load = registry.loaders(registry.BENCHMARKS)
+        self._monitors = {"collectl": _collectl, **registry.loaders(registry.MONITORS)}
+
+    def run(self) -> int:
+        runs = list(layout.planned(self._benchmarks, self._cluster.get("iterations", 0)))
+        ledger = Ledger(runs)
+        saved = self._archive / "results" / "cbt_config.yaml"
+        if not layout.write_once(saved, self._saved) and yaml.safe_load(saved.read_text()) != self._saved:
+            logger.warning("%s is of another file: this archive was started with it", saved)
+        status = 1
+        try:
+            for run in runs:
+                try:
+                    execute(self._host_run(run), self._load[run.benchmark])
+                    ledger.set(run, EXECUTED)
+                except RunFailed as error:
+                    ledger.set(run, FAILED, str(error))
+                    break
+                except BaseException as error:
+                    ledger.set(run, FAILED, f"{type(error).__name__}: {error}".rstrip(": "))
+                    raise
+            status = 0 if ledger.fulfilled else 1
+        except KeyboardInterrupt:
+            status = 130
+        except Exception:
+            logger.exception("a fault of the plug-in, not of the run")
+        for line in ledger.lines():
+            logger.log(logging.INFO if ledger.fulfilled else logging.ERROR, "%s", line)
+        return status
+
+    def _host_run(self, run: layout.Planned) -> HostRun:
+        config = {key: value for key, value in run.config.items() if key != "acceptable"}
+        directory = layout.archive_dir(self._archive, config)
+        directory.mkdir(parents=True, exist_ok=True)
+        run_dir = layout.run_dir(self._cluster["tmp_dir"], run.benchmark, directory)
+
+        def monitors(local_dir: Path, *wanted: str) -> AbstractContextManager[None]:
+            make = partial(self._build_monitors, wanted)
+            return monitoring.watch(make, self._cluster, self._common, run_dir, local_dir)
+
+        return HostRun(
+            benchmark=run.benchmark,
+            config=config,
+            iteration=run.iteration,
+            archive_dir=directory,
+            run_dir=run_dir,
+            cluster=self._cluster,
+            common=self._common,
+            endpoints=self._endpoints,
+            config_file=self._config_file,
+            checkout=None,
+            monitors=monitors,
+        )
+
+    def _build_monitors(self, wanted: Sequence[str]) -> List[monitoring.Monitor]:
+        profiles = {**dict.fromkeys(wanted), **self._profiles}
+        return monitoring.build(profiles, self._monitors, self._cluster, self._common)
+
+
+def _collectl() -> Any:
+    from cbt_plugins.monitors.collectl import Collectl
+
+    return Collectl
+
+
+def _log_to_stderr() -> None:
+    top = logging.getLogger("cbt_plugins")
+    top.setLevel(logging.DEBUG)
+    if not top.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(
+            logging.Formatter("%(asctime)s - %(levelname)-8s - %(name)s - %(message)s", "%H:%M:%S")
+        )
+        top.addHandler(handler)

@@ -1,0 +1,186 @@
+"""Questions to the cluster and the few changes that a cycle makes to it, through the head node."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.result import RemoteError
+from cbt_plugins.cluster.space import PoolSpace, Space
+from cbt_plugins.cluster.status import Status
+
+#: what describes a cluster well enough to read its results a year later: file name -> command
+SNAPSHOT = {
+    "status.json": "status",
+    "versions.json": "versions",
+    "config_dump.json": "config dump",
+    "osd_tree.json": "osd tree",
+    "osd_df.json": "osd df",
+    "df.json": "df detail",
+    "pools.json": "osd pool ls detail",
+    "crush_rules.json": "osd crush rule dump",
+    "osd_dump.json": "osd dump",
+}
+
+
+class CephError(Exception):
+    """Ceph refused or could not be asked; the text is for the user."""
+
+
+class NoAnswer(CephError):
+    """The question was not answered in time: PGs that it needs may be inactive."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """S3 keys; never printed."""
+
+    access: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return "Keys(...)"
+
+
+@dataclass(frozen=True)
+class BucketStats:
+    """What the bucket index says: whole objects only, uploads under way are not counted."""
+
+    objects: int
+    size: int  # bytes
+    shards: Optional[int]
+    marker: str  # the bucket instance; another one under the same name is another bucket
+
+
+class Ceph:
+    """The cluster as seen from its head node."""
+
+    def __init__(self, remote: Remote, cluster: Mapping[str, Any]) -> None:
+        self.remote = remote
+        self.head = str(cluster["head"])
+        conf = cluster.get("conf_file") or "/etc/ceph/ceph.conf"
+        self.conf_file = str(conf)
+        self._ceph = f"{cluster.get('ceph_cmd') or 'ceph'} -c {shlex.quote(self.conf_file)}"
+        self._admin = f"{cluster.get('radosgw-admin_cmd') or 'radosgw-admin'} -c {shlex.quote(self.conf_file)}"
+
+    @property
+    def command(self) -> str:
+        """The `ceph` command with its configuration file, for a shell on the head node."""
+        return self._ceph
+
+    def _text(self, command: str, timeout: float) -> str:
+        try:
+            return self.remote.run([self.head], command, timeout=timeout)[self.head].stdout
+        except RemoteError as error:
+            raise CephError(str(error)) from error
+
+    def json(self, command: str, timeout: float = 60.0) -> Any:
+        """Answer of `ceph COMMAND -f json`. Raises CephError."""
+        text = self._text(f"{self._ceph} --connect-timeout 20 {command} -f json 2>/dev/null", timeout)
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise CephError(f"ceph {command} on {self.head}: the answer is no JSON: {text[:80]!r}") from error
+
+    def status(self) -> Status:
+        """PG states, health and fullness now."""
+        return Status.parse(self.json("status"), self.json("df"))
+
+    def snapshot(self, folder: Path) -> None:
+        """Write what describes the cluster into a folder: one JSON file per question, and the head's ceph.conf."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, command in SNAPSHOT.items():
+            (folder / name).write_text(json.dumps(self.json(command), indent=1) + "\n")
+        profiles = {p: self.json(f"osd erasure-code-profile get {p}") for p in self.json("osd erasure-code-profile ls")}
+        (folder / "ec_profiles.json").write_text(json.dumps(profiles, indent=1) + "\n")
+        (folder / "ceph.conf").write_text(self._text(f"cat {shlex.quote(self.conf_file)}", 30.0))
+
+    def max_avail(self, pool: str) -> int:
+        """Bytes that clients can still write into a pool (MAX AVAIL of `ceph df`: replication taken off)."""
+        return self._pool(pool).max_avail
+
+    def pool_bytes(self, pool: str) -> int:
+        """Bytes that clients have stored in a pool (STORED of `ceph df`)."""
+        return self._pool(pool).stored
+
+    def _pool(self, pool: str) -> PoolSpace:
+        try:
+            return Space.parse(self.json("df detail")).data_pool(pool)
+        except ValueError as error:
+            raise CephError(str(error)) from error
+
+    def data_pool(self) -> str:
+        """The pool that holds the objects of new buckets: default placement of the default zone."""
+        zone = self._admin_json("zone get")
+        for placement in zone["placement_pools"]:
+            if placement["key"] == "default-placement":
+                classes = placement["val"].get("storage_classes", {})
+                pool = classes.get("STANDARD", {}).get("data_pool") or placement["val"].get("data_pool")
+                return str(pool)
+        raise CephError("the zone has no default-placement: cannot tell the data pool")
+
+    def log_and_index_pools(self) -> List[str]:
+        """The default zone's pools of logs (garbage collection too) and of bucket indexes. Raises CephError."""
+        zone = self._admin_json("zone get")
+        named = [zone["log_pool"], *(placement["val"]["index_pool"] for placement in zone["placement_pools"])]
+        # POOL:NAMESPACE
+        return list(dict.fromkeys(str(name).split(":")[0] for name in named))
+
+    def deep_scrub(self, pools: Sequence[str]) -> None:
+        """Ask for a deep scrub of all PGs of these pools; it takes its time. Raises CephError."""
+        self._text(f"{self._ceph} --connect-timeout 20 osd pool deep-scrub {' '.join(map(shlex.quote, pools))}", 60.0)
+
+    def deep_scrubs(self, pools: Sequence[str]) -> Dict[str, str]:
+        """PG -> when it was deeply scrubbed last, as Ceph prints it. Raises CephError."""
+        found: Dict[str, str] = {}
+        for pool in pools:
+            stats = self.json(f"pg ls-by-pool {shlex.quote(pool)}")["pg_stats"]
+            found.update((pg["pgid"], pg["last_deep_scrub_stamp"]) for pg in stats)
+        return found
+
+    def _admin_json(self, command: str, timeout: float = 120.0) -> Any:
+        text = self._text(f"{self._admin} {command} 2>/dev/null", timeout)
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise CephError(f"radosgw-admin {command}: the answer is no JSON") from error
+
+    def user_keys(self, uid: str) -> Keys:
+        """S3 keys of an RGW user. Raises CephError when there is no such user or it has no keys."""
+        try:
+            keys = self._admin_json(f"user info --uid={shlex.quote(uid)}")["keys"]
+        except CephError as error:
+            raise CephError(f"RGW user {uid!r} not found: radosgw-admin user info failed on {self.head}") from error
+        for key in keys:
+            return Keys(key["access_key"], key["secret_key"])
+        raise CephError(
+            f"RGW user {uid!r} has no S3 keys: radosgw-admin key create --uid={uid} --key-type=s3 makes them"
+        )
+
+    def bucket(self, name: str, timeout: float = 120.0) -> Optional[BucketStats]:
+        """Statistics of a bucket; None when there is none of that name. Raises CephError when it cannot be told."""
+        command = f"{self._admin} bucket stats --bucket={shlex.quote(name)}"
+        result = self.remote.run([self.head], command, timeout=timeout, check=False)[self.head]
+        if result.status == 124:
+            raise NoAnswer(f"bucket stats of {name}: no answer within {timeout:g} s")
+        if result.status:
+            # 2002: no such bucket (ERR_NO_SUCH_BUCKET); older releases exit with 2 (ENOENT)
+            if "(2002)" in result.stderr or "No such file or directory" in result.stderr:
+                return None
+            raise CephError(f"bucket stats of {name}: " + " | ".join(result.stderr.strip().splitlines()[-2:]))
+        stats: Dict[str, Any] = json.loads(result.stdout)
+        main = stats.get("usage", {}).get("rgw.main", {})
+        return BucketStats(
+            objects=int(main.get("num_objects", 0)),
+            size=int(main.get("size", 0)),
+            shards=stats.get("num_shards"),
+            marker=str(stats["id"]),
+        )
+
+    def remove_bucket(self, name: str, timeout: float) -> None:
+        """Remove a bucket with all its objects; the space is free at once (no garbage collection). Raises CephError."""
+        self._text(f"{self._admin} bucket rm --bucket={shlex.quote(name)} --purge-objects --bypass-gc", timeout=timeout)

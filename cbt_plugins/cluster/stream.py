@@ -1,0 +1,114 @@
+"""Lines from a command that runs on many nodes at once, as they come; one thread, no waiting without a deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from typing import Dict, Iterator, List, Sequence, Tuple
+
+from cbt_plugins.cluster.transport import Transport
+
+
+class Stream:
+    """Processes whose standard output is read line by line, each line with the node it came from."""
+
+    def __init__(self, nodes: Sequence[str]) -> None:
+        self.nodes = tuple(nodes)
+        self.messages: List[str] = []  # last lines of standard error, for the error text
+        self._processes: List[subprocess.Popen[bytes]] = []
+        self._selector = selectors.DefaultSelector()
+        self._rest: Dict[int, bytes] = {}
+        self._pending: List[Tuple[str, str]] = []
+
+    @classmethod
+    def start(cls, transport: Transport, nodes: Sequence[str], command: str) -> Stream:
+        """Start the command, through a connection of its own to each node.
+
+        Not through pdsh: it ignores SIGPIPE, so that nobody on the nodes would notice when this process is killed.
+        """
+        nodes = list(dict.fromkeys(nodes))
+        stream = cls(nodes)
+        for node in nodes:
+            stream._add(transport.ssh(node, command), node)
+        return stream
+
+    def _add(self, line: Sequence[str], node: str) -> None:
+        # an own session: a Ctrl-C at the terminal reaches us first, and we end the load in order
+        process = subprocess.Popen(
+            line,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._processes.append(process)
+        assert process.stdout is not None and process.stderr is not None
+        for pipe, kind in ((process.stdout, "out"), (process.stderr, "err")):
+            os.set_blocking(pipe.fileno(), False)
+            self._selector.register(pipe.fileno(), selectors.EVENT_READ, (node, kind))
+            self._rest[pipe.fileno()] = b""
+
+    @property
+    def open(self) -> bool:
+        """True while any node may still say something."""
+        return bool(self._selector.get_map())
+
+    def send(self, text: str) -> None:
+        """Write to the standard input of every process."""
+        for process in self._processes:
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(text.encode())
+                process.stdin.flush()
+
+    def lines(self, timeout: float) -> Iterator[Tuple[str, str]]:
+        """Yield (node, line) as they come; end after `timeout` seconds or when all nodes have closed their output."""
+        deadline = time.monotonic() + timeout
+        while True:
+            while self._pending:
+                yield self._pending.pop(0)
+            left = deadline - time.monotonic()
+            if left <= 0 or not self.open:
+                return
+            for key, _ in self._selector.select(left):
+                self._read(key.fd, *key.data)
+
+    def _read(self, fd: int, node: str, kind: str) -> None:
+        try:
+            data = os.read(fd, 1 << 16)
+        except BlockingIOError:
+            return
+        if not data:
+            self._selector.unregister(fd)
+            data = b"\n" if self._rest[fd] else b""
+        *rows, self._rest[fd] = (self._rest[fd] + data).split(b"\n")
+        for row in rows:
+            text = row.decode(errors="replace")
+            if kind == "err":
+                self.messages = [*self.messages[-19:], text]
+            else:
+                self._pending.append((node, text))
+
+    def close(self, patience: float = 5.0) -> None:
+        """End what still runs: closed pipes tell the nodes, SIGTERM then SIGKILL our own connections."""
+        for key in list(self._selector.get_map().values()):
+            self._selector.unregister(key.fd)
+        self._selector.close()
+        for process in self._processes:
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                with contextlib.suppress(OSError):
+                    pipe.close()  # type: ignore[union-attr]
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+        deadline = time.monotonic() + patience
+        for process in self._processes:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()

@@ -1,0 +1,33 @@
+"""Arithmetic that tells a change from noise, and says so when it cannot. Knows numbers only, no archives.
+
+docs/statistics.md has the rules, their false alarms and their power.
+"""
+
+from cbt_plugins.compare.statistics.changes import change_points
+from cbt_plugins.compare.statistics.planning import gate_false_alarms, minimum_runs, power, smallest_p
+from cbt_plugins.compare.statistics.runs import compare_runs, estimate
+from cbt_plugins.compare.statistics.series import compare_series, effective_size, estimate_series, steady
+from cbt_plugins.compare.statistics.values import Caution, ChangePoint, Comparison, Direction, Estimate, Verdict
+from cbt_plugins.compare.statistics.verdicts import holm, judge
+
+__all__ = [
+    "Caution",
+    "ChangePoint",
+    "Comparison",
+    "Direction",
+    "Estimate",
+    "Verdict",
+    "change_points",
+    "compare_runs",
+    "compare_series",
+    "effective_size",
+    "estimate",
+    "estimate_series",
+    "gate_false_alarms",
+    "holm",
+    "judge",
+    "minimum_runs",
+    "power",
+    "smallest_p",
+    "steady",
+]

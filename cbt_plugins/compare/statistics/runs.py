@@ -1,0 +1,190 @@
+"""Independent runs, one number each: the estimate of their level, and the comparison of two lots of runs.
+
+Changes are relative, so everything is done on logarithms; where a value is not above 0, on the values themselves,
+relative to the base's level. An exact test decides where so many runs are there that its smallest p is at most half of
+what is asked for (at 95 %: from 5 and 5 runs on, or 7 pairs). With fewer runs, but 3 at least, it is Student's t, which
+takes the logarithms as normal, and says so.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+from scipy import special
+
+from cbt_plugins.compare.statistics import exact
+from cbt_plugins.compare.statistics.values import Caution, Comparison, Estimate
+
+Numbers = Union[Sequence[float], np.ndarray]
+#: runs (or pairs) below which nothing is said with Student's t
+FEWEST = 3
+#: a standard error below this part of the values is none: it is that of their last digits
+_DIGITS = 1e-12
+
+
+class _Shift(NamedTuple):
+    """A shift on the scale of the test, its intervals at 1 - alpha and 1 - 2 alpha, and the p of "there is none"."""
+
+    value: float
+    interval: exact.Interval
+    narrower: exact.Interval
+    p: Optional[float]
+    method: str
+    second: Optional[float] = None
+    floor: float = 0.0
+
+
+def estimate(values: Numbers, confidence: float = 0.95) -> Estimate:
+    """The median of independent runs, in their unit.
+
+    The interval is that of order statistics (of 6 runs at least, at 95 %), which holds for every distribution; of 3 to
+    5 runs it is Student's t on logarithms. Values that are not finite are left out. ValueError without any value.
+    """
+    runs, cautions = _finite(values)
+    if not len(runs):
+        raise ValueError("no run has a value")
+    n, ordered = len(runs), np.sort(runs)
+    interval: exact.Interval = None
+    outside = int(np.searchsorted(special.bdtr(np.arange(n), n, 0.5), (1 - confidence) / 2 * (1 + 1e-9), side="right"))
+    if outside:
+        interval = float(ordered[outside - 1]), float(ordered[-outside])
+    elif n >= FEWEST:
+        interval = _student_level(runs, confidence)
+        cautions.append(_normal(n))
+    else:
+        cautions.append(Caution("too-few-runs", f"no interval can be given of fewer than {FEWEST} runs"))
+    low, high = interval or (None, None)
+    return Estimate(float(np.median(runs)), low, high, n, confidence, tuple(cautions))
+
+
+def compare_runs(base: Numbers, new: Numbers, paired: bool = False, confidence: float = 0.95) -> Comparison:
+    """What changed from the base's runs to the new ones, in the order in which they were made.
+
+    `paired`: base[i] and new[i] were measured one after the other (interleaved), so that what drifts slowly hits both
+    alike. ValueError when a side has no value at all, or pairs are not of one length.
+    """
+    if paired and len(base) != len(new):
+        raise ValueError(f"pairs of {len(base)} and {len(new)} runs")
+    one, other = estimate(base, confidence), estimate(new, confidence)
+    cautions = {caution.code: caution for caution in (*one.cautions, *other.cautions) if caution.code == "missing"}
+    first, second = np.asarray(base, dtype=float), np.asarray(new, dtype=float)
+    if paired:
+        both = np.isfinite(first) & np.isfinite(second)
+        first, second = first[both], second[both]
+        if not len(first):
+            raise ValueError("no pair has both values")
+    else:
+        first, second = first[np.isfinite(first)], second[np.isfinite(second)]
+    logarithms = bool(np.all(first > 0) and np.all(second > 0))
+    alpha = 1 - confidence
+    level = abs(float(np.median(first)))
+    scale = level or float(np.abs(second).max()) or 1.0
+    x, y = (np.log(first), np.log(second)) if logarithms else (first / scale, second / scale)
+    shift = _pairs(y - x, alpha) if paired else _samples(x, y, alpha)
+    found = list(cautions.values())
+    if not logarithms:
+        text = "there are values that are not above 0: differences are compared, relative to the base's level"
+        found.append(Caution("not-positive", text))
+        if not level:
+            found.append(Caution("no-base", "the base's level is 0: there is no relative change"))
+    found += _doubts(shift, len(first), len(second), paired, confidence)
+    found += [caution for caution in (_trend(first, "base"), _trend(second, "new")) if caution and not paired]
+
+    def relative(value: float) -> Optional[float]:
+        return math.expm1(value) if logarithms else value if level else None
+
+    low, high = map(relative, shift.interval) if shift.interval else (None, None)
+    ends = [relative(end) for end in shift.narrower or ()]
+    within = max((abs(end) for end in ends if end is not None), default=None)
+    change = relative(shift.value)
+    return Comparison(
+        one, other, change, low, high, shift.p, shift.method, None, tuple(found), shift.second, shift.floor, within
+    )
+
+
+def _finite(values: Numbers) -> Tuple[np.ndarray, List[Caution]]:
+    runs = np.asarray(values, dtype=float)
+    kept = runs[np.isfinite(runs)]
+    lost = len(runs) - len(kept)
+    return kept, [Caution("missing", f"{lost} of {len(runs)} runs have no value")] if lost else []
+
+
+def _normal(*runs: int) -> Caution:
+    sizes = " and ".join(map(str, runs))
+    return Caution("assumes-normal", f"with {sizes} runs only if logarithms of runs are about normally distributed")
+
+
+def _student_level(runs: np.ndarray, confidence: float) -> Tuple[float, float]:
+    logarithms = bool(np.all(runs > 0))
+    x = np.log(runs) if logarithms else runs
+    reach = float(special.stdtrit(len(x) - 1, (1 + confidence) / 2)) * float(x.std(ddof=1)) / math.sqrt(len(x))
+    ends = (float(x.mean()) - reach, float(x.mean()) + reach)
+    low, high = map(math.exp, ends) if logarithms else ends
+    middle = float(np.median(runs))
+    return min(low, middle), max(high, middle)
+
+
+def _samples(x: np.ndarray, y: np.ndarray, alpha: float) -> _Shift:
+    n, m = len(x), len(y)
+    value, error, freedom = float(y.mean() - x.mean()), 0.0, 0.0
+    if min(n, m) >= FEWEST:
+        parts = float(x.var(ddof=1)) / n, float(y.var(ddof=1)) / m
+        error = math.sqrt(sum(parts))
+        if error > _DIGITS:
+            freedom = sum(parts) ** 2 / (parts[0] ** 2 / (n - 1) + parts[1] ** 2 / (m - 1))
+    t = _student(value, error, freedom, alpha, "Welch's t")
+    floor = exact.rank_sum_floor(n, m)
+    if floor > alpha / 2:
+        return t if min(n, m) >= FEWEST else _Shift(value, None, None, None, "none")
+    value, interval = exact.shift_of_samples(x, y, alpha)
+    _, narrower = exact.shift_of_samples(x, y, 2 * alpha)
+    return _Shift(value, interval, narrower, exact.rank_sum_p(x, y), "exact rank sum", t.p, floor)
+
+
+def _pairs(differences: np.ndarray, alpha: float) -> _Shift:
+    n = len(differences)
+    value = float(differences.mean())
+    error = float(differences.std(ddof=1)) / math.sqrt(n) if n >= FEWEST else 0.0
+    t = _student(value, error, n - 1, alpha, "paired t")
+    floor = exact.signed_rank_floor(n)
+    if floor > alpha / 2:
+        return t if n >= FEWEST else _Shift(value, None, None, None, "none")
+    value, interval = exact.shift_of_pairs(differences, alpha)
+    _, narrower = exact.shift_of_pairs(differences, 2 * alpha)
+    return _Shift(value, interval, narrower, exact.signed_rank_p(differences), "exact signed ranks", t.p, floor)
+
+
+def _student(value: float, error: float, freedom: float, alpha: float, method: str) -> _Shift:
+    """Without any scatter: surely the same when the values are, and no idea when they are not."""
+    if error <= _DIGITS:
+        same = abs(value) <= _DIGITS
+        return _Shift(value, (0.0, 0.0), (0.0, 0.0), 1.0, method) if same else _Shift(value, None, None, None, method)
+    p = 2 * float(special.stdtr(freedom, -abs(value) / error))
+    wide, narrow = (float(special.stdtrit(freedom, 1 - part)) * error for part in (alpha / 2, alpha))
+    return _Shift(value, (value - wide, value + wide), (value - narrow, value + narrow), p, method)
+
+
+def _doubts(shift: _Shift, n: int, m: int, paired: bool, confidence: float) -> List[Caution]:
+    if shift.method == "none":
+        what = f"{n} pairs" if paired else f"{n} and {m} runs"
+        return [Caution("too-few-runs", f"{what} cannot tell a change from noise; make {FEWEST} of each at least")]
+    found = []
+    if shift.p is None or (shift.interval == (0.0, 0.0) and shift.p == 1):
+        found.append(Caution("no-scatter", "all runs of a side gave the same number: nothing is known of the noise"))
+    elif not shift.floor:
+        found.append(_normal(n) if paired else _normal(n, m))
+    elif shift.second is not None and (shift.p < 1 - confidence) != (shift.second < 1 - confidence):
+        text = f"a t test on the same runs gives p = {shift.second:.3g}: look at the single runs"
+        found.append(Caution("tests-disagree", text))
+    return found
+
+
+def _trend(runs: np.ndarray, side: str) -> Optional[Caution]:
+    """Runs that rise or fall one by one. Of 5 runs by chance in one of 60 cases."""
+    steps = np.diff(runs)
+    if len(runs) < 5 or not (np.all(steps > 0) or np.all(steps < 0)):
+        return None
+    way = "rises" if steps[0] > 0 else "falls"
+    return Caution("drift", f"each run of {side} {way} from the one before: interleave base and new, and compare pairs")

@@ -1,0 +1,178 @@
+"""One run's series, a number for every second (or bin): its mean, and how much is known of that.
+
+Neighbouring seconds are alike, so n of them say less than n independent numbers would. A straight line is fitted; of
+what is left two errors of the mean are made, and the larger one counts:
+
+- by lag-1 autocorrelation r: the effective number of samples is n (1 - r) / (1 + r), as of an AR(1) process, with r
+  corrected for its bias in short series, (2 + 4 r) / n;
+- by the scatter of the means of `BLOCKS` blocks, which sees slower changes too.
+
+A run that drifts has no level of its own: two runs differ only when they do so at the window's begin and at its end, by
+the lines. A line's end is known half as well as the mean. That is what it costs not to be misled by drift.
+
+Gaps (nan) are left out; what stands on both sides of one is not taken for neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import List, NamedTuple, Tuple
+
+import numpy as np
+from scipy import special
+
+from cbt_plugins.compare.statistics.values import Caution, Comparison, Estimate
+
+BLOCKS = 10
+#: effective samples below which nothing is said
+FEWEST = 10.0
+#: a drift is spoken of from this part of the mean on, over the whole window
+DRIFT = 0.01
+#: noise below this part of the mean is none: it is that of the last digits
+_DIGITS = 1e-12
+#: chance of a false word about drift or unsteadiness
+_CHANCE = 0.01
+
+
+class _Level(NamedTuple):
+    mean: float
+    half: float  # what the line rises from the mean to the window's end
+    error: float  # standard error of the mean; that of the line's ends is twice as large
+    freedom: float
+    size: float  # effective number of samples
+    slow: float  # variance of the blocks' means over what the seconds' scatter explains
+
+
+def effective_size(values: np.ndarray) -> float:
+    """How many independent samples would say as much about the mean, between 1 and the number of samples.
+
+    ValueError of less than two samples.
+    """
+    return _level(np.asarray(values, dtype=float)).size
+
+
+def estimate_series(values: np.ndarray, confidence: float = 0.95) -> Estimate:
+    """The mean of a series (nan: a gap), in its unit; `n` is the effective number of samples.
+
+    It speaks for this run alone: what differs from run to run is not in the interval. ValueError without any value.
+    """
+    series = np.asarray(values, dtype=float)
+    known = series[np.isfinite(series)]
+    if not len(known):
+        raise ValueError("the series has no value")
+    if len(known) < 2:
+        return Estimate(float(known[0]), None, None, 1.0, confidence, (_short(1.0, 1),))
+    level = _level(series)
+    if level.size < FEWEST:
+        return Estimate(level.mean, None, None, level.size, confidence, (_short(level.size, len(known)),))
+    reach = float(special.stdtrit(level.freedom, (1 + confidence) / 2)) * level.error
+    return Estimate(level.mean, level.mean - reach, level.mean + reach, level.size, confidence, _doubts(series, level))
+
+
+def steady(values: np.ndarray) -> Tuple[Caution, ...]:
+    """What speaks against taking the mean for the level: short-series, autocorrelation, drift, not-steady, gaps."""
+    return estimate_series(values).cautions
+
+
+def compare_series(base: np.ndarray, new: np.ndarray, confidence: float = 0.95, scatter: float = 0.0) -> Comparison:
+    """What changed from one run to another one, by their series, relative to the base's mean.
+
+    The interval holds the change at the begin of the window and at its end. `scatter`: relative standard deviation from
+    run to run, where it is known: without it the verdict is about these two runs alone. ValueError when a side has no
+    value.
+    """
+    one, other = estimate_series(base, confidence), estimate_series(new, confidence)
+    cautions = list(dict.fromkeys((*one.cautions, *other.cautions)))
+    if not scatter:
+        cautions.insert(0, Caution("one-run", "one run each: what differs from run to run is not in the interval"))
+    if one.value <= 0 or other.value <= 0:
+        cautions.append(Caution("no-base", "a mean is not above 0: there is no relative change"))
+        return Comparison(one, other, None, None, None, None, "none", None, tuple(cautions))
+    change = other.value / one.value - 1
+    if one.low is None or other.low is None:
+        return Comparison(one, other, change, None, None, None, "none", None, tuple(cautions))
+    first, second = (_level(np.asarray(values, dtype=float)) for values in (base, new))
+    parts = (2 * first.error / first.mean) ** 2, (2 * second.error / second.mean) ** 2
+    total = sum(parts) + 2 * scatter**2
+    middle, apart = math.log1p(change), second.half / second.mean - first.half / first.mean
+    if not total:
+        same = not change and not apart
+        cautions.append(Caution("no-scatter", "the series have no noise: nothing is known of it"))
+        end = 0.0 if same else None
+        p = 1.0 if same else None
+        return Comparison(one, other, change, end, end, p, "series", None, tuple(cautions), within=end)
+    weights = sum(part**2 / level.freedom for part, level in zip(parts, (first, second)))
+    freedom, error = total**2 / weights if weights else 1e9, math.sqrt(total)
+    ends = sorted((middle - apart, middle + apart))
+    nearest = 0.0 if ends[0] < 0 < ends[1] else min(abs(end) for end in ends)
+    p = 2 * float(special.stdtr(freedom, -nearest / error))
+    wide, narrow = (
+        float(special.stdtrit(freedom, 1 - part)) * error for part in (0.5 - confidence / 2, 1 - confidence)
+    )
+    within = max(abs(math.expm1(ends[0] - narrow)), abs(math.expm1(ends[1] + narrow)))
+    low, high = math.expm1(ends[0] - wide), math.expm1(ends[1] + wide)
+    return Comparison(one, other, change, low, high, p, "series", None, tuple(cautions), within=within)
+
+
+def _level(series: np.ndarray) -> _Level:
+    known = np.isfinite(series)
+    n = int(known.sum())
+    if n < 2:
+        raise ValueError("two samples at least")
+    mean = float(series[known].mean())
+    seconds = np.arange(len(series)) - np.flatnonzero(known).mean()
+    slope = float(seconds[known] @ series[known]) / float(seconds[known] @ seconds[known])
+    half = slope * (len(series) - 1) / 2
+    left = np.where(known, series - mean - slope * seconds, 0.0)
+    variance = float(left @ left) / n
+    if variance <= (_DIGITS * mean) ** 2:
+        return _Level(mean, half if abs(half) > _DIGITS * abs(mean) else 0.0, 0.0, n - 1.0, float(n), 0.0)
+    size = _independent(left, known)
+    freedom = max(size - 2, 1e-3)
+    by_lag, by_blocks = variance / freedom, 0.0
+    blocks = _blocks(np.where(known, left, np.nan))
+    if len(blocks) == BLOCKS:
+        by_blocks = float(blocks @ blocks) / (BLOCKS - 2) / BLOCKS
+        freedom = min(freedom, BLOCKS - 2.0)
+    larger = max(by_lag, by_blocks)
+    effective = min(float(n), max(1.0, 2 + variance / larger))
+    return _Level(mean, half, math.sqrt(larger), freedom, effective, by_blocks / by_lag)
+
+
+def _independent(left: np.ndarray, known: np.ndarray) -> float:
+    """Effective number of samples by lag-1 autocorrelation; left are 0 in gaps. Never more than there are."""
+    n, pairs = int(known.sum()), int((known[1:] & known[:-1]).sum())
+    total = float(left @ left)
+    if not pairs or not total:
+        return float(n)
+    raw = float(left[1:] @ left[:-1]) / pairs / (total / n)
+    r = min(max(raw + (2 + 4 * raw) / n, 0.0), 0.999)
+    return max(1.0, n * (1 - r) / (1 + r))
+
+
+def _blocks(series: np.ndarray) -> np.ndarray:
+    """Means of the blocks that have a value in half of their seconds at least."""
+    parts = [part[np.isfinite(part)] for part in np.array_split(series, BLOCKS)]
+    return np.asarray([part.mean() for part in parts if len(part) * 2 * BLOCKS >= len(series)])
+
+
+def _short(size: float, samples: int) -> Caution:
+    text = f"{samples} samples say as much as {size:.1f} independent ones: no interval below {FEWEST:g}; measure longer"
+    return Caution("short-series", text)
+
+
+def _doubts(series: np.ndarray, level: _Level) -> Tuple[Caution, ...]:
+    found: List[Caution] = []
+    n = int(np.isfinite(series).sum())
+    if n < len(series):
+        found.append(Caution("gaps", f"{len(series) - n} of {len(series)} bins have no value"))
+    if level.size < n / 2:
+        found.append(Caution("autocorrelation", f"{n} samples say as much as {level.size:.0f} independent ones"))
+    drift = 2 * level.half / abs(level.mean) if level.mean else 0.0
+    chance = 2 * special.stdtr(level.freedom, -abs(level.half) / (math.sqrt(3) * level.error)) if level.error else 0.0
+    if abs(drift) >= DRIFT and chance < _CHANCE:
+        way = "rises" if drift > 0 else "falls"
+        found.append(Caution("drift", f"the series {way} by {abs(drift):.1%} of its mean from begin to end"))
+    if special.chdtrc(BLOCKS - 2, level.slow * (BLOCKS - 2)) < _CHANCE:
+        found.append(Caution("not-steady", "tenths of the window differ by more than the scatter of seconds explains"))
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""Fault kinds, one file per family."""

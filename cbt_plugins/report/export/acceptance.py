@@ -1,0 +1,108 @@
+"""One run beside one run, by the statements of `acceptable:`: what compare.py is told."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+
+from cbt_plugins.config.acceptable import Check, Target, parse, target_of
+from cbt_plugins.report.export.chance import false_alarms
+from cbt_plugins.report.export.numbers import measurements, number
+from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.stored import not_whole, summary_of
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What CBT's Result is made of."""
+
+    run: str  # "rgwtest id-1a2b3c4d/measure-aged/GET"
+    alias: str  # key of `acceptable`, or WHOLE
+    result: float  # nan: there is no such number
+    baseline: float
+    stmt: str
+    accepted: bool
+
+
+#: a statement that rejects a larger share of equal runs says little about a cluster
+CHANCE = 0.05
+#: alias of what is said of runs that cannot be judged by their numbers
+WHOLE = "whole"
+
+
+def judge(name: str, current: Path, baseline: Path, acceptable: Mapping[str, Any]) -> List[Judgement]:
+    """Judge the run in the directory `current` beside the one in `baseline`; only if both are whole is any accepted."""
+    mine, its = _whole(name, current), _whole(name, baseline)
+    if mine is None or its is None:
+        return [Judgement(name, WHOLE, float(mine is not None), float(its is not None), "both runs are whole", False)]
+    if not isinstance(acceptable, Mapping):  # of an archive that was begun without a check of the file
+        logger.error("%s: acceptable: must be a mapping: metric -> statement", name)
+        return [Judgement(name, "acceptable", math.nan, math.nan, str(acceptable), False)]
+    return [made for key, stmt in acceptable.items() for made in _judge(name, key, str(stmt), mine, its)]
+
+
+def _whole(name: str, run: Path) -> Optional[Dict[str, Any]]:
+    """The summary of a run whose numbers may be used."""
+    try:
+        summary = summary_of(run) if run.is_dir() else None
+        why = "there is no such run" if summary is None else not_whole(run, summary)
+    except Unreadable as error:
+        summary, why = None, str(error)
+    if why:
+        logger.error("%s: %s: cannot be judged: %s", name, run, why)
+        return None
+    return summary
+
+
+def _judge(
+    name: str, key: str, stmt: str, current: Mapping[str, Any], baseline: Mapping[str, Any]
+) -> Iterator[Judgement]:
+    try:
+        target, check = target_of(str(key)), parse(stmt)
+    except ValueError as error:
+        logger.error("%s: acceptable: %s: %s: %s", name, key, stmt, error)
+        yield Judgement(name, key, math.nan, math.nan, stmt, False)
+        return
+    places = list(_places(target, current, baseline))
+    if not places:
+        logger.error("%s: acceptable: %s: no phase has this", name, key)
+        yield Judgement(name, key, math.nan, math.nan, stmt, False)
+    for phase, mine, its in places:
+        where = f"{name}/{phase}/{target.op}"
+        if mine is None or its is None:
+            logger.error("%s: %s is not known of both runs: %s and %s", where, target.metric, mine, its)
+        accepted = mine is not None and its is not None and check(mine, its)
+        result, base = (math.nan if value is None else value for value in (mine, its))
+        yield Judgement(where, key, result, base, stmt, accepted)
+        if its is not None:
+            _warn_of_chance(where, target, stmt, check, next(p for p in baseline["phases"] if p["name"] == phase))
+
+
+def _warn_of_chance(where: str, target: Target, stmt: str, check: Check, phase: Mapping[str, Any]) -> None:
+    share = false_alarms(phase, target.op, target.metric, check)
+    if share is not None and share > CHANCE:
+        text = "%s: %s: %s rejects about %.0f %% of equal runs: so much do the seconds of the baseline scatter"
+        logger.warning(text, where, target.metric, stmt, 100 * share)
+
+
+def _places(
+    target: Target, current: Mapping[str, Any], baseline: Mapping[str, Any]
+) -> Iterator[Tuple[str, Optional[float], Optional[float]]]:
+    """Phases that the target is about, by name, with the numbers of both; a phase of one run only is a place too."""
+    phases: Dict[str, List[Optional[float]]] = {}
+    for index, summary in enumerate((current, baseline)):
+        found = measurements(summary) if target.phase is None else summary["phases"]
+        for phase in found:
+            if target.phase not in (None, phase["name"]):
+                continue
+            if target.phase is None and target.op != "total" and target.op not in phase["ops"]:
+                continue  # an operation is judged where it was made
+            value = number(summary, phase, target.op, target.metric)
+            phases.setdefault(phase["name"], [None, None])[index] = value
+    for name, (mine, its) in phases.items():
+        yield name, mine, its

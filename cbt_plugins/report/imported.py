@@ -1,0 +1,52 @@
+"""Results of other programs in the terminal: the table of each run and the failure beside it; COSbench's own page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Iterator, List, Optional, Sequence, Tuple
+
+from cbt_plugins.columns import side_by_side
+from cbt_plugins.results import recovery
+from cbt_plugins.results.importers import cosbench, read
+from cbt_plugins.results.importers.beside import KEY
+from cbt_plugins.results.importers.cosbench_page import tables
+from cbt_plugins.results.record import CLUSTER, Measurement, Record
+
+_METRICS = ("obj_per_s", "mib_per_s", "success_rate", "mean_ms", "p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms")
+_HEAD = ("", "", "requests", "obj/s", "MiB/s", "success", "mean ms", "p50", "p90", "p99", "p99.9", "max")
+
+
+def render(path: Path) -> Tuple[str, bool]:
+    """(the text, whether all runs are whole). Raises Unreadable."""
+    records = read(path)
+    parts = ["".join(_record(record)) for record in records]
+    sources = sorted({record.source for record in records if record.kind == "cosbench"})
+    for source in sources:
+        lines = cosbench.lines(Path(source))
+        for workload in dict.fromkeys(line.workload for line in lines):
+            parts += [f"{workload}\n{tables([line for line in lines if line.workload == workload])}"]
+    return "\n".join(parts), all(record.usable for record in records)
+
+
+def _record(record: Record) -> Iterator[str]:
+    whole = "" if record.usable else "  NOT USABLE, see the doubts"
+    yield f"{record.name}  {record.config.get('benchmark', record.kind)}{whole}\n"
+    lines: List[List[str]] = [list(_HEAD)]
+    for phase, op in dict.fromkeys((its.phase, its.op) for its in record.measurements if its.op != CLUSTER):
+        its = [line for line in record.measurements if (line.phase, line.op) == (phase, op)]
+        lines.append([phase, op, str(its[0].n or ""), *(_cell(its, metric) for metric in _METRICS)])
+    yield from (f"  {line}\n" for line in side_by_side(lines, left=2))
+    if record.failure is not None:
+        yield f"  beside it: {record.config[KEY]}\n"
+        yield from (f"  {line}\n" for line in recovery.table(record.failure))
+    for caution in record.cautions:
+        yield f"  {caution.code}: {caution.text}\n"
+
+
+def _cell(lines: Sequence[Measurement], metric: str) -> str:
+    found: Optional[Measurement] = next((line for line in lines if line.metric == metric), None)
+    if found is None or found.value is None:
+        return "-"
+    if metric == "success_rate":
+        return f"{100 * found.value:.2f}%"
+    return f"{found.value:.4g}" if found.value < 1000 else f"{found.value:.0f}"

@@ -1,0 +1,240 @@
+"""Figures files: what cbt-rows made of the requests of a job, as numpy columns. docs/FIGURES.md is their form.
+
+A file is a sequence of frames, each whole in itself, and their tables are added up: what was written before a kill
+counts.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import struct
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cbt_plugins.results.histogram import BITS, WIDTH
+from cbt_plugins.results.source import Unreadable
+
+MAGIC = b"CBTF"
+#: magic, version, compression, length of the payload, its CRC-32
+PREFIX = struct.Struct("<4sBBII")
+VERSION = 1
+_ZLIB = 1
+#: latency entries of a joined frame: as many as a processor's cache holds; and frames in it
+_LARGE = 1 << 18
+_MANY = 100
+_DTYPES = {"u1": "u1", "u2": "<u2", "u4": "<u4", "i8": "<i8"}
+
+Columns = Dict[str, np.ndarray]
+
+
+def _unpacker() -> Any:
+    """zlib, or what does the same in half of the time where it is installed."""
+    try:
+        return importlib.import_module("isal.isal_zlib")
+    except ImportError:
+        return zlib
+
+
+_unpack = _unpacker()
+
+_CELL = "block:i8 source:u2 op:u1 endpoint:u2 size:u1 n:u4 failed:u4 objects:i8 bytes:i8 total:i8 min:i8 max:i8"
+_CELL += " failed_total:i8 failed_min:i8 failed_max:i8 ttfb_n:u4 ttfb_total:i8 ttfb_min:i8 ttfb_max:i8"
+_SECOND = "second:i8 source:u2 op:u1 n:u4 failed:u4 objects:i8 bytes:i8 total:i8 max:i8 first:i8 last:i8"
+_SECOND += " busy:i8 crossing:u4"
+_COUNTS = "cell:u4 bucket:u4 count:u4"
+_FORMS = {
+    "cells": _CELL,
+    "latency": _COUNTS,
+    "ttfb": _COUNTS,
+    "failed": _COUNTS,
+    "seconds": _SECOND,
+    "errors": "block:i8 source:u2 op:u1 endpoint:u2 error:u2 count:u4",
+    "threads": "source:u2 thread:u4 last_end:i8",
+}
+#: table -> column -> dtype, in the order of the file
+TABLES: Dict[str, Dict[str, str]] = {
+    name: dict(column.split(":") for column in form.split()) for name, form in _FORMS.items()
+}
+_EMPTY = {name: {c: np.zeros(0, _DTYPES[d]) for c, d in form.items()} for name, form in TABLES.items()}
+
+
+class Damaged(Exception):
+    """A frame that cannot be used."""
+
+
+@dataclass
+class Frame:
+    """Tables of some requests. Those with an `op`, `endpoint` or `error` have indexes into the lists of that name."""
+
+    block: int  # seconds: the resolution of cells, histograms and errors
+    ops: Sequence[str]
+    endpoints: Sequence[str]
+    errors: Sequence[str]
+    tables: Dict[str, Columns]  # as TABLES says; a table without rows may be missing
+    totals: Sequence[Mapping[str, Any]] = field(default=())  # of the end frame
+    ends: bool = False
+
+    def table(self, name: str) -> Columns:
+        """The columns of a table, maybe empty."""
+        return self.tables.get(name) or _EMPTY[name]
+
+    def histograms(self, name: str) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A table of histograms, cell by cell: how many entries each cell has, and the entries' buckets and counts."""
+        table = self.table(name)
+        cell, bucket, count = table["cell"], table["bucket"], table["count"]
+        if (cell[1:] < cell[:-1]).any():
+            order = np.argsort(cell, kind="stable")
+            cell, bucket, count = cell[order], bucket[order], count[order]
+        borders = np.arange(len(self.table("cells")["n"]) + 1)
+        return np.diff(np.searchsorted(cell, borders.astype(cell.dtype))), bucket, count
+
+    def check(self) -> None:
+        """Raise Damaged when an index points nowhere or a column is missing."""
+        for name, columns in self.tables.items():
+            missing = set(TABLES.get(name, ())) - set(columns)
+            if missing:
+                raise Damaged(f"no column {', '.join(sorted(missing))} in {name}")
+        cells = len(self.table("cells")["n"])
+        limits = {"op": len(self.ops), "endpoint": len(self.endpoints), "error": len(self.errors), "cell": cells}
+        limits.update(bucket=WIDTH, size=64)
+        for name in TABLES.keys() & self.tables.keys():
+            for column in limits.keys() & TABLES[name].keys():
+                values = self.tables[name][column]
+                if len(values) and int(values.max()) >= limits[column]:
+                    raise Damaged(f"{name} has a {column} {int(values.max())}")
+
+
+def places(path: Path) -> Tuple[List[Tuple[int, int]], Optional[str]]:
+    """(offset, length) of the frames of a file, and why there are no more when the last bytes are none.
+
+    Raises Unreadable when it is no figures file at all.
+    """
+    found: List[Tuple[int, int]] = []
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            at = 0
+            while at < size:
+                file.seek(at)
+                head = file.read(PREFIX.size)
+                if head[:4] != MAGIC[: len(head)]:
+                    if not at:
+                        raise Unreadable(f"{path}: no figures file")
+                    return found, f"there is no frame at byte {at}"
+                if len(head) < PREFIX.size:
+                    return found, "its last frame is torn"
+                _, version, packing, length, _ = PREFIX.unpack(head)
+                if version != VERSION or packing != _ZLIB:
+                    text = f"version {version}, compression {packing}; this program reads {VERSION} and {_ZLIB}"
+                    raise Unreadable(f"{path}: {text}")
+                if at + PREFIX.size + length > size:
+                    return found, "its last frame is torn"
+                found.append((at, PREFIX.size + length))
+                at += PREFIX.size + length
+    except OSError as e:
+        raise Unreadable(f"{path}: {e.strerror or e}") from e
+    return found, None
+
+
+def frames(path: Path, where: Sequence[Tuple[int, int]]) -> Iterator[Optional[Frame]]:
+    """The frames at these places; None in the place of one that is damaged. Raises Unreadable."""
+    try:
+        with path.open("rb") as file:
+            for at, length in where:
+                file.seek(at)
+                data = file.read(length)
+                try:
+                    frame = parse(data)
+                    frame.check()
+                except Damaged:
+                    yield None
+                else:
+                    yield frame
+    except OSError as e:
+        raise Unreadable(f"{path}: {e.strerror or e}") from e
+
+
+def joined(many: Iterable[Optional[Frame]]) -> Iterator[Optional[Frame]]:
+    """The same in fewer and larger frames: numpy wants long columns."""
+    waiting: List[Frame] = []
+    entries = 0
+    for frame in many:
+        if frame is None:
+            yield None
+            continue
+        if waiting and (entries > _LARGE or len(waiting) > _MANY or frame.ends or frame.block != waiting[0].block):
+            yield _join(waiting)
+            waiting, entries = [], 0
+        waiting.append(frame)
+        entries += len(frame.table("latency")["cell"])
+    if waiting:
+        yield _join(waiting)
+
+
+def _join(parts: Sequence[Frame]) -> Frame:
+    """One frame of several; an end frame stands alone."""
+    if len(parts) == 1:
+        return parts[0]
+    kinds = ("ops", "endpoints", "errors")
+    ops, endpoints, errors = (_union([getattr(part, kind) for part in parts]) for kind in kinds)
+    cells = np.cumsum([0] + [len(part.table("cells")["n"]) for part in parts[:-1]])
+    moved = {"op": ops[1], "endpoint": endpoints[1], "error": errors[1]}
+    tables: Dict[str, Columns] = {}
+    for name, form in TABLES.items():
+        columns = tables[name] = {}
+        for column in form:
+            its = [part.table(name)[column] for part in parts]
+            if column == "cell":
+                its = [values + before for values, before in zip(its, cells.astype(np.uint32))]
+            elif column in moved:
+                its = [numbers[values] for values, numbers in zip(its, moved[column])]
+            columns[column] = np.concatenate(its)
+    return Frame(parts[0].block, ops[0], endpoints[0], errors[0], tables)
+
+
+def _union(lists: Sequence[Sequence[str]]) -> Tuple[List[str], List[np.ndarray]]:
+    """All names, and for each list where its names stand among them."""
+    known: Dict[str, int] = {}
+    maps = [np.array([known.setdefault(name, len(known)) for name in names], np.int64) for names in lists]
+    return list(known), maps
+
+
+def parse(data: bytes) -> Frame:
+    """One frame with its prefix. Raises Damaged; Unreadable for histograms of another resolution."""
+    packed = memoryview(data)[PREFIX.size :]
+    if zlib.crc32(packed) != PREFIX.unpack_from(data)[4]:
+        raise Damaged("its checksum is another one")
+    try:
+        payload = _unpack.decompress(packed)
+        (length,) = struct.unpack_from("<I", payload)
+        header = json.loads(payload[4 : 4 + length])
+        bits = header["bits"]
+        tables: Dict[str, Columns] = {}
+        at = 4 + length
+        for table in header["tables"]:
+            rows = table["rows"]
+            columns = tables[table["name"]] = {}
+            for name, dtype in table["columns"]:
+                values = np.frombuffer(payload, _DTYPES[dtype], rows, at)
+                columns[name] = values
+                at += values.nbytes
+        frame = Frame(
+            block=int(header["block"]),
+            ops=header["ops"],
+            endpoints=header["endpoints"],
+            errors=header["errors"],
+            tables=tables,
+            totals=header.get("totals") or (),
+            ends=header["kind"] == "end",
+        )
+    except (ValueError, KeyError, TypeError, struct.error, _unpack.error) as e:
+        raise Damaged(f"{type(e).__name__}: {e}") from e
+    if bits != BITS:
+        raise Unreadable(f"histograms of {bits} significant bits; this version reads {BITS}")
+    return frame

@@ -1,0 +1,238 @@
+"""The archive as values: runs, their phases and jobs, and what was recorded around them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from cbt_plugins.results.source import Unreadable
+
+# phase.json versions that can be read: 1 (0.1.0) the first one
+
+
+@dataclass(frozen=True)
+class Job:
+    """One process of the load generator in one phase."""
+
+    id: str
+    driver: str
+    node: str
+    op: str  # "GET" ... or "MIXED"
+    workers: int
+    rate_limit: float  # requests a second it is held to; 0 = closed loop
+    rows: Optional[Path]
+    clock_offset: float  # node's clock minus head's clock, seconds
+    figures: Optional[Path] = None
+    role: str = ""
+    bucket: str = ""
+    sizes: Tuple[Tuple[int, int, float], ...] = ()
+    ended: Optional[float] = None
+    exit: Optional[int] = None
+    signal: Optional[int] = None
+    cut: bool = False
+    restarts: int = 0
+    rows_total: Optional[int] = None
+    hybrid: bool = False  # it is cbt-hybrid, which makes all operations in one process
+    ramp: float = 0.0  # seconds in which its load grows to its full size
+    driver_end: Mapping[str, Any] = field(default_factory=dict)  # what cbt-hybrid said at its end
+
+    @property
+    def open_loop(self) -> bool:
+        """It starts requests by the clock; warp that is held to a rate still waits for each request."""
+        return self.hybrid and self.rate_limit > 0
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One finished phase."""
+
+    path: Path
+    index: int
+    name: str
+    kind: str
+    role: str
+    status: str
+    window: Tuple[float, float]  # head's clock; equal when no window was reached
+    duration: Optional[float]  # asked
+    mix: Mapping[str, float]  # asked, percent
+    asked: Mapping[str, Any]  # all that phase.json says was asked
+    engine: str
+    block: int  # seconds: the time resolution of the figures
+    jobs: Tuple[Job, ...]
+    books: Tuple[Mapping[str, Any], ...]
+    warnings: Tuple[Mapping[str, Any], ...]
+    pgs: Tuple[Mapping[str, Any], ...]  # samples of status.jsonl
+
+    @property
+    def takes_all(self) -> bool:
+        """It ends with its last object: its window is as long as it took, and every request counts."""
+        return self.duration is None
+
+    @property
+    def calibrates(self) -> bool:
+        """The short phase that the engine puts in by itself, before the first hybrid one by warp."""
+        return self.name == "calibrate" and self.role == "none"
+
+
+@dataclass
+class Run:
+    """One run directory. What is missing or damaged is in `faults`, as text; the rest is as good as it is."""
+
+    path: Path
+    name: str  # "00000000/id-1a2b3c4d"
+    complete: Optional[Mapping[str, Any]] = None
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    phases: List[Phase] = field(default_factory=list)
+    partials: List[str] = field(default_factory=list)  # directories of interrupted attempts
+    faults: List[Tuple[Optional[str], str]] = field(default_factory=list)  # (phase directory, what is wrong)
+
+
+def find_runs(path: Path) -> List[Path]:
+    """The run directories of an archive, of its results/, of one iteration, or the one that `path` is.
+
+    Raises Unreadable when there is none.
+    """
+    if not path.is_dir():
+        raise Unreadable(f"{path}: no such directory")
+    if path.name.startswith("id-") or (path / "phases").is_dir():
+        return [path]
+    for pattern in ("results/*/id-*", "*/id-*", "id-*"):
+        found = sorted(p for p in path.glob(pattern) if p.is_dir())
+        if found:
+            return found
+    raise Unreadable(f"{path}: no run in it (looked for results/*/id-*)")
+
+
+def read_run(path: Path) -> Run:
+    """Read what a run left, whole or not; never raises for damaged content."""
+    path = path.resolve()
+    run = Run(path, f"{path.parent.name}/{path.name}")
+    run.complete = _document(run, path / "complete", needed=False)
+    run.plan = _document(run, path / "plan.json") or {}
+    run.manifest = _document(run, path / "manifest.json") or {}
+    run.config = _cluster_config(run)
+    for directory in sorted((path / "phases").glob("*")) if (path / "phases").is_dir() else []:
+        if not directory.is_dir():
+            continue
+        if ".partial-" in directory.name or not (directory / "phase.json").exists():
+            run.partials.append(directory.name)
+        else:
+            try:
+                run.phases.append(_phase(directory))
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+                run.faults.append((directory.name, f"phase.json cannot be used: {type(e).__name__}: {e}"))
+    run.phases.sort(key=lambda phase: phase.index)
+    return run
+
+
+def _document(run: Run, path: Path, needed: bool = True) -> Optional[Mapping[str, Any]]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(data, dict):
+            return data
+        run.faults.append((None, f"{path.name} holds no mapping"))
+    except FileNotFoundError:
+        if needed:
+            run.faults.append((None, f"{path.name} is missing"))
+    except (OSError, ValueError) as e:
+        run.faults.append((None, f"{path.name} cannot be read: {e}"))
+    return None
+
+
+def _cluster_config(run: Run) -> Mapping[str, Any]:
+    """CBT's benchmark_config.yaml: {cluster: configuration of the run}."""
+    path = run.path / "benchmark_config.yaml"
+    if not path.exists():
+        return {}
+    import yaml
+
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as e:
+        run.faults.append((None, f"{path.name} cannot be read: {e}"))
+        return {}
+    return data.get("cluster", data) if isinstance(data, dict) else {}
+
+
+def _phase(directory: Path) -> Phase:
+    data = json.loads((directory / "phase.json").read_text(encoding="utf-8"))
+    if data.get("version") != 1:
+        raise ValueError(f"version {data.get('version')!r}; this program reads version 1")
+    window = data.get("window") or {}
+    start, end = window.get("start"), window.get("end")
+    asked = data.get("asked") or {}
+    return Phase(
+        path=directory,
+        index=int(data["index"]),
+        name=str(data["name"]),
+        kind=str(data["kind"]),
+        role=str(data.get("role") or "none"),
+        status=str(data["status"]),
+        window=(float(start), float(end)) if start is not None and end is not None else (0.0, 0.0),
+        duration=asked.get("duration"),
+        mix={op.upper(): float(share) for op, share in (asked.get("mix") or {}).items()},
+        asked=dict(asked),
+        engine=str(data.get("engine") or "warp"),
+        block=max(1, int(data.get("block") or 1)),
+        jobs=tuple(_job(directory, job, str(data.get("engine"))) for job in data.get("jobs") or ()),
+        books=tuple(data.get("books") or ()),
+        warnings=tuple(data.get("warnings") or ()),
+        pgs=tuple(json_lines(directory / "status.jsonl")),
+    )
+
+
+def _job(directory: Path, data: Mapping[str, Any], engine: str) -> Job:
+    return Job(
+        id=str(data["id"]),
+        driver=str(data.get("driver") or data["id"]),
+        node=str(data["node"]),
+        op=str(data["op"]).upper(),
+        workers=int(data["workers"]),
+        rate_limit=float(data.get("rate_limit") or 0),
+        rows=directory / data["rows"] if data.get("rows") else None,
+        figures=directory / data["figures"] if data.get("figures") else None,
+        role=str(data.get("role") or ""),
+        clock_offset=float(data.get("clock_offset") or 0),
+        bucket=str(data.get("bucket") or ""),
+        sizes=tuple((int(low), int(high), float(share)) for low, high, share in data.get("sizes") or ()),
+        ended=data.get("ended"),
+        exit=data.get("exit"),
+        signal=data.get("signal"),
+        cut=bool(data.get("cut")),
+        restarts=int(data.get("restarts") or 0),
+        rows_total=data.get("rows_total"),
+        hybrid=data.get("role") == "hybrid" or engine == "hybrid",
+        ramp=float((data.get("spec") or {}).get("ramp") or 0),
+        driver_end=dict(data.get("driver_end") or {}),
+    )
+
+
+def json_lines(path: Path) -> List[Dict[str, Any]]:
+    """The mappings of a JSON-lines file without lines that a kill has torn; [] when there is no file."""
+    found = []
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    for line in text.splitlines():
+        try:
+            data = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(data, dict):
+            found.append(data)
+    return found
+
+
+def texts(run: Path) -> Dict[str, str]:
+    """What was recorded around the run in this directory: path in it -> text, the most asked for first."""
+    names = ["config.yaml", "plan.json", "benchmark_config.yaml", "manifest.json", "events.jsonl"]
+    found = {name: run / name for name in names}
+    for directory in ("before", "after"):
+        for path in sorted((run / "cluster" / directory).glob("*")):
+            found[str(path.relative_to(run))] = path
+    return {name: path.read_text(encoding="utf-8", errors="replace") for name, path in found.items() if path.is_file()}

@@ -1,0 +1,218 @@
+"""What is wrong with a phase's numbers, as values: a warning is {code, text, phase?, op?, job?}."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Mapping, Set
+
+from cbt_plugins.results import hybrid_checks
+from cbt_plugins.results.job import kind, missing
+from cbt_plugins.results.phase import PhaseFigures
+
+LITTLE = 0.05  # share of the workers
+MIX = 1.5  # percentage points
+EXACT_MIX = 0.5
+SHORT = 0.9  # of the duration that was asked for
+CLOCK = 1.0  # seconds
+
+Warning_ = Dict[str, Any]
+
+
+def check_phase(made: PhaseFigures, line: Mapping[str, Any]) -> List[Warning_]:
+    """All warnings of one phase; `line` is its entry in the summary."""
+    checks = (_status, _window, _jobs, _rows, _errors, _missing, _books, _little, _mix, _samples, _stalls, _tail)
+    found = [warning for check in (*checks, *hybrid_checks.CHECKS) for warning in check(made, line)]
+    recounted = {warning["code"] for warning in found}
+    if not made.unreadable:  # requests that were only cut off are no errors
+        recounted.add("errors")
+    said = [
+        {"code": str(warning.get("code", "phase")), "text": str(warning.get("text", "")), **_where(warning)}
+        for warning in made.phase.warnings
+        # what the run counted as it went is here counted once more, and better
+        if warning.get("code") not in recounted
+    ]
+    return [{**warning, "phase": made.phase.name} for warning in (*said, *found)]
+
+
+def _where(warning: Mapping[str, Any]) -> Dict[str, str]:
+    return {key: str(warning[key]) for key in ("op", "job") if warning.get(key)}
+
+
+def _status(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    # a phase that is degraded says why in its own warnings
+    if made.phase.status not in ("ok", "degraded") or (made.phase.status != "ok" and not made.phase.warnings):
+        yield {"code": "phase-status", "text": f"the phase ended as {made.phase.status}"}
+
+
+def _window(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    if not made.phase.jobs:
+        return
+    if made.length <= 0:
+        yield {"code": "no-window", "text": "the jobs never ran together: there is no window, and no rate"}
+    elif made.phase.duration and made.length < SHORT * made.phase.duration and not made.phase.calibrates:
+        text = f"the window is {made.length:.1f} s, {made.phase.duration:.0f} s were asked for"
+        yield {"code": "short-window", "text": text}
+
+
+def _jobs(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    dry = _ran_dry(made)
+    for job in made.phase.jobs:
+        if job.restarts and job.id not in dry:
+            times = "once" if job.restarts == 1 else f"{job.restarts} times"
+            yield {"code": "job-restarted", "text": f"{job.id} was restarted {times}", "job": job.id}
+        if not job.cut and (job.signal or job.exit):
+            how = f"by signal {job.signal}" if job.signal else f"with exit status {job.exit}"
+            yield {"code": "generator-died", "text": f"{job.id} ended {how}", "job": job.id}
+        if abs(job.clock_offset) > CLOCK:
+            text = f"the clock of {job.node} is {job.clock_offset:+.3f} s off; its times are corrected by that"
+            yield {"code": "clock-offset", "text": text, "job": job.id}
+
+
+def _rows(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    for job_id, why in made.unreadable.items():
+        yield {
+            "code": "no-rows",
+            "text": f"{job_id}: {why}; its requests are in no number here",
+            "job": job_id,
+        }
+    for job in made.phase.jobs:
+        its = made.jobs.get(job.id)
+        if its is None:
+            continue
+        if job.id in made.doubts:
+            text = f"{job.id}: {made.doubts[job.id]}; its numbers are those of its rows"
+            yield {"code": "no-figures", "text": text, "job": job.id}
+        if its.torn:
+            yield {
+                "code": "torn-rows",
+                "text": f"{job.id}: {its.torn}; {its.rows} whole rows were read",
+                "job": job.id,
+            }
+        if its.bad:
+            yield {
+                "code": "bad-rows",
+                "text": f"{job.id}: {its.bad} lines are no rows and were left out",
+                "job": job.id,
+            }
+        if job.rows_total is not None and job.rows_total != its.rows:
+            text = f"{job.id}: {its.rows} rows are in the archive, {job.rows_total} were counted as they came"
+            yield {"code": "lost-rows", "text": text, "job": job.id}
+        if not its.rows:
+            yield {"code": "generator-idle", "text": f"{job.id} finished no request", "job": job.id}
+
+
+def _errors(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    for op, of in made.ops.items():
+        failed = of.failures + of.failures_outside
+        kinds = [(text, n) for text, n in of.messages.items() if kind(text) != "cut"]
+        if failed and kinds:
+            text, n = sorted(kinds, key=lambda item: (-item[1], item[0]))[0]
+            rate = 100 * of.failures / of.finished if of.finished else 0.0
+            everything = of.finished + of.ok_outside + of.failures_outside
+            text = f"{failed} of {everything} {op} failed ({rate:.3g} % in the window); {n} x {text}"
+            yield {"code": "errors", "text": text, "op": op}
+
+
+def _missing(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    """An object that is not there is no failure of a gateway: the books, or another's hand, are wrong."""
+    for op, of in made.ops.items():
+        n = sum(count for text, count in of.messages.items() if missing(text))
+        if n:
+            text = f"{n} {op} found no object where one should be (404)"
+            yield {"code": "missing-objects", "text": text, "op": op}
+
+
+def _books(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    for book in made.phase.books:
+        if book.get("ok") is False:
+            found, expected = book.get("after"), book.get("expected")
+            text = f"bucket {book.get('bucket')}: {found} objects at the end, {expected} expected"
+            if book.get("in_flight"):
+                text += f" (up to {book['in_flight']} requests were in flight when the jobs were stopped)"
+            yield {"code": "books", "text": text}
+
+
+def _ran_dry(made: PhaseFigures) -> Set[str]:
+    """Jobs that had nothing to do for a time, and say so themselves."""
+    said = {str(w.get("job")) for w in made.phase.warnings if w.get("code") == "ran-dry"}
+    return said | {job.id for job in made.phase.jobs if any((job.driver_end.get("dry") or {}).values())}
+
+
+def _little(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    by_op: Dict[str, List[Mapping[str, Any]]] = {}
+    # requests of an open loop may wait for a worker, and their waiting is part of their latency
+    others = _ran_dry(made) | {job.id for job in made.phase.jobs if job.open_loop}
+    for job in line["littles_law"]["jobs"]:
+        if job["job"] in others:
+            continue
+        # a paced job has idle workers by design; more requests in flight than workers are wrong for it too
+        off = (
+            job["deviation"] is not None
+            and abs(job["deviation"]) > LITTLE
+            and not (job["paced"] and job["deviation"] < 0)
+        )
+        if off:
+            by_op.setdefault(job["op"], []).append(job)
+    for op, jobs in by_op.items():
+        worst = max(jobs, key=lambda job: abs(job["deviation"]))
+        more = f" (and {len(jobs) - 1} more jobs)" if len(jobs) > 1 else ""
+        done = made.phase.kind == "fill" and made.phase.duration is None
+        why = "drivers that were done early, or " if done else ""
+        text = (
+            f"{worst['job']}: throughput x latency = {worst['in_flight']:.2f} requests in flight, "
+            f"but {worst['workers']} workers ({100 * worst['deviation']:+.1f} %){more}: "
+            f"{why}a starved generator, lost requests, or a wrong clock"
+        )
+        yield {"code": "littles-law", "text": text, "op": op}
+
+
+def _mix(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    if made.phase.calibrates:  # it is there to find out what makes the mix
+        return
+    asked, measured = line["mix"]["asked"] or {}, line["mix"]["measured"]
+    limit = _mix_limit(made)
+    off = {op: measured.get(op, 0.0) - share for op, share in asked.items()}
+    worst = max(off, key=lambda op: abs(off[op]), default=None)
+    if worst is not None and measured and abs(off[worst]) > limit:
+        digits = 1 if limit >= 1 else 2
+        text = f"{worst} is {measured.get(worst, 0.0):.{digits}f} % of the requests, {asked[worst]:g} % were asked for"
+        yield {"code": "mix", "text": text, "op": worst}
+
+
+def _mix_limit(made: PhaseFigures) -> float:
+    """Percentage points. warp's mix is made by workers and rates; cbt-hybrid's is exact over every 1000 operations."""
+    if not any(job.hybrid for job in made.phase.jobs):
+        return MIX
+    # the last 1000 of each job are not whole (24 is three standard deviations of a half), and some are still under way
+    slack = sum(24 + job.workers for job in made.phase.jobs)
+    return max(EXACT_MIX, 100 * slack / max(1, sum(of.finished for of in made.ops.values())))
+
+
+def _samples(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    few = []
+    for op, of in made.ops.items():
+        if not of.latency.n and made.length:
+            yield {"code": "no-samples", "text": f"no {op} succeeded in the window", "op": op}
+        elif 0 < of.latency.n < 1000 and made.phase.role == "measure":
+            few.append(f"{of.latency.n} {op}")
+    if few:
+        text = f"p99 needs 100 requests and p99.9 needs 1000; there are {', '.join(few)}"
+        yield {"code": "few-samples", "text": text}
+
+
+def _stalls(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    silent = made.together.silent() if made.phase.jobs else []
+    if silent:
+        seconds, at = made.together.longest_gap()
+        text = (
+            f"nothing succeeded in {len(silent)} of {int(made.length)} seconds; "
+            f"the longest gap is {seconds:.1f} s, {at - made.grid.start:.1f} s after the start"
+        )
+        yield {"code": "stall", "text": text}
+
+
+def _tail(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    oldest = line["in_flight_at_end"]["oldest_seconds"]
+    slowest = max((max(of.latency.max, of.failed.max) for of in made.ops.values()), default=0) / 1e9
+    if oldest is not None and oldest > max(1.0, slowest):
+        text = f"a request of {oldest:.1f} s or more was in flight when the jobs were stopped, and has no row"
+        yield {"code": "unfinished-request", "text": text}

@@ -1,0 +1,185 @@
+"""collectl's plot files (-P) of one node: processors, disks and interfaces, as counters. It knows no daemons here."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from calendar import timegm
+from pathlib import Path
+from time import strptime
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cbt_plugins.results.watching import Disk, Interface, Node
+
+FOLDER = "collectl."
+
+#: a column of a detail file: "[DSK:sda]RKBytes"
+_COLUMN = re.compile(r"\[(\w+):([^\]]*)\](.*)")
+_KIB = 1024.0
+#: seconds by which collectl's idea of when a machine was booted differs between its nodes
+_NEAR = 1.0
+_NUMBER = re.compile(r"-?\d+(\.\d+)?$")
+
+#: one table: its header's facts, the columns and a row of texts for each sample
+Table = Tuple[Mapping[str, str], Sequence[str], List[List[str]]]
+
+
+def read_node(folder: Path, name: str, offset: float = 0.0) -> Optional[Node]:
+    """All plot files in `folder`; None when there is none with a sample. `offset` is node's minus head's clock.
+
+    The files have times in whole seconds, so that all is up to one second off, and rates as whole numbers.
+    """
+    node, tables = Node(name, "collectl", 0.0), list(_tables(folder))
+    for facts, columns, rows in tables:
+        times = np.array([_moment(columns, row, facts) for row in rows]) - offset
+        interval = _interval(facts, times)
+        node.interval = max(node.interval, interval)
+        node.cpus = int(facts.get("NumCPUs") or node.cpus)
+        values = _Values(columns, rows, np.full(len(rows), interval), times)
+        for read in (_processors, _disks, _interfaces):
+            read(node, values)
+        for net, speed in re.findall(r"(\S+?):(\d+)", facts.get("NetNames", "")):
+            if net in node.interfaces:
+                node.interfaces[net].speed = int(speed)
+        node.booted, node.kind = float(facts.get("Booted", 0)), f"{facts.get('Memory', '')} {facts.get('Kernel', '')}"
+    node.boot = node.processes = node.network = name
+    return node if node.whole.meets(-np.inf, np.inf) or node.disks or node.interfaces else None
+
+
+class _Values:
+    """A table by column, each value for the time up to its line."""
+
+    def __init__(self, columns: Sequence[str], rows: List[List[str]], seconds: np.ndarray, times: np.ndarray) -> None:
+        self.seconds, self.times = seconds, times
+        self._rows, self._places = rows, {column: i for i, column in enumerate(columns)}
+        self.columns = columns
+
+    def of(self, column: str) -> np.ndarray:
+        """A column, zeros when there is none."""
+        place = self._places.get(column)
+        if place is None:
+            return np.zeros(len(self._rows))
+        return np.array([float(row[place]) if _NUMBER.match(row[place]) else 0.0 for row in self._rows])
+
+    def things(self, kind: str) -> Dict[str, Callable[[str], np.ndarray]]:
+        """name -> what gives a column of it; of "DSK", "NET" or "CPU"."""
+        found: Dict[str, Callable[[str], np.ndarray]] = {}
+        for column in self.columns:
+            parts = _COLUMN.match(column)
+            # totals are "[CPU]Sys%": no name
+            if parts and parts.group(1) == kind:
+                its = f"[{kind}:{parts.group(2)}]"
+                found.setdefault(parts.group(2), lambda what, its=its: self.of(its + what))  # type: ignore[misc]
+        return found
+
+    def begin(self) -> float:
+        return float(self.times[0] - self.seconds[0])
+
+
+_BUSY = ("User%", "Nice%", "Sys%", "Irq%", "Soft%", "Steal%")
+
+
+def _processors(node: Node, values: _Values) -> None:
+    """Percents of each processor; where there are only totals, of all of them together."""
+    each = values.things("CPU")
+    if each:
+        busy = np.sum([its(what) for its in each.values() for what in _BUSY], axis=0)
+        wait = np.sum([its("Wait%") for its in each.values()], axis=0)
+        node.cpus = node.cpus or len(each)
+    elif "[CPU]Sys%" in values.columns and not node.whole.meets(values.begin(), values.times[-1]):
+        busy = node.cpus * np.sum([values.of(f"[CPU]{what}") for what in _BUSY], axis=0)
+        wait = node.cpus * values.of("[CPU]Wait%")
+    else:
+        return
+    rises = np.column_stack((busy, wait)) / 100 * values.seconds[:, None]
+    node.whole.add(values.begin(), values.times, rises)
+
+
+def _disks(node: Node, values: _Values) -> None:
+    for name, of in values.things("DSK").items():
+        reads, writes, util = of("Reads"), of("Writes"), of("Util")
+        rates = (
+            reads,
+            of("RKBytes") * _KIB,
+            reads * of("WaitR"),
+            writes,
+            of("WKBytes") * _KIB,
+            writes * of("WaitW"),
+            util / 100 * 1000,
+            of("QueLen") * 1000,
+        )
+        disk = node.disks.setdefault(name, Disk(name))
+        disk.used.add(values.begin(), values.times, np.column_stack(rates) * values.seconds[:, None])
+
+
+def _interfaces(node: Node, values: _Values) -> None:
+    for name, of in values.things("NET").items():
+        if name == "lo":
+            continue
+        rates = (of("RxKB") * _KIB, of("RxPkt"), of("RxDrp"), of("TxKB") * _KIB, of("TxPkt"), of("TxDrp"))
+        net = node.interfaces.setdefault(name, Interface(name))
+        net.used.add(values.begin(), values.times, np.column_stack(rates) * values.seconds[:, None])
+
+
+def join_machines(nodes: Sequence[Node]) -> None:
+    """Let nodes of one machine say so: booted at one moment, with the same memory and kernel."""
+    for i, node in enumerate(nodes):
+        for other in nodes[:i]:
+            if node.kind and node.kind == other.kind and abs(node.booted - other.booted) < _NEAR:
+                node.boot = other.boot
+
+
+def _tables(folder: Path) -> Iterator[Table]:
+    """All tables: a file has one for each start of collectl. Details first: totals are taken where there are none."""
+    files = [path for path in folder.glob("*") if re.search(r"\.(cpu|dsk|net|tab)(\.gz)?$", path.name)]
+    for path in sorted(files, key=lambda path: (".tab" in path.name, path.name)):
+        facts: Dict[str, str] = {}
+        columns: List[str] = []
+        rows: List[List[str]] = []
+        separator = " "
+        for line in _lines(path):
+            if line.startswith("#"):
+                if rows:
+                    yield facts, columns, rows
+                    facts, rows = {}, []
+                if line.startswith(("#Date", "#UTC")):
+                    separator = re.sub(r"^#(Date|UTC)", "", line)[:1]
+                    columns = line[1:].split(separator)
+                else:
+                    facts.update(re.findall(r"(\w+): +(\S+)", line))
+                    if "NetNames:" in line:
+                        facts["NetNames"] = line.partition("NetNames:")[2]
+            elif len(cells := line.split(separator)) == len(columns):
+                rows.append(cells)  # a kill may have torn the last one
+        if rows:
+            yield facts, columns, rows
+
+
+def _lines(path: Path) -> List[str]:
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        member = zlib.decompressobj(31)
+        try:
+            data = member.decompress(data)
+        except (zlib.error, gzip.BadGzipFile):
+            return []
+    lines = data.decode(errors="replace").split("\n")
+    return [line.rstrip("\r") for line in lines[:-1]]
+
+
+def _interval(facts: Mapping[str, str], times: np.ndarray) -> float:
+    asked = float(facts.get("Interval", "0").partition(":")[0] or 0)
+    return asked or (float(np.median(np.diff(times))) if len(times) > 1 else 1.0)
+
+
+def _moment(columns: Sequence[str], row: Sequence[str], facts: Mapping[str, str]) -> float:
+    """Epoch seconds of a line."""
+    if columns[0] == "UTC":
+        return float(row[0])
+    zone = facts.get("TZ", "+0000")
+    east = (int(zone[1:3]) * 3600 + int(zone[3:5]) * 60) * (-1 if zone[0] == "-" else 1)
+    whole, _, part = row[1].partition(".")
+    return timegm(strptime(f"{row[0]} {whole}", "%Y%m%d %H:%M:%S")) - east + float(f"0.{part or 0}")

@@ -1,0 +1,99 @@
+"""What the numbers were measured on, as far as the run's manifest says it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Dict, List, Mapping, Optional
+
+from cbt_plugins.results.archive import Run
+
+_OTHERS = ("warp", "cbt", "cbt_plugins", "python")
+#: "ceph version 18.2.7 (6b0e988052ec84cf2d4a54ff9bbbc5e720b621ad) reef (stable)"
+_CEPH = re.compile(r"ceph version (\S+) \([0-9a-f]+\) (\w+)")
+#: keys of the cluster's configuration -> what a node is
+_ROLES = {"clients": "client", "osds": "osd", "mons": "mon", "rgws": "rgw", "mgrs": "mgr", "head": "head"}
+
+
+def environment(run: Run) -> Dict[str, Any]:
+    """{"versions": {program: text}, "nodes": [{"node", "kernel", "clock_offset"}], "endpoints", "scale"}.
+
+    A clock offset is in seconds, node minus head; without one in the manifest it is that of the node's jobs.
+    """
+    manifest = run.manifest
+    versions = {"ceph": ceph_version(manifest.get("ceph"))}
+    versions.update((name, _text(manifest.get(name))) for name in _OTHERS)
+    s3 = run.plan.get("s3")
+    return {
+        "versions": {name: text for name, text in versions.items() if text},
+        "nodes": _nodes(run),
+        "endpoints": list(s3.get("urls") or []) if isinstance(s3, dict) else [],
+        "scale": run.plan.get("scale"),
+    }
+
+
+def ceph_version(versions: Any) -> Optional[str]:
+    """ "18.2.7 reef" from what `ceph versions` says; all of them when daemons differ."""
+    if not isinstance(versions, dict):
+        return _text(versions)
+    overall = versions.get("overall", versions)
+    if not isinstance(overall, dict) or not overall:
+        return None
+    names = []
+    for text in overall:
+        found = _CEPH.match(text)
+        names.append(" ".join(found.groups()) if found else text)
+    if len(names) == 1:
+        return names[0]
+    return ", ".join(f"{name} ({n} daemons)" for name, n in zip(names, overall.values()))
+
+
+def roles_of(run: Run) -> Dict[str, List[str]]:
+    """node -> what the file says that it is ("client", "osd", "mon", "rgw", "mgr", "head")."""
+    try:
+        file = json.loads((run.path / "cluster.json").read_text(encoding="utf-8"))["cluster"]
+    except (OSError, ValueError, KeyError, TypeError):
+        file = {}
+    found: Dict[str, List[str]] = {}
+    for key, role in _ROLES.items():
+        value = file.get(key) or []
+        for name in [value] if isinstance(value, str) else value:
+            found.setdefault(str(name), []).append(role)
+    for phase in run.phases:
+        for job in phase.jobs:
+            if "client" not in found.setdefault(job.node, []):
+                found[job.node].append("client")
+    return found
+
+
+def _nodes(run: Run) -> List[Dict[str, Any]]:
+    facts, offsets = _mapping(run.manifest, "nodes"), dict(_mapping(run.manifest, "clock_offsets"))
+    for phase in run.phases:
+        for job in phase.jobs:
+            offsets.setdefault(job.node, job.clock_offset)
+    return [
+        {
+            "node": node,
+            "kernel": _text(_mapping(facts, node).get("kernel")),
+            "clock_offset": _number(offsets.get(node)),
+        }
+        for node in dict.fromkeys([*facts, *offsets])
+    ]
+
+
+def _mapping(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = data.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: Any) -> Optional[float]:
+    if isinstance(value, dict):
+        value = value.get("seconds")
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _text(value: Any) -> Optional[str]:
+    """A text as it is; of a mapping what says it best."""
+    if isinstance(value, dict):
+        value = next((value[name] for name in ("describe", "version", "text") if value.get(name)), None)
+    return None if value is None else str(value)

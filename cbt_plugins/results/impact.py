@@ -1,0 +1,227 @@
+"""What a failure costs the clients: a phase's figures, cut at the states of the cluster."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cbt_plugins.results import flight, tail
+from cbt_plugins.results.phase import WITHOUT_BYTES, PhaseFigures, rank
+from cbt_plugins.results.recovered import series as of_cluster
+from cbt_plugins.results.samples import Samples
+from cbt_plugins.results.series import SECOND, Blocks, Grid, Seconds
+from cbt_plugins.results.states import STATES, Stretch, stretches
+
+#: seconds of a state below which its rate says little
+SHORT = 10.0
+
+
+def impact(
+    phases: Sequence[PhaseFigures], recovery: Mapping[str, Any], baseline: Optional[str] = None
+) -> Dict[str, Any]:
+    """The client's side of every state of every phase, in the form of docs/RECOVERY.md.
+
+    `recovery` is the result of `recovery.milestones`. `baseline` names the phase without failure that all is compared
+    with; by default it is the first one that has none, or the seconds before the first fault.
+    """
+    cut = [(made, stretches(recovery, made.grid.start, made.grid.end)) for made in phases if made.length]
+    base = _baseline(cut, baseline)
+    lines = [_phase(made, its, base) for made, its in cut]
+    return {
+        "version": 1,
+        "states": STATES,
+        "baseline": base,
+        "phases": lines,
+        "warnings": list(_warnings(cut, lines, base, recovery)),
+    }
+
+
+def _baseline(cut: Sequence[Tuple[PhaseFigures, List[Stretch]]], name: Optional[str]) -> Optional[Dict[str, Any]]:
+    whole = [(made, its) for made, its in cut if {s.state for s in its} == {"no failure"}]
+    if name is not None:
+        whole = [(made, its) for made, its in cut if made.phase.name == name]
+    for made, its in whole or cut:
+        calm = [stretch for stretch in its if stretch.state == "no failure"]
+        if calm:
+            return {"phase": made.phase.name, **_figures(made, calm[0], None)}
+    return None
+
+
+def _phase(made: PhaseFigures, its: Sequence[Stretch], base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    seconds, at = made.together.longest_gap()
+    state = next((s.state for s in its if s.start <= at < s.end), its[-1].state)
+    left = flight.at_end(made)
+    cut = sum(of.cut + of.cut_outside for of in made.ops.values())
+    return {
+        "phase": made.phase.name,
+        "start": made.grid.start,
+        "end": made.grid.end,
+        "longest_gap": {"seconds": round(seconds, 6), "at": round(at, 3), "state": state},
+        # without a row, and with one that says that the end of the run cut it off
+        "lost": {"unfinished": left["requests"], "oldest_seconds": left["oldest_seconds"], "cut": cut},
+        "states": [{"labels": list(s.labels), **_figures(made, s, base)} for s in its],
+    }
+
+
+def _figures(made: PhaseFigures, stretch: Stretch, base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    line: Dict[str, Any] = {
+        "state": stretch.state,
+        "start": stretch.start,
+        "end": stretch.end,
+        "seconds": round(stretch.end - stretch.start, 3),
+    }
+    together = _line(None, made.together, list(made.timeline.blocks.values()), stretch)
+    line["total"] = _compared(together, base["total"] if base else None)
+    line["ops"] = {}
+    for op in sorted(made.timeline.seconds, key=rank):
+        blocks = made.timeline.blocks.get(op)
+        its = _line(op, made.timeline.seconds[op], [blocks] if blocks else [], stretch)
+        line["ops"][op] = _compared(its, base["ops"].get(op) if base else None)
+    return line
+
+
+def _line(op: Optional[str], seconds: Seconds, blocks: Sequence[Blocks], stretch: Stretch) -> Dict[str, Any]:
+    grid, length = seconds.grid, stretch.end - stretch.start
+    part = slice(math.floor(stretch.start) - grid.first, math.ceil(stretch.end) - grid.first)
+    n, failed = (int(seconds.sums[name][part].sum()) for name in ("n", "failed"))
+    moves = op not in WITHOUT_BYTES
+    latencies = _latencies(blocks, stretch)
+    quantiles = _quantiles(latencies, 0.5, 0.99)
+    return {
+        "requests": n,
+        "errors": failed,
+        "obj_per_s": round(int(seconds.sums["objects"][part].sum()) / length, 4),
+        "mib_per_s": round(int(seconds.sums["bytes"][part].sum()) / length / 2**20, 4) if moves else None,
+        "mean_ms": round(int(seconds.sums["total"][part].sum()) / n / 1e6, 3) if n else None,
+        "p50_ms": quantiles[0],
+        "p99_ms": quantiles[1],
+        "max_ms": round(int(seconds.max[part].max()) / 1e6, 3) if n else None,
+        "longest_gap": round(_gap(seconds, part, stretch), 6),
+        "silent_seconds": _silent(seconds, stretch),
+        "tail_ms": _quantiles(latencies, *tail.quantiles(int(latencies.counts.sum()))),
+    }
+
+
+def _gap(seconds: Seconds, part: slice, stretch: Stretch) -> float:
+    """The longest time within the stretch in which nothing succeeded."""
+    some = seconds.sums["n"][part] > 0
+    begin, end = round(stretch.start * SECOND), round(stretch.end * SECOND)
+    first, last = seconds.first[part][some], seconds.last[part][some]
+    gaps = np.concatenate((first, [end])) - np.concatenate(([begin], np.maximum.accumulate(last)))
+    return max(0, int(gaps.max())) / SECOND
+
+
+def _silent(seconds: Seconds, stretch: Stretch) -> int:
+    """Whole seconds in which nothing succeeded."""
+    first = seconds.grid.first
+    inner = slice(math.ceil(stretch.start) - first, max(math.floor(stretch.end), math.ceil(stretch.start)) - first)
+    return int((seconds.sums["n"][inner] == 0).sum())
+
+
+def _latencies(blocks: Sequence[Blocks], stretch: Stretch) -> Blocks:
+    """One bin with the latencies of the bins that lie in the stretch as a whole."""
+    together = Blocks(Grid(0.0, 1.0))
+    for its in blocks:
+        grid = its.grid
+        low = max(0, math.ceil((stretch.start - grid.first_block) / grid.block_step))
+        high = max(low, math.floor((stretch.end - grid.first_block) / grid.block_step))
+        if not grid.snapped and stretch.end >= grid.end:
+            high = grid.block_bins
+        first, bucket, counts = its.used()
+        counts = counts[max(0, low - first) : max(0, high - first)]
+        if counts.size:
+            together.add(0, bucket, counts.sum(axis=0, keepdims=True))
+            together.max[0] = max(int(together.max[0]), int(its.max[low:high].max()))
+    return together
+
+
+def _quantiles(latencies: Blocks, *wanted: float) -> List[Optional[float]]:
+    """Milliseconds, off by less than 0.8 %; None below 1 / (1 - q) samples."""
+    n = int(latencies.counts.sum())
+    found = (its[0] for its in latencies.quantiles(*wanted))
+    return [None if ns is None or n < round(1 / (1 - q)) else round(ns / 1e6, 3) for q, ns in zip(wanted, found)]
+
+
+def _compared(line: Dict[str, Any], base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    for name in ("obj_per_s", "mib_per_s"):
+        of = base.get(name) if base else None
+        line[f"{name}_percent"] = round(100 * line[name] / of, 2) if of and line[name] is not None else None
+    return line
+
+
+def _warnings(
+    cut: Sequence[Tuple[PhaseFigures, List[Stretch]]],
+    lines: Sequence[Mapping[str, Any]],
+    base: Optional[Mapping[str, Any]],
+    recovery: Mapping[str, Any],
+) -> Iterator[Dict[str, Any]]:
+    if base is None:
+        text = "no second without a failure was measured: there is nothing to compare with"
+        yield {"code": "no-baseline", "text": text}
+    elif base["seconds"] < SHORT:
+        text = f"the time without a failure is {base['seconds']:g} s: too short to compare with"
+        yield {"code": "short-baseline", "text": text}
+    loads = {(made.phase.kind, sum(job.workers for job in made.phase.jobs)) for made, _ in cut}
+    if len(loads) > 1:
+        text = "the phases have different loads: their percentages are no effect of the failure alone"
+        yield {"code": "other-load", "text": text}
+    for made, its in cut:
+        coarse = [s.state for s in its if s.end - s.start < 2 * made.grid.block_step]
+        if made.grid.block_step > 1 and coarse:
+            text = f"{made.phase.name}: latencies have blocks of {made.grid.block_step} s, too coarse for: "
+            yield {"code": "coarse-latencies", "text": text + ", ".join(dict.fromkeys(coarse))}
+    for line in lines:
+        for state in line["states"]:
+            if state["total"]["errors"]:
+                text = f"{line['phase']}: {state['total']['errors']} requests failed in the state: {state['state']}"
+                yield {"code": "errors-in-state", "text": text}
+    if any(episode["effect"] is None for episode in recovery.get("episodes") or ()):
+        text = "a failure has no samples of the cluster: its states are those of its commands"
+        yield {"code": "not-watched", "text": text}
+
+
+def timeline(made: PhaseFigures, samples: Samples, recovery: Mapping[str, Any]) -> Dict[str, Any]:
+    """The cluster beside a phase's client: the bins are those of the phase's own `series`.
+
+    {"start", "step", "cluster": as recovered.series, "windows": [{"state", "labels", "from", "to"}], "marks": [{"at",
+    "title", "kind", "labels"}]}; from, to and at are seconds since `start`.
+    """
+    grid = made.grid
+    windows = [
+        {"state": s.state, "labels": list(s.labels), "from": s.start - grid.first, "to": s.end - grid.first}
+        for s in stretches(recovery, grid.start, grid.end)
+    ]
+    marks = []
+    for episode in recovery.get("episodes") or ():
+        begins = [{"title": "fault" if episode["kind"] == "failure" else "undo", "t": episode["begin"]}]
+        for milestone in [*begins, *episode["milestones"]]:
+            t = milestone["t"]
+            if t is not None and grid.start <= t <= grid.end:
+                mark = {"at": round(t - grid.first, 3), "title": milestone["title"], "kind": episode["kind"]}
+                marks.append({**mark, "labels": list(episode["labels"])})
+    cluster = of_cluster(samples, grid.first, grid.step, grid.bins)
+    marks.sort(key=lambda mark: mark["at"])
+    return {"start": grid.first, "step": grid.step, "cluster": cluster, "windows": windows, "marks": marks}
+
+
+def table(made: Mapping[str, Any]) -> List[str]:
+    """Lines of text: one for each state of each phase."""
+    head = f"{'phase':<16} {'state':<20} {'s':>6} {'obj/s':>9} {'%':>6} {'MiB/s':>9} {'%':>6} {'p99 ms':>9}"
+    lines = [head + f" {'gap s':>7} {'silent':>6} {'errors':>6}"]
+    for phase in made["phases"]:
+        for state in phase["states"]:
+            of = state["total"]
+            text = f"{phase['phase']:<16} {state['state']:<20} {state['seconds']:>6.0f}"
+            for name in ("obj_per_s", "obj_per_s_percent", "mib_per_s", "mib_per_s_percent", "p99_ms"):
+                text += f" {_number(of[name]):>{6 if 'percent' in name else 9}}"
+            lines.append(f"{text} {of['longest_gap']:>7.2f} {of['silent_seconds']:>6} {of['errors']:>6}")
+        lost = phase["lost"]
+        if lost["unfinished"] or lost["cut"]:
+            lines.append(f"{phase['phase']:<16} lost: {lost['unfinished']} unfinished, {lost['cut']} cut")
+    return lines
+
+
+def _number(value: Optional[float]) -> str:
+    return "-" if value is None else f"{value:.1f}"

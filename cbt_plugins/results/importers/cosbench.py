@@ -1,0 +1,202 @@
+"""COSbench's archive: workloads.csv, run-history.csv, and the table of one workload (w13-NAME/w13-NAME.csv).
+
+By its exporters: counts are of what ended well; times are ms; bandwidth is bytes/s; percentiles are the upper ends of
+bins of 10 ms; "N/A" is a value that was 0. workloads.csv has a line for each operation of each stage of each workload;
+names, times and how it ended are in run-history.csv. A workload is a record, a stage is a phase; all stages are kept.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from cbt_plugins.compare.statistics.values import Caution
+from cbt_plugins.results.record import Measurement, Record
+from cbt_plugins.results.source import Unreadable
+
+MATRIX, HISTORY = "workloads.csv", "run-history.csv"
+#: percent of the responses that took at most so long
+PERCENTILES = (60, 80, 90, 95, 99, 100)
+_METRICS = {90: "p90_ms", 95: "p95_ms", 99: "p99_ms", 100: "max_ms"}
+_ID = re.compile(r"(?P<workload>w\d+)-(?P<stage>.+)-\d+$")
+_BOUNDS = Caution(
+    "upper-bounds", "COSbench counts in bins of 10 ms: its percentiles and its maximum are the upper ends of bins"
+)
+_NO_CLOCK = Caution("no-series", "COSbench's tables have no series: nothing can be said of how steady a run was")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One operation of one stage."""
+
+    workload: str  # "w13"
+    stage: str
+    op: str
+    count: int  # that ended well
+    bytes: int
+    res_ms: Optional[float]  # mean until the answer was complete
+    proc_ms: Optional[float]  # mean without the transfer
+    percentiles: Mapping[int, Optional[float]]  # ms, upper bounds
+    throughput: float  # 1/s
+    bandwidth: float  # bytes/s
+    success: Optional[float]  # 0..1
+    workers: Optional[int] = None
+    config: str = ""
+    status: str = ""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A line of run-history.csv."""
+
+    name: str
+    started: Optional[datetime]
+    stopped: Optional[datetime]
+    state: str
+
+
+def claims(head: str) -> bool:
+    """Whether the beginning of a file is one of COSbench's tables."""
+    return head.startswith(("Id,Op-Name,Op-Count,", "Stage,Op-Name,Op-Type,", "Id,Name,Submitted-At,"))
+
+
+def read(path: Path) -> List[Record]:
+    """The workloads of an archive directory, of its workloads.csv or run-history.csv, or of one table. Raises
+    Unreadable.
+    """
+    path = path / MATRIX if path.is_dir() else path
+    if path.name == HISTORY:
+        path = path.parent / MATRIX
+    workloads: Dict[str, List[Line]] = {}
+    for line in lines(path):
+        workloads.setdefault(line.workload, []).append(line)
+    if not workloads:
+        raise Unreadable(f"{path}: no operation in it")
+    known = history(path.parent / HISTORY)
+    return [_record(path, id, its, known.get(id)) for id, its in workloads.items()]
+
+
+def lines(path: Path) -> List[Line]:
+    """The lines of workloads.csv or of a workload's table. Raises Unreadable."""
+    try:
+        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+            # what is behind the last column of a table is the history of its states
+            return [_line(path, row) for row in csv.DictReader(file) if row.get("Op-Count") not in (None, "", "N/A")]
+    except OSError as e:
+        raise Unreadable(f"{path}: {e.strerror or e}") from e
+    except (KeyError, ValueError, TypeError) as e:
+        raise Unreadable(f"{path}: no table of COSbench: {e!r}") from e
+
+
+def _line(path: Path, row: Mapping[str, str]) -> Line:
+    if "Id" in row:
+        found = _ID.match(row["Id"])
+        if not found:
+            raise ValueError(f"no id of an operation: {row['Id']}")
+        workload, stage = found["workload"], found["stage"]
+    else:
+        workload, stage = path.stem, row["Stage"]
+    ratio = row["Succ-Ratio"]
+    return Line(
+        workload=workload,
+        stage=stage,
+        op=row["Op-Name"],
+        count=int(row["Op-Count"]),
+        bytes=int(row["Byte-Count"]),
+        res_ms=_number(row["Avg-ResTime"]),
+        proc_ms=_number(row["Avg-ProcTime"]),
+        percentiles={q: _number(row[f"{q}%-ResTime"]) for q in PERCENTILES},
+        throughput=float(row["Throughput"]),
+        bandwidth=float(row["Bandwidth"]),
+        success=None if ratio == "N/A" else round(float(ratio.rstrip("%")) / 100, 6),
+        workers=int(row["Worker-Count"]) if row.get("Worker-Count") else None,
+        config=row.get("Config-Info") or "",
+        status=row.get("Status") or "",
+    )
+
+
+def _number(text: str) -> Optional[float]:
+    return None if text == "N/A" else float(text)
+
+
+def history(path: Path) -> Dict[str, Workload]:
+    """What run-history.csv says, by id; {} when there is none."""
+    try:
+        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+            rows = list(csv.DictReader(file))
+    except OSError:
+        return {}
+    return {
+        row["Id"]: Workload(row["Name"], _time(row["Started-At"]), _time(row["Stopped-At"]), row["State"])
+        for row in rows
+        if row.get("Id") and row.get("State")
+    }
+
+
+def _time(text: str) -> Optional[datetime]:
+    """Its controller's local time."""
+    try:
+        return datetime.strptime(text, "%Y-%m-%d %H:%M:%S")
+    except (TypeError, ValueError):
+        return None
+
+
+def _record(path: Path, id: str, its: Sequence[Line], known: Optional[Workload]) -> Record:
+    cautions = [_BOUNDS, _NO_CLOCK]
+    states = {line.status for line in its if line.status} | ({known.state} if known else set())
+    bad = sorted(states - {"finished", "completed"})
+    if bad:
+        cautions.append(Caution("not-finished", f"{id}: COSbench calls it {', '.join(bad)}"))
+    made = [measurement for line in its for measurement in _measurements(line)]
+    for line in its:
+        if line.success is not None and line.success < 1:
+            text = f"{line.stage}: {1 - line.success:.2%} of {line.op} failed; they are in no rate and no latency"
+            cautions.append(Caution("errors", text))
+    return Record(
+        source=str(path),
+        name=f"{id}-{known.name}" if known else id,
+        kind="cosbench",
+        config=dict(_config(its, known)),
+        measurements=tuple(made),
+        usable=not bad,
+        cautions=tuple(cautions),
+        started=known.started.timestamp() if known and known.started else None,
+    )
+
+
+def _measurements(line: Line) -> Iterator[Measurement]:
+    """Of an operation that moved no bytes no bandwidth."""
+    where, n = (line.stage, line.op), line.count
+    yield Measurement(*where, "obj_per_s", line.throughput, n=n)
+    if line.bytes:
+        yield Measurement(*where, "mib_per_s", line.bandwidth / 2**20, n=n)
+    if line.success is not None:
+        yield Measurement(*where, "success_rate", line.success, n=n)
+    if line.res_ms is not None:
+        yield Measurement(*where, "mean_ms", line.res_ms, n=n)
+    for q, metric in _METRICS.items():
+        if line.percentiles[q] is not None:
+            yield Measurement(*where, metric, line.percentiles[q], n=n)
+
+
+def _config(its: Sequence[Line], known: Optional[Workload]) -> Iterator[Tuple[str, Any]]:
+    yield "benchmark", "cosbench"
+    yield "engine", "cosbench"
+    yield "phases", " ".join(dict.fromkeys(line.stage for line in its))
+    for stage in dict.fromkeys(line.stage for line in its):
+        of = [line for line in its if line.stage == stage]
+        workers = {line.workers for line in of if line.workers}
+        if workers:
+            yield f"phase.{stage}.workers", max(workers)
+        shares = {line.op: line.config.split("%")[0] for line in of if "%" in line.config}
+        if shares:
+            yield f"phase.{stage}.mix", " ".join(f"{op}:{share}" for op, share in sorted(shares.items()))
+        for line in of:
+            if line.config:
+                yield f"phase.{stage}.keys.{line.op}", line.config.partition("% ")[2]
+    if known and known.started and known.stopped:
+        yield "seconds", (known.stopped - known.started).total_seconds()

@@ -1,0 +1,174 @@
+"""fio's JSON and json+, alone or in the mixture with text that CBT leaves, and its logs.
+
+By its manual, its source and recorded runs: `runtime` is that of a direction, in ms; an IO that failed ends the job
+unless continue_on_error is set, and is in no `total_ios` of 3.33's percentiles; latencies are those of the completion
+(clat), or in total (lat) with lat_percentiles; json+ has the histogram that the percentiles come from, a count for the
+middle of each bin: bins of several jobs add up.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cbt_plugins.compare.statistics.values import Caution
+from cbt_plugins.results.importers.fio_logs import Logs
+from cbt_plugins.results.importers.part import Bins, Parsed, Part
+from cbt_plugins.results.source import Unreadable
+
+DIRECTIONS = ("read", "write", "trim")
+_PERCENTILES = {
+    "50.000000": "p50_ms",
+    "90.000000": "p90_ms",
+    "95.000000": "p95_ms",
+    "99.000000": "p99_ms",
+    "99.900000": "p999_ms",
+}
+#: option of a job -> key of Record.config: what decides whether two results can be compared
+_LOAD = {"rw": "load.mode", "ioengine": "load.ioengine", "direct": "load.direct", "rwmixread": "load.rwmixread"}
+_LOAD.update(size="load.size", rate_iops="load.rate_iops", random_distribution="load.random_distribution")
+
+Job = Mapping[str, Any]
+
+
+def claims(head: str) -> bool:
+    """Whether the beginning of a file is fio's."""
+    return '"fio version"' in head
+
+
+def parse(text: str, client: str, logs: Optional[Logs] = None, by_name: bool = True) -> Parsed:
+    """One process's output; `by_name`: jobs with another name are another phase. Raises Unreadable."""
+    data = _document(text)
+    jobs = _jobs(data)
+    options = dict(data.get("global options") or {})
+    made = Parsed("fio", config={"benchmark": "fio", "engine": "fio"})
+    made.started = min((begin for begin in (_start(data, job) for job in jobs) if begin is not None), default=None)
+    made.config.update(_config(options, jobs))
+    if data.get("fio version"):
+        made.config["version.fio"] = str(data["fio version"]).replace("fio-", "")
+    names = {str(job.get("jobname")) for job in jobs}
+    parts = made.loops.setdefault(0, [])
+    for number, job in enumerate(jobs, 1):
+        mode = str({**options, **(job.get("job options") or {})}.get("rw") or "read")
+        phase = str(job.get("jobname")) if by_name and len(names) > 1 else mode
+        who = f"{client}:{number}" if len(jobs) > 1 else client
+        parts += _parts(job, phase, who, _start(data, job), logs.of(number, len(jobs)) if logs else {})
+        made.cautions += _doubts(job, phase, who)
+    made.usable = not any(caution.code == "job-failed" for caution in made.cautions)
+    return made
+
+
+def _document(text: str) -> Dict[str, Any]:
+    """The JSON in it: with --output-format=json,normal there is text before and after."""
+    at = text.find("{") if text.lstrip().startswith("{") else text.find("\n{") + 1
+    try:
+        data, _ = json.JSONDecoder().raw_decode(text, max(at, 0))
+    except ValueError as e:
+        raise Unreadable(f"no JSON of fio: {e}") from e
+    if not isinstance(data, dict) or "fio version" not in data:
+        raise Unreadable("no JSON of fio")
+    return data
+
+
+def _jobs(data: Mapping[str, Any]) -> List[Job]:
+    """The jobs; of a run by client and server those of each host, and not their sum."""
+    jobs = data.get("jobs") or [its for its in data.get("client_stats") or () if its.get("jobname") != "All clients"]
+    if not jobs:
+        raise Unreadable("fio ran no job")
+    return list(jobs)
+
+
+def _start(data: Mapping[str, Any], job: Job) -> Optional[float]:
+    """When a job began, epoch seconds: newer versions say so, of others it is the end less the time it took."""
+    if job.get("job_start"):
+        return float(job["job_start"]) / 1000
+    if data.get("timestamp_ms") and job.get("job_runtime"):
+        return float(data["timestamp_ms"]) / 1000 - float(job["job_runtime"]) / 1000
+    return None
+
+
+def _config(options: Mapping[str, Any], jobs: Sequence[Job]) -> Iterator[Tuple[str, Any]]:
+    """What all jobs have in common."""
+    every = [{**options, **(job.get("job options") or {})} for job in jobs]
+    same = {key: value for key, value in every[0].items() if all(its.get(key) == value for its in every)}
+    for option, key in _LOAD.items():
+        if option in same:
+            yield key, same[option]
+    if "bs" in same:
+        yield "load.op_size", _size(str(same["bs"]))
+    yield "load.queue_depth", int(same.get("iodepth") or 1)
+    clats = {"clat" if "percentile" in _named(job, "clat_ns") else "lat" for job in jobs}
+    yield "fio.latency", "+".join(sorted(clats))
+
+
+def _size(text: str) -> Any:
+    """Bytes; what is no single size ("4k,64k") as it is."""
+    found = re.fullmatch(r"(\d+)([kmgt]?)i?b?", text.strip().lower())
+    return int(found[1]) << 10 * " kmgt".index(found[2] or " ") if found else text
+
+
+def _named(job: Job, name: str) -> Mapping[str, Any]:
+    """This latency of the direction that has the most requests."""
+    most = max(DIRECTIONS, key=lambda way: (job.get(way) or {}).get("total_ios") or 0)
+    return (job.get(most) or {}).get(name) or {}
+
+
+def _parts(job: Job, phase: str, client: str, start: Optional[float], logs: Mapping[str, Any]) -> Iterator[Part]:
+    for way in DIRECTIONS:
+        its = job.get(way) or {}
+        if not its.get("total_ios") and not its.get("io_bytes"):
+            continue
+        latency = its.get("clat_ns") or {}
+        if "percentile" not in latency and "percentile" in (its.get("lat_ns") or {}):
+            latency = its["lat_ns"]
+        ios, seconds = int(its["total_ios"]), float(its["runtime"]) / 1000
+        given = latency.get("percentile") or {}
+        log = logs.get(way)
+        yield Part(
+            phase=phase,
+            op=way,
+            client=client,
+            seconds=seconds,
+            requests=ios,
+            failed=_failed(job, way),
+            bytes=int(its["io_bytes"]),
+            start=start,
+            steps=log.steps.completed(ios, seconds, ios * float(latency.get("mean") or 0)) if log else None,
+            mean_ms=float(latency["mean"]) / 1e6 if latency.get("N", ios) else None,
+            max_ms=float(latency["max"]) / 1e6 if latency.get("N", ios) else None,
+            percentiles={key: float(given[q]) / 1e6 for q, key in _PERCENTILES.items() if q in given},
+            bins=_bins(latency),
+            single=log.single if log else None,
+        )
+
+
+def _failed(job: Job, way: str) -> Optional[int]:
+    """fio counts the failures of a job, and not of its directions; None when it cannot be told whose they are."""
+    failed = int(job.get("total_err") or bool(job.get("error")))
+    others = any((job.get(other) or {}).get("total_ios") for other in DIRECTIONS if other != way)
+    return None if failed and others else failed
+
+
+def _bins(latency: Mapping[str, Any]) -> Optional[Bins]:
+    found = latency.get("bins")
+    if not found:
+        return None
+    pairs = sorted((int(value), int(count)) for value, count in found.items())
+    # the last bin may reach beyond the longest latency that there was
+    values = np.minimum(np.array([value for value, _ in pairs]), int(latency["max"]))
+    return Bins.merged([Bins(values, np.array([count for _, count in pairs]))])
+
+
+def _doubts(job: Job, phase: str, client: str) -> Iterator[Caution]:
+    if job.get("error"):
+        yield Caution("job-failed", f"{phase}: {client} ended with error {job['error']}")
+    if job.get("total_err"):
+        text = f"{phase}: {job['total_err']} requests of {client} failed, the first with error {job.get('first_error')}"
+        yield Caution("errors", text)
+    for way in DIRECTIONS:
+        for key in ("short_ios", "drop_ios"):
+            if (job.get(way) or {}).get(key):
+                yield Caution("errors", f"{phase}: {client} had {job[way][key]} {key.replace('_', ' ')} ({way})")

@@ -1,0 +1,190 @@
+"""hsbench's CSV (-o) and JSON (-j): a line for each interval of each mode, and one for its total.
+
+What is in them, and is not, by its source and by recorded runs: `MB/s` is MiB/s; `Slowdowns` are failed requests, and a
+thread ends after its third; the last interval that is not whole, and those after the first thread has ended, are only
+in the total; a GET's latency ends with the headers of the answer, before the body; the "MB/s" of DELETE and BCLR is
+object size times requests, which nobody moved; percentiles are at index round(0.99 n) - 1. There is no clock in the
+files: a mode begins when those before it have ended. The files are not truncated: what a longer run left may follow.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+
+import numpy as np
+
+from cbt_plugins.compare.statistics.values import Caution
+from cbt_plugins.results.importers.part import Parsed, Part, Steps
+from cbt_plugins.results.source import Unreadable
+
+TOTAL = "TOTAL"
+#: a thread ends after so many failed requests
+PATIENCE = 3
+_OPS = {"PUT": "PUT", "GET": "GET", "DEL": "DELETE", "LIST": "LIST"}
+_MOVES = ("PUT", "GET")
+_PREPARES = ("BINIT", "BCLR", "BDEL")
+#: column of the CSV (the misspelling is hsbench's) -> key of the JSON
+_COLUMNS = {
+    "Loop": "Loop",
+    "Inteval": "IntervalName",
+    "Duration(s)": "Seconds",
+    "Mode": "Mode",
+    "Ops": "Ops",
+    "MB/s": "Mbps",
+    "IO/s": "Iops",
+    "Min Latency (ms)": "MinLat",
+    "Avg Latency(ms)": "AvgLat",
+    "99% Latency(ms)": "NinetyNineLat",
+    "Max Latency(ms)": "MaxLat",
+    "Slowdowns": "Slowdowns",
+}
+
+Line = Mapping[str, Any]
+
+
+def claims(head: str) -> bool:
+    """Whether the beginning of a file is hsbench's."""
+    return head.startswith("Loop,Inteval,") or (head.startswith("[{") and '"IntervalName"' in head)
+
+
+def parse(text: str, client: str, threads: Optional[int] = None) -> Parsed:
+    """One process's file; `threads` (-t) if it is known. Raises Unreadable."""
+    lines, stale = _csv(text) if text.startswith("Loop,") else _json(text)
+    made = Parsed("hsbench", config={"benchmark": "hsbench", "engine": "hsbench"})
+    if stale:
+        made.cautions.append(Caution("stale-tail", f"{client}: the end of the file is left over from a longer run"))
+    sizes = set()
+    for loop, number, start, intervals, total in _modes(lines):
+        part = _part(client, number, start, intervals, total)
+        made.loops.setdefault(loop, []).append(part)
+        if total["Mode"] in _MOVES and total["Ops"] and total["Seconds"]:
+            sizes.add(_size(total))
+        made.cautions += _doubts(client, part, intervals, total, threads)
+    made.usable = not any(caution.code == "threads-lost" for caution in made.cautions)
+    if len(sizes) == 1:
+        made.config["load.op_size"] = sizes.pop()
+    if not made.loops:
+        raise Unreadable("no mode of hsbench has ended in it")
+    return made
+
+
+def _csv(text: str) -> Tuple[List[Line], bool]:
+    lines: List[Line] = []
+    stale = False
+    for row in csv.DictReader(text.splitlines()):
+        try:
+            line: Dict[str, Any] = {key: float(row[column]) for column, key in _COLUMNS.items() if key not in _TEXT}
+            line.update((key, row[column]) for column, key in _COLUMNS.items() if key in _TEXT)
+            if not line["Mode"] or None in row:
+                raise ValueError("no row")
+        except (KeyError, TypeError, ValueError):
+            stale = True
+            break
+        lines.append(line)
+    return lines, stale
+
+
+_TEXT = ("IntervalName", "Mode")
+
+
+def _json(text: str) -> Tuple[List[Line], bool]:
+    try:
+        lines, end = json.JSONDecoder().raw_decode(text)
+    except ValueError as e:
+        raise Unreadable(f"no JSON of hsbench: {e}") from e
+    good = isinstance(lines, list) and all(
+        isinstance(its, dict) and set(_COLUMNS.values()) <= set(its) for its in lines
+    )
+    if not good:
+        raise Unreadable("no JSON of hsbench: keys are missing")
+    return lines, bool(text[end:].strip())
+
+
+def _modes(lines: List[Line]) -> Iterator[Tuple[int, int, float, List[Line], Line]]:
+    """(loop, how often the mode has come before in it, its begin, its intervals, its total)."""
+    seen: Dict[Tuple[int, str], int] = {}
+    start, intervals = 0.0, []
+    for line in lines:
+        if line["IntervalName"] != TOTAL:
+            intervals.append(line)
+            continue
+        key = (int(line["Loop"]), str(line["Mode"]))
+        yield key[0], seen.get(key, 0), start, intervals, line
+        seen[key] = seen.get(key, 0) + 1
+        start, intervals = start + line["Seconds"], []
+
+
+def _part(client: str, number: int, start: float, intervals: List[Line], total: Line) -> Part:
+    mode, ops, seconds = str(total["Mode"]), int(total["Ops"]), float(total["Seconds"])
+    if ops and total["Iops"]:
+        seconds = ops / total["Iops"]  # the CSV has two digits of both, and more of them here
+    moved = round(total["Mbps"] * seconds * 2**20) if mode in _MOVES else None
+    return Part(
+        phase=mode if not number else f"{mode} {number + 1}",
+        op=_OPS.get(mode, mode),
+        client=client,
+        seconds=seconds,
+        requests=ops,
+        failed=int(total["Slowdowns"]),
+        prepares=mode in _PREPARES,
+        # the CSV has two digits: the number of bytes of an object is known better
+        bytes=_size(total) * ops if moved and ops else moved,
+        start=start,
+        steps=_steps(intervals, total),
+        mean_ms=total["AvgLat"] if ops else None,
+        max_ms=total["MaxLat"] if ops else None,
+        percentiles={"p99_ms": total["NinetyNineLat"]} if ops else {},
+    )
+
+
+def _size(total: Line) -> int:
+    """Bytes of an object. `Mbps` of a CSV has two digits: what it may mean is narrowed down to a round number."""
+    size = total["Mbps"] * total["Seconds"] * 2**20 / total["Ops"]
+    doubt = 0.006 * total["Seconds"] * 2**20 / total["Ops"] + 0.006 / max(total["Seconds"], 0.01) * size
+    for unit in (2**20, 2**10, 1000, 100, 10):
+        rounded = round(size / unit) * unit
+        if rounded and abs(rounded - size) <= doubt:
+            return rounded
+    return round(size)
+
+
+def _steps(intervals: List[Line], total: Line) -> Optional[Steps]:
+    """Of the intervals, and of what the total has beyond them."""
+    if not intervals:
+        return None
+    edges = np.concatenate(([0.0], np.cumsum([line["Seconds"] for line in intervals])))
+    counts = np.array([float(line["Ops"]) for line in intervals])
+    totals = counts * np.array([line["AvgLat"] * 1e6 for line in intervals])
+    return Steps(edges, counts, totals).completed(total["Ops"], total["Seconds"], total["Ops"] * total["AvgLat"] * 1e6)
+
+
+def _doubts(client: str, part: Part, intervals: List[Line], total: Line, threads: Optional[int]) -> Iterator[Caution]:
+    failed, mode = part.failed or 0, part.phase
+    if part.op == "GET" and part.requests:
+        text = f"{mode}: hsbench stops the clock of a GET at the headers of the answer: the body is in no latency"
+        yield Caution("get-without-body", text)
+    if failed:
+        text = f"{mode}: {failed} requests of {client} failed (hsbench's slowdowns); they are in no rate"
+        yield Caution("errors", text)
+    if failed >= PATIENCE and not _whole(intervals, total, threads, failed):
+        text = f"{mode}: up to {failed // PATIENCE} threads of {client} ended early, each after {PATIENCE} failures"
+        yield Caution("threads-lost", text)
+    if intervals and _behind(intervals, total) > 2:
+        late = _behind(intervals, total)
+        text = f"{mode}: a thread of {client} ended {late:.0f} intervals before the others: no series of them"
+        yield Caution("no-intervals", text)
+
+
+def _behind(intervals: List[Line], total: Line) -> float:
+    """Intervals between the last one of all threads and the end."""
+    length = intervals[-1]["Seconds"]
+    return (total["Seconds"] - sum(line["Seconds"] for line in intervals)) / length if length else math.inf
+
+
+def _whole(intervals: List[Line], total: Line, threads: Optional[int], failed: int) -> bool:
+    """No thread can have ended early: an interval is written when all threads are past it, and one survived."""
+    reached = bool(intervals) and _behind(intervals, total) < 1.05
+    return reached and threads is not None and failed < PATIENCE * threads

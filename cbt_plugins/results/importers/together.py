@@ -1,0 +1,241 @@
+"""Parts of several clients -> the measurements of a run: cut to the time in which all of them ran, and added up.
+
+Rates are those of the common window. Counts of failed requests, means and maxima are of all requests: no program but
+one that logs single requests says which of them were in the window. Percentiles come from merged bins or single
+requests; those of several clients are never averaged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cbt_plugins.compare.statistics.values import Caution
+from cbt_plugins.results.importers.part import Bins, Part
+from cbt_plugins.results.record import TOTAL, Measurement
+
+#: key of METRICS -> q, and the samples that it needs
+QUANTILES = {
+    "p50_ms": (0.5, 1),
+    "p90_ms": (0.9, 10),
+    "p95_ms": (0.95, 20),
+    "p99_ms": (0.99, 100),
+    "p999_ms": (0.999, 1000),
+}
+#: a common window that is shorter than this share of some client's time, and by some seconds, is worth a caution
+_MOST = 0.95
+_LITTLE = 0.5
+
+
+def measurements(parts: Sequence[Part]) -> Tuple[List[Measurement], List[Caution], bool]:
+    """Of all phases: (measurements, cautions, whether they are those of a whole run)."""
+    phases: Dict[str, Dict[str, List[Part]]] = {}
+    for part in parts:
+        phases.setdefault(part.phase, {}).setdefault(part.op, []).append(part)
+    made: List[Measurement] = []
+    cautions: List[Caution] = []
+    usable = True
+    for phase, ops in phases.items():
+        everything = [part for its in ops.values() for part in its]
+        window, doubts = _window(phase, everything)
+        cautions += doubts
+        if window is None and not all(part.prepares for part in everything):
+            usable = False
+        lines = [line for op, its in ops.items() for line in _op(phase, op, its, window, cautions)]
+        made += lines
+        made += _total(phase, lines, len(ops))
+    return made, cautions, usable
+
+
+Window = Tuple[float, float]
+
+
+def _start(part: Part) -> float:
+    return part.start or 0.0
+
+
+def _window(phase: str, parts: Sequence[Part]) -> Tuple[Optional[Window], List[Caution]]:
+    """When all clients ran; None: never. One client that mixes operations is one client."""
+    spans: Dict[str, Window] = {}
+    for part in parts:
+        low, high = _start(part), _start(part) + part.seconds
+        known = spans.get(part.client, (low, high))
+        spans[part.client] = (min(low, known[0]), max(high, known[1]))
+    low, high = max(low for low, _ in spans.values()), min(high for _, high in spans.values())
+    cautions = []
+    if len(spans) > 1:
+        if any(part.start is None for part in parts):
+            text = f"{phase}: the results have no clock: all {len(spans)} clients are taken to have begun together"
+            cautions.append(Caution("no-clock", text))
+        if high <= low:
+            cautions.append(Caution("no-common-window", f"{phase}: its {len(spans)} clients never ran together"))
+            return None, cautions
+        longest = max(high - low for low, high in spans.values())
+        if _cut(high - low, longest):
+            text = f"{phase}: its {len(spans)} clients ran together for {high - low:.1f} of up to {longest:.1f} s"
+            text += "; rates are of that time, failures and latencies that no log has one by one are of all of it"
+            cautions.append(Caution("common-window", text))
+    return (low, high), cautions
+
+
+def _cut(window: float, seconds: float) -> bool:
+    """The window leaves out much of a client's time."""
+    return window < _MOST * seconds and seconds - window > _LITTLE
+
+
+def _op(
+    phase: str, op: str, parts: Sequence[Part], window: Optional[Window], cautions: List[Caution]
+) -> Iterator[Measurement]:
+    requests = sum(part.requests for part in parts)
+    line = Measurement(phase, op, "", None, n=requests)
+    if window is not None:
+        yield from _rates(line, parts, window, cautions)
+    lost = [part.failed for part in parts if part.failed is not None]
+    if len(lost) == len(parts) and requests + sum(lost):
+        asked = requests + sum(lost)
+        yield replace(line, metric="success_rate", value=requests / asked, n=asked)
+    yield from _latencies(line, parts, window, cautions)
+
+
+def _rates(line: Measurement, parts: Sequence[Part], window: Window, cautions: List[Caution]) -> Iterator[Measurement]:
+    """Requests and bytes per second: of one part in its own time, of several in the window."""
+    alone = len(parts) == 1
+    low, high = window
+    rate = 0.0
+    flow: Optional[float] = 0.0
+    unlogged = False
+    for part in parts:
+        its = part.requests / part.seconds if part.seconds > 0 else 0.0
+        if not alone and part.steps is not None:
+            at = np.array([low, high]) - _start(part)
+            its = float(part.steps.within(at)[0]) / (high - low)
+        elif not alone and _cut(high - low, part.seconds):
+            unlogged = True
+        rate += its
+        # bytes go along with requests: sizes do not change while a phase runs
+        if part.bytes is None:
+            flow = None
+        elif flow is not None and part.requests:
+            flow += its * part.bytes / part.requests
+    if unlogged:
+        text = f"{line.phase}: no series: the rates of its clients are those of all of their time"
+        cautions.append(Caution("no-series", text))
+    seconds = [part.seconds for part in parts]
+    if not max(seconds) > 0:
+        return
+    series, mean = _series(parts, window)
+    line = replace(line, step=_step(parts), start=None if any(part.start is None for part in parts) else low)
+    yield replace(line, metric="obj_per_s", value=rate, series=series)
+    if flow is not None and rate:
+        scaled = tuple(value * flow / rate / 2**20 for value in series) if series else None
+        yield replace(line, metric="mib_per_s", value=flow / 2**20, series=scaled)
+    if mean is not None:
+        yield replace(line, metric="mean_ms", value=_mean(parts), series=mean)
+
+
+def _step(parts: Sequence[Part]) -> int:
+    return max((part.steps.step for part in parts if part.steps), default=1)
+
+
+def _series(parts: Sequence[Part], window: Window) -> Tuple[Optional[Tuple[float, ...]], Optional[Tuple[float, ...]]]:
+    """Of each whole step of the window: (requests per second, latency in ms).
+
+    The latencies are values whose mean is that of all requests, and not of the steps: with n requests of the mean m in
+    a step, M + n (m - M) / mean(n) (the ratio estimator, linearized; Cochran, Sampling Techniques, 3rd ed., 6.3).
+    """
+    if any(part.steps is None for part in parts):
+        return None, None
+    low = window[0]
+    high = min([window[1], *(_start(part) + part.steps.seen for part in parts if part.steps)])
+    step = _step(parts)
+    # a hundredth: programs round the time that they took
+    cuts = low + step * np.arange(int((high - low) / step + 0.01) + 1)
+    if len(cuts) < 2:
+        return None, None
+    counts = np.zeros(len(cuts) - 1)
+    totals: Optional[np.ndarray] = np.zeros(len(cuts) - 1)
+    for part in parts:
+        assert part.steps is not None
+        at = cuts - _start(part)
+        counts += part.steps.within(at)
+        its = part.steps.latency_within(at)
+        totals = None if its is None or totals is None else totals + its
+    if totals is None or not counts.sum():
+        return tuple((counts / step).tolist()), None
+    mean = totals.sum() / counts.sum()
+    values = (mean + (totals - counts * mean) / counts.mean()) / 1e6
+    return tuple((counts / step).tolist()), tuple(values.tolist())
+
+
+def _mean(parts: Sequence[Part]) -> Optional[float]:
+    """Of all requests: the clients' means, each as often as it has requests."""
+    some = [part for part in parts if part.requests]
+    if not some or any(part.mean_ms is None for part in some):
+        return None
+    return sum((part.mean_ms or 0) * part.requests for part in some) / sum(part.requests for part in some)
+
+
+def _latencies(
+    line: Measurement, parts: Sequence[Part], window: Optional[Window], cautions: List[Caution]
+) -> Iterator[Measurement]:
+    some = [part for part in parts if part.requests]
+    if not some:
+        return
+    if window is None or _series(parts, window)[1] is None:
+        mean = _mean(parts)
+        if mean is not None:
+            yield replace(line, metric="mean_ms", value=mean)
+    bins = _bins(some, window)
+    wanted = {key for part in some for key in part.percentiles}
+    if bins is not None and bins.n:
+        for key, (q, needed) in QUANTILES.items():
+            if bins.n >= needed:
+                yield replace(line, metric=key, value=bins.quantile(q) / 1e6, n=bins.n)
+    elif len(some) == 1:
+        for key, value in some[0].percentiles.items():
+            if some[0].requests >= QUANTILES[key][1]:
+                yield replace(line, metric=key, value=value)
+    elif wanted and max(part.requests for part in some) >= QUANTILES["p99_ms"][1]:
+        for key in sorted(wanted):
+            yield replace(line, metric=key, value=None)
+        text = (
+            f"{line.phase} {line.op}: no percentiles: those of {len(some)} clients cannot be merged without histograms"
+        )
+        cautions.append(Caution("percentiles-not-merged", text))
+    highs = [part.max_ms for part in some]
+    if all(high is not None for high in highs):
+        yield replace(line, metric="max_ms", value=max(high or 0 for high in highs))
+
+
+def _bins(parts: Sequence[Part], window: Optional[Window]) -> Optional[Bins]:
+    """All latencies; of those that are known one by one, those in the window when there are several clients."""
+    found = []
+    for part in parts:
+        if part.single is not None and (window is not None or len(parts) == 1):
+            ended, taken = part.single
+            if window is not None and len(parts) > 1:
+                taken = taken[(ended >= window[0] - _start(part)) & (ended <= window[1] - _start(part))]
+            found.append(Bins.of(taken))
+        elif part.bins is not None:
+            found.append(part.bins)
+        else:
+            return None
+    return Bins.merged(found)
+
+
+def _total(phase: str, lines: Sequence[Measurement], ops: int) -> Iterator[Measurement]:
+    """All operations of a phase that mixes them: rates only."""
+    if ops < 2:
+        return
+    for metric in ("obj_per_s", "mib_per_s"):
+        its = [line for line in lines if line.metric == metric and line.value is not None]
+        if not its:
+            continue
+        series = None
+        if all(line.series is not None for line in its):
+            shortest = min(len(line.series or ()) for line in its)
+            series = tuple(sum(values) for values in zip(*((line.series or ())[:shortest] for line in its)))
+        n = sum(line.n or 0 for line in its)
+        yield replace(its[0], op=TOTAL, value=sum(line.value or 0.0 for line in its), series=series, n=n)

@@ -1,0 +1,144 @@
+"""warp's aggregated data (.json.zst, what it writes since 1.1 without --full): what can honestly be had of it.
+
+By recorded runs of 1.3.1: `total_requests` and `total_objects` count failed requests, and so do the seconds of a series
+and the windows of latencies; `total_bytes` does with some operations; the latencies are those of windows of 10 s, whose
+percentiles cannot be put together; the first and the last 2 s are in no average and no series, whose times are 2 s
+early; the average over several clients is too low by the seconds left out. Requests, errors, begin and end are right.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+
+from cbt_plugins.compare.statistics.values import Caution
+from cbt_plugins.results.record import Measurement, Record
+from cbt_plugins.results.source import Source, Unreadable
+
+#: the phase of all operations of a run: warp's run side by side
+PHASE = "warp"
+_MOVES = ("GET", "PUT", "MULTIPART")
+_WINDOW = (("dur_median_millis", "p50_ms", 1), ("dur_90_millis", "p90_ms", 10), ("dur_99_millis", "p99_ms", 100))
+
+#: what is wrong with warp's own figures: said of every such record
+DOUBTS = (
+    Caution(
+        "warp-aggregated",
+        "aggregated by warp: its percentiles are means of 10 s windows: none are taken but of one window",
+    ),
+    Caution(
+        "warp-trimmed",
+        "aggregated by warp: series are without the first and the last seconds; rates here are of all of the run",
+    ),
+)
+
+Op = Mapping[str, Any]
+
+
+def claims(head: str) -> bool:
+    """Whether the beginning of a file is warp's."""
+    return head.lstrip().startswith("{") and '"commandline"' in head and '"v"' in head
+
+
+def read(path: Path) -> List[Record]:
+    """Raises Unreadable."""
+    source = Source(path)
+    try:
+        data = json.loads(b"".join(source.chunks()).decode("utf-8", "replace"))
+        table: Mapping[str, Op] = data["by_op_type"]
+    except (ValueError, KeyError, TypeError) as e:
+        raise Unreadable(f"{path}: no data of warp: {source.torn or e}") from e
+    cautions: List[Caution] = list(DOUBTS)
+    made: List[Measurement] = []
+    for name, op in sorted((table or {}).items()):
+        made += _op(name, op, cautions)
+    if not made:
+        raise Unreadable(f"{path}: warp counted no operation")
+    final = bool(data.get("final", True)) or bool(data.get("total"))
+    command = str(data.get("commandline") or "")
+    config: Dict[str, Any] = {"benchmark": "warp", "engine": "warp", **dict(of_command(command))}
+    workers = {int(op.get("concurrency") or 0) for op in table.values()}
+    if len(workers) == 1:
+        config["load.workers"] = workers.pop()
+    started = min(_instant(op["start_time"]) for op in table.values() if op.get("start_time"))
+    return [Record(str(path), path.name, "warp", config, tuple(made), final, tuple(cautions), None, started)]
+
+
+def of_command(command: str) -> Iterator[Tuple[str, Any]]:
+    """What its command line says of the load, as keys of Record.config."""
+    words = command.split()
+    if len(words) > 1:
+        yield "load.mode", words[1]
+    wanted = {"obj.size": "objects.sizes", "concurrent": "load.concurrent", "host-select": "load.host_select"}
+    wanted.update({f"{op}-distrib": f"load.{op}" for op in ("get", "put", "stat", "delete")})
+    wanted.update({"rps-limit": "load.rate", "duration": "load.duration", "objects": "objects.count"})
+    for word in words:
+        name, equals, value = word.lstrip("-").partition("=")
+        if equals and word.startswith("-") and name in wanted:
+            yield wanted[name], value
+
+
+def _instant(text: str) -> float:
+    """RFC 3339 -> epoch seconds."""
+    plain, _, rest = text.replace("Z", "+00:00").partition(".")
+    digits = "".join(c for c in rest.split("+")[0].split("-")[0])
+    zone = rest[len(digits) :] if rest else ""
+    return datetime.fromisoformat(plain + zone).timestamp() + (float("0." + digits) if digits else 0.0)
+
+
+def _op(name: str, op: Op, cautions: List[Caution]) -> Iterator[Measurement]:
+    try:
+        errors, asked = int(op.get("total_errors") or 0), int(op["total_requests"])
+        seconds = _instant(op["end_time"]) - _instant(op["start_time"])
+    except (KeyError, ValueError, TypeError) as e:
+        cautions.append(Caution("no-samples", f"{name}: no rate: {e}"))
+        return
+    good = asked - errors
+    if seconds <= 0:
+        return
+    # a DELETE may remove many: its failures can be told only when each removes one
+    objects = int(op.get("total_objects") or 0) if not errors else good
+    if errors and op.get("total_objects") != asked:
+        objects = 0
+    line = dict(phase=PHASE, op=name, n=good)
+    if objects:
+        series = _series(op, "obj_per_sec", 1.0) if not errors else None
+        yield Measurement(metric="obj_per_s", value=objects / seconds, series=series, **line)  # type: ignore[arg-type]
+    if name in _MOVES and not errors:
+        series = _series(op, "bytes_per_sec", 2.0**20)
+        value = int(op.get("total_bytes") or 0) / seconds / 2**20
+        yield Measurement(metric="mib_per_s", value=value, series=series, **line)  # type: ignore[arg-type]
+    yield Measurement(PHASE, name, "success_rate", good / asked if asked else None, n=asked)
+    if errors:
+        text = f"{name}: {errors} of {asked} requests failed; warp has them in its bytes, series and latencies"
+        cautions.append(Caution("errors", text))
+        return
+    for metric, value in _latencies(op, asked):
+        yield Measurement(metric=metric, value=value, **line)  # type: ignore[arg-type]
+
+
+def _series(op: Op, key: str, unit: float) -> Optional[Tuple[float, ...]]:
+    segmented = (op.get("throughput") or {}).get("segmented") or {}
+    if segmented.get("segment_duration_millis") != 1000:
+        return None
+    segments = sorted(segmented.get("segments") or (), key=lambda its: str(its["start"]))
+    return tuple(float(its.get(key) or 0) / unit for its in segments) or None
+
+
+def _latencies(op: Op, asked: int) -> Iterator[Tuple[str, float]]:
+    """The mean of all windows, each as often as it has requests; percentiles only of a single window."""
+    windows = [its for client in (op.get("requests_by_client") or {}).values() for its in client or ()]
+    single = [its["single_sized_requests"] for its in windows if its.get("single_sized_requests")]
+    sized = [size for its in windows for size in (its.get("multi_sized_requests") or {}).get("by_size") or ()]
+    counted = [(its["requests"], its["dur_avg_millis"]) for its in single if not its.get("skipped")]
+    counted += [(its["requests"], its["avg_duration_millis"]) for its in sized]
+    if counted and sum(n for n, _ in counted) == asked:
+        yield "mean_ms", sum(n * mean for n, mean in counted) / asked
+    if len(windows) == 1 and len(single) == 1 and single[0].get("requests") == asked:
+        for key, metric, needed in _WINDOW:
+            if key in single[0] and asked >= needed and int(single[0].get("merged_entries") or 1) == 1:
+                yield metric, float(single[0][key])
+    if len(single) == len(windows) and single:
+        yield "max_ms", max(float(its["slowest_millis"]) for its in single)

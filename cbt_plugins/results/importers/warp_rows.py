@@ -1,0 +1,125 @@
+"""Request rows alone (warp's .csv.zst, its --stdout stream, rows that cbt-rows kept), in no archive of ours.
+
+The same reduction as of an archive's rows: exact counts, merged histograms. Several clients, in one file or in several,
+are cut to the whole seconds in which all of them ran.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from cbt_plugins.compare.statistics.values import Caution
+from cbt_plugins.results import phase as of_phase
+from cbt_plugins.results.aggregates import Frame
+from cbt_plugins.results.archive import Phase
+from cbt_plugins.results.importers.warp_json import PHASE, of_command
+from cbt_plugins.results.job import Gatherer, JobFigures
+from cbt_plugins.results.measurements import measurements
+from cbt_plugins.results.record import Record
+from cbt_plugins.results.reduce import frames_by_client
+from cbt_plugins.results.rows import Rows
+from cbt_plugins.results.series import Grid, Timeline
+from cbt_plugins.results.source import Unreadable
+
+_ROW = re.compile(r"\d+\t\d+\t[A-Z_]+\t")
+
+
+def claims(head: str) -> bool:
+    """Whether the beginning of a file is that of request rows."""
+    return head.startswith("idx\tthread\top\t") or bool(_ROW.match(head))
+
+
+def read(paths: Sequence[Path]) -> Record:
+    """One record of the files of all clients of one run. Raises Unreadable."""
+    clients: Dict[str, List[Frame]] = {}
+    cautions: List[Caution] = []
+    for number, path in enumerate(paths):
+        found, bad, torn = frames_by_client(path, 1)
+        for client, frames in found.items():
+            clients.setdefault(f"{number} {client}", []).extend(frames)
+        if torn:
+            cautions.append(Caution("torn-rows", f"{path.name}: its end is missing: {torn}"))
+        if bad:
+            cautions.append(Caution("bad-rows", f"{path.name}: {bad} lines are no rows"))
+    spans = [_span(frames) for frames in clients.values()]
+    if not spans:
+        raise Unreadable(f"{paths[0]}: no request in it")
+    start, end = max(low for low, _ in spans), min(high for _, high in spans)
+    longest = max(high - low for low, high in spans)
+    if len(spans) > 1 and end - start < 0.95 * longest:
+        together = max(0, end - start)
+        text = f"its {len(spans)} clients ran together for {together} of up to {longest} s, which is what counts"
+        cautions.append(Caution("common-window", text))
+    if end <= start:
+        what = "clients never ran together" if len(spans) > 1 else "requests do not fill one second"
+        cautions.append(Caution("no-window", f"its {what}: there are no rates"))
+    made = _figures(clients, Grid.of(start, end, 1))
+    seconds = of_phase.by_op(made)
+    line = {
+        "name": PHASE,
+        "window": {"start": made.grid.start, "end": made.grid.end},
+        "ops": seconds,
+        "total": of_phase.figures(None, of_phase.total(made.ops.values()), made.length),
+        "series": of_phase.series(made),
+    }
+    for op, its in seconds.items():
+        if its["errors"]:
+            kinds = ", ".join(f"{kind['count']} x {kind['text'][:60]}" for kind in its["error_kinds"])
+            cautions.append(Caution("errors", f"{op}: {its['errors']} requests failed: {kinds}"))
+    config = {"benchmark": "warp", "engine": "warp", **dict(of_command(_command(paths[0]) or ""))}
+    return Record(
+        source=str(paths[0]),
+        name=paths[0].name,
+        kind="warp",
+        config=config,
+        measurements=tuple(measurements({"phases": [line], "failure": None})) if end > start else (),
+        usable=end > start,
+        cautions=tuple(cautions),
+        started=float(min(low for low, _ in spans)),
+    )
+
+
+def _span(frames: Sequence[Frame]) -> Tuple[int, int]:
+    """The whole seconds of those in which a client had requests in flight."""
+    seconds = [frame.table("seconds")["second"] for frame in frames]
+    low, high = min(int(its.min()) for its in seconds if len(its)), max(int(its.max()) for its in seconds if len(its))
+    return low + 1, high
+
+
+def _figures(clients: Dict[str, List[Frame]], grid: Grid) -> of_phase.PhaseFigures:
+    timeline = Timeline(grid)
+    jobs: Dict[str, JobFigures] = {}
+    for client, frames in clients.items():
+        gatherer = Gatherer(timeline)
+        for frame in frames:
+            gatherer.add(frame)
+        jobs[client] = gatherer.finish()
+    phase = Phase(
+        path=Path(),
+        index=0,
+        name=PHASE,
+        kind="",
+        role="none",
+        status="ok",
+        window=(grid.start, grid.end),
+        duration=grid.length,
+        mix={},
+        asked={},
+        engine="warp",
+        block=1,
+        jobs=(),
+        books=(),
+        warnings=(),
+        pgs=(),
+    )
+    return of_phase.PhaseFigures(phase, grid, jobs, timeline)
+
+
+def _command(path: Path) -> Optional[str]:
+    """What stands in the last line of warp's files."""
+    rows = Rows(path)
+    for _ in rows.blocks():
+        pass
+    return rows.command

@@ -1,0 +1,327 @@
+"""Frames of figures -> what they say of one job in one window: small, and mergeable without loss."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cbt_plugins.results.aggregates import Columns, Frame
+from cbt_plugins.results.grouping import grouped
+from cbt_plugins.results.histogram import WIDTH, Histogram
+from cbt_plugins.results.series import Timeline
+
+_NEVER = np.iinfo(np.int64).max
+_SUMS = ("n", "failed", "objects", "bytes", "total", "failed_total", "ttfb_n", "ttfb_total")
+_LOWS = {"min": "n", "failed_min": "failed", "ttfb_min": "ttfb_n"}  # and what says whether there is one
+_HIGHS = ("max", "failed_max", "ttfb_max")
+
+
+@dataclass
+class OpFigures:
+    """One operation (or one size class of it) in one job, or in all jobs that were merged."""
+
+    latency: Histogram = field(default_factory=Histogram)  # successful, ended in the window
+    ttfb: Histogram = field(default_factory=Histogram)  # of these, the ones that have a first byte
+    failed: Histogram = field(default_factory=Histogram)  # all others that ended in the window
+    objects: int = 0
+    bytes: int = 0
+    ok_outside: int = 0
+    failed_outside: int = 0
+    cut: int = 0  # of the failed ones in the window: those that the end of the run cut off
+    cut_outside: int = 0
+    busy: int = 0  # ns that all requests (also failed, also outside) spent in flight within the window
+    messages: Counter[str] = field(default_factory=Counter)  # error -> count, in and outside of the window
+
+    def merge(self, other: OpFigures) -> None:
+        for name in ("latency", "ttfb", "failed"):
+            getattr(self, name).merge(getattr(other, name))
+        for name in ("objects", "bytes", "ok_outside", "failed_outside", "cut", "cut_outside", "busy"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.messages.update(other.messages)
+
+    @property
+    def finished(self) -> int:
+        """Requests that ended in the window, well or not, but were not cut off."""
+        return self.latency.n + self.failures
+
+    @property
+    def failures(self) -> int:
+        """Requests that failed in the window by themselves."""
+        return max(0, self.failed.n - self.cut)
+
+    @property
+    def failures_outside(self) -> int:
+        return max(0, self.failed_outside - self.cut_outside)
+
+
+@dataclass
+class EndpointFigures:
+    """One operation at one address, of requests that ended in the window."""
+
+    n: int = 0
+    failed: int = 0
+    cut: int = 0
+    total: int = 0  # ns, of the successful ones
+    max: int = 0
+
+    def merge(self, other: EndpointFigures) -> None:
+        self.n += other.n
+        self.failed += other.failed
+        self.cut += other.cut
+        self.total += other.total
+        self.max = max(self.max, other.max)
+
+
+@dataclass
+class JobFigures:
+    """What the figures of one job, or of a part of it, say."""
+
+    sizes: Dict[Tuple[str, int], OpFigures] = field(default_factory=dict)  # by op and bit length of the bytes
+    ops: Dict[str, OpFigures] = field(default_factory=dict)  # all sizes together
+    endpoints: Dict[Tuple[str, str], EndpointFigures] = field(default_factory=dict)  # by endpoint and op
+    last_end: Dict[int, int] = field(default_factory=dict)  # thread -> ns on the head's clock
+    crossing: Tuple[int, int] = (0, 0)  # requests in flight at the begin and at the end of the window
+    rows: int = 0
+    errors: int = 0
+    bad: int = 0  # lines that were no rows
+    damaged: int = 0  # frames
+    ended: bool = False  # there is an end frame
+    torn: Optional[str] = None
+
+    def merge(self, other: JobFigures) -> None:
+        """Add another part; those that were merged are of no use afterwards."""
+        for key, of in other.sizes.items():
+            self.sizes.setdefault(key, OpFigures()).merge(of)
+        for op, of in other.ops.items():
+            self.ops.setdefault(op, OpFigures()).merge(of)
+        for place, its in other.endpoints.items():
+            self.endpoints.setdefault(place, EndpointFigures()).merge(its)
+        for thread, end in other.last_end.items():
+            self.last_end[thread] = max(end, self.last_end.get(thread, 0))
+        self.crossing = (self.crossing[0] + other.crossing[0], self.crossing[1] + other.crossing[1])
+        for name in ("rows", "errors", "bad", "damaged"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.ended |= other.ended
+        self.torn = self.torn or other.torn
+
+
+class _Buckets:
+    """Histograms by group."""
+
+    def __init__(self) -> None:
+        self.dense: List[np.ndarray] = []
+
+    def add(self, groups: np.ndarray, entries: np.ndarray, bucket: np.ndarray, count: np.ndarray) -> None:
+        """Add the histograms of cells, as Frame has them; `groups` are those of the cells, -1: leave it out."""
+        if not len(bucket):
+            return
+        low = int(bucket.min())
+        width = int(bucket.max()) - low + 1
+        # the last row is for what is left out
+        rows = int(groups.max()) + 2
+        first = np.where(groups < 0, rows - 1, groups) * width - low
+        flat = np.repeat(first, entries)
+        flat += bucket
+        sums = np.bincount(flat, weights=count, minlength=rows * width).reshape(rows, width)
+        while len(self.dense) < rows - 1:
+            self.dense.append(np.zeros(WIDTH, np.int64))
+        for number in range(rows - 1):
+            self.dense[number][low : low + width] += sums[number].astype(np.int64)
+
+    def histogram(self, group: int, n: int, total: int, low: int, high: int) -> Histogram:
+        made = Histogram()
+        if n and group < len(self.dense):
+            numbers = np.flatnonzero(self.dense[group])
+            made.add(numbers, self.dense[group][numbers], n, total, low, high)
+        return made
+
+
+class Gatherer:
+    """Takes frames one by one; `finish` gives what they say together. Several may fill one timeline."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.grid = timeline.grid
+        self.timeline = timeline
+        self._job = JobFigures()
+        self._known: Dict[str, Dict[str, int]] = {"op": {}, "endpoint": {}, "error": {}}  # name -> number here
+        self._groups = np.full(256 << 7, -1, np.int64)  # op << 7 | size -> number of its histograms
+        self._used = 0
+        self._histograms = {name: _Buckets() for name in ("latency", "ttfb", "failed")}
+        self._cells: List[Tuple[np.ndarray, Columns]] = []
+        self._errors: List[Tuple[np.ndarray, np.ndarray]] = []
+
+    def add(self, frame: Frame) -> None:
+        """Add a frame that was checked."""
+        ops = self._numbers("op", frame.ops)
+        endpoints = self._numbers("endpoint", frame.endpoints)
+        self._add_cells(frame, ops, endpoints)
+        self._add_errors(frame, ops, endpoints)
+        seconds = frame.table("seconds")
+        if len(seconds["second"]):
+            timeline_ops = np.array([self.timeline.number(op) for op in frame.ops], np.int64)
+            self.timeline.add_seconds(seconds["second"], timeline_ops[seconds["op"]], seconds)
+            self._add_flight(seconds, frame.ops)
+        for thread, end in zip(*(frame.table("threads")[name].tolist() for name in ("thread", "last_end"))):
+            self._job.last_end[thread] = max(end, self._job.last_end.get(thread, 0))
+        for its in frame.totals:
+            self._job.bad += int(its.get("bad") or 0)
+            self._job.torn = self._job.torn or its.get("torn")
+        self._job.ended |= frame.ends
+
+    def damaged(self) -> None:
+        """Note a frame that could not be read."""
+        self._job.damaged += 1
+
+    def finish(self) -> JobFigures:
+        """What all frames say; nothing can be added afterwards."""
+        self._make_ops()
+        self._make_messages()
+        return self._job
+
+    def _numbers(self, kind: str, texts: Sequence[str]) -> np.ndarray:
+        """The numbers here of a frame's names."""
+        known = self._known[kind]
+        return np.array([known.setdefault(text, len(known)) for text in texts], np.int64)
+
+    def _names(self, kind: str) -> List[str]:
+        return list(self._known[kind])
+
+    def _op(self, name: str) -> OpFigures:
+        return self._job.ops.setdefault(name, OpFigures())
+
+    def _add_cells(self, frame: Frame, ops: np.ndarray, endpoints: np.ndarray) -> None:
+        cells = frame.table("cells")
+        if not len(cells["block"]):
+            return
+        op, size = ops[cells["op"]], cells["size"].astype(np.int64)
+        inside = self.grid.holds(cells["block"], frame.block)
+        code = op << 7 | size
+        for new in np.unique(code[self._groups[code] < 0]):
+            self._groups[new] = self._used
+            self._used += 1
+        keys = ((op << 16 | endpoints[cells["endpoint"]]) << 7 | size) << 1 | inside
+        self._cells.append((keys, {name: cells[name] for name in (*_SUMS, *_LOWS, *_HIGHS)}))
+        self._put_cells_together()
+        groups = np.where(inside, self._groups[code], -1)
+        for name in ("ttfb", "failed"):
+            self._histograms[name].add(groups, *frame.histograms(name))
+        latency = frame.histograms("latency")
+        self._histograms["latency"].add(groups, *latency)
+        some = inside & (cells["n"] > 0)
+        if some.any():
+            timeline_ops = np.array([self.timeline.number(name) for name in frame.ops], np.int64)
+            its_op = timeline_ops[cells["op"]]
+            self.timeline.add_maxima(cells["block"][some], its_op[some], cells["max"][some])
+            self.timeline.add_latencies(cells["block"], its_op, inside, *latency)
+
+    def _add_errors(self, frame: Frame, ops: np.ndarray, endpoints: np.ndarray) -> None:
+        errors = frame.table("errors")
+        if not len(errors["block"]):
+            return
+        its = self._numbers("error", frame.errors)[errors["error"]]
+        inside = self.grid.holds(errors["block"], frame.block)
+        keys = ((ops[errors["op"]] << 16 | endpoints[errors["endpoint"]]) << 24 | its) << 1 | inside
+        keys, sums = grouped(keys, {"count": errors["count"]})
+        self._errors.append((keys, sums["count"]))
+
+    def _add_flight(self, seconds: Columns, names: Sequence[str]) -> None:
+        """Time in flight within the window, and requests that were in flight at its borders."""
+        grid, second = self.grid, seconds["second"]
+        inside = grid.holds(second, 1)
+        busy = np.zeros(len(names), np.int64)
+        np.add.at(busy, seconds["op"][inside].astype(np.int64), seconds["busy"][inside])
+        for name, its in zip(names, busy.tolist()):
+            if its:
+                self._op(name).busy += its
+        if grid.snapped:
+            borders = (int(seconds["crossing"][second == at].sum()) for at in (int(grid.start), int(grid.end)))
+            begin, end = borders
+            self._job.crossing = (self._job.crossing[0] + begin, self._job.crossing[1] + end)
+
+    def _put_cells_together(self) -> None:
+        keys = np.concatenate([keys for keys, _ in self._cells])
+        columns = {name: np.concatenate([its[name] for _, its in self._cells]) for name in self._cells[0][1]}
+        lows = {name: np.where(columns[n] > 0, columns[name], _NEVER) for name, n in _LOWS.items()}
+        sums, highs = ({name: columns[name] for name in names} for names in (_SUMS, _HIGHS))
+        self._cells = [grouped(keys, sums, lows, highs)]
+
+    def _make_ops(self) -> None:
+        """The cells, per op and size class, and per endpoint."""
+        job = self._job
+        if not self._cells:
+            return
+        keys, table = self._cells[0]
+        ops, endpoints = self._names("op"), self._names("endpoint")
+        merged: Dict[Tuple[str, int], Dict[str, int]] = {}
+        for i, key in enumerate(keys.tolist()):
+            op, endpoint = ops[key >> 24], endpoints[key >> 8 & 0xFFFF]
+            size, inside = key >> 1 & 127, key & 1
+            cell = {name: int(column[i]) for name, column in table.items()}
+            job.rows += cell["n"] + cell["failed"]
+            job.errors += cell["failed"]
+            of = job.sizes.setdefault((op, size), OpFigures())
+            if not inside:
+                of.ok_outside += cell["n"]
+                of.failed_outside += cell["failed"]
+                continue
+            its = EndpointFigures(cell["n"], cell["failed"], 0, cell["total"], cell["max"])
+            job.endpoints.setdefault((endpoint, op), EndpointFigures()).merge(its)
+            of.objects += cell["objects"]
+            of.bytes += cell["bytes"]
+            _merge_cell(merged.setdefault((op, size), {}), cell)
+        for (op, size), cell in merged.items():
+            group = int(self._groups[self._known["op"][op] << 7 | size])
+            of = job.sizes[op, size]
+            for name, n, prefix in (("latency", "n", ""), ("ttfb", "ttfb_n", "ttfb_"), ("failed", "failed", "failed_")):
+                numbers = (cell[n], *(cell[prefix + what] for what in ("total", "min", "max")))
+                setattr(of, name, self._histograms[name].histogram(group, *numbers))
+        for (op, _), of in job.sizes.items():
+            self._op(op).merge(of)
+
+    def _make_messages(self) -> None:
+        if not self._errors:
+            return
+        keys = np.concatenate([keys for keys, _ in self._errors])
+        counts = np.concatenate([counts for _, counts in self._errors])
+        keys, sums = grouped(keys, {"count": counts})
+        ops, endpoints, texts = (self._names(kind) for kind in ("op", "endpoint", "error"))
+        for key, count in zip(keys.tolist(), sums["count"].tolist()):
+            op, text = ops[key >> 41], texts[key >> 1 & 0xFFFFFF]
+            of = self._op(op)
+            of.messages[text] += count
+            if kind(text) != "cut":
+                continue
+            if key & 1:
+                of.cut += count
+                endpoint = endpoints[key >> 25 & 0xFFFF]
+                self._job.endpoints.setdefault((endpoint, op), EndpointFigures()).cut += count
+            else:
+                of.cut_outside += count
+
+
+def _merge_cell(into: Dict[str, int], cell: Mapping[str, int]) -> None:
+    for name, value in cell.items():
+        if name in _LOWS:
+            into[name] = min(into.get(name, _NEVER), value)
+        elif name in _HIGHS:
+            into[name] = max(into.get(name, 0), value)
+        else:
+            into[name] = into.get(name, 0) + value
+
+
+#: of cbt-hybrid's errors
+KINDS = ("http", "refused", "reset", "timeout", "checksum", "cut", "protocol")
+
+
+def kind(text: str) -> Optional[str]:
+    """The kind of an error of cbt-hybrid, the word before its colon; None for other generators' errors."""
+    word = text.partition(":")[0]
+    return word if word in KINDS else None
+
+
+def missing(text: str) -> bool:
+    """The gateway said that there is no such object: as cbt-hybrid writes it, and as warp does."""
+    return text.startswith("http: 404") or "The specified key does not exist" in text

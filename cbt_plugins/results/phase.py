@@ -1,0 +1,264 @@
+"""One phase -> its numbers: the figures of its jobs merged in every way that a reader asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+
+import numpy as np
+
+from cbt_plugins.results.archive import Job, Phase
+from cbt_plugins.results.histogram import Histogram
+from cbt_plugins.results.job import EndpointFigures, JobFigures, OpFigures
+from cbt_plugins.results.reading import read_jobs
+from cbt_plugins.results.series import Grid, Seconds, Timeline
+
+#: operations that move no data: a bandwidth would be a made-up number
+WITHOUT_BYTES = ("STAT", "DELETE", "LIST")
+_ORDER = ("GET", "PUT", "MULTIPART", "STAT", "DELETE", "LIST")
+
+
+@dataclass
+class PhaseFigures:
+    """A phase with everything read."""
+
+    phase: Phase
+    grid: Grid
+    jobs: Dict[str, JobFigures]  # by job id; a job without anything readable has none
+    timeline: Timeline
+    unreadable: Dict[str, str] = field(default_factory=dict)  # job id -> why
+    doubts: Dict[str, str] = field(default_factory=dict)  # job id -> why its rows were taken and not its figures
+
+    def __post_init__(self) -> None:
+        self.ops: Dict[str, OpFigures] = {}
+        for figures in self.jobs.values():
+            for op, its in figures.ops.items():
+                self.ops.setdefault(op, OpFigures()).merge(its)
+        self.ops = {op: self.ops[op] for op in sorted(self.ops, key=rank)}
+        self.together: Seconds = self.timeline.together()
+
+    @property
+    def length(self) -> float:
+        """Seconds of the window."""
+        return self.grid.length
+
+
+def rank(op: str) -> Tuple[int, str]:
+    """Sort key: the usual operations in their usual order, then the others by name."""
+    return (_ORDER.index(op) if op in _ORDER else len(_ORDER), op)
+
+
+def total(ops: Iterable[OpFigures]) -> OpFigures:
+    """All operations together."""
+    everything = OpFigures()
+    for figures in ops:
+        everything.merge(figures)
+    return everything
+
+
+def read_phase(phase: Phase) -> PhaseFigures:
+    """Read what all jobs left."""
+    grid = Grid.of(*phase.window, phase.block, phase.takes_all)
+    read = read_jobs(phase, grid)
+    return PhaseFigures(phase, grid, read.jobs, read.timeline, read.unreadable, read.doubts)
+
+
+def latency(histogram: Histogram) -> Optional[Dict[str, Any]]:
+    """Milliseconds: {"n", "mean", "p50", "p90", "p99", "p999", "max"}.
+
+    A percentile is null below the samples that it needs: 10, 100 and 1000 for p90, p99 and p999.
+    """
+    if not histogram.n:
+        return None
+    ms: Dict[str, Any] = {"n": histogram.n, "mean": _ms(histogram.mean)}
+    for name, q, needed in (("p50", 0.5, 1), ("p90", 0.9, 10), ("p99", 0.99, 100), ("p999", 0.999, 1000)):
+        ms[name] = _ms(histogram.quantile(q)) if histogram.n >= needed else None
+    ms["max"] = _ms(histogram.max)
+    return ms
+
+
+def _ms(ns: float) -> float:
+    return round(ns / 1e6, 6)
+
+
+def figures(op: Optional[str], of: OpFigures, length: float) -> Dict[str, Any]:
+    """One line of a table. `op` None: several operations together. Rates are null without a window."""
+    moves = op not in WITHOUT_BYTES
+    return {
+        "requests": of.latency.n,
+        "errors": of.failures,
+        "cut": of.cut,
+        "success_rate": round(of.latency.n / of.finished, 6) if of.finished else None,
+        "objects": of.objects,
+        "bytes": of.bytes,
+        "obj_per_s": round(of.objects / length, 4) if length else None,
+        "mib_per_s": round(of.bytes / length / 2**20, 4) if length and moves else None,
+        "latency_ms": latency(of.latency),
+        "ttfb_ms": latency(of.ttfb),
+        "error_latency_ms": latency(of.failed),
+        "outside": {"requests": of.ok_outside, "errors": of.failures_outside, "cut": of.cut_outside},
+    }
+
+
+def by_op(made: PhaseFigures) -> Dict[str, Any]:
+    """Per operation: its line, and its longest gap, its kinds of error and its histogram."""
+    table = {}
+    for op, of in made.ops.items():
+        line = figures(op, of, made.length)
+        seconds = made.timeline.seconds.get(op)
+        gap = seconds.longest_gap() if seconds else (made.length, made.grid.start)
+        line["longest_gap"] = {"seconds": round(gap[0], 6), "at": round(gap[1], 3)}
+        line["error_kinds"] = [{"text": text, "count": n} for text, n in _most(of.messages)]
+        line["histogram_ns"] = of.latency.to_json()
+        table[op] = line
+    return table
+
+
+def _most(messages: Mapping[str, int]) -> List[Tuple[str, int]]:
+    return sorted(messages.items(), key=lambda item: (-item[1], item[0]))[:5]
+
+
+def by_driver(made: PhaseFigures) -> List[Dict[str, Any]]:
+    """Per driver and operation, in the order of the jobs."""
+    merged: Dict[str, Dict[str, OpFigures]] = {}
+    sizes: Dict[str, Dict[Tuple[str, int], OpFigures]] = {}
+    about: Dict[str, Job] = {}
+    workers: Dict[str, int] = {}
+    for job in made.phase.jobs:
+        about.setdefault(job.driver, job)
+        workers[job.driver] = workers.get(job.driver, 0) + job.workers
+        its = made.jobs.get(job.id, JobFigures())
+        for op, of in its.ops.items():
+            merged.setdefault(job.driver, {}).setdefault(op, OpFigures()).merge(of)
+        for key, of in its.sizes.items():
+            sizes.setdefault(job.driver, {}).setdefault(key, OpFigures()).merge(of)
+    return [
+        {
+            "driver": driver,
+            "node": job.node,
+            "bucket": job.bucket,
+            "sizes": [list(size) for size in job.sizes],
+            "workers": workers[driver],
+            "ops": {
+                op: figures(op, of, made.length)
+                for op, of in sorted(merged.get(driver, {}).items(), key=lambda item: rank(item[0]))
+            },
+            "size_classes": _size_classes(sizes.get(driver, {}), made.length),
+            "total": figures(None, total(merged.get(driver, {}).values()), made.length),
+        }
+        for driver, job in about.items()
+    ]
+
+
+def _size_classes(sizes: Mapping[Tuple[str, int], OpFigures], length: float) -> List[Dict[str, Any]]:
+    """A line per power of two of the object sizes, of the operations that move data; [] when there is only one."""
+    classes: Dict[int, Dict[str, OpFigures]] = {}
+    for (op, size), of in sizes.items():
+        if of.latency.n and op not in WITHOUT_BYTES:
+            classes.setdefault(size, {})[op] = of
+    if len(classes) < 2:
+        return []
+    return [
+        {
+            "smallest": 1 << size - 1 if size else 0,
+            "largest": (1 << size) - 1,
+            "ops": {
+                op: {
+                    "requests": of.latency.n,
+                    "obj_per_s": round(of.objects / length, 4),
+                    "mib_per_s": round(of.bytes / length / 2**20, 4),
+                    "latency_ms": latency(of.latency),
+                    "ttfb_ms": latency(of.ttfb),
+                }
+                for op, of in sorted(ops.items(), key=lambda item: rank(item[0]))
+            },
+        }
+        for size, ops in sorted(classes.items())
+    ]
+
+
+def by_endpoint(made: PhaseFigures) -> List[Dict[str, Any]]:
+    """Per RGW address and operation: requests that ended in the window."""
+    merged: Dict[Tuple[str, str], EndpointFigures] = {}
+    for its in made.jobs.values():
+        for key, of in its.endpoints.items():
+            merged.setdefault(key, EndpointFigures()).merge(of)
+    return [
+        {
+            "endpoint": endpoint,
+            "op": op,
+            "requests": of.n,
+            "errors": max(0, of.failed - of.cut),
+            "mean_ms": _ms(of.total / of.n) if of.n else None,
+            "max_ms": _ms(of.max) if of.n else None,
+        }
+        for (endpoint, op), of in sorted(merged.items(), key=lambda item: (item[0][0], rank(item[0][1])))
+        if of.n + of.failed
+    ]
+
+
+def mix(made: PhaseFigures) -> Dict[str, Any]:
+    """Percent of the requests, as asked (null: no mix was asked) and as measured on all that ended in the window."""
+    everything = sum(of.finished for of in made.ops.values())
+    measured = {op: round(100 * of.finished / everything, 3) for op, of in made.ops.items()} if everything else {}
+    asked = {op: made.phase.mix[op] for op in sorted(made.phase.mix, key=rank)} or None
+    return {"asked": asked, "measured": measured}
+
+
+def series(made: PhaseFigures) -> Dict[str, Any]:
+    """Per bin of `step` seconds from `start` on (the window may cut the first and the last), and the PGs.
+
+    {"start", "step", "percentiles": {"start", "step"}, "ops": {op: {"obj_per_s", "mib_per_s" or null, "mean_ms",
+    "max_ms", "errors", "p50_ms", "p99_ms"}}, "pgs": {"t": [seconds from start], "not_clean": [...], "total": [...]}};
+    p50 and p99 have bins of their own; a latency of nothing is null.
+    """
+    grid, timeline = made.grid, made.timeline
+    spans = grid.spans()
+    ops: Dict[str, Any] = {}
+    for op in sorted(timeline.seconds, key=rank):
+        seconds, blocks = timeline.seconds[op], timeline.blocks.get(op)
+        n = seconds.binned("n")
+        percentiles = blocks.quantiles(0.5, 0.99) if blocks else [[None] * grid.block_bins] * 2
+        ops[op] = {
+            "obj_per_s": _rounded(seconds.binned("objects") / spans, 2),
+            "mib_per_s": None if op in WITHOUT_BYTES else _rounded(seconds.binned("bytes") / spans / 2**20, 3),
+            "mean_ms": _where(n, _rounded(seconds.binned("total") / np.maximum(n, 1) / 1e6, 3)),
+            "max_ms": _where(n, _rounded(seconds.binned("max") / 1e6, 3)),
+            "errors": seconds.binned("failed").tolist(),
+            "p50_ms": [None if ns is None else round(ns / 1e6, 3) for ns in percentiles[0]],
+            "p99_ms": [None if ns is None else round(ns / 1e6, 3) for ns in percentiles[1]],
+        }
+    return {
+        "start": grid.first,
+        "step": grid.step,
+        "percentiles": {"start": grid.first_block, "step": grid.block_step},
+        "ops": ops,
+        "pgs": _pgs(made),
+    }
+
+
+def _rounded(values: np.ndarray, digits: int) -> List[float]:
+    return np.round(values, digits).tolist()
+
+
+def _where(n: np.ndarray, values: List[float]) -> List[Optional[float]]:
+    return [value if some else None for value, some in zip(values, n.tolist())]
+
+
+def _pgs(made: PhaseFigures) -> Dict[str, List[Any]]:
+    found: Dict[str, List[Any]] = {"t": [], "not_clean": [], "total": []}
+    for sample in made.phase.pgs:
+        states = sample.get("pgs")
+        if not isinstance(states, dict) or not isinstance(sample.get("t"), (int, float)):
+            continue
+        found["t"].append(round(sample["t"] - made.grid.first, 1))
+        found["not_clean"].append(sum(n for state, n in states.items() if not is_clean(state)))
+        found["total"].append(sum(states.values()))
+    return found
+
+
+@lru_cache(maxsize=1000)
+def is_clean(state: str) -> bool:
+    """Ceph's "active+clean", also while it is being scrubbed."""
+    return {"active", "clean"} <= set(state.split("+"))

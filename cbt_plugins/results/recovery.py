@@ -1,0 +1,319 @@
+"""Samples of the cluster and the events of faults -> what happened when: milestones, each with its rule."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+
+from cbt_plugins.results.episodes import Episode, episodes
+from cbt_plugins.results.recovered import copies_made, recovered
+from cbt_plugins.results.samples import Sample, Samples
+
+#: seconds for which a state must last to be called stable
+STABLE = 6.0
+#: seconds before its undo from which on a fault that ends by itself is worth a warning
+_EARLY = 1.0
+
+_LASTS = f"of a stretch of at least {STABLE:g} s, after the last change of an OSD, with statistics newer than it"
+#: name -> (title, rule)
+RULES: Dict[str, Tuple[str, str]] = {
+    "injected": ("injected", "the commands of the fault have ended"),
+    "undone": ("undone", "the undo was checked against the cluster"),
+    "first-down": ("first OSD down", "first OSD map in which an OSD of the fault is down"),
+    "all-down": ("all OSDs down", "first OSD map in which all OSDs of the fault are down at once"),
+    "first-up": ("first OSD up", "first OSD map in which an OSD of the fault is up again"),
+    "all-up": ("all OSDs up", "first OSD map in which all OSDs of the fault are up at once"),
+    "degraded-peak": ("degraded, peak", "sample with the most degraded object copies, until all PGs are clean"),
+    "misplaced-peak": ("misplaced, peak", "sample with the most misplaced object copies, until all PGs are clean"),
+    "out": ("out", "first OSD map in which all OSDs of the fault are out"),
+    "recovery-starts": (
+        "recovery starts",
+        "first sample with a PG that is recovering or backfilling, after an OSD changed",
+    ),
+    "no-object-degraded": (
+        "no object degraded",
+        f"first sample without degraded or unfound objects and without inactive PGs {_LASTS}",
+    ),
+    "health-ok": ("HEALTH_OK", "first sample with it after one without; PGs may still be recovering, OSDs missing"),
+    "clean": ("all PGs active+clean", f"first sample with all PGs active+clean {_LASTS}"),
+}
+_END = ("no-object-degraded", "health-ok", "clean")
+_OF = {
+    "failure": ("injected", "first-down", "all-down", "degraded-peak", "out", "recovery-starts", *_END),
+    "return": ("undone", "first-up", "all-up", "recovery-starts", "misplaced-peak", *_END),
+}
+
+
+class Found(NamedTuple):
+    """Answer to a rule."""
+
+    t: Optional[float] = None
+    reason: Optional[str] = None  # why there is no time
+    value: Optional[Dict[str, Any]] = None
+    resolution: Optional[float] = None  # seconds since the sample before, which did not show it yet
+
+
+def milestones(samples: Samples, events: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
+    """All failures and returns, in the form of docs/RECOVERY.md. `events` are the lines of the run's events.jsonl."""
+    last = samples.samples[-1].t if samples.samples else 0.0
+    made = [_told(_Search(samples, episode)) for episode in episodes(events, last)]
+    return {
+        "version": 1,
+        "via": samples.via,
+        "interval": samples.interval,
+        "samples": len(samples.samples),
+        "start": samples.samples[0].t if samples.samples else None,
+        "end": last or None,
+        "gaps": samples.gaps,
+        "episodes": made,
+        "warnings": list(_warnings(samples, made)),
+    }
+
+
+def _told(search: _Search) -> Dict[str, Any]:
+    episode = search.episode
+    found = {name: getattr(search, name.replace("-", "_"))() for name in _OF[episode.kind]}
+    clean = found["clean"]
+    until = clean.t if clean.t is not None else episode.end
+    rate = None
+    if search.changed and search.changed[0] < until:
+        # the mgr's counters are ahead of the PG states: what they rose by before the first state that shows it counts
+        rate = recovered(search.all.samples, search.changed[0], found["recovery-starts"].t, until)
+        copies = copies_made(search.all.samples, search.changed[0], until) if search.falls else None
+        rate["copies"] = copies
+        rate["copies_per_s"] = None if copies is None else round(copies / rate["seconds"], 2)
+    before, last = search.before, search.samples[-1] if search.samples else None
+    outcome = "recovered" if clean.t is not None else "not recovered" if last and search.touched_anything else "unknown"
+    return {
+        "kind": episode.kind,
+        "labels": list(episode.labels),
+        "osds": sorted(search.osds),
+        "osds_from": "events" if episode.osds else "OSD maps",
+        "begin": episode.begin,
+        "end": episode.end,
+        "end_why": episode.end_why,
+        "healed": None if episode.healed is None else {"t": episode.healed, "undo": episode.asked},
+        "before": _before(before) if before else None,
+        "effect": search.touched_anything if search.samples else None,
+        "outcome": outcome,
+        "milestones": [_line(name, found[name], episode.begin) for name in _OF[episode.kind]],
+        "recovery": rate,
+        "left": _left(last) if last and clean.t is None else None,
+    }
+
+
+def _before(sample: Sample) -> Dict[str, Any]:
+    return {"clean": sample.clean, "health": sample.state.get("health"), "pgs": dict(sample.pgs)}
+
+
+def _line(name: str, found: Found, begin: float) -> Dict[str, Any]:
+    title, rule = RULES[name]
+    return {
+        "name": name,
+        "title": title,
+        "rule": rule,
+        "t": None if found.t is None else round(found.t, 3),
+        "seconds": None if found.t is None else round(found.t - begin, 3),
+        "resolution": None if found.resolution is None else round(found.resolution, 3),
+        "value": found.value,
+        "reason": found.reason,
+    }
+
+
+def _left(sample: Sample) -> Dict[str, Any]:
+    """What was not done at the end."""
+    return {
+        "t": sample.t,
+        "pgs": dict(sample.pgs),
+        **{what: sample.count(what) for what in ("degraded", "misplaced", "unfound")},
+        "inactive_pgs": sample.inactive,
+        "down": list(sample.state.get("down") or ()),
+        "out": list(sample.state.get("out") or ()),
+        "health": sample.state.get("health"),
+        "checks": list(sample.state.get("checks") or ()),
+    }
+
+
+class _Search:
+    """The part of the samples that belongs to an episode, and its rules: a method for each milestone."""
+
+    def __init__(self, samples: Samples, episode: Episode) -> None:
+        self.all, self.episode = samples, episode
+        self.falls = episode.kind == "failure"
+        self.samples = samples.between(episode.begin, episode.end + 1e-6)
+        self.before = samples.before(episode.begin)
+        self.changes = [change for change in samples.changes if episode.begin <= change.t <= episode.end]
+        moved = [(change.t, set(change.down if self.falls else change.up)) for change in self.changes]
+        self.osds: Set[int] = set(episode.osds) or {osd for _, osds in moved for osd in osds}
+        self.changed = [t for t, osds in moved if osds & self.osds]
+        self.touched_anything = bool(self.changed) or not all(sample.clean for sample in self.samples)
+
+    # what the events and the OSD maps say
+
+    def injected(self) -> Found:
+        if self.episode.done is None:
+            return Found(reason=self.episode.failed or "its commands never ended")
+        return Found(self.episode.done)
+
+    undone = injected
+
+    def first_down(self) -> Found:
+        if self.changed:
+            return Found(self.changed[0])
+        whose = " of the fault" if self.episode.osds else ""
+        return Found(reason=f"no OSD{whose} was marked {'down' if self.falls else 'up'}")
+
+    first_up = first_down
+
+    def all_down(self) -> Found:
+        return self._all(self._state("down"), "down", "up", "stayed up")
+
+    def all_up(self) -> Found:
+        return self._all(self.osds - self._state("down"), "up", "down", "stayed down")
+
+    def out(self) -> Found:
+        return self._all(self._state("out"), "out", "inside", "stayed in")
+
+    def _state(self, key: str) -> Set[int]:
+        return set(self.before.state.get(key) or ()) if self.before else set()
+
+    def _all(self, have: Set[int], gained: str, lost: str, otherwise: str) -> Found:
+        if not self.osds:
+            return Found(reason="no OSD changed")
+        if self.osds <= have:
+            return Found(reason="they were before")
+        for change in self.changes:
+            have = (have | set(getattr(change, gained))) - set(getattr(change, lost))
+            if self.osds <= have:
+                return Found(change.t)
+        names = ", ".join(f"osd.{osd}" for osd in sorted(self.osds - have))
+        return Found(reason=f"{names} {otherwise} until {self.episode.end_why}")
+
+    # what the samples say
+
+    def degraded_peak(self) -> Found:
+        return self._peak("degraded")
+
+    def misplaced_peak(self) -> Found:
+        return self._peak("misplaced")
+
+    def _peak(self, what: str) -> Found:
+        clean = self.clean().t
+        upto = [sample for sample in self.samples if clean is None or sample.t <= clean]
+        top = max(upto, key=lambda sample: sample.count(what), default=None)
+        if top is None or not top.count(what):
+            return Found(reason=f"no object was {what}" if upto else "no samples")
+        pgs = sum(n for state, n in top.pgs.items() if "degraded" in state.split("+"))
+        value = {"objects": top.count(what), "total": top.total(what), "degraded_pgs": pgs}
+        value["most_inactive_pgs"] = max(sample.inactive for sample in upto)
+        return self._at(top, value)
+
+    def recovery_starts(self) -> Found:
+        if self.before and self.before.moving:
+            return Found(reason="PGs were recovering already")
+        begin = self.changed[0] if self.changed else self.episode.begin
+        first = next((sample for sample in self.samples if sample.t >= begin and sample.moving), None)
+        return self._at(first) if first else Found(reason=f"no PG recovered until {self.episode.end_why}")
+
+    def no_object_degraded(self) -> Found:
+        if all(sample.whole for sample in self.samples):
+            return Found(reason="no object was degraded" if self.samples else "no samples")
+        return self._stretch(lambda sample: sample.whole, "without degraded objects")
+
+    def clean(self) -> Found:
+        if not self.touched_anything:
+            return Found(reason="no OSD changed and all PGs stayed active+clean" if self.samples else "no samples")
+        return self._stretch(lambda sample: sample.clean, "clean")
+
+    def health_ok(self) -> Found:
+        ill = next((sample for sample in self.samples if sample.state.get("health") != "HEALTH_OK"), None)
+        if ill is None:
+            return Found(reason="it was never another one" if self.samples else "no samples")
+        good = (s for s in self.samples if s.t > ill.t and s.state.get("health") == "HEALTH_OK")
+        first = next(good, None)
+        return self._at(first) if first else Found(reason=f"not until {self.episode.end_why}")
+
+    def _stretch(self, holds: Callable[[Sample], bool], word: str) -> Found:
+        """The first sample of the first stretch that is stable."""
+        after = self.changed[-1] if self.changed else self.episode.begin
+        first, settled, before = None, False, None
+        longest, unsettled = 0.0, False
+        for sample in self.samples:
+            if before is not None and sample.t - before > self.all.patience:
+                first = None  # what was in the gap nobody knows
+            before = sample.t
+            if sample.t < after or not holds(sample):
+                first = None
+                continue
+            if first is None:
+                first, settled = sample, False
+            settled |= sample.settled
+            lasted = sample.t - first.t
+            if lasted >= STABLE and settled:
+                return self._at(first)
+            unsettled |= lasted >= STABLE
+            longest = max(longest, lasted if settled or unsettled else 0.0)
+        why = f"not until {self.episode.end_why}, {self.episode.end - self.episode.begin:.0f} s after the event"
+        if unsettled:
+            why += f"; {word} for {longest:.1f} s, but nobody knows whether the statistics were newer than the OSD map"
+        elif longest:
+            why += f"; {word} for {longest:.1f} s at the longest, which is not stable"
+        return Found(reason=why)
+
+    def _at(self, sample: Sample, value: Optional[Dict[str, Any]] = None) -> Found:
+        before = self.all.before(sample.t)
+        return Found(sample.t, None, value, sample.t - before.t if before else None)
+
+
+def _warnings(samples: Samples, made: Sequence[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
+    if not samples.samples:
+        yield {"code": "no-recovery-samples", "text": "no samples of the cluster: was the profile `recovery` on?"}
+        return
+    for episode in made:
+        about = f"{episode['kind']} {', '.join(episode['labels'])}"
+        gaps = [gap for gap in samples.gaps if _overlap(gap, episode)]
+        if gaps:
+            worst = max(gaps, key=lambda gap: float(gap["seconds"]))
+            text = f"{about}: {len(gaps)} gaps in the samples, the longest {worst['seconds']:.1f} s: {worst['why']}"
+            yield {"code": "recovery-gap", "text": text}
+        healed = episode["healed"]
+        if healed and healed["undo"] - healed["t"] > _EARLY:
+            when = datetime.fromtimestamp(healed["t"], timezone.utc).strftime("%H:%M:%S UTC")
+            early = f"{healed['undo'] - healed['t']:.1f} s before its undo"
+            text = f"{about}: the fault ended by itself at {when}, {early}; a longer deadline keeps it"
+            yield {"code": "healed-early", "text": text}
+        if episode["before"] and not episode["before"]["clean"] and episode["kind"] == "failure":
+            yield {"code": "not-clean-before", "text": f"{about}: not all PGs were active+clean before it"}
+        if episode["outcome"] == "not recovered":
+            why = next(m["reason"] for m in episode["milestones"] if m["name"] == "clean")
+            yield {"code": "not-recovered", "text": f"{about}: not all PGs active+clean: {why}"}
+    if samples.skew:
+        text = f"the monitors' clock is at least {samples.skew:.2f} s off from that of the node that asked"
+        yield {"code": "clock-skew", "text": f"{text}: times of OSD maps are as exact as the samples"}
+
+
+def _overlap(gap: Mapping[str, Any], episode: Mapping[str, Any]) -> bool:
+    return bool(gap["t"] > episode["begin"] and gap["t"] - gap["seconds"] < episode["end"])
+
+
+def table(made: Mapping[str, Any]) -> List[str]:
+    """Lines of text: a block for each episode."""
+    lines: List[str] = []
+    for episode in made["episodes"]:
+        lines.append(f"{episode['kind']} of {', '.join(episode['labels'])}: {episode['outcome']}")
+        for milestone in episode["milestones"]:
+            if milestone["seconds"] is None:
+                lines.append(f"  {milestone['title']:<22} {'-':>9}    {milestone['reason']}")
+                continue
+            value = milestone["value"]
+            more = f"    {value['objects']} of {value['total']} object copies" if value else ""
+            lines.append(f"  {milestone['title']:<22} {milestone['seconds']:>9.1f} s{more}")
+        rate = episode["recovery"]
+        if rate and rate["objects_per_s"] is not None:
+            text = f"  {'recovered':<22} {rate['objects_per_s']:>9.0f} objects/s    {rate['mib_per_s']:.1f} MiB/s"
+            lines.append(text + ("" if rate["copies"] is None else f", {rate['copies_per_s']:.0f} copies/s"))
+        if episode["left"]:
+            left = episode["left"]
+            states = ", ".join(f"{n} {state}" for state, n in sorted(left["pgs"].items(), key=lambda item: -item[1]))
+            lines.append(f"  left: {left['degraded']} degraded, {left['unfound']} unfound; PGs: {states}")
+    return lines

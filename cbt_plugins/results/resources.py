@@ -1,0 +1,223 @@
+"""What daemons, disks and interfaces did in each phase, by node and by class; docs/RESOURCES.md has the formulas."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cbt_plugins.results import collectl, watching
+from cbt_plugins.results.archive import Phase, Run
+from cbt_plugins.results.bottleneck import bottleneck
+from cbt_plugins.results.clocks import Clocks
+from cbt_plugins.results.environment import roles_of
+from cbt_plugins.results.networks import Networks
+from cbt_plugins.results.usage import (
+    CLASSES,
+    Grid,
+    daemons,
+    devices,
+    highest,
+    interfaces,
+    numbered,
+    roles_at,
+    rounded,
+    without_doubles,
+)
+from cbt_plugins.results.watching import Node
+
+#: share of the window that has to be known on a node
+WATCHED = 0.95
+#: bytes of files from which on other processes are worth their start
+_MANY = 8 << 20
+
+
+def resources(run: Run, phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
+    """{"nodes", "phases": {name: ...}} of a run whose phases have these lines in the summary; None: nobody watched."""
+    offsets = Clocks.of(run).nodes
+    roles, networks = roles_of(run), Networks.of(run.path)
+    known: Dict[str, Dict[str, Any]] = {}
+    made: Dict[str, Any] = {}
+    for phase, line in zip(run.phases, phases):
+        window = (line["window"]["start"], line["window"]["end"])
+        if window[1] <= window[0]:
+            continue
+        nodes = [node for node in read_nodes(phase.path / "monitors", offsets) if node.whole.meets(*window)]
+        if nodes:
+            made[phase.name] = of_window(nodes, window, _load(run, phase, line), roles, networks)
+            for node in nodes:
+                known.setdefault(node.name, _about(node, nodes, roles))
+    return {"nodes": list(known.values()), "phases": made} if made else None
+
+
+def warnings_of(made: Optional[Mapping[str, Any]]) -> List[Dict[str, Any]]:
+    """What is doubtful about it."""
+    found = []
+    for name, line in (made or {"phases": {}})["phases"].items():
+        gaps = [f"{n['node']} ({100 * n['watched']:.0f} %)" for n in line["nodes"] if n["watched"] < WATCHED]
+        if gaps:
+            text = f"processors and disks were not watched all the time: {', '.join(gaps)}"
+            found.append({"code": "resources-gap", "text": text, "phase": name})
+        if line["bottleneck"]["what"] == "generator":
+            text = f"the load generator is the limit, not the cluster: {line['bottleneck']['evidence'][0]}"
+            found.append({"code": "generator-bound", "text": text, "phase": name})
+    return found
+
+
+def read_nodes(folder: Path, offsets: Mapping[str, float]) -> List[Node]:
+    """What was watched into a `monitors` folder, by node; collectl's files of the nodes that nobody else watched."""
+    names = {path.name[len(watching.FOLDER) :]: path for path in sorted(folder.glob(f"{watching.FOLDER}*"))}
+    # others' files are there too where nodes share a directory
+    files = [(path / f"{name}.jsonl", name, offsets.get(name, 0.0)) for name, path in names.items()]
+    found: Dict[str, Node] = {node.name: node for node in _read_files(files) if node}
+    for path in sorted(folder.glob(f"{collectl.FOLDER}*")):
+        name = path.name[len(collectl.FOLDER) :]
+        node = collectl.read_node(path, name, offsets.get(name, 0.0)) if name not in found and path.is_dir() else None
+        if node:
+            found[name] = node
+    nodes = [found[name] for name in sorted(found)]
+    collectl.join_machines([node for node in nodes if node.source == "collectl"])
+    return nodes
+
+
+def _read_files(files: Sequence[Tuple[Path, str, float]]) -> List[Optional[Node]]:
+    """With all processors when there is much to read."""
+    sizes = [path.stat().st_size for path, _, _ in files if path.exists()]
+    if sum(sizes) <= _MANY or len(sizes) < 2:
+        return [watching.read_node(*its) for its in files]
+    with concurrent.futures.ProcessPoolExecutor(min(len(files), os.cpu_count() or 1)) as pool:
+        return list(pool.map(watching.read_node, *zip(*files)))
+
+
+def _load(run: Run, phase: Phase, line: Mapping[str, Any]) -> Dict[str, Any]:
+    """What was asked of the cluster: requests and bytes a second that ended well, and what the generator can do."""
+    ceiling = run.manifest.get("ceiling")
+    total, length = line["total"], line["window"]["seconds"]
+    ops = {op: its["requests"] / length for op, its in line["ops"].items()}
+    return {
+        "made": bool(phase.jobs),
+        "per_s": total["requests"] / length,
+        "bytes_per_s": total["bytes"] / length,
+        "ops": ops,
+        "ceiling": ceiling if isinstance(ceiling, dict) else {},
+    }
+
+
+def _about(node: Node, nodes: Sequence[Node], roles: Mapping[str, Sequence[str]]) -> Dict[str, Any]:
+    return {
+        "node": node.name,
+        "source": node.source,
+        "interval": node.interval,
+        "cpus": node.cpus,
+        "machine": _machine(node, nodes),
+        "roles": roles_at(node, roles),
+    }
+
+
+def _machine(node: Node, nodes: Sequence[Node]) -> str:
+    """The first node of the same machine: nodes of a lab share processors and disks."""
+    return next(other.name for other in nodes if other.boot == node.boot)
+
+
+def of_window(
+    nodes: Sequence[Node],
+    window: Tuple[float, float],
+    load: Mapping[str, Any],
+    roles: Mapping[str, Sequence[str]],
+    networks: Networks,
+) -> Dict[str, Any]:
+    """One phase: `window` on the head's clock, `load` {"made", "per_s", "bytes_per_s", "ops": {op: requests/s}}."""
+    grid = Grid(window, max(node.interval for node in nodes))
+    lines: List[Dict[str, Any]] = []
+    curves: Dict[str, np.ndarray] = {}
+    alone = list(without_doubles(nodes))
+    for node in alone:
+        for line, curve in daemons(node, grid):
+            lines.append(line)
+            curves[line["class"]] = _added(curves.get(line["class"]), curve)
+    classes = {its: _class(lines, its, curves[its]) for its in CLASSES if its in curves}
+    cores = sum(classes[its]["cores"] for its in ("osd", "rgw") if its in classes)
+    gigabytes = load["bytes_per_s"] / 1e9
+    ratio = classes["rgw"]["cores"] / classes["osd"]["cores"] if _both(classes) else None
+    made: Dict[str, Any] = {
+        "seconds": round(window[1] - window[0], 3),
+        "source": "resources" if any(node.source == "resources" for node in nodes) else "collectl",
+        "classes": classes,
+        "rgw_osd_ratio": rounded(ratio),
+        "rgw_osd_fraction": small_fraction(ratio) if ratio else None,
+        "ops_per_core": rounded(load["per_s"] / cores) if cores and load["made"] else None,
+        "cores_per_gb_s": rounded(cores / gigabytes) if cores and gigabytes else None,
+        "nodes": [_node(node, nodes, lines, grid, roles) for node in nodes],
+        "daemons": sorted(lines, key=lambda line: (CLASSES.index(line["class"]), line["node"], numbered(line["id"]))),
+        "devices": list(devices(nodes, alone, grid)),
+        "interfaces": list(interfaces(nodes, grid, roles, networks)),
+        "series": {
+            "start": float(grid.begin),
+            "step": grid.step,
+            "cores": {its: grid.told(curves[its]) for its in CLASSES if its in curves},
+        },
+    }
+    made["bottleneck"] = bottleneck(made, load)
+    return made
+
+
+def _added(sums: Optional[np.ndarray], curve: np.ndarray) -> np.ndarray:
+    """The sum of what is known."""
+    if sums is None:
+        return curve
+    both: np.ndarray = np.where(np.isnan(sums), curve, np.where(np.isnan(curve), sums, sums + curve))
+    return both
+
+
+def _class(lines: Sequence[Mapping[str, Any]], its: str, curve: np.ndarray) -> Dict[str, Any]:
+    mine = [line for line in lines if line["class"] == its]
+    made: Dict[str, Any] = {"cores": _sum(mine, "cores"), "peak": rounded(highest(curve)), "daemons": len(mine)}
+    made.update((key, _sum(mine, key)) for key in ("rss_mib", "read_mib_s", "write_mib_s"))
+    return made
+
+
+def _sum(lines: Sequence[Mapping[str, Any]], key: str) -> Optional[float]:
+    """None when one of them is not known: a sum without it would be too small."""
+    values = [line[key] for line in lines]
+    return None if any(value is None for value in values) else rounded(sum(values))
+
+
+def _node(
+    node: Node,
+    nodes: Sequence[Node],
+    lines: Sequence[Mapping[str, Any]],
+    grid: Grid,
+    roles: Mapping[str, Sequence[str]],
+) -> Dict[str, Any]:
+    seconds = node.whole.known((grid.begin, grid.end))[0]
+    busy, waiting = node.whole.rise(grid.begin, grid.end) / seconds
+    cores: Dict[str, float] = {}
+    for line in lines:
+        if line["node"] == node.name:
+            cores[line["class"]] = round(cores.get(line["class"], 0.0) + line["cores"], 4)
+    return {
+        "node": node.name,
+        "machine": _machine(node, nodes),
+        "roles": roles_at(node, roles),
+        "cpus": node.cpus,
+        # its clock and that of the ticks are not one
+        "busy": rounded(min(1.0, busy / node.cpus)) if node.cpus else None,
+        "io_wait": rounded(waiting / node.cpus) if node.cpus else None,
+        "cores": cores,
+        "monitor_cores": rounded(node.monitor.rise(grid.begin, grid.end)[0] / seconds),
+        "watched": round(min(1.0, seconds / grid.length), 4),
+    }
+
+
+def small_fraction(ratio: float) -> str:
+    """The nearest fraction with a denominator of one digit: 1.21 -> "6/5"; 1/n of what is less than all of them."""
+    its = Fraction(ratio).limit_denominator(9) or Fraction(1, round(1 / ratio))
+    return f"{its.numerator}/{its.denominator}"
+
+
+def _both(classes: Mapping[str, Mapping[str, Any]]) -> bool:
+    return "rgw" in classes and "osd" in classes and classes["osd"]["cores"] > 0 and classes["rgw"]["cores"] > 0

@@ -1,0 +1,180 @@
+"""The samples of the `recovery` monitor as whole states: recovery.jsonl has only what changed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from cbt_plugins.results.archive import json_lines
+from cbt_plugins.results.clocks import UNMEASURED, Clocks
+from cbt_plugins.results.phase import is_clean
+
+FILE = "recovery.jsonl"
+#: seconds by which two clocks may differ without being corrected
+_NEAR = 0.25
+
+
+class Change(NamedTuple):
+    """An OSD map that has other OSDs up or in than the one before."""
+
+    t: float  # when the monitors made it, epoch seconds on the clock of the machine that led the run
+    epoch: int
+    down: Tuple[int, ...] = ()
+    up: Tuple[int, ...] = ()
+    out: Tuple[int, ...] = ()
+    inside: Tuple[int, ...] = ()
+
+
+class Sample(NamedTuple):
+    """The cluster at one instant; parts that did not change are shared between samples."""
+
+    t: float  # epoch seconds on the same clock
+    state: Mapping[str, Any]  # keys of docs/RECOVERY.md
+    clean: bool  # all PGs active+clean, maybe scrubbing
+    moving: bool  # a PG is recovering or being backfilled; one that waits for it is not
+
+    def count(self, what: str) -> int:
+        """Object copies that are "degraded", "misplaced" or "unfound"."""
+        return int((self.state.get(what) or (0, 0))[0])
+
+    def total(self, what: str) -> int:
+        return int((self.state.get(what) or (0, 0))[1])
+
+    @property
+    def pgs(self) -> Mapping[str, int]:
+        pgs: Mapping[str, int] = self.state.get("pgs") or {}
+        return pgs
+
+    @property
+    def not_clean(self) -> int:
+        known = sum(self.pgs.values())
+        clean = sum(n for state, n in self.pgs.items() if is_clean(state))
+        return max(known, int(self.state.get("num_pgs") or 0)) - clean
+
+    @property
+    def inactive(self) -> int:
+        """PGs that serve no request."""
+        known = sum(self.pgs.values())
+        active = sum(n for state, n in self.pgs.items() if "active" in state.split("+"))
+        return max(known, int(self.state.get("num_pgs") or 0)) - active
+
+    @property
+    def whole(self) -> bool:
+        """No object lacks a copy, and all are counted: those of a PG that is down are in no figure."""
+        return not self.count("degraded") and not self.count("unfound") and not self.inactive
+
+    @property
+    def settled(self) -> bool:
+        """The statistics are newer than the last change of an OSD."""
+        return bool(self.state.get("settled"))
+
+    @property
+    def osds_up(self) -> int:
+        return int(self.state.get("osds") or 0) - len(self.state.get("down") or ())
+
+    @property
+    def osds_in(self) -> int:
+        return int(self.state.get("osds") or 0) - len(self.state.get("out") or ())
+
+
+@dataclass
+class Samples:
+    """What one or several monitors wrote, by time."""
+
+    interval: float = 1.0  # seconds, asked; the longest one
+    period: float = 5.0  # seconds between two reports of an OSD: what the statistics lag behind
+    via: Optional[str] = None  # "librados" or "ceph"
+    samples: List[Sample] = field(default_factory=list)
+    changes: List[Change] = field(default_factory=list)
+    gaps: List[Dict[str, Any]] = field(default_factory=list)  # {"t": its end, "seconds", "why"}
+    skew: float = 0.0  # seconds that the monitors' clock is off at least, all measured offsets taken off; 0: none seen
+
+    @property
+    def patience(self) -> float:
+        """A longer time without a sample is a gap, in which anything may have happened."""
+        return max(3.0, 2.5 * self.interval)
+
+    def between(self, begin: float, end: float) -> List[Sample]:
+        """Samples of begin <= t < end."""
+        return [sample for sample in self.samples if begin <= sample.t < end]
+
+    def before(self, t: float) -> Optional[Sample]:
+        """The newest sample before t."""
+        return next((sample for sample in reversed(self.samples) if sample.t < t), None)
+
+
+def files_of(run: Path) -> List[Path]:
+    """The monitor's files in a run's folder, of interrupted attempts too, wherever a benchmark has put them."""
+    return sorted(run.rglob(FILE))
+
+
+def read_samples(paths: Iterable[Path], clocks: Clocks = UNMEASURED) -> Samples:
+    """All samples of these files, on one clock; lines that a kill has torn are left out."""
+    made = Samples(interval=0.0, period=0.0)
+    for path in paths:
+        _add(made, json_lines(path), clocks.of_file(path), clocks.monitors)
+    made.interval, made.period = made.interval or 1.0, made.period or 5.0
+    made.samples.sort(key=lambda sample: sample.t)
+    known = {change.epoch: change for change in made.changes}
+    made.changes = [known[epoch] for epoch in sorted(known)]
+    made.gaps = sorted(made.gaps + _missing(made), key=lambda gap: float(gap["t"]))
+    return made
+
+
+def _add(made: Samples, lines: Sequence[Mapping[str, Any]], offset: float, of_maps: float) -> None:
+    state: Dict[str, Any] = {}
+    clean = moving = False
+    for line in lines:
+        if "version" in line:
+            made.via = line.get("via") or made.via
+            made.interval = max(made.interval, float(line.get("interval") or 0))
+            made.period = max(made.period, float(line.get("mgr_stats_period") or 0))
+            continue
+        if "end" in line or not isinstance(line.get("t"), (int, float)):
+            continue
+        t = float(line["t"]) - offset
+        new = {key: value for key, value in line.items() if key not in ("t", "map", "gap")}
+        if new:
+            state = {**state, **new}
+        if "pgs" in new or "num_pgs" in new:
+            clean, moving = _states(state)
+        if "pgs" not in state:
+            continue  # the file's first lines are missing
+        made.samples.append(Sample(t, state, clean, moving))
+        for change in line.get("map") or ():
+            # a map is made after the last sample that did not show it, and before the first one that does
+            low = made.samples[-2].t if len(made.samples) > 1 else -math.inf
+            stamped = float(change["t"]) - of_maps
+            right = min(max(stamped, low - _NEAR), t + _NEAR)
+            made.skew = max(made.skew, abs(stamped - right))
+            made.changes.append(_change(change, right))
+        if line.get("gap"):
+            seconds, why = line["gap"]
+            made.gaps.append({"t": t, "seconds": float(seconds), "why": str(why)})
+
+
+def _states(state: Mapping[str, Any]) -> Tuple[bool, bool]:
+    pgs: Mapping[str, int] = state.get("pgs") or {}
+    clean = sum(n for name, n in pgs.items() if is_clean(name))
+    moving = any({"recovering", "backfilling"} & set(name.split("+")) for name in pgs)
+    return 0 < clean == state.get("num_pgs", sum(pgs.values())), moving
+
+
+def _change(line: Mapping[str, Any], t: float) -> Change:
+    lists = {name: tuple(line.get(key) or ()) for name, key in _LISTS.items()}
+    return Change(t, int(line["epoch"]), **lists)
+
+
+_LISTS = {"down": "down", "up": "up", "out": "out", "inside": "in"}
+
+
+def _missing(made: Samples) -> List[Dict[str, Any]]:
+    """Gaps that no line tells of: between two phases nobody watched."""
+    told = {gap["t"] for gap in made.gaps}
+    return [
+        {"t": b.t, "seconds": round(b.t - a.t, 3), "why": "nobody watched"}
+        for a, b in zip(made.samples, made.samples[1:])
+        if b.t - a.t > made.patience and b.t not in told
+    ]

@@ -1,0 +1,246 @@
+"""Tables of what a summary says: runs, phases, operations, drivers, resources; and of any program's run: its
+measurements.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Tuple
+
+from cbt_plugins.compare.metrics import METRICS
+from cbt_plugins.results.record import TOTAL, Record, records_of
+from cbt_plugins.results.sql.table import Columns, Run, Table, columns_of, from_rows
+from cbt_plugins.results.stored import summary_of
+from cbt_plugins.results.summary import summarize
+
+Row = Dict[str, Any]
+
+_RUNS = columns_of("""
+name VARCHAR a run; of hsbench's loops each is one
+kind VARCHAR what wrote it: cbt-plugins, hsbench, fio, radosbench, cosbench, warp
+benchmark VARCHAR key of the YAML file
+run_id VARCHAR of a run of this project
+complete BOOLEAN it came to its end
+usable BOOLEAN its numbers are those of a whole run
+started TIMESTAMP begin of the first phase (UTC)
+label VARCHAR release of Ceph
+cautions BIGINT warnings: view cautions has them
+path VARCHAR where it lies
+""")
+
+_PHASES = columns_of("""
+index BIGINT their order
+phase VARCHAR name
+kind VARCHAR fill, hybrid, ...
+role VARCHAR fill, measure, age, none
+engine VARCHAR warp or hybrid
+status VARCHAR ok, or what it was
+started TIMESTAMP begin of the window, head's clock (UTC)
+ended TIMESTAMP its end
+seconds DOUBLE its length
+block BIGINT seconds of the resolution in time
+asked_seconds DOUBLE what the file asked for
+loop VARCHAR closed or open
+workers BIGINT of all drivers
+in_flight DOUBLE Little's law: throughput x latency
+longest_gap_s DOUBLE without any success
+sentence VARCHAR what happened, in words
+""")
+
+_LINE = """
+op VARCHAR GET, PUT, STAT, DELETE, LIST, or total
+requests BIGINT that ended well in the window
+errors BIGINT that failed in it
+cut BIGINT that the end of the run cut off
+success_rate DOUBLE 0..1
+objects BIGINT of the successes
+bytes BIGINT of the successes
+obj_per_s DOUBLE rate in the window
+mib_per_s DOUBLE rate in the window; null where no data moves
+mean_ms DOUBLE latency of the successes
+p50_ms DOUBLE from merged histograms
+p90_ms DOUBLE needs 10 requests
+p99_ms DOUBLE needs 100
+p999_ms DOUBLE needs 1000
+max_ms DOUBLE exact
+ttfb_p50_ms DOUBLE to the first byte
+ttfb_p99_ms DOUBLE to the first byte
+"""
+
+_OPS = columns_of("phase VARCHAR name" + _LINE + "longest_gap_s DOUBLE without a success of this operation")
+_DRIVERS = columns_of(
+    "phase VARCHAR name\ndriver VARCHAR its name\nnode VARCHAR where it ran\nbucket VARCHAR its bucket\n"
+    "workers BIGINT of this driver" + _LINE
+)
+_MEASUREMENTS = columns_of("""
+name VARCHAR as in runs
+phase VARCHAR phase; hsbench's mode, fio's job, COSbench's stage
+op VARCHAR operation, class of daemons, or total
+metric VARCHAR key of `cbt-tools compare --list`: obj_per_s, p99_ms, recovery_s, cores ...
+unit VARCHAR of the value
+value DOUBLE null where it cannot be told
+n BIGINT requests behind it
+""")
+_CONFIG = columns_of("name VARCHAR as in runs\nkey VARCHAR dotted\nvalue VARCHAR as text")
+_CAUTIONS = columns_of("name VARCHAR as in runs\ncode VARCHAR kind\ntext VARCHAR one sentence")
+_DAEMONS = columns_of("""
+phase VARCHAR name
+node VARCHAR where it ran
+class VARCHAR osd, rgw, mon, mgr, mds, generator
+id VARCHAR of the daemon
+pid BIGINT of its process
+cores DOUBLE processors used, mean
+peak DOUBLE processors used, highest
+rss_mib DOUBLE memory, mean
+rss_max_mib DOUBLE memory, highest
+read_mib_s DOUBLE from disk
+write_mib_s DOUBLE to disk
+""")
+_DEVICES = columns_of("""
+phase VARCHAR name
+node VARCHAR where it is
+device VARCHAR name of the disk
+osd VARCHAR whose data it holds, if one OSD's
+util DOUBLE share of the time it was busy
+queue DOUBLE requests waiting, mean
+read_mib_s DOUBLE read
+write_mib_s DOUBLE written
+read_ms DOUBLE mean of a read
+write_ms DOUBLE mean of a write
+""")
+_INTERFACES = columns_of("""
+phase VARCHAR name
+node VARCHAR where it is
+name VARCHAR of the interface
+side VARCHAR client or cluster network
+rx_mib_s DOUBLE received
+tx_mib_s DOUBLE sent
+speed_mbit DOUBLE of the link
+util DOUBLE share of it
+drops BIGINT packets
+""")
+
+
+@lru_cache(maxsize=64)
+def summary(path: Path) -> Mapping[str, Any]:
+    """The stored one, or one made now where that says less than the archive."""
+    stored = summary_of(path)
+    return stored if "resources" in stored else summarize(path)
+
+
+@lru_cache(maxsize=64)
+def records(path: Path) -> Tuple[Record, ...]:
+    """What `cbt-tools compare` reads of this run."""
+    return tuple(records_of(path))
+
+
+def _of(run: Run) -> List[Mapping[str, Any]]:
+    return list(summary(run.path)["phases"]) if run.ours else []
+
+
+def _runs(run: Run) -> Iterator[Row]:
+    for record in records(run.path):
+        about = summary(run.path)["run"] if run.ours else {}
+        yield {
+            "name": record.name,
+            "kind": record.kind,
+            "benchmark": record.config.get("benchmark"),
+            "run_id": about.get("run_id"),
+            "complete": about.get("complete", record.usable),
+            "usable": record.usable,
+            "started": record.started,
+            "label": record.label,
+            "cautions": len(record.cautions),
+            "path": str(run.path),
+        }
+
+
+def _phases(run: Run) -> Iterator[Row]:
+    for phase in _of(run):
+        window, gap, law = phase["window"], phase["longest_gap"] or {}, phase["littles_law"] or {}
+        same = ("index", "kind", "role", "engine", "status", "block", "asked_seconds", "loop", "sentence")
+        yield {
+            **{name: phase[name] for name in same},
+            "phase": phase["name"],
+            "started": window["start"],
+            "ended": window["end"],
+            "seconds": window["seconds"],
+            "workers": sum(driver["workers"] for driver in phase["drivers"]) or None,
+            "in_flight": law.get("in_flight"),
+            "longest_gap_s": gap.get("seconds"),
+        }
+
+
+def _line(line: Mapping[str, Any]) -> Row:
+    latency, first = line["latency_ms"] or {}, line["ttfb_ms"] or {}
+    return {
+        **{name: value for name, value in line.items() if not isinstance(value, (dict, list))},
+        **{f"{name}_ms": latency.get(name) for name in ("mean", "p50", "p90", "p99", "p999", "max")},
+        "ttfb_p50_ms": first.get("p50"),
+        "ttfb_p99_ms": first.get("p99"),
+        "longest_gap_s": (line.get("longest_gap") or {}).get("seconds"),
+    }
+
+
+def _ops(run: Run) -> Iterator[Row]:
+    for phase in _of(run):
+        if phase["ops"]:
+            for op, line in [*phase["ops"].items(), (TOTAL, phase["total"])]:
+                yield {"phase": phase["name"], "op": op, **_line(line)}
+
+
+def _drivers(run: Run) -> Iterator[Row]:
+    for phase in _of(run):
+        for driver in phase["drivers"]:
+            about = {name: driver[name] for name in ("driver", "node", "bucket", "workers")}
+            for op, line in [*driver["ops"].items(), (TOTAL, driver["total"])]:
+                yield {"phase": phase["name"], **about, "op": op, **_line(line)}
+
+
+def _measurements(run: Run) -> Iterator[Row]:
+    for record in records(run.path):
+        for its in record.measurements:
+            unit = METRICS[its.metric].unit if its.metric in METRICS else None
+            row = {"name": record.name, "phase": its.phase, "op": its.op, "metric": its.metric, "unit": unit}
+            yield {**row, "value": its.value, "n": its.n}
+
+
+def _config(run: Run) -> Iterator[Row]:
+    for record in records(run.path):
+        for key, value in record.config.items():
+            yield {"name": record.name, "key": key, "value": value}
+
+
+def _cautions(run: Run) -> Iterator[Row]:
+    for record in records(run.path):
+        for caution in record.cautions:
+            yield {"name": record.name, "code": caution.code, "text": caution.text}
+
+
+def _resources(run: Run, key: str) -> Iterator[Row]:
+    used = (summary(run.path).get("resources") or {}).get("phases") or {} if run.ours else {}
+    for phase, its in used.items():
+        for line in its.get(key) or ():
+            yield {"phase": phase, **line}
+
+
+def _table(name: str, text: str, columns: Any, rows: Any) -> Table:
+    def fill(run: Run) -> Iterable[Columns]:
+        return from_rows(columns, rows(run))
+
+    return Table(name, text, columns, fill)
+
+
+TABLES = (
+    _table("runs", "one line a run", _RUNS, _runs),
+    _table("phases", "one line a phase", _PHASES, _phases),
+    _table("ops", "the numbers of each operation of a phase, and of all together", _OPS, _ops),
+    _table("drivers", "the same of each driver", _DRIVERS, _drivers),
+    _table("measurements", "what `cbt-tools compare` compares, of runs of any program", _MEASUREMENTS, _measurements),
+    _table("config", "what the run was", _CONFIG, _config),
+    _table("cautions", "the doubts about its numbers", _CAUTIONS, _cautions),
+    _table("daemons", "what each daemon used in a phase", _DAEMONS, lambda run: _resources(run, "daemons")),
+    _table("devices", "what each disk did in a phase", _DEVICES, lambda run: _resources(run, "devices")),
+    _table("interfaces", "what each interface did in a phase", _INTERFACES, lambda run: _resources(run, "interfaces")),
+)

@@ -1,0 +1,183 @@
+"""summary.json: everything that an archive says in numbers, and what is wrong with them.
+
+docs/SUMMARY.md says what each number means; summary.schema.json is the form.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+
+from cbt_plugins.results import beats, flight, resources
+from cbt_plugins.results import phase as of_phase
+from cbt_plugins.results.aging import new_vs_aged
+from cbt_plugins.results.archive import Job, Phase, Run, read_run
+from cbt_plugins.results.checks import CLOCK, check_phase
+from cbt_plugins.results.conform import check
+from cbt_plugins.results.engines import beside
+from cbt_plugins.results.environment import environment
+from cbt_plugins.results.failure import breaks, failure, warnings_of
+from cbt_plugins.results.sentence import sentence
+from cbt_plugins.results.stored import FILE as FILE
+from cbt_plugins.results.stored import VERSION
+from cbt_plugins.results.stored import read_summary as read_summary
+
+#: warnings after which the numbers are not those of a whole run
+_UNUSABLE = ("incomplete", "missing-phase", "unreadable-phase", "no-rows", "no-window", "no-phases")
+#: ... and not those of a cluster that keeps what it is given
+_WRONG = ("checksum-errors", "lost-objects")
+
+
+def summarize(path: Path) -> Dict[str, Any]:
+    """The summary of one run directory, whole or not: `usable` and `warnings` say which."""
+    run = read_run(path)
+    warnings = list(_run_warnings(run))
+    phases, broken = [], breaks(run)
+    kept: List[of_phase.PhaseFigures] = []
+    for phase in run.phases:
+        made = of_phase.read_phase(phase)
+        line, its_warnings = _phase(phase, made)
+        phases.append(line)
+        warnings.extend(its_warnings)
+        kept += [made] if broken else []
+    failed = failure(run, kept) if broken else None
+    warnings.extend(warnings_of(failed))
+    used = resources.resources(run, phases)
+    warnings.extend(resources.warnings_of(used))
+    summary = {
+        "version": VERSION,
+        "run": {
+            "name": run.name,
+            "run_id": run.manifest.get("run_id") or (run.complete or {}).get("run_id"),
+            "benchmark": run.plan.get("benchmark") or run.config.get("benchmark"),
+            "complete": run.complete is not None,
+        },
+        "usable": not any(warning["code"] in (*_UNUSABLE, *_WRONG) for warning in warnings),
+        "warnings": warnings,
+        "phases": phases,
+        "new_vs_aged": None if broken else new_vs_aged(phases),
+        "engines": beside(phases),
+        "failure": failed,
+        "resources": used,
+        "environment": environment(run),
+    }
+    check(summary)
+    return summary
+
+
+def _phase(phase: Phase, made: of_phase.PhaseFigures) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
+    gap = made.together.longest_gap()
+    drivers = {job.id: job.driver for job in phase.jobs}
+    line: Dict[str, Any] = {
+        "index": phase.index,
+        "name": phase.name,
+        "kind": phase.kind,
+        "role": phase.role,
+        "engine": phase.engine,
+        "status": phase.status,
+        "sentence": None,
+        "window": {"start": made.grid.start, "end": made.grid.end, "seconds": round(made.length, 6)},
+        "block": phase.block,
+        "asked_seconds": phase.duration,
+        "loop": _loop(phase),
+        "rate": flight.rate(made),
+        "ops": of_phase.by_op(made),
+        "total": of_phase.figures(None, of_phase.total(made.ops.values()), made.length),
+        "mix": of_phase.mix(made),
+        "littles_law": flight.littles_law(made),
+        "in_flight": flight.at_borders(made),
+        "in_flight_at_end": flight.at_end(made),
+        "longest_gap": {"seconds": round(gap[0], 6), "at": round(gap[1], 3)} if made.ops else None,
+        "drivers": of_phase.by_driver(made),
+        "endpoints": of_phase.by_endpoint(made),
+        "jobs": [_job(made, job) for job in phase.jobs],
+        "books": [dict(book) for book in phase.books],
+        "series": of_phase.series(made),
+        "under_way": beats.under_way(phase.path / beats.FILE, made.grid, drivers),
+    }
+    line["sentence"] = sentence(phase, line)
+    return line, check_phase(made, line)
+
+
+def _loop(phase: Phase) -> Optional[str]:
+    if not phase.jobs:
+        return None
+    return "open" if any(job.open_loop for job in phase.jobs) else "closed"
+
+
+def _job(made: of_phase.PhaseFigures, job: Job) -> Dict[str, Any]:
+    its = made.jobs.get(job.id)
+    return {
+        "id": job.id,
+        "driver": job.driver,
+        "node": job.node,
+        "op": job.op,
+        "workers": job.workers,
+        "rate_limit": job.rate_limit,
+        "clock_offset": job.clock_offset,
+        "exit": job.exit,
+        "signal": job.signal,
+        "cut": job.cut,
+        "restarts": job.restarts,
+        "rows": its.rows if its else None,
+        "errors": its.errors if its else None,
+        "bad_rows": its.bad if its else None,
+        "torn": its.torn if its else None,
+        "retries": job.driver_end.get("retries"),
+    }
+
+
+def _run_warnings(run: Run) -> Iterator[Dict[str, Any]]:
+    if run.complete is None:
+        text = "the run has no end marker: it was interrupted, or is still going on"
+        yield {"code": "incomplete", "text": text}
+    for directory, text in run.faults:
+        where = {"phase": directory} if directory else {}
+        yield {"code": "unreadable-phase" if directory else "damaged-archive", "text": text, **where}
+    for name in run.partials:
+        text = f"phases/{name} is an attempt that was interrupted; nothing of it is in the numbers"
+        yield {"code": "partial-attempt", "text": text}
+    if not run.phases:
+        yield {"code": "no-phases", "text": "no phase has ended"}
+    have = {phase.name for phase in run.phases}
+    for planned in run.plan.get("phases") or ():
+        wanted = planned.get("name") if isinstance(planned, dict) else None
+        if wanted and wanted not in have:
+            text = f"the plan has a phase {wanted}, the archive has not"
+            yield {"code": "missing-phase", "text": text, "phase": wanted}
+    for node in environment(run)["nodes"]:
+        offset = node["clock_offset"]
+        in_jobs = any(job.node == node["node"] for phase in run.phases for job in phase.jobs)
+        if offset is not None and abs(offset) > CLOCK and not in_jobs:
+            yield {"code": "clock-offset", "text": f"the clock of {node['node']} is {offset:+.3f} s off"}
+
+
+def write_summary(summary: Mapping[str, Any], path: Path) -> None:
+    """Write it whole or not at all; the same summary gives the same bytes."""
+    write_text(path, dumps(summary) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file by a whole one: a reader never sees half of it."""
+    new = path.with_name(path.name + ".new")
+    try:
+        with new.open("w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(new, path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def dumps(value: Any, indent: str = "") -> str:
+    """JSON with one line for each list of plain values: a series is a line, and not a thousand."""
+    deeper = indent + " "
+    if isinstance(value, dict) and value:
+        items = [f"{deeper}{json.dumps(key)}: {dumps(its, deeper)}" for key, its in value.items()]
+        return "{\n" + ",\n".join(items) + f"\n{indent}}}"
+    if isinstance(value, (list, tuple)) and any(isinstance(its, (dict, list, tuple)) for its in value):
+        return "[\n" + ",\n".join(deeper + dumps(its, deeper) for its in value) + f"\n{indent}]"
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)

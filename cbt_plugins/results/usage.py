@@ -1,0 +1,204 @@
+"""One line for each daemon, disk and interface: what it did within a window."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cbt_plugins.results.networks import Networks
+from cbt_plugins.results.watching import Daemon, Node
+
+#: points of a series
+POINTS = 2000
+CLASSES = ("osd", "rgw", "mon", "mgr", "mds", "generator")
+#: seconds between two looks at threads
+LOOK = 10.0
+_MIB = float(1 << 20)
+
+
+class Grid:
+    """The window in at most POINTS bins."""
+
+    def __init__(self, window: Tuple[float, float], interval: float) -> None:
+        self.begin, self.end = window
+        length = self.end - self.begin
+        self.length = length
+        self.step = max(1, math.ceil(interval), math.ceil(length / POINTS))
+        self.edges = np.append(np.arange(math.ceil(length / self.step)) * float(self.step) + self.begin, self.end)
+
+    @staticmethod
+    def told(curve: np.ndarray) -> List[Optional[float]]:
+        return [None if math.isnan(value) else round(float(value), 4) for value in curve]
+
+
+def roles_at(node: Node, roles: Mapping[str, Sequence[str]]) -> List[str]:
+    """What the file says, and what runs there."""
+    classes = {"generator": "client"}
+    seen = [classes.get(daemon.its, daemon.its) for daemon in node.daemons]
+    return list(dict.fromkeys([*roles.get(node.name, ()), *seen]))
+
+
+def without_doubles(nodes: Sequence[Node]) -> Iterator[Node]:
+    """Nodes that have processes of their own: two names may be one machine."""
+    seen = set()
+    for node in nodes:
+        if node.processes not in seen:
+            seen.add(node.processes)
+            yield node
+
+
+def daemons(node: Node, grid: Grid) -> Iterator[Tuple[Dict[str, Any], np.ndarray]]:
+    """Each daemon's line, and its cores in the bins (nan where nobody watched)."""
+    watched = node.whole.known(grid.edges)
+    seconds = node.whole.known((grid.begin, grid.end))[0]
+    for daemon, processes in _by_id(node, grid):
+        used = np.sum([process.used.rise(grid.begin, grid.end) for process in processes], axis=0)
+        rises = np.sum([process.used.rises(grid.edges)[:, 0] for process in processes], axis=0)
+        # a bin that nobody saw half of says nothing
+        with np.errstate(divide="ignore", invalid="ignore"):
+            curve = np.where(watched >= np.diff(grid.edges) / 2, rises / watched, np.nan)
+        rss = np.concatenate([_inside(process.at, process.rss, grid) for process in processes])
+        newest = processes[-1]
+        io = [process.io for process in processes]
+        yield (
+            {
+                "node": node.name,
+                "class": daemon.its,
+                "id": daemon.id,
+                "pid": newest.pid,
+                "restarts": len({process.pid for process in processes}) - 1,
+                "cores": rounded(used[0] / seconds),
+                "peak": rounded(highest(curve)),
+                "rss_mib": rounded(float(rss.mean()) / 1024) if len(rss) else None,
+                "rss_max_mib": rounded(float(rss.max()) / 1024) if len(rss) else None,
+                "read_mib_s": rounded(used[1] / seconds / _MIB) if all(io) else None,
+                "write_mib_s": rounded(used[2] / seconds / _MIB) if all(io) else None,
+                "threads": int(newest.threads[-1]) if len(newest.threads) else None,
+                "thread": _thread(processes, node, grid),
+            },
+            curve,
+        )
+
+
+def _thread(processes: Sequence[Daemon], node: Node, grid: Grid) -> Optional[Dict[str, Any]]:
+    """The thread that was most often the busiest, and its share of a core; looks that found none count as nothing."""
+    looks: Dict[str, List[float]] = {}
+    for process in processes:
+        for t, name, share in process.busiest:
+            if grid.begin < t <= grid.end:
+                looks.setdefault(name, []).append(share)
+    if not looks:
+        return None
+    name = max(looks, key=lambda name: sum(looks[name]))
+    # the first look only shows where a thread begins
+    possible = math.floor(grid.length / max(LOOK, node.interval)) - 1
+    return {"name": name, "share": rounded(sum(looks[name]) / max(possible, sum(map(len, looks.values()))))}
+
+
+def _by_id(node: Node, grid: Grid) -> Iterator[Tuple[Daemon, List[Daemon]]]:
+    """A daemon of Ceph may have been several processes; a generator's process is one of its own."""
+    found: Dict[Tuple[str, str, int], List[Daemon]] = {}
+    for daemon in node.daemons:
+        if daemon.its in CLASSES and daemon.used.meets(grid.begin, grid.end):
+            key = (daemon.its, daemon.id, daemon.pid if daemon.its == "generator" else 0)
+            found.setdefault(key, []).append(daemon)
+    for processes in found.values():
+        processes.sort(key=lambda process: process.at[0])
+        yield processes[0], processes
+
+
+def _inside(at: np.ndarray, values: np.ndarray, grid: Grid) -> np.ndarray:
+    inside: np.ndarray = values[(at > grid.begin) & (at <= grid.end)]
+    return inside
+
+
+def devices(nodes: Sequence[Node], alone: Sequence[Node], grid: Grid) -> Iterator[Dict[str, Any]]:
+    """Disks that belong to an OSD or did something; those of one machine once."""
+    machines: Dict[str, List[Node]] = {}
+    for node in nodes:
+        machines.setdefault(node.boot, []).append(node)
+    for same in machines.values():
+        osds = _osds_of(node for node in alone if node.boot == same[0].boot)
+        for name, disk in same[0].disks.items():
+            seconds = disk.used.known((grid.begin, grid.end))[0]
+            reads, read, read_ms, writes, written, write_ms, busy_ms, weighted = disk.used.rise(grid.begin, grid.end)
+            mine = osds.get(name, {})
+            if not seconds or not (mine or reads or writes):
+                continue
+            data = mine.get("block", [])
+            yield {
+                "node": min((node for its in mine.values() for node, _ in its), default=same[0].name),
+                "device": name,
+                "rotational": disk.rotational,
+                # its busy time is counted in ms, and read a little after the clock
+                "util": rounded(min(1.0, busy_ms / 1000 / seconds)),
+                "queue": rounded(weighted / 1000 / seconds),
+                "read_mib_s": rounded(read / seconds / _MIB),
+                "write_mib_s": rounded(written / seconds / _MIB),
+                "reads_s": rounded(reads / seconds),
+                "writes_s": rounded(writes / seconds),
+                "read_ms": rounded(read_ms / reads) if reads else None,
+                "write_ms": rounded(write_ms / writes) if writes else None,
+                "osd": data[0][1] if len(data) == 1 else None,
+                "osds": {part: sorted((osd for _, osd in its), key=numbered) for part, its in mine.items()},
+            }
+
+
+def _osds_of(nodes: Iterator[Node]) -> Dict[str, Dict[str, List[Tuple[str, str]]]]:
+    """disk -> part of an OSD -> [(node, OSD)]."""
+    found: Dict[str, Dict[str, List[Tuple[str, str]]]] = {}
+    for node in nodes:
+        for daemon in node.daemons:
+            for part, disks in daemon.disks.items():
+                for disk in disks:
+                    its = found.setdefault(disk, {}).setdefault(part, [])
+                    if (node.name, daemon.id) not in its:
+                        its.append((node.name, daemon.id))
+    return found
+
+
+def interfaces(
+    nodes: Sequence[Node], grid: Grid, roles: Mapping[str, Sequence[str]], networks: Networks
+) -> Iterator[Dict[str, Any]]:
+    """Those that moved something; not those below a bond, and those of one network namespace once."""
+    seen = set()
+    for node in nodes:
+        if node.network in seen:
+            continue
+        seen.add(node.network)
+        for name, net in node.interfaces.items():
+            above = node.interfaces.get(net.master or "")
+            seconds = net.used.known((grid.begin, grid.end))[0]
+            received, _, drops_in, sent, _, drops_out = net.used.rise(grid.begin, grid.end)
+            if not seconds or not (received or sent) or (above is not None and above.speed):
+                continue
+            used = max(received, sent) * 8 / seconds / 1e6
+            yield {
+                "node": node.name,
+                "name": name,
+                "rx_mib_s": rounded(received / seconds / _MIB),
+                "tx_mib_s": rounded(sent / seconds / _MIB),
+                "speed_mbit": net.speed,
+                "util": rounded(used / net.speed) if net.speed else None,
+                "drops": int(drops_in + drops_out),
+                "side": networks.side(net.addresses, roles_at(node, roles)),
+            }
+
+
+def highest(curve: np.ndarray) -> float:
+    known = curve[~np.isnan(curve)]
+    return float(known.max()) if len(known) else 0.0
+
+
+def numbered(text: str) -> Tuple[int, str]:
+    """Sort key: osd.2 before osd.10."""
+    return (int(text), "") if text.isdigit() else (0, text)
+
+
+def rounded(value: Optional[float]) -> Optional[float]:
+    """Four digits behind the point, or as many as a small number needs."""
+    if value is None:
+        return None
+    return round(float(value), 4) if abs(value) >= 0.1 else float(f"{float(value):.3g}")

@@ -1,0 +1,222 @@
+"""What the `resources` monitor wrote on one node, as counters on the head's clock."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cbt_plugins.results.counters import Counter
+
+FOLDER = "resources."
+
+# History of the format. A reader accepts every version up to its own.
+#   1  (0.1.0) the first one
+VERSION = 1
+
+
+@dataclass
+class Daemon:
+    """One process of Ceph or of a load generator."""
+
+    its: str  # "osd", "rgw", "mon", "mgr", "mds", "generator"
+    id: str
+    pid: int
+    io: bool  # its counters of bytes could be read
+    disks: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of an OSD: "block", "block.db", "block.wal"
+    used: Counter = field(default_factory=lambda: Counter(3))  # seconds of a processor, bytes read, bytes written
+    at: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    rss: np.ndarray = field(default_factory=lambda: np.zeros(0))  # KiB
+    threads: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    busiest: List[Tuple[float, str, float]] = field(default_factory=list)  # time, thread, share of a core
+
+
+@dataclass
+class Disk:
+    """A whole disk. Counters: reads, bytes, ms, writes, bytes, ms, busy ms, weighted ms."""
+
+    name: str
+    rotational: Optional[bool] = None
+    used: Counter = field(default_factory=lambda: Counter(8))
+
+
+@dataclass
+class Interface:
+    """Counters: bytes in, packets in, drops in, bytes out, packets out, drops out."""
+
+    name: str
+    speed: Optional[int] = None  # Mbit/s
+    addresses: Sequence[str] = ()  # "10.0.0.1/24"
+    master: Optional[str] = None
+    used: Counter = field(default_factory=lambda: Counter(6))
+
+
+@dataclass
+class Node:
+    """All of one node."""
+
+    name: str
+    source: str = "resources"  # or "collectl"
+    interval: float = 1.0
+    cpus: int = 0
+    boot: str = ""  # the same on all nodes of one machine
+    booted: float = 0.0  # of collectl only, which does not know `boot`: epoch seconds, and what else tells a machine
+    kind: str = ""
+    processes: str = ""  # the same where the same processes are seen
+    network: str = ""
+    whole: Counter = field(default_factory=lambda: Counter(2))  # seconds of processors: busy, waiting for a disk
+    monitor: Counter = field(default_factory=lambda: Counter(1))  # seconds that the monitor itself used
+    daemons: List[Daemon] = field(default_factory=list)
+    disks: Dict[str, Disk] = field(default_factory=dict)
+    interfaces: Dict[str, Interface] = field(default_factory=dict)
+    gaps: List[Dict[str, Any]] = field(default_factory=list)  # {"t": its end, "seconds", "why"}
+
+
+def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[Node]:
+    """A file of the monitor; None when there is nothing in it. `offset` is the node's clock minus the head's."""
+    node = Node(name)
+    lines: Optional[_Lines] = None
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for text in file:
+                line = _mapping(text)
+                if "version" in line:
+                    if lines is not None:
+                        lines.add_to(node, offset)
+                    lines = _Lines(line) if line["version"] <= VERSION else None
+                elif lines is not None:
+                    lines.take(line)
+    except OSError:
+        return None
+    if lines is not None:
+        lines.add_to(node, offset)
+    return node if node.whole.meets(-np.inf, np.inf) else None
+
+
+def _mapping(text: str) -> Mapping[str, Any]:
+    """A line; nothing of one that a kill has torn."""
+    try:
+        line = json.loads(text)
+    except ValueError:
+        return {}
+    return line if isinstance(line, dict) else {}
+
+
+#: numbers in a row of each kind
+_WIDTHS = {"d": 6, "k": 9, "n": 7}
+
+
+class _Lines:
+    """The lines of one connection, as columns: those of a day are many."""
+
+    def __init__(self, about: Mapping[str, Any]) -> None:
+        self._about = about
+        self._names: Dict[str, Dict[str, Any]] = {"d": {}, "k": {}, "n": {}}
+        self._times, self._ticks = array("d"), array("d")
+        self._begin: Optional[float] = None
+        self._values = {kind: array("d") for kind in _WIDTHS}
+        self._numbers = {kind: array("l") for kind in _WIDTHS}  # of rows in each sample
+        self._gaps: List[Dict[str, Any]] = []
+        self._threads: List[Tuple[float, str, str, float]] = []
+
+    def take(self, line: Mapping[str, Any]) -> None:
+        for kind, its in (line.get("names") or {}).items():
+            self._names[kind].update(its)
+        if "s" not in line:
+            return
+        t = float(line["t"])
+        if self._begin is None:
+            self._begin = t - float(line["s"])
+        self._times.append(t)
+        self._ticks.extend(line["c"])
+        for kind, width in _WIDTHS.items():
+            rows = line.get(kind) or ()
+            values = list(chain.from_iterable(rows))
+            if len(values) != width * len(rows):
+                rows = values = []
+            self._values[kind].extend(values)
+            self._numbers[kind].append(len(rows))
+        if "gap" in line:
+            self._gaps.append({"t": t, "seconds": line["gap"][0], "why": line["gap"][1]})
+        for index, shares in (line.get("threads") or {}).items():
+            if shares:
+                self._threads.append((t, index, shares[0][0], shares[0][1]))
+
+    def add_to(self, node: Node, offset: float) -> None:
+        about, names = self._about, self._names
+        node.interval = max(float(about["interval"]), node.interval if node.boot else 0.0)
+        node.cpus, node.boot = int(about["cpus"]), str(about.get("boot") or node.name)
+        node.processes, node.network = (f"{node.boot} {about.get(key) or node.name}" for key in ("pidns", "netns"))
+        node.gaps += [{**gap, "t": gap["t"] - offset} for gap in self._gaps]
+        if self._begin is None:
+            return
+        hz = float(about["hz"])
+        edges = np.concatenate(([self._begin], self._times)) - offset
+        ticks = np.array(self._ticks).reshape(len(self._times), -1) / hz
+        # user, nice, system, irq, softirq, steal: what a daemon could not have had
+        busy = ticks[:, [0, 1, 2, 5, 6, 7]].sum(axis=1)
+        node.whole.add(edges[0], edges[1:], np.column_stack((busy, ticks[:, 4])))
+        threads: Dict[str, List[Tuple[float, str, float]]] = {}
+        for t, index, thread, share in self._threads:
+            threads.setdefault(index, []).append((t - offset, thread, share))
+        for index, (at, rows) in self._rows("d").items():
+            _daemon(node, names["d"].get(index), edges, at, rows, hz, offset, threads.get(index, []))
+        for index, (at, rows) in self._rows("k").items():
+            disk = names["k"].get(index)
+            if disk:
+                its = node.disks.setdefault(disk["name"], Disk(disk["name"], disk.get("rotational")))
+                _spread(its.used, edges, at, rows[:, 1:] * (1, 512, 1, 1, 512, 1, 1, 1))
+        for index, (at, rows) in self._rows("n").items():
+            net = names["n"].get(index)
+            if net:
+                made = Interface(net["name"], net.get("speed"), net.get("addresses") or (), net.get("master"))
+                _spread(node.interfaces.setdefault(made.name, made).used, edges, at, rows[:, 1:])
+
+    def _rows(self, kind: str) -> Dict[str, Tuple[np.ndarray, np.ndarray]]:
+        """{index: (numbers of the samples, their rows)} of one kind."""
+        rows = np.array(self._values[kind]).reshape(-1, _WIDTHS[kind])
+        at = np.repeat(np.arange(len(self._times)), np.array(self._numbers[kind], int))
+        found = {}
+        for index in np.unique(rows[:, 0]):
+            mine = np.flatnonzero(rows[:, 0] == index)
+            found[str(int(index))] = (at[mine], rows[mine])
+        return found
+
+
+def _spread(counter: Counter, edges: np.ndarray, at: np.ndarray, rises: np.ndarray) -> None:
+    """Add rises of some samples; in the others nothing rose."""
+    every = np.zeros((len(edges) - 1, rises.shape[1]))
+    every[at] = rises
+    counter.add(edges[0], edges[1:], every)
+
+
+def _daemon(
+    node: Node,
+    about: Any,
+    edges: np.ndarray,
+    at: np.ndarray,
+    rows: np.ndarray,
+    hz: float,
+    offset: float,
+    busiest: List[Tuple[float, str, float]],
+) -> None:
+    if not about:
+        return
+    used = rows[:, [1, 4, 5]] / (hz, 1, 1)
+    times = edges[at + 1]
+    # what it used before it was found is told with the first sample after
+    begin = edges[at[0]]
+    if edges[0] < float(about["since"]) - offset < begin:
+        begin = float(about["since"]) - offset
+    if about["class"] == "monitor":
+        node.monitor.add(begin, times, used[:, :1])
+        return
+    made = Daemon(about["class"], str(about["id"]), int(about["pid"]), bool(about["io"]), about.get("disks") or {})
+    made.used.add(begin, times, used)
+    made.at, made.rss, made.threads, made.busiest = times, rows[:, 2], rows[:, 3], busiest
+    node.daemons.append(made)

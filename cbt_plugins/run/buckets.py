@@ -1,0 +1,155 @@
+"""The buckets of a run: made under names of its own, counted around every phase, removed only if made here."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import asdict, dataclass
+from typing import Dict, List, Mapping, Optional, Sequence
+
+from cbt_plugins.cluster.ceph import Ceph, CephError, NoAnswer
+from cbt_plugins.journal import Journal
+from cbt_plugins.load.jobs import Job, JobEnd
+from cbt_plugins.plan import Plan
+
+log = logging.getLogger(__name__)
+
+#: objects a second that a removal surely makes
+REMOVE_RATE = 20.0
+#: seconds for the statistics of a bucket; while something is broken they may never come, and phases follow each other
+PATIENCE, BROKEN_PATIENCE = 120.0, 15.0
+#: warp 1.3.1 may end before it has printed its very last row (seen in about every second run of `put`)
+LAST_ROW = 1
+
+
+@dataclass(frozen=True)
+class Book:
+    """Objects of one bucket over one phase: before + PUT - DELETE + prepared = after.
+
+    cbt-hybrid knows which of its PUTs made an object and which of its DELETEs removed one; only these count here.
+    """
+
+    bucket: str
+    before: int
+    put: int
+    delete: int
+    prepared: int  # written by warp mixed before its first row
+    after: int
+    expected: int
+    in_flight: int  # requests whose end nobody saw: cut off, or failed after the request was sent
+    ok: bool
+
+    def record(self) -> Dict[str, object]:
+        """What the archive keeps."""
+        return asdict(self)
+
+
+class Buckets:
+    """Names, existence, counts. A "bucket" record is in the journal before a bucket is made: proof that it is ours."""
+
+    def __init__(self, plan: Plan, run_id: str, ceph: Ceph, journal: Journal) -> None:
+        self._ceph = ceph
+        self._journal = journal
+        self.names: Dict[str, str] = {b.key: b.key if b.foreign else bucket_name(run_id, b.key) for b in plan.buckets}
+        self._foreign = {b.key for b in plan.buckets if b.foreign}
+
+    @property
+    def own(self) -> List[str]:
+        """Buckets of this run that the journal says we were about to make."""
+        return [r["bucket"] for r in self._journal.all("bucket")]
+
+    def claim(self) -> None:
+        """Before the first load: foreign buckets must be there, ours must not. Raises CephError.
+
+        warp makes a bucket that is missing; a bucket of our name that nobody here made is never touched.
+        """
+        for key, name in self.names.items():
+            if key in self._foreign:
+                if self._ceph.bucket(name) is None:
+                    raise CephError(f"bucket {name!r} does not exist (existing: true says that it does)")
+            elif name not in self.own:
+                if self._ceph.bucket(name) is not None:
+                    raise CephError(f"bucket {name!r} exists and this run did not make it: nothing was touched")
+                self._journal.write("bucket", bucket=name)
+
+    def counts_if_told(self, settle: bool = False) -> Dict[str, int]:
+        """The same while something is broken on purpose: {} when the index is out of reach, without a long wait."""
+        try:
+            return self.counts(settle, BROKEN_PATIENCE)
+        except NoAnswer as error:
+            log.warning("%s: what is broken has taken the index of buckets along", error)
+            return {}
+
+    def counts(self, settle: bool = False, patience: float = PATIENCE) -> Dict[str, int]:
+        """Objects per bucket name; with `settle`, two equal counts in a row (what was cut off may still end)."""
+        found = {name: self._objects(name, patience) for name in self.names.values()}
+        for _ in range(10 if settle else 0):
+            time.sleep(1.0)
+            again = {name: self._objects(name, patience) for name in self.names.values()}
+            if again == found:
+                break
+            found = again
+        return found
+
+    def _objects(self, name: str, patience: float) -> int:
+        stats = self._ceph.bucket(name, patience)
+        return stats.objects if stats else 0
+
+    def empty(self, objects: Mapping[str, int]) -> None:
+        """Remove our own buckets before a fill that was broken off is done again. Foreign ones stay as they are."""
+        for key, name in self.names.items():
+            if key not in self._foreign and objects.get(name, 0):
+                self._remove(name, objects[name])
+
+    def remove(self) -> None:
+        """Remove the buckets that this run made, with their objects. Raises CephError."""
+        for name in self.own:
+            stats = self._ceph.bucket(name)
+            if stats is not None:
+                self._remove(name, stats.objects)
+            self._journal.write("bucket-removed", bucket=name)
+
+    def _remove(self, name: str, objects: int) -> None:
+        assert name in self.own, name
+        log.info("removing bucket %s (%d objects)", name, objects)
+        self._ceph.remove_bucket(name, timeout=3600.0 + objects / REMOVE_RATE)
+
+
+def bucket_name(run_id: str, key: str) -> str:
+    """S3 wants 3-63 of a-z 0-9 . -"""
+    plain = "".join(c if c.isalnum() else "-" for c in key.lower())
+    return f"cbtp-{run_id}-{plain}"[:63].rstrip("-")
+
+
+def balance(
+    before: Mapping[str, int], after: Mapping[str, int], jobs: Sequence[Job], ends: Mapping[str, JobEnd]
+) -> List[Book]:
+    """Balance the books of a phase from what its jobs counted."""
+    books = []
+    for bucket, was in before.items():
+        put = delete = prepared = unseen = 0
+        for job in jobs:
+            end: Optional[JobEnd] = ends.get(job.id)
+            if end is not None and end.driver_end is not None:
+                for space in end.driver_end["spaces"]:
+                    if space["bucket"] == bucket:
+                        put, delete = put + space["created"], delete + space["removed"]
+                        unseen += space["unknown"]
+                continue
+            if job.bucket != bucket:
+                continue
+            if end is None:
+                unseen += job.workers
+                continue
+            for op, counts in end.counts.items():
+                if op == "PUT":
+                    put, unseen = put + counts.good, unseen + counts.failed
+                elif op == "DELETE":
+                    delete, unseen = delete + counts.good, unseen + counts.failed
+            prepared += job.prepared if end.counts else 0
+            if job.op not in ("GET", "STAT"):
+                unseen += job.workers if end.cut or end.signal else LAST_ROW * end.passes
+        expected = was + put - delete + prepared
+        ok = abs(after[bucket] - expected) <= unseen
+        books.append(Book(bucket, was, put, delete, prepared, after[bucket], expected, unseen, ok))
+    return books

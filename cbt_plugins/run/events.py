@@ -1,0 +1,129 @@
+"""The events of one phase at their times: faults injected and undone, marks, beside whatever else the phase does."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Callable, List, Optional, Sequence, Tuple
+
+from cbt_plugins.faults import FaultError, Injector, Prepared
+from cbt_plugins.plan import Event, Fault, Plan
+
+log = logging.getLogger(__name__)
+
+#: seconds before a fault in which it is looked at what it would break: the questions take their time
+AHEAD = 20.0
+#: seconds before it in which that is judged once more: the cluster may have changed since
+AGAIN = 3.0
+
+
+def monitors_of(plan: Plan) -> Tuple[str, ...]:
+    """Monitors that run in every phase of a plan whether the YAML asks for them or not."""
+    return ("recovery",) if any(event.inject for phase in plan.phases for event in phase.events) else ()
+
+
+class Timeline:
+    """Does the events in a thread of its own: a fault takes its time, and the load must be watched meanwhile.
+
+    `prepare` before the load begins; `begin` starts the clock; `close` waits for what is under way and ends the thread.
+    `failure` says why the phase cannot go on as planned.
+    """
+
+    def __init__(self, events: Sequence[Event], injector: Injector, note: Callable[..., None], phase: str) -> None:
+        self._events = sorted(events, key=lambda event: event.at)
+        self._injector = injector
+        self._note = note
+        self._phase = phase
+        self._ended = threading.Event()
+        self._thread: Optional[threading.Thread] = None
+        self._ready: Optional[Prepared] = None
+        self.failure: Optional[str] = None
+        self.done = 0
+
+    @property
+    def left(self) -> int:
+        """Events that have not happened yet."""
+        return len(self._events) - self.done
+
+    @property
+    def unmade(self) -> List[str]:
+        """Labels of the faults whose time has not come yet."""
+        return [event.inject.label for event in self._events[self.done :] if event.inject is not None]
+
+    @property
+    def begun(self) -> bool:
+        """True when its clock runs, or there is nothing to do."""
+        return self._thread is not None or not self._events
+
+    def prepare(self) -> None:
+        """Look at the fault that comes first, if it comes soon. Raises FaultError when it is refused."""
+        first = next((event for event in self._events if not event.mark or event.inject or event.undo), None)
+        if first is not None and first.at < AHEAD and first.inject is not None:
+            self._ready = self._injector.ready(first.inject)
+
+    def begin(self, at: float) -> None:
+        """Let the clock run from `at` (epoch seconds here)."""
+        if not self.begun:
+            self._thread = threading.Thread(target=self._run, args=(at,), name="timeline")
+            self._thread.start()
+
+    def close(self) -> None:
+        """Start nothing more; return when what is under way has ended."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def abandon(self) -> None:
+        """The run ends: begin nothing more, in a fault that is under way neither; return when the thread has ended."""
+        self._injector.shut()
+        self.close()
+
+    def _run(self, begun: float) -> None:
+        for event in self._events:
+            at = begun + event.at
+            try:
+                if event.inject is not None and not self._look(event.inject, at):
+                    return
+                if not self._until(at):
+                    return
+                self._do(event, at)
+            except Exception as error:
+                if not isinstance(error, FaultError):
+                    log.exception("an event of %s", self._phase)
+                self.failure = str(error) or type(error).__name__
+                return
+            self.done += 1
+
+    def _look(self, fault: Fault, at: float) -> bool:
+        """Judge what the fault would break in good time, and again right before it; False when it is not to begin."""
+        if not self._until(at - AHEAD):
+            return False
+        if self._ready is None:
+            self._ready = self._injector.ready(fault)
+        # what is due at once was judged when the load was about to begin
+        if time.time() < at - AGAIN:
+            if not self._until(at - AGAIN):
+                return False
+            self._ready = self._injector.ready(self._ready)
+        return True
+
+    def _until(self, at: float) -> bool:
+        """Wait; False when nothing more is to be started."""
+        return not self._ended.wait(max(0.0, at - time.time()))
+
+    def _do(self, event: Event, planned: float) -> None:
+        late = round(time.time() - planned, 3)
+        if event.mark:
+            self._note("mark", name=event.mark, phase=self._phase, late=late)
+        if event.inject is not None and self._ready is not None:
+            log.info("%s: injecting %s", self._phase, event.inject.label)
+            self._note("event", phase=self._phase, inject=event.inject.label, late=late)
+            ready, self._ready = self._ready, None
+            self._injector.strike(ready)
+        if event.undo:
+            log.info("%s: undoing %s", self._phase, ", ".join(event.undo))
+            self._note("event", phase=self._phase, undo=list(event.undo), late=late)
+            left = self._injector.undo(event.undo)
+            if left:
+                raise FaultError("; ".join(map(str, left)))

@@ -1,0 +1,184 @@
+"""What one phase came to: the contents of phase.json, from what its jobs and the cluster said."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from cbt_plugins.cluster.clock import Offset
+from cbt_plugins.load.jobs import Job, JobEnd
+from cbt_plugins.plan import Phase
+from cbt_plugins.run.buckets import Book
+
+#: version 1: the first. Readers: cbt_plugins.results.archive
+VERSION = 1
+#: a job of which more requests than this share failed did not measure what was asked
+ERROR_SHARE = 0.05
+#: seconds at the end of a phase in which a job may do nothing
+IDLE = 1.0
+#: seconds up to which a phase's figures are by the second
+BY_SECOND = 7200.0
+
+
+@dataclass
+class Outcome:
+    """Grows while a phase runs; `record` is phase.json."""
+
+    index: int
+    phase: Phase
+    rate: Optional[float] = None  # requests/s of all drivers that an open loop was asked for
+    status: str = "ok"  # ok | degraded | failed | aborted
+    window: Optional[Tuple[float, float]] = None  # head's clock
+    jobs: List[Dict[str, Any]] = field(default_factory=list)
+    books: List[Book] = field(default_factory=list)
+    warnings: List[Dict[str, Any]] = field(default_factory=list)
+    extra: Dict[str, Any] = field(default_factory=dict)
+
+    def warn(self, code: str, text: str, **where: Any) -> None:
+        """Note what is wrong with this phase; the same words once."""
+        warning = {"code": code, "text": text, **where}
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
+    def degrade(self, status: str) -> None:
+        """Make the status worse, never better."""
+        order = ("ok", "degraded", "failed", "aborted")
+        self.status = max(self.status, status, key=order.index)
+
+    def add_jobs(
+        self,
+        jobs: Sequence[Job],
+        ends: Mapping[str, JobEnd],
+        offsets: Mapping[str, Offset],
+        programs: Mapping[str, Mapping[str, str]],
+        keep_rows: bool,
+    ) -> None:
+        """Note how every job ran; times are turned into the head's clock."""
+        for job in jobs:
+            end = ends.get(job.id)
+            offset = offsets[job.node].seconds
+            record = job.record()
+            named = {f"{{{name}}}": path for name, path in programs[job.node].items()}
+            record["argv"] = [named.get(a, a) for a in job.argv]
+            record["figures"] = f"figures/{job.id}.figures"
+            record["rows"] = f"rows/{job.id}.csv.zst" if keep_rows else None
+            record["clock_offset"] = offset
+            if end is None:
+                self.warn("job-lost", f"{job.id}: its node was lost, its rows may end early", job=job.id)
+                self.degrade("degraded")
+                end = JobEnd({})
+            own = end.counts.get(job.op)  # a job may have rows of preparation too
+            times = {"first_row": own.first, "last_row": own.last} if own and own.first else {}
+            for name in ("started", "first_row", "last_row", "ended"):
+                value = times.get(name, getattr(end, name))
+                record[name] = None if value is None else value - offset
+            record.update(exit=end.exit, signal=end.signal, cut=end.cut, restarts=max(0, end.passes - 1))
+            record["rows_total"] = sum(c.good + c.failed for c in end.counts.values())
+            record["errors_total"] = sum(c.failed for c in end.counts.values())
+            record["driver_end"] = end.driver_end
+            self.jobs.append(record)
+            if end.reducer:
+                self.warn("figures", f"{job.id}: {end.reducer}", job=job.id)
+                self.degrade("degraded")
+            if end.died:
+                how = f"signal {end.signal}" if end.signal else f"exit status {end.exit}"
+                why = f": {end.message}" if end.message else ""
+                self.warn("generator-died", f"{job.id}: {job.argv[1]} ended with {how}{why}", job=job.id)
+                self.degrade("failed")
+            elif record["rows_total"] == 0:
+                self.warn("generator-idle", f"{job.id}: not one request was finished", job=job.id)
+                self.degrade("degraded")
+            if record["errors_total"]:
+                text = f"{job.id}: {record['errors_total']} of {record['rows_total']} requests failed"
+                self.warn("errors", text, job=job.id)
+                if record["errors_total"] > ERROR_SHARE * record["rows_total"]:
+                    self.degrade("degraded")
+
+    def note_dry(self) -> None:
+        """Say which jobs ran out of objects to delete, once the window is known: what they did not do is no result."""
+        if self.window is None:
+            return
+        for job in self.jobs:
+            if job["role"] != "delete" or job["exit"] != 0 or job["last_row"] is None:
+                continue
+            idle = self.window[1] - job["last_row"]
+            if job["restarts"] or idle > IDLE:
+                again = f", listed them again {job['restarts']} times" if job["restarts"] else ""
+                early = f", had none for the last {idle:.1f} s" if idle > IDLE else ""
+                self.warn("ran-dry", f"{job['id']} ran out of objects to delete{again}{early}", job=job["id"])
+
+    def add_books(self, books: Sequence[Book]) -> None:
+        """Note the object counts, and whether they add up."""
+        self.books = list(books)
+        for book in books:
+            if not book.ok:
+                self.warn(
+                    "books",
+                    f"{book.bucket}: {book.before} + {book.put} PUT - {book.delete} DELETE + {book.prepared} prepared "
+                    f"= {book.expected} expected, but {book.after} objects are there",
+                )
+                self.degrade("degraded")
+
+    def record(self) -> Dict[str, Any]:
+        """phase.json."""
+        phase = self.phase
+        return {
+            "version": VERSION,
+            "index": self.index,
+            "name": phase.name,
+            "kind": phase.kind,
+            "role": phase.role,
+            "engine": phase.engine,
+            "status": self.status,
+            "window": {"start": self.window[0], "end": self.window[1]} if self.window else None,
+            "block": block_of(phase),
+            "asked": {
+                "duration": phase.duration,
+                "mix": dict(phase.mix) if phase.mix else None,
+                "rate": self.rate,
+                "arrivals": phase.arrivals if self.rate else None,
+                "op": phase.warp.op if phase.warp else None,
+            },
+            "jobs": self.jobs,
+            "books": [b.record() for b in self.books],
+            "warnings": self.warnings,
+            **self.extra,
+        }
+
+
+def block_of(phase: Phase) -> int:
+    """Time resolution of a phase's figures in seconds: short phases by the second, a day by the minute."""
+    if phase.kind in ("hybrid", "warp") or (phase.goal and phase.goal.duration):
+        lasts = phase.duration or (phase.goal.duration if phase.goal else None) or 0.0
+        return 1 if lasts + phase.ramp + phase.warmup <= BY_SECOND else 60
+    return 10
+
+
+def window_of(
+    phase: Phase, jobs: Sequence[Mapping[str, Any]], go_at: Optional[float]
+) -> Optional[Tuple[float, float]]:
+    """When every job of the phase was at work, from the job records; None when there is no such time.
+
+    In whole blocks of the figures. cbt-hybrid begins at `go_at` (head's clock), to the second. Of warp's jobs it
+    is from the last of their first rows to the first of their last rows; jobs that ran dry (DELETE with nothing left)
+    do not end it. A phase that ends by itself has no common end: its window is from the first request to the last.
+    """
+    working = [j for j in jobs if j["first_row"] is not None]
+    if not working:
+        return None
+    duration = phase.goal.duration if phase.goal else phase.duration
+    if not duration:
+        start, end = min(j["first_row"] for j in working), max(j["last_row"] for j in working)
+        return (start, end) if end > start else None
+    if phase.engine == "hybrid" and go_at is not None:
+        start = go_at + phase.ramp + phase.warmup
+        cut = [j["ended"] for j in jobs if j["cut"] and j["ended"] is not None]  # ended by us, before its time
+        end = min([start + duration, *cut])
+    else:
+        start = max(j["first_row"] for j in working)
+        lasting = [j for j in working if j["role"] != "delete"] or working
+        end = min(min(j["last_row"] for j in lasting), start + duration)
+    block = block_of(phase)
+    start, end = math.ceil(start / block) * float(block), math.floor(end / block) * float(block)
+    return (start, end) if end > start else None

@@ -1,0 +1,237 @@
+"""Keep monitoring profiles running while a context is open, and bring their files into the archive."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import shlex
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set
+
+from cbt_plugins.host import RunFailed
+
+logger = logging.getLogger(__name__)
+
+#: keys of the `cluster:` section that name nodes
+NODE_KEYS = ("head", "clients", "osds", "mons", "rgws", "mgrs", "mdss", "mds")
+
+_numbers = itertools.count(1)
+
+
+class Monitor:
+    """What watches nodes: the base class of the entry point group "cbt_plugins.monitors".
+
+    `config` is the profile's mapping. A monitor runs subprocesses on its nodes, no Python thread here (CBT's
+    recovery test waits until its process has one thread), and ends them by recorded pid.
+    """
+
+    DEFAULT_NODES: Sequence[str] = ("clients", "osds", "mons", "rgws")
+    #: begins after all others and ends before them: what acts at times that count from the begin of the load, and is
+    #: to be watched until all of it is over
+    INNERMOST: bool = False
+    #: why the load is not what it should be, known after `start` or `stop`: the run then fails where we lead it
+    failure: Optional[str] = None
+
+    def __init__(
+        self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]
+    ) -> None:
+        self.config = config
+        self.cluster = cluster
+        self.common = common
+        self.nodes = nodes_of(cluster, config.get("nodes", self.DEFAULT_NODES))
+
+    def start(self, directory: str) -> None:
+        """Begin to watch; whatever is written goes under `directory` on the nodes."""
+        raise NotImplementedError
+
+    def stop(self, directory: str) -> None:
+        """End what `start(directory)` began, on the same object."""
+        raise NotImplementedError
+
+
+def nodes_of(cluster: Mapping[str, Any], keys: Iterable[str] = NODE_KEYS) -> List[str]:
+    """Node names of these keys of the `cluster:` section (string, list or mapping), as written, each once."""
+    found: Dict[str, None] = {}
+    for key in [keys] if isinstance(keys, str) else keys:
+        value = cluster.get(key) or []
+        for name in [value] if isinstance(value, str) else value:
+            found.update(dict.fromkeys(part.strip() for part in str(name).split(",") if part.strip()))
+    return list(found)
+
+
+def make_remote(cluster: Mapping[str, Any], common: Mapping[str, Any]) -> Any:
+    from cbt_plugins.cluster.remote import Remote
+
+    return Remote.from_host(cluster, common)
+
+
+# pid and start time (field 22 of stat): a pid that the kernel has given to somebody else is never signalled
+_STOP = """\
+for file in {directories}/*.pid; do
+  [ -f "$file" ] || continue
+  read pid since <"$file"
+  alive() {{ set -- $(sed 's/.*) //' /proc/$pid/stat 2>/dev/null); [ "${{20}}" = "$since" ] && [ "$1" != Z ]; }}
+  for signal in INT TERM KILL; do
+    alive || break
+    kill -s $signal -- -$pid
+    for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do alive || break; sleep 0.25; done
+  done
+  if alive; then echo "$file: process $pid does not end" >&2; exit 1; fi
+  rm -f "$file"
+done
+"""
+
+
+def stop_by_pid_files(remote: Any, nodes: Sequence[str], directory: str, any_of: str = "") -> None:
+    """End the process groups whose leaders are recorded as "pid start-time" in DIRECTORY/*.pid on the nodes.
+
+    With `any_of`, in all directories DIRECTORY/ANY_OF (a shell pattern). What does not end is logged.
+    """
+    directories = shlex.quote(directory) + (f"/{any_of}" if any_of else "")
+    for node, result in remote.run(nodes, _STOP.format(directories=directories), 90, check=False).items():
+        if result.status:
+            logger.error("%s: %s", node, result.stderr.strip() or "monitors could not be ended")
+
+
+@contextmanager
+def watch(
+    make: Callable[[], Iterable[Any]],
+    cluster: Mapping[str, Any],
+    common: Mapping[str, Any],
+    run_dir: str,
+    local_dir: Path,
+) -> Iterator[None]:
+    """Run the monitors that `make` gives (CBT's or ours: start, stop, nodes) while the context is open.
+
+    Each object is kept from start to stop: CBT's module-level start() and stop() make new ones each time,
+    which then know nothing of the processes that they should end. Files arrive as local_dir/<name>.<node>,
+    CBT's own way. Raises RunFailed for a monitor that has a `failure`: before the context is entered, or after it.
+    """
+    monitors = sorted(make(), key=lambda monitor: bool(getattr(monitor, "INNERMOST", False)))
+    if not monitors:
+        yield
+        return
+    remote = make_remote(cluster, common)
+    nodes = _answering(remote, _nodes_of_monitors(monitors, cluster))
+    for monitor in monitors:
+        if isinstance(monitor, Monitor):
+            monitor.nodes = [node for node in monitor.nodes if node in nodes]
+    # Never used before, so that nothing has to be removed first: two names may be one machine, or share a
+    # directory.
+    directory = f"{run_dir}/monitors-{os.getpid()}-{next(_numbers)}"
+    started: List[Any] = []
+    try:
+        # what a run that was killed has left in this directory of ours still runs
+        stop_by_pid_files(remote, nodes, run_dir, "monitors-*")
+        remote.run(nodes, f"mkdir -p -m 0755 -- {shlex.quote(directory)}", 60)
+        for monitor in monitors:
+            started.append(monitor)
+            monitor.start(directory)
+            _raise_failure([monitor])  # a load of hours would be for nothing
+        yield
+    finally:
+        for monitor in reversed(started):
+            try:
+                monitor.stop(directory)
+            except Exception:
+                logger.exception("monitor %s did not stop in order", type(monitor).__name__)
+        _fetch(remote, nodes, directory, local_dir, cluster.get("user"))
+    _raise_failure(monitors)
+
+
+def _raise_failure(monitors: Iterable[Any]) -> None:
+    failures = [monitor.failure for monitor in monitors if getattr(monitor, "failure", None)]
+    if failures:
+        raise RunFailed("; ".join(failures))
+
+
+def bring_left(
+    cluster: Mapping[str, Any], common: Mapping[str, Any], nodes: Sequence[str], run_dir: str, local_dir: Path
+) -> None:
+    """End what monitors of a run that was killed still do on the nodes, and bring their files home."""
+    remote = make_remote(cluster, common)
+    stop_by_pid_files(remote, nodes, run_dir, "monitors-*")
+    look = f"cd {shlex.quote(run_dir)} 2>/dev/null && ls -d monitors-* 2>/dev/null || true"
+    left: Dict[str, List[str]] = {}
+    for node, result in remote.run(nodes, look, 60, check=False).items():
+        for name in result.stdout.split():
+            left.setdefault(name, []).append(node)
+    for name, there in left.items():
+        _fetch(remote, there, f"{run_dir}/{name}", local_dir, cluster.get("user"))
+
+
+def _answering(remote: Any, nodes: Sequence[str]) -> List[str]:
+    """The nodes that can be watched: one that a fault has cut off must not end the run that did it."""
+    answers = remote.run(nodes, "true", 30, check=False)
+    silent = [node for node in nodes if node not in answers or answers[node].status]
+    if silent:
+        logger.warning("no monitor runs on %s: no answer from there", ", ".join(silent))
+    return [node for node in nodes if node not in silent]
+
+
+def _nodes_of_monitors(monitors: Iterable[Any], cluster: Mapping[str, Any]) -> List[str]:
+    everywhere = nodes_of(cluster)
+    wanted: Set[str] = set()
+    for monitor in monitors:
+        own = getattr(monitor, "nodes", None) or getattr(monitor, "_nodes", None)
+        if own is None:
+            return everywhere
+        wanted.update(host_of(name) for name in (own.split(",") if isinstance(own, str) else own))
+    return [node for node in everywhere if host_of(node) in wanted]
+
+
+def host_of(node: str) -> str:
+    """The name without the user and the port that it may have."""
+    return node.rpartition("@")[2].partition(":")[0]
+
+
+def _fetch(remote: Any, nodes: Sequence[str], directory: str, local_dir: Path, user: Optional[str]) -> None:
+    """Bring `directory` of each node home and remove it there; a node out of reach is logged, not fatal."""
+    from cbt_plugins.cluster.result import RemoteError
+
+    local_dir.mkdir(parents=True, exist_ok=True)
+    quoted = shlex.quote(directory)
+    # perf and blktrace run through sudo: their files belong to root, and the user who fetches may not read
+    # them.
+    chown = f"sudo -n chown -R {shlex.quote(user)} {quoted} 2>/dev/null; " if user and user != "root" else ""
+    fetched = []
+    for node in nodes:
+        with tempfile.TemporaryDirectory(dir=local_dir, prefix=".fetch-") as scratch:
+            try:
+                if chown:
+                    remote.run([node], f"{chown}true", 60)
+                remote.fetch([node], directory, Path(scratch))
+                for file in _arrived(Path(scratch), node):
+                    shutil.move(str(file), str(local_dir / f"{file.name}.{host_of(node)}"))
+                fetched.append(node)
+            except RemoteError as error:
+                logger.error("monitor files of %s stay in %s there: %s", node, directory, error)
+    remote.run(fetched, f"rm -rf -- {quoted}", 60, check=False)
+
+
+def _arrived(scratch: Path, node: str) -> List[Path]:
+    for name in (node, host_of(node)):
+        if (scratch / name).is_dir():
+            return sorted((scratch / name).iterdir())
+    return []
+
+
+def build(
+    profiles: Mapping[str, Any],
+    table: Mapping[str, Callable[[], Any]],
+    cluster: Mapping[str, Any],
+    common: Mapping[str, Any],
+) -> List[Monitor]:
+    """Our monitors for `monitoring_profiles:`, in CBT's order. Raises ValueError for an unknown name."""
+    monitors = []
+    for name, config in sorted(profiles.items()):
+        if name not in table:
+            raise ValueError(
+                f"monitoring_profiles: {name}: nobody knows this profile; known: {', '.join(sorted(table))}"
+            )
+        monitors.append(table[name]()(config or {}, cluster, common))
+    return monitors
