@@ -9,10 +9,9 @@ from typing import Any, Callable, Dict, List, Tuple
 
 from cbt_plugins.config import units
 from cbt_plugins.models.capacity import FULL, MIN_ALLOC, parse_cosbench
-from cbt_plugins.models.pgcalc import TARGET
-from cbt_plugins.models.redundancy import Redundancy
+from cbt_plugins.models.pools import TARGET, Redundancy
 
-from . import size_load, size_space
+from . import size_answers as answers
 
 OK, USAGE = 0, 2
 
@@ -29,12 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0; 2 when the numbers cannot be."""
+    """Print the answer; return 2 when the numbers are impossible."""
     try:
         answer = args.answer(args)
     except (ValueError, OSError, ZeroDivisionError) as error:
-        text = "these numbers leave nothing to divide by" if isinstance(error, ZeroDivisionError) else error
-        print(f"cbt-tools size {args.what}: {text}", file=sys.stderr)
+        text = "division by zero: a number that must be above 0 is 0" if isinstance(error, ZeroDivisionError) else error
+        print(f"Error: {text}", file=sys.stderr)
         return USAGE
     if args.json:
         print(json.dumps({"version": 1, "what": args.what, **answer.data}, indent=2))
@@ -212,11 +211,11 @@ def _odds(parser: argparse.ArgumentParser) -> None:
 
 _Declare = Callable[[argparse.ArgumentParser], None]
 _WHATS: Dict[str, Tuple[Callable[[argparse.Namespace], Any], _Declare]] = {
-    "capacity": (size_space.capacity, _capacity),
-    "pgs": (size_space.pgs, _pgs),
-    "network": (size_load.network, _network),
-    "workers": (size_load.workers, _workers),
-    "mix": (size_load.mix, _mix_arguments),
-    "scale": (size_load.scale, _scale),
-    "odds": (size_space.odds, _odds),
+    "capacity": (answers.capacity, _capacity),
+    "pgs": (answers.pgs, _pgs),
+    "network": (answers.network, _network),
+    "workers": (answers.workers, _workers),
+    "mix": (answers.mix, _mix_arguments),
+    "scale": (answers.scale, _scale),
+    "odds": (answers.odds, _odds),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import List, Mapping, Sequence, Tuple
 
 from cbt_plugins.config.spans import spans
-from cbt_plugins.models.availability import inactive_share, whole
+from cbt_plugins.models.pools import failed_domains, inactive_share
 from cbt_plugins.plan import Fault, Plan
 
 #: what pools of RGW data look like most often: (name, size, min_size)
@@ -50,7 +50,7 @@ def _osds(fault: Fault) -> int:
 
 
 def _shares(down: int, total: int) -> List[str]:
-    domains = whole(down, total)
+    domains = failed_domains(down, total)
     return [
         f"{100 * inactive_share(domains, size, least):.1f}% of a pool with {name}"
         for name, size, least in _POOLS

@@ -7,8 +7,7 @@ from typing import Iterator, List, Optional, Tuple
 
 from cbt_plugins.config.keys import range_of
 from cbt_plugins.config.units import about_size, format_duration, format_percent
-from cbt_plugins.models.aging import growth, steady_occupancy
-from cbt_plugins.models.capacity import mean_size
+from cbt_plugins.models.capacity import growth, mean_size, steady_occupancy
 from cbt_plugins.plan import Phase, Plan
 
 

@@ -15,7 +15,7 @@ from cbt_plugins.faults.harm import Harm, Held
 from cbt_plugins.faults.placement import domains, needed, shape_of, taken_from
 from cbt_plugins.faults.roles import NOBODY, Roles, same_host
 from cbt_plugins.faults.steady import down_otherwise, settling, unsteady
-from cbt_plugins.models.availability import inactive_share
+from cbt_plugins.models.pools import inactive_share
 
 #: flags under which the cluster would not see the fault, or would not take the OSDs back
 BLINDING = ("nodown", "noup", "noin", "pauserd", "pausewr")

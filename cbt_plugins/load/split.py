@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Tuple
 
-from cbt_plugins.models.little import throughput
+from cbt_plugins.models.closed_loop import throughput
 from cbt_plugins.plan import Mix
 
 #: a loop that whole workers make faster than its share by more than this is paced

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from cbt_plugins.models.redundancy import Redundancy
+from cbt_plugins.models.pools import Redundancy
 
 PUT, GET = "PUT", "GET"
 SENDS, RECEIVES = "sends", "receives"

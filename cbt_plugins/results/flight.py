@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional
 
-from cbt_plugins.models import little
+from cbt_plugins.models import closed_loop
 from cbt_plugins.results.phase import PhaseFigures
 
 
@@ -30,7 +30,7 @@ def littles_law(made: PhaseFigures) -> Dict[str, Any]:
                 "paced": job.rate_limit > 0,
                 "in_flight": round(in_flight, 4),
                 "concurrency": round(sum(of.busy for of in its.ops.values()) / 1e9 / made.length, 4),
-                "deviation": _rounded(little.deviation(in_flight, job.workers)),
+                "deviation": _rounded(closed_loop.deviation(in_flight, job.workers)),
             }
         )
     closed = [line for line in jobs if not line["paced"]]
@@ -40,7 +40,7 @@ def littles_law(made: PhaseFigures) -> Dict[str, Any]:
         "workers": workers,
         "in_flight": round(in_flight, 4),
         "concurrency": round(sum(line["concurrency"] for line in closed), 4),
-        "deviation": _rounded(little.deviation(in_flight, workers)),
+        "deviation": _rounded(closed_loop.deviation(in_flight, workers)),
         "jobs": jobs,
     }
 

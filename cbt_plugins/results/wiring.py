@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 from urllib.parse import urlsplit
 
 from cbt_plugins.models.network import Layout, Weights
-from cbt_plugins.models.redundancy import Redundancy, copies
+from cbt_plugins.models.pools import Redundancy, copies
 from cbt_plugins.results.networks import Networks
 
 #: how the pools end that RGW makes for objects

@@ -13,7 +13,7 @@ from cbt_plugins.faults.cluster_facts import Facts, Said
 from cbt_plugins.faults.harm import Harm, Held, questions
 from cbt_plugins.faults.roles import Roles, roles_of
 from cbt_plugins.faults.safety import RULES, Radius, radius
-from cbt_plugins.models.availability import inactive_share
+from cbt_plugins.models.pools import inactive_share
 
 DATA = Path(__file__).parents[1] / "data" / "ceph"
 PACIFIC: Dict[str, Any] = {"config dump": [], **json.loads((DATA / "pacific-blast.json").read_text())}

@@ -23,7 +23,7 @@ from cbt_plugins.models.capacity import (
     raw_mean,
     warp_random_mean,
 )
-from cbt_plugins.models.redundancy import Redundancy, copies
+from cbt_plugins.models.pools import Redundancy, copies
 
 STUDY = "h(1|1|50,64|64|15,8192|8192|15,65536|65536|15,1048576|1048576|5)KB"
 TIB, MIB, KIB = 1 << 40, 1 << 20, 1 << 10

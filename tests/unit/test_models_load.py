@@ -12,8 +12,8 @@ from typing import Dict, List, Tuple
 import pytest
 
 import cbt_plugins.models
-from cbt_plugins.models import little, scale
-from cbt_plugins.models.aging import growth, occupancy, requests_until, steady_occupancy
+from cbt_plugins.models import closed_loop
+from cbt_plugins.models.capacity import growth, occupancy, requests_until, steady_occupancy
 
 
 def test_steady_state() -> None:
@@ -74,7 +74,7 @@ def test_growth() -> None:
     assert growth({"PUT": 10, "MULTIPART": 5, "DELETE": 40}) == -25
 
 
-def closed_loop(workers: int, servers: int, service: float, pause: float, seconds: float) -> Tuple[float, float]:
+def played_loop(workers: int, servers: int, service: float, pause: float, seconds: float) -> Tuple[float, float]:
     """(throughput, mean latency) of a closed loop before so many servers, played through; service is exponential."""
     chance = random.Random(3)
     free = [0.0] * servers
@@ -96,12 +96,12 @@ def closed_loop(workers: int, servers: int, service: float, pause: float, second
 
 @pytest.mark.parametrize(("workers", "servers", "pause"), [(1, 4, 0.0), (4, 4, 0.0), (20, 4, 0.0), (20, 4, 0.05)])
 def test_a_closed_loop_keeps_the_law(workers: int, servers: int, pause: float) -> None:
-    rate, latency = closed_loop(workers, servers, 0.01, pause, 400.0)
+    rate, latency = played_loop(workers, servers, 0.01, pause, 400.0)
     if not pause:
-        assert little.in_flight([(rate, latency)]) == pytest.approx(workers, rel=0.01)
-    assert little.throughput(workers, latency, pause) == pytest.approx(rate, rel=0.01)
-    assert little.latency(workers, rate, pause) == pytest.approx(latency, rel=0.03)
-    highest, lowest = little.bounds(workers, 0.01, servers / 0.01)
+        assert closed_loop.in_flight([(rate, latency)]) == pytest.approx(workers, rel=0.01)
+    assert closed_loop.throughput(workers, latency, pause) == pytest.approx(rate, rel=0.01)
+    assert closed_loop.latency(workers, rate, pause) == pytest.approx(latency, rel=0.03)
+    highest, lowest = closed_loop.bounds(workers, 0.01, servers / 0.01)
     assert rate <= highest * 1.02
     if not pause:
         assert latency >= lowest * 0.98
@@ -109,40 +109,40 @@ def test_a_closed_loop_keeps_the_law(workers: int, servers: int, pause: float) -
 
 def test_the_screens_of_the_study() -> None:
     screen = [(25.79, 0.61661), (4.29, 0.00595), (6.91, 0.57448), (6.05, 0.01671)]
-    assert little.in_flight(screen) == pytest.approx(20, abs=0.002)
-    assert little.deviation(little.in_flight(screen), 20) == pytest.approx(0, abs=1e-4)
-    assert little.deviation(68.5, 68) == pytest.approx(0.00735, abs=1e-5)
-    assert little.deviation(1.0, 0) is None
+    assert closed_loop.in_flight(screen) == pytest.approx(20, abs=0.002)
+    assert closed_loop.deviation(closed_loop.in_flight(screen), 20) == pytest.approx(0, abs=1e-4)
+    assert closed_loop.deviation(68.5, 68) == pytest.approx(0.00735, abs=1e-5)
+    assert closed_loop.deviation(1.0, 0) is None
 
 
 def test_latency_and_throughput_change_together() -> None:
-    changes = [round(100 * little.latency_change(gain), 1) for gain in (0.55, 0.95, 0.77)]
+    changes = [round(100 * closed_loop.latency_change(gain), 1) for gain in (0.55, 0.95, 0.77)]
     assert changes == [-35.5, -48.7, -43.5]
-    assert little.throughput_change(-0.6) == pytest.approx(1.5)
-    assert little.throughput_change(little.latency_change(0.3)) == pytest.approx(0.3)
+    assert closed_loop.throughput_change(-0.6) == pytest.approx(1.5)
+    assert closed_loop.throughput_change(closed_loop.latency_change(0.3)) == pytest.approx(0.3)
 
 
 def test_the_knee() -> None:
-    assert little.knee(0.01, 400.0) == 4
-    assert little.bounds(2, 0.01, 400.0) == (200.0, 0.01)
-    assert little.bounds(4, 0.01, 400.0) == (400.0, 0.01)
-    assert little.bounds(8, 0.01, 400.0) == (400.0, 0.02)
+    assert closed_loop.knee(0.01, 400.0) == 4
+    assert closed_loop.bounds(2, 0.01, 400.0) == (200.0, 0.01)
+    assert closed_loop.bounds(4, 0.01, 400.0) == (400.0, 0.01)
+    assert closed_loop.bounds(8, 0.01, 400.0) == (400.0, 0.02)
 
 
 def test_workers_for_a_latency() -> None:
     sweep = [(8, 0.1), (16, 0.2), (1, 0.05), (32, 0.6), (64, 0.4)]
-    assert little.size_workers(sweep, 0.5) == little.Sizing(16, 32, 0.8 * 16)
-    assert little.size_workers(sweep, 0.01) == little.Sizing(None, 1, None)
-    assert little.size_workers(sweep[:3], 0.5) == little.Sizing(16, None, 0.8 * 16)
+    assert closed_loop.size_workers(sweep, 0.5) == closed_loop.Sizing(16, 32, 0.8 * 16)
+    assert closed_loop.size_workers(sweep, 0.01) == closed_loop.Sizing(None, 1, None)
+    assert closed_loop.size_workers(sweep[:3], 0.5) == closed_loop.Sizing(16, None, 0.8 * 16)
 
 
 def test_scaling() -> None:
-    found = [round(100 * scale.efficiency(gain, 3, 5), 1) for gain in (0.55, 0.95, 0.77, 0.67, 0.15)]
+    found = [round(100 * closed_loop.efficiency(gain, 3, 5), 1) for gain in (0.55, 0.95, 0.77, 0.67, 0.15)]
     assert found == [82.5, 142.5, 115.5, 100.5, 22.5]
-    assert scale.change(80, 38) == pytest.approx(-0.525)
-    assert scale.per_node(1.0, 1, 5.5, 7) == pytest.approx(5.5 / 7)
+    assert closed_loop.change(80, 38) == pytest.approx(-0.525)
+    assert closed_loop.per_node(1.0, 1, 5.5, 7) == pytest.approx(5.5 / 7)
     with pytest.raises(ValueError, match="more nodes"):
-        scale.efficiency(0.1, 3, 3)
+        closed_loop.efficiency(0.1, 3, 3)
 
 
 ALLOWED = ("__future__", "math", "re", "dataclasses", "typing")

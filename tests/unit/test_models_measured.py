@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 import pytest
 
 from cbt_plugins.models.network import PUBLIC, RECEIVES, SENDS, layout, loads, transfers
-from cbt_plugins.models.redundancy import Redundancy
+from cbt_plugins.models.pools import Redundancy
 
 FILE = Path(__file__).parents[1] / "data" / "network" / "interfaces.json"
 PHASES: List[Dict[str, Any]] = json.loads(FILE.read_text())

@@ -30,7 +30,7 @@ from cbt_plugins.models.network import (
     transfers,
     usage,
 )
-from cbt_plugins.models.redundancy import Redundancy, copies
+from cbt_plugins.models.pools import Redundancy, copies
 
 EC22, EC42, THREE = Redundancy(2, 2), Redundancy(4, 2), copies(3)
 

@@ -11,9 +11,19 @@ from typing import List
 
 import pytest
 
-from cbt_plugins.models.availability import inactive_share, members_lost, whole
-from cbt_plugins.models.pgcalc import Pool, members_per_osd, nearest_power, rgw_pools, suggested, table
-from cbt_plugins.models.redundancy import Redundancy, copies
+from cbt_plugins.models.pools import (
+    Pool,
+    Redundancy,
+    copies,
+    failed_domains,
+    inactive_share,
+    members_lost,
+    members_per_osd,
+    nearest_power,
+    rgw_pools,
+    suggested,
+    table,
+)
 
 EC42 = Redundancy(4, 2)
 
@@ -100,20 +110,21 @@ def tried(down: int, total: int, size: int) -> List[Fraction]:
 
 @pytest.mark.parametrize(("down", "total", "size"), [(2, 8, 6), (1, 8, 6), (3, 9, 4), (2, 4, 3), (0, 5, 3), (5, 5, 3)])
 def test_members_lost_as_tried(down: int, total: int, size: int) -> None:
-    assert members_lost(whole(down, total), size) == pytest.approx([float(share) for share in tried(down, total, size)])
+    expected = [float(share) for share in tried(down, total, size)]
+    assert members_lost(failed_domains(down, total), size) == pytest.approx(expected)
 
 
 def test_two_of_eight_hosts() -> None:
-    lost = members_lost(whole(2, 8), 6)
+    lost = members_lost(failed_domains(2, 8), 6)
     assert lost[2] == pytest.approx(15 / 28)
     assert 1 - lost[0] == pytest.approx(27 / 28)
-    assert inactive_share(whole(2, 8), 6, 5) == pytest.approx(15 / 28)
+    assert inactive_share(failed_domains(2, 8), 6, 5) == pytest.approx(15 / 28)
 
 
 def test_an_undersized_pool() -> None:
-    assert members_lost(whole(1, 2), 3) == pytest.approx([0, 1, 0])
-    assert inactive_share(whole(1, 2), 3, 2) == pytest.approx(1.0)
-    assert whole(5, 3) == [1.0, 1.0, 1.0]
+    assert members_lost(failed_domains(1, 2), 3) == pytest.approx([0, 1, 0])
+    assert inactive_share(failed_domains(1, 2), 3, 2) == pytest.approx(1.0)
+    assert failed_domains(5, 3) == [1.0, 1.0, 1.0]
 
 
 def test_copies_are_pools_too() -> None:

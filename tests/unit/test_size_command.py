@@ -175,7 +175,7 @@ def test_scaling_and_odds(capsys: pytest.CaptureFixture[str]) -> None:
         ("capacity --sizes h(1|1)KB", "smallest|largest|weight"),
         ("capacity --sizes 4KiB:0", "no sizes with a weight above 0"),
         ("capacity --df /nowhere/df.json", "No such file"),
-        ("pgs --osds 10", "which pools?"),
+        ("pgs --osds 10", "no pools: give"),
         ("pgs --osds 0 --data 3", "'0' is no whole number of 1 or more"),
         ("pgs --osds 10 --pool x", "write NAME=PERCENT/KEPT"),
         ("pgs --osds 10 --pool x=5/many", "'many' is no pool"),
