@@ -1,4 +1,4 @@
-"""Append-only files of JSON lines that survive a kill at any instant: the run journal and the event timeline."""
+"""Files that survive a kill at any instant: journals of JSON lines, and whole files that are written atomically."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List
 
-from cbt_plugins.host import RunFailed
+
+class JournalInUse(Exception):
+    """A journal that another process has open; its text is for the user."""
 
 
 class Journal:
     """Records, one JSON object a line, each on disk before `write` returns.
 
     A last line that was torn by a kill is cut off when the file is opened again; all others are kept. While it is open
-    no other process can open it: raises RunFailed then. With `to_read`, one that is there and cannot be written is
+    no other process can open it: raises JournalInUse then. With `to_read`, one that is there and cannot be written is
     opened all the same, and each `write` raises OSError.
     """
 
@@ -34,9 +36,9 @@ class Journal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._file.close()
-            raise RunFailed(f"another process is at work in {path.parent}") from None
+            raise JournalInUse(f"another process is using {path.parent}: wait until it ends") from None
         self._cut_torn_end()
-        self.records: List[Dict[str, Any]] = read(path)
+        self.records: List[Dict[str, Any]] = json_lines(path)
 
     def _cut_torn_end(self) -> None:
         data = self._path.read_bytes()
@@ -72,14 +74,51 @@ class Journal:
         self._file.close()
 
 
-def read(path: Path) -> List[Dict[str, Any]]:
-    """All whole records of a file; a missing file has none."""
-    if not path.exists():
+def json_lines(path: Path) -> List[Dict[str, Any]]:
+    """Return the objects of a JSON-lines file, without lines that a kill has torn; [] when there is no file.
+
+    A last line without its line feed is torn, whatever it holds: whoever wrote it did not see it on disk.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    records = []
-    for line in path.read_bytes().split(b"\n")[:-1]:
+    found = []
+    for line in lines:
         try:
-            records.append(json.loads(line))
+            value = json.loads(line.decode("utf-8", errors="replace"))
         except ValueError:
-            continue  # torn by a crash of the machine, later lines are whole again
-    return records
+            continue  # torn by a kill or a crash of the machine; later lines may be whole again
+        if isinstance(value, dict):
+            found.append(value)
+    return found
+
+
+def write_whole(path: Path, text: str, mode: int = 0o666) -> None:
+    """Write a file so that it is there in full or not at all, also after a loss of power; makes its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def write_json(path: Path, value: Any, mode: int = 0o666) -> None:
+    """`write_whole` of a value as JSON."""
+    write_whole(path, json.dumps(value, indent=1) + "\n", mode)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make sure that the names in a folder survive a loss of power."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Dict, Mapping, Optional, Set
 
+from cbt_plugins.journal import write_whole
 from cbt_plugins.results.source import Unreadable
 
 OK, USAGE, UNUSABLE = 0, 2, 4
@@ -89,7 +90,6 @@ def _numbers(args: argparse.Namespace) -> int:
     from cbt_plugins.report.export import prometheus, table
     from cbt_plugins.results.archive import find_runs
     from cbt_plugins.results.stored import is_ours, not_whole, summary_of
-    from cbt_plugins.results.summary import write_text
 
     paths = [run for archive in args.archives for run in find_runs(archive) if is_ours(run)]
     if not paths:
@@ -97,9 +97,9 @@ def _numbers(args: argparse.Namespace) -> int:
     summaries = [summary_of(path) for path in paths]
     doubts = [not_whole(path, summary) for path, summary in zip(paths, summaries)]
     if args.prometheus:
-        write_text(args.prometheus, prometheus.text((its, not why) for its, why in zip(summaries, doubts)))
+        write_whole(args.prometheus, prometheus.text((its, not why) for its, why in zip(summaries, doubts)))
     if args.csv:
-        write_text(args.csv, table.text([its for its, why in zip(summaries, doubts) if not why]))
+        write_whole(args.csv, table.text([its for its, why in zip(summaries, doubts) if not why]))
     print(f"whole runs: {doubts.count(None)} of {len(paths)}")
     for path, why in zip(paths, doubts):
         if why:

@@ -21,8 +21,7 @@ from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config import fault_file
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.faults import FaultError, Injector
-from cbt_plugins.host import RunFailed
-from cbt_plugins.journal import Journal
+from cbt_plugins.journal import Journal, JournalInUse
 from cbt_plugins.run.events import Timeline
 
 DONE, FAILED, USAGE = 0, 1, 2
@@ -102,7 +101,7 @@ def _inject(injector: Injector, timeline: Timeline, note: Journal, args: argpars
                 raise FaultError("what an earlier process left open could not be undone")
             with injector.holding():
                 failure = _follow(injector, timeline, note, args.tied)
-        except (FaultError, RunFailed) as error:
+        except (FaultError, JournalInUse) as error:
             failure = str(error)
         except KeyboardInterrupt:
             log.info("ended from outside")

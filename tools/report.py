@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+from cbt_plugins.journal import write_whole
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.ceilings import Unknown, ceilings
 from cbt_plugins.results.source import Unreadable
@@ -114,7 +115,7 @@ def _write(
     prefix: str,
 ) -> int:
     """What was asked for by name, or else everything that lies beside the run."""
-    from cbt_plugins.results.summary import FILE, write_summary, write_text
+    from cbt_plugins.results.summary import FILE, write_summary
 
     only = args.json or args.html or args.figures
     if args.json or not only:
@@ -129,7 +130,7 @@ def _write(
         except ImportError as e:
             _without_jinja("report.html", e)
         else:
-            write_text(args.html or path / "report.html", page(summary, path, network))
+            write_whole(args.html or path / "report.html", page(summary, path, network))
     if args.figures:
         try:
             from cbt_plugins.report.plots import of_run
@@ -144,7 +145,6 @@ def _write(
 
 def _write_together(runs: Runs, args: argparse.Namespace) -> None:
     """What there is of several runs."""
-    from cbt_plugins.results.summary import write_text
 
     if args.figures:
         from cbt_plugins.report.plots import of_sweeps
@@ -157,7 +157,7 @@ def _write_together(runs: Runs, args: argparse.Namespace) -> None:
     except ImportError as e:
         _without_jinja("index.html", e)
         return
-    write_text(args.archive / FILE, page(runs, args.archive))
+    write_whole(args.archive / FILE, page(runs, args.archive))
     print(f"\n{len(runs)} runs: {args.archive / FILE}")
 
 

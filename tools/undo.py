@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.faults import FaultError, Injector, StillOpen, access, lock, record
-from cbt_plugins.host import RunFailed
-from cbt_plugins.journal import read
+from cbt_plugins.journal import JournalInUse, json_lines
 from cbt_plugins.monitors.monitor import stop_by_pid_files
 from cbt_plugins.run.archive import RunArchive
 
@@ -83,10 +82,10 @@ def _undo(folder: Path, force: bool, give_up: Optional[str]) -> int:
     try:
         cluster, remote, ceph, run_id = access.read(folder)
         injector = Injector(folder, remote, ceph, cluster, run_id=run_id)
-    except (FaultError, RunFailed, OSError) as error:  # OSError: an archive that can be read only
+    except (FaultError, JournalInUse, OSError) as error:  # OSError: an archive that can be read only
         left = record.open_in(folder)
         print(f"{folder}: {error}" + (f" ({len(left)} open)" if left else ""), file=sys.stderr)
-        return OPEN if left or isinstance(error, RunFailed) else UNDONE
+        return OPEN if left or isinstance(error, JournalInUse) else UNDONE
     try:
         why = _refusal(injector, force)
         if why:
@@ -155,7 +154,7 @@ def _print(entry: record.Record) -> None:
 
 def _end_monitors(folder: Path, cluster: Mapping[str, Any], remote: Any) -> None:
     """What outlives a run that was killed, such as collectl. Its files are brought in when the run goes on."""
-    begun = [line["run_dir"] for line in read(RunArchive(folder).journal) if line["event"] == "invocation"]
+    begun = [line["run_dir"] for line in json_lines(RunArchive(folder).journal) if line["event"] == "invocation"]
     for run_dir in dict.fromkeys(begun):
         stop_by_pid_files(remote, access.nodes_of(cluster), run_dir, "monitors-*")
 

@@ -12,6 +12,7 @@ from typing import Any, Dict, Iterator, Mapping
 import yaml
 
 from cbt_plugins.config import sweeps
+from cbt_plugins.journal import write_whole
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,5 @@ def write_once(path: Path, content: Mapping[str, Any]) -> bool:
     """Write YAML as CBT does, unless the file is there: a resumed archive keeps what it was started with."""
     if path.exists():
         return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w") as file:
-        yaml.dump(dict(content), file, default_flow_style=False)
+    write_whole(path, yaml.dump(dict(content), default_flow_style=False))
     return True

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.faults.step import FaultError
+from cbt_plugins.journal import write_json
 
 FILE = "cluster.json"
 #: of the YAML's sections: what reaching nodes takes, and nothing that may be secret
@@ -37,12 +38,7 @@ def _write(folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], 
         "common": {k: common[k] for k in _COMMON if common.get(k)},
         "PDSH_SSH_ARGS_APPEND": os.environ.get("PDSH_SSH_ARGS_APPEND", ""),
     }
-    draft = folder / (FILE + ".tmp")
-    with open(draft, "w", encoding="utf-8") as file:
-        file.write(json.dumps(document, indent=1) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, folder / FILE)
+    write_json(folder / FILE, document)
 
 
 def _plain(value: Any) -> Any:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import List, Tuple
 
-from cbt_plugins.journal import Journal, read
+from cbt_plugins.journal import Journal, json_lines
 
 FOLDER = "faults"
 #: is there only when something went wrong
@@ -36,4 +36,4 @@ def fail(folder: Path, why: str) -> None:
 def failures(archive: Path) -> List[Tuple[str, str]]:
     """(folder's name in the archive, why), oldest first."""
     found = sorted((archive / FOLDER).glob(f"*/{FAILED}"))
-    return [(f"{FOLDER}/{path.parent.name}", str(line["why"])) for path in found for line in read(path)]
+    return [(f"{FOLDER}/{path.parent.name}", str(line["why"])) for path in found for line in json_lines(path)]

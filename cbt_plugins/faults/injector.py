@@ -65,7 +65,7 @@ class Prepared:
 
 
 class Injector:
-    """Faults and settings of one run. Only one process at a time can have a run's folder (RunFailed).
+    """Faults and settings of one run. Only one process at a time can have a run's folder (JournalInUse).
 
     Every change is in `undo.jsonl`, on disk, before it is made, and counts as open until the cluster is seen to be as
     before.

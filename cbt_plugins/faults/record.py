@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence
 
 from cbt_plugins.faults.step import Step
-from cbt_plugins.journal import Journal, read
+from cbt_plugins.journal import Journal, json_lines, sync_folder
 
 FILE = "undo.jsonl"
 #: closes a step that nobody has seen undone: a human has said so
@@ -36,18 +35,14 @@ class Record:
 
 
 class UndoJournal:
-    """One process at a time; every line is on disk before the call returns. Raises RunFailed when another has it.
+    """One process at a time; every line is on disk before the call returns. Raises JournalInUse when another has it.
 
     What cannot be written any more can still be undone: it is opened to be read then.
     """
 
     def __init__(self, folder: Path) -> None:
         self._journal = Journal(folder / FILE, to_read=True)
-        handle = os.open(folder, os.O_RDONLY)  # the file's name, too, must survive a loss of power
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_folder(folder)  # the file's name, too, must survive a loss of power
 
     def open(self, label: str, kind: str, step: Step) -> Record:
         """Write a step down. Only then may it begin."""
@@ -115,9 +110,9 @@ def still_open(lines: Sequence[Mapping[str, Any]]) -> List[Record]:
 
 def open_in(folder: Path) -> List[Record]:
     """The open steps of a run, also while another process is at work on them."""
-    return still_open(read(folder / FILE))
+    return still_open(json_lines(folder / FILE))
 
 
 def given_up_in(folder: Path) -> List[Mapping[str, Any]]:
     """The lines of the steps that were given up: t, id, label, what."""
-    return [line for line in read(folder / FILE) if line["event"] == GIVEN_UP]
+    return [line for line in json_lines(folder / FILE) if line["event"] == GIVEN_UP]

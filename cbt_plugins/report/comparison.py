@@ -12,9 +12,9 @@ from cbt_plugins.compare.layout import Grid, Heading
 from cbt_plugins.compare.metrics import METRICS
 from cbt_plugins.compare.statistics.values import Direction, Verdict
 from cbt_plugins.compare.table import Compared, Row, Section, compare
+from cbt_plugins.journal import write_whole
 from cbt_plugins.report.document import document
 from cbt_plugins.report.overlay import overlays, percentiles
-from cbt_plugins.results.summary import write_text
 
 #: half the width of the picture of an interval, in its own units
 _HALF = 80
@@ -23,7 +23,7 @@ _TOLD = (Verdict.WORSE, Verdict.BETTER, Verdict.SAME, Verdict.CANNOT_TELL)
 
 
 def write(compared: Compared, path: Path) -> None:
-    write_text(path, page(compared))
+    write_whole(path, page(compared))
 
 
 def page(compared: Compared) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+from cbt_plugins.journal import json_lines
 from cbt_plugins.results.source import Unreadable
 
 # phase.json versions that can be read: 1 (0.1.0) the first one
@@ -209,23 +210,6 @@ def _job(directory: Path, data: Mapping[str, Any], engine: str) -> Job:
         ramp=float((data.get("spec") or {}).get("ramp") or 0),
         driver_end=dict(data.get("driver_end") or {}),
     )
-
-
-def json_lines(path: Path) -> List[Dict[str, Any]]:
-    """The mappings of a JSON-lines file without lines that a kill has torn; [] when there is no file."""
-    found = []
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return []
-    for line in text.splitlines():
-        try:
-            data = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(data, dict):
-            found.append(data)
-    return found
 
 
 def texts(run: Path) -> Dict[str, str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from cbt_plugins.results.archive import Run, json_lines
+from cbt_plugins.journal import json_lines
+from cbt_plugins.results.archive import Run
 from cbt_plugins.results.clocks import Clocks
 from cbt_plugins.results.impact import impact, timeline
 from cbt_plugins.results.phase import PhaseFigures

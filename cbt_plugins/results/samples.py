@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from cbt_plugins.results.archive import json_lines
+from cbt_plugins.journal import json_lines
 from cbt_plugins.results.clocks import UNMEASURED, Clocks
 from cbt_plugins.results.phase import is_clean
 

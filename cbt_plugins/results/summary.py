@@ -6,10 +6,10 @@ docs/SUMMARY.md says what each number means; summary.schema.json is the form.
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
+from cbt_plugins.journal import write_whole
 from cbt_plugins.results import beats, flight, resources
 from cbt_plugins.results import phase as of_phase
 from cbt_plugins.results.aging import new_vs_aged
@@ -156,20 +156,7 @@ def _run_warnings(run: Run) -> Iterator[Dict[str, Any]]:
 
 def write_summary(summary: Mapping[str, Any], path: Path) -> None:
     """Write it whole or not at all; the same summary gives the same bytes."""
-    write_text(path, dumps(summary) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Replace a file by a whole one: a reader never sees half of it."""
-    new = path.with_name(path.name + ".new")
-    try:
-        with new.open("w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(new, path)
-    finally:
-        new.unlink(missing_ok=True)
+    write_whole(path, dumps(summary) + "\n")
 
 
 def dumps(value: Any, indent: str = "") -> str:

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from pathlib import Path
 from typing import Any, Iterator, Optional
 
+from cbt_plugins.journal import sync_folder, write_json
+
 RUNNING, PARTIAL = ".running", ".partial-"
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is there in full or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".tmp")
-    with open(draft, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """`write_whole` of a value as JSON."""
-    write_whole(path, json.dumps(value, indent=1) + "\n")
 
 
 class RunArchive:
@@ -88,9 +73,5 @@ class RunArchive:
         running, folder = self.running(index, name), self.phase(index, name)
         write_json(running / "phase.json", phase)
         running.rename(folder)
-        handle = os.open(self._phases, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_folder(self._phases)
         return folder

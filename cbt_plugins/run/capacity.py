@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from cbt_plugins.cluster.ceph import Ceph, CephError
-from cbt_plugins.run.archive import write_json
+from cbt_plugins.journal import write_json
 from cbt_plugins.run.outcome import Outcome
 
 #: version 1: the first

@@ -23,11 +23,11 @@ from cbt_plugins.cluster.result import RemoteError
 from cbt_plugins.config.source import mask_secrets
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.host import HostRun, RunFailed
-from cbt_plugins.journal import Journal
+from cbt_plugins.journal import Journal, JournalInUse, write_json, write_whole
 from cbt_plugins.load.session import LoadError
 from cbt_plugins.plan import Plan
 from cbt_plugins.run.afterwards import follow
-from cbt_plugins.run.archive import RunArchive, write_json, write_whole
+from cbt_plugins.run.archive import RunArchive
 from cbt_plugins.run.buckets import Buckets
 from cbt_plugins.run.load_phase import Loader
 from cbt_plugins.run.phases import Phasing
@@ -50,10 +50,13 @@ class Engine:
     def execute(self) -> None:
         """Run what is not done yet. Raises RunFailed; KeyboardInterrupt after a Ctrl-C, SIGTERM or SIGHUP."""
         with interrupts.ending():
-            journal, events = Journal(self._archive.journal), Journal(self._archive.events)
+            try:
+                journal, events = Journal(self._archive.journal), Journal(self._archive.events)
+            except JournalInUse as error:
+                raise RunFailed(str(error)) from error
             try:
                 self._execute(journal, events)
-            except (CephError, RemoteError, LoadError, PreflightError, FaultError) as error:
+            except (CephError, RemoteError, LoadError, PreflightError, FaultError, JournalInUse) as error:
                 events.write("run-failed", why=str(error))
                 raise RunFailed(str(error)) from error
             except KeyboardInterrupt:

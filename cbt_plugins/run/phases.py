@@ -13,9 +13,9 @@ from cbt_plugins.faults import Injector
 from cbt_plugins.faults.cluster_facts import ask
 from cbt_plugins.faults.steady import down_otherwise
 from cbt_plugins.host import HostRun, RunFailed
-from cbt_plugins.journal import Journal
+from cbt_plugins.journal import Journal, write_json
 from cbt_plugins.plan import Fault, Phase, Plan
-from cbt_plugins.run.archive import RunArchive, write_json
+from cbt_plugins.run.archive import RunArchive
 from cbt_plugins.run.capacity import note_capacity
 from cbt_plugins.run.events import Timeline, monitors_of
 from cbt_plugins.run.load_phase import Loader

@@ -14,8 +14,8 @@ import pytest
 from cycles import CLUSTER, S3, Cycle, wait_for
 from running_lab import PROJECT, RunningLab
 
+from cbt_plugins.journal import json_lines
 from cbt_plugins.results import resources
-from cbt_plugins.results.archive import json_lines
 from cbt_plugins.results.networks import Networks
 
 pytestmark = pytest.mark.lab

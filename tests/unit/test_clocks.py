@@ -10,8 +10,9 @@ from typing import Any, Dict, Iterator, List, Tuple, cast
 import pytest
 from resources_lines import Made, write
 
+from cbt_plugins.journal import json_lines
 from cbt_plugins.plan import Phase
-from cbt_plugins.results.archive import json_lines, read_run
+from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.clocks import Clocks
 from cbt_plugins.results.failure import failure
 from cbt_plugins.results.recovery import milestones

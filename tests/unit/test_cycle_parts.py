@@ -9,11 +9,10 @@ from typing import Any, Dict, cast
 import pytest
 
 from cbt_plugins.cluster.clock import Offset
-from cbt_plugins.host import RunFailed
-from cbt_plugins.journal import Journal, read
+from cbt_plugins.journal import Journal, JournalInUse, json_lines, write_json
 from cbt_plugins.load.jobs import Counts, Job, JobEnd
 from cbt_plugins.plan import Goal, Phase
-from cbt_plugins.run.archive import RunArchive, write_json
+from cbt_plugins.run.archive import RunArchive
 from cbt_plugins.run.buckets import balance, bucket_name
 from cbt_plugins.run.load_phase import _target
 from cbt_plugins.run.outcome import Outcome, block_of, window_of
@@ -34,7 +33,7 @@ def test_a_torn_journal_keeps_all_whole_records(tmp_path: Path) -> None:
         assert [r["number"] for r in again.records] == [0, 1]
         again.write("step", number=9)
         again.close()
-        assert [r["number"] for r in read(path)] == [0, 1, 9]
+        assert [r["number"] for r in json_lines(path)] == [0, 1, 9]
 
 
 def test_a_phase_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -183,7 +182,7 @@ def test_a_fill_by_raw_ends_when_so_much_of_the_cluster_is_used() -> None:
 
 def test_one_process_at_a_time_works_in_an_archive(tmp_path: Path) -> None:
     first = Journal(tmp_path / "journal.jsonl")
-    with pytest.raises(RunFailed, match="another process"):
+    with pytest.raises(JournalInUse, match="another process"):
         Journal(tmp_path / "journal.jsonl")
     first.close()
     Journal(tmp_path / "journal.jsonl").close()

@@ -17,7 +17,7 @@ from cbt_plugins import signals as interrupts
 from cbt_plugins.cluster.result import Result
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.faults.record import open_in
-from cbt_plugins.host import RunFailed
+from cbt_plugins.journal import JournalInUse
 from cbt_plugins.plan import Fault, Settings
 
 STOP = Fault("one", "stop", ("node1",), accept=ANYTHING)
@@ -194,7 +194,7 @@ def test_the_files_of_another_process_are_not_touched(tmp_path: Path) -> None:
     world = Connections()
     made = broken(tmp_path, world)
     os.chmod(tmp_path / "undo.jsonl", 0o444)
-    with pytest.raises(RunFailed, match="another process"):
+    with pytest.raises(JournalInUse, match="another process"):
         injector(tmp_path, world)
     assert made.undo_all() == []
 

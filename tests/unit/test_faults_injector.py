@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from cbt_plugins.cluster.result import Result
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.faults.record import FILE, open_in
-from cbt_plugins.host import RunFailed
+from cbt_plugins.journal import JournalInUse
 from cbt_plugins.plan import Fault, Settings
 
 SETTINGS = Settings(
@@ -264,7 +264,7 @@ def test_what_was_there_before_stays(tmp_path: Path, world: Connections) -> None
 
 def test_nothing_is_broken_while_an_earlier_process_has_something_open(tmp_path: Path, world: Connections) -> None:
     ready(tmp_path, world).inject(STOP[1])
-    with pytest.raises(RunFailed, match="another process"):
+    with pytest.raises(JournalInUse, match="another process"):
         injector(tmp_path, world)
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from cbt_plugins.journal import write_json
 from cbt_plugins.tools.lab.errors import LabUsage
-from cbt_plugins.tools.lab.topology import Record, Topology, parse_ec, parse_size, write_json
+from cbt_plugins.tools.lab.topology import Record, Topology, parse_ec, parse_size
 
 
 def test_every_node_has_an_address_and_a_mac_of_its_own() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import pytest
 
-from cbt_plugins.results.archive import json_lines
+from cbt_plugins.journal import json_lines
 from cbt_plugins.results.recovered import series
 from cbt_plugins.results.recovery import milestones, table
 from cbt_plugins.results.samples import Samples, files_of, read_samples

@@ -84,7 +84,7 @@ def test_a_run_that_is_at_work_is_left_alone(
     folder = broken(tmp_path / "run", world)
     working = record.UndoJournal(folder)
     assert main(["undo", str(folder)]) == 1
-    assert "another process is at work" in capsys.readouterr().err
+    assert "another process is using" in capsys.readouterr().err
     working.close()
     assert world.differences() == {"osd.0", "flag noout"}
 

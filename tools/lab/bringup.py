@@ -11,13 +11,15 @@ import os
 from pathlib import Path
 from typing import Callable, List
 
+from cbt_plugins.journal import write_json
+
 from .conf import ceph_conf, keyring, pool_commands, runtime_commands
 from .daemons import Daemons, Job, finish
 from .errors import LabError
 from .process import wait_until
 from .shell import CephShell
 from .spaces import Spaces
-from .topology import HEAD, Record, Topology, write_json
+from .topology import HEAD, Record, Topology
 
 S3_USER = "cbt"
 Step = Callable[[str], None]

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import cbt_plugins
+from cbt_plugins.journal import write_json
 
 from . import systemd
 from .errors import LabError
 from .needs import PATH, unshare_flags
 from .process import Process, wait_until
-from .topology import HEAD, MASK, Node, write_json
+from .topology import HEAD, MASK, Node
 
 PID1 = str(Path(__file__).resolve().with_name("pid1.py"))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
+
+from cbt_plugins.journal import write_json
 
 from .errors import LabUsage
 
@@ -152,15 +153,6 @@ class Record:
         shape.update({name: tuple(shape.get(name, ())) for name in ("bind", "systemd")})
         shape["ec"] = tuple(shape["ec"]) if shape["ec"] else None
         return cls(Topology(**shape), document["fsid"], document["osd_uuids"], document["state"])
-
-
-def write_json(path: Path, document: Any, mode: int = 0o644) -> None:
-    """Whole or not at all, so that a reader never meets half a file."""
-    fresh = path.with_name(path.name + ".new")
-    fresh.unlink(missing_ok=True)
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as out:
-        out.write(json.dumps(document, indent=1) + "\n")
-    fresh.replace(path)
 
 
 def parse_ec(text: str) -> Tuple[int, int]:

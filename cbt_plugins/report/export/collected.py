@@ -14,9 +14,9 @@ import re
 from pathlib import Path
 from typing import Any, Dict, List, Mapping
 
+from cbt_plugins.journal import write_json
 from cbt_plugins.report.export.numbers import loads
 from cbt_plugins.results.stored import not_whole
-from cbt_plugins.results.summary import write_text
 
 # History of the form: 1 (0.1.0) the first one
 VERSION = 1
@@ -33,7 +33,7 @@ def write(summary: Mapping[str, Any], run: Path) -> List[Path]:
     for phase in loads(summary):
         folder = run / "phases" / f"{phase['index']:02d}-{phase['name']}"
         path = folder / f"json_output.{phase['index']}.{_head(run)}"
-        write_text(path, json.dumps(_record(summary, phase), indent=1) + "\n")
+        write_json(path, _record(summary, phase))
         made.append(path)
     return made
 

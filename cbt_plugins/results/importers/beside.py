@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from cbt_plugins.compare.statistics.values import Caution
-from cbt_plugins.results.archive import json_lines
+from cbt_plugins.journal import json_lines
 from cbt_plugins.results.measurements import of_episode
 from cbt_plugins.results.record import STATE, Measurement
 from cbt_plugins.results.recovery import milestones

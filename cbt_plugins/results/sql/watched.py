@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.space import Space
+from cbt_plugins.journal import json_lines
 from cbt_plugins.results import beats
-from cbt_plugins.results.archive import json_lines, read_run
+from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.clocks import Clocks
 from cbt_plugins.results.phase import is_clean
 from cbt_plugins.results.samples import files_of, read_samples
