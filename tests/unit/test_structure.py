@@ -1,0 +1,93 @@
+"""The shape of the project: the order of imports, each class name once, short parameter lists, nouns for modules."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Dict, Iterator, List, Tuple
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+FOLDERS = ("cbt_plugins", "monitors", "tools")
+#: names that hold no noun
+VAGUE = {"utils", "helpers", "common", "misc"}
+PARAMETERS = 6
+
+#: class names that stand for two things still: this list may only shrink
+KNOWN_DUPLICATES = {
+    "Change", "Daemon", "Fault", "Grid", "Job", "Keys", "Limits", "Node",
+    "OpenCeph", "Outcome", "Phase", "Point", "Process", "Record", "Refused", "Run",
+    "Sampler", "Section", "Source", "Timeline", "_State",
+}
+#: functions with more parameters than PARAMETERS still: this list may only shrink
+KNOWN_LONG = {
+    "__init__", "_daemon", "_job", "_run", "_step", "_watch", "layout", "main",
+    "minimum_runs", "power", "radius", "rescue", "wait",
+}
+
+
+def modules() -> Dict[str, Path]:
+    """Dotted name, as installed, -> file."""
+    found: Dict[str, Path] = {}
+    for folder in FOLDERS:
+        for path in sorted((PROJECT / folder).rglob("*.py")):
+            dotted = ".".join(path.relative_to(PROJECT).with_suffix("").parts)
+            dotted = dotted if folder == "cbt_plugins" else f"cbt_plugins.{dotted}"
+            found[dotted.removesuffix(".__init__")] = path
+    return found
+
+
+def trees() -> Iterator[Tuple[str, ast.Module]]:
+    for name, path in modules().items():
+        yield name, ast.parse(path.read_text())
+
+
+def test_imports_run_one_way_and_in_no_circle(tmp_path: Path) -> None:
+    """The contracts of setup.cfg, on a copy that is laid out as an installation."""
+    if importlib.util.find_spec("importlinter") is None:
+        pytest.skip("needs import-linter: pip install -e '.[lint]'")
+    package = tmp_path / "cbt_plugins"
+    for folder in FOLDERS:
+        target = package if folder == "cbt_plugins" else package / folder
+        shutil.copytree(PROJECT / folder, target, ignore=shutil.ignore_patterns("__pycache__", "companion"))
+    program = "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"
+    words = ["--config", str(PROJECT / "setup.cfg"), "--no-cache"]
+    # the working directory comes first among its folders: the copy, and not the checkout
+    done = subprocess.run([sys.executable, "-c", program, *words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[done.stdout.find("Contracts") :] + done.stderr
+
+
+def test_each_class_name_stands_for_one_thing() -> None:
+    homes: Dict[str, List[str]] = defaultdict(list)
+    for name, tree in trees():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                homes[node.name].append(name)
+    twice = {name: where for name, where in homes.items() if len(where) > 1}
+    assert {name: where for name, where in twice.items() if name not in KNOWN_DUPLICATES} == {}
+
+
+def test_no_function_has_more_than_six_parameters() -> None:
+    """Without self and cls: parameters that travel together are one object."""
+    long: Dict[str, int] = {}
+    for name, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                number = len([argument for argument in given if argument.arg not in ("self", "cls")])
+                if number > PARAMETERS:
+                    long[f"{name}.{node.name}"] = number
+    assert {name: number for name, number in long.items() if name.rpartition(".")[2] not in KNOWN_LONG} == {}
+
+
+def test_modules_are_named_after_nouns(capsys: pytest.CaptureFixture[str]) -> None:
+    names = modules()
+    assert [name for name in names if name.rpartition(".")[2].strip("_") in VAGUE] == []
+    with capsys.disabled():
+        print(f"\n{len(names)} modules")
