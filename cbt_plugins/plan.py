@@ -45,7 +45,7 @@ class Driver:
 
     id: str  # "01-4KiB"
     node: str
-    buckets: Tuple[str, ...]  # Bucket.key; more than one with `engine: hybrid` only
+    buckets: Tuple[str, ...]  # Bucket.key; more than one with `engine: cbt-load` only
     workers: int
 
     @property
@@ -75,7 +75,7 @@ class WarpOp:
 
 @dataclass(frozen=True)
 class Keys:
-    """Which objects an operation of cbt-hybrid takes.
+    """Which objects an operation of cbt-load takes.
 
     `select` is "live" (any object that is there), "new" (the next number that no object has had), or a range of
     numbers as COSBench has it: "u(1,N)" any of them, "s(N+1,10N)" one after the other. N is what the fill wrote.
@@ -135,8 +135,8 @@ class Phase:
     mix: Optional[Mix] = None  # hybrid, warp mixed
     #: hybrid: fixed workers per operation and driver; None = calibrated once per run
     workers: Optional[Mapping[str, int]] = None
-    engine: str = "warp"  # fill, hybrid: or "hybrid", which is cbt-hybrid; verify, delete: always "hybrid"
-    rate: Optional[float] = None  # hybrid by cbt-hybrid: open loop, requests/s of all drivers together ...
+    engine: str = "warp"  # fill, hybrid: or "cbt-load"; verify, delete: always "cbt-load"
+    rate: Optional[float] = None  # hybrid by cbt-load: open loop, requests/s of all drivers together ...
     rate_share: Optional[float] = None  # ... or this share of what the last closed loop before it made
     arrivals: str = "poisson"  # or "even"
     ramp: float = 0.0  # seconds in which the load grows to its full size; not measured
@@ -151,8 +151,8 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Hybrid:
-    """What cbt-hybrid does in every phase."""
+class CbtLoad:
+    """What cbt-load does in every phase."""
 
     deadline: float = 30.0  # seconds, of every request
     retries: int = 0
@@ -178,7 +178,7 @@ class Plan:
     #: warp on the client nodes; None = the binary of this installation is copied there
     warp_path: Optional[str] = None
     read_objects: int = 1_000_000  # at most so many existing objects are listed for get and stat
-    hybrid: Hybrid = Hybrid()
+    cbt_load: CbtLoad = CbtLoad()
     keep_rows: bool = False  # the request rows too, beside their figures
     settings: Settings = Settings()
     post_poll: Optional[float] = None  # seconds for which the cluster is watched after everything

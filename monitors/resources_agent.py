@@ -38,7 +38,7 @@ CLASSES = {
     "ceph-mgr": "mgr",
     "ceph-mds": "mds",
     "warp": "generator",
-    "cbt-hybrid": "generator",
+    "cbt-load": "generator",
     "cbt-rows": "generator",
     "hsbench": "generator",
     "fio": "generator",

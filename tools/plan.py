@@ -191,7 +191,7 @@ def _what(phase: Phase) -> str:
     mix = ", ".join(f"{op} {percent:g}" for op, percent in (phase.mix or {}).items())
     if phase.kind == "warp" and phase.warp:
         return f"warp {phase.warp.op}" + (f": {mix}" if mix else "")
-    by = " by cbt-hybrid" if phase.engine == "hybrid" else ""
+    by = " by cbt-load" if phase.engine == "cbt-load" else ""
     if phase.kind == "hybrid":
         counts = ", ".join(f"{op} {number}" for op, number in (phase.workers or {}).items())
         return f"hybrid{by}: {mix}" + (f" (workers: {counts})" if counts else "")
@@ -199,7 +199,7 @@ def _what(phase: Phase) -> str:
 
 
 def _how(phase: Phase) -> Iterator[str]:
-    """Yield what cbt-hybrid is told beyond the mix."""
+    """Yield what cbt-load is told beyond the mix."""
     arrivals = {"poisson": "Poisson arrivals", "even": "evenly"}[phase.arrivals]
     if phase.rate is not None:
         yield f"open loop: {about_rate(phase.rate)} of all drivers together, {arrivals}"

@@ -110,10 +110,10 @@ def _of_plan(plan: Mapping[str, Any]) -> Pairs:
     for name in ("payload", "host_select", "lookup"):
         yield f"load.s3.{name}", s3.get(name)
     yield "load.s3.scheme", "+".join(sorted({str(url).split(":", 1)[0] for url in s3.get("urls") or ()})) or None
-    hybrid = plan.get("hybrid") or {}
-    if any(phase.get("engine") == "hybrid" for phase in plan.get("phases") or ()):
-        for name, value in hybrid.items():
-            yield ("seed" if name == "seed" else f"load.hybrid.{name}"), value
+    cbt_load = plan.get("cbt_load") or {}
+    if any(phase.get("engine") == "cbt-load" for phase in plan.get("phases") or ()):
+        for name, value in cbt_load.items():
+            yield ("seed" if name == "seed" else f"load.cbt_load.{name}"), value
     settings = plan.get("settings")
     if settings is None:
         return

@@ -56,7 +56,7 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[Change]:
     engines = {phase.engine for phase in plan.phases if phase.kind != "wait"}
     content = [
         *(["warp"] if "warp" in engines and not plan.warp_path else []),
-        *(["cbt-hybrid"] if "hybrid" in engines else []),
+        *(["cbt-load"] if "cbt-load" in engines else []),
         "cbt-rows",
         "figures",
         *(["rows"] if plan.keep_rows else []),
@@ -120,7 +120,7 @@ def _advice(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
         few = min((driver.workers for driver in plan.drivers), default=loops)
         if phase.kind == "hybrid" and phase.engine == "warp" and phase.workers is None and few < loops:
             yield f"{phase.name}: {few} workers per driver; this mix takes {loops} at least, and gets them"
-    # cbt-hybrid knows its own objects and lists those of warp.
+    # cbt-load knows its own objects and lists those of warp.
     filled = sum(phase.goal.objects or 0 for phase in plan.phases if phase.goal and phase.engine == "warp")
     if filled > plan.read_objects and any(phase.kind == "hybrid" for phase in plan.phases):
         yield (

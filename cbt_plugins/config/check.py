@@ -228,9 +228,9 @@ def _without_use(
     """Yield what no run of the sweep has a use for."""
     if problems or not runs or name not in SECTIONS:
         return
-    if "hybrid" in section and not any(phase.engine == "hybrid" for run in runs for phase in run.plan.phases):
-        text = "says how cbt-hybrid works, and nothing here has engine: hybrid; say so, or remove the key"
-        yield Problem(("hybrid",), text, of_key=True)
+    if "cbt_load" in section and not any(phase.engine == "cbt-load" for run in runs for phase in run.plan.phases):
+        text = "says how cbt-load works, and nothing here has engine: cbt-load; say so, or remove the key"
+        yield Problem(("cbt_load",), text, of_key=True)
 
 
 #: benchmarks of ours whose phases nobody chooses
@@ -238,6 +238,7 @@ _FIXED = frozenset({"rgwtest", "osdfailure"})
 _REFUSED: Dict[str, str] = {
     "workloads": "newer CBT versions take this key for their own, in every benchmark; remove it",
     "phases": "CBT makes each element of a list here a run of its own; put it under cycle: {phases: [...]}",
+    "hybrid": "these options are called cbt_load now; write cbt_load: {...}",
     **{key: "CBT sets this key itself; remove it" for key in sorted(HOST_KEYS)},
 }
 

@@ -163,7 +163,7 @@ class Classic:
             "measure",
             duration=scaled_duration(parts.start + parts.failure + parts.recovery, self.scale),
             mix=mix,
-            engine="hybrid",
+            engine="cbt-load",
             keys={op: _KEYS[op] for op in mix if op in _KEYS},
             roles={op: _READ if op in ("GET", "LIST") else (name,) for op in mix},
             events=tuple(events),

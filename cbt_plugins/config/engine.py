@@ -1,4 +1,4 @@
-"""`engine:` -- what makes the load of fill and hybrid phases, and how cbt-hybrid works."""
+"""`engine:` -- what makes the load of fill and hybrid phases, and how cbt-load works."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from cbt_plugins import plan
 from cbt_plugins.config.units import PERCENT_PATTERN, Duration, Size, format_size, parse_percent
 from cbt_plugins.config.validate import Strict
 
-#: warp, or cbt-hybrid
-Engine = Literal["warp", "hybrid"]
+
+def _renamed(name: Any) -> Any:
+    if name == "hybrid":
+        raise ValueError("hybrid is called cbt-load now; write engine: cbt-load")
+    return name
+
+
+#: warp, or cbt-load
+Engine = Annotated[Literal["warp", "cbt-load"], BeforeValidator(_renamed)]
 
 #: S3's limits for the parts of a multipart upload
 _SMALLEST_PART, _LARGEST_PART = 5 << 20, 5 << 30
@@ -19,11 +26,11 @@ _SMALLEST_PART, _LARGEST_PART = 5 << 20, 5 << 30
 _Share = Annotated[
     float, BeforeValidator(parse_percent), WithJsonSchema({"type": "string", "pattern": PERCENT_PATTERN})
 ]
-_DEFAULT = plan.Hybrid()
+_DEFAULT = plan.CbtLoad()
 
 
-class HybridEngineSection(Strict):
-    """How cbt-hybrid works, in every phase with `engine: hybrid`."""
+class CbtLoadSection(Strict):
+    """How cbt-load works, in every phase with `engine: cbt-load`."""
 
     deadline: Duration = Field(
         _DEFAULT.deadline,
@@ -58,7 +65,7 @@ class HybridEngineSection(Strict):
             raise ValueError(f"S3 takes parts of {limits}")
         return size
 
-    def to_plan(self) -> plan.Hybrid:
+    def to_plan(self) -> plan.CbtLoad:
         """Return the plan's settings."""
         values: Any = dict(self)
-        return plan.Hybrid(**values)
+        return plan.CbtLoad(**values)

@@ -131,21 +131,21 @@ class HybridSection(Strict):
     )
     rate: Optional[_Rate] = Field(
         None,
-        description="engine: hybrid. Open loop: requests of all drivers together, as `500`, `500/s`, `30000/h`, "
+        description="engine: cbt-load. Open loop: requests of all drivers together, as `500`, `500/s`, `30000/h`, "
         "`5M/day`, or `50%` of what the last closed loop before it made. Without it a closed loop.",
     )
     arrivals: Optional[Literal["poisson", "even"]] = Field(
-        None, description="engine: hybrid. How the requests of an open loop come; without this key `poisson`."
+        None, description="engine: cbt-load. How the requests of an open loop come; without this key `poisson`."
     )
     ramp: Optional[Duration] = Field(
-        None, description="engine: hybrid. Before that, the load grows to its full size for so long."
+        None, description="engine: cbt-load. Before that, the load grows to its full size for so long."
     )
     warmup: Optional[Duration] = Field(
-        None, description="engine: hybrid. After the ramp, the full load runs for so long before it is measured."
+        None, description="engine: cbt-load. After the ramp, the full load runs for so long before it is measured."
     )
-    keys: Optional[KeysSection] = Field(None, description="engine: hybrid. Which objects an operation takes.")
+    keys: Optional[KeysSection] = Field(None, description="engine: cbt-load. Which objects an operation takes.")
     roles: Optional[RolesSection] = Field(
-        None, description="engine: hybrid, across_buckets. Which buckets an operation works on."
+        None, description="engine: cbt-load, across_buckets. Which buckets an operation works on."
     )
     events: Optional[PhaseEvents] = Field(None, description="Faults and marks beside the load, in order of time.")
 
@@ -186,11 +186,11 @@ class HybridSection(Strict):
 
     def faults(self, engine: Engine) -> List[Problem]:
         """Return what this engine cannot do."""
-        if engine == "hybrid":
-            text = "is for engine: warp; cbt-hybrid keeps the mix with the driver's workers: leave it out"
+        if engine == "cbt-load":
+            text = "is for engine: warp; cbt-load keeps the mix with the driver's workers: leave it out"
             return [Problem(("workers",), text, of_key=True)] if self.workers else []
         problems = [
-            Problem((name,), "goes with engine: hybrid, and the engine of this phase is warp", of_key=True)
+            Problem((name,), "goes with engine: cbt-load, and the engine of this phase is warp", of_key=True)
             for name in _FOR_HYBRID
             if getattr(self, name) is not None
         ]

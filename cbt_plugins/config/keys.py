@@ -1,4 +1,4 @@
-"""`keys:` -- which objects an operation of cbt-hybrid takes, in COSBench's words: u(1,N), s(N+1,10N), r(1,N)."""
+"""`keys:` -- which objects an operation of cbt-load takes, in COSBench's words: u(1,N), s(N+1,10N), r(1,N)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.validate import Problem, Problems, Strict
 
 _WORDS = ("live", "new")
-#: cbt-hybrid keeps a bit for each number
+#: cbt-load keeps a bit for each number
 _LARGEST = 1 << 36
 _BOUND_PATTERN = r"(?:[0-9]{1,11}|(?:[1-9][0-9]{0,8})?N(?:\+[0-9]{1,11})?)"
 _PATTERN = rf"(?:live|new|[usr]\( *{_BOUND_PATTERN} *, *{_BOUND_PATTERN} *\))"

@@ -29,8 +29,8 @@ class MixSection(Strict):
     put: _MixPart = Field(0, description="Objects written.")
     stat: _MixPart = Field(0, description="HEAD requests.")
     delete: _MixPart = Field(0, description="Objects deleted; with warp never more than put.")
-    list: _MixPart = Field(0, description="Lists of a bucket (engine: hybrid).")
-    multipart: _MixPart = Field(0, description="Objects written in parts (engine: hybrid).")
+    list: _MixPart = Field(0, description="Lists of a bucket (engine: cbt-load).")
+    multipart: _MixPart = Field(0, description="Objects written in parts (engine: cbt-load).")
 
     @model_validator(mode="after")
     def _whole(self) -> MixSection:
@@ -57,7 +57,7 @@ DEFAULT_MIX = MixSection.model_validate(DEFAULT_MIX_TEXT)
 def faults_for_warp(mix: MixSection, what: str = "warp") -> List[Problem]:
     """Return why warp cannot do this mix; paths are relative to the mix."""
     problems = [
-        Problem((name,), f"{what} has no {name} among other operations; engine: hybrid has")
+        Problem((name,), f"{what} has no {name} among other operations; engine: cbt-load has")
         for name in ("list", "multipart")
         if getattr(mix, name)
     ]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Optional
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from cbt_plugins import plan
-from cbt_plugins.config.engine import Engine, HybridEngineSection
+from cbt_plugins.config.engine import CbtLoadSection, Engine
 from cbt_plugins.config.s3 import S3Section
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import Duration, Percent
@@ -87,10 +87,10 @@ class BenchmarkSection(Strict):
     )
     engine: Engine = Field(
         "warp",
-        description="What makes the load of fill and hybrid phases: `warp`, or our own `hybrid` (cbt-hybrid).",
+        description="What makes the load of fill and hybrid phases: `warp`, or our own `cbt-load`.",
     )
-    hybrid: HybridEngineSection = Field(
-        HybridEngineSection.model_validate({}), description="How cbt-hybrid works.", json_schema_extra={"default": {}}
+    cbt_load: CbtLoadSection = Field(
+        CbtLoadSection.model_validate({}), description="How cbt-load works.", json_schema_extra={"default": {}}
     )
     keep_rows: bool = Field(
         False, description="Keep a row of every request as well, beside the figures made of them."

@@ -52,7 +52,7 @@ def _after(phase: PhaseSection, engine: Optional[Engine], so_far: _Before) -> No
     elif phase.hybrid:
         so_far.closed_loop = so_far.closed_loop or phase.hybrid.rate is None
     elif phase.delete:
-        so_far.by.discard("hybrid")
+        so_far.by.discard("cbt-load")
         so_far.own = bool(so_far.by)
         so_far.anything = so_far.own or so_far.foreign
 
@@ -64,10 +64,10 @@ def _data(
     if so_far.foreign and phase.writes and not data.get("keep_data"):
         text = "writes into a bucket that is not this run's, under a prefix that is not removed at the end: "
         yield Problem((), text + "accept that with keep_data: true", of_key=True)
-    numbered = bool(so_far.by & {"hybrid", None})  # None: an engine that is a fault itself
+    numbered = bool(so_far.by & {"cbt-load", None})  # None: an engine that is a fault itself
     if (phase.verify is not None or phase.delete is not None) and not numbered:
         done = "compares" if phase.verify else "deletes"
-        yield Problem((), f"{done} what a fill with engine: hybrid wrote; put one before it", of_key=True)
+        yield Problem((), f"{done} what a fill with engine: cbt-load wrote; put one before it", of_key=True)
     hybrid = phase.hybrid
     if hybrid is None:
         return
@@ -81,17 +81,17 @@ def _data(
         text = "nothing to delete: only objects of this run's own are; put a fill phase before it"
         yield Problem((), text, of_key=True)
         return
-    if engine == "hybrid" and not numbered:
+    if engine == "cbt-load" and not numbered:
         for name, keys in hybrid.keys or ():
             if keys and range_of(keys.select):
-                text = f"{keys.select} counts objects that a fill with engine: hybrid wrote; put one before it"
+                text = f"{keys.select} counts objects that a fill with engine: cbt-load wrote; put one before it"
                 yield Problem(("keys", name), text)
         if hybrid.mix.delete:
-            text = "nothing to delete: cbt-hybrid deletes what it wrote itself; fill with engine: hybrid"
+            text = "nothing to delete: cbt-load deletes what it wrote itself; fill with engine: cbt-load"
             yield Problem((), text, of_key=True)
     reads = hybrid.mix.get or hybrid.mix.stat or hybrid.mix.delete
     if engine == "warp" and reads and so_far.by and not so_far.foreign and not so_far.by & {"warp", None}:
-        text = "nothing to read: warp finds what warp wrote; fill with engine: warp, or say engine: hybrid here"
+        text = "nothing to read: warp finds what warp wrote; fill with engine: warp, or say engine: cbt-load here"
         yield Problem((), text, of_key=True)
 
 
@@ -117,7 +117,7 @@ def _own(
     """Yield what the phase says against the keys of the section."""
     across = data.get("across_buckets")
     if across and engine == "warp":
-        yield Problem((), "warp works on one bucket; across_buckets: true needs engine: hybrid", of_key=True)
+        yield Problem((), "warp works on one bucket; across_buckets: true needs engine: cbt-load", of_key=True)
     if phase.hybrid and engine:
         yield from phase.hybrid.faults(engine)
     if phase.hybrid and phase.hybrid.roles and engine != "warp":

@@ -30,11 +30,11 @@ class FillPhaseSection(FillSection):
 
 
 class VerifySection(Strict):
-    """Read every object of the run once and compare it with what was written (cbt-hybrid); write `verify: {}`."""
+    """Read every object of the run once and compare it with what was written (cbt-load); write `verify: {}`."""
 
 
 class DeleteSection(Strict):
-    """Delete every object of the run (cbt-hybrid); write `delete: {}`."""
+    """Delete every object of the run (cbt-load); write `delete: {}`."""
 
 
 class WaitSection(Strict):
@@ -114,7 +114,7 @@ class PhaseSection(Strict):
             return own or usual
         if self.warp:
             return "warp"
-        return None if self.wait else "hybrid"
+        return None if self.wait else "cbt-load"
 
     @property
     def events(self) -> Sequence[EventSection]:

@@ -121,7 +121,7 @@ class BySizeSection(BenchmarkSection):
             scale=self.scale,
             warp_path=self.warp_path,
             read_objects=self.read_objects,
-            hybrid=self.hybrid.to_plan(),
+            cbt_load=self.cbt_load.to_plan(),
             keep_rows=self.keep_rows,
             settings=settings,
             post_poll=scaled_duration(self.post_poll, self.scale),

@@ -87,7 +87,7 @@ class WarpSection(BenchmarkSection):
     )
     buckets: _Buckets = Field(1, description="Number of buckets that the run makes; or names of existing ones.")
     across_buckets: bool = Field(
-        False, description="engine: hybrid. Every driver works on all buckets, instead of each on one."
+        False, description="engine: cbt-load. Every driver works on all buckets, instead of each on one."
     )
     drivers: Optional[int] = Field(
         None,
@@ -142,7 +142,7 @@ class WarpSection(BenchmarkSection):
             scale=self.scale,
             warp_path=self.warp_path,
             read_objects=self.read_objects,
-            hybrid=self.hybrid.to_plan(),
+            cbt_load=self.cbt_load.to_plan(),
             keep_rows=self.keep_rows,
             settings=self.settings.to_plan(),
             post_poll=scaled_duration(self.post_poll, self.scale),

@@ -168,7 +168,7 @@ class Job:
         self.message = (self.message + line)[-300:]
 
     def take_event(self, event):
-        """What cbt-hybrid says of itself."""
+        """What cbt-load says of itself."""
         kind = event.pop("event")
         if kind == "ready":
             self.ready = True

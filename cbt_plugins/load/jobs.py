@@ -10,7 +10,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.plan import Sizes
 
 #: placeholders in command lines: the session's folder on the node, and programs there
-FOLDER, WARP, HYBRID, ROWS = "{folder}", "{warp}", "{cbt-hybrid}", "{cbt-rows}"
+FOLDER, WARP, CBT_LOAD, ROWS = "{folder}", "{warp}", "{cbt-load}", "{cbt-rows}"
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Job:
     driver: str
     node: str
     op: str  # GET PUT STAT DELETE, or MIXED when its rows have several
-    role: str  # fill | read | stat | put-keep | put-drop | delete | warp | hybrid
+    role: str  # fill | read | stat | put-keep | put-drop | delete | warp | cbt-load
     bucket: str  # the only one, or the first
     prefix: str
     sizes: Sizes
@@ -37,7 +37,7 @@ class Job:
     respawn: bool = False  # it may run out of objects and is then started again
     prepares: bool = False  # it writes objects of its own before it measures
     prepared: int = 0  # that many of them without a row
-    spec: Optional[Mapping[str, Any]] = None  # cbt-hybrid's orders
+    spec: Optional[Mapping[str, Any]] = None  # cbt-load's orders
     state: Optional[Path] = None  # what it knew of its objects after the phase before; here, not on the node
 
     def order(self) -> Dict[str, Any]:
@@ -99,7 +99,7 @@ class JobEnd:
     ended: Optional[float] = None
     passes: int = 0
     message: str = ""  # the end of what it said on standard error
-    driver_end: Optional[Mapping[str, Any]] = None  # cbt-hybrid's last word
+    driver_end: Optional[Mapping[str, Any]] = None  # cbt-load's last word
     reducer: Optional[str] = None  # why its figures are not whole
 
     @property

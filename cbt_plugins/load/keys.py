@@ -6,7 +6,7 @@ from typing import Dict
 
 
 def environment(access_key: str, secret_key: str) -> Dict[str, str]:
-    """The variables that warp and cbt-hybrid read."""
+    """The variables that warp and cbt-load read."""
     return {
         "WARP_ACCESS_KEY": access_key,
         "WARP_SECRET_KEY": secret_key,

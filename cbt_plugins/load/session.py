@@ -40,7 +40,7 @@ class Beat:
     last_row: Mapping[str, float]
     counts: Mapping[str, Mapping[str, Counts]]  # job -> operation -> counts since the start
     exits: Mapping[str, Optional[int]]  # exit status, or minus the signal; None while it runs
-    driver: Mapping[str, Mapping[str, Any]]  # what a cbt-hybrid says of itself: in_flight, oldest, hosts, dry, queued
+    driver: Mapping[str, Mapping[str, Any]]  # what a cbt-load says of itself: in_flight, oldest, hosts, dry, queued
 
 
 class LoadSession:

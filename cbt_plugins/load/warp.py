@@ -214,7 +214,7 @@ def mix_options(mix: Mix) -> List[str]:
 
 
 def drop_share(plan: Plan) -> float:
-    """Share of a fill (0..0.5) that later phases by warp may delete; cbt-hybrid deletes only what it wrote itself.
+    """Share of a fill (0..0.5) that later phases by warp may delete; cbt-load deletes only what it wrote itself.
 
     d / (p + d) of the mix that deletes most; more when the fill is short beside a phase, whose DELETEs would run dry:
     a hybrid load makes up to three times the requests of a fill. Long phases list again what they have written

@@ -150,13 +150,13 @@ def _change(line: Mapping[str, Any]) -> List[str]:
 
 
 def _engines(entry: Mapping[str, Any]) -> Iterator[str]:
-    yield from textwrap.wrap(f"cbt-hybrid ({entry['hybrid']}) beside warp ({entry['warp']}): {entry['note']}", WIDTH)
-    yield from _table([["", "", "hybrid", "warp", "ratio"], *map(_engine, entry["lines"])], left=2)
+    yield from textwrap.wrap(f"cbt-load ({entry['cbt_load']}) beside warp ({entry['warp']}): {entry['note']}", WIDTH)
+    yield from _table([["", "", "cbt-load", "warp", "ratio"], *map(_engine, entry["lines"])], left=2)
 
 
 def _engine(line: Mapping[str, Any]) -> List[str]:
     metric = line["metric"].replace("_", " ") if line["unit"] == "ms" else line["unit"]
-    return [line["op"], metric, plain(line["hybrid"]), plain(line["warp"]), plain(line["ratio"])]
+    return [line["op"], metric, plain(line["cbt_load"]), plain(line["warp"]), plain(line["ratio"])]
 
 
 def _failure(made: Mapping[str, Any]) -> Iterator[str]:

@@ -35,14 +35,14 @@ class Job:
     cut: bool = False
     restarts: int = 0
     rows_total: Optional[int] = None
-    hybrid: bool = False  # it is cbt-hybrid, which makes all operations in one process
+    cbt_load: bool = False  # it is cbt-load, which makes all operations in one process
     ramp: float = 0.0  # seconds in which its load grows to its full size
-    driver_end: Mapping[str, Any] = field(default_factory=dict)  # what cbt-hybrid said at its end
+    driver_end: Mapping[str, Any] = field(default_factory=dict)  # what cbt-load said at its end
 
     @property
     def open_loop(self) -> bool:
         """It starts requests by the clock; warp that is held to a rate still waits for each request."""
-        return self.hybrid and self.rate_limit > 0
+        return self.cbt_load and self.rate_limit > 0
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def _job(directory: Path, data: Mapping[str, Any], engine: str) -> Job:
         cut=bool(data.get("cut")),
         restarts=int(data.get("restarts") or 0),
         rows_total=data.get("rows_total"),
-        hybrid=data.get("role") == "hybrid" or engine == "hybrid",
+        cbt_load=data.get("role") == "cbt-load" or engine == "cbt-load",
         ramp=float((data.get("spec") or {}).get("ramp") or 0),
         driver_end=dict(data.get("driver_end") or {}),
     )

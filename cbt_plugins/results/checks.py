@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterator, List, Mapping, Set
 
-from cbt_plugins.results import hybrid_checks
+from cbt_plugins.results import cbt_load_checks
 from cbt_plugins.results.job import kind, missing
 from cbt_plugins.results.phase import PhaseFigures
 
@@ -20,7 +20,7 @@ Warning_ = Dict[str, Any]
 def check_phase(made: PhaseFigures, line: Mapping[str, Any]) -> List[Warning_]:
     """All warnings of one phase; `line` is its entry in the summary."""
     checks = (_status, _window, _jobs, _rows, _errors, _missing, _books, _little, _mix, _samples, _stalls, _tail)
-    found = [warning for check in (*checks, *hybrid_checks.CHECKS) for warning in check(made, line)]
+    found = [warning for check in (*checks, *cbt_load_checks.CHECKS) for warning in check(made, line)]
     recounted = {warning["code"] for warning in found}
     if not made.unreadable:  # requests that were only cut off are no errors
         recounted.add("errors")
@@ -179,8 +179,8 @@ def _mix(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
 
 
 def _mix_limit(made: PhaseFigures) -> float:
-    """Percentage points. warp's mix is made by workers and rates; cbt-hybrid's is exact over every 1000 operations."""
-    if not any(job.hybrid for job in made.phase.jobs):
+    """Percentage points. warp's mix is made by workers and rates; cbt-load's is exact over every 1000 operations."""
+    if not any(job.cbt_load for job in made.phase.jobs):
         return MIX
     # the last 1000 of each job are not whole (24 is three standard deviations of a half), and some are still under way
     slack = sum(24 + job.workers for job in made.phase.jobs)

@@ -1,4 +1,4 @@
-"""Two engines beside each other: cbt-hybrid and warp on the same mix in one run."""
+"""Two engines beside each other: cbt-load and warp on the same mix in one run."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ METRICS = (
 )
 _MIXED = (
     "warp mixed reads objects that it has just written itself and repeats failed requests unseen, in a closed loop "
-    "without LIST; cbt-hybrid reads what the cycle has filled, and a failed request is a failed one"
+    "without LIST; cbt-load reads what the cycle has filled, and a failed request is a failed one"
 )
 _JOBS = (
     "warp makes the mix of one process per operation, each held to its workers or its rate, and repeats failed "
-    "requests unseen; cbt-hybrid makes it in one process, exact over every 1000 requests, and a failed request is a "
+    "requests unseen; cbt-load makes it in one process, exact over every 1000 requests, and a failed request is a "
     "failed one"
 )
 
 
 def beside(phases: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
-    """One entry for each closed loop by cbt-hybrid and the nearest phase by warp with the same mix.
+    """One entry for each closed loop by cbt-load and the nearest phase by warp with the same mix.
 
-    {"hybrid", "warp": names of the phases, "note", "lines": [{"op", "metric", "unit", "hybrid", "warp", "ratio"}]}
+    {"cbt_load", "warp": names of the phases, "note", "lines": [{"op", "metric", "unit", "cbt_load", "warp", "ratio"}]}
     """
     made = [phase for phase in phases if phase["ops"] and phase["mix"]["asked"] and phase["name"] != "calibrate"]
     theirs = [phase for phase in made if _by_warp(phase)]
     found = []
     for ours in made:
         same = [phase for phase in theirs if _same(phase["mix"]["asked"], ours["mix"]["asked"])]
-        if same and ours["kind"] == "hybrid" and ours["engine"] == "hybrid" and ours["loop"] == "closed":
+        if same and ours["kind"] == "hybrid" and ours["engine"] == "cbt-load" and ours["loop"] == "closed":
             nearest = min(same, key=lambda phase: (phase["role"] != ours["role"], abs(phase["index"] - ours["index"])))
             found.append(_entry(ours, nearest))
     return found
@@ -53,16 +53,16 @@ def _entry(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Dict[str, Any]
     workers = [sum(job["workers"] for job in phase["jobs"]) for phase in (ours, theirs)]
     note = _MIXED if theirs["kind"] == "warp" else _JOBS
     if workers[0] != workers[1]:
-        note += f"; cbt-hybrid had {workers[0]} workers, warp {workers[1]}"
+        note += f"; cbt-load had {workers[0]} workers, warp {workers[1]}"
     lines: List[Dict[str, Any]] = []
     for op in [*ours["ops"], *(op for op in theirs["ops"] if op not in ours["ops"]), None]:
         both = [phase["total"] if op is None else phase["ops"].get(op) for phase in (ours, theirs)]
         for key, unit, path in METRICS:
             a, b = (at(line, path) for line in both)
             if a is not None or b is not None:
-                its = {"op": op or "total", "metric": key, "unit": unit, "hybrid": a, "warp": b, "ratio": _ratio(a, b)}
-                lines.append(its)
-    return {"hybrid": ours["name"], "warp": theirs["name"], "note": note, "lines": lines}
+                its = {"op": op or "total", "metric": key, "unit": unit}
+                lines.append({**its, "cbt_load": a, "warp": b, "ratio": _ratio(a, b)})
+    return {"cbt_load": ours["name"], "warp": theirs["name"], "note": note, "lines": lines}
 
 
 def _ratio(a: Optional[float], b: Optional[float]) -> Optional[float]:

@@ -64,12 +64,12 @@ def at_end(made: PhaseFigures) -> Dict[str, Any]:
     """Requests of cut jobs that have no row, because the job was stopped before they ended.
 
     A closed loop starts a request when the last one has ended: its age at the stop is how long its thread
-    has been silent. `oldest` is thus a lower bound of the longest latency. cbt-hybrid gives every request a row.
+    has been silent. `oldest` is thus a lower bound of the longest latency. cbt-load gives every request a row.
     """
     ages: List[float] = []
     for job in made.phase.jobs:
         its = made.jobs.get(job.id)
-        if not job.cut or its is None or job.rate_limit > 0 or job.hybrid:
+        if not job.cut or its is None or job.rate_limit > 0 or job.cbt_load:
             continue
         border = job.ended if job.ended is not None else made.grid.end
         ages += [border - end / 1e9 for end in its.last_end.values()]

@@ -312,16 +312,16 @@ def _merge_cell(into: Dict[str, int], cell: Mapping[str, int]) -> None:
             into[name] = into.get(name, 0) + value
 
 
-#: of cbt-hybrid's errors
+#: of cbt-load's errors
 KINDS = ("http", "refused", "reset", "timeout", "checksum", "cut", "protocol")
 
 
 def kind(text: str) -> Optional[str]:
-    """The kind of an error of cbt-hybrid, the word before its colon; None for other generators' errors."""
+    """The kind of an error of cbt-load, the word before its colon; None for other generators' errors."""
     word = text.partition(":")[0]
     return word if word in KINDS else None
 
 
 def missing(text: str) -> bool:
-    """The gateway said that there is no such object: as cbt-hybrid writes it, and as warp does."""
+    """The gateway said that there is no such object: as cbt-load writes it, and as warp does."""
     return text.startswith("http: 404") or "The specified key does not exist" in text

@@ -10,7 +10,7 @@ from cbt_plugins.results.conform import check
 from cbt_plugins.results.source import Unreadable
 
 # History of the format. A reader accepts every version up to its own.
-#   1  (0.1.0) the first one: from figures or rows, phases by warp and cbt-hybrid
+#   1  (0.1.0) the first one: from figures or rows, phases by warp and cbt-load
 VERSION = 1
 
 FILE = "summary.json"

@@ -26,7 +26,7 @@ LAST_ROW = 1
 class Book:
     """Objects of one bucket over one phase: before + PUT - DELETE + prepared = after.
 
-    cbt-hybrid knows which of its PUTs made an object and which of its DELETEs removed one; only these count here.
+    cbt-load knows which of its PUTs made an object and which of its DELETEs removed one; only these count here.
     """
 
     bucket: str

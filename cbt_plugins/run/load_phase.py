@@ -18,7 +18,7 @@ from cbt_plugins.faults import Injector
 from cbt_plugins.faults.undoing import RECOVERY, SETTINGS
 from cbt_plugins.host import HostRun
 from cbt_plugins.load import split
-from cbt_plugins.load.hybrid import HybridJobs
+from cbt_plugins.load.cbt_load import CbtLoadJobs
 from cbt_plugins.load.jobs import Counts, Job, JobEnd
 from cbt_plugins.load.keys import environment
 from cbt_plugins.load.session import Beat, LoadError, LoadSession
@@ -59,8 +59,8 @@ class Loader:
 
     def jobs(self, phase: Phase, start: Start) -> List[Job]:
         """The generator processes of a phase."""
-        if phase.engine == "hybrid":
-            return HybridJobs(self.plan, self.buckets.names, self.run_id).jobs(phase, start.memory, start.rate)
+        if phase.engine == "cbt-load":
+            return CbtLoadJobs(self.plan, self.buckets.names, self.run_id).jobs(phase, start.memory, start.rate)
         warp = WarpJobs(self.plan, self.buckets.names, self.run_id)
         return {
             "fill": lambda: warp.fill(phase, phase.name),
@@ -210,11 +210,11 @@ class _Observer:
         return bool(begun and self.duration and time.time() > begun + LEAD + self.duration)
 
     def _load_begun(self) -> Optional[float]:
-        """When the load began: what events are timed from. cbt-hybrid begins when it is told; warp takes its time."""
+        """When the load began: what events are timed from. cbt-load begins when it is told; warp takes its time."""
         at = self.session.go_at
         if at is None or time.time() < at:
             return None
-        if self.outcome.phase.engine == "hybrid":
+        if self.outcome.phase.engine == "cbt-load":
             return at
         waited = [j.id for j in self.session.jobs if j.start == "go"]
         rows = [self._first_rows.get(job) for job in waited]

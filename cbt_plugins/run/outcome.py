@@ -160,7 +160,7 @@ def window_of(
 ) -> Optional[Tuple[float, float]]:
     """When every job of the phase was at work, from the job records; None when there is no such time.
 
-    In whole blocks of the figures. cbt-hybrid begins at `go_at` (head's clock), to the second. Of warp's jobs it
+    In whole blocks of the figures. cbt-load begins at `go_at` (head's clock), to the second. Of warp's jobs it
     is from the last of their first rows to the first of their last rows; jobs that ran dry (DELETE with nothing left)
     do not end it. A phase that ends by itself has no common end: its window is from the first request to the last.
     """
@@ -171,7 +171,7 @@ def window_of(
     if not duration:
         start, end = min(j["first_row"] for j in working), max(j["last_row"] for j in working)
         return (start, end) if end > start else None
-    if phase.engine == "hybrid" and go_at is not None:
+    if phase.engine == "cbt-load" and go_at is not None:
         start = go_at + phase.ramp + phase.warmup
         cut = [j["ended"] for j in jobs if j["cut"] and j["ended"] is not None]  # ended by us, before its time
         end = min([start + duration, *cut])

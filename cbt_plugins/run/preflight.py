@@ -192,8 +192,8 @@ def programs_of(plan: Plan) -> List[str]:
     """The programs that the client nodes need for this plan."""
     loads = [p for p in plan.phases if p.kind != "wait"]
     wanted = ["cbt-rows"]
-    if any(p.engine == "hybrid" for p in loads):
-        wanted.append("cbt-hybrid")
+    if any(p.engine == "cbt-load" for p in loads):
+        wanted.append("cbt-load")
     if any(p.engine == "warp" for p in loads):
         wanted.append("warp")
     return wanted
@@ -227,7 +227,7 @@ def deploy(plan: Plan, remote: Remote, clients: Sequence[str], run_dir: str) -> 
 
 
 #: how each program is asked for its version
-_VERSION = {"warp": "--version", "cbt-hybrid": "version", "cbt-rows": "version"}
+_VERSION = {"warp": "--version", "cbt-load": "version", "cbt-rows": "version"}
 
 
 def _version(remote: Remote, node: str, path: str) -> str:

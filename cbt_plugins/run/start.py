@@ -11,7 +11,7 @@ from cbt_plugins.config.calibration import CALIBRATE
 from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import Journal
 from cbt_plugins.load import split
-from cbt_plugins.load.hybrid import Memory
+from cbt_plugins.load.cbt_load import Memory
 from cbt_plugins.plan import Phase, Plan
 from cbt_plugins.run.archive import RunArchive
 
@@ -23,8 +23,8 @@ class Start:
     """All that `Loader.run` needs beside the phase."""
 
     lanes: Mapping[str, Sequence[split.Lane]] = field(default_factory=dict)  # warp hybrid: driver -> its loops
-    memory: Memory = field(default_factory=Memory)  # cbt-hybrid: which objects there are
-    rate: Optional[float] = None  # cbt-hybrid: requests/s of an open loop
+    memory: Memory = field(default_factory=Memory)  # cbt-load: which objects there are
+    rate: Optional[float] = None  # cbt-load: requests/s of an open loop
 
 
 class Starts:
@@ -37,7 +37,7 @@ class Starts:
 
     def of(self, index: int, phase: Phase) -> Start:
         """The start of one phase (counted from 1). Raises RunFailed when no earlier one says what it takes."""
-        if phase.engine == "hybrid":
+        if phase.engine == "cbt-load":
             return Start(memory=self._memory(index), rate=self._rate(index, phase))
         return Start(lanes=self._lanes(phase) if phase.kind == "hybrid" else {})
 

@@ -59,9 +59,9 @@ class CycleOnStandIn(StandIn):
             pytest.skip("cbt-rows is missing: `cbt-tools build` makes it")
         shutil.copy(rows, programs)
         interpreter = os.path.realpath(sys.executable)
-        (programs / "cbt-hybrid").write_text(
-            f"#!{interpreter} -IS\nimport sys\nsys.path.insert(0, {str(HERE)!r})\nimport standin_hybrid\n"
-            "sys.exit(standin_hybrid.main())\n"
+        (programs / "cbt-load").write_text(
+            f"#!{interpreter} -IS\nimport sys\nsys.path.insert(0, {str(HERE)!r})\nimport standin_cbt_load\n"
+            "sys.exit(standin_cbt_load.main())\n"
         )
         (folder / "ceph.conf").write_text("[global]\n")
         self.file = folder / "cycle.yaml"
@@ -70,7 +70,7 @@ class CycleOnStandIn(StandIn):
     def _config(self, url: str) -> Dict[str, Any]:
         failure = {
             "s3": {"urls": [url], "user": "cbt"},
-            "engine": "hybrid",
+            "engine": "cbt-load",
             "objects": {"sizes": ["4KiB"]},
             "workers": 2,
             "fill": {"objects": 10},

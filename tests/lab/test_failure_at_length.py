@@ -62,7 +62,7 @@ def test_aggressive_recovery_is_five_times_as_fast(
             phases = {"phases": [{"fill": {"objects": 1500}}, wait]}
             section = {
                 "s3": S3,
-                "engine": "hybrid",
+                "engine": "cbt-load",
                 "size": "4KiB",
                 "workers": 16,
                 "settings": settings,
@@ -82,7 +82,7 @@ def two_nodes(**keys: Any) -> Dict[str, Any]:
     """The second goes before the first has been recovered from: as in the study, where that takes hours."""
     return failure(
         settings={**SETTINGS, "config": {"mon": {"mon_osd_down_out_interval": 600}}},
-        hybrid={"deadline": "15s"},
+        cbt_load={"deadline": "15s"},
         fill={"objects": 1000},
         phase={"duration": "30s"},
         down_nodes=2,

@@ -26,7 +26,7 @@ SETTINGS = {
 def failure(**keys: Any) -> Dict[str, Any]:
     return {
         "s3": S3,
-        "engine": "hybrid",
+        "engine": "cbt-load",
         "objects": {"sizes": ["16KiB"]},
         "workers": 8,
         "fill": {"objects": 300},

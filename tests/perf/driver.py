@@ -1,4 +1,4 @@
-"""What a request costs the load generator: cbt-hybrid beside warp, on a server that keeps nothing, in turns.
+"""What a request costs the load generator: cbt-load beside warp, on a server that keeps nothing, in turns.
 
 Prints the median processor time per request of each and the ratio. Usage: ./run bench driver   (or: python
 tests/perf/driver.py [SECONDS [ROUNDS]]). Requests are counted by the server, warp's preparations among them.
@@ -20,7 +20,7 @@ from cbt_plugins.run.preflight import own_program
 
 SIZE = 4096
 CONCURRENCY = 32
-OBJECTS = 3200  # that warp writes first, and that cbt-hybrid finds
+OBJECTS = 3200  # that warp writes first, and that cbt-load finds
 KEYS = {"AWS_ACCESS_KEY_ID": "benchmark", "AWS_SECRET_ACCESS_KEY": "benchmarkbenchmark",
         "WARP_ACCESS_KEY": "benchmark", "WARP_SECRET_KEY": "benchmarkbenchmark"}
 
@@ -29,7 +29,7 @@ class Case(NamedTuple):
     """The same load for both generators."""
 
     warp: List[str]
-    shares: Dict[str, int]  # of cbt-hybrid's operations
+    shares: Dict[str, int]  # of cbt-load's operations
 
 
 CASES = {
@@ -55,8 +55,8 @@ def warp_line(case: Case, host: str, seconds: float, scratch: Path) -> List[str]
     return [*line, "--concurrent", str(CONCURRENCY), "--duration", f"{seconds:g}s"]
 
 
-def hybrid_line(case: Case, host: str, seconds: float, scratch: Path) -> List[str]:
-    """cbt-hybrid on the objects that a listing finds."""
+def cbt_load_line(case: Case, host: str, seconds: float, scratch: Path) -> List[str]:
+    """cbt-load on the objects that a listing finds."""
     ops = [{"op": op, "share": share, "select": "new" if op == "PUT" else "live", "spaces": ["all"]}
            for op, share in case.shares.items()]
     space = {"name": "all", "bucket": "benchmark", "prefix": "driver/", "sizes": [[SIZE, SIZE, 1.0]], "rebuild": True}
@@ -64,10 +64,10 @@ def hybrid_line(case: Case, host: str, seconds: float, scratch: Path) -> List[st
             "spaces": [space], "ops": ops}
     path = scratch / "spec.json"
     path.write_text(json.dumps(spec))
-    return [str(own_program("cbt-hybrid")), "run", str(path)]
+    return [str(own_program("cbt-load")), "run", str(path)]
 
 
-GENERATORS = {"warp": warp_line, "cbt-hybrid": hybrid_line}
+GENERATORS = {"warp": warp_line, "cbt-load": cbt_load_line}
 
 
 def processors() -> Tuple[Set[int], Set[int]]:
@@ -85,7 +85,7 @@ def start(line: List[str], where: Set[int], **options: Any) -> subprocess.Popen[
 def measure(generator: str, case: Case, seconds: float) -> Cost:
     """Run a generator against a server of its own."""
     for_server, for_load = processors()
-    line = [str(own_program("cbt-hybrid")), "null", "--listen", "127.0.0.1:0"]
+    line = [str(own_program("cbt-load")), "null", "--listen", "127.0.0.1:0"]
     line += ["--size", str(SIZE), "--keys", str(OBJECTS)]
     server = start(line, for_server, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert server.stdout and server.stderr
@@ -125,7 +125,7 @@ def main() -> int:
     if os.getloadavg()[0] > 2 * (os.cpu_count() or 1):
         print("  this machine is busy: what a program's start costs is spread over few requests, of warp's above all")
     print(f"  {'':18}{'processor time per request':>36}{'requests/s':>24}")
-    print(f"  {'':18}" + f"{'warp':>12}{'cbt-hybrid':>12}{'ratio':>12}" + f"{'warp':>12}{'cbt-hybrid':>12}")
+    print(f"  {'':18}" + f"{'warp':>12}{'cbt-load':>12}{'ratio':>12}" + f"{'warp':>12}{'cbt-load':>12}")
     for name in CASES:
         each = [statistics.median(c.processor / c.requests for c in costs[name, generator]) for generator in GENERATORS]
         rate = [statistics.median(c.requests for c in costs[name, generator]) / seconds for generator in GENERATORS]

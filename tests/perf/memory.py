@@ -1,4 +1,4 @@
-"""Whether memory grows with the run: cbt-hybrid into cbt-rows, as on a client, on a server that keeps nothing.
+"""Whether memory grows with the run: cbt-load into cbt-rows, as on a client, on a server that keeps nothing.
 
 Prints requests so far and the resident memory of both. Usage: ./run bench memory   (or: python tests/perf/memory.py
 [MINUTES [SAMPLES]]). A day at 500 requests/s is 43 million.
@@ -46,19 +46,19 @@ def specification(host: str, seconds: float) -> Dict[str, object]:
 def main() -> int:
     minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 10.0
     samples = int(sys.argv[2]) if len(sys.argv) > 2 else 10
-    hybrid, rows = own_program("cbt-hybrid"), own_program("cbt-rows")
-    if hybrid is None or rows is None:
-        print("cbt-hybrid or cbt-rows is missing: see `cbt-tools build`")
+    cbt_load, rows = own_program("cbt-load"), own_program("cbt-rows")
+    if cbt_load is None or rows is None:
+        print("cbt-load or cbt-rows is missing: see `cbt-tools build`")
         return 1
     with tempfile.TemporaryDirectory() as scratch:
-        serve = [hybrid, "null", "--listen", "127.0.0.1:0", "--size", str(SIZE), "--keys", str(KEYS)]
+        serve = [cbt_load, "null", "--listen", "127.0.0.1:0", "--size", str(SIZE), "--keys", str(KEYS)]
         server = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         assert server.stderr
         try:
             host = server.stderr.readline().rpartition("http://")[2].strip()
             spec, figures = Path(scratch) / "spec.json", Path(scratch) / "figures"
             spec.write_text(json.dumps(specification(host, 60 * minutes)))
-            load = subprocess.Popen([hybrid, "run", spec], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            load = subprocess.Popen([cbt_load, "run", spec], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                     env={**os.environ, **SECRETS})  # fmt: skip
             reduce = subprocess.Popen([rows, "reduce", "--beat", "-o", figures, "-"], stdin=load.stdout,
                                       stdout=subprocess.PIPE, text=True)  # fmt: skip
@@ -71,7 +71,7 @@ def main() -> int:
                     beat.update(json.loads(line))
 
             threading.Thread(target=listen, daemon=True).start()
-            head = f"{'minutes':>8}{'requests':>14}{'cbt-hybrid MiB':>16}{'cbt-rows MiB':>14}{'figures MB':>12}"
+            head = f"{'minutes':>8}{'requests':>14}{'cbt-load MiB':>16}{'cbt-rows MiB':>14}{'figures MB':>12}"
             print(head, flush=True)
             begun = time.monotonic()
             for number in range(1, samples + 1):

@@ -123,13 +123,13 @@ def write_archive(archive: Path, hours: float, block: int) -> Tuple[Path, int]:
     for d in range(DRIVERS):
         if d:
             shutil.copyfile(first, phase / "figures" / f"d{d}.figures")
-        job: Dict[str, Any] = {"id": f"d{d}", "node": f"client{d}", "op": "MIXED", "role": "hybrid", "workers": 15}
+        job: Dict[str, Any] = {"id": f"d{d}", "node": f"client{d}", "op": "MIXED", "role": "cbt-load", "workers": 15}
         job.update(figures=f"figures/d{d}.figures", rows_total=requests // DRIVERS, sizes=[[4096, 4096, 1.0]])
         jobs.append(job)
     mix = {op: 100 / len(OPS) for op in OPS}
     about: Dict[str, Any] = {"version": 1, "index": 1, "name": "age", "kind": "hybrid", "role": "age", "status": "ok"}
     about.update(window={"start": T0, "end": T0 + length}, block=block, asked={"duration": length, "mix": mix})
-    about.update(engine="hybrid")
+    about.update(engine="cbt-load")
     (phase / "phase.json").write_text(json.dumps({**about, "jobs": jobs}))
     with (phase / "status.jsonl").open("w") as status, (phase / "heartbeat.jsonl").open("w") as beats:
         for t in range(T0, T0 + length, 2):

@@ -200,13 +200,13 @@ def run(archive: Path, *, complete: bool = True, phases: Sequence[str] = ()) -> 
     return directory
 
 
-def hybrid(id: str, rows: Iterable[str], *, end: Optional[Dict[str, Any]] = None, **more: Any) -> Dict[str, Any]:
-    """A job of cbt-hybrid; `end` is what its end event says beside that all is well."""
+def cbt_load(id: str, rows: Iterable[str], *, end: Optional[Dict[str, Any]] = None, **more: Any) -> Dict[str, Any]:
+    """A job of cbt-load; `end` is what its end event says beside that all is well."""
     text = list(rows)
     space = {"name": "4KiB", "bucket": "b", "n": 9, "live": 9, "created": 9, "removed": 0, "unknown": 0, "used": 9}
     said: Dict[str, Any] = {"event": "end", "reason": "duration", "began": T0 - 2.0, "ended": T0 + 12.0}
     said.update(spaces=[space], dry={}, retries=0, checksum_errors=0, latest_start=0.0, issued={"GET": len(text)})
-    return job(id, "MIXED", text, **{"role": "hybrid", "workers": 4, "driver_end": {**said, **(end or {})}, **more})
+    return job(id, "MIXED", text, **{"role": "cbt-load", "workers": 4, "driver_end": {**said, **(end or {})}, **more})
 
 
 def small(archive: Path, *, complete: bool = True) -> Path:

@@ -11,7 +11,7 @@ from cbt_plugins.results.record import Measurement, Record
 
 CONFIG: Dict[str, Any] = {
     "benchmark": "rgwtest",
-    "engine": "hybrid",
+    "engine": "cbt-load",
     "phases": "measure-new measure-aged",
     "objects.sizes": "4096 65536",
     "load.drivers": 2,

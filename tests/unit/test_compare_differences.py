@@ -18,7 +18,7 @@ VALUES = {("measure-new", "GET", "obj_per_s"): 100.0}
     ("key", "value", "shown"),
     [
         ("benchmark", "osdfailure", ("rgwtest", "osdfailure")),
-        ("engine", "warp", ("hybrid", "warp")),
+        ("engine", "warp", ("cbt-load", "warp")),
         ("phases", "measure-new", ("measure-new measure-aged", "measure-new")),
         ("objects.sizes", "4096", ("4096 65536", "4096")),
         ("load.drivers", 3, ("2", "3")),

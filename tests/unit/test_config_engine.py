@@ -1,4 +1,4 @@
-"""`engine: hybrid`: what the YAML says of cbt-hybrid, what becomes of it in the plan, and every fault at its place."""
+"""`engine: cbt-load`: what the YAML says of cbt-load, what becomes of it in the plan, and every fault at its place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cbt_plugins.config.calibration import CALIBRATE
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.sections import plan_of
-from cbt_plugins.plan import Hybrid, Keys, Phase, Plan, WarpOp
+from cbt_plugins.plan import CbtLoad, Keys, Phase, Plan, WarpOp
 
 S3 = {"urls": ["http://rgw1:7480"], "user": "cbt"}
 MIX = {"GET": 45.0, "PUT": 35.0, "STAT": 15.0, "DELETE": 5.0}
@@ -25,8 +25,8 @@ def warp(phases: List[Dict[str, Any]], clients: Sequence[str] = ("c1", "c2"), **
     return plan_of("warp", section, {"clients": list(clients)}, None)
 
 
-def hybrid(phases: List[Dict[str, Any]], **keys: Any) -> Plan:
-    return warp(phases, engine="hybrid", **keys)
+def cbt_load(phases: List[Dict[str, Any]], **keys: Any) -> Plan:
+    return warp(phases, engine="cbt-load", **keys)
 
 
 def rgwtest(**keys: Any) -> Plan:
@@ -36,14 +36,14 @@ def rgwtest(**keys: Any) -> Plan:
 def test_warp_is_the_engine_that_nobody_asked_for() -> None:
     for plan in (warp([FILL, {"hybrid": {"duration": "1m"}}]), rgwtest()):
         assert {phase.engine for phase in plan.phases} == {"warp"}
-        assert (plan.hybrid, plan.keep_rows) == (Hybrid(), False)
+        assert (plan.cbt_load, plan.keep_rows) == (CbtLoad(), False)
 
 
 def test_the_engine_of_the_benchmark_and_of_a_phase() -> None:
-    phases = [FILL, {"fill": {"objects": 5, "engine": "hybrid"}}, {"hybrid": {"duration": "1m"}}]
+    phases = [FILL, {"fill": {"objects": 5, "engine": "cbt-load"}}, {"hybrid": {"duration": "1m"}}]
     assert [(p.name, p.engine) for p in warp(phases).phases] == [
         ("fill", "warp"),
-        ("fill-2", "hybrid"),
+        ("fill-2", "cbt-load"),
         (CALIBRATE, "warp"),
         ("hybrid", "warp"),
     ]
@@ -57,23 +57,23 @@ def test_the_engine_of_the_benchmark_and_of_a_phase() -> None:
         {"verify": {}},
         {"delete": {}},
     ]
-    assert [(p.name, p.kind, p.role, p.engine) for p in hybrid(phases).phases if p.kind != "wait"] == [
+    assert [(p.name, p.kind, p.role, p.engine) for p in cbt_load(phases).phases if p.kind != "wait"] == [
         ("fill", "fill", "fill", "warp"),
-        ("fill-2", "fill", "fill", "hybrid"),
-        ("hybrid", "hybrid", "measure", "hybrid"),
+        ("fill-2", "fill", "fill", "cbt-load"),
+        ("hybrid", "hybrid", "measure", "cbt-load"),
         (CALIBRATE, "hybrid", "none", "warp"),  # only for the phase that warp makes
         ("hybrid-2", "hybrid", "measure", "warp"),
         ("warp", "warp", "none", "warp"),
-        ("verify", "verify", "none", "hybrid"),
-        ("delete", "delete", "none", "hybrid"),
+        ("verify", "verify", "none", "cbt-load"),
+        ("delete", "delete", "none", "cbt-load"),
     ]
 
 
 def test_no_calibration_without_a_hybrid_load_by_warp() -> None:
-    assert [phase.name for phase in rgwtest(engine="hybrid").phases] == ["fill", "measure-new", "age", "measure-aged"]
+    assert [phase.name for phase in rgwtest(engine="cbt-load").phases] == ["fill", "measure-new", "age", "measure-aged"]
 
 
-def test_how_cbt_hybrid_works() -> None:
+def test_how_cbt_load_works() -> None:
     keys = {
         "deadline": "1m",
         "retries": 3,
@@ -83,12 +83,12 @@ def test_how_cbt_hybrid_works() -> None:
         "verify": True,
         "seed": 7,
     }
-    expected = Hybrid(60.0, 3, 10, 8 << 20, 0.25, True, 7)
-    cycle = rgwtest(engine="hybrid", hybrid=keys, keep_rows=True)
-    assert (cycle.hybrid, cycle.keep_rows) == (expected, True)
-    made = hybrid([FILL], hybrid=keys, keep_rows=True, scale=0.01)
-    assert (made.hybrid, made.keep_rows) == (expected, True)
-    assert hybrid([FILL], hybrid={"compressible": "0%"}).hybrid == Hybrid()
+    expected = CbtLoad(60.0, 3, 10, 8 << 20, 0.25, True, 7)
+    cycle = rgwtest(engine="cbt-load", cbt_load=keys, keep_rows=True)
+    assert (cycle.cbt_load, cycle.keep_rows) == (expected, True)
+    made = cbt_load([FILL], cbt_load=keys, keep_rows=True, scale=0.01)
+    assert (made.cbt_load, made.keep_rows) == (expected, True)
+    assert cbt_load([FILL], cbt_load={"compressible": "0%"}).cbt_load == CbtLoad()
 
 
 def test_everything_that_a_hybrid_phase_may_say() -> None:
@@ -102,14 +102,14 @@ def test_everything_that_a_hybrid_phase_may_say() -> None:
         "keys": {"put": "u( 1, 2N )", "delete": {"select": "u(1,2N)", "absent": True}},
         "roles": {"put": [1, "64KiB-2"], "list": [3]},
     }
-    (_, made) = hybrid([FILL, {"hybrid": phase}], size="64KiB", buckets=3, across_buckets=True, scale=0.1).phases
+    (_, made) = cbt_load([FILL, {"hybrid": phase}], size="64KiB", buckets=3, across_buckets=True, scale=0.1).phases
     assert made == Phase(
         "hybrid",
         "hybrid",
         "measure",
         duration=360.0,
         mix={"GET": 40.0, "PUT": 20.0, "DELETE": 20.0, "LIST": 10.0, "MULTIPART": 10.0},
-        engine="hybrid",
+        engine="cbt-load",
         rate=5_000_000 / 86400,  # rates are not scaled
         arrivals="even",
         ramp=60.0,
@@ -132,181 +132,185 @@ def test_everything_that_a_hybrid_phase_may_say() -> None:
     ],
 )
 def test_rates(rate: Any, per_second: float) -> None:
-    made = hybrid([FILL, {"hybrid": {"duration": "1m", "rate": rate}}]).phases[1]
+    made = cbt_load([FILL, {"hybrid": {"duration": "1m", "rate": rate}}]).phases[1]
     assert (made.rate, made.rate_share, made.arrivals) == (per_second, None, "poisson")
 
 
 def test_a_share_of_the_last_closed_loop() -> None:
     phases: List[Dict[str, Any]] = [FILL, {"hybrid": {"duration": "1m"}}, {"hybrid": {"duration": "1m", "rate": "50%"}}]
-    assert (hybrid(phases).phases[2].rate, hybrid(phases).phases[2].rate_share) == (None, 0.5)
+    assert (cbt_load(phases).phases[2].rate, cbt_load(phases).phases[2].rate_share) == (None, 0.5)
     phases[1]["hybrid"]["rate"] = 5
     with pytest.raises(ConfigError, match=r"phases\[2\]\.hybrid\.rate: a share of what a closed loop made"):
-        hybrid(phases)
+        cbt_load(phases)
 
 
 def test_drivers_that_work_across_all_buckets() -> None:
-    made = hybrid([FILL], buckets=3, across_buckets=True)
+    made = cbt_load([FILL], buckets=3, across_buckets=True)
     assert [(d.id, d.node, d.buckets) for d in made.drivers] == [
         ("01-4KiB", "c1", ("4KiB-1", "4KiB-2", "4KiB-3")),
         ("02-4KiB", "c2", ("4KiB-1", "4KiB-2", "4KiB-3")),
     ]
-    assert len(hybrid([FILL], buckets=3, across_buckets=True, drivers=1).drivers) == 1
+    assert len(cbt_load([FILL], buckets=3, across_buckets=True, drivers=1).drivers) == 1
     foreign = {"names": ["mine", "theirs"], "existing": True}
     reads = {"hybrid": {"duration": "1m", "mix": {"get": 100}, "roles": {"get": ["theirs"]}}}
-    made = hybrid([reads], buckets=foreign, across_buckets=True)
+    made = cbt_load([reads], buckets=foreign, across_buckets=True)
     assert made.drivers[0].buckets == ("mine", "theirs")
     assert made.phases[0].roles == {"GET": ("theirs",)}
 
 
 def test_what_is_there_decides_what_a_phase_can_do() -> None:
     reads = {"hybrid": {"duration": "1m", "mix": {"get": 80, "put": 20}}}
-    assert hybrid([{"fill": {"objects": 5, "engine": "warp"}}, reads]).phases[1].engine == "hybrid"
+    assert cbt_load([{"fill": {"objects": 5, "engine": "warp"}}, reads]).phases[1].engine == "cbt-load"
     foreign = {"names": ["mine"], "existing": True}
-    made = hybrid([FILL, reads, {"verify": {}}, {"delete": {}}, reads], buckets=foreign, keep_data=True)
+    made = cbt_load([FILL, reads, {"verify": {}}, {"delete": {}}, reads], buckets=foreign, keep_data=True)
     assert [phase.kind for phase in made.phases] == ["fill", "hybrid", "verify", "delete", "hybrid"]
     with pytest.raises(ConfigError, match=r"phases\[2\]\.hybrid: no objects to work on"):
-        hybrid([FILL, {"delete": {}}, reads])
-    assert hybrid([FILL, {"delete": {}}, FILL, reads])
+        cbt_load([FILL, {"delete": {}}, reads])
+    assert cbt_load([FILL, {"delete": {}}, FILL, reads])
 
 
 def test_warp_mixed_beside_the_cycle() -> None:
-    made = rgwtest(engine="hybrid", warp_mixed="10m", scale=0.1)
+    made = rgwtest(engine="cbt-load", warp_mixed="10m", scale=0.1)
     assert [phase.name for phase in made.phases] == ["fill", "measure-new", "warp-mixed", "age", "measure-aged"]
     assert made.phases[2] == Phase("warp-mixed", "warp", duration=60.0, mix=MIX, warp=WarpOp("mixed", objects=250))
-    few = rgwtest(engine="hybrid", warp_mixed="10m", scale=0.001, workers=8).phases[2]
+    few = rgwtest(engine="cbt-load", warp_mixed="10m", scale=0.001, workers=8).phases[2]
     assert few.warp == WarpOp("mixed", objects=80)  # warp needs more than one for each worker
     assert "warp-mixed" in [phase.name for phase in rgwtest(warp_mixed="1m").phases]
 
 
-def test_the_cycle_of_rgwtest_by_cbt_hybrid() -> None:
-    made = rgwtest(engine="hybrid", mix={"get": 60, "list": 10, "put": 10, "delete": 20})
-    assert {phase.engine for phase in made.phases} == {"hybrid"}
+def test_the_cycle_of_rgwtest_by_cbt_load() -> None:
+    made = rgwtest(engine="cbt-load", mix={"get": 60, "list": 10, "put": 10, "delete": 20})
+    assert {phase.engine for phase in made.phases} == {"cbt-load"}
     assert made.phases[2].mix == {"GET": 60.0, "PUT": 10.0, "DELETE": 20.0, "LIST": 10.0}
 
 
-def test_a_sweep_over_engines_may_say_how_cbt_hybrid_works(tmp_path: Path) -> None:
+def test_a_sweep_over_engines_may_say_how_cbt_load_works(tmp_path: Path) -> None:
     file = tmp_path / "f.yaml"
-    file.write_text(CLUSTER + WARP + "    engine: [warp, hybrid]\n    hybrid: {seed: 3}\n" + CYCLE, encoding="utf-8")
-    assert [run.plan.phases[0].engine for run in load_file(file).runs] == ["warp", "hybrid"]
+    section = "    engine: [warp, cbt-load]\n    cbt_load: {seed: 3}\n"
+    file.write_text(CLUSTER + WARP + section + CYCLE, encoding="utf-8")
+    assert [run.plan.phases[0].engine for run in load_file(file).runs] == ["warp", "cbt-load"]
 
 
 def _cycle(*phases: str) -> str:
     return "    cycle: {phases: [" + ", ".join(phases) + "]}\n"
 
 
-def _hybrid(text: str, *before: str) -> str:
-    return "    engine: hybrid\n" + _cycle("{fill: {objects: 5}}", *before, "{hybrid: {duration: 60s, " + text + "}}")
+def _cbt_load(text: str, *before: str) -> str:
+    return "    engine: cbt-load\n" + _cycle("{fill: {objects: 5}}", *before, "{hybrid: {duration: 60s, " + text + "}}")
 
 
 def _warp(text: str) -> str:
     return _cycle("{fill: {objects: 5}}", "{hybrid: {duration: 60s, " + text + "}}")
 
 
-ONLY_HYBRID = "goes with engine: hybrid, and the engine of this phase is warp"
+ONLY_CBT_LOAD = "goes with engine: cbt-load, and the engine of this phase is warp"
 PHASE = "benchmarks.warp.cycle.phases[1].hybrid"
 FAULTS = [
-    ("    engine: §hybird\n" + CYCLE, "benchmarks.warp.engine: must be warp or hybrid; did you mean 'hybrid'?"),
+    ("    engine: §cbt-laod\n" + CYCLE, "benchmarks.warp.engine: must be warp or cbt-load; did you mean 'cbt-load'?"),
+    ("    engine: §hybrid\n" + CYCLE, "benchmarks.warp.engine: hybrid is called cbt-load now; write engine: cbt-load"),
+    ("    §hybrid: {seed: 3}\n" + CYCLE, "benchmarks.warp.hybrid: these options are called cbt_load now; write cbt_"),
     ("    keep_rows: §yes please\n" + CYCLE, "benchmarks.warp.keep_rows: must be true or false, not text"),
-    ("    §hybrid: {seed: 3}\n" + CYCLE, "benchmarks.warp.hybrid: says how cbt-hybrid works, and nothing here has"),
+    ("    §cbt_load: {seed: 3}\n" + CYCLE, "benchmarks.warp.cbt_load: says how cbt-load works, and nothing here has"),
     (
-        "    engine: hybrid\n    hybrid: {§verfy: true}\n" + CYCLE,
-        "benchmarks.warp.hybrid.verfy: unknown key; did you mean 'verify'?",
+        "    engine: cbt-load\n    cbt_load: {§verfy: true}\n" + CYCLE,
+        "benchmarks.warp.cbt_load.verfy: unknown key; did you mean 'verify'?",
     ),
-    ("    engine: hybrid\n    hybrid: {deadline: §30}\n" + CYCLE, "benchmarks.warp.hybrid.deadline: 30: seconds?"),
-    ("    engine: hybrid\n    hybrid: {retries: §-1}\n" + CYCLE, "benchmarks.warp.hybrid.retries: must be at least 0"),
-    ("    engine: hybrid\n    hybrid: {list_keys: §1001}\n" + CYCLE, "benchmarks.warp.hybrid.list_keys: must be at"),
-    ("    engine: hybrid\n    hybrid: {part_size: §4MiB}\n" + CYCLE, "benchmarks.warp.hybrid.part_size: S3 takes part"),
-    ("    engine: hybrid\n    hybrid: {compressible: §20}\n" + CYCLE, "benchmarks.warp.hybrid.compressible: 20: perc"),
-    ("    engine: hybrid\n    hybrid: {seed: §-1}\n" + CYCLE, "benchmarks.warp.hybrid.seed: must be at least 0"),
-    (_cycle("{fill: {objects: 5, engine: §wrap}}"), "benchmarks.warp.cycle.phases[0].fill.engine: must be warp or hyb"),
-    (_warp("§rate: 5"), f"{PHASE}.rate: {ONLY_HYBRID}"),
-    (_warp("§ramp: 5s"), f"{PHASE}.ramp: {ONLY_HYBRID}"),
-    (_warp("§warmup: 5s"), f"{PHASE}.warmup: {ONLY_HYBRID}"),
-    (_warp("§keys: {get: live}"), f"{PHASE}.keys: {ONLY_HYBRID}"),
-    (_warp("§roles: {get: [1]}"), f"{PHASE}.roles: {ONLY_HYBRID}"),
-    (_warp("mix: {get: 50, list: §50}"), f"{PHASE}.mix.list: warp has no list among other operations; engine: hybrid"),
+    ("    engine: cbt-load\n    cbt_load: {deadline: §30}\n" + CYCLE, "benchmarks.warp.cbt_load.deadline: 30: s"),
+    ("    engine: cbt-load\n    cbt_load: {retries: §-1}\n" + CYCLE, "benchmarks.warp.cbt_load.retries: must be"),
+    ("    engine: cbt-load\n    cbt_load: {list_keys: §1001}\n" + CYCLE, "benchmarks.warp.cbt_load.list_keys: must be"),
+    ("    engine: cbt-load\n    cbt_load: {part_size: §4MiB}\n" + CYCLE, "benchmarks.warp.cbt_load.part_size: S3"),
+    ("    engine: cbt-load\n    cbt_load: {compressible: §20}\n" + CYCLE, "benchmarks.warp.cbt_load.compressible: 20"),
+    ("    engine: cbt-load\n    cbt_load: {seed: §-1}\n" + CYCLE, "benchmarks.warp.cbt_load.seed: must be"),
+    (_cycle("{fill: {objects: 5, engine: §wrap}}"), "benchmarks.warp.cycle.phases[0].fill.engine: must be warp or cbt"),
+    (_warp("§rate: 5"), f"{PHASE}.rate: {ONLY_CBT_LOAD}"),
+    (_warp("§ramp: 5s"), f"{PHASE}.ramp: {ONLY_CBT_LOAD}"),
+    (_warp("§warmup: 5s"), f"{PHASE}.warmup: {ONLY_CBT_LOAD}"),
+    (_warp("§keys: {get: live}"), f"{PHASE}.keys: {ONLY_CBT_LOAD}"),
+    (_warp("§roles: {get: [1]}"), f"{PHASE}.roles: {ONLY_CBT_LOAD}"),
+    (_warp("mix: {get: 50, list: §50}"), f"{PHASE}.mix.list: warp has no list among other operations; engine"),
     (_warp("mix: {get: 50, multipart: §50}"), f"{PHASE}.mix.multipart: warp has no multipart among other"),
     (_warp("mix: {get: 50, put: 20, delete: §30}"), f"{PHASE}.mix.delete: delete (30) is more than put (20)"),
     (
-        "    engine: hybrid\n"
+        "    engine: cbt-load\n"
         + _cycle("{fill: {objects: 5, engine: warp}}", "{hybrid: {duration: 60s, engine: warp, §rate: 5}}"),
-        f"{PHASE}.rate: {ONLY_HYBRID}",
+        f"{PHASE}.rate: {ONLY_CBT_LOAD}",
     ),
-    (_hybrid("mix: {get: 100}, §workers: {get: 5}"), f"{PHASE}.workers: is for engine: warp; cbt-hybrid keeps the mix"),
-    (_hybrid("rate: §0"), f"{PHASE}.rate: must be more than 0 requests"),
-    (_hybrid("rate: §0%"), f"{PHASE}.rate: must be more than 0%"),
-    (_hybrid("rate: §150%"), f"{PHASE}.rate: 150% is more than 100%"),
-    (_hybrid("rate: §fast"), f"{PHASE}.rate: not a rate; write for example 500/s, 30000/h or 5M/day"),
-    (_hybrid("rate: §'500'"), f"{PHASE}.rate: not a rate; write for example 500/s"),
-    (_hybrid("rate: §5m/day"), f"{PHASE}.rate: unknown multiple 'm'; did you mean '5M/day'?"),
-    (_hybrid("rate: §5x/day"), f"{PHASE}.rate: unknown multiple 'x'; use k, M or G"),
-    (_hybrid("rate: §5/sec"), f"{PHASE}.rate: unknown unit of time 'sec'; did you mean '5/s'?"),
-    (_hybrid("rate: §5M/days"), f"{PHASE}.rate: unknown unit of time 'days'; did you mean '5M/day'?"),
-    (_hybrid("rate: §5/week"), f"{PHASE}.rate: unknown unit of time 'week'; use s, min, h or day"),
-    (_hybrid("rate: §50%"), f"{PHASE}.rate: a share of what a closed loop made; put a hybrid phase without rate"),
-    (_hybrid("arrivals: §even"), f"{PHASE}.arrivals: is for an open loop, and this is a closed one: say rate:"),
-    (_hybrid("rate: 5, arrivals: §poison"), f"{PHASE}.arrivals: must be poisson or even; did you mean 'poisson'?"),
-    (_hybrid("warmup: §30"), f"{PHASE}.warmup: 30: seconds? write 30s"),
-    (_hybrid("mix: {get: 100}, keys: {§put: new}"), f"{PHASE}.keys.put: put has keys and no share of the mix"),
-    (_hybrid("§roles: {get: [1]}"), f"{PHASE}.roles: every driver has one bucket: roles of buckets need across_bucket"),
+    (_cbt_load("mix: {get: 100}, §workers: {get: 5}"), f"{PHASE}.workers: is for engine: warp; cbt-load keeps the mix"),
+    (_cbt_load("rate: §0"), f"{PHASE}.rate: must be more than 0 requests"),
+    (_cbt_load("rate: §0%"), f"{PHASE}.rate: must be more than 0%"),
+    (_cbt_load("rate: §150%"), f"{PHASE}.rate: 150% is more than 100%"),
+    (_cbt_load("rate: §fast"), f"{PHASE}.rate: not a rate; write for example 500/s, 30000/h or 5M/day"),
+    (_cbt_load("rate: §'500'"), f"{PHASE}.rate: not a rate; write for example 500/s"),
+    (_cbt_load("rate: §5m/day"), f"{PHASE}.rate: unknown multiple 'm'; did you mean '5M/day'?"),
+    (_cbt_load("rate: §5x/day"), f"{PHASE}.rate: unknown multiple 'x'; use k, M or G"),
+    (_cbt_load("rate: §5/sec"), f"{PHASE}.rate: unknown unit of time 'sec'; did you mean '5/s'?"),
+    (_cbt_load("rate: §5M/days"), f"{PHASE}.rate: unknown unit of time 'days'; did you mean '5M/day'?"),
+    (_cbt_load("rate: §5/week"), f"{PHASE}.rate: unknown unit of time 'week'; use s, min, h or day"),
+    (_cbt_load("rate: §50%"), f"{PHASE}.rate: a share of what a closed loop made; put a hybrid phase without rate"),
+    (_cbt_load("arrivals: §even"), f"{PHASE}.arrivals: is for an open loop, and this is a closed one: say rate:"),
+    (_cbt_load("rate: 5, arrivals: §poison"), f"{PHASE}.arrivals: must be poisson or even; did you mean 'poisson'?"),
+    (_cbt_load("warmup: §30"), f"{PHASE}.warmup: 30: seconds? write 30s"),
+    (_cbt_load("mix: {get: 100}, keys: {§put: new}"), f"{PHASE}.keys.put: put has keys and no share of the mix"),
+    (_cbt_load("§roles: {get: [1]}"), f"{PHASE}.roles: every driver has one bucket: roles of buckets need across_bu"),
     ("    buckets: 2\n    §across_bucket: true\n" + CYCLE, "benchmarks.warp.across_bucket: unknown key; did you mean"),
     (
         "    across_buckets: true\n" + _cycle("{§fill: {objects: 5}}"),
-        "benchmarks.warp.cycle.phases[0].fill: warp works on one bucket; across_buckets: true needs engine: hybrid",
+        "benchmarks.warp.cycle.phases[0].fill: warp works on one bucket; across_buckets: true needs engine: cbt-load",
     ),
     (
-        "    across_buckets: true\n    engine: hybrid\n" + _cycle("{§warp: {op: get, duration: 5s}}"),
-        "benchmarks.warp.cycle.phases[0].warp: warp works on one bucket; across_buckets: true needs engine: hybrid",
+        "    across_buckets: true\n    engine: cbt-load\n" + _cycle("{§warp: {op: get, duration: 5s}}"),
+        "benchmarks.warp.cycle.phases[0].warp: warp works on one bucket; across_buckets: true needs engine: cbt-load",
     ),
     (
-        "    buckets: 2\n    across_buckets: true\n" + _hybrid("roles: {get: [1, §3]}"),
+        "    buckets: 2\n    across_buckets: true\n" + _cbt_load("roles: {get: [1, §3]}"),
         f"{PHASE}.roles.get[1]: no bucket 3; they are 1 to 2",
     ),
     (
-        "    buckets: 2\n    across_buckets: true\n" + _hybrid("roles: {get: [1, §4KB-2]}"),
+        "    buckets: 2\n    across_buckets: true\n" + _cbt_load("roles: {get: [1, §4KB-2]}"),
         f"{PHASE}.roles.get[1]: no bucket '4KB-2'; did you mean '4KiB-2'?",
     ),
     (
-        "    buckets: 2\n    across_buckets: true\n" + _hybrid("roles: {get: [1, §4KiB-1]}"),
+        "    buckets: 2\n    across_buckets: true\n" + _cbt_load("roles: {get: [1, §4KiB-1]}"),
         f"{PHASE}.roles.get[1]: 4KiB-1 is in the list twice",
     ),
     (
-        "    buckets: 2\n    across_buckets: true\n" + _hybrid("roles: {get: §[]}"),
+        "    buckets: 2\n    across_buckets: true\n" + _cbt_load("roles: {get: §[]}"),
         f"{PHASE}.roles.get: must not be empty",
     ),
     (
-        "    buckets: 2\n    across_buckets: true\n" + _hybrid("roles: {get: [§true]}"),
+        "    buckets: 2\n    across_buckets: true\n" + _cbt_load("roles: {get: [§true]}"),
         f"{PHASE}.roles.get[0]: must be the number of a bucket, from 1, or its name",
     ),
     (
-        "    buckets: 2\n    across_buckets: true\n" + _hybrid("mix: {get: 100}, roles: {§put: [1]}"),
+        "    buckets: 2\n    across_buckets: true\n" + _cbt_load("mix: {get: 100}, roles: {§put: [1]}"),
         f"{PHASE}.roles.put: put has buckets and no share of the mix",
     ),
     (
-        "    engine: hybrid\n" + _cycle("{§verify: {}}"),
-        "benchmarks.warp.cycle.phases[0].verify: compares what a fill with engine: hybrid wrote; put one before it",
+        "    engine: cbt-load\n" + _cycle("{§verify: {}}"),
+        "benchmarks.warp.cycle.phases[0].verify: compares what a fill with engine: cbt-load wrote; put one before it",
     ),
     (
         _cycle("{fill: {objects: 5}}", "{§delete: {}}"),
-        "benchmarks.warp.cycle.phases[1].delete: deletes what a fill with engine: hybrid wrote; put one before it",
+        "benchmarks.warp.cycle.phases[1].delete: deletes what a fill with engine: cbt-load wrote; put one before it",
     ),
     (
-        _cycle("{fill: {objects: 5, engine: hybrid}}", "{delete: {}}", "{§verify: {}}"),
-        "benchmarks.warp.cycle.phases[2].verify: compares what a fill with engine: hybrid wrote",
+        _cycle("{fill: {objects: 5, engine: cbt-load}}", "{delete: {}}", "{§verify: {}}"),
+        "benchmarks.warp.cycle.phases[2].verify: compares what a fill with engine: cbt-load wrote",
     ),
     (
-        _cycle("{fill: {objects: 5, engine: hybrid}}", "{§hybrid: {duration: 60s}}"),
+        _cycle("{fill: {objects: 5, engine: cbt-load}}", "{§hybrid: {duration: 60s}}"),
         f"{PHASE}: nothing to read: warp finds what warp wrote; fill with engine: warp",
     ),
     (
-        _cycle("{fill: {objects: 5}}", "{§hybrid: {duration: 60s, engine: hybrid}}"),
-        f"{PHASE}: nothing to delete: cbt-hybrid deletes what it wrote itself; fill with engine: hybrid",
+        _cycle("{fill: {objects: 5}}", "{§hybrid: {duration: 60s, engine: cbt-load}}"),
+        f"{PHASE}: nothing to delete: cbt-load deletes what it wrote itself; fill with engine: cbt-load",
     ),
     (
         _cycle(
-            "{fill: {objects: 5}}", "{hybrid: {duration: 60s, engine: hybrid, mix: {get: 100}, keys: {get: §'u(1,N)'}}}"
+            "{fill: {objects: 5}}",
+            "{hybrid: {duration: 60s, engine: cbt-load, mix: {get: 100}, keys: {get: §'u(1,N)'}}}",
         ),
-        f"{PHASE}.keys.get: u(1,N) counts objects that a fill with engine: hybrid wrote; put one before it",
+        f"{PHASE}.keys.get: u(1,N) counts objects that a fill with engine: cbt-load wrote; put one before it",
     ),
     (
         _cycle("{warp: {op: mixed, duration: 60s, mix: {get: 50, list: §50}}}"),
@@ -326,14 +330,14 @@ def test_faults_around_the_engine(tmp_path: Path, section: str, message: str) ->
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ("    §hybrid: {}\n", "benchmarks.rgwtest.hybrid: says how cbt-hybrid works, and nothing here has engine: hy"),
+        ("    §cbt_load: {}\n", "benchmarks.rgwtest.cbt_load: says how cbt-load works, and nothing here has engine"),
         ("    mix: {get: 50, list: §50}\n", "benchmarks.rgwtest.mix.list: warp has no list among other operations"),
         (
-            "    engine: hybrid\n    mix: {get: 50, list: 50}\n    warp_mixed: §10m\n",
+            "    engine: cbt-load\n    mix: {get: 50, list: 50}\n    warp_mixed: §10m\n",
             "benchmarks.rgwtest.warp_mixed: warp mixed has no list among other operations",
         ),
         (
-            "    engine: hybrid\n    mix: {get: 50, put: 20, delete: 30}\n    warp_mixed: §10m\n",
+            "    engine: cbt-load\n    mix: {get: 50, put: 20, delete: 30}\n    warp_mixed: §10m\n",
             "benchmarks.rgwtest.warp_mixed: delete (30) is more than put (20)",
         ),
         ("    warp_mixed: §10\n", "benchmarks.rgwtest.warp_mixed: 10: seconds? write 10s"),
@@ -351,6 +355,6 @@ def test_everything_that_warp_cannot_do_is_said_at_once(tmp_path: Path) -> None:
 
 
 def test_an_engine_that_is_a_fault_itself_brings_no_others(tmp_path: Path) -> None:
-    text, (place,) = marked(CLUSTER + WARP + _hybrid("rate: 5").replace("engine: h", "engine: §x"))
+    text, (place,) = marked(CLUSTER + WARP + _cbt_load("rate: 5").replace("engine: c", "engine: §x"))
     (found,) = faults(tmp_path, text)
-    assert found.startswith(f"{place}benchmarks.warp.engine: must be warp or hybrid")
+    assert found.startswith(f"{place}benchmarks.warp.engine: must be warp or cbt-load")

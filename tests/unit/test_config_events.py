@@ -23,7 +23,7 @@ STOP = {"label": "a", "kind": "stop", "nodes": ["node1"]}
 
 
 def warp(*phases: Dict[str, Any], **keys: Any) -> Plan:
-    section = {"s3": S3, "engine": "hybrid", "cycle": {"phases": list(phases)}, **keys}
+    section = {"s3": S3, "engine": "cbt-load", "cycle": {"phases": list(phases)}, **keys}
     return plan_of("warp", section, {"clients": ["c1"], "osds": {"root@node1": {}, "node2": {}}}, None)
 
 
@@ -176,7 +176,7 @@ A = "{label: a, kind: stop, nodes: [node1]}"
 def events(*texts: str) -> str:
     listed = ", ".join(texts)
     hybrid = f"{{hybrid: {{duration: 10m, events: [{listed}]}}}}"
-    return f"    engine: hybrid\n    cycle: {{phases: [{{fill: {{objects: 5}}}}, {hybrid}]}}\n"
+    return f"    engine: cbt-load\n    cycle: {{phases: [{{fill: {{objects: 5}}}}, {hybrid}]}}\n"
 
 
 def fault(text: str) -> str:

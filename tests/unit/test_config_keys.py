@@ -16,7 +16,7 @@ from cbt_plugins.plan import Keys, Plan
 def plan(phase: Dict[str, Any], **keys: Any) -> Plan:
     mix = {"get": 40, "put": 20, "stat": 10, "delete": 20, "multipart": 10}
     cycle = {"phases": [{"fill": {"objects": 5}}, {"hybrid": {"duration": "1m", "mix": mix, **phase}}]}
-    section = {"s3": {"urls": ["http://a"], "user": "u"}, "engine": "hybrid", "cycle": cycle, **keys}
+    section = {"s3": {"urls": ["http://a"], "user": "u"}, "engine": "cbt-load", "cycle": cycle, **keys}
     return plan_of("warp", section, {"clients": ["c1"]}, None)
 
 
@@ -94,7 +94,7 @@ def test_keys_that_are_refused(op: str, value: Any, message: str) -> None:
     ],
 )
 def test_ranges_of_sizes(size: Any, sizes: Any, texts: Any) -> None:
-    for engine in ("hybrid", "warp"):
+    for engine in ("cbt-load", "warp"):
         section = {"s3": {"urls": ["http://a"], "user": "u"}, "engine": engine, "size": size}
         section["cycle"] = {"phases": [{"fill": {"objects": 5}}]}
         made = plan_of("warp", section, {"clients": ["c1"]}, None)

@@ -31,7 +31,7 @@ def happens(made: Plan) -> List[Tuple[str, Tuple[Event, ...]]]:
 
 
 def classic(**keys: Any) -> Plan:
-    return plan(shape="classic", engine="hybrid", **keys)
+    return plan(shape="classic", engine="cbt-load", **keys)
 
 
 def test_the_published_second_cycle() -> None:
@@ -77,7 +77,7 @@ def test_nodes_kind_and_rules_of_the_reef_shape() -> None:
 
 def test_keys_as_in_rgwtest() -> None:
     made = plan(
-        engine="hybrid",
+        engine="cbt-load",
         objects={"sizes": ["4KiB"]},
         drivers_per_size=2,
         workers=3,
@@ -89,7 +89,7 @@ def test_keys_as_in_rgwtest() -> None:
     )
     assert made.phases[0].goal == Goal(objects=100)
     loads = {(p.duration, p.engine, tuple(p.mix or ())) for p in made.phases[1:5]}
-    assert loads == {(360.0, "hybrid", ("GET", "LIST"))}
+    assert loads == {(360.0, "cbt-load", ("GET", "LIST"))}
     assert (made.phases[5].at_most, made.phases[5].stalled) == (7200.0, 600.0)  # neither is scaled
     assert [(d.id, d.node, d.workers) for d in made.drivers] == [("01-4KiB", "c1", 3), ("02-4KiB", "c2", 3)]
 
@@ -148,7 +148,7 @@ def test_each_phase_of_the_older_shape_writes_into_its_own_bucket() -> None:
     assert [phase.roles for phase in loads] == [{"PUT": (name,), "DELETE": (name,)} for name in buckets]
     assert {tuple((phase.mix or {}).items()) for phase in loads} == {(("PUT", 60.0), ("DELETE", 40.0))}
     assert all(phase.keys == {"PUT": Keys("s(N+1,10N)"), "DELETE": Keys("s(1,10N)")} for phase in loads)
-    assert {phase.engine for phase in (*loads, made.phases[0])} == {"hybrid"}
+    assert {phase.engine for phase in (*loads, made.phases[0])} == {"cbt-load"}
 
 
 def test_the_hybrid_workload_reads_from_buckets_that_nobody_writes() -> None:
@@ -225,7 +225,7 @@ CLASSIC = [
 
 @pytest.mark.parametrize(
     ("section", "message"),
-    [*REEF, *(("    shape: classic\n    engine: hybrid\n" + section, message) for section, message in CLASSIC)],
+    [*REEF, *(("    shape: classic\n    engine: cbt-load\n" + section, message) for section, message in CLASSIC)],
 )
 def test_faults_of_osdfailure(tmp_path: Path, section: str, message: str) -> None:
     text, (place,) = marked(CLUSTER + "benchmarks:\n  osdfailure:\n" + S3 + section)

@@ -79,7 +79,7 @@ def quickstart() -> Dict[str, Any]:
     return data
 
 
-FILL = {"fill": {"objects": 5, "engine": "hybrid"}}
+FILL = {"fill": {"objects": 5, "engine": "cbt-load"}}
 CYCLE = {"phases": [{"fill": {"objects": 5}}, {"hybrid": {"duration": "60s"}, "name": "x"}]}
 
 
@@ -109,8 +109,8 @@ def with_event(event: Dict[str, Any]) -> Dict[str, Any]:
         (("benchmarks", "warp", "size"), "4KiB-"),
         (("benchmarks", "warp", "size"), {"4KiB-8K": "100%"}),
         (("benchmarks", "warp", "engine"), "hsbench"),
-        (("benchmarks", "warp", "hybrid"), {"verfy": True}),
-        (("benchmarks", "rgwtest", "hybrid"), {"part_size": 5}),
+        (("benchmarks", "warp", "cbt_load"), {"verfy": True}),
+        (("benchmarks", "rgwtest", "cbt_load"), {"part_size": 5}),
         (("benchmarks", "rgwtest", "warp_mixed"), 600),
         (("benchmarks", "warp", "cycle"), {"phases": [{"fill": {"objects": 5, "engine": "fio"}}]}),
         (("benchmarks", "warp", "cycle"), {"phases": [FILL, {"verify": {"duration": "5s"}}]}),
@@ -162,7 +162,7 @@ def test_schema_and_check_refuse_the_same(
         check_file(file)
 
 
-def test_the_schema_takes_what_cbt_hybrid_takes(validator: Any, tmp_path: Path) -> None:
+def test_the_schema_takes_what_cbt_load_takes(validator: Any, tmp_path: Path) -> None:
     phase = {
         "duration": "1h",
         "ramp": "10s",
@@ -177,8 +177,8 @@ def test_the_schema_takes_what_cbt_hybrid_takes(validator: Any, tmp_path: Path) 
     data = quickstart()
     data["benchmarks"]["warp"] = {
         "s3": {"urls": ["http://a"], "user": "u"},
-        "engine": "hybrid",
-        "hybrid": [{"compressible": "0%", "part_size": "8MiB"}, {}],
+        "engine": "cbt-load",
+        "cbt_load": [{"compressible": "0%", "part_size": "8MiB"}, {}],
         "keep_rows": True,
         "size": ["4KiB-8KiB"],
         "buckets": 2,

@@ -195,10 +195,10 @@ def test_the_progress_line() -> None:
 
 
 def hybrid(**keys: Any) -> Phase:
-    return Phase("m", "hybrid", duration=60.0, engine="hybrid", **keys)
+    return Phase("m", "hybrid", duration=60.0, engine="cbt-load", **keys)
 
 
-def test_cbt_hybrids_window_is_what_was_asked_for() -> None:
+def test_cbt_loads_window_is_what_was_asked_for() -> None:
     jobs = [{**record(100.4, 175.0), "cut": False, "ended": 175.5}]
     assert window_of(hybrid(), jobs, 100.0) == (100, 160)
     assert window_of(hybrid(ramp=5.0, warmup=10.0), jobs, 100.0) == (115, 175)
@@ -213,7 +213,7 @@ def test_a_window_is_whole_blocks() -> None:
     assert block_of(Phase("f", "fill", goal=Goal(objects=9))) == 10
 
 
-def test_books_of_cbt_hybrid_are_its_own() -> None:
+def test_books_of_cbt_load_are_its_own() -> None:
     """An overwritten object is no new one, and a DELETE of nothing removes nothing: rows cannot tell."""
     spaces = [{"bucket": "b", "created": 70, "removed": 30, "unknown": 1}, {"bucket": "c", "created": 5, "removed": 0}]
     spaces[1]["unknown"] = 0

@@ -117,7 +117,7 @@ def phase_of(tmp_path: Path, jobs: List[Dict[str, Any]], **more: Any) -> Path:
 
 def test_an_open_loop_has_no_queue_depth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = aa.steady("GET", workers=4, seconds=14, latency=0.01, begin=-2, size=4096)
-    archive = phase_of(tmp_path, [aa.hybrid("01-a", rows, rate_limit=400)], engine="hybrid")
+    archive = phase_of(tmp_path, [aa.cbt_load("01-a", rows, rate_limit=400)], engine="cbt-load")
     assert export(archive, tmp_path / "out") == 4
     assert "left out: measure-new: an open loop, which has a rate and no queue depth" in capsys.readouterr().out
 
@@ -127,8 +127,8 @@ def test_drivers_of_one_size_are_one_point(tmp_path: Path) -> None:
     for number, size in ((1, 4096), (2, 4096), (3, 8192)):
         rows = aa.steady("GET", workers=4, seconds=14, latency=0.01 * number, begin=-2, size=size)
         sizes = {"sizes": [[size, size, 1.0]], "driver": f"0{number}"}
-        jobs.append(aa.hybrid(f"0{number}-a", rows, **sizes))
-    archive = phase_of(tmp_path, jobs, engine="hybrid")
+        jobs.append(aa.cbt_load(f"0{number}-a", rows, **sizes))
+    archive = phase_of(tmp_path, jobs, engine="cbt-load")
     assert export(archive, tmp_path / "out", "--dialect", "main") == 0
     made = files(tmp_path / "out")
     assert [Path(path).name for path in made] == ["4096_2_read.json", "8192_1_read.json"]
@@ -139,15 +139,15 @@ def test_drivers_of_one_size_are_one_point(tmp_path: Path) -> None:
 
 def test_objects_of_several_sizes_stand_at_their_mean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = aa.steady("PUT", workers=4, seconds=14, latency=0.01, begin=-2, size=3000)
-    job = aa.hybrid("01-a", rows, sizes=[[1000, 1000, 0.75], [4000, 6000, 0.25]])
-    assert export(phase_of(tmp_path, [job], engine="hybrid"), tmp_path / "out", "--dialect", "head") == 0
+    job = aa.cbt_load("01-a", rows, sizes=[[1000, 1000, 0.75], [4000, 6000, 0.25]])
+    assert export(phase_of(tmp_path, [job], engine="cbt-load"), tmp_path / "out", "--dialect", "head") == 0
     assert [Path(path).name for path in files(tmp_path / "out")] == ["2000B_write.json"]
     assert "shown as their mean, 2000 B" in capsys.readouterr().out
 
 
 def test_runs_that_differ_in_more_have_directories_of_their_own(tmp_path: Path) -> None:
     for iteration in (0, 1):
-        for engine in ("warp", "hybrid"):
+        for engine in ("warp", "cbt-load"):
             for cycle in ({"phases": [1]}, {"phases": [2]}):
                 config = {"benchmark": "warp", "iteration": iteration, "engine": engine, "cycle": cycle, "scale": 1}
                 ea.run(tmp_path / "A x", config, phases=("m",))
@@ -155,7 +155,7 @@ def test_runs_that_differ_in_more_have_directories_of_their_own(tmp_path: Path) 
     assert sorted({path.split("/")[1] for path in files(tmp_path / "out")}) == [
         f"A-x-m-cycle-{cycle}-engine-{engine}-iteration-{iteration}"
         for cycle in (1, 2)
-        for engine in ("hybrid", "warp")
+        for engine in ("cbt-load", "warp")
         for iteration in (0, 1)
     ]
 

@@ -33,7 +33,7 @@ WAIT = Phase("clean", "wait", wait_clean=True, at_most=3600.0, stalled=600.0)
 
 
 def load(name: str, *events: Event) -> Phase:
-    return Phase(name, "hybrid", duration=10.0, engine="hybrid", events=events)
+    return Phase(name, "hybrid", duration=10.0, engine="cbt-load", events=events)
 
 
 def cycle(second: Fault = B) -> Tuple[Phase, ...]:

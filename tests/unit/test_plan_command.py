@@ -81,7 +81,7 @@ def test_the_quick_start_reads_like_this(capsys: pytest.CaptureFixture[str]) -> 
 def test_the_published_durations(capsys: pytest.CaptureFixture[str]) -> None:
     assert "configuration), 1d6h10s" in plan(capsys, CONFIGS / "rgwtest-small.yaml")
     assert "configuration), 18h10s" in plan(capsys, CONFIGS / "rgwtest-generic.yaml")
-    assert "configuration), 1d6h10m\n" in plan(capsys, CONFIGS / "rgwtest-hybrid.yaml")
+    assert "configuration), 1d6h10m\n" in plan(capsys, CONFIGS / "rgwtest-cbt-load.yaml")
     assert "configuration), 2d2h + unknown" in plan(capsys, CONFIGS / "sdc-rgwtest.yaml")
 
 
@@ -116,7 +116,7 @@ cluster: {user: root, head: node0, clients: [c1, c2], osds: [o], mons: [m], iter
 benchmarks:
   warp:
     s3: {urls: ['http://rgw1:7480'], user: cbt}
-    engine: hybrid
+    engine: cbt-load
     size: {1KiB-2KiB: 25%, 2KiB-4KiB: 75%}
     workers: 1
     buckets: 2
@@ -146,28 +146,28 @@ benchmarks:
 """
 
 
-def test_what_cbt_hybrid_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cbt_load_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = squeezed(plan(capsys, write(tmp_path, HYBRID)))
     unknown = "verify: every object is read; delete: every object is deleted"
     assert lines[0].endswith(f"4h1m + unknown: fill: until 1000 objects per bucket; {unknown}")
     for line in [
         "02-sizes c2 sizes-1, sizes-2 1KiB-2KiB 25%, 2KiB-4KiB 75% 1",
-        "1 fill 1000 objects per bucket fill PUT by cbt-hybrid",
-        "2 hybrid 10m measure hybrid by cbt-hybrid: GET 50, PUT 10, DELETE 30, MULTIPART 10",
-        "3 hybrid-2 10s ramp + 50s warm-up + 50m measure hybrid by cbt-hybrid: GET 60, PUT 16, DELETE 14, LIST 10",
+        "1 fill 1000 objects per bucket fill PUT by cbt-load",
+        "2 hybrid 10m measure hybrid by cbt-load: GET 50, PUT 10, DELETE 30, MULTIPART 10",
+        "3 hybrid-2 10s ramp + 50s warm-up + 50m measure hybrid by cbt-load: GET 60, PUT 16, DELETE 14, LIST 10",
         "open loop: 500/s of all drivers together, Poisson arrivals",
         "buckets: PUT sizes-1; DELETE sizes-1",
         "open loop: 50% of what the last closed loop made, evenly",
         "keys: PUT u(1,2N), DELETE u(1,2N) also absent ones",
-        "6 hybrid-4 every key once, at most 1h measure hybrid by cbt-hybrid: DELETE 100",
-        "7 verify every object is read none GET and compare by cbt-hybrid",
-        "8 delete every object is deleted none DELETE by cbt-hybrid",
+        "6 hybrid-4 every key once, at most 1h measure hybrid by cbt-load: DELETE 100",
+        "7 verify every object is read none GET and compare by cbt-load",
+        "8 delete every object is deleted none DELETE by cbt-load",
         "hybrid takes away 10 objects per 100 requests, while there are any",
         "hybrid-2 adds about 30600 objects, 2 objects per 100 requests",  # 500/s for 51m
         "hybrid-3: PUT stays within u(1,2N), which tends to be 53.3% full; N is what the fill wrote",
         "bounded: PUT stays within s(N+1,10N); N is what the fill wrote",
         "delete leaves nothing",
-        "nodes c1, c2: scratch directory under /tmp/cbt.<pid> (cbt-hybrid, cbt-rows, figures)",
+        "nodes c1, c2: scratch directory under /tmp/cbt.<pid> (cbt-load, cbt-rows, figures)",
     ]:
         assert line in lines, line
     grown = [f"{name} {what}" for name in ("hybrid-3", "bounded") for what in ("adds", "takes")]
@@ -179,13 +179,13 @@ def test_which_programs_and_rows_are_on_the_nodes(tmp_path: Path, capsys: pytest
     both = HYBRID.replace("fill: {objects: 1000}", "fill: {objects: 1000, engine: warp}\n        - fill: {objects: 5}")
     both = both.replace("across_buckets: true", "keep_rows: true").replace("roles: {put: [1], delete: [1]}", "")
     text = plan(capsys, write(tmp_path, both))
-    assert "(warp, cbt-hybrid, cbt-rows, figures, rows)" in text
+    assert "(warp, cbt-load, cbt-rows, figures, rows)" in text
     assert "keep_rows: a row of every request stays" in text
     assert "read_objects" not in text
     own_warp = both.replace("keep_rows: true", "warp_path: /usr/bin/warp\n    read_objects: 9")
     text = plan(capsys, write(tmp_path, own_warp))
-    assert "(cbt-hybrid, cbt-rows, figures)" in text
-    # cbt-hybrid lists what warp wrote, and knows what it wrote itself
+    assert "(cbt-load, cbt-rows, figures)" in text
+    # cbt-load lists what warp wrote, and knows what it wrote itself
     assert "a bucket gets 1000 objects and read_objects is 9" in text
     text = plan(capsys, write(tmp_path, HYBRID.replace("workers: 1", "read_objects: 9")))
     assert "read_objects" not in text
@@ -258,7 +258,7 @@ cluster: {user: root, head: node0, clients: [c1], osds: [o1, o2, o3, o4, o5, o6,
 benchmarks:
   warp:
     s3: {urls: ['http://rgw1:7480'], user: cbt}
-    engine: hybrid
+    engine: cbt-load
     settings:
       flags: [noscrub]
       config: {osd: {osd_max_backfills: 4}}

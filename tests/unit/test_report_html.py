@@ -190,7 +190,7 @@ def test_percentiles_have_bins_of_their_own() -> None:
     assert data["ops"]["GET"]["p99"] == [5.0, 5.0, 5.0, None, None]
 
 
-def test_what_cbt_hybrid_adds_is_in_it(tmp_path: Path) -> None:
+def test_what_cbt_load_adds_is_in_it(tmp_path: Path) -> None:
     directory = both_engines(tmp_path)
     summary = summarize(directory)
     assert summary["warnings"] == []

@@ -75,14 +75,14 @@ def test_it_fits_the_terminal(tmp_path: Path) -> None:
     assert "04-256MiB" in text
 
 
-def test_what_cbt_hybrid_adds(tmp_path: Path) -> None:
+def test_what_cbt_load_adds(tmp_path: Path) -> None:
     directory = made.run(tmp_path)
     rows = made.steady("GET", workers=2, seconds=14, latency=0.01, begin=-2, size=4096)
     rows += made.steady("GET", workers=2, seconds=14, latency=0.02, begin=-2, size=70_000)
-    more = {"engine": "hybrid", "as_figures": True}
-    made.phase(directory, 1, "open", [made.hybrid("h", rows, rate_limit=300.0)], **more)
+    more = {"engine": "cbt-load", "as_figures": True}
+    made.phase(directory, 1, "open", [made.cbt_load("h", rows, rate_limit=300.0)], **more)
     deletes = [row.replace("GET", "DELETE") for row in rows]
-    made.phase(directory, 2, "delete", [made.hybrid("d", deletes)], kind="delete", **more)
+    made.phase(directory, 2, "delete", [made.cbt_load("d", deletes)], kind="delete", **more)
     text = render(summarize(directory))
     assert "01 open  measure  10.0 s  open loop, 300.0 requests/s asked, 300.0 issued (0.0 %)\n" in text
     assert "   01-4KiB  64 KiB to 128 KiB  GET  100.0  6.676    20.00  20.00  20.00  20.00\n" in text

@@ -14,9 +14,9 @@ from cbt_plugins.run.archive import RunArchive
 from cbt_plugins.run.start import Starts
 
 MIX = {"GET": 50.0, "PUT": 50.0}
-FILL = Phase("fill", "fill", goal=Goal(objects=9), engine="hybrid")
-CLOSED = Phase("closed", "hybrid", duration=10.0, mix=MIX, engine="hybrid")
-OPEN = Phase("open", "hybrid", duration=10.0, mix=MIX, engine="hybrid", rate_share=0.5)
+FILL = Phase("fill", "fill", goal=Goal(objects=9), engine="cbt-load")
+CLOSED = Phase("closed", "hybrid", duration=10.0, mix=MIX, engine="cbt-load")
+OPEN = Phase("open", "hybrid", duration=10.0, mix=MIX, engine="cbt-load", rate_share=0.5)
 PLAN = Plan("warp", S3(urls=("http://a",)), (), (Driver("01", "c1", ("b",), 8),), (FILL, CLOSED, OPEN))
 
 

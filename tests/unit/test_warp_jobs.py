@@ -81,10 +81,10 @@ def test_without_deletes_everything_is_kept() -> None:
     assert drop_share(plan(FILL, HYBRID)) == pytest.approx(5 / 40)
 
 
-def test_what_cbt_hybrid_deletes_is_none_of_warps_fill() -> None:
+def test_what_cbt_load_deletes_is_none_of_warps_fill() -> None:
     """It deletes what it wrote itself, and reads what is under keep/ only."""
-    assert drop_share(plan(FILL, replace(HYBRID, engine="hybrid"))) == 0
-    assert drop_share(plan(FILL, replace(HYBRID, engine="hybrid"), HYBRID)) == pytest.approx(5 / 40)
+    assert drop_share(plan(FILL, replace(HYBRID, engine="cbt-load"))) == 0
+    assert drop_share(plan(FILL, replace(HYBRID, engine="cbt-load"), HYBRID)) == pytest.approx(5 / 40)
 
 
 def test_a_short_fill_gives_more_to_delete() -> None:

@@ -34,7 +34,7 @@ index BIGINT their order
 phase VARCHAR name
 kind VARCHAR fill, hybrid, ...
 role VARCHAR fill, measure, age, none
-engine VARCHAR warp or hybrid
+engine VARCHAR warp or cbt-load
 status VARCHAR ok, or what it was
 started TIMESTAMP begin of the window, head's clock (UTC)
 ended TIMESTAMP its end

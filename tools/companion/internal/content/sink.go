@@ -71,7 +71,7 @@ func (s *Sink) header(data []byte) []byte {
 	if length == headerLength {
 		switch {
 		case binary.LittleEndian.Uint32(s.head[:]) != magic:
-			s.fault = "not an object of cbt-hybrid"
+			s.fault = "not an object of cbt-load"
 		case binary.LittleEndian.Uint32(s.head[4:]) != crc32.ChecksumIEEE(s.head[8:]):
 			s.fault = "the header is damaged"
 		case binary.LittleEndian.Uint64(s.head[8:]) != s.key:

@@ -42,7 +42,7 @@ func TestAListingLeavesOutWhatIsExcluded(t *testing.T) {
 	v := newServer()
 	for i := range 20 {
 		v.objects[fmt.Sprintf("b/theirs/%d", i)] = make([]byte, 10)
-		v.objects[fmt.Sprintf("b/cbtp-1/hybrid/02/%d", i)] = make([]byte, 10)
+		v.objects[fmt.Sprintf("b/cbtp-1/cbt-load/02/%d", i)] = make([]byte, 10)
 	}
 	got := run(t, v, `"workers":2,"duration":0.3,
 		"spaces":[{"name":"old","bucket":"b","prefix":"","numbered":false,"exclude":"cbtp-1/"}],

@@ -48,7 +48,7 @@ func (e *engine) drain(quiet <-chan struct{}, hurry bool) bool {
 	select {
 	case <-quiet:
 	case <-time.After(patience):
-		e.Events.Say("cbt-hybrid: requests were cut and have not returned: their objects are unknown")
+		e.Events.Say("cbt-load: requests were cut and have not returned: their objects are unknown")
 	}
 	return hurry
 }

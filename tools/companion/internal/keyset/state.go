@@ -140,7 +140,7 @@ func Load(path string) (*State, error) {
 
 func parse(data []byte) (*State, error) {
 	if len(data) < fixedLength+crcLength || string(data[:len(magic)]) != magic {
-		return nil, errors.New("not a state file of cbt-hybrid, or cut off")
+		return nil, errors.New("not a state file of cbt-load, or cut off")
 	}
 	body := data[:len(data)-crcLength]
 	if crc32.ChecksumIEEE(body) != binary.LittleEndian.Uint32(data[len(body):]) {

@@ -17,7 +17,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// options are the flags of `cbt-hybrid null`.
+// options are the flags of `cbt-load null`.
 type options struct {
 	listen  string
 	size    int
@@ -29,10 +29,10 @@ type options struct {
 // counts are the requests that were answered, by what they were.
 type counts struct{ get, put, stat, remove, list, multipart, bucket, failed atomic.Int64 }
 
-// Main is `cbt-hybrid null`: serves until SIGTERM or SIGINT, prints what it was asked and returns the exit status.
+// Main is `cbt-load null`: serves until SIGTERM or SIGINT, prints what it was asked and returns the exit status.
 func Main(args []string) int {
 	var o options
-	flags := flag.NewFlagSet("cbt-hybrid null", flag.ContinueOnError)
+	flags := flag.NewFlagSet("cbt-load null", flag.ContinueOnError)
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:7099", "address and port")
 	flags.IntVar(&o.size, "size", 4096, "bytes of every object")
 	flags.IntVar(&o.keys, "keys", 10000, "objects that a listing finds below its prefix")
@@ -44,19 +44,19 @@ func Main(args []string) int {
 		return 2
 	}
 	if flags.NArg() > 0 || o.size < 0 || o.keys < 0 || o.delay < 0 || o.failPut < 0 || o.failPut > 100 {
-		fmt.Fprintln(os.Stderr, "cbt-hybrid null: a value is out of range, or there is more than flags")
+		fmt.Fprintln(os.Stderr, "cbt-load null: a value is out of range, or there is more than flags")
 		return 2
 	}
 	listener, err := net.Listen("tcp", o.listen)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "cbt-hybrid null:", err)
+		fmt.Fprintln(os.Stderr, "cbt-load null:", err)
 		return 1
 	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
-	fmt.Fprintf(os.Stderr, "cbt-hybrid null: http://%s\n", listener.Addr())
+	fmt.Fprintf(os.Stderr, "cbt-load null: http://%s\n", listener.Addr())
 	if err := serve(listener, o, stop, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "cbt-hybrid null:", err)
+		fmt.Fprintln(os.Stderr, "cbt-load null:", err)
 		return 1
 	}
 	return 0
@@ -66,7 +66,7 @@ func Main(args []string) int {
 func serve(listener net.Listener, o options, stop <-chan os.Signal, out io.Writer) error {
 	n := &counts{}
 	handler := &handler{options: o, counts: n, object: make([]byte, o.size)}
-	server := &fasthttp.Server{Handler: handler.answer, Name: "cbt-hybrid-null", StreamRequestBody: true,
+	server := &fasthttp.Server{Handler: handler.answer, Name: "cbt-load-null", StreamRequestBody: true,
 		MaxRequestBodySize: 1 << 20, NoDefaultContentType: true, ReadBufferSize: 16 << 10}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()

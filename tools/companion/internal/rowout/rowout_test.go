@@ -32,9 +32,9 @@ func TestTimesAreThoseOfTheLibrary(t *testing.T) {
 }
 
 func TestRowHasTheColumnsOfWarp(t *testing.T) {
-	one := row.Row{Thread: 3, Op: "GET", Objects: 1, Bytes: 4096, Endpoint: "http://rgw1:7480", File: "hybrid/01-4KiB/0000000017",
+	one := row.Row{Thread: 3, Op: "GET", Objects: 1, Bytes: 4096, Endpoint: "http://rgw1:7480", File: "cbt-load/01-4KiB/0000000017",
 		Start: 1795251988059836645, First: 1795251988060000000, End: 1795251988096048237, Duration: 36211592}
-	want := "17\t3\tGET\t\t1\t4096\thttp://rgw1:7480\thybrid/01-4KiB/0000000017\t\t2026-11-21T09:06:28.059836645Z\t" +
+	want := "17\t3\tGET\t\t1\t4096\thttp://rgw1:7480\tcbt-load/01-4KiB/0000000017\t\t2026-11-21T09:06:28.059836645Z\t" +
 		"2026-11-21T09:06:28.060000000Z\t2026-11-21T09:06:28.096048237Z\t36211592\t0\n"
 	if got := string(Append(nil, 17, &one)); got != want {
 		t.Fatalf("%q\n%q", got, want)
@@ -134,7 +134,7 @@ func TestEventsAreLines(t *testing.T) {
 }
 
 func BenchmarkAppend(b *testing.B) {
-	one := row.Row{Thread: 3, Op: "GET", Objects: 1, Bytes: 4096, Endpoint: "http://rgw1:7480", File: "hybrid/01-4KiB/0000000017",
+	one := row.Row{Thread: 3, Op: "GET", Objects: 1, Bytes: 4096, Endpoint: "http://rgw1:7480", File: "cbt-load/01-4KiB/0000000017",
 		Start: 1795251988059836645, First: 1795251988060000000, End: 1795251988096048237, Duration: 36211592}
 	buffer := make([]byte, 0, 512)
 	b.ReportAllocs()

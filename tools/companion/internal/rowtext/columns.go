@@ -1,4 +1,4 @@
-// Package rowtext reads request rows: tab separated text of warp 0.6.9 and later, and of cbt-hybrid.
+// Package rowtext reads request rows: tab separated text of warp 0.6.9 and later, and of cbt-load.
 //
 // It keeps to the rules of cbt_plugins/analysis/rows.py and reduce.py: what is a row, what is torn, what is bad.
 package rowtext

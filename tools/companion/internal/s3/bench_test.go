@@ -105,7 +105,7 @@ func BenchmarkClient(b *testing.B) {
 				workers.Add(1)
 				go func() {
 					defer workers.Done()
-					request, result := s3.Request{Bucket: "bucket", Key: "hybrid/01-4KiB/0000000017", Body: c.body, MaxKeys: 1000}, s3.Result{}
+					request, result := s3.Request{Bucket: "bucket", Key: "cbt-load/01-4KiB/0000000017", Body: c.body, MaxKeys: 1000}, s3.Result{}
 					for {
 						n := next.Add(1)
 						if n > int64(b.N) {

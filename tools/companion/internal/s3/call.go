@@ -45,7 +45,7 @@ func (c *call) appendHead(line []byte, sign *sigV4, host string, now time.Time) 
 	}
 	line = append(line, " HTTP/1.1\r\nHost: "...)
 	line = append(line, host...)
-	line = append(line, "\r\nUser-Agent: cbt-hybrid\r\n"...)
+	line = append(line, "\r\nUser-Agent: cbt-load\r\n"...)
 	switch {
 	case c.body != nil:
 		line = append(line, "Content-Type: application/octet-stream\r\n"...)

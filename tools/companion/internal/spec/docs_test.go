@@ -9,7 +9,7 @@ import (
 
 // The examples of the manual work, and it has every key.
 func TestManual(t *testing.T) {
-	text, err := os.ReadFile("../../../../docs/HYBRID.md")
+	text, err := os.ReadFile("../../../../docs/CBT-LOAD.md")
 	if os.IsNotExist(err) {
 		t.Skip("no checkout")
 	}

@@ -1,4 +1,4 @@
-// Package spec is what a run of cbt-hybrid is to do, read from JSON.
+// Package spec is what a run of cbt-load is to do, read from JSON.
 package spec
 
 import (

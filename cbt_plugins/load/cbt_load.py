@@ -1,4 +1,4 @@
-"""cbt-hybrid: one process per driver and phase, on objects whose names are numbers (docs/HYBRID.md).
+"""cbt-load: one process per driver and phase, on objects whose names are numbers (docs/CBT-LOAD.md).
 
 Each driver has a set of objects of its own in every bucket it works on, and knows which of them exist: from the state
 that it left after the phase before, or, when a phase was broken off, from listing them again.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
 
-from cbt_plugins.load.jobs import FOLDER, HYBRID, Job
+from cbt_plugins.load.jobs import CBT_LOAD, FOLDER, Job
 from cbt_plugins.plan import Bucket, Driver, Keys, Phase, Plan
 
 #: seconds that requests under way have after the end of the phase
@@ -33,7 +33,7 @@ class Memory:
     stale: bool = False  # an attempt was broken off since: list what is there
 
 
-class HybridJobs:
+class CbtLoadJobs:
     """Makes the jobs of a plan's phases. `names` maps Bucket.key to the name of the real bucket."""
 
     def __init__(self, plan: Plan, names: Mapping[str, str], run_id: str) -> None:
@@ -52,7 +52,7 @@ class HybridJobs:
         for number, driver in enumerate(self._plan.drivers):
             share = rate * driver.workers / workers if rate else 0.0
             spec = {**self._common(driver, memory), **make(phase, driver)}
-            spec["seed"] = self._plan.hybrid.seed * 10_000 + number
+            spec["seed"] = self._plan.cbt_load.seed * 10_000 + number
             spec["job"] = f"{driver.id}-{phase.kind}"
             spec["rate"] = share
             jobs.append(self._job(phase, driver, spec, memory))
@@ -66,22 +66,22 @@ class HybridJobs:
             driver=driver.id,
             node=driver.node,
             op=spec["ops"][0]["op"] if len(spec["ops"]) == 1 else "MIXED",
-            role="fill" if phase.kind == "fill" else "hybrid",
+            role="fill" if phase.kind == "fill" else "cbt-load",
             bucket=self._names[driver.bucket],
             prefix=self._prefix(driver, self._buckets[driver.bucket]),
             sizes=self._buckets[driver.bucket].sizes,
             workers=driver.workers,
             urls=self._plan.s3.urls,
-            argv=(HYBRID, "run", f"{FOLDER}/spec/{spec['job']}.json", "--go", f"{FOLDER}/go"),
+            argv=(CBT_LOAD, "run", f"{FOLDER}/spec/{spec['job']}.json", "--go", f"{FOLDER}/go"),
             start="self",
-            grace=GRACE + self._plan.hybrid.deadline + LAST_WORDS,
+            grace=GRACE + self._plan.cbt_load.deadline + LAST_WORDS,
             rate_limit=spec["rate"],
             spec=spec,
             state=state,
         )
 
     def _common(self, driver: Driver, memory: Memory) -> Dict[str, Any]:
-        s3, options = self._plan.s3, self._plan.hybrid
+        s3, options = self._plan.s3, self._plan.cbt_load
         spaces: List[Dict[str, Any]] = []
         for key in driver.buckets:
             bucket = self._buckets[key]
@@ -152,4 +152,4 @@ class HybridJobs:
         return bucket.foreign or self._warp_filled
 
     def _prefix(self, driver: Driver, bucket: Bucket) -> str:
-        return f"cbtp-{self._run_id}/hybrid/{driver.id}/" if bucket.foreign else f"hybrid/{driver.id}/"
+        return f"cbtp-{self._run_id}/cbt-load/{driver.id}/" if bucket.foreign else f"cbt-load/{driver.id}/"

@@ -1,4 +1,4 @@
-"""cbt-hybrid on the real cluster: exact mixes on the data that is there, books, failures of RGWs, open loops."""
+"""cbt-load on the real cluster: exact mixes on the data that is there, books, failures of RGWs, open loops."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ REEF = {"get": 45, "put": 35, "stat": 15, "delete": 5}
 SDC = {"get": 60, "list": 10, "put": 16, "delete": 14}
 
 
-def hybrid(**keys: Any) -> Dict[str, Any]:
-    return {"s3": S3, "engine": "hybrid", "workers": 8, "size": "4KiB", **keys}
+def cbt_load(**keys: Any) -> Dict[str, Any]:
+    return {"s3": S3, "engine": "cbt-load", "workers": 8, "size": "4KiB", **keys}
 
 
 def shares(phase: Dict[str, Any]) -> Dict[str, float]:
@@ -40,10 +40,10 @@ def whole(cycle: Cycle) -> None:
 
 @pytest.fixture(scope="module")
 def cycle(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Cycle:
-    """The RGWtest cycle by cbt-hybrid, with `warp mixed` beside it."""
+    """The RGWtest cycle by cbt-load, with `warp mixed` beside it."""
     rgwtest = {
         "s3": S3,
-        "engine": "hybrid",
+        "engine": "cbt-load",
         "keep_rows": True,
         "objects": {"sizes": ["4KiB", "64KiB"]},
         "workers": 8,
@@ -53,7 +53,7 @@ def cycle(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Cycle:
         "warp_mixed": "10s",
         "age": {"duration": "15s"},
     }
-    made = Cycle(lab, tmp_path_factory.mktemp("hybrid"), rgwtest=rgwtest)
+    made = Cycle(lab, tmp_path_factory.mktemp("cbt-load"), rgwtest=rgwtest)
     done = made.run()
     assert done.returncode == 0, done.stderr[-3000:]
     return made
@@ -137,7 +137,7 @@ def test_the_sdc_mix_by_ranges_and_roles(lab: RunningLab, tmp_path: Path) -> Non
     cycle = Cycle(
         lab,
         tmp_path,
-        warp=hybrid(buckets=5, across_buckets=True, size=sizes, keep_rows=True, cycle={"phases": phases}),
+        warp=cbt_load(buckets=5, across_buckets=True, size=sizes, keep_rows=True, cycle={"phases": phases}),
     )
     done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]
@@ -159,7 +159,7 @@ def test_the_sdc_mix_by_ranges_and_roles(lab: RunningLab, tmp_path: Path) -> Non
 
 def test_verify_finds_the_one_object_that_is_not_what_was_written(lab: RunningLab, tmp_path: Path) -> None:
     phases = [{"fill": {"objects": 60}}, {"wait": {"duration": "20s"}, "name": "pause"}, {"verify": {}}]
-    cycle = Cycle(lab, tmp_path, warp=hybrid(keep_rows=True, cycle={"phases": phases}))
+    cycle = Cycle(lab, tmp_path, warp=cbt_load(keep_rows=True, cycle={"phases": phases}))
     runner = cycle.start()
     try:
         wait_for(lambda: list(cycle.archive.glob("results/*/id-*/phases/*-pause.running")), "the pause", 200)
@@ -231,7 +231,7 @@ def test_load_goes_on_when_one_of_two_rgws_is_gone(
         {"hybrid": {"duration": "30s", "mix": REEF}, "name": "hurt"},
         {"verify": {}},
     ]
-    cycle = Cycle(lab, tmp_path, warp=hybrid(hybrid={"deadline": "6s"}, keep_rows=True, cycle={"phases": phases}))
+    cycle = Cycle(lab, tmp_path, warp=cbt_load(cbt_load={"deadline": "6s"}, keep_rows=True, cycle={"phases": phases}))
     runner = cycle.start()
     heal = None
     try:
@@ -270,7 +270,7 @@ def test_an_open_loop_holds_its_rate(lab: RunningLab, tmp_path: Path) -> None:
         {"hybrid": {"duration": "15s", "mix": REEF}, "name": "closed"},
         {"hybrid": {"duration": "30s", "mix": REEF, "rate": "50%", "warmup": "3s"}, "name": "open"},
     ]
-    cycle = Cycle(lab, tmp_path, warp=hybrid(workers=32, cycle={"phases": phases}))
+    cycle = Cycle(lab, tmp_path, warp=cbt_load(workers=32, cycle={"phases": phases}))
     done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]
     whole(cycle)
@@ -285,7 +285,7 @@ def test_an_open_loop_holds_its_rate(lab: RunningLab, tmp_path: Path) -> None:
 
 def test_a_killed_measurement_is_done_again_on_what_is_there(lab: RunningLab, tmp_path: Path) -> None:
     phases = [{"fill": {"objects": 300}}, {"hybrid": {"duration": "12s", "mix": REEF}, "name": "mix"}, {"verify": {}}]
-    cycle = Cycle(lab, tmp_path, warp=hybrid(cycle={"phases": phases}))
+    cycle = Cycle(lab, tmp_path, warp=cbt_load(cycle={"phases": phases}))
     runner = cycle.start()
     try:
         wait_for(lambda: cycle.running_rows("mix") > 100, "requests in the phase")
@@ -310,7 +310,7 @@ def test_data_that_warp_has_filled_is_read_by_listing(lab: RunningLab, tmp_path:
         {"fill": {"objects": 100, "engine": "warp"}},
         {"hybrid": {"duration": "10s", "mix": {"get": 60, "stat": 20, "put": 20}}, "name": "mix"},
     ]
-    cycle = Cycle(lab, tmp_path, warp=hybrid(keep_rows=True, cycle={"phases": phases}))
+    cycle = Cycle(lab, tmp_path, warp=cbt_load(keep_rows=True, cycle={"phases": phases}))
     done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]
     assert all(b["ok"] for p in cycle.phases().values() for b in p["books"])
@@ -318,4 +318,4 @@ def test_data_that_warp_has_filled_is_read_by_listing(lab: RunningLab, tmp_path:
     rows = [row for path in (folder / "rows").glob("*.csv.zst") for row in rows_of(path)]
     assert not [row for row in rows if row["error"]]
     read = {row["file"].split("/")[0] for row in rows if row["op"] == "GET"}
-    assert read == {"keep", "hybrid"}, "objects of the fill, and of this phase"
+    assert read == {"keep", "cbt-load"}, "objects of the fill, and of this phase"

@@ -1,4 +1,4 @@
-"""What cbt-hybrid says about itself that makes its numbers doubtful."""
+"""What cbt-load says about itself that makes its numbers doubtful."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ import (
 // goPoll is how often it is looked for the file that says when to start.
 const goPoll = 10 * time.Millisecond
 
-// load is `cbt-hybrid run`.
+// load is `cbt-load run`.
 func load(args []string) int {
 	path, goFile, help, err := runArguments(args)
 	if help {
@@ -29,7 +29,7 @@ func load(args []string) int {
 		return drive.ExitGood
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "cbt-hybrid run: %s\n%s", err, usage)
+		fmt.Fprintf(os.Stderr, "cbt-load run: %s\n%s", err, usage)
 		return drive.ExitUsage
 	}
 	events := rowout.NewEvents(os.Stderr)

@@ -1,4 +1,4 @@
-// cbt-hybrid makes load on objects that exist: rows on stdout, events on stderr. See docs/HYBRID.md.
+// cbt-load makes load on objects that exist: rows on stdout, events on stderr. See docs/CBT-LOAD.md.
 package main
 
 import (
@@ -11,9 +11,9 @@ import (
 	"cbt-plugins/companion/internal/spec"
 )
 
-const usage = `usage: cbt-hybrid run SPEC.json [--go FILE]    make the load that SPEC.json describes
-       cbt-hybrid null [-h | OPTIONS]          an S3 server that keeps nothing, to measure a generator against
-       cbt-hybrid version
+const usage = `usage: cbt-load run SPEC.json [--go FILE]    make the load that SPEC.json describes
+       cbt-load null [-h | OPTIONS]          an S3 server that keeps nothing, to measure a generator against
+       cbt-load version
 
 run: rows on stdout (tab separated: ` + "`cbt-rows show`" + ` makes a table of them), events on stderr.
   --go FILE   get ready, say so, and start at the epoch that FILE holds once it is there
@@ -25,7 +25,7 @@ A spec for ten seconds of load on 1000 objects that the same driver has written 
    "state_in": "fill.state", "state_out": "fill.state",
    "spaces": [{"name": "4KiB", "bucket": "b", "prefix": "try/", "sizes": [[4096, 4096, 1]]}],
    "ops": [{"op": "GET", "share": 70, "spaces": ["4KiB"]}, {"op": "PUT", "share": 30, "spaces": ["4KiB"]}]}
-and the fill: "objects": 1000, "sets_n": true, no state_in, no duration, PUT alone. docs/HYBRID.md has the rest.
+and the fill: "objects": 1000, "sets_n": true, no state_in, no duration, PUT alone. docs/CBT-LOAD.md has the rest.
 `
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -41,13 +41,13 @@ func run(args []string) int {
 	case "null":
 		return nulls3.Main(args[1:])
 	case "version":
-		fmt.Println("cbt-hybrid", version(), "spec", spec.Version)
+		fmt.Println("cbt-load", version(), "spec", spec.Version)
 		return drive.ExitGood
 	case "-h", "--help", "help":
 		fmt.Print(usage)
 		return drive.ExitGood
 	}
-	fmt.Fprintf(os.Stderr, "cbt-hybrid: %q is no command\n%s", args[0], usage)
+	fmt.Fprintf(os.Stderr, "cbt-load: %q is no command\n%s", args[0], usage)
 	return drive.ExitUsage
 }
 

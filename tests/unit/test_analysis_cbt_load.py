@@ -1,4 +1,4 @@
-"""What cbt-hybrid says about itself, and both engines beside each other."""
+"""What cbt-load says about itself, and both engines beside each other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def load() -> List[str]:
 
 def one(tmp_path: Path, job: Dict[str, Any], **more: Any) -> Dict[str, Any]:
     directory = made.run(tmp_path, phases=["new"])
-    made.phase(directory, 1, "new", [job], **{"engine": "hybrid", "asked": ASKED, "as_figures": True, **more})
+    made.phase(directory, 1, "new", [job], **{"engine": "cbt-load", "asked": ASKED, "as_figures": True, **more})
     return summarize(directory)
 
 
@@ -34,7 +34,7 @@ def warnings(summary: Dict[str, Any]) -> Dict[str, str]:
 
 
 def test_a_good_run_has_no_warnings(tmp_path: Path) -> None:
-    summary = one(tmp_path, made.hybrid("h", load()))
+    summary = one(tmp_path, made.cbt_load("h", load()))
     assert (summary["warnings"], summary["usable"]) == ([], True)
     phase = summary["phases"][0]
     assert (phase["loop"], phase["rate"]) == ("closed", {"asked": None, "issued": None, "deviation": None})
@@ -46,7 +46,7 @@ def test_figures_and_rows_give_the_same_summary(tmp_path: Path) -> None:
     rows = load()
     rows += [made.row("PUT", 3 + i / 7, 0.3, error="http: 503 SlowDown", endpoint="http://x") for i in range(9)]
     rows.sort(key=lambda row: row.split("\t")[11])
-    two = [one(tmp_path / str(way), made.hybrid("h", rows, clock_offset=0.25), as_figures=way) for way in (0, 1)]
+    two = [one(tmp_path / str(way), made.cbt_load("h", rows, clock_offset=0.25), as_figures=way) for way in (0, 1)]
     assert dumps(two[0]) == dumps(two[1])
     assert two[0]["phases"][0]["ops"]["PUT"]["errors"] == 9
 
@@ -61,7 +61,7 @@ def test_figures_and_rows_give_the_same_summary(tmp_path: Path) -> None:
     ],
 )
 def test_what_its_end_says(tmp_path: Path, end: Dict[str, Any], code: str, text: str) -> None:
-    summary = one(tmp_path, made.hybrid("h", load(), end=end))
+    summary = one(tmp_path, made.cbt_load("h", load(), end=end))
     assert list(warnings(summary)) == [code]
     assert text in warnings(summary)[code]
     assert summary["usable"] == (code not in ("checksum-errors", "lost-objects"))
@@ -69,7 +69,7 @@ def test_what_its_end_says(tmp_path: Path, end: Dict[str, Any], code: str, text:
 
 def test_wrong_data_that_only_the_rows_tell_of(tmp_path: Path) -> None:
     rows = [*load(), made.row("GET", 3, 0.1, error="checksum: 17 of 4096 bytes differ")]
-    summary = one(tmp_path, made.hybrid("h", rows))
+    summary = one(tmp_path, made.cbt_load("h", rows))
     assert "1 objects were not" in warnings(summary)["checksum-errors"]
     assert not summary["usable"]
 
@@ -80,7 +80,7 @@ def open_loop(
     """300/s asked; `share` of what that makes in 14 s is issued."""
     issued = {"GET": round(share * 2800), "PUT": round(share * 1400)}
     end = {"issued": issued, "latest_start": late, "ended": T0 + 12.0 + ramp / 2}
-    job = made.hybrid("h", load(), end=end, rate_limit=300.0, spec={"ramp": ramp})
+    job = made.cbt_load("h", load(), end=end, rate_limit=300.0, spec={"ramp": ramp})
     return one(tmp_path, job, asked={**ASKED, "rate": 300.0, "arrivals": arrivals})
 
 
@@ -118,20 +118,20 @@ def test_late_starts(tmp_path: Path) -> None:
 
 def test_waiting_for_a_worker_is_no_fault_of_an_open_loop(tmp_path: Path) -> None:
     end = {"issued": {"GET": 4200}}
-    assert one(tmp_path, made.hybrid("h", load(), workers=1, rate_limit=300.0, end=end))["warnings"] == []
+    assert one(tmp_path, made.cbt_load("h", load(), workers=1, rate_limit=300.0, end=end))["warnings"] == []
 
 
 def test_the_mix_is_exact(tmp_path: Path) -> None:
     rows = [row for i in range(10) for row in load()]
     for share, expected in ((67.1, []), (67.4, ["mix"])):
         asked = {"duration": 10.0, "mix": {"GET": share, "PUT": 100 - share}}
-        summary = one(tmp_path / str(share), made.hybrid("h", rows, workers=40), asked=asked)
+        summary = one(tmp_path / str(share), made.cbt_load("h", rows, workers=40), asked=asked)
         assert list(warnings(summary)) == expected
 
 
 def test_the_mix_is_that_of_all_requests_that_ended(tmp_path: Path) -> None:
     rows = [row.replace("\t\t2023", "\thttp: 500\t2023", 1) if "\tPUT\t" in row else row for row in load()]
-    summary = one(tmp_path, made.hybrid("h", rows))
+    summary = one(tmp_path, made.cbt_load("h", rows))
     assert summary["phases"][0]["mix"]["measured"] == {"GET": 66.667, "PUT": 33.333}
     assert list(warnings(summary)) == ["errors", "no-samples"]
 
@@ -139,7 +139,7 @@ def test_the_mix_is_that_of_all_requests_that_ended(tmp_path: Path) -> None:
 def test_requests_that_were_cut_off_are_no_failures(tmp_path: Path) -> None:
     rows = [*load(), *(made.row("GET", at, 0.5, error="cut: the run ended") for at in (9.5, 12.0, 12.0))]
     said = [{"code": "errors", "text": "h: 3 of 4203 requests failed", "job": "h"}]
-    summary = one(tmp_path, made.hybrid("h", rows), warnings=said)
+    summary = one(tmp_path, made.cbt_load("h", rows), warnings=said)
     assert summary["warnings"] == []
     get = summary["phases"][0]["ops"]["GET"]
     assert (get["errors"], get["cut"], get["success_rate"], get["outside"]["cut"]) == (0, 1, 1.0, 2)
@@ -149,7 +149,7 @@ def test_requests_that_were_cut_off_are_no_failures(tmp_path: Path) -> None:
 def test_objects_that_are_not_there(tmp_path: Path) -> None:
     for name, text in (("a", "http: 404 NoSuchKey"), ("b", "The specified key does not exist.")):
         rows = [*load(), *(made.row("GET", 3 + i, 0.1, error=text) for i in range(3))]
-        summary = one(tmp_path / name, made.hybrid("h", rows))
+        summary = one(tmp_path / name, made.cbt_load("h", rows))
         assert warnings(summary)["missing-objects"] == "3 GET found no object where one should be (404)"
 
 
@@ -157,19 +157,19 @@ def test_size_classes_of_a_driver(tmp_path: Path) -> None:
     rows = made.steady("GET", workers=2, seconds=14, latency=0.01, begin=-2, size=4096, first=0.005)
     rows += made.steady("GET", workers=2, seconds=14, latency=0.02, begin=-2, size=70_000, first=0.01)
     rows += [made.row("GET", 5, 0.1, error="http: 500"), made.row("STAT", 5, 0.1)]
-    classes = one(tmp_path, made.hybrid("h", rows))["phases"][0]["drivers"][0]["size_classes"]
+    classes = one(tmp_path, made.cbt_load("h", rows))["phases"][0]["drivers"][0]["size_classes"]
     assert [(its["smallest"], its["largest"]) for its in classes] == [(4096, 8191), (65536, 131071)]
     small, large = (its["ops"]["GET"] for its in classes)
     assert (small["obj_per_s"], small["latency_ms"]["p99"], small["ttfb_ms"]["p50"]) == (200.0, 10.0, 5.0)
     assert (large["obj_per_s"], large["mib_per_s"]) == (100.0, round(100 * 70_000 / 2**20, 4))
-    assert one(tmp_path / "b", made.hybrid("h", load()))["phases"][0]["drivers"][0]["size_classes"] == []
+    assert one(tmp_path / "b", made.cbt_load("h", load()))["phases"][0]["drivers"][0]["size_classes"] == []
 
 
 def test_percentiles_by_the_minute_and_rates_by_the_second(tmp_path: Path) -> None:
     rows = made.steady("GET", workers=2, seconds=200, latency=0.1, begin=-20)
     begin = 40.0  # T0 is 20 s after a whole minute
     asked = {"duration": 120.0, "mix": {"GET": 100.0}}
-    summary = one(tmp_path, made.hybrid("h", rows, workers=2), window=(begin, begin + 120), block=60, asked=asked)
+    summary = one(tmp_path, made.cbt_load("h", rows, workers=2), window=(begin, begin + 120), block=60, asked=asked)
     assert summary["warnings"] == []
     series = summary["phases"][0]["series"]
     assert (series["step"], series["percentiles"]) == (1, {"start": T0 + 40, "step": 60})
@@ -179,7 +179,7 @@ def test_percentiles_by_the_minute_and_rates_by_the_second(tmp_path: Path) -> No
 
 def test_a_fill_has_the_time_that_it_took(tmp_path: Path) -> None:
     rows = made.steady("PUT", workers=2, seconds=8, latency=0.1, begin=0.05, size=4096)
-    job = made.hybrid("f", rows, role="fill", workers=2)
+    job = made.cbt_load("f", rows, role="fill", workers=2)
     more = {"kind": "fill", "role": "fill", "asked": {"duration": None}, "block": 10, "window": (0.15, 8.05)}
     summary = one(tmp_path, job, **more)
     phase = summary["phases"][0]
@@ -192,14 +192,14 @@ def test_a_fill_has_the_time_that_it_took(tmp_path: Path) -> None:
 def test_verify_and_delete_say_what_they_came_to(tmp_path: Path) -> None:
     rows = [*made.steady("GET", workers=4, seconds=9, latency=0.01), made.row("GET", 5, 0.1, error="timeout: 30 s")]
     more = {"role": "none", "asked": {"duration": None}, "window": (0.01, 9.0)}
-    text = one(tmp_path / "v", made.hybrid("v", rows, end={"checksum_errors": 3}), kind="verify", **more)
+    text = one(tmp_path / "v", made.cbt_load("v", rows, end={"checksum_errors": 3}), kind="verify", **more)
     assert text["phases"][0]["sentence"] == (
         "3,600 objects read and compared: 3 were not what had been written; 1 could not be read"
     )
     rows = [row.replace("GET", "DELETE") for row in rows]
-    text = one(tmp_path / "d", made.hybrid("d", rows), kind="delete", **more)
+    text = one(tmp_path / "d", made.cbt_load("d", rows), kind="delete", **more)
     assert text["phases"][0]["sentence"] == "3,600 objects deleted, 1 could not be; 9 are left"
-    assert one(tmp_path / "m", made.hybrid("h", load()))["phases"][0]["sentence"] is None
+    assert one(tmp_path / "m", made.cbt_load("h", load()))["phases"][0]["sentence"] is None
 
 
 # --- both engines
@@ -207,8 +207,8 @@ def test_verify_and_delete_say_what_they_came_to(tmp_path: Path) -> None:
 
 def beside(tmp_path: Path, warp: Dict[str, Any], **job: Any) -> List[Any]:
     directory = made.run(tmp_path, phases=["ours", "theirs"])
-    more: Dict[str, Any] = {"engine": "hybrid", "asked": ASKED, "as_figures": True}
-    made.phase(directory, 1, "ours", [made.hybrid("h", load(), **job)], **more)
+    more: Dict[str, Any] = {"engine": "cbt-load", "asked": ASKED, "as_figures": True}
+    made.phase(directory, 1, "ours", [made.cbt_load("h", load(), **job)], **more)
     slow = made.steady("GET", workers=2, seconds=14, latency=0.02, begin=-2, size=4096)
     slow += made.steady("PUT", workers=2, seconds=14, latency=0.02, begin=-2, size=4096)
     about = {"kind": "warp", "role": "none", "asked": ASKED, "engine": "warp"}
@@ -218,11 +218,11 @@ def beside(tmp_path: Path, warp: Dict[str, Any], **job: Any) -> List[Any]:
 
 def test_both_engines_on_one_mix(tmp_path: Path) -> None:
     (entry,) = beside(tmp_path, {})
-    assert (entry["hybrid"], entry["warp"]) == ("ours", "theirs")
+    assert (entry["cbt_load"], entry["warp"]) == ("ours", "theirs")
     assert "reads objects that it has just written itself" in entry["note"]
     line = {(its["op"], its["metric"]): its for its in entry["lines"]}
     assert line["GET", "obj_per_s"] == {
-        "op": "GET", "metric": "obj_per_s", "unit": "obj/s", "hybrid": 200.0, "warp": 100.0, "ratio": 2.0,
+        "op": "GET", "metric": "obj_per_s", "unit": "obj/s", "cbt_load": 200.0, "warp": 100.0, "ratio": 2.0,
     }  # fmt: skip
     assert line["GET", "p99_ms"]["ratio"] == 0.5
     assert line["total", "obj_per_s"]["ratio"] == 1.5
@@ -240,7 +240,7 @@ def test_what_is_not_beside_each_other(tmp_path: Path) -> None:
 
 def test_other_workers_are_said(tmp_path: Path) -> None:
     (entry,) = beside(tmp_path, {}, workers=5)
-    assert entry["note"].endswith("cbt-hybrid had 5 workers, warp 4")
+    assert entry["note"].endswith("cbt-load had 5 workers, warp 4")
 
 
 # --- beats

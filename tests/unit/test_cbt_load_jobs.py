@@ -1,18 +1,18 @@
-"""A plan's phases as orders for cbt-hybrid."""
+"""A plan's phases as orders for cbt-load."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Dict, List
 
-from cbt_plugins.load.hybrid import HybridJobs, Memory
+from cbt_plugins.load.cbt_load import CbtLoadJobs, Memory
 from cbt_plugins.load.jobs import Job
-from cbt_plugins.plan import S3, Bucket, Driver, Goal, Hybrid, Keys, Phase, Plan
+from cbt_plugins.plan import S3, Bucket, CbtLoad, Driver, Goal, Keys, Phase, Plan
 
 NOTHING = Memory()
 MIX = {"GET": 60.0, "LIST": 10.0, "PUT": 16.0, "DELETE": 14.0}
 SIZES = ((1000, 1000, 0.5), (2000, 4000, 0.5))
-FILL = Phase("fill", "fill", "fill", goal=Goal(objects=11), engine="hybrid")
+FILL = Phase("fill", "fill", "fill", goal=Goal(objects=11), engine="cbt-load")
 
 
 def plan(*phases: Phase, foreign: bool = False, drivers: int = 2, across: bool = False, **keys: Any) -> Plan:
@@ -24,7 +24,7 @@ def plan(*phases: Phase, foreign: bool = False, drivers: int = 2, across: bool =
 
 def jobs(plan: Plan, phase: Phase, memory: Memory = NOTHING, **keys: Any) -> List[Job]:
     names = {b.key: b.key if b.foreign else f"cbtp-1-{b.key}" for b in plan.buckets}
-    return HybridJobs(plan, names, "1").jobs(phase, memory, **keys)
+    return CbtLoadJobs(plan, names, "1").jobs(phase, memory, **keys)
 
 
 def specs(plan: Plan, phase: Phase, memory: Memory = NOTHING, **keys: Any) -> List[Dict[str, Any]]:
@@ -49,7 +49,7 @@ def test_drivers_write_apart_and_differ_in_their_seed() -> None:
 def test_a_mix_takes_its_objects_by_range_and_role() -> None:
     ranges = {"PUT": Keys("s(N+1,10N)"), "DELETE": Keys("u(1,2N)", absent=True)}
     times = {"duration": 60.0, "ramp": 5.0, "warmup": 10.0}
-    mix = Phase("m", "hybrid", mix=MIX, engine="hybrid", keys=ranges, roles={"PUT": ("b",)}, **times)
+    mix = Phase("m", "hybrid", mix=MIX, engine="cbt-load", keys=ranges, roles={"PUT": ("b",)}, **times)
     (spec, _) = specs(plan(FILL, mix, across=True), mix)
     ops = {op["op"]: op for op in spec["ops"]}
     assert {name: op["share"] for name, op in ops.items()} == MIX
@@ -60,7 +60,7 @@ def test_a_mix_takes_its_objects_by_range_and_role() -> None:
 
 
 def test_the_rate_is_shared_among_the_drivers() -> None:
-    mix = Phase("m", "hybrid", duration=60.0, mix=MIX, engine="hybrid", arrivals="even")
+    mix = Phase("m", "hybrid", duration=60.0, mix=MIX, engine="cbt-load", arrivals="even")
     made = jobs(plan(FILL, mix), mix, rate=100.0)
     assert [job.rate_limit for job in made] == [50.0, 50.0]
     assert all(job.spec and (job.spec["rate"], job.spec["arrivals"]) == (50.0, "even") for job in made)
@@ -68,7 +68,7 @@ def test_the_rate_is_shared_among_the_drivers() -> None:
 
 
 def test_what_a_driver_knows_of_its_objects_goes_with_it() -> None:
-    mix = Phase("m", "hybrid", duration=60.0, mix=MIX, engine="hybrid")
+    mix = Phase("m", "hybrid", duration=60.0, mix=MIX, engine="cbt-load")
     one, two = jobs(plan(FILL, mix), mix, Memory({"01": Path("/a/01.state")}, stale=True))
     assert one.spec and two.spec
     assert one.state == Path("/a/01.state") and one.spec["state_in"].endswith("/spec/01-hybrid.state")
@@ -78,7 +78,7 @@ def test_what_a_driver_knows_of_its_objects_goes_with_it() -> None:
 
 
 def test_data_that_is_not_numbered_is_listed_and_only_read() -> None:
-    mix = Phase("m", "hybrid", duration=60.0, mix=MIX, engine="hybrid")
+    mix = Phase("m", "hybrid", duration=60.0, mix=MIX, engine="cbt-load")
     by_warp = plan(Phase("fill", "fill", goal=Goal(objects=9)), mix)
     for made, prefix in ((by_warp, "keep/"), (plan(mix, foreign=True), "")):
         (spec, _) = specs(made, mix)
@@ -92,14 +92,14 @@ def test_data_that_is_not_numbered_is_listed_and_only_read() -> None:
 
 def test_verify_and_delete_take_every_object_once() -> None:
     for kind, op in (("verify", "GET"), ("delete", "DELETE")):
-        phase = Phase(kind, kind, engine="hybrid")
+        phase = Phase(kind, kind, engine="cbt-load")
         (job, _) = jobs(plan(FILL, phase), phase)
         assert job.spec and [(o["op"], o["select"][:4]) for o in job.spec["ops"]] == [(op, "r(1,")]
         assert job.spec["verify"] == (kind == "verify") and job.op == op
 
 
 def test_options_and_where_it_goes() -> None:
-    (spec, _) = specs(plan(FILL, hybrid=Hybrid(deadline=7.0, retries=2, compressible=0.5, verify=True)), FILL)
+    (spec, _) = specs(plan(FILL, cbt_load=CbtLoad(deadline=7.0, retries=2, compressible=0.5, verify=True)), FILL)
     assert [spec[k] for k in ("deadline", "retries", "compressible", "verify")] == [7.0, 2, 0.5, True]
     assert spec["hosts"] == ["http://r1", "http://r2"] and spec["workers"] == 8
 
@@ -107,4 +107,4 @@ def test_options_and_where_it_goes() -> None:
 def test_an_order_has_no_secret_and_its_record_has_the_spec() -> None:
     (job, _) = jobs(plan(FILL), FILL)
     assert job.record()["spec"] == job.spec and "state" not in job.record()
-    assert job.argv[:2] == ("{cbt-hybrid}", "run")
+    assert job.argv[:2] == ("{cbt-load}", "run")

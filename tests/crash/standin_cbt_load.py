@@ -1,4 +1,4 @@
-"""Plays cbt-hybrid on a client of the stand-in cluster: rows at a steady pace, and the buckets have what they say."""
+"""Plays cbt-load on a client of the stand-in cluster: rows at a steady pace, and the buckets have what they say."""
 
 import datetime
 import json
@@ -49,7 +49,7 @@ class Load:
         begin = end - datetime.timedelta(milliseconds=5)
         times = [t.strftime("%Y-%m-%dT%H:%M:%S.%f") + "000Z" for t in (begin, end)]
         size = 4096 if op in ("PUT", "GET") else 0
-        cells = [self.number, 0, op, "", 1, size, self.spec["hosts"][0], f"hybrid/{self.number}", "", times[0]]
+        cells = [self.number, 0, op, "", 1, size, self.spec["hosts"][0], f"cbt-load/{self.number}", "", times[0]]
         cells += [times[0] if op == "GET" else "", times[1], 5000000, 0]
         print(*cells, sep="\t", flush=True)
         self.number += 1
@@ -94,10 +94,10 @@ def tell(**event):
 
 def main():
     folder, words = standin.Folder(os.environ["STANDIN"]), sys.argv[1:]
-    if standin.accident(folder, "cbt-hybrid", words) == "fail":
+    if standin.accident(folder, "cbt-load", words) == "fail":
         return 1
     if words[0] != "run":
-        print("cbt-hybrid stand-in")
+        print("cbt-load stand-in")
         return 0
     with open(words[1]) as file:
         load = Load(folder, json.load(file))
