@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, List, Mapping
+from typing import Any, ClassVar, List, Mapping, Type
 
+from cbt_plugins.config.models import BenchmarkSection
 from cbt_plugins.config.sections import plan_of
 from cbt_plugins.host import HostRun
-from cbt_plugins.run.engine import Engine
 
 
 class CycleBenchmark:
-    """A benchmark as the host sees it."""
+    """A benchmark as the host sees it; `Section` is its YAML, whose `to_plan` makes the phases."""
+
+    Section: ClassVar[Type[BenchmarkSection]]
 
     def __init__(self, host: HostRun) -> None:
         self._host = host
 
     def run(self) -> None:
         """Run the cycle, or what is left of it. Raises RunFailed."""
+        from cbt_plugins.run.engine import Engine  # only a run needs it, not the check of a file
+
         host = self._host
         plan = plan_of(host.benchmark, host.config, host.cluster, host.endpoints)
         Engine(host, plan).execute()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from cbt_plugins.benchmarks.cycle import CycleBenchmark
+from cbt_plugins.config.osdfailure import OsdFailureSection
 
 
 class OsdFailure(CycleBenchmark):
-    """Found by the name `osdfailure`; its section is described in `cbt_plugins.config.osdfailure`."""
+    """The benchmark `osdfailure`."""
+
+    Section = OsdFailureSection

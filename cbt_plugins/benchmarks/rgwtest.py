@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from cbt_plugins.benchmarks.cycle import CycleBenchmark
+from cbt_plugins.config.rgwtest import RgwTestSection
 
 
 class RgwTest(CycleBenchmark):
-    """Found by the name `rgwtest`; its section is described in `cbt_plugins.config.rgwtest`."""
+    """The benchmark `rgwtest`."""
+
+    Section = RgwTestSection

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from cbt_plugins.benchmarks.cycle import CycleBenchmark
+from cbt_plugins.config.warp import WarpSection
 
 
 class Warp(CycleBenchmark):
-    """Found by the name `warp`; its section is described in `cbt_plugins.config.warp`."""
+    """The benchmark `warp`."""
+
+    Section = WarpSection

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
-from cbt_plugins.config import acceptable, fault_file
+from cbt_plugins.config import acceptable, fault_file, registry
 from cbt_plugins.config.cluster import ClusterSection
-from cbt_plugins.config.entries import entries
 from cbt_plugins.config.errors import ConfigError, Fault, Path, did_you_mean
 from cbt_plugins.config.kinds import SWITCH
+from cbt_plugins.config.models import BenchmarkSection
 from cbt_plugins.config.monitors import PROFILES, problems_of
-from cbt_plugins.config.sections import HOST_KEYS, SECTIONS, section_of, understand
+from cbt_plugins.config.sections import HOST_KEYS, section_of, understand
 from cbt_plugins.config.source import Source, read
 from cbt_plugins.config.sweeps import permutations
 from cbt_plugins.config.validate import Problem, validate
@@ -121,10 +121,10 @@ def load(source: Source) -> Config:
 
 
 def _misspelt(source: Source, names: Sequence[Any]) -> Iterator[Fault]:
-    third_parties = {entry.name for entry in entries("cbt_plugins.benchmarks")}
+    known = registry.names(registry.BENCHMARKS)
     for name in names:
-        hint = did_you_mean(str(name), SECTIONS)
-        if hint and name not in _CBT_BENCHMARKS and name not in third_parties:
+        hint = did_you_mean(str(name), registry.built_in(registry.BENCHMARKS))
+        if hint and name not in _CBT_BENCHMARKS and name not in known:
             yield source.fault(("benchmarks", name), f"no benchmark of this name{hint}", of_key=True)
 
 
@@ -216,25 +216,27 @@ def _section(
             varied = {key: config[key] for key in taken}
             runs.append(Run(name, 0, varied, {**config, "benchmark": name, "iteration": 0}, plan))
     problems += _without_use(name, usable, problems, runs)
-    if "acceptable" in section and name in SECTIONS:  # what it means to others is theirs
+    if "acceptable" in section and _has_our_keys(name):  # what it means to others is theirs
         known = () if problems else dict.fromkeys(phase.name for run in runs for phase in run.plan.phases)
         problems += acceptable.problems(section["acceptable"], list(known))
     return runs, list(dict.fromkeys(problems))
+
+
+def _has_our_keys(benchmark: str) -> bool:
+    return issubclass(section_of(benchmark) or object, BenchmarkSection)
 
 
 def _without_use(
     name: str, section: Mapping[str, Any], problems: Sequence[Problem], runs: Sequence[Run]
 ) -> Iterator[Problem]:
     """Yield what no run of the sweep has a use for."""
-    if problems or not runs or name not in SECTIONS:
+    if problems or not runs or not _has_our_keys(name):
         return
     if "cbt_load" in section and not any(phase.engine == "cbt-load" for run in runs for phase in run.plan.phases):
         text = "says how cbt-load works, and nothing here has engine: cbt-load; say so, or remove the key"
         yield Problem(("cbt_load",), text, of_key=True)
 
 
-#: benchmarks of ours whose phases nobody chooses
-_FIXED = frozenset({"rgwtest", "osdfailure"})
 _REFUSED: Dict[str, str] = {
     "workloads": "newer CBT versions take this key for their own, in every benchmark; remove it",
     "phases": "CBT makes each element of a list here a run of its own; put it under cycle: {phases: [...]}",
@@ -247,7 +249,8 @@ def _host_rules(name: str, section: Mapping[Any, Any]) -> Iterator[Problem]:
     """Yield what CBT does to a section before anybody validates it."""
     for key, value in section.items():
         if key in _REFUSED:
-            own = name in _FIXED and key == "phases"
+            fields = getattr(section_of(name), "model_fields", ())
+            own = key == "phases" and _has_our_keys(name) and "cycle" not in fields
             text = f"the phases of {name} are fixed; for your own use warp: {{cycle: {{phases: [...]}}}}"
             yield Problem((key,), text if own else _REFUSED[key], of_key=True)
         elif value == []:

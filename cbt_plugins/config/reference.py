@@ -10,7 +10,7 @@ from cbt_plugins.config import schema
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.fault_file import FaultFileSection
 from cbt_plugins.config.monitors import PROFILES
-from cbt_plugins.config.sections import CBT_KEYS, SECTIONS
+from cbt_plugins.config.sections import CBT_KEYS, our_sections
 from cbt_plugins.config.sizes import RANGE_PATTERN
 from cbt_plugins.config.units import RATE_PATTERN, Duration, Percent, Size
 
@@ -35,7 +35,7 @@ def tables() -> str:
     parts = []
     tops = {
         "cluster": ClusterSection.__name__,
-        **{name: section.model.__name__ for name, section in SECTIONS.items()},
+        **{name: section.__name__ for name, section in our_sections().items()},
         "file of faults": FaultFileSection.__name__,
         **{f"monitoring_profiles.{name}": model.__name__ for name, model in PROFILES.items()},
     }

@@ -1,49 +1,70 @@
-"""Benchmarks and monitors by the name that they have in the YAML."""
+"""Plug-ins by group and name: the classes that setup.cfg lists as entry points, and those of other distributions."""
 
 from __future__ import annotations
 
-from functools import partial
+import configparser
+import sys
+from functools import cache
 from importlib import import_module
-from typing import Any, Callable, Dict, List, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
 
 BENCHMARKS = "cbt_plugins.benchmarks"
 MONITORS = "cbt_plugins.monitors"
-
-# Ours are known without an installation, so that a plain checkout of this project works too.
-_BUILT_IN: Mapping[str, Mapping[str, str]] = {
-    BENCHMARKS: {
-        "warp": "cbt_plugins.benchmarks.warp:Warp",
-        "rgwtest": "cbt_plugins.benchmarks.rgwtest:RgwTest",
-        "osdfailure": "cbt_plugins.benchmarks.osdfailure:OsdFailure",
-    },
-    MONITORS: {
-        "faults": "cbt_plugins.monitors.faults:Faults",
-        "recovery": "cbt_plugins.monitors.recovery:Recovery",
-        "resources": "cbt_plugins.monitors.resources:Resources",
-    },
-}
+FAULTS = "cbt_plugins.faults"
+IMPORTERS = "cbt_plugins.importers"
 
 Loader = Callable[[], Any]
 
+#: there in a checkout only, whose list may be newer than that of an installation
+_SETUP = Path(__file__).resolve().parents[2] / "setup.cfg"
 
-def _import(reference: str) -> Any:
-    module, _, name = reference.partition(":")
-    return getattr(import_module(module), name)
+
+def references(group: str) -> Dict[str, str]:
+    """Return name -> "module:Class" of all plug-ins of a group; ours win over another's of the same name."""
+    return _references(group, tuple(sys.path))
+
+
+@cache
+def _references(group: str, path: Tuple[str, ...]) -> Dict[str, str]:
+    """Return the same for this sys.path, which is where distributions are looked for."""
+    found: Any = entry_points()  # Python 3.9 has no selection by keyword
+    entries = found.select(group=group) if hasattr(found, "select") else found.get(group, ())
+    installed = {entry.name: entry.value for entry in entries}
+    others = {name: value for name, value in installed.items() if not _is_ours(value)}
+    ours = _listed(group) if _SETUP.is_file() else {k: v for k, v in installed.items() if _is_ours(v)}
+    return {**others, **ours}
+
+
+def load(group: str, name: str) -> Any:
+    """Return the class of a plug-in, imported now. Raises KeyError for a name that nobody has."""
+    module, _, attribute = references(group)[name].partition(":")
+    return getattr(import_module(module.strip()), attribute.strip())
 
 
 def loaders(group: str) -> Dict[str, Loader]:
-    """name -> function that imports the class; ours win over an entry point of the same name."""
-    from cbt_plugins.config.entries import entries
-
-    table: Dict[str, Loader] = {entry.name: entry.load for entry in entries(group)}
-    for name, reference in _BUILT_IN[group].items():
-        table[name] = partial(_import, reference)
-    return table
+    """Return name -> function that imports the class."""
+    return {name: lambda name=name: load(group, name) for name in references(group)}  # type: ignore[misc]
 
 
 def names(group: str) -> List[str]:
-    return sorted(loaders(group))
+    """Return the names of all plug-ins of a group."""
+    return sorted(references(group))
 
 
 def built_in(group: str) -> List[str]:
-    return sorted(_BUILT_IN[group])
+    """Return the names of our own plug-ins of a group."""
+    return sorted(name for name, reference in references(group).items() if _is_ours(reference))
+
+
+def _is_ours(reference: str) -> bool:
+    return reference.startswith("cbt_plugins.")
+
+
+def _listed(group: str) -> Dict[str, str]:
+    """Return what setup.cfg lists, in its order."""
+    parser = configparser.ConfigParser(delimiters=("=",))
+    parser.read(_SETUP, encoding="utf-8")
+    lines = parser.get("options.entry_points", group, fallback="").strip().splitlines()
+    return {name.strip(): reference.strip() for name, _, reference in (line.partition("=") for line in lines)}

@@ -2,51 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import Any, Dict, Mapping, Optional, Tuple, Type
 
-from pydantic import BaseModel
-
+from cbt_plugins.config import registry
 from cbt_plugins.config.calibration import with_calibration
-from cbt_plugins.config.entries import entries
 from cbt_plugins.config.errors import ConfigError, Fault
-from cbt_plugins.config.osdfailure import OsdFailureSection
-from cbt_plugins.config.rgwtest import RgwTestSection
 from cbt_plugins.config.validate import Problem, validate
-from cbt_plugins.config.warp import WarpSection
 from cbt_plugins.plan import Plan
 
-#: entry points name -> Section: how another distribution's benchmark brings its keys
-ENTRY_POINTS = "cbt_plugins.sections"
 #: CBT puts these into every permutation
 HOST_KEYS = frozenset({"benchmark", "iteration"})
 #: keys that CBT's base class reads in any section; no plan is made of them (of `acceptable`: see acceptable.py)
 CBT_KEYS = frozenset({"acceptable", "osd_ra", "valgrind", "log_iops", "log_bw", "log_lat"})
 
 
-class Section(NamedTuple):
-    """What a benchmark's YAML may say, and what it means."""
+def section_of(benchmark: str) -> Optional[Type[Any]]:
+    """Return the `Section` of the benchmark's class, ours or another distribution's; None where there is none.
 
-    model: Type[BaseModel]
-    #: (validated section, client nodes, client_endpoints section) -> Plan
-    to_plan: Callable[[Any, Sequence[str], Mapping[str, Any]], Plan]
-
-
-SECTIONS: Dict[str, Section] = {
-    "rgwtest": Section(RgwTestSection, RgwTestSection.to_plan),
-    "warp": Section(WarpSection, WarpSection.to_plan),
-    "osdfailure": Section(OsdFailureSection, OsdFailureSection.to_plan),
-}
+    A section is a pydantic model of the YAML, and its `to_plan(clients, endpoints)` makes the Plan of it.
+    """
+    if benchmark not in registry.references(registry.BENCHMARKS):
+        return None
+    section: Optional[Type[Any]] = getattr(registry.load(registry.BENCHMARKS, benchmark), "Section", None)
+    return section
 
 
-def section_of(benchmark: str) -> Optional[Section]:
-    """Return the section of this name, ours or another distribution's; None when nobody brings one."""
-    if benchmark in SECTIONS:
-        return SECTIONS[benchmark]
-    for entry in entries(ENTRY_POINTS):
-        if entry.name == benchmark:
-            section: Section = entry.load()
-            return section
-    return None
+def our_sections() -> Dict[str, Type[Any]]:
+    """Return the sections of our own benchmarks by name."""
+    return {name: registry.load(registry.BENCHMARKS, name).Section for name in registry.built_in(registry.BENCHMARKS)}
 
 
 def understand(
@@ -59,10 +42,10 @@ def understand(
     own = {key: value for key, value in config.items() if key not in HOST_KEYS | CBT_KEYS}
     clients = cluster["clients"]
     context = {"endpoints": endpoints, "clients": clients, "osds": cluster.get("osds")}
-    model, problems = validate(section.model, own, context)
+    model, problems = validate(section, own, context)
     if model is None:
         return None, problems
-    return with_calibration(section.to_plan(model, clients, endpoints)), ()
+    return with_calibration(model.to_plan(clients, endpoints)), ()
 
 
 def plan_of(

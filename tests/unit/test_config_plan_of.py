@@ -14,7 +14,7 @@ from cbt_plugins.config import sections
 from cbt_plugins.config.calibration import CALIBRATE
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
-from cbt_plugins.config.sections import Section, plan_of
+from cbt_plugins.config.sections import plan_of
 from cbt_plugins.config.sweeps import permutations
 from cbt_plugins.config.validate import Strict
 from cbt_plugins.plan import Bucket, Driver, Goal, Phase, Plan, WarpOp
@@ -214,20 +214,23 @@ def test_another_distribution_brings_its_own_section(tmp_path: Path, monkeypatch
     class Mine(Strict):
         loops: int = Field(ge=1)
 
-    def to_plan(section: Mine, clients: Sequence[str], endpoints: Any) -> Plan:
-        return dataclasses.replace(plan("rgwtest"), benchmark="mine", read_objects=section.loops)
+        def to_plan(self, clients: Sequence[str], endpoints: Any) -> Plan:
+            return dataclasses.replace(plan("rgwtest"), benchmark="mine", read_objects=self.loops)
+
+    class MyBenchmark:
+        Section = Mine
 
     package = tmp_path / "mine-1.dist-info"
     package.mkdir()
     (package / "METADATA").write_text("Name: mine\nVersion: 1\n", encoding="utf-8")
     (package / "entry_points.txt").write_text(
-        "[cbt_plugins.sections]\nmine = mine_sections:mine\n", encoding="utf-8"
+        "[cbt_plugins.benchmarks]\nmine = mine_benchmark:Mine\n", encoding="utf-8"
     )
-    (tmp_path / "mine_sections.py").write_text("mine = None\n", encoding="utf-8")
+    (tmp_path / "mine_benchmark.py").write_text("Mine = None\n", encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    import mine_sections
+    import mine_benchmark
 
-    monkeypatch.setattr(mine_sections, "mine", Section(Mine, to_plan))
+    monkeypatch.setattr(mine_benchmark, "Mine", MyBenchmark)
     assert sections.section_of("mine") is not None
     file = tmp_path / "f.yaml"
     text = "cluster: {user: u, head: h, clients: [c], osds: [o], mons: [m], iterations: 1}\n"

@@ -194,7 +194,7 @@ def test_scaling_and_odds(capsys: pytest.CaptureFixture[str]) -> None:
         ("scale --nodes 5:3 --gain 5%", "more nodes than before"),
         ("scale --nodes 3 --gain 5%", "write before:after"),
         ("scale --nodes 3:5 --gain 0.5", "not a percentage"),
-        ("scale --nodes 3:5 --gain=-100%", "nothing to divide by"),
+        ("scale --nodes 3:5 --gain=-100%", "division by zero"),
         ("odds --nodes 5 --down 6 --pool 3", "6 of 5 cannot be down"),
         ("odds --nodes 5 --down 1 --pool 4+2", "needs 6 nodes"),
         ("odds --nodes 5 --down 1 --pool 3 --min-size 4", "min_size 4 is more than the 3"),

@@ -12,7 +12,7 @@ from pydantic.json_schema import models_json_schema
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.fault_file import FaultFileSection
 from cbt_plugins.config.monitors import PROFILES
-from cbt_plugins.config.sections import CBT_KEYS, SECTIONS
+from cbt_plugins.config.sections import CBT_KEYS, our_sections
 
 #: the shipped schema
 FILE = Path(__file__).with_name("cbt-plugins.schema.json")
@@ -26,12 +26,12 @@ def build() -> Dict[str, Any]:
 
     A file of faults has the definition FaultFileSection.
     """
-    models: List[Type[BaseModel]] = [section.model for section in SECTIONS.values()]
-    models += [ClusterSection, FaultFileSection, *PROFILES.values()]
+    sections = our_sections()
+    models: List[Type[BaseModel]] = [*sections.values(), ClusterSection, FaultFileSection, *PROFILES.values()]
     _, top = models_json_schema([(model, "validation") for model in models])
     defs = _tidy({"$defs": top["$defs"]})["$defs"]
-    for section in SECTIONS.values():
-        _open_for_cbt(defs[section.model.__name__])
+    for section in sections.values():
+        _open_for_cbt(defs[section.__name__])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "CBT file with benchmarks of cbt-plugins",
@@ -49,7 +49,7 @@ def build() -> Dict[str, Any]:
                 "type": "object",
                 "minProperties": 1,
                 "properties": {
-                    name: {"$ref": f"#/$defs/{section.model.__name__}"} for name, section in SECTIONS.items()
+                    name: {"$ref": f"#/$defs/{section.__name__}"} for name, section in sections.items()
                 },
             },
         },
