@@ -1,1 +1,1 @@
-"""The classes that CBT instantiates: thin presets of phases."""
+"""One file for each benchmark: its section of the YAML, its phases, and the class that CBT instantiates."""

@@ -1,9 +1,375 @@
-"""`osdfailure:`, load while OSD nodes are down and come back: the second cycle of the Reef study, and the older one."""
+"""`osdfailure:`, load while OSD nodes are down and while they come back, in the shape of either study."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Any, Dict, Iterator, List, Literal, Mapping, Optional, Sequence, Tuple
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from cbt_plugins import plan
+from cbt_plugins.benchmarks.by_size import BySizeSection, TimedSection
 from cbt_plugins.benchmarks.cycle import CycleBenchmark
-from cbt_plugins.config.osdfailure import OsdFailureSection
+from cbt_plugins.config.fault import BreakSection, Nodes, Number, Osds, raise_for_targets, usable_nodes
+from cbt_plugins.config.kinds import DEADLINE, deadline_of, known_rules
+from cbt_plugins.config.models import MANY, scaled_duration
+from cbt_plugins.config.order import unseen
+from cbt_plugins.config.settings import SettingsSection
+from cbt_plugins.config.sizes import Sizes, size_texts
+from cbt_plugins.config.units import Duration
+from cbt_plugins.config.validate import Problem, Problems, Strict
+
+_MINUTE = 60.0
+#: the phase without a failure
+CONTROL = "control"
+#: buckets that all phases read (workload hybrid)
+_READ = ("read-1", "read-2")
+#: a node must not heal itself before it is told to
+_LATER = 5 * _MINUTE
+_MIXES: Dict[str, Dict[str, float]] = {
+    "delete-write": {"PUT": 60.0, "DELETE": 40.0},
+    "hybrid": {"GET": 60.0, "PUT": 20.0, "DELETE": 10.0, "LIST": 10.0},
+}
+_KEYS = {"GET": plan.Keys("u(1,N)"), "PUT": plan.Keys("s(N+1,10N)"), "DELETE": plan.Keys("s(1,10N)")}
+
+
+class ClassicParts(Strict):
+    """The parts of every phase, one after the other; the control phase has them too, without a failure."""
+
+    start: Duration = Field(
+        10 * _MINUTE, description="Before the failure.", json_schema_extra={"default": "10m"}
+    )
+    failure: Duration = Field(10 * _MINUTE, description="While it lasts.", json_schema_extra={"default": "10m"})
+    recovery: Duration = Field(60 * _MINUTE, description="After it.", json_schema_extra={"default": "60m"})
+
+
+class DeviceFaultSection(BreakSection):
+    """A failing OSD."""
+
+    kind: str = Field("stop", min_length=1, description="`stop`, `crash`, `out`, `replace` or `mark`.")
+    osds: Optional[Osds] = Field(None, description="These OSDs, by number.")
+    osd_number: Optional[Number] = Field(None, description="So many, chosen; 1 without this key and osds.")
+
+    @model_validator(mode="after")
+    def _whole(self) -> DeviceFaultSection:
+        _either(self.osds, self.osd_number, "osd_number", "osds")
+        raise_for_targets(self, "osds" if self.osds else "osd_number", self.osds)
+        return self
+
+    def planned(self, label: str) -> plan.Fault:
+        """Return the plan's fault."""
+        return self.to_plan(label, [f"osd.{osd}" for osd in self.osds or ()], self.osd_number or 1, "osd")
+
+
+class NetworkFaultSection(BreakSection):
+    """A failing node."""
+
+    kind: str = Field("network", min_length=1, description="`network`, `stop`, `crash`, `power`, ...")
+    nodes: Optional[Nodes] = Field(None, description="These nodes.")
+    osd_nodes: Optional[Number] = Field(None, description="So many, chosen; 1 without this key and nodes.")
+
+    @field_validator("nodes")
+    @classmethod
+    def _known_nodes(cls, nodes: Optional[List[str]], info: ValidationInfo) -> Optional[List[str]]:
+        return usable_nodes(nodes, info)
+
+    @model_validator(mode="after")
+    def _whole(self) -> NetworkFaultSection:
+        _either(self.nodes, self.osd_nodes, "osd_nodes", "nodes")
+        raise_for_targets(self, "nodes" if self.nodes else "osd_nodes", None)
+        return self
+
+    def planned(self, label: str) -> plan.Fault:
+        """Return the plan's fault."""
+        return self.to_plan(label, self.nodes or (), self.osd_nodes or 1, "node")
+
+
+class RebootFaultSection(NetworkFaultSection):
+    """A node that starts anew."""
+
+    kind: str = Field("reboot", min_length=1, description="`reboot`, or another kind.")
+
+
+def _either(names: Optional[Sequence[object]], number: Optional[int], key: str, other: str) -> None:
+    if names and number:
+        raise Problems([Problem((key,), f"either {key} or {other}, not both", of_key=True)])
+
+
+class ClassicFaultsSection(Strict):
+    """A phase for each of these keys, in this order."""
+
+    device: Optional[DeviceFaultSection] = Field(None, description="An OSD; `{}` stops one that is chosen.")
+    network: Optional[NetworkFaultSection] = Field(
+        None, description="A node's network; `{options: {method: nft}}` cuts that of a node that is chosen."
+    )
+    reboot: Optional[RebootFaultSection] = Field(None, description="A node starts anew; `{}` takes one that is chosen.")
+
+    @model_validator(mode="after")
+    def _any(self) -> ClassicFaultsSection:
+        if not any(fault for _, fault in self):
+            raise ValueError("needs device, network or reboot")
+        return self
+
+    def planned(self) -> List[plan.Fault]:
+        """Return the plan's faults; each has its phase's name for a label."""
+        return [fault.planned(name) for name, fault in self if fault]
+
+
+def usual_faults() -> ClassicFaultsSection:
+    """Return what the older tool did, on nodes of any names."""
+    return ClassicFaultsSection.model_validate({"device": {}, "network": {"options": {"method": "nft"}}})
+
+
+@dataclass(frozen=True)
+class Classic:
+    """The phases, and the buckets that they need: each phase writes into its own, so that all do the same."""
+
+    faults: Sequence[plan.Fault]
+    parts: ClassicParts
+    settle: float
+    workload: str
+    clean: plan.Phase  # the wait until all PGs are active+clean
+    scale: float
+
+    def buckets(self, sizes: plan.Sizes) -> Tuple[plan.Bucket, ...]:
+        """Return a bucket for each phase, and those that are read."""
+        read = _READ if self.workload == "hybrid" else ()
+        return tuple(plan.Bucket(name, sizes) for name in (CONTROL, *(fault.label for fault in self.faults), *read))
+
+    def drivers(
+        self, sizes: plan.Sizes, number: int, workers: int, clients: Sequence[str]
+    ) -> Tuple[plan.Driver, ...]:
+        """Return drivers that work on all buckets."""
+        stem = size_texts(sizes)[0] if len(sizes) == 1 else "sizes"
+        buckets = tuple(bucket.key for bucket in self.buckets(sizes))
+        return tuple(
+            plan.Driver(f"{i + 1:02d}-{stem}", clients[i % len(clients)], buckets, workers) for i in range(number)
+        )
+
+    def phases(self) -> Iterator[plan.Phase]:
+        """Yield all phases but the fill."""
+        for name, fault in [(CONTROL, None), *((fault.label, fault) for fault in self.faults)]:
+            yield self._loaded(name, fault)
+            settled = scaled_duration(self.settle, self.scale)
+            yield plan.Phase(f"{name}-settle", "wait", duration=settled)
+            yield replace(self.clean, name=f"{name}-clean")
+
+    def _loaded(self, name: str, fault: Optional[plan.Fault]) -> plan.Phase:
+        parts, mix = self.parts, _MIXES[self.workload]
+        failure, recovery = parts.start * self.scale, (parts.start + parts.failure) * self.scale
+        events = [plan.Event(0.0, mark="start"), plan.Event(failure, mark="failure")]
+        events += [plan.Event(failure, inject=self._lasting(fault))] if fault else []
+        events += [plan.Event(recovery, mark="recovery")]
+        events += [plan.Event(recovery, undo=(fault.label,))] if fault else []
+        return plan.Phase(
+            name,
+            "hybrid",
+            "measure",
+            duration=scaled_duration(parts.start + parts.failure + parts.recovery, self.scale),
+            mix=mix,
+            engine="cbt-load",
+            keys={op: _KEYS[op] for op in mix if op in _KEYS},
+            roles={op: _READ if op in ("GET", "LIST") else (name,) for op in mix},
+            events=tuple(events),
+        )
+
+    def _lasting(self, fault: plan.Fault) -> plan.Fault:
+        """Return it with a dead man's switch that does not fire before the failure part is over."""
+        if deadline_of(fault.kind, fault.options) is None or DEADLINE in fault.options:
+            return fault
+        deadline = self.parts.failure * self.scale + _LATER
+        return replace(fault, options={**fault.options, DEADLINE: deadline})
+
+
+_HOUR = 3600.0
+#: keys that one shape has and the other has no use for
+_REEF = ("objects", "drivers_per_size", "mix", "phase", "down_nodes", "fault")
+_CLASSIC = ("size", "drivers", "workload", "parts", "faults", "settle")
+
+
+class NodesDownSection(BreakSection):
+    """What happens to the nodes, one after the other; without names they are chosen from `ceph osd tree`."""
+
+    kind: str = Field("stop", min_length=1, description="How a node goes down, as in `events:`.")
+    nodes: Optional[Nodes] = Field(None, description="The first, and the second.")
+    accept_second: List[str] = Field(
+        [], description="Rules that the second may break as well: the cluster recovers from the first by then."
+    )
+
+    @field_validator("nodes")
+    @classmethod
+    def _known_nodes(cls, nodes: Optional[List[str]], info: ValidationInfo) -> Optional[List[str]]:
+        return usable_nodes(nodes, info)
+
+    @field_validator("accept_second")
+    @classmethod
+    def _known_rules_too(cls, accept: List[str]) -> List[str]:
+        problems = known_rules(accept)
+        if problems:
+            raise Problems(problems)
+        return accept
+
+    @model_validator(mode="after")
+    def _whole(self) -> NodesDownSection:
+        raise_for_targets(self, "nodes" if self.nodes else "osd_nodes", None)
+        return self
+
+    def planned(self, number: int) -> List[plan.Fault]:
+        """Return so many faults, one for each node."""
+        return [
+            self.to_plan(label, (self.nodes or ())[i : i + 1], 1, "node", self.accept_second if i else ())
+            for i, label in enumerate(("node-a", "node-b")[:number])
+        ]
+
+
+class WaitCleanSection(Strict):
+    """How long the cluster may take until all PGs are active+clean; neither is scaled."""
+
+    at_most: Duration = Field(
+        100 * _HOUR, description="Give up after this long.", json_schema_extra={"default": "100h"}
+    )
+    stalled: Duration = Field(
+        2 * _HOUR,
+        description="Give up when recovery has made no progress for this long.",
+        json_schema_extra={"default": "2h"},
+    )
+
+    @field_validator("stalled")
+    @classmethod
+    def _within(cls, stalled: float, info: ValidationInfo) -> float:
+        if stalled > info.data.get("at_most", stalled):
+            raise ValueError("is longer than at_most, which ends the wait before")
+        return stalled
+
+    def to_plan(self, name: str) -> plan.Phase:
+        """Return the plan's phase of this name."""
+        return plan.Phase(name, "wait", wait_clean=True, at_most=self.at_most, stalled=self.stalled)
+
+
+class OsdFailureSection(BySizeSection):
+    """Load without a failure, with nodes of OSDs down, and while they come back."""
+
+    settings: SettingsSection = Field(
+        SettingsSection.model_validate({}),
+        description="Set on the cluster for the length of the run, and put back; without `scrub` it is off here.",
+        json_schema_extra={"default": {"scrub": "off"}},
+    )
+    shape: Literal["reef", "classic"] = Field(
+        "reef",
+        description="`reef`: fill, no-failure, one-down, two-down, recover, wait-clean. "
+        "`classic`: control, device, network, each in three parts.",
+    )
+    phase: TimedSection = Field(
+        TimedSection.model_validate({"duration": "2h"}),
+        description="reef. Each of no-failure, one-down, two-down, recover.",
+        json_schema_extra={"default": {"duration": "2h"}},
+    )
+    down_nodes: Literal[1, 2] = Field(2, description="reef. How many nodes go down, one after the other.")
+    fault: Optional[NodesDownSection] = Field(
+        None,
+        description="reef. How and which; without this key all OSDs of chosen nodes are stopped.",
+        json_schema_extra={"default": {"kind": "stop"}},
+    )
+    size: Sizes = Field(
+        ((4096, 4096, 1.0),),
+        description="classic. One object size, or sizes with their shares, as in `warp:`.",
+        json_schema_extra={"default": "4KiB"},
+    )
+    drivers: Optional[int] = Field(
+        None, ge=1, le=MANY, description="classic. Drivers in all; without this key one for each client node."
+    )
+    workload: Literal["delete-write", "hybrid"] = Field(
+        "delete-write",
+        description="classic. 60 put, 40 delete; or 60 get, 20 put, 10 delete, 10 list.",
+    )
+    parts: ClassicParts = Field(
+        ClassicParts.model_validate({}),
+        description="classic. The parts of every phase.",
+        json_schema_extra={"default": {"start": "10m", "failure": "10m", "recovery": "60m"}},
+    )
+    faults: Optional[ClassicFaultsSection] = Field(
+        None,
+        description="classic. A phase for each key; without this key device and network.",
+        json_schema_extra={"default": {"device": {}, "network": {"options": {"method": "nft"}}}},
+    )
+    settle: Duration = Field(
+        30.0,
+        description="classic. After every phase, before the wait for active+clean.",
+        json_schema_extra={"default": "30s"},
+    )
+    wait: WaitCleanSection = Field(
+        WaitCleanSection.model_validate({}),
+        description="When the wait for active+clean is given up.",
+        json_schema_extra={"default": {"at_most": "100h", "stalled": "2h"}},
+    )
+
+    @field_validator("shape")
+    @classmethod
+    def _possible_shape(cls, shape: str, info: ValidationInfo) -> str:
+        if shape == "classic" and info.data.get("engine") == "warp":
+            raise ValueError("classic writes and deletes by ranges of keys, which warp does not: say engine: cbt-load")
+        return shape
+
+    @field_validator("fault")
+    @classmethod
+    def _enough_nodes(cls, fault: Optional[NodesDownSection], info: ValidationInfo) -> Optional[NodesDownSection]:
+        wanted = info.data.get("down_nodes", 1)
+        if fault and fault.nodes and len(fault.nodes) < wanted:
+            raise Problems([Problem(("nodes",), f"{len(fault.nodes)} named, and down_nodes is {wanted}")])
+        return fault
+
+    @model_validator(mode="after")
+    def _whole(self) -> OsdFailureSection:
+        other, names = ("classic", _CLASSIC) if self.shape == "reef" else ("reef", _REEF)
+        problems = [
+            Problem((name,), f"goes with shape: {other}, and this is {self.shape}", of_key=True)
+            for name in names
+            if name in self.model_fields_set
+        ]
+        hidden = [text for fault in self._faults() for text in unseen(self.settings, fault.accept)]
+        problems += [Problem(("settings",), text) for text in dict.fromkeys(hidden)]
+        if problems:
+            raise Problems(problems)
+        return self
+
+    def _faults(self) -> List[plan.Fault]:
+        if self.shape == "classic":
+            return (self.faults or usual_faults()).planned()
+        return (self.fault or NodesDownSection.model_validate({})).planned(self.down_nodes)
+
+    def to_plan(self, clients: Sequence[str], endpoints: Mapping[str, Any]) -> plan.Plan:
+        """Return the plan."""
+        settings = self.settings.to_plan(scrub=False)
+        phases = self._reef() if self.shape == "reef" else ()
+        made = self.plan_of("osdfailure", phases, settings, clients, endpoints)
+        return made if self.shape == "reef" else self._classic(made, clients)
+
+    def _reef(self) -> List[plan.Phase]:
+        faults = self._faults()
+        names = ("one-down", "two-down")[: len(faults)]
+        undo = plan.Event(0.0, undo=tuple(fault.label for fault in faults))
+        duration = self.phase.duration
+        return [
+            self.fill_phase(),
+            self.hybrid_phase("no-failure", "measure", duration),
+            *(
+                self.hybrid_phase(name, "measure", duration, (plan.Event(0.0, inject=fault),))
+                for name, fault in zip(names, faults)
+            ),
+            self.hybrid_phase("recover", "measure", duration, (undo,)),
+            self.wait.to_plan("wait-clean"),
+        ]
+
+    def _classic(self, made: plan.Plan, clients: Sequence[str]) -> plan.Plan:
+        classic = Classic(
+            self._faults(), self.parts, self.settle, self.workload, self.wait.to_plan("clean"), self.scale
+        )
+        return replace(
+            made,
+            buckets=classic.buckets(self.size),
+            drivers=classic.drivers(self.size, self.drivers or len(clients), self.workers, clients),
+            phases=(self.fill_phase(), *classic.phases()),
+        )
 
 
 class OsdFailure(CycleBenchmark):

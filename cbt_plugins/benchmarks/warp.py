@@ -1,9 +1,165 @@
-"""`warp:`, the general benchmark: any phases, in the order that the YAML gives them."""
+"""`warp:`, the general benchmark: any sequence of phases, on one object size or a mix of sizes."""
 
 from __future__ import annotations
 
+import itertools
+import re
+from typing import Annotated, Any, Dict, List, Mapping, Optional, Sequence, Union
+
+from pydantic import (
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from cbt_plugins import plan
 from cbt_plugins.benchmarks.cycle import CycleBenchmark
-from cbt_plugins.config.warp import WarpSection
+from cbt_plugins.config.events import Force
+from cbt_plugins.config.models import MANY, BenchmarkSection, scaled_duration
+from cbt_plugins.config.order import faults_of_order
+from cbt_plugins.config.phases import CycleSection
+from cbt_plugins.config.sizes import Sizes, size_texts
+from cbt_plugins.config.validate import Problem, Problems, Strict
+
+_BUCKET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]")
+
+
+def _said_explicitly(schema: Dict[str, Any]) -> None:
+    schema.pop("default")
+    schema["const"] = True
+
+
+class ForeignBuckets(Strict):
+    """Buckets that somebody else filled."""
+
+    model_config = ConfigDict(json_schema_extra={"required": ["names", "existing"]})
+
+    names: Annotated[List[str], Field(min_length=1)] = Field(description="Their names.")
+    existing: bool = Field(
+        False,
+        description="Must be true: their objects are read; objects are written under a prefix of ours only.",
+        json_schema_extra=_said_explicitly,
+    )
+
+    @field_validator("names")
+    @classmethod
+    def _usable(cls, names: List[str]) -> List[str]:
+        problems = []
+        for index, name in enumerate(names):
+            if not _BUCKET_NAME.fullmatch(name):
+                problems.append(Problem((index,), f"{name!r} is no bucket name"))
+            elif name in names[:index]:
+                problems.append(Problem((index,), f"{name} is in the list twice"))
+        if problems:
+            raise Problems(problems)
+        return names
+
+    @model_validator(mode="after")
+    def _whole(self) -> ForeignBuckets:
+        if not self.existing:
+            raise ValueError(
+                "names are for buckets that exist already: say existing: true, "
+                "or give a number of buckets, which the run makes and names itself"
+            )
+        return self
+
+
+_Buckets = Annotated[
+    Union[
+        Annotated[int, Field(ge=1, le=MANY), Tag("<number>")],
+        Annotated[ForeignBuckets, Tag("<mapping>")],
+    ],
+    Discriminator(lambda value: "<mapping>" if isinstance(value, (dict, ForeignBuckets)) else "<number>"),
+]
+
+
+class WarpSection(BenchmarkSection):
+    """The general benchmark: phases of your choice."""
+
+    size: Sizes = Field(
+        ((4096, 4096, 1.0),),
+        description="One object size, or sizes with their shares: `{4KiB: 50%, 1MiB: 50%}`; "
+        "exact, or a range `4KiB-64KiB`, of which all sizes are equally frequent.",
+        json_schema_extra={"default": "4KiB"},
+    )
+    buckets: _Buckets = Field(1, description="Number of buckets that the run makes; or names of existing ones.")
+    across_buckets: bool = Field(
+        False, description="engine: cbt-load. Every driver works on all buckets, instead of each on one."
+    )
+    drivers: Optional[int] = Field(
+        None,
+        ge=1,
+        le=MANY,
+        description="Drivers in all, spread over nodes and buckets in turn; "
+        "without it as many as there are client nodes, or buckets when they are more (and not across_buckets).",
+    )
+    cycle: CycleSection = Field(description="The phases.")
+
+    @field_validator("drivers")
+    @classmethod
+    def _every_bucket(cls, drivers: Optional[int], info: ValidationInfo) -> Optional[int]:
+        buckets = info.data.get("buckets")
+        number = buckets if isinstance(buckets, int) else len(buckets.names) if buckets else 1
+        if drivers is not None and drivers < number and not info.data.get("across_buckets"):
+            raise ValueError(f"{drivers} cannot serve {number} buckets: every bucket needs a driver of its own")
+        return drivers
+
+    @field_validator("cycle")
+    @classmethod
+    def _in_order(cls, cycle: CycleSection, info: ValidationInfo) -> CycleSection:
+        data = info.data
+        names = _names(data["size"], data["buckets"]) if "size" in data and "buckets" in data else None
+        problems = faults_of_order(cycle, data, isinstance(data.get("buckets"), ForeignBuckets), names)
+        if problems:
+            raise Problems(problems)
+        return cycle
+
+    def to_plan(self, clients: Sequence[str], endpoints: Mapping[str, Any]) -> plan.Plan:
+        """Return the plan; drivers go round nodes and buckets in turn."""
+        keys = _names(self.size, self.buckets)
+        foreign = isinstance(self.buckets, ForeignBuckets)
+        number = self.drivers or (len(clients) if self.across_buckets else max(len(clients), len(keys)))
+        drivers = []
+        for i, node in enumerate(itertools.islice(itertools.cycle(clients), number)):
+            own = keys[i % len(keys)]
+            name = _stem(self.size) if self.across_buckets else own
+            buckets = tuple(keys) if self.across_buckets else (own,)
+            drivers.append(plan.Driver(f"{i + 1:02d}-{name}", node, buckets, self.workers))
+        force = Force()
+        return plan.Plan(
+            benchmark="warp",
+            s3=self.s3.to_plan(endpoints),
+            buckets=tuple(plan.Bucket(key, self.size, foreign) for key in keys),
+            drivers=tuple(drivers),
+            phases=tuple(
+                phase.to_plan(name, self.scale, self.engine, keys, force) for name, phase in self.cycle.named()
+            ),
+            full_guard=self.full_guard,
+            keep_data=self.keep_data,
+            scale=self.scale,
+            warp_path=self.warp_path,
+            read_objects=self.read_objects,
+            cbt_load=self.cbt_load.to_plan(),
+            keep_rows=self.keep_rows,
+            settings=self.settings.to_plan(),
+            post_poll=scaled_duration(self.post_poll, self.scale),
+        )
+
+
+def _stem(sizes: plan.Sizes) -> str:
+    return size_texts(sizes)[0] if len(sizes) == 1 else "sizes"
+
+
+def _names(sizes: plan.Sizes, buckets: Union[int, ForeignBuckets]) -> List[str]:
+    """Return the keys of the plan's buckets."""
+    if isinstance(buckets, ForeignBuckets):
+        return list(buckets.names)
+    stem = _stem(sizes)
+    return [stem] if buckets == 1 else [f"{stem}-{i + 1}" for i in range(buckets)]
 
 
 class Warp(CycleBenchmark):

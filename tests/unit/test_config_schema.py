@@ -11,15 +11,14 @@ import pydantic
 import pytest
 import yaml
 
+from cbt_plugins.benchmarks.osdfailure import ClassicFaultsSection, NodesDownSection
 from cbt_plugins.config import reference, schema
 from cbt_plugins.config.check import check_file
-from cbt_plugins.config.classic import ClassicFaultsSection
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import EventSection
 from cbt_plugins.config.fault import FaultSection
 from cbt_plugins.config.fault_file import FaultFileSection
-from cbt_plugins.config.osdfailure import NodesDownSection
 from cbt_plugins.config.sections import our_sections
 from cbt_plugins.config.settings import SettingsSection
 
