@@ -14,6 +14,19 @@ Sizes = Tuple[Tuple[int, int, float], ...]
 #: operation in upper case -> percent of the requests; sums to 100
 Mix = Mapping[str, float]
 
+#: the name of the short phase that a run puts before the first hybrid phase by warp; no other phase may have it
+CALIBRATE = "calibrate"
+
+
+def is_calibration(name: str, role: str) -> bool:
+    """Return whether a phase finds out how workers are to be shared: nobody asked for its numbers."""
+    return name == CALIBRATE and role == "none"
+
+
+def is_measurement(name: str, role: str) -> bool:
+    """Return whether a phase is one whose numbers are the result of a run."""
+    return role == "measure" and not is_calibration(name, role)
+
 
 @dataclass(frozen=True)
 class S3:

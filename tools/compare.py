@@ -91,7 +91,7 @@ def choice(args: argparse.Namespace) -> Choice:
     from fnmatch import fnmatchcase
 
     from cbt_plugins.compare.choice import Choice
-    from cbt_plugins.compare.metrics import METRICS
+    from cbt_plugins.metrics import METRICS
 
     for pattern in args.metric:
         if not any(fnmatchcase(name, pattern) for name in METRICS):

@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Optional, Protocol, Sequence, Tuple
 
-from cbt_plugins.compare.metrics import METRICS
-from cbt_plugins.results.record import STATE, TOTAL
+from cbt_plugins.metrics import METRICS, TOTAL
+from cbt_plugins.results.record import STATE
 
 Key = Tuple[str, str, str]  # phase, op, metric
-
-#: what is said of all operations together only
-_OF_ALL = ("ops_per_core", "cores_per_gb_s", "rgw_osd_ratio")
 
 
 class Wanted(Protocol):
@@ -46,8 +43,7 @@ class Choice:
             return True
         if not (_any(self.metrics, metric) if self.metrics else METRICS[metric].main):
             return False
-        return _any(self.ops, op) if self.ops else op != TOTAL or metric in _OF_ALL
-
+        return _any(self.ops, op) if self.ops else op != TOTAL or METRICS[metric].total_only
 
     def asks(self, metric: str) -> bool:
         return bool(self.metrics)

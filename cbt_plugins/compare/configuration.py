@@ -9,6 +9,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.plan import is_calibration
+
 Pairs = Iterator[Tuple[str, Any]]
 
 #: of ceph.conf: what names one cluster, and says nothing about how fast it is
@@ -38,7 +40,7 @@ def _of_summary(summary: Mapping[str, Any], plan: Mapping[str, Any]) -> Pairs:
     yield "load.drivers", len(drivers) or None
     yield "cluster.clients", len({driver["node"] for driver in drivers.values()}) or None
     yield "cluster.endpoints", len(summary["environment"]["endpoints"]) or None
-    calibrated = any(phase["name"] == "calibrate" and phase["role"] == "none" for phase in summary["phases"])
+    calibrated = any(is_calibration(phase["name"], phase["role"]) for phase in summary["phases"])
     for phase in summary["phases"]:
         its = planned.get(phase["name"], {})
         for key, value in _of_phase(phase, its):

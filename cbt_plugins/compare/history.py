@@ -15,11 +15,10 @@ from cbt_plugins.compare.choice import Key, Wanted
 from cbt_plugins.compare.differences import Difference, differing
 from cbt_plugins.compare.export import number
 from cbt_plugins.compare.layout import Block, Grid, Heading, Notes, Words
-from cbt_plugins.compare.metrics import METRICS
 from cbt_plugins.compare.statistics import change_points
 from cbt_plugins.compare.statistics.changes import SHORTEST
-from cbt_plugins.compare.statistics.values import Direction
 from cbt_plugins.compare.wording import chance, change_of
+from cbt_plugins.metrics import METRICS, Direction
 from cbt_plugins.report.numbers import plain, when
 from cbt_plugins.results.record import Record
 
@@ -90,7 +89,11 @@ def _history(case: str, runs: Tuple[Record, ...], choice: Wanted, alpha: float, 
             if choice.takes((its.phase, its.op, its.metric)):
                 values = table.setdefault((its.phase, its.op, its.metric), [None] * len(runs))
                 values[i] = its.value if run.usable else None
-    level = {key: values for key, values in table.items() if len(set(values) - {None}) > 1 or key[2] != "success_rate"}
+    level = {
+        key: values
+        for key, values in table.items()
+        if METRICS[key[2]].expected is None or len(set(values) - {None}) > 1
+    }
     share = alpha / max(1, len(level))
     return History(case, runs, tuple(_track(key, runs, values, share, seed) for key, values in level.items()))
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
 from cbt_plugins.compare.choice import Choice, Key
-from cbt_plugins.compare.metrics import METRICS
-from cbt_plugins.compare.statistics.values import Direction
 from cbt_plugins.config.errors import ConfigError, Fault
 from cbt_plugins.config.source import Source
+from cbt_plugins.metrics import METRICS, Direction
 
 _FORM = re.compile(r"\s*(?P<sign><=|>=|)\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<percent>%?)\s*\Z")
 #: of a limit as one text: "GET.p99_ms=10%", "success_rate>=0.999"

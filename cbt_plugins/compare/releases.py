@@ -15,7 +15,8 @@ from cbt_plugins.compare.layout import Block, Grid, Heading, Notes, Words
 from cbt_plugins.compare.statistics.values import Estimate
 from cbt_plugins.compare.table import Compared, Row, Section
 from cbt_plugins.compare.wording import chance, change, legend, side_lines, value
-from cbt_plugins.results.record import CLUSTER, STATE, TOTAL
+from cbt_plugins.metrics import CLUSTER, TOTAL
+from cbt_plugins.results.record import STATE
 
 _READ = ("GET", "read")
 _WRITE = ("PUT", "MULTIPART", "write")

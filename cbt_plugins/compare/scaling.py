@@ -8,8 +8,8 @@ from typing import Iterator, Optional
 
 from cbt_plugins.compare.differences import Scale
 from cbt_plugins.compare.table import Runs, Section
+from cbt_plugins.metrics import TOTAL
 from cbt_plugins.models.closed_loop import change, efficiency
-from cbt_plugins.results.record import TOTAL
 
 
 @dataclass(frozen=True)

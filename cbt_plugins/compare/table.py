@@ -11,9 +11,9 @@ from cbt_plugins.compare.cases import Case, Runs, Side, cases
 from cbt_plugins.compare.choice import MAIN, Key, Wanted
 from cbt_plugins.compare.differences import Difference, Scale
 from cbt_plugins.compare.doubts import Doubt, of_case, of_row
-from cbt_plugins.compare.metrics import METRICS
 from cbt_plugins.compare.statistics import compare_runs, compare_series, judge
 from cbt_plugins.compare.statistics.values import Comparison, Verdict
+from cbt_plugins.metrics import METRICS
 from cbt_plugins.results.record import Measurement
 
 
@@ -128,7 +128,7 @@ def _section(contender: str, case: Case, choice: Wanted, rules: Rules) -> Sectio
         if not choice.takes(key):
             continue
         a, b = ours.get(key, []), theirs.get(key, [])
-        if key[2] == "success_rate" and not choice.asks(key[2]) and _nothing_failed([*a, *b]):
+        if not choice.asks(key[2]) and _as_expected(key[2], [*a, *b]):
             continue
         row = _row(contender, case, key, a, b, rules)
         if isinstance(row, Doubt):
@@ -139,8 +139,10 @@ def _section(contender: str, case: Case, choice: Wanted, rules: Rules) -> Sectio
     return Section(contender, case.title, case.base, case.new, case.differences, tuple(rows), tuple(missing), doubts)
 
 
-def _nothing_failed(values: Values) -> bool:
-    return all(its is None or its.value == 1 for its in values)
+def _as_expected(metric: str, values: Values) -> bool:
+    """Whether all values are the one that is expected of every run: success rates of 1."""
+    expected = METRICS[metric].expected
+    return expected is not None and all(its is None or its.value == expected for its in values)
 
 
 Values = List[Optional[Measurement]]  # one for each run

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Collection, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.validate import Problem
+from cbt_plugins.metrics import ACCEPTABLE, TOTAL
 
-#: metric -> what it is; the first four are CBT's own names, in CBT's units
-METRICS: Dict[str, str] = {
-    "bandwidth": "MiB/s",
-    "iops_avg": "objects/s",
-    "iops_stddev": "standard deviation of the objects of each second",
-    "latency_avg": "mean latency in seconds",
-    "obj_per_s": "objects/s",
-    "mib_per_s": "MiB/s",
-    "success_rate": "successful requests / all, 0..1",
-    "mean_ms": "mean latency",
-    "p50_ms": "median of the latency",
-    "p90_ms": "latency",
-    "p99_ms": "latency",
-    "p999_ms": "latency, p99.9",
-    "max_ms": "highest latency",
-    "ttfb_p50_ms": "median time to the first byte",
-    "ttfb_p99_ms": "time to the first byte",
-    "longest_gap_s": "longest time without a success",
-    "ops_per_core": "objects/s for each core of the cluster; without an operation",
-    "cores_per_gb_s": "cores of the cluster for each GB/s; without an operation",
-}
 #: CBT's fifth name
 _CYCLES = "cpu_cycles_per_op"
-OPS = ("GET", "PUT", "MULTIPART", "STAT", "DELETE", "LIST", "total")
-TOTAL = "total"
+OPS = ("GET", "PUT", "MULTIPART", "STAT", "DELETE", "LIST", TOTAL)
 
 #: (result, baseline) -> whether that is accepted
 Check = Callable[[float, float], bool]
@@ -51,8 +30,8 @@ def target_of(key: str) -> Target:
     *places, metric = key.split("/")
     if metric == _CYCLES:
         raise ValueError("nobody counts a cluster's cycles here; ops_per_core says what an operation takes")
-    if metric not in METRICS:
-        hint = did_you_mean(metric, METRICS) or f"; known here: {', '.join(METRICS)}"
+    if metric not in ACCEPTABLE:
+        hint = did_you_mean(metric, ACCEPTABLE) or f"; known here: {', '.join(ACCEPTABLE)}"
         raise ValueError(f"{metric or 'nothing'} is no metric{hint}")
     op = TOTAL
     if places and (places[-1] in OPS or len(places) > 1):
@@ -61,7 +40,7 @@ def target_of(key: str) -> Target:
             raise ValueError(f"{op!r} is no operation; known here: {', '.join(OPS)}")
     if len(places) > 1 or "" in places:
         raise ValueError("must be metric, operation/metric, phase/metric or phase/operation/metric")
-    if op != TOTAL and METRICS[metric].endswith("without an operation"):
+    if op != TOTAL and ACCEPTABLE[metric].total_only:
         raise ValueError(f"{metric} is known of all operations together only")
     return Target(places[0] if places else None, op, metric)
 

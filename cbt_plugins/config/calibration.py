@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from cbt_plugins.plan import Phase, Plan
+from cbt_plugins.plan import CALIBRATE, Phase, Plan
 
-#: name of the phase; no phase of a user's may have it
-CALIBRATE = "calibrate"
 #: seconds: a quarter of the phase it serves, within these
 SHORTEST, LONGEST = 5.0, 10.0
 

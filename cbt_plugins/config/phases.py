@@ -9,7 +9,6 @@ from typing import Annotated, Dict, List, Literal, Optional, Sequence, Set, Tupl
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from cbt_plugins import plan
-from cbt_plugins.config.calibration import CALIBRATE
 from cbt_plugins.config.engine import Engine
 from cbt_plugins.config.events import EventSection, Force, PhaseEvents
 from cbt_plugins.config.hybrid_phase import HybridSection
@@ -17,6 +16,7 @@ from cbt_plugins.config.models import FillSection, scaled_duration
 from cbt_plugins.config.units import Duration
 from cbt_plugins.config.validate import Problem, Problems, Strict, exactly_one, only_one
 from cbt_plugins.config.warp_command import WarpPhaseSection
+from cbt_plugins.plan import CALIBRATE
 
 _KINDS = ("fill", "hybrid", "warp", "verify", "delete", "wait")
 _ROLES: Dict[str, Literal["fill", "measure", "none"]] = {"fill": "fill", "hybrid": "measure"}

@@ -9,10 +9,10 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 from cbt_plugins.compare import releases, wording
 from cbt_plugins.compare.cases import Runs
 from cbt_plugins.compare.layout import Grid, Heading
-from cbt_plugins.compare.metrics import METRICS
-from cbt_plugins.compare.statistics.values import Direction, Verdict
+from cbt_plugins.compare.statistics.values import Verdict
 from cbt_plugins.compare.table import Compared, Row, Section, compare
 from cbt_plugins.journal import write_whole
+from cbt_plugins.metrics import METRICS, Direction
 from cbt_plugins.report.document import document
 from cbt_plugins.report.overlay import overlays, percentiles
 

@@ -6,7 +6,7 @@ from typing import Any, Dict, Mapping
 
 from cbt_plugins.report.curves import tails
 from cbt_plugins.report.downsample import chart_data, cores_data, failure_data
-from cbt_plugins.report.headline import loaded
+from cbt_plugins.results.stored import measured
 
 
 def drawing(summary: Mapping[str, Any]) -> Dict[str, Any]:
@@ -25,4 +25,4 @@ def drawing(summary: Mapping[str, Any]) -> Dict[str, Any]:
         }
         for phase in summary["phases"]
     ]
-    return {"phases": phases, "tails": tails(summary, loaded(summary))}
+    return {"phases": phases, "tails": tails(summary, measured(summary))}

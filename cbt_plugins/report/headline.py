@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from cbt_plugins.report import numbers
-
-
-def loaded(summary: Mapping[str, Any]) -> List[Mapping[str, Any]]:
-    """The phases that a reader came for: the measurements; without any, all phases with requests."""
-    some = [phase for phase in summary["phases"] if phase["ops"] and phase["name"] != "calibrate"]
-    return [phase for phase in some if phase["role"] == "measure"] or some
+from cbt_plugins.results.stored import measured
 
 
 def headline(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
@@ -19,7 +14,7 @@ def headline(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
     """
     resources = (summary.get("resources") or {"phases": {}})["phases"]
     lines = []
-    for phase in loaded(summary):
+    for phase in measured(summary):
         ops = phase["ops"]
         limit = (resources.get(phase["name"]) or {}).get("bottleneck") or {}
         lines.append(

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 from cbt_plugins.columns import side_by_side
+from cbt_plugins.metrics import CLUSTER, COLUMNS
 from cbt_plugins.results import recovery
 from cbt_plugins.results.importers import cosbench, read
 from cbt_plugins.results.importers.beside import KEY
 from cbt_plugins.results.importers.cosbench_page import tables
-from cbt_plugins.results.record import CLUSTER, Measurement, Record
+from cbt_plugins.results.record import Measurement, Record
 
-_METRICS = ("obj_per_s", "mib_per_s", "success_rate", "mean_ms", "p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms")
 _HEAD = ("", "", "requests", "obj/s", "MiB/s", "success", "mean ms", "p50", "p90", "p99", "p99.9", "max")
 
 
@@ -34,7 +34,7 @@ def _record(record: Record) -> Iterator[str]:
     lines: List[List[str]] = [list(_HEAD)]
     for phase, op in dict.fromkeys((its.phase, its.op) for its in record.measurements if its.op != CLUSTER):
         its = [line for line in record.measurements if (line.phase, line.op) == (phase, op)]
-        lines.append([phase, op, str(its[0].n or ""), *(_cell(its, metric) for metric in _METRICS)])
+        lines.append([phase, op, str(its[0].n or ""), *(_cell(its, metric.key) for metric in COLUMNS)])
     yield from (f"  {line}\n" for line in side_by_side(lines, left=2))
     if record.failure is not None:
         yield f"  beside it: {record.config[KEY]}\n"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
+from cbt_plugins.metrics import TOTAL
 from cbt_plugins.report.curves import curve, milliseconds
 from cbt_plugins.report.downsample import factor, means, short
 from cbt_plugins.results.histogram import Histogram
-from cbt_plugins.results.record import STATE, TOTAL, Measurement, Record
+from cbt_plugins.results.record import STATE, Measurement, Record
 from cbt_plugins.results.source import Unreadable
 from cbt_plugins.results.summary import FILE, read_summary, summarize
 

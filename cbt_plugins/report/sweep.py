@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.compare.configuration import configuration
 from cbt_plugins.compare.differences import is_essential
-from cbt_plugins.report.headline import loaded
+from cbt_plugins.results.stored import measured
 
 #: keys of a run's configuration that are its load, and what follows from it
 _LOAD = re.compile(r"phase\..*\.(workers|rate|rate_share)$|load\.workers$")
@@ -101,7 +101,7 @@ def _titles(groups: Sequence[Tuple[Tuple[str, Any], ...]]) -> Iterator[str]:
 def _of_group(title: str, summaries: Sequence[Mapping[str, Any]]) -> Iterator[Sweep]:
     lines: Dict[Tuple[str, str, str], Dict[float, List[Mapping[str, Any]]]] = {}
     for summary in summaries:
-        for phase in loaded(summary):
+        for phase in measured(summary):
             unit, load = _load(phase)
             ops = phase["ops"] if len(phase["ops"]) > 1 else {}
             for op, line in [(TOTAL, phase["total"]), *ops.items()]:

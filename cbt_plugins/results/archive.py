@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from cbt_plugins.journal import json_lines
+from cbt_plugins.plan import is_calibration
 from cbt_plugins.results.source import Unreadable
 
 # phase.json versions that can be read: 1 (0.1.0) the first one
@@ -73,8 +74,8 @@ class Phase:
 
     @property
     def calibrates(self) -> bool:
-        """The short phase that the engine puts in by itself, before the first hybrid one by warp."""
-        return self.name == "calibrate" and self.role == "none"
+        """See plan.is_calibration."""
+        return is_calibration(self.name, self.role)
 
 
 @dataclass

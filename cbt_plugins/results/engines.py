@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from cbt_plugins.results.aging import at
+from cbt_plugins.metrics import METRICS, TOTAL, number_at
+from cbt_plugins.plan import is_calibration
 
-#: (key, unit, path into an op's line)
-METRICS = (
-    ("obj_per_s", "obj/s", ("obj_per_s",)),
-    ("mib_per_s", "MiB/s", ("mib_per_s",)),
-    ("p50_ms", "ms", ("latency_ms", "p50")),
-    ("p99_ms", "ms", ("latency_ms", "p99")),
-)
+_METRICS = tuple(METRICS[key] for key in ("obj_per_s", "mib_per_s", "p50_ms", "p99_ms"))
 _MIXED = (
     "warp mixed reads objects that it has just written itself and repeats failed requests unseen, in a closed loop "
     "without LIST; cbt-load reads what the cycle has filled, and a failed request is a failed one"
@@ -29,7 +24,11 @@ def beside(phases: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
 
     {"cbt_load", "warp": names of the phases, "note", "lines": [{"op", "metric", "unit", "cbt_load", "warp", "ratio"}]}
     """
-    made = [phase for phase in phases if phase["ops"] and phase["mix"]["asked"] and phase["name"] != "calibrate"]
+    made = [
+        phase
+        for phase in phases
+        if phase["ops"] and phase["mix"]["asked"] and not is_calibration(phase["name"], phase["role"])
+    ]
     theirs = [phase for phase in made if _by_warp(phase)]
     found = []
     for ours in made:
@@ -57,11 +56,11 @@ def _entry(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Dict[str, Any]
     lines: List[Dict[str, Any]] = []
     for op in [*ours["ops"], *(op for op in theirs["ops"] if op not in ours["ops"]), None]:
         both = [phase["total"] if op is None else phase["ops"].get(op) for phase in (ours, theirs)]
-        for key, unit, path in METRICS:
-            a, b = (at(line, path) for line in both)
+        for metric in _METRICS:
+            a, b = (number_at(line, metric.path) for line in both)
             if a is not None or b is not None:
-                its = {"op": op or "total", "metric": key, "unit": unit}
-                lines.append({**its, "cbt_load": a, "warp": b, "ratio": _ratio(a, b)})
+                about = {"op": op or TOTAL, "metric": metric.key, "unit": metric.unit}
+                lines.append({**about, "cbt_load": a, "warp": b, "ratio": _ratio(a, b)})
     return {"cbt_load": ours["name"], "warp": theirs["name"], "note": note, "lines": lines}
 
 

@@ -6,28 +6,12 @@ import math
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.compare.statistics.values import Caution
-from cbt_plugins.results.aging import at
-from cbt_plugins.results.record import CLUSTER, STATE, TOTAL, Measurement
+from cbt_plugins.metrics import CLUSTER, TOTAL, Source, from_source, number_at, read
+from cbt_plugins.plan import is_calibration
+from cbt_plugins.results.record import STATE, Measurement
 
-_LINE = (
-    ("obj_per_s", ("obj_per_s",)),
-    ("mib_per_s", ("mib_per_s",)),
-    ("success_rate", ("success_rate",)),
-    ("mean_ms", ("latency_ms", "mean")),
-    ("p50_ms", ("latency_ms", "p50")),
-    ("p90_ms", ("latency_ms", "p90")),
-    ("p99_ms", ("latency_ms", "p99")),
-    ("p999_ms", ("latency_ms", "p999")),
-    ("max_ms", ("latency_ms", "max")),
-    ("ttfb_p50_ms", ("ttfb_ms", "p50")),
-    ("ttfb_p99_ms", ("ttfb_ms", "p99")),
-    ("longest_gap_s", ("longest_gap", "seconds")),
-)
+#: metrics of a state of the cluster in a phase
 _STATE = ("obj_per_s", "mib_per_s", "mean_ms", "p50_ms", "p99_ms", "max_ms")
-#: a milestone of an episode -> the metric of its seconds
-_MILESTONES = {"clean": "recovery_s", "no-object-degraded": "no_degraded_s"}
-_CLASS = (("cores", "cores"), ("rss_mib", "rss_mib"))
-_USE = ("ops_per_core", "cores_per_gb_s", "rgw_osd_ratio")
 
 #: whole bins below which a series is none: what the window cuts off is too much of it
 _FEWEST = 10
@@ -40,9 +24,9 @@ def measurements(summary: Mapping[str, Any]) -> Iterator[Measurement]:
     """All numbers of a run that a comparison may ask for, in the order of its phases."""
     series: Dict[str, Tuple[Mapping[str, Any], Series]] = {}
     for phase in summary["phases"]:
-        if phase["ops"] and not _calibrates(phase):
+        if phase["ops"] and not is_calibration(phase["name"], phase["role"]):
             series[phase["name"]] = phase["series"], _series(phase["series"])
-            yield from _of_phase(phase, series[phase["name"]][1])
+            yield from _of_phase(summary, phase, series[phase["name"]][1])
     failure = summary["failure"]
     if failure:
         for episode in failure["milestones"]["episodes"]:
@@ -52,26 +36,21 @@ def measurements(summary: Mapping[str, Any]) -> Iterator[Measurement]:
                 yield from _of_states(phase, *series[phase["phase"]])
     used = (summary.get("resources") or {}).get("phases") or {}
     for phase in summary["phases"]:
-        if phase["name"] in used and not _calibrates(phase):
-            yield from _of_resources(phase["name"], used[phase["name"]])
+        if phase["name"] in used and not is_calibration(phase["name"], phase["role"]):
+            yield from _of_resources(summary, phase, used[phase["name"]])
 
 
-def _calibrates(phase: Mapping[str, Any]) -> bool:
-    """The short phase that the engine puts in by itself: nobody asked for its numbers."""
-    return bool(phase["name"] == "calibrate" and phase["role"] == "none")
-
-
-def _of_phase(phase: Mapping[str, Any], series: Series) -> Iterator[Measurement]:
+def _of_phase(summary: Mapping[str, Any], phase: Mapping[str, Any], series: Series) -> Iterator[Measurement]:
     step = phase["series"]["step"]
     low, high = _whole_bins(phase)
     lines = [*phase["ops"].items(), (TOTAL, phase["total"])]
     for op, line in lines:
-        for metric, path in _LINE:
-            value = at(line, path)
+        for metric in from_source(Source.OPERATION):
+            value = read(metric, summary, phase, op)
             if value is not None:
-                bins = _bins(series.get(op, {}).get(metric), low, high)  # an op may have ended outside only
-                n = line["requests"] + (line["errors"] if metric == "success_rate" else 0)
-                yield Measurement(phase["name"], op, metric, value, bins, n, step)
+                bins = _bins(series.get(op, {}).get(metric.key), low, high)  # an op may have ended outside only
+                n = line["requests"] + (line["errors"] if metric.key == "success_rate" else 0)
+                yield Measurement(phase["name"], op, metric.key, value, bins, n, step)
 
 
 def _bins(series: Optional[Sequence[float]], low: int, high: Optional[int]) -> Optional[Tuple[float, ...]]:
@@ -125,14 +104,13 @@ def _mean(counts: Sequence[float], means: Sequence[Optional[float]]) -> List[flo
 def of_episode(episode: Mapping[str, Any]) -> Iterator[Measurement]:
     """How long a failure or a return took the cluster."""
     phase = f"{'+'.join(episode['labels'])} {episode['kind']}"
+    recovery = episode["recovery"] or {}
     seconds = {milestone["name"]: milestone["seconds"] for milestone in episode["milestones"]}
-    for name, metric in _MILESTONES.items():
-        if name in seconds:  # None: not reached while it was watched
-            yield Measurement(phase, CLUSTER, metric, seconds[name])
-    recovery = episode["recovery"]
-    if recovery:
-        yield Measurement(phase, CLUSTER, "recovery_obj_per_s", recovery["objects_per_s"], n=recovery["objects"])
-        yield Measurement(phase, CLUSTER, "recovery_mib_per_s", recovery["mib_per_s"], n=recovery["objects"])
+    for metric in from_source(Source.EPISODE):
+        where, name = metric.path
+        its, n = (seconds, None) if where == "milestones" else (recovery, recovery.get("objects"))
+        if name in its:  # None: not reached while it was watched
+            yield Measurement(phase, CLUSTER, metric.key, its[name], n=n)
 
 
 def _of_states(phase: Mapping[str, Any], made: Mapping[str, Any], series: Series) -> Iterator[Measurement]:
@@ -151,17 +129,21 @@ def _of_states(phase: Mapping[str, Any], made: Mapping[str, Any], series: Series
                     yield Measurement(name, op, metric, line[metric], bins, line["requests"], step)
 
 
-def _of_resources(phase: str, used: Mapping[str, Any]) -> Iterator[Measurement]:
+def _of_resources(
+    summary: Mapping[str, Any], phase: Mapping[str, Any], used: Mapping[str, Any]
+) -> Iterator[Measurement]:
     series = used.get("series") or {}
     for name, its in (used.get("classes") or {}).items():
-        for key, metric in _CLASS:
-            if its.get(key) is not None:
-                values = (series.get(key) or {}).get(name) or ()
-                known = [math.nan if value is None else value for value in values]
-                yield Measurement(phase, name, metric, its[key], _bins(known, 0, None), step=series.get("step") or 1)
-    for metric in _USE:
-        if used.get(metric) is not None:
-            yield Measurement(phase, TOTAL, metric, used[metric])
+        for metric in from_source(Source.CLASS):
+            value = number_at(its, metric.path)
+            if value is not None:
+                values = (series.get(metric.path[0]) or {}).get(name) or ()
+                bins = _bins([math.nan if value is None else value for value in values], 0, None)
+                yield Measurement(phase["name"], name, metric.key, value, bins, step=series.get("step") or 1)
+    for metric in from_source(Source.NODES):
+        value = read(metric, summary, phase, TOTAL)
+        if value is not None:
+            yield Measurement(phase["name"], TOTAL, metric.key, value)
 
 
 def cautions(summary: Mapping[str, Any]) -> Iterator[Caution]:

@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import numpy as np
 
+from cbt_plugins.metrics import METRICS
 from cbt_plugins.results.archive import Job, Phase
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.job import EndpointFigures, JobFigures, OpFigures
@@ -16,6 +17,7 @@ from cbt_plugins.results.series import Grid, Seconds, Timeline
 
 #: operations that move no data: a bandwidth would be a made-up number
 WITHOUT_BYTES = ("STAT", "DELETE", "LIST")
+_PERCENTILES = tuple(its for its in METRICS.values() if its.path[:1] == ("latency_ms",) and its.quantile)
 _ORDER = ("GET", "PUT", "MULTIPART", "STAT", "DELETE", "LIST")
 
 
@@ -72,8 +74,8 @@ def latency(histogram: Histogram) -> Optional[Dict[str, Any]]:
     if not histogram.n:
         return None
     ms: Dict[str, Any] = {"n": histogram.n, "mean": _ms(histogram.mean)}
-    for name, q, needed in (("p50", 0.5, 1), ("p90", 0.9, 10), ("p99", 0.99, 100), ("p999", 0.999, 1000)):
-        ms[name] = _ms(histogram.quantile(q)) if histogram.n >= needed else None
+    for metric in _PERCENTILES:
+        ms[metric.path[1]] = _ms(histogram.quantile(metric.quantile or 0)) if histogram.n >= metric.needs else None
     ms["max"] = _ms(histogram.max)
     return ms
 

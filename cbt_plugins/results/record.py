@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Tuple
 if TYPE_CHECKING:  # a caution is a value of statistics; reading one needs no numpy
     from cbt_plugins.compare.statistics.values import Caution
 
-#: the op of what is said of all operations of a phase together
-TOTAL = "total"
-#: the op of what is said of the cluster, and not of requests
-CLUSTER = "cluster"
 #: between the name of a phase and that of a state of the cluster in it: "one-down / degraded"
 STATE = " / "
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional
 
+from cbt_plugins.metrics import TOTAL
+from cbt_plugins.plan import is_calibration, is_measurement
 from cbt_plugins.results.conform import check
 from cbt_plugins.results.source import Unreadable
 
@@ -50,6 +52,26 @@ def summary_of(run: Path) -> Dict[str, Any]:
         hint = f"`cbt-tools report {run}` makes one, with pip install 'cbt-plugins[report]'"
         raise Unreadable(f"{why}; none can be made here without the Python package {e.name}: {hint}") from e
     return summarize(run)
+
+
+def loads(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    """Return the phases that made requests, without the calibration."""
+    return [
+        phase for phase in summary["phases"] if phase["ops"] and not is_calibration(phase["name"], phase["role"])
+    ]
+
+
+def measured(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    """Return the phases that measure; of a run that has none, all that made requests."""
+    made = loads(summary)
+    return [phase for phase in made if is_measurement(phase["name"], phase["role"])] or made
+
+
+def ops_of(phase: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the operations of a phase, and TOTAL where there are several."""
+    yield from phase["ops"]
+    if len(phase["ops"]) > 1:
+        yield TOTAL
 
 
 def is_ours(run: Path) -> bool:

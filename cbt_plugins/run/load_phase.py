@@ -13,7 +13,6 @@ from cbt_plugins import signals as interrupts
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.watch import StatusWatch
-from cbt_plugins.config.calibration import CALIBRATE
 from cbt_plugins.faults import Injector
 from cbt_plugins.faults.undoing import RECOVERY, SETTINGS
 from cbt_plugins.host import HostRun
@@ -23,7 +22,7 @@ from cbt_plugins.load.jobs import Counts, Job, JobEnd
 from cbt_plugins.load.keys import environment
 from cbt_plugins.load.session import Beat, LoadError, LoadSession
 from cbt_plugins.load.warp import LEAD, WarpJobs
-from cbt_plugins.plan import Phase, Plan
+from cbt_plugins.plan import CALIBRATE, Phase, Plan
 from cbt_plugins.run.archive import RunArchive
 from cbt_plugins.run.buckets import Buckets, balance
 from cbt_plugins.run.events import Timeline, monitors_of

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence
 
-from cbt_plugins.config.calibration import CALIBRATE
 from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import Journal
 from cbt_plugins.load import split
 from cbt_plugins.load.cbt_load import Memory
-from cbt_plugins.plan import Phase, Plan
+from cbt_plugins.plan import CALIBRATE, Phase, Plan
 from cbt_plugins.run.archive import RunArchive
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,6 @@ from scipy.signal import lfilter
 
 from cbt_plugins.compare.statistics import (
     Comparison,
-    Direction,
     Verdict,
     change_points,
     compare_runs,
@@ -27,6 +26,7 @@ from cbt_plugins.compare.statistics import (
     power,
     smallest_p,
 )
+from cbt_plugins.metrics import Direction
 
 ROWS = 20
 TABLES = 100

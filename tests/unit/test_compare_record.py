@@ -11,7 +11,7 @@ import analysis_archives
 import compare_archives
 import pytest
 
-from cbt_plugins.compare.metrics import METRICS
+from cbt_plugins.metrics import METRICS
 from cbt_plugins.results.record import Measurement, Record, records_of
 from cbt_plugins.results.records import _of_summary
 from cbt_plugins.results.source import Unreadable

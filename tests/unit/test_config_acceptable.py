@@ -9,7 +9,8 @@ from typing import List
 import pytest
 from config_files import CLUSTER, RGWTEST, faults, marked
 
-from cbt_plugins.config.acceptable import METRICS, Target, parse, problems, target_of
+from cbt_plugins.config.acceptable import Target, parse, problems, target_of
+from cbt_plugins.metrics import ACCEPTABLE
 
 
 @pytest.mark.parametrize(
@@ -96,11 +97,6 @@ def test_a_bad_key_is_refused(key: str, why: str) -> None:
         target_of(key)
 
 
-def test_names_are_those_of_comparisons() -> None:
-    metrics = pytest.importorskip("cbt_plugins.compare.metrics").METRICS
-    assert set(list(METRICS)[4:]) <= set(metrics), "but for CBT's four, one name means one thing everywhere"
-
-
 def test_faults_of_a_file_are_found_all_at_once_with_their_places(tmp_path: Path) -> None:
     text, places = marked(
         CLUSTER + RGWTEST + "    acceptable:\n"
@@ -130,4 +126,4 @@ def test_the_example_of_the_documentation_is_right(tmp_path: Path) -> None:
     assert faults(tmp_path, CLUSTER + example) == []
     assert faults(tmp_path, CLUSTER + example.replace("fill/", "fil/")) != []
     named = re.findall(r"^\| (`[a-z0-9_`, ]+`) \|", page, re.M)
-    assert set(METRICS) == {name for line in named for name in line.replace("`", "").split(", ")} & set(METRICS)
+    assert set(ACCEPTABLE) == {name for line in named for name in line.replace("`", "").split(", ")} & set(ACCEPTABLE)

@@ -8,11 +8,10 @@ from typing import Any, Dict, List, Sequence
 import pytest
 from config_files import CLUSTER, CYCLE, RGWTEST, WARP, faults, marked
 
-from cbt_plugins.config.calibration import CALIBRATE
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.sections import plan_of
-from cbt_plugins.plan import CbtLoad, Keys, Phase, Plan, WarpOp
+from cbt_plugins.plan import CALIBRATE, CbtLoad, Keys, Phase, Plan, WarpOp
 
 S3 = {"urls": ["http://rgw1:7480"], "user": "cbt"}
 MIX = {"GET": 45.0, "PUT": 35.0, "STAT": 15.0, "DELETE": 5.0}

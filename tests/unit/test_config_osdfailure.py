@@ -10,10 +10,9 @@ import pytest
 from config_files import CLUSTER, S3, faults, marked
 
 from cbt_plugins.config import registry
-from cbt_plugins.config.calibration import CALIBRATE
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.sections import plan_of
-from cbt_plugins.plan import Event, Fault, Goal, Keys, Phase, Plan, Settings
+from cbt_plugins.plan import CALIBRATE, Event, Fault, Goal, Keys, Phase, Plan, Settings
 
 HOUR = 3600.0
 MIX = {"GET": 45.0, "PUT": 35.0, "STAT": 15.0, "DELETE": 5.0}

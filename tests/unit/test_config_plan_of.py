@@ -11,13 +11,12 @@ import pytest
 from pydantic import Field
 
 from cbt_plugins.config import sections
-from cbt_plugins.config.calibration import CALIBRATE
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.sections import plan_of
 from cbt_plugins.config.sweeps import permutations
 from cbt_plugins.config.validate import Strict
-from cbt_plugins.plan import Bucket, Driver, Goal, Phase, Plan, WarpOp
+from cbt_plugins.plan import CALIBRATE, Bucket, Driver, Goal, Phase, Plan, WarpOp
 
 S3 = {"urls": ["http://rgw1:7480", "http://rgw2:7480/"], "user": "cbt"}
 MIX = {"GET": 45.0, "PUT": 35.0, "STAT": 15.0, "DELETE": 5.0}

@@ -13,8 +13,8 @@ from typing import Any, Dict, List
 import export_archives as ea
 import pytest
 
+from cbt_plugins.metrics import ACCEPTABLE, read
 from cbt_plugins.report.export.acceptance import judge
-from cbt_plugins.report.export.numbers import number
 from cbt_plugins.results.stored import summary_of
 
 PROJECT = Path(__file__).parents[2]
@@ -75,19 +75,19 @@ def test_the_deviation_is_that_of_the_seconds(pair: Dict[str, Path]) -> None:
     summary = summary_of(pair["fast"])
     phase = summary["phases"][0]
     phase["series"]["ops"]["GET"]["obj_per_s"] = [100.0, 300.0] * 5
-    assert number(summary, phase, "GET", "iops_stddev") == pytest.approx(105.409, abs=0.01)
-    assert number(summary, phase, "total", "iops_stddev") == pytest.approx(105.409, abs=0.01)
-    assert number(summary, phase, "PUT", "iops_stddev") == 0.0
+    assert read(ACCEPTABLE["iops_stddev"], summary, phase, "GET") == pytest.approx(105.409, abs=0.01)
+    assert read(ACCEPTABLE["iops_stddev"], summary, phase, "total") == pytest.approx(105.409, abs=0.01)
+    assert read(ACCEPTABLE["iops_stddev"], summary, phase, "PUT") == 0.0
 
 
 def test_numbers_of_the_nodes_are_there_when_somebody_watched(pair: Dict[str, Path]) -> None:
     summary = summary_of(pair["fast"])
     phase = summary["phases"][0]
-    assert number(summary, phase, "total", "ops_per_core") is None
+    assert read(ACCEPTABLE["ops_per_core"], summary, phase, "total") is None
     summary["resources"] = {"nodes": [], "phases": {"fill": {"ops_per_core": 12.5, "cores_per_gb_s": None}}}
-    assert number(summary, phase, "total", "ops_per_core") == 12.5
-    assert number(summary, phase, "total", "cores_per_gb_s") is None
-    assert number(summary, summary["phases"][1], "total", "ops_per_core") is None
+    assert read(ACCEPTABLE["ops_per_core"], summary, phase, "total") == 12.5
+    assert read(ACCEPTABLE["cores_per_gb_s"], summary, phase, "total") is None
+    assert read(ACCEPTABLE["ops_per_core"], summary, summary["phases"][1], "total") is None
 
 
 @pytest.mark.parametrize("who", ["current", "baseline"])

@@ -9,7 +9,8 @@ from typing import Any, Dict, List
 
 import pytest
 
-from cbt_plugins.results.record import CLUSTER, Record, records_of
+from cbt_plugins.metrics import CLUSTER
+from cbt_plugins.results.record import Record, records_of
 from cbt_plugins.tools.__main__ import main
 
 DATA = Path(__file__).parent.parent / "data" / "foreign" / "beside"

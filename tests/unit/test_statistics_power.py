@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 from cbt_plugins.compare.statistics import (
-    Direction,
     Verdict,
     compare_runs,
     gate_false_alarms,
@@ -18,6 +17,7 @@ from cbt_plugins.compare.statistics import (
     power,
     smallest_p,
 )
+from cbt_plugins.metrics import Direction
 
 ALARMS = (Verdict.BETTER, Verdict.WORSE)
 

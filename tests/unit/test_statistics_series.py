@@ -19,8 +19,8 @@ from cbt_plugins.compare.statistics import (
     estimate_series,
     steady,
 )
-from cbt_plugins.compare.statistics.values import Direction
 from cbt_plugins.compare.statistics.verdicts import judge
+from cbt_plugins.metrics import Direction
 
 
 def series(seed: int, n: int, lag: float = 0.0, scatter: float = 5.0) -> np.ndarray:

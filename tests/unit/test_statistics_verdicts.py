@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbt_plugins.compare.statistics import Comparison, Direction, Estimate, Verdict, compare_runs, holm, judge
+from cbt_plugins.compare.statistics import Comparison, Estimate, Verdict, compare_runs, holm, judge
+from cbt_plugins.metrics import Direction
 
 HIGHER, LOWER, NONE = Direction.HIGHER, Direction.LOWER, Direction.NONE
 LEVEL = Estimate(100.0, 99.0, 101.0, 6, 0.95)

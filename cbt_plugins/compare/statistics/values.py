@@ -9,14 +9,6 @@ from typing import Optional, Tuple
 Cautions = Tuple["Caution", ...]
 
 
-class Direction(Enum):
-    """Which way is better."""
-
-    HIGHER = "higher"
-    LOWER = "lower"
-    NONE = "none"
-
-
 class Verdict(Enum):
     """What may be said of a change; docs/statistics.md has the rules."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Dict, Hashable, List, Mapping, Sequence, Tuple, TypeVar, Union
 
-from cbt_plugins.compare.statistics.values import Caution, Comparison, Direction, Verdict
+from cbt_plugins.compare.statistics.values import Caution, Comparison, Verdict
+from cbt_plugins.metrics import Direction
 
 Key = TypeVar("Key", bound=Hashable)
 _HELPED = "in a table of {} rows so few runs can be judged only if logarithms of runs are about normally distributed"

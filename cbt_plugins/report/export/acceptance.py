@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.config.acceptable import Check, Target, parse, target_of
+from cbt_plugins.metrics import ACCEPTABLE, read
 from cbt_plugins.report.export.chance import false_alarms
-from cbt_plugins.report.export.numbers import measurements, number
 from cbt_plugins.results.source import Unreadable
-from cbt_plugins.results.stored import not_whole, summary_of
+from cbt_plugins.results.stored import measured, not_whole, summary_of
 
 logger = logging.getLogger(__name__)
 
@@ -96,13 +96,13 @@ def _places(
     """Phases that the target is about, by name, with the numbers of both; a phase of one run only is a place too."""
     phases: Dict[str, List[Optional[float]]] = {}
     for index, summary in enumerate((current, baseline)):
-        found = measurements(summary) if target.phase is None else summary["phases"]
+        found = measured(summary) if target.phase is None else summary["phases"]
         for phase in found:
             if target.phase not in (None, phase["name"]):
                 continue
             if target.phase is None and target.op != "total" and target.op not in phase["ops"]:
                 continue  # an operation is judged where it was made
-            value = number(summary, phase, target.op, target.metric)
+            value = read(ACCEPTABLE[target.metric], summary, phase, target.op)
             phases.setdefault(phase["name"], [None, None])[index] = value
     for name, (mine, its) in phases.items():
         yield name, mine, its

@@ -6,10 +6,9 @@ import math
 from statistics import NormalDist
 from typing import Any, Mapping, Optional
 
-from cbt_plugins.config.acceptable import TOTAL, Check
+from cbt_plugins.config.acceptable import Check
+from cbt_plugins.metrics import ACCEPTABLE, TOTAL
 
-#: metric -> key of the series that it is the mean of
-_SERIES = {"bandwidth": "mib_per_s", "mib_per_s": "mib_per_s", "iops_avg": "obj_per_s", "obj_per_s": "obj_per_s"}
 #: quantiles of the normal distribution that stand for it
 _STEPS = 1000
 
@@ -21,7 +20,7 @@ def false_alarms(phase: Mapping[str, Any], op: str, metric: str, check: Check) -
     its effective number of seconds. What differs from run to run is not in it. None: not a rate, too few seconds, or
     no numpy and scipy.
     """
-    key = _SERIES.get(metric)
+    key = ACCEPTABLE[metric].series
     series = [its[key] for name, its in phase["series"]["ops"].items() if key and op in (name, TOTAL) and its[key]]
     if not series:
         return None

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping
 
 from cbt_plugins.journal import write_json
-from cbt_plugins.report.export.numbers import loads
-from cbt_plugins.results.stored import not_whole
+from cbt_plugins.results.stored import loads, not_whole
 
 # History of the form: 1 (0.1.0) the first one
 VERSION = 1

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Tuple
 
-from cbt_plugins.report.export.numbers import loads, number, ops_of
+from cbt_plugins.metrics import METRICS, read
+from cbt_plugins.results.stored import loads, ops_of
 
-#: metric of acceptable.METRICS -> name, factor to Prometheus' base units, labels, help
-_NUMBERS: Tuple[Tuple[str, str, float, Dict[str, str], str], ...] = (
-    ("obj_per_s", "cbt_objects_per_second", 1.0, {}, "Objects of successful requests."),
-    ("mib_per_s", "cbt_bytes_per_second", 2.0**20, {}, "Bytes of successful requests."),
-    ("success_rate", "cbt_success_ratio", 1.0, {}, "Successful requests / all requests."),
-    ("mean_ms", "cbt_latency_mean_seconds", 1e-3, {}, "Mean latency of successful requests."),
-    *(
-        (f"p{name}_ms", "cbt_latency_seconds", 1e-3, {"quantile": q}, "Latency of successful requests.")
-        for name, q in (("50", "0.5"), ("90", "0.9"), ("99", "0.99"), ("999", "0.999"))
-    ),
-    ("max_ms", "cbt_latency_max_seconds", 1e-3, {}, "Highest latency of a successful request."),
-    ("longest_gap_s", "cbt_longest_gap_seconds", 1.0, {}, "Longest time without a success."),
-)
+#: unit of a metric -> factor to Prometheus' base units
+_BASE = {"MiB/s": 2.0**20, "MiB": 2.0**20, "ms": 1e-3}
 
 
 def text(runs: Iterable[Tuple[Mapping[str, Any], bool]]) -> str:
@@ -44,10 +34,12 @@ def _samples(summary: Mapping[str, Any], whole: bool) -> Iterator[Tuple[str, str
         end = float(phase["window"]["end"])
         yield "cbt_phase_end_timestamp_seconds", "End of the measured window.", where, end
         for op in ops_of(phase):
-            for metric, name, factor, more, about in _NUMBERS:
-                value = number(summary, phase, op, metric)
+            for metric in METRICS.values():
+                value = read(metric, summary, phase, op) if metric.prometheus else None
                 if value is not None:
-                    yield name, about, {**where, "op": op, **more}, value * factor
+                    more = {} if metric.quantile is None else {"quantile": f"{metric.quantile:g}"}
+                    labels = {**where, "op": op, **more}
+                    yield metric.prometheus, metric.text, labels, value * _BASE.get(metric.unit, 1.0)
 
 
 def _escaped(text: str) -> str:

@@ -10,9 +10,9 @@ import io
 from datetime import datetime, timezone
 from typing import Any, Dict, List, Mapping, Sequence
 
-from cbt_plugins.report.export.numbers import loads, number, ops_of
+from cbt_plugins.metrics import COLUMNS, read
+from cbt_plugins.results.stored import loads, ops_of
 
-_METRICS = ("obj_per_s", "mib_per_s", "mean_ms", "p50_ms", "p99_ms", "p999_ms", "max_ms", "success_rate")
 _ATTRIBUTES = ("time", "benchmark", "run", "run_id", "ceph", "cbt_plugins")
 
 
@@ -41,8 +41,8 @@ def _row(summary: Mapping[str, Any]) -> Dict[str, Any]:
     }
     for phase in loads(summary):
         for op in ops_of(phase):
-            for metric in _METRICS:
-                value = number(summary, phase, op, metric)
+            for metric in COLUMNS:
+                value = read(metric, summary, phase, op)
                 if value is not None:
-                    row[f"{phase['name']}.{op}.{metric}"] = value
+                    row[f"{phase['name']}.{op}.{metric.key}"] = value
     return row

@@ -13,17 +13,11 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 import numpy as np
 
 from cbt_plugins.compare.statistics.values import Caution
+from cbt_plugins.metrics import METRICS, TOTAL
 from cbt_plugins.results.importers.part import Bins, Part
-from cbt_plugins.results.record import TOTAL, Measurement
+from cbt_plugins.results.record import Measurement
 
-#: key of METRICS -> q, and the samples that it needs
-QUANTILES = {
-    "p50_ms": (0.5, 1),
-    "p90_ms": (0.9, 10),
-    "p95_ms": (0.95, 20),
-    "p99_ms": (0.99, 100),
-    "p999_ms": (0.999, 1000),
-}
+_QUANTILES = tuple(its for its in METRICS.values() if its.quantile is not None)
 #: a common window that is shorter than this share of some client's time, and by some seconds, is worth a caution
 _MOST = 0.95
 _LITTLE = 0.5
@@ -190,14 +184,14 @@ def _latencies(
     bins = _bins(some, window)
     wanted = {key for part in some for key in part.percentiles}
     if bins is not None and bins.n:
-        for key, (q, needed) in QUANTILES.items():
-            if bins.n >= needed:
-                yield replace(line, metric=key, value=bins.quantile(q) / 1e6, n=bins.n)
+        for metric in _QUANTILES:
+            if bins.n >= metric.needs:
+                yield replace(line, metric=metric.key, value=bins.quantile(metric.quantile or 0) / 1e6, n=bins.n)
     elif len(some) == 1:
         for key, value in some[0].percentiles.items():
-            if some[0].requests >= QUANTILES[key][1]:
+            if some[0].requests >= METRICS[key].needs:
                 yield replace(line, metric=key, value=value)
-    elif wanted and max(part.requests for part in some) >= QUANTILES["p99_ms"][1]:
+    elif wanted and max(part.requests for part in some) >= METRICS["p99_ms"].needs:
         for key in sorted(wanted):
             yield replace(line, metric=key, value=None)
         text = (

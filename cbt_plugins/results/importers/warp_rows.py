@@ -59,6 +59,7 @@ def read(paths: Sequence[Path]) -> Record:
     seconds = of_phase.by_op(made)
     line = {
         "name": PHASE,
+        "role": "none",
         "window": {"start": made.grid.start, "end": made.grid.end},
         "ops": seconds,
         "total": of_phase.figures(None, of_phase.total(made.ops.values()), made.length),

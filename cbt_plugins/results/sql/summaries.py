@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Tuple
 
-from cbt_plugins.compare.metrics import METRICS
-from cbt_plugins.results.record import TOTAL, Record, records_of
+from cbt_plugins.metrics import METRICS, TOTAL
+from cbt_plugins.results.record import Record, records_of
 from cbt_plugins.results.sql.table import Columns, Run, Table, columns_of, from_rows
 from cbt_plugins.results.stored import summary_of
 from cbt_plugins.results.summary import summarize
