@@ -1,4 +1,4 @@
-"""Figures files: what cbt-rows made of the requests of a job, as numpy columns. docs/FIGURES.md is their form.
+"""Figures files: what cbt-rows made of the requests of a job, as numpy columns. docs/AGGREGATES.md is their form.
 
 A file is a sequence of frames, each whole in itself, and their tables are added up: what was written before a kill
 counts.

@@ -1,7 +1,7 @@
 """How often the statistics are wrong: false alarms, power, equivalence and change points on random numbers, seeded.
 
 The real functions judge whole tables of 20 rows in which nothing changed, and single rows in which something did.
-Prints the tables of docs/statistics.md as Markdown; all of them take some minutes.
+Prints the tables of docs/STATISTICS.md as Markdown; all of them take some minutes.
 Usage: ./run bench chance   (or: python tests/perf/chance.py [TABLE ...], of those that it names when one is unknown)
 """
 

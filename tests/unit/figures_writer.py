@@ -1,4 +1,4 @@
-"""Figures files as docs/FIGURES.md describes them, made the slow way: one request after the other, in plain Python."""
+"""Figures files as docs/AGGREGATES.md describes them, made the slow way: one request after another, in plain Python."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ np = pytest.importorskip("numpy")
 duckdb = pytest.importorskip("duckdb")
 zstandard = pytest.importorskip("zstandard")
 
-DOCS = Path(__file__).parents[2] / "docs" / "FIGURES.md"
+DOCS = Path(__file__).parents[2] / "docs" / "AGGREGATES.md"
 DATA = Path(__file__).parents[1] / "data" / "rows"
 RECORDED = sorted(DATA.glob("v*"))
 NS = made.NS

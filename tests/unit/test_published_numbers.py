@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-import published_numbers
 import pytest
 from published_numbers import ROOT, VERDICTS, Row, rows
 
@@ -44,8 +43,3 @@ def test_another_number_would_have_another_verdict(row: Row) -> None:
     limit = max(row.tolerance or 0.0, row.digit / 2)
     assert replace(row, published=row.value()).judged() == "ok"
     assert replace(row, published=row.value() + 1.01 * limit).judged() == "mistake"
-
-
-def test_the_page_shows_them_as_they_are() -> None:
-    page = published_numbers.PAGE.read_text(encoding="utf-8")
-    assert page == published_numbers.refresh(page), "run python tests/unit/published_numbers.py --write"

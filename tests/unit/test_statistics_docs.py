@@ -1,4 +1,4 @@
-"""docs/statistics.md: its examples are run, what takes seconds of its tables is made again, its codes are all there."""
+"""docs/STATISTICS.md: its examples are run, what takes seconds of its tables is made again, its codes are all there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import cbt_plugins.compare.statistics
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "statistics.md").read_text()
+PAGE = (ROOT / "docs" / "STATISTICS.md").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_the_examples_say_what_the_page_says() -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     runner = doctest.DocTestRunner(optionflags=doctest.REPORT_NDIFF)
     for number, block in enumerate(blocks):
-        example = doctest.DocTestParser().get_doctest(block, names, f"block {number}", "docs/statistics.md", 0)
+        example = doctest.DocTestParser().get_doctest(block, names, f"block {number}", "docs/STATISTICS.md", 0)
         assert example.examples
         runner.run(example, clear_globs=False)
         names.update(example.globs)

@@ -1,6 +1,6 @@
 """Arithmetic that tells a change from noise, and says so when it cannot. Knows numbers only, no archives.
 
-docs/statistics.md has the rules, their false alarms and their power.
+docs/STATISTICS.md has the rules, their false alarms and their power.
 """
 
 from cbt_plugins.compare.statistics.changes import change_points

@@ -10,7 +10,7 @@ Cautions = Tuple["Caution", ...]
 
 
 class Verdict(Enum):
-    """What may be said of a change; docs/statistics.md has the rules."""
+    """What may be said of a change; docs/STATISTICS.md has the rules."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -20,7 +20,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Caution:
-    """A doubt about a number. `code` is one of those listed in docs/statistics.md, `text` one sentence for a person."""
+    """A doubt about a number. `code` is one of those listed in docs/STATISTICS.md, `text` one sentence for a person."""
 
     code: str
     text: str

@@ -1,7 +1,7 @@
 """Results of other programs as records: hsbench, fio, rados bench, COSbench, warp, alone or as CBT's own benchmarks
 left them.
 
-docs/FOREIGN.md says what is taken from each format, and what is not because it would be wrong.
+docs/IMPORT.md says what is taken from each format, and what is not because it would be wrong.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables of the figures at their full resolution: seconds, cells, histograms, errors (docs/FIGURES.md)."""
+"""Tables of the figures at their full resolution: seconds, cells, histograms, errors (docs/AGGREGATES.md)."""
 
 from __future__ import annotations
 

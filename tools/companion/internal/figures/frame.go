@@ -1,5 +1,5 @@
 // Package figures reads and writes .figures files: counts and histograms of request rows, in frames that add up.
-// docs/FIGURES.md describes the format.
+// docs/AGGREGATES.md describes the format.
 package figures
 
 import (
