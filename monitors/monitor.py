@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set
 
 from cbt_plugins.host import RunFailed
+from cbt_plugins.inventory import host_of, nodes_of, split_names
 
 logger = logging.getLogger(__name__)
-
-#: keys of the `cluster:` section that name nodes
-NODE_KEYS = ("head", "clients", "osds", "mons", "rgws", "mgrs", "mdss", "mds")
 
 _numbers = itertools.count(1)
 
@@ -42,7 +40,8 @@ class Monitor:
         self.config = config
         self.cluster = cluster
         self.common = common
-        self.nodes = nodes_of(cluster, config.get("nodes", self.DEFAULT_NODES))
+        roles = config.get("nodes", self.DEFAULT_NODES)
+        self.nodes = list(nodes_of(cluster, *([roles] if isinstance(roles, str) else roles)))
 
     def start(self, directory: str) -> None:
         """Begin to watch; whatever is written goes under `directory` on the nodes."""
@@ -51,16 +50,6 @@ class Monitor:
     def stop(self, directory: str) -> None:
         """End what `start(directory)` began, on the same object."""
         raise NotImplementedError
-
-
-def nodes_of(cluster: Mapping[str, Any], keys: Iterable[str] = NODE_KEYS) -> List[str]:
-    """Node names of these keys of the `cluster:` section (string, list or mapping), as written, each once."""
-    found: Dict[str, None] = {}
-    for key in [keys] if isinstance(keys, str) else keys:
-        value = cluster.get(key) or []
-        for name in [value] if isinstance(value, str) else value:
-            found.update(dict.fromkeys(part.strip() for part in str(name).split(",") if part.strip()))
-    return list(found)
 
 
 def make_remote(cluster: Mapping[str, Any], common: Mapping[str, Any]) -> Any:
@@ -174,19 +163,14 @@ def _answering(remote: Any, nodes: Sequence[str]) -> List[str]:
 
 
 def _nodes_of_monitors(monitors: Iterable[Any], cluster: Mapping[str, Any]) -> List[str]:
-    everywhere = nodes_of(cluster)
+    everywhere = list(nodes_of(cluster))
     wanted: Set[str] = set()
     for monitor in monitors:
         own = getattr(monitor, "nodes", None) or getattr(monitor, "_nodes", None)
         if own is None:
             return everywhere
-        wanted.update(host_of(name) for name in (own.split(",") if isinstance(own, str) else own))
-    return [node for node in everywhere if host_of(node) in wanted]
-
-
-def host_of(node: str) -> str:
-    """The name without the user and the port that it may have."""
-    return node.rpartition("@")[2].partition(":")[0]
+        wanted.update(map(host_of, split_names(own)))
+    return [node for node in everywhere if node in wanted]
 
 
 def _fetch(remote: Any, nodes: Sequence[str], directory: str, local_dir: Path, user: Optional[str]) -> None:
@@ -205,19 +189,12 @@ def _fetch(remote: Any, nodes: Sequence[str], directory: str, local_dir: Path, u
                 if chown:
                     remote.run([node], f"{chown}true", 60)
                 remote.fetch([node], directory, Path(scratch))
-                for file in _arrived(Path(scratch), node):
-                    shutil.move(str(file), str(local_dir / f"{file.name}.{host_of(node)}"))
+                for file in sorted(Path(scratch, node).iterdir()):
+                    shutil.move(str(file), str(local_dir / f"{file.name}.{node}"))
                 fetched.append(node)
             except RemoteError as error:
                 logger.error("monitor files of %s stay in %s there: %s", node, directory, error)
     remote.run(fetched, f"rm -rf -- {quoted}", 60, check=False)
-
-
-def _arrived(scratch: Path, node: str) -> List[Path]:
-    for name in (node, host_of(node)):
-        if (scratch / name).is_dir():
-            return sorted((scratch / name).iterdir())
-    return []
 
 
 def build(

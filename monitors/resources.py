@@ -17,7 +17,7 @@ from typing import Any, Dict, Mapping, Optional
 from cbt_plugins.config.monitors import ResourcesProfile, values_of
 
 from . import resources_connections
-from .monitor import Monitor, host_of, make_remote, stop_by_pid_files
+from .monitor import Monitor, make_remote, stop_by_pid_files
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Resources(Monitor):
                 receive=shlex.quote(receive),
                 interval=self._profile.interval,
                 # two names may be one machine, and nodes may share a directory
-                node=shlex.quote(host_of(node)),
+                node=shlex.quote(node),
             )
             lines[node] = self._remote.transport.ssh(node, f"exec sh -c {shlex.quote(script)}")
         self._connections = subprocess.Popen(

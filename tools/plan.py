@@ -20,6 +20,7 @@ from cbt_plugins.config.sizes import size_texts
 from cbt_plugins.config.source import Source, read
 from cbt_plugins.config.spans import event_text, span_text, spans
 from cbt_plugins.config.units import about_rate, format_duration, format_percent
+from cbt_plugins.inventory import head_of, nodes_of
 from cbt_plugins.plan import Keys, Phase, Plan, Settings
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _look(config: Config) -> Live:
 
 
 def _document(config: Config) -> Dict[str, Any]:
-    clients = config.cluster["clients"]
+    clients = nodes_of(config.cluster, "clients")
     return {
         "version": 1,
         "file": config.file,
@@ -117,7 +118,7 @@ def _lines(config: Config, asked: bool) -> Iterator[str]:
     if config.others:
         yield f"not planned here, CBT runs them as well: {', '.join(config.others)}"
     yield ""
-    yield f"head {cluster['head']} leads, as {cluster['user']}; load from {', '.join(cluster['clients'])}"
+    yield f"head {head_of(cluster)} leads, as {cluster['user']}; load from {', '.join(nodes_of(cluster, 'clients'))}"
     yield (
         "this command has asked the cluster and changed nothing; its answers are at the end"
         if asked
@@ -149,7 +150,7 @@ def _lines(config: Config, asked: bool) -> Iterator[str]:
         yield f"  monitors on the nodes while phases run: {', '.join(config.monitors)}"
         yield "    undo: stopped at the end of each phase"
     yield f"  nothing else: no {unchanged([run.plan for run in runs])} is changed"
-    warnings = dict.fromkeys(text for run in runs for text in advice(run.plan, cluster["clients"]))
+    warnings = dict.fromkeys(text for run in runs for text in advice(run.plan, nodes_of(cluster, "clients")))
     if warnings:
         yield ""
         yield "Worth knowing"

@@ -12,6 +12,7 @@ from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.result import RemoteError
 from cbt_plugins.cluster.space import PoolSpace, Space
 from cbt_plugins.cluster.status import Status
+from cbt_plugins.inventory import head_of
 
 #: what describes a cluster well enough to read its results a year later: file name -> command
 SNAPSHOT = {
@@ -61,7 +62,7 @@ class Ceph:
 
     def __init__(self, remote: Remote, cluster: Mapping[str, Any]) -> None:
         self.remote = remote
-        self.head = str(cluster["head"])
+        self.head = head_of(cluster)
         conf = cluster.get("conf_file") or "/etc/ceph/ceph.conf"
         self.conf_file = str(conf)
         self._ceph = f"{cluster.get('ceph_cmd') or 'ceph'} -c {shlex.quote(self.conf_file)}"

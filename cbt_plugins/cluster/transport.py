@@ -7,8 +7,10 @@ import os
 import shlex
 import shutil
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+
+from cbt_plugins.inventory import NodeName, names_of
 
 #: a silent network is noticed after 60 s, a host that does not answer after 10 s; nothing ever asks for a password
 SSH_OPTIONS = (
@@ -32,6 +34,7 @@ class Transport:
     pdsh: Optional[str]
     ssh_args: Tuple[str, ...]
     own_names: FrozenSet[str]
+    named: Mapping[str, NodeName] = field(default_factory=dict)  # host -> its own user and port
 
     @classmethod
     def from_host(cls, cluster: Mapping[str, Any], common: Mapping[str, Any]) -> Transport:
@@ -45,23 +48,34 @@ class Transport:
             ssh_args=tuple(a for a in ssh_args if a not in ("-l%u", "%h"))
             + tuple(shlex.split(os.environ.get("PDSH_SSH_ARGS_APPEND", ""))),
             own_names=_own_names(),
+            named={name.host: name for name in names_of(cluster) if name.user or name.port},
         )
 
     def is_local(self, node: str) -> bool:
         """True when no connection is needed: this machine, and the user that we are already."""
-        return node in self.own_names and self.user in (None, getpass.getuser())
+        return node in self.own_names and self._user(node) in (None, getpass.getuser())
+
+    def _user(self, node: str) -> Optional[str]:
+        """Who logs in: the node's own user as the section names it, as CBT does it, else that of all."""
+        name = self.named.get(node)
+        return name.user if name and name.user else self.user
+
+    def _destination(self, node: str) -> str:
+        user = self._user(node)
+        return f"{user}@{node}" if user else node
 
     def ssh(self, node: str, command: str) -> List[str]:
         """Command line for one node."""
         if self.is_local(node):
             return ["/bin/sh", "-c", command]
-        destination = f"{self.user}@{node}" if self.user else node
-        return ["ssh", *SSH_OPTIONS, *self.ssh_args, destination, command]
+        name = self.named.get(node)
+        port = ["-p", name.port] if name and name.port else []
+        return ["ssh", *SSH_OPTIONS, *self.ssh_args, *port, self._destination(node), command]
 
     def pdsh_line(self, nodes: Sequence[str], command: str) -> Tuple[List[str], Dict[str, str]]:
         """Command line and environment for many nodes. pdsh itself expands %h %u %n %%, so every % is doubled."""
         assert self.pdsh is not None
-        targets = ",".join(f"{self.user}@{n}" if self.user else n for n in nodes)
+        targets = ",".join(map(self._destination, nodes))
         environment = dict(os.environ, LC_ALL="C")
         append = " ".join([*SSH_OPTIONS, *self.ssh_args])
         environment["PDSH_SSH_ARGS_APPEND"] = append

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import is_calibration
 
 Pairs = Iterator[Tuple[str, Any]]
@@ -132,8 +133,8 @@ def _of_nodes(run: Optional[Path]) -> Pairs:
         seen = Counter(str(its[name]) for its in facts if its.get(name))
         yield f"host.{name}", ", ".join(f"{value} ({n})" for value, n in sorted(seen.items())) or None
     cluster = (_json(run, "cluster.json") or {}).get("cluster") or {}
-    if isinstance(cluster.get("rgws"), list):
-        yield "cluster.rgws", len(cluster["rgws"])
+    if cluster.get("rgws"):
+        yield "cluster.rgws", len(nodes_of(cluster, "rgws"))
 
 
 def _of_cluster(run: Optional[Path]) -> Pairs:

@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
 from cbt_plugins.config import acceptable, fault_file, registry
-from cbt_plugins.config.cluster import ClusterSection
+from cbt_plugins.config.cluster import ClusterSection, node_problems
 from cbt_plugins.config.errors import ConfigError, Fault, Path, did_you_mean
 from cbt_plugins.config.kinds import SWITCH
 from cbt_plugins.config.models import BenchmarkSection
@@ -17,6 +17,7 @@ from cbt_plugins.config.sections import HOST_KEYS, section_of, understand
 from cbt_plugins.config.source import Source, read
 from cbt_plugins.config.sweeps import permutations
 from cbt_plugins.config.validate import Problem, validate
+from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Plan
 
 #: benchmarks of CBT's own, in any of its versions: near misses of ours that are none
@@ -101,6 +102,9 @@ def load(source: Source) -> Config:
     profiles = data.get("monitoring_profiles")
     if ours or (isinstance(profiles, dict) and set(profiles) & set(PROFILES)):
         faults += [*_monitors(source, data), *_fault_file(data)]
+        if not ours and isinstance(data.get("cluster"), dict):
+            wrong = node_problems(data["cluster"])
+            faults += [source.fault(("cluster", *path), text, of_key) for path, text, of_key in wrong]
     if faults:
         raise ConfigError(faults)
     iterations = range(cluster.get("iterations", 0))
@@ -177,9 +181,9 @@ def _fault_file(data: Mapping[str, Any]) -> Sequence[Fault]:
     path = profile.get("file") if isinstance(profile, dict) else None
     if not path or not isinstance(path, str):
         return ()
-    osds = cluster.get("osds") if isinstance(cluster, dict) else None
+    osds = nodes_of(cluster, "osds") if isinstance(cluster, dict) else None
     try:
-        fault_file.load(path, list(map(str, osds)) if isinstance(osds, (list, dict)) else None)
+        fault_file.load(path, osds or None)
     except ConfigError as error:
         return error.faults
     return ()

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, List, Optional
+from typing import Annotated, Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
 
+from cbt_plugins.config.errors import Path
 from cbt_plugins.config.validate import AbsolutePath, Problem, Problems
-
-_NODE = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*@)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(:[0-9]{1,5})?")
-
-
-def _node(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError("must be a host name (quote it when it is a number)")
-    if value.count(":") > 1:
-        raise ValueError("CBT takes no IPv6 address here; use a host name")
-    if not _NODE.fullmatch(value):
-        raise ValueError(f"{value!r} is no host name")
-    return value
+from cbt_plugins.inventory import ROLES, check_name, host_of, split_names
 
 
 def _nodes(value: Any) -> Any:
@@ -27,7 +16,7 @@ def _nodes(value: Any) -> Any:
     return list(value) if isinstance(value, dict) else value
 
 
-Node = Annotated[str, BeforeValidator(_node), WithJsonSchema({"type": "string", "pattern": r"^\S+$"})]
+Node = Annotated[str, BeforeValidator(check_name), WithJsonSchema({"type": "string", "pattern": r"^\S+$"})]
 _List = Annotated[List[Node], Field(min_length=1)]
 _LIST_OR_MAPPING = {
     "anyOf": [
@@ -36,6 +25,26 @@ _LIST_OR_MAPPING = {
     ]
 }
 NodesOrMapping = Annotated[_List, BeforeValidator(_nodes), WithJsonSchema(_LIST_OR_MAPPING)]
+
+
+def node_problems(cluster: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield each node whose name cannot be used: all that is checked of the section beside CBT's own benchmarks."""
+    for role in ROLES:
+        value = cluster.get(role)
+        if value is not None and not isinstance(value, (str, list, dict)):
+            yield Problem((role,), "must be a host name, a list of them, or a mapping from them")
+            continue
+        for place, entry in [((role,), value)] if isinstance(value, str) else _entries(role, value):
+            try:
+                for name in split_names(entry) if isinstance(entry, str) else [entry]:
+                    check_name(name)
+            except ValueError as error:
+                yield Problem(place, str(error), of_key=isinstance(value, dict))
+
+
+def _entries(role: str, value: Union[List[Any], Dict[Any, Any], None]) -> Iterator[Tuple[Path, Any]]:
+    for index, entry in enumerate(value or ()):
+        yield (role, entry if isinstance(value, dict) else index), entry
 
 
 class ClusterSection(BaseModel):
@@ -67,7 +76,8 @@ class ClusterSection(BaseModel):
     @field_validator("clients")
     @classmethod
     def _each_once(cls, nodes: List[str]) -> List[str]:
-        known = [(i, node) for i, node in enumerate(nodes) if node in nodes[:i]]
+        hosts = list(map(host_of, nodes))
+        known = [(i, node) for i, node in enumerate(nodes) if hosts[i] in hosts[:i]]
         twice = [Problem((i,), f"{node} is in the list twice") for i, node in known]
         if twice:
             raise Problems(twice)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import List, Mapping, Sequence, Tuple
 
 from cbt_plugins.config.spans import spans
+from cbt_plugins.inventory import nodes_of
 from cbt_plugins.models.pools import failed_domains, inactive_share
 from cbt_plugins.plan import Fault, Plan
 
@@ -23,8 +24,7 @@ def estimate(plan: Plan, cluster: Mapping[str, object]) -> Tuple[str, ...]:
         return ()
     most = max(together, key=lambda faults: (sum(map(_nodes, faults)), sum(map(_osds, faults))))
     nodes, osds = sum(map(_nodes, most)), sum(map(_osds, most))
-    listed = cluster.get("osds")
-    total = len(listed) if isinstance(listed, (list, dict)) else 0
+    total = len(nodes_of(cluster, "osds"))
     lines = []
     if nodes:
         labels = ", ".join(fault.label for fault in most if _nodes(fault))

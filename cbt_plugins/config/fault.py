@@ -12,6 +12,7 @@ from cbt_plugins.config.cluster import Node
 from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.kinds import consent, known_rules, missing, options_of, unit_of
 from cbt_plugins.config.validate import Problem, Problems, Strict, exactly_one, only_one
+from cbt_plugins.inventory import host_of, nodes_of
 
 #: more nodes or OSDs at once than this are a typing error
 _MANY = 1000
@@ -88,8 +89,8 @@ class BreakSection(Strict):
 
 def usable_nodes(nodes: Optional[Sequence[str]], info: ValidationInfo) -> Optional[List[str]]:
     """Return the names without users; raises Problems for what is no OSD node, or here twice."""
-    bare = [node.split("@")[-1] for node in nodes or ()]
-    known = [str(node).split("@")[-1] for node in (info.context or {}).get("osds") or ()]
+    bare = [host_of(node) for node in nodes or ()]
+    known = nodes_of(info.context or {}, "osds")
     problems = []
     for index, node in enumerate(bare):
         if known and node not in known:

@@ -8,6 +8,7 @@ from cbt_plugins.config import registry
 from cbt_plugins.config.calibration import with_calibration
 from cbt_plugins.config.errors import ConfigError, Fault
 from cbt_plugins.config.validate import Problem, validate
+from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Plan
 
 #: CBT puts these into every permutation
@@ -40,8 +41,8 @@ def understand(
     if section is None:
         return None, (Problem((), f"no benchmark {benchmark!r} is known"),)
     own = {key: value for key, value in config.items() if key not in HOST_KEYS | CBT_KEYS}
-    clients = cluster["clients"]
-    context = {"endpoints": endpoints, "clients": clients, "osds": cluster.get("osds")}
+    clients = list(nodes_of(cluster, "clients"))
+    context = {"endpoints": endpoints, "clients": clients, "osds": nodes_of(cluster, "osds")}
     model, problems = validate(section, own, context)
     if model is None:
         return None, problems
@@ -55,8 +56,7 @@ def plan_of(
     endpoints: Optional[Mapping[str, Any]],
 ) -> Plan:
     """Return what one permutation, as CBT made it, will do; raises ConfigError with every fault."""
-    clients = cluster.get("clients")
-    if not isinstance(clients, (list, tuple)) or not clients:
+    if not nodes_of(cluster, "clients"):
         raise ConfigError([Fault(("cluster", "clients"), "must be a list of the nodes that make the load")])
     plan, problems = understand(benchmark, config, cluster, endpoints or {})
     if plan is None:

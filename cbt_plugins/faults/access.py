@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, Mapping, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.faults.step import FaultError
+from cbt_plugins.inventory import ROLES
 from cbt_plugins.journal import write_json
 
 FILE = "cluster.json"
 #: of the YAML's sections: what reaching nodes takes, and nothing that may be secret
-_ROLES = ("head", "osds", "mons", "mgrs", "rgws", "mdss", "clients")
-_CLUSTER = (*_ROLES, "user", "conf_file", "ceph_cmd", "radosgw-admin_cmd")
+_CLUSTER = (*ROLES, "user", "conf_file", "ceph_cmd", "radosgw-admin_cmd")
 _COMMON = ("pdsh_cmd", "pdsh_ssh_args")
 
 
@@ -63,12 +63,3 @@ def read(folder: Path) -> Tuple[Dict[str, Any], Remote, Ceph, str]:
         os.environ.setdefault("PDSH_SSH_ARGS_APPEND", str(document["PDSH_SSH_ARGS_APPEND"]))
     remote = Remote.from_host(cluster, document.get("common", {}))
     return cluster, remote, Ceph(remote, cluster), run_id
-
-
-def nodes_of(cluster: Mapping[str, Any]) -> Tuple[str, ...]:
-    """Every node that the section names, without users."""
-    found: List[str] = []
-    for role in _ROLES:
-        value = cluster.get(role) or []
-        found += [str(n).split("@")[-1] for n in ([value] if isinstance(value, str) else value)]
-    return tuple(dict.fromkeys(found))

@@ -148,12 +148,3 @@ def values(text: str) -> List[Any]:
         except ValueError:
             return found
         found.append(value)
-
-
-def node_named(name: str, nodes: Sequence[str]) -> Optional[str]:
-    """The node as the YAML spells it, for a host name as Ceph has it."""
-    bare = {n.split("@")[-1]: n.split("@")[-1] for n in nodes}
-    if name in bare:
-        return name
-    short = [n for n in bare if n.split(".")[0] == name.split(".")[0]]
-    return short[0] if len(short) == 1 else None

@@ -25,6 +25,7 @@ from cbt_plugins.faults.scene import Kind, Limits, Scene, Targets
 from cbt_plugins.faults.settings import SettingsMaker
 from cbt_plugins.faults.step import FaultError, Step
 from cbt_plugins.faults.undoing import RECOVERY, SETTINGS, Event, StillOpen, Undoing
+from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Fault, Settings
 from cbt_plugins.signals import unhurried
 
@@ -94,7 +95,7 @@ class Injector:
         self._ceph, self._clock = ceph, clock or Clock()
         self._settings = remembered(self._journal, settings)
         self._limits = limits or limits_of(self._settings, Limits())
-        self._nodes = access.nodes_of(cluster)
+        self._nodes = nodes_of(cluster)
         self._event: Event = event or (lambda name, **facts: None)
         self._run_id = run_id
         self._runner = Runner(remote, run_id, self._limits)

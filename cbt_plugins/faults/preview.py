@@ -7,13 +7,13 @@ from typing import Any, Collection, Dict, Iterator, Mapping, Optional, Sequence,
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults import registry, targets
 from cbt_plugins.faults import safety as blast
-from cbt_plugins.faults.access import nodes_of
 from cbt_plugins.faults.cluster_facts import QUESTIONS, ask
 from cbt_plugins.faults.harm import Harm, Held, questions
 from cbt_plugins.faults.injector import Prepared
 from cbt_plugins.faults.roles import roles_of
 from cbt_plugins.faults.scene import Limits, Scene
 from cbt_plugins.faults.step import FaultError
+from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Fault
 
 Preview = Tuple[Fault, Union[Prepared, FaultError]]

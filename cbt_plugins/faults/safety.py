@@ -13,8 +13,9 @@ from typing import Any, Callable, Collection, Dict, FrozenSet, Iterator, List, M
 from cbt_plugins.faults.cluster_facts import Facts, Said
 from cbt_plugins.faults.harm import Harm, Held
 from cbt_plugins.faults.placement import domains, needed, shape_of, taken_from
-from cbt_plugins.faults.roles import NOBODY, Roles, same_host
+from cbt_plugins.faults.roles import NOBODY, Roles
 from cbt_plugins.faults.steady import down_otherwise, settling, unsteady
+from cbt_plugins.inventory import same_host
 from cbt_plugins.models.pools import inactive_share
 
 #: flags under which the cluster would not see the fault, or would not take the OSDs back

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.faults.cluster_facts import Facts, node_named
+from cbt_plugins.faults.cluster_facts import Facts
 from cbt_plugins.faults.daemons import Daemon, by_node, parse, probe
 from cbt_plugins.faults.fence import sudo
 from cbt_plugins.faults.harm import Harm
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
+from cbt_plugins.inventory import find_host
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,14 @@ class Scene:
     def node(self, osd: int) -> str:
         """The node of an OSD, as the YAML spells it. Raises FaultError."""
         host = next((h for h, osds in self.facts.hosts.items() if osd in osds), None)
-        node = node_named(host, self.nodes) if host else None
+        node = find_host(host, self.nodes) if host else None
         if node is None:
             raise FaultError(f"osd.{osd} is on host {host}, which is no node of `cluster:`")
         return node
 
     def on_node(self, node: str) -> Tuple[int, ...]:
         """All OSDs of a node."""
-        return tuple(o for h, osds in self.facts.hosts.items() if node_named(h, self.nodes) == node for o in osds)
+        return tuple(o for h, osds in self.facts.hosts.items() if find_host(h, self.nodes) == node for o in osds)
 
     def set(self, *lines: str) -> Command:
         """Tell the cluster something: each line is what follows `ceph`. The first that fails ends it."""

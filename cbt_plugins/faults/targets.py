@@ -6,9 +6,10 @@ import random
 import re
 from typing import Collection, List, Sequence
 
-from cbt_plugins.faults.cluster_facts import Facts, node_named
+from cbt_plugins.faults.cluster_facts import Facts
 from cbt_plugins.faults.scene import Targets
 from cbt_plugins.faults.step import FaultError
+from cbt_plugins.inventory import find_host
 from cbt_plugins.plan import Fault
 
 
@@ -16,7 +17,7 @@ def resolve(fault: Fault, unit: str, facts: Facts, nodes: Sequence[str], held: C
     """Turn names, or a number of them, into nodes and OSDs. `held`: OSDs that open faults have. Raises FaultError."""
     by_node = {}
     for host, osds in facts.hosts.items():
-        node = node_named(host, nodes)
+        node = find_host(host, nodes)
         if node:
             by_node[node] = osds
     names = list(fault.targets)
@@ -35,7 +36,7 @@ def resolve(fault: Fault, unit: str, facts: Facts, nodes: Sequence[str], held: C
                 raise FaultError(f"{fault.label}: there is no {name}")
             hit_osds.append(int(osd[1]))
             continue
-        node = node_named(name, nodes)
+        node = find_host(name, nodes)
         if unit == "osd":
             raise FaultError(f"{fault.label}: {fault.kind} hits single OSDs, {name} is none")
         if node is None or node not in by_node:

@@ -9,8 +9,9 @@ import math
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
+from cbt_plugins.inventory import short_name
 from cbt_plugins.models.network import CLUSTER, GET, PUBLIC, PUT, Layout, Nics, ceiling, usage
-from cbt_plugins.results.wiring import Unknown, Wiring, short
+from cbt_plugins.results.wiring import Unknown, Wiring
 
 __all__ = ["Unknown", "ceilings"]
 
@@ -78,7 +79,7 @@ def _nics(summary: Mapping[str, Any], own_cluster: bool, layouts: List[Layout]) 
                 continue
             network = CLUSTER if own_cluster and net.get("side") == "cluster" else PUBLIC
             moved = (net["rx_mib_s"] or 0.0) + (net["tx_mib_s"] or 0.0), net["speed_mbit"] * 1e6 / 8
-            node = short(net["node"])
+            node = short_name(net["node"])
             best[network][node] = max(moved, best[network].get(node, moved))
     speeds = {network: {node: speed for node, (_, speed) in its.items()} for network, its in best.items()}
     for node, speed in speeds[PUBLIC].items():

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any, Dict, List, Mapping, Optional
 
+from cbt_plugins.inventory import nodes_of
 from cbt_plugins.results.archive import Run
 
 _OTHERS = ("warp", "cbt", "cbt_plugins", "python")
@@ -56,9 +57,8 @@ def roles_of(run: Run) -> Dict[str, List[str]]:
         file = {}
     found: Dict[str, List[str]] = {}
     for key, role in _ROLES.items():
-        value = file.get(key) or []
-        for name in [value] if isinstance(value, str) else value:
-            found.setdefault(str(name), []).append(role)
+        for node in nodes_of(file, key):
+            found.setdefault(node, []).append(role)
     for phase in run.phases:
         for job in phase.jobs:
             if "client" not in found.setdefault(job.node, []):

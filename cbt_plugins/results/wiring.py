@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 from urllib.parse import urlsplit
 
+from cbt_plugins.inventory import is_address, nodes_of, short_name
 from cbt_plugins.models.network import Layout, Weights
 from cbt_plugins.models.pools import Redundancy, copies
 from cbt_plugins.results.networks import Networks
@@ -45,7 +46,7 @@ class Wiring:
 
     def layout(self, clients: Weights) -> Layout:
         """The layout with these clients: node -> part of the load. Raises Unknown where no such one can be."""
-        its = {self._known(short(node)): weight for node, weight in clients.items()}
+        its = {self._known(short_name(node)): weight for node, weight in clients.items()}
         try:
             return Layout(self.osds, its, self.gateways, self.kept, self.apart, self.cluster_network, self.fast_read)
         except ValueError as e:
@@ -101,7 +102,7 @@ class Wiring:
         for host, osd in self._below(tree, top, "") if top is not None else ():
             up = osd.get("status", "up") == "up" and osd.get("reweight", 1) > 0
             if up and (not device or osd.get("device_class") == device):
-                found[short(host)] = found.get(short(host), 0) + 1
+                found[short_name(host)] = found.get(short_name(host), 0) + 1
         if not found:
             raise Unknown("cluster/before/osd_tree.json has no OSDs for the pool")
         return found
@@ -121,7 +122,7 @@ class Wiring:
             hosts = self._listed(run)  # a proxy on each client speaks to all of them
         found: Dict[str, float] = {}
         for host in hosts:
-            node = self._known(short(host))
+            node = self._known(short_name(host))
             found[node] = found.get(node, 0.0) + 1.0
         if not found:
             raise Unknown("where the gateways run is not known: the archive's endpoints are proxies")
@@ -130,14 +131,14 @@ class Wiring:
     def _listed(self, run: Path) -> List[str]:
         """The nodes with gateways of the YAML."""
         try:
-            listed = json.loads((run / "cluster.json").read_text(encoding="utf-8"))["cluster"].get("rgws") or []
+            cluster = json.loads((run / "cluster.json").read_text(encoding="utf-8"))["cluster"]
+            return list(nodes_of(cluster, "rgws"))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return []
-        return [str(name) for name in ([listed] if isinstance(listed, str) else listed)]
 
     def _known(self, host: str) -> str:
         """The node of OSDs that has this address; any other host as it is."""
-        if host in self.osds or not _is_address(host):
+        if host in self.osds or not is_address(host):
             return host
         return self._by_address().get(host, host)
 
@@ -151,22 +152,9 @@ class Wiring:
         for node in tree:
             for number in node.get("children") or () if node["type"] == "host" else ():
                 public = str((osds.get(number) or {}).get("public_addr") or "")
-                found[public.partition("/")[0].rpartition(":")[0].strip("[]")] = short(str(node["name"]))
+                found[public.partition("/")[0].rpartition(":")[0].strip("[]")] = short_name(str(node["name"]))
         return found
 
 
-def short(host: str) -> str:
-    """The name of a node without its domain; an address as it is."""
-    return host if _is_address(host) else host.split(".")[0]
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
 def _loopback(host: str) -> bool:
-    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
+    return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)

@@ -21,6 +21,7 @@ from cbt_plugins.cluster.clock import Offset, offsets
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.result import RemoteError
 from cbt_plugins.host import HostRun
+from cbt_plugins.inventory import ROLES, head_of, nodes_of
 from cbt_plugins.plan import S3, Plan
 
 #: bytes that must be free for rows on a client node
@@ -120,11 +121,8 @@ def check(host: HostRun, plan: Plan, remote: Remote, ceph: Ceph) -> Ready:
 
 def all_nodes(cluster: Mapping[str, Any], clients: Sequence[str]) -> List[str]:
     """Every node that the YAML names, the head first."""
-    nodes = [str(cluster["head"]), *clients]
-    for role in ("mons", "mgrs", "osds", "rgws", "mdss"):
-        value = cluster.get(role) or []
-        nodes += [str(n).split("@")[-1] for n in ([value] if isinstance(value, str) else value)]
-    return list(dict.fromkeys(nodes))
+    servers = [role for role in ROLES if role not in ("head", "clients")]
+    return list(dict.fromkeys([head_of(cluster), *clients, *nodes_of(cluster, *servers)]))
 
 
 def _facts(remote: Remote, nodes: Sequence[str]) -> Dict[str, Dict[str, str]]:

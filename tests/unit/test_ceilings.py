@@ -11,7 +11,7 @@ import pytest
 
 from cbt_plugins.report import ceilings as words
 from cbt_plugins.results.ceilings import ceilings
-from cbt_plugins.results.wiring import Unknown, Wiring, short
+from cbt_plugins.results.wiring import Unknown, Wiring
 from cbt_plugins.tools.__main__ import main
 
 MIB, GBIT10 = 1 << 20, 1.25e9
@@ -286,10 +286,3 @@ def test_the_report_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(SystemExit, match="2"):
         main(["report", str(run), "--nic", "10"])
     assert "not the speed of an interface" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("host", "name"), [("node1.example.org", "node1"), ("10.0.0.1", "10.0.0.1"), ("fe80::1", "fe80::1"), ("a", "a")]
-)
-def test_short_names(host: str, name: str) -> None:
-    assert short(host) == name

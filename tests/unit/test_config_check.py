@@ -313,6 +313,25 @@ def test_files_without_a_section_of_ours_are_none_of_our_business(tmp_path: Path
     assert faults(tmp_path, "- 1\n") == []
 
 
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ("clients: 'a,b'\n  osds: {root@n1: {}}\n  mons: [n1, 10.0.0.1]", ""),
+        ("clients: 'a,§b c'", "cluster.clients: 'b c' is no host name"),
+        ("osds: [n1, §7]", "cluster.osds[1]: must be a host name (quote it when it is a number)"),
+        ("mons: §5", "cluster.mons: must be a host name, a list of them, or a mapping from them"),
+        ("mons: {§a/b: {}}", "cluster.mons.a/b: 'a/b' is no host name"),
+    ],
+)
+def test_nodes_beside_benchmarks_of_cbt_and_a_profile_of_ours(tmp_path: Path, nodes: str, message: str) -> None:
+    text, _ = marked(
+        f"cluster:\n  {nodes}\nbenchmarks:\n  radosbench: {{}}\nmonitoring_profiles: {{recovery: {{}}}}\n"
+    )
+    found = faults(tmp_path, text)
+    assert len(found) == bool(message)
+    assert all(message in one for one in found)
+
+
 def test_other_benchmarks_beside_ours_are_left_alone(tmp_path: Path) -> None:
     assert faults(tmp_path, CLUSTER + RGWTEST + "  radosbench: {a: 1, a: 2, op_size: []}\n") == []
 

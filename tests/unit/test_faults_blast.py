@@ -229,7 +229,7 @@ def test_who_leads_the_run_is_not_hit() -> None:
 
 def test_this_machine_is_known_without_being_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "node3.example")
-    found = roles_of({"head": "root@node0", "clients": ["root@c1", "c2"], "rgws": {"rgw1": None}})
+    found = roles_of({"head": "root@node0", "clients": "root@c1,c2", "rgws": {"rgw1": None}})
     assert found == Roles("node0", "node3.example", ("c1", "c2"), ("rgw1",))
     assert rules(judge(Harm(nodes=("node3",)), roles=found)) == ["head"]
 

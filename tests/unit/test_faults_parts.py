@@ -19,7 +19,7 @@ from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.config.registry import FAULTS, built_in
 from cbt_plugins.faults import FaultError, Injector, Prepared, preview, registry
 from cbt_plugins.faults.access import read
-from cbt_plugins.faults.cluster_facts import node_named, values
+from cbt_plugins.faults.cluster_facts import values
 from cbt_plugins.faults.daemons import Process, kill, osd_of, parse
 from cbt_plugins.faults.daemons import signal as send_signal
 from cbt_plugins.faults.lock import started
@@ -237,13 +237,6 @@ def test_choices_leave_out_what_is_taken_or_broken(tmp_path: Path) -> None:
     with pytest.raises(FaultError, match=r"osd\.6: down already"):
         one.prepare(Fault("c", "stop", ("node4",)))
     MADE.pop().close()
-
-
-def test_nodes_have_long_and_short_names() -> None:
-    assert node_named("node1", ["root@node1.example", "node2"]) == "node1.example"
-    assert node_named("node1.example", ["node1"]) == "node1"
-    assert node_named("node1", ["node1.a", "node1.b"]) is None
-    assert node_named("node1", ["node1", "node1.b"]) == "node1"
 
 
 def test_all_osds_of_a_node_are_one_step(made: Injector) -> None:

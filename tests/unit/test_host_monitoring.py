@@ -131,20 +131,6 @@ def test_without_profiles_nothing_is_sent_to_a_node(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("value", "names"),
-    [
-        ("a", ["a"]),
-        ("a,b", ["a", "b"]),
-        (["a", "b", "a"], ["a", "b"]),
-        ({"a": {}, "b": None}, ["a", "b"]),
-        (None, []),
-    ],
-)
-def test_nodes_of_every_form(value: object, names: List[str]) -> None:
-    assert monitoring.nodes_of({"clients": value}, ["clients", "osds"]) == names
-
-
 def test_an_unknown_profile_is_named() -> None:
     with pytest.raises(ValueError, match="colectl: nobody knows this profile; known: collectl"):
         monitoring.build({"colectl": {}}, {"collectl": lambda: Collectl}, CLUSTER, {})

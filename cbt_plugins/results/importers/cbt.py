@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
+from cbt_plugins.inventory import nodes_of
+
 Pairs = Iterator[Tuple[str, Any]]
 
 _WORDS = """
@@ -36,9 +38,7 @@ def configuration(run: Path) -> Dict[str, Any]:
 
 def clients(run: Path) -> List[str]:
     """The hosts that should have left results, without their users."""
-    named = _archive(run).get("clients") or []
-    hosts = named if isinstance(named, (list, dict)) else [named]
-    return [str(host).rpartition("@")[2] for host in hosts]
+    return list(nodes_of(_archive(run), "clients"))
 
 
 def _archive(run: Path) -> Mapping[str, Any]:
@@ -79,16 +79,18 @@ def _benchmark(section: Mapping[str, Any]) -> Pairs:
 
 
 def _cluster(section: Mapping[str, Any]) -> Pairs:
-    osds = section.get("osds")
+    osds = len(nodes_of(section, "osds"))
     if osds:
-        yield "cluster.osd_nodes", len(osds)
+        yield "cluster.osd_nodes", osds
         if isinstance(section.get("osds_per_node"), int):
-            yield "cluster.osds", len(osds) * section["osds_per_node"]
+            yield "cluster.osds", osds * section["osds_per_node"]
     rgws = section.get("rgws")
     if rgws:
-        yield "cluster.rgws", sum(len(its or ()) or 1 for its in rgws.values()) if isinstance(rgws, dict) else len(rgws)
-    if section.get("clients"):
-        yield "cluster.clients", len(section["clients"])
+        listed = len(nodes_of(section, "rgws"))
+        yield "cluster.rgws", sum(len(its or ()) or 1 for its in rgws.values()) if isinstance(rgws, dict) else listed
+    clients = len(nodes_of(section, "clients"))
+    if clients:
+        yield "cluster.clients", clients
     for name, profile in (section.get("pool_profiles") or {}).items():
         kind = (profile or {}).get("replication")
         if kind is not None:

@@ -1,0 +1,107 @@
+"""The nodes of a run: every form in which the `cluster:` section names them, and when two names are one host.
+
+A node's name in this project is its host name or address alone; who logs in there, and through which port, only those
+ask who open connections.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+#: keys of the `cluster:` section that name nodes
+ROLES = ("head", "clients", "osds", "mons", "rgws", "mgrs", "mdss", "mds")
+
+_NAME = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_.-]*@)?[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?::[0-9]{1,5})?")
+
+
+class NodeName(NamedTuple):
+    """`user@host:port` in its parts."""
+
+    host: str
+    user: Optional[str] = None
+    port: Optional[str] = None
+
+    @classmethod
+    def parse(cls, text: str) -> NodeName:
+        """Take a name apart, whatever it is."""
+        user, _, rest = text.strip().rpartition("@")
+        host, _, port = rest.partition(":") if rest.count(":") < 2 else (rest, "", "")
+        return cls(host, user or None, port or None)
+
+
+def check_name(value: Any) -> str:
+    """Return the name of one node as it is written; raises ValueError for what CBT cannot reach."""
+    if not isinstance(value, str):
+        raise ValueError("must be a host name (quote it when it is a number)")
+    if value.count(":") > 1:
+        raise ValueError("CBT takes no IPv6 address here; use a host name")
+    if not _NAME.fullmatch(value):
+        raise ValueError(f"{value!r} is no host name")
+    return value
+
+
+def split_names(value: Any) -> Iterator[str]:
+    """Yield the names in one value of the section: text, a list, or a mapping from them; "a,b" is two in each."""
+    for entry in [value] if isinstance(value, str) else value or ():
+        yield from (name.strip() for name in str(entry).split(",") if name.strip())
+
+
+def names_of(cluster: Mapping[str, Any], *roles: str) -> Tuple[NodeName, ...]:
+    """Return the nodes of these keys (all ROLES without one) with their users and ports, each host once."""
+    found: Dict[str, NodeName] = {}
+    for role in roles or ROLES:
+        for text in split_names(cluster.get(role)):
+            name = NodeName.parse(text)
+            known = found.setdefault(name.host, name)
+            found[name.host] = NodeName(name.host, known.user or name.user, known.port or name.port)
+    return tuple(found.values())
+
+
+def nodes_of(cluster: Mapping[str, Any], *roles: str) -> Tuple[str, ...]:
+    """Return the host names of these keys (all ROLES without one), each once, in the order of the section."""
+    return tuple(name.host for name in names_of(cluster, *roles))
+
+
+def head_of(cluster: Mapping[str, Any]) -> str:
+    """Return the node from which the cluster is asked, "" when the section has none."""
+    return next(iter(nodes_of(cluster, "head")), "")
+
+
+def host_of(name: str) -> str:
+    """Return a node's name without the user and the port that it may have."""
+    return NodeName.parse(name).host
+
+
+def short_name(name: str) -> str:
+    """Return the host name without its domain; an address as it is."""
+    host = host_of(name)
+    return host if is_address(host) else host.split(".")[0]
+
+
+def is_address(host: str) -> bool:
+    """Return whether this is an IP address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def same_host(one: str, other: str) -> bool:
+    """Return whether two names, each with or without a user, a port and a domain, are those of one host.
+
+    The YAML and Ceph may know one host by two domains (its networks), so only the first labels are compared.
+    """
+    return short_name(one) == short_name(other)
+
+
+def find_host(name: str, nodes: Sequence[str]) -> Optional[str]:
+    """Return which of the nodes, without its user, has this name; None when none or several may be meant."""
+    hosts = list(dict.fromkeys(map(host_of, nodes)))
+    host = host_of(name)
+    if host in hosts:
+        return host
+    found = [one for one in hosts if same_host(one, host)]
+    return found[0] if len(found) == 1 else None
