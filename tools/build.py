@@ -1,4 +1,4 @@
-"""`cbt-tools build`: the companion's static binaries (warp first), built into the cache."""
+"""Build the load generators (warp, cbt-load) from pinned sources into the cache."""
 
 from __future__ import annotations
 

@@ -1,48 +1,48 @@
-"""`cbt-tools export ARCHIVE`: results in the forms of other programs."""
+"""Write results in the formats of other programs."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Dict, Mapping, Optional, Set
 
 from cbt_plugins.journal import write_whole
 from cbt_plugins.results.source import Unreadable
 
-OK, USAGE, UNUSABLE = 0, 2, 4
+from .command import OK, UNUSABLE, CommandError, warn
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "Exit status: 0 everything is written; 2 wrong use; 4 a run is left out, or nothing can be written."
     parser.add_argument(
         "archives",
         type=Path,
         nargs="+",
         metavar="ARCHIVE",
-        help="an archive (all of its runs), or one run's id-... directory",
+        help="an archive (all of its runs), or a run's id-... directory",
     )
     parser.add_argument(
         "--upstream",
         type=Path,
         metavar="DIR",
-        help="write what CBT's report generators read: DIR/DIALECT/ARCHIVE-PHASE/visualisation/*.json",
+        help="write the input of CBT's report generators: DIR/DIALECT/ARCHIVE-PHASE/visualisation/*.json",
     )
     parser.add_argument(
         "--dialect",
         choices=("head", "main", "both"),
         default="both",
-        help="which of CBT's branches --upstream is for: head is `master` of 2025, main is `main` of 2026",
+        help="the CBT branch for --upstream: head (`master` of 2025) or main (`main` of 2026) (default: both)",
     )
-    parser.add_argument("--prometheus", type=Path, metavar="FILE", help="write the numbers in Prometheus' text format")
+    parser.add_argument("--prometheus", type=Path, metavar="FILE", help="write the metrics in Prometheus' text format")
     parser.add_argument(
         "--csv", type=Path, metavar="FILE", help="write a table with a line for each run, as Apache Otava reads it"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: all is written; 4: a run is not whole (it is left out), or there is nothing to write."""
+    """Write what was asked for; returns the exit status."""
     if not (args.upstream or args.prometheus or args.csv):
-        return _complain("nothing to write: give --upstream DIR, --prometheus FILE or --csv FILE", USAGE)
+        raise CommandError("nothing to write: give --upstream DIR, --prometheus FILE or --csv FILE")
     status = OK
     try:
         if args.upstream:
@@ -51,13 +51,9 @@ def run(args: argparse.Namespace) -> int:
             status = max(status, _numbers(args))
         return status
     except Unreadable as e:
-        return _complain(str(e), UNUSABLE)
-    except ImportError as e:
-        if e.name != "numpy":
-            raise
-        return _complain("it needs the Python package numpy (pip install 'cbt-plugins[report]')", USAGE)
+        raise CommandError(str(e), UNUSABLE) from e
     except OSError as e:
-        return _complain(f"{e.filename or args.archives[0]}: {e.strerror or e}", USAGE)
+        raise CommandError(f"{e.filename or args.archives[0]}: {e.strerror or e}") from e
 
 
 def _upstream(archive: Path, target: Path, dialect: str) -> int:
@@ -79,9 +75,9 @@ def _upstream(archive: Path, target: Path, dialect: str) -> int:
     for text in left:
         print(f"left out: {text}")
     for text in broken:
-        _complain(text, OK)
+        warn(text)
     if not curves:
-        return _complain(f"{archive}: no phase with reads or writes that can be written", UNUSABLE)
+        raise CommandError(f"{archive}: no phase with reads or writes to export", UNUSABLE)
     _print_commands(written)
     return UNUSABLE if broken else OK
 
@@ -93,22 +89,22 @@ def _numbers(args: argparse.Namespace) -> int:
 
     paths = [run for archive in args.archives for run in find_runs(archive) if is_ours(run)]
     if not paths:
-        return _complain("no run of our benchmarks: compare and sql read those of other programs", UNUSABLE)
+        raise CommandError("no run of cbt-plugins: results of other programs cannot be exported", UNUSABLE)
     summaries = [summary_of(path) for path in paths]
-    doubts = [not_whole(path, summary) for path, summary in zip(paths, summaries)]
+    reasons = [not_whole(path, summary) for path, summary in zip(paths, summaries)]
     if args.prometheus:
-        write_whole(args.prometheus, prometheus.text((its, not why) for its, why in zip(summaries, doubts)))
+        write_whole(args.prometheus, prometheus.text((its, not why) for its, why in zip(summaries, reasons)))
     if args.csv:
-        write_whole(args.csv, table.text([its for its, why in zip(summaries, doubts) if not why]))
-    print(f"whole runs: {doubts.count(None)} of {len(paths)}")
-    for path, why in zip(paths, doubts):
+        write_whole(args.csv, table.text([its for its, why in zip(summaries, reasons) if not why]))
+    print(f"complete runs: {reasons.count(None)} of {len(paths)}")
+    for path, why in zip(paths, reasons):
         if why:
-            _complain(f"{path}: left out: {why}", OK)
-    return UNUSABLE if any(doubts) else OK
+            warn(f"{path}: left out: {why}")
+    return UNUSABLE if any(reasons) else OK
 
 
 def _print_commands(written: Mapping[Path, Set[str]]) -> None:
-    """What can be done with the directories now: the last of them, beside the first that has a file of its names."""
+    """Print CBT's commands for the last directory, and for the first that has a file in common with it."""
     last = list(written)[-1]
     print("in a CBT checkout of that branch:")
     print(f"    PYTHONPATH=. tools/generate_performance_report.py --archive={last} --output_directory=OUT")
@@ -127,8 +123,3 @@ def _cbt_config(archive: Path) -> Optional[str]:
         if path.is_file():
             return path.read_text(encoding="utf-8", errors="replace")
     return None
-
-
-def _complain(text: str, status: int) -> int:
-    print(f"cbt-tools export: {text}", file=sys.stderr)
-    return status

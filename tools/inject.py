@@ -1,4 +1,4 @@
-"""`cbt-tools inject FILE`: the events of a fault file at their times, beside whatever load there is, and back again."""
+"""Inject the faults of a file beside any load, and undo them."""
 
 from __future__ import annotations
 

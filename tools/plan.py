@@ -1,4 +1,4 @@
-"""`cbt-tools plan FILE`: what a YAML file will do, without touching anything; with --live, as the cluster is now."""
+"""Show what a YAML file will do, without doing it."""
 
 from __future__ import annotations
 

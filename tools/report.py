@@ -1,9 +1,8 @@
-"""`cbt-tools report ARCHIVE`: summary.json, a table and report.html from what a run left, index.html of several."""
+"""Report a run: table, summary.json and HTML page; of several runs, an index."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
@@ -12,57 +11,45 @@ from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.ceilings import Unknown, ceilings
 from cbt_plugins.results.source import Unreadable
 
-Runs = List[Tuple[Path, Mapping[str, Any]]]  # directories and summaries
+from .command import OK, UNUSABLE, CommandError, is_optional, missing, warn
 
-OK, USAGE, UNUSABLE = 0, 2, 4
-_INSTALL = "pip install 'cbt-plugins[report]'"
-_INSTALL_PLOTS = "pip install 'cbt-plugins[plots]'"
+Runs = List[Tuple[Path, Mapping[str, Any]]]  # directories and summaries
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "archive", type=Path, help="an archive (all of its runs), or one run's id-... directory"
-    )
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write the summary here, and not into the run's directory"
-    )
-    parser.add_argument(
-        "--html", type=Path, metavar="FILE", help="write the page here, and not into the run's directory"
-    )
-    parser.add_argument(
-        "--figures", type=Path, metavar="DIR", help="write figures for a post (SVG and PNG) into this directory"
-    )
+    parser.epilog = "Exit status: 0 every run is complete; 2 wrong use; 4 a run is incomplete or unreadable."
+    parser.add_argument("archive", type=Path, help="an archive (all of its runs), or a run's id-... directory")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write only the summary, into this file")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write only the page, into this file")
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="write plots (SVG and PNG) into this directory")
+    parser.add_argument("--figures", type=_renamed, help=argparse.SUPPRESS)
     parser.add_argument("--text", action="store_true", help="print the table only, write nothing")
     parser.add_argument(
-        "--nic", type=_link, metavar="SPEED", help="every node's interface, such as 25Gbit: for the network's ceiling"
+        "--nic", type=_link, metavar="SPEED", help="speed of every node's interface, such as 25Gbit: network ceiling"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: every run is whole; 4: one is not, or there is none; what can be read is reported all the same."""
-    try:
-        from cbt_plugins.report.terminal import render
-        from cbt_plugins.results.summary import summarize
-    except ImportError as e:
-        if e.name != "numpy":
-            raise
-        return _complain(f"it needs the Python package numpy ({_INSTALL})", USAGE)
+    """Report every run that can be read; returns the exit status."""
+    from cbt_plugins.report.terminal import render
+    from cbt_plugins.results.summary import summarize
+
     try:
         runs = find_runs(args.archive)
     except Unreadable as e:
-        status = _foreign(args.archive)
-        return _complain(str(e), UNUSABLE) if status is None else status
+        status = _imported(args.archive)
+        if status is None:
+            raise CommandError(str(e), UNUSABLE) from e
+        return status
     if (args.json or args.html) and len(runs) > 1:
-        return _complain(
-            f"{args.archive} has {len(runs)} runs: --json and --html need one, give its directory", USAGE
-        )
+        raise CommandError(f"{args.archive} has {len(runs)} runs: --json and --html need the directory of one run")
     status = OK
     several: Runs = []
     for number, path in enumerate(runs):
         if number:
             print()
         if not (path / "plan.json").exists() and not (path / "phases").is_dir():
-            of_others = _foreign(path)  # CBT's own benchmarks lie in the archive in the same way
+            of_others = _imported(path)  # CBT's own benchmarks lie in the archive in the same way
             if of_others is not None:
                 status = max(status, of_others)
                 continue
@@ -71,20 +58,19 @@ def run(args: argparse.Namespace) -> int:
         print(render(summary, network), end="", flush=True)
         if not summary["usable"]:
             status = UNUSABLE
-        if not args.text:
-            try:
-                failed = _write(summary, network, path, args, f"{path.name}-" if len(runs) > 1 else "")
-            except OSError as e:
-                return _complain(f"{e.filename or path}: {e.strerror or e} (--text only prints)", USAGE)
-            if failed:
-                return failed
-        if len(runs) > 1 and not args.text:
+        if args.text:
+            continue
+        try:
+            _write(summary, network, path, args, f"{path.name}-" if len(runs) > 1 else "")
+        except OSError as e:
+            raise _cannot_write(e, path) from e
+        if len(runs) > 1:
             several.append((path, _without_series(summary)))
     if several:
         try:
             _write_together(several, args)
         except OSError as e:
-            return _complain(f"{e.filename or args.archive}: {e.strerror or e} (--text only prints)", USAGE)
+            raise _cannot_write(e, args.archive) from e
     return status
 
 
@@ -97,13 +83,21 @@ def _link(text: str) -> float:
         raise argparse.ArgumentTypeError(str(e)) from e
 
 
+def _renamed(_: str) -> None:
+    raise argparse.ArgumentTypeError("the option was renamed: use --plots DIR")
+
+
+def _cannot_write(error: OSError, path: Path) -> CommandError:
+    return CommandError(f"cannot write {error.filename or path}: {error.strerror or error}; --text writes nothing")
+
+
 def _ceilings(path: Path, summary: Mapping[str, Any], args: argparse.Namespace) -> Optional[Dict[str, Any]]:
-    """What the network allows, where it is known; who asks for it is told why it is not."""
+    """What the network allows, where it is known; a warning when it was asked for and is not."""
     try:
         return ceilings(path, summary, args.nic)
     except Unknown as e:
         if args.nic:
-            _complain(f"{path.name}: no network ceiling: {e}", OK)
+            warn(f"{path.name}: no network ceiling: {e}")
         return None
 
 
@@ -113,11 +107,11 @@ def _write(
     path: Path,
     args: argparse.Namespace,
     prefix: str,
-) -> int:
+) -> None:
     """What was asked for by name, or else everything that lies beside the run."""
     from cbt_plugins.results.summary import FILE, write_summary
 
-    only = args.json or args.html or args.figures
+    only = args.json or args.html or args.plots
     if args.json or not only:
         write_summary(summary, args.json or path / FILE)
     if not only:
@@ -128,34 +122,29 @@ def _write(
         try:
             from cbt_plugins.report.html import page
         except ImportError as e:
-            _without_jinja("report.html", e)
+            _no_page("report.html", e)
         else:
             write_whole(args.html or path / "report.html", page(summary, path, network))
-    if args.figures:
-        try:
-            from cbt_plugins.report.plots import of_run
-        except ImportError as e:
-            if (e.name or "").split(".")[0] != "matplotlib":
-                raise
-            return _complain(f"no figures: they need the Python package matplotlib ({_INSTALL_PLOTS})", USAGE)
-        args.figures.mkdir(parents=True, exist_ok=True)
-        of_run(summary, args.figures, prefix)
-    return OK
+    if args.plots:
+        from cbt_plugins.report.plots import of_run
+
+        args.plots.mkdir(parents=True, exist_ok=True)
+        of_run(summary, args.plots, prefix)
 
 
 def _write_together(runs: Runs, args: argparse.Namespace) -> None:
     """What there is of several runs."""
 
-    if args.figures:
+    if args.plots:
         from cbt_plugins.report.plots import of_sweeps
         from cbt_plugins.report.sweep import of_runs
 
-        of_sweeps(of_runs(runs), args.figures)
+        of_sweeps(of_runs(runs), args.plots)
         return
     try:
         from cbt_plugins.report.index import FILE, page
     except ImportError as e:
-        _without_jinja("index.html", e)
+        _no_page("index.html", e)
         return
     write_whole(args.archive / FILE, page(runs, args.archive))
     print(f"\n{len(runs)} runs: {args.archive / FILE}")
@@ -167,24 +156,19 @@ def _without_series(summary: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**summary, "phases": phases}
 
 
-def _without_jinja(name: str, error: ImportError) -> None:
-    if error.name not in ("jinja2", "markupsafe"):
+def _no_page(name: str, error: ImportError) -> None:
+    if not is_optional(error):
         raise error
-    _complain(f"no {name}: it needs the Python package Jinja2 ({_INSTALL})", OK)
+    warn(f"no {name}: {missing(error)}")
 
 
-def _foreign(path: Path) -> Optional[int]:
+def _imported(path: Path) -> Optional[int]:
     """Print the results of another program; None when there are none."""
-    from cbt_plugins.report.imported import render as render_foreign
+    from cbt_plugins.report.imported import render
 
     try:
-        text, whole = render_foreign(path)
+        text, whole = render(path)
     except Unreadable:
         return None
     print(text, end="", flush=True)
     return OK if whole else UNUSABLE
-
-
-def _complain(text: str, status: int) -> int:
-    print(f"cbt-tools report: {text}", file=sys.stderr)
-    return status

@@ -1,4 +1,4 @@
-"""`cbt-tools size WHAT`: how large, how many, how fast at most: the models of docs/MODELS.md with numbers put in."""
+"""Compute objects, PGs, workers and throughput limits from models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cbt-tools sql ARCHIVE "select ..."`: free questions to an archive."""
+"""Query an archive in SQL."""
 
 from __future__ import annotations
 
@@ -12,43 +12,39 @@ from typing import Any, List, Sequence, Tuple
 
 from cbt_plugins.columns import side_by_side
 
-OK, USAGE = 0, 2
-_INSTALL = "pip install 'cbt-plugins[sql]'"
+from .command import OK, CommandError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "Exit status: 0 done; 2 an error in the archive or in the query."
     parser.add_argument(
-        "archive", type=Path, help="an archive, one run's id-... directory, or another program's result"
+        "archive", type=Path, help="an archive, a run's id-... directory, or a result of another program"
     )
-    parser.add_argument("query", nargs="?", help="the question; - reads it from standard input")
-    parser.add_argument("--list", action="store_true", help="the tables and their columns")
+    parser.add_argument("query", nargs="?", help="the query; - reads it from standard input")
+    parser.add_argument("--list", action="store_true", help="print the tables and their columns")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--csv", action="store_true", help="the answer as CSV")
-    form.add_argument("--json", action="store_true", help="the answer as a JSON array of objects")
+    form.add_argument("--csv", action="store_true", help="print CSV")
+    form.add_argument("--json", action="store_true", help="print a JSON array of objects")
 
 
 def run(args: argparse.Namespace) -> int:
-    """0, or 2 for whatever is wrong: with the archive, with the question."""
-    try:
-        import duckdb
+    """Run the query and print its result; returns the exit status."""
+    import duckdb
 
-        from cbt_plugins.results.source import Unreadable
-        from cbt_plugins.results.sql.database import Refused, answer, connect, runs_of
-    except ImportError as e:
-        if e.name not in ("duckdb", "numpy"):
-            raise
-        return _complain(f"it needs the Python package {e.name} ({_INSTALL})")
+    from cbt_plugins.results.source import Unreadable
+    from cbt_plugins.results.sql.database import Refused, answer, connect, runs_of
+
     if args.list:
         print(tables(), end="")
         return OK
     if args.query is None:
-        return _complain("a question is missing; --list shows what can be asked")
+        raise CommandError("missing query: give one, or --list for the tables")
     query = sys.stdin.read() if args.query == "-" else args.query
     try:
         con = connect(runs_of(args.archive), query)
         names, lines = answer(con, query)
     except (Unreadable, Refused, duckdb.Error) as e:
-        return _complain(str(e).strip())
+        raise CommandError(str(e).strip()) from e
     if args.csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(names)
@@ -61,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def tables() -> str:
-    """All tables with their columns, for a person."""
+    """Return all tables with their columns, as text."""
     from cbt_plugins.results.sql.database import RUN, listed
 
     made = []
@@ -74,7 +70,7 @@ def tables() -> str:
 
 
 def as_table(names: Sequence[str], lines: Sequence[Tuple[Any, ...]]) -> str:
-    """Columns side by side, numbers to the right."""
+    """Return a result as aligned columns, numbers to the right."""
     cells: List[List[str]] = [[_text(value) for value in line] for line in lines]
     left = [not all(isinstance(line[i], (int, float, type(None))) for line in lines) for i in range(len(names))]
     widths = [max([len(name), *(len(line[i]) for line in cells)]) for i, name in enumerate(names)]
@@ -90,8 +86,3 @@ def _text(value: Any) -> str:
     if isinstance(value, datetime.datetime):
         return value.isoformat(" ")
     return str(value)
-
-
-def _complain(text: str) -> int:
-    print(f"cbt-tools sql: {text}", file=sys.stderr)
-    return USAGE

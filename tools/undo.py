@@ -1,4 +1,4 @@
-"""`cbt-tools undo ARCHIVE`: put back what a run has changed on the cluster, whatever became of the run."""
+"""Undo what a run has changed on the cluster and left behind."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Iterator, List, Tuple
 import compare_archives
 import pytest
 
-from tools.__main__ import main
+from cbt_plugins.tools.__main__ import main
 
 PAGE = Path(__file__).parents[2] / "docs" / "COMPARE.md"
 PROMPT = "    $ "

@@ -50,7 +50,7 @@ def test_prometheus_gets_base_units(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert found[f'cbt_latency_mean_seconds{{{where},op="GET"}}'] == pytest.approx(0.01)
     assert found[f'cbt_success_ratio{{{where},op="total"}}'] == 1
     assert found[f"cbt_phase_end_timestamp_seconds{{{where}}}"] == 1_700_000_110
-    assert "whole runs: 1 of 1" in capsys.readouterr().out
+    assert "complete runs: 1 of 1" in capsys.readouterr().out
 
 
 def test_labels_are_escaped(tmp_path: Path) -> None:

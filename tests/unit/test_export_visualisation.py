@@ -221,7 +221,7 @@ def test_benchmarks_of_cbts_own_are_no_fault(tmp_path: Path, capsys: pytest.Capt
     assert export(tmp_path / "A", tmp_path / "out", "--csv", str(tmp_path / "x.csv")) == 0
     said = capsys.readouterr()
     assert "left out: 00000000/id-0c9d41ab: a benchmark of CBT's own" in said.out
-    assert "whole runs: 1 of 1" in said.out
+    assert "complete runs: 1 of 1" in said.out
     assert said.err == ""
 
 
@@ -257,4 +257,4 @@ def test_without_numpy_it_is_said(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", program]
     done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert done.stderr == "cbt-tools export: it needs the Python package numpy (pip install 'cbt-plugins[report]')\n"
+    assert done.stderr == "Error: missing Python package numpy: pip install 'cbt-plugins[report]'\n"

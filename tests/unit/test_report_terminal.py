@@ -196,7 +196,7 @@ def test_without_jinja2_there_is_no_page_and_all_the_rest(tmp_path: Path) -> Non
     directory = made.small(tmp_path)
     done = without("jinja2 markupsafe rich jsonschema", directory)
     assert (done.returncode, done.stdout) == (0, EXPECTED), done.stderr
-    assert "no report.html: it needs the Python package Jinja2" in done.stderr
+    assert "Warning: no report.html: missing Python package jinja2" in done.stderr
     assert (directory / "summary.json").exists()
     assert not (directory / "report.html").exists()
 
@@ -204,4 +204,4 @@ def test_without_jinja2_there_is_no_page_and_all_the_rest(tmp_path: Path) -> Non
 def test_without_numpy_it_says_what_to_install(tmp_path: Path) -> None:
     done = without("numpy", made.small(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "cbt-tools report: it needs the Python package numpy (pip install 'cbt-plugins[report]')\n"
+    assert done.stderr == "Error: missing Python package numpy: pip install 'cbt-plugins[report]'\n"

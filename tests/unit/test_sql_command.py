@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import re
 from pathlib import Path
@@ -136,7 +135,7 @@ def test_nothing_but_the_rows_can_be_read_and_nothing_written(
     before = _digest(tmp_path)
     text = query.format(archive=tmp_path, rows=next(tmp_path.rglob("*.csv.gz")))
     assert main(["sql", str(tmp_path), text]) == 2
-    assert capsys.readouterr().err.startswith("cbt-tools sql: ")
+    assert capsys.readouterr().err.startswith("Error: ")
     assert _digest(tmp_path) == before
 
 
@@ -175,7 +174,6 @@ def test_what_is_wrong_is_said_in_words(
 def test_without_duckdb_it_says_what_to_install(
     archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = importlib.import_module("cbt_plugins.tools.sql")
     real = __import__
 
     def missing(name: str, *rest: Any, **more: Any) -> Any:
@@ -184,11 +182,5 @@ def test_without_duckdb_it_says_what_to_install(
         return real(name, *rest, **more)
 
     monkeypatch.setattr("builtins.__import__", missing)
-    assert command.run(_arguments(archive)) == 2
+    assert main(["sql", str(archive), "select 1"]) == 2
     assert "pip install 'cbt-plugins[sql]'" in capsys.readouterr().err
-
-
-def _arguments(archive: Path) -> Any:
-    import argparse
-
-    return argparse.Namespace(archive=archive, query="SELECT 1", list=False, csv=False, json=False)

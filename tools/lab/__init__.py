@@ -1,4 +1,4 @@
-"""`cbt-tools lab`: a real multi-node Ceph cluster on this machine."""
+"""Run a real multi-node Ceph cluster on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures for a post: there, the same at every time, and what they show."""
+"""Plots: written, the same every time, and what they show."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cbt_plugins.tools.__main__ import main
 NAMES = ["throughput", "latency", "percentiles-get", "percentiles-put", "recovery", "cores", "aging"]
 
 
-def test_a_figure_for_everything_that_a_run_has(tmp_path: Path) -> None:
+def test_a_plot_for_everything_that_a_run_has(tmp_path: Path) -> None:
     summary = summarize(made.small(tmp_path / "a"))
     plain = of_run(summary, tmp_path)
     assert [path.name for path in plain if path.suffix == ".svg"] == [
@@ -45,19 +45,19 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
 
 
-def test_a_run_with_nothing_has_no_figures(tmp_path: Path) -> None:
+def test_a_run_with_nothing_has_no_plots(tmp_path: Path) -> None:
     assert of_run(summarize(made.run(tmp_path)), tmp_path) == []
 
 
-def test_sweeps_have_a_figure(tmp_path: Path) -> None:
+def test_sweeps_have_a_plot(tmp_path: Path) -> None:
     runs = [(path, summarize(path)) for path in swept(tmp_path / "a", (2, 8, 32))]
     assert [path.name for path in of_sweeps(of_runs(runs), tmp_path)] == ["sweep-1-load.svg", "sweep-1-load.png"]
 
 
-def test_figures_by_name_are_all_that_is_written(tmp_path: Path) -> None:
+def test_plots_by_name_are_all_that_is_written(tmp_path: Path) -> None:
     swept(tmp_path / "a", (2, 8))
     before = sorted((tmp_path / "a").rglob("*"))
-    assert main(["report", str(tmp_path / "a"), "--figures", str(tmp_path / "f")]) == 0
+    assert main(["report", str(tmp_path / "a"), "--plots", str(tmp_path / "f")]) == 0
     assert sorted((tmp_path / "a").rglob("*")) == before
     assert {path.name for path in (tmp_path / "f").glob("*.svg")} >= {"id-00000002-throughput.svg", "sweep-1-load.svg"}
 
@@ -68,6 +68,13 @@ def test_without_matplotlib_it_says_what_to_install(
     directory = made.small(tmp_path)
     monkeypatch.delitem(sys.modules, "cbt_plugins.report.plots")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert main(["report", str(directory), "--figures", str(tmp_path / "f")]) == 2
-    assert "matplotlib (pip install 'cbt-plugins[plots]')" in capsys.readouterr().err
+    assert main(["report", str(directory), "--plots", str(tmp_path / "f")]) == 2
+    assert "matplotlib: pip install 'cbt-plugins[plots]'" in capsys.readouterr().err
     assert not (tmp_path / "f").exists()
+
+
+def test_the_old_option_names_the_new_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(tmp_path), "--figures", "f"])
+    assert ended.value.code == 2
+    assert "use --plots DIR" in capsys.readouterr().err
