@@ -135,7 +135,7 @@ def test_nothing_is_written_into_an_archive(place: Path) -> None:
 def test_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "one", "late", "--html", str(tmp_path / "page.html")]) == 0
     assert "measure" in (tmp_path / "page.html").read_text()
-    assert main(["compare", "one", "late", "--html", str(tmp_path / "nowhere" / "page.html")]) == 2
+    assert main(["compare", "one", "late", "--html", str(tmp_path / "page.html" / "page.html")]) == 2
 
 
 def test_history(capsys: pytest.CaptureFixture[str]) -> None:
