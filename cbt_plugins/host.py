@@ -1,11 +1,13 @@
-"""What a benchmark of ours gets from its host: the same for a CBT checkout and for the built-in run loop."""
+"""What plug-ins have of their host, a CBT checkout or the built-in run loop: the run, and Monitor."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+from cbt_plugins.inventory import nodes_of
 
 
 class RunFailed(Exception):
@@ -40,3 +42,34 @@ class HostRun:
     #: monitors(local_dir, *wanted): the profiles of `monitoring_profiles:`, and those wanted beside them, run while the
     #: context is open, and their files are under local_dir when it has closed (also after an exception)
     monitors: Callable[..., AbstractContextManager[None]] = field(repr=False)
+
+
+class Monitor:
+    """A watcher of nodes: what each entry point of the group "cbt_plugins.monitors" subclasses.
+
+    `config` is the profile's mapping under `monitoring_profiles:`; its `nodes` are keys of the `cluster:` section. A
+    monitor starts subprocesses, no Python thread (CBT's recovery test waits until its process has one thread), and
+    ends them by their recorded pids. On the nodes it writes into a folder of its own, DIRECTORY/<its name>, where its
+    pid files are: `lifecycle.stop_by_pid_files` ends what is recorded there.
+    """
+
+    DEFAULT_NODES: Sequence[str] = ("clients", "osds", "mons", "rgws")
+    #: started after all others and stopped before them: for what acts on the cluster instead of watching it
+    INNERMOST: bool = False
+    #: why the load is not what it should be, known after `start` or `stop`: the run then fails where we lead it
+    failure: Optional[str] = None
+
+    def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
+        self.config = config
+        self.cluster = cluster
+        self.common = common
+        roles = config.get("nodes", self.DEFAULT_NODES)
+        self.nodes = list(nodes_of(cluster, *([roles] if isinstance(roles, str) else roles)))
+
+    def start(self, directory: str) -> None:
+        """Begin to watch; whatever is written goes under `directory` on the nodes."""
+        raise NotImplementedError
+
+    def stop(self, directory: str) -> None:
+        """End what `start(directory)` began, on the same object."""
+        raise NotImplementedError

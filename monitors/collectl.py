@@ -6,7 +6,10 @@ import logging
 import shlex
 from typing import Any, Mapping
 
-from .monitor import Monitor, make_remote, stop_by_pid_files
+from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.host import Monitor
+
+from .lifecycle import stop_by_pid_files
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +38,7 @@ class Collectl(Monitor):
         self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]
     ) -> None:
         super().__init__(config, cluster, common)
-        self._remote = make_remote(cluster, common)
+        self._remote = Remote.from_host(cluster, common)
 
     def start(self, directory: str) -> None:
         args = self.config.get("args", DEFAULT_ARGS).format(collectl_dir=f"{directory}/collectl")

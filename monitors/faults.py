@@ -21,8 +21,7 @@ from typing import Any, Mapping, Optional
 
 from cbt_plugins.cbt import upstream
 from cbt_plugins.faults import access
-
-from .monitor import Monitor
+from cbt_plugins.host import Monitor
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,11 @@ import subprocess
 from pathlib import Path
 from typing import Any, Mapping, Optional
 
+from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config.monitors import RecoveryProfile, values_of
+from cbt_plugins.host import Monitor
 
-from .monitor import Monitor, make_remote, stop_by_pid_files
+from .lifecycle import stop_by_pid_files
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +45,7 @@ class Recovery(Monitor):
         self.nodes = self.nodes[:1]
         if not self.nodes:
             raise ValueError("monitoring_profiles: recovery: there is no node to ask the cluster from")
-        self._remote = make_remote(cluster, common)
+        self._remote = Remote.from_host(cluster, common)
         self._connection: Optional[subprocess.Popen[bytes]] = None
 
     def start(self, directory: str) -> None:

@@ -14,10 +14,12 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional
 
+from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config.monitors import ResourcesProfile, values_of
+from cbt_plugins.host import Monitor
 
 from . import resources_connections
-from .monitor import Monitor, make_remote, stop_by_pid_files
+from .lifecycle import stop_by_pid_files
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +53,7 @@ class Resources(Monitor):
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
         self._profile = values_of(ResourcesProfile, "resources", config)
         super().__init__(config, cluster, common)
-        self._remote = make_remote(cluster, common)
+        self._remote = Remote.from_host(cluster, common)
         self._connections: Optional[subprocess.Popen[bytes]] = None
 
     def start(self, directory: str) -> None:

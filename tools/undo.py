@@ -13,7 +13,7 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.faults import FaultError, Injector, StillOpen, access, lock, record
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import JournalInUse, json_lines
-from cbt_plugins.monitors.monitor import stop_by_pid_files
+from cbt_plugins.monitors.lifecycle import stop_by_pid_files
 from cbt_plugins.run.archive import RunArchive
 
 UNDONE, OPEN, USAGE = 0, 1, 2

@@ -12,8 +12,8 @@ from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, Mapp
 from cbt_plugins.cbt import checkout, layout
 from cbt_plugins.cbt.execute import COMPLETE, execute
 from cbt_plugins.config import registry
-from cbt_plugins.host import HostRun
-from cbt_plugins.monitors import monitor as monitoring
+from cbt_plugins.host import HostRun, Monitor
+from cbt_plugins.monitors import lifecycle
 
 logger = logging.getLogger(__name__)
 
@@ -78,9 +78,9 @@ class Delegate:
                 there = getattr(settings, "monitoring_profiles", None) or {}
                 more = {name: None for name in wanted if name not in there}
                 table = registry.loaders(registry.MONITORS)
-                return [*upstream.monitors_of_tree(), *monitoring.build(more, table, settings.cluster, common)]
+                return [*upstream.monitors_of_tree(), *lifecycle.build(more, table, settings.cluster, common)]
 
-            return monitoring.watch(make, settings.cluster, common, run_dir, local_dir)
+            return lifecycle.watch(make, settings.cluster, common, run_dir, local_dir)
 
         return HostRun(
             benchmark=benchmark,
@@ -98,7 +98,7 @@ class Delegate:
 
 
 #: (profile, directory) -> our object: CBT makes a new one for each start and each stop
-_watching: Dict[Tuple[str, str], monitoring.Monitor] = {}
+_watching: Dict[Tuple[str, str], Monitor] = {}
 
 
 def monitor_class(name: str, load: Callable[[], Any], base: type) -> type:

@@ -18,8 +18,8 @@ from cbt_plugins.cbt.execute import execute
 from cbt_plugins.cbt.ledger import EXECUTED, FAILED, Ledger
 from cbt_plugins.cbt.preconditions import FAULTS_STATUS, faults_of
 from cbt_plugins.config import registry
-from cbt_plugins.host import HostRun, RunFailed
-from cbt_plugins.monitors import monitor as monitoring
+from cbt_plugins.host import HostRun, Monitor, RunFailed
+from cbt_plugins.monitors import lifecycle
 
 logger = logging.getLogger(__name__)
 
@@ -156,7 +156,7 @@ class Loop:
 
         def monitors(local_dir: Path, *wanted: str) -> AbstractContextManager[None]:
             make = partial(self._build_monitors, wanted)
-            return monitoring.watch(make, self._cluster, self._common, run_dir, local_dir)
+            return lifecycle.watch(make, self._cluster, self._common, run_dir, local_dir)
 
         return HostRun(
             benchmark=run.benchmark,
@@ -172,9 +172,9 @@ class Loop:
             monitors=monitors,
         )
 
-    def _build_monitors(self, wanted: Sequence[str]) -> List[monitoring.Monitor]:
+    def _build_monitors(self, wanted: Sequence[str]) -> List[Monitor]:
         profiles = {**dict.fromkeys(wanted), **self._profiles}
-        return monitoring.build(profiles, self._monitors, self._cluster, self._common)
+        return lifecycle.build(profiles, self._monitors, self._cluster, self._common)
 
 
 def _collectl() -> Any:

@@ -10,7 +10,7 @@ from cbt_plugins.cluster.result import RemoteError
 from cbt_plugins.host import HostRun
 from cbt_plugins.journal import Journal
 from cbt_plugins.load.session import LoadError, collect
-from cbt_plugins.monitors.monitor import bring_left
+from cbt_plugins.monitors.lifecycle import bring_left
 from cbt_plugins.plan import Plan
 from cbt_plugins.run.archive import RunArchive
 from cbt_plugins.run.phases import set_aside

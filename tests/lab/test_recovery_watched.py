@@ -25,7 +25,7 @@ pytestmark = pytest.mark.lab
 WATCH = """\
 import json, sys
 from pathlib import Path
-from cbt_plugins.monitors.monitor import watch
+from cbt_plugins.monitors.lifecycle import watch
 from cbt_plugins.monitors.recovery import Recovery
 cluster, profile, run_dir, local = json.loads(sys.argv[1])
 with watch(lambda: [Recovery(profile, cluster, {})], cluster, {}, run_dir, Path(local)):

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.lab
 WATCH = """\
 import json, sys
 from pathlib import Path
-from cbt_plugins.monitors.monitor import watch
+from cbt_plugins.monitors.lifecycle import watch
 from cbt_plugins.monitors.resources import Resources
 cluster, run_dir, local = json.loads(sys.argv[1])
 with watch(lambda: [Resources({"interval": 0.5}, cluster, {})], cluster, {}, run_dir, Path(local)):

@@ -16,8 +16,7 @@ import pytest
 from cbt_plugins.cbt import delegate
 from cbt_plugins.cluster.result import Result
 from cbt_plugins.host import RunFailed
-from cbt_plugins.monitors import faults
-from cbt_plugins.monitors import monitor as monitoring
+from cbt_plugins.monitors import faults, lifecycle
 
 START = subprocess.Popen
 LOAD = "/tmp/cbt/00000000/LibrbdFio/op_size-00016384/randwrite"
@@ -122,12 +121,12 @@ def test_two_loads_within_a_second_have_folders_and_runs_of_their_own(
 def test_our_own_loop_fails_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused before the load: no load of hours for nothing. Failed in the middle: no success either."""
     remote = SimpleNamespace(run=lambda nodes, *_, **__: {node: Result("", "", 0) for node in nodes})
-    monkeypatch.setattr(monitoring, "make_remote", lambda *_: remote)
-    monkeypatch.setattr(monitoring, "_fetch", lambda *_: None)
+    monkeypatch.setattr(lifecycle.Remote, "from_host", lambda *_: remote)
+    monkeypatch.setattr(lifecycle, "_fetch", lambda *_: None)
 
     def watch(program: str) -> Any:
         profile = profile_of(tmp_path, monkeypatch, program)
-        return monitoring.watch(lambda: [profile], {"head": "node0"}, {}, "/tmp/x", tmp_path / "local")
+        return lifecycle.watch(lambda: [profile], {"head": "node0"}, {}, "/tmp/x", tmp_path / "local")
 
     with pytest.raises(RunFailed, match="before the load"), watch("raise SystemExit(1)"):
         raise AssertionError("the context must not be entered")

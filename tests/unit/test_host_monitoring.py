@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Dict, List
 import pytest
 from watched import running
 
-from cbt_plugins.monitors import monitor as monitoring
+from cbt_plugins.host import Monitor
+from cbt_plugins.monitors import lifecycle
 from cbt_plugins.monitors.collectl import Collectl
-from cbt_plugins.monitors.monitor import Monitor
 
 HERE = socket.gethostname()
 CLUSTER: Dict[str, Any] = {"head": HERE, "clients": [HERE], "osds": [HERE]}
@@ -49,7 +49,7 @@ def _forget_calls() -> None:
 
 
 def watch(tmp_path: Path, *configs: Dict[str, Any]) -> Any:
-    return monitoring.watch(
+    return lifecycle.watch(
         lambda: [Noting(config, CLUSTER, {}) for config in configs],
         CLUSTER,
         {},
@@ -70,7 +70,7 @@ def test_what_acts_begins_after_all_that_watches_and_ends_before_it(tmp_path: Pa
     def make() -> List[Monitor]:
         return [Acting({"name": "a"}, CLUSTER, {}), Noting({"name": "b"}, CLUSTER, {})]
 
-    with monitoring.watch(make, CLUSTER, {}, str(tmp_path / "node"), tmp_path / "local"):
+    with lifecycle.watch(make, CLUSTER, {}, str(tmp_path / "node"), tmp_path / "local"):
         assert Noting.calls == ["start b", "start a"]
     assert Noting.calls[2:] == ["stop a", "stop b"]
 
@@ -82,11 +82,11 @@ def test_what_a_killed_run_has_left_is_ended_and_brought_home(tmp_path: Path) ->
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
         since = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19]
         (left / "a.pid").write_text(f"{process.pid} {since}\n")
-        monitoring.bring_left(CLUSTER, {}, [HERE], str(tmp_path / "node"), tmp_path / "local")
+        lifecycle.bring_left(CLUSTER, {}, [HERE], str(tmp_path / "node"), tmp_path / "local")
         assert process.wait(10) == -signal.SIGINT
     assert (tmp_path / "local" / f"a.{HERE}" / "samples").read_text() == "1\n"
     assert list((tmp_path / "node").iterdir()) == []
-    monitoring.bring_left(CLUSTER, {}, [HERE], str(tmp_path / "nowhere"), tmp_path / "local")
+    lifecycle.bring_left(CLUSTER, {}, [HERE], str(tmp_path / "nowhere"), tmp_path / "local")
 
 
 def test_an_exception_stops_them_and_brings_their_files(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_one_that_does_not_stop_does_not_keep_the_others(tmp_path: Path) -> None
 
 def test_two_contexts_after_one_another_do_not_mix(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        with monitoring.watch(
+        with lifecycle.watch(
             lambda name=name: [Noting({"name": name}, CLUSTER, {})],
             CLUSTER,
             {},
@@ -133,7 +133,7 @@ def test_without_profiles_nothing_is_sent_to_a_node(tmp_path: Path) -> None:
 
 def test_an_unknown_profile_is_named() -> None:
     with pytest.raises(ValueError, match="colectl: nobody knows this profile; known: collectl"):
-        monitoring.build({"colectl": {}}, {"collectl": lambda: Collectl}, CLUSTER, {})
+        lifecycle.build({"colectl": {}}, {"collectl": lambda: Collectl}, CLUSTER, {})
 
 
 @pytest.fixture

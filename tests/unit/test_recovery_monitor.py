@@ -15,8 +15,7 @@ from watched import lines, running, wait_for
 
 from cbt_plugins.config import registry
 from cbt_plugins.config.monitors import problems_of
-from cbt_plugins.monitors import monitor as monitoring
-from cbt_plugins.monitors import recovery_agent
+from cbt_plugins.monitors import lifecycle, recovery_agent
 from cbt_plugins.monitors.recovery import Recovery
 from cbt_plugins.results.samples import FILE, read_samples
 
@@ -82,7 +81,7 @@ def monitor(ceph: Path) -> Recovery:
 
 def test_it_runs_as_a_profile_and_leaves_nothing(ceph: Path, tmp_path: Path) -> None:
     run_dir, local = tmp_path / "a node", tmp_path / "local"
-    with monitoring.watch(lambda: [monitor(ceph)], cluster(ceph), {}, str(run_dir), local):
+    with lifecycle.watch(lambda: [monitor(ceph)], cluster(ceph), {}, str(run_dir), local):
         file = wait_for(lambda: next(iter(run_dir.glob(f"*/recovery/{FILE}")), None))
         wait_for(lambda: len(lines(file)) > 3)
         (pid_file,) = run_dir.glob("*/recovery.pid")
@@ -123,7 +122,7 @@ def test_the_next_run_ends_what_has_lost_its_owner(ceph: Path, tmp_path: Path) -
     its.start(str(left))
     wait_for(lambda: lines(left / "recovery" / FILE))
     pid = int((left / "recovery.pid").read_text().split()[0])
-    with monitoring.watch(lambda: [monitor(ceph)], cluster(ceph), {}, str(tmp_path / "node"), tmp_path / "local"):
+    with lifecycle.watch(lambda: [monitor(ceph)], cluster(ceph), {}, str(tmp_path / "node"), tmp_path / "local"):
         assert not running(pid)
     its.stop(str(left))
 

@@ -17,8 +17,7 @@ from watched import lines, running, wait_for
 
 from cbt_plugins.config import registry
 from cbt_plugins.config.monitors import ResourcesProfile, problems_of
-from cbt_plugins.monitors import monitor as monitoring
-from cbt_plugins.monitors import resources_agent
+from cbt_plugins.monitors import lifecycle, resources_agent
 from cbt_plugins.monitors.resources import Resources
 from cbt_plugins.results import resources as analysis
 from cbt_plugins.results import watching
@@ -105,7 +104,7 @@ def monitor() -> Resources:
 
 def test_a_busy_loop_is_as_many_cores_as_it_uses(tmp_path: Path, daemon: Callable[[str, float], Daemon]) -> None:
     run_dir, local = tmp_path / "a node", tmp_path / "local"
-    with monitoring.watch(lambda: [monitor()], CLUSTER, {}, str(run_dir), local):
+    with lifecycle.watch(lambda: [monitor()], CLUSTER, {}, str(run_dir), local):
         file = wait_for(lambda: file_in(run_dir))
         wait_for(lambda: len(lines(file)) > 3)
         its = daemon(ID, 3.0)
@@ -140,7 +139,7 @@ def test_a_busy_loop_is_as_many_cores_as_it_uses(tmp_path: Path, daemon: Callabl
 def test_another_process_of_the_same_name_is_a_restart(tmp_path: Path, daemon: Callable[[str, float], Daemon]) -> None:
     run_dir, local = tmp_path / "node", tmp_path / "local"
     first = daemon(ID, 0.4)
-    with monitoring.watch(lambda: [monitor()], CLUSTER, {}, str(run_dir), local):
+    with lifecycle.watch(lambda: [monitor()], CLUSTER, {}, str(run_dir), local):
         file = wait_for(lambda: file_in(run_dir))
         wait_for(lambda: first.process.pid in known(file))
         first.burnt()

@@ -7,8 +7,7 @@ import logging
 from contextlib import nullcontext
 from pathlib import Path
 
-from cbt_plugins.host import HostRun, RunFailed
-from cbt_plugins.monitors.monitor import Monitor
+from cbt_plugins.host import HostRun, Monitor, RunFailed
 
 logger = logging.getLogger("cbt_plugins.example")
 

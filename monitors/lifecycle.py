@@ -1,4 +1,4 @@
-"""Keep monitoring profiles running while a context is open, and bring their files into the archive."""
+"""Run monitors while a context is open, whatever happens in it, and bring their files into the archive."""
 
 from __future__ import annotations
 
@@ -12,50 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set
 
-from cbt_plugins.host import RunFailed
+from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.result import RemoteError
+from cbt_plugins.host import Monitor, RunFailed
 from cbt_plugins.inventory import host_of, nodes_of, split_names
 
 logger = logging.getLogger(__name__)
 
 _numbers = itertools.count(1)
-
-
-class Monitor:
-    """What watches nodes: the base class of the entry point group "cbt_plugins.monitors".
-
-    `config` is the profile's mapping. A monitor runs subprocesses on its nodes, no Python thread here (CBT's
-    recovery test waits until its process has one thread), and ends them by recorded pid.
-    """
-
-    DEFAULT_NODES: Sequence[str] = ("clients", "osds", "mons", "rgws")
-    #: begins after all others and ends before them: what acts at times that count from the begin of the load, and is
-    #: to be watched until all of it is over
-    INNERMOST: bool = False
-    #: why the load is not what it should be, known after `start` or `stop`: the run then fails where we lead it
-    failure: Optional[str] = None
-
-    def __init__(
-        self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]
-    ) -> None:
-        self.config = config
-        self.cluster = cluster
-        self.common = common
-        roles = config.get("nodes", self.DEFAULT_NODES)
-        self.nodes = list(nodes_of(cluster, *([roles] if isinstance(roles, str) else roles)))
-
-    def start(self, directory: str) -> None:
-        """Begin to watch; whatever is written goes under `directory` on the nodes."""
-        raise NotImplementedError
-
-    def stop(self, directory: str) -> None:
-        """End what `start(directory)` began, on the same object."""
-        raise NotImplementedError
-
-
-def make_remote(cluster: Mapping[str, Any], common: Mapping[str, Any]) -> Any:
-    from cbt_plugins.cluster.remote import Remote
-
-    return Remote.from_host(cluster, common)
 
 
 # pid and start time (field 22 of stat): a pid that the kernel has given to somebody else is never signalled
@@ -75,7 +39,7 @@ done
 """
 
 
-def stop_by_pid_files(remote: Any, nodes: Sequence[str], directory: str, any_of: str = "") -> None:
+def stop_by_pid_files(remote: Remote, nodes: Sequence[str], directory: str, any_of: str = "") -> None:
     """End the process groups whose leaders are recorded as "pid start-time" in DIRECTORY/*.pid on the nodes.
 
     With `any_of`, in all directories DIRECTORY/ANY_OF (a shell pattern). What does not end is logged.
@@ -104,7 +68,7 @@ def watch(
     if not monitors:
         yield
         return
-    remote = make_remote(cluster, common)
+    remote = Remote.from_host(cluster, common)
     nodes = _answering(remote, _nodes_of_monitors(monitors, cluster))
     for monitor in monitors:
         if isinstance(monitor, Monitor):
@@ -142,7 +106,7 @@ def bring_left(
     cluster: Mapping[str, Any], common: Mapping[str, Any], nodes: Sequence[str], run_dir: str, local_dir: Path
 ) -> None:
     """End what monitors of a run that was killed still do on the nodes, and bring their files home."""
-    remote = make_remote(cluster, common)
+    remote = Remote.from_host(cluster, common)
     stop_by_pid_files(remote, nodes, run_dir, "monitors-*")
     look = f"cd {shlex.quote(run_dir)} 2>/dev/null && ls -d monitors-* 2>/dev/null || true"
     left: Dict[str, List[str]] = {}
@@ -153,7 +117,7 @@ def bring_left(
         _fetch(remote, there, f"{run_dir}/{name}", local_dir, cluster.get("user"))
 
 
-def _answering(remote: Any, nodes: Sequence[str]) -> List[str]:
+def _answering(remote: Remote, nodes: Sequence[str]) -> List[str]:
     """The nodes that can be watched: one that a fault has cut off must not end the run that did it."""
     answers = remote.run(nodes, "true", 30, check=False)
     silent = [node for node in nodes if node not in answers or answers[node].status]
@@ -173,10 +137,8 @@ def _nodes_of_monitors(monitors: Iterable[Any], cluster: Mapping[str, Any]) -> L
     return [node for node in everywhere if node in wanted]
 
 
-def _fetch(remote: Any, nodes: Sequence[str], directory: str, local_dir: Path, user: Optional[str]) -> None:
+def _fetch(remote: Remote, nodes: Sequence[str], directory: str, local_dir: Path, user: Optional[str]) -> None:
     """Bring `directory` of each node home and remove it there; a node out of reach is logged, not fatal."""
-    from cbt_plugins.cluster.result import RemoteError
-
     local_dir.mkdir(parents=True, exist_ok=True)
     quoted = shlex.quote(directory)
     # perf and blktrace run through sudo: their files belong to root, and the user who fetches may not read
