@@ -18,8 +18,8 @@ import yaml
 from cbt_plugins import signals as interrupts
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.config import fault_file
 from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.journal import Journal, JournalInUse
 from cbt_plugins.run.events import Timeline
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     """0: everything happened and is undone; 1: something failed, or is not undone; 2: a fault of the file."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     try:
-        events, settings = fault_file.load(args.file)
+        events, settings = load_fault_file(args.file)
         document: Dict[str, Any] = yaml.safe_load(args.cluster.read_text(encoding="utf-8")) or {}
         cluster, common = document["cluster"], document.get("common") or {}
     except ConfigError as error:

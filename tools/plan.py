@@ -10,16 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from cbt_plugins.columns import side_by_side
-from cbt_plugins.config.advice import advice, changes, unchanged
 from cbt_plugins.config.check import Config, Run, load
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.estimate import estimate
-from cbt_plugins.config.fault_file import is_fault_file, load_source
-from cbt_plugins.config.forecast import data_text, forecast, goal_text
-from cbt_plugins.config.sizes import size_texts
+from cbt_plugins.config.events import is_fault_file, load_fault_file
+from cbt_plugins.config.preview import advice, changes, data_text, forecast, goal_text, unchanged
 from cbt_plugins.config.source import Source, read
 from cbt_plugins.config.spans import event_text, span_text, spans
-from cbt_plugins.config.units import about_rate, format_duration, format_percent
+from cbt_plugins.config.units import about_rate, format_duration, format_percent, size_texts
 from cbt_plugins.inventory import head_of, nodes_of
 from cbt_plugins.plan import Keys, Phase, Plan, Settings
 
@@ -67,7 +65,7 @@ def _fault_file(source: Source, args: argparse.Namespace) -> int:
     if args.live:
         print(f"{args.file}: a file of faults has no cluster to ask", file=sys.stderr)
         return 2
-    events, settings = load_source(source)
+    events, settings = load_fault_file(source)
     if args.json:
         document = {"version": 1, "file": args.file, "events": [*map(asdict, events)], "settings": asdict(settings)}
         print(json.dumps(document, indent=2))

@@ -7,8 +7,8 @@ from typing import Annotated, Any, List, Literal, Mapping, Optional, Sequence, T
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from cbt_plugins import plan
-from cbt_plugins.config.mix import DEFAULT_MIX, DEFAULT_MIX_TEXT, MixSection, faults_for_warp
-from cbt_plugins.config.models import MANY, BenchmarkSection, FillSection, check_raw_goal, scaled_duration
+from cbt_plugins.config.benchmark import MANY, BenchmarkSection, FillSection, check_raw_goal, scaled_duration
+from cbt_plugins.config.operations import DEFAULT_MIX, DEFAULT_MIX_TEXT, MixSection, faults_for_warp
 from cbt_plugins.config.units import Duration, Size, format_size
 from cbt_plugins.config.validate import Problem, Problems, Strict, exactly_one, only_one
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar, List, Mapping, Type
 
-from cbt_plugins.config.models import BenchmarkSection
+from cbt_plugins.config.benchmark import BenchmarkSection
 from cbt_plugins.config.sections import plan_of
 from cbt_plugins.host import HostRun
 

@@ -10,13 +10,12 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from cbt_plugins import plan
 from cbt_plugins.benchmarks.by_size import BySizeSection, TimedSection
 from cbt_plugins.benchmarks.cycle import CycleBenchmark
+from cbt_plugins.config.benchmark import MANY, scaled_duration
+from cbt_plugins.config.events import unseen
 from cbt_plugins.config.fault import BreakSection, Nodes, Number, Osds, raise_for_targets, usable_nodes
 from cbt_plugins.config.kinds import DEADLINE, deadline_of, known_rules
-from cbt_plugins.config.models import MANY, scaled_duration
-from cbt_plugins.config.order import unseen
 from cbt_plugins.config.settings import SettingsSection
-from cbt_plugins.config.sizes import Sizes, size_texts
-from cbt_plugins.config.units import Duration
+from cbt_plugins.config.units import Duration, Sizes, size_texts
 from cbt_plugins.config.validate import Problem, Problems, Strict
 
 _MINUTE = 60.0

@@ -9,8 +9,8 @@ from pydantic import Field, ValidationInfo, field_validator
 from cbt_plugins import plan
 from cbt_plugins.benchmarks.by_size import BySizeSection, TimedSection
 from cbt_plugins.benchmarks.cycle import CycleBenchmark
-from cbt_plugins.config.mix import faults_for_warp
-from cbt_plugins.config.models import scaled_duration, scaled_objects
+from cbt_plugins.config.benchmark import scaled_duration, scaled_objects
+from cbt_plugins.config.operations import faults_for_warp
 from cbt_plugins.config.units import Duration
 
 _HOUR = 3600.0

@@ -18,11 +18,10 @@ from pydantic import (
 
 from cbt_plugins import plan
 from cbt_plugins.benchmarks.cycle import CycleBenchmark
+from cbt_plugins.config.benchmark import MANY, BenchmarkSection, scaled_duration
+from cbt_plugins.config.cycle import CycleSection, faults_of_order
 from cbt_plugins.config.events import Force
-from cbt_plugins.config.models import MANY, BenchmarkSection, scaled_duration
-from cbt_plugins.config.order import faults_of_order
-from cbt_plugins.config.phases import CycleSection
-from cbt_plugins.config.sizes import Sizes, size_texts
+from cbt_plugins.config.units import Sizes, size_texts
 from cbt_plugins.config.validate import Problem, Problems, Strict
 
 _BUCKET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]")

@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, Mapping
 
 import yaml
 
-from cbt_plugins.config import sweeps
+from cbt_plugins.config.source import permutations as sweep
 from cbt_plugins.journal import write_whole
 
 
@@ -33,7 +33,7 @@ class Planned:
 
 def permutations(section: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     """Every combination of the section's top-level lists (but `acceptable`), the last list fastest."""
-    for taken, config in sweeps.permutations(section):
+    for taken, config in sweep(section):
         # The order inside nested mappings is part of the id and stays as written. One copy of all together:
         # what an anchor shares is shared in the copy too, and shows in benchmark_config.yaml.
         fixed = copy.deepcopy({key: value for key, value in config.items() if key not in taken})

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
-from cbt_plugins.config import acceptable, fault_file, registry
+from cbt_plugins.config import acceptable, registry
+from cbt_plugins.config.benchmark import BenchmarkSection
 from cbt_plugins.config.cluster import ClusterSection, node_problems
 from cbt_plugins.config.errors import ConfigError, Fault, Path, did_you_mean
+from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.config.kinds import SWITCH
-from cbt_plugins.config.models import BenchmarkSection
 from cbt_plugins.config.monitors import PROFILES, problems_of
 from cbt_plugins.config.sections import HOST_KEYS, section_of, understand
-from cbt_plugins.config.source import Source, read
-from cbt_plugins.config.sweeps import permutations
+from cbt_plugins.config.source import Source, permutations, read
 from cbt_plugins.config.validate import Problem, validate
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Plan
@@ -183,7 +183,7 @@ def _fault_file(data: Mapping[str, Any]) -> Sequence[Fault]:
         return ()
     osds = nodes_of(cluster, "osds") if isinstance(cluster, dict) else None
     try:
-        fault_file.load(path, osds or None)
+        load_fault_file(path, osds or None)
     except ConfigError as error:
         return error.faults
     return ()

@@ -1,8 +1,9 @@
-"""`events:` of a phase -- what happens beside its load, and when; and which faults are in force as a cycle goes on."""
+"""`events:` of a phase or of a fault file: what happens beside the load, and when; which faults are in force."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from pathlib import Path
+from typing import Annotated, Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 from pydantic import (
     BeforeValidator,
@@ -11,14 +12,18 @@ from pydantic import (
     GetJsonSchemaHandler,
     ValidationInfo,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 
 from cbt_plugins import plan
-from cbt_plugins.config.errors import did_you_mean
+from cbt_plugins.config.errors import ConfigError, did_you_mean
 from cbt_plugins.config.fault import FaultSection
+from cbt_plugins.config.kinds import blinding_flags
+from cbt_plugins.config.settings import SettingsSection
+from cbt_plugins.config.source import Source, read
 from cbt_plugins.config.units import DURATION_PATTERN, format_duration, parse_duration
-from cbt_plugins.config.validate import Problem, Strict, exactly_one, only_one
+from cbt_plugins.config.validate import Problem, Problems, Strict, exactly_one, only_one, validate
 
 _WHAT = ("fault", "undo", "mark")
 #: undo: everything that is in force
@@ -71,8 +76,6 @@ Events = Annotated[List[EventSection], Field(min_length=1)]
 def _of_file(value: Any, info: ValidationInfo) -> Any:
     if not isinstance(value, dict):
         return value
-    from cbt_plugins.config.fault_file import events_of
-
     if set(value) != {"file"} or not isinstance(value["file"], str):
         raise ValueError("must be a list of events, or {file: PATH} of a file of faults")
     return events_of(value["file"], (info.context or {}).get("osds"))
@@ -168,3 +171,80 @@ class Force:
         for label in undone:
             self._held.pop(label, None)
         return undone
+
+
+def unseen(settings: Optional[SettingsSection], accept: Sequence[str]) -> List[str]:
+    """Return why a fault would be refused, whatever the cluster looks like."""
+    flags = blinding_flags(settings.flags) if settings and "flags" not in accept else []
+    return [f"settings: {', '.join(flags)} hides it from the cluster (accept: [flags] overrides)"] if flags else []
+
+
+class FaultFileSection(Strict):
+    """Faults beside a benchmark that knows nothing of them; what is still in force at its end is undone then."""
+
+    settings: SettingsSection = Field(
+        SettingsSection.model_validate({}),
+        description="Set on the cluster for the length of the benchmark, and put back.",
+        json_schema_extra={"default": {}},
+    )
+    events: Events = Field(description="What happens, in order of time.")
+
+    @field_validator("events")
+    @classmethod
+    def _in_order(cls, events: Sequence[EventSection]) -> Sequence[EventSection]:
+        problems = Force().faults(events, None)
+        if problems:
+            raise Problems(problems)
+        return events
+
+    @model_validator(mode="after")
+    def _seen(self) -> FaultFileSection:
+        problems = [
+            Problem(("events", index, "fault"), text, of_key=True)
+            for index, event in enumerate(self.events)
+            for text in (unseen(self.settings, event.fault.accept) if event.fault else ())
+        ]
+        if self.settings.deep_scrub:
+            problems.append(Problem(("settings", "scrub"), "deep-after follows a run of a benchmark of ours: say off"))
+        if problems:
+            raise Problems(problems)
+        return self
+
+
+def is_fault_file(source: Source) -> bool:
+    """Tell a file of faults from a CBT file."""
+    return isinstance(source.data, dict) and "events" in source.data and "benchmarks" not in source.data
+
+
+def events_of(path: str, osds: Optional[Sequence[str]] = None) -> Sequence[EventSection]:
+    """Return the events of a file for a phase of a cycle; raises ValueError with every fault.
+
+    Its settings would be those of a phase, and a run has one set for its whole length: they may not be there.
+    """
+    try:
+        model = _model(read(Path(path)), osds)
+    except ConfigError as error:
+        raise ValueError("; ".join(map(str, error.faults))) from None
+    if model.settings.to_plan() != plan.Settings():
+        raise ValueError(f"{path} has settings:, which are set for a whole run: move them beside the cycle")
+    return model.events
+
+
+def load_fault_file(
+    file: Union[str, Path, Source], osds: Optional[Sequence[str]] = None
+) -> Tuple[Tuple[plan.Event, ...], plan.Settings]:
+    """Return the events, in seconds after the start, and the settings; raises ConfigError with every error.
+
+    `osds` are the nodes that the file may name, as `cluster: {osds: [...]}` has them; without them it may name any.
+    """
+    model = _model(file if isinstance(file, Source) else read(Path(file)), osds)
+    return Force().to_plan(model.events), model.settings.to_plan()
+
+
+def _model(source: Source, osds: Optional[Sequence[str]]) -> FaultFileSection:
+    data: Any = source.data
+    model, problems = validate(FaultFileSection, data, {"osds": osds})
+    faults = [*source.duplicates, *(source.fault(path, text, of_key) for path, text, of_key in problems)]
+    if faults or model is None:
+        raise ConfigError(faults)
+    return model

@@ -11,7 +11,7 @@ import pytest
 
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.status import Status
-from cbt_plugins.config.fault_file import load
+from cbt_plugins.config.events import load_fault_file as load
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.source import ConfigError
 from cbt_plugins.config.validate import validate

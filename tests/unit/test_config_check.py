@@ -8,9 +8,8 @@ from typing import Tuple
 import pytest
 from config_files import CLUSTER, CYCLE, RGWTEST, S3, WARP, faults, marked
 
-from cbt_plugins.config import fault_file
 from cbt_plugins.config.check import load_file
-from cbt_plugins.config.fault_file import is_fault_file
+from cbt_plugins.config.events import is_fault_file, load_fault_file
 from cbt_plugins.config.source import read
 
 
@@ -359,7 +358,7 @@ def test_runs_come_in_the_order_of_cbt(tmp_path: Path) -> None:
 )
 def test_shipped_files_have_no_faults(path: Path) -> None:
     if is_fault_file(read(path)):
-        assert fault_file.load(path)[0]
+        assert load_fault_file(path)[0]
         return
     config = load_file(path)
     assert config.runs or config.others

@@ -8,8 +8,8 @@ from typing import Optional, Sequence
 import pytest
 from config_files import marked
 
-from cbt_plugins.config import fault_file
 from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.events import is_fault_file, load_fault_file
 from cbt_plugins.config.source import Source
 from cbt_plugins.plan import Event, Fault, Settings
 
@@ -34,12 +34,12 @@ def test_events_and_settings(tmp_path: Path) -> None:
         Event(8640000.0, undo=("a", "b")),
     )
     settings = Settings(("noscrub", "nodeep-scrub"), (("mon", "mon_osd_down_out_interval", "60"),))
-    assert fault_file.load(file) == (events, settings)
-    assert fault_file.load(file, ["root@node4"]) == (events, settings)
+    assert load_fault_file(file) == (events, settings)
+    assert load_fault_file(file, ["root@node4"]) == (events, settings)
     file.write_text("settings: {limits: {down: 2m}}\nevents: [{at: 0s, mark: x}]\n", encoding="utf-8")
-    assert fault_file.load(file) == ((Event(0.0, mark="x"),), Settings(limits={"down": 120.0}))
+    assert load_fault_file(file) == ((Event(0.0, mark="x"),), Settings(limits={"down": 120.0}))
     file.write_text("events: [{at: 0s, mark: x}]\n", encoding="utf-8")
-    assert fault_file.load(file) == ((Event(0.0, mark="x"),), Settings())
+    assert load_fault_file(file) == ((Event(0.0, mark="x"),), Settings())
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_faults_have_their_place(tmp_path: Path, text: str, osds: Optional[Seque
     file = tmp_path / "f.yaml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as refused:
-        fault_file.load(file, osds)
+        load_fault_file(file, osds)
     first = str(refused.value).splitlines()[0].replace(f"{tmp_path}/", "")
     if message:
         assert first.startswith(place + message), first
@@ -72,11 +72,11 @@ def test_faults_have_their_place(tmp_path: Path, text: str, osds: Optional[Seque
 
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
-        fault_file.load("/nowhere/f.yaml")
+        load_fault_file("/nowhere/f.yaml")
 
 
 def test_which_files_are_meant() -> None:
-    assert fault_file.is_fault_file(Source(GOOD.encode(), "f"))
-    assert not fault_file.is_fault_file(Source(b"benchmarks: {}\nevents: []\n", "f"))
-    assert not fault_file.is_fault_file(Source(b"cluster: {}\n", "f"))
-    assert not fault_file.is_fault_file(Source(b"", "f"))
+    assert is_fault_file(Source(GOOD.encode(), "f"))
+    assert not is_fault_file(Source(b"benchmarks: {}\nevents: []\n", "f"))
+    assert not is_fault_file(Source(b"cluster: {}\n", "f"))
+    assert not is_fault_file(Source(b"", "f"))

@@ -7,9 +7,9 @@ from typing import Any, Dict
 import pytest
 
 from cbt_plugins.config.errors import ConfigError
-from cbt_plugins.config.keys import Range, range_of
+from cbt_plugins.config.operations import Range, range_of
 from cbt_plugins.config.sections import plan_of
-from cbt_plugins.config.sizes import size_texts
+from cbt_plugins.config.units import size_texts
 from cbt_plugins.plan import Keys, Plan
 
 

@@ -14,7 +14,7 @@ from cbt_plugins.config import sections
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.sections import plan_of
-from cbt_plugins.config.sweeps import permutations
+from cbt_plugins.config.source import permutations
 from cbt_plugins.config.validate import Strict
 from cbt_plugins.plan import CALIBRATE, Bucket, Driver, Goal, Phase, Plan, WarpOp
 

@@ -12,13 +12,12 @@ import pytest
 import yaml
 
 from cbt_plugins.benchmarks.osdfailure import ClassicFaultsSection, NodesDownSection
-from cbt_plugins.config import reference, schema
+from cbt_plugins.config import schema
 from cbt_plugins.config.check import check_file
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.errors import ConfigError
-from cbt_plugins.config.events import EventSection
+from cbt_plugins.config.events import EventSection, FaultFileSection
 from cbt_plugins.config.fault import FaultSection
-from cbt_plugins.config.fault_file import FaultFileSection
 from cbt_plugins.config.sections import our_sections
 from cbt_plugins.config.settings import SettingsSection
 
@@ -43,12 +42,12 @@ def test_the_shipped_schema_is_what_the_models_say() -> None:
 
 @pytest.mark.skipif(not CURRENT, reason="the shipped files are made with a newer pydantic")
 def test_the_reference_page_is_what_the_models_say() -> None:
-    page = reference.PAGE.read_text(encoding="utf-8")
-    assert page == reference.refresh(page), "run python -m cbt_plugins.config.schema --write"
+    page = schema.PAGE.read_text(encoding="utf-8")
+    assert page == schema.refresh(page), "run python -m cbt_plugins.config.schema --write"
 
 
 def test_the_reference_has_every_key_with_its_meaning() -> None:
-    tables = reference.tables()
+    tables = schema.tables()
     models = list(our_sections().values())
     parts = [EventSection, FaultSection, SettingsSection, NodesDownSection, ClassicFaultsSection, FaultFileSection]
     for model in [*models, ClusterSection, *parts]:

@@ -1,18 +1,102 @@
-"""The tables of docs/CONFIG.md: every key of every section, made from the JSON Schema."""
+"""The JSON Schema of a CBT file with our sections, and the tables of docs/CONFIG.md; both made from the models."""
 
 from __future__ import annotations
 
+import argparse
 import json
+import sys
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping
+from typing import Any, Dict, Iterator, List, Mapping, Type
 
-from cbt_plugins.config import schema
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
 from cbt_plugins.config.cluster import ClusterSection
-from cbt_plugins.config.fault_file import FaultFileSection
+from cbt_plugins.config.events import FaultFileSection
 from cbt_plugins.config.monitors import PROFILES
 from cbt_plugins.config.sections import CBT_KEYS, our_sections
-from cbt_plugins.config.sizes import RANGE_PATTERN
-from cbt_plugins.config.units import RATE_PATTERN, Duration, Percent, Size
+from cbt_plugins.config.units import RANGE_PATTERN, RATE_PATTERN, Duration, Percent, Size
+
+#: the shipped schema
+FILE = Path(__file__).with_name("cbt-plugins.schema.json")
+
+#: how an object's own keys are told from schema keywords: below these, names are the user's
+_NAMED = frozenset({"properties", "$defs"})
+
+
+def build() -> Dict[str, Any]:
+    """Return the schema, Draft 2020-12; it is coarser than `check_file` (no sums, no order of phases).
+
+    A file of faults has the definition FaultFileSection.
+    """
+    sections = our_sections()
+    models: List[Type[BaseModel]] = [*sections.values(), ClusterSection, FaultFileSection, *PROFILES.values()]
+    _, top = models_json_schema([(model, "validation") for model in models])
+    defs = _tidy({"$defs": top["$defs"]})["$defs"]
+    for section in sections.values():
+        _open_for_cbt(defs[section.__name__])
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "CBT file with benchmarks of cbt-plugins",
+        "type": "object",
+        "required": ["cluster", "benchmarks"],
+        "properties": {
+            "cluster": {"$ref": f"#/$defs/{ClusterSection.__name__}"},
+            "client_endpoints": {"type": "object"},
+            "monitoring_profiles": {
+                "type": "object",
+                "properties": {name: {"$ref": f"#/$defs/{model.__name__}"} for name, model in PROFILES.items()},
+                "additionalProperties": {"type": "object"},
+            },
+            "benchmarks": {
+                "type": "object",
+                "minProperties": 1,
+                "properties": {
+                    name: {"$ref": f"#/$defs/{section.__name__}"} for name, section in sections.items()
+                },
+            },
+        },
+        "$defs": dict(sorted(defs.items())),
+    }
+
+
+def text() -> str:
+    """Return the schema as the file has it."""
+    return json.dumps(build(), indent=1) + "\n"
+
+
+def _open_for_cbt(section: Dict[str, Any]) -> None:
+    """Let each key be a list too (CBT runs each element), and add the keys that CBT reads itself."""
+    for key, one in section["properties"].items():
+        about = {name: one.pop(name) for name in ("description", "default") if name in one}
+        section["properties"][key] = {**about, "anyOf": [one, {"type": "array", "minItems": 1, "items": one}]}
+    for key in sorted(CBT_KEYS):
+        section["properties"][key] = {"description": "CBT's own key; without meaning here."}
+    section["properties"]["acceptable"] = {
+        "description": "For CBT's compare.py: [phase/][operation/]metric -> statement.",
+        "type": "object",
+        "additionalProperties": {"type": "string"},
+    }
+
+
+def _tidy(node: Any, named: bool = False) -> Any:
+    """Drop made-up titles, and the null that pydantic allows for an optional key and `validate` does not."""
+    if isinstance(node, list):
+        return [_tidy(inner) for inner in node]
+    if not isinstance(node, dict):
+        return node
+    if named:
+        return {key: _tidy(inner) for key, inner in node.items()}
+    kept = {
+        key: inner if key in ("default", "examples") else _tidy(inner, named=key in _NAMED)
+        for key, inner in node.items()
+        if key != "title" and not (key == "default" and inner is None)
+    }
+    if {"type": "null"} in kept.get("anyOf", ()):
+        choices = [choice for choice in kept.pop("anyOf") if choice != {"type": "null"}]
+        kept = {**(choices[0] if len(choices) == 1 else {"anyOf": choices}), **kept}
+    return kept
+
 
 #: the page in a checkout; an installation has none
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "CONFIG.md"
@@ -31,7 +115,7 @@ def refresh(page: str) -> str:
 
 def tables() -> str:
     """Return one table per mapping, in Markdown."""
-    defs = schema.build()["$defs"]
+    defs = build()["$defs"]
     parts = []
     tops = {
         "cluster": ClusterSection.__name__,
@@ -124,3 +208,23 @@ _UNITS = {
     _pattern(Percent): "percent",
     RATE_PATTERN: "rate",
 }
+
+
+def main() -> int:
+    """Print, or write what is generated in a checkout."""
+    parser = argparse.ArgumentParser(prog="python -m cbt_plugins.config.schema", description=__doc__)
+    parser.add_argument(
+        "--write", action="store_true", help="write the shipped schema and docs/CONFIG.md's tables"
+    )
+    if not parser.parse_args().write:
+        sys.stdout.write(text())
+        return 0
+    FILE.write_text(text(), encoding="utf-8")
+    if PAGE.is_file():
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(refresh(page), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,15 +1,74 @@
-"""`keys:` -- which objects an operation of cbt-load takes, in COSBench's words: u(1,N), s(N+1,10N), r(1,N)."""
+"""Which operations a phase does (`mix:`), on which objects (`keys:`) and in which buckets (`roles:`)."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Dict, NamedTuple, Optional, Tuple
+from typing import Annotated, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
 from cbt_plugins import plan
 from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.validate import Problem, Problems, Strict
+
+
+def _mix_part(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError("must be a number: percent of the requests, without %")
+    if not 0 <= value <= 100:
+        raise ValueError("must be between 0 and 100 (percent of the requests)")
+    return float(value)
+
+
+_MixPart = Annotated[
+    float, BeforeValidator(_mix_part), WithJsonSchema({"type": "number", "minimum": 0, "maximum": 100})
+]
+
+
+class MixSection(Strict):
+    """Percent of the requests by operation; the sum is 100."""
+
+    get: _MixPart = Field(0, description="Whole objects read.")
+    put: _MixPart = Field(0, description="Objects written.")
+    stat: _MixPart = Field(0, description="HEAD requests.")
+    delete: _MixPart = Field(0, description="Objects deleted; with warp never more than put.")
+    list: _MixPart = Field(0, description="Lists of a bucket (engine: cbt-load).")
+    multipart: _MixPart = Field(0, description="Objects written in parts (engine: cbt-load).")
+
+    @model_validator(mode="after")
+    def _whole(self) -> MixSection:
+        total = sum(value for _, value in self)
+        if abs(total - 100) > 1e-6:
+            raise ValueError(f"the sum of the mix is {total:g}, not 100")
+        return self
+
+    @property
+    def writes(self) -> bool:
+        """Whether it makes objects."""
+        return bool(self.put or self.multipart)
+
+    def to_plan(self) -> Dict[str, float]:
+        """Return percent by upper-case operation, without those that never happen."""
+        return {name.upper(): value for name, value in self if value}
+
+
+#: the mix of the Reef study
+DEFAULT_MIX_TEXT: Dict[str, Any] = {"get": 45, "put": 35, "stat": 15, "delete": 5}
+DEFAULT_MIX = MixSection.model_validate(DEFAULT_MIX_TEXT)
+
+
+def faults_for_warp(mix: MixSection, what: str = "warp") -> List[Problem]:
+    """Return why warp cannot do this mix; paths are relative to the mix."""
+    problems = [
+        Problem((name,), f"{what} has no {name} among other operations; engine: cbt-load has")
+        for name in ("list", "multipart")
+        if getattr(mix, name)
+    ]
+    if mix.delete > mix.put:
+        text = f"delete ({mix.delete:g}) is more than put ({mix.put:g}): objects run out (warp refuses it)"
+        problems.append(Problem(("delete",), text))
+    return problems
+
 
 _WORDS = ("live", "new")
 #: cbt-load keeps a bit for each number
@@ -144,3 +203,63 @@ class KeysSection(Strict):
     def to_plan(self) -> Dict[str, plan.Keys]:
         """Return the keys by upper-case operation."""
         return {name.upper(): keys for name, keys in self if keys is not None}
+
+
+def _bucket(value: Any) -> Union[int, str]:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise ValueError("must be the number of a bucket, from 1, or its name")
+    return value
+
+
+_Buckets = Annotated[
+    List[
+        Annotated[
+            Union[int, str],
+            BeforeValidator(_bucket),
+            WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "minLength": 1}]}),
+        ]
+    ],
+    Field(min_length=1, description="Its buckets."),
+]
+
+
+class RolesSection(Strict):
+    """The buckets, by number from 1 or by name, that an operation works on; all without its key."""
+
+    get: Optional[_Buckets] = None
+    put: Optional[_Buckets] = None
+    stat: Optional[_Buckets] = None
+    delete: Optional[_Buckets] = None
+    list: Optional[_Buckets] = None
+    multipart: Optional[_Buckets] = None
+
+    def faults(self, names: Sequence[str]) -> List[Problem]:
+        """Return where it speaks of buckets that are not among `names`."""
+        problems = []
+        for op, chosen in self:
+            taken: Dict[str, bool] = {}
+            for index, bucket in enumerate(chosen or ()):
+                try:
+                    name = _name(bucket, names)
+                    if name in taken:
+                        raise ValueError(f"{bucket} is in the list twice")
+                    taken[name] = True
+                except ValueError as error:
+                    problems.append(Problem((op, index), str(error)))
+        return problems
+
+    def to_plan(self, names: Sequence[str]) -> Dict[str, Tuple[str, ...]]:
+        """Return names of buckets by upper-case operation."""
+        return {op.upper(): tuple(_name(bucket, names) for bucket in chosen) for op, chosen in self if chosen}
+
+
+def _name(bucket: Union[int, str], names: Sequence[str]) -> str:
+    if isinstance(bucket, int):
+        if not 1 <= bucket <= len(names):
+            there = f"they are 1 to {len(names)}" if len(names) > 1 else "the only one is 1"
+            raise ValueError(f"no bucket {bucket}; {there}")
+        return names[bucket - 1]
+    if bucket not in names:
+        hint = did_you_mean(bucket, names) or f"; there are: {', '.join(names)}"
+        raise ValueError(f"no bucket {bucket!r}{hint}")
+    return bucket

@@ -1,18 +1,22 @@
-"""`hybrid:` in a phase -- operations at a fixed ratio on the data that is there."""
+"""`hybrid:` and `warp:` in a phase: operations at a fixed ratio, or one plain warp command."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple, Union
+from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from cbt_plugins import plan
-from cbt_plugins.config.engine import Engine
-from cbt_plugins.config.errors import did_you_mean
+from cbt_plugins.config.benchmark import Engine, Workers, scaled_duration, scaled_objects
 from cbt_plugins.config.events import PhaseEvents
-from cbt_plugins.config.keys import KeysSection
-from cbt_plugins.config.mix import DEFAULT_MIX, DEFAULT_MIX_TEXT, MixSection, faults_for_warp
-from cbt_plugins.config.models import Workers, scaled_duration
+from cbt_plugins.config.operations import (
+    DEFAULT_MIX,
+    DEFAULT_MIX_TEXT,
+    KeysSection,
+    MixSection,
+    RolesSection,
+    faults_for_warp,
+)
 from cbt_plugins.config.units import PERCENT_PATTERN, RATE_PATTERN, Duration, parse_percent, parse_rate
 from cbt_plugins.config.validate import Problem, Problems, Strict
 
@@ -44,66 +48,6 @@ _Rate = Annotated[
         }
     ),
 ]
-
-
-def _bucket(value: Any) -> Union[int, str]:
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise ValueError("must be the number of a bucket, from 1, or its name")
-    return value
-
-
-_Buckets = Annotated[
-    List[
-        Annotated[
-            Union[int, str],
-            BeforeValidator(_bucket),
-            WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "minLength": 1}]}),
-        ]
-    ],
-    Field(min_length=1, description="Its buckets."),
-]
-
-
-class RolesSection(Strict):
-    """The buckets, by number from 1 or by name, that an operation works on; all without its key."""
-
-    get: Optional[_Buckets] = None
-    put: Optional[_Buckets] = None
-    stat: Optional[_Buckets] = None
-    delete: Optional[_Buckets] = None
-    list: Optional[_Buckets] = None
-    multipart: Optional[_Buckets] = None
-
-    def faults(self, names: Sequence[str]) -> List[Problem]:
-        """Return where it speaks of buckets that are not among `names`."""
-        problems = []
-        for op, chosen in self:
-            taken: Dict[str, bool] = {}
-            for index, bucket in enumerate(chosen or ()):
-                try:
-                    name = _name(bucket, names)
-                    if name in taken:
-                        raise ValueError(f"{bucket} is in the list twice")
-                    taken[name] = True
-                except ValueError as error:
-                    problems.append(Problem((op, index), str(error)))
-        return problems
-
-    def to_plan(self, names: Sequence[str]) -> Dict[str, Tuple[str, ...]]:
-        """Return names of buckets by upper-case operation."""
-        return {op.upper(): tuple(_name(bucket, names) for bucket in chosen) for op, chosen in self if chosen}
-
-
-def _name(bucket: Union[int, str], names: Sequence[str]) -> str:
-    if isinstance(bucket, int):
-        if not 1 <= bucket <= len(names):
-            there = f"they are 1 to {len(names)}" if len(names) > 1 else "the only one is 1"
-            raise ValueError(f"no bucket {bucket}; {there}")
-        return names[bucket - 1]
-    if bucket not in names:
-        hint = did_you_mean(bucket, names) or f"; there are: {', '.join(names)}"
-        raise ValueError(f"no bucket {bucket!r}{hint}")
-    return bucket
 
 
 class HybridWorkers(Strict):
@@ -227,3 +171,115 @@ def _not_in_mix(given: Any, mix: MixSection, what: str) -> List[Problem]:
         for name in sorted(given)
         if not getattr(mix, name)
     ]
+
+
+#: warp options that the plan or the runner sets
+_OWN_OPTIONS = frozenset(
+    [
+        "access-key",
+        "secret-key",
+        "session-token",
+        "host",
+        "host-select",
+        "tls",
+        "insecure",
+        "region",
+        "lookup",
+        "bucket",
+        "prefix",
+        "noprefix",
+        "concurrent",
+        "duration",
+        "objects",
+        "obj.size",
+        "obj.randsize",
+        "noclear",
+        "keep-data",
+        "list-existing",
+        "full",
+        "stress",
+        "stdout",
+        "json",
+        "benchdata",
+        "warp-client",
+        "syncstart",
+        "serve",
+        "autoterm",
+        "influxdb",
+        "get-distrib",
+        "put-distrib",
+        "stat-distrib",
+        "delete-distrib",
+        "disable-sha256-payload",
+    ]
+)
+
+
+def _options(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    problems, texts = [], {}
+    for key, option in value.items():
+        name = str(key).lstrip("-")
+        if name in _OWN_OPTIONS or name.startswith("analyze."):
+            problems.append(
+                Problem((key,), f"warp's --{name} is set by the plan and cannot be given here", of_key=True)
+            )
+        elif option is False:
+            problems.append(Problem((key,), "leave the option out: a flag that is absent is false"))
+        elif not isinstance(option, (str, int, float)):
+            problems.append(Problem((key,), "must be text, a number, or true for a flag"))
+        else:
+            texts[name] = "" if option is True else str(option)
+    if problems:
+        raise Problems(problems)
+    return texts
+
+
+class WarpPhaseSection(Strict):
+    """One plain warp command, on objects that warp uploads itself."""
+
+    op: Literal["mixed", "get", "put", "stat", "delete", "list", "multipart", "versioned"] = Field(
+        description="warp's command."
+    )
+    duration: Duration = Field(description="How long it runs, without its preparation.")
+    mix: Optional[MixSection] = Field(
+        None, description="Only for `mixed`; without it 45 get, 35 put, 15 stat, 5 delete."
+    )
+    objects: Optional[int] = Field(
+        None,
+        ge=1,
+        description="Objects that warp uploads first (its --objects); warp's own default without it.",
+    )
+    args: Annotated[Dict[str, str], BeforeValidator(_options)] = Field(
+        {}, description="Further options of warp, without dashes: `{disable-multipart: true}`."
+    )
+    events: Optional[PhaseEvents] = Field(None, description="Faults and marks beside the load, in order of time.")
+
+    @field_validator("mix")
+    @classmethod
+    def _only_mixed(cls, mix: Optional[MixSection], info: ValidationInfo) -> Optional[MixSection]:
+        if mix is not None and info.data.get("op", "mixed") != "mixed":
+            raise ValueError(f"warp {info.data['op']} has one operation only; a mix is for op: mixed")
+        problems = faults_for_warp(mix, "warp mixed") if mix else []
+        if problems:
+            raise Problems(problems)
+        return mix
+
+    @field_validator("objects")
+    @classmethod
+    def _has_objects(cls, objects: Optional[int], info: ValidationInfo) -> Optional[int]:
+        if objects is not None and info.data.get("op") == "put":
+            raise ValueError("warp put writes until its time is over and has no number of objects")
+        return objects
+
+    def to_plan(self, name: str, role: str, scale: float) -> plan.Phase:
+        """Return the plan's phase of this name."""
+        return plan.Phase(
+            name,
+            "warp",
+            role,
+            duration=scaled_duration(self.duration, scale),
+            mix=(self.mix or DEFAULT_MIX).to_plan() if self.op == "mixed" else None,
+            warp=plan.WarpOp(self.op, scaled_objects(self.objects, scale), dict(self.args)),
+        )
