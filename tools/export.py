@@ -85,13 +85,13 @@ def _upstream(archive: Path, target: Path, dialect: str) -> int:
 def _numbers(args: argparse.Namespace) -> int:
     from cbt_plugins.report.export import prometheus, table
     from cbt_plugins.results.archive import find_runs
-    from cbt_plugins.results.stored import is_ours, not_whole, summary_of
+    from cbt_plugins.results.loader import is_ours, summary_of, why_unusable
 
     paths = [run for archive in args.archives for run in find_runs(archive) if is_ours(run)]
     if not paths:
         raise CommandError("no run of cbt-plugins: results of other programs cannot be exported", UNUSABLE)
     summaries = [summary_of(path) for path in paths]
-    reasons = [not_whole(path, summary) for path, summary in zip(paths, summaries)]
+    reasons = [why_unusable(path, summary) for path, summary in zip(paths, summaries)]
     if args.prometheus:
         write_whole(args.prometheus, prometheus.text((its, not why) for its, why in zip(summaries, reasons)))
     if args.csv:

@@ -109,7 +109,8 @@ def _write(
     prefix: str,
 ) -> None:
     """What was asked for by name, or else everything that lies beside the run."""
-    from cbt_plugins.results.summary import FILE, write_summary
+    from cbt_plugins.results.schema import FILE
+    from cbt_plugins.results.summary import write_summary
 
     only = args.json or args.html or args.plots
     if args.json or not only:

@@ -6,7 +6,7 @@ from typing import Any, Dict, Mapping
 
 from cbt_plugins.report.curves import tails
 from cbt_plugins.report.downsample import chart_data, cores_data, failure_data
-from cbt_plugins.results.stored import measured
+from cbt_plugins.results.loader import measured
 
 
 def drawing(summary: Mapping[str, Any]) -> Dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from cbt_plugins.report import numbers
-from cbt_plugins.results.stored import measured
+from cbt_plugins.results.loader import measured
 
 
 def headline(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:

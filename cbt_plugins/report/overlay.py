@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.report.curves import curve, milliseconds
 from cbt_plugins.report.downsample import factor, means, short
 from cbt_plugins.results.histogram import Histogram
+from cbt_plugins.results.loader import summary_of
 from cbt_plugins.results.record import STATE, Measurement, Record
-from cbt_plugins.results.source import Unreadable
-from cbt_plugins.results.summary import FILE, read_summary, summarize
 
 Sides = Sequence[Tuple[str, Sequence[Record]]]
 Key = Tuple[str, str]  # phase and operation
@@ -71,15 +70,6 @@ def _histograms(run: Record) -> Dict[Key, Histogram]:
         return {}
     return {
         (phase["name"], op): Histogram.from_json(line["histogram_ns"])
-        for phase in _summary(Path(run.source))["phases"]
+        for phase in summary_of(Path(run.source))["phases"]
         for op, line in phase["ops"].items()
     }
-
-
-def _summary(source: Path) -> Mapping[str, Any]:
-    """What the record was made of: a summary, or a run that has none yet."""
-    path = source if source.is_file() else source / FILE
-    try:
-        return read_summary(path)
-    except Unreadable:
-        return summarize(source)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, List, Mapping, Optional
 
 from cbt_plugins.compare.configuration import configuration
 from cbt_plugins.results.archive import find_runs
+from cbt_plugins.results.loader import summary_of
 from cbt_plugins.results.measurements import cautions, measurements
 from cbt_plugins.results.record import Record
+from cbt_plugins.results.schema import FILE
 from cbt_plugins.results.source import Unreadable
-from cbt_plugins.results.summary import FILE, read_summary, summarize
 
 
 def read(path: Path) -> List[Record]:
     """What record.records_of promises."""
     if path.is_file():
-        return [_of_summary(read_summary(path), path, _beside(path))] if _is_summary(path) else _foreign(path)
+        return [_of_summary(summary_of(path), path, _beside(path))] if _is_summary(path) else _foreign(path)
     try:
         runs = find_runs(path)
     except Unreadable as e:
@@ -40,29 +41,7 @@ def _of_run(run: Path) -> List[Record]:
             return _foreign(run)
         except Unreadable:
             pass
-    return [_of_summary(_summary(run), run, run)]
-
-
-def _summary(run: Path) -> Dict[str, Any]:
-    try:
-        made = read_summary(run / FILE)
-        if not _is_old(made, run):
-            return made
-    except Unreadable:
-        pass
-    try:
-        return summarize(run)
-    except (OSError, ValueError, KeyError) as e:
-        raise Unreadable(f"{run}: {e}") from e
-
-
-def _is_old(summary: Mapping[str, Any], run: Path) -> bool:
-    """It was made before the run went on, or by a version that did not look at everything."""
-    finished = {path.parent.name for path in run.glob("phases/*/phase.json")}
-    known = {f"{phase['index']:02d}-{phase['name']}" for phase in summary["phases"]}
-    if "resources" not in summary or finished - known:
-        return bool(finished)  # without its phases there is nothing to make another from
-    return summary["run"]["complete"] != (run / "complete").exists()
+    return [_of_summary(summary_of(run), run, run)]
 
 
 def _is_summary(path: Path) -> bool:

@@ -15,14 +15,11 @@ from cbt_plugins.results import phase as of_phase
 from cbt_plugins.results.aging import new_vs_aged
 from cbt_plugins.results.archive import Job, Phase, Run, read_run
 from cbt_plugins.results.checks import CLOCK, check_phase
-from cbt_plugins.results.conform import check
 from cbt_plugins.results.engines import beside
 from cbt_plugins.results.environment import environment
 from cbt_plugins.results.failure import breaks, failure, warnings_of
+from cbt_plugins.results.schema import VERSION, check
 from cbt_plugins.results.sentence import sentence
-from cbt_plugins.results.stored import FILE as FILE
-from cbt_plugins.results.stored import VERSION
-from cbt_plugins.results.stored import read_summary as read_summary
 
 #: warnings after which the numbers are not those of a whole run
 _UNUSABLE = ("incomplete", "missing-phase", "unreadable-phase", "no-rows", "no-window", "no-phases")

@@ -26,7 +26,8 @@ from cbt_plugins.journal import write_whole
 from cbt_plugins.report.html import page
 from cbt_plugins.results.aggregates import MAGIC, PREFIX, TABLES, VERSION
 from cbt_plugins.results.histogram import buckets
-from cbt_plugins.results.summary import FILE, summarize, write_summary
+from cbt_plugins.results.schema import FILE
+from cbt_plugins.results.summary import summarize, write_summary
 
 sys.path.append(str(Path(__file__).parents[1] / "unit"))
 

@@ -20,7 +20,8 @@ from cbt_plugins.report.comparison import page, verdict
 from cbt_plugins.report.curves import milliseconds
 from cbt_plugins.report.overlay import overlays, percentiles
 from cbt_plugins.results.histogram import Histogram
-from cbt_plugins.results.summary import read_summary, summarize, write_summary
+from cbt_plugins.results.loader import read_summary
+from cbt_plugins.results.summary import summarize, write_summary
 from cbt_plugins.tools.__main__ import main
 
 

@@ -12,7 +12,7 @@ import pytest
 from resources_lines import T0, Made, write
 
 from cbt_plugins.report.terminal import render
-from cbt_plugins.results import conform, resources, usage
+from cbt_plugins.results import resources, schema, usage
 from cbt_plugins.results.counters import Counter
 from cbt_plugins.results.networks import Networks
 from cbt_plugins.results.summary import summarize, write_summary
@@ -292,7 +292,7 @@ def watched(tmp_path: Path) -> Path:
 
 def test_the_summary_has_the_phases_that_were_watched(watched: Path, tmp_path: Path) -> None:
     summary = summarize(watched)
-    jsonschema.validate(summary, conform.load())
+    jsonschema.validate(summary, schema.load())
     write_summary(summary, tmp_path / "summary.json")
     made = json.loads((tmp_path / "summary.json").read_text())["resources"]
     assert list(made["phases"]) == ["new"]

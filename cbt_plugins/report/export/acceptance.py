@@ -11,8 +11,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 from cbt_plugins.config.acceptable import Check, Target, parse, target_of
 from cbt_plugins.metrics import ACCEPTABLE, read
 from cbt_plugins.report.export.chance import false_alarms
+from cbt_plugins.results.loader import measured, summary_of, why_unusable
 from cbt_plugins.results.source import Unreadable
-from cbt_plugins.results.stored import measured, not_whole, summary_of
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def _whole(name: str, run: Path) -> Optional[Dict[str, Any]]:
     """The summary of a run whose numbers may be used."""
     try:
         summary = summary_of(run) if run.is_dir() else None
-        why = "there is no such run" if summary is None else not_whole(run, summary)
+        why = "there is no such run" if summary is None else why_unusable(run, summary)
     except Unreadable as error:
         summary, why = None, str(error)
     if why:

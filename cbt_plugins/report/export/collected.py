@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping
 
 from cbt_plugins.journal import write_json
-from cbt_plugins.results.stored import loads, not_whole
+from cbt_plugins.results.loader import loads, why_unusable
 
 # History of the form: 1 (0.1.0) the first one
 VERSION = 1
@@ -26,7 +26,7 @@ def write(summary: Mapping[str, Any], run: Path) -> List[Path]:
     """Write the files of a run, none of one that is not whole: whoever collects them looks no further."""
     for old in run.glob("phases/*/json_output.*"):
         old.unlink()
-    if not_whole(run, summary):
+    if why_unusable(run, summary):
         return []
     made = []
     for phase in loads(summary):

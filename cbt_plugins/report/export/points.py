@@ -15,9 +15,9 @@ import numpy as np
 from cbt_plugins.results.archive import Job, Run, find_runs, read_run
 from cbt_plugins.results.histogram import Histogram, middles
 from cbt_plugins.results.job import JobFigures, OpFigures
+from cbt_plugins.results.loader import is_ours, summary_of, why_unusable
 from cbt_plugins.results.phase import PhaseFigures, rank, read_phase
 from cbt_plugins.results.source import Unreadable
-from cbt_plugins.results.stored import is_ours, not_whole, summary_of
 
 #: our operations -> fio's, as far as there is one: whole objects, from their first byte to their last
 _READ, _WRITE = "GET", "PUT"
@@ -60,7 +60,7 @@ def curves_of(archive: Path) -> Tuple[List[Curves], List[str], List[str]]:
             continue
         try:
             summary = summary_of(path)
-            why = not_whole(path, summary)
+            why = why_unusable(path, summary)
             if why:
                 broken.append(f"{path}: left out: {why}")
             else:

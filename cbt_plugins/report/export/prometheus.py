@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Tuple
 
 from cbt_plugins.metrics import METRICS, read
-from cbt_plugins.results.stored import loads, ops_of
+from cbt_plugins.results.loader import loads, ops_of
 
 #: unit of a metric -> factor to Prometheus' base units
 _BASE = {"MiB/s": 2.0**20, "MiB": 2.0**20, "ms": 1e-3}

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from typing import Any, Dict, List, Mapping, Sequence
 
 from cbt_plugins.metrics import COLUMNS, read
-from cbt_plugins.results.stored import loads, ops_of
+from cbt_plugins.results.loader import loads, ops_of
 
 _ATTRIBUTES = ("time", "benchmark", "run", "run_id", "ceph", "cbt_plugins")
 

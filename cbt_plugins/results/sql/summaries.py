@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Tuple
 
 from cbt_plugins.metrics import METRICS, TOTAL
+from cbt_plugins.results.loader import summary_of
 from cbt_plugins.results.record import Record, records_of
 from cbt_plugins.results.sql.table import Columns, Run, Table, columns_of, from_rows
-from cbt_plugins.results.stored import summary_of
-from cbt_plugins.results.summary import summarize
 
 Row = Dict[str, Any]
 
@@ -124,9 +123,8 @@ drops BIGINT packets
 
 @lru_cache(maxsize=64)
 def summary(path: Path) -> Mapping[str, Any]:
-    """The stored one, or one made now where that says less than the archive."""
-    stored = summary_of(path)
-    return stored if "resources" in stored else summarize(path)
+    """Return `loader.summary_of`, once a run: several tables are made of it."""
+    return summary_of(path)
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,7 @@
-"""A summary.json that is there already: read with nothing but the standard library."""
+"""The one loader of a run's summary: the stored one where it is current, else one that is made now.
+
+Report, compare, CBT's compare.py, export and SQL read summaries here. Needs numpy only where one has to be made.
+"""
 
 from __future__ import annotations
 
@@ -8,50 +11,61 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.plan import is_calibration, is_measurement
-from cbt_plugins.results.conform import check
+from cbt_plugins.results.schema import FILE, VERSION, check
 from cbt_plugins.results.source import Unreadable
-
-# History of the format. A reader accepts every version up to its own.
-#   1  (0.1.0) the first one: from figures or rows, phases by warp and cbt-load
-VERSION = 1
-
-FILE = "summary.json"
 
 
 def read_summary(path: Path) -> Dict[str, Any]:
-    """A summary.json of any version that this program knows. Raises Unreadable."""
+    """Read a summary.json of the version that this program knows. Raises Unreadable."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         version = data["version"]
     except (OSError, ValueError, KeyError, TypeError) as e:
         raise Unreadable(f"{path}: no summary can be read: {e}") from e
     if version != VERSION:
-        raise Unreadable(f"{path}: version {version!r} of the format; this program reads up to {VERSION}")
+        raise Unreadable(f"{path}: version {version!r} of the format; this program reads version {VERSION}")
     try:
         check(data)
     except ValueError as e:
         raise Unreadable(f"{path}: {e}") from e
+    except ImportError as e:
+        raise Unreadable(f"{path}: missing Python package {e.name}: pip install 'cbt-plugins[report]'") from e
     return data
 
 
-def summary_of(run: Path) -> Dict[str, Any]:
-    """The summary of a run directory: the stored one, or one made now where that is missing or older than its end.
+def is_current(summary: Mapping[str, Any], run: Path) -> bool:
+    """Return whether a stored summary says all that the run's directory has: no phase ended since, nor the run."""
+    finished = {path.parent.name for path in run.glob("phases/*/phase.json")}
+    if not finished:
+        return True  # without its phases there is nothing to make another from
+    known = {f"{phase['index']:02d}-{phase['name']}" for phase in summary["phases"]}
+    ended: bool = summary["run"]["complete"] == (run / "complete").exists()
+    return ended and finished <= known and "resources" in summary
+
+
+def summary_of(path: Path) -> Dict[str, Any]:
+    """Return the summary of a run directory, or of a summary.json itself; nothing is written.
 
     Raises Unreadable, also where one would have to be made and this Python has no numpy.
     """
+    if path.is_file():
+        return read_summary(path)
     try:
-        stored = read_summary(run / FILE)
-        if stored["run"]["complete"] == (run / "complete").exists():
+        stored = read_summary(path / FILE)
+        if is_current(stored, path):
             return stored
-        why = f"{run / FILE} was made before the run had ended"
+        why = f"{path / FILE} was made before the run had ended"
     except Unreadable as e:
         why = str(e)
     try:
         from cbt_plugins.results.summary import summarize
+
+        return summarize(path)
     except ImportError as e:
-        hint = f"`cbt-tools report {run}` makes one, with pip install 'cbt-plugins[report]'"
+        hint = f"`cbt-tools report {path}` makes one, with pip install 'cbt-plugins[report]'"
         raise Unreadable(f"{why}; none can be made here without the Python package {e.name}: {hint}") from e
-    return summarize(run)
+    except (OSError, ValueError, KeyError) as e:
+        raise Unreadable(f"{path}: {e}") from e
 
 
 def loads(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
@@ -75,12 +89,12 @@ def ops_of(phase: Mapping[str, Any]) -> Iterator[str]:
 
 
 def is_ours(run: Path) -> bool:
-    """Whether a run directory is one of these plug-ins: CBT's own benchmarks lie in the archive in the same way."""
+    """Return whether a run directory is one of these plug-ins; CBT's own benchmarks leave such directories, too."""
     return (run / "plan.json").exists() or (run / "phases").is_dir()
 
 
-def not_whole(run: Path, summary: Mapping[str, Any]) -> Optional[str]:
-    """Why the numbers of a run directory must not be passed on as a result; None when they may."""
+def why_unusable(run: Path, summary: Mapping[str, Any]) -> Optional[str]:
+    """Return why the numbers of a run directory must not be passed on as a result; None when they may."""
     try:
         degraded = json.loads((run / "complete").read_text(encoding="utf-8")).get("degraded")
     except FileNotFoundError:
