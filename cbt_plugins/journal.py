@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Mapping
 
 
 class JournalInUse(Exception):
@@ -68,6 +68,22 @@ class Journal:
         """The records after the newest one of that event; all when there is none."""
         newest = max((i for i, r in enumerate(self.records) if r["event"] == event), default=-1)
         return self.records[newest + 1 :]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class LineWriter:
+    """A new file of JSON lines that somebody may follow while it grows; unlike a journal it is not synced."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "w", encoding="utf-8")  # noqa: SIM115
+
+    def write(self, value: Mapping[str, Any]) -> None:
+        """Add a line."""
+        self._file.write(json.dumps(value) + "\n")
+        self._file.flush()
 
     def close(self) -> None:
         """Close the file."""

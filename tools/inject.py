@@ -22,7 +22,7 @@ from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.journal import Journal, JournalInUse
-from cbt_plugins.run.events import Timeline
+from cbt_plugins.run.events import EventSchedule
 
 DONE, FAILED, USAGE = 0, 1, 2
 #: said by `--tied` when the settings are in force and the clock of the events runs
@@ -77,8 +77,8 @@ def run(args: argparse.Namespace) -> int:
         with contextlib.closing(injector):
             if args.dry_run:
                 return _dry(injector, events)
-            timeline = Timeline(events, injector, note.write, "inject")
-            return _inject(injector, timeline, note, args)
+            schedule = EventSchedule(events, injector, note.write, "inject")
+            return _inject(injector, schedule, note, args)
 
 
 def _dry(injector: Injector, events: Any) -> int:
@@ -91,7 +91,7 @@ def _dry(injector: Injector, events: Any) -> int:
     return status
 
 
-def _inject(injector: Injector, timeline: Timeline, note: Journal, args: argparse.Namespace) -> int:
+def _inject(injector: Injector, schedule: EventSchedule, note: Journal, args: argparse.Namespace) -> int:
     failure = None
     if args.beside:
         note.write(BESIDE, run=args.beside)
@@ -100,14 +100,14 @@ def _inject(injector: Injector, timeline: Timeline, note: Journal, args: argpars
             if injector.undo_all():
                 raise FaultError("what an earlier process left open could not be undone")
             with injector.holding():
-                failure = _follow(injector, timeline, note, args.tied)
+                failure = _follow(injector, schedule, note, args.tied)
         except (FaultError, JournalInUse) as error:
             failure = str(error)
         except KeyboardInterrupt:
             log.info("ended from outside")
-        timeline.close()
-        if failure is None and timeline.unmade:
-            failure = f"ended before these faults: {', '.join(timeline.unmade)}"
+        schedule.close()
+        if failure is None and schedule.unmade:
+            failure = f"ended before these faults: {', '.join(schedule.unmade)}"
     left = ", ".join(dict.fromkeys(record.label for record in injector.open))
     why = [failure] if failure else [f"not put back: {left}"] if left else []
     note.write(ENDED, why=why)
@@ -116,19 +116,19 @@ def _inject(injector: Injector, timeline: Timeline, note: Journal, args: argpars
     return FAILED if why else DONE
 
 
-def _follow(injector: Injector, timeline: Timeline, note: Journal, tied: bool) -> Optional[str]:
+def _follow(injector: Injector, schedule: EventSchedule, note: Journal, tied: bool) -> Optional[str]:
     """Until it is over; what failed."""
     injector.apply()
-    timeline.prepare()
+    schedule.prepare()
     begun = time.time()
-    timeline.begin(begun)
+    schedule.begin(begun)
     # some programs' results have no clock: their seconds are counted from here
     note.write(BEGUN, at=round(begun, 3))
     if tied:
         print(BEGUN, flush=True)
-    while timeline.failure is None and (tied or timeline.left):
+    while schedule.failure is None and (tied or schedule.left):
         if tied and select.select([0], [], [], 0.5)[0] and not os.read(0, 4096):
             break
         if not tied:
             time.sleep(0.2)
-    return timeline.failure
+    return schedule.failure

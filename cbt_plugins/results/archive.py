@@ -63,7 +63,7 @@ class Phase:
     engine: str
     block: int  # seconds: the time resolution of the figures
     jobs: Tuple[Job, ...]
-    books: Tuple[Mapping[str, Any], ...]
+    accounting: Tuple[Mapping[str, Any], ...]
     warnings: Tuple[Mapping[str, Any], ...]
     pgs: Tuple[Mapping[str, Any], ...]  # samples of status.jsonl
 
@@ -181,7 +181,7 @@ def _phase(directory: Path) -> Phase:
         engine=str(data.get("engine") or "warp"),
         block=max(1, int(data.get("block") or 1)),
         jobs=tuple(_job(directory, job, str(data.get("engine"))) for job in data.get("jobs") or ()),
-        books=tuple(data.get("books") or ()),
+        accounting=tuple(data.get("accounting") or ()),
         warnings=tuple(data.get("warnings") or ()),
         pgs=tuple(json_lines(directory / "status.jsonl")),
     )

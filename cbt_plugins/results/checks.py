@@ -19,7 +19,7 @@ Warning_ = Dict[str, Any]
 
 def check_phase(made: PhaseFigures, line: Mapping[str, Any]) -> List[Warning_]:
     """All warnings of one phase; `line` is its entry in the summary."""
-    checks = (_status, _window, _jobs, _rows, _errors, _missing, _books, _little, _mix, _samples, _stalls, _tail)
+    checks = (_status, _window, _jobs, _rows, _errors, _missing, _accounting, _little, _mix, _samples, _stalls, _tail)
     found = [warning for check in (*checks, *cbt_load_checks.CHECKS) for warning in check(made, line)]
     recounted = {warning["code"] for warning in found}
     if not made.unreadable:  # requests that were only cut off are no errors
@@ -113,7 +113,7 @@ def _errors(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
 
 
 def _missing(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
-    """An object that is not there is no failure of a gateway: the books, or another's hand, are wrong."""
+    """A missing object is no failure of a gateway: the accounting is wrong, or somebody else changed the bucket."""
     for op, of in made.ops.items():
         n = sum(count for text, count in of.messages.items() if missing(text))
         if n:
@@ -121,14 +121,14 @@ def _missing(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
             yield {"code": "missing-objects", "text": text, "op": op}
 
 
-def _books(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
-    for book in made.phase.books:
-        if book.get("ok") is False:
-            found, expected = book.get("after"), book.get("expected")
-            text = f"bucket {book.get('bucket')}: {found} objects at the end, {expected} expected"
-            if book.get("in_flight"):
-                text += f" (up to {book['in_flight']} requests were in flight when the jobs were stopped)"
-            yield {"code": "books", "text": text}
+def _accounting(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    for count in made.phase.accounting:
+        if count.get("ok") is False:
+            found, expected = count.get("after"), count.get("expected")
+            text = f"bucket {count.get('bucket')}: {found} objects at the end, {expected} expected"
+            if count.get("in_flight"):
+                text += f" (up to {count['in_flight']} requests were in flight when the jobs were stopped)"
+            yield {"code": "accounting", "text": text}
 
 
 def _ran_dry(made: PhaseFigures) -> Set[str]:

@@ -90,7 +90,7 @@ def _phase(phase: Phase, made: of_phase.PhaseFigures) -> Tuple[Dict[str, Any], L
         "drivers": of_phase.by_driver(made),
         "endpoints": of_phase.by_endpoint(made),
         "jobs": [_job(made, job) for job in phase.jobs],
-        "books": [dict(book) for book in phase.books],
+        "accounting": [dict(count) for count in phase.accounting],
         "series": of_phase.series(made),
         "under_way": beats.under_way(phase.path / beats.FILE, made.grid, drivers),
     }

@@ -1,30 +1,34 @@
-"""The buckets of a run: made under names of its own, counted around every phase, removed only if made here."""
+"""The buckets of a run: made under its own names, counted around every phase, removed only if this run made them."""
 
 from __future__ import annotations
 
 import logging
 import time
 from dataclasses import asdict, dataclass
-from typing import Dict, List, Mapping, Optional, Sequence
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster.ceph import Ceph, CephError, NoAnswer
-from cbt_plugins.journal import Journal
+from cbt_plugins.journal import Journal, write_json
 from cbt_plugins.load.jobs import Job, JobEnd
 from cbt_plugins.plan import Plan
 
 log = logging.getLogger(__name__)
 
-#: objects a second that a removal surely makes
+#: objects a second that every cluster removes
 REMOVE_RATE = 20.0
-#: seconds for the statistics of a bucket; while something is broken they may never come, and phases follow each other
-PATIENCE, BROKEN_PATIENCE = 120.0, 15.0
+#: seconds for the statistics of a bucket, and for those while a fault is in force: then they may never come
+STATS_TIMEOUT, FAULTY_STATS_TIMEOUT = 120.0, 15.0
+#: seconds for an answer about the capacity, which a cluster with a fault may not give
+CAPACITY_TIMEOUT = 30.0
+CAPACITY_VERSION = 1
 #: warp 1.3.1 may end before it has printed its very last row (seen in about every second run of `put`)
 LAST_ROW = 1
 
 
 @dataclass(frozen=True)
-class Book:
-    """Objects of one bucket over one phase: before + PUT - DELETE + prepared = after.
+class ObjectCount:
+    """Object accounting of one bucket over one phase: before + PUT - DELETE + prepared = after.
 
     cbt-load knows which of its PUTs made an object and which of its DELETEs removed one; only these count here.
     """
@@ -36,7 +40,7 @@ class Book:
     prepared: int  # written by warp mixed before its first row
     after: int
     expected: int
-    in_flight: int  # requests whose end nobody saw: cut off, or failed after the request was sent
+    in_flight: int  # requests whose effect nobody saw: cut off, or failed after they were sent
     ok: bool
 
     def record(self) -> Dict[str, object]:
@@ -72,27 +76,27 @@ class Buckets:
                     raise CephError(f"bucket {name!r} exists and this run did not make it: nothing was touched")
                 self._journal.write("bucket", bucket=name)
 
-    def counts_if_told(self, settle: bool = False) -> Dict[str, int]:
-        """The same while something is broken on purpose: {} when the index is out of reach, without a long wait."""
+    def counts_if_reachable(self, settle: bool = False) -> Dict[str, int]:
+        """`counts` while a fault is in force: {} when the bucket index is unreachable, without a long wait."""
         try:
-            return self.counts(settle, BROKEN_PATIENCE)
+            return self.counts(settle, FAULTY_STATS_TIMEOUT)
         except NoAnswer as error:
-            log.warning("%s: what is broken has taken the index of buckets along", error)
+            log.warning("%s: the bucket index is unreachable while a fault is in force", error)
             return {}
 
-    def counts(self, settle: bool = False, patience: float = PATIENCE) -> Dict[str, int]:
+    def counts(self, settle: bool = False, timeout: float = STATS_TIMEOUT) -> Dict[str, int]:
         """Objects per bucket name; with `settle`, two equal counts in a row (what was cut off may still end)."""
-        found = {name: self._objects(name, patience) for name in self.names.values()}
+        found = {name: self._objects(name, timeout) for name in self.names.values()}
         for _ in range(10 if settle else 0):
             time.sleep(1.0)
-            again = {name: self._objects(name, patience) for name in self.names.values()}
+            again = {name: self._objects(name, timeout) for name in self.names.values()}
             if again == found:
                 break
             found = again
         return found
 
-    def _objects(self, name: str, patience: float) -> int:
-        stats = self._ceph.bucket(name, patience)
+    def _objects(self, name: str, timeout: float) -> int:
+        stats = self._ceph.bucket(name, timeout)
         return stats.objects if stats else 0
 
     def empty(self, objects: Mapping[str, int]) -> None:
@@ -121,11 +125,11 @@ def bucket_name(run_id: str, key: str) -> str:
     return f"cbtp-{run_id}-{plain}"[:63].rstrip("-")
 
 
-def balance(
+def account(
     before: Mapping[str, int], after: Mapping[str, int], jobs: Sequence[Job], ends: Mapping[str, JobEnd]
-) -> List[Book]:
-    """Balance the books of a phase from what its jobs counted."""
-    books = []
+) -> List[ObjectCount]:
+    """Account for the objects of each bucket over a phase, from what its jobs counted."""
+    accounting = []
     for bucket, was in before.items():
         put = delete = prepared = unseen = 0
         for job in jobs:
@@ -151,5 +155,21 @@ def balance(
                 unseen += job.workers if end.cut or end.signal else LAST_ROW * end.passes
         expected = was + put - delete + prepared
         ok = abs(after[bucket] - expected) <= unseen
-        books.append(Book(bucket, was, put, delete, prepared, after[bucket], expected, unseen, ok))
-    return books
+        accounting.append(ObjectCount(bucket, was, put, delete, prepared, after[bucket], expected, unseen, ok))
+    return accounting
+
+
+def note_capacity(ceph: Ceph, folder: Path) -> Optional[str]:
+    """Write what `ceph df` and `ceph osd df` say at a phase's end; a warning when there is no answer.
+
+    A phase moves data beside what it writes, so the borders of phases are where capacity can be compared.
+    """
+    try:
+        answers: Dict[str, Any] = {
+            "df": ceph.json("df detail", CAPACITY_TIMEOUT),
+            "osd_df": ceph.json("osd df", CAPACITY_TIMEOUT),
+        }
+    except CephError as error:
+        return f"the capacity used at the end is unknown: {error}"
+    write_json(folder / "capacity.json", {"version": CAPACITY_VERSION, "t": time.time(), **answers})
+    return None

@@ -1,4 +1,4 @@
-"""Runs a plan: phase after phase, each whole or not at all, from wherever an earlier invocation was broken off."""
+"""Runs a plan: phase after phase, each whole or not at all, resumed from wherever an earlier invocation ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import List
+from typing import Iterator, List, Tuple
 
 from cbt_plugins import signals as interrupts
 from cbt_plugins.cluster.ceph import Ceph, CephError
@@ -26,15 +26,18 @@ from cbt_plugins.host import HostRun, RunFailed
 from cbt_plugins.journal import Journal, JournalInUse, write_json, write_whole
 from cbt_plugins.load.session import LoadError
 from cbt_plugins.plan import Plan
-from cbt_plugins.run.afterwards import follow
 from cbt_plugins.run.archive import RunArchive
 from cbt_plugins.run.buckets import Buckets
-from cbt_plugins.run.load_phase import Loader
-from cbt_plugins.run.phases import Phasing
-from cbt_plugins.run.preflight import PreflightError, Ready, all_nodes, check
-from cbt_plugins.run.rescue import rescue
+from cbt_plugins.run.context import RunContext
+from cbt_plugins.run.phases import PhaseRunner
+from cbt_plugins.run.preflight import PreflightError, Ready, check
+from cbt_plugins.run.resume import rescue
+from cbt_plugins.run.wait_phase import after_phases
 
 log = logging.getLogger(__name__)
+
+#: errors whose text is for the user
+_FAILURES = (CephError, RemoteError, LoadError, PreflightError, FaultError, JournalInUse)
 
 
 class Engine:
@@ -49,97 +52,89 @@ class Engine:
 
     def execute(self) -> None:
         """Run what is not done yet. Raises RunFailed; KeyboardInterrupt after a Ctrl-C, SIGTERM or SIGHUP."""
-        with interrupts.ending():
+        with interrupts.ending(), self._journals() as (journal, events):
             try:
-                journal, events = Journal(self._archive.journal), Journal(self._archive.events)
-            except JournalInUse as error:
-                raise RunFailed(str(error)) from error
-            try:
-                self._execute(journal, events)
-            except (CephError, RemoteError, LoadError, PreflightError, FaultError, JournalInUse) as error:
+                with self._context(journal, events) as run:
+                    degraded = self._execute(run)
+                self._complete(journal, events, degraded)
+            except _FAILURES as error:
                 events.write("run-failed", why=str(error))
                 raise RunFailed(str(error)) from error
             except KeyboardInterrupt:
                 events.write("run-interrupted")
-                log.warning("interrupted; the same command goes on from here")
+                log.warning("interrupted; run the same command again to resume")
                 with interrupts.allowed():
                     summarize(self._archive.folder)
                 raise
-            finally:
-                journal.close()
-                events.close()
 
-    def _execute(self, journal: Journal, events: Journal) -> None:
-        run_id = self._identify(journal)
-        with contextlib.closing(self._injector(run_id, events)) as injector:
-            # what an invocation that was killed has left: first the cluster, then what it has measured
-            _put_back(injector)
-            nodes = all_nodes(self._host.cluster, self._clients)
-            rescue(self._host, self._plan, self._remote, self._archive, journal, events, nodes)
-            journal.write("invocation", pid=os.getpid(), run_dir=self._host.run_dir, clients=self._clients)
-            ready = check(self._host, self._plan, self._remote, self._ceph)
-            self._describe(run_id, ready, journal)
-            try:
-                with injector.holding():
-                    degraded = self._run(run_id, ready, injector, journal, events)
-            finally:
-                with interrupts.allowed():
-                    self._clean_nodes()
+    def _execute(self, run: RunContext) -> List[str]:
+        """Resume what a killed invocation left, then run; returns the phases that are not to be trusted."""
+        _undo_all(run.injector)
+        rescue(run)
+        run.journal.write("invocation", pid=os.getpid(), run_dir=run.host.run_dir, clients=run.clients)
+        ready = check(run.host, run.plan, run.remote, run.ceph)
+        self._describe(run, ready)
+        try:
+            with run.injector.holding():
+                return self._run(run, ready)
+        finally:
+            with interrupts.allowed():
+                _clean_nodes(run)
+
+    def _run(self, run: RunContext, ready: Ready) -> List[str]:
+        """Everything between the two snapshots of the cluster."""
+        if not run.archive.cluster("before").exists():
+            self._snapshot("before")
+        buckets = Buckets(run.plan, run.run_id, run.ceph, run.journal)
+        buckets.claim()
+        run.injector.apply()
+        run.events.write("run-begun", run_id=run.run_id, phases=[phase.name for phase in run.plan.phases])
+        runner = PhaseRunner(run, ready, buckets)
+        trusted = [runner.run(i, phase) for i, phase in enumerate(run.plan.phases, 1)]
+        _undo_all(run.injector)
+        after_phases(run, ready.offsets[run.ceph.head].seconds)
+        self._snapshot("after")
+        if not run.plan.keep_data:
+            buckets.remove()
+        return [phase.name for phase, ok in zip(run.plan.phases, trusted) if not ok]
+
+    def _complete(self, journal: Journal, events: Journal, degraded: List[str]) -> None:
+        """Write the end marker and the summary. Raises RunFailed for a result that is not to be trusted."""
         events.write("run-done", degraded=degraded)
+        run_id = journal.last("run")["run_id"]
         write_json(self._archive.complete, {"t": time.time(), "run_id": run_id, "degraded": degraded})
         summarize(self._archive.folder)
         if degraded:
             raise RunFailed(f"complete, but not to be trusted: {', '.join(degraded)} (see the warnings of the report)")
 
-    def _injector(self, run_id: str, events: Journal) -> Injector:
-        return Injector(
-            self._archive.folder,
+    @contextlib.contextmanager
+    def _journals(self) -> Iterator[Tuple[Journal, Journal]]:
+        try:
+            journal, events = Journal(self._archive.journal), Journal(self._archive.events)
+        except JournalInUse as error:
+            raise RunFailed(str(error)) from error
+        with contextlib.closing(journal), contextlib.closing(events):
+            yield journal, events
+
+    @contextlib.contextmanager
+    def _context(self, journal: Journal, events: Journal) -> Iterator[RunContext]:
+        host, plan, archive = self._host, self._plan, self._archive
+        run_id = self._identify(journal)
+        injector = Injector(
+            archive.folder,
             self._remote,
             self._ceph,
-            self._host.cluster,
+            host.cluster,
             events.write,
             run_id=run_id,
-            settings=self._plan.settings,
-            common=self._host.common,
+            settings=plan.settings,
+            common=host.common,
         )
-
-    def _run(self, run_id: str, ready: Ready, injector: Injector, journal: Journal, events: Journal) -> List[str]:
-        """Everything between the two snapshots of the cluster; returns the phases that are not to be trusted."""
-        phases = self._plan.phases
-        if not self._archive.cluster("before").exists():
-            self._snapshot("before")
-        buckets = Buckets(self._plan, run_id, self._ceph, journal)
-        buckets.claim()
-        injector.apply()
-        events.write("run-begun", run_id=run_id, phases=[p.name for p in phases])
-        loader = Loader(
-            host=self._host,
-            plan=self._plan,
-            remote=self._remote,
-            ceph=self._ceph,
-            ready=ready,
-            buckets=buckets,
-            archive=self._archive,
-            run_id=run_id,
-            injector=injector,
-            event=events.write,
-        )
-        phasing = Phasing(self._host, self._plan, self._ceph, self._archive, journal, events, injector, loader)
-        trusted = [phasing.run(i, phase) for i, phase in enumerate(phases, 1)]
-        _put_back(injector)
-        offset = ready.offsets[self._ceph.head].seconds
-        follow(self._plan, self._host, self._ceph, self._archive.afterwards, offset, events.write)
-        self._snapshot("after")
-        if not self._plan.keep_data:
-            buckets.remove()
-        return [phase.name for phase, ok in zip(phases, trusted) if not ok]
-
-    @property
-    def _clients(self) -> List[str]:
-        return list(dict.fromkeys(d.node for d in self._plan.drivers))
+        with contextlib.closing(injector):
+            yield RunContext(host, plan, run_id, self._remote, self._ceph, archive, journal, events, injector)
 
     def _identify(self, journal: Journal) -> str:
-        """The run's id, made once; an archive that another plan began is refused."""
+        """Return the run's id, made once. Raises RunFailed for an archive that another plan began."""
         plan = json.loads(json.dumps(dataclasses.asdict(self._plan)))
         begun = journal.last("run")
         if not begun:
@@ -148,14 +143,14 @@ class Engine:
             journal.write("run", run_id=run_id, benchmark=self._plan.benchmark)
             return run_id
         if json.loads(self._archive.plan.read_text()) != plan:
-            raise RunFailed(f"{self._archive.folder} was begun with another plan: use another archive directory")
+            raise RunFailed(f"{self._archive.folder} belongs to a run with another plan: use another archive directory")
         return str(begun["run_id"])
 
-    def _describe(self, run_id: str, ready: Ready, journal: Journal) -> None:
-        manifest = {**ready.manifest, "run_id": run_id, "invocations": len(journal.all("invocation"))}
-        write_json(self._archive.manifest, manifest)
-        if self._host.config_file:
-            write_whole(self._archive.folder / "config.yaml", mask_secrets(self._host.config_file.read_text()))
+    def _describe(self, run: RunContext, ready: Ready) -> None:
+        manifest = {**ready.manifest, "run_id": run.run_id, "invocations": len(run.journal.all("invocation"))}
+        write_json(run.archive.manifest, manifest)
+        if run.host.config_file:
+            write_whole(run.archive.folder / "config.yaml", mask_secrets(run.host.config_file.read_text()))
 
     def _snapshot(self, when: str) -> None:
         draft, folder = self._archive.cluster(f"{when}.tmp"), self._archive.cluster(when)
@@ -164,26 +159,26 @@ class Engine:
             shutil.rmtree(folder)
         draft.rename(folder)
 
-    def _clean_nodes(self) -> None:
-        """Remove our scratch folder, but for rows that could not be brought in: the next invocation may.
 
-        A node that is gone must not hide why the run ended.
-        """
-        nodes = all_nodes(self._host.cluster, self._clients)
-        command = (
-            f"cd {shlex.quote(self._host.run_dir)} 2>/dev/null || exit 0; rm -rf -- bin probe watch_agent.py; "
-            "find . -depth -type d -empty -delete 2>/dev/null; cd / && rmdir -- "
-            f"{shlex.quote(self._host.run_dir)} 2>/dev/null || true"
-        )
-        with contextlib.suppress(RemoteError):
-            self._remote.run(nodes, command, timeout=300.0)
-
-
-def _put_back(injector: Injector) -> None:
-    """Undo whatever is open. Raises RunFailed when something stays so."""
+def _undo_all(injector: Injector) -> None:
+    """Undo all that the run has changed on the cluster. Raises RunFailed when something stays changed."""
     left = injector.undo_all()
     if left:
-        raise RunFailed("not put back: " + "; ".join(map(str, left)) + " (cbt-tools undo says how to do it by hand)")
+        raise RunFailed("not undone: " + "; ".join(map(str, left)) + " (`cbt-tools undo` prints the commands)")
+
+
+def _clean_nodes(run: RunContext) -> None:
+    """Remove our scratch folder, but keep rows that could not be brought in: the next invocation may do it.
+
+    An unreachable node must not hide why the run ended.
+    """
+    folder = shlex.quote(run.host.run_dir)
+    command = (
+        f"cd {folder} 2>/dev/null || exit 0; rm -rf -- bin probe watch_agent.py; "
+        f"find . -depth -type d -empty -delete 2>/dev/null; cd / && rmdir -- {folder} 2>/dev/null || true"
+    )
+    with contextlib.suppress(RemoteError):
+        run.remote.run(run.nodes, command, timeout=300.0)
 
 
 def summarize(folder: Path) -> None:
@@ -194,4 +189,4 @@ def summarize(folder: Path) -> None:
     line = [sys.executable, "-m", "cbt_plugins.tools", "report", str(folder)]
     status = subprocess.run(line, env=environment, check=False).returncode
     if status:
-        log.error("the report was not made (exit status %d); again: cbt-tools report %s", status, folder)
+        log.error("no report was made (exit status %d); try again: cbt-tools report %s", status, folder)

@@ -23,7 +23,7 @@ def monitors_of(plan: Plan) -> Tuple[str, ...]:
     return ("recovery",) if any(event.inject for phase in plan.phases for event in phase.events) else ()
 
 
-class Timeline:
+class EventSchedule:
     """Does the events in a thread of its own: a fault takes its time, and the load must be watched meanwhile.
 
     `prepare` before the load begins; `begin` starts the clock; `close` waits for what is under way and ends the thread.

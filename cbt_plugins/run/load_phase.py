@@ -1,8 +1,8 @@
-"""Runs the phases that make load: watches the generators, the cluster and the clock, and ends what must end."""
+"""Phases with load: starts the generators, watches them, the cluster and the clock, and stops what must stop."""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import logging
 import time
 from dataclasses import dataclass, field
@@ -11,21 +11,19 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins import signals as interrupts
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.watch import StatusWatch
-from cbt_plugins.faults import Injector
 from cbt_plugins.faults.undoing import RECOVERY, SETTINGS
-from cbt_plugins.host import HostRun
+from cbt_plugins.journal import LineWriter
 from cbt_plugins.load import split
 from cbt_plugins.load.cbt_load import CbtLoadJobs
 from cbt_plugins.load.jobs import Counts, Job, JobEnd
 from cbt_plugins.load.keys import environment
 from cbt_plugins.load.session import Beat, LoadError, LoadSession
 from cbt_plugins.load.warp import LEAD, WarpJobs
-from cbt_plugins.plan import CALIBRATE, Phase, Plan
-from cbt_plugins.run.archive import RunArchive
-from cbt_plugins.run.buckets import Buckets, balance
-from cbt_plugins.run.events import Timeline, monitors_of
+from cbt_plugins.plan import CALIBRATE, Goal, Phase
+from cbt_plugins.run.buckets import Buckets, account
+from cbt_plugins.run.context import RunContext
+from cbt_plugins.run.events import EventSchedule, monitors_of
 from cbt_plugins.run.outcome import Outcome, block_of, window_of
 from cbt_plugins.run.preflight import Ready
 from cbt_plugins.run.progress import Now, Progress
@@ -33,123 +31,128 @@ from cbt_plugins.run.start import Start
 
 log = logging.getLogger(__name__)
 
-#: seconds before the deadline in which a generator may end as it likes
+#: seconds before the deadline within which a generator may end
 LATE = 45.0
-#: seconds after the word within which every generator should have begun
+#: seconds after the go within which every generator should have begun
 LATEST_START = 15.0
-#: a generator that finishes nothing for so long is said to stall
+#: seconds without a finished request after which a generator counts as stalled
 STALL = 15.0
 
 
 @dataclass
-class Loader:
-    """Everything that a phase with load needs."""
+class LoadPhase:
+    """Runs phases with load, each in a folder of its own."""
 
-    host: HostRun
-    plan: Plan
-    remote: Remote
-    ceph: Ceph
+    context: RunContext
     ready: Ready
     buckets: Buckets
-    archive: RunArchive
-    run_id: str
-    injector: Injector
-    event: Callable[..., None]
 
-    def jobs(self, phase: Phase, start: Start) -> List[Job]:
-        """The generator processes of a phase."""
-        if phase.engine == "cbt-load":
-            return CbtLoadJobs(self.plan, self.buckets.names, self.run_id).jobs(phase, start.memory, start.rate)
-        warp = WarpJobs(self.plan, self.buckets.names, self.run_id)
-        return {
-            "fill": lambda: warp.fill(phase, phase.name),
-            "hybrid": lambda: warp.hybrid(phase, dict(start.lanes), phase.name),
-            "warp": lambda: warp.plain(phase, phase.name),
-        }[phase.kind]()
-
-    def run(self, index: int, phase: Phase, start: Start, timeline: Timeline, scratch: str) -> Outcome:
+    def run(self, index: int, phase: Phase, start: Start, schedule: EventSchedule, scratch: str) -> Outcome:
         """Run one phase into its .running folder; `scratch` is a folder on the nodes that no attempt has used.
 
         Raises LoadError when it cannot be started or a node is lost.
         """
-        jobs = self.jobs(phase, start)
-        folder = self.archive.running(index, phase.name)
+        jobs = self._jobs(phase, start)
+        folder = self.context.archive.running(index, phase.name)
         folder.mkdir(parents=True)
         outcome = Outcome(index, phase, rate=start.rate)
         before = self._counts()
-        duration = phase.goal.duration if phase.goal else phase.duration
-        if duration:
-            duration += phase.ramp + phase.warmup
-        session = LoadSession(
-            self.remote,
+        session = self._session(phase, jobs, scratch)
+        self._make_load(session, outcome, schedule, folder)
+        ends = session.ends()
+        outcome.add_jobs(jobs, ends, self.ready.offsets, self.ready.programs, self.context.plan.keep_rows)
+        outcome.window = window_of(phase, outcome.jobs, session.go_at)
+        outcome.note_dry()
+        if not (phase.warp and phase.warp.op in ("versioned", "multipart")):
+            self._account(outcome, before, jobs, ends)
+        if phase.name == CALIBRATE:
+            outcome.extra["latency"] = _latencies(jobs, ends)
+        return outcome
+
+    def _jobs(self, phase: Phase, start: Start) -> List[Job]:
+        """The generator processes of a phase."""
+        plan, names, run_id = self.context.plan, self.buckets.names, self.context.run_id
+        if phase.engine == "cbt-load":
+            return CbtLoadJobs(plan, names, run_id).jobs(phase, start.memory, start.rate)
+        warp = WarpJobs(plan, names, run_id)
+        return {
+            "fill": lambda: warp.fill(phase, phase.name),
+            "hybrid": lambda: warp.hybrid(phase, dict(start.worker_groups), phase.name),
+            "warp": lambda: warp.plain(phase, phase.name),
+        }[phase.kind]()
+
+    def _session(self, phase: Phase, jobs: Sequence[Job], scratch: str) -> LoadSession:
+        return LoadSession(
+            self.context.remote,
             scratch,
             jobs,
             self.ready.programs,
             environment(self.ready.keys.access, self.ready.keys.secret),
             self.ready.offsets,
-            duration or 0.0,
+            _length(phase) or 0.0,
             phase=phase.name,
             block=block_of(phase),
-            keep_rows=self.plan.keep_rows,
+            keep_rows=self.context.plan.keep_rows,
         )
-        watch = StatusWatch(self.ceph, self.host.run_dir, self.ready.offsets[self.ceph.head].seconds)
-        observer = _Observer(self, outcome, session, watch, timeline, folder, duration)
-        try:
-            with self.host.monitors(folder / "monitors", *monitors_of(self.plan)), watch:
-                try:
-                    session.start()
-                    observer.until_over()
-                    timeline.close()
-                    session.close()
-                    session.collect(folder)
-                except BaseException:
-                    self._break_off(session, timeline, folder)
-                    raise
-                observer.note_timeline()
-        finally:
-            observer.close()
-        ends = session.ends()
-        outcome.add_jobs(jobs, ends, self.ready.offsets, self.ready.programs, self.plan.keep_rows)
-        outcome.window = window_of(phase, outcome.jobs, session.go_at)
-        outcome.note_dry()
-        if not (phase.warp and phase.warp.op in ("versioned", "multipart")):
-            after = self._counts(settle=True)
-            outcome.add_books(balance({b: n for b, n in before.items() if b in after}, after, jobs, ends))
-            if not (before and after):
-                text = "objects were not counted: the index of buckets was out of reach while something was broken"
-                outcome.warn("no-books", text)
-        if phase.name == CALIBRATE:
-            outcome.extra["latency"] = _latencies(jobs, ends)
-        return outcome
 
-    def _break_off(self, session: LoadSession, timeline: Timeline, folder: Path) -> None:
-        """No load, then no fault, and only then the rows: a second signal may cost these, and the load its good end."""
+    def _make_load(self, session: LoadSession, outcome: Outcome, schedule: EventSchedule, folder: Path) -> None:
+        """Start the load and the monitors, follow them to their end, and bring the rows in."""
+        run = self.context
+        watch = StatusWatch(run.ceph, run.host.run_dir, self.ready.offsets[run.ceph.head].seconds)
+        observing = contextlib.closing(_Observer(self, outcome, session, watch, schedule, folder))
+        with observing as observer, run.host.monitors(folder / "monitors", *monitors_of(run.plan)), watch:
+            try:
+                session.start()
+                observer.until_over()
+                schedule.close()
+                session.close()
+                session.collect(folder)
+            except BaseException:
+                self._break_off(session, schedule, folder)
+                raise
+            observer.note_schedule()
+
+    def _break_off(self, session: LoadSession, schedule: EventSchedule, folder: Path) -> None:
+        """End the load, then the faults, and only then bring the rows in: a second signal may skip that."""
         try:
             with interrupts.allowed():
                 session.close()
         finally:
             with interrupts.unhurried():
-                timeline.abandon()
-                self.injector.undo_all()
+                schedule.abandon()
+                self.context.injector.undo_all()
         with interrupts.allowed():
-            _rescue(session, folder)
+            session.close()
+            try:
+                session.collect(folder)
+            except Exception as error:  # nothing may hide why the phase was lost
+                log.error("the rows of %s could not be brought in: %s", folder.name, error)
+
+    def _account(
+        self, outcome: Outcome, before: Mapping[str, int], jobs: Sequence[Job], ends: Mapping[str, JobEnd]
+    ) -> None:
+        """Compare the objects that are there with those that the jobs have written and removed."""
+        after = self._counts(settle=True)
+        outcome.add_accounting(account({b: n for b, n in before.items() if b in after}, after, jobs, ends))
+        if not (before and after):
+            text = "objects were not counted: the bucket index was unreachable while a fault was in force"
+            outcome.warn("no-accounting", text)
 
     def _counts(self, settle: bool = False) -> Dict[str, int]:
-        broken = any(record.label not in (SETTINGS, RECOVERY) for record in self.injector.open)
-        return self.buckets.counts_if_told(settle) if broken else self.buckets.counts(settle)
+        faulty = any(record.label not in (SETTINGS, RECOVERY) for record in self.context.injector.open)
+        return self.buckets.counts_if_reachable(settle) if faulty else self.buckets.counts(settle)
 
 
 @dataclass
 class _Observer:
     """Follows one session from its start to its end."""
 
-    loader: Loader
+    load: LoadPhase
     outcome: Outcome
     session: LoadSession
     watch: StatusWatch
-    timeline: Timeline
+    schedule: EventSchedule
     folder: Path
-    duration: Optional[float]
     _counts: Dict[str, Mapping[str, Counts]] = field(default_factory=dict)
     _rates: List[float] = field(default_factory=lambda: [0.0, 0.0])
     _stalled: Dict[str, bool] = field(default_factory=dict)
@@ -158,8 +161,9 @@ class _Observer:
     _written: Dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._beats = open(self.folder / "heartbeat.jsonl", "w", encoding="utf-8")  # noqa: SIM115
-        self._status = open(self.folder / "status.jsonl", "w", encoding="utf-8")  # noqa: SIM115
+        self.duration = _length(self.outcome.phase)
+        self._beats = LineWriter(self.folder / "heartbeat.jsonl")
+        self._status = LineWriter(self.folder / "status.jsonl")
         self._progress = Progress(self.duration)
         # a day of seconds would be a hundred megabytes
         self._every = 1.0 if block_of(self.outcome.phase) < 60 else 10.0
@@ -171,40 +175,52 @@ class _Observer:
         self._status.close()
 
     def until_over(self) -> None:
-        session, goal = self.session, self.outcome.phase.goal
-        target = _target(self.loader.ceph, goal) if goal else None
-        while not session.over:
-            for beat in session.beats(1.0):
-                self._take(beat)
-            self._take_status()
-            for job, end in session.ends().items():  # an agent whose last generator has died says no more than that
-                if end.died:
-                    self._died(job, f"signal {end.signal}" if end.signal else f"exit status {end.exit}")
-            if session.go_at is None and session.all_ready:
-                self.timeline.prepare()
-                session.go()
-                self.loader.event("load-go", phase=self.outcome.phase.name, at=session.go_at)
-            if not self.timeline.begun and (begun := self._load_begun()) is not None:
-                self.timeline.begin(begun)
+        """Follow the load until all generators have ended; stop them when something ends the phase."""
+        goal = self.outcome.phase.goal
+        reached = _target(self.load.context.ceph, goal) if goal else None
+        while not self.session.over:
+            self._look()
+            self._begin_what_is_due()
             self._show()
-            if self._stopping is not None:
-                if time.monotonic() > self._stopping + 60.0:
-                    raise LoadError("the generators did not end when they were asked to")
-                continue
-            self._guard()
-            if self.timeline.failure is not None:
-                self._abort("fault-failed", self.timeline.failure, "failed")
-                continue
-            if target is not None and target(self.watch):
-                self.loader.event("goal-reached", phase=self.outcome.phase.name)
-                self._stop()
-            elif session.deadline is not None and time.time() > session.deadline:
-                self.outcome.warn("late", "the generators did not end in time and were stopped")
-                self.outcome.degrade("degraded")
-                self._stop()
+            if self._stopping is None:
+                self._stop_if_needed(reached)
+            elif time.monotonic() > self._stopping + 60.0:
+                raise LoadError("the generators did not end when they were asked to")
+
+    def _look(self) -> None:
+        for beat in self.session.beats(1.0):
+            self._take(beat)
+        for at, status in self.watch.poll():
+            self._status.write(status.sample(at))
+        for job, end in self.session.ends().items():  # an agent whose last generator has died says no more than that
+            if end.died:
+                self._died(job, f"signal {end.signal}" if end.signal else f"exit status {end.exit}")
+
+    def _begin_what_is_due(self) -> None:
+        """Give the word to load when all generators are ready, and start the clock of the events with the load."""
+        session = self.session
+        if session.go_at is None and session.all_ready:
+            self.schedule.prepare()
+            session.go()
+            self.load.context.events.write("load-go", phase=self.outcome.phase.name, at=session.go_at)
+        if not self.schedule.begun and (begun := self._load_begun()) is not None:
+            self.schedule.begin(begun)
+
+    def _stop_if_needed(self, reached: Optional[Callable[[StatusWatch], bool]]) -> None:
+        deadline = self.session.deadline
+        self._guard()
+        if self.schedule.failure is not None:
+            self._abort("fault-failed", self.schedule.failure, "failed")
+        elif reached is not None and reached(self.watch):
+            self.load.context.events.write("goal-reached", phase=self.outcome.phase.name)
+            self._stop()
+        elif deadline is not None and time.time() > deadline:
+            self.outcome.warn("late", "the generators did not end in time and were stopped")
+            self.outcome.degrade("degraded")
+            self._stop()
 
     def _past_end(self) -> bool:
-        """True when the generators only see to what is left of their requests."""
+        """True when the generators only finish the requests that they have begun."""
         begun = self.session.go_at
         return bool(begun and self.duration and time.time() > begun + LEAD + self.duration)
 
@@ -222,13 +238,13 @@ class _Observer:
             return max(first, default=time.time())
         return None
 
-    def note_timeline(self) -> None:
-        """The load is over: say what should have happened in it and has not."""
-        if self.timeline.failure is not None:
-            self.outcome.warn("fault-failed", self.timeline.failure)
+    def note_schedule(self) -> None:
+        """Warn of the events that have not happened when the load is over."""
+        if self.schedule.failure is not None:
+            self.outcome.warn("fault-failed", self.schedule.failure)
             self.outcome.degrade("failed")
-        elif self.timeline.left:
-            self.outcome.warn("events-left", f"the load was over before {self.timeline.left} of its events")
+        elif self.schedule.left:
+            self.outcome.warn("events-left", f"the load ended before {self.schedule.left} of its events")
             self.outcome.degrade("degraded")
 
     def _stop(self) -> None:
@@ -242,7 +258,7 @@ class _Observer:
         self._stop()
 
     def _take(self, beat: Beat) -> None:
-        offset = self.loader.ready.offsets[beat.node].seconds
+        offset = self.load.ready.offsets[beat.node].seconds
         jobs = {}
         for job, counts in beat.counts.items():
             self._counts[job] = counts
@@ -268,34 +284,28 @@ class _Observer:
                 self._died(job, f"exit status {code}" if code > 0 else f"signal {-code}")
         if beat.at - self._written.get(beat.node, 0.0) > self._every - 0.5:
             self._written[beat.node] = beat.at
-            self._beats.write(json.dumps({"t": beat.at - offset, "node": beat.node, "jobs": jobs}) + "\n")
-            self._beats.flush()
+            self._beats.write({"t": beat.at - offset, "node": beat.node, "jobs": jobs})
 
     def _died(self, job: str, how: str) -> None:
-        """A generator ended badly: what is left of the load is not what was asked for, so the phase ends here."""
+        """Stop the phase: without this generator the load is not what was asked for."""
         deadline = self.session.deadline
         if self._stopping is None and not (deadline is not None and time.time() > deadline - LATE):
-            self._abort("generator-died", f"{job} ended with {how}, before its time", "failed")
-
-    def _take_status(self) -> None:
-        for at, status in self.watch.poll():
-            self._status.write(json.dumps(status.sample(at)) + "\n")
-            self._status.flush()
+            self._abort("generator-died", f"{job} ended early with {how}", "failed")
 
     def _guard(self) -> None:
         status = self.watch.latest
         if status is None:
             return
-        limit = self.loader.plan.full_guard
+        limit = self.load.context.plan.full_guard
         if status.raw_used is not None and status.raw_used >= limit:
             self._abort(
                 "full",
-                f"{100 * status.raw_used:.1f} % of raw capacity is used, full_guard is {100 * limit:g} %",
+                f"{100 * status.raw_used:.1f} % of the raw capacity is used; full_guard is {100 * limit:g} %",
                 "aborted",
             )
         full = [c for c in status.checks if c in ("OSD_FULL", "POOL_FULL", "OSD_BACKFILLFULL")]
         if full:
-            self._abort("full", f"Ceph says {', '.join(full)}", "aborted")
+            self._abort("full", f"the cluster is full: {', '.join(full)}", "aborted")
 
     def _show(self) -> None:
         total = sum((c for counts in self._counts.values() for c in counts.values()), Counts())
@@ -327,18 +337,15 @@ class _Observer:
         )
 
 
-def _rescue(session: LoadSession, folder: Path) -> None:
-    """The phase is lost: end its generators, keep their rows, and let nothing hide why it was lost."""
-    session.close()
-    try:
-        session.collect(folder)
-    except Exception as error:
-        log.error("the rows of %s could not be brought in: %s", folder.name, error)
+def _length(phase: Phase) -> Optional[float]:
+    """Seconds that a phase's load lasts, ramp and warm-up included; None when something else ends it."""
+    duration = phase.goal.duration if phase.goal else phase.duration
+    return duration + phase.ramp + phase.warmup if duration else duration
 
 
-def _target(ceph: Ceph, goal: object) -> Optional[Callable[[StatusWatch], bool]]:
-    """When a fill by share is done: a question to the latest status. None for goals that end by themselves."""
-    max_avail, raw = getattr(goal, "max_avail", None), getattr(goal, "raw", None)
+def _target(ceph: Ceph, goal: Goal) -> Optional[Callable[[StatusWatch], bool]]:
+    """Return what tells whether a fill by share is done; None for goals that end by themselves."""
+    max_avail, raw = goal.max_avail, goal.raw
     if raw is not None:
         return lambda watch: bool(watch.latest and watch.latest.raw_used is not None and watch.latest.raw_used >= raw)
     if max_avail is None:

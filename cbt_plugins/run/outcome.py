@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.load.jobs import Job, JobEnd
 from cbt_plugins.plan import Phase
-from cbt_plugins.run.buckets import Book
+from cbt_plugins.run.buckets import ObjectCount
 
 #: version 1: the first. Readers: cbt_plugins.results.archive
 VERSION = 1
@@ -31,7 +31,7 @@ class Outcome:
     status: str = "ok"  # ok | degraded | failed | aborted
     window: Optional[Tuple[float, float]] = None  # head's clock
     jobs: List[Dict[str, Any]] = field(default_factory=list)
-    books: List[Book] = field(default_factory=list)
+    accounting: List[ObjectCount] = field(default_factory=list)
     warnings: List[Dict[str, Any]] = field(default_factory=list)
     extra: Dict[str, Any] = field(default_factory=dict)
 
@@ -108,15 +108,15 @@ class Outcome:
                 early = f", had none for the last {idle:.1f} s" if idle > IDLE else ""
                 self.warn("ran-dry", f"{job['id']} ran out of objects to delete{again}{early}", job=job["id"])
 
-    def add_books(self, books: Sequence[Book]) -> None:
+    def add_accounting(self, accounting: Sequence[ObjectCount]) -> None:
         """Note the object counts, and whether they add up."""
-        self.books = list(books)
-        for book in books:
-            if not book.ok:
+        self.accounting = list(accounting)
+        for its in accounting:
+            if not its.ok:
                 self.warn(
-                    "books",
-                    f"{book.bucket}: {book.before} + {book.put} PUT - {book.delete} DELETE + {book.prepared} prepared "
-                    f"= {book.expected} expected, but {book.after} objects are there",
+                    "accounting",
+                    f"{its.bucket}: {its.before} + {its.put} PUT - {its.delete} DELETE + {its.prepared} prepared "
+                    f"= {its.expected} objects expected, found {its.after}, with {its.in_flight} requests in flight",
                 )
                 self.degrade("degraded")
 
@@ -141,7 +141,7 @@ class Outcome:
                 "op": phase.warp.op if phase.warp else None,
             },
             "jobs": self.jobs,
-            "books": [b.record() for b in self.books],
+            "accounting": [count.record() for count in self.accounting],
             "warnings": self.warnings,
             **self.extra,
         }

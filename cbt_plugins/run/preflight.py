@@ -67,7 +67,7 @@ class Ready:
 
 def check(host: HostRun, plan: Plan, remote: Remote, ceph: Ceph) -> Ready:
     """Look at everything. Raises PreflightError with all that is wrong."""
-    clients = list(dict.fromkeys(d.node for d in plan.drivers))
+    clients = clients_of(plan)
     nodes = all_nodes(host.cluster, clients)
     try:
         facts = _facts(remote, nodes)
@@ -117,6 +117,11 @@ def check(host: HostRun, plan: Plan, remote: Remote, ceph: Ceph) -> Ready:
         "clock_offsets": {n: {"seconds": o.seconds, "error": o.error} for n, o in skew.items()},
     }
     return Ready(keys, skew, programs, manifest)
+
+
+def clients_of(plan: Plan) -> List[str]:
+    """The nodes that make load."""
+    return list(dict.fromkeys(driver.node for driver in plan.drivers))
 
 
 def all_nodes(cluster: Mapping[str, Any], clients: Sequence[str]) -> List[str]:

@@ -23,10 +23,10 @@ class Now:
     state: str  # what it is doing: listing, running, ending
     elapsed: float  # seconds since the load began
     left: Optional[float]  # seconds, None when nobody can know
-    objects_per_second: float
-    mib_per_second: float
-    errors: int
-    not_clean: Optional[int]  # PGs; None when Ceph did not answer lately
+    objects_per_second: float = 0.0
+    mib_per_second: float = 0.0
+    errors: int = 0
+    not_clean: Optional[int] = None  # PGs; None when Ceph did not answer lately
     note: str = ""
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a phase with load begins from: what earlier phases of the run found out and left."""
+"""What a phase with load starts from: what earlier phases of the run found out and left."""
 
 from __future__ import annotations
 
@@ -8,80 +8,75 @@ from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins.host import RunFailed
-from cbt_plugins.journal import Journal
 from cbt_plugins.load import split
 from cbt_plugins.load.cbt_load import Memory
-from cbt_plugins.plan import CALIBRATE, Phase, Plan
-from cbt_plugins.run.archive import RunArchive
+from cbt_plugins.plan import CALIBRATE, Phase
+from cbt_plugins.run.context import RunContext
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Start:
-    """All that `Loader.run` needs beside the phase."""
+    """All that a phase with load needs beside its plan."""
 
-    lanes: Mapping[str, Sequence[split.Lane]] = field(default_factory=dict)  # warp hybrid: driver -> its loops
+    worker_groups: Mapping[str, Sequence[split.Lane]] = field(default_factory=dict)  # warp hybrid: by driver
     memory: Memory = field(default_factory=Memory)  # cbt-load: which objects there are
     rate: Optional[float] = None  # cbt-load: requests/s of an open loop
 
 
-class Starts:
-    """Looks into the run's archive. `of` is asked before the journal says that the phase has begun."""
+def start_of(run: RunContext, index: int, phase: Phase) -> Start:
+    """Return the start of one phase (counted from 1), before the journal says that it has begun.
 
-    def __init__(self, plan: Plan, archive: RunArchive, journal: Journal) -> None:
-        self._plan = plan
-        self._archive = archive
-        self._journal = journal
+    Raises RunFailed when the phase needs the result of an earlier one and there is none.
+    """
+    if phase.engine == "cbt-load":
+        return Start(memory=_memory(run, index), rate=_rate(run, index, phase))
+    return Start(worker_groups=_worker_groups(run, phase) if phase.kind == "hybrid" else {})
 
-    def of(self, index: int, phase: Phase) -> Start:
-        """The start of one phase (counted from 1). Raises RunFailed when no earlier one says what it takes."""
-        if phase.engine == "cbt-load":
-            return Start(memory=self._memory(index), rate=self._rate(index, phase))
-        return Start(lanes=self._lanes(phase) if phase.kind == "hybrid" else {})
 
-    def _memory(self, index: int) -> Memory:
-        states: Dict[str, Path] = {}
-        for i, earlier in enumerate(self._plan.phases[: index - 1], 1):
-            for path in (self._archive.phase(i, earlier.name) / "state").glob("*.state"):
-                states[path.stem] = path
-        since = self._journal.since("phase-done")
-        return Memory(states, stale=any(record["event"] == "phase-begun" for record in since))
+def _memory(run: RunContext, index: int) -> Memory:
+    states: Dict[str, Path] = {}
+    for i, earlier in enumerate(run.plan.phases[: index - 1], 1):
+        for path in (run.archive.phase(i, earlier.name) / "state").glob("*.state"):
+            states[path.stem] = path
+    since = run.journal.since("phase-done")
+    return Memory(states, stale=any(record["event"] == "phase-begun" for record in since))
 
-    def _rate(self, index: int, phase: Phase) -> Optional[float]:
-        """A share is of the successful and failed requests a second that the last closed loop before made."""
-        if phase.rate_share is None:
-            return phase.rate
-        for i in range(index - 1, 0, -1):
-            earlier = self._plan.phases[i - 1]
-            record = self._archive.finished(i, earlier.name)
-            closed = earlier.kind == "hybrid" and earlier.rate is None and earlier.rate_share is None
-            if not closed or earlier.name == CALIBRATE or not record or not record["window"]:
-                continue
-            # not until the jobs ended: what they still wait for and look after then is no part of their load
-            lasted = record["window"]["end"] - min(j["first_row"] for j in record["jobs"])
-            made = sum(j["rows_total"] for j in record["jobs"]) / lasted
-            return round(phase.rate_share * made, 3)
-        raise RunFailed(f"{phase.name}: no closed loop before it to take {100 * phase.rate_share:g} % of")
 
-    def _lanes(self, phase: Phase) -> Dict[str, List[split.Lane]]:
-        """Who does what in a hybrid phase by warp: fixed by the plan, or from the one calibration of the run."""
-        assert phase.mix is not None
-        drivers = self._plan.drivers
-        if phase.workers:
-            return {d.id: split.fixed(phase.mix, phase.workers) for d in drivers}
-        if phase.name == CALIBRATE:
-            return {d.id: split.by_share(phase.mix, d.workers) for d in drivers}
-        index = next(i for i, p in enumerate(self._plan.phases, 1) if p.name == CALIBRATE)
-        calibrated = self._archive.finished(index, CALIBRATE) or {}
-        lanes = {}
-        for driver in drivers:
-            latency: Mapping[str, float] = calibrated.get("latency", {}).get(driver.id, {})
-            if all(latency.get(op) for op, _, _ in split.lanes_of(phase.mix)):
-                lanes[driver.id] = split.by_latency(phase.mix, driver.workers, latency)
-            else:
-                log.warning(
-                    "%s: the calibration saw too few requests of %s; workers go by share", phase.name, driver.id
-                )
-                lanes[driver.id] = split.by_share(phase.mix, driver.workers)
-        return lanes
+def _rate(run: RunContext, index: int, phase: Phase) -> Optional[float]:
+    """A share is of the successful and failed requests a second that the last closed loop before made."""
+    if phase.rate_share is None:
+        return phase.rate
+    for i in range(index - 1, 0, -1):
+        earlier = run.plan.phases[i - 1]
+        record = run.archive.finished(i, earlier.name)
+        closed = earlier.kind == "hybrid" and earlier.rate is None and earlier.rate_share is None
+        if not closed or earlier.name == CALIBRATE or not record or not record["window"]:
+            continue
+        # not until the jobs ended: what they waited for and looked up after the window is no part of their load
+        lasted = record["window"]["end"] - min(j["first_row"] for j in record["jobs"])
+        made = sum(j["rows_total"] for j in record["jobs"]) / lasted
+        return round(phase.rate_share * made, 3)
+    raise RunFailed(f"{phase.name}: no closed loop before it to take {100 * phase.rate_share:g} % of")
+
+
+def _worker_groups(run: RunContext, phase: Phase) -> Dict[str, List[split.Lane]]:
+    """Workers per operation in a hybrid phase by warp: fixed by the plan, or from the one calibration of the run."""
+    assert phase.mix is not None
+    drivers = run.plan.drivers
+    if phase.workers:
+        return {d.id: split.fixed(phase.mix, phase.workers) for d in drivers}
+    if phase.name == CALIBRATE:
+        return {d.id: split.by_share(phase.mix, d.workers) for d in drivers}
+    index = next(i for i, p in enumerate(run.plan.phases, 1) if p.name == CALIBRATE)
+    calibrated = run.archive.finished(index, CALIBRATE) or {}
+    groups = {}
+    for driver in drivers:
+        latency: Mapping[str, float] = calibrated.get("latency", {}).get(driver.id, {})
+        if all(latency.get(op) for op, _, _ in split.lanes_of(phase.mix)):
+            groups[driver.id] = split.by_latency(phase.mix, driver.workers, latency)
+        else:
+            log.warning("%s: the calibration saw too few requests of %s; workers go by share", phase.name, driver.id)
+            groups[driver.id] = split.by_share(phase.mix, driver.workers)
+    return groups

@@ -1,127 +1,87 @@
-"""Waiting, with no load: for a time, or until all PGs are active+clean and stay so; as a phase, or before a fault."""
+"""Waiting without load: as a phase, before a fault is injected again, and after the last phase."""
 
 from __future__ import annotations
 
 import contextlib
-import json
+import logging
+import shutil
 import time
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Callable, Optional, Sequence, Tuple
+from typing import Callable, List, Optional, Set, Tuple
 
-from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.status import Status
 from cbt_plugins.cluster.watch import StatusWatch
 from cbt_plugins.faults.steady import unsteady
-from cbt_plugins.host import HostRun
+from cbt_plugins.journal import LineWriter
 from cbt_plugins.plan import Phase, Plan
-from cbt_plugins.run.archive import RunArchive
-from cbt_plugins.run.events import Timeline
+from cbt_plugins.run.context import RunContext
+from cbt_plugins.run.events import EventSchedule, monitors_of
 from cbt_plugins.run.outcome import Outcome
 from cbt_plugins.run.progress import Now, Progress
 
+log = logging.getLogger(__name__)
+
 #: PG statistics lag the OSD map by two periods of the mgr (5 s each): clean counts when it has lasted so long
 STABLE = 13.0
-#: seconds; for a plan that waits for active+clean nowhere: what `osdfailure:` has without a word
+#: seconds, the defaults of `osdfailure:`; for a plan that waits for active+clean nowhere
 AT_MOST, STALLED = 360000.0, 7200.0
+#: seconds between two looks at a deep scrub's progress
+SCRUB_EVERY = 10.0
+#: seconds without another PG done after which a deep scrub is given up: those of a dead OSD cannot be scrubbed
+SCRUB_STALLED = 1800.0
 
 
-def wait(
-    index: int,
-    phase: Phase,
-    host: HostRun,
-    ceph: Ceph,
-    archive: RunArchive,
-    timeline: Timeline,
-    monitors: Sequence[str],
-    offset: float,
-) -> Outcome:
+def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule, offset: float) -> Outcome:
     """Wait as the phase says, sampling the status. A cluster that is not clean in time is a result, with its data.
 
     `offset` is the head node's clock minus ours, in seconds.
     """
-    folder = archive.running(index, phase.name)
+    folder = run.archive.running(index, phase.name)
     folder.mkdir(parents=True)
     outcome = Outcome(index, phase)
-    limit = phase.at_most if phase.wait_clean else phase.duration
-    timeline.prepare()
-    state = _State(lambda status: status.not_clean)
+    waiting = _Waiting(phase.name, lambda status: status.not_clean)
+    if phase.wait_clean:
+        waiting.at_most, waiting.stalled = phase.at_most, phase.stalled
+    else:
+        waiting.duration = phase.duration
+    schedule.prepare()
     try:
-        with host.monitors(folder / "monitors", *monitors), StatusWatch(ceph, host.run_dir, offset) as watch:
-            begun = time.time()  # whoever watches is there before anything happens
-            timeline.begin(begun)
-            _watch(phase, limit, watch, timeline, state, outcome, folder / "status.jsonl")
-            timeline.close()
+        monitors = run.host.monitors(folder / "monitors", *monitors_of(run.plan))
+        with monitors, StatusWatch(run.ceph, run.host.run_dir, offset) as watch:
+            begun = time.time()  # the monitors run before anything happens
+            schedule.begin(begun)
+            with contextlib.closing(LineWriter(folder / "status.jsonl")) as samples:
+                given_up = waiting.follow(watch, samples, lambda: schedule.failure is not None)
+            schedule.close()
     except BaseException:
-        timeline.abandon()
+        schedule.abandon()
         raise
-    if timeline.failure is not None:
-        outcome.warn("fault-failed", timeline.failure)
+    if given_up:
+        outcome.warn("not-clean", given_up)
+        outcome.degrade("degraded")
+    if schedule.failure is not None:
+        outcome.warn("fault-failed", schedule.failure)
         outcome.degrade("failed")
     outcome.window = (begun, time.time())
-    if state.clean_since is not None and phase.wait_clean:
-        outcome.extra["clean_at"] = state.clean_since
+    if waiting.clean_since is not None and phase.wait_clean:
+        outcome.extra["clean_at"] = waiting.clean_since
     return outcome
 
 
-def _watch(
-    phase: Phase,
-    limit: Optional[float],
-    watch: StatusWatch,
-    timeline: Timeline,
-    state: _State,
-    outcome: Outcome,
-    path: Path,
-) -> None:
-    """Until it is over, one way or another."""
-    progress, begun = Progress(limit), time.time()
-    with contextlib.closing(progress), open(path, "w", encoding="utf-8") as file:
-        while timeline.failure is None:
-            for at, status in watch.poll(1.0):
-                state.take(at, status)
-                file.write(json.dumps(status.sample(at)) + "\n")
-                file.flush()
-            now = time.time()
-            left = None if limit is None else max(0.0, limit - (now - begun))
-            progress.show(Now(phase.name, "waiting", now - begun, left, 0.0, 0.0, 0, state.not_clean))
-            if not phase.wait_clean:
-                if limit is not None and now - begun >= limit:
-                    return
-                continue
-            if state.stable(now):
-                return
-            given_up = state.given_up(now, begun, limit, phase.stalled)
-            if given_up:
-                outcome.warn("not-clean", given_up)
-                outcome.degrade("degraded")
-                return
+def wait_for_clean(run: RunContext, index: int, phase: Phase, beside_faults: bool) -> Optional[str]:
+    """Wait until the safety rule `steady` allows a fault; None, or why the wait was given up.
 
-
-def settle(name: str, plan: Plan, index: int, ceph: Ceph, run_dir: str, beside_faults: bool) -> Optional[str]:
-    """Wait until the rule `steady` has nothing against a fault, as long as the plan waits for active+clean.
-
-    `name` and `index` are those of the phase that is to begin; `beside_faults`: the run has some in force. None, or
-    why it was given up.
+    `beside_faults`: the run has faults in force. The limits are those of the plan's wait for active+clean.
     """
-    limit, stalled = _patience(plan, index)
-    state = _State(lambda status: sum(unsteady(status.pgs, beside_faults).values()))
-    progress, begun = Progress(limit), time.time()
-    with contextlib.closing(progress), StatusWatch(ceph, run_dir) as watch:
-        while True:
-            for at, status in watch.poll(1.0):
-                state.take(at, status)
-            now = time.time()
-            if state.stable(now):
-                return None
-            given_up = state.given_up(now, begun, limit, stalled)
-            if given_up:
-                return given_up
-            left = None if limit is None else max(0.0, limit - (now - begun))
-            note = "until the cluster has settled"
-            progress.show(Now(name, "waiting", now - begun, left, 0.0, 0.0, 0, state.not_clean, note))
+    waiting = _Waiting(phase.name, lambda status: sum(unsteady(status.pgs, beside_faults).values()))
+    waiting.at_most, waiting.stalled = _limits(run.plan, index)
+    waiting.note = "until the PGs are active+clean"
+    with StatusWatch(run.ceph, run.host.run_dir) as watch:
+        return waiting.follow(watch, None, lambda: False)
 
 
-def _patience(plan: Plan, index: int) -> Tuple[Optional[float], Optional[float]]:
+def _limits(plan: Plan, index: int) -> Tuple[Optional[float], Optional[float]]:
     """`at_most` and `stalled` of the next wait for active+clean from a phase on (counted from 1), else of the last."""
     waits = [(i, phase) for i, phase in enumerate(plan.phases, 1) if phase.wait_clean]
     found = next((phase for i, phase in waits if i >= index), waits[-1][1] if waits else None)
@@ -129,16 +89,45 @@ def _patience(plan: Plan, index: int) -> Tuple[Optional[float], Optional[float]]
 
 
 @dataclass
-class _State:
-    """How far the cluster has come."""
+class _Waiting:
+    """One wait: for `duration`, or until no PG counts any more and it has stayed so."""
 
+    phase: str
     count: Callable[[Status], int]  # PGs that are waited for
+    duration: Optional[float] = None  # seconds; None: until no PG counts
+    at_most: Optional[float] = None  # seconds after which the wait is given up
+    stalled: Optional[float] = None  # seconds without progress after which it is given up
+    note: str = ""
     not_clean: Optional[int] = None
     clean_since: Optional[float] = None  # our clock
-    progress_at: Optional[float] = None  # when less was to be done than ever before
+    _begun: float = 0.0
+    _progress_at: float = 0.0  # when less was to be done than ever before
     _least: Optional[Tuple[int, int]] = None
 
-    def take(self, at: float, status: Status) -> None:
+    def follow(self, watch: StatusWatch, samples: Optional[LineWriter], stop: Callable[[], bool]) -> Optional[str]:
+        """Watch until the wait is over or `stop` says so; None, or why it was given up."""
+        self._begun = self._progress_at = time.time()
+        limit = self.at_most if self.duration is None else self.duration
+        with contextlib.closing(Progress(limit)) as progress:
+            while not stop():
+                for at, status in watch.poll(1.0):
+                    self._take(at, status)
+                    if samples is not None:
+                        samples.write(status.sample(at))
+                now = time.time()
+                elapsed = now - self._begun
+                left = None if limit is None else max(0.0, limit - elapsed)
+                progress.show(Now(self.phase, "waiting", elapsed, left, not_clean=self.not_clean, note=self.note))
+                if self.duration is not None:
+                    if elapsed >= self.duration:
+                        return None
+                elif self.clean_since is not None and now - self.clean_since >= STABLE:
+                    return None
+                elif given_up := self._given_up(now):
+                    return given_up
+        return None
+
+    def _take(self, at: float, status: Status) -> None:
         self.not_clean = self.count(status)
         self.clean_since = (self.clean_since or at) if self.not_clean == 0 else None
         # degraded may rise while PGs move: either getting less is progress
@@ -146,19 +135,73 @@ class _State:
         if self._least is None or todo[0] < self._least[0] or todo[1] < self._least[1]:
             least = self._least or todo
             self._least = (min(todo[0], least[0]), min(todo[1], least[1]))
-            self.progress_at = time.time()
+            self._progress_at = time.time()
 
-    def stable(self, now: float) -> bool:
-        """Nothing has been left to wait for long enough."""
-        return self.clean_since is not None and now - self.clean_since >= STABLE
-
-    def given_up(self, now: float, begun: float, limit: Optional[float], stalled: Optional[float]) -> Optional[str]:
+    def _given_up(self, now: float) -> Optional[str]:
         """Why it is not waited for any longer; None while it is."""
         many = f"{self.not_clean} PGs are not active+clean"
         if self.not_clean is None:
             many = "ceph status has not answered"
-        if limit is not None and now - begun >= limit:
-            return f"{many} after {now - begun:.0f} s"
-        if stalled is not None and now - (self.progress_at or begun) >= stalled:
-            return f"{many} and nothing has changed for {stalled:.0f} s"
+        if self.at_most is not None and now - self._begun >= self.at_most:
+            return f"{many} after {now - self._begun:.0f} s"
+        if self.stalled is not None and now - self._progress_at >= self.stalled:
+            return f"{many} and nothing has changed for {self.stalled:.0f} s"
         return None
+
+
+def after_phases(run: RunContext, offset: float) -> None:
+    """Deep-scrub and watch the cluster as the plan says, when all is undone; into a folder like that of a phase.
+
+    Done again from the start after a kill. A scrub that fails is an event, no failed run.
+    """
+    plan, folder, note = run.plan, run.archive.afterwards, run.events.write
+    if not (plan.settings.deep_scrub or plan.post_poll):
+        return
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    monitors = run.host.monitors(folder / "monitors", *monitors_of(plan))
+    recording = contextlib.closing(LineWriter(folder / "status.jsonl"))
+    with monitors, StatusWatch(run.ceph, run.host.run_dir, offset) as watch, recording as samples:
+        if plan.settings.deep_scrub:
+            try:
+                _deep_scrub(run, watch, samples)
+            except CephError as error:
+                log.warning("no deep scrub: %s", error)
+                note("deep-scrub-failed", why=str(error))
+        if plan.post_poll:
+            log.info("watching the cluster for another %.0f s; all changes are undone", plan.post_poll)
+            note("post-poll-begin", seconds=plan.post_poll)
+            _sample(watch, samples, plan.post_poll)
+            note("post-poll-end")
+
+
+def _deep_scrub(run: RunContext, watch: StatusWatch, samples: LineWriter) -> None:
+    """Until every PG has another time of its last deep scrub than before."""
+    ceph, note = run.ceph, run.events.write
+    pools = ceph.log_and_index_pools()
+    before = ceph.deep_scrubs(pools)
+    left: Set[str] = set(before)
+    log.info("deep scrub of %s: %d PGs", ", ".join(pools), len(left))
+    note("deep-scrub-begin", pools=pools, pgs=len(left))
+    ceph.deep_scrub(pools)
+    progress_at = time.monotonic()
+    while left and time.monotonic() - progress_at < SCRUB_STALLED:
+        _sample(watch, samples, SCRUB_EVERY)
+        now = ceph.deep_scrubs(pools)
+        # a PG that is no longer there was merged into another
+        done = {pg for pg in left if now.get(pg) != before[pg]}
+        if done:
+            left -= done
+            progress_at = time.monotonic()
+    rest: List[str] = sorted(left)
+    note("deep-scrub-end", pgs=len(before) - len(rest), left=rest)
+    if rest:
+        log.warning("deep scrub: %d of %d PGs were not scrubbed: %s", len(rest), len(before), ", ".join(rest[:10]))
+
+
+def _sample(watch: StatusWatch, samples: LineWriter, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        for at, status in watch.poll(min(1.0, left)):
+            samples.write(status.sample(at))

@@ -8,7 +8,6 @@ import scenario
 
 import cbt_plugins.faults.injector as injecting
 import cbt_plugins.load.session as session
-import cbt_plugins.run.afterwards as afterwards
 import cbt_plugins.run.engine as engine
 import cbt_plugins.run.wait_phase as waiting
 from cbt_plugins.cbt import loop
@@ -20,7 +19,7 @@ def main() -> int:
     scenario.shorten()
     injecting.Limits = lambda: scenario.LIMITS  # type: ignore[assignment,misc]
     waiting.STABLE = 1.0
-    afterwards.EVERY = 0.5
+    waiting.SCRUB_EVERY = 0.5
     session.GO_AHEAD = 0.3
     # what a report looks like is nothing that a kill could change; it takes as long as all the rest
     engine.summarize = lambda folder: None

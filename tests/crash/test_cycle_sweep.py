@@ -130,8 +130,8 @@ class CycleOnStandIn(StandIn):
         for folder in whole:
             record = json.loads((folder / "phase.json").read_text())
             window = record["window"]
-            if record["status"] != "ok" or any(not book["ok"] for book in record.get("books", ())):
-                bad.append(f"{folder.name}: {record['status']} {record['books']} {record['warnings']}")
+            if record["status"] != "ok" or any(not count["ok"] for count in record.get("accounting", ())):
+                bad.append(f"{folder.name}: {record['status']} {record['accounting']} {record['warnings']}")
             if record["name"] in PHASES[1:4] and window["end"] - window["start"] != 2.0:
                 bad.append(f"{folder.name}: {window}")
         # the phase itself may be shorter than the time from one sample to the next; the node is down until after it

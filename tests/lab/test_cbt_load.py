@@ -1,4 +1,4 @@
-"""cbt-load on the real cluster: exact mixes on the data that is there, books, failures of RGWs, open loops."""
+"""cbt-load on the real cluster: exact mixes on the data that is there, accounting, failures of RGWs, open loops."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def whole(cycle: Cycle) -> None:
     """No request failed, no object was missed, and the buckets hold what they should."""
     for name, phase in cycle.phases().items():
         assert phase["status"] == "ok", (name, phase["warnings"])
-        for book in phase["books"]:
-            assert book["ok"] and (phase["engine"] == "warp" or book["in_flight"] == 0), (name, book)
-            assert phase["engine"] == "warp" or book["after"] == book["expected"], (name, book)
+        for count in phase["accounting"]:
+            assert count["ok"] and (phase["engine"] == "warp" or count["in_flight"] == 0), (name, count)
+            assert phase["engine"] == "warp" or count["after"] == count["expected"], (name, count)
         assert sum(job["errors_total"] for job in phase["jobs"]) == 0, name
 
 
@@ -69,7 +69,7 @@ def test_the_reef_mix_is_exact_and_nothing_is_missed(cycle: Cycle) -> None:
 
 
 def test_a_fill_writes_exactly_what_was_asked_for(cycle: Cycle) -> None:
-    assert [book["after"] for book in cycle.phases()["fill"]["books"]] == [400, 400]
+    assert [count["after"] for count in cycle.phases()["fill"]["accounting"]] == [400, 400]
 
 
 def test_the_aged_objects_are_read_and_no_deleted_one(cycle: Cycle) -> None:
@@ -144,17 +144,17 @@ def test_the_sdc_mix_by_ranges_and_roles(lab: RunningLab, tmp_path: Path) -> Non
     whole(cycle)
     sdc = next(p for p in cycle.summary()["phases"] if p["name"] == "sdc")
     assert shares(sdc) == pytest.approx(SDC, abs=0.5)
-    books = cycle.phases()["sdc"]["books"]
-    assert [b["after"] for b in books[2:]] == [200, 200, 200], "buckets that are only read stay as they are"
-    assert all(b["put"] and b["delete"] for b in books[:2])
+    accounting = cycle.phases()["sdc"]["accounting"]
+    assert [b["after"] for b in accounting[2:]] == [200, 200, 200], "buckets that are only read stay as they are"
+    assert all(b["put"] and b["delete"] for b in accounting[:2])
     folder = next(cycle.folder.glob("phases/*-fill"))
     written = [int(row["bytes"]) for path in (folder / "rows").glob("*.csv.zst") for row in rows_of(path)]
     assert len(written) == 1000 and {1000, 64000} <= set(written)
     assert {size for size in written if not 4000 <= size <= 8000} == {1000, 64000}
     assert 450 <= written.count(1000) <= 550
     verified = sum(j["rows_total"] for j in cycle.phases()["verify"]["jobs"])
-    assert verified == sum(b["after"] for b in books)
-    assert [b["after"] for b in cycle.phases()["delete"]["books"]] == [0] * 5
+    assert verified == sum(b["after"] for b in accounting)
+    assert [b["after"] for b in cycle.phases()["delete"]["accounting"]] == [0] * 5
 
 
 def test_verify_finds_the_one_object_that_is_not_what_was_written(lab: RunningLab, tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_load_goes_on_when_one_of_two_rgws_is_gone(
     assert sum(n == 0 for n in per_second.values()) <= 7, per_second
     late = [n for s, n in per_second.items() if s >= window[1] - 8]
     assert all(late), per_second
-    assert all(b["ok"] for b in phase["books"]), phase["books"]
+    assert all(b["ok"] for b in phase["accounting"]), phase["accounting"]
     # the RGW may be gone still when the verification begins: no answer is no wrong object, and nothing is missed
     for name in ("hurt", "verify"):
         folder = next(cycle.folder.glob(f"phases/[0-9][0-9]-{name}"))
@@ -298,11 +298,11 @@ def test_a_killed_measurement_is_done_again_on_what_is_there(lab: RunningLab, tm
     done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]
     whole_again = cycle.phases()
-    assert all(b["ok"] for p in whole_again.values() for b in p["books"])
+    assert all(b["ok"] for p in whole_again.values() for b in p["accounting"])
     failed = sum(j["errors_total"] for j in whole_again["mix"]["jobs"])
     assert failed == 0, "what the killed attempt deleted is not read"
-    (book,) = whole_again["verify"]["books"]
-    assert sum(j["rows_total"] for j in whole_again["verify"]["jobs"]) == book["after"]
+    (count,) = whole_again["verify"]["accounting"]
+    assert sum(j["rows_total"] for j in whole_again["verify"]["jobs"]) == count["after"]
 
 
 def test_data_that_warp_has_filled_is_read_by_listing(lab: RunningLab, tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_data_that_warp_has_filled_is_read_by_listing(lab: RunningLab, tmp_path:
     cycle = Cycle(lab, tmp_path, warp=cbt_load(keep_rows=True, cycle={"phases": phases}))
     done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]
-    assert all(b["ok"] for p in cycle.phases().values() for b in p["books"])
+    assert all(b["ok"] for p in cycle.phases().values() for b in p["accounting"])
     folder = next(cycle.folder.glob("phases/*-mix"))
     rows = [row for path in (folder / "rows").glob("*.csv.zst") for row in rows_of(path)]
     assert not [row for row in rows if row["error"]]

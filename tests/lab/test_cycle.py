@@ -65,13 +65,13 @@ def test_every_object_has_the_size_of_its_bucket(cycle: Cycle) -> None:
 def test_the_books_balance_against_the_buckets(cycle: Cycle) -> None:
     before = 0
     for name, phase in cycle.phases().items():
-        for book in phase["books"]:
-            assert book["ok"], book
-            assert abs(book["after"] - book["before"] - book["put"] + book["delete"]) <= book["in_flight"]
-        total = sum(b["before"] for b in phase["books"])
+        for count in phase["accounting"]:
+            assert count["ok"], count
+            assert abs(count["after"] - count["before"] - count["put"] + count["delete"]) <= count["in_flight"]
+        total = sum(b["before"] for b in phase["accounting"])
         assert total == before, name
-        before = sum(b["after"] for b in phase["books"])
-    assert 400 <= sum(b["after"] for b in cycle.phases()["fill"]["books"]) <= 400 + 2 * 2 * 4
+        before = sum(b["after"] for b in phase["accounting"])
+    assert 400 <= sum(b["after"] for b in cycle.phases()["fill"]["accounting"]) <= 400 + 2 * 2 * 4
 
 
 def test_rows_counts_and_summary_agree(cycle: Cycle) -> None:
@@ -159,7 +159,7 @@ def test_kill_9_and_resume(lab: RunningLab, tmp_path: Path) -> None:
     kept = sum(len(rows_of(path)) for path in (partial / "rows").glob("*.csv.zst"))
     assert kept >= seen > 50
     assert not (partial / "phase.json").exists()
-    assert all(b["ok"] for p in cycle.phases().values() for b in p["books"])
+    assert all(b["ok"] for p in cycle.phases().values() for b in p["accounting"])
     assert [w["code"] for w in cycle.phases()["measure-new"]["warnings"]].count("repeated") == 1
 
 
@@ -180,8 +180,8 @@ def test_a_fill_that_was_killed_starts_from_an_empty_bucket(lab: RunningLab, tmp
     assert generators(lab) == []
     done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]
-    (book,) = cycle.phases()["fill"]["books"]
-    assert book["before"] == 0 and book["ok"]
+    (count,) = cycle.phases()["fill"]["accounting"]
+    assert count["before"] == 0 and count["ok"]
 
 
 def test_foreign_data_stays_as_it_was(lab: RunningLab, tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_a_phase_ends_on_time_although_an_rgw_hangs(lab: RunningLab, tmp_path: P
     longest = max(j["ended"] for j in phase["jobs"]) - min(j["started"] for j in phase["jobs"] if j["op"] == "PUT")
     assert longest < 3 + 15 + 10 + 3 + 10
     assert any(j["cut"] for j in phase["jobs"] if j["op"] == "PUT")
-    assert all(b["ok"] for b in phase["books"])
+    assert all(b["ok"] for b in phase["accounting"])
 
 
 def test_exact_sizes_and_a_fill_by_share(lab: RunningLab, tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_exact_sizes_and_a_fill_by_share(lab: RunningLab, tmp_path: Path) -> Non
     pools = json.loads((cycle.folder / "cluster" / "before" / "df.json").read_text())["pools"]
     free = next(p["stats"]["max_avail"] for p in pools if p["name"] == "default.rgw.buckets.data")
     assert sum(sizes) >= 0.0005 * free
-    assert all(b["ok"] for b in phase["books"])
+    assert all(b["ok"] for b in phase["accounting"])
 
 
 def test_a_warp_that_dies_is_seen_and_no_secret_is_in_any_command_line(lab: RunningLab, tmp_path: Path) -> None:

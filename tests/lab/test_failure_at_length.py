@@ -103,7 +103,7 @@ def check_two_nodes(lab: RunningLab, cycle: Cycle, known: Dict[str, Any]) -> Dic
     assert (second["kind"], back["kind"], back["outcome"]) == ("failure", "return", "recovered")
     by_phase = {phase["phase"]: phase for phase in made["impact"]["phases"]}
     assert by_phase["one-down"]["longest_gap"]["seconds"] < by_phase["two-down"]["longest_gap"]["seconds"]
-    assert all(book["ok"] for phase in cycle.phases().values() for book in phase["books"])
+    assert all(count["ok"] for phase in cycle.phases().values() for count in phase["accounting"])
     (samples,) = cycle.folder.glob("phases/04-two-down/monitors/recovery.node0/recovery.jsonl")
     lines = [json.loads(line) for line in samples.read_text().splitlines()]
     seen = next(
@@ -159,7 +159,7 @@ def test_the_shape_of_the_older_study(lab: RunningLab, tmp_path: Path, before: D
     assert list(loaded) == ["control", "device", "network"]
     for phase in loaded.values():
         assert phase["window"]["end"] - phase["window"]["start"] == 45.0
-        assert all(book["ok"] for book in phase["books"])
+        assert all(count["ok"] for count in phase["accounting"])
     made = cycle.summary()["failure"]
     kinds = [(tuple(e["labels"]), e["kind"], e["outcome"]) for e in made["milestones"]["episodes"]]
     assert [kind[:2] for kind in kinds] == [

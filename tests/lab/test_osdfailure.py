@@ -82,7 +82,7 @@ def test_a_node_fails_and_comes_back_and_all_is_as_before(
     assert list(phases) == ["fill", "no-failure", "one-down", "recover", "wait-clean"]
     for name in ("no-failure", "one-down", "recover"):
         assert phases[name]["window"]["end"] - phases[name]["window"]["start"] == 25.0
-        assert all(book["ok"] for book in phases[name]["books"]), phases[name]["books"]
+        assert all(count["ok"] for count in phases[name]["accounting"]), phases[name]["accounting"]
     told = [(e["event"], e.get("label")) for e in events(cycle) if e["event"].startswith("fault-")]
     node = [name for name, label in told if label not in ("settings", "recovery")]
     assert node == ["fault-inject-begin", "fault-injected", "fault-undo-begin", "fault-undone"]

@@ -52,7 +52,7 @@ def test_a_cycle_through_cbt(lab: RunningLab, tmp_path: Path) -> None:
         assert phases == ["01-fill", "02-calibrate", "03-hybrid", "04-warp"]
         assert list(run.glob("phases/03-hybrid/monitors/collectl.node1/*"))
         mixed = json.loads((run / "phases/04-warp/phase.json").read_text())
-        assert all(b["ok"] for b in mixed["books"]) and {j["op"] for j in mixed["jobs"]} == {"MIXED"}
+        assert all(b["ok"] for b in mixed["accounting"]) and {j["op"] for j in mixed["jobs"]} == {"MIXED"}
     assert (cycle.archive / "results" / "cbt_config.yaml").exists()
     secret = json.loads((lab.dir / "s3.json").read_text())["secret_key"].encode()
     assert not [p for p in cycle.archive.rglob("*") if p.is_file() and secret in p.read_bytes()]

@@ -154,7 +154,7 @@ def phase(
         "window": {"start": T0 + window[0], "end": T0 + window[1]},
         "asked": {"duration": float(window[1] - window[0]), "mix": {}},
         "jobs": [{key: value for key, value in its.items() if key != "_rows"} for its in jobs],
-        "books": [],
+        "accounting": [],
         "warnings": [],
     }
     with (made / "status.jsonl").open("w") as out:

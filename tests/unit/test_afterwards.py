@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List, Sequence, Tuple, cast
 
 import pytest
+from run_context import context
 
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.status import Status
@@ -16,7 +18,8 @@ from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.source import ConfigError
 from cbt_plugins.config.validate import validate
 from cbt_plugins.plan import S3, Plan, Settings
-from cbt_plugins.run import afterwards
+from cbt_plugins.run import wait_phase
+from cbt_plugins.run.archive import RunArchive
 from cbt_plugins.tools.__main__ import main
 
 STATUS = Status("HEALTH_OK", {}, {"active+clean": 4}, 4, 3, 3, 3, 0, 0, 0.1)
@@ -81,12 +84,13 @@ class Cluster:
 def follow(
     folder: Path, monkeypatch: pytest.MonkeyPatch, cluster: Cluster, plan: Plan
 ) -> List[Tuple[str, Dict[str, Any]]]:
-    monkeypatch.setattr(afterwards, "StatusWatch", cluster.watch)
-    monkeypatch.setattr(afterwards, "EVERY", 0.001)
-    monkeypatch.setattr(afterwards, "STALLED", 0.05)
+    monkeypatch.setattr(wait_phase, "StatusWatch", cluster.watch)
+    monkeypatch.setattr(wait_phase, "SCRUB_EVERY", 0.001)
+    monkeypatch.setattr(wait_phase, "SCRUB_STALLED", 0.05)
     events: List[Tuple[str, Dict[str, Any]]] = []
     its = cast(Any, cluster)
-    afterwards.follow(plan, its, its, folder, 0.0, lambda name, **facts: events.append((name, facts)))
+    note = SimpleNamespace(write=lambda name, **facts: events.append((name, facts)))
+    wait_phase.after_phases(context(plan=plan, host=its, ceph=its, archive=RunArchive(folder), events=note), 0.0)
     return events
 
 
@@ -105,7 +109,7 @@ def test_all_pgs_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("deep-scrub-begin", {"pools": ["log", "index"], "pgs": 4}),
         ("deep-scrub-end", {"pgs": 4, "left": []}),
     ]
-    assert json.loads((tmp_path / "a" / "status.jsonl").read_text().splitlines()[0])["clean"]
+    assert json.loads((tmp_path / "a" / "afterwards" / "status.jsonl").read_text().splitlines()[0])["clean"]
 
 
 def test_what_was_seen_is_there_in_sql(
@@ -113,7 +117,7 @@ def test_what_was_seen_is_there_in_sql(
 ) -> None:
     run = tmp_path / "results" / "00000000" / "id-1"
     (run / "phases").mkdir(parents=True)
-    follow(run / "afterwards", monkeypatch, Cluster([]), plan_of(post_poll=0.01))
+    follow(run, monkeypatch, Cluster([]), plan_of(post_poll=0.01))
     capsys.readouterr()
     assert main(["sql", str(tmp_path), "SELECT DISTINCT phase, pgs, not_clean FROM status", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [{"phase": None, "pgs": 4, "not_clean": 0}]

@@ -213,7 +213,7 @@ def read(path: Path, **job: Any) -> Read:
     about: Dict[str, Any] = dict.fromkeys(("kind", "role", "status", "name", "engine"), "x")
     one = Job("j", "d", "n", "GET", 1, 0.0, job.pop("rows", None), 0.0, figures=path, **job)
     phase = Phase(
-        path.parent, 1, window=(T0, T0 + 10.0), duration=10.0, mix={}, asked={}, block=1, jobs=(one,), books=(),
+        path.parent, 1, window=(T0, T0 + 10.0), duration=10.0, mix={}, asked={}, block=1, jobs=(one,), accounting=(),
         warnings=(), pgs=(), **about,
     )  # fmt: skip
     return read_jobs(phase, Grid.of(*phase.window, 1))

@@ -245,8 +245,8 @@ def test_a_torn_file(tmp_path: Path) -> None:
 
 def test_phase_states(tmp_path: Path) -> None:
     jobs = [made.job("g", "GET", made.steady("GET", **GET))]
-    said = [{"code": "agent-lost", "text": "it went", "job": "g"}, {"code": "books", "text": "said before"}]
-    books = [
+    said = [{"code": "agent-lost", "text": "it went", "job": "g"}, {"code": "accounting", "text": "said before"}]
+    accounting = [
         {
             "bucket": "b",
             "before": 1,
@@ -260,12 +260,12 @@ def test_phase_states(tmp_path: Path) -> None:
         }
     ]
     asked = {"duration": 20.0, "mix": {"GET": 90, "PUT": 10}}
-    summary = one(tmp_path, jobs, status="degraded", warnings=said, books=books, asked=asked)
-    assert codes(summary) == ["agent-lost", "books", "mix", "short-window"]
+    summary = one(tmp_path, jobs, status="degraded", warnings=said, accounting=accounting, asked=asked)
+    assert codes(summary) == ["agent-lost", "accounting", "mix", "short-window"]
     by = {w["code"]: w for w in summary["warnings"]}
     assert by["agent-lost"] == {"code": "agent-lost", "text": "it went", "job": "g", "phase": "new"}
     assert len(summary["warnings"]) == 4
-    assert "2 objects at the end, 3 expected (up to 1 requests" in by["books"]["text"]
+    assert "2 objects at the end, 3 expected (up to 1 requests" in by["accounting"]["text"]
     assert by["mix"]["text"] == "GET is 100.0 % of the requests, 90 % were asked for"
     assert by["short-window"]["text"] == "the window is 10.0 s, 20 s were asked for"
 

@@ -9,13 +9,14 @@ from typing import Any, Dict, List, cast
 
 import analysis_archives as made
 import pytest
+from run_context import context
 
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import Phase
 from cbt_plugins.run.archive import RunArchive
 from cbt_plugins.run.outcome import Outcome
-from cbt_plugins.run.phases import Phasing
+from cbt_plugins.run.phases import PhaseRunner
 from cbt_plugins.tools.__main__ import main
 
 
@@ -45,7 +46,7 @@ class Cluster:
 
 
 @pytest.fixture
-def phasing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Phasing:
+def phasing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PhaseRunner:
     """Phases that write a million bytes each."""
     archive = RunArchive(tmp_path / "results" / "00000000" / "id-1")
     phases = (Phase("one", "wait"), Phase("two", "wait"))
@@ -58,31 +59,33 @@ def phasing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Phasing:
 
     archive.folder.mkdir(parents=True)
     journal, events = Journal(archive.journal), Journal(archive.events)
-    nothing = cast(Any, SimpleNamespace(open=[]))
+    injector = SimpleNamespace(open=[])
     plan = cast(Any, SimpleNamespace(phases=phases))
-    its = Phasing(nothing, plan, cast(Any, cluster), archive, journal, events, nothing, nothing)
+    run = context(plan=plan, ceph=cluster, archive=archive, journal=journal, events=events, injector=injector)
+    its = PhaseRunner(run, cast(Any, None), cast(Any, None))
     monkeypatch.setattr(its, "_attempt", attempt)
     return its
 
 
-def run(phasing: Phasing) -> List[Path]:
+def run(phasing: PhaseRunner) -> List[Path]:
     """The folders of its phases."""
-    for index, phase in enumerate(phasing.plan.phases, 1):
+    for index, phase in enumerate(phasing.context.plan.phases, 1):
         assert phasing.run(index, phase)
-    phasing.journal.close()
-    phasing.events.close()
-    return [phasing.archive.phase(index, phase.name) for index, phase in enumerate(phasing.plan.phases, 1)]
+    phasing.context.journal.close()
+    phasing.context.events.close()
+    run = phasing.context
+    return [run.archive.phase(index, phase.name) for index, phase in enumerate(run.plan.phases, 1)]
 
 
-def test_every_border_has_one(phasing: Phasing, capsys: pytest.CaptureFixture[str]) -> None:
-    before = phasing.archive.cluster("before")
+def test_every_border_has_one(phasing: PhaseRunner, capsys: pytest.CaptureFixture[str]) -> None:
+    before = phasing.context.archive.cluster("before")
     before.mkdir(parents=True)
     (before / "df.json").write_text(json.dumps(df(5 * 10**5)))
     told = [json.loads((folder / "capacity.json").read_text()) for folder in run(phasing)]
     assert [its["osd_df"]["nodes"][0]["kb_used"] for its in told] == [10**6, 2 * 10**6]
     query = "SELECT phase, pool, objects, stored, used, raw_used FROM capacity ORDER BY stored"
     capsys.readouterr()
-    assert main(["sql", str(phasing.archive.folder), query, "--json"]) == 0
+    assert main(["sql", str(phasing.context.archive.folder), query, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [list(row.values()) for row in rows] == [
         [None, "data", 5 * 10**4, 5 * 10**5, 15 * 10**5, 0.0015],
@@ -91,8 +94,8 @@ def test_every_border_has_one(phasing: Phasing, capsys: pytest.CaptureFixture[st
     ]
 
 
-def test_a_cluster_that_does_not_answer_costs_no_phase(phasing: Phasing) -> None:
-    cast(Any, phasing.ceph).dead = True
+def test_a_cluster_that_does_not_answer_costs_no_phase(phasing: PhaseRunner) -> None:
+    cast(Any, phasing.context.ceph).dead = True
     for folder in run(phasing):
         record = json.loads((folder / "phase.json").read_text())
         assert record["status"] == "ok" and [w["code"] for w in record["warnings"]] == ["no-capacity"]

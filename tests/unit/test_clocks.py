@@ -9,9 +9,10 @@ from typing import Any, Dict, Iterator, List, Tuple, cast
 
 import pytest
 from resources_lines import Made, write
+from run_context import context
 
 from cbt_plugins.journal import json_lines
-from cbt_plugins.plan import Phase
+from cbt_plugins.plan import S3, Phase, Plan
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.clocks import Clocks
 from cbt_plugins.results.failure import failure
@@ -125,7 +126,9 @@ def test_the_time_of_the_status_is_the_leading_machines(tmp_path: Path, monkeypa
     monkeypatch.setattr(waiting, "STABLE", 0.0)
     head = cast(Any, Head(1000.0 + FAST))
     phase = Phase("w", "wait", wait_clean=True, at_most=60.0)
-    outcome = waiting.wait(1, phase, head, head, RunArchive(tmp_path), head, (), FAST)
+    plan = Plan("warp", S3(urls=("http://a",)), (), (), (phase,))
+    run = context(host=head, plan=plan, ceph=head, archive=RunArchive(tmp_path))
+    outcome = waiting.wait(run, 1, phase, head, FAST)
     assert outcome.extra["clean_at"] == pytest.approx(1000.0)
     (sample,) = json_lines(tmp_path / "phases" / "01-w.running" / "status.jsonl")
     assert sample["t"] == pytest.approx(1000.0)

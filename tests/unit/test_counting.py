@@ -7,13 +7,14 @@ from types import SimpleNamespace
 from typing import Any, Dict, List, cast
 
 import pytest
+from run_context import context
 
 from cbt_plugins.cluster.ceph import Ceph, NoAnswer
 from cbt_plugins.cluster.result import Result
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import S3, Bucket, Plan
-from cbt_plugins.run.buckets import BROKEN_PATIENCE, PATIENCE, Buckets
-from cbt_plugins.run.load_phase import Loader
+from cbt_plugins.run.buckets import FAULTY_STATS_TIMEOUT, STATS_TIMEOUT, Buckets
+from cbt_plugins.run.load_phase import LoadPhase
 
 
 class Silent:
@@ -27,24 +28,24 @@ class Silent:
         return {nodes[0]: Result("", "", 124)}
 
 
-def loader(folder: Path, remote: Silent, *in_force: str) -> Loader:
+def load_phase(folder: Path, remote: Silent, *in_force: str) -> LoadPhase:
     plan = Plan("warp", S3(urls=("http://a",)), (Bucket("4KiB", ((1, 1, 1.0),)),), (), ())
     journal = Journal(folder / "journal.jsonl")
     buckets = Buckets(plan, "r1", Ceph(cast(Any, remote), {"head": "node0"}), journal)
     journal.close()
     injector = SimpleNamespace(open=[SimpleNamespace(label=label) for label in in_force])
     nothing = cast(Any, None)
-    return Loader(nothing, plan, nothing, nothing, nothing, buckets, nothing, "r1", cast(Any, injector), nothing)
+    return LoadPhase(context(plan=plan, injector=injector), nothing, buckets)
 
 
-def test_an_index_that_a_fault_took_along_costs_the_books_and_not_the_phase(tmp_path: Path) -> None:
+def test_an_index_that_a_fault_took_along_costs_the_accounting_and_not_the_phase(tmp_path: Path) -> None:
     remote = Silent()
-    assert loader(tmp_path, remote, "settings", "recovery", "node-a")._counts(settle=True) == {}
-    assert remote.limits == [BROKEN_PATIENCE] and BROKEN_PATIENCE < PATIENCE
+    assert load_phase(tmp_path, remote, "settings", "recovery", "node-a")._counts(settle=True) == {}
+    assert remote.limits == [FAULTY_STATS_TIMEOUT] and FAULTY_STATS_TIMEOUT < STATS_TIMEOUT
 
 
 def test_an_index_that_does_not_answer_without_a_fault_ends_the_run(tmp_path: Path) -> None:
     remote = Silent()
     with pytest.raises(NoAnswer, match="no answer within 120 s"):
-        loader(tmp_path, remote, "settings", "recovery")._counts()
-    assert remote.limits == [PATIENCE]
+        load_phase(tmp_path, remote, "settings", "recovery")._counts()
+    assert remote.limits == [STATS_TIMEOUT]

@@ -1,4 +1,4 @@
-"""Journal, archive, books, windows and masking: what a run rests on."""
+"""Journal, archive, accounting, windows and masking: what a run rests on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cbt_plugins.journal import Journal, JournalInUse, json_lines, write_json
 from cbt_plugins.load.jobs import Counts, Job, JobEnd
 from cbt_plugins.plan import Goal, Phase
 from cbt_plugins.run.archive import RunArchive
-from cbt_plugins.run.buckets import balance, bucket_name
+from cbt_plugins.run.buckets import account, bucket_name
 from cbt_plugins.run.load_phase import _target
 from cbt_plugins.run.outcome import Outcome, block_of, window_of
 from cbt_plugins.run.progress import Now, clock
@@ -71,30 +71,30 @@ def end(cut: bool = False, passes: int = 1, **counts: Any) -> JobEnd:
     return JobEnd({op: Counts(good=g, failed=f) for op, (g, f) in counts.items()}, exit=0, cut=cut, passes=passes)
 
 
-def test_books_balance() -> None:
+def test_the_accounting_balances() -> None:
     jobs = [job("p", "PUT"), job("d", "DELETE"), job("g", "GET")]
     ends = {"p": end(PUT=(100, 0)), "d": end(DELETE=(30, 0)), "g": end(GET=(999, 5), cut=True)}
-    (book,) = balance({"b": 50}, {"b": 120}, jobs, ends)
-    assert (book.expected, book.ok, book.in_flight) == (120, True, 2)
+    (count,) = account({"b": 50}, {"b": 120}, jobs, ends)
+    assert (count.expected, count.ok, count.in_flight) == (120, True, 2)
 
 
 @pytest.mark.parametrize(("after", "ok"), [(148, False), (149, True), (151, True), (152, False)])
 def test_warp_may_end_before_it_prints_its_last_row(after: int, ok: bool) -> None:
-    (book,) = balance({"b": 50}, {"b": after}, [job("p", "PUT")], {"p": end(PUT=(100, 0))})
-    assert book.ok is ok
+    (count,) = account({"b": 50}, {"b": after}, [job("p", "PUT")], {"p": end(PUT=(100, 0))})
+    assert count.ok is ok
 
 
 def test_cut_and_failed_requests_are_an_allowance_and_no_more() -> None:
     jobs = [job("p", "PUT", workers=4)]
     ends = {"p": end(PUT=(100, 3), cut=True)}
-    assert balance({"b": 0}, {"b": 107}, jobs, ends)[0].ok
-    assert not balance({"b": 0}, {"b": 108}, jobs, ends)[0].ok
+    assert account({"b": 0}, {"b": 107}, jobs, ends)[0].ok
+    assert not account({"b": 0}, {"b": 108}, jobs, ends)[0].ok
 
 
-def test_objects_that_mixed_prepares_have_no_rows_but_are_in_the_books() -> None:
+def test_objects_that_mixed_prepares_have_no_rows_but_are_accounted_for() -> None:
     ends = {"m": end(PUT=(150, 0), DELETE=(40, 0))}
-    (book,) = balance({"b": 0}, {"b": 1110}, [job("m", "MIXED", prepared=1000)], ends)
-    assert book.ok and book.prepared == 1000
+    (count,) = account({"b": 0}, {"b": 1110}, [job("m", "MIXED", prepared=1000)], ends)
+    assert count.ok and count.prepared == 1000
 
 
 def test_bucket_names_are_valid() -> None:
@@ -213,15 +213,15 @@ def test_a_window_is_whole_blocks() -> None:
     assert block_of(Phase("f", "fill", goal=Goal(objects=9))) == 10
 
 
-def test_books_of_cbt_load_are_its_own() -> None:
+def test_the_accounting_of_the_driver_is_its_own() -> None:
     """An overwritten object is no new one, and a DELETE of nothing removes nothing: rows cannot tell."""
     spaces = [{"bucket": "b", "created": 70, "removed": 30, "unknown": 1}, {"bucket": "c", "created": 5, "removed": 0}]
     spaces[1]["unknown"] = 0
     ends = {"h": JobEnd({"PUT": Counts(good=100), "DELETE": Counts(good=60)}, exit=0, driver_end={"spaces": spaces})}
-    b, c = balance({"b": 50, "c": 0}, {"b": 91, "c": 5}, [job("h", "MIXED")], ends)
+    b, c = account({"b": 50, "c": 0}, {"b": 91, "c": 5}, [job("h", "MIXED")], ends)
     assert (b.put, b.delete, b.expected, b.in_flight, b.ok) == (70, 30, 90, 1, True)
     assert (c.put, c.expected, c.ok) == (5, 5, True)
-    assert not balance({"b": 50}, {"b": 92}, [job("h", "MIXED")], ends)[0].ok
+    assert not account({"b": 50}, {"b": 92}, [job("h", "MIXED")], ends)[0].ok
 
 
 def test_figures_that_are_not_whole_degrade() -> None:

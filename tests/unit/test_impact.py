@@ -48,7 +48,7 @@ def phase(
     path = write(tmp_path / name / "j.figures", [sorted(requests, key=lambda r: r.end)], block)
     one = Job("j", "d", "n", "GET", 8, 0.0, None, 0.0, figures=path, **job)
     about: Dict[str, Any] = dict.fromkeys(("role", "status", "engine"), "x")
-    about.update(window=(float(T0), T0 + 100.0), duration=100.0, mix={}, asked={}, books=(), warnings=(), pgs=())
+    about.update(window=(float(T0), T0 + 100.0), duration=100.0, mix={}, asked={}, accounting=(), warnings=(), pgs=())
     return read_phase(Phase(path.parent, 1, name=name, kind="hybrid", block=block, jobs=(one,), **about))
 
 

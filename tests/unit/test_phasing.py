@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple, cast
 
 import pytest
 from faults_world import ANYTHING, Connections, injector
+from run_context import context
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.clock import Offset
@@ -21,10 +22,11 @@ from cbt_plugins.faults import FaultError
 from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import S3, Event, Fault, Phase, Plan, Settings
+from cbt_plugins.run import phases
 from cbt_plugins.run import wait_phase as waiting
 from cbt_plugins.run.archive import RunArchive
 from cbt_plugins.run.outcome import Outcome
-from cbt_plugins.run.phases import Phasing
+from cbt_plugins.run.phases import PhaseRunner
 
 A = Fault("a", "stop", ("node1",))
 B = Fault("b", "stop", ("node3",), accept=tuple(rule for rule in ANYTHING if rule != "steady"))
@@ -77,7 +79,7 @@ class Healing(Connections):
 
 
 class NoLoad:
-    """Stands for the loader, and for the host: a phase lasts until its events have happened."""
+    """Stands for LoadPhase, buckets and host: a phase lasts until its events have happened."""
 
     run_id = "r1"
     run_dir = "/nowhere"
@@ -86,7 +88,6 @@ class NoLoad:
         self.archive = archive
         self.killed_in = ""
         self.begun: List[str] = []
-        self.buckets = self
         self.ready = SimpleNamespace(offsets={"node0": Offset(0.0, 0.0)})
 
     def counts(self) -> Dict[str, int]:
@@ -141,8 +142,9 @@ class Run:
             )
             stack.callback(faults.close)
             stack.callback(lambda: setattr(self, "open", sorted({record.label for record in faults.open})))
-            phasing = Phasing(anything, self.plan, ceph, self.archive, journal, events, faults, anything)
-            return [phasing.run(i, phase) for i, phase in enumerate(self.plan.phases, 1)]
+            run = context(host=anything, plan=self.plan, ceph=ceph, archive=self.archive, injector=faults)
+            runner = PhaseRunner(replace(run, journal=journal, events=events), anything.ready, anything)
+            return [runner.run(i, phase) for i, phase in enumerate(self.plan.phases, 1)]
 
     def events(self, name: str) -> List[Dict[str, Any]]:
         lines = [json.loads(line) for line in self.archive.events.read_text().splitlines()]
@@ -158,6 +160,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Healing:
     made = Healing()
     monkeypatch.setattr(waiting, "StatusWatch", made.watch)
     monkeypatch.setattr(waiting, "STABLE", 0.0)
+    monkeypatch.setattr(phases, "LoadPhase", lambda run, ready, buckets: buckets)
     return made
 
 
@@ -276,6 +279,6 @@ def test_recovery_is_fast_again_where_it_was(tmp_path: Path, world: Healing) -> 
 def test_how_long_is_the_plans_own() -> None:
     other = Phase("short", "wait", wait_clean=True, at_most=60.0)
     plan = Plan("warp", S3(urls=("http://a",)), (), (), (load("x"), WAIT, load("y"), other, load("z")))
-    found = [waiting._patience(plan, index) for index in (1, 2, 3, 5)]
+    found = [waiting._limits(plan, index) for index in (1, 2, 3, 5)]
     assert found == [(3600.0, 600.0), (3600.0, 600.0), (60.0, None), (60.0, None)]
-    assert waiting._patience(Plan("warp", plan.s3, (), (), (load("x"),)), 1) == (360000.0, 7200.0)
+    assert waiting._limits(Plan("warp", plan.s3, (), (), (load("x"),)), 1) == (360000.0, 7200.0)

@@ -81,7 +81,7 @@ def test_texts_of_the_archive_are_no_markup(tmp_path: Path) -> None:
         1,
         "x",
         [made.job("g", "GET", rows, driver=bad, node=bad)],
-        books=[{"bucket": bad, "ok": False}],
+        accounting=[{"bucket": bad, "ok": False}],
     )
     data = json.loads((directory / "phases" / "01-x" / "phase.json").read_text())
     (directory / "phases" / "01-x" / "phase.json").write_text(json.dumps({**data, "name": bad}))

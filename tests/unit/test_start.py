@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
+from run_context import context
 
 from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import S3, Driver, Goal, Phase, Plan
 from cbt_plugins.run.archive import RunArchive
-from cbt_plugins.run.start import Starts
+from cbt_plugins.run.start import start_of
 
 MIX = {"GET": 50.0, "PUT": 50.0}
 FILL = Phase("fill", "fill", goal=Goal(objects=9), engine="cbt-load")
@@ -35,12 +36,12 @@ def finish(archive: RunArchive, index: int, name: str, **record: Any) -> None:
 
 def test_the_newest_state_counts(tmp_path: Path, journal: Journal) -> None:
     archive = RunArchive(tmp_path)
-    starts = Starts(PLAN, archive, journal)
-    assert starts.of(1, FILL).memory.states == {}
+    run = context(plan=PLAN, archive=archive, journal=journal)
+    assert start_of(run, 1, FILL).memory.states == {}
     finish(archive, 1, "fill")
     finish(archive, 2, "closed", window={"start": 10, "end": 20}, jobs=[{"first_row": 10.0, "rows_total": 1000}])
     journal.write("phase-done", phase="closed")
-    memory = starts.of(3, OPEN).memory
+    memory = start_of(run, 3, OPEN).memory
     assert memory.states["01"].read_text() == "closed" and not memory.stale
 
 
@@ -49,15 +50,15 @@ def test_after_a_broken_attempt_the_objects_are_listed_again(tmp_path: Path, jou
     finish(archive, 1, "fill")
     journal.write("phase-done", phase="fill")
     journal.write("phase-begun", phase="closed")
-    assert Starts(PLAN, archive, journal).of(2, CLOSED).memory.stale
+    assert start_of(context(plan=PLAN, archive=archive, journal=journal), 2, CLOSED).memory.stale
 
 
 def test_a_share_is_of_the_last_closed_loop(tmp_path: Path, journal: Journal) -> None:
     archive = RunArchive(tmp_path)
-    starts = Starts(PLAN, archive, journal)
+    run = context(plan=PLAN, archive=archive, journal=journal)
     with pytest.raises(RunFailed, match="no closed loop"):
-        starts.of(3, OPEN)
+        start_of(run, 3, OPEN)
     jobs = [{"ended": 24.0, "first_row": 10.0 + n / 1000, "rows_total": n} for n in (600, 400)]
     finish(archive, 2, "closed", window={"start": 12.0, "end": 20.4}, jobs=jobs)
-    assert starts.of(3, OPEN).rate == 50.0
-    assert starts.of(2, CLOSED).rate is None
+    assert start_of(run, 3, OPEN).rate == 50.0
+    assert start_of(run, 2, CLOSED).rate is None

@@ -10,7 +10,7 @@ import pytest
 
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.plan import Event, Fault
-from cbt_plugins.run.events import Timeline
+from cbt_plugins.run.events import EventSchedule
 
 A = Fault("a", "stop", ("node4",))
 
@@ -44,8 +44,8 @@ class Notes:
         self.seen.append((event, facts.get("name") or facts.get("inject") or facts.get("undo")))
 
 
-def timeline(notes: Notes, *events: Event) -> Timeline:
-    return Timeline(events, cast(Injector, notes), notes.note, "p")
+def timeline(notes: Notes, *events: Event) -> EventSchedule:
+    return EventSchedule(events, cast(Injector, notes), notes.note, "p")
 
 
 def until(done: Any) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Iterator, List, Tuple, cast
 
 import pytest
+from run_context import context
 
-from cbt_plugins.plan import Phase
+from cbt_plugins.plan import S3, Phase, Plan
 from cbt_plugins.run import wait_phase as waiting
 from cbt_plugins.run.archive import RunArchive
 
@@ -48,13 +49,18 @@ class Noted:
         self.seen.append("abandon")
 
 
+def run(folder: Path, noted: Noted) -> Any:
+    plan = Plan("warp", S3(urls=("http://a",)), (), (), ())
+    return context(host=noted, plan=plan, ceph=noted, archive=RunArchive(folder))
+
+
 def test_events_begin_when_somebody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault at 0s in a wait: without its monitor nobody would know when its OSDs went down."""
     noted = Noted()
     anything = cast(Any, noted)
     monkeypatch.setattr(waiting, "StatusWatch", noted.watch)
     phase = Phase("w", "wait", duration=0.01)
-    waiting.wait(1, phase, anything, anything, RunArchive(tmp_path), anything, ("recovery",), 0.0)
+    waiting.wait(run(tmp_path, noted), 1, phase, anything, 0.0)
     assert noted.seen == ["prepare", "monitors", "begin", "close", "no monitors"]
 
 
@@ -64,5 +70,5 @@ def test_a_wait_that_is_broken_off_begins_no_fault(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(waiting, "StatusWatch", noted.watch)
     monkeypatch.setattr(noted, "poll", lambda timeout: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        waiting.wait(1, Phase("w", "wait", duration=9.0), anything, anything, RunArchive(tmp_path), anything, (), 0.0)
+        waiting.wait(run(tmp_path, noted), 1, Phase("w", "wait", duration=9.0), anything, 0.0)
     assert noted.seen == ["prepare", "monitors", "begin", "abandon"]

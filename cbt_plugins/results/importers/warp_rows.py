@@ -111,7 +111,7 @@ def _figures(clients: Dict[str, List[Frame]], grid: Grid) -> of_phase.PhaseFigur
         engine="warp",
         block=1,
         jobs=(),
-        books=(),
+        accounting=(),
         warnings=(),
         pgs=(),
     )
