@@ -261,7 +261,7 @@ def test_phase_states(tmp_path: Path) -> None:
     ]
     asked = {"duration": 20.0, "mix": {"GET": 90, "PUT": 10}}
     summary = one(tmp_path, jobs, status="degraded", warnings=said, accounting=accounting, asked=asked)
-    assert codes(summary) == ["agent-lost", "accounting", "mix", "short-window"]
+    assert codes(summary) == ["accounting", "agent-lost", "mix", "short-window"]
     by = {w["code"]: w for w in summary["warnings"]}
     assert by["agent-lost"] == {"code": "agent-lost", "text": "it went", "job": "g", "phase": "new"}
     assert len(summary["warnings"]) == 4

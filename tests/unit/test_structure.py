@@ -23,12 +23,12 @@ PARAMETERS = 6
 KNOWN_DUPLICATES = {
     "Change", "Daemon", "Fault", "Grid", "Job", "Keys", "Limits", "Node",
     "OpenCeph", "Outcome", "Phase", "Point", "Process", "Record", "Refused", "Run",
-    "Sampler", "Section", "Source", "Timeline", "_State",
+    "Sampler", "Section", "Source",
 }
 #: functions with more parameters than PARAMETERS still: this list may only shrink
 KNOWN_LONG = {
-    "__init__", "_daemon", "_job", "_run", "_step", "_watch", "layout", "main",
-    "minimum_runs", "power", "radius", "rescue", "wait",
+    "__init__", "_daemon", "_job", "_run", "_step", "layout", "main",
+    "minimum_runs", "power", "radius",
 }
 
 
