@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: everything happened and is undone; 1: something failed, or is not undone; 2: a fault of the file."""
+    """0: everything happened and is undone; 1: something failed, or is not undone; 2: an error in the file."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     try:
         events, settings = load_fault_file(args.file)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Sequence, Tuple
@@ -20,6 +19,8 @@ from cbt_plugins.config.spans import event_text, span_text, spans
 from cbt_plugins.config.units import about_rate, format_duration, format_percent, size_texts
 from cbt_plugins.inventory import head_of, nodes_of
 from cbt_plugins.plan import Keys, Phase, Plan, Settings
+
+from .command import OK, USAGE, CommandError, say
 
 if TYPE_CHECKING:
     from .live import Live
@@ -37,45 +38,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the plan; 2 when the file has faults, all of which go to stderr, or a fault of the plan is refused."""
+    """Print the plan. Returns 2 when the file has errors, all of which go to stderr, or a fault would be refused."""
     try:
         source = read(Path(args.file))
         if is_fault_file(source):
             return _fault_file(source, args)
         config = load(source)
-    except ConfigError as error:
-        number = len(error.faults)
-        print(f"{error}\n{number} fault{'s' if number > 1 else ''}; nothing would run", file=sys.stderr)
-        return 2
+    except ConfigError as e:  # each line begins with file:line:column
+        raise CommandError(f"{_count(len(e.errors), 'error')}; nothing was run\n{e}") from None
     if not config.runs:
-        print(f"{args.file}: benchmarks: no benchmark of cbt-plugins in this file", file=sys.stderr)
-        return 2
+        raise CommandError(f"{args.file}: benchmarks: no benchmark of cbt-plugins in this file")
     live = _look(config) if args.live else None
     if args.json:
         print(json.dumps({**_document(config), **({"live": asdict(live)} if live else {})}, indent=2))
     else:
         print("\n".join([*_lines(config, args.live), *(["", *live.lines] if live else [])]))
     for text in live.refused if live else ():
-        print(text, file=sys.stderr)
-    return 2 if live and live.refused else 0
+        say("Error", text, USAGE)
+    return USAGE if live and live.refused else OK
 
 
 def _fault_file(source: Source, args: argparse.Namespace) -> int:
-    """Print what a file of faults says; where its cluster is, only the command that uses it knows."""
+    """Print what a fault file says; where its cluster is, only the command that uses it knows."""
     if args.live:
-        print(f"{args.file}: a file of faults has no cluster to ask", file=sys.stderr)
-        return 2
+        raise CommandError(f"{args.file}: a fault file has no cluster to ask; leave out --live")
     events, settings = load_fault_file(source)
     if args.json:
         document = {"version": 1, "file": args.file, "events": [*map(asdict, events)], "settings": asdict(settings)}
         print(json.dumps(document, indent=2))
-        return 0
-    print(f"{args.file}: faults beside a benchmark; times are from its begin")
+        return OK
+    print(f"{args.file}: faults beside a benchmark; times count from its start")
     if settings != Settings():
         print(f"  settings {_settings(settings)}")
     print("\n".join(f"  {event_text(event)}" for event in events))
-    print("what is in force at the end is undone then, and settings are put back to what they were")
-    return 0
+    print("faults in force at the end are undone then, and settings are restored")
+    return OK
 
 
 def _look(config: Config) -> Live:

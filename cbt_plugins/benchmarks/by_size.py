@@ -8,9 +8,9 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_v
 
 from cbt_plugins import plan
 from cbt_plugins.config.benchmark import MANY, BenchmarkSection, FillSection, check_raw_goal, scaled_duration
-from cbt_plugins.config.operations import DEFAULT_MIX, DEFAULT_MIX_TEXT, MixSection, faults_for_warp
+from cbt_plugins.config.operations import DEFAULT_MIX, DEFAULT_MIX_TEXT, MixSection, errors_for_warp
 from cbt_plugins.config.units import Duration, Size, format_size
-from cbt_plugins.config.validate import Problem, Problems, Strict, exactly_one, only_one
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
 
 #: the published object sets
 SETS = {
@@ -34,15 +34,15 @@ class ObjectsSection(Strict):
     @field_validator("sizes")
     @classmethod
     def _usable(cls, sizes: Optional[List[int]]) -> Optional[List[int]]:
-        problems = [
-            Problem(
+        errors = [
+            FieldError(
                 (i,), "objects need at least 1B" if size < 1 else f"{format_size(size)} is in the list twice"
             )
             for i, size in enumerate(sizes or ())
             if size < 1 or size in (sizes or ())[:i]
         ]
-        if problems:
-            raise Problems(problems)
+        if errors:
+            raise FieldErrors(errors)
         return sizes
 
     @model_validator(mode="after")
@@ -85,9 +85,9 @@ class BySizeSection(BenchmarkSection):
     @field_validator("mix")
     @classmethod
     def _possible(cls, mix: MixSection, info: ValidationInfo) -> MixSection:
-        problems = faults_for_warp(mix) if info.data.get("engine") == "warp" else []
-        if problems:
-            raise Problems(problems)
+        errors = errors_for_warp(mix) if info.data.get("engine") == "warp" else []
+        if errors:
+            raise FieldErrors(errors)
         return mix
 
     @field_validator("fill")

@@ -16,7 +16,7 @@ from cbt_plugins.config.fault import BreakSection, Nodes, Number, Osds, raise_fo
 from cbt_plugins.config.kinds import DEADLINE, deadline_of, known_rules
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import Duration, Sizes, size_texts
-from cbt_plugins.config.validate import Problem, Problems, Strict
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
 
 _MINUTE = 60.0
 #: the phase without a failure
@@ -91,7 +91,7 @@ class RebootFaultSection(NetworkFaultSection):
 
 def _either(names: Optional[Sequence[object]], number: Optional[int], key: str, other: str) -> None:
     if names and number:
-        raise Problems([Problem((key,), f"either {key} or {other}, not both", of_key=True)])
+        raise FieldErrors([FieldError((key,), f"either {key} or {other}, not both", of_key=True)])
 
 
 class ClassicFaultsSection(Strict):
@@ -203,9 +203,9 @@ class NodesDownSection(BreakSection):
     @field_validator("accept_second")
     @classmethod
     def _known_rules_too(cls, accept: List[str]) -> List[str]:
-        problems = known_rules(accept)
-        if problems:
-            raise Problems(problems)
+        errors = known_rules(accept)
+        if errors:
+            raise FieldErrors(errors)
         return accept
 
     @model_validator(mode="after")
@@ -314,21 +314,21 @@ class OsdFailureSection(BySizeSection):
     def _enough_nodes(cls, fault: Optional[NodesDownSection], info: ValidationInfo) -> Optional[NodesDownSection]:
         wanted = info.data.get("down_nodes", 1)
         if fault and fault.nodes and len(fault.nodes) < wanted:
-            raise Problems([Problem(("nodes",), f"{len(fault.nodes)} named, and down_nodes is {wanted}")])
+            raise FieldErrors([FieldError(("nodes",), f"{len(fault.nodes)} named, and down_nodes is {wanted}")])
         return fault
 
     @model_validator(mode="after")
     def _whole(self) -> OsdFailureSection:
         other, names = ("classic", _CLASSIC) if self.shape == "reef" else ("reef", _REEF)
-        problems = [
-            Problem((name,), f"goes with shape: {other}, and this is {self.shape}", of_key=True)
+        errors = [
+            FieldError((name,), f"goes with shape: {other}, and this is {self.shape}", of_key=True)
             for name in names
             if name in self.model_fields_set
         ]
         hidden = [text for fault in self._faults() for text in unseen(self.settings, fault.accept)]
-        problems += [Problem(("settings",), text) for text in dict.fromkeys(hidden)]
-        if problems:
-            raise Problems(problems)
+        errors += [FieldError(("settings",), text) for text in dict.fromkeys(hidden)]
+        if errors:
+            raise FieldErrors(errors)
         return self
 
     def _faults(self) -> List[plan.Fault]:

@@ -10,7 +10,7 @@ from cbt_plugins import plan
 from cbt_plugins.benchmarks.by_size import BySizeSection, TimedSection
 from cbt_plugins.benchmarks.cycle import CycleBenchmark
 from cbt_plugins.config.benchmark import scaled_duration, scaled_objects
-from cbt_plugins.config.operations import faults_for_warp
+from cbt_plugins.config.operations import errors_for_warp
 from cbt_plugins.config.units import Duration
 
 _HOUR = 3600.0
@@ -41,9 +41,9 @@ class RgwTestSection(BySizeSection):
     @classmethod
     def _as_mixed(cls, duration: Optional[float], info: ValidationInfo) -> Optional[float]:
         mix = info.data.get("mix")
-        problems = faults_for_warp(mix, "warp mixed") if duration and mix else []
-        if problems:
-            raise ValueError("; ".join(problem.text for problem in problems))
+        errors = errors_for_warp(mix, "warp mixed") if duration and mix else []
+        if errors:
+            raise ValueError("; ".join(error.text for error in errors))
         return duration
 
     def to_plan(self, clients: Sequence[str], endpoints: Mapping[str, Any]) -> plan.Plan:

@@ -19,10 +19,10 @@ from pydantic import (
 from cbt_plugins import plan
 from cbt_plugins.benchmarks.cycle import CycleBenchmark
 from cbt_plugins.config.benchmark import MANY, BenchmarkSection, scaled_duration
-from cbt_plugins.config.cycle import CycleSection, faults_of_order
+from cbt_plugins.config.cycle import CycleSection, errors_of_order
 from cbt_plugins.config.events import Force
 from cbt_plugins.config.units import Sizes, size_texts
-from cbt_plugins.config.validate import Problem, Problems, Strict
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
 
 _BUCKET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]")
 
@@ -47,14 +47,14 @@ class ForeignBuckets(Strict):
     @field_validator("names")
     @classmethod
     def _usable(cls, names: List[str]) -> List[str]:
-        problems = []
+        errors = []
         for index, name in enumerate(names):
             if not _BUCKET_NAME.fullmatch(name):
-                problems.append(Problem((index,), f"{name!r} is no bucket name"))
+                errors.append(FieldError((index,), f"{name!r} is no bucket name"))
             elif name in names[:index]:
-                problems.append(Problem((index,), f"{name} is in the list twice"))
-        if problems:
-            raise Problems(problems)
+                errors.append(FieldError((index,), f"{name} is in the list twice"))
+        if errors:
+            raise FieldErrors(errors)
         return names
 
     @model_validator(mode="after")
@@ -112,9 +112,9 @@ class WarpSection(BenchmarkSection):
     def _in_order(cls, cycle: CycleSection, info: ValidationInfo) -> CycleSection:
         data = info.data
         names = _names(data["size"], data["buckets"]) if "size" in data and "buckets" in data else None
-        problems = faults_of_order(cycle, data, isinstance(data.get("buckets"), ForeignBuckets), names)
-        if problems:
-            raise Problems(problems)
+        errors = errors_of_order(cycle, data, isinstance(data.get("buckets"), ForeignBuckets), names)
+        if errors:
+            raise FieldErrors(errors)
         return cycle
 
     def to_plan(self, clients: Sequence[str], endpoints: Mapping[str, Any]) -> plan.Plan:

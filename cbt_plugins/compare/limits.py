@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
 from cbt_plugins.compare.choice import Choice, Key
-from cbt_plugins.config.errors import ConfigError, Fault
+from cbt_plugins.config.errors import ConfigError, ErrorAt
 from cbt_plugins.config.source import Source
 from cbt_plugins.metrics import METRICS, Direction
 
@@ -81,24 +81,24 @@ def of_texts(texts: Sequence[str]) -> List[Limit]:
 
 
 def of_file(path: Path) -> List[Limit]:
-    """A YAML file `limits: {GET.p99_ms: 10%, ...}`. Raises ConfigError with all faults, each with its place."""
+    """A YAML file `limits: {GET.p99_ms: 10%, ...}`. Raises ConfigError with all errors, each with its place."""
     try:
         source = Source(path.read_bytes(), str(path))
     except OSError as e:
-        raise ConfigError([Fault((), f"cannot be read: {e.strerror}", str(path))]) from None
+        raise ConfigError([ErrorAt((), f"cannot be read: {e.strerror}", str(path))]) from None
     data = source.data
-    faults = list(source.duplicates)
+    errors = list(source.duplicates)
     if not isinstance(data, dict) or not isinstance(data.get("limits"), dict):
-        raise ConfigError([*faults, source.fault((), "no mapping `limits:` of names to limits")])
-    faults += [source.fault((key,), "unknown key; there is only `limits`", True) for key in data if key != "limits"]
+        raise ConfigError([*errors, source.error_at((), "no mapping `limits:` of names to limits")])
+    errors += [source.error_at((key,), "unknown key; there is only `limits`", True) for key in data if key != "limits"]
     found = []
     for key, value in data["limits"].items():
         try:
             found.append(limit(str(key), str(value)))
         except ValueError as e:
-            faults.append(source.fault(("limits", key), str(e), of_key="metric" in str(e)))
-    if faults:
-        raise ConfigError(faults)
+            errors.append(source.error_at(("limits", key), str(e), of_key="metric" in str(e)))
+    if errors:
+        raise ConfigError(errors)
     return found
 
 

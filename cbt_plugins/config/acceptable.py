@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Collection, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from cbt_plugins.config.errors import did_you_mean
-from cbt_plugins.config.validate import Problem
+from cbt_plugins.config.validate import FieldError
 from cbt_plugins.metrics import ACCEPTABLE, TOTAL
 
 #: CBT's fifth name
@@ -100,11 +100,11 @@ def _near(text: str) -> Check:
     )
 
 
-def problems(acceptable: Any, phases: Collection[str]) -> Iterator[Problem]:
-    """Yield every fault, with paths from the section down. `phases`: all that the section runs; () when not known."""
+def errors(acceptable: Any, phases: Collection[str]) -> Iterator[FieldError]:
+    """Yield every error, with paths from the section down. `phases`: all that the section runs; () when not known."""
     if not isinstance(acceptable, dict):
         text = "must be a mapping: metric -> statement, such as {bandwidth: '(or (greater) (near 0.05))'}"
-        yield Problem(("acceptable",), text)
+        yield FieldError(("acceptable",), text)
         return
     for key, statement in acceptable.items():
         path = ("acceptable", key)
@@ -112,12 +112,12 @@ def problems(acceptable: Any, phases: Collection[str]) -> Iterator[Problem]:
             target = target_of(key if isinstance(key, str) else str(key))
             if phases and target.phase is not None and target.phase not in phases:
                 hint = did_you_mean(target.phase, phases) or f"; phases here: {', '.join(phases)}"
-                yield Problem(path, f"there is no phase {target.phase!r}{hint}", of_key=True)
+                yield FieldError(path, f"there is no phase {target.phase!r}{hint}", of_key=True)
         except ValueError as error:
-            yield Problem(path, str(error), of_key=True)
+            yield FieldError(path, str(error), of_key=True)
         try:
             if not isinstance(statement, str):
                 raise ValueError(f"must be a statement as text; {_KNOWN}")
             parse(statement)
         except ValueError as error:
-            yield Problem(path, str(error))
+            yield FieldError(path, str(error))

@@ -10,7 +10,7 @@ from cbt_plugins import plan
 from cbt_plugins.config.s3 import S3Section
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import PERCENT_PATTERN, Duration, Percent, Size, format_size, parse_percent
-from cbt_plugins.config.validate import AbsolutePath, Problem, Problems, Strict, exactly_one, only_one
+from cbt_plugins.config.validate import AbsolutePath, FieldError, FieldErrors, Strict, exactly_one, only_one
 
 
 def _renamed(name: Any) -> Any:
@@ -175,6 +175,6 @@ class BenchmarkSection(Strict):
 def check_raw_goal(goal: Optional[FillSection], full_guard: Optional[float]) -> None:
     """Raise ValueError for a fill that the full guard stops before it is done."""
     if goal and goal.raw and full_guard and goal.raw > full_guard:
-        raise Problems(
-            [Problem(("raw",), "is above full_guard: the guard would stop the fill before it is done")]
+        raise FieldErrors(
+            [FieldError(("raw",), "is above full_guard: the guard would stop the fill before it is done")]
         )

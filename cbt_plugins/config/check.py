@@ -1,4 +1,4 @@
-"""A whole CBT file: every fault of our sections, and of what they depend on, before anything runs."""
+"""A whole CBT file: every error in our sections and in what they depend on, before anything runs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
 from cbt_plugins.config import acceptable, registry
 from cbt_plugins.config.benchmark import BenchmarkSection
-from cbt_plugins.config.cluster import ClusterSection, node_problems
-from cbt_plugins.config.errors import ConfigError, Fault, Path, did_you_mean
+from cbt_plugins.config.cluster import ClusterSection, node_errors
+from cbt_plugins.config.errors import ConfigError, ErrorAt, Path, did_you_mean
 from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.config.kinds import SWITCH
-from cbt_plugins.config.monitors import PROFILES, problems_of
+from cbt_plugins.config.monitors import PROFILES, errors_of
 from cbt_plugins.config.sections import HOST_KEYS, section_of, understand
 from cbt_plugins.config.source import Source, permutations, read
-from cbt_plugins.config.validate import Problem, validate
+from cbt_plugins.config.validate import FieldError, validate
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Plan
 
@@ -54,7 +54,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Config:
-    """A file without faults."""
+    """A file without errors."""
 
     file: str
     cluster: Mapping[str, Any]
@@ -66,47 +66,47 @@ class Config:
 
 
 def check_file(path: Union[str, FilePath]) -> None:
-    """Raise ConfigError with every fault of the file; one without a section or a profile of ours has none."""
+    """Raise ConfigError with every error of the file; one without a section or a profile of ours has none."""
     load_file(path)
 
 
 def load_file(path: Union[str, FilePath]) -> Config:
-    """Return what the file asks for, run by run; raises ConfigError with every fault."""
+    """Return what the file asks for, run by run; raises ConfigError with every error."""
     return load(read(FilePath(path)))
 
 
 def load(source: Source) -> Config:
-    """Return what the source asks for, run by run; raises ConfigError with every fault."""
+    """Return what the source asks for, run by run; raises ConfigError with every error."""
     data = source.data if isinstance(source.data, dict) else {}
     benchmarks = data.get("benchmarks")
     benchmarks = benchmarks if isinstance(benchmarks, dict) else {}
     ours = {name: config for name, config in benchmarks.items() if isinstance(name, str) and section_of(name)}
-    faults = list(_misspelt(source, [name for name in benchmarks if name not in ours]))
+    errors = list(_misspelt(source, [name for name in benchmarks if name not in ours]))
     runs: List[Run] = []
     cluster: Mapping[str, Any] = {}
     endpoints: Mapping[str, Any] = {}
     if ours:
-        faults += _duplicates(source, [name for name in benchmarks if name not in ours])
-        cluster, cluster_faults = _cluster(source, data.get("cluster"))
-        faults += cluster_faults
-        endpoints, endpoint_faults = _endpoints(source, data)
-        faults += endpoint_faults
+        errors += _duplicates(source, [name for name in benchmarks if name not in ours])
+        cluster, cluster_errors = _cluster(source, data.get("cluster"))
+        errors += cluster_errors
+        endpoints, endpoint_errors = _endpoints(source, data)
+        errors += endpoint_errors
         # what a faulty section would say of its nodes is not known
         nodes = cluster or {"clients": ["client"]}
         for name in sorted(ours):
-            found, problems = _section(name, ours[name], nodes, endpoints)
+            found, wrong = _section(name, ours[name], nodes, endpoints)
             runs += found
-            faults += [
-                source.fault(("benchmarks", name, *path), text, of_key) for path, text, of_key in problems
+            errors += [
+                source.error_at(("benchmarks", name, *path), text, of_key) for path, text, of_key in wrong
             ]
     profiles = data.get("monitoring_profiles")
     if ours or (isinstance(profiles, dict) and set(profiles) & set(PROFILES)):
-        faults += [*_monitors(source, data), *_fault_file(data)]
+        errors += [*_monitors(source, data), *_fault_file(data)]
         if not ours and isinstance(data.get("cluster"), dict):
-            wrong = node_problems(data["cluster"])
-            faults += [source.fault(("cluster", *path), text, of_key) for path, text, of_key in wrong]
-    if faults:
-        raise ConfigError(faults)
+            wrong = list(node_errors(data["cluster"]))
+            errors += [source.error_at(("cluster", *path), text, of_key) for path, text, of_key in wrong]
+    if errors:
+        raise ConfigError(errors)
     iterations = range(cluster.get("iterations", 0))
     return Config(
         file=source.file,
@@ -124,57 +124,57 @@ def load(source: Source) -> Config:
     )
 
 
-def _misspelt(source: Source, names: Sequence[Any]) -> Iterator[Fault]:
+def _misspelt(source: Source, names: Sequence[Any]) -> Iterator[ErrorAt]:
     known = registry.names(registry.BENCHMARKS)
     for name in names:
         hint = did_you_mean(str(name), registry.built_in(registry.BENCHMARKS))
         if hint and name not in _CBT_BENCHMARKS and name not in known:
-            yield source.fault(("benchmarks", name), f"no benchmark of this name{hint}", of_key=True)
+            yield source.error_at(("benchmarks", name), f"no benchmark of this name{hint}", of_key=True)
 
 
-def _duplicates(source: Source, others: Sequence[Any]) -> List[Fault]:
+def _duplicates(source: Source, others: Sequence[Any]) -> List[ErrorAt]:
     foreign = {("benchmarks", name) for name in others}
-    return [fault for fault in source.duplicates if len(fault.path) < 3 or fault.path[:2] not in foreign]
+    return [error for error in source.duplicates if len(error.path) < 3 or error.path[:2] not in foreign]
 
 
-def _cluster(source: Source, data: Any) -> Tuple[Mapping[str, Any], List[Fault]]:
+def _cluster(source: Source, data: Any) -> Tuple[Mapping[str, Any], List[ErrorAt]]:
     if not isinstance(data, dict):
-        return {}, [source.fault(("cluster",), "CBT needs a mapping with the cluster's nodes here")]
-    valid, problems = validate(ClusterSection, data)
-    faults = [source.fault(("cluster", *path), text, of_key) for path, text, of_key in problems]
+        return {}, [source.error_at(("cluster",), "CBT needs a mapping with the cluster's nodes here")]
+    valid, wrong = validate(ClusterSection, data)
+    errors = [source.error_at(("cluster", *path), text, of_key) for path, text, of_key in wrong]
     if "iterations" not in data:
         text = "this key is required: CBT's default is 0, which runs nothing and reports success"
-        faults = [f for f in faults if f.path != ("cluster", "iterations")]
-        faults.append(source.fault(("cluster", "iterations"), text))
-    return (data if valid else {}), faults
+        errors = [f for f in errors if f.path != ("cluster", "iterations")]
+        errors.append(source.error_at(("cluster", "iterations"), text))
+    return (data if valid else {}), errors
 
 
-def _endpoints(source: Source, data: Mapping[str, Any]) -> Tuple[Mapping[str, Any], List[Fault]]:
+def _endpoints(source: Source, data: Mapping[str, Any]) -> Tuple[Mapping[str, Any], List[ErrorAt]]:
     endpoints = data.get("client_endpoints")
     if endpoints is None or isinstance(endpoints, dict):
         return endpoints or {}, []
-    return {}, [source.fault(("client_endpoints",), "must be a mapping: name of the endpoints -> their keys")]
+    return {}, [source.error_at(("client_endpoints",), "must be a mapping: name of the endpoints -> their keys")]
 
 
-def _monitors(source: Source, data: Mapping[str, Any]) -> Iterator[Fault]:
+def _monitors(source: Source, data: Mapping[str, Any]) -> Iterator[ErrorAt]:
     if "monitoring_profiles" not in data:
         return
     profiles = data["monitoring_profiles"]
     if not isinstance(profiles, dict):
-        yield source.fault(("monitoring_profiles",), "must be a mapping; write {} for CBT's default")
+        yield source.error_at(("monitoring_profiles",), "must be a mapping; write {} for CBT's default")
         return
     for name, profile in profiles.items():
         if not isinstance(name, str):
-            yield source.fault(("monitoring_profiles", name), "the name of a profile is text", of_key=True)
+            yield source.error_at(("monitoring_profiles", name), "the name of a profile is text", of_key=True)
         elif not isinstance(profile, dict):
             text = f"must be a mapping, or CBT stops with a traceback; write {name}: {{}} for the defaults"
-            yield source.fault(("monitoring_profiles", name), text)
+            yield source.error_at(("monitoring_profiles", name), text)
         else:
-            for path, text, of_key in problems_of(name, profile):
-                yield source.fault(("monitoring_profiles", name, *path), text, of_key)
+            for path, text, of_key in errors_of(name, profile):
+                yield source.error_at(("monitoring_profiles", name, *path), text, of_key)
 
 
-def _fault_file(data: Mapping[str, Any]) -> Sequence[Fault]:
+def _fault_file(data: Mapping[str, Any]) -> Sequence[ErrorAt]:
     """Those of the file that the profile names: the load would have begun before they show."""
     profiles, cluster = data.get("monitoring_profiles"), data.get("cluster")
     profile = profiles.get("faults") if isinstance(profiles, dict) else None
@@ -185,17 +185,17 @@ def _fault_file(data: Mapping[str, Any]) -> Sequence[Fault]:
     try:
         load_fault_file(path, osds or None)
     except ConfigError as error:
-        return error.faults
+        return error.errors
     return ()
 
 
 def _section(
     name: str, section: Any, cluster: Mapping[str, Any], endpoints: Mapping[str, Any]
-) -> Tuple[List[Run], List[Problem]]:
-    """Return the runs of one section (iteration 0), and every problem once, however many runs share it."""
+) -> Tuple[List[Run], List[FieldError]]:
+    """Return the runs of one section (iteration 0), and every error once, however many runs share it."""
     if not isinstance(section, dict):
-        return [], [Problem((), "must be a mapping (key: value)")]
-    problems = list(_host_rules(name, section))
+        return [], [FieldError((), "must be a mapping (key: value)")]
+    errors = list(_host_rules(name, section))
     left_out = {(key,) for key, value in section.items() if key in _REFUSED or value == []}
     usable = {
         key: value
@@ -205,25 +205,25 @@ def _section(
     number = math.prod(len(v) for k, v in usable.items() if isinstance(v, list) and k != "acceptable")
     if number > _MOST_RUNS:
         text = f"the lists of this section multiply to {number} runs; more than {_MOST_RUNS} is a mistake"
-        return [], [*problems, Problem((), text, of_key=True)]
+        return [], [*errors, FieldError((), text, of_key=True)]
     runs = []
     for taken, config in permutations(usable):
         plan, found = understand(name, config, cluster, endpoints)
         for path, text, of_key in found:
             if path in left_out:
-                continue  # that it is missing now is no second fault
+                continue  # that it is missing now is no second error
             swept = path[:1] and path[0] in taken
-            problems.append(
-                Problem((path[0], taken[str(path[0])], *path[1:]) if swept else path, text, of_key)
+            errors.append(
+                FieldError((path[0], taken[str(path[0])], *path[1:]) if swept else path, text, of_key)
             )
         if plan:
             varied = {key: config[key] for key in taken}
             runs.append(Run(name, 0, varied, {**config, "benchmark": name, "iteration": 0}, plan))
-    problems += _without_use(name, usable, problems, runs)
+    errors += _without_use(name, usable, errors, runs)
     if "acceptable" in section and _has_our_keys(name):  # what it means to others is theirs
-        known = () if problems else dict.fromkeys(phase.name for run in runs for phase in run.plan.phases)
-        problems += acceptable.problems(section["acceptable"], list(known))
-    return runs, list(dict.fromkeys(problems))
+        known = () if errors else dict.fromkeys(phase.name for run in runs for phase in run.plan.phases)
+        errors += acceptable.errors(section["acceptable"], list(known))
+    return runs, list(dict.fromkeys(errors))
 
 
 def _has_our_keys(benchmark: str) -> bool:
@@ -231,14 +231,14 @@ def _has_our_keys(benchmark: str) -> bool:
 
 
 def _without_use(
-    name: str, section: Mapping[str, Any], problems: Sequence[Problem], runs: Sequence[Run]
-) -> Iterator[Problem]:
+    name: str, section: Mapping[str, Any], errors: Sequence[FieldError], runs: Sequence[Run]
+) -> Iterator[FieldError]:
     """Yield what no run of the sweep has a use for."""
-    if problems or not runs or not _has_our_keys(name):
+    if errors or not runs or not _has_our_keys(name):
         return
     if "cbt_load" in section and not any(phase.engine == "cbt-load" for run in runs for phase in run.plan.phases):
         text = "says how cbt-load works, and nothing here has engine: cbt-load; say so, or remove the key"
-        yield Problem(("cbt_load",), text, of_key=True)
+        yield FieldError(("cbt_load",), text, of_key=True)
 
 
 _REFUSED: Dict[str, str] = {
@@ -249,23 +249,23 @@ _REFUSED: Dict[str, str] = {
 }
 
 
-def _host_rules(name: str, section: Mapping[Any, Any]) -> Iterator[Problem]:
+def _host_rules(name: str, section: Mapping[Any, Any]) -> Iterator[FieldError]:
     """Yield what CBT does to a section before anybody validates it."""
     for key, value in section.items():
         if key in _REFUSED:
             fields = getattr(section_of(name), "model_fields", ())
             own = key == "phases" and _has_our_keys(name) and "cycle" not in fields
             text = f"the phases of {name} are fixed; for your own use warp: {{cycle: {{phases: [...]}}}}"
-            yield Problem((key,), text if own else _REFUSED[key], of_key=True)
+            yield FieldError((key,), text if own else _REFUSED[key], of_key=True)
         elif value == []:
-            yield Problem((key,), "an empty list: CBT would make no run of this section, without a word")
+            yield FieldError((key,), "an empty list: CBT would make no run of this section, without a word")
         elif key == "cycle" and isinstance(value, list) and not all(_is_cycle(one) for one in value):
-            yield Problem((key,), "CBT makes each element a run of its own; write cycle: {phases: [...]}")
+            yield FieldError((key,), "CBT makes each element a run of its own; write cycle: {phases: [...]}")
         elif isinstance(value, list) and key != "acceptable":
             for index, element in enumerate(value):
                 if element in value[:index]:
                     text = "is in the list twice: two equal runs would share one id and one directory"
-                    yield Problem((key, index), text)
+                    yield FieldError((key, index), text)
     # CBT takes `acceptable` out before it makes the id.
     yield from _no_json((), {key: value for key, value in section.items() if key != "acceptable"})
 
@@ -274,13 +274,13 @@ def _is_cycle(value: Any) -> bool:
     return isinstance(value, dict) and "phases" in value
 
 
-def _no_json(path: Path, value: Any) -> Iterator[Problem]:
+def _no_json(path: Path, value: Any) -> Iterator[FieldError]:
     """Yield what cannot go into CBT's run id, which is a hash of the section as JSON."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
                 text = f"the key {key!r} is not text, so CBT cannot make a run id; quote it or add the unit"
-                yield Problem((*path, key), SWITCH if isinstance(key, bool) else text, of_key=True)
+                yield FieldError((*path, key), SWITCH if isinstance(key, bool) else text, of_key=True)
             else:
                 yield from _no_json((*path, key), inner)
     elif isinstance(value, list):
@@ -288,4 +288,4 @@ def _no_json(path: Path, value: Any) -> Iterator[Problem]:
             yield from _no_json((*path, index), inner)
     elif value is not None and not isinstance(value, (str, int, float, bool)):
         kind = type(value).__name__
-        yield Problem(path, f"YAML reads this as a {kind}, of which CBT cannot make a run id; quote it")
+        yield FieldError(path, f"YAML reads this as a {kind}, of which CBT cannot make a run id; quote it")

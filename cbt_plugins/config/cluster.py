@@ -7,7 +7,7 @@ from typing import Annotated, Any, Dict, Iterator, List, Mapping, Optional, Tupl
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
 
 from cbt_plugins.config.errors import Path
-from cbt_plugins.config.validate import AbsolutePath, Problem, Problems
+from cbt_plugins.config.validate import AbsolutePath, FieldError, FieldErrors
 from cbt_plugins.inventory import ROLES, check_name, host_of, split_names
 
 
@@ -27,19 +27,19 @@ _LIST_OR_MAPPING = {
 NodesOrMapping = Annotated[_List, BeforeValidator(_nodes), WithJsonSchema(_LIST_OR_MAPPING)]
 
 
-def node_problems(cluster: Mapping[str, Any]) -> Iterator[Problem]:
+def node_errors(cluster: Mapping[str, Any]) -> Iterator[FieldError]:
     """Yield each node whose name cannot be used: all that is checked of the section beside CBT's own benchmarks."""
     for role in ROLES:
         value = cluster.get(role)
         if value is not None and not isinstance(value, (str, list, dict)):
-            yield Problem((role,), "must be a host name, a list of them, or a mapping from them")
+            yield FieldError((role,), "must be a host name, a list of them, or a mapping from them")
             continue
         for place, entry in [((role,), value)] if isinstance(value, str) else _entries(role, value):
             try:
                 for name in split_names(entry) if isinstance(entry, str) else [entry]:
                     check_name(name)
             except ValueError as error:
-                yield Problem(place, str(error), of_key=isinstance(value, dict))
+                yield FieldError(place, str(error), of_key=isinstance(value, dict))
 
 
 def _entries(role: str, value: Union[List[Any], Dict[Any, Any], None]) -> Iterator[Tuple[Path, Any]]:
@@ -78,9 +78,9 @@ class ClusterSection(BaseModel):
     def _each_once(cls, nodes: List[str]) -> List[str]:
         hosts = list(map(host_of, nodes))
         known = [(i, node) for i, node in enumerate(nodes) if hosts[i] in hosts[:i]]
-        twice = [Problem((i,), f"{node} is in the list twice") for i, node in known]
+        twice = [FieldError((i,), f"{node} is in the list twice") for i, node in known]
         if twice:
-            raise Problems(twice)
+            raise FieldErrors(twice)
         return nodes
 
     @field_validator("iterations", mode="before")

@@ -14,7 +14,7 @@ from cbt_plugins.config.events import EventSection, Force, PhaseEvents, unseen
 from cbt_plugins.config.load_phases import HybridSection, WarpPhaseSection
 from cbt_plugins.config.operations import range_of
 from cbt_plugins.config.units import Duration
-from cbt_plugins.config.validate import Problem, Problems, Strict, exactly_one, only_one
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
 from cbt_plugins.plan import CALIBRATE
 
 _KINDS = ("fill", "hybrid", "warp", "verify", "delete", "wait")
@@ -55,11 +55,11 @@ class WaitSection(Strict):
         if self.clean and self.at_most is None:
             raise ValueError("clean needs at_most: a cluster that never gets clean would be waited for without end")
         if self.at_most is not None and not self.clean:
-            raise Problems([Problem(("at_most",), "goes with clean: true only", of_key=True)])
+            raise FieldErrors([FieldError(("at_most",), "goes with clean: true only", of_key=True)])
         if self.stalled is not None and not self.clean:
-            raise Problems([Problem(("stalled",), "goes with clean: true only", of_key=True)])
+            raise FieldErrors([FieldError(("stalled",), "goes with clean: true only", of_key=True)])
         if self.stalled is not None and self.at_most is not None and self.stalled > self.at_most:
-            raise Problems([Problem(("stalled",), "is longer than at_most, which ends the wait before")])
+            raise FieldErrors([FieldError(("stalled",), "is longer than at_most, which ends the wait before")])
         return self
 
 
@@ -172,12 +172,12 @@ class CycleSection(Strict):
     def _names_once(cls, phases: List[PhaseSection]) -> List[PhaseSection]:
         names = [phase.name for phase in phases]
         twice = [
-            Problem((i, "name"), f"{name!r} is the name of an earlier phase already")
+            FieldError((i, "name"), f"{name!r} is the name of an earlier phase already")
             for i, name in enumerate(names)
             if name and name in names[:i]
         ]
         if twice:
-            raise Problems(twice)
+            raise FieldErrors(twice)
         return phases
 
     def named(self) -> List[Tuple[str, PhaseSection]]:
@@ -206,22 +206,22 @@ class _Before:
     force: Force = field(default_factory=Force)
 
 
-def faults_of_order(
+def errors_of_order(
     cycle: CycleSection, data: Mapping[str, Any], foreign: bool, names: Optional[Sequence[str]]
-) -> List[Problem]:
-    """Return the faults that no phase has alone; paths are relative to the cycle.
+) -> List[FieldError]:
+    """Return the errors that no phase has alone; paths are relative to the cycle.
 
-    `data` are the section's keys without fault, `names` its buckets, None when they are faulty.
+    `data` are the section's keys without errors, `names` its buckets, None when they have one.
     """
     so_far = _Before(foreign, anything=names is None or foreign)
-    problems: List[Problem] = []
+    errors: List[FieldError] = []
     for index, phase in enumerate(cycle.phases):
         path = ("phases", index, phase.kind)
         engine = phase.engine(data.get("engine"))
         found = [*_data(phase, engine, so_far, data), *_own(phase, engine, data, names), *_events(phase, so_far, data)]
-        problems += [problem._replace(path=path + problem.path) for problem in found]
+        errors += [error._replace(path=path + error.path) for error in found]
         _after(phase, engine, so_far)
-    return problems
+    return errors
 
 
 def _after(phase: PhaseSection, engine: Optional[Engine], so_far: _Before) -> None:
@@ -238,75 +238,75 @@ def _after(phase: PhaseSection, engine: Optional[Engine], so_far: _Before) -> No
 
 def _data(
     phase: PhaseSection, engine: Optional[Engine], so_far: _Before, data: Mapping[str, Any]
-) -> Iterator[Problem]:
-    """Yield what the phase misses of those before it; one fault for one cause."""
+) -> Iterator[FieldError]:
+    """Yield what the phase misses of those before it; one error for one cause."""
     if so_far.foreign and phase.writes and not data.get("keep_data"):
         text = "writes into a bucket that is not this run's, under a prefix that is not removed at the end: "
-        yield Problem((), text + "accept that with keep_data: true", of_key=True)
-    numbered = bool(so_far.by & {"cbt-load", None})  # None: an engine that is a fault itself
+        yield FieldError((), text + "accept that with keep_data: true", of_key=True)
+    numbered = bool(so_far.by & {"cbt-load", None})  # None: an engine that is an error itself
     if (phase.verify is not None or phase.delete is not None) and not numbered:
         done = "compares" if phase.verify else "deletes"
-        yield Problem((), f"{done} what a fill with engine: cbt-load wrote; put one before it", of_key=True)
+        yield FieldError((), f"{done} what a fill with engine: cbt-load wrote; put one before it", of_key=True)
     hybrid = phase.hybrid
     if hybrid is None:
         return
     if hybrid.rate and hybrid.rate[1] and not so_far.closed_loop:
         text = "a share of what a closed loop made; put a hybrid phase without rate: before it"
-        yield Problem(("rate",), text)
+        yield FieldError(("rate",), text)
     if not so_far.anything:
-        yield Problem((), "no objects to work on: put a fill phase before it, or name existing buckets", of_key=True)
+        yield FieldError((), "no objects to work on: put a fill phase before it, or name existing buckets", of_key=True)
         return
     if so_far.foreign and not so_far.own and hybrid.mix.delete:
         text = "nothing to delete: only objects of this run's own are; put a fill phase before it"
-        yield Problem((), text, of_key=True)
+        yield FieldError((), text, of_key=True)
         return
     if engine == "cbt-load" and not numbered:
         for name, keys in hybrid.keys or ():
             if keys and range_of(keys.select):
                 text = f"{keys.select} counts objects that a fill with engine: cbt-load wrote; put one before it"
-                yield Problem(("keys", name), text)
+                yield FieldError(("keys", name), text)
         if hybrid.mix.delete:
             text = "nothing to delete: cbt-load deletes what it wrote itself; fill with engine: cbt-load"
-            yield Problem((), text, of_key=True)
+            yield FieldError((), text, of_key=True)
     reads = hybrid.mix.get or hybrid.mix.stat or hybrid.mix.delete
     if engine == "warp" and reads and so_far.by and not so_far.foreign and not so_far.by & {"warp", None}:
         text = "nothing to read: warp finds what warp wrote; fill with engine: warp, or say engine: cbt-load here"
-        yield Problem((), text, of_key=True)
+        yield FieldError((), text, of_key=True)
 
 
-def _events(phase: PhaseSection, so_far: _Before, data: Mapping[str, Any]) -> Iterator[Problem]:
+def _events(phase: PhaseSection, so_far: _Before, data: Mapping[str, Any]) -> Iterator[FieldError]:
     """Yield what is wrong with what happens beside the load."""
     scale = data.get("scale") or 1.0
-    for problem in so_far.force.faults(phase.events, phase.ends(scale), scale):
-        yield problem._replace(path=("events", *problem.path))
+    for error in so_far.force.errors(phase.events, phase.ends(scale), scale):
+        yield error._replace(path=("events", *error.path))
     for index, event in enumerate(phase.events):
         for text in unseen(data.get("settings"), event.fault.accept) if event.fault else ():
-            yield Problem(("events", index, "fault"), text, of_key=True)
+            yield FieldError(("events", index, "fault"), text, of_key=True)
 
 
 def _own(
     phase: PhaseSection, engine: Optional[Engine], data: Mapping[str, Any], names: Optional[Sequence[str]]
-) -> Iterator[Problem]:
+) -> Iterator[FieldError]:
     """Yield what the phase says against the keys of the section."""
     across = data.get("across_buckets")
     if across and engine == "warp":
-        yield Problem((), "warp works on one bucket; across_buckets: true needs engine: cbt-load", of_key=True)
+        yield FieldError((), "warp works on one bucket; across_buckets: true needs engine: cbt-load", of_key=True)
     if phase.hybrid and engine:
-        yield from phase.hybrid.faults(engine)
+        yield from phase.hybrid.errors(engine)
     if phase.hybrid and phase.hybrid.roles and engine != "warp":
         if across is False:
             text = "every driver has one bucket: roles of buckets need across_buckets: true"
-            yield Problem(("roles",), text, of_key=True)
+            yield FieldError(("roles",), text, of_key=True)
         elif names is not None:
-            for problem in phase.hybrid.roles.faults(names):
-                yield problem._replace(path=("roles", *problem.path))
+            for error in phase.hybrid.roles.errors(names):
+                yield error._replace(path=("roles", *error.path))
     try:
         check_raw_goal(phase.fill, data.get("full_guard"))
-    except Problems as error:
-        yield from error.problems
+    except FieldErrors as error:
+        yield from error.errors
     workers = data.get("workers")
     if phase.warp and phase.warp.op == "mixed" and phase.warp.objects and workers:
         objects = scaled_objects(phase.warp.objects, data.get("scale") or 1.0) or 1
         if objects <= workers:
             text = f"{objects} objects for {workers} workers: warp mixed needs more objects than workers"
-            yield Problem(("objects",), text)
+            yield FieldError(("objects",), text)

@@ -1,4 +1,4 @@
-"""What is wrong in a configuration file, all of it at once, each fault with its place."""
+"""Errors in a configuration file: all of them at once, each with its place."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Path = Tuple[Union[str, int], ...]
 
 
 @dataclass(frozen=True)
-class Fault:
-    """One fault; line and column count from 1, and are absent when the data came from no file."""
+class ErrorAt:
+    """One error in a file; line and column count from 1, and are absent when the data came from no file."""
 
     path: Path
     text: str
@@ -27,11 +27,11 @@ class Fault:
 
 
 class ConfigError(Exception):
-    """A configuration that must not run; `str()` is one fault per line, in the order of the file."""
+    """A configuration that must not run; `str()` is one error per line, in the order of the file."""
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
-        self.faults = tuple(sorted(dict.fromkeys(faults), key=lambda f: (f.line or 0, f.column or 0)))
-        super().__init__("\n".join(str(fault) for fault in self.faults))
+    def __init__(self, errors: Sequence[ErrorAt]) -> None:
+        self.errors = tuple(sorted(dict.fromkeys(errors), key=lambda e: (e.line or 0, e.column or 0)))
+        super().__init__("\n".join(str(error) for error in self.errors))
 
 
 def format_path(path: Path) -> str:

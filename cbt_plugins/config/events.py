@@ -23,7 +23,7 @@ from cbt_plugins.config.kinds import blinding_flags
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.source import Source, read
 from cbt_plugins.config.units import DURATION_PATTERN, format_duration, parse_duration
-from cbt_plugins.config.validate import Problem, Problems, Strict, exactly_one, only_one, validate
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one, validate
 
 _WHAT = ("fault", "undo", "mark")
 #: undo: everything that is in force
@@ -100,12 +100,12 @@ class Force:
         self._known: Set[str] = set()
         self._held: Dict[str, Sequence[str]] = {}  # label in force -> its targets, where they are named
 
-    def faults(self, events: Sequence[EventSection], ends: Optional[float], scale: float = 1.0) -> List[Problem]:
-        """Take the events of a phase that ends after so many seconds; return what is wrong with them."""
-        return list(self._faults(events, ends, scale))
+    def errors(self, events: Sequence[EventSection], ends: Optional[float], scale: float = 1.0) -> List[FieldError]:
+        """Take the events of a phase that ends after so many seconds; return their errors."""
+        return list(self._errors(events, ends, scale))
 
     def to_plan(self, events: Sequence[EventSection], scale: float = 1.0) -> Tuple[plan.Event, ...]:
-        """Take the events of a phase, which have no fault; return the plan's."""
+        """Take the events of a phase, which have no error; return the plan's."""
         made = []
         for event in events:
             at = event.at * scale
@@ -118,16 +118,16 @@ class Force:
                 made.append(plan.Event(at, mark=event.mark or ""))
         return tuple(made)
 
-    def _faults(self, events: Sequence[EventSection], ends: Optional[float], scale: float) -> Iterator[Problem]:
+    def _errors(self, events: Sequence[EventSection], ends: Optional[float], scale: float) -> Iterator[FieldError]:
         last, marks = 0.0, set()
         for index, event in enumerate(events):
             if event.at < last:
                 text = f"{format_duration(event.at)} comes before {format_duration(last)}: events are in order of time"
-                yield Problem((index, "at"), text)
+                yield FieldError((index, "at"), text)
             last = max(last, event.at)
             if ends is not None and event.at * scale >= ends:
                 text = f"the phase is over after {format_duration(ends)}"
-                yield Problem((index, "at"), f"{format_duration(event.at * scale)}: {text}")
+                yield FieldError((index, "at"), f"{format_duration(event.at * scale)}: {text}")
             if event.fault:
                 yield from self._clashes(index, event.fault)
                 self._inject(event.fault)
@@ -135,32 +135,32 @@ class Force:
                 yield from self._not_in_force(index, event.undo)
                 self._undo(event.undo)
             elif event.mark in marks:
-                yield Problem((index, "mark"), f"{event.mark!r} is a part of this phase already")
+                yield FieldError((index, "mark"), f"{event.mark!r} is a part of this phase already")
             marks.add(event.mark)
 
-    def _clashes(self, index: int, fault: FaultSection) -> Iterator[Problem]:
+    def _clashes(self, index: int, fault: FaultSection) -> Iterator[FieldError]:
         if fault.label in self._known:
             text = f"{fault.label!r} is the label of an earlier fault; every fault has its own"
-            yield Problem((index, "fault", "label"), text)
+            yield FieldError((index, "fault", "label"), text)
         for place, target in enumerate(fault.targets):
             holder = next((label for label, held in self._held.items() if target in held), None)
             if holder:
                 text = f"{target} is hit by {holder!r} already, which is in force then"
-                yield Problem((index, "fault", "nodes" if fault.nodes else "osds", place), text)
+                yield FieldError((index, "fault", "nodes" if fault.nodes else "osds", place), text)
 
-    def _not_in_force(self, index: int, labels: Sequence[str]) -> Iterator[Problem]:
+    def _not_in_force(self, index: int, labels: Sequence[str]) -> Iterator[FieldError]:
         if labels == [_ALL]:
             if not self._held:
-                yield Problem((index, "undo"), "no fault is in force then")
+                yield FieldError((index, "undo"), "no fault is in force then")
             return
         for place, label in enumerate(labels):
             if label not in self._held:
                 hint = "; it has been undone" if label in self._known else did_you_mean(label, self._held)
                 there = f"; in force are {', '.join(self._held)}" if self._held else "; no fault is"
                 path = (index, "undo", place) if len(labels) > 1 else (index, "undo")
-                yield Problem(path, f"no fault {label!r} is in force then{hint or there}")
+                yield FieldError(path, f"no fault {label!r} is in force then{hint or there}")
             elif label in labels[:place]:
-                yield Problem((index, "undo", place), f"{label} is in the list twice")
+                yield FieldError((index, "undo", place), f"{label} is in the list twice")
 
     def _inject(self, fault: FaultSection) -> None:
         self._known.add(fault.label)
@@ -192,22 +192,22 @@ class FaultFileSection(Strict):
     @field_validator("events")
     @classmethod
     def _in_order(cls, events: Sequence[EventSection]) -> Sequence[EventSection]:
-        problems = Force().faults(events, None)
-        if problems:
-            raise Problems(problems)
+        errors = Force().errors(events, None)
+        if errors:
+            raise FieldErrors(errors)
         return events
 
     @model_validator(mode="after")
     def _seen(self) -> FaultFileSection:
-        problems = [
-            Problem(("events", index, "fault"), text, of_key=True)
+        errors = [
+            FieldError(("events", index, "fault"), text, of_key=True)
             for index, event in enumerate(self.events)
             for text in (unseen(self.settings, event.fault.accept) if event.fault else ())
         ]
         if self.settings.deep_scrub:
-            problems.append(Problem(("settings", "scrub"), "deep-after follows a run of a benchmark of ours: say off"))
-        if problems:
-            raise Problems(problems)
+            errors.append(FieldError(("settings", "scrub"), "deep-after follows a run of a benchmark of ours: say off"))
+        if errors:
+            raise FieldErrors(errors)
         return self
 
 
@@ -217,14 +217,14 @@ def is_fault_file(source: Source) -> bool:
 
 
 def events_of(path: str, osds: Optional[Sequence[str]] = None) -> Sequence[EventSection]:
-    """Return the events of a file for a phase of a cycle; raises ValueError with every fault.
+    """Return the events of a file for a phase of a cycle; raises ValueError with every error.
 
     Its settings would be those of a phase, and a run has one set for its whole length: they may not be there.
     """
     try:
         model = _model(read(Path(path)), osds)
     except ConfigError as error:
-        raise ValueError("; ".join(map(str, error.faults))) from None
+        raise ValueError("; ".join(map(str, error.errors))) from None
     if model.settings.to_plan() != plan.Settings():
         raise ValueError(f"{path} has settings:, which are set for a whole run: move them beside the cycle")
     return model.events
@@ -243,8 +243,8 @@ def load_fault_file(
 
 def _model(source: Source, osds: Optional[Sequence[str]]) -> FaultFileSection:
     data: Any = source.data
-    model, problems = validate(FaultFileSection, data, {"osds": osds})
-    faults = [*source.duplicates, *(source.fault(path, text, of_key) for path, text, of_key in problems)]
-    if faults or model is None:
-        raise ConfigError(faults)
+    model, errors = validate(FaultFileSection, data, {"osds": osds})
+    found = [*source.duplicates, *(source.error_at(path, text, of_key) for path, text, of_key in errors)]
+    if found or model is None:
+        raise ConfigError(found)
     return model

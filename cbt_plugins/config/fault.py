@@ -11,7 +11,7 @@ from cbt_plugins import plan
 from cbt_plugins.config.cluster import Node
 from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.kinds import consent, known_rules, missing, options_of, unit_of
-from cbt_plugins.config.validate import Problem, Problems, Strict, exactly_one, only_one
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
 from cbt_plugins.inventory import host_of, nodes_of
 
 #: more nodes or OSDs at once than this are a typing error
@@ -51,24 +51,24 @@ class BreakSection(Strict):
     def _of_its_kind(cls, options: Dict[Any, Any], info: ValidationInfo) -> Dict[Any, Any]:
         if "kind" not in info.data:
             return options
-        made, problems = options_of(info.data["kind"], options)
-        if problems:
-            raise Problems(problems)
+        made, errors = options_of(info.data["kind"], options)
+        if errors:
+            raise FieldErrors(errors)
         return made
 
     @field_validator("accept")
     @classmethod
     def _known_rules(cls, accept: List[str]) -> List[str]:
-        problems = known_rules(accept)
-        if problems:
-            raise Problems(problems)
+        errors = known_rules(accept)
+        if errors:
+            raise FieldErrors(errors)
         return accept
 
     @model_validator(mode="after")
     def _complete(self) -> BreakSection:
-        problems = [problem._replace(path=("options", *problem.path)) for problem in missing(self.kind, self.options)]
-        if problems:
-            raise Problems(problems)
+        errors = [error._replace(path=("options", *error.path)) for error in missing(self.kind, self.options)]
+        if errors:
+            raise FieldErrors(errors)
         return self
 
     def to_plan(
@@ -88,18 +88,18 @@ class BreakSection(Strict):
 
 
 def usable_nodes(nodes: Optional[Sequence[str]], info: ValidationInfo) -> Optional[List[str]]:
-    """Return the names without users; raises Problems for what is no OSD node, or here twice."""
+    """Return the names without users; raises FieldErrors for what is no OSD node, or here twice."""
     bare = [host_of(node) for node in nodes or ()]
     known = nodes_of(info.context or {}, "osds")
-    problems = []
+    errors = []
     for index, node in enumerate(bare):
         if known and node not in known:
             hint = did_you_mean(node, known) or f"; there are {', '.join(known)}"
-            problems.append(Problem((index,), f"{node} is not among the cluster's osds{hint}"))
+            errors.append(FieldError((index,), f"{node} is not among the cluster's osds{hint}"))
         elif node in bare[:index]:
-            problems.append(Problem((index,), f"{node} is in the list twice"))
-    if problems:
-        raise Problems(problems)
+            errors.append(FieldError((index,), f"{node} is in the list twice"))
+    if errors:
+        raise FieldErrors(errors)
     return bare or None
 
 
@@ -135,7 +135,7 @@ class FaultSection(BreakSection):
     def _each_once(cls, osds: Optional[List[int]]) -> Optional[List[int]]:
         known = [(i, osd) for i, osd in enumerate(osds or ()) if osd in (osds or ())[:i]]
         if known:
-            raise Problems([Problem((i,), f"{osd} is in the list twice") for i, osd in known])
+            raise FieldErrors([FieldError((i,), f"{osd} is in the list twice") for i, osd in known])
         return osds
 
     @model_validator(mode="after")
@@ -156,22 +156,22 @@ class FaultSection(BreakSection):
 
 
 def raise_for_targets(section: BreakSection, given: str, osds: Optional[Sequence[int]]) -> None:
-    """Raise Problems for targets that the kind does not take; `given` is the key that names or chooses them."""
-    kind, unit, problems = section.kind, unit_of(section.kind), []
+    """Raise FieldErrors for targets that the kind does not take; `given` is the key that names or chooses them."""
+    kind, unit, errors = section.kind, unit_of(section.kind), []
     wanted = "node" if given in ("nodes", "osd_nodes") else "osd"
     hits = {"node": "whole nodes", "osd": "single OSDs"}
     if unit in hits and unit != wanted and given in section.model_fields_set:
         keys = "nodes or osd_nodes" if unit == "node" else "osds or osd_number"
-        problems.append(Problem((given,), f"{kind} hits {hits[unit]}: say {keys}", of_key=True))
+        errors.append(FieldError((given,), f"{kind} hits {hits[unit]}: say {keys}", of_key=True))
     elif unit in hits and unit != wanted:
-        problems.append(Problem(("kind",), f"{kind} hits {hits[unit]}, and here {hits[wanted]} fail"))
+        errors.append(FieldError(("kind",), f"{kind} hits {hits[unit]}, and here {hits[wanted]} fail"))
     if section.seed is not None and given in ("nodes", "osds"):
-        problems.append(Problem(("seed",), f"chooses, and {given} names already: keep one", of_key=True))
-    if kind == "replace" and not problems:
+        errors.append(FieldError(("seed",), f"chooses, and {given} names already: keep one", of_key=True))
+    if kind == "replace" and not errors:
         if osds is None:
-            problems.append(Problem((given,), "replace destroys data: name the OSDs with osds: [3]", of_key=True))
+            errors.append(FieldError((given,), "replace destroys data: name the OSDs with osds: [3]", of_key=True))
         elif section.options.get("consent") != consent(osds):
             text = f"replace destroys data: it needs consent: {consent(osds)!r}, word for word"
-            problems.append(Problem(("options",), text))
-    if problems:
-        raise Problems(problems)
+            errors.append(FieldError(("options",), text))
+    if errors:
+        raise FieldErrors(errors)

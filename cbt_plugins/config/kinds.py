@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.units import parse_duration
-from cbt_plugins.config.validate import Problem
+from cbt_plugins.config.validate import FieldError
 
 #: the dead man's switch: the only option of a kind that is a time; kinds take it in seconds
 DEADLINE = "deadline"
@@ -27,14 +27,14 @@ def unit_of(kind: str) -> str:
     return str(_kind(kind).unit)
 
 
-def known_rules(given: Sequence[str]) -> List[Problem]:
+def known_rules(given: Sequence[str]) -> List[FieldError]:
     """Return what is no safety rule, or here twice."""
     from cbt_plugins.faults.safety import RULES
 
     return _known(given, tuple(RULES), "no safety rule")
 
 
-def known_flags(given: Sequence[str]) -> List[Problem]:
+def known_flags(given: Sequence[str]) -> List[FieldError]:
     """Return what is no flag that a run may set, or here twice."""
     from cbt_plugins.faults.settings import FLAGS
 
@@ -55,28 +55,28 @@ def deadline_of(kind: str, given: Mapping[str, Any]) -> Optional[float]:
     return None if value is None else float(value)
 
 
-def options_of(kind: str, given: Mapping[str, Any]) -> Tuple[Dict[str, Any], List[Problem]]:
+def options_of(kind: str, given: Mapping[str, Any]) -> Tuple[Dict[str, Any], List[FieldError]]:
     """Return the options as the kind takes them, and what is wrong with them; paths begin with an option's name."""
-    known, made, problems = _kind(kind).options, {}, []
+    known, made, errors = _kind(kind).options, {}, []
     for name, value in given.items():
         if isinstance(name, bool):
-            problems.append(Problem((name,), SWITCH, of_key=True))
+            errors.append(FieldError((name,), SWITCH, of_key=True))
             continue
         if name not in known:
             there = f"; it has {', '.join(known)}" if known else "; it has none"
             text = f"{kind} has no option {name!r}{did_you_mean(str(name), known) or there}"
-            problems.append(Problem((name,), text, of_key=True))
+            errors.append(FieldError((name,), text, of_key=True))
             continue
         try:
             made[name] = parse_duration(value) if name == DEADLINE else _like(known[name], value)
         except ValueError as error:
-            problems.append(Problem((name,), str(error)))
+            errors.append(FieldError((name,), str(error)))
     if "secrets" in known:
         found = [word for value in made.values() if isinstance(value, str) for word in _ENVIRONMENT.findall(value)]
         named = made.get("secrets", known["secrets"])
         secrets = list(dict.fromkeys([*([named] if isinstance(named, str) else named), *found]))
         made.update({"secrets": secrets} if secrets else {})
-    return made, problems
+    return made, errors
 
 
 def _like(default: Any, value: Any) -> Any:
@@ -103,28 +103,28 @@ def _like(default: Any, value: Any) -> Any:
     return value
 
 
-def missing(kind: str, given: Mapping[str, Any]) -> Iterator[Problem]:
+def missing(kind: str, given: Mapping[str, Any]) -> Iterator[FieldError]:
     """Yield what kinds of ours would find missing only when they look at the node, hours after the begin."""
     options = {**_kind(kind).options, **given}
     if kind == "power":
         for name in ("off", "on"):
             if not options[name]:
-                yield Problem((), f"power needs the option {name}: a command; {{node}} in it is the node's name")
+                yield FieldError((), f"power needs the option {name}: a command; {{node}} in it is the node's name")
     if kind == "network":
         from cbt_plugins.faults.kinds.network import LONGEST, SHORTEST
 
         if not SHORTEST <= options[DEADLINE] <= LONGEST:
-            yield Problem((DEADLINE,), "a node heals itself after 5s to 7d")
+            yield FieldError((DEADLINE,), "a node heals itself after 5s to 7d")
         if options["method"] not in ("link", "nft"):
-            yield Problem(("method",), "must be link (interfaces down) or nft (packets dropped, ssh excepted)")
+            yield FieldError(("method",), "must be link (interfaces down) or nft (packets dropped, ssh excepted)")
         elif options["method"] == "link" and not options["interfaces"]:
             text = "needs the option interfaces: [names], which are taken down; method: nft needs none"
-            yield Problem((), f"network {text}")
+            yield FieldError((), f"network {text}")
     if options.get("daemons"):
         from cbt_plugins.faults.daemons import WAYS
 
         if options["daemons"] not in WAYS:
-            yield Problem(("daemons",), f"must be one of {', '.join(WAYS)}; without it that is found out")
+            yield FieldError(("daemons",), f"must be one of {', '.join(WAYS)}; without it that is found out")
 
 
 def shown_secrets(given: Mapping[str, Any]) -> Optional[str]:
@@ -152,12 +152,12 @@ def _kind(name: str) -> Any:
         raise ValueError(str(error)) from None
 
 
-def _known(given: Sequence[str], known: Sequence[str], what: str) -> List[Problem]:
-    problems = []
+def _known(given: Sequence[str], known: Sequence[str], what: str) -> List[FieldError]:
+    errors = []
     for index, word in enumerate(given):
         if word not in known:
             hint = did_you_mean(word, known) or f"; there are {', '.join(known)}"
-            problems.append(Problem((index,), f"{what}: {word!r}{hint}"))
+            errors.append(FieldError((index,), f"{what}: {word!r}{hint}"))
         elif word in given[:index]:
-            problems.append(Problem((index,), f"{word} is in the list twice"))
-    return problems
+            errors.append(FieldError((index,), f"{word} is in the list twice"))
+    return errors

@@ -15,10 +15,10 @@ from cbt_plugins.config.operations import (
     KeysSection,
     MixSection,
     RolesSection,
-    faults_for_warp,
+    errors_for_warp,
 )
 from cbt_plugins.config.units import PERCENT_PATTERN, RATE_PATTERN, Duration, parse_percent, parse_rate
-from cbt_plugins.config.validate import Problem, Problems, Strict
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
 
 #: keys of a hybrid phase that warp has no way to follow
 _FOR_HYBRID = ("rate", "arrivals", "ramp", "warmup", "keys", "roles")
@@ -101,13 +101,13 @@ class HybridSection(Strict):
             return workers
         given = {name for name, value in workers if value is not None}
         wanted = {name for name, _ in workers if getattr(mix, name)}
-        problems = [
-            Problem((), f"{name} is in the mix ({getattr(mix, name):g}) and has no workers")
+        errors = [
+            FieldError((), f"{name} is in the mix ({getattr(mix, name):g}) and has no workers")
             for name in sorted(wanted - given)
         ]
-        problems += _not_in_mix(given, mix, "workers")
-        if problems:
-            raise Problems(problems)
+        errors += _not_in_mix(given, mix, "workers")
+        if errors:
+            raise FieldErrors(errors)
         return workers
 
     @field_validator("arrivals")
@@ -123,23 +123,23 @@ class HybridSection(Strict):
         mix = info.data.get("mix")
         if section is not None and mix is not None:
             given = {name for name, value in section if value is not None}
-            problems = _not_in_mix(given, mix, "keys" if info.field_name == "keys" else "buckets")
-            if problems:
-                raise Problems(problems)
+            errors = _not_in_mix(given, mix, "keys" if info.field_name == "keys" else "buckets")
+            if errors:
+                raise FieldErrors(errors)
         return section
 
-    def faults(self, engine: Engine) -> List[Problem]:
+    def errors(self, engine: Engine) -> List[FieldError]:
         """Return what this engine cannot do."""
         if engine == "cbt-load":
             text = "is for engine: warp; cbt-load keeps the mix with the driver's workers: leave it out"
-            return [Problem(("workers",), text, of_key=True)] if self.workers else []
-        problems = [
-            Problem((name,), "goes with engine: cbt-load, and the engine of this phase is warp", of_key=True)
+            return [FieldError(("workers",), text, of_key=True)] if self.workers else []
+        errors = [
+            FieldError((name,), "goes with engine: cbt-load, and the engine of this phase is warp", of_key=True)
             for name in _FOR_HYBRID
             if getattr(self, name) is not None
         ]
-        found = faults_for_warp(self.mix)
-        return problems + [problem._replace(path=("mix", *problem.path)) for problem in found]
+        found = errors_for_warp(self.mix)
+        return errors + [error._replace(path=("mix", *error.path)) for error in found]
 
     def to_plan(self, name: str, role: str, scale: float, engine: Engine, buckets: Sequence[str]) -> plan.Phase:
         """Return the plan's phase of this name; `buckets` are the names that `roles` may use."""
@@ -165,9 +165,9 @@ class HybridSection(Strict):
         )
 
 
-def _not_in_mix(given: Any, mix: MixSection, what: str) -> List[Problem]:
+def _not_in_mix(given: Any, mix: MixSection, what: str) -> List[FieldError]:
     return [
-        Problem((name,), f"{name} has {what} and no share of the mix", of_key=True)
+        FieldError((name,), f"{name} has {what} and no share of the mix", of_key=True)
         for name in sorted(given)
         if not getattr(mix, name)
     ]
@@ -218,21 +218,21 @@ _OWN_OPTIONS = frozenset(
 def _options(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    problems, texts = [], {}
+    errors, texts = [], {}
     for key, option in value.items():
         name = str(key).lstrip("-")
         if name in _OWN_OPTIONS or name.startswith("analyze."):
-            problems.append(
-                Problem((key,), f"warp's --{name} is set by the plan and cannot be given here", of_key=True)
+            errors.append(
+                FieldError((key,), f"warp's --{name} is set by the plan and cannot be given here", of_key=True)
             )
         elif option is False:
-            problems.append(Problem((key,), "leave the option out: a flag that is absent is false"))
+            errors.append(FieldError((key,), "leave the option out: a flag that is absent is false"))
         elif not isinstance(option, (str, int, float)):
-            problems.append(Problem((key,), "must be text, a number, or true for a flag"))
+            errors.append(FieldError((key,), "must be text, a number, or true for a flag"))
         else:
             texts[name] = "" if option is True else str(option)
-    if problems:
-        raise Problems(problems)
+    if errors:
+        raise FieldErrors(errors)
     return texts
 
 
@@ -261,9 +261,9 @@ class WarpPhaseSection(Strict):
     def _only_mixed(cls, mix: Optional[MixSection], info: ValidationInfo) -> Optional[MixSection]:
         if mix is not None and info.data.get("op", "mixed") != "mixed":
             raise ValueError(f"warp {info.data['op']} has one operation only; a mix is for op: mixed")
-        problems = faults_for_warp(mix, "warp mixed") if mix else []
-        if problems:
-            raise Problems(problems)
+        errors = errors_for_warp(mix, "warp mixed") if mix else []
+        if errors:
+            raise FieldErrors(errors)
         return mix
 
     @field_validator("objects")

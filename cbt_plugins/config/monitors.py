@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Type, TypeVar, Union
 
 from pydantic import Field
 
-from cbt_plugins.config.validate import Problem, Strict, validate
+from cbt_plugins.config.validate import FieldError, Strict, validate
 
 
 class RecoveryProfile(Strict):
@@ -45,13 +45,13 @@ _Profile = TypeVar("_Profile", bound=Strict)
 
 def values_of(model: Type[_Profile], name: str, profile: Mapping[str, Any]) -> _Profile:
     """The values of a profile as CBT hands it over. Raises ValueError that names all that is wrong with it."""
-    values, problems = validate(model, dict(profile))
+    values, errors = validate(model, dict(profile))
     if values is None:
-        texts = (": ".join([".".join(map(str, problem.path)), problem.text]) for problem in problems)
+        texts = (": ".join([".".join(map(str, error.path)), error.text]) for error in errors)
         raise ValueError(f"monitoring_profiles: {name}: " + "; ".join(texts))
     return values
 
 
-def problems_of(name: str, profile: Mapping[str, Any]) -> Sequence[Problem]:
+def errors_of(name: str, profile: Mapping[str, Any]) -> Sequence[FieldError]:
     """What is wrong with a profile of ours; nothing is known of the others."""
     return validate(PROFILES[name], profile)[1] if name in PROFILES else ()

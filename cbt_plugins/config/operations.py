@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, fie
 
 from cbt_plugins import plan
 from cbt_plugins.config.errors import did_you_mean
-from cbt_plugins.config.validate import Problem, Problems, Strict
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
 
 
 def _mix_part(value: Any) -> float:
@@ -57,17 +57,17 @@ DEFAULT_MIX_TEXT: Dict[str, Any] = {"get": 45, "put": 35, "stat": 15, "delete": 
 DEFAULT_MIX = MixSection.model_validate(DEFAULT_MIX_TEXT)
 
 
-def faults_for_warp(mix: MixSection, what: str = "warp") -> List[Problem]:
+def errors_for_warp(mix: MixSection, what: str = "warp") -> List[FieldError]:
     """Return why warp cannot do this mix; paths are relative to the mix."""
-    problems = [
-        Problem((name,), f"{what} has no {name} among other operations; engine: cbt-load has")
+    errors = [
+        FieldError((name,), f"{what} has no {name} among other operations; engine: cbt-load has")
         for name in ("list", "multipart")
         if getattr(mix, name)
     ]
     if mix.delete > mix.put:
         text = f"delete ({mix.delete:g}) is more than put ({mix.put:g}): objects run out (warp refuses it)"
-        problems.append(Problem(("delete",), text))
-    return problems
+        errors.append(FieldError(("delete",), text))
+    return errors
 
 
 _WORDS = ("live", "new")
@@ -132,22 +132,22 @@ def _select(value: Any) -> str:
 def _keys(value: Any) -> plan.Keys:
     if not isinstance(value, dict):
         return plan.Keys(_select(value))
-    problems = []
+    errors = []
     for key in value:
         if key not in ("select", "absent"):
             hint = did_you_mean(str(key), ("select", "absent")) or "; known here: select, absent"
-            problems.append(Problem((key,), f"unknown key{hint}", of_key=True))
+            errors.append(FieldError((key,), f"unknown key{hint}", of_key=True))
     select, absent = "", value.get("absent", False)
     try:
         select = _select(value["select"])
     except KeyError:
-        problems.append(Problem(("select",), "this key is required"))
+        errors.append(FieldError(("select",), "this key is required"))
     except ValueError as error:
-        problems.append(Problem(("select",), str(error)))
+        errors.append(FieldError(("select",), str(error)))
     if not isinstance(absent, bool):
-        problems.append(Problem(("absent",), "must be true or false"))
-    if problems:
-        raise Problems(problems)
+        errors.append(FieldError(("absent",), "must be true or false"))
+    if errors:
+        raise FieldErrors(errors)
     return plan.Keys(select, absent)
 
 
@@ -194,10 +194,10 @@ class KeysSection(Strict):
         if keys.select == "live" and name in ("put", "multipart"):
             raise ValueError(f"{name} takes new, or a range such as u(1,N), whose objects it makes or overwrites")
         if keys.absent and name != "delete":
-            raise Problems([Problem(("absent",), f"is for delete only, not for {name}", of_key=True)])
+            raise FieldErrors([FieldError(("absent",), f"is for delete only, not for {name}", of_key=True)])
         if keys.absent and not keys.select.startswith("u("):
             text = f"goes with a range u(a,b) only, not with {keys.select}"
-            raise Problems([Problem(("absent",), text, of_key=True)])
+            raise FieldErrors([FieldError(("absent",), text, of_key=True)])
         return keys
 
     def to_plan(self) -> Dict[str, plan.Keys]:
@@ -233,9 +233,9 @@ class RolesSection(Strict):
     list: Optional[_Buckets] = None
     multipart: Optional[_Buckets] = None
 
-    def faults(self, names: Sequence[str]) -> List[Problem]:
+    def errors(self, names: Sequence[str]) -> List[FieldError]:
         """Return where it speaks of buckets that are not among `names`."""
-        problems = []
+        errors = []
         for op, chosen in self:
             taken: Dict[str, bool] = {}
             for index, bucket in enumerate(chosen or ()):
@@ -245,8 +245,8 @@ class RolesSection(Strict):
                         raise ValueError(f"{bucket} is in the list twice")
                     taken[name] = True
                 except ValueError as error:
-                    problems.append(Problem((op, index), str(error)))
-        return problems
+                    errors.append(FieldError((op, index), str(error)))
+        return errors
 
     def to_plan(self, names: Sequence[str]) -> Dict[str, Tuple[str, ...]]:
         """Return names of buckets by upper-case operation."""

@@ -18,7 +18,7 @@ from pydantic import (
 
 from cbt_plugins import plan
 from cbt_plugins.config.errors import did_you_mean
-from cbt_plugins.config.validate import Problem, Problems, Strict, exactly_one
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one
 
 _ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+")
@@ -105,15 +105,15 @@ class S3Section(Strict):
     @field_validator("urls")
     @classmethod
     def _one_scheme(cls, urls: Optional[List[str]]) -> Optional[List[str]]:
-        problems = [
-            Problem((index,), "this URL is in the list twice")
+        errors = [
+            FieldError((index,), "this URL is in the list twice")
             for index, url in enumerate(urls or ())
             if url in (urls or ())[:index]
         ]
         if urls and len({urlsplit(url).scheme for url in urls}) > 1:
-            problems.append(Problem((), "http and https cannot be mixed: a driver speaks either"))
-        if problems:
-            raise Problems(problems)
+            errors.append(FieldError((), "http and https cannot be mixed: a driver speaks either"))
+        if errors:
+            raise FieldErrors(errors)
         return urls
 
     @field_validator("endpoints")
@@ -141,28 +141,28 @@ class S3Section(Strict):
 
     @model_validator(mode="after")
     def _whole(self, info: ValidationInfo) -> S3Section:
-        problems = []
+        errors = []
         if self.urls is None and self.endpoints is None:
-            problems.append(Problem((), "needs urls: [http://rgw1:7480, ...] or endpoints: NAME"))
+            errors.append(FieldError((), "needs urls: [http://rgw1:7480, ...] or endpoints: NAME"))
         if self.urls is not None and self.endpoints is not None:
-            problems.append(Problem(("endpoints",), "either urls or endpoints, not both", of_key=True))
+            errors.append(FieldError(("endpoints",), "either urls or endpoints, not both", of_key=True))
         keys = {"access_key": self.access_key, "secret_key": self.secret_key}
         given = [name for name, value in keys.items() if value is not None]
         if len(given) == 1:
             missing = next(name for name in keys if name not in given)
-            problems.append(
-                Problem((given[0],), f"{given[0]} alone does not help: {missing} is missing", of_key=True)
+            errors.append(
+                FieldError((given[0],), f"{given[0]} alone does not help: {missing} is missing", of_key=True)
             )
         if given and self.user is not None:
-            problems.append(
-                Problem(("user",), "either user or access_key + secret_key, not both", of_key=True)
+            errors.append(
+                FieldError(("user",), "either user or access_key + secret_key, not both", of_key=True)
             )
         if not given and self.user is None and not self._endpoint(info.context).get("user"):
-            problems.append(
-                Problem((), "needs user: (keys from radosgw-admin), or access_key: and secret_key:")
+            errors.append(
+                FieldError((), "needs user: (keys from radosgw-admin), or access_key: and secret_key:")
             )
-        if problems:
-            raise Problems(problems)
+        if errors:
+            raise FieldErrors(errors)
         return self
 
     def _endpoint(self, context: Optional[Mapping[str, Any]]) -> Mapping[str, Any]:

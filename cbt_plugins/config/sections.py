@@ -6,8 +6,8 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Type
 
 from cbt_plugins.config import registry
 from cbt_plugins.config.calibration import with_calibration
-from cbt_plugins.config.errors import ConfigError, Fault
-from cbt_plugins.config.validate import Problem, validate
+from cbt_plugins.config.errors import ConfigError, ErrorAt
+from cbt_plugins.config.validate import FieldError, validate
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Plan
 
@@ -35,17 +35,17 @@ def our_sections() -> Dict[str, Type[Any]]:
 
 def understand(
     benchmark: str, config: Mapping[str, Any], cluster: Mapping[str, Any], endpoints: Mapping[str, Any]
-) -> Tuple[Optional[Plan], Tuple[Problem, ...]]:
-    """Return the plan of one permutation, or None and every problem, with paths relative to the section."""
+) -> Tuple[Optional[Plan], Tuple[FieldError, ...]]:
+    """Return the plan of one permutation, or None and every error, with paths relative to the section."""
     section = section_of(benchmark)
     if section is None:
-        return None, (Problem((), f"no benchmark {benchmark!r} is known"),)
+        return None, (FieldError((), f"no benchmark {benchmark!r} is known"),)
     own = {key: value for key, value in config.items() if key not in HOST_KEYS | CBT_KEYS}
     clients = list(nodes_of(cluster, "clients"))
     context = {"endpoints": endpoints, "clients": clients, "osds": nodes_of(cluster, "osds")}
-    model, problems = validate(section, own, context)
+    model, errors = validate(section, own, context)
     if model is None:
-        return None, problems
+        return None, errors
     return with_calibration(model.to_plan(clients, endpoints)), ()
 
 
@@ -55,10 +55,10 @@ def plan_of(
     cluster: Mapping[str, Any],
     endpoints: Optional[Mapping[str, Any]],
 ) -> Plan:
-    """Return what one permutation, as CBT made it, will do; raises ConfigError with every fault."""
+    """Return what one permutation, as CBT made it, will do; raises ConfigError with every error."""
     if not nodes_of(cluster, "clients"):
-        raise ConfigError([Fault(("cluster", "clients"), "must be a list of the nodes that make the load")])
-    plan, problems = understand(benchmark, config, cluster, endpoints or {})
+        raise ConfigError([ErrorAt(("cluster", "clients"), "must be a list of the nodes that make the load")])
+    plan, errors = understand(benchmark, config, cluster, endpoints or {})
     if plan is None:
-        raise ConfigError([Fault(("benchmarks", benchmark, *path), text) for path, text, _ in problems])
+        raise ConfigError([ErrorAt(("benchmarks", benchmark, *path), text) for path, text, _ in errors])
     return plan

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, mo
 from cbt_plugins import plan
 from cbt_plugins.config.kinds import known_flags
 from cbt_plugins.config.units import Duration, format_duration
-from cbt_plugins.config.validate import Problem, Problems, Strict
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
 
 #: whom `ceph config set` addresses: a section, perhaps a daemon, perhaps a mask
 _WHO = re.compile(r"(global|mon|mgr|osd|mds|client)(\.[A-Za-z0-9._-]+)?(/(class|host|rack|root)[:=][A-Za-z0-9._-]+)?")
@@ -50,23 +50,23 @@ def _config(value: Any) -> Any:
     """{who: {option: value}}, values as text."""
     if not isinstance(value, dict):
         raise ValueError("must be a mapping such as {osd: {osd_max_backfills: 4}}")
-    problems: List[Problem] = []
+    errors: List[FieldError] = []
     made: Dict[str, Dict[str, str]] = {}
     for who, options in value.items():
         if not isinstance(who, str) or not _WHO.fullmatch(who):
             text = "is not whom `ceph config set` knows: global, mon, mgr, osd, mds, client, osd.3, osd/class:ssd"
-            problems.append(Problem((who,), f"{who!r} {text}", of_key=True))
+            errors.append(FieldError((who,), f"{who!r} {text}", of_key=True))
         elif not isinstance(options, dict) or not options:
-            problems.append(Problem((who,), "must be a mapping: option -> value"))
+            errors.append(FieldError((who,), "must be a mapping: option -> value"))
         else:
             made[who] = {}
             for option, to in options.items():
                 try:
                     made[who][option] = _value(option, to)
                 except ValueError as error:
-                    problems.append(Problem((who, option), str(error)))
-    if problems:
-        raise Problems(problems)
+                    errors.append(FieldError((who, option), str(error)))
+    if errors:
+        raise FieldErrors(errors)
     return made
 
 
@@ -118,7 +118,7 @@ class LimitsSection(Strict):
     def _whole(self) -> LimitsSection:
         if "boot" in self.model_fields_set and self.boot < self.back:
             text = f"is shorter than back, {format_duration(self.back)}: the OSDs of a node come back after its start"
-            raise Problems([Problem(("boot",), text)])
+            raise FieldErrors([FieldError(("boot",), text)])
         return self
 
     def to_plan(self) -> Dict[str, float]:
@@ -156,9 +156,9 @@ class SettingsSection(Strict):
     @field_validator("flags")
     @classmethod
     def _known_flags(cls, flags: List[str]) -> List[str]:
-        problems = known_flags(flags)
-        if problems:
-            raise Problems(problems)
+        errors = known_flags(flags)
+        if errors:
+            raise FieldErrors(errors)
         return flags
 
     @property

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import yaml
 
-from cbt_plugins.config.errors import ConfigError, Fault, Path
+from cbt_plugins.config.errors import ConfigError, ErrorAt, Path
 
 #: values of these keys are never shown or archived
 _SECRET_KEYS = frozenset({"access_key", "secret_key", "password", "session_token"})
@@ -24,19 +24,19 @@ class Source:
         try:
             self._loader = _Loader(text)
             self._root: Optional[yaml.Node] = self._loader.get_single_node()
-            #: duplicate keys: no fault for YAML, where the last one silently wins
-            self.duplicates: Tuple[Fault, ...] = tuple(self._find_duplicates())
+            #: duplicate keys: no error for YAML, where the last one silently wins
+            self.duplicates: Tuple[ErrorAt, ...] = tuple(self._find_duplicates())
             self.data = self._loader.construct_document(self._root) if self._root else None
         except yaml.reader.ReaderError as error:
             raise ConfigError([self._unreadable(text, error)]) from None
         except yaml.MarkedYAMLError as error:
             raise ConfigError([self._at(error.problem_mark, (), f"not YAML: {_sentence(error)}")]) from None
         except RecursionError:
-            raise ConfigError([Fault((), "not YAML that can be read: nested too deeply", file)]) from None
+            raise ConfigError([ErrorAt((), "not YAML that can be read: nested too deeply", file)]) from None
         self._entries: Dict[int, _ENTRIES] = {}
 
-    def fault(self, path: Path, text: str, of_key: bool = False) -> Fault:
-        """Return the fault at the value (or key) of `path`; at its nearest ancestor when it is not there."""
+    def error_at(self, path: Path, text: str, of_key: bool = False) -> ErrorAt:
+        """Return the error at the value (or key) of `path`; at its nearest ancestor when it is not there."""
         return self._at(self._mark(path, of_key), path, text)
 
     def place(self, path: Path, of_key: bool = False) -> Tuple[int, int]:
@@ -44,9 +44,9 @@ class Source:
         mark = self._mark(path, of_key)
         return (mark.line + 1, mark.column + 1) if mark else (1, 1)
 
-    def _at(self, mark: Optional[yaml.Mark], path: Path, text: str) -> Fault:
+    def _at(self, mark: Optional[yaml.Mark], path: Path, text: str) -> ErrorAt:
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        return Fault(path, text, self.file, line, column)
+        return ErrorAt(path, text, self.file, line, column)
 
     def _mark(self, path: Path, of_key: bool) -> Optional[yaml.Mark]:
         node = self._root
@@ -75,7 +75,7 @@ class Source:
     def _key(self, node: yaml.Node) -> Any:
         return self._loader.construct_object(node, deep=True)
 
-    def _find_duplicates(self) -> Iterator[Fault]:
+    def _find_duplicates(self) -> Iterator[ErrorAt]:
         for node, path in _walk(self._root):
             seen: Dict[Any, yaml.Node] = {}
             for key_node, _ in node.value:
@@ -88,9 +88,9 @@ class Source:
                     yield self._at(key_node.start_mark, (*path, key), text)
                 seen.setdefault(key, key_node)
 
-    def _unreadable(self, text: bytes, error: yaml.reader.ReaderError) -> Fault:
+    def _unreadable(self, text: bytes, error: yaml.reader.ReaderError) -> ErrorAt:
         line = text[: error.position].count(b"\n") + 1
-        return Fault((), f"not YAML: {error.reason} (at character {error.position})", self.file, line, 1)
+        return ErrorAt((), f"not YAML: {error.reason} (at character {error.position})", self.file, line, 1)
 
 
 class _Loader(yaml.SafeLoader):
@@ -103,8 +103,8 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(node, yaml.ScalarNode):
                 raise
             kind = node.tag.rpartition(":")[2]
-            problem = f"this cannot be read as a value of the YAML type {kind!r}; quote it when it is text"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
+            text = f"this cannot be read as a value of the YAML type {kind!r}; quote it when it is text"
+            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark) from None
 
 
 def read(path: FilePath) -> Source:
@@ -112,7 +112,7 @@ def read(path: FilePath) -> Source:
     try:
         text = FilePath(path).read_bytes()
     except OSError as error:
-        raise ConfigError([Fault((), f"cannot be read: {error.strerror}", str(path))]) from None
+        raise ConfigError([ErrorAt((), f"cannot be read: {error.strerror}", str(path))]) from None
     return Source(text, str(path))
 
 

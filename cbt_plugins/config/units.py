@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from cbt_plugins import plan
 from cbt_plugins.config.errors import did_you_mean
-from cbt_plugins.config.validate import Problem, Problems
+from cbt_plugins.config.validate import FieldError, FieldErrors
 
 _BINARY = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50}
 _DECIMAL = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15}
@@ -251,7 +251,7 @@ def _sizes(value: Any) -> plan.Sizes:
     """One size, or sizes with their shares of the objects."""
     if not isinstance(value, dict):
         return ((*_range(value), 1.0),)
-    problems: List[Problem] = []
+    errors: List[FieldError] = []
     shares: Dict[_Range, float] = {}
     texts: Dict[_Range, Any] = {}
     for key, share in value.items():
@@ -261,26 +261,26 @@ def _sizes(value: Any) -> plan.Sizes:
                 raise ValueError(f"{_text(size)} is here twice")
             shares[size], texts[size] = 0.0, key
         except ValueError as error:
-            problems.append(Problem((key,), str(error), of_key=True))
+            errors.append(FieldError((key,), str(error), of_key=True))
             continue
         try:
             shares[size] = parse_percent(share)
             if not shares[size]:
                 raise ValueError("a share of 0% is no share; leave the size out")
         except ValueError as error:
-            problems.append(Problem((key,), str(error)))
+            errors.append(FieldError((key,), str(error)))
     total = sum(shares.values())
-    if not problems and abs(total - 1) > 1e-9:
-        problems.append(Problem((), f"the sum of the shares is {format_percent(round(total, 9))}, not 100%"))
+    if not errors and abs(total - 1) > 1e-9:
+        errors.append(FieldError((), f"the sum of the shares is {format_percent(round(total, 9))}, not 100%"))
     ends: Dict[_Range, int] = {}
     ordered = sorted(shares)
     for size, following in zip(ordered, ordered[1:]):
         if size[0] < size[1] == following[0]:
             ends[size] = size[1] - 1  # where ranges touch, the border is the larger one's
         elif size[1] >= following[0]:
-            problems.append(Problem((texts[following],), f"overlaps {_text(size)}", of_key=True))
-    if problems:
-        raise Problems(problems)
+            errors.append(FieldError((texts[following],), f"overlaps {_text(size)}", of_key=True))
+    if errors:
+        raise FieldErrors(errors)
     return tuple((low, ends.get((low, high), high), share) for (low, high), share in shares.items())
 
 

@@ -24,7 +24,7 @@ from cbt_plugins.config.errors import Path, did_you_mean
 
 
 class Strict(BaseModel):
-    """A mapping that the user writes: unknown keys and nulls are faults, nothing is converted."""
+    """A mapping that the user writes: unknown keys and nulls are errors, nothing is converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
@@ -60,20 +60,20 @@ AbsolutePath = Annotated[
 ]
 
 
-class Problem(NamedTuple):
-    """A fault without its place in the file."""
+class FieldError(NamedTuple):
+    """An error in a mapping of the file, before its line and column are known."""
 
     path: Path
     text: str
     of_key: bool = False  # the key is wrong, not its value
 
 
-class Problems(ValueError):
-    """What a validator raises for faults below its own value: paths are relative to that value."""
+class FieldErrors(ValueError):
+    """What a validator raises for errors below its own value: paths are relative to that value."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("; ".join(problem.text for problem in problems))
+    def __init__(self, errors: Sequence[FieldError]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("; ".join(error.text for error in errors))
 
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -81,18 +81,18 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 def validate(
     model: Type[_Model], data: Any, context: Optional[Mapping[str, Any]] = None
-) -> Tuple[Optional[_Model], Tuple[Problem, ...]]:
-    """Return the model and no problems, or None and every problem that `data` has."""
+) -> Tuple[Optional[_Model], Tuple[FieldError, ...]]:
+    """Return the model and no errors, or None and every error that `data` has."""
     nulls = _nulls((), data) if issubclass(model, Strict) else ()
-    problems = [Problem(path, "nothing stands here; give a value or remove the key") for path in nulls]
-    empty = {problem.path for problem in problems}
+    errors = [FieldError(path, "empty value: set it or remove the key") for path in nulls]
+    empty = {error.path for error in errors}
     try:
         valid: Optional[_Model] = model.model_validate(data, context=dict(context or {}))
     except ValidationError as error:
         valid, schema = None, model.model_json_schema()
         for detail in error.errors(include_url=False, include_input=True):
-            problems += [problem for problem in _translate(detail, schema) if problem.path not in empty]
-    return (None if problems else valid), tuple(problems)
+            errors += [error for error in _translate(detail, schema) if error.path not in empty]
+    return (None if errors else valid), tuple(errors)
 
 
 def _nulls(path: Path, data: Any) -> Iterator[Path]:
@@ -104,29 +104,29 @@ def _nulls(path: Path, data: Any) -> Iterator[Path]:
             yield from _nulls((*path, part), value)
 
 
-def _translate(detail: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
+def _translate(detail: Any, schema: Mapping[str, Any]) -> Iterator[FieldError]:
     # Tags of a union and marks such as "[key]" are pydantic's, not the user's.
     path: Path = tuple(part for part in detail["loc"] if isinstance(part, int) or part[:1] not in ("<", "["))
     kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
     if kind == "value_error":
         cause = context["error"]
-        if isinstance(cause, Problems):
-            for problem in cause.problems:
-                yield problem._replace(path=path + problem.path)
+        if isinstance(cause, FieldErrors):
+            for error in cause.errors:
+                yield error._replace(path=path + error.path)
         else:
-            yield Problem(path, str(cause))
+            yield FieldError(path, str(cause))
     elif kind == "extra_forbidden":
         known = _keys_at(schema, detail["loc"][:-1])
         hint = did_you_mean(str(path[-1]), known) or (f"; known here: {', '.join(known)}" if known else "")
-        yield Problem(path, f"unknown key{hint}", of_key=True)
+        yield FieldError(path, f"unknown key{hint}", of_key=True)
     elif kind == "missing":
-        yield Problem(path, "this key is required")
+        yield FieldError(path, "this key is required")
     elif kind == "literal_error":
         choices = [_yaml(choice) for choice in context["expected"].replace(" or ", ", ").split(", ")]
         hint = did_you_mean(value, choices) if isinstance(value, str) else ""
-        yield Problem(path, f"must be {' or '.join(choices)}{hint}")
+        yield FieldError(path, f"must be {' or '.join(choices)}{hint}")
     else:
-        yield Problem(
+        yield FieldError(
             path, _WORDS.get(kind, "{msg}").format(msg=detail["msg"], has=_kind_of(value), **context)
         )
 

@@ -9,7 +9,7 @@ from typing import List
 import pytest
 from config_files import CLUSTER, RGWTEST, faults, marked
 
-from cbt_plugins.config.acceptable import Target, parse, problems, target_of
+from cbt_plugins.config.acceptable import Target, errors, parse, target_of
 from cbt_plugins.metrics import ACCEPTABLE
 
 
@@ -116,8 +116,8 @@ def test_faults_of_a_file_are_found_all_at_once_with_their_places(tmp_path: Path
 
 def test_what_is_no_mapping_is_refused() -> None:
     for value in ([], "(greater)", None, 1):
-        assert [p.path for p in problems(value, ())] == [("acceptable",)]
-    assert list(problems({}, ())) == []
+        assert [p.path for p in errors(value, ())] == [("acceptable",)]
+    assert list(errors({}, ())) == []
 
 
 def test_the_example_of_the_documentation_is_right(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ RGWTEST_FAULTS = [
     ("    §wrokers: 8\n", "benchmarks.rgwtest.wrokers: unknown key; did you mean 'workers'?"),
     ("    workers: §0\n", "benchmarks.rgwtest.workers: must be at least 1"),
     ("    workers: §true\n", "benchmarks.rgwtest.workers: must be a whole number, not true or false"),
-    ("    §workers:\n", "benchmarks.rgwtest.workers: nothing stands here"),
+    ("    §workers:\n", "benchmarks.rgwtest.workers: empty value"),
     ("    workers: [8, §x]\n", "benchmarks.rgwtest.workers[1]: must be a whole number, not text"),
     ("    workers: [8, 4, §8]\n", "benchmarks.rgwtest.workers[2]: is in the list twice: two equal runs"),
     ("    workers: §[]\n", "benchmarks.rgwtest.workers: an empty list: CBT would make no run"),

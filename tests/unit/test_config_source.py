@@ -101,7 +101,7 @@ def test_what_is_no_yaml_is_one_fault_with_its_place(text: str, message: str) ->
     with pytest.raises(ConfigError) as refused:
         source(text)
     assert str(refused.value).startswith(message)
-    assert len(refused.value.faults) == 1
+    assert len(refused.value.errors) == 1
 
 
 def test_aliases_may_be_recursive_and_many() -> None:

@@ -221,7 +221,7 @@ def test_json_has_the_plans_themselves(capsys: pytest.CaptureFixture[str]) -> No
     assert document["monitors"] == ["collectl", "resources"]
 
 
-def test_all_faults_go_to_stderr_and_the_status_is_2(
+def test_all_errors_go_to_stderr_and_the_status_is_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = write(tmp_path, SMALL.replace("buckets: 2", "bukets: 2").replace("30s", "30"))
@@ -229,9 +229,9 @@ def test_all_faults_go_to_stderr_and_the_status_is_2(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines() == [
+        "Error: 2 errors; nothing was run",
         f"{file}:6:5: benchmarks.warp.bukets: unknown key; did you mean 'buckets'?",
         f"{file}:12:30: benchmarks.warp.cycle.phases[2].hybrid.duration: 30: seconds? write 30s",
-        "2 faults; nothing would run",
     ]
 
 
@@ -380,7 +380,7 @@ def test_the_cycles_with_failures(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_file_of_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = CONFIGS / "faults-one-node.yaml"
     lines = squeezed(plan(capsys, file))
-    assert lines[0].endswith("faults-one-node.yaml: faults beside a benchmark; times are from its begin")
+    assert lines[0].endswith("faults-one-node.yaml: faults beside a benchmark; times count from its start")
     assert "settings flags noscrub, nodeep-scrub; mon mon_osd_down_out_interval=60; balancer off" in lines
     assert "2m: fault node-a: stop 1 node, chosen with seed 7" in lines
     document = json.loads(plan(capsys, file, "--json"))

@@ -71,7 +71,7 @@ def test_a_second_node_is_judged_as_if_the_first_were_down(
     assert "inactive PGs: 50.0% of the cluster's" in live
     assert "accepted by rule inactive: 8 of 16 PGs (50.0 %)" in live
     assert "nothing speaks against it" not in live
-    lines = err.splitlines()
+    lines = [line.replace("Error: ", "") for line in err.splitlines()]
     assert any(line.startswith("node-b: refused by rule domain: data (EC 2+1") for line in lines)
     assert "node-b: refused by rule ok-to-stop: ceph osd ok-to-stop says no: 8 PGs are or would become offline" in lines
     assert not any("node-a" in line.split(":")[0] or "rule inactive" in line for line in lines)
@@ -90,7 +90,7 @@ def test_monitors_that_go_one_after_the_other(
     cut = "{kind: network, nodes: [node1, node3], options: {method: nft}, accept: []"
     file = write(tmp_path, FILE.replace("{kind: stop, nodes: [node1, node3], accept: []", cut))
     assert main(["plan", "--live", file]) == 2
-    lines = capsys.readouterr().err.splitlines()
+    lines = [line.replace("Error: ", "") for line in capsys.readouterr().err.splitlines()]
     assert "node-b: refused by rule quorum: 1 of 3 monitors would be left, 2 are needed for a quorum" in lines
     assert not any(line.startswith("node-a") for line in lines)
 

@@ -16,7 +16,7 @@ import pytest
 from watched import lines, running, wait_for
 
 from cbt_plugins.config import registry
-from cbt_plugins.config.monitors import ResourcesProfile, problems_of
+from cbt_plugins.config.monitors import ResourcesProfile, errors_of
 from cbt_plugins.monitors import lifecycle, resources_agent
 from cbt_plugins.monitors.resources import Resources
 from cbt_plugins.results import resources as analysis
@@ -347,7 +347,7 @@ def test_the_program_is_one_for_old_pythons() -> None:
     ],
 )
 def test_faults_of_the_resources_profile(profile: Dict[str, Any], text: str) -> None:
-    (fault, *_) = problems_of("resources", profile)
+    (fault, *_) = errors_of("resources", profile)
     assert text in fault.text
     with pytest.raises(ValueError, match="monitoring_profiles: resources: "):
         Resources(profile, CLUSTER, {})
