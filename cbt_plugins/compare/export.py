@@ -18,7 +18,7 @@ VERSION = 1
 COLUMNS = (
     *("contender", "case", "phase", "op", "metric", "unit"),
     *("base", "base_low", "base_high", "base_n", "new", "new_low", "new_high", "new_n"),
-    *("change", "change_low", "change_high", "p", "p_holm", "within", "way", "method", "verdict", "cautions"),
+    *("change", "change_low", "change_high", "p", "p_holm", "within", "way", "method", "verdict", "warnings"),
 )
 
 
@@ -43,9 +43,7 @@ def flat(row: Row) -> Dict[str, Any]:
         "way": row.way,
         "method": its.method,
         "verdict": row.verdict.value,
-        "cautions": " ".join(
-            dict.fromkeys(c.code for c in (*its.base.cautions, *its.new.cautions, *its.cautions))
-        ),
+        "warnings": " ".join(dict.fromkeys(c.code for c in (*its.base.warnings, *its.new.warnings, *its.warnings))),
     }
 
 
@@ -108,8 +106,8 @@ def _section(section: Section, rules: Rules) -> Dict[str, Any]:
     rows: List[Dict[str, Any]] = []
     for row in section.rows:
         its = row.comparison
-        cautions = dict.fromkeys((*its.base.cautions, *its.new.cautions, *its.cautions))
-        rows.append({"id": row.id, **flat(row), "cautions": [{"code": c.code, "text": c.text} for c in cautions]})
+        warnings = dict.fromkeys((*its.base.warnings, *its.new.warnings, *its.warnings))
+        rows.append({"id": row.id, **flat(row), "warnings": [{"code": c.code, "text": c.text} for c in warnings]})
     return {
         "contender": section.contender,
         "case": section.case,
@@ -120,5 +118,5 @@ def _section(section: Section, rules: Rules) -> Dict[str, Any]:
             for gain in (gains(section, rules.scale) if rules.scale else ())
         ],
         "missing": [{"row": its.where, "text": its.text} for its in section.missing],
-        "doubts": [{"code": its.code, "where": its.where, "text": its.text} for its in section.doubts],
+        "warnings": [{"code": its.code, "where": its.where, "text": its.text} for its in section.warnings],
     }

@@ -20,7 +20,7 @@ class Outcome(Enum):
 
     OK = 0
     REGRESSION = 1
-    CANNOT_TELL = 3
+    INCONCLUSIVE = 3
     UNUSABLE = 4
 
     @property
@@ -50,7 +50,7 @@ class Gated:
         if not self.compared.usable:
             return Outcome.UNUSABLE
         found = {ruling.outcome for ruling in self.rulings}
-        order = (Outcome.REGRESSION, Outcome.CANNOT_TELL)
+        order = (Outcome.REGRESSION, Outcome.INCONCLUSIVE)
         return next((outcome for outcome in order if outcome in found), Outcome.OK)
 
 
@@ -58,20 +58,20 @@ def gate(base: Side, contenders: Sequence[Side], limits: Limits, rules: Rules) -
     """Rows that have a limit, judged together. Raises Incomparable, and ValueError for a limit of nothing.
 
     A share L: regression when the row is worse beyond chance (Holm over all rows of the gate) and by more than L; ok
-    when the interval of the change ends before L, or the change is surely within +-L; cannot tell otherwise.
-    A value: regression when the interval of the new runs lies beyond it, ok when it lies before it, cannot tell
+    when the interval of the change ends before L, or the change is surely within +-L; inconclusive otherwise.
+    A value: regression when the interval of the new runs lies beyond it, ok when it lies before it, inconclusive
     otherwise; of a single run its value decides.
     """
     compared = compare(base, contenders, limits, rules)
     keys = [row.key for row in compared.rows]
-    missing = [(doubt, section) for section in compared.sections for doubt in section.missing]
-    for limit in limits.idle([*keys, *(doubt.key for doubt, _ in missing)]):
+    missing = [(warning, section) for section in compared.sections for warning in section.missing]
+    for limit in limits.idle([*keys, *(warning.key for warning, _ in missing)]):
         raise ValueError(f"nothing has the limit {_name(limit)}: {_there_is(compared)}")
     rulings = [_ruling(row, limits) for row in compared.rows]
-    for doubt, _ in missing:
-        limit_of = limits.of(doubt.key)
+    for warning, _ in missing:
+        limit_of = limits.of(warning.key)
         assert limit_of is not None
-        rulings.append(Ruling(doubt.where, limit_of, Outcome.CANNOT_TELL, doubt.text))
+        rulings.append(Ruling(warning.where, limit_of, Outcome.INCONCLUSIVE, warning.text))
     return Gated(compared, tuple(rulings))
 
 
@@ -86,19 +86,19 @@ def _change(row: Row, share: float) -> Tuple[Outcome, str]:
     its = row.comparison
     lower = METRICS[row.metric].direction is Direction.LOWER
     if its.change is None:
-        return Outcome.CANNOT_TELL, "no change can be computed"
+        return Outcome.INCONCLUSIVE, "no change can be computed"
     worse, ends = (its.change, its.change_high) if lower else (-its.change, its.change_low)
     if row.verdict is Verdict.WORSE and worse > share:
         return Outcome.REGRESSION, "worse, and by more than the limit"
     if ends is None:
-        return Outcome.CANNOT_TELL, "no interval"
+        return Outcome.INCONCLUSIVE, "no interval"
     if (ends if lower else -ends) < share:
         return Outcome.OK, "surely within the limit"
     if its.within is not None and its.within < share:
         return Outcome.OK, "surely within the limit"
     if worse > share:
-        return Outcome.CANNOT_TELL, "beyond the limit, and it may be chance"
-    return Outcome.CANNOT_TELL, "the interval passes the limit"
+        return Outcome.INCONCLUSIVE, "beyond the limit, and it may be chance"
+    return Outcome.INCONCLUSIVE, "the interval passes the limit"
 
 
 def _value(row: Row, limit: Limit) -> Tuple[Outcome, str]:
@@ -111,7 +111,7 @@ def _value(row: Row, limit: Limit) -> Tuple[Outcome, str]:
     what = "its value" if low == high else "its interval"
     if beyond or before:
         return (Outcome.REGRESSION, f"{what} is beyond") if beyond else (Outcome.OK, f"{what} keeps it")
-    return Outcome.CANNOT_TELL, "its interval holds the limit"
+    return Outcome.INCONCLUSIVE, "its interval holds the limit"
 
 
 def _name(limit: Limit) -> str:
@@ -140,7 +140,7 @@ def blocks(gated: Gated) -> List[Block]:
         found += [
             Grid(wording.DIFFERENCES, tuple(wording.differences(section)), left=3),
             Grid(HEAD, tuple(lines), left=3),
-            Notes("doubts", tuple(wording.merged([*section.doubts, *wording.of_rows(section.rows)]))),
+            Notes("warnings", tuple(wording.merged([*section.warnings, *wording.of_rows(section.rows)]))),
         ]
     found.append(Notes("no number", tuple(f"{its.row}: {its.why}" for its in rulings)))
     found.append(Notes("not compared", compared.alone))

@@ -125,7 +125,7 @@ def blocks(found: Sequence[History]) -> List[Block]:
             Grid(HEAD, tuple(_change(track, change) for track, change in changes), left=6, title="changes"),
             Notes("what was different from then on", tuple(_reasons([change for _, change in changes]))),
             Grid(LEVELS, tuple(_level(track) for track in history.tracks if track.known), left=4, title="levels"),
-            Notes("doubts", tuple(_doubts(history))),
+            Notes("warnings", tuple(_warnings(history))),
         ]
         if not changes:
             made.append(Words(("no change of a level was found",)))
@@ -169,7 +169,7 @@ def _firsts(changes: Sequence[Change]) -> List[Change]:
     return sorted(found.values(), key=lambda change: change.run.started or 0.0)
 
 
-def _doubts(history: History) -> Iterator[str]:
+def _warnings(history: History) -> Iterator[str]:
     for run in history.runs:
         if not run.usable:
             yield f"not-usable ({run.source}): its numbers are left out"

@@ -10,9 +10,9 @@ import numpy as np
 from cbt_plugins.compare.cases import Case, Runs, Side, cases
 from cbt_plugins.compare.choice import MAIN, Key, Wanted
 from cbt_plugins.compare.differences import Difference, Scale
-from cbt_plugins.compare.doubts import Doubt, of_case, of_row
 from cbt_plugins.compare.statistics import compare_runs, compare_series, judge
 from cbt_plugins.compare.statistics.values import Comparison, Verdict
+from cbt_plugins.compare.warnings import ComparisonWarning, of_case, of_row
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.results.record import Measurement
 
@@ -65,7 +65,7 @@ class Row:
 
     @property
     def verdict(self) -> Verdict:
-        return self.comparison.verdict or Verdict.CANNOT_TELL
+        return self.comparison.verdict or Verdict.INCONCLUSIVE
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class Section:
     new: Runs
     differences: Tuple[Difference, ...]
     rows: Tuple[Row, ...]
-    missing: Tuple[Doubt, ...]  # what one side has no number for
-    doubts: Tuple[Doubt, ...]
+    missing: Tuple[ComparisonWarning, ...]  # what one side has no number for
+    warnings: Tuple[ComparisonWarning, ...]
 
 
 @dataclass(frozen=True)
@@ -131,12 +131,12 @@ def _section(contender: str, case: Case, choice: Wanted, rules: Rules) -> Sectio
         if not choice.asks(key[2]) and _as_expected(key[2], [*a, *b]):
             continue
         row = _row(contender, case, key, a, b, rules)
-        if isinstance(row, Doubt):
+        if isinstance(row, ComparisonWarning):
             missing.append(row)
         else:
             rows.append(row)
-    doubts = of_case(case, {(row.phase, row.op) for row in rows})
-    return Section(contender, case.title, case.base, case.new, case.differences, tuple(rows), tuple(missing), doubts)
+    warnings = of_case(case, {(row.phase, row.op) for row in rows})
+    return Section(contender, case.title, case.base, case.new, case.differences, tuple(rows), tuple(missing), warnings)
 
 
 def _as_expected(metric: str, values: Values) -> bool:
@@ -165,15 +165,17 @@ def _order(ours: Mapping[Key, Values], theirs: Mapping[Key, Values]) -> Iterator
     yield from sorted(keys, key=lambda key: (phases[key[0]], place[key[:2]], METRICS[key[2]].order))
 
 
-def _row(contender: str, case: Case, key: Key, ours: Values, theirs: Values, rules: Rules) -> Union[Row, Doubt]:
+def _row(
+    contender: str, case: Case, key: Key, ours: Values, theirs: Values, rules: Rules
+) -> Union[Row, ComparisonWarning]:
     base, new = _both(ours, theirs) if rules.paired else (_there(ours), _there(theirs))
     name = "/".join(filter(None, (case.title, *key)))
     if not base or not new:
         sides = [side for side, values in (("the base", base), (contender, new)) if not values]
-        return Doubt("missing", name, f"no number of {' and of '.join(sides)}", key)
+        return ComparisonWarning("missing", name, f"no number of {' and of '.join(sides)}", key)
     way, made = _comparison(base, new, rules)
-    doubts = of_row((len(base), len(new)), (len(case.base), len(case.new)))
-    made = replace(made, cautions=(*made.cautions, *doubts))
+    warnings = of_row((len(base), len(new)), (len(case.base), len(case.new)))
+    made = replace(made, warnings=(*made.warnings, *warnings))
     return Row(contender, case.title, *key, way, (len(base), len(new)), made)
 
 
@@ -206,4 +208,3 @@ def _judged(sections: Sequence[Section], choice: Wanted, rules: Rules) -> Iterat
     for i, section in enumerate(sections):
         its = [replace(row, comparison=judged[i, k]) for k, row in enumerate(section.rows)]
         yield replace(section, rows=tuple(its))
-

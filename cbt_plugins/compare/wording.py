@@ -6,11 +6,11 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from cbt_plugins.compare.cases import Side
 from cbt_plugins.compare.differences import short
-from cbt_plugins.compare.doubts import Doubt
 from cbt_plugins.compare.layout import Block, Grid, Heading, Notes, Words
 from cbt_plugins.compare.scaling import gains
 from cbt_plugins.compare.statistics.values import Comparison, Estimate
 from cbt_plugins.compare.table import Compared, Row, Rules, Section
+from cbt_plugins.compare.warnings import ComparisonWarning
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.report.numbers import plain
 
@@ -30,7 +30,7 @@ def blocks(compared: Compared) -> List[Block]:
             Grid(HEAD, tuple(map(line, section.rows)), left=4),
             *_scale(section, compared.rules),
             Notes("no number", tuple(f"{its.where}: {its.text}" for its in section.missing)),
-            Notes("doubts", tuple(merged([*section.doubts, *of_rows(section.rows)]))),
+            Notes("warnings", tuple(merged([*section.warnings, *of_rows(section.rows)]))),
         ]
     found.append(Notes("not compared", compared.alone))
     found.append(Words(tuple(legend(compared.rules, compared.rows))))
@@ -47,8 +47,8 @@ def side_lines(compared: Compared) -> Iterator[str]:
 def _side(which: str, side: Side) -> str:
     places = f" in {', '.join(side.given)}" if side.given != (side.name,) else ""
     bad = sum(not run.usable for run in side.runs)
-    doubt = f", {bad} of them not usable" if bad else ""
-    return f"{which + ':':<5} {side.name}, {len(side.runs)} {'run' if len(side.runs) == 1 else 'runs'}{places}{doubt}"
+    warning = f", {bad} of them not usable" if bad else ""
+    return f"{which + ':':<5} {side.name}, {len(side.runs)} {'run' if len(side.runs) == 1 else 'runs'}{places}{warning}"
 
 
 def _scale(section: Section, rules: Rules) -> Iterator[Block]:
@@ -126,22 +126,22 @@ def _n(row: Row) -> str:
     return f"{row.runs[0]} pairs" if row.way == "pairs" else f"{row.runs[0]}+{row.runs[1]}"
 
 
-def of_rows(rows: Sequence[Row]) -> Iterator[Doubt]:
-    """What the statistics doubt of each row."""
+def of_rows(rows: Sequence[Row]) -> Iterator[ComparisonWarning]:
+    """What the statistics warning of each row."""
     """What the statistics say of the rows, and the rows of themselves."""
     for row in rows:
         its = row.comparison
-        for caution in dict.fromkeys((*its.base.cautions, *its.new.cautions, *its.cautions)):
-            yield Doubt(caution.code, f"{row.phase} {row.op} {row.metric}", caution.text)
+        for warning in dict.fromkeys((*its.base.warnings, *its.new.warnings, *its.warnings)):
+            yield ComparisonWarning(warning.code, f"{row.phase} {row.op} {row.metric}", warning.text)
 
 
-def merged(doubts: Sequence[Doubt]) -> Iterator[str]:
+def merged(warnings: Sequence[ComparisonWarning]) -> Iterator[str]:
     """One sentence for each code: the first, and how many more there are like it."""
-    codes: Dict[str, List[Doubt]] = {}
-    for doubt in doubts:
-        codes.setdefault(doubt.code, []).append(doubt)
+    codes: Dict[str, List[ComparisonWarning]] = {}
+    for warning in warnings:
+        codes.setdefault(warning.code, []).append(warning)
     for code, its in codes.items():
-        places = list(dict.fromkeys(doubt.where for doubt in its))
+        places = list(dict.fromkeys(warning.where for warning in its))
         more = f" and {len(places) - 1} more" if len(places) > 1 else ""
         yield f"{code} ({places[0]}{more}): {its[0].text}"
 
@@ -157,7 +157,7 @@ def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
     family = f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}"
     yield (
         f"p: after Holm over {family}; better and worse need p < {rules.alpha:g}, "
-        f"same needs a change that is surely within ±{_whole(rules.margin)}%"
+        f"equivalent needs a change that is surely within ±{_whole(rules.margin)}%"
     )
 
 

@@ -19,7 +19,7 @@ from cbt_plugins.report.overlay import overlays, percentiles
 #: half the width of the picture of an interval, in its own units
 _HALF = 80
 #: the order in which verdicts are told
-_TOLD = (Verdict.WORSE, Verdict.BETTER, Verdict.SAME, Verdict.CANNOT_TELL)
+_TOLD = (Verdict.WORSE, Verdict.BETTER, Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)
 
 
 def write(compared: Compared, path: Path) -> None:
@@ -56,13 +56,13 @@ def page(compared: Compared) -> str:
 
 
 def verdict(rows: Sequence[Row]) -> Dict[str, str]:
-    """{"kind": good | doubt | bad | same, "text": "2 worse, 1 better, 3 same"}."""
+    """{"kind": good | warning | bad | equivalent, "text": "2 worse, 1 better, 3 equivalent"}."""
     counts = Counter(row.verdict for row in rows)
     text = ", ".join(f"{counts[its]} {its.value}" for its in _TOLD if counts[its])
     decided = {_class(row) for row in rows}
-    kind = "bad" if "worse" in decided else "good" if "better" in decided else "same"
-    if kind == "same" and counts[Verdict.CANNOT_TELL]:
-        kind = "doubt"
+    kind = "bad" if "worse" in decided else "good" if "better" in decided else "equivalent"
+    if kind == "equivalent" and counts[Verdict.INCONCLUSIVE]:
+        kind = "warning"
     return {"kind": kind, "text": text or "nothing could be compared"}
 
 
@@ -84,7 +84,7 @@ def _section(section: Section, scale: float) -> Dict[str, Any]:
         "differences": section.differences,
         "rows": rows,
         "missing": [f"{its.where}: {its.text}" for its in section.missing],
-        "doubts": list(wording.merged([*section.doubts, *wording.of_rows(section.rows)])),
+        "warnings": list(wording.merged([*section.warnings, *wording.of_rows(section.rows)])),
     }
 
 

@@ -1,4 +1,4 @@
-"""One run as a page: what it came to first, then its doubts, then its phases, its environment and its plan."""
+"""One run as a page: what it came to first, then its warnings, then its phases, its environment and its plan."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ def page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[str, 
     """
     drawn = drawing(summary)
     charts = drawn["phases"]
-    files = [
-        {"name": name, "text": text[:_LONGEST], "cut": len(text) > _LONGEST} for name, text in texts(run).items()
-    ]
+    files = [{"name": name, "text": text[:_LONGEST], "cut": len(text) > _LONGEST} for name, text in texts(run).items()]
     return document(
         "page.html.j2",
         ["page.js"],
@@ -60,12 +58,12 @@ def _json(path: Path) -> Dict[str, Any]:
 
 
 def verdict(summary: Mapping[str, Any]) -> Dict[str, str]:
-    """{"kind": good | doubt | bad, "text"}"""
+    """{"kind": good | warning | bad, "text"}"""
     n = len(summary["warnings"])
     if not summary["usable"]:
         return {"kind": "bad", "text": "Partial: these are not the numbers of a whole run"}
     if n:
-        return {"kind": "doubt", "text": f"Whole run, {n} warning{'s' if n > 1 else ''}"}
+        return {"kind": "warning", "text": f"Whole run, {n} warning{'s' if n > 1 else ''}"}
     return {"kind": "good", "text": "Whole run, no warnings"}
 
 
@@ -90,9 +88,7 @@ def pools(run: Path) -> List[Dict[str, Any]]:
             found.append(
                 {
                     "name": pool["pool_name"],
-                    "kind": f"erasure coded, {profile}"
-                    if profile
-                    else f"replicated, {pool.get('size', '?')} copies",
+                    "kind": f"erasure coded, {profile}" if profile else f"replicated, {pool.get('size', '?')} copies",
                     "pg_num": pool.get("pg_num"),
                     "application": ", ".join(pool.get("application_metadata") or {}),
                 }

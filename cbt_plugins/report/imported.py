@@ -29,7 +29,7 @@ def render(path: Path) -> Tuple[str, bool]:
 
 
 def _record(record: Record) -> Iterator[str]:
-    whole = "" if record.usable else "  NOT USABLE, see the doubts"
+    whole = "" if record.usable else "  NOT USABLE, see the warnings"
     yield f"{record.name}  {record.config.get('benchmark', record.kind)}{whole}\n"
     lines: List[List[str]] = [list(_HEAD)]
     for phase, op in dict.fromkeys((its.phase, its.op) for its in record.measurements if its.op != CLUSTER):
@@ -39,8 +39,8 @@ def _record(record: Record) -> Iterator[str]:
     if record.failure is not None:
         yield f"  beside it: {record.config[KEY]}\n"
         yield from (f"  {line}\n" for line in recovery.table(record.failure))
-    for caution in record.cautions:
-        yield f"  {caution.code}: {caution.text}\n"
+    for warning in record.warnings:
+        yield f"  {warning.code}: {warning.text}\n"
 
 
 def _cell(lines: Sequence[Measurement], metric: str) -> str:

@@ -75,6 +75,4 @@ def size_class(smallest: int, largest: int) -> str:
 
 def when(epoch: Optional[float]) -> str:
     """UTC, whole seconds."""
-    return (
-        NONE if not epoch else datetime.fromtimestamp(epoch, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
-    )
+    return NONE if not epoch else datetime.fromtimestamp(epoch, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")

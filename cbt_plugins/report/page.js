@@ -31,7 +31,7 @@ const broken = (u, p, zero) => {
   ctx.save();
   for (const w of p.failure.windows) {
     if (w.state === "no failure" || w.state.startsWith("clean")) continue;
-    ctx.fillStyle = tint(colour(["failing", "degraded", "failed"].includes(w.state) ? "bad" : "doubt"), "1c");
+    ctx.fillStyle = tint(colour(["failing", "degraded", "failed"].includes(w.state) ? "bad" : "warning"), "1c");
     ctx.fillRect(at(w.from), bbox.top, at(w.to) - at(w.from), bbox.height);
   }
   ctx.strokeStyle = tint(colour("bad"), "88");
@@ -71,7 +71,7 @@ const joined = (names, timesOf, valuesOf) => {
   }
   return all;
 };
-const pgLine = () => line("PGs not clean", colour("doubt"), { fill: tint(colour("doubt"), "33"), paths: uPlot.paths.stepped({ align: 1 }) });
+const pgLine = () => line("PGs not clean", colour("warning"), { fill: tint(colour("warning"), "33"), paths: uPlot.paths.stepped({ align: 1 }) });
 const stack = (what, key) => line(what, colour(key), { fill: tint(colour(key), "22") });
 // The cluster beside the client
 const ofCluster = (p, lines) => {
@@ -122,7 +122,7 @@ Object.assign(charts, {
     }
     return ofPhase(p, values, series, { distr: 3 });
   }),
-  copies: onPhase((p) => ofCluster(p, [["degraded", "bad"], ["misplaced", "doubt"]])),
+  copies: onPhase((p) => ofCluster(p, [["degraded", "bad"], ["misplaced", "warning"]])),
   recovered: onPhase((p) => ofCluster(p, [["objects_per_s", "good", "objects/s"]])),
   in_flight: onPhase((p) => perDriver(p, "in_flight")),
   oldest_seconds: onPhase((p) => perDriver(p, "oldest_seconds")),

@@ -16,7 +16,7 @@ from cbt_plugins.report.sweep import TOTAL, Sweep
 
 _OPS = {"GET": "#2667c9", "PUT": "#d9730d", "STAT": "#16867a", "DELETE": "#b8326f", "LIST": "#7a4fc4"}
 _LINES = ("#2667c9", "#d9730d", "#16867a", "#b8326f", "#7a4fc4", "#8a6d00", "#4f7a1e", "#6b7280")
-_NAMED = {"bad": "#b3261e", "doubt": "#8a5a00"}
+_NAMED = {"bad": "#b3261e", "warning": "#8a5a00"}
 _DASHES = ("-", "--", ":", "-.")
 _NAME: Dict[str, Any] = {"ha": "center", "fontsize": 8, "color": "#5b6675"}
 _BROKEN = ("failing", "degraded", "failed")
@@ -108,7 +108,7 @@ def _broken(axes: Axes, phase: Mapping[str, Any], begin: float) -> None:
     failure = phase["failure"]
     for window in failure["windows"] if failure else ():
         if window["state"] != "no failure" and not window["state"].startswith("clean"):
-            colour = _NAMED["bad" if window["state"] in _BROKEN else "doubt"]
+            colour = _NAMED["bad" if window["state"] in _BROKEN else "warning"]
             shift = failure["start"] - begin
             axes.axvspan(window["from"] + shift, window["to"] + shift, color=colour, alpha=0.12, lw=0)
     for mark in failure["marks"] if failure else ():
@@ -133,7 +133,7 @@ def _cores(phase: Mapping[str, Any]) -> Iterator[Tuple[Any, ...]]:
 
 def _copies(phase: Mapping[str, Any]) -> Iterator[Tuple[Any, ...]]:
     failure = phase["failure"]
-    for key, colour in (("degraded", "bad"), ("misplaced", "doubt")) if failure else ():
+    for key, colour in (("degraded", "bad"), ("misplaced", "warning")) if failure else ():
         yield key, _NAMED[colour], failure["start"], failure["step"], failure[key]
 
 

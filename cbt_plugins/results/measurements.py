@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.compare.statistics.values import Caution
 from cbt_plugins.metrics import CLUSTER, TOTAL, Source, from_source, number_at, read
 from cbt_plugins.plan import is_calibration
-from cbt_plugins.results.record import STATE, Measurement
+from cbt_plugins.results.record import STATE, Measurement, ResultWarning
 
 #: metrics of a state of the cluster in a phase
 _STATE = ("obj_per_s", "mib_per_s", "mean_ms", "p50_ms", "p99_ms", "max_ms")
@@ -146,8 +145,8 @@ def _of_resources(
             yield Measurement(phase["name"], TOTAL, metric.key, value)
 
 
-def cautions(summary: Mapping[str, Any]) -> Iterator[Caution]:
+def warnings(summary: Mapping[str, Any]) -> Iterator[ResultWarning]:
     """The summary's warnings; a generator that was the bottleneck is one of them."""
     for warning in summary["warnings"]:
         where = [warning[key] for key in ("phase", "op", "job") if warning.get(key)]
-        yield Caution(warning["code"], ": ".join([*where[:1], warning["text"]]))
+        yield ResultWarning(warning["code"], ": ".join([*where[:1], warning["text"]]))

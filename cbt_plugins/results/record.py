@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Tuple
-
-if TYPE_CHECKING:  # a caution is a value of statistics; reading one needs no numpy
-    from cbt_plugins.compare.statistics.values import Caution
+from typing import Any, List, Mapping, Optional, Tuple
 
 #: between the name of a phase and that of a state of the cluster in it: "one-down / degraded"
 STATE = " / "
+
+
+@dataclass(frozen=True)
+class ResultWarning:
+    """A limit to the trust in a run's numbers: a code for programs, one sentence for a person."""
+
+    code: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -54,8 +59,8 @@ class Record:
     kind: str  # "cbt-plugins" | "hsbench" | "fio" | "radosbench" | "cosbench" | "warp"
     config: Mapping[str, Any]
     measurements: Tuple[Measurement, ...]
-    usable: bool  # False: its numbers are not those of a whole run; the cautions say why
-    cautions: Tuple[Caution, ...]
+    usable: bool  # False: its numbers are not those of a whole run; the warnings say why
+    warnings: Tuple[ResultWarning, ...]
     label: Optional[str] = None  # the release it measured: "18.2.7 reef"
     started: Optional[float] = None  # epoch seconds
     #: of another program's run beside a file of faults: what analysis.recovery.milestones found

@@ -9,7 +9,7 @@ from typing import Any, List, Mapping, Optional
 from cbt_plugins.compare.configuration import configuration
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.loader import summary_of
-from cbt_plugins.results.measurements import cautions, measurements
+from cbt_plugins.results.measurements import measurements, warnings
 from cbt_plugins.results.record import Record
 from cbt_plugins.results.schema import FILE
 from cbt_plugins.results.source import Unreadable
@@ -60,7 +60,7 @@ def _of_summary(summary: Mapping[str, Any], source: Path, run: Optional[Path]) -
         config=configuration(summary, run),
         measurements=tuple(measurements(summary)),
         usable=summary["usable"],
-        cautions=tuple(cautions(summary)),
+        warnings=tuple(warnings(summary)),
         label=summary["environment"]["versions"].get("ceph"),
         started=summary["phases"][0]["window"]["start"] if summary["phases"] else None,
     )

@@ -178,10 +178,13 @@ def found() -> None:
 
 
 def equivalence() -> None:
-    """How often "same" within 3 % is said."""
+    """How often "equivalent" within 3 % is said."""
     sizes = (3, 5, 8)
     lines = [
-        [f"{change:+.0%}, {scatter:.1%}", *(part(_shifted(scatter, n, change), [Verdict.SAME], rounds) for n in sizes)]
+        [
+            f"{change:+.0%}, {scatter:.1%}",
+            *(part(_shifted(scatter, n, change), [Verdict.EQUIVALENT], rounds) for n in sizes),
+        ]
         for change, scatter, rounds in (
             *((0.0, scatter, SINGLE) for scatter in (0.005, 0.01, 0.02)),
             *((change, 0.01, 5 * SINGLE) for change in (0.03, -0.03)),
@@ -190,7 +193,7 @@ def equivalence() -> None:
     show(["true change, scatter", *sizes], lines)
     lengths = (60, 300)
     lines = [
-        [f"{change:+.0%}, {lag}", *(part(_of_series(n, lag, change), [Verdict.SAME], SINGLE) for n in lengths)]
+        [f"{change:+.0%}, {lag}", *(part(_of_series(n, lag, change), [Verdict.EQUIVALENT], SINGLE) for n in lengths)]
         for change in (0.0, 0.03, -0.03)
         for lag in (0.0, 0.6)
     ]

@@ -6,8 +6,7 @@ import random
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.compare.cases import Side
-from cbt_plugins.compare.statistics.values import Caution
-from cbt_plugins.results.record import Measurement, Record
+from cbt_plugins.results.record import Measurement, Record, ResultWarning
 
 CONFIG: Dict[str, Any] = {
     "benchmark": "rgwtest",
@@ -41,7 +40,7 @@ def record(values: Values, *, config: Optional[Mapping[str, Any]] = None, name: 
             made.append(Measurement(phase, op, metric, sum(value) / len(value), tuple(value)))
         else:
             made.append(Measurement(phase, op, metric, value))
-    about: Dict[str, Any] = {"source": f"runs/{name}", "kind": "cbt-plugins", "usable": True, "cautions": ()}
+    about: Dict[str, Any] = {"source": f"runs/{name}", "kind": "cbt-plugins", "usable": True, "warnings": ()}
     return Record(name=name, config={**CONFIG, **(config or {})}, measurements=tuple(made), **{**about, **more})
 
 
@@ -63,5 +62,5 @@ def noise(level: float, count: int, *, scatter: float, seed: int) -> List[float]
     return [level * chance.lognormvariate(0, scatter) for _ in range(count)]
 
 
-def doubt(code: str) -> Tuple[Caution, ...]:
-    return (Caution(code, f"because of {code}"),)
+def warning(code: str) -> Tuple[ResultWarning, ...]:
+    return (ResultWarning(code, f"because of {code}"),)

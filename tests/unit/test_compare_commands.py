@@ -53,7 +53,7 @@ LIMITS = ["--limit", "GET.obj_per_s=10%", "--limit", "PUT.obj_per_s=10%"]
         (["base", "again"], 0, "ok (exit status 0): 2 ok"),
         (["one", "two"], 0, "ok (exit status 0): 2 ok"),
         (["slow", "base"], 0, "ok (exit status 0)"),  # better
-        (["--base", "one", "--new", "two", "late"], 3, "cannot tell (exit status 3)"),
+        (["--base", "one", "--new", "two", "late"], 3, "inconclusive (exit status 3)"),
         (["--base", "base", "--new", "again", "--new", "slow"], 1, "1 regression"),
         (["base", "damaged"], 4, "unusable (exit status 4)"),
         (["base", "broken-off"], 4, "unusable (exit status 4)"),

@@ -96,9 +96,10 @@ def test_the_examples_give_what_the_page_says(
 
 
 def test_the_page_names_what_there_is() -> None:
-    """Codes of doubts that comparison makes are on the page."""
+    """Codes of warnings that comparison makes are on the page."""
     source = (PAGE.parents[1] / "cbt_plugins" / "compare").glob("*.py")
-    codes = {code for path in source for code in re.findall(r'(?:Doubt|Caution)\("([a-z-]+)"', path.read_text())}
+    made = re.compile(r'(?:ComparisonWarning|StatisticsWarning)\(\s*"([a-z-]+)"')
+    codes = {code for path in source for code in made.findall(path.read_text())}
     assert codes >= {"not-usable", "mixed-side", "missing"}
     page = PAGE.read_text(encoding="utf-8")
     assert not {code for code in codes if f"| {code} |" not in page}

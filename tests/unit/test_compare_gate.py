@@ -1,4 +1,4 @@
-"""Limits and what comes of them: ok, regression, cannot tell, unusable; what is wrong with limits, and where."""
+"""Limits and what comes of them: ok, regression, inconclusive, unusable; what is wrong with limits, and where."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def gated(limits: List[str], get: float, p99: float = 20.0, *, count: int = 6, s
         (["p99_ms=10%", "obj_per_s=10%"], 80, 20, Outcome.REGRESSION),
         (["p99_ms<=30"], 100, 25, Outcome.OK),
         (["p99_ms<=22"], 100, 25, Outcome.REGRESSION),
-        (["p99_ms<=25"], 100, 25, Outcome.CANNOT_TELL),
+        (["p99_ms<=25"], 100, 25, Outcome.INCONCLUSIVE),
         (["obj_per_s>=90"], 80, 20, Outcome.REGRESSION),
         (["obj_per_s>=70"], 80, 20, Outcome.OK),
     ],
@@ -49,14 +49,14 @@ def test_size_and_significance_are_both_needed() -> None:
     a, b = side("a", runs({GET: [100.0, 112.0, 90.0]})), side("b", runs({GET: [92.0, 80.0, 100.0]}))
     noisy = gate(a, [b], Limits((limit("GET.obj_per_s", "5%"),)), Rules())
     (ruling,) = noisy.rulings
-    assert (noisy.compared.rows[0].comparison.change or 0) < -0.05 and ruling.outcome is Outcome.CANNOT_TELL
+    assert (noisy.compared.rows[0].comparison.change or 0) < -0.05 and ruling.outcome is Outcome.INCONCLUSIVE
     assert ruling.why == "beyond the limit, and it may be chance"
     a, b = (
         side(name, runs({GET: values}))
         for name, values in (("a", [100.0, 101, 99, 100.2, 100.5, 99.5]), ("b", [91.0, 93, 89, 91.2, 93.5, 88.5]))
     )
     (ruling,) = gate(a, [b], Limits((limit("GET.obj_per_s", "10%"),)), Rules()).rulings
-    assert (ruling.outcome, ruling.why) == (Outcome.CANNOT_TELL, "the interval passes the limit")
+    assert (ruling.outcome, ruling.why) == (Outcome.INCONCLUSIVE, "the interval passes the limit")
 
 
 def test_the_margin_of_a_line_is_its_limit() -> None:
@@ -73,7 +73,7 @@ def test_the_last_limit_that_matches_counts() -> None:
 def test_single_runs_have_values_and_no_changes_of_percentiles() -> None:
     a, b = side("a", [record({P99: 20.0})]), side("b", [record({P99: 40.0})])
     told = [gate(a, [b], Limits((limit("p99_ms", its),)), Rules()).outcome for its in ("10%", "<=50", "<=30")]
-    assert told == [Outcome.CANNOT_TELL, Outcome.OK, Outcome.REGRESSION]
+    assert told == [Outcome.INCONCLUSIVE, Outcome.OK, Outcome.REGRESSION]
 
 
 def test_of_a_single_run_its_value_decides_although_its_seconds_scatter() -> None:
@@ -90,7 +90,7 @@ def test_a_number_that_is_missing_cannot_be_told() -> None:
     key = ("a return", "cluster", "recovery_s")
     a, b = side("a", [record({key: 100.0})]), side("b", [record({key: None})])
     made = gate(a, [b], Limits((limit("recovery_s", "10%"),)), Rules())
-    assert [(its.row, its.outcome) for its in made.rulings] == [("a return/cluster/recovery_s", Outcome.CANNOT_TELL)]
+    assert [(its.row, its.outcome) for its in made.rulings] == [("a return/cluster/recovery_s", Outcome.INCONCLUSIVE)]
     assert "no number\n - a return/cluster/recovery_s: no number of b" in text(blocks(made))
 
 

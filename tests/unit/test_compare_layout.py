@@ -8,15 +8,15 @@ import json
 from typing import Any, Dict, Tuple
 
 import pytest
-from compare_records import doubt, noise, record, runs, side
+from compare_records import noise, record, runs, side, warning
 
 from cbt_plugins.compare import export, layout, releases, scaling, wording
 from cbt_plugins.compare.choice import Choice
 from cbt_plugins.compare.differences import Scale
-from cbt_plugins.compare.doubts import Doubt
 from cbt_plugins.compare.layout import Grid, Heading, Notes, Words
 from cbt_plugins.compare.statistics.values import Comparison, Estimate
 from cbt_plugins.compare.table import Compared, Rules, compare
+from cbt_plugins.compare.warnings import ComparisonWarning
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
 
@@ -36,17 +36,17 @@ new:  young, 3 runs
 configuration that differs  base           new
 version.ceph                17.2.6 quincy  18.2.7 reef
 
-phase        op   metric      unit          base          new                 change       p    n  verdict
-measure-new  GET  throughput  obj/s  100.0 ±2.5%  80.00 ±2.6%  -19.8% [-21.6, -18.0]  <0.001  3+3    worse
-measure-new  GET  p99         ms     20.00 ±2.1%  20.10 ±2.1%     +0.5% [-1.2, +2.2]   0.467  3+3     same
+phase        op   metric      unit          base          new                 change       p    n     verdict
+measure-new  GET  throughput  obj/s  100.0 ±2.5%  80.00 ±2.6%  -19.8% [-21.6, -18.0]  <0.001  3+3       worse
+measure-new  GET  p99         ms     20.00 ±2.1%  20.10 ±2.1%     +0.5% [-1.2, +2.2]   0.467  3+3  equivalent
 
-doubts
+warnings
  - assumes-normal (measure-new GET obj_per_s and 1 more): with 3 runs only if logarithms of runs are about
    normally distributed
 
 ±: 95% interval; in brackets: that of the change, in percent
 n: runs of the base and of the other; the values are those of the middle run
-p: after Holm over 2 rows; better and worse need p < 0.05, same needs a change that is surely within ±5%
+p: after Holm over 2 rows; better and worse need p < 0.05, equivalent needs a change that is surely within ±5%
 """
     )
 
@@ -92,9 +92,9 @@ def test_the_same_input_gives_the_same_bytes(draw: Any) -> None:
 def test_what_cannot_be_computed_is_not_made_up() -> None:
     made = compare(side("a", [record({P99: 20.0})]), [side("b", [record({P99: 40.0})])])
     (row,) = made.rows
-    assert wording.line(row)[4:] == ("20.00 ±inf", "40.00 ±inf", "+100.0%", "-", "1+1", "cannot tell")
+    assert wording.line(row)[4:] == ("20.00 ±inf", "40.00 ±inf", "+100.0%", "-", "1+1", "inconclusive")
     told = json.loads(export.to_json(made))["sections"][0]["rows"][0]
-    assert told["p"] is None and told["base_low"] is None and told["verdict"] == "cannot tell"
+    assert told["p"] is None and told["base_low"] is None and told["verdict"] == "inconclusive"
     assert export.number(float("inf")) is export.number(float("nan")) is None
 
 
@@ -111,13 +111,21 @@ def test_values_and_changes() -> None:
 
 
 def test_doubts_are_told_once_for_each_code() -> None:
-    told = list(wording.merged([Doubt("drift", "a", "falls"), Doubt("drift", "b", "rises"), Doubt("stall", "a", "s")]))
+    told = list(
+        wording.merged(
+            [
+                ComparisonWarning("drift", "a", "falls"),
+                ComparisonWarning("drift", "b", "rises"),
+                ComparisonWarning("stall", "a", "s"),
+            ]
+        )
+    )
     assert told == ["drift (a and 1 more): falls", "stall (a): s"]
 
 
 def test_single_runs_and_several_contenders() -> None:
     series = {GET: noise(100.0, 60, scatter=0.1, seed=1)}
-    one = side("one", [record(series, cautions=doubt("generator-bound"))])
+    one = side("one", [record(series, warnings=warning("generator-bound"))])
     text = layout.text(wording.blocks(compare(one, [side("two", [record(series)]), side("three", [record(series)])])))
     assert text.count("\ntwo\n===\n") == text.count("\nthree\n=====\n") == 1
     assert "n with ~: independent seconds in one run each" in text and "n: runs of the base" not in text
@@ -167,10 +175,10 @@ def test_releases_side_by_side() -> None:
     lines = layout.text(releases.blocks(made)).splitlines()
     cells = [[cell for cell in line.split("  ") if cell] for line in lines]
     told = [[part.strip() for part in row] for row in cells]
-    assert ["read", "measure-new", "MiB/s", "100.0 ±inf", "120.0 ±inf", "+20.0%", "-", "cannot tell"] in told
-    assert ["write", "measure-aged", "MiB/s", "40.00 ±inf", "48.00 ±inf", "+20.0%", "-", "cannot tell"] in told
-    assert ["to active+clean", "node-a return", "h", "80.00 ±inf", "38.00 ±inf", "-52.5%", "-", "cannot tell"] in told
-    assert ["RGW cores", "measure-new", "cores", "10.00 ±inf", "9.000 ±inf", "-10.0%", "-", "cannot tell"] in told
+    assert ["read", "measure-new", "MiB/s", "100.0 ±inf", "120.0 ±inf", "+20.0%", "-", "inconclusive"] in told
+    assert ["write", "measure-aged", "MiB/s", "40.00 ±inf", "48.00 ±inf", "+20.0%", "-", "inconclusive"] in told
+    assert ["to active+clean", "node-a return", "h", "80.00 ±inf", "38.00 ±inf", "-52.5%", "-", "inconclusive"] in told
+    assert ["RGW cores", "measure-new", "cores", "10.00 ±inf", "9.000 ±inf", "-10.0%", "-", "inconclusive"] in told
     titles = [line for line in lines if line in ("throughput", "recovery", "CPU")]
     assert titles == ["throughput", "recovery", "CPU"]
     assert not any("p99" in line for line in lines)

@@ -143,7 +143,7 @@ def test_a_damaged_run_is_a_record_that_is_not_usable(tmp_path: Path) -> None:
     for path in run.glob("phases/*/rows/*"):
         path.unlink()
     (record,) = records_of(tmp_path)
-    assert not record.usable and "no-rows" in {caution.code for caution in record.cautions}
+    assert not record.usable and "no-rows" in {warning.code for warning in record.warnings}
 
 
 def test_the_configuration_of_an_archive(tmp_path: Path) -> None:

@@ -1,11 +1,11 @@
-"""Verdicts of a table: planted changes are found, noise is not, and doubts are said."""
+"""Verdicts of a table: planted changes are found, noise is not, and warnings are said."""
 
 from __future__ import annotations
 
 from typing import Any, Dict, List
 
 import pytest
-from compare_records import doubt, noise, record, runs, side
+from compare_records import noise, record, runs, side, warning
 
 from cbt_plugins.compare.choice import Choice
 from cbt_plugins.compare.statistics.values import Verdict
@@ -33,7 +33,7 @@ def test_planted_changes_are_found_in_their_direction() -> None:
     assert verdicts(compare(base, [worse])) == {
         "measure-new/GET/obj_per_s": Verdict.WORSE,
         "measure-new/GET/p99_ms": Verdict.WORSE,
-        "measure-new/PUT/obj_per_s": Verdict.SAME,
+        "measure-new/PUT/obj_per_s": Verdict.EQUIVALENT,
     }
     better = side("better", runs(lots(seed=2, get=110, p99=15), begin=0.5))
     found = verdicts(compare(base, [better]))
@@ -52,13 +52,13 @@ def test_noise_gives_no_verdict_of_a_change() -> None:
         a, b = (side(name, runs(lots(seed=its))) for name, its in (("a", seed), ("b", 100 + seed)))
         found += verdicts(compare(a, [b])).values()
     assert sum(its in (Verdict.BETTER, Verdict.WORSE) for its in found) <= 2
-    assert found.count(Verdict.SAME) > 40  # of 60, and that is known within 5 %
+    assert found.count(Verdict.EQUIVALENT) > 40  # of 60, and that is known within 5 %
 
 
 def test_a_margin_decides_what_is_the_same() -> None:
     a, b = side("a", runs(lots())), side("b", runs(lots(seed=2)))
-    assert set(verdicts(compare(a, [b], rules=Rules(margin=0.1))).values()) == {Verdict.SAME}
-    assert Verdict.SAME not in verdicts(compare(a, [b], rules=Rules(margin=0.002))).values()
+    assert set(verdicts(compare(a, [b], rules=Rules(margin=0.1))).values()) == {Verdict.EQUIVALENT}
+    assert Verdict.EQUIVALENT not in verdicts(compare(a, [b], rules=Rules(margin=0.002))).values()
 
 
 def test_all_contenders_are_one_family() -> None:
@@ -79,7 +79,7 @@ def test_pairs_see_what_drift_hides() -> None:
     new = {GET: [95 * d * s for d, s in zip(drift, reversed(small))]}
     a, b = side("a", runs(base)), side("b", runs(new, begin=0.5))
     (unpaired,), (paired,) = compare(a, [b]).rows, compare(a, [b], rules=Rules(paired=True)).rows
-    assert unpaired.verdict is Verdict.CANNOT_TELL
+    assert unpaired.verdict is Verdict.INCONCLUSIVE
     assert paired.verdict is Verdict.WORSE and paired.way == "pairs"
     with pytest.raises(ValueError, match="8 and 7"):
         compare(a, [side("b", runs({GET: base[GET][:7]}))], rules=Rules(paired=True))
@@ -87,32 +87,32 @@ def test_pairs_see_what_drift_hides() -> None:
 
 def test_single_runs_are_compared_by_their_seconds() -> None:
     base, new = ({GET: noise(level, 60, scatter=0.05, seed=7 + int(level))} for level in (100.0, 80.0))
-    for values, wanted in ((new, Verdict.WORSE), (base, Verdict.SAME)):
+    for values, wanted in ((new, Verdict.WORSE), (base, Verdict.EQUIVALENT)):
         made = compare(side("a", [record(base)]), [side("b", [record(values)])])
         (row,) = made.rows
         assert row.verdict is wanted and row.way == "seconds" and row.runs == (1, 1)
         assert 20 < row.comparison.base.n <= 60  # so many of 60 seconds are independent
-        assert "one-run" in {caution.code for caution in row.comparison.cautions}
+        assert "one-run" in {warning.code for warning in row.comparison.warnings}
 
 
 def test_a_scatter_that_is_known_widens_the_interval_of_single_runs() -> None:
     base, new = ({GET: noise(level, 60, scatter=0.05, seed=7 + int(level))} for level in (100.0, 90.0))
     sides = side("a", [record(base)]), side("b", [record(new)])
     (sure,), (unsure,) = (compare(sides[0], sides[1:], rules=Rules(scatter=its)).rows for its in (0.0, 0.05))
-    assert (sure.verdict, unsure.verdict) == (Verdict.WORSE, Verdict.CANNOT_TELL)
-    assert "one-run" not in {caution.code for caution in unsure.comparison.cautions}
+    assert (sure.verdict, unsure.verdict) == (Verdict.WORSE, Verdict.INCONCLUSIVE)
+    assert "one-run" not in {warning.code for warning in unsure.comparison.warnings}
 
 
 def test_several_runs_are_never_compared_by_their_seconds() -> None:
     values = {GET: noise(100.0, 60, scatter=0.1, seed=7)}
     (row,) = compare(side("a", [record(values)]), [side("b", [record(values, name=n) for n in "xyz"])]).rows
-    assert row.way == "runs" and row.verdict is Verdict.CANNOT_TELL
-    assert "too-few-runs" in {caution.code for caution in row.comparison.cautions}
+    assert row.way == "runs" and row.verdict is Verdict.INCONCLUSIVE
+    assert "too-few-runs" in {warning.code for warning in row.comparison.warnings}
 
 
 def test_a_percentile_of_single_runs_cannot_be_told() -> None:
     (row,) = compare(side("a", [record({P99: 20.0})]), [side("b", [record({P99: 40.0})])]).rows
-    assert row.verdict is Verdict.CANNOT_TELL and row.comparison.base.low is None
+    assert row.verdict is Verdict.INCONCLUSIVE and row.comparison.base.low is None
     assert row.comparison.change == pytest.approx(1.0)
 
 
@@ -125,7 +125,7 @@ def test_what_is_not_there_is_said() -> None:
     ]
     three = runs({GET: [1.0, 2.0, 3.0]})
     (row,) = compare(side("a", three), [side("b", [*three[:2], record({PUT: 1.0})])], Choice(ops=("GET",))).rows
-    assert "missing-values" in {caution.code for caution in row.comparison.cautions} and row.runs == (3, 2)
+    assert "missing-values" in {warning.code for warning in row.comparison.warnings} and row.runs == (3, 2)
 
 
 def test_which_rows_there_are() -> None:
@@ -160,12 +160,12 @@ def test_doubts_of_the_runs() -> None:
     falling = [value * (1 - i / 600) for i, value in enumerate(calm)]
     base = [record({GET: calm}, name=n, started=float(n)) for n in "123"]
     new = [
-        record({GET: falling}, name="4", started=4.0, usable=False, cautions=doubt("no-rows")),
-        record({GET: calm}, name="5", started=5.0, cautions=doubt("generator-bound")),
-        record({GET: calm}, name="6", started=6.0, config={"version.ceph": "18"}, cautions=doubt("few-samples")),
+        record({GET: falling}, name="4", started=4.0, usable=False, warnings=warning("no-rows")),
+        record({GET: calm}, name="5", started=5.0, warnings=warning("generator-bound")),
+        record({GET: calm}, name="6", started=6.0, config={"version.ceph": "18"}, warnings=warning("few-samples")),
     ]
     made = compare(side("a", base), [side("b", new)])
-    found = {(its.code, its.where) for its in made.sections[0].doubts}
+    found = {(its.code, its.where) for its in made.sections[0].warnings}
     assert found >= {
         ("not-interleaved", "base, new"),
         ("mixed-side", "new"),
@@ -180,9 +180,9 @@ def test_doubts_of_the_runs() -> None:
 
 def test_interleaved_runs_are_no_doubt() -> None:
     a, b = side("a", runs(lots())), side("b", runs(lots(seed=2), begin=0.5))
-    assert compare(a, [b]).sections[0].doubts == ()
+    assert compare(a, [b]).sections[0].warnings == ()
     late = side("b", runs(lots(seed=2), begin=100))
-    assert [its.code for its in compare(a, [late]).sections[0].doubts] == ["not-interleaved"]
+    assert [its.code for its in compare(a, [late]).sections[0].warnings] == ["not-interleaved"]
 
 
 def test_rows_of_a_sweep_have_their_case_in_the_id() -> None:

@@ -94,7 +94,7 @@ def test_a_run_without_a_failure_is_another_load(archive: Path, capsys: pytest.C
     assert record_of(archive).config["load.faults"] == "none" and record_of(archive).failure is None
     runs = [str(where / "results" / "00000000" / HSBENCH) for where in (DATA, archive)]
     assert main(["compare", *runs]) != 0
-    assert "load.faults: 10s:stop*1 25s:undo*1, and none" in capsys.readouterr().err
+    assert "load.faults: 10s:stop*1 25s:undo*1 in the base, none in the other" in capsys.readouterr().err
 
 
 def test_report_tells_the_failure(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,14 +106,14 @@ def test_report_tells_the_failure(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_archive_without_runs_of_ours_is_not_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", str(DATA), "--csv", str(tmp_path / "runs.csv")]) == 4
-    assert "no run of our benchmarks" in capsys.readouterr().err
+    assert "no run of cbt-plugins" in capsys.readouterr().err
 
 
 def test_a_load_that_ran_without_its_faults_is_no_run_of_them(archive: Path) -> None:
     rewrite(journal(archive), lambda line: line["event"] in ("beside", "ended"))
     record = record_of(archive)
     assert not record.usable and record.config["load.faults"] == "none"
-    assert "no-faults" in [caution.code for caution in record.cautions]
+    assert "no-faults" in [warning.code for warning in record.warnings]
 
 
 @pytest.mark.parametrize("killed", [True, False])
@@ -124,14 +124,14 @@ def test_faults_that_did_not_all_come_are_said(archive: Path, killed: bool) -> N
 
     rewrite(journal(archive), keep)
     record = record_of(archive)
-    assert not record.usable and "faults-failed" in [caution.code for caution in record.cautions]
+    assert not record.usable and "faults-failed" in [warning.code for warning in record.warnings]
 
 
 def test_an_event_that_came_late_is_said(archive: Path) -> None:
     rewrite(journal(archive), lambda line: line.update({"late": 3.2} if line["event"] == "event" else {}) is None)
-    cautions = {caution.code: caution.text for caution in record_of(archive).cautions}
-    assert "3.2 s" in cautions["faults-late"]
-    assert "faults-late" not in [caution.code for caution in record_of(DATA).cautions]
+    warnings = {warning.code: warning.text for warning in record_of(archive).warnings}
+    assert "3.2 s" in warnings["faults-late"]
+    assert "faults-late" not in [warning.code for warning in record_of(DATA).warnings]
 
 
 def test_without_the_monitor_the_states_are_those_of_the_commands(archive: Path) -> None:

@@ -60,7 +60,7 @@ def test_radosbench_as_cbt_runs_it(phase: str) -> None:
     assert value(record, phase, "obj_per_s") == pytest.approx(rate, rel=0.02)
     assert value(record, phase, "max_ms") == max(1000 * float(its["Max latency(s)"]) for its in ends)
     assert record.config["load.processes"] == 2 and record.config["phases"] == "seq write"
-    assert "no-clock" in [caution.code for caution in record.cautions]
+    assert "no-clock" in [warning.code for warning in record.warnings]
 
 
 def test_radosbench_where_only_the_json_of_cbt_is_left(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_without_its_logs_there_are_no_percentiles(tmp_path: Path) -> None:
         path.unlink()
     (record,) = read(tmp_path / "results" / "00000000" / "id-606b4c0d")
     assert value(record, "randread", "p99_ms") is None
-    assert "percentiles-not-merged" in [caution.code for caution in record.cautions]
+    assert "percentiles-not-merged" in [warning.code for warning in record.warnings]
 
 
 def test_secrets_and_names_of_a_lab_decide_nothing(tmp_path: Path) -> None:

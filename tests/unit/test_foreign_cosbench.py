@@ -68,7 +68,7 @@ def test_a_workload_is_a_record(name: str) -> None:
 
 
 def test_its_percentiles_are_upper_bounds_and_say_so() -> None:
-    assert "upper-bounds" in [caution.code for caution in read(DATA)[0].cautions]
+    assert "upper-bounds" in [warning.code for warning in read(DATA)[0].warnings]
 
 
 def test_littles_law_says_how_many_workers_there_were() -> None:

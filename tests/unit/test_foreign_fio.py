@@ -84,7 +84,7 @@ def test_without_bins_percentiles_of_two_jobs_are_none(tmp_path: Path) -> None:
     (tmp_path / "plain.json").write_text(json.dumps(data))
     (record,) = read(tmp_path / "plain.json")
     assert value(record, "read", "p99_ms") is None
-    assert "percentiles-not-merged" in [caution.code for caution in record.cautions]
+    assert "percentiles-not-merged" in [warning.code for warning in record.warnings]
     del data["jobs"][1]
     (tmp_path / "plain.json").write_text(json.dumps(data))
     (record,) = read(tmp_path / "plain.json")
@@ -131,7 +131,7 @@ def test_clients_are_cut_to_the_time_they_share() -> None:
     line = line_of(record, "read", "p99_ms")
     values = np.sort(np.concatenate(taken))
     assert line.n == len(values) and line.value == pytest.approx(values[int(np.ceil(0.99 * len(values))) - 1] / 1e6)
-    assert "common-window" in [caution.code for caution in record.cautions]
+    assert "common-window" in [warning.code for warning in record.warnings]
 
 
 def test_a_percentile_needs_its_samples() -> None:
@@ -166,7 +166,7 @@ def test_a_client_without_a_result_makes_the_run_unusable(tmp_path: Path) -> Non
         path.unlink()
     (record,) = read(tmp_path / "a")
     assert not record.usable
-    assert "client2" in next(caution.text for caution in record.cautions if caution.code == "missing-client")
+    assert "client2" in next(warning.text for warning in record.warnings if warning.code == "missing-client")
 
 
 def test_an_empty_output_is_said(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_an_empty_output_is_said(tmp_path: Path) -> None:
     for path in tmp_path.rglob("*output.0.client2"):
         path.write_text('{"fio version": "fio-3.33"}')
     (record,) = read(tmp_path / "a")
-    assert not record.usable and "unreadable" in [caution.code for caution in record.cautions]
+    assert not record.usable and "unreadable" in [warning.code for warning in record.warnings]
 
 
 def test_what_cbt_has_cut_out_is_read_where_the_output_is_gone(tmp_path: Path) -> None:
@@ -188,10 +188,10 @@ def test_what_cbt_has_cut_out_is_read_where_the_output_is_gone(tmp_path: Path) -
 
 def test_failed_requests_are_apart() -> None:
     (record,) = read(DATA / "errors.json")
-    codes = [caution.code for caution in record.cautions]
+    codes = [warning.code for warning in record.warnings]
     assert "errors" in codes and "job-failed" in codes and not record.usable
     (record,) = read(DATA / "stopped.json")
-    assert not record.usable and "job-failed" in [caution.code for caution in record.cautions]
+    assert not record.usable and "job-failed" in [warning.code for warning in record.warnings]
 
 
 def test_what_is_nothing_of_fio_is_refused(tmp_path: Path) -> None:

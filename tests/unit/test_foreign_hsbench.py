@@ -28,7 +28,7 @@ def value(record: Record, phase: str, metric: str) -> Any:
 
 
 def codes(record: Record) -> List[str]:
-    return [caution.code for caution in record.cautions]
+    return [warning.code for warning in record.warnings]
 
 
 def row(name: str, seconds: float, mode: str, ops: int, mbps: float, iops: float, slow: int = 0) -> List[Any]:

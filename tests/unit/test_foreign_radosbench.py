@@ -79,10 +79,10 @@ def test_an_error_makes_it_unusable(tmp_path: Path) -> None:
         (DATA / "write.txt").read_text() + "error during benchmark: (110) Connection timed out\n"
     )
     (record,) = read(tmp_path / "x")
-    assert not record.usable and "job-failed" in [caution.code for caution in record.cautions]
+    assert not record.usable and "job-failed" in [warning.code for warning in record.warnings]
 
 
-def test_processes_without_a_clock_are_added_with_a_caution(tmp_path: Path) -> None:
+def test_processes_without_a_clock_are_added_with_a_warning(tmp_path: Path) -> None:
     run = tmp_path / "results" / "00000000" / "id-1"
     for directory, name in (("write", "write.txt"), ("rand", "rand.txt")):
         (run / directory).mkdir(parents=True)
@@ -93,7 +93,7 @@ def test_processes_without_a_clock_are_added_with_a_caution(tmp_path: Path) -> N
     assert rates["write"].value == pytest.approx(2 * 480 / 5.01786)
     assert rates["write"].series == pytest.approx([144, 100, 196, 178])
     assert rates["rand"].value == pytest.approx(2 * 5171 / 4.03819)
-    assert "no-clock" in [caution.code for caution in record.cautions]
+    assert "no-clock" in [warning.code for warning in record.warnings]
 
 
 def test_what_is_cut_off_is_refused(tmp_path: Path) -> None:

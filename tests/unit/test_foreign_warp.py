@@ -32,7 +32,7 @@ def has(record: Record, op: str, metric: str) -> bool:
 
 
 def codes(record: Record) -> List[str]:
-    return [caution.code for caution in record.cautions]
+    return [warning.code for warning in record.warnings]
 
 
 def raw(name: str) -> Dict[str, Any]:

@@ -71,7 +71,7 @@ def test_what_differs_comes_before_what_changed(compared: Compared) -> None:
     html = page(compared)
     assert html.index("version.ceph") < html.index("What changed")
     assert "19.2.3 squid <span>against 18.2.7 reef</span>" in html
-    assert html.index("cannot tell") < html.index("version.ceph"), "the summary is not first"
+    assert html.index("inconclusive") < html.index("version.ceph"), "the summary is not first"
 
 
 def test_a_verdict_has_a_colour(compared: Compared) -> None:
@@ -81,7 +81,7 @@ def test_a_verdict_has_a_colour(compared: Compared) -> None:
 
 
 def test_what_is_not_significant_has_none(compared: Compared) -> None:
-    html = page(with_verdicts(compared, Verdict.SAME, Verdict.CANNOT_TELL)).split("<body>")[1]
+    html = page(with_verdicts(compared, Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)).split("<body>")[1]
     assert "verdict-" not in html and 'class="interval "' in html
 
 
@@ -90,17 +90,17 @@ def test_a_metric_without_direction_has_none(compared: Compared) -> None:
     row = replace(odd.sections[0].rows[0], metric="rgw_osd_ratio")
     html = page(replace(odd, sections=(replace(odd.sections[0], rows=(row,)),)))
     assert "verdict-worse" not in html.split("<body>")[1]
-    assert verdict([row])["kind"] == "same"
+    assert verdict([row])["kind"] == "equivalent"
 
 
 @pytest.mark.parametrize(
     ("verdicts", "kind", "text"),
     [
-        ((Verdict.WORSE, Verdict.BETTER, Verdict.SAME), "bad", "1 worse, 1 better, 1 same"),
-        ((Verdict.BETTER, Verdict.CANNOT_TELL), "good", "1 better, 1 cannot tell"),
-        ((Verdict.SAME, Verdict.SAME), "same", "2 same"),
-        ((Verdict.SAME, Verdict.CANNOT_TELL), "doubt", "1 same, 1 cannot tell"),
-        ((), "same", "nothing could be compared"),
+        ((Verdict.WORSE, Verdict.BETTER, Verdict.EQUIVALENT), "bad", "1 worse, 1 better, 1 equivalent"),
+        ((Verdict.BETTER, Verdict.INCONCLUSIVE), "good", "1 better, 1 inconclusive"),
+        ((Verdict.EQUIVALENT, Verdict.EQUIVALENT), "equivalent", "2 equivalent"),
+        ((Verdict.EQUIVALENT, Verdict.INCONCLUSIVE), "warning", "1 equivalent, 1 inconclusive"),
+        ((), "equivalent", "nothing could be compared"),
     ],
 )
 def test_the_summary_of_verdicts(compared: Compared, verdicts: Any, kind: str, text: str) -> None:

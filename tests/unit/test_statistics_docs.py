@@ -56,9 +56,13 @@ def test_every_table_of_the_program_is_on_the_page(chance: ModuleType) -> None:
         assert re.search(rf"`(python tests/perf/chance.py )?{part.__name__}`", PAGE) or f"(`{part.__name__};" in PAGE
 
 
-def test_every_caution_is_on_the_page() -> None:
+def test_every_warning_is_on_the_page() -> None:
     folder = Path(cbt_plugins.compare.statistics.__file__).parent
-    used = {code for path in folder.glob("*.py") for code in re.findall(r'Caution\(\s*"([a-z-]+)"', path.read_text())}
-    listed = PAGE[PAGE.index("## Cautions") : PAGE.index("## References")]
+    used = {
+        code
+        for path in folder.glob("*.py")
+        for code in re.findall(r'StatisticsWarning\(\s*"([a-z-]+)"', path.read_text())
+    }
+    listed = PAGE[PAGE.index("## Warnings") : PAGE.index("## References")]
     assert len(used) >= 15
     assert {code for code in used if not re.search(rf"[| ]{code}[ ,]", listed)} == set()

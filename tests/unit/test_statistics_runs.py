@@ -18,13 +18,13 @@ A, B = [100.0, 103.0, 98.0, 101.0, 99.5], [90.0, 92.0, 91.0, 89.0, 90.5]
 
 
 def codes(of: Estimate | Comparison) -> List[str]:
-    return [caution.code for caution in of.cautions]
+    return [warning.code for warning in of.warnings]
 
 
 def test_an_estimate_is_the_median_between_order_statistics() -> None:
     found = estimate([5, 1, 4, 2, 3, 6])
     assert (found.value, found.low, found.high, found.n) == (3.5, 1, 6, 6)  # covers 1 - 2 / 2**6 = 96.9 %
-    assert not found.cautions
+    assert not found.warnings
     assert estimate(range(1, 10)).low == 2  # scipy.stats.binom.cdf(1, 9, 0.5) = 0.0195
 
 
@@ -85,7 +85,7 @@ def test_five_runs_are_compared_with_the_exact_test() -> None:
     assert found.second == pytest.approx(stats.ttest_ind(np.log(A), np.log(B), equal_var=False).pvalue)
     ratios = np.log(np.divide.outer(B, A))
     assert found.change == pytest.approx(math.exp(np.median(ratios)) - 1)
-    assert not found.cautions
+    assert not found.warnings
 
 
 def test_one_wild_run_does_not_hide_a_change_from_the_exact_test() -> None:

@@ -29,7 +29,7 @@ def series(seed: int, n: int, lag: float = 0.0, scatter: float = 5.0) -> np.ndar
 
 
 def codes(of: Union[Estimate, Comparison]) -> List[str]:
-    return [caution.code for caution in of.cautions]
+    return [warning.code for warning in of.warnings]
 
 
 @pytest.mark.parametrize("lag", [0.0, 0.6, 0.9])
@@ -91,23 +91,23 @@ def test_a_short_series_has_no_interval() -> None:
     compared = compare_series(series(3, 40, 0.9), series(4, 400))
     assert (compared.p, compared.change_low) == (None, None)
     assert compared.change is not None
-    assert judge({1: compared}, {1: Direction.HIGHER}, 0.03)[1].verdict is Verdict.CANNOT_TELL
+    assert judge({1: compared}, {1: Direction.HIGHER}, 0.03)[1].verdict is Verdict.INCONCLUSIVE
 
 
 def test_what_is_not_steady_is_said() -> None:
     assert steady(series(5, 600)) == ()
-    assert [caution.code for caution in steady(series(5, 600, 0.8))] == ["autocorrelation"]
+    assert [warning.code for warning in steady(series(5, 600, 0.8))] == ["autocorrelation"]
     falls = steady(series(5, 600) * np.linspace(1.1, 0.9, 600))
-    assert [caution.code for caution in falls] == ["drift"]
+    assert [warning.code for warning in falls] == ["drift"]
     assert "falls by 19.9% of its mean" in falls[0].text
     slow = steady(series(5, 600) + 5 * np.sin(np.arange(600) / 40))
-    assert "not-steady" in [caution.code for caution in slow]
+    assert "not-steady" in [warning.code for warning in slow]
 
 
 def test_words_about_steadiness_are_rarely_wrong() -> None:
     wrong = [steady(series(seed, 300, 0.6)) for seed in range(100)]
-    assert sum("drift" in [caution.code for caution in found] for found in wrong) <= 5
-    assert sum("not-steady" in [caution.code for caution in found] for found in wrong) <= 5
+    assert sum("drift" in [warning.code for warning in found] for found in wrong) <= 5
+    assert sum("not-steady" in [warning.code for warning in found] for found in wrong) <= 5
 
 
 @pytest.mark.parametrize("lag", [0.0, 0.6, 0.9])

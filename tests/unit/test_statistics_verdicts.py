@@ -27,7 +27,7 @@ def verdict(comparison: Comparison, direction: Direction = HIGHER, least: float 
 
 
 def codes(comparison: Comparison) -> List[str]:
-    return [caution.code for caution in comparison.cautions]
+    return [warning.code for warning in comparison.warnings]
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
@@ -52,27 +52,29 @@ def test_the_direction_says_what_is_better() -> None:
     assert verdict(row(0.1, 0.02, 0.001), LOWER) is Verdict.WORSE
     assert verdict(row(-0.1, 0.02, 0.001), LOWER) is Verdict.BETTER
     found = judge({0: row(0.1, 0.02, 0.001)}, {0: NONE}, 0.03)[0]
-    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.verdict is Verdict.INCONCLUSIVE
     assert "no-direction" in codes(found)
 
 
 def test_no_difference_seen_is_not_the_same() -> None:
-    assert verdict(row(0.0, 0.1, 0.9)) is Verdict.CANNOT_TELL
-    assert verdict(row(0.0, 0.01, 0.9)) is Verdict.SAME
-    assert verdict(row(0.029, 0.01, 0.2)) is Verdict.CANNOT_TELL  # may be more than 3 %
-    assert verdict(replace(row(0.0, 0.01, None), change_low=None, change_high=None, within=None)) is Verdict.CANNOT_TELL
+    assert verdict(row(0.0, 0.1, 0.9)) is Verdict.INCONCLUSIVE
+    assert verdict(row(0.0, 0.01, 0.9)) is Verdict.EQUIVALENT
+    assert verdict(row(0.029, 0.01, 0.2)) is Verdict.INCONCLUSIVE  # may be more than 3 %
+    assert (
+        verdict(replace(row(0.0, 0.01, None), change_low=None, change_high=None, within=None)) is Verdict.INCONCLUSIVE
+    )
 
 
 def test_a_sure_difference_within_the_margin_is_the_same_and_said() -> None:
     found = judge({0: row(0.01, 0.005, 0.0001)}, {0: HIGHER}, 0.03)[0]
-    assert found.verdict is Verdict.SAME
+    assert found.verdict is Verdict.EQUIVALENT
     assert "small-difference" in codes(found)
     assert found.margin == 0.03
 
 
 def test_a_difference_below_the_least_is_not_spoken_of() -> None:
     found = judge({0: row(0.04, 0.02, 0.001)}, {0: HIGHER}, 0.03, least=0.05)[0]
-    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.verdict is Verdict.INCONCLUSIVE
     assert "below-least" in codes(found)
     assert verdict(row(0.06, 0.02, 0.001), least=0.05) is Verdict.BETTER
 
@@ -83,7 +85,7 @@ def test_a_long_table_needs_smaller_p_values() -> None:
     rows.update({i: row(0.0, 0.1, 0.5) for i in range(1, 10)})
     judged = judge(rows, dict.fromkeys(rows, HIGHER), 0.03)
     assert judged[0].adjusted == pytest.approx(0.1)
-    assert judged[0].verdict is Verdict.CANNOT_TELL
+    assert judged[0].verdict is Verdict.INCONCLUSIVE
     assert list(judged) == list(rows)
 
 
@@ -103,17 +105,17 @@ def test_a_t_test_helps_an_exact_one_out_of_a_table_that_is_too_long_for_it() ->
     assert helped.adjusted == pytest.approx(0.002)
     assert "assumes-normal" in codes(helped)
     # the exact test must say yes alone
-    assert judge({0: row(0.1, 0.05, 0.06, **few), **others}, directions, 0.03)[0].verdict is Verdict.CANNOT_TELL
+    assert judge({0: row(0.1, 0.05, 0.06, **few), **others}, directions, 0.03)[0].verdict is Verdict.INCONCLUSIVE
     # and where it can speak for itself, it does
     many = {"floor": 0.0001, "second": 0.0001}
-    assert judge({0: row(0.1, 0.05, 0.0079, **many), **others}, directions, 0.03)[0].verdict is Verdict.CANNOT_TELL
+    assert judge({0: row(0.1, 0.05, 0.0079, **many), **others}, directions, 0.03)[0].verdict is Verdict.INCONCLUSIVE
 
 
 def test_margins_of_their_own_and_wrong_ones() -> None:
     rows = {"a": row(0.0, 0.04, 0.9), "b": row(0.0, 0.04, 0.9)}
     directions = dict.fromkeys(rows, HIGHER)
     judged = judge(rows, directions, {"a": 0.05, "b": 0.02})
-    assert [comparison.verdict for comparison in judged.values()] == [Verdict.SAME, Verdict.CANNOT_TELL]
+    assert [comparison.verdict for comparison in judged.values()] == [Verdict.EQUIVALENT, Verdict.INCONCLUSIVE]
     with pytest.raises(ValueError, match="margin"):
         judge(rows, directions, 0.0)
     with pytest.raises(ValueError, match=r"0\.95"):
@@ -140,7 +142,7 @@ def test_a_change_of_the_margin_is_hardly_ever_the_same(runs: int, change: float
     wrong = 0
     for _ in range(200):
         base, new = np.exp(chance.normal(0, 0.005, (2, runs)))
-        wrong += verdict(compare_runs(base, (1 + change) * new)) is Verdict.SAME
+        wrong += verdict(compare_runs(base, (1 + change) * new)) is Verdict.EQUIVALENT
     assert wrong <= 0.05 * 200 + 6  # twice the standard error above 5 %
 
 
@@ -150,7 +152,7 @@ def test_planted_changes_are_found() -> None:
         found = [verdict(compare_runs(*_planted(chance, runs, -0.05, 0.01))) for _ in range(50)]
         assert found.count(Verdict.WORSE) == 50
     same = [verdict(compare_runs(*_planted(chance, 8, 0.0, 0.01))) for _ in range(50)]
-    assert same.count(Verdict.SAME) == 50
+    assert same.count(Verdict.EQUIVALENT) == 50
 
 
 def _planted(chance: np.random.Generator, runs: int, change: float, scatter: float) -> List[np.ndarray]:

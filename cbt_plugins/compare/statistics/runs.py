@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from cbt_plugins.compare.statistics import exact
-from cbt_plugins.compare.statistics.values import Caution, Comparison, Estimate
+from cbt_plugins.compare.statistics.values import Comparison, Estimate, StatisticsWarning
 
 Numbers = Union[Sequence[float], np.ndarray]
 #: runs (or pairs) below which nothing is said with Student's t
@@ -42,7 +42,7 @@ def estimate(values: Numbers, confidence: float = 0.95) -> Estimate:
     The interval is that of order statistics (of 6 runs at least, at 95 %), which holds for every distribution; of 3 to
     5 runs it is Student's t on logarithms. Values that are not finite are left out. ValueError without any value.
     """
-    runs, cautions = _finite(values)
+    runs, warnings = _finite(values)
     if not len(runs):
         raise ValueError("no run has a value")
     n, ordered = len(runs), np.sort(runs)
@@ -52,11 +52,11 @@ def estimate(values: Numbers, confidence: float = 0.95) -> Estimate:
         interval = float(ordered[outside - 1]), float(ordered[-outside])
     elif n >= FEWEST:
         interval = _student_level(runs, confidence)
-        cautions.append(_normal(n))
+        warnings.append(_normal(n))
     else:
-        cautions.append(Caution("too-few-runs", f"no interval can be given of fewer than {FEWEST} runs"))
+        warnings.append(StatisticsWarning("too-few-runs", f"no interval can be given of fewer than {FEWEST} runs"))
     low, high = interval or (None, None)
-    return Estimate(float(np.median(runs)), low, high, n, confidence, tuple(cautions))
+    return Estimate(float(np.median(runs)), low, high, n, confidence, tuple(warnings))
 
 
 def compare_runs(base: Numbers, new: Numbers, paired: bool = False, confidence: float = 0.95) -> Comparison:
@@ -68,7 +68,7 @@ def compare_runs(base: Numbers, new: Numbers, paired: bool = False, confidence: 
     if paired and len(base) != len(new):
         raise ValueError(f"pairs of {len(base)} and {len(new)} runs")
     one, other = estimate(base, confidence), estimate(new, confidence)
-    cautions = {caution.code: caution for caution in (*one.cautions, *other.cautions) if caution.code == "missing"}
+    warnings = {warning.code: warning for warning in (*one.warnings, *other.warnings) if warning.code == "missing"}
     first, second = np.asarray(base, dtype=float), np.asarray(new, dtype=float)
     if paired:
         both = np.isfinite(first) & np.isfinite(second)
@@ -83,14 +83,14 @@ def compare_runs(base: Numbers, new: Numbers, paired: bool = False, confidence: 
     scale = level or float(np.abs(second).max()) or 1.0
     x, y = (np.log(first), np.log(second)) if logarithms else (first / scale, second / scale)
     shift = _pairs(y - x, alpha) if paired else _samples(x, y, alpha)
-    found = list(cautions.values())
+    found = list(warnings.values())
     if not logarithms:
         text = "there are values that are not above 0: differences are compared, relative to the base's level"
-        found.append(Caution("not-positive", text))
+        found.append(StatisticsWarning("not-positive", text))
         if not level:
-            found.append(Caution("no-base", "the base's level is 0: there is no relative change"))
-    found += _doubts(shift, len(first), len(second), paired, confidence)
-    found += [caution for caution in (_trend(first, "base"), _trend(second, "new")) if caution and not paired]
+            found.append(StatisticsWarning("no-base", "the base's level is 0: there is no relative change"))
+    found += _warnings(shift, len(first), len(second), paired, confidence)
+    found += [warning for warning in (_trend(first, "base"), _trend(second, "new")) if warning and not paired]
 
     def relative(value: float) -> Optional[float]:
         return math.expm1(value) if logarithms else value if level else None
@@ -104,16 +104,18 @@ def compare_runs(base: Numbers, new: Numbers, paired: bool = False, confidence: 
     )
 
 
-def _finite(values: Numbers) -> Tuple[np.ndarray, List[Caution]]:
+def _finite(values: Numbers) -> Tuple[np.ndarray, List[StatisticsWarning]]:
     runs = np.asarray(values, dtype=float)
     kept = runs[np.isfinite(runs)]
     lost = len(runs) - len(kept)
-    return kept, [Caution("missing", f"{lost} of {len(runs)} runs have no value")] if lost else []
+    return kept, [StatisticsWarning("missing", f"{lost} of {len(runs)} runs have no value")] if lost else []
 
 
-def _normal(*runs: int) -> Caution:
+def _normal(*runs: int) -> StatisticsWarning:
     sizes = " and ".join(map(str, runs))
-    return Caution("assumes-normal", f"with {sizes} runs only if logarithms of runs are about normally distributed")
+    return StatisticsWarning(
+        "assumes-normal", f"with {sizes} runs only if logarithms of runs are about normally distributed"
+    )
 
 
 def _student_level(runs: np.ndarray, confidence: float) -> Tuple[float, float]:
@@ -166,25 +168,31 @@ def _student(value: float, error: float, freedom: float, alpha: float, method: s
     return _Shift(value, (value - wide, value + wide), (value - narrow, value + narrow), p, method)
 
 
-def _doubts(shift: _Shift, n: int, m: int, paired: bool, confidence: float) -> List[Caution]:
+def _warnings(shift: _Shift, n: int, m: int, paired: bool, confidence: float) -> List[StatisticsWarning]:
     if shift.method == "none":
         what = f"{n} pairs" if paired else f"{n} and {m} runs"
-        return [Caution("too-few-runs", f"{what} cannot tell a change from noise; make {FEWEST} of each at least")]
+        return [
+            StatisticsWarning("too-few-runs", f"{what} cannot tell a change from noise; make {FEWEST} of each at least")
+        ]
     found = []
     if shift.p is None or (shift.interval == (0.0, 0.0) and shift.p == 1):
-        found.append(Caution("no-scatter", "all runs of a side gave the same number: nothing is known of the noise"))
+        found.append(
+            StatisticsWarning("no-scatter", "all runs of a side gave the same number: nothing is known of the noise")
+        )
     elif not shift.floor:
         found.append(_normal(n) if paired else _normal(n, m))
     elif shift.second is not None and (shift.p < 1 - confidence) != (shift.second < 1 - confidence):
         text = f"a t test on the same runs gives p = {shift.second:.3g}: look at the single runs"
-        found.append(Caution("tests-disagree", text))
+        found.append(StatisticsWarning("tests-disagree", text))
     return found
 
 
-def _trend(runs: np.ndarray, side: str) -> Optional[Caution]:
+def _trend(runs: np.ndarray, side: str) -> Optional[StatisticsWarning]:
     """Runs that rise or fall one by one. Of 5 runs by chance in one of 60 cases."""
     steps = np.diff(runs)
     if len(runs) < 5 or not (np.all(steps > 0) or np.all(steps < 0)):
         return None
     way = "rises" if steps[0] > 0 else "falls"
-    return Caution("drift", f"each run of {side} {way} from the one before: interleave base and new, and compare pairs")
+    return StatisticsWarning(
+        "drift", f"each run of {side} {way} from the one before: interleave base and new, and compare pairs"
+    )

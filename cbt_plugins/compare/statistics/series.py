@@ -21,7 +21,7 @@ from typing import List, NamedTuple, Tuple
 import numpy as np
 from scipy import special
 
-from cbt_plugins.compare.statistics.values import Caution, Comparison, Estimate
+from cbt_plugins.compare.statistics.values import Comparison, Estimate, StatisticsWarning
 
 BLOCKS = 10
 #: effective samples below which nothing is said
@@ -66,12 +66,14 @@ def estimate_series(values: np.ndarray, confidence: float = 0.95) -> Estimate:
     if level.size < FEWEST:
         return Estimate(level.mean, None, None, level.size, confidence, (_short(level.size, len(known)),))
     reach = float(special.stdtrit(level.freedom, (1 + confidence) / 2)) * level.error
-    return Estimate(level.mean, level.mean - reach, level.mean + reach, level.size, confidence, _doubts(series, level))
+    return Estimate(
+        level.mean, level.mean - reach, level.mean + reach, level.size, confidence, _warnings(series, level)
+    )
 
 
-def steady(values: np.ndarray) -> Tuple[Caution, ...]:
+def steady(values: np.ndarray) -> Tuple[StatisticsWarning, ...]:
     """What speaks against taking the mean for the level: short-series, autocorrelation, drift, not-steady, gaps."""
-    return estimate_series(values).cautions
+    return estimate_series(values).warnings
 
 
 def compare_series(base: np.ndarray, new: np.ndarray, confidence: float = 0.95, scatter: float = 0.0) -> Comparison:
@@ -82,25 +84,27 @@ def compare_series(base: np.ndarray, new: np.ndarray, confidence: float = 0.95, 
     value.
     """
     one, other = estimate_series(base, confidence), estimate_series(new, confidence)
-    cautions = list(dict.fromkeys((*one.cautions, *other.cautions)))
+    warnings = list(dict.fromkeys((*one.warnings, *other.warnings)))
     if not scatter:
-        cautions.insert(0, Caution("one-run", "one run each: what differs from run to run is not in the interval"))
+        warnings.insert(
+            0, StatisticsWarning("one-run", "one run each: what differs from run to run is not in the interval")
+        )
     if one.value <= 0 or other.value <= 0:
-        cautions.append(Caution("no-base", "a mean is not above 0: there is no relative change"))
-        return Comparison(one, other, None, None, None, None, "none", None, tuple(cautions))
+        warnings.append(StatisticsWarning("no-base", "a mean is not above 0: there is no relative change"))
+        return Comparison(one, other, None, None, None, None, "none", None, tuple(warnings))
     change = other.value / one.value - 1
     if one.low is None or other.low is None:
-        return Comparison(one, other, change, None, None, None, "none", None, tuple(cautions))
+        return Comparison(one, other, change, None, None, None, "none", None, tuple(warnings))
     first, second = (_level(np.asarray(values, dtype=float)) for values in (base, new))
     parts = (2 * first.error / first.mean) ** 2, (2 * second.error / second.mean) ** 2
     total = sum(parts) + 2 * scatter**2
     middle, apart = math.log1p(change), second.half / second.mean - first.half / first.mean
     if not total:
         same = not change and not apart
-        cautions.append(Caution("no-scatter", "the series have no noise: nothing is known of it"))
+        warnings.append(StatisticsWarning("no-scatter", "the series have no noise: nothing is known of it"))
         end = 0.0 if same else None
         p = 1.0 if same else None
-        return Comparison(one, other, change, end, end, p, "series", None, tuple(cautions), within=end)
+        return Comparison(one, other, change, end, end, p, "series", None, tuple(warnings), within=end)
     weights = sum(part**2 / level.freedom for part, level in zip(parts, (first, second)))
     freedom, error = total**2 / weights if weights else 1e9, math.sqrt(total)
     ends = sorted((middle - apart, middle + apart))
@@ -111,7 +115,7 @@ def compare_series(base: np.ndarray, new: np.ndarray, confidence: float = 0.95, 
     )
     within = max(abs(math.expm1(ends[0] - narrow)), abs(math.expm1(ends[1] + narrow)))
     low, high = math.expm1(ends[0] - wide), math.expm1(ends[1] + wide)
-    return Comparison(one, other, change, low, high, p, "series", None, tuple(cautions), within=within)
+    return Comparison(one, other, change, low, high, p, "series", None, tuple(warnings), within=within)
 
 
 def _level(series: np.ndarray) -> _Level:
@@ -156,23 +160,27 @@ def _blocks(series: np.ndarray) -> np.ndarray:
     return np.asarray([part.mean() for part in parts if len(part) * 2 * BLOCKS >= len(series)])
 
 
-def _short(size: float, samples: int) -> Caution:
+def _short(size: float, samples: int) -> StatisticsWarning:
     text = f"{samples} samples say as much as {size:.1f} independent ones: no interval below {FEWEST:g}; measure longer"
-    return Caution("short-series", text)
+    return StatisticsWarning("short-series", text)
 
 
-def _doubts(series: np.ndarray, level: _Level) -> Tuple[Caution, ...]:
-    found: List[Caution] = []
+def _warnings(series: np.ndarray, level: _Level) -> Tuple[StatisticsWarning, ...]:
+    found: List[StatisticsWarning] = []
     n = int(np.isfinite(series).sum())
     if n < len(series):
-        found.append(Caution("gaps", f"{len(series) - n} of {len(series)} bins have no value"))
+        found.append(StatisticsWarning("gaps", f"{len(series) - n} of {len(series)} bins have no value"))
     if level.size < n / 2:
-        found.append(Caution("autocorrelation", f"{n} samples say as much as {level.size:.0f} independent ones"))
+        found.append(
+            StatisticsWarning("autocorrelation", f"{n} samples say as much as {level.size:.0f} independent ones")
+        )
     drift = 2 * level.half / abs(level.mean) if level.mean else 0.0
     chance = 2 * special.stdtr(level.freedom, -abs(level.half) / (math.sqrt(3) * level.error)) if level.error else 0.0
     if abs(drift) >= DRIFT and chance < _CHANCE:
         way = "rises" if drift > 0 else "falls"
-        found.append(Caution("drift", f"the series {way} by {abs(drift):.1%} of its mean from begin to end"))
+        found.append(StatisticsWarning("drift", f"the series {way} by {abs(drift):.1%} of its mean from begin to end"))
     if special.chdtrc(BLOCKS - 2, level.slow * (BLOCKS - 2)) < _CHANCE:
-        found.append(Caution("not-steady", "tenths of the window differ by more than the scatter of seconds explains"))
+        found.append(
+            StatisticsWarning("not-steady", "tenths of the window differ by more than the scatter of seconds explains")
+        )
     return tuple(found)

@@ -1,4 +1,4 @@
-"""What the statistics say: numbers with an interval, a p-value, a verdict, and what is to be doubted about them."""
+"""What the statistics say: numbers with an interval, a p-value, a verdict, and the warnings about them."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Optional, Tuple
 
-Cautions = Tuple["Caution", ...]
-
 
 class Verdict(Enum):
     """What may be said of a change; docs/STATISTICS.md has the rules."""
 
     BETTER = "better"
     WORSE = "worse"
-    SAME = "same"
-    CANNOT_TELL = "cannot tell"
+    EQUIVALENT = "equivalent"
+    INCONCLUSIVE = "inconclusive"
 
 
 @dataclass(frozen=True)
-class Caution:
-    """A doubt about a number. `code` is one of those listed in docs/STATISTICS.md, `text` one sentence for a person."""
+class StatisticsWarning:
+    """A limit to the trust in a number. `code` is one of docs/STATISTICS.md, `text` one sentence for a person."""
 
     code: str
     text: str
@@ -39,7 +37,7 @@ class Estimate:
     high: Optional[float]
     n: float
     confidence: float
-    cautions: Cautions = ()
+    warnings: Tuple[StatisticsWarning, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,14 +56,14 @@ class Comparison:
     p: Optional[float]
     method: str
     verdict: Optional[Verdict] = None
-    cautions: Cautions = ()
+    warnings: Tuple[StatisticsWarning, ...] = ()
     #: p of Welch's test beside an exact one
     second: Optional[float] = None
     #: the smallest p that the exact test can give with so few runs; 0 for the other tests
     floor: float = 0.0
     #: the smallest margin m for which "the change is within -m and m" can be claimed
     within: Optional[float] = None
-    #: of the judge: p after Holm's correction over the table, and the margin that "same" means
+    #: of the judge: p after Holm's correction over the table, and the margin that "equivalent" means
     adjusted: Optional[float] = None
     margin: Optional[float] = None
 

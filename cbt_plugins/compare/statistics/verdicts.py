@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Dict, Hashable, List, Mapping, Sequence, Tuple, TypeVar, Union
 
-from cbt_plugins.compare.statistics.values import Caution, Comparison, Verdict
+from cbt_plugins.compare.statistics.values import Comparison, StatisticsWarning, Verdict
 from cbt_plugins.metrics import Direction
 
 Key = TypeVar("Key", bound=Hashable)
@@ -45,13 +45,13 @@ def judge(
             raise ValueError(f"a margin of {width}")
         if abs(1 - comparison.base.confidence - alpha) > 1e-9:
             raise ValueError(f"intervals at {comparison.base.confidence:g} for verdicts at {1 - alpha:g}")
-        verdict, cautions = _verdict(comparison, directions[key], width, least, adjusted.get(key, 1.0) < alpha)
+        verdict, warnings = _verdict(comparison, directions[key], width, least, adjusted.get(key, 1.0) < alpha)
         if key in helped and verdict in (Verdict.BETTER, Verdict.WORSE):
-            cautions.append(Caution("assumes-normal", _HELPED.format(len(rows))))
+            warnings.append(StatisticsWarning("assumes-normal", _HELPED.format(len(rows))))
         judged[key] = replace(
             comparison,
             verdict=verdict,
-            cautions=(*comparison.cautions, *cautions),
+            warnings=(*comparison.warnings, *warnings),
             adjusted=adjusted.get(key),
             margin=width,
         )
@@ -70,18 +70,20 @@ def _helped(comparison: Comparison, alpha: float) -> float:
 
 def _verdict(
     comparison: Comparison, direction: Direction, margin: float, least: float, significant: bool
-) -> Tuple[Verdict, List[Caution]]:
+) -> Tuple[Verdict, List[StatisticsWarning]]:
     change, low, high = comparison.change, comparison.change_low, comparison.change_high
     differs = significant and low is not None and high is not None and (low > 0 or high < 0)
     if comparison.within is not None and comparison.within < margin:
         text = f"there is a difference, and it is within {margin:.3g}"
-        return Verdict.SAME, [Caution("small-difference", text)] if differs else []
+        return Verdict.EQUIVALENT, [StatisticsWarning("small-difference", text)] if differs else []
     if not differs or change is None:
-        return Verdict.CANNOT_TELL, []
+        return Verdict.INCONCLUSIVE, []
     if direction is Direction.NONE:
-        return Verdict.CANNOT_TELL, [
-            Caution("no-direction", "there is a difference, and neither way is the better one")
+        return Verdict.INCONCLUSIVE, [
+            StatisticsWarning("no-direction", "there is a difference, and neither way is the better one")
         ]
     if abs(change) < least:
-        return Verdict.CANNOT_TELL, [Caution("below-least", f"there is a difference, and it is below {least:.3g}")]
+        return Verdict.INCONCLUSIVE, [
+            StatisticsWarning("below-least", f"there is a difference, and it is below {least:.3g}")
+        ]
     return (Verdict.BETTER if (change > 0) == (direction is Direction.HIGHER) else Verdict.WORSE), []

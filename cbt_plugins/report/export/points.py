@@ -185,5 +185,3 @@ def _cpu(summary: Mapping[str, Any], phase: str) -> Optional[float]:
     watched: Mapping[str, Any] = (summary.get("resources") or {}).get("phases", {}).get(phase) or {}
     cores = (watched.get("classes") or {}).get("generator", {}).get("cores")
     return None if cores is None else 100.0 * float(cores)
-
-

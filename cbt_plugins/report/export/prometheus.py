@@ -20,9 +20,7 @@ def text(runs: Iterable[Tuple[Mapping[str, Any], bool]]) -> str:
             helps.setdefault(name, about)
             inner = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
             lines.setdefault(name, []).append(f"{name}{{{inner}}} {value!r}\n")
-    return "".join(
-        f"# HELP {name} {helps[name]}\n# TYPE {name} gauge\n" + "".join(its) for name, its in lines.items()
-    )
+    return "".join(f"# HELP {name} {helps[name]}\n# TYPE {name} gauge\n" + "".join(its) for name, its in lines.items())
 
 
 def _samples(summary: Mapping[str, Any], whole: bool) -> Iterator[Tuple[str, str, Dict[str, str], float]]:

@@ -12,10 +12,9 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cbt_plugins.compare.statistics.values import Caution
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results.measurements import of_episode
-from cbt_plugins.results.record import STATE, Measurement
+from cbt_plugins.results.record import STATE, Measurement, ResultWarning
 from cbt_plugins.results.recovery import milestones
 from cbt_plugins.results.samples import files_of, read_samples
 from cbt_plugins.results.states import stretches
@@ -37,7 +36,7 @@ class Beside:
     begun: Optional[float]  # epoch seconds: the clock of the events runs, and CBT begins the load
     events: str
     recovery: Mapping[str, Any]  # of analysis.recovery.milestones
-    cautions: Tuple[Caution, ...]
+    warnings: Tuple[ResultWarning, ...]
     whole: bool  # all came and went as planned
 
     def measurements(self, lines: Sequence[Measurement]) -> List[Measurement]:
@@ -59,13 +58,13 @@ def of_run(run: Path) -> Optional[Beside]:
         return None
     recovery = milestones(read_samples(files_of(run)), [event for events in mine for event in events])
     begun = [event["at"] for events in mine for event in events if _is(event, "begun")]
-    doubts = tuple(_doubts(mine))
+    warnings = tuple(_warnings(mine))
     return Beside(
         begun=begun[0] if begun else None,
         events=" ".join(text for events in mine for text in _happened(events)) or "none",
         recovery=recovery,
-        cautions=(*doubts, *_late(mine), *(Caution(its["code"], its["text"]) for its in recovery["warnings"])),
-        whole=not doubts,
+        warnings=(*warnings, *_late(mine), *(ResultWarning(its["code"], its["text"]) for its in recovery["warnings"])),
+        whole=not warnings,
     )
 
 
@@ -92,23 +91,25 @@ def _happened(events: Sequence[Event]) -> Iterator[str]:
             yield f"{at:g}s:undo*{len(event['undo'])}"
 
 
-def _doubts(mine: Sequence[Sequence[Event]]) -> Iterator[Caution]:
+def _warnings(mine: Sequence[Sequence[Event]]) -> Iterator[ResultWarning]:
     for events in mine:
         ended = next((event for event in events if _is(event, "ended")), None)
         if not any(_is(event, "begun") for event in events):
             why = "; ".join(ended["why"]) if ended else "it did not begin"
-            yield Caution("no-faults", f"the load ran without the faults that it was to have: {why}")
+            yield ResultWarning("no-faults", f"the load ran without the faults that it was to have: {why}")
         elif ended is None:
-            yield Caution("faults-failed", "the faults did not come to their end: cbt-tools undo says what is open")
+            yield ResultWarning(
+                "faults-failed", "the faults did not come to their end: cbt-tools undo says what is open"
+            )
         elif ended["why"]:
-            yield Caution("faults-failed", f"not all faults came and went as planned: {'; '.join(ended['why'])}")
+            yield ResultWarning("faults-failed", f"not all faults came and went as planned: {'; '.join(ended['why'])}")
 
 
-def _late(mine: Sequence[Sequence[Event]]) -> Iterator[Caution]:
+def _late(mine: Sequence[Sequence[Event]]) -> Iterator[ResultWarning]:
     for events in mine:
         late = max((event.get("late") or 0.0 for event in events if _is(event, "event")), default=0.0)
         if late > LATE:
-            yield Caution("faults-late", f"a fault or an undo began up to {late:.1f} s after its time")
+            yield ResultWarning("faults-late", f"a fault or an undo began up to {late:.1f} s after its time")
 
 
 def _in_states(line: Measurement, recovery: Mapping[str, Any]) -> Iterator[Measurement]:

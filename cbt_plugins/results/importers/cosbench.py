@@ -14,8 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.compare.statistics.values import Caution
-from cbt_plugins.results.record import Measurement, Record
+from cbt_plugins.results.record import Measurement, Record, ResultWarning
 from cbt_plugins.results.source import Unreadable
 
 MATRIX, HISTORY = "workloads.csv", "run-history.csv"
@@ -23,10 +22,10 @@ MATRIX, HISTORY = "workloads.csv", "run-history.csv"
 PERCENTILES = (60, 80, 90, 95, 99, 100)
 _METRICS = {90: "p90_ms", 95: "p95_ms", 99: "p99_ms", 100: "max_ms"}
 _ID = re.compile(r"(?P<workload>w\d+)-(?P<stage>.+)-\d+$")
-_BOUNDS = Caution(
+_BOUNDS = ResultWarning(
     "upper-bounds", "COSbench counts in bins of 10 ms: its percentiles and its maximum are the upper ends of bins"
 )
-_NO_CLOCK = Caution("no-series", "COSbench's tables have no series: nothing can be said of how steady a run was")
+_NO_CLOCK = ResultWarning("no-series", "COSbench's tables have no series: nothing can be said of how steady a run was")
 
 
 @dataclass(frozen=True)
@@ -146,16 +145,16 @@ def _time(text: str) -> Optional[datetime]:
 
 
 def _record(path: Path, id: str, its: Sequence[Line], known: Optional[Workload]) -> Record:
-    cautions = [_BOUNDS, _NO_CLOCK]
+    warnings = [_BOUNDS, _NO_CLOCK]
     states = {line.status for line in its if line.status} | ({known.state} if known else set())
     bad = sorted(states - {"finished", "completed"})
     if bad:
-        cautions.append(Caution("not-finished", f"{id}: COSbench calls it {', '.join(bad)}"))
+        warnings.append(ResultWarning("not-finished", f"{id}: COSbench calls it {', '.join(bad)}"))
     made = [measurement for line in its for measurement in _measurements(line)]
     for line in its:
         if line.success is not None and line.success < 1:
             text = f"{line.stage}: {1 - line.success:.2%} of {line.op} failed; they are in no rate and no latency"
-            cautions.append(Caution("errors", text))
+            warnings.append(ResultWarning("errors", text))
     return Record(
         source=str(path),
         name=f"{id}-{known.name}" if known else id,
@@ -163,7 +162,7 @@ def _record(path: Path, id: str, its: Sequence[Line], known: Optional[Workload])
         config=dict(_config(its, known)),
         measurements=tuple(made),
         usable=not bad,
-        cautions=tuple(cautions),
+        warnings=tuple(warnings),
         started=known.started.timestamp() if known and known.started else None,
     )
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
-from cbt_plugins.compare.statistics.values import Caution
 from cbt_plugins.results.importers import (
     beside,
     cbt,
@@ -21,7 +20,7 @@ from cbt_plugins.results.importers import (
 )
 from cbt_plugins.results.importers.part import Parsed, Part
 from cbt_plugins.results.importers.together import measurements
-from cbt_plugins.results.record import Record
+from cbt_plugins.results.record import Record, ResultWarning
 from cbt_plugins.results.source import Source, Unreadable
 
 #: bytes from the begin of a file that say what it is
@@ -115,28 +114,30 @@ def _records(
 ) -> List[Record]:
     base = source if source.is_dir() else source.parent
     parsed: List[Parsed] = []
-    cautions: List[Caution] = []
+    warnings: List[ResultWarning] = []
     for file, kind in files:
         try:
             parsed.append(_parse(file, kind, base, config, bool(hosts) or _OUTPUT.match(file.name) is not None))
         except Unreadable as e:
-            cautions.append(Caution("unreadable", f"{file.relative_to(base)}: {e}"))
+            warnings.append(ResultWarning("unreadable", f"{file.relative_to(base)}: {e}"))
     if not parsed:
-        raise Unreadable(f"{source}: {cautions[0].text}")
+        raise Unreadable(f"{source}: {warnings[0].text}")
     seen = {host for host in hosts for file, _ in files if file.name.endswith(f".{host}")}
     if hosts and seen:
         missing = sorted(set(hosts) - seen)
         if missing:
-            cautions.append(
-                Caution("missing-client", f"no result of {', '.join(missing)}: the numbers are those of the others")
+            warnings.append(
+                ResultWarning(
+                    "missing-client", f"no result of {', '.join(missing)}: the numbers are those of the others"
+                )
             )
-    whole = not cautions
+    whole = not warnings
     for its in parsed:
-        cautions += [caution for caution in dict.fromkeys(its.cautions) if caution not in cautions]
+        warnings += [warning for warning in dict.fromkeys(its.warnings) if warning not in warnings]
     faults = beside.of_run(source) if source.is_dir() else None
     if faults is not None:
         whole = whole and faults.whole
-        cautions += faults.cautions
+        warnings += faults.warnings
         config = {**config, beside.KEY: faults.events}
     begun = faults.begun if faults else None
     loops: Dict[int, List[Part]] = {}
@@ -145,10 +146,10 @@ def _records(
             loops.setdefault(loop, []).extend(parts)
     made = []
     for loop, parts in loops.items():
-        lines, doubts, usable = measurements(parts)
+        lines, of_numbers, usable = measurements(parts)
         if parsed[0].kind == "hsbench" and len(parsed) > 1:
             text = f"hsbench writes no times: its {len(parsed)} processes are taken to have begun together"
-            doubts.insert(0, Caution("no-clock", text))
+            of_numbers.insert(0, ResultWarning("no-clock", text))
         if parsed[0].kind == "hsbench":  # its seconds count from its begin
             lines = [replace(line, start=_sum(line.start, begun)) for line in lines]
         if faults is not None:
@@ -162,7 +163,7 @@ def _records(
                 measurements=tuple(lines),
                 usable=whole and usable and all(its.usable for its in parsed),
                 failure=faults.recovery if faults else None,
-                cautions=(*cautions, *doubts),
+                warnings=(*warnings, *of_numbers),
                 started=min((its.started for its in parsed if its.started is not None), default=begun),
             )
         )

@@ -14,9 +14,9 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cbt_plugins.compare.statistics.values import Caution
 from cbt_plugins.results.importers.fio_logs import Logs
 from cbt_plugins.results.importers.part import Bins, Parsed, Part
+from cbt_plugins.results.record import ResultWarning
 from cbt_plugins.results.source import Unreadable
 
 DIRECTIONS = ("read", "write", "trim")
@@ -56,8 +56,8 @@ def parse(text: str, client: str, logs: Optional[Logs] = None, by_name: bool = T
         phase = str(job.get("jobname")) if by_name and len(names) > 1 else mode
         who = f"{client}:{number}" if len(jobs) > 1 else client
         parts += _parts(job, phase, who, _start(data, job), logs.of(number, len(jobs)) if logs else {})
-        made.cautions += _doubts(job, phase, who)
-    made.usable = not any(caution.code == "job-failed" for caution in made.cautions)
+        made.warnings += _warnings(job, phase, who)
+    made.usable = not any(warning.code == "job-failed" for warning in made.warnings)
     return made
 
 
@@ -162,13 +162,13 @@ def _bins(latency: Mapping[str, Any]) -> Optional[Bins]:
     return Bins.merged([Bins(values, np.array([count for _, count in pairs]))])
 
 
-def _doubts(job: Job, phase: str, client: str) -> Iterator[Caution]:
+def _warnings(job: Job, phase: str, client: str) -> Iterator[ResultWarning]:
     if job.get("error"):
-        yield Caution("job-failed", f"{phase}: {client} ended with error {job['error']}")
+        yield ResultWarning("job-failed", f"{phase}: {client} ended with error {job['error']}")
     if job.get("total_err"):
         text = f"{phase}: {job['total_err']} requests of {client} failed, the first with error {job.get('first_error')}"
-        yield Caution("errors", text)
+        yield ResultWarning("errors", text)
     for way in DIRECTIONS:
         for key in ("short_ios", "drop_ios"):
             if (job.get(way) or {}).get(key):
-                yield Caution("errors", f"{phase}: {client} had {job[way][key]} {key.replace('_', ' ')} ({way})")
+                yield ResultWarning("errors", f"{phase}: {client} had {job[way][key]} {key.replace('_', ' ')} ({way})")

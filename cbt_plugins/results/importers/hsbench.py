@@ -16,8 +16,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from cbt_plugins.compare.statistics.values import Caution
 from cbt_plugins.results.importers.part import Parsed, Part, Steps
+from cbt_plugins.results.record import ResultWarning
 from cbt_plugins.results.source import Unreadable
 
 TOTAL = "TOTAL"
@@ -55,15 +55,17 @@ def parse(text: str, client: str, threads: Optional[int] = None) -> Parsed:
     lines, stale = _csv(text) if text.startswith("Loop,") else _json(text)
     made = Parsed("hsbench", config={"benchmark": "hsbench", "engine": "hsbench"})
     if stale:
-        made.cautions.append(Caution("stale-tail", f"{client}: the end of the file is left over from a longer run"))
+        made.warnings.append(
+            ResultWarning("stale-tail", f"{client}: the end of the file is left over from a longer run")
+        )
     sizes = set()
     for loop, number, start, intervals, total in _modes(lines):
         part = _part(client, number, start, intervals, total)
         made.loops.setdefault(loop, []).append(part)
         if total["Mode"] in _MOVES and total["Ops"] and total["Seconds"]:
             sizes.add(_size(total))
-        made.cautions += _doubts(client, part, intervals, total, threads)
-    made.usable = not any(caution.code == "threads-lost" for caution in made.cautions)
+        made.warnings += _warnings(client, part, intervals, total, threads)
+    made.usable = not any(warning.code == "threads-lost" for warning in made.warnings)
     if len(sizes) == 1:
         made.config["load.op_size"] = sizes.pop()
     if not made.loops:
@@ -143,10 +145,10 @@ def _part(client: str, number: int, start: float, intervals: List[Line], total: 
 def _size(total: Line) -> int:
     """Bytes of an object. `Mbps` of a CSV has two digits: what it may mean is narrowed down to a round number."""
     size = total["Mbps"] * total["Seconds"] * 2**20 / total["Ops"]
-    doubt = 0.006 * total["Seconds"] * 2**20 / total["Ops"] + 0.006 / max(total["Seconds"], 0.01) * size
+    tolerance = 0.006 * total["Seconds"] * 2**20 / total["Ops"] + 0.006 / max(total["Seconds"], 0.01) * size
     for unit in (2**20, 2**10, 1000, 100, 10):
         rounded = round(size / unit) * unit
-        if rounded and abs(rounded - size) <= doubt:
+        if rounded and abs(rounded - size) <= tolerance:
             return rounded
     return round(size)
 
@@ -161,21 +163,23 @@ def _steps(intervals: List[Line], total: Line) -> Optional[Steps]:
     return Steps(edges, counts, totals).completed(total["Ops"], total["Seconds"], total["Ops"] * total["AvgLat"] * 1e6)
 
 
-def _doubts(client: str, part: Part, intervals: List[Line], total: Line, threads: Optional[int]) -> Iterator[Caution]:
+def _warnings(
+    client: str, part: Part, intervals: List[Line], total: Line, threads: Optional[int]
+) -> Iterator[ResultWarning]:
     failed, mode = part.failed or 0, part.phase
     if part.op == "GET" and part.requests:
         text = f"{mode}: hsbench stops the clock of a GET at the headers of the answer: the body is in no latency"
-        yield Caution("get-without-body", text)
+        yield ResultWarning("get-without-body", text)
     if failed:
         text = f"{mode}: {failed} requests of {client} failed (hsbench's slowdowns); they are in no rate"
-        yield Caution("errors", text)
+        yield ResultWarning("errors", text)
     if failed >= PATIENCE and not _whole(intervals, total, threads, failed):
         text = f"{mode}: up to {failed // PATIENCE} threads of {client} ended early, each after {PATIENCE} failures"
-        yield Caution("threads-lost", text)
+        yield ResultWarning("threads-lost", text)
     if intervals and _behind(intervals, total) > 2:
         late = _behind(intervals, total)
         text = f"{mode}: a thread of {client} ended {late:.0f} intervals before the others: no series of them"
-        yield Caution("no-intervals", text)
+        yield ResultWarning("no-intervals", text)
 
 
 def _behind(intervals: List[Line], total: Line) -> float:

@@ -7,8 +7,8 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from cbt_plugins.compare.statistics.values import Caution
 from cbt_plugins.results.histogram import rank
+from cbt_plugins.results.record import ResultWarning
 
 
 @dataclass(frozen=True)
@@ -112,11 +112,11 @@ class Part:
 
 @dataclass
 class Parsed:
-    """What one file says: its parts by loop (a program that repeats everything has several), and doubts."""
+    """What one file says: its parts by loop (a program that repeats everything has several), and warnings."""
 
     kind: str
     loops: Dict[int, List[Part]] = field(default_factory=dict)
     config: Dict[str, Any] = field(default_factory=dict)  # dotted keys, as Record has them
-    cautions: List[Caution] = field(default_factory=list)
+    warnings: List[ResultWarning] = field(default_factory=list)
     usable: bool = True
     started: Optional[float] = None

@@ -13,8 +13,8 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from cbt_plugins.compare.statistics.values import Caution
 from cbt_plugins.results.importers.part import Parsed, Part, Steps
+from cbt_plugins.results.record import ResultWarning
 from cbt_plugins.results.source import Unreadable
 
 #: what the end of the text calls them -> what --format=json does
@@ -74,7 +74,7 @@ def parse(text: str, client: str, phase: Optional[str] = None) -> Parsed:
     made.loops[0] = [part]
     if "error during benchmark" in text:
         made.usable = False
-        made.cautions.append(Caution("job-failed", f"{part.phase}: rados bench of {client} ended with an error"))
+        made.warnings.append(ResultWarning("job-failed", f"{part.phase}: rados bench of {client} ended with an error"))
     return made
 
 

@@ -12,35 +12,34 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cbt_plugins.compare.statistics.values import Caution
 from cbt_plugins.metrics import METRICS, TOTAL
 from cbt_plugins.results.importers.part import Bins, Part
-from cbt_plugins.results.record import Measurement
+from cbt_plugins.results.record import Measurement, ResultWarning
 
 _QUANTILES = tuple(its for its in METRICS.values() if its.quantile is not None)
-#: a common window that is shorter than this share of some client's time, and by some seconds, is worth a caution
+#: a common window that is shorter than this share of some client's time, and by some seconds, is worth a warning
 _MOST = 0.95
 _LITTLE = 0.5
 
 
-def measurements(parts: Sequence[Part]) -> Tuple[List[Measurement], List[Caution], bool]:
-    """Of all phases: (measurements, cautions, whether they are those of a whole run)."""
+def measurements(parts: Sequence[Part]) -> Tuple[List[Measurement], List[ResultWarning], bool]:
+    """Of all phases: (measurements, warnings, whether they are those of a whole run)."""
     phases: Dict[str, Dict[str, List[Part]]] = {}
     for part in parts:
         phases.setdefault(part.phase, {}).setdefault(part.op, []).append(part)
     made: List[Measurement] = []
-    cautions: List[Caution] = []
+    warnings: List[ResultWarning] = []
     usable = True
     for phase, ops in phases.items():
         everything = [part for its in ops.values() for part in its]
-        window, doubts = _window(phase, everything)
-        cautions += doubts
+        window, of_window = _window(phase, everything)
+        warnings += of_window
         if window is None and not all(part.prepares for part in everything):
             usable = False
-        lines = [line for op, its in ops.items() for line in _op(phase, op, its, window, cautions)]
+        lines = [line for op, its in ops.items() for line in _op(phase, op, its, window, warnings)]
         made += lines
         made += _total(phase, lines, len(ops))
-    return made, cautions, usable
+    return made, warnings, usable
 
 
 Window = Tuple[float, float]
@@ -50,7 +49,7 @@ def _start(part: Part) -> float:
     return part.start or 0.0
 
 
-def _window(phase: str, parts: Sequence[Part]) -> Tuple[Optional[Window], List[Caution]]:
+def _window(phase: str, parts: Sequence[Part]) -> Tuple[Optional[Window], List[ResultWarning]]:
     """When all clients ran; None: never. One client that mixes operations is one client."""
     spans: Dict[str, Window] = {}
     for part in parts:
@@ -58,20 +57,20 @@ def _window(phase: str, parts: Sequence[Part]) -> Tuple[Optional[Window], List[C
         known = spans.get(part.client, (low, high))
         spans[part.client] = (min(low, known[0]), max(high, known[1]))
     low, high = max(low for low, _ in spans.values()), min(high for _, high in spans.values())
-    cautions = []
+    warnings = []
     if len(spans) > 1:
         if any(part.start is None for part in parts):
             text = f"{phase}: the results have no clock: all {len(spans)} clients are taken to have begun together"
-            cautions.append(Caution("no-clock", text))
+            warnings.append(ResultWarning("no-clock", text))
         if high <= low:
-            cautions.append(Caution("no-common-window", f"{phase}: its {len(spans)} clients never ran together"))
-            return None, cautions
+            warnings.append(ResultWarning("no-common-window", f"{phase}: its {len(spans)} clients never ran together"))
+            return None, warnings
         longest = max(high - low for low, high in spans.values())
         if _cut(high - low, longest):
             text = f"{phase}: its {len(spans)} clients ran together for {high - low:.1f} of up to {longest:.1f} s"
             text += "; rates are of that time, failures and latencies that no log has one by one are of all of it"
-            cautions.append(Caution("common-window", text))
-    return (low, high), cautions
+            warnings.append(ResultWarning("common-window", text))
+    return (low, high), warnings
 
 
 def _cut(window: float, seconds: float) -> bool:
@@ -80,20 +79,22 @@ def _cut(window: float, seconds: float) -> bool:
 
 
 def _op(
-    phase: str, op: str, parts: Sequence[Part], window: Optional[Window], cautions: List[Caution]
+    phase: str, op: str, parts: Sequence[Part], window: Optional[Window], warnings: List[ResultWarning]
 ) -> Iterator[Measurement]:
     requests = sum(part.requests for part in parts)
     line = Measurement(phase, op, "", None, n=requests)
     if window is not None:
-        yield from _rates(line, parts, window, cautions)
+        yield from _rates(line, parts, window, warnings)
     lost = [part.failed for part in parts if part.failed is not None]
     if len(lost) == len(parts) and requests + sum(lost):
         asked = requests + sum(lost)
         yield replace(line, metric="success_rate", value=requests / asked, n=asked)
-    yield from _latencies(line, parts, window, cautions)
+    yield from _latencies(line, parts, window, warnings)
 
 
-def _rates(line: Measurement, parts: Sequence[Part], window: Window, cautions: List[Caution]) -> Iterator[Measurement]:
+def _rates(
+    line: Measurement, parts: Sequence[Part], window: Window, warnings: List[ResultWarning]
+) -> Iterator[Measurement]:
     """Requests and bytes per second: of one part in its own time, of several in the window."""
     alone = len(parts) == 1
     low, high = window
@@ -115,7 +116,7 @@ def _rates(line: Measurement, parts: Sequence[Part], window: Window, cautions: L
             flow += its * part.bytes / part.requests
     if unlogged:
         text = f"{line.phase}: no series: the rates of its clients are those of all of their time"
-        cautions.append(Caution("no-series", text))
+        warnings.append(ResultWarning("no-series", text))
     seconds = [part.seconds for part in parts]
     if not max(seconds) > 0:
         return
@@ -172,7 +173,7 @@ def _mean(parts: Sequence[Part]) -> Optional[float]:
 
 
 def _latencies(
-    line: Measurement, parts: Sequence[Part], window: Optional[Window], cautions: List[Caution]
+    line: Measurement, parts: Sequence[Part], window: Optional[Window], warnings: List[ResultWarning]
 ) -> Iterator[Measurement]:
     some = [part for part in parts if part.requests]
     if not some:
@@ -197,7 +198,7 @@ def _latencies(
         text = (
             f"{line.phase} {line.op}: no percentiles: those of {len(some)} clients cannot be merged without histograms"
         )
-        cautions.append(Caution("percentiles-not-merged", text))
+        warnings.append(ResultWarning("percentiles-not-merged", text))
     highs = [part.max_ms for part in some]
     if all(high is not None for high in highs):
         yield replace(line, metric="max_ms", value=max(high or 0 for high in highs))

@@ -13,8 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from cbt_plugins.compare.statistics.values import Caution
-from cbt_plugins.results.record import Measurement, Record
+from cbt_plugins.results.record import Measurement, Record, ResultWarning
 from cbt_plugins.results.source import Source, Unreadable
 
 #: the phase of all operations of a run: warp's run side by side
@@ -23,12 +22,12 @@ _MOVES = ("GET", "PUT", "MULTIPART")
 _WINDOW = (("dur_median_millis", "p50_ms", 1), ("dur_90_millis", "p90_ms", 10), ("dur_99_millis", "p99_ms", 100))
 
 #: what is wrong with warp's own figures: said of every such record
-DOUBTS = (
-    Caution(
+WARNINGS = (
+    ResultWarning(
         "warp-aggregated",
         "aggregated by warp: its percentiles are means of 10 s windows: none are taken but of one window",
     ),
-    Caution(
+    ResultWarning(
         "warp-trimmed",
         "aggregated by warp: series are without the first and the last seconds; rates here are of all of the run",
     ),
@@ -50,10 +49,10 @@ def read(path: Path) -> List[Record]:
         table: Mapping[str, Op] = data["by_op_type"]
     except (ValueError, KeyError, TypeError) as e:
         raise Unreadable(f"{path}: no data of warp: {source.torn or e}") from e
-    cautions: List[Caution] = list(DOUBTS)
+    warnings: List[ResultWarning] = list(WARNINGS)
     made: List[Measurement] = []
     for name, op in sorted((table or {}).items()):
-        made += _op(name, op, cautions)
+        made += _op(name, op, warnings)
     if not made:
         raise Unreadable(f"{path}: warp counted no operation")
     final = bool(data.get("final", True)) or bool(data.get("total"))
@@ -63,7 +62,7 @@ def read(path: Path) -> List[Record]:
     if len(workers) == 1:
         config["load.workers"] = workers.pop()
     started = min(_instant(op["start_time"]) for op in table.values() if op.get("start_time"))
-    return [Record(str(path), path.name, "warp", config, tuple(made), final, tuple(cautions), None, started)]
+    return [Record(str(path), path.name, "warp", config, tuple(made), final, tuple(warnings), None, started)]
 
 
 def of_command(command: str) -> Iterator[Tuple[str, Any]]:
@@ -88,12 +87,12 @@ def _instant(text: str) -> float:
     return datetime.fromisoformat(plain + zone).timestamp() + (float("0." + digits) if digits else 0.0)
 
 
-def _op(name: str, op: Op, cautions: List[Caution]) -> Iterator[Measurement]:
+def _op(name: str, op: Op, warnings: List[ResultWarning]) -> Iterator[Measurement]:
     try:
         errors, asked = int(op.get("total_errors") or 0), int(op["total_requests"])
         seconds = _instant(op["end_time"]) - _instant(op["start_time"])
     except (KeyError, ValueError, TypeError) as e:
-        cautions.append(Caution("no-samples", f"{name}: no rate: {e}"))
+        warnings.append(ResultWarning("no-samples", f"{name}: no rate: {e}"))
         return
     good = asked - errors
     if seconds <= 0:
@@ -113,7 +112,7 @@ def _op(name: str, op: Op, cautions: List[Caution]) -> Iterator[Measurement]:
     yield Measurement(PHASE, name, "success_rate", good / asked if asked else None, n=asked)
     if errors:
         text = f"{name}: {errors} of {asked} requests failed; warp has them in its bytes, series and latencies"
-        cautions.append(Caution("errors", text))
+        warnings.append(ResultWarning("errors", text))
         return
     for metric, value in _latencies(op, asked):
         yield Measurement(metric=metric, value=value, **line)  # type: ignore[arg-type]

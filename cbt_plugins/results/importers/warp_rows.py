@@ -10,14 +10,13 @@ import re
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from cbt_plugins.compare.statistics.values import Caution
 from cbt_plugins.results import phase as of_phase
 from cbt_plugins.results.aggregates import Frame
 from cbt_plugins.results.archive import Phase
 from cbt_plugins.results.importers.warp_json import PHASE, of_command
 from cbt_plugins.results.job import Gatherer, JobFigures
 from cbt_plugins.results.measurements import measurements
-from cbt_plugins.results.record import Record
+from cbt_plugins.results.record import Record, ResultWarning
 from cbt_plugins.results.reduce import frames_by_client
 from cbt_plugins.results.rows import Rows
 from cbt_plugins.results.series import Grid, Timeline
@@ -34,15 +33,15 @@ def claims(head: str) -> bool:
 def read(paths: Sequence[Path]) -> Record:
     """One record of the files of all clients of one run. Raises Unreadable."""
     clients: Dict[str, List[Frame]] = {}
-    cautions: List[Caution] = []
+    warnings: List[ResultWarning] = []
     for number, path in enumerate(paths):
         found, bad, torn = frames_by_client(path, 1)
         for client, frames in found.items():
             clients.setdefault(f"{number} {client}", []).extend(frames)
         if torn:
-            cautions.append(Caution("torn-rows", f"{path.name}: its end is missing: {torn}"))
+            warnings.append(ResultWarning("torn-rows", f"{path.name}: its end is missing: {torn}"))
         if bad:
-            cautions.append(Caution("bad-rows", f"{path.name}: {bad} lines are no rows"))
+            warnings.append(ResultWarning("bad-rows", f"{path.name}: {bad} lines are no rows"))
     spans = [_span(frames) for frames in clients.values()]
     if not spans:
         raise Unreadable(f"{paths[0]}: no request in it")
@@ -51,10 +50,10 @@ def read(paths: Sequence[Path]) -> Record:
     if len(spans) > 1 and end - start < 0.95 * longest:
         together = max(0, end - start)
         text = f"its {len(spans)} clients ran together for {together} of up to {longest} s, which is what counts"
-        cautions.append(Caution("common-window", text))
+        warnings.append(ResultWarning("common-window", text))
     if end <= start:
         what = "clients never ran together" if len(spans) > 1 else "requests do not fill one second"
-        cautions.append(Caution("no-window", f"its {what}: there are no rates"))
+        warnings.append(ResultWarning("no-window", f"its {what}: there are no rates"))
     made = _figures(clients, Grid.of(start, end, 1))
     seconds = of_phase.by_op(made)
     line = {
@@ -68,7 +67,7 @@ def read(paths: Sequence[Path]) -> Record:
     for op, its in seconds.items():
         if its["errors"]:
             kinds = ", ".join(f"{kind['count']} x {kind['text'][:60]}" for kind in its["error_kinds"])
-            cautions.append(Caution("errors", f"{op}: {its['errors']} requests failed: {kinds}"))
+            warnings.append(ResultWarning("errors", f"{op}: {its['errors']} requests failed: {kinds}"))
     config = {"benchmark": "warp", "engine": "warp", **dict(of_command(_command(paths[0]) or ""))}
     return Record(
         source=str(paths[0]),
@@ -77,7 +76,7 @@ def read(paths: Sequence[Path]) -> Record:
         config=config,
         measurements=tuple(measurements({"phases": [line], "failure": None})) if end > start else (),
         usable=end > start,
-        cautions=tuple(cautions),
+        warnings=tuple(warnings),
         started=float(min(low for low, _ in spans)),
     )
 

@@ -89,7 +89,7 @@ def phases(path: Path) -> Sequence[Phase]:
 
 
 def _frames(run: Run) -> Iterator[Tuple[Phase, Job, Frame]]:
-    """Of all jobs: their figures, or their rows where there are none; what cannot be read is in the cautions."""
+    """Of all jobs: their figures, or their rows where there are none; what cannot be read is in the warnings."""
     for phase in phases(run.path) if run.ours else ():
         for job in phase.jobs:
             try:

@@ -24,7 +24,7 @@ complete BOOLEAN it came to its end
 usable BOOLEAN its numbers are those of a whole run
 started TIMESTAMP begin of the first phase (UTC)
 label VARCHAR release of Ceph
-cautions BIGINT warnings: view cautions has them
+warnings BIGINT warnings: view warnings has them
 path VARCHAR where it lies
 """)
 
@@ -82,7 +82,7 @@ value DOUBLE null where it cannot be told
 n BIGINT requests behind it
 """)
 _CONFIG = columns_of("name VARCHAR as in runs\nkey VARCHAR dotted\nvalue VARCHAR as text")
-_CAUTIONS = columns_of("name VARCHAR as in runs\ncode VARCHAR kind\ntext VARCHAR one sentence")
+_WARNINGS = columns_of("name VARCHAR as in runs\ncode VARCHAR kind\ntext VARCHAR one sentence")
 _DAEMONS = columns_of("""
 phase VARCHAR name
 node VARCHAR where it ran
@@ -149,7 +149,7 @@ def _runs(run: Run) -> Iterator[Row]:
             "usable": record.usable,
             "started": record.started,
             "label": record.label,
-            "cautions": len(record.cautions),
+            "warnings": len(record.warnings),
             "path": str(run.path),
         }
 
@@ -210,10 +210,10 @@ def _config(run: Run) -> Iterator[Row]:
             yield {"name": record.name, "key": key, "value": value}
 
 
-def _cautions(run: Run) -> Iterator[Row]:
+def _warnings(run: Run) -> Iterator[Row]:
     for record in records(run.path):
-        for caution in record.cautions:
-            yield {"name": record.name, "code": caution.code, "text": caution.text}
+        for warning in record.warnings:
+            yield {"name": record.name, "code": warning.code, "text": warning.text}
 
 
 def _resources(run: Run, key: str) -> Iterator[Row]:
@@ -237,7 +237,7 @@ TABLES = (
     _table("drivers", "the same of each driver", _DRIVERS, _drivers),
     _table("measurements", "what `cbt-tools compare` compares, of runs of any program", _MEASUREMENTS, _measurements),
     _table("config", "what the run was", _CONFIG, _config),
-    _table("cautions", "the doubts about its numbers", _CAUTIONS, _cautions),
+    _table("warnings", "the warnings about its numbers", _WARNINGS, _warnings),
     _table("daemons", "what each daemon used in a phase", _DAEMONS, lambda run: _resources(run, "daemons")),
     _table("devices", "what each disk did in a phase", _DEVICES, lambda run: _resources(run, "devices")),
     _table("interfaces", "what each interface did in a phase", _INTERFACES, lambda run: _resources(run, "interfaces")),

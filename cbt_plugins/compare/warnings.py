@@ -10,7 +10,7 @@ import numpy as np
 from cbt_plugins.compare.cases import Case, Runs
 from cbt_plugins.compare.differences import is_essential, short, within
 from cbt_plugins.compare.statistics import steady
-from cbt_plugins.compare.statistics.values import Caution
+from cbt_plugins.compare.statistics.values import StatisticsWarning
 from cbt_plugins.results.record import Record
 
 #: what is there whatever is compared with what, and is said elsewhere
@@ -20,8 +20,8 @@ _OF_SECONDS = ("autocorrelation", "short-series", "gaps")
 
 
 @dataclass(frozen=True)
-class Doubt:
-    """One doubt. `where` names the run, the phase and operation, or the row."""
+class ComparisonWarning:
+    """One warning. `where` names the run, the phase and operation, or the row."""
 
     code: str
     where: str
@@ -29,27 +29,29 @@ class Doubt:
     key: Tuple[str, str, str] = ("", "", "")  # of a row that there would be: phase, operation, metric
 
 
-def of_row(have: Tuple[int, int], runs: Tuple[int, int]) -> Tuple[Caution, ...]:
+def of_row(have: Tuple[int, int], runs: Tuple[int, int]) -> Tuple[StatisticsWarning, ...]:
     """Beside what the statistics say of the numbers."""
     if have == runs:
         return ()
     text = f"{have[0]} of {runs[0]} runs of the base and {have[1]} of {runs[1]} of the other have a number"
-    return (Caution("missing-values", text),)
+    return (StatisticsWarning("missing-values", text),)
 
 
-def of_case(case: Case, rows: Set[Tuple[str, str]]) -> Tuple[Doubt, ...]:
+def of_case(case: Case, rows: Set[Tuple[str, str]]) -> Tuple[ComparisonWarning, ...]:
     """Of the runs themselves; of steadiness only where `rows` has the phase and operation."""
     return tuple([*_mixed(case), *_order(case), *_runs("base", case.base, rows), *_runs("new", case.new, rows)])
 
 
-def _mixed(case: Case) -> Iterator[Doubt]:
+def _mixed(case: Case) -> Iterator[ComparisonWarning]:
     for side, runs in (("base", case.base), ("new", case.new)):
         for key, values in within(runs).items():
             if not is_essential(key):
-                yield Doubt("mixed-side", side, f"{key} is not the same in its runs: {short(' | '.join(values))}")
+                yield ComparisonWarning(
+                    "mixed-side", side, f"{key} is not the same in its runs: {short(' | '.join(values))}"
+                )
 
 
-def _order(case: Case) -> Iterator[Doubt]:
+def _order(case: Case) -> Iterator[ComparisonWarning]:
     """Runs of one side after all of the other's: a cluster that becomes slower by itself looks like a change."""
     times = [[run.started for run in runs if run.started is not None] for runs in (case.base, case.new)]
     if min(len(its) for its in times) < 2:
@@ -57,23 +59,23 @@ def _order(case: Case) -> Iterator[Doubt]:
     first, second = times
     if max(first) < min(second) or max(second) < min(first):
         text = "all runs of one side were made before those of the other: what drifted meanwhile is in the change"
-        yield Doubt("not-interleaved", "base, new", text)
+        yield ComparisonWarning("not-interleaved", "base, new", text)
 
 
-def _runs(side: str, runs: Runs, rows: Set[Tuple[str, str]]) -> Iterator[Doubt]:
+def _runs(side: str, runs: Runs, rows: Set[Tuple[str, str]]) -> Iterator[ComparisonWarning]:
     for run in runs:
         where = f"{side} {run.name}" if len({its.source for its in runs}) == 1 else f"{side} {run.source}"
         if not run.usable:
-            yield Doubt("not-usable", where, "these are not the numbers of a whole run")
-        for caution in run.cautions:
-            if caution.code not in _QUIET:
-                yield Doubt(caution.code, where, caution.text)
+            yield ComparisonWarning("not-usable", where, "these are not the numbers of a whole run")
+        for warning in run.warnings:
+            if warning.code not in _QUIET:
+                yield ComparisonWarning(warning.code, where, warning.text)
         yield from _unsteady(where, run, rows)
 
 
-def _unsteady(where: str, run: Record, rows: Set[Tuple[str, str]]) -> Iterator[Doubt]:
+def _unsteady(where: str, run: Record, rows: Set[Tuple[str, str]]) -> Iterator[ComparisonWarning]:
     for its in run.measurements:
         if its.metric == "obj_per_s" and its.series and (its.phase, its.op) in rows:
-            for caution in steady(np.asarray(its.series, dtype=float)):
-                if caution.code not in _OF_SECONDS:
-                    yield Doubt(caution.code, f"{where} {its.phase} {its.op}", caution.text)
+            for warning in steady(np.asarray(its.series, dtype=float)):
+                if warning.code not in _OF_SECONDS:
+                    yield ComparisonWarning(warning.code, f"{where} {its.phase} {its.op}", warning.text)
