@@ -192,6 +192,6 @@ class Plan:
     warp_path: Optional[str] = None
     read_objects: int = 1_000_000  # at most so many existing objects are listed for get and stat
     cbt_load: CbtLoad = CbtLoad()
-    keep_rows: bool = False  # the request rows too, beside their figures
+    keep_rows: bool = False  # the request rows too, beside their aggregates
     settings: Settings = Settings()
     post_poll: Optional[float] = None  # seconds for which the cluster is watched after everything

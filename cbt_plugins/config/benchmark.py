@@ -153,7 +153,7 @@ class BenchmarkSection(Strict):
         CbtLoadSection.model_validate({}), description="How cbt-load works.", json_schema_extra={"default": {}}
     )
     keep_rows: bool = Field(
-        False, description="Keep a row of every request as well, beside the figures made of them."
+        False, description="Keep a row of every request as well, beside the aggregates made of them."
     )
     settings: SettingsSection = Field(
         SettingsSection.model_validate({}),

@@ -188,7 +188,7 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[Change]:
         *(["warp"] if "warp" in engines and not plan.warp_path else []),
         *(["cbt-load"] if "cbt-load" in engines else []),
         "cbt-rows",
-        "figures",
+        "aggregates",
         *(["rows"] if plan.keep_rows else []),
     ]
     yield Change(f"nodes {nodes}: scratch directory under {where} ({', '.join(content)})", "removed at the end")

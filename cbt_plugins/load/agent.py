@@ -2,10 +2,10 @@
 
 Standard library only (Python 3.6 and newer). `python3 agent.py FOLDER`; in FOLDER are plan.json (see `Job.order`),
 env.json (the generators' secrets, deleted as soon as read) and, once the head says so, `go` (the instant at which the
-timed jobs start, in this node's clock) or `stop`. Left in FOLDER: figures/, rows/ (when they are kept), state/,
+timed jobs start, in this node's clock) or `stop`. Left in FOLDER: aggregates/, rows/ (when they are kept), state/,
 stderr/<job>.txt and end.json.
 
-A generator writes its rows into the pipe of a cbt-rows, which turns them into figures and says once a second what it
+A generator writes its rows into the pipe of a cbt-rows, which turns them into aggregates and says once a second what it
 has seen. A generator is the agent's own child in a session of its own, dies with the agent (PR_SET_PDEATHSIG), and is
 ended when the head is gone (our output is a closed pipe). cbt-rows ends when its input does.
 """
@@ -88,7 +88,7 @@ class Reducer:
         return self.ended
 
     def fault(self):
-        """Why its figures are not whole, None when they are."""
+        """Why its aggregates are not whole, None when they are."""
         if self.said.get("end") and self.process.returncode == 0:
             return None
         with open(self.messages, errors="replace") as file:
@@ -257,7 +257,7 @@ class Agent:
         with open(secrets) as file:
             env = dict(os.environ, **json.load(file))
         os.unlink(secrets)
-        for name in ("figures", "rows", "state", "stderr", "work"):
+        for name in ("aggregates", "rows", "state", "stderr", "work"):
             os.makedirs(os.path.join(folder, name))
         self.selector = selectors.DefaultSelector()
         self.jobs = [Job(order, folder, env, self.watch) for order in self.plan["jobs"]]

@@ -100,7 +100,7 @@ class JobEnd:
     passes: int = 0
     message: str = ""  # the end of what it said on standard error
     driver_end: Optional[Mapping[str, Any]] = None  # cbt-load's last word
-    reducer: Optional[str] = None  # why its figures are not whole
+    reducer: Optional[str] = None  # why its aggregates are not whole
 
     @property
     def died(self) -> bool:

@@ -23,7 +23,7 @@ GO_AHEAD = 1.5
 #: seconds for listing the objects that are there, or for writing those that a plain warp wants
 PREPARE_LIMIT = 3600.0
 #: what a session leaves on a node and in a phase's folder
-KINDS = ("figures", "rows", "state", "stderr")
+KINDS = ("aggregates", "rows", "state", "stderr")
 
 
 class LoadError(Exception):
@@ -47,7 +47,7 @@ class LoadSession:
     """One phase's load: `start`, `beats` until `over`, `collect`; `stop` at any time, `close` always.
 
     `folder` is the same path on every node and belongs to this session alone; `programs` are the paths of the
-    generators and of cbt-rows on each node. `duration` 0: the jobs end by themselves or are stopped. Figures have
+    generators and of cbt-rows on each node. `duration` 0: the jobs end by themselves or are stopped. Aggregates have
     a time resolution of `block` seconds; `keep_rows`: the rows stay beside them.
     """
 
@@ -125,7 +125,8 @@ class LoadSession:
         """The cbt-rows that takes the job's rows."""
         argv = [self._programs[job.node][ROWS.strip("{}")], "reduce", "--job", job.id, "--driver", job.driver]
         argv += ["--node", job.node, "--phase", self._phase, "--block", str(self._block), "--beat"]
-        argv += [f"--offset={self._offsets[job.node].seconds!r}", "-o", self._path("figures", f"{job.id}.figures")]
+        argv.append(f"--offset={self._offsets[job.node].seconds!r}")
+        argv += ["-o", self._path("aggregates", f"{job.id}.aggregates")]
         if self._keep_rows:
             argv += ["--keep", self._path("rows", f"{job.id}.csv.zst")]
         return [*argv, "-"]
@@ -204,7 +205,7 @@ class LoadSession:
         return {job: JobEnd.parse(report) for reports in self.ended.values() for job, report in reports.items()}
 
     def collect(self, into: Path) -> None:
-        """Bring what all nodes have into figures/, rows/, state/ and stderr/ of a folder, and remove it there."""
+        """Bring what all nodes have into aggregates/, rows/, state/ and stderr/ of a folder, and remove it there."""
         collect(self._remote, self.nodes, self._folder, into)
 
 

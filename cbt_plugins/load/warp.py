@@ -2,7 +2,7 @@
 
 Facts that shape the command lines (warp 1.1 to 1.6):
 - `--full --stress --stdout` streams a row per finished request and holds none in memory; without it, memory grows with
-  every request, or the figures are unweighted means of 10-second windows.
+  every request, or the numbers are unweighted means of 10-second windows.
 - without `--noclear` warp empties the bucket before and after, and `stat --list-existing` empties it in any case.
 - `mixed` reads and deletes only what it has uploaded itself; get, stat and delete can list what is there.
 - two `delete --list-existing` on one prefix delete the same objects: each driver has its own.

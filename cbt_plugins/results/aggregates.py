@@ -1,4 +1,4 @@
-"""Figures files: what cbt-rows made of the requests of a job, as numpy columns. docs/AGGREGATES.md is their form.
+"""Aggregates files: what cbt-rows made of the requests of a job, as numpy columns. docs/AGGREGATES.md is their form.
 
 A file is a sequence of frames, each whole in itself, and their tables are added up: what was written before a kill
 counts.
@@ -23,7 +23,7 @@ from cbt_plugins.results.source import Unreadable
 MAGIC = b"CBTF"
 #: magic, version, compression, length of the payload, its CRC-32
 PREFIX = struct.Struct("<4sBBII")
-VERSION = 1
+VERSION = 2
 _ZLIB = 1
 #: latency entries of a joined frame: as many as a processor's cache holds; and frames in it
 _LARGE = 1 << 18
@@ -43,16 +43,16 @@ def _unpacker() -> Any:
 
 _unpack = _unpacker()
 
-_CELL = "block:i8 source:u2 op:u1 endpoint:u2 size:u1 n:u4 failed:u4 objects:i8 bytes:i8 total:i8 min:i8 max:i8"
-_CELL += " failed_total:i8 failed_min:i8 failed_max:i8 ttfb_n:u4 ttfb_total:i8 ttfb_min:i8 ttfb_max:i8"
+_COUNTS = "block:i8 source:u2 op:u1 endpoint:u2 size:u1 n:u4 failed:u4 objects:i8 bytes:i8 total:i8 min:i8 max:i8"
+_COUNTS += " failed_total:i8 failed_min:i8 failed_max:i8 ttfb_n:u4 ttfb_total:i8 ttfb_min:i8 ttfb_max:i8"
 _SECOND = "second:i8 source:u2 op:u1 n:u4 failed:u4 objects:i8 bytes:i8 total:i8 max:i8 first:i8 last:i8"
 _SECOND += " busy:i8 crossing:u4"
-_COUNTS = "cell:u4 bucket:u4 count:u4"
+_HISTOGRAM = "group:u4 bucket:u4 count:u4"
 _FORMS = {
-    "cells": _CELL,
-    "latency": _COUNTS,
-    "ttfb": _COUNTS,
-    "failed": _COUNTS,
+    "counts": _COUNTS,
+    "latency": _HISTOGRAM,
+    "ttfb": _HISTOGRAM,
+    "failed": _HISTOGRAM,
     "seconds": _SECOND,
     "errors": "block:i8 source:u2 op:u1 endpoint:u2 error:u2 count:u4",
     "threads": "source:u2 thread:u4 last_end:i8",
@@ -72,7 +72,7 @@ class Damaged(Exception):
 class Frame:
     """Tables of some requests. Those with an `op`, `endpoint` or `error` have indexes into the lists of that name."""
 
-    block: int  # seconds: the resolution of cells, histograms and errors
+    block: int  # seconds: the resolution of counts, histograms and errors
     ops: Sequence[str]
     endpoints: Sequence[str]
     errors: Sequence[str]
@@ -85,14 +85,14 @@ class Frame:
         return self.tables.get(name) or _EMPTY[name]
 
     def histograms(self, name: str) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A table of histograms, cell by cell: how many entries each cell has, and the entries' buckets and counts."""
+        """A table of histograms, group by group: how many entries each has, and the entries' buckets and counts."""
         table = self.table(name)
-        cell, bucket, count = table["cell"], table["bucket"], table["count"]
-        if (cell[1:] < cell[:-1]).any():
-            order = np.argsort(cell, kind="stable")
-            cell, bucket, count = cell[order], bucket[order], count[order]
-        borders = np.arange(len(self.table("cells")["n"]) + 1)
-        return np.diff(np.searchsorted(cell, borders.astype(cell.dtype))), bucket, count
+        group, bucket, count = table["group"], table["bucket"], table["count"]
+        if (group[1:] < group[:-1]).any():
+            order = np.argsort(group, kind="stable")
+            group, bucket, count = group[order], bucket[order], count[order]
+        borders = np.arange(len(self.table("counts")["n"]) + 1)
+        return np.diff(np.searchsorted(group, borders.astype(group.dtype))), bucket, count
 
     def check(self) -> None:
         """Raise Damaged when an index points nowhere or a column is missing."""
@@ -100,8 +100,8 @@ class Frame:
             missing = set(TABLES.get(name, ())) - set(columns)
             if missing:
                 raise Damaged(f"no column {', '.join(sorted(missing))} in {name}")
-        cells = len(self.table("cells")["n"])
-        limits = {"op": len(self.ops), "endpoint": len(self.endpoints), "error": len(self.errors), "cell": cells}
+        groups = len(self.table("counts")["n"])
+        limits = {"op": len(self.ops), "endpoint": len(self.endpoints), "error": len(self.errors), "group": groups}
         limits.update(bucket=WIDTH, size=64)
         for name in TABLES.keys() & self.tables.keys():
             for column in limits.keys() & TABLES[name].keys():
@@ -113,7 +113,7 @@ class Frame:
 def places(path: Path) -> Tuple[List[Tuple[int, int]], Optional[str]]:
     """(offset, length) of the frames of a file, and why there are no more when the last bytes are none.
 
-    Raises Unreadable when it is no figures file at all.
+    Raises Unreadable when it is no aggregates file at all.
     """
     found: List[Tuple[int, int]] = []
     try:
@@ -125,11 +125,13 @@ def places(path: Path) -> Tuple[List[Tuple[int, int]], Optional[str]]:
                 head = file.read(PREFIX.size)
                 if head[:4] != MAGIC[: len(head)]:
                     if not at:
-                        raise Unreadable(f"{path}: no figures file")
+                        raise Unreadable(f"{path}: no aggregates file")
                     return found, f"there is no frame at byte {at}"
                 if len(head) < PREFIX.size:
                     return found, "its last frame is torn"
                 _, version, packing, length, _ = PREFIX.unpack(head)
+                if version < VERSION:
+                    raise Unreadable(f"{path}: written by an older version of cbt-rows (file format {version})")
                 if version != VERSION or packing != _ZLIB:
                     text = f"version {version}, compression {packing}; this program reads {VERSION} and {_ZLIB}"
                     raise Unreadable(f"{path}: {text}")
@@ -172,7 +174,7 @@ def joined(many: Iterable[Optional[Frame]]) -> Iterator[Optional[Frame]]:
             yield _join(waiting)
             waiting, entries = [], 0
         waiting.append(frame)
-        entries += len(frame.table("latency")["cell"])
+        entries += len(frame.table("latency")["group"])
     if waiting:
         yield _join(waiting)
 
@@ -183,15 +185,15 @@ def _join(parts: Sequence[Frame]) -> Frame:
         return parts[0]
     kinds = ("ops", "endpoints", "errors")
     ops, endpoints, errors = (_union([getattr(part, kind) for part in parts]) for kind in kinds)
-    cells = np.cumsum([0] + [len(part.table("cells")["n"]) for part in parts[:-1]])
+    groups = np.cumsum([0] + [len(part.table("counts")["n"]) for part in parts[:-1]])
     moved = {"op": ops[1], "endpoint": endpoints[1], "error": errors[1]}
     tables: Dict[str, Columns] = {}
     for name, form in TABLES.items():
         columns = tables[name] = {}
         for column in form:
             its = [part.table(name)[column] for part in parts]
-            if column == "cell":
-                its = [values + before for values, before in zip(its, cells.astype(np.uint32))]
+            if column == "group":
+                its = [values + before for values, before in zip(its, groups.astype(np.uint32))]
             elif column in moved:
                 its = [numbers[values] for values, numbers in zip(its, moved[column])]
             columns[column] = np.concatenate(its)

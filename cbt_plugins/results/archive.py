@@ -26,7 +26,7 @@ class Job:
     rate_limit: float  # requests a second it is held to; 0 = closed loop
     rows: Optional[Path]
     clock_offset: float  # node's clock minus head's clock, seconds
-    figures: Optional[Path] = None
+    aggregates: Optional[Path] = None
     role: str = ""
     bucket: str = ""
     sizes: Tuple[Tuple[int, int, float], ...] = ()
@@ -61,7 +61,7 @@ class Phase:
     mix: Mapping[str, float]  # asked, percent
     asked: Mapping[str, Any]  # all that phase.json says was asked
     engine: str
-    block: int  # seconds: the time resolution of the figures
+    block: int  # seconds: the time resolution of the aggregates
     jobs: Tuple[Job, ...]
     accounting: Tuple[Mapping[str, Any], ...]
     warnings: Tuple[Mapping[str, Any], ...]
@@ -196,7 +196,7 @@ def _job(directory: Path, data: Mapping[str, Any], engine: str) -> Job:
         workers=int(data["workers"]),
         rate_limit=float(data.get("rate_limit") or 0),
         rows=directory / data["rows"] if data.get("rows") else None,
-        figures=directory / data["figures"] if data.get("figures") else None,
+        aggregates=directory / data["aggregates"] if data.get("aggregates") else None,
         role=str(data.get("role") or ""),
         clock_offset=float(data.get("clock_offset") or 0),
         bucket=str(data.get("bucket") or ""),

@@ -6,15 +6,15 @@ import math
 from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
 
 from cbt_plugins.results.job import kind
-from cbt_plugins.results.phase import PhaseFigures
+from cbt_plugins.results.phase import PhaseAggregates
 
 RATE = 0.01  # share of the rate that was asked for
 LATE = 1.0  # seconds
 
-_Check = Callable[[PhaseFigures, Mapping[str, Any]], Iterator[Dict[str, Any]]]
+_Check = Callable[[PhaseAggregates, Mapping[str, Any]], Iterator[Dict[str, Any]]]
 
 
-def _dry(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+def _dry(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     for job in made.phase.jobs:
         issued = job.driver_end.get("issued") or {}
         for op, n in (job.driver_end.get("dry") or {}).items():
@@ -24,7 +24,7 @@ def _dry(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]
                 yield {"code": "ran-dry", "text": text, "op": op, "job": job.id}
 
 
-def _checksums(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+def _checksums(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     said = sum(int(job.driver_end.get("checksum_errors") or 0) for job in made.phase.jobs)
     seen = sum(n for of in made.ops.values() for text, n in of.messages.items() if kind(text) == "checksum")
     if max(said, seen):
@@ -32,7 +32,7 @@ def _checksums(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Dict[str
         yield {"code": "checksum-errors", "text": text}
 
 
-def _unknown(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+def _unknown(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     for job in made.phase.jobs:
         for space in job.driver_end.get("spaces") or ():
             if space.get("unknown"):
@@ -41,7 +41,7 @@ def _unknown(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Dict[str, 
                 yield {"code": "unknown-objects", "text": text, "job": job.id}
 
 
-def _lost(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+def _lost(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     for job in made.phase.jobs:
         for space in job.driver_end.get("spaces") or ():
             if space.get("lost"):
@@ -49,7 +49,7 @@ def _lost(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Dict[str, Any
                 yield {"code": "lost-objects", "text": text, "job": job.id}
 
 
-def _rate(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+def _rate(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     asked, issued, off = (line["rate"][name] for name in ("asked", "issued", "deviation"))
     if off is None:
         return
@@ -61,7 +61,7 @@ def _rate(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Dict[str, Any
         yield {"code": "rate", "text": text}
 
 
-def _late(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+def _late(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     for job in made.phase.jobs:
         late = float(job.driver_end.get("latest_start") or 0)
         if job.open_loop and late > LATE:

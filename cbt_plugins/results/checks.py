@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Set
 
 from cbt_plugins.results import cbt_load_checks
 from cbt_plugins.results.job import kind, missing
-from cbt_plugins.results.phase import PhaseFigures
+from cbt_plugins.results.phase import PhaseAggregates
 
 LITTLE = 0.05  # share of the workers
 MIX = 1.5  # percentage points
@@ -17,7 +17,7 @@ CLOCK = 1.0  # seconds
 Warning_ = Dict[str, Any]
 
 
-def check_phase(made: PhaseFigures, line: Mapping[str, Any]) -> List[Warning_]:
+def check_phase(made: PhaseAggregates, line: Mapping[str, Any]) -> List[Warning_]:
     """All warnings of one phase; `line` is its entry in the summary."""
     checks = (_status, _window, _jobs, _rows, _errors, _missing, _accounting, _little, _mix, _samples, _stalls, _tail)
     found = [warning for check in (*checks, *cbt_load_checks.CHECKS) for warning in check(made, line)]
@@ -37,13 +37,13 @@ def _where(warning: Mapping[str, Any]) -> Dict[str, str]:
     return {key: str(warning[key]) for key in ("op", "job") if warning.get(key)}
 
 
-def _status(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+def _status(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     # a phase that is degraded says why in its own warnings
     if made.phase.status not in ("ok", "degraded") or (made.phase.status != "ok" and not made.phase.warnings):
         yield {"code": "phase-status", "text": f"the phase ended as {made.phase.status}"}
 
 
-def _window(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+def _window(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     if not made.phase.jobs:
         return
     if made.length <= 0:
@@ -53,7 +53,7 @@ def _window(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
         yield {"code": "short-window", "text": text}
 
 
-def _jobs(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+def _jobs(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     dry = _ran_dry(made)
     for job in made.phase.jobs:
         if job.restarts and job.id not in dry:
@@ -67,7 +67,7 @@ def _jobs(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
             yield {"code": "clock-offset", "text": text, "job": job.id}
 
 
-def _rows(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+def _rows(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     for job_id, why in made.unreadable.items():
         yield {
             "code": "no-rows",
@@ -80,7 +80,7 @@ def _rows(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
             continue
         if job.id in made.doubts:
             text = f"{job.id}: {made.doubts[job.id]}; its numbers are those of its rows"
-            yield {"code": "no-figures", "text": text, "job": job.id}
+            yield {"code": "no-aggregates", "text": text, "job": job.id}
         if its.torn:
             yield {
                 "code": "torn-rows",
@@ -100,7 +100,7 @@ def _rows(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
             yield {"code": "generator-idle", "text": f"{job.id} finished no request", "job": job.id}
 
 
-def _errors(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+def _errors(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     for op, of in made.ops.items():
         failed = of.failures + of.failures_outside
         kinds = [(text, n) for text, n in of.messages.items() if kind(text) != "cut"]
@@ -112,7 +112,7 @@ def _errors(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
             yield {"code": "errors", "text": text, "op": op}
 
 
-def _missing(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+def _missing(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     """A missing object is no failure of a gateway: the accounting is wrong, or somebody else changed the bucket."""
     for op, of in made.ops.items():
         n = sum(count for text, count in of.messages.items() if missing(text))
@@ -121,7 +121,7 @@ def _missing(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
             yield {"code": "missing-objects", "text": text, "op": op}
 
 
-def _accounting(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+def _accounting(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     for count in made.phase.accounting:
         if count.get("ok") is False:
             found, expected = count.get("after"), count.get("expected")
@@ -131,13 +131,13 @@ def _accounting(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning
             yield {"code": "accounting", "text": text}
 
 
-def _ran_dry(made: PhaseFigures) -> Set[str]:
+def _ran_dry(made: PhaseAggregates) -> Set[str]:
     """Jobs that had nothing to do for a time, and say so themselves."""
     said = {str(w.get("job")) for w in made.phase.warnings if w.get("code") == "ran-dry"}
     return said | {job.id for job in made.phase.jobs if any((job.driver_end.get("dry") or {}).values())}
 
 
-def _little(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+def _little(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     by_op: Dict[str, List[Mapping[str, Any]]] = {}
     # requests of an open loop may wait for a worker, and their waiting is part of their latency
     others = _ran_dry(made) | {job.id for job in made.phase.jobs if job.open_loop}
@@ -165,7 +165,7 @@ def _little(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
         yield {"code": "littles-law", "text": text, "op": op}
 
 
-def _mix(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+def _mix(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     if made.phase.calibrates:  # it is there to find out what makes the mix
         return
     asked, measured = line["mix"]["asked"] or {}, line["mix"]["measured"]
@@ -178,7 +178,7 @@ def _mix(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
         yield {"code": "mix", "text": text, "op": worst}
 
 
-def _mix_limit(made: PhaseFigures) -> float:
+def _mix_limit(made: PhaseAggregates) -> float:
     """Percentage points. warp's mix is made by workers and rates; cbt-load's is exact over every 1000 operations."""
     if not any(job.cbt_load for job in made.phase.jobs):
         return MIX
@@ -187,7 +187,7 @@ def _mix_limit(made: PhaseFigures) -> float:
     return max(EXACT_MIX, 100 * slack / max(1, sum(of.finished for of in made.ops.values())))
 
 
-def _samples(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+def _samples(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     few = []
     for op, of in made.ops.items():
         if not of.latency.n and made.length:
@@ -199,7 +199,7 @@ def _samples(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
         yield {"code": "few-samples", "text": text}
 
 
-def _stalls(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+def _stalls(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     silent = made.together.silent() if made.phase.jobs else []
     if silent:
         seconds, at = made.together.longest_gap()
@@ -210,7 +210,7 @@ def _stalls(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
         yield {"code": "stall", "text": text}
 
 
-def _tail(made: PhaseFigures, line: Mapping[str, Any]) -> Iterator[Warning_]:
+def _tail(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     oldest = line["in_flight_at_end"]["oldest_seconds"]
     slowest = max((max(of.latency.max, of.failed.max) for of in made.ops.values()), default=0) / 1e9
     if oldest is not None and oldest > max(1.0, slowest):

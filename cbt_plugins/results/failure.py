@@ -8,7 +8,7 @@ from cbt_plugins.journal import json_lines
 from cbt_plugins.results.archive import Run
 from cbt_plugins.results.clocks import Clocks
 from cbt_plugins.results.impact import impact, timeline
-from cbt_plugins.results.phase import PhaseFigures
+from cbt_plugins.results.phase import PhaseAggregates
 from cbt_plugins.results.recovery import milestones
 from cbt_plugins.results.samples import files_of, read_samples
 
@@ -21,7 +21,7 @@ def breaks(run: Run) -> bool:
     return any(_is_fault(event) for event in json_lines(run.path / "events.jsonl"))
 
 
-def failure(run: Run, phases: Sequence[PhaseFigures]) -> Dict[str, Any]:
+def failure(run: Run, phases: Sequence[PhaseAggregates]) -> Dict[str, Any]:
     """{"milestones", "impact", "timelines": {phase: ...}}, in the forms of docs/RECOVERY.md."""
     samples = read_samples(files_of(run.path), Clocks.of(run))
     found = milestones(samples, json_lines(run.path / "events.jsonl"))

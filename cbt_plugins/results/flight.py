@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional
 
 from cbt_plugins.models import closed_loop
-from cbt_plugins.results.phase import PhaseFigures
+from cbt_plugins.results.phase import PhaseAggregates
 
 
-def littles_law(made: PhaseFigures) -> Dict[str, Any]:
+def littles_law(made: PhaseAggregates) -> Dict[str, Any]:
     """Per job: requests in flight by two ways, against its workers.
 
     in_flight   sum of the durations of all requests that ended in the window / length of the window
@@ -49,7 +49,7 @@ def _rounded(share: Optional[float]) -> Optional[float]:
     return None if share is None else round(share, 4)
 
 
-def at_borders(made: PhaseFigures) -> Optional[Dict[str, int]]:
+def at_borders(made: PhaseAggregates) -> Optional[Dict[str, int]]:
     """Requests that were in flight when the window began and when it ended; None when there is no such moment.
 
     Only requests that have a row are counted: those that a stopped generator left behind are not.
@@ -60,7 +60,7 @@ def at_borders(made: PhaseFigures) -> Optional[Dict[str, int]]:
     return {"start": sum(start for start, _ in crossing), "end": sum(end for _, end in crossing)}
 
 
-def at_end(made: PhaseFigures) -> Dict[str, Any]:
+def at_end(made: PhaseAggregates) -> Dict[str, Any]:
     """Requests of cut jobs that have no row, because the job was stopped before they ended.
 
     A closed loop starts a request when the last one has ended: its age at the stop is how long its thread
@@ -77,7 +77,7 @@ def at_end(made: PhaseFigures) -> Dict[str, Any]:
     return {"requests": len(ages), "oldest_seconds": round(max(ages), 3) if ages else None}
 
 
-def rate(made: PhaseFigures) -> Dict[str, Any]:
+def rate(made: PhaseAggregates) -> Dict[str, Any]:
     """An open loop's requests a second: {"asked", "issued", "deviation"}; all null in a closed loop.
 
     `issued` is what the drivers started, per second of their time; while the load grows (`ramp`), half of it is asked.

@@ -1,4 +1,4 @@
-"""What a failure costs the clients: a phase's figures, cut at the states of the cluster."""
+"""What a failure costs the clients: a phase's aggregates, cut at the states of the cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from cbt_plugins.results import flight, tail
-from cbt_plugins.results.phase import WITHOUT_BYTES, PhaseFigures, rank
+from cbt_plugins.results.phase import WITHOUT_BYTES, PhaseAggregates, rank
 from cbt_plugins.results.recovered import series as of_cluster
 from cbt_plugins.results.samples import Samples
 from cbt_plugins.results.series import SECOND, Blocks, Grid, Seconds
@@ -19,7 +19,7 @@ SHORT = 10.0
 
 
 def impact(
-    phases: Sequence[PhaseFigures], recovery: Mapping[str, Any], baseline: Optional[str] = None
+    phases: Sequence[PhaseAggregates], recovery: Mapping[str, Any], baseline: Optional[str] = None
 ) -> Dict[str, Any]:
     """The client's side of every state of every phase, in the form of docs/RECOVERY.md.
 
@@ -38,18 +38,18 @@ def impact(
     }
 
 
-def _baseline(cut: Sequence[Tuple[PhaseFigures, List[Stretch]]], name: Optional[str]) -> Optional[Dict[str, Any]]:
+def _baseline(cut: Sequence[Tuple[PhaseAggregates, List[Stretch]]], name: Optional[str]) -> Optional[Dict[str, Any]]:
     whole = [(made, its) for made, its in cut if {s.state for s in its} == {"no failure"}]
     if name is not None:
         whole = [(made, its) for made, its in cut if made.phase.name == name]
     for made, its in whole or cut:
         calm = [stretch for stretch in its if stretch.state == "no failure"]
         if calm:
-            return {"phase": made.phase.name, **_figures(made, calm[0], None)}
+            return {"phase": made.phase.name, **_numbers(made, calm[0], None)}
     return None
 
 
-def _phase(made: PhaseFigures, its: Sequence[Stretch], base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+def _phase(made: PhaseAggregates, its: Sequence[Stretch], base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
     seconds, at = made.together.longest_gap()
     state = next((s.state for s in its if s.start <= at < s.end), its[-1].state)
     left = flight.at_end(made)
@@ -61,11 +61,11 @@ def _phase(made: PhaseFigures, its: Sequence[Stretch], base: Optional[Mapping[st
         "longest_gap": {"seconds": round(seconds, 6), "at": round(at, 3), "state": state},
         # without a row, and with one that says that the end of the run cut it off
         "lost": {"unfinished": left["requests"], "oldest_seconds": left["oldest_seconds"], "cut": cut},
-        "states": [{"labels": list(s.labels), **_figures(made, s, base)} for s in its],
+        "states": [{"labels": list(s.labels), **_numbers(made, s, base)} for s in its],
     }
 
 
-def _figures(made: PhaseFigures, stretch: Stretch, base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+def _numbers(made: PhaseAggregates, stretch: Stretch, base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
     line: Dict[str, Any] = {
         "state": stretch.state,
         "start": stretch.start,
@@ -152,7 +152,7 @@ def _compared(line: Dict[str, Any], base: Optional[Mapping[str, Any]]) -> Dict[s
 
 
 def _warnings(
-    cut: Sequence[Tuple[PhaseFigures, List[Stretch]]],
+    cut: Sequence[Tuple[PhaseAggregates, List[Stretch]]],
     lines: Sequence[Mapping[str, Any]],
     base: Optional[Mapping[str, Any]],
     recovery: Mapping[str, Any],
@@ -182,7 +182,7 @@ def _warnings(
         yield {"code": "not-watched", "text": text}
 
 
-def timeline(made: PhaseFigures, samples: Samples, recovery: Mapping[str, Any]) -> Dict[str, Any]:
+def timeline(made: PhaseAggregates, samples: Samples, recovery: Mapping[str, Any]) -> Dict[str, Any]:
     """The cluster beside a phase's client: the bins are those of the phase's own `series`.
 
     {"start", "step", "cluster": as recovered.series, "windows": [{"state", "labels", "from", "to"}], "marks": [{"at",

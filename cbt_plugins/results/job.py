@@ -1,4 +1,4 @@
-"""Frames of figures -> what they say of one job in one window: small, and mergeable without loss."""
+"""Frames of aggregates -> what they say of one job in one window: small, and mergeable without loss."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HIGHS = ("max", "failed_max", "ttfb_max")
 
 
 @dataclass
-class OpFigures:
+class OpAggregates:
     """One operation (or one size class of it) in one job, or in all jobs that were merged."""
 
     latency: Histogram = field(default_factory=Histogram)  # successful, ended in the window
@@ -35,7 +35,7 @@ class OpFigures:
     busy: int = 0  # ns that all requests (also failed, also outside) spent in flight within the window
     messages: Counter[str] = field(default_factory=Counter)  # error -> count, in and outside of the window
 
-    def merge(self, other: OpFigures) -> None:
+    def merge(self, other: OpAggregates) -> None:
         for name in ("latency", "ttfb", "failed"):
             getattr(self, name).merge(getattr(other, name))
         for name in ("objects", "bytes", "ok_outside", "failed_outside", "cut", "cut_outside", "busy"):
@@ -58,7 +58,7 @@ class OpFigures:
 
 
 @dataclass
-class EndpointFigures:
+class EndpointAggregates:
     """One operation at one address, of requests that ended in the window."""
 
     n: int = 0
@@ -67,7 +67,7 @@ class EndpointFigures:
     total: int = 0  # ns, of the successful ones
     max: int = 0
 
-    def merge(self, other: EndpointFigures) -> None:
+    def merge(self, other: EndpointAggregates) -> None:
         self.n += other.n
         self.failed += other.failed
         self.cut += other.cut
@@ -76,12 +76,12 @@ class EndpointFigures:
 
 
 @dataclass
-class JobFigures:
-    """What the figures of one job, or of a part of it, say."""
+class JobAggregates:
+    """What the aggregates of one job, or of a part of it, say."""
 
-    sizes: Dict[Tuple[str, int], OpFigures] = field(default_factory=dict)  # by op and bit length of the bytes
-    ops: Dict[str, OpFigures] = field(default_factory=dict)  # all sizes together
-    endpoints: Dict[Tuple[str, str], EndpointFigures] = field(default_factory=dict)  # by endpoint and op
+    sizes: Dict[Tuple[str, int], OpAggregates] = field(default_factory=dict)  # by op and bit length of the bytes
+    ops: Dict[str, OpAggregates] = field(default_factory=dict)  # all sizes together
+    endpoints: Dict[Tuple[str, str], EndpointAggregates] = field(default_factory=dict)  # by endpoint and op
     last_end: Dict[int, int] = field(default_factory=dict)  # thread -> ns on the head's clock
     crossing: Tuple[int, int] = (0, 0)  # requests in flight at the begin and at the end of the window
     rows: int = 0
@@ -91,14 +91,14 @@ class JobFigures:
     ended: bool = False  # there is an end frame
     torn: Optional[str] = None
 
-    def merge(self, other: JobFigures) -> None:
+    def merge(self, other: JobAggregates) -> None:
         """Add another part; those that were merged are of no use afterwards."""
         for key, of in other.sizes.items():
-            self.sizes.setdefault(key, OpFigures()).merge(of)
+            self.sizes.setdefault(key, OpAggregates()).merge(of)
         for op, of in other.ops.items():
-            self.ops.setdefault(op, OpFigures()).merge(of)
+            self.ops.setdefault(op, OpAggregates()).merge(of)
         for place, its in other.endpoints.items():
-            self.endpoints.setdefault(place, EndpointFigures()).merge(its)
+            self.endpoints.setdefault(place, EndpointAggregates()).merge(its)
         for thread, end in other.last_end.items():
             self.last_end[thread] = max(end, self.last_end.get(thread, 0))
         self.crossing = (self.crossing[0] + other.crossing[0], self.crossing[1] + other.crossing[1])
@@ -115,7 +115,7 @@ class _Buckets:
         self.dense: List[np.ndarray] = []
 
     def add(self, groups: np.ndarray, entries: np.ndarray, bucket: np.ndarray, count: np.ndarray) -> None:
-        """Add the histograms of cells, as Frame has them; `groups` are those of the cells, -1: leave it out."""
+        """Add the histograms of groups, as Frame has them; `groups` are those of the cells, -1: leave it out."""
         if not len(bucket):
             return
         low = int(bucket.min())
@@ -145,19 +145,19 @@ class Gatherer:
     def __init__(self, timeline: Timeline) -> None:
         self.grid = timeline.grid
         self.timeline = timeline
-        self._job = JobFigures()
+        self._job = JobAggregates()
         self._known: Dict[str, Dict[str, int]] = {"op": {}, "endpoint": {}, "error": {}}  # name -> number here
         self._groups = np.full(256 << 7, -1, np.int64)  # op << 7 | size -> number of its histograms
         self._used = 0
         self._histograms = {name: _Buckets() for name in ("latency", "ttfb", "failed")}
-        self._cells: List[Tuple[np.ndarray, Columns]] = []
+        self._counts: List[Tuple[np.ndarray, Columns]] = []
         self._errors: List[Tuple[np.ndarray, np.ndarray]] = []
 
     def add(self, frame: Frame) -> None:
         """Add a frame that was checked."""
         ops = self._numbers("op", frame.ops)
         endpoints = self._numbers("endpoint", frame.endpoints)
-        self._add_cells(frame, ops, endpoints)
+        self._add_counts(frame, ops, endpoints)
         self._add_errors(frame, ops, endpoints)
         seconds = frame.table("seconds")
         if len(seconds["second"]):
@@ -175,7 +175,7 @@ class Gatherer:
         """Note a frame that could not be read."""
         self._job.damaged += 1
 
-    def finish(self) -> JobFigures:
+    def finish(self) -> JobAggregates:
         """What all frames say; nothing can be added afterwards."""
         self._make_ops()
         self._make_messages()
@@ -189,33 +189,33 @@ class Gatherer:
     def _names(self, kind: str) -> List[str]:
         return list(self._known[kind])
 
-    def _op(self, name: str) -> OpFigures:
-        return self._job.ops.setdefault(name, OpFigures())
+    def _op(self, name: str) -> OpAggregates:
+        return self._job.ops.setdefault(name, OpAggregates())
 
-    def _add_cells(self, frame: Frame, ops: np.ndarray, endpoints: np.ndarray) -> None:
-        cells = frame.table("cells")
-        if not len(cells["block"]):
+    def _add_counts(self, frame: Frame, ops: np.ndarray, endpoints: np.ndarray) -> None:
+        counts = frame.table("counts")
+        if not len(counts["block"]):
             return
-        op, size = ops[cells["op"]], cells["size"].astype(np.int64)
-        inside = self.grid.holds(cells["block"], frame.block)
+        op, size = ops[counts["op"]], counts["size"].astype(np.int64)
+        inside = self.grid.holds(counts["block"], frame.block)
         code = op << 7 | size
         for new in np.unique(code[self._groups[code] < 0]):
             self._groups[new] = self._used
             self._used += 1
-        keys = ((op << 16 | endpoints[cells["endpoint"]]) << 7 | size) << 1 | inside
-        self._cells.append((keys, {name: cells[name] for name in (*_SUMS, *_LOWS, *_HIGHS)}))
-        self._put_cells_together()
+        keys = ((op << 16 | endpoints[counts["endpoint"]]) << 7 | size) << 1 | inside
+        self._counts.append((keys, {name: counts[name] for name in (*_SUMS, *_LOWS, *_HIGHS)}))
+        self._sum_counts()
         groups = np.where(inside, self._groups[code], -1)
         for name in ("ttfb", "failed"):
             self._histograms[name].add(groups, *frame.histograms(name))
         latency = frame.histograms("latency")
         self._histograms["latency"].add(groups, *latency)
-        some = inside & (cells["n"] > 0)
+        some = inside & (counts["n"] > 0)
         if some.any():
             timeline_ops = np.array([self.timeline.number(name) for name in frame.ops], np.int64)
-            its_op = timeline_ops[cells["op"]]
-            self.timeline.add_maxima(cells["block"][some], its_op[some], cells["max"][some])
-            self.timeline.add_latencies(cells["block"], its_op, inside, *latency)
+            its_op = timeline_ops[counts["op"]]
+            self.timeline.add_maxima(counts["block"][some], its_op[some], counts["max"][some])
+            self.timeline.add_latencies(counts["block"], its_op, inside, *latency)
 
     def _add_errors(self, frame: Frame, ops: np.ndarray, endpoints: np.ndarray) -> None:
         errors = frame.table("errors")
@@ -241,19 +241,19 @@ class Gatherer:
             begin, end = borders
             self._job.crossing = (self._job.crossing[0] + begin, self._job.crossing[1] + end)
 
-    def _put_cells_together(self) -> None:
-        keys = np.concatenate([keys for keys, _ in self._cells])
-        columns = {name: np.concatenate([its[name] for _, its in self._cells]) for name in self._cells[0][1]}
+    def _sum_counts(self) -> None:
+        keys = np.concatenate([keys for keys, _ in self._counts])
+        columns = {name: np.concatenate([its[name] for _, its in self._counts]) for name in self._counts[0][1]}
         lows = {name: np.where(columns[n] > 0, columns[name], _NEVER) for name, n in _LOWS.items()}
         sums, highs = ({name: columns[name] for name in names} for names in (_SUMS, _HIGHS))
-        self._cells = [grouped(keys, sums, lows, highs)]
+        self._counts = [grouped(keys, sums, lows, highs)]
 
     def _make_ops(self) -> None:
         """The cells, per op and size class, and per endpoint."""
         job = self._job
-        if not self._cells:
+        if not self._counts:
             return
-        keys, table = self._cells[0]
+        keys, table = self._counts[0]
         ops, endpoints = self._names("op"), self._names("endpoint")
         merged: Dict[Tuple[str, int], Dict[str, int]] = {}
         for i, key in enumerate(keys.tolist()):
@@ -262,13 +262,13 @@ class Gatherer:
             cell = {name: int(column[i]) for name, column in table.items()}
             job.rows += cell["n"] + cell["failed"]
             job.errors += cell["failed"]
-            of = job.sizes.setdefault((op, size), OpFigures())
+            of = job.sizes.setdefault((op, size), OpAggregates())
             if not inside:
                 of.ok_outside += cell["n"]
                 of.failed_outside += cell["failed"]
                 continue
-            its = EndpointFigures(cell["n"], cell["failed"], 0, cell["total"], cell["max"])
-            job.endpoints.setdefault((endpoint, op), EndpointFigures()).merge(its)
+            its = EndpointAggregates(cell["n"], cell["failed"], 0, cell["total"], cell["max"])
+            job.endpoints.setdefault((endpoint, op), EndpointAggregates()).merge(its)
             of.objects += cell["objects"]
             of.bytes += cell["bytes"]
             _merge_cell(merged.setdefault((op, size), {}), cell)
@@ -297,7 +297,7 @@ class Gatherer:
             if key & 1:
                 of.cut += count
                 endpoint = endpoints[key >> 25 & 0xFFFF]
-                self._job.endpoints.setdefault((endpoint, op), EndpointFigures()).cut += count
+                self._job.endpoints.setdefault((endpoint, op), EndpointAggregates()).cut += count
             else:
                 of.cut_outside += count
 

@@ -1,4 +1,4 @@
-"""One phase -> its numbers: the figures of its jobs merged in every way that a reader asks for."""
+"""One phase -> its numbers: the aggregates of its jobs merged in every way that a reader asks for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.results.archive import Job, Phase
 from cbt_plugins.results.histogram import Histogram
-from cbt_plugins.results.job import EndpointFigures, JobFigures, OpFigures
+from cbt_plugins.results.job import EndpointAggregates, JobAggregates, OpAggregates
 from cbt_plugins.results.reading import read_jobs
 from cbt_plugins.results.series import Grid, Seconds, Timeline
 
@@ -22,21 +22,21 @@ _ORDER = ("GET", "PUT", "MULTIPART", "STAT", "DELETE", "LIST")
 
 
 @dataclass
-class PhaseFigures:
+class PhaseAggregates:
     """A phase with everything read."""
 
     phase: Phase
     grid: Grid
-    jobs: Dict[str, JobFigures]  # by job id; a job without anything readable has none
+    jobs: Dict[str, JobAggregates]  # by job id; a job without anything readable has none
     timeline: Timeline
     unreadable: Dict[str, str] = field(default_factory=dict)  # job id -> why
-    doubts: Dict[str, str] = field(default_factory=dict)  # job id -> why its rows were taken and not its figures
+    doubts: Dict[str, str] = field(default_factory=dict)  # job id -> why its rows were taken and not its aggregates
 
     def __post_init__(self) -> None:
-        self.ops: Dict[str, OpFigures] = {}
-        for figures in self.jobs.values():
-            for op, its in figures.ops.items():
-                self.ops.setdefault(op, OpFigures()).merge(its)
+        self.ops: Dict[str, OpAggregates] = {}
+        for aggregates in self.jobs.values():
+            for op, its in aggregates.ops.items():
+                self.ops.setdefault(op, OpAggregates()).merge(its)
         self.ops = {op: self.ops[op] for op in sorted(self.ops, key=rank)}
         self.together: Seconds = self.timeline.together()
 
@@ -51,19 +51,19 @@ def rank(op: str) -> Tuple[int, str]:
     return (_ORDER.index(op) if op in _ORDER else len(_ORDER), op)
 
 
-def total(ops: Iterable[OpFigures]) -> OpFigures:
+def total(ops: Iterable[OpAggregates]) -> OpAggregates:
     """All operations together."""
-    everything = OpFigures()
-    for figures in ops:
-        everything.merge(figures)
+    everything = OpAggregates()
+    for aggregates in ops:
+        everything.merge(aggregates)
     return everything
 
 
-def read_phase(phase: Phase) -> PhaseFigures:
+def read_phase(phase: Phase) -> PhaseAggregates:
     """Read what all jobs left."""
     grid = Grid.of(*phase.window, phase.block, phase.takes_all)
     read = read_jobs(phase, grid)
-    return PhaseFigures(phase, grid, read.jobs, read.timeline, read.unreadable, read.doubts)
+    return PhaseAggregates(phase, grid, read.jobs, read.timeline, read.unreadable, read.doubts)
 
 
 def latency(histogram: Histogram) -> Optional[Dict[str, Any]]:
@@ -84,7 +84,7 @@ def _ms(ns: float) -> float:
     return round(ns / 1e6, 6)
 
 
-def figures(op: Optional[str], of: OpFigures, length: float) -> Dict[str, Any]:
+def numbers(op: Optional[str], of: OpAggregates, length: float) -> Dict[str, Any]:
     """One line of a table. `op` None: several operations together. Rates are null without a window."""
     moves = op not in WITHOUT_BYTES
     return {
@@ -103,11 +103,11 @@ def figures(op: Optional[str], of: OpFigures, length: float) -> Dict[str, Any]:
     }
 
 
-def by_op(made: PhaseFigures) -> Dict[str, Any]:
+def by_op(made: PhaseAggregates) -> Dict[str, Any]:
     """Per operation: its line, and its longest gap, its kinds of error and its histogram."""
     table = {}
     for op, of in made.ops.items():
-        line = figures(op, of, made.length)
+        line = numbers(op, of, made.length)
         seconds = made.timeline.seconds.get(op)
         gap = seconds.longest_gap() if seconds else (made.length, made.grid.start)
         line["longest_gap"] = {"seconds": round(gap[0], 6), "at": round(gap[1], 3)}
@@ -121,20 +121,20 @@ def _most(messages: Mapping[str, int]) -> List[Tuple[str, int]]:
     return sorted(messages.items(), key=lambda item: (-item[1], item[0]))[:5]
 
 
-def by_driver(made: PhaseFigures) -> List[Dict[str, Any]]:
+def by_driver(made: PhaseAggregates) -> List[Dict[str, Any]]:
     """Per driver and operation, in the order of the jobs."""
-    merged: Dict[str, Dict[str, OpFigures]] = {}
-    sizes: Dict[str, Dict[Tuple[str, int], OpFigures]] = {}
+    merged: Dict[str, Dict[str, OpAggregates]] = {}
+    sizes: Dict[str, Dict[Tuple[str, int], OpAggregates]] = {}
     about: Dict[str, Job] = {}
     workers: Dict[str, int] = {}
     for job in made.phase.jobs:
         about.setdefault(job.driver, job)
         workers[job.driver] = workers.get(job.driver, 0) + job.workers
-        its = made.jobs.get(job.id, JobFigures())
+        its = made.jobs.get(job.id, JobAggregates())
         for op, of in its.ops.items():
-            merged.setdefault(job.driver, {}).setdefault(op, OpFigures()).merge(of)
+            merged.setdefault(job.driver, {}).setdefault(op, OpAggregates()).merge(of)
         for key, of in its.sizes.items():
-            sizes.setdefault(job.driver, {}).setdefault(key, OpFigures()).merge(of)
+            sizes.setdefault(job.driver, {}).setdefault(key, OpAggregates()).merge(of)
     return [
         {
             "driver": driver,
@@ -143,19 +143,19 @@ def by_driver(made: PhaseFigures) -> List[Dict[str, Any]]:
             "sizes": [list(size) for size in job.sizes],
             "workers": workers[driver],
             "ops": {
-                op: figures(op, of, made.length)
+                op: numbers(op, of, made.length)
                 for op, of in sorted(merged.get(driver, {}).items(), key=lambda item: rank(item[0]))
             },
             "size_classes": _size_classes(sizes.get(driver, {}), made.length),
-            "total": figures(None, total(merged.get(driver, {}).values()), made.length),
+            "total": numbers(None, total(merged.get(driver, {}).values()), made.length),
         }
         for driver, job in about.items()
     ]
 
 
-def _size_classes(sizes: Mapping[Tuple[str, int], OpFigures], length: float) -> List[Dict[str, Any]]:
+def _size_classes(sizes: Mapping[Tuple[str, int], OpAggregates], length: float) -> List[Dict[str, Any]]:
     """A line per power of two of the object sizes, of the operations that move data; [] when there is only one."""
-    classes: Dict[int, Dict[str, OpFigures]] = {}
+    classes: Dict[int, Dict[str, OpAggregates]] = {}
     for (op, size), of in sizes.items():
         if of.latency.n and op not in WITHOUT_BYTES:
             classes.setdefault(size, {})[op] = of
@@ -180,12 +180,12 @@ def _size_classes(sizes: Mapping[Tuple[str, int], OpFigures], length: float) -> 
     ]
 
 
-def by_endpoint(made: PhaseFigures) -> List[Dict[str, Any]]:
+def by_endpoint(made: PhaseAggregates) -> List[Dict[str, Any]]:
     """Per RGW address and operation: requests that ended in the window."""
-    merged: Dict[Tuple[str, str], EndpointFigures] = {}
+    merged: Dict[Tuple[str, str], EndpointAggregates] = {}
     for its in made.jobs.values():
         for key, of in its.endpoints.items():
-            merged.setdefault(key, EndpointFigures()).merge(of)
+            merged.setdefault(key, EndpointAggregates()).merge(of)
     return [
         {
             "endpoint": endpoint,
@@ -200,7 +200,7 @@ def by_endpoint(made: PhaseFigures) -> List[Dict[str, Any]]:
     ]
 
 
-def mix(made: PhaseFigures) -> Dict[str, Any]:
+def mix(made: PhaseAggregates) -> Dict[str, Any]:
     """Percent of the requests, as asked (null: no mix was asked) and as measured on all that ended in the window."""
     everything = sum(of.finished for of in made.ops.values())
     measured = {op: round(100 * of.finished / everything, 3) for op, of in made.ops.items()} if everything else {}
@@ -208,7 +208,7 @@ def mix(made: PhaseFigures) -> Dict[str, Any]:
     return {"asked": asked, "measured": measured}
 
 
-def series(made: PhaseFigures) -> Dict[str, Any]:
+def series(made: PhaseAggregates) -> Dict[str, Any]:
     """Per bin of `step` seconds from `start` on (the window may cut the first and the last), and the PGs.
 
     {"start", "step", "percentiles": {"start", "step"}, "ops": {op: {"obj_per_s", "mib_per_s" or null, "mean_ms",
@@ -248,7 +248,7 @@ def _where(n: np.ndarray, values: List[float]) -> List[Optional[float]]:
     return [value if some else None for value, some in zip(values, n.tolist())]
 
 
-def _pgs(made: PhaseFigures) -> Dict[str, List[Any]]:
+def _pgs(made: PhaseAggregates) -> Dict[str, List[Any]]:
     found: Dict[str, List[Any]] = {"t": [], "not_clean": [], "total": []}
     for sample in made.phase.pgs:
         states = sample.get("pgs")

@@ -1,4 +1,4 @@
-"""The figures of all jobs of a phase, read with all processors when there is much to read."""
+"""The aggregates of all jobs of a phase, read with all processors when there is much to read."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Un
 
 from cbt_plugins.results.aggregates import Frame, frames, joined, places
 from cbt_plugins.results.archive import Job, Phase
-from cbt_plugins.results.job import Gatherer, JobFigures
+from cbt_plugins.results.job import Gatherer, JobAggregates
 from cbt_plugins.results.reduce import frames_of_rows
 from cbt_plugins.results.series import Grid, Timeline
 from cbt_plugins.results.source import Unreadable
 
 #: bytes of files from which on other processes are worth their start
 _MANY = 4 << 20
-#: a byte of rows takes as long as so many of figures
+#: a byte of rows takes as long as so many of aggregates
 _ROWS = 4
-#: bytes of a figures file that are at least one task
+#: bytes of an aggregates file that are at least one task
 _TASK = 1 << 20
 
 
 @dataclass(frozen=True)
 class Task:
-    """A rows file, or some frames of a figures file."""
+    """A rows file, or some frames of an aggregates file."""
 
     job: str
     path: Path
@@ -44,13 +44,13 @@ class Read:
     """What was read of a phase."""
 
     timeline: Timeline
-    jobs: Dict[str, JobFigures] = field(default_factory=dict)  # by job id; a job without anything readable has none
+    jobs: Dict[str, JobAggregates] = field(default_factory=dict)  # by job id; a job without anything readable has none
     unreadable: Dict[str, str] = field(default_factory=dict)  # job id -> why
-    doubts: Dict[str, str] = field(default_factory=dict)  # job id -> why its figures were not used
+    doubts: Dict[str, str] = field(default_factory=dict)  # job id -> why its aggregates were not used
 
 
 def read_jobs(phase: Phase, grid: Grid) -> Read:
-    """Read every job's figures, or its rows where there are none."""
+    """Read every job's aggregates, or its rows where there are none."""
     made = Read(Timeline(grid))
     torn: Dict[str, str] = {}
     tasks = [task for job in phase.jobs for task in _tasks(job, grid, made, torn)]
@@ -60,22 +60,22 @@ def read_jobs(phase: Phase, grid: Grid) -> Read:
             if isinstance(its, str):
                 made.unreadable[job_id] = its
             else:
-                made.jobs.setdefault(job_id, JobFigures()).merge(its)
-    for job_id, figures in made.jobs.items():
-        if figures.damaged:
-            figures.torn = f"{figures.damaged} frames of its figures are damaged"
-        elif not figures.ended:
-            figures.torn = torn.get(job_id) or "its figures have no end"
+                made.jobs.setdefault(job_id, JobAggregates()).merge(its)
+    for job_id, aggregates in made.jobs.items():
+        if aggregates.damaged:
+            aggregates.torn = f"{aggregates.damaged} frames of its aggregates are damaged"
+        elif not aggregates.ended:
+            aggregates.torn = torn.get(job_id) or "its aggregates have no end"
     return made
 
 
 def _tasks(job: Job, grid: Grid, made: Read, torn: Dict[str, str]) -> Iterator[Task]:
     """Several tasks for long files; notes why there are none."""
-    if job.figures is not None:
+    if job.aggregates is not None:
         try:
-            found, why = places(job.figures)
+            found, why = places(job.aggregates)
         except Unreadable as e:
-            why = str(e).replace(f"{job.figures}: ", "")
+            why = str(e).replace(f"{job.aggregates}: ", "")
             if job.rows is None:
                 made.unreadable[job.id] = why
                 return
@@ -83,17 +83,17 @@ def _tasks(job: Job, grid: Grid, made: Read, torn: Dict[str, str]) -> Iterator[T
         else:
             torn.update({job.id: why} if why else {})
             for part in _parts(found):
-                yield Task(job.id, job.figures, where=part, weight=sum(length for _, length in part))
+                yield Task(job.id, job.aggregates, where=part, weight=sum(length for _, length in part))
             return
     if job.rows is None:
-        made.unreadable[job.id] = "no figures file, and no rows"
+        made.unreadable[job.id] = "no aggregates file, and no rows"
         return
     weight = _ROWS * job.rows.stat().st_size if job.rows.exists() else 0
     yield Task(job.id, job.rows, job.clock_offset, weight=weight)
 
 
 def _parts(found: Sequence[Tuple[int, int]]) -> Iterator[Sequence[Tuple[int, int]]]:
-    """One part at least: no frames are figures too."""
+    """One part at least: no frames are aggregates too."""
     begin = size = 0
     for i, (_, length) in enumerate(found):
         size += length
@@ -104,7 +104,7 @@ def _parts(found: Sequence[Tuple[int, int]]) -> Iterator[Sequence[Tuple[int, int
         yield found[begin:]
 
 
-Results = List[Tuple[str, Union[JobFigures, str]]]
+Results = List[Tuple[str, Union[JobAggregates, str]]]
 
 
 def _lots(tasks: Sequence[Task], grid: Grid) -> Iterator[Tuple[Results, Timeline]]:

@@ -1,4 +1,4 @@
-"""Request rows -> frames of figures, as cbt-rows makes them: for archives that have rows and no figures.
+"""Request rows -> frames of aggregates, as cbt-rows makes them: for archives that have rows and no aggregates.
 
 A request belongs to the second, and the block, in which it ENDS on the head's clock, which is the row's time minus the
 clock offset. All times and sums are integer nanoseconds.
@@ -169,8 +169,8 @@ def _tables(rows: Columns, block: int) -> Dict[str, Columns]:
     keys = (((number - low) << 8 | rows["op"]) << 16 | rows["endpoint"]) << 7 | size
     cells, cell = np.unique(keys, return_inverse=True)
     cell = cell.ravel()
-    tables = {"cells": {"block": ((cells >> 31) + low) * block, "op": cells >> 23 & 0xFF}}
-    tables["cells"].update(source=np.zeros(len(cells), np.int64), endpoint=cells >> 7 & 0xFFFF, size=cells & 127)
+    tables = {"counts": {"block": ((cells >> 31) + low) * block, "op": cells >> 23 & 0xFF}}
+    tables["counts"].update(source=np.zeros(len(cells), np.int64), endpoint=cells >> 7 & 0xFFFF, size=cells & 127)
     timed = rows["ttfb"] >= 0
     for table, prefix, its, values in (
         ("latency", "", ok, rows["duration"]),
@@ -184,9 +184,9 @@ def _tables(rows: Columns, block: int) -> Dict[str, Columns]:
         found, made = grouped(its_cell, sums, {"min": values}, {"max": values})
         every = np.arange(len(cells))
         for name, column in made.items():
-            tables["cells"][_name(prefix, name)] = placed(every, found, column)
+            tables["counts"][_name(prefix, name)] = placed(every, found, column)
         keys, counts = np.unique(its_cell * WIDTH + buckets(values), return_counts=True)
-        tables[table] = {"cell": keys // WIDTH, "bucket": keys % WIDTH, "count": counts}
+        tables[table] = {"group": keys // WIDTH, "bucket": keys % WIDTH, "count": counts}
     tables["seconds"] = _seconds(rows, second, ok)
     keys = (((number - low) << 8 | rows["op"]) << 16 | rows["endpoint"]) << 16 | rows["error"]
     keys, counts = np.unique(keys[~ok], return_counts=True)

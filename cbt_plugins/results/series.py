@@ -27,7 +27,7 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Grid:
-    """The window of a phase (head's clock) in seconds and in blocks, the time resolution of its figures.
+    """The window of a phase (head's clock) in seconds and in blocks, the time resolution of its aggregates.
 
     A window that is `snapped` begins and ends with a block: exactly the blocks in it count. One that is not is that of
     all requests, from the first to the last, and every block counts.
@@ -227,7 +227,7 @@ class Blocks:
 
 
 class Timeline:
-    """What happened when, per operation; takes tables of figures."""
+    """What happened when, per operation; takes tables of aggregates."""
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid

@@ -32,7 +32,7 @@ def summarize(path: Path) -> Dict[str, Any]:
     run = read_run(path)
     warnings = list(_run_warnings(run))
     phases, broken = [], breaks(run)
-    kept: List[of_phase.PhaseFigures] = []
+    kept: List[of_phase.PhaseAggregates] = []
     for phase in run.phases:
         made = of_phase.read_phase(phase)
         line, its_warnings = _phase(phase, made)
@@ -64,7 +64,7 @@ def summarize(path: Path) -> Dict[str, Any]:
     return summary
 
 
-def _phase(phase: Phase, made: of_phase.PhaseFigures) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
+def _phase(phase: Phase, made: of_phase.PhaseAggregates) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
     gap = made.together.longest_gap()
     drivers = {job.id: job.driver for job in phase.jobs}
     line: Dict[str, Any] = {
@@ -81,7 +81,7 @@ def _phase(phase: Phase, made: of_phase.PhaseFigures) -> Tuple[Dict[str, Any], L
         "loop": _loop(phase),
         "rate": flight.rate(made),
         "ops": of_phase.by_op(made),
-        "total": of_phase.figures(None, of_phase.total(made.ops.values()), made.length),
+        "total": of_phase.numbers(None, of_phase.total(made.ops.values()), made.length),
         "mix": of_phase.mix(made),
         "littles_law": flight.littles_law(made),
         "in_flight": flight.at_borders(made),
@@ -104,7 +104,7 @@ def _loop(phase: Phase) -> Optional[str]:
     return "open" if any(job.open_loop for job in phase.jobs) else "closed"
 
 
-def _job(made: of_phase.PhaseFigures, job: Job) -> Dict[str, Any]:
+def _job(made: of_phase.PhaseAggregates, job: Job) -> Dict[str, Any]:
     its = made.jobs.get(job.id)
     return {
         "id": job.id,

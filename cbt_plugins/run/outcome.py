@@ -17,7 +17,7 @@ VERSION = 1
 ERROR_SHARE = 0.05
 #: seconds at the end of a phase in which a job may do nothing
 IDLE = 1.0
-#: seconds up to which a phase's figures are by the second
+#: seconds up to which a phase's aggregates are by the second
 BY_SECOND = 7200.0
 
 
@@ -61,7 +61,7 @@ class Outcome:
             record = job.record()
             named = {f"{{{name}}}": path for name, path in programs[job.node].items()}
             record["argv"] = [named.get(a, a) for a in job.argv]
-            record["figures"] = f"figures/{job.id}.figures"
+            record["aggregates"] = f"aggregates/{job.id}.aggregates"
             record["rows"] = f"rows/{job.id}.csv.zst" if keep_rows else None
             record["clock_offset"] = offset
             if end is None:
@@ -79,7 +79,7 @@ class Outcome:
             record["driver_end"] = end.driver_end
             self.jobs.append(record)
             if end.reducer:
-                self.warn("figures", f"{job.id}: {end.reducer}", job=job.id)
+                self.warn("aggregates", f"{job.id}: {end.reducer}", job=job.id)
                 self.degrade("degraded")
             if end.died:
                 how = f"signal {end.signal}" if end.signal else f"exit status {end.exit}"
@@ -148,7 +148,7 @@ class Outcome:
 
 
 def block_of(phase: Phase) -> int:
-    """Time resolution of a phase's figures in seconds: short phases by the second, a day by the minute."""
+    """Time resolution of a phase's aggregates in seconds: short phases by the second, a day by the minute."""
     if phase.kind in ("hybrid", "warp") or (phase.goal and phase.goal.duration):
         lasts = phase.duration or (phase.goal.duration if phase.goal else None) or 0.0
         return 1 if lasts + phase.ramp + phase.warmup <= BY_SECOND else 60
@@ -160,7 +160,7 @@ def window_of(
 ) -> Optional[Tuple[float, float]]:
     """When every job of the phase was at work, from the job records; None when there is no such time.
 
-    In whole blocks of the figures. cbt-load begins at `go_at` (head's clock), to the second. Of warp's jobs it
+    In whole blocks of the aggregates. cbt-load begins at `go_at` (head's clock), to the second. Of warp's jobs it
     is from the last of their first rows to the first of their last rows; jobs that ran dry (DELETE with nothing left)
     do not end it. A phase that ends by itself has no common end: its window is from the first request to the last.
     """

@@ -166,7 +166,7 @@ def test_killed_again_and_again(tmp_path: Path, url: str) -> None:
     assert world.play() == 0, world.said
     assert at_the_end(world) == []
     (partial,) = world.archive.glob("results/*/id-*/phases/03-one-down.partial-1")
-    assert list(partial.glob("figures/*")) and list(partial.glob("monitors/recovery.node0/recovery.jsonl"))
+    assert list(partial.glob("aggregates/*")) and list(partial.glob("monitors/recovery.node0/recovery.jsonl"))
 
 
 @pytest.mark.parametrize("mode", ["term", "twice"])
@@ -183,9 +183,9 @@ def test_ended_again_while_rows_come_home(tmp_path: Path, url: str) -> None:
     assert world.play(at=("ssh touch stop", "term")) == 130
     assert world.settle() + world.broken() == []
     (partial,) = world.archive.glob("results/*/id-*/phases/01-fill*")
-    assert partial.name == "01-fill.partial-1" and not list(partial.glob("figures/*"))
+    assert partial.name == "01-fill.partial-1" and not list(partial.glob("aggregates/*"))
     assert world.play() == 0, world.said
-    assert list(partial.glob("figures/*"))
+    assert list(partial.glob("aggregates/*"))
     assert at_the_end(world) == []
 
 

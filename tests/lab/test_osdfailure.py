@@ -188,7 +188,7 @@ def test_ctrl_c_stops_the_load_puts_the_cluster_back_and_reports(
     assert facts(lab) == before
     assert generators(lab) == []
     (partial,) = cycle.folder.glob("phases/*-one-down.partial-1")
-    assert list((partial / "figures").glob("*.figures"))
+    assert list((partial / "aggregates").glob("*.aggregates"))
     assert (cycle.folder / "report.html").exists()
 
 

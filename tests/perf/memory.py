@@ -56,11 +56,11 @@ def main() -> int:
         assert server.stderr
         try:
             host = server.stderr.readline().rpartition("http://")[2].strip()
-            spec, figures = Path(scratch) / "spec.json", Path(scratch) / "figures"
+            spec, aggregates = Path(scratch) / "spec.json", Path(scratch) / "aggregates"
             spec.write_text(json.dumps(specification(host, 60 * minutes)))
             load = subprocess.Popen([cbt_load, "run", spec], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                     env={**os.environ, **SECRETS})  # fmt: skip
-            reduce = subprocess.Popen([rows, "reduce", "--beat", "-o", figures, "-"], stdin=load.stdout,
+            reduce = subprocess.Popen([rows, "reduce", "--beat", "-o", aggregates, "-"], stdin=load.stdout,
                                       stdout=subprocess.PIPE, text=True)  # fmt: skip
             assert load.stdout and reduce.stdout
             load.stdout.close()
@@ -71,12 +71,12 @@ def main() -> int:
                     beat.update(json.loads(line))
 
             threading.Thread(target=listen, daemon=True).start()
-            head = f"{'minutes':>8}{'requests':>14}{'cbt-load MiB':>16}{'cbt-rows MiB':>14}{'figures MB':>12}"
+            head = f"{'minutes':>8}{'requests':>14}{'cbt-load MiB':>16}{'cbt-rows MiB':>14}{'aggregates MB':>12}"
             print(head, flush=True)
             begun = time.monotonic()
             for number in range(1, samples + 1):
                 time.sleep(max(0.0, begun + 60 * minutes * (number - 0.1) / samples - time.monotonic()))
-                size = figures.stat().st_size / 1e6 if figures.exists() else 0.0
+                size = aggregates.stat().st_size / 1e6 if aggregates.exists() else 0.0
                 print(f"{(time.monotonic() - begun) / 60:8.1f}{beat.get('rows', 0):14,}{resident(load.pid):16.1f}"
                       f"{resident(reduce.pid):14.1f}{size:12.2f}", flush=True)  # fmt: skip
             return load.wait() or reduce.wait()

@@ -1,4 +1,4 @@
-"""How long the report of a long run takes: archives of figures as five busy drivers leave them, summary and page.
+"""How long the report of a long run takes: archives of aggregates as five busy drivers leave them, summary and page.
 
 Prints seconds and sizes, and where there is a Chromium how long it takes to open the page: medians of several times.
 The nodes were watched, and one OSD node fails and returns. Usage: ./run bench report   (or: python
@@ -58,7 +58,7 @@ def values(chance: np.random.Generator, block: int) -> Dict[str, Columns]:
     per_cell = RATE * block // len(ENDPOINTS)
     took = (chance.lognormal(-5.0, 0.8, (cells, per_cell)) * NS).astype(np.int64)
     key = np.arange(cells)
-    cell = {name: np.zeros(cells, np.int64) for name in TABLES["cells"]}
+    cell = {name: np.zeros(cells, np.int64) for name in TABLES["counts"]}
     cell["block"] = key // (cells // blocks) * block
     cell["op"] = key // len(ENDPOINTS) % len(OPS)
     cell["endpoint"] = key % len(ENDPOINTS)
@@ -77,12 +77,12 @@ def values(chance: np.random.Generator, block: int) -> Dict[str, Columns]:
     second.update(objects=second["n"], bytes=4096 * second["n"] * (second["op"] < 2), total=second["n"] * 9 * 10**6)
     first_at = second["second"] * NS + 10**6
     second.update(max=chance.poisson(10**8, rows), first=first_at, last=first_at + 998 * 10**6)
-    return {"cells": cell, "latency": counts(took, key), "ttfb": counts(first[gets], key[gets]), "seconds": second}
+    return {"counts": cell, "latency": counts(took, key), "ttfb": counts(first[gets], key[gets]), "seconds": second}
 
 
 def counts(took: np.ndarray, cell: np.ndarray) -> Columns:
     keys, n = np.unique((cell[:, None] << 32) + buckets(took), return_counts=True)
-    return {"cell": keys >> 32, "bucket": keys & 0xFFFFFFFF, "count": n}
+    return {"group": keys >> 32, "bucket": keys & 0xFFFFFFFF, "count": n}
 
 
 def frame(kind: str, block: int, tables: Dict[str, Columns], begin: int = 0) -> bytes:
@@ -107,25 +107,25 @@ def write_archive(archive: Path, hours: float, block: int) -> Tuple[Path, int]:
     """One phase of so many hours; returns the run's directory and the number of requests."""
     run = archive / "results" / "00000000" / "id-00000001"
     phase = run / "phases" / "01-age"
-    (phase / "figures").mkdir(parents=True)
+    (phase / "aggregates").mkdir(parents=True)
     (run / "complete").write_text("{}")
     (run / "plan.json").write_text(json.dumps({"benchmark": "warp", "phases": [{"name": "age"}]}))
     (run / "manifest.json").write_text("{}")
     length = int(hours * 3600)
     chance = np.random.default_rng(1)
     different = [values(chance, block) for _ in range(DIFFERENT)]
-    first = phase / "figures" / "d0.figures"
+    first = phase / "aggregates" / "d0.aggregates"
     with first.open("wb") as out:
         for number in range(length // FRAMES[block]):
             begin = T0 + number * FRAMES[block]
-            out.write(frame("cells", block, different[number % DIFFERENT], begin))
+            out.write(frame("counts", block, different[number % DIFFERENT], begin))
         out.write(frame("end", block, {}))
     jobs, requests = [], length * RATE * len(OPS) * DRIVERS
     for d in range(DRIVERS):
         if d:
-            shutil.copyfile(first, phase / "figures" / f"d{d}.figures")
+            shutil.copyfile(first, phase / "aggregates" / f"d{d}.aggregates")
         job: Dict[str, Any] = {"id": f"d{d}", "node": f"client{d}", "op": "MIXED", "role": "cbt-load", "workers": 15}
-        job.update(figures=f"figures/d{d}.figures", rows_total=requests // DRIVERS, sizes=[[4096, 4096, 1.0]])
+        job.update(aggregates=f"aggregates/d{d}.aggregates", rows_total=requests // DRIVERS, sizes=[[4096, 4096, 1.0]])
         jobs.append(job)
     mix = {op: 100 / len(OPS) for op in OPS}
     about: Dict[str, Any] = {"version": 1, "index": 1, "name": "age", "kind": "hybrid", "role": "age", "status": "ok"}
@@ -192,7 +192,7 @@ def megabytes(path: Path) -> float:
 
 def measure(hours: float, block: int, scratch: Path) -> None:
     run, requests = write_archive(scratch, hours, block)
-    data = sum(map(megabytes, (run / "phases").glob("*/figures/*")))
+    data = sum(map(megabytes, (run / "phases").glob("*/aggregates/*")))
     before, begun = os.times(), time.perf_counter()
     summary = summarize(run)
     add_what_was_seen(summary)
@@ -205,7 +205,7 @@ def measure(hours: float, block: int, scratch: Path) -> None:
     processor = sum(after[:4]) - sum(before[:4])
     used = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024
     print(f"{hours:g} h, block {block} s, {DRIVERS} drivers: {requests / 1e6:,.0f} million requests, {data:,.0f} MB")
-    print(f"  figures to summary  {summarized - begun:6.2f} s")
+    print(f"  aggregates to summary  {summarized - begun:6.2f} s")
     print(f"  {FILE}        {written - summarized:6.2f} s  {megabytes(run / FILE):6.2f} MB")
     print(f"  report.html         {ended - written:6.2f} s  {megabytes(run / 'report.html'):6.2f} MB")
     print(f"  together            {ended - begun:6.2f} s")

@@ -71,7 +71,7 @@ def main() -> int:
         size, load = whole.stat().st_size / 2**20, os.getloadavg()[0]
         print(f"{rows} rows, {size:.0f} MiB, {os.cpu_count()} cores, load {load:.1f}", flush=True)
         runs: Dict[str, List[object]] = {
-            "cbt-rows": [reducer, "reduce", "-o", Path(scratch) / "rows.figures", whole],
+            "cbt-rows": [reducer, "reduce", "-o", Path(scratch) / "rows.aggregates", whole],
             "zstdcat | wc -l": ["sh", "-c", f"zstd -dcq {whole} | wc -l"],
             "Python reader": [sys.executable, "-c", READER, some],
             "warp analyze": [warp, "analyze", "--no-color", whole],

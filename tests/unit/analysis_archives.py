@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Sequence
 
-import figures_writer
+import aggregates_writer
 
 COLUMNS = "idx thread op client_id n_objects bytes endpoint file error start first_byte end duration_ns cat"
 HEADER = COLUMNS.replace(" ", "\t") + "\n"
@@ -129,18 +129,18 @@ def phase(
     jobs: Sequence[Dict[str, Any]],
     *,
     window: Sequence[float] = (0, 10),
-    as_figures: bool = False,
+    as_aggregates: bool = False,
     **more: Any,
 ) -> Path:
-    """Write one phase directory; `window` in s after T0. With figures in the place of rows when `as_figures`."""
+    """Write one phase directory; `window` in s after T0. With aggregates in the place of rows when `as_aggregates`."""
     made = directory / "phases" / f"{index:02d}-{name}"
     (made / "rows").mkdir(parents=True)
     for its in jobs:
-        if as_figures:
-            its.update(rows=None, figures=f"figures/{its['id']}.figures")
-            requests = figures_writer.requests_of(its["_rows"], its["clock_offset"])
+        if as_aggregates:
+            its.update(rows=None, aggregates=f"aggregates/{its['id']}.aggregates")
+            requests = aggregates_writer.requests_of(its["_rows"], its["clock_offset"])
             parts = [requests[: len(requests) // 2], requests[len(requests) // 2 :]]
-            figures_writer.write(made / its["figures"], parts, more.get("block", 1))
+            aggregates_writer.write(made / its["aggregates"], parts, more.get("block", 1))
             continue
         with gzip.GzipFile(made / its["rows"], "wb", mtime=0) as out:
             out.write((HEADER + "".join(its["_rows"])).encode())

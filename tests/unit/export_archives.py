@@ -68,7 +68,7 @@ def run(
             its = {"sizes": [[size, size, 1.0]], "workers": workers, "ended": aa.T0 + begin + 12.0}
             jobs.append(aa.job(f"01-{size}-{op.lower()}", op, rows, driver=f"01-{size}", **its))
         asked = {"duration": 10.0, "mix": MIX if len(ops) > 1 else {}}
-        aa.phase(made, index, name, jobs, window=(begin, begin + 10), asked=asked, as_figures=True)
+        aa.phase(made, index, name, jobs, window=(begin, begin + 10), asked=asked, as_aggregates=True)
     (made / "benchmark_config.yaml").write_text(yaml.safe_dump({"cluster": dict(config)}))
     directory = layout.archive_dir(path, config)
     directory.parent.mkdir(parents=True, exist_ok=True)

@@ -17,18 +17,18 @@ def both_engines(tmp_path: Path) -> Path:
     rows += made.steady("GET", workers=1, seconds=14, latency=0.02, begin=-2, size=70_000)
     asked = {"duration": 10.0, "mix": {"GET": 71.4, "PUT": 28.6}}
     one = made.cbt_load("h", rows, workers=5)
-    path = made.phase(directory, 1, "new", [one], engine="cbt-load", asked=asked, as_figures=True)
+    path = made.phase(directory, 1, "new", [one], engine="cbt-load", asked=asked, as_aggregates=True)
     beat = {"node": "client1", "jobs": {"h": {"ops": 1, "state": "running", "in_flight": 5, "oldest": 0.25}}}
     (path / "heartbeat.jsonl").write_text("".join(json.dumps({"t": made.T0 + i, **beat}) + "\n" for i in range(10)))
     count = len(rows)
     end = {"issued": {"GET": count}, "began": made.T0 - 2.0, "ended": made.T0 + 12.0}
     two = made.cbt_load("o", rows, rate_limit=count / 14, end=end)
     more = {**asked, "rate": count / 14, "arrivals": "even"}
-    made.phase(directory, 2, "open", [two], engine="cbt-load", asked=more, as_figures=True, role="none")
+    made.phase(directory, 2, "open", [two], engine="cbt-load", asked=more, as_aggregates=True, role="none")
     made.phase(directory, 3, "warp", [made.job("w", "MIXED", rows, workers=5)], kind="warp", asked=asked, role="none")
     three = made.cbt_load("v", made.steady("GET", workers=4, seconds=9, latency=0.01, size=4096))
     about: Dict[str, Any] = {"kind": "verify", "role": "none", "engine": "cbt-load", "asked": {"duration": None}}
-    made.phase(directory, 4, "verify", [three], window=(0.01, 9.0), as_figures=True, **about)
+    made.phase(directory, 4, "verify", [three], window=(0.01, 9.0), as_aggregates=True, **about)
     return directory
 
 
@@ -89,6 +89,6 @@ def swept(archive: Path, loads: Sequence[int] = (1, 2, 4, 8, 16, 32)) -> List[Pa
         directory = made.run(archive, phases=["load"])
         one = made.cbt_load("h", rows, workers=workers)
         about: Dict[str, Any] = {"engine": "cbt-load", "asked": {"duration": 3.0, "mix": {"GET": 100}}}
-        made.phase(directory, 1, "load", [one], window=(0, 3), as_figures=True, **about)
+        made.phase(directory, 1, "load", [one], window=(0, 3), as_aggregates=True, **about)
         found.append(directory.rename(directory.with_name(f"id-{workers:08x}")))
     return found

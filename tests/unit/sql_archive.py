@@ -39,15 +39,15 @@ def _within(row: str, low: float, high: float) -> bool:
 
 
 def build(archive: Path) -> Path:
-    """A run: `new` with rows and no figures, `hurt` with figures and a node down, `aged`; resources of one phase."""
+    """A run: `new` with rows and no aggregates, `hurt` with aggregates and a node down, `aged`; resources."""
     directory = made.run(archive, phases=["new", "hurt", "aged"])
     phases = (("new", 0, 1, "measure"), ("hurt", 100, 1, "measure"), ("aged", 200, 2, "measure"))
     for index, (name, begin, slow, role) in enumerate(phases, 1):
         asked = {"duration": 10.0, "mix": {"GET": 75, "PUT": 25}}
         jobs = _jobs(begin, slow, name == "hurt")
-        figures = name != "new"
+        aggregates = name != "new"
         path = made.phase(
-            directory, index, name, jobs, window=(begin, begin + 10), asked=asked, role=role, as_figures=figures
+            directory, index, name, jobs, window=(begin, begin + 10), asked=asked, role=role, as_aggregates=aggregates
         )
         beats = [
             {"t": T0 + begin + t, "node": node, "jobs": {job: {"ops": 100 * t, "bytes": 0, "errors": 0,

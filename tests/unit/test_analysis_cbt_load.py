@@ -25,7 +25,7 @@ def load() -> List[str]:
 
 def one(tmp_path: Path, job: Dict[str, Any], **more: Any) -> Dict[str, Any]:
     directory = made.run(tmp_path, phases=["new"])
-    made.phase(directory, 1, "new", [job], **{"engine": "cbt-load", "asked": ASKED, "as_figures": True, **more})
+    made.phase(directory, 1, "new", [job], **{"engine": "cbt-load", "asked": ASKED, "as_aggregates": True, **more})
     return summarize(directory)
 
 
@@ -46,7 +46,7 @@ def test_figures_and_rows_give_the_same_summary(tmp_path: Path) -> None:
     rows = load()
     rows += [made.row("PUT", 3 + i / 7, 0.3, error="http: 503 SlowDown", endpoint="http://x") for i in range(9)]
     rows.sort(key=lambda row: row.split("\t")[11])
-    two = [one(tmp_path / str(way), made.cbt_load("h", rows, clock_offset=0.25), as_figures=way) for way in (0, 1)]
+    two = [one(tmp_path / str(way), made.cbt_load("h", rows, clock_offset=0.25), as_aggregates=way) for way in (0, 1)]
     assert dumps(two[0]) == dumps(two[1])
     assert two[0]["phases"][0]["ops"]["PUT"]["errors"] == 9
 
@@ -207,7 +207,7 @@ def test_verify_and_delete_say_what_they_came_to(tmp_path: Path) -> None:
 
 def beside(tmp_path: Path, warp: Dict[str, Any], **job: Any) -> List[Any]:
     directory = made.run(tmp_path, phases=["ours", "theirs"])
-    more: Dict[str, Any] = {"engine": "cbt-load", "asked": ASKED, "as_figures": True}
+    more: Dict[str, Any] = {"engine": "cbt-load", "asked": ASKED, "as_aggregates": True}
     made.phase(directory, 1, "ours", [made.cbt_load("h", load(), **job)], **more)
     slow = made.steady("GET", workers=2, seconds=14, latency=0.02, begin=-2, size=4096)
     slow += made.steady("PUT", workers=2, seconds=14, latency=0.02, begin=-2, size=4096)

@@ -1,4 +1,4 @@
-"""Rows -> figures: what belongs to the window, to which second, and how long it was in flight."""
+"""Rows -> aggregates: what belongs to the window, to which second, and how long it was in flight."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cbt_plugins.results import reduce
-from cbt_plugins.results.job import EndpointFigures, Gatherer, JobFigures, OpFigures
+from cbt_plugins.results.job import EndpointAggregates, Gatherer, JobAggregates, OpAggregates
 from cbt_plugins.results.reduce import frames_of_rows
 from cbt_plugins.results.rows import Rows
 from cbt_plugins.results.series import Grid, Timeline
@@ -30,7 +30,7 @@ class Reduced:
         gatherer = Gatherer(Timeline(grid))
         for frame in frames_of_rows(path, offset, grid.block):
             gatherer.add(frame)
-        self.job: JobFigures = gatherer.finish()
+        self.job: JobAggregates = gatherer.finish()
         self.timeline: Timeline = gatherer.timeline
         self.ops = self.job.ops
 
@@ -60,7 +60,7 @@ def test_failed_requests_are_counted_apart(tmp_path: Path) -> None:
     assert (put.failed.n, put.failed.max, put.failed_outside, got.job.errors) == (2, 3 * NS, 1, 3)
     assert put.messages == {"Put ...: 503": 2, "Access Denied.": 1}
     assert got.timeline.seconds["PUT"].sums["failed"].tolist()[:4] == [0, 0, 1, 1]
-    assert got.job.endpoints == {("http://rgw1:7480", "PUT"): EndpointFigures(1, 2, 0, NS // 10, NS // 10)}
+    assert got.job.endpoints == {("http://rgw1:7480", "PUT"): EndpointAggregates(1, 2, 0, NS // 10, NS // 10)}
 
 
 def test_clock_offsets_move_rows_into_the_window(tmp_path: Path) -> None:
@@ -190,9 +190,9 @@ def test_recorded_rows_against_plain_arithmetic(name: str) -> None:
 
     ends = sorted(ns(row[c.end]) for row in found)
     start, end = ends[len(ends) // 5] // NS * NS, ends[len(ends) * 4 // 5] // NS * NS + NS
-    figures = Reduced(DATA / name, Grid.of(start // NS, end // NS, 1))
-    assert figures.job.rows == len(found)
-    for op, got in figures.ops.items():
+    aggregates = Reduced(DATA / name, Grid.of(start // NS, end // NS, 1))
+    assert aggregates.job.rows == len(found)
+    for op, got in aggregates.ops.items():
         mine = [row for row in found if row[c.op] == op]
         inside = [row for row in mine if start <= ns(row[c.end]) < end and not row[c.error]]
         times = sorted(int(row[c.duration]) for row in inside)
@@ -232,7 +232,7 @@ def test_a_duration_that_cannot_be_is_no_row(tmp_path: Path) -> None:
 
 
 def test_merging_operations_adds_everything() -> None:
-    one, other = OpFigures(objects=1, bytes=2, busy=3), OpFigures(objects=10, bytes=20, busy=30, ok_outside=4)
+    one, other = OpAggregates(objects=1, bytes=2, busy=3), OpAggregates(objects=10, bytes=20, busy=30, ok_outside=4)
     other.latency.record([5])
     one.merge(other)
     assert (one.objects, one.bytes, one.busy, one.ok_outside, one.latency.n) == (11, 22, 33, 4, 1)

@@ -57,7 +57,7 @@ def reduced(program: Path, tmp_path: Path) -> Callable[..., Path]:
     numbers = iter(range(1000))
 
     def reduce(*arguments: object, status: int = 0) -> Path:
-        out = tmp_path / f"{next(numbers)}.figures"
+        out = tmp_path / f"{next(numbers)}.aggregates"
         done = subprocess.run([program, "reduce", "-o", out, *map(str, arguments)], stderr=subprocess.PIPE, text=True)
         assert done.returncode == status, done.stderr
         return out
@@ -72,10 +72,10 @@ def summed(frames: Iterator[Tuple[Dict[str, Any], Dict[str, Dict[str, Any]]]]) -
         for table, columns in tables.items():
             for i in range(len(next(iter(columns.values())))):
                 key = tuple(_key(header, tables, name, int(columns[name][i])) for name in KEYS if name in columns)
-                if "cell" in columns:
-                    cells, at = tables["cells"], int(columns["cell"][i])
-                    key += tuple(_key(header, tables, name, int(cells[name][at])) for name in KEYS if name in cells)
-                row = {name: int(columns[name][i]) for name in columns if name not in KEYS and name != "cell"}
+                if "group" in columns:
+                    counts, at = tables["counts"], int(columns["group"][i])
+                    key += tuple(_key(header, tables, name, int(counts[name][at])) for name in KEYS if name in counts)
+                row = {name: int(columns[name][i]) for name in columns if name not in KEYS and name != "group"}
                 _add(sums[table].setdefault(key, {}), row)
     return {table: rows for table, rows in sums.items() if rows}
 
@@ -101,7 +101,7 @@ def _add(total: Dict[str, int], row: Dict[str, int]) -> None:
 
 
 def of_python(path: Path, offset: float = 0.0, block: int = 1) -> Tuple[Sums, Dict[str, Any]]:
-    """The same from the reader that archives without figures are read with."""
+    """The same from the reader that archives without aggregates are read with."""
     frames = list(frames_of_rows(path, offset, block))
     headers = ({"ops": f.ops, "endpoints": f.endpoints, "errors": f.errors} for f in frames)
     return summed(zip(headers, (dict(f.tables) for f in frames))), dict(frames[-1].totals[0])
@@ -145,12 +145,12 @@ def test_totals_and_quantiles_as_duckdb_counts_them(
     path, clean = tmp_path / "rows.csv", tmp_path / "clean.csv"
     path.write_text(made.HEADER + "".join(rows) + made.row("PUT", 3, 0.5)[:-40])
     clean.write_text(made.HEADER + "".join(rows))
-    figures = reduced(path)
-    frames = list(documented["frames"](figures))
+    aggregates = reduced(path)
+    frames = list(documented["frames"](aggregates))
     assert {k: totals_of(frames)[k] for k in ("rows", "bad", "torn")} == {
         "rows": len(rows), "bad": 0, "torn": "the last line has no end"}  # fmt: skip
     mine: Dict[str, Dict[str, int]] = defaultdict(dict)
-    for key, row in summed(iter(frames))["cells"].items():
+    for key, row in summed(iter(frames))["counts"].items():
         _add(mine[key[2]], row)
     table = f"""read_csv('{clean}', delim='\t', quote='"', escape='"', all_varchar=true, header=true)"""
     numbers = f"""SELECT op, coalesce(error, '') = '' AS ok,
@@ -169,7 +169,7 @@ def test_totals_and_quantiles_as_duckdb_counts_them(
     for op, *row in found:
         assert tuple(mine[op][name] for name in (*names, "ttfb_total", "ttfb_max")) == tuple(map(int, row[:12])), op
         for q, exact in zip((0.5, 0.9, 0.99, 0.999), row[12:]):
-            assert documented["quantile"](figures, op, q) == pytest.approx(exact, rel=0.001), (op, q)
+            assert documented["quantile"](aggregates, op, q) == pytest.approx(exact, rel=0.001), (op, q)
 
 
 @pytest.mark.parametrize("block", [1, 60])
@@ -253,7 +253,7 @@ def test_merged_pieces_are_the_whole(
     for i in range(3):
         pieces.append(tmp_path / f"{i}.csv")
         pieces[-1].write_text(made.HEADER + "".join(rows[i::3]))
-    out = tmp_path / "merged.figures"
+    out = tmp_path / "merged.aggregates"
     subprocess.run([program, "merge", "-o", out, *[reduced("--node", "n", piece) for piece in pieces]], check=True)
     expected, merged = list(documented["frames"](reduced("--node", "n", whole))), list(documented["frames"](out))
     assert summed(iter(merged)) == summed(iter(expected))
@@ -268,7 +268,7 @@ def test_a_torn_frame_is_left_out_and_a_damaged_one_is_named(
     path.write_text(made.HEADER + "".join(synthetic(8, 300)))
     one = reduced(path)
     data = one.read_bytes()
-    torn, out = tmp_path / "torn.figures", tmp_path / "out.figures"
+    torn, out = tmp_path / "torn.aggregates", tmp_path / "out.aggregates"
     torn.write_bytes(data + data[: len(data) // 3])
     subprocess.run([program, "merge", "-o", out, torn], check=True)
     assert summed(documented["frames"](out)) == summed(documented["frames"](one))
@@ -284,7 +284,7 @@ def test_a_torn_frame_is_left_out_and_a_damaged_one_is_named(
 
 
 def live(program: Path, tmp_path: Path, *arguments: str, **more: Any) -> subprocess.Popen[bytes]:
-    line = [program, "reduce", "-o", tmp_path / "live.figures", "--keep", tmp_path / "kept.csv.zst", *arguments, "-"]
+    line = [program, "reduce", "-o", tmp_path / "live.aggregates", "--keep", tmp_path / "kept.csv.zst", *arguments, "-"]
     return subprocess.Popen(list(map(str, line)), stdin=subprocess.PIPE, **more)
 
 
@@ -293,7 +293,7 @@ def kept(path: Path) -> str:
     return zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes()).decode()
 
 
-def test_live_counts_rows_and_figures(
+def test_live_counts_rows_and_aggregates(
     program: Path, reduced: Callable[..., Path], documented: Dict[str, Any], tmp_path: Path
 ) -> None:
     rows = synthetic(9)
@@ -321,7 +321,7 @@ def test_live_counts_rows_and_figures(
     assert kept(tmp_path / "kept.csv.zst") == made.HEADER + "".join(rows)
     whole = tmp_path / "rows.csv"
     whole.write_text(made.HEADER + "".join(rows))
-    frames = list(documented["frames"](tmp_path / "live.figures"))
+    frames = list(documented["frames"](tmp_path / "live.aggregates"))
     assert summed(iter(frames)) == summed(documented["frames"](reduced(whole)))
     assert totals_of(frames)["torn"] == "the last line has no end"
 
@@ -341,8 +341,8 @@ def test_a_killed_one_leaves_readable_files(program: Path, documented: Dict[str,
     process.stdin.write("".join(rows).encode())
     process.stdin.flush()
     try:
-        figures = tmp_path / "live.figures"
-        waited(lambda: figures.exists() and list(documented["frames"](figures)))
+        aggregates = tmp_path / "live.aggregates"
+        waited(lambda: aggregates.exists() and list(documented["frames"](aggregates)))
         text = waited(lambda: kept(tmp_path / "kept.csv.zst"))
     finally:
         process.send_signal(signal.SIGKILL)
@@ -350,8 +350,8 @@ def test_a_killed_one_leaves_readable_files(program: Path, documented: Dict[str,
         process.stdin.close()
     assert text == made.HEADER + "".join(rows)
     assert kept(tmp_path / "kept.csv.zst") == text
-    cells = summed(documented["frames"](figures))["cells"]
-    assert sum(row["n"] + row["failed"] for row in cells.values()) == len(rows)
+    counts = summed(documented["frames"](aggregates))["counts"]
+    assert sum(row["n"] + row["failed"] for row in counts.values()) == len(rows)
 
 
 def test_counts_that_nobody_reads_stop_nothing(program: Path, documented: Dict[str, Any], tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ def test_counts_that_nobody_reads_stop_nothing(program: Path, documented: Dict[s
     os.close(read)
     process.communicate("".join(rows).encode())
     assert process.returncode == 0
-    assert totals_of(list(documented["frames"](tmp_path / "live.figures")))["rows"] == len(rows)
+    assert totals_of(list(documented["frames"](tmp_path / "live.aggregates")))["rows"] == len(rows)
 
 
 def test_export_for_duckdb(program: Path, reduced: Callable[..., Path], tmp_path: Path) -> None:
@@ -370,9 +370,10 @@ def test_export_for_duckdb(program: Path, reduced: Callable[..., Path], tmp_path
     rows = synthetic(12)
     path = tmp_path / "rows.csv"
     path.write_text(made.HEADER + "".join(rows))
-    figures = reduced("--job", "j, 1", "--node", 'a "b"', path)
-    for table in ("cells", "latency", "ttfb", "failed", "seconds", "errors"):
-        text = subprocess.run([program, "export", "--table", table, figures], stdout=subprocess.PIPE, check=True).stdout
+    aggregates = reduced("--job", "j, 1", "--node", 'a "b"', path)
+    for table in ("counts", "latency", "ttfb", "failed", "seconds", "errors"):
+        line = [program, "export", "--table", table, aggregates]
+        text = subprocess.run(line, stdout=subprocess.PIPE, check=True).stdout
         (tmp_path / f"{table}.csv").write_bytes(text)
     queries = re.findall(r"```sql\n(.*?)```", DOCS.read_text(), re.DOTALL)
     seconds, quantiles = (

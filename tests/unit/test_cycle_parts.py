@@ -228,5 +228,5 @@ def test_figures_that_are_not_whole_degrade() -> None:
     outcome = Outcome(1, Phase(name="m", kind="hybrid"))
     ends = {"p": JobEnd({"PUT": Counts(good=5)}, exit=0, reducer="cbt-rows ended with status 1: no space")}
     outcome.add_jobs([job("p", "PUT")], ends, {"c1": Offset(0.0, 0.0)}, {"c1": {"warp": "/x/warp"}}, True)
-    assert (outcome.status, outcome.warnings[0]["code"]) == ("degraded", "figures")
-    assert (outcome.jobs[0]["figures"], outcome.jobs[0]["rows"]) == ("figures/p.figures", "rows/p.csv.zst")
+    assert (outcome.status, outcome.warnings[0]["code"]) == ("degraded", "aggregates")
+    assert (outcome.jobs[0]["aggregates"], outcome.jobs[0]["rows"]) == ("aggregates/p.aggregates", "rows/p.csv.zst")

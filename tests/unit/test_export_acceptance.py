@@ -104,8 +104,8 @@ def test_what_is_not_whole_is_never_accepted(
     elif why == "marker":
         (bad / "complete").write_text("[]")
     elif why == "lost rows":
-        for figures in bad.rglob("*.figures"):
-            figures.unlink()
+        for aggregates in bad.rglob("*.aggregates"):
+            aggregates.unlink()
     current, baseline = (bad, good) if who == "current" else (good, bad)
     for acceptable in ({"bandwidth": "(or (near 1) (greater))"}, {}):
         found = judged(current, baseline, **acceptable)

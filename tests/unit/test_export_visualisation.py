@@ -111,7 +111,7 @@ def test_without_reads_and_writes_there_is_nothing(tmp_path: Path, capsys: pytes
 
 def phase_of(tmp_path: Path, jobs: List[Dict[str, Any]], **more: Any) -> Path:
     run = aa.run(tmp_path / "A", phases=["measure-new"])
-    aa.phase(run, 1, "measure-new", jobs, as_figures=True, **more)
+    aa.phase(run, 1, "measure-new", jobs, as_aggregates=True, **more)
     return tmp_path / "A"
 
 

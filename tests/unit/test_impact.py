@@ -1,4 +1,4 @@
-"""What a failure costs the clients, of figures whose every request is known."""
+"""What a failure costs the clients, of aggregates whose every request is known."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import pytest
-from figures_writer import NS, Request, write
+from aggregates_writer import NS, Request, write
 
 from cbt_plugins.results.archive import Job, Phase
 from cbt_plugins.results.impact import impact, table, timeline
-from cbt_plugins.results.phase import PhaseFigures, read_phase
+from cbt_plugins.results.phase import PhaseAggregates, read_phase
 from cbt_plugins.results.samples import Sample, Samples
 
 T0 = 1_700_000_000
@@ -44,15 +44,15 @@ def load(begin: float, end: float, every: float, latency: float, op: str = "GET"
 
 def phase(
     tmp_path: Path, requests: Sequence[Request], *, block: int = 1, name: str = "hybrid", **job: Any
-) -> PhaseFigures:
-    path = write(tmp_path / name / "j.figures", [sorted(requests, key=lambda r: r.end)], block)
-    one = Job("j", "d", "n", "GET", 8, 0.0, None, 0.0, figures=path, **job)
+) -> PhaseAggregates:
+    path = write(tmp_path / name / "j.aggregates", [sorted(requests, key=lambda r: r.end)], block)
+    one = Job("j", "d", "n", "GET", 8, 0.0, None, 0.0, aggregates=path, **job)
     about: Dict[str, Any] = dict.fromkeys(("role", "status", "engine"), "x")
     about.update(window=(float(T0), T0 + 100.0), duration=100.0, mix={}, asked={}, accounting=(), warnings=(), pgs=())
     return read_phase(Phase(path.parent, 1, name=name, kind="hybrid", block=block, jobs=(one,), **about))
 
 
-def usual(tmp_path: Path, **more: Any) -> PhaseFigures:
+def usual(tmp_path: Path, **more: Any) -> PhaseAggregates:
     """10/s of 10 ms before; nothing from 20.3 to 27.1; 5/s of 40 ms after that; 10/s again from 60 on."""
     calm = load(0, 20.3, 0.1, 0.01)
     failed = [Request("GET", T0 * NS + round(25.2 * NS), 4 * NS, error="timeout: 4 s")] * 3
@@ -64,7 +64,7 @@ def by_state(made: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
     return {line["state"]: line for line in made["phases"][0]["states"]}
 
 
-def test_every_state_has_its_figures(tmp_path: Path) -> None:
+def test_every_state_has_its_aggregates(tmp_path: Path) -> None:
     made = impact([usual(tmp_path)], recovery(FAULT))
     states = by_state(made)
     assert [(s, line["seconds"]) for s, line in states.items()] == [

@@ -122,7 +122,8 @@ def test_rows_counts_and_exit_status_arrive(start: Starter, tmp_path: Path) -> N
     session.close()
     session.collect(tmp_path / "got")
     assert len(rows_of(tmp_path / "got" / "rows" / "a.csv.zst")) == 25
-    shown = subprocess.run([str(ROWS), "show", str(tmp_path / "got" / "figures" / "a.figures")], capture_output=True)
+    file = tmp_path / "got" / "aggregates" / "a.aggregates"
+    shown = subprocess.run([str(ROWS), "show", str(file)], capture_output=True)
     assert b"PUT" in shown.stdout
     assert not (tmp_path / "node").exists()
 

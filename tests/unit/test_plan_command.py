@@ -71,7 +71,7 @@ def test_the_quick_start_reads_like_this(capsys: pytest.CaptureFixture[str]) -> 
         "3 measure-new 20s measure hybrid: GET 45, PUT 35, STAT 15, DELETE 5",
         "bucket cbtp-<run id>-4kib: created and filled",
         "undo: kept (keep_data); yours to remove: radosgw-admin bucket rm --bucket=cbtp-<run id>-4kib --purge-objects",
-        "nodes client1, client2: scratch directory under /var/tmp/cbt (warp, cbt-rows, figures)",
+        "nodes client1, client2: scratch directory under /var/tmp/cbt (warp, cbt-rows, aggregates)",
         "nothing else: no pool, user, flag, setting or daemon is changed",
         "measure-new measures for 20s: too short to be repeatable",
     ]:
@@ -167,7 +167,7 @@ def test_what_cbt_load_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         "hybrid-3: PUT stays within u(1,2N), which tends to be 53.3% full; N is what the fill wrote",
         "bounded: PUT stays within s(N+1,10N); N is what the fill wrote",
         "delete leaves nothing",
-        "nodes c1, c2: scratch directory under /tmp/cbt.<pid> (cbt-load, cbt-rows, figures)",
+        "nodes c1, c2: scratch directory under /tmp/cbt.<pid> (cbt-load, cbt-rows, aggregates)",
     ]:
         assert line in lines, line
     grown = [f"{name} {what}" for name in ("hybrid-3", "bounded") for what in ("adds", "takes")]
@@ -179,12 +179,12 @@ def test_which_programs_and_rows_are_on_the_nodes(tmp_path: Path, capsys: pytest
     both = HYBRID.replace("fill: {objects: 1000}", "fill: {objects: 1000, engine: warp}\n        - fill: {objects: 5}")
     both = both.replace("across_buckets: true", "keep_rows: true").replace("roles: {put: [1], delete: [1]}", "")
     text = plan(capsys, write(tmp_path, both))
-    assert "(warp, cbt-load, cbt-rows, figures, rows)" in text
+    assert "(warp, cbt-load, cbt-rows, aggregates, rows)" in text
     assert "keep_rows: a row of every request stays" in text
     assert "read_objects" not in text
     own_warp = both.replace("keep_rows: true", "warp_path: /usr/bin/warp\n    read_objects: 9")
     text = plan(capsys, write(tmp_path, own_warp))
-    assert "(cbt-load, cbt-rows, figures)" in text
+    assert "(cbt-load, cbt-rows, aggregates)" in text
     # cbt-load lists what warp wrote, and knows what it wrote itself
     assert "a bucket gets 1000 objects and read_objects is 9" in text
     text = plan(capsys, write(tmp_path, HYBRID.replace("workers: 1", "read_objects: 9")))

@@ -79,7 +79,7 @@ def test_what_cbt_load_adds(tmp_path: Path) -> None:
     directory = made.run(tmp_path)
     rows = made.steady("GET", workers=2, seconds=14, latency=0.01, begin=-2, size=4096)
     rows += made.steady("GET", workers=2, seconds=14, latency=0.02, begin=-2, size=70_000)
-    more = {"engine": "cbt-load", "as_figures": True}
+    more = {"engine": "cbt-load", "as_aggregates": True}
     made.phase(directory, 1, "open", [made.cbt_load("h", rows, rate_limit=300.0)], **more)
     deletes = [row.replace("GET", "DELETE") for row in rows]
     made.phase(directory, 2, "delete", [made.cbt_load("d", deletes)], kind="delete", **more)

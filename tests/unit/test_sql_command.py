@@ -58,7 +58,7 @@ def test_every_column_can_be_named_as_it_is_listed(archive: Path, capsys: pytest
 
 def test_figures_and_rows_add_up_to_the_summary(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
     summary = summarize(next(archive.glob("results/*/id-*")))
-    for table, count in (("seconds", "sum(n)"), ("cells", "sum(n)"), ("histograms", "sum(count)")):
+    for table, count in (("seconds", "sum(n)"), ("counts", "sum(n)"), ("histograms", "sum(count)")):
         its = "AND what = 'latency'" if table == "histograms" else ""
         query = f"SELECT phase, op, {count}::BIGINT AS n FROM {table} WHERE in_window {its} GROUP BY ALL"
         found = {(line["phase"], line["op"]): line["n"] for line in ask(archive, query, capsys)}

@@ -14,9 +14,9 @@ import numpy as np
 
 from cbt_plugins.results.archive import Job, Run, find_runs, read_run
 from cbt_plugins.results.histogram import Histogram, middles
-from cbt_plugins.results.job import JobFigures, OpFigures
+from cbt_plugins.results.job import JobAggregates, OpAggregates
 from cbt_plugins.results.loader import is_ours, summary_of, why_unusable
-from cbt_plugins.results.phase import PhaseFigures, rank, read_phase
+from cbt_plugins.results.phase import PhaseAggregates, rank, read_phase
 from cbt_plugins.results.source import Unreadable
 
 #: our operations -> fio's, as far as there is one: whole objects, from their first byte to their last
@@ -106,7 +106,7 @@ def _suffixes(runs: Sequence[Run]) -> List[List[str]]:
     return made
 
 
-def _points(made: PhaseFigures, summary: Mapping[str, Any]) -> Tuple[List[Point], List[str]]:
+def _points(made: PhaseAggregates, summary: Mapping[str, Any]) -> Tuple[List[Point], List[str]]:
     """The points of a phase, and what has no place in them."""
     phase, left = made.phase, []
     others = sorted((op for op, of in made.ops.items() if of.latency.n and op not in (_READ, _WRITE)), key=rank)
@@ -131,15 +131,15 @@ def _points(made: PhaseFigures, summary: Mapping[str, Any]) -> Tuple[List[Point]
 
 
 def _point(
-    made: PhaseFigures, sizes: Sequence[Tuple[int, int, float]], jobs: Sequence[Job], cpu: Optional[float]
+    made: PhaseAggregates, sizes: Sequence[Tuple[int, int, float]], jobs: Sequence[Job], cpu: Optional[float]
 ) -> Optional[Point]:
-    by_op = {_READ: OpFigures(), _WRITE: OpFigures()}
+    by_op = {_READ: OpAggregates(), _WRITE: OpAggregates()}
     for job in jobs:
-        for op, of in made.jobs.get(job.id, JobFigures()).ops.items():
+        for op, of in made.jobs.get(job.id, JobAggregates()).ops.items():
             if op in by_op:
                 by_op[op].merge(of)
     reads, writes = by_op[_READ], by_op[_WRITE]
-    both = OpFigures()
+    both = OpAggregates()
     both.merge(reads)
     both.merge(writes)
     if not both.latency.n:
@@ -166,7 +166,7 @@ def _mean(sizes: Sequence[Tuple[int, int, float]]) -> Optional[int]:
     return round(math.fsum((low + high) / 2 * share for low, high, share in sizes) / shares) if shares else None
 
 
-def _shares(mix: Mapping[str, float], reads: OpFigures, writes: OpFigures) -> Tuple[str, str]:
+def _shares(mix: Mapping[str, float], reads: OpAggregates, writes: OpAggregates) -> Tuple[str, str]:
     if mix.get(_READ) and mix.get(_WRITE):
         return f"{mix[_READ]:g}", f"{mix[_WRITE]:g}"
     read = round(100 * reads.latency.n / (reads.latency.n + writes.latency.n))

@@ -21,7 +21,7 @@ PHASE = "warp"
 _MOVES = ("GET", "PUT", "MULTIPART")
 _WINDOW = (("dur_median_millis", "p50_ms", 1), ("dur_90_millis", "p90_ms", 10), ("dur_99_millis", "p99_ms", 100))
 
-#: what is wrong with warp's own figures: said of every such record
+#: what is wrong with warp's own numbers: said of every such record
 WARNINGS = (
     ResultWarning(
         "warp-aggregated",

@@ -14,7 +14,7 @@ from cbt_plugins.results import phase as of_phase
 from cbt_plugins.results.aggregates import Frame
 from cbt_plugins.results.archive import Phase
 from cbt_plugins.results.importers.warp_json import PHASE, of_command
-from cbt_plugins.results.job import Gatherer, JobFigures
+from cbt_plugins.results.job import Gatherer, JobAggregates
 from cbt_plugins.results.measurements import measurements
 from cbt_plugins.results.record import Record, ResultWarning
 from cbt_plugins.results.reduce import frames_by_client
@@ -61,7 +61,7 @@ def read(paths: Sequence[Path]) -> Record:
         "role": "none",
         "window": {"start": made.grid.start, "end": made.grid.end},
         "ops": seconds,
-        "total": of_phase.figures(None, of_phase.total(made.ops.values()), made.length),
+        "total": of_phase.numbers(None, of_phase.total(made.ops.values()), made.length),
         "series": of_phase.series(made),
     }
     for op, its in seconds.items():
@@ -88,9 +88,9 @@ def _span(frames: Sequence[Frame]) -> Tuple[int, int]:
     return low + 1, high
 
 
-def _figures(clients: Dict[str, List[Frame]], grid: Grid) -> of_phase.PhaseFigures:
+def _aggregates(clients: Dict[str, List[Frame]], grid: Grid) -> of_phase.PhaseAggregates:
     timeline = Timeline(grid)
-    jobs: Dict[str, JobFigures] = {}
+    jobs: Dict[str, JobAggregates] = {}
     for client, frames in clients.items():
         gatherer = Gatherer(timeline)
         for frame in frames:
@@ -114,7 +114,7 @@ def _figures(clients: Dict[str, List[Frame]], grid: Grid) -> of_phase.PhaseFigur
         warnings=(),
         pgs=(),
     )
-    return of_phase.PhaseFigures(phase, grid, jobs, timeline)
+    return of_phase.PhaseAggregates(phase, grid, jobs, timeline)
 
 
 def _command(path: Path) -> Optional[str]:

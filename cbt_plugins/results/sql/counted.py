@@ -1,4 +1,4 @@
-"""Tables of the figures at their full resolution: seconds, cells, histograms, errors (docs/AGGREGATES.md)."""
+"""Tables of the aggregates at their full resolution: seconds, counts, histograms, errors (docs/AGGREGATES.md)."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ busy_ns BIGINT time in flight within this second, of all requests
 crossing BIGINT requests in flight when it began
 """
 )
-_CELL = """
+_GROUP = """
 endpoint VARCHAR gateway
 block TIMESTAMP begin of the block in which the requests ended (UTC)
 in_window BOOLEAN the block is in the phase's window
 size_low BIGINT smallest number of bytes of this class of sizes
 size_high BIGINT largest
 """
-_CELLS = columns_of(
+_COUNTS = columns_of(
     _WHERE
-    + _CELL.strip()
+    + _GROUP.strip()
     + """
 n BIGINT successful requests
 failed BIGINT failed ones
@@ -63,7 +63,7 @@ ttfb_max_ns BIGINT longest
 )
 _HISTOGRAMS = columns_of(
     _WHERE
-    + _CELL.strip()
+    + _GROUP.strip()
     + """
 what VARCHAR latency, ttfb (both of successes) or failed
 low BIGINT ns: low <= duration < high
@@ -89,7 +89,7 @@ def phases(path: Path) -> Sequence[Phase]:
 
 
 def _frames(run: Run) -> Iterator[Tuple[Phase, Job, Frame]]:
-    """Of all jobs: their figures, or their rows where there are none; what cannot be read is in the warnings."""
+    """Of all jobs: their aggregates, or their rows where there are none; what cannot be read is in the warnings."""
     for phase in phases(run.path) if run.ours else ():
         for job in phase.jobs:
             try:
@@ -101,8 +101,8 @@ def _frames(run: Run) -> Iterator[Tuple[Phase, Job, Frame]]:
 
 
 def _frames_of(job: Job, block: int) -> Iterable[Any]:
-    if job.figures is not None and job.figures.exists():
-        return joined(frames(job.figures, places(job.figures)[0]))
+    if job.aggregates is not None and job.aggregates.exists():
+        return joined(frames(job.aggregates, places(job.aggregates)[0]))
     if job.rows is not None and job.rows.exists():
         return frames_of_rows(job.rows, job.clock_offset, block)
     return ()
@@ -148,27 +148,27 @@ def _seconds(run: Run) -> Iterator[Columns]:
         yield made
 
 
-def _cell(phase: Phase, job: Job, frame: Frame, its: np.ndarray) -> Columns:
-    """The keys of some cells."""
-    cells = frame.table("cells")
-    made = _where(phase, job, frame, cells["op"][its])
-    block, size = cells["block"][its].astype(np.int64), cells["size"][its].astype(np.int64)
-    made["endpoint"] = _named(frame.endpoints, cells["endpoint"][its])
+def _group(phase: Phase, job: Job, frame: Frame, its: np.ndarray) -> Columns:
+    """The keys of some groups."""
+    counts = frame.table("counts")
+    made = _where(phase, job, frame, counts["op"][its])
+    block, size = counts["block"][its].astype(np.int64), counts["size"][its].astype(np.int64)
+    made["endpoint"] = _named(frame.endpoints, counts["endpoint"][its])
     made.update(block=block.astype(float), in_window=_inside(phase, block, frame.block))
     made["size_low"] = np.where(size > 0, np.int64(1) << np.maximum(size - 1, 0), 0)
     made["size_high"] = (np.int64(1) << size) - 1
     return made
 
 
-def _cells(run: Run) -> Iterator[Columns]:
+def _counts(run: Run) -> Iterator[Columns]:
     plain = ("n", "failed", "objects", "bytes", "ttfb_n")
     times = ("total", "min", "max", "failed_total", "failed_max", "ttfb_total", "ttfb_max")
     for phase, job, frame in _frames(run):
-        cells = frame.table("cells")
-        if len(cells["n"]):
-            made = _cell(phase, job, frame, np.arange(len(cells["n"])))
-            made.update({name: cells[name].astype(np.int64) for name in plain})
-            made.update({f"{name}_ns": cells[name].astype(np.int64) for name in times})
+        counts = frame.table("counts")
+        if len(counts["n"]):
+            made = _group(phase, job, frame, np.arange(len(counts["n"])))
+            made.update({name: counts[name].astype(np.int64) for name in plain})
+            made.update({f"{name}_ns": counts[name].astype(np.int64) for name in times})
             yield made
 
 
@@ -176,8 +176,8 @@ def _histograms(run: Run) -> Iterator[Columns]:
     for phase, job, frame in _frames(run):
         for what in ("latency", "ttfb", "failed"):
             table = frame.table(what)
-            if len(table["cell"]):
-                made = _cell(phase, job, frame, table["cell"].astype(np.int64))
+            if len(table["group"]):
+                made = _group(phase, job, frame, table["group"].astype(np.int64))
                 bucket = table["bucket"].astype(np.int64)
                 made.update(what=_same(what, len(bucket)), low=lows(bucket), high=lows(bucket + 1))
                 made["count"] = table["count"].astype(np.int64)
@@ -197,7 +197,7 @@ def _errors(run: Run) -> Iterator[Columns]:
 
 TABLES: List[Table] = [
     Table("seconds", "what ended in each second, per job and operation", _SECONDS, _seconds),
-    Table("cells", "counts and sums per block, job, operation, gateway and class of sizes", _CELLS, _cells),
-    Table("histograms", "the buckets of the latencies of these cells", _HISTOGRAMS, _histograms, "count"),
+    Table("counts", "counts and sums per block, job, operation, gateway and class of sizes", _COUNTS, _counts),
+    Table("histograms", "the buckets of the latencies of these groups", _HISTOGRAMS, _histograms, "count"),
     Table("errors", "messages of failed requests per block", _ERRORS, _errors),
 ]

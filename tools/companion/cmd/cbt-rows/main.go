@@ -1,4 +1,4 @@
-// Command cbt-rows makes figures of request rows: counts and histograms that may be merged without loss.
+// Command cbt-rows makes aggregates of request rows: counts and histograms that may be merged without loss.
 package main
 
 import (
@@ -11,15 +11,15 @@ import (
 	"runtime/debug"
 	"syscall"
 
-	"cbt-plugins/companion/internal/figures"
+	"cbt-plugins/companion/internal/aggregates"
 	"cbt-plugins/companion/internal/reduce"
 )
 
-const usage = `usage: cbt-rows reduce [--job J --driver D --node N --phase P] [--offset S] [--block S] -o OUT.figures INPUT...
-       cbt-rows reduce [the same] [--keep ROWS.csv.zst] [--beat] -o OUT.figures -
-       cbt-rows merge -o OUT.figures IN.figures...
-       cbt-rows show FILE.figures...
-       cbt-rows export --table cells|latency|ttfb|failed|seconds|errors FILE.figures...
+const usage = `usage: cbt-rows reduce [--job J --driver D --node N --phase P] [--offset S] [--block S] -o OUT.aggregates INPUT...
+       cbt-rows reduce [the same] [--keep ROWS.csv.zst] [--beat] -o OUT.aggregates -
+       cbt-rows merge -o OUT.aggregates IN.aggregates...
+       cbt-rows show FILE.aggregates...
+       cbt-rows export --table counts|latency|ttfb|failed|seconds|errors FILE.aggregates...
        cbt-rows version
 `
 
@@ -66,7 +66,7 @@ func run(args []string) int {
 
 // version is that of the format and of the tool chain: binaries are built from a checkout.
 func version() string {
-	text := "figures 1"
+	text := "aggregates 2"
 	if info, ok := debug.ReadBuildInfo(); ok {
 		text += " " + info.GoVersion
 	}
@@ -136,14 +136,14 @@ func merge(flags *flag.FlagSet, args []string) error {
 	if *out == "" {
 		return wrong("-o is missing")
 	}
-	return figures.Merge(*out, flags.Args())
+	return aggregates.Merge(*out, flags.Args())
 }
 
 func show(flags *flag.FlagSet, args []string) error {
 	if err := parse(flags, args); err != nil {
 		return err
 	}
-	return figures.Show(os.Stdout, flags.Args())
+	return aggregates.Show(os.Stdout, flags.Args())
 }
 
 func export(flags *flag.FlagSet, args []string) error {
@@ -151,8 +151,8 @@ func export(flags *flag.FlagSet, args []string) error {
 	if err := parse(flags, args); err != nil {
 		return err
 	}
-	if !figures.Exportable(*table) {
-		return wrong("--table must be cells, latency, ttfb, failed, seconds or errors")
+	if !aggregates.Exportable(*table) {
+		return wrong("--table must be counts, latency, ttfb, failed, seconds or errors")
 	}
-	return figures.Export(os.Stdout, *table, flags.Args())
+	return aggregates.Export(os.Stdout, *table, flags.Args())
 }

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"cbt-plugins/companion/internal/figures"
+	"cbt-plugins/companion/internal/aggregates"
 )
 
 // Builder makes frames of stores. The frame does not depend on how the rows were spread over the stores, or in which order
@@ -45,8 +45,8 @@ func order(a, b place) int {
 }
 
 // Build makes a frame of what the stores hold, all of it of one source.
-func (b *Builder) Build(source figures.Source, stores ...*Store) *figures.Frame {
-	f := figures.NewFrame(figures.KindCells, stores[0].block, []figures.Source{source})
+func (b *Builder) Build(source aggregates.Source, stores ...*Store) *aggregates.Frame {
+	f := aggregates.NewFrame(aggregates.KindCounts, stores[0].block, []aggregates.Source{source})
 	var ops, endpoints [][]string
 	for _, s := range stores {
 		ops, endpoints = append(ops, s.ops.all), append(endpoints, s.endpoints.all)
@@ -71,9 +71,9 @@ func (b *Builder) Build(source figures.Source, stores ...*Store) *figures.Frame 
 		name string
 		of   func(*Store) []sample
 	}{
-		{figures.TableLatency, func(s *Store) []sample { return s.latency }},
-		{figures.TableTTFB, func(s *Store) []sample { return s.ttfb }},
-		{figures.TableFailed, func(s *Store) []sample { return s.fail }},
+		{aggregates.TableLatency, func(s *Store) []sample { return s.latency }},
+		{aggregates.TableTTFB, func(s *Store) []sample { return s.ttfb }},
+		{aggregates.TableFailed, func(s *Store) []sample { return s.fail }},
 	} {
 		b.keys = b.keys[:0]
 		for i, s := range stores {
@@ -100,7 +100,7 @@ func (c *cell) merge(other *cell) {
 }
 
 // merged makes the table of cells of places in order, and notes in which row each cell of each store went.
-func merged(f *figures.Frame, places []place, cellOf [][]uint32) {
+func merged(f *aggregates.Frame, places []place, cellOf [][]uint32) {
 	sums := []cell{}
 	keys := []place{}
 	for i, p := range places {
@@ -110,7 +110,7 @@ func merged(f *figures.Frame, places []place, cellOf [][]uint32) {
 		sums[len(sums)-1].merge(p.from)
 		cellOf[p.store][p.cell] = uint32(len(sums) - 1)
 	}
-	table := f.Table(figures.TableCells, len(sums))
+	table := f.Table(aggregates.TableCounts, len(sums))
 	for i, p := range keys {
 		c := &sums[i]
 		table.Set(i, p.block, 0, p.op, p.endpoint, p.size, c.n, c.failed, c.objects, c.bytes,
@@ -120,7 +120,7 @@ func merged(f *figures.Frame, places []place, cellOf [][]uint32) {
 }
 
 // histograms makes a table of the samples in b.keys.
-func (b *Builder) histograms(f *figures.Frame, name string) {
+func (b *Builder) histograms(f *aggregates.Frame, name string) {
 	b.scratch = slices.Grow(b.scratch[:0], len(b.keys))[:len(b.keys)]
 	keys := sorted(b.keys, b.scratch)
 	n := 0

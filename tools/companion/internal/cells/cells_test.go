@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"cbt-plugins/companion/internal/figures"
+	"cbt-plugins/companion/internal/aggregates"
 	"cbt-plugins/companion/internal/rowtext"
 )
 
-var source = figures.Source{Job: "j", Node: "n"}
+var source = aggregates.Source{Job: "j", Node: "n"}
 
 // some rows, of a few operations, endpoints, sizes and errors
 func some(n int) []rowtext.Row {
@@ -76,7 +76,7 @@ func TestLongFlights(t *testing.T) {
 	s.Add(&rowtext.Row{Op: []byte("PUT"), End: at*second + 7, Duration: 100 * 86400 * second / 10, FirstByte: -1})
 	var b Builder
 	f := b.Build(source, s)
-	table, rows, err := f.Of(figures.TableSeconds)
+	table, rows, err := f.Of(aggregates.TableSeconds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestErrorsHaveAtMostAThousandKinds(t *testing.T) {
 	}
 	var b Builder
 	f := b.Build(source, one, two)
-	table, rows, err := f.Of(figures.TableErrors)
+	table, rows, err := f.Of(aggregates.TableErrors)
 	sum := int64(0)
 	for i := range rows {
 		sum += table[5].At(i)
@@ -179,7 +179,7 @@ func TestTotals(t *testing.T) {
 		t.Error(err, also, "other totals of the same rows")
 	}
 	f := one.End(1, 7, source, 3, "torn")
-	if threads, n, err := f.Of(figures.TableThreads); err != nil || n != 10 || threads[2].At(9) != rows[0].End-7 {
+	if threads, n, err := f.Of(aggregates.TableThreads); err != nil || n != 10 || threads[2].At(9) != rows[0].End-7 {
 		t.Errorf("%d threads, %v", n, err)
 	}
 	if total := f.Totals[0]; total.Rows != 1000 || total.Bad != 3 || *total.Torn != "torn" || total.LastEnd != whole.lastEnd-7 {
@@ -195,7 +195,7 @@ func TestFullStoresAreBuiltInTime(t *testing.T) {
 		}
 		s.Add(&rowtext.Row{Op: []byte("GET"), Endpoint: []byte("a"), End: int64(i) * second, FirstByte: -1})
 	}
-	if cells, n, err := new(Builder).Build(source, s).Of(figures.TableCells); err != nil || n != mostCells || cells[0].At(n-1) != mostCells-1 {
+	if cells, n, err := new(Builder).Build(source, s).Of(aggregates.TableCounts); err != nil || n != mostCells || cells[0].At(n-1) != mostCells-1 {
 		t.Error(n, err)
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"maps"
 	"slices"
 
-	"cbt-plugins/companion/internal/figures"
+	"cbt-plugins/companion/internal/aggregates"
 )
 
 // ticks makes the table of seconds.
-func ticks(f *figures.Frame, stores []*Store, opOf [][]int64) {
+func ticks(f *aggregates.Frame, stores []*Store, opOf [][]int64) {
 	all := []tick{}
 	for i, s := range stores {
 		for _, t := range s.seconds.all {
@@ -28,7 +28,7 @@ func ticks(f *figures.Frame, stores []*Store, opOf [][]int64) {
 			n++
 		}
 	}
-	table := f.Table(figures.TableSeconds, n)
+	table := f.Table(aggregates.TableSeconds, n)
 	for i, t := range all[:n] {
 		table.Set(i, t.second, 0, int64(t.op), t.n, t.failed, t.objects, t.bytes, t.total, t.max, t.first, t.last, t.busy,
 			t.crossing)
@@ -77,7 +77,7 @@ type failure struct {
 }
 
 // failures makes the table of errors: the most frequent kinds keep their text.
-func failures(f *figures.Frame, stores []*Store, opOf, endpointOf [][]int64) {
+func failures(f *aggregates.Frame, stores []*Store, opOf, endpointOf [][]int64) {
 	all, often := []failure{}, map[string]int64{}
 	for i, s := range stores {
 		for key, count := range s.errors {
@@ -106,7 +106,7 @@ func failures(f *figures.Frame, stores []*Store, opOf, endpointOf [][]int64) {
 		sums[[4]int64{e.block, e.op, e.endpoint, at}] += e.count
 	}
 	f.Errors = append(f.Errors, kinds...)
-	table := f.Table(figures.TableErrors, len(sums))
+	table := f.Table(aggregates.TableErrors, len(sums))
 	keys := slices.SortedFunc(maps.Keys(sums), func(a, b [4]int64) int { return slices.Compare(a[:], b[:]) })
 	for i, key := range keys {
 		table.Set(i, key[0], 0, key[1], key[2], key[3], sums[key])

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"cbt-plugins/companion/internal/figures"
+	"cbt-plugins/companion/internal/aggregates"
 	"cbt-plugins/companion/internal/rowtext"
 )
 
@@ -80,18 +80,18 @@ func (t *Totals) threads() map[int64]int64 {
 }
 
 // End makes the last frame of a file. offset is the node's clock minus the head's in ns.
-func (t *Totals) End(block, offset int64, source figures.Source, bad int64, torn string) *figures.Frame {
-	f := figures.NewFrame(figures.KindEnd, block, []figures.Source{source})
-	totals := figures.Totals{Rows: t.Rows, Errors: t.Errors, Bad: bad}
+func (t *Totals) End(block, offset int64, source aggregates.Source, bad int64, torn string) *aggregates.Frame {
+	f := aggregates.NewFrame(aggregates.KindEnd, block, []aggregates.Source{source})
+	totals := aggregates.Totals{Rows: t.Rows, Errors: t.Errors, Bad: bad}
 	if t.Rows > 0 {
 		totals.FirstStart, totals.LastEnd = t.firstStart-offset, t.lastEnd-offset
 	}
 	if torn != "" {
 		totals.Torn = &torn
 	}
-	f.Totals = []figures.Totals{totals}
+	f.Totals = []aggregates.Totals{totals}
 	threads := t.threads()
-	table := f.Table(figures.TableThreads, len(threads))
+	table := f.Table(aggregates.TableThreads, len(threads))
 	for i, thread := range slices.Sorted(maps.Keys(threads)) {
 		table.Set(i, 0, thread, threads[thread]-offset)
 	}

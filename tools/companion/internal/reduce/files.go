@@ -21,7 +21,7 @@ const (
 	frameBlocks = 64
 )
 
-// part is a block of rows for a worker; without a text: hand over the figures.
+// part is a block of rows for a worker; without a text: hand over the aggregates.
 type part struct {
 	columns *rowtext.Columns
 	text    []byte
@@ -122,7 +122,7 @@ func (p *pipeline) build() {
 	}
 }
 
-// Files makes one figures file of the rows of files.
+// Files makes one aggregates file of the rows of files.
 func Files(paths []string, o *Options) error {
 	return files(paths, o, sizes{blockSize, frameBlocks})
 }

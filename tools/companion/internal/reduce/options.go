@@ -1,4 +1,4 @@
-// Package reduce makes figures of rows: of files, as fast as they can be read, and of a stream, while it comes.
+// Package reduce makes aggregates of rows: of files, as fast as they can be read, and of a stream, while it comes.
 package reduce
 
 import (
@@ -7,21 +7,21 @@ import (
 	"os"
 	"sync"
 
+	"cbt-plugins/companion/internal/aggregates"
 	"cbt-plugins/companion/internal/cells"
-	"cbt-plugins/companion/internal/figures"
 )
 
-// Options say whose rows they are and where the figures go.
+// Options say whose rows they are and where the aggregates go.
 type Options struct {
-	Source figures.Source
+	Source aggregates.Source
 	Offset int64  // the node's clock minus the head's, ns
 	Block  int64  // resolution of cells, s
-	Out    string // path of the figures
+	Out    string // path of the aggregates
 	Keep   string // stream only: also write the rows there; empty: do not
 	Beat   bool   // stream only: counts on stdout once a second
 }
 
-// ErrOutput means that figures or rows could not be written, ErrInput that a part of the input could not be read.
+// ErrOutput means that aggregates or rows could not be written, ErrInput that a part of the input could not be read.
 var (
 	ErrOutput = errors.New("cannot write")
 	ErrInput  = errors.New("cannot read")
@@ -62,7 +62,7 @@ func (w *output) cells(stores ...*cells.Store) {
 	}
 }
 
-func (w *output) write(f *figures.Frame) {
+func (w *output) write(f *aggregates.Frame) {
 	data, err := f.Encode()
 	if err == nil {
 		_, err = w.file.Write(data)
@@ -73,7 +73,7 @@ func (w *output) write(f *figures.Frame) {
 }
 
 // end writes the last frame.
-func (w *output) end(f *figures.Frame) error {
+func (w *output) end(f *aggregates.Frame) error {
 	if w.err == nil {
 		w.write(f)
 	}

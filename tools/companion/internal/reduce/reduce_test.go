@@ -15,7 +15,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"cbt-plugins/companion/internal/figures"
+	"cbt-plugins/companion/internal/aggregates"
 	"cbt-plugins/companion/internal/row"
 )
 
@@ -58,14 +58,14 @@ func put(t *testing.T, name string, data []byte) string {
 func table(t *testing.T, path, name string) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := figures.Export(&b, name, []string{path}); err != nil {
+	if err := aggregates.Export(&b, name, []string{path}); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
 }
 
 func options(t *testing.T) *Options {
-	return &Options{Block: 1, Out: filepath.Join(t.TempDir(), "out.figures")}
+	return &Options{Block: 1, Out: filepath.Join(t.TempDir(), "out.aggregates")}
 }
 
 // slowly gives a few bytes at a time.
@@ -84,7 +84,7 @@ func TestAStreamIsReducedAsAFile(t *testing.T) {
 	if err := Stream(slowly{strings.NewReader(rows)}, &counts, stream); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"cells", "latency", "seconds", "errors"} {
+	for _, name := range []string{"counts", "latency", "seconds", "errors"} {
 		if table(t, file.Out, name) != table(t, stream.Out, name) {
 			t.Errorf("another table %s", name)
 		}
@@ -153,19 +153,19 @@ func TestLinesWithoutEnd(t *testing.T) {
 	}
 }
 
-func endOf(t *testing.T, path string) figures.Totals {
+func endOf(t *testing.T, path string) aggregates.Totals {
 	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	for r := figures.NewReader(file); ; {
+	for r := aggregates.NewReader(file); ; {
 		f, err := r.Next()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f.Kind == figures.KindEnd {
+		if f.Kind == aggregates.KindEnd {
 			return f.Totals[0]
 		}
 	}

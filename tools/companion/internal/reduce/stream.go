@@ -38,7 +38,7 @@ type stream struct {
 	bad    int64
 }
 
-// Stream makes figures of rows while they come. It ends when its input does; counts go to counts, when they are wanted.
+// Stream makes aggregates of rows while they come. It ends when its input does; counts go to counts, when they are wanted.
 func Stream(from io.Reader, counts io.Writer, o *Options) error {
 	out, err := newOutput(o)
 	if err != nil {

@@ -2,7 +2,7 @@ package rowtext
 
 import "bytes"
 
-// Row is what the figures need of one finished request. The slices point into the text that was read.
+// Row is what the aggregates need of one finished request. The slices point into the text that was read.
 type Row struct {
 	Op, Endpoint []byte
 	Err          []byte // empty: it succeeded

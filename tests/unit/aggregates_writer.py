@@ -1,4 +1,4 @@
-"""Figures files as docs/AGGREGATES.md describes them, made the slow way: one request after another, in plain Python."""
+"""Aggregates files as docs/AGGREGATES.md describes them, made one request after the other, in plain Python."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tu
 
 NS = 10**9
 CODES = {"u1": "B", "u2": "H", "u4": "I", "i8": "q"}
-COUNTS = [["cell", "u4"], ["bucket", "u4"], ["count", "u4"]]
-CELLS = [["block", "i8"], ["source", "u2"], ["op", "u1"], ["endpoint", "u2"], ["size", "u1"]]
-CELLS += [["n", "u4"], ["failed", "u4"]]
-CELLS += [[name, "i8"] for name in ("objects", "bytes", "total", "min", "max")]
-CELLS += [[name, "i8"] for name in ("failed_total", "failed_min", "failed_max")]
-CELLS += [["ttfb_n", "u4"], ["ttfb_total", "i8"], ["ttfb_min", "i8"], ["ttfb_max", "i8"]]
+HISTOGRAM = [["group", "u4"], ["bucket", "u4"], ["count", "u4"]]
+COUNTS = [["block", "i8"], ["source", "u2"], ["op", "u1"], ["endpoint", "u2"], ["size", "u1"]]
+COUNTS += [["n", "u4"], ["failed", "u4"]]
+COUNTS += [[name, "i8"] for name in ("objects", "bytes", "total", "min", "max")]
+COUNTS += [[name, "i8"] for name in ("failed_total", "failed_min", "failed_max")]
+COUNTS += [["ttfb_n", "u4"], ["ttfb_total", "i8"], ["ttfb_min", "i8"], ["ttfb_max", "i8"]]
 SECONDS = [["second", "i8"], ["source", "u2"], ["op", "u1"], ["n", "u4"], ["failed", "u4"]]
 SECONDS += [[name, "i8"] for name in ("objects", "bytes", "total", "max", "first", "last", "busy")]
 SECONDS += [["crossing", "u4"]]
@@ -65,25 +65,25 @@ def frame(
         for i, (_, dtype) in enumerate(columns):
             payload += struct.pack(f"<{len(rows)}{CODES[dtype]}", *(row[i] for row in rows))
     packed = zlib.compress(payload)
-    return struct.pack("<4sBBII", b"CBTF", 1, 1, len(packed), zlib.crc32(packed)) + packed
+    return struct.pack("<4sBBII", b"CBTF", 2, 1, len(packed), zlib.crc32(packed)) + packed
 
 
-def cells_frame(requests: Sequence[Request], block: int = 1) -> bytes:
+def counts_frame(requests: Sequence[Request], block: int = 1) -> bytes:
     """The frame of these requests."""
     ops, endpoints = sorted({r.op for r in requests}), sorted({r.endpoint for r in requests})
     errors = sorted({r.error for r in requests if r.error})
-    cells: Dict[Tuple[int, int, int, int], List[Request]] = {}
+    groups: Dict[Tuple[int, int, int, int], List[Request]] = {}
     seconds: Dict[Tuple[int, int], Dict[str, int]] = {}
     kinds: Counter[Tuple[int, ...]] = Counter()
     for r in requests:
         op, endpoint, second = ops.index(r.op), endpoints.index(r.endpoint), r.end // NS
         at = second // block * block
-        cells.setdefault((at, op, endpoint, r.size.bit_length()), []).append(r)
+        groups.setdefault((at, op, endpoint, r.size.bit_length()), []).append(r)
         if r.error:
             kinds[at, op, endpoint, errors.index(r.error)] += 1
         _second(seconds, second, op, r)
     latency, ttfb, failed, rows = [], [], [], []
-    for number, ((at, op, endpoint, size), its) in enumerate(sorted(cells.items())):
+    for number, ((at, op, endpoint, size), its) in enumerate(sorted(groups.items())):
         good, bad = [r for r in its if not r.error], [r for r in its if r.error]
         times = [[r.duration for r in good], [r.duration for r in bad], [r.ttfb for r in good if r.ttfb is not None]]
         row = [at, 0, op, endpoint, size, len(good), len(bad), sum(r.objects for r in good), sum(r.size for r in good)]
@@ -97,14 +97,14 @@ def cells_frame(requests: Sequence[Request], block: int = 1) -> bytes:
         if chance.random() < 0.5:
             chance.shuffle(table)
     tables = {
-        "cells": (CELLS, rows),
-        "latency": (COUNTS, latency),
-        "ttfb": (COUNTS, ttfb),
-        "failed": (COUNTS, failed),
+        "counts": (COUNTS, rows),
+        "latency": (HISTOGRAM, latency),
+        "ttfb": (HISTOGRAM, ttfb),
+        "failed": (HISTOGRAM, failed),
         "seconds": (SECONDS, [[s, 0, op, *(its.get(n, 0) for n in names)] for (s, op), its in sorted(seconds.items())]),
         "errors": (ERRORS, [[at, 0, op, endpoint, e, n] for (at, op, endpoint, e), n in sorted(kinds.items())]),
     }
-    return frame("cells", block, {"ops": ops, "endpoints": endpoints, "errors": errors}, tables)
+    return frame("counts", block, {"ops": ops, "endpoints": endpoints, "errors": errors}, tables)
 
 
 def _sums(values: Sequence[int]) -> List[int]:
@@ -142,7 +142,7 @@ def end_frame(requests: Sequence[Request], block: int = 1, **totals: Any) -> byt
 def write(path: Path, parts: Iterable[Sequence[Request]], block: int = 1, *, end: bool = True, **totals: Any) -> Path:
     """A file with a frame for each part."""
     parts = list(parts)
-    data = b"".join(cells_frame(part, block) for part in parts)
+    data = b"".join(counts_frame(part, block) for part in parts)
     every = [r for part in parts for r in part]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data + (end_frame(every, block, **totals) if end else b""))

@@ -1,4 +1,4 @@
-package figures
+package aggregates
 
 import (
 	"bytes"
@@ -43,13 +43,16 @@ func (r *Reader) NextRaw() ([]byte, error) {
 		return nil, io.EOF
 	}
 	if !bytes.HasPrefix([]byte(magic), r.raw[:min(n, len(magic))]) {
-		return nil, fmt.Errorf("not a figures file: it has %q where a frame should begin", r.raw[:min(n, len(magic))])
+		return nil, fmt.Errorf("not an aggregates file: it has %q where a frame should begin", r.raw[:min(n, len(magic))])
 	}
 	if err == io.ErrUnexpectedEOF {
 		return nil, ErrTorn
 	}
 	if err != nil {
 		return nil, err
+	}
+	if r.raw[4] < version {
+		return nil, fmt.Errorf("written by an older version of cbt-rows (file format %d; this program reads %d)", r.raw[4], version)
 	}
 	if r.raw[4] != version || r.raw[5] != packing {
 		return nil, fmt.Errorf("a frame of version %d, packing %d; this program reads version %d", r.raw[4], r.raw[5], version)

@@ -1,4 +1,4 @@
-package figures
+package aggregates
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ func sample(kind string) *Frame {
 		return f
 	}
 	f.Ops, f.Endpoints, f.Errors = []string{"GET"}, []string{"http://rgw1"}, []string{"refused"}
-	f.Table(TableCells, 1).Set(0, 1795251988, 0, 0, 0, 13, 2, 1, 2, 8192, 3000, 1000, 2000, 7, 7, 7, 1, 500, 500, 500)
+	f.Table(TableCounts, 1).Set(0, 1795251988, 0, 0, 0, 13, 2, 1, 2, 8192, 3000, 1000, 2000, 7, 7, 7, 1, 500, 500, 500)
 	latency := f.Table(TableLatency, 2)
 	latency.Set(0, 0, 1000, 1)
 	latency.Set(1, 0, 2000, 1)
@@ -48,9 +48,9 @@ func encoded(t testing.TB, frames ...*Frame) []byte {
 }
 
 func TestFramesComeBackAsTheyWere(t *testing.T) {
-	cells, end := sample(KindCells), sample(KindEnd)
-	r := NewReader(bytes.NewReader(encoded(t, cells, end)))
-	for _, want := range []*Frame{cells, end} {
+	counts, end := sample(KindCounts), sample(KindEnd)
+	r := NewReader(bytes.NewReader(encoded(t, counts, end)))
+	for _, want := range []*Frame{counts, end} {
 		got, err := r.Next()
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("%v\n%+v\n%+v", err, got, want)
@@ -62,7 +62,7 @@ func TestFramesComeBackAsTheyWere(t *testing.T) {
 }
 
 func TestTornAtEveryByte(t *testing.T) {
-	one := encoded(t, sample(KindCells))
+	one := encoded(t, sample(KindCounts))
 	data := append(bytes.Clone(one), encoded(t, sample(KindEnd))...)
 	for cut := range data {
 		r := NewReader(bytes.NewReader(data[:cut]))
@@ -80,8 +80,8 @@ func TestTornAtEveryByte(t *testing.T) {
 }
 
 func TestDamageIsNoticed(t *testing.T) {
-	data := encoded(t, sample(KindCells), sample(KindEnd))
-	for i := range encoded(t, sample(KindCells)) {
+	data := encoded(t, sample(KindCounts), sample(KindEnd))
+	for i := range encoded(t, sample(KindCounts)) {
 		damaged := bytes.Clone(data)
 		damaged[i] ^= 0x10
 		if _, err := NewReader(bytes.NewReader(damaged)).Next(); err == nil {
@@ -91,8 +91,8 @@ func TestDamageIsNoticed(t *testing.T) {
 }
 
 func TestIndexesThatPointNowhere(t *testing.T) {
-	for name, at := range map[string]int{TableCells: 2, TableLatency: 0, TableSeconds: 1, TableErrors: 4} {
-		f := sample(KindCells)
+	for name, at := range map[string]int{TableCounts: 2, TableLatency: 0, TableSeconds: 1, TableErrors: 4} {
+		f := sample(KindCounts)
 		for i, def := range f.Tables {
 			if def.Name == name {
 				Column{f.Columns[i][at], width(def.Columns[at][1])}.Set(0, 1)
@@ -118,7 +118,7 @@ func TestChecksumOfParts(t *testing.T) {
 func TestMerge(t *testing.T) {
 	folder := t.TempDir()
 	var paths []string
-	for i, frames := range [][]*Frame{{sample(KindCells), sample(KindEnd)}, {sample(KindCells)}} {
+	for i, frames := range [][]*Frame{{sample(KindCounts), sample(KindEnd)}, {sample(KindCounts)}} {
 		paths = append(paths, filepath.Join(folder, string(rune('a'+i))))
 		if err := os.WriteFile(paths[i], encoded(t, frames...), 0o666); err != nil {
 			t.Fatal(err)
@@ -146,13 +146,19 @@ func TestMerge(t *testing.T) {
 	if err := os.WriteFile(paths[0], []byte("idx\tthread\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if err := Merge(out, paths); err == nil || !strings.Contains(err.Error(), "not a figures file") {
-		t.Errorf("rows are no figures: %v", err)
+	if err := Merge(out, paths); err == nil || !strings.Contains(err.Error(), "not an aggregates file") {
+		t.Errorf("rows are no aggregates: %v", err)
+	}
+	if err := os.WriteFile(paths[0], []byte("CBTF\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := Merge(out, paths); err == nil || !strings.Contains(err.Error(), "older version") {
+		t.Errorf("an older file: %v", err)
 	}
 }
 
 func FuzzReader(f *testing.F) {
-	data := encoded(f, sample(KindCells), sample(KindEnd))
+	data := encoded(f, sample(KindCounts), sample(KindEnd))
 	f.Add(data, false)
 	f.Add([]byte("\x1e\x00\x00\x00{\"bits\":11,\"tables\":[{\"rows\":9}]}"), true)
 	f.Fuzz(func(t *testing.T, data []byte, payload bool) {

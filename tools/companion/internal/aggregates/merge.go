@@ -1,4 +1,4 @@
-package figures
+package aggregates
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-const cutOff = "the figures were cut off: they have no end"
+const cutOff = "the aggregates were cut off: they have no end"
 
 // ending adds up what the end frames of several files say.
 type ending struct {
@@ -133,21 +133,21 @@ func mergeOne(to *os.File, path string, end *ending) error {
 	return nil
 }
 
-// sum makes totals of a frame's cells, for a file without an end: the start of its first request is not known, nor are bad
+// sum makes totals of a frame's counts, for a file without an end: the start of its first request is not known, nor are bad
 // lines.
 func (f *Frame) sum(sums map[Source]*Totals) error {
-	cells, rows, err := f.Of(TableCells)
+	counts, rows, err := f.Of(TableCounts)
 	if err != nil {
 		return err
 	}
 	ticks, seconds, err := f.Of(TableSeconds)
 	for i := 0; i < rows; i++ {
-		source := f.Sources[cells[1].At(i)]
+		source := f.Sources[counts[1].At(i)]
 		if sums[source] == nil {
 			sums[source] = &Totals{}
 		}
-		sums[source].Rows += cells[5].At(i) + cells[6].At(i)
-		sums[source].Errors += cells[6].At(i)
+		sums[source].Rows += counts[5].At(i) + counts[6].At(i)
+		sums[source].Errors += counts[6].At(i)
 	}
 	for i := 0; i < seconds && err == nil; i++ {
 		if sum := sums[f.Sources[ticks[1].At(i)]]; sum != nil && ticks[3].At(i) > 0 {

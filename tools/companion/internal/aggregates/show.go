@@ -1,4 +1,4 @@
-package figures
+package aggregates
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"cbt-plugins/companion/internal/hist"
 )
 
-// opSum is one operation over all cells.
+// opSum is one operation over all groups.
 type opSum struct {
 	n, failed, objects, bytes, total, min, max int64
 	first, last                                int64 // ends of the first and last success
@@ -65,29 +65,29 @@ func Show(to io.Writer, paths []string) error {
 }
 
 func (f *Frame) show(sums map[string]*opSum) error {
-	cells, rows, err := f.Of(TableCells)
+	counts, rows, err := f.Of(TableCounts)
 	if err != nil {
 		return err
 	}
 	of := make([]*opSum, rows)
 	for i := range rows {
-		op := f.Ops[cells[2].At(i)]
+		op := f.Ops[counts[2].At(i)]
 		if sums[op] == nil {
 			sums[op] = &opSum{counts: hist.Counts{}}
 		}
 		s := sums[op]
 		of[i] = s
-		if n := cells[5].At(i); n > 0 {
-			if low := cells[10].At(i); s.n == 0 || low < s.min {
+		if n := counts[5].At(i); n > 0 {
+			if low := counts[10].At(i); s.n == 0 || low < s.min {
 				s.min = low
 			}
-			s.max = max(s.max, cells[11].At(i))
+			s.max = max(s.max, counts[11].At(i))
 			s.n += n
-			s.objects += cells[7].At(i)
-			s.bytes += cells[8].At(i)
-			s.total += cells[9].At(i)
+			s.objects += counts[7].At(i)
+			s.bytes += counts[8].At(i)
+			s.total += counts[9].At(i)
 		}
-		s.failed += cells[6].At(i)
+		s.failed += counts[6].At(i)
 	}
 	latency, rows, err := f.Of(TableLatency)
 	for i := 0; i < rows && err == nil; i++ {

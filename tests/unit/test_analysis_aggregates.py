@@ -1,4 +1,4 @@
-"""Figures files: what is read of them is what plain arithmetic makes of the requests, however they were cut."""
+"""Aggregates files: what is read of them is what plain arithmetic makes of the requests, however they were cut."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
+import aggregates_writer
 import analysis_archives as made
-import figures_writer
 import pytest
-from figures_writer import Request
+from aggregates_writer import Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cbt_plugins.results import aggregates as figures
-from cbt_plugins.results import reading
+from cbt_plugins.results import aggregates, reading
 from cbt_plugins.results.aggregates import Frame, frames, joined, places
 from cbt_plugins.results.archive import Job, Phase
 from cbt_plugins.results.histogram import Histogram
-from cbt_plugins.results.job import Gatherer, JobFigures, kind
+from cbt_plugins.results.job import Gatherer, JobAggregates, kind
 from cbt_plugins.results.reading import Read, Task, read_jobs
 from cbt_plugins.results.reduce import frames_of_rows
 from cbt_plugins.results.series import Grid, Seconds, Timeline
@@ -49,11 +48,11 @@ requests = st.builds(
 parts = st.lists(st.lists(requests, max_size=12), min_size=1, max_size=5)
 
 
-def gathered(path: Path, grid: Grid) -> Tuple[JobFigures, Timeline]:
+def gathered(path: Path, grid: Grid) -> Tuple[JobAggregates, Timeline]:
     return finished(joined(frames(path, places(path)[0])), grid)
 
 
-def finished(its: Iterable[Optional[Frame]], grid: Grid) -> Tuple[JobFigures, Timeline]:
+def finished(its: Iterable[Optional[Frame]], grid: Grid) -> Tuple[JobAggregates, Timeline]:
     gatherer = Gatherer(Timeline(grid))
     for frame in its:
         assert frame is not None
@@ -67,8 +66,8 @@ def histogram(values: Sequence[int]) -> Histogram:
     return its
 
 
-def check(job: JobFigures, timeline: Timeline, every: Sequence[Request], grid: Grid) -> None:
-    """Everything that a job's figures say, against the requests themselves."""
+def check(job: JobAggregates, timeline: Timeline, every: Sequence[Request], grid: Grid) -> None:
+    """Everything that a job's aggregates say, against the requests themselves."""
     low, high = (int(grid.start) * NS, int(grid.end) * NS) if grid.snapped else (-(2**62), 2**62)
     assert job.rows == len(every)
     assert job.errors == sum(bool(r.error) for r in every)
@@ -142,7 +141,7 @@ def test_figures_are_what_plain_arithmetic_says(
 ) -> None:
     grid = Grid.of(T0 + begin, T0 + begin + length, block)
     with tempfile.TemporaryDirectory() as directory:
-        job, timeline = gathered(figures_writer.write(Path(directory) / "j.figures", its, block), grid)
+        job, timeline = gathered(aggregates_writer.write(Path(directory) / "j.aggregates", its, block), grid)
     every = [r for part in its for r in part]
     check(job, timeline, every, grid)
     assert job.ended
@@ -151,7 +150,7 @@ def test_figures_are_what_plain_arithmetic_says(
 
 @settings(deadline=None)
 @given(parts, st.sampled_from([1, 60]))
-def test_rows_give_the_same_as_figures(its: List[List[Request]], block: int) -> None:
+def test_rows_give_the_same_as_aggregates(its: List[List[Request]], block: int) -> None:
     grid = Grid.of(T0, T0 + 120, block)
     every = [r for part in its for r in part]
     with tempfile.TemporaryDirectory() as directory:
@@ -183,7 +182,7 @@ def test_a_window_of_everything_takes_every_block(its: List[List[Request]], begi
     grid = Grid.of(T0 + begin + 0.25, T0 + begin + length + 0.5, 60, everything=True)
     assert (grid.start, grid.end) == (T0 + begin + 0.25, T0 + begin + length + 0.5)
     with tempfile.TemporaryDirectory() as directory:
-        job, timeline = gathered(figures_writer.write(Path(directory) / "j.figures", its, 60), grid)
+        job, timeline = gathered(aggregates_writer.write(Path(directory) / "j.aggregates", its, 60), grid)
     for op, of in job.ops.items():
         good = [r for part in its for r in part if r.op == op and not r.error]
         assert of.latency == histogram([r.duration for r in good])
@@ -211,7 +210,7 @@ def steady(n: int = 40) -> List[List[Request]]:
 
 def read(path: Path, **job: Any) -> Read:
     about: Dict[str, Any] = dict.fromkeys(("kind", "role", "status", "name", "engine"), "x")
-    one = Job("j", "d", "n", "GET", 1, 0.0, job.pop("rows", None), 0.0, figures=path, **job)
+    one = Job("j", "d", "n", "GET", 1, 0.0, job.pop("rows", None), 0.0, aggregates=path, **job)
     phase = Phase(
         path.parent, 1, window=(T0, T0 + 10.0), duration=10.0, mix={}, asked={}, block=1, jobs=(one,), accounting=(),
         warnings=(), pgs=(), **about,
@@ -220,7 +219,7 @@ def read(path: Path, **job: Any) -> Read:
 
 
 def test_cut_anywhere_what_is_whole_counts(tmp_path: Path) -> None:
-    path = figures_writer.write(tmp_path / "j.figures", steady())
+    path = aggregates_writer.write(tmp_path / "j.aggregates", steady())
     data = path.read_bytes()
     lengths = [length for _, length in places(path)[0]]
     ends = [sum(lengths[: i + 1]) for i in range(len(lengths))]
@@ -229,45 +228,45 @@ def test_cut_anywhere_what_is_whole_counts(tmp_path: Path) -> None:
         path.write_bytes(data[:cut])
         found = read(path).jobs["j"]
         assert found.rows == 10 * min(4, sum(end <= cut for end in ends)), cut
-        assert found.torn == ("its figures have no end" if cut in ends else "its last frame is torn")
+        assert found.torn == ("its aggregates have no end" if cut in ends else "its last frame is torn")
     path.write_bytes(data)
     assert read(path).jobs["j"].torn is None
 
 
 def test_a_damaged_frame_takes_no_other_with_it(tmp_path: Path) -> None:
-    path = figures_writer.write(tmp_path / "j.figures", steady())
+    path = aggregates_writer.write(tmp_path / "j.aggregates", steady())
     data = bytearray(path.read_bytes())
     at, length = places(path)[0][1]
     for byte in (at + length // 2, at + 11):  # in its payload, in its checksum
         path.write_bytes(data[:byte] + bytes([data[byte] ^ 255]) + data[byte + 1 :])
         found = read(path).jobs["j"]
-        assert (found.rows, found.torn) == (30, "1 frames of its figures are damaged")
+        assert (found.rows, found.torn) == (30, "1 frames of its aggregates are damaged")
 
 
 @pytest.mark.parametrize("which", ["zlib", "isal.isal_zlib"])
 def test_both_ways_to_unpack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str) -> None:
-    monkeypatch.setattr(figures, "_unpack", pytest.importorskip(which))
-    path = figures_writer.write(tmp_path / "j.figures", steady())
+    monkeypatch.setattr(aggregates, "_unpack", pytest.importorskip(which))
+    path = aggregates_writer.write(tmp_path / "j.aggregates", steady())
     assert read(path).jobs["j"].rows == 40
     at, _ = places(path)[0][1]
     data = path.read_bytes()
     bad = bytearray(data[at + 14 : at + places(path)[0][1][1]])
     bad[20] ^= 255
-    head = struct.pack("<4sBBII", b"CBTF", 1, 1, len(bad), zlib.crc32(bad))  # damaged before it was written
+    head = struct.pack("<4sBBII", b"CBTF", 2, 1, len(bad), zlib.crc32(bad))  # damaged before it was written
     path.write_bytes(data[:at] + head + bytes(bad) + data[at + 14 + len(bad) :])
     assert read(path).jobs["j"].damaged == 1
 
 
 def test_a_frame_that_points_nowhere_is_damaged(tmp_path: Path) -> None:
     names = {"ops": ["GET"], "endpoints": ["a"], "errors": []}
-    cell = [T0, 0, 0, 0, 13, 1, 0, 1, 4096, 5, 5, 5] + [0] * 7
-    good = {"cells": (figures_writer.CELLS, [cell]), "latency": (figures_writer.COUNTS, [[0, 5, 1]])}
-    bad_values = (("cells", 2, 1), ("cells", 3, 1), ("latency", 0, 1), ("latency", 1, 10**6), ("", 0, 0))
+    group = [T0, 0, 0, 0, 13, 1, 0, 1, 4096, 5, 5, 5] + [0] * 7
+    good = {"counts": (aggregates_writer.COUNTS, [group]), "latency": (aggregates_writer.HISTOGRAM, [[0, 5, 1]])}
+    bad_values = (("counts", 2, 1), ("counts", 3, 1), ("latency", 0, 1), ("latency", 1, 10**6), ("", 0, 0))
     for table, column, value in bad_values:
         bad = {name: (columns, [list(rows[0])]) for name, (columns, rows) in good.items()}
         if table:
             bad[table][1][0][column] = value
-        data = figures_writer.frame("cells", 1, names, bad) + figures_writer.end_frame([])
+        data = aggregates_writer.frame("counts", 1, names, bad) + aggregates_writer.end_frame([])
         (tmp_path / "f").write_bytes(data)
         found = read(tmp_path / "f").jobs["j"]
         assert (found.damaged, found.rows) == ((1, 0) if table else (0, 1))
@@ -275,11 +274,11 @@ def test_a_frame_that_points_nowhere_is_damaged(tmp_path: Path) -> None:
 
 def test_nothing_that_was_written_yet_is_torn(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"")
-    assert read(tmp_path / "f").jobs["j"].torn == "its figures have no end"
+    assert read(tmp_path / "f").jobs["j"].torn == "its aggregates have no end"
 
 
 def test_bytes_behind_the_frames_are_named(tmp_path: Path) -> None:
-    path = figures_writer.write(tmp_path / "j.figures", steady(), end=False)
+    path = aggregates_writer.write(tmp_path / "j.aggregates", steady(), end=False)
     size = path.stat().st_size
     path.write_bytes(path.read_bytes() + b"\0" * 100)
     found = read(path).jobs["j"]
@@ -287,7 +286,7 @@ def test_bytes_behind_the_frames_are_named(tmp_path: Path) -> None:
 
 
 def test_what_the_end_frame_says(tmp_path: Path) -> None:
-    path = figures_writer.write(tmp_path / "f", steady(), bad=3, torn="the last line has no end")
+    path = aggregates_writer.write(tmp_path / "f", steady(), bad=3, torn="the last line has no end")
     found = read(path).jobs["j"]
     assert (found.bad, found.torn) == (3, "the last line has no end")
 
@@ -295,8 +294,9 @@ def test_what_the_end_frame_says(tmp_path: Path) -> None:
 def test_other_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "f"
     for data, why in (
-        (b"idx\tthread\n", "no figures file"),
-        (struct.pack("<4sBBII", b"CBTF", 2, 1, 0, 0), "version 2, compression 1; this program reads 1 and 1"),
+        (b"idx\tthread\n", "no aggregates file"),
+        (struct.pack("<4sBBII", b"CBTF", 3, 1, 0, 0), "version 3, compression 1; this program reads 2 and 1"),
+        (struct.pack("<4sBBII", b"CBTF", 1, 1, 0, 0), "written by an older version of cbt-rows (file format 1)"),
         (bits(12), "histograms of 12 significant bits"),
     ):
         path.write_bytes(data)
@@ -307,10 +307,10 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 
 def bits(n: int) -> bytes:
     """An end frame of another resolution."""
-    data = figures_writer.end_frame([])
+    data = aggregates_writer.end_frame([])
     payload = zlib.decompress(data[14:]).replace(b'"bits": 11', f'"bits": {n}'.encode())
     packed = zlib.compress(payload)
-    return struct.pack("<4sBBII", b"CBTF", 1, 1, len(packed), zlib.crc32(packed)) + packed
+    return struct.pack("<4sBBII", b"CBTF", 2, 1, len(packed), zlib.crc32(packed)) + packed
 
 
 def test_rows_take_the_place_of_figures_that_cannot_be_read(tmp_path: Path) -> None:
@@ -321,12 +321,12 @@ def test_rows_take_the_place_of_figures_that_cannot_be_read(tmp_path: Path) -> N
 
 
 def test_figures_come_before_rows(tmp_path: Path) -> None:
-    path = figures_writer.write(tmp_path / "f", steady())
+    path = aggregates_writer.write(tmp_path / "f", steady())
     assert read(path, rows=tmp_path / "gone").jobs["j"].rows == 40
 
 
 def test_the_same_in_many_tasks_and_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = figures_writer.write(tmp_path / "f", steady(100))
+    path = aggregates_writer.write(tmp_path / "f", steady(100))
     used: List[Task] = []
     lots = reading._lots
     monkeypatch.setattr(reading, "_MANY", 0)
@@ -345,7 +345,7 @@ def test_the_same_in_many_tasks_and_processes(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize("block", [1, 60])
 @pytest.mark.parametrize("name", sorted(p.name for p in (made.DATA / "rows").glob("v*")))
 def test_cbt_rows_and_the_reader_of_rows_agree(tmp_path: Path, name: str, block: int) -> None:
-    source, target = made.DATA / "rows" / name, tmp_path / "j.figures"
+    source, target = made.DATA / "rows" / name, tmp_path / "j.aggregates"
     call = [str(CBT_ROWS), "reduce", "--job", "j", "--offset", "0.25", "--block", str(block), "-o", str(target)]
     subprocess.run([*call, str(source)], check=True)
     rows = list(frames_of_rows(source, 0.25, block))

@@ -1,4 +1,4 @@
-package figures
+package aggregates
 
 import (
 	"bufio"
@@ -12,7 +12,7 @@ import (
 // Exportable tells whether there is such a table to export.
 func Exportable(table string) bool {
 	switch table {
-	case TableCells, TableLatency, TableTTFB, TableFailed, TableSeconds, TableErrors:
+	case TableCounts, TableLatency, TableTTFB, TableFailed, TableSeconds, TableErrors:
 		return true
 	}
 	return false
@@ -21,12 +21,12 @@ func Exportable(table string) bool {
 // what stands in the place of an index
 var (
 	ofSource = []string{"job", "driver", "node", "phase"}
-	ofCell   = []string{"block", "job", "driver", "node", "phase", "op", "endpoint", "size"}
+	ofGroup  = []string{"block", "job", "driver", "node", "phase", "op", "endpoint", "size"}
 	ofBucket = []string{"bucket", "low", "high"}
 )
 
 // Export writes a table of all files as CSV with a header. Names stand in the place of indexes, and a histogram's rows
-// carry the key of their cell, and the bounds of their bucket in nanoseconds (low <= duration < high).
+// carry the key of their group, and the bounds of their bucket in nanoseconds (low <= duration < high).
 func Export(to io.Writer, table string, paths []string) error {
 	buffered := bufio.NewWriterSize(to, 1<<16)
 	w := csv.NewWriter(buffered)
@@ -35,8 +35,8 @@ func Export(to io.Writer, table string, paths []string) error {
 		switch column[0] {
 		case "source":
 			names = append(names, ofSource...)
-		case "cell":
-			names = append(names, ofCell...)
+		case "group":
+			names = append(names, ofGroup...)
 		case "bucket":
 			names = append(names, ofBucket...)
 		default:
@@ -64,7 +64,7 @@ func (f *Frame) export(w *csv.Writer, name string) error {
 	if err != nil {
 		return err
 	}
-	cells, _, err := f.Of(TableCells)
+	counts, _, err := f.Of(TableCounts)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (f *Frame) export(w *csv.Writer, name string) error {
 	for i := range rows {
 		line = line[:0]
 		for k, column := range tables[name] {
-			line = f.text(line, column[0], table[k].At(i), cells)
+			line = f.text(line, column[0], table[k].At(i), counts)
 		}
 		if err := w.Write(line); err != nil {
 			return err
@@ -82,7 +82,7 @@ func (f *Frame) export(w *csv.Writer, name string) error {
 }
 
 // text adds what a number stands for to a line.
-func (f *Frame) text(line []string, column string, v int64, cells Table) []string {
+func (f *Frame) text(line []string, column string, v int64, counts Table) []string {
 	switch column {
 	case "source":
 		s := f.Sources[v]
@@ -93,9 +93,9 @@ func (f *Frame) text(line []string, column string, v int64, cells Table) []strin
 		return append(line, f.Endpoints[v])
 	case "error":
 		return append(line, f.Errors[v])
-	case "cell":
-		for k, key := range tables[TableCells][:5] {
-			line = f.text(line, key[0], cells[k].At(int(v)), nil)
+	case "group":
+		for k, key := range tables[TableCounts][:5] {
+			line = f.text(line, key[0], counts[k].At(int(v)), nil)
 		}
 		return line
 	case "bucket":

@@ -1,6 +1,6 @@
-// Package figures reads and writes .figures files: counts and histograms of request rows, in frames that add up.
+// Package aggregates reads and writes .aggregates files: counts and histograms of request rows, in frames that add up.
 // docs/AGGREGATES.md describes the format.
-package figures
+package aggregates
 
 import (
 	"encoding/binary"
@@ -15,7 +15,7 @@ import (
 
 const (
 	magic   = "CBTF"
-	version = 1
+	version = 2
 	packing = 1 // zlib
 	prefix  = 4 + 1 + 1 + 4 + 4
 	// more than this in one frame is no frame of ours
@@ -24,8 +24,8 @@ const (
 
 // Kinds of frames.
 const (
-	KindCells = "cells"
-	KindEnd   = "end"
+	KindCounts = "counts"
+	KindEnd    = "end"
 )
 
 // Source is whose rows they are.
@@ -180,14 +180,14 @@ func (f *Frame) check(name string, columns Table, rows int) error {
 		"source": len(f.Sources), "op": len(f.Ops), "endpoint": len(f.Endpoints), "error": len(f.Errors), "bucket": 1 << 16,
 	}
 	for _, def := range f.Tables {
-		if def.Name == TableCells {
-			limits["cell"] = def.Rows
+		if def.Name == TableCounts {
+			limits["group"] = def.Rows
 		}
 	}
 	for i, column := range columns {
 		limit, is := limits[tables[name][i][0]]
 		if !is {
-			if tables[name][i][0] != "cell" {
+			if tables[name][i][0] != "group" {
 				continue
 			}
 			limit = 0
