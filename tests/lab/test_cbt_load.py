@@ -96,7 +96,7 @@ def test_the_aged_objects_are_read_and_no_deleted_one(cycle: Cycle) -> None:
     assert min(read) <= 400 < max(read), "objects of the fill and of aging"
 
 
-def test_rows_and_figures_say_the_same(cycle: Cycle) -> None:
+def test_rows_and_aggregates_say_the_same(cycle: Cycle) -> None:
     for name, phase in cycle.phases().items():
         folder = next(cycle.folder.glob(f"phases/[0-9][0-9]-{name}"))
         for job in phase["jobs"]:

@@ -136,7 +136,7 @@ def check_timeline(timeline: Timeline, op: str, inside: Sequence[Request], grid:
 
 @settings(deadline=None)
 @given(parts, st.sampled_from([1, 60]), st.integers(-2, 62), st.integers(0, 130))
-def test_figures_are_what_plain_arithmetic_says(
+def test_aggregates_are_what_plain_arithmetic_says(
     its: List[List[Request]], block: int, begin: int, length: int
 ) -> None:
     grid = Grid.of(T0 + begin, T0 + begin + length, block)
@@ -313,14 +313,14 @@ def bits(n: int) -> bytes:
     return struct.pack("<4sBBII", b"CBTF", 2, 1, len(packed), zlib.crc32(packed)) + packed
 
 
-def test_rows_take_the_place_of_figures_that_cannot_be_read(tmp_path: Path) -> None:
+def test_rows_take_the_place_of_aggregates_that_cannot_be_read(tmp_path: Path) -> None:
     rows = tmp_path / "rows"
     rows.write_text(made.HEADER + "".join(line(r) for part in steady() for r in part))
     found = read(tmp_path / "gone", rows=rows)
     assert (found.jobs["j"].rows, found.doubts, found.unreadable) == (40, {"j": "No such file or directory"}, {})
 
 
-def test_figures_come_before_rows(tmp_path: Path) -> None:
+def test_aggregates_come_before_rows(tmp_path: Path) -> None:
     path = aggregates_writer.write(tmp_path / "f", steady())
     assert read(path, rows=tmp_path / "gone").jobs["j"].rows == 40
 

@@ -42,7 +42,7 @@ def test_a_good_run_has_no_warnings(tmp_path: Path) -> None:
     assert (phase["littles_law"]["deviation"], phase["in_flight"]) == (0.0, {"start": 4, "end": 4})
 
 
-def test_figures_and_rows_give_the_same_summary(tmp_path: Path) -> None:
+def test_aggregates_and_rows_give_the_same_summary(tmp_path: Path) -> None:
     rows = load()
     rows += [made.row("PUT", 3 + i / 7, 0.3, error="http: 503 SlowDown", endpoint="http://x") for i in range(9)]
     rows.sort(key=lambda row: row.split("\t")[11])

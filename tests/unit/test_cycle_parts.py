@@ -224,7 +224,7 @@ def test_the_accounting_of_the_driver_is_its_own() -> None:
     assert not account({"b": 50}, {"b": 92}, [job("h", "MIXED")], ends)[0].ok
 
 
-def test_figures_that_are_not_whole_degrade() -> None:
+def test_aggregates_that_are_not_whole_degrade() -> None:
     outcome = Outcome(1, Phase(name="m", kind="hybrid"))
     ends = {"p": JobEnd({"PUT": Counts(good=5)}, exit=0, reducer="cbt-rows ended with status 1: no space")}
     outcome.add_jobs([job("p", "PUT")], ends, {"c1": Offset(0.0, 0.0)}, {"c1": {"warp": "/x/warp"}}, True)

@@ -56,7 +56,7 @@ def test_every_column_can_be_named_as_it_is_listed(archive: Path, capsys: pytest
     assert "longest_gap_s" in capsys.readouterr().out
 
 
-def test_figures_and_rows_add_up_to_the_summary(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_aggregates_and_rows_add_up_to_the_summary(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
     summary = summarize(next(archive.glob("results/*/id-*")))
     for table, count in (("seconds", "sum(n)"), ("counts", "sum(n)"), ("histograms", "sum(count)")):
         its = "AND what = 'latency'" if table == "histograms" else ""
