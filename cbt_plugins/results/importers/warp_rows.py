@@ -54,7 +54,7 @@ def read(paths: Sequence[Path]) -> Record:
     if end <= start:
         what = "clients never ran together" if len(spans) > 1 else "requests do not fill one second"
         warnings.append(ResultWarning("no-window", f"its {what}: there are no rates"))
-    made = _figures(clients, Grid.of(start, end, 1))
+    made = _aggregates(clients, Grid.of(start, end, 1))
     seconds = of_phase.by_op(made)
     line = {
         "name": PHASE,
