@@ -10,10 +10,11 @@ import pytest
 
 
 def pytest_configure() -> None:
-    """What a shell starts in the background is deaf to Ctrl-C, and all that it starts: these tests send it."""
-    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+    """What a shell starts in the background, or nohup, is deaf to some signals, and all that it starts."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGQUIT: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+    for number, handler in usual.items():
         if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, usual)
+            signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:

@@ -41,3 +41,10 @@ def clean(lab: RunningLab) -> bool:
         )
 
     return all(at_rest(pg) for pg in ask(lab, "pg dump pgs")["pg_stats"])
+
+
+def moving(lab: RunningLab) -> Any:
+    """What changes while the cluster gets anywhere: the states of PGs and OSDs, objects that miss copies."""
+    status = ask(lab, "status")
+    pgs = {key: value for key, value in status["pgmap"].items() if not key.endswith("_sec")}
+    return pgs, status["osdmap"], status["health"]

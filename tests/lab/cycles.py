@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, ClassVar, Dict, List, NamedTuple, Optional
 
 import yaml
 from running_lab import PROJECT, RunningLab
+from waiting import wait_for
 
 from cbt_plugins.results.rows import STREAMED, Rows
 
@@ -31,8 +34,18 @@ IN_PROJECT = 'cd "$0" && PYTHONPATH="$0" exec "$@"'
 S3 = {"urls": ["http://rgw1:7480", "http://rgw2:7480"], "user": "cbt"}
 
 
+class Done(NamedTuple):
+    """The end of a run: what it said on both streams is one text."""
+
+    returncode: int
+    stderr: str
+
+
 class Cycle:
     """One YAML file and its archive, run in node0 of the lab."""
+
+    #: those that were started since the last test
+    started: ClassVar[List[Cycle]] = []
 
     def __init__(
         self, lab: RunningLab, folder: Path, profiles: Optional[Dict[str, Any]] = None, **benchmarks: Any
@@ -45,24 +58,87 @@ class Cycle:
             config["monitoring_profiles"] = profiles
         self.file.write_text(yaml.safe_dump(config, sort_keys=False))
         self.log = folder / "log.txt"
+        self.seen = 0
+        self.process: Optional[subprocess.Popen[bytes]] = None
 
-    def command(self, *program: str) -> List[str]:
-        """Our own loop, or `program` (a checkout's cbt.py)."""
-        return [sys.executable, *(program or ("-m", "cbt_plugins")), "-a", str(self.archive), str(self.file)]
-
-    def run(self, *program: str, timeout: float = 400.0) -> subprocess.CompletedProcess[str]:
-        """To the end. The log is kept beside the archive."""
-        done = self.lab.exec("node0", ["sh", "-c", IN_PROJECT, str(PROJECT), *self.command(*program)], timeout=timeout)
-        with open(self.log, "a") as file:
-            file.write(done.stdout + done.stderr)
-        return done
-
-    def start(self) -> subprocess.Popen[bytes]:
-        """In the background."""
-        line = [sys.executable, "-m", "cbt_plugins.tools", "lab", "exec", "--dir", str(self.lab.dir), "node0", "--"]
-        line += ["sh", "-c", IN_PROJECT, str(PROJECT), *self.command()]
+    def start(self, *program: str) -> subprocess.Popen[bytes]:
+        """In the background: our own loop, or `program` (a checkout's cbt.py)."""
+        line = [sys.executable, *(program or ("-m", "cbt_plugins")), "-a", str(self.archive), str(self.file)]
+        argv = self.lab.lab.enter("node0", ["sh", "-c", IN_PROJECT, str(PROJECT), *line])
         with open(self.log, "ab") as file:
-            return subprocess.Popen(line, stdout=file, stderr=file, stdin=subprocess.DEVNULL, cwd=PROJECT)
+            self.process = subprocess.Popen(
+                argv, stdout=file, stderr=file, stdin=subprocess.DEVNULL, env=self.lab.lab.environment()
+            )
+        Cycle.started.append(self)
+        return self.process
+
+    def run(self, *program: str) -> Done:
+        """To the end, which may take as long as something moves. The log is kept beside the archive."""
+        before = self.log.stat().st_size if self.log.exists() else 0
+        self.start(*program)
+        status = self.ended()
+        return Done(status, self.log.read_bytes()[before:].decode(errors="replace"))
+
+    def ended(self) -> int:
+        """Wait for the end of what was started; its exit status."""
+        process = self.process
+        assert process
+        wait_for(lambda: process.poll() is not None, f"the end of {self.file}", 240.0, self._written)
+        return process.returncode
+
+    def _written(self) -> int:
+        """Bytes of archive and log: they grow while a run does anything."""
+        sizes = [self.log.stat().st_size]
+        for folder, _, names in os.walk(self.archive):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    sizes.append(os.stat(os.path.join(folder, name)).st_size)
+        return sum(sizes)
+
+    def send(self, number: int) -> None:
+        """Signal the run itself, at once: it is the only child of what entered the node."""
+        assert self.process
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        # nsenter stops with the program that it has started, and is to go on before it
+        for pid in [*([self.process.pid] if number == signal.SIGCONT else []), *map(int, children)]:
+            os.kill(pid, number)
+
+    def await_moment(self, moment: Callable[[], Any], what: str) -> None:
+        """Wait, in a run in the background, for something that has to come before its end."""
+
+        def there() -> Any:
+            assert self.process
+            over = self.process.poll() is not None
+            found = moment()
+            assert found or not over, f"the run ended before {what}: {self.log.read_text()[-3000:]}"
+            return found
+
+        wait_for(there, what, 240.0, self._written)
+
+    def broken_off(self, moment: Callable[[], Any], what: str, number: int = signal.SIGKILL) -> int:
+        """Run it until that moment, signal it, and wait for its end; its exit status."""
+        self.start()
+        self.await_moment(moment, what)
+        self.send(number)
+        return self.ended()
+
+    def undo(self, *options: str) -> subprocess.CompletedProcess[str]:
+        """`cbt-tools undo`, from another shell."""
+        line = [sys.executable, "-m", "cbt_plugins.tools", "undo", str(self.archive), *options]
+        return self.lab.exec("node0", ["sh", "-c", IN_PROJECT, str(PROJECT), *line], timeout=1200)
+
+    def end(self) -> None:
+        """End it in any case, in order if it can be."""
+        if self.process is None or self.process.poll() is not None:
+            return
+        for number in (signal.SIGCONT, signal.SIGTERM):
+            with contextlib.suppress(OSError):
+                self.send(number)
+        try:
+            self.ended()
+        except AssertionError:
+            self.send(signal.SIGKILL)
+            self.process.wait()
 
     @property
     def folder(self) -> Path:
@@ -83,10 +159,6 @@ class Cycle:
     def summary(self) -> Any:
         return json.loads((self.folder / "summary.json").read_text())
 
-    def pid(self) -> int:
-        """The runner's pid in node0."""
-        return int(next(r["pid"] for r in reversed(self.journal()) if r["event"] == "invocation"))
-
     def running_rows(self, phase: str) -> int:
         """Requests that the heartbeat of a phase under way has counted."""
         files = list(self.archive.glob(f"results/*/id-*/phases/*-{phase}.running/heartbeat.jsonl"))
@@ -96,17 +168,6 @@ class Cycle:
         for line in files[0].read_text().split("\n")[:-1]:
             counts.update({job: c["ops"] for job, c in json.loads(line)["jobs"].items()})
         return sum(counts.values())
-
-
-def wait_for(condition: Callable[[], Any], what: str, limit: float = 120.0) -> Any:
-    """Wait until something is true; the text says what was waited for."""
-    until = time.monotonic() + limit
-    while time.monotonic() < until:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.2)
-    raise AssertionError(f"not within {limit:.0f} s: {what}")
 
 
 def objects(lab: RunningLab, bucket: str) -> Optional[int]:

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
-from cluster_state import clean
-from cycles import wait_for
+from cluster_state import clean, moving
 from running_lab import PROJECT, RunningLab
+from waiting import wait_for
 
 #: pools of three copies on four nodes: recovery of a node has somewhere to go, and is under way between the tests
 BUSY = ("steady", "min-in")
@@ -54,7 +54,7 @@ class Faulty:
 
     def run(self, folder: Path, statements: str, **settings: Any) -> List[Dict[str, Any]]:
         """Statements of a run, to their end; what they said."""
-        done = self.lab.exec("node0", self._line(folder, statements, settings), timeout=400)
+        done = self.lab.exec("node0", self._line(folder, statements, settings), timeout=1800)
         assert done.returncode == 0, done.stderr[-3000:]
         return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -76,7 +76,7 @@ class Faulty:
 
     def undo(self, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         line = [sys.executable, "-m", "cbt_plugins.tools", "undo", *words, str(folder)]
-        return self.lab.exec("node0", ["sh", "-c", 'cd "$0" && exec "$@"', str(PROJECT), *line], timeout=400)
+        return self.lab.exec("node0", ["sh", "-c", 'cd "$0" && exec "$@"', str(PROJECT), *line], timeout=1800)
 
     def ceph(self, words: str) -> Any:
         return json.loads(self.lab.exec("node0", ["sh", "-c", f"ceph {words} -f json"]).stdout)
@@ -93,7 +93,7 @@ class Faulty:
 
     def clean(self) -> None:
         """Wait until all PGs are active+clean."""
-        wait_for(lambda: clean(self.lab), "all PGs active+clean", 240.0)
+        wait_for(lambda: clean(self.lab), "all PGs active+clean", moving=lambda: moving(self.lab))
 
     def configuration(self) -> Any:
         """All that settings can touch."""

@@ -25,7 +25,7 @@ class RunningLab:
         self.nodes: Mapping[str, Node] = lab.nodes
 
     def exec(self, node: str, argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
-        return self.lab.exec(node, argv, **{"timeout": 120, **options})
+        return self.lab.exec(node, argv, **{"timeout": 600, **options})
 
     def tool(self, verb: str, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
         return lab_tool(verb, "--dir", str(self.dir), *words, **options)
@@ -46,7 +46,7 @@ def lab_tool(
 ) -> subprocess.CompletedProcess[str]:
     """`cbt-tools lab WORDS` in a process of its own, output captured."""
     argv = [sys.executable, "-m", "cbt_plugins.tools", "lab", *words]
-    options = {"timeout": 300, "capture_output": True, "text": True, "cwd": str(PROJECT), **options}
+    options = {"timeout": 900, "capture_output": True, "text": True, "cwd": str(PROJECT), **options}
     return subprocess.run(argv, env={**os.environ, **(env or {})}, **options)
 
 

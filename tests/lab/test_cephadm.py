@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Iterator
 
 import pytest
-from cycles import wait_for
 from faulty import fault
 from running_lab import RunningLab, need_systemd
 from test_systemd import NODE, Units
+from waiting import wait_for
 
 from cbt_plugins.tools.lab import Lab, Topology
 

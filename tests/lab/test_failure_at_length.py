@@ -13,9 +13,10 @@ from typing import Any, Dict, Iterator, List
 import pytest
 import yaml
 from cluster_state import ask, clean, facts
-from cycles import CLUSTER, S3, Cycle, wait_for
+from cycles import CLUSTER, S3, Cycle
 from running_lab import PROJECT, RunningLab, need_machine
 from test_osdfailure import SETTINGS, failure
+from waiting import wait_for
 
 from cbt_plugins.tools.lab import Lab, Topology
 
@@ -69,7 +70,7 @@ def test_aggressive_recovery_is_five_times_as_fast(
                 "cycle": phases,
             }
             cycle = Cycle(lab, folder, warp=section)
-            done = cycle.run(timeout=1200)
+            done = cycle.run()
             assert done.returncode == 0, done.stderr[-3000:]
             assert facts(lab) == before
             episode = failure_of(cycle)
@@ -94,7 +95,7 @@ def two_nodes(**keys: Any) -> Dict[str, Any]:
 
 def check_two_nodes(lab: RunningLab, cycle: Cycle, known: Dict[str, Any]) -> Dict[str, Any]:
     """Run it; the cluster is as before, and as many PGs were inactive as was said. Returns the summary's failure."""
-    done = cycle.run(timeout=1200)
+    done = cycle.run()
     assert (cycle.folder / "complete").exists(), done.stderr[-3000:]
     assert facts(lab) == known
     assert list(cycle.phases()) == ["fill", "no-failure", "one-down", "two-down", "recover", "wait-clean"]
@@ -152,7 +153,7 @@ def test_the_shape_of_the_older_study(lab: RunningLab, tmp_path: Path, before: D
     section["settings"]["config"] = {"mon": {"mon_osd_down_out_interval": 10}}
     section["wait"] = {"at_most": "6m", "stalled": "3m"}
     cycle = Cycle(lab, tmp_path, {"recovery": {}}, osdfailure=section)
-    done = cycle.run(timeout=1200)
+    done = cycle.run()
     assert (cycle.folder / "complete").exists(), done.stderr[-3000:]
     assert facts(lab) == before
     loaded = {name: phase for name, phase in cycle.phases().items() if name in ("control", "device", "network")}

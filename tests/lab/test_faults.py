@@ -8,9 +8,9 @@ import time
 from typing import Iterator
 
 import pytest
-from cycles import wait_for
 from faulty import Faulty, fault
 from running_lab import RunningLab, need_machine
+from waiting import wait_for
 
 from cbt_plugins.tools.lab import Lab, Topology
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 from cluster_state import ask, facts
-from cycles import S3, Cycle, generators, wait_for
+from cycles import S3, Cycle, generators
 from running_lab import PROJECT, RunningLab
+from waiting import busy, wait_for
 
 pytestmark = pytest.mark.lab
 
@@ -39,12 +41,6 @@ def failure(**keys: Any) -> Dict[str, Any]:
     }
 
 
-def undo(lab: RunningLab, cycle: Cycle, *options: str) -> subprocess.CompletedProcess[str]:
-    """`cbt-tools undo`, from another shell."""
-    line = [sys.executable, "-m", "cbt_plugins.tools", "undo", str(cycle.archive), *options]
-    return lab.exec("node0", ["sh", "-c", 'cd "$0" && exec "$@"', str(PROJECT), *line], timeout=300)
-
-
 def events(cycle: Cycle) -> List[Dict[str, Any]]:
     (path,) = cycle.archive.glob("results/*/id-*/events.jsonl")
     return [json.loads(line) for line in path.read_text().splitlines()]
@@ -69,10 +65,10 @@ def index_scrubs(lab: RunningLab) -> Dict[str, str]:
 def test_a_node_fails_and_comes_back_and_all_is_as_before(
     lab: RunningLab, tmp_path: Path, before: Dict[str, Any]
 ) -> None:
-    settings = {**SETTINGS, "scrub": "deep-after"}
-    cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "25s"}, settings=settings, post_poll="5s"))
+    settings = {**SETTINGS, "config": {"mon": {"mon_osd_down_out_interval": 3}}, "scrub": "deep-after"}
+    cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "12s"}, settings=settings, post_poll="3s"))
     scrubbed = index_scrubs(lab)
-    done = cycle.run(timeout=600)
+    done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]
     assert facts(lab) == before
     assert scrubbed and all(stamp > scrubbed[pg] for pg, stamp in index_scrubs(lab).items())
@@ -81,13 +77,13 @@ def test_a_node_fails_and_comes_back_and_all_is_as_before(
     phases = cycle.phases()
     assert list(phases) == ["fill", "no-failure", "one-down", "recover", "wait-clean"]
     for name in ("no-failure", "one-down", "recover"):
-        assert phases[name]["window"]["end"] - phases[name]["window"]["start"] == 25.0
+        assert phases[name]["window"]["end"] - phases[name]["window"]["start"] == 12.0
         assert all(count["ok"] for count in phases[name]["accounting"]), phases[name]["accounting"]
     told = [(e["event"], e.get("label")) for e in events(cycle) if e["event"].startswith("fault-")]
     node = [name for name, label in told if label not in ("settings", "recovery")]
     assert node == ["fault-inject-begin", "fault-injected", "fault-undo-begin", "fault-undone"]
     drift = [e["late"] for e in events(cycle) if e["event"] == "event"]
-    assert drift and max(drift) < 2.0
+    assert drift and max(drift) < 2.0 * busy()
     for name in ("one-down", "recover", "wait-clean"):
         (folder,) = cycle.folder.glob(f"phases/[0-9][0-9]-{name}")
         samples = list((folder / "monitors").glob("recovery.node0/recovery.jsonl"))
@@ -112,7 +108,7 @@ def test_a_node_fails_and_comes_back_and_all_is_as_before(
 
 
 def while_down(cycle: Cycle) -> bool:
-    return happened(cycle, "fault-injected") and cycle.running_rows("one-down") > 200
+    return happened(cycle, "fault-injected") and cycle.running_rows("one-down") > 20
 
 
 MOMENTS: Dict[str, Callable[[Cycle], bool]] = {
@@ -136,37 +132,23 @@ OFTEN = "down"
 def test_kill_9_and_undo_from_another_shell(
     lab: RunningLab, tmp_path: Path, before: Dict[str, Any], moment: str
 ) -> None:
-    cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "8s"}, fill={"objects": 100}))
-    runner = cycle.start()
-    try:
-        wait_for(lambda: cycle.journal() and MOMENTS[moment](cycle), moment, 200)
-        lab.exec("node0", ["kill", "-9", str(cycle.pid())])
-        assert runner.wait(60) != 0
-    finally:
-        runner.kill()
-        runner.wait()
+    cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "5s"}, fill={"objects": 100}))
+    assert cycle.broken_off(lambda: cycle.journal() and MOMENTS[moment](cycle), moment) != 0
     wait_for(lambda: generators(lab) == [], "the generators to end", 60)
-    done = undo(lab, cycle)
+    done = cycle.undo()
     assert done.returncode == 0, done.stdout + done.stderr
     assert facts(lab) == before
-    if moment == "down":
-        again = cycle.run(timeout=600)
+    if moment == "waiting":
+        again = cycle.run()
         assert again.returncode in (0, 1), again.stderr[-3000:]
         assert (cycle.folder / "complete").exists(), again.stderr[-3000:]
         assert facts(lab) == before
 
 
 def test_the_next_start_undoes_what_a_kill_has_left(lab: RunningLab, tmp_path: Path, before: Dict[str, Any]) -> None:
-    cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "10s"}, fill={"objects": 100}))
-    runner = cycle.start()
-    try:
-        wait_for(lambda: cycle.journal() and while_down(cycle), "the node to be down", 200)
-        lab.exec("node0", ["kill", "-9", str(cycle.pid())])
-        assert runner.wait(60) != 0
-    finally:
-        runner.kill()
-        runner.wait()
-    done = cycle.run(timeout=600)
+    cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "5s"}, fill={"objects": 100}))
+    assert cycle.broken_off(lambda: cycle.journal() and while_down(cycle), "the node to be down") != 0
+    done = cycle.run()
     assert (cycle.folder / "complete").exists(), done.stderr[-3000:]
     assert facts(lab) == before
     codes = [w["code"] for w in cycle.phases()["one-down"]["warnings"]]
@@ -177,14 +159,7 @@ def test_ctrl_c_stops_the_load_puts_the_cluster_back_and_reports(
     lab: RunningLab, tmp_path: Path, before: Dict[str, Any]
 ) -> None:
     cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "60s"}, fill={"objects": 100}))
-    runner = cycle.start()
-    try:
-        wait_for(lambda: cycle.journal() and while_down(cycle), "the node to be down", 200)
-        lab.exec("node0", ["kill", "-INT", str(cycle.pid())])
-        assert runner.wait(200) == 130
-    finally:
-        runner.kill()
-        runner.wait()
+    assert cycle.broken_off(lambda: cycle.journal() and while_down(cycle), "the node to be down", signal.SIGINT) == 130
     assert facts(lab) == before
     assert generators(lab) == []
     (partial,) = cycle.folder.glob("phases/*-one-down.partial-1")
@@ -193,19 +168,18 @@ def test_ctrl_c_stops_the_load_puts_the_cluster_back_and_reports(
 
 
 def test_a_second_run_on_the_cluster_is_refused(lab: RunningLab, tmp_path: Path, before: Dict[str, Any]) -> None:
-    first = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "60s"}))
+    first = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "60s"}, fill={"objects": 3000}))
     (tmp_path / "second").mkdir()
     second = Cycle(lab, tmp_path / "second", osdfailure=failure())
-    runner = first.start()
+    first.start()
     try:
-        wait_for(lambda: first.running_rows("fill") > 20, "the first run's load", 120)
+        first.await_moment(lambda: first.running_rows("fill") > 20, "the first run's load")
         refused = second.run()
         assert refused.returncode == 1
         assert "is at work on this cluster" in refused.stderr, refused.stderr[-2000:]
         assert not list(second.archive.glob("results/*/id-*/phases/*")), "nothing was begun"
     finally:
-        lab.exec("node0", ["kill", "-TERM", str(first.pid())])
-        runner.wait(120)
+        first.end()
     assert facts(lab) == before
 
 
@@ -218,15 +192,19 @@ def test_faults_beside_a_benchmark_that_knows_nothing_of_them(
         "settings: {flags: [noout]}\n"
         "events:\n"
         "  - {at: 3s, fault: {label: a, kind: stop, nodes: [node4]}}\n"
-        "  - {at: 12s, undo: a}\n"
+        "  - {at: 8s, undo: a}\n"
     )
-    warp = {"s3": S3, "workers": 4, "cycle": {"phases": [{"fill": {"duration": "40s"}}]}}
+    warp = {"s3": S3, "workers": 4, "cycle": {"phases": [{"fill": {"duration": "25s"}}]}}
     cycle = Cycle(lab, tmp_path, {"faults": {"file": str(file)}}, warp=warp)
-    done = cycle.run(timeout=400)
+    done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]
     assert facts(lab) == before
     (own,) = cycle.archive.glob("faults/*/events.jsonl")
     told = [json.loads(line)["event"] for line in own.read_text().splitlines()]
     assert told.count("fault-injected") == 2 and told.count("fault-undone") == 2
     status = status_of(cycle, "fill")
-    assert min(s["osds_up"] for s in status) == 6 and status[-1]["osds_up"] == 8
+    assert min(s["osds_up"] for s in status) == 6
+    # on a busy machine OSDs start for longer than the load lasts: then they are back after it
+    ended = [json.loads(line) for line in own.read_text().splitlines() if '"fault-undone"' in line]
+    undone = next(line["t"] for line in ended if line["label"] == "a")
+    assert status[-1]["osds_up"] == 8 or undone > status[-1]["t"]

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
-from cycles import CLUSTER, wait_for
+from cycles import CLUSTER
 from running_lab import PROJECT, RunningLab
+from waiting import wait_for
 
 from cbt_plugins.results.recovery import milestones
 from cbt_plugins.results.samples import FILE, Samples, read_samples

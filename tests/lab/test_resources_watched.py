@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 import pytest
-from cycles import CLUSTER, S3, Cycle, wait_for
+from cycles import CLUSTER, S3, Cycle
 from running_lab import PROJECT, RunningLab
+from waiting import wait_for
 
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results import resources
@@ -135,7 +136,7 @@ def test_a_busy_disk_of_osds_is_the_bottleneck(lab: RunningLab, tmp_path: Path) 
 
 
 def test_a_cycle_has_its_cores_by_class(lab: RunningLab, tmp_path: Path) -> None:
-    phases = [{"fill": {"objects": 60}}, {"hybrid": {"duration": "12s", "mix": {"get": 60, "put": 40}}}]
+    phases = [{"fill": {"objects": 60}}, {"hybrid": {"duration": "6s", "mix": {"get": 60, "put": 40}}}]
     cycle = Cycle(lab, tmp_path, {"resources": {}}, warp={"s3": S3, "workers": 4, "cycle": {"phases": phases}})
     done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]

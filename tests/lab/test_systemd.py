@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Set
 
 import pytest
-from cycles import wait_for
 from faulty import Faulty, fault
 from running_lab import RunningLab, lab_tool, need_systemd
+from waiting import wait_for
 
 from cbt_plugins.tools.lab import Lab, Topology
 
