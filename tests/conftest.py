@@ -1,9 +1,10 @@
-"""What takes minutes, and proves in another way what others prove, is run when it is asked for."""
+"""Which tests are run, in which order, and with which signals."""
 
 from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from typing import List
 
 import pytest
@@ -17,9 +18,30 @@ def pytest_configure() -> None:
             signal.signal(number, handler)
 
 
+#: the order of the files when two workers share them: what takes longest begins first, and seconds come last
+ORDER = (
+    "lab/test_osdfailure",
+    "lab/test_cbt_load",
+    "lab/test_faults",
+    "lab/test_cycle",
+    "lab/test_systemd",
+    "lab/test_lab",
+    "lab",
+    "crash",
+    "upstream",
+    "unit",
+)
+
+
+def place(item: pytest.Item) -> int:
+    within = item.path.relative_to(Path(__file__).parent).as_posix()
+    return next((number for number, start in enumerate(ORDER) if within.startswith(start)), len(ORDER))
+
+
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
-    """Skips what is marked `long`, unless CBT_PLUGINS_LONG is set."""
+    """Sort files by ORDER; skip what is marked `long`, unless CBT_PLUGINS_LONG is set."""
+    items.sort(key=place)
     if not os.environ.get("CBT_PLUGINS_LONG"):
         for item in items:
             if item.get_closest_marker("long"):
-                item.add_marker(pytest.mark.skip(reason="CBT_PLUGINS_LONG=1 asks for what takes minutes"))
+                item.add_marker(pytest.mark.skip(reason="long: ./run test all"))
