@@ -12,7 +12,7 @@ import pytest
 
 from cbt_plugins.tools.lab import Lab, LabError
 from cbt_plugins.tools.lab.needs import missing, refuse_without_namespaces
-from cbt_plugins.tools.lab.topology import Node
+from cbt_plugins.tools.lab.topology import LabNode
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -22,7 +22,7 @@ class RunningLab:
 
     def __init__(self, lab: Lab, log: List[str]) -> None:
         self.lab, self.log, self.dir = lab, log, lab.dir
-        self.nodes: Mapping[str, Node] = lab.nodes
+        self.nodes: Mapping[str, LabNode] = lab.nodes
 
     def exec(self, node: str, argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
         return self.lab.exec(node, argv, **{"timeout": 600, **options})

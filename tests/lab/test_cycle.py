@@ -24,6 +24,7 @@ RGWTEST: Dict[str, Any] = {
     "measure": {"duration": "5s"},
     "age": {"duration": "4s"},
 }
+READS = {"get": 60, "stat": 40}
 COLLECTL = {"collectl": {"args": "-sCD -i 1 -P -oz -F0 -f {collectl_dir}"}}
 
 
@@ -190,7 +191,7 @@ def test_foreign_data_stays_as_it_was(lab: RunningLab, tmp_path: Path) -> None:
             "s3": S3,
             "workers": 4,
             "buckets": {"names": [bucket], "existing": True},
-            "cycle": {"phases": [{"hybrid": {"duration": "2s", "mix": {"get": 60, "stat": 40}}}]},
+            "cycle": {"phases": [{"hybrid": {"duration": "2s", "mix": READS, "workers": {"get": 1, "stat": 1}}}]},
         },
     )
     done = reader.run()

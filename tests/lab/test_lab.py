@@ -20,7 +20,7 @@ from running_lab import PROJECT, RunningLab, lab_tool, need_machine
 
 from cbt_plugins.tools.lab import Lab, LabError, Topology
 from cbt_plugins.tools.lab.daemons import Daemons
-from cbt_plugins.tools.lab.process import Process, by_namespace, processes, wait_until
+from cbt_plugins.tools.lab.process import LabProcess, by_namespace, processes, wait_until
 
 pytestmark = pytest.mark.lab
 TINY = ("--osd-nodes", "1", "--osds-per-node", "1", "--no-rgw", "--clients", "0")
@@ -170,7 +170,7 @@ def test_status_is_true_for_people_and_programs(lab: RunningLab) -> None:
 
 def test_a_running_lab_is_not_started_twice(lab: RunningLab) -> None:
     done = lab.tool("up")
-    assert (done.returncode, done.stderr) == (1, f"already running: {lab.dir}\n")
+    assert (done.returncode, done.stderr) == (1, f"Error: already running: {lab.dir}\n")
 
 
 # -- accidents --------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ def test_crashed_node_leaves_nothing_and_boots_again(lab: RunningLab) -> None:
     assert lab.tool("boot", "node3").returncode == 0
     await_up(lab, 8)
     wait_until(lambda: reachable(lab, "node3"), "node3", 20)
-    assert lab.tool("boot", "node3").stderr == "node3 is running\n"
+    assert lab.tool("boot", "node3").stderr == "Error: already running: node3\n"
 
 
 def test_crashed_rgw_and_head_boot_with_their_daemons(lab: RunningLab) -> None:
@@ -226,7 +226,7 @@ def test_crashed_rgw_and_head_boot_with_their_daemons(lab: RunningLab) -> None:
 # -- beginning and end ------------------------------------------------------------------------------
 
 
-def traces(first: Process) -> Set[str]:
+def traces(first: LabProcess) -> Set[str]:
     """Every namespace of every process in a lab."""
     found: Set[str] = set()
     for process in processes():
@@ -329,16 +329,16 @@ def test_a_failure_on_the_way_up_takes_everything_down(
     tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = Lab(tiny_folder, say=lambda line: None)
-    found: List[Process] = []
+    found: List[LabProcess] = []
 
     def fail(self: Daemons) -> None:
         first = lab.spaces.first("lab")
         assert first
         found.extend([first, *(node for name in lab.nodes if (node := lab.spaces.first(name)))])
-        raise LabError("the mgr is on strike")
+        raise LabError("the mgr fails")
 
     monkeypatch.setattr(Daemons, "start_mgr", fail)
-    with pytest.raises(LabError, match="on strike"):
+    with pytest.raises(LabError, match="mgr fails"):
         lab.up(Topology(1, 1, 0, 0))
     assert len(found) == 3
     assert not any(process.alive() for process in found)
@@ -424,7 +424,7 @@ def test_without_root_the_cluster_runs_and_what_is_missing_is_said() -> None:
         if "user namespaces are refused" in done.stderr:
             pytest.skip(done.stderr.strip())
         assert (done.returncode, done.stdout.split()) == (0, ["HEALTH_OK", "0", "node0"]), done.stderr
-        assert "not root: the nodes stand in a user namespace. Missing: sshd" in done.stderr
+        assert "not root: the nodes are in a user namespace. Missing: sshd" in done.stderr
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -136,7 +136,8 @@ def test_a_busy_disk_of_osds_is_the_bottleneck(lab: RunningLab, tmp_path: Path) 
 
 
 def test_a_cycle_has_its_cores_by_class(lab: RunningLab, tmp_path: Path) -> None:
-    phases = [{"fill": {"objects": 60}}, {"hybrid": {"duration": "6s", "mix": {"get": 60, "put": 40}}}]
+    hybrid = {"duration": "6s", "mix": {"get": 60, "put": 40}, "workers": {"get": 2, "put": 2}}
+    phases = [{"fill": {"objects": 60}}, {"hybrid": hybrid}]
     cycle = Cycle(lab, tmp_path, {"resources": {}}, warp={"s3": S3, "workers": 4, "cycle": {"phases": phases}})
     done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]

@@ -55,12 +55,12 @@ def test_wrong_values_are_usage_faults(words: List[str], capsys: pytest.CaptureF
 def test_a_folder_without_a_lab_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lab", "status", "--dir", str(tmp_path)]) == 2
     assert main(["lab", "exec", "--dir", str(tmp_path), "node0", "--", "true"]) == 2
-    assert capsys.readouterr().err.count(f"{tmp_path} holds no lab") == 2
+    assert capsys.readouterr().err.count(f"no lab in {tmp_path}") == 2
 
 
 def test_a_root_folder_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lab", "up", "--dir", str(tmp_path / "lab"), "--root", str(tmp_path / "nowhere")]) == 2
-    assert "nowhere: no root folder" in capsys.readouterr().err
+    assert "nowhere: not the root folder" in capsys.readouterr().err
 
 
 def test_wipe_removes_only_what_the_lab_made(tmp_path: Path) -> None:

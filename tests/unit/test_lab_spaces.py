@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cbt_plugins.tools.lab import pid1
-from cbt_plugins.tools.lab.errors import LabError
+from cbt_plugins.tools.lab.needs import LabError
 from cbt_plugins.tools.lab.spaces import PID1, Birth, Spaces, needed_paths
 
 
@@ -32,7 +32,7 @@ def test_a_first_process_is_known_by_the_pid_that_the_kernel_gives(tmp_path: Pat
 def test_a_death_is_reported_at_once_with_the_last_lines(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("one\nspecial device does not exist\n")
     birth = Birth("node1", tmp_path / "log")
-    with child(birth, "pass"), pytest.raises(LabError, match=r"node1 did not come up: one | special device"):
+    with child(birth, "pass"), pytest.raises(LabError, match=r"node1 did not start: one | special device"):
         birth.await_born()
     birth.close()
 
@@ -42,7 +42,7 @@ def test_a_failure_is_reported_in_its_own_words(tmp_path: Path) -> None:
     with child(birth, "s.send(b'born'); s.recv(99); s.send(b'failed: mount: no')"):
         birth.await_born()
         birth.order({})
-        with pytest.raises(LabError, match=r"^node1 did not come up: mount: no$"):
+        with pytest.raises(LabError, match=r"^node1 did not start: mount: no$"):
             birth.await_ready()
     birth.close()
 
@@ -66,7 +66,7 @@ def test_a_stale_record_is_not_a_running_lab(tmp_path: Path) -> None:
     assert spaces.first("lab") is None
     (tmp_path / "run" / "lab.json").write_text('{"pid": ')
     assert spaces.first("lab") is None
-    with pytest.raises(LabError, match=r"the lab in .* is not running"):
+    with pytest.raises(LabError, match=r"not running: the lab in"):
         spaces.enter("lab")
 
 

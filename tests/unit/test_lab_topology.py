@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cbt_plugins.journal import write_json
-from cbt_plugins.tools.lab.errors import LabUsage
-from cbt_plugins.tools.lab.topology import Record, Topology, parse_ec, parse_size
+from cbt_plugins.tools.lab.needs import LabUsage
+from cbt_plugins.tools.lab.topology import LabRecord, Topology, parse_ec, parse_size
 
 
 def test_every_node_has_an_address_and_a_mac_of_its_own() -> None:
@@ -22,7 +22,7 @@ def test_osds_are_numbered_node_by_node() -> None:
 
 
 def test_unknown_node_is_answered_with_the_names_there_are() -> None:
-    with pytest.raises(LabUsage, match=r"no node node9; there are node0 node1 .*client2"):
+    with pytest.raises(LabUsage, match=r"no node node9: choose one of node0 node1 .*client2"):
         Topology().node("node9")
 
 
@@ -59,9 +59,9 @@ def test_systemd_is_for_nodes_with_osds() -> None:
 
 def test_record_comes_back_as_it_was(tmp_path: Path) -> None:
     shape = Topology(ec=(2, 1), bind=("/srv/data",), mux=False, systemd=("node2",))
-    record = Record(shape, "f-s-i-d", {"0": "u"}, "created")
+    record = LabRecord(shape, "f-s-i-d", {"0": "u"}, "created")
     record.save(tmp_path)
-    assert Record.load(tmp_path) == record
+    assert LabRecord.load(tmp_path) == record
     assert json.loads((tmp_path / "lab.json").read_text())["nodes"]["node1"]["osds"] == [0, 1]
 
 
@@ -69,8 +69,8 @@ def test_record_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_foreign_record_is_not_touched(tmp_path: Path, content: str) -> None:
     (tmp_path / "lab.json").write_text(content)
     with pytest.raises(LabUsage, match=r"lab.json"):
-        Record.load(tmp_path)
-    assert Record.load(tmp_path / "nowhere") is None
+        LabRecord.load(tmp_path)
+    assert LabRecord.load(tmp_path / "nowhere") is None
 
 
 def test_secret_file_is_never_readable_by_others(tmp_path: Path) -> None:

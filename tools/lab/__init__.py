@@ -11,16 +11,18 @@ import time
 from pathlib import Path
 from typing import Callable, Dict, List, NoReturn
 
-from .cluster import Lab
-from .errors import LabError
+from ..command import FAILED, OK, USAGE, CommandError
+from .cluster import Lab, as_text, status_of
+from .needs import LabError
+from .process import default_signals
 from .spaces import cache_home
-from .status import as_text, gather
 from .topology import Topology, parse_ec, parse_size
 
 __all__ = ["Lab", "LabError", "Topology", "add_arguments", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs of the lab."""
     verbs = parser.add_subparsers(dest="lab_verb", required=True, metavar="up|down|run|status|exec|...")
 
     def verb(name: str, text: str) -> argparse.ArgumentParser:
@@ -35,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     up.add_argument(
         "--foreground", action="store_true", help="stay; the lab ends with this command, however it ends"
     )
-    alone = verb("run", "up, run a command in node0, down in every case; its exit status")
+    alone = verb("run", "up, run a command in node0, down in any case; exits with the command's status")
     _add_shape(alone)
     alone.add_argument("--wipe", action="store_true", help="remove the cluster's files afterwards")
     alone.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
@@ -43,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     down.add_argument("--graceful", action="store_true", help="stop the daemons first")
     down.add_argument("--wipe", action="store_true", help="remove the files, too")
     verb("status", "nodes, daemons, health, memory").add_argument("--json", action="store_true")
-    inside = verb("exec", "run a command in a node; its exit status")
+    inside = verb("exec", "run a command in a node; exits with its status")
     inside.add_argument("node")
     inside.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     for name, text in (
@@ -113,13 +115,14 @@ def _argument(parse: Callable[[str], object]) -> Callable[[str], object]:
     def parsed(text: str) -> object:
         try:
             return parse(text)
-        except ValueError as fault:
-            raise argparse.ArgumentTypeError(str(fault)) from None
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
 
     return parsed
 
 
 def run(args: argparse.Namespace) -> int:
+    """Run one verb of the lab and return its exit status."""
     lab = Lab(args.dir)
     verbs: Dict[str, Callable[[Lab, argparse.Namespace], int]] = {
         "up": _up,
@@ -137,13 +140,11 @@ def run(args: argparse.Namespace) -> int:
             lab.link(args.node, args.state == "up")
         else:
             {"start-osds": lab.start_osds, "crash": lab.crash, "boot": lab.boot}[args.lab_verb](args.node)
-    except LabError as fault:
-        print(fault, file=sys.stderr)
-        return fault.status
-    except OSError as fault:
-        print(f"{args.dir}: {fault}", file=sys.stderr)
-        return 1
-    return 0
+    except LabError as error:
+        raise CommandError(str(error), error.status) from None
+    except OSError as error:
+        raise CommandError(f"{args.dir}: {error}", FAILED) from None
+    return OK
 
 
 def _shape(args: argparse.Namespace) -> Topology:
@@ -173,15 +174,13 @@ def _up(lab: Lab, args: argparse.Namespace) -> int:
             time.sleep(1)
     finally:
         lab.down()
-    print("the lab was ended from elsewhere", file=sys.stderr)
-    return 1
+    raise CommandError("the lab was ended by another command", FAILED)
 
 
 def _run(lab: Lab, args: argparse.Namespace) -> int:
     command = _command(args.command)
     if not command:
-        print("lab run: which command? lab run [options] -- COMMAND", file=sys.stderr)
-        return 2
+        raise CommandError("no command: lab run [options] -- COMMAND", USAGE)
     _terminate_in_order()
     lab.up(_shape(args), detach=False)
     try:
@@ -198,16 +197,14 @@ def _down(lab: Lab, args: argparse.Namespace) -> int:
 
 
 def _status(lab: Lab, args: argparse.Namespace) -> int:
-    found = gather(lab)
+    found = status_of(lab)
     print(json.dumps(found, indent=1) if args.json else "\n".join(as_text(found)))
     return 0 if found["running"] else 1
 
 
 def _exec(lab: Lab, args: argparse.Namespace) -> NoReturn:
     argv, environment = lab.enter(args.node, _command(args.command) or ["bash"]), lab.environment()
-    # Python ignores these, and what is ignored stays ignored across exec.
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
+    default_signals()
     sys.stdout.flush()
     os.execvpe(argv[0], argv, environment)
 
@@ -217,10 +214,11 @@ def _command(words: List[str]) -> List[str]:
 
 
 def _terminate_in_order() -> None:
-    """SIGTERM and SIGHUP end the lab the way Ctrl-C does."""
+    """Let SIGTERM and SIGHUP end the lab as Ctrl-C does; under nohup SIGHUP stays ignored."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)

@@ -1,9 +1,10 @@
-"""A lab as a whole: from an empty folder to a clean cluster, its accidents, and its end."""
+"""A lab as a whole: start it, break its nodes, say what it is doing, end it."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -15,14 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
-from .bringup import bring_up
-from .daemons import Daemons, finish
-from .errors import LabError, LabUsage
-from .needs import missing, refuse_without_namespaces
-from .spaces import Birth, Spaces, needed_paths
-from .ssh import write_ssh
-from .systemd import remove_groups
-from .topology import HEAD, Node, Record, Topology
+from .conf import write_ssh
+from .daemons import Daemons, bring_up, finish
+from .needs import LabError, LabUsage, missing, refuse_without_namespaces
+from .process import by_namespace, default_signals
+from .spaces import Birth, Spaces, needed_paths, remove_groups
+from .topology import HEAD, LabNode, LabRecord, Topology
 
 #: What a lab makes in its folder, and so what --wipe removes.
 PARTS = ("etc", "ssh", "nodes", "run", "log", "s3.json", "lab.json")
@@ -33,7 +32,7 @@ def to_stderr(line: str) -> None:
 
 
 class Lab:
-    """The lab in a folder, running or not. `say` gets one line for each step."""
+    """A lab in a folder, running or not. `say` gets one line for each step."""
 
     def __init__(self, directory: Path, say: Callable[[str], None] = to_stderr) -> None:
         self.dir = directory.absolute()
@@ -42,14 +41,14 @@ class Lab:
         self._leash: Optional[Birth] = None
 
     @property
-    def record(self) -> Record:
-        record = Record.load(self.dir)
+    def record(self) -> LabRecord:
+        record = LabRecord.load(self.dir)
         if not record:
-            raise LabUsage(f"{self.dir} holds no lab (cbt-tools lab up makes one)")
+            raise LabUsage(f"no lab in {self.dir}: `cbt-tools lab up` makes one")
         return record
 
     @property
-    def nodes(self) -> Dict[str, Node]:
+    def nodes(self) -> Dict[str, LabNode]:
         return self.record.topology.nodes
 
     @property
@@ -60,10 +59,10 @@ class Lab:
 
     @property
     def running(self) -> bool:
-        return Record.load(self.dir) is not None and self.spaces.first("lab") is not None
+        return LabRecord.load(self.dir) is not None and self.spaces.first("lab") is not None
 
     def enter(self, node: str, argv: Sequence[str]) -> List[str]:
-        """Argument list that runs `argv` in a node, in the caller's working folder when the node has it."""
+        """Return the argument list that runs `argv` in a node, in the caller's working folder when the node has it."""
         if node != "lab":
             self.record.topology.node(node)
         script = 'cd "$1" 2>/dev/null || cd; shift; exec "$@"'
@@ -77,10 +76,11 @@ class Lab:
         """Run a program in a node. `options` as in subprocess.run; output is captured as text by default."""
         if not {"stdout", "stderr", "capture_output"} & set(options):
             options["capture_output"] = True
-        return subprocess.run(self.enter(node, argv), **{"text": True, "env": self.environment(), **options})
+        defaults = {"text": True, "env": self.environment(), "preexec_fn": default_signals}
+        return subprocess.run(self.enter(node, argv), **{**defaults, **options})
 
     def up(self, topology: Topology, detach: bool = True) -> None:
-        """Start this folder's cluster, or make one of that shape. What fails takes everything down again.
+        """Start this folder's cluster, or make one of that shape. After an error everything is down again.
 
         Without `detach` the lab ends with this process, however that ends.
         """
@@ -89,15 +89,15 @@ class Lab:
         with self._locked():
             if self.running:
                 raise LabError(f"already running: {self.dir}")
-            record = Record.load(self.dir)
+            record = LabRecord.load(self.dir)
             fresh = record is None or record.state != "created"
             if fresh:
                 uuids = {str(osd): str(uuid.uuid4()) for osd in topology.osds}
-                record = Record(topology, str(uuid.uuid4()), uuids)
+                record = LabRecord(topology, str(uuid.uuid4()), uuids)
             assert record
             if topology not in (replace(record.topology, bind=topology.bind), Topology(bind=topology.bind)):
                 self._say(
-                    f"{self.dir} holds a cluster already: its shape stays (`lab down --wipe` removes it)"
+                    f"{self.dir} holds a cluster already: the shape asked for is ignored (`lab down --wipe` removes it)"
                 )
             # A node that boots later, perhaps started by another Python, sees what its neighbours see.
             seen = needed_paths(self.dir, record.topology.root, topology.bind)
@@ -117,22 +117,22 @@ class Lab:
         if not sys.platform.startswith("linux"):
             raise LabError("the lab needs Linux namespaces")
         if shape.root != "/" and not Path(shape.root, "usr").is_dir():
-            raise LabUsage(f"--root {shape.root}: no root folder of a Linux release there")
+            raise LabUsage(f"--root {shape.root}: not the root folder of a Linux release")
         if shape.systemd and not self.privileged:
-            raise LabUsage("--systemd needs root: control groups are the machine's")
-        faults, warnings = missing(shape.root, ssh=self.privileged, systemd=bool(shape.systemd))
-        if faults:
-            raise LabError("\n".join(faults))
+            raise LabUsage("--systemd: run the lab as root, it needs control groups")
+        errors, warnings = missing(shape.root, ssh=self.privileged, systemd=bool(shape.systemd))
+        if errors:
+            raise LabError("\n".join(errors))
         for line in warnings:
             self._say(line)
         refuse_without_namespaces(self.privileged)
         if not self.privileged:
             self._say(
-                "not root: the nodes stand in a user namespace. Missing: sshd, so no ssh or pdsh between the "
+                "not root: the nodes are in a user namespace. Missing: sshd, so no ssh or pdsh between the "
                 "nodes and no CBT run; `lab exec` reaches every node. Run the lab as root for CBT."
             )
 
-    def _prepare(self, record: Record, fresh: bool) -> Birth:
+    def _prepare(self, record: LabRecord, fresh: bool) -> Birth:
         if fresh:
             self._remove(keep=("run",))
         for part in ("etc/ceph", "ssh", "nodes", "run", "log"):
@@ -155,7 +155,7 @@ class Lab:
                 finish(job)
 
     def crash(self, name: str) -> None:
-        """Power failure of one node: SIGKILL to its first process."""
+        """Kill a node as a power failure does: SIGKILL to its first process."""
         self.record.topology.node(name)
         with self._locked():
             self.spaces.kill(name)
@@ -166,7 +166,7 @@ class Lab:
         with self._locked():
             spaces = self.spaces
             if spaces.first(name):
-                raise LabError(f"{name} is running")
+                raise LabError(f"already running: {name}")
             spaces.start_nodes([node])
             with Daemons(spaces) as daemons:
                 if name == HEAD:
@@ -179,22 +179,22 @@ class Lab:
                     daemons.await_rgws([node])
 
     def link(self, name: str, up: bool) -> None:
-        """Pull or plug the network cable of a node."""
+        """Plug or pull the network cable of a node."""
         self.record.topology.node(name)
         self.spaces.set_link(name, up)
 
-    def _osd_node(self, name: str) -> Node:
+    def _osd_node(self, name: str) -> LabNode:
         node = self.record.topology.node(name)
         if not node.osds:
             raise LabUsage(f"{name} has no OSDs")
         return node
 
     def down(self, graceful: bool = False, wipe: bool = False) -> bool:
-        """End it; False when it did not run.
+        """End the lab; False when it did not run.
 
         BlueStore survives the plain end, which is a power failure of everything.
         """
-        if not Record.load(self.dir):
+        if not LabRecord.load(self.dir):
             return False
         with self._locked():
             was = self.running
@@ -224,7 +224,7 @@ class Lab:
         self._forget()
 
     def _forget(self) -> None:
-        """What the end of all processes leaves."""
+        """Remove what the end of all processes leaves."""
         for stale in (self.dir / "run").glob("*.json"):
             stale.unlink()
         if self.record.topology.systemd:
@@ -242,15 +242,76 @@ class Lab:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """One command at a time changes a lab."""
+        """Hold the lab's lock: one command at a time changes a lab."""
         (self.dir / "run").mkdir(parents=True, exist_ok=True)
         with open(self.dir / "run" / "lock", "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                self._say("another command works on this lab: waiting for it")
+                self._say("waiting for another command on this lab")
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def _step(self, text: str) -> None:
         self._say(f"[{time.monotonic() - self._born:6.2f} s] {text}")
+
+
+def status_of(lab: Lab) -> Dict[str, Any]:
+    """Return {"dir", "running", "health", "urls", "root", "nodes": {name: NODE}}.
+
+    NODE: {"address", "up", "pid", "memory" (bytes), "daemons": {name: pid}};
+    pids are those of the machine; memory is the proportional set size of everything in the node.
+    """
+    record, spaces = lab.record, lab.spaces
+    namespaces, daemons = by_namespace(), Daemons(spaces).running()
+    nodes: Dict[str, Any] = {}
+    for node in record.topology.nodes.values():
+        first = spaces.first(node.name)
+        inside = namespaces.get(first.namespace, []) if first else []
+        nodes[node.name] = {
+            "address": node.address,
+            "up": first is not None,
+            "pid": first.pid if first else None,
+            "memory": sum(process.memory() for process in inside),
+            "daemons": {name: process.pid for name, process in sorted(daemons.get(node.name, {}).items())},
+        }
+    running = lab.running
+    return {
+        "dir": str(lab.dir),
+        "running": running,
+        "health": _health(lab) if running else None,
+        "urls": record.topology.urls,
+        "root": record.topology.root,
+        "nodes": nodes,
+    }
+
+
+def _health(lab: Lab) -> str:
+    try:
+        done = lab.exec(HEAD, ["ceph", "--connect-timeout", "5", "status", "-f", "json"], timeout=30)
+        status = json.loads(done.stdout)
+    except (subprocess.TimeoutExpired, ValueError):
+        return "no reply of the monitor"
+    checks = "".join(f" {check}" for check in sorted(status["health"]["checks"]))
+    states = {state["state_name"]: state["count"] for state in status["pgmap"]["pgs_by_state"]}
+    counted = ", ".join(f"{count} {name}" for name, count in states.items())
+    up, osds = status["osdmap"]["num_up_osds"], status["osdmap"]["num_osds"]
+    return f"{status['health']['status']}{checks}; {up} of {osds} OSDs up; PGs: {counted}"
+
+
+def as_text(found: Dict[str, Any]) -> List[str]:
+    """Return the lines that `lab status` prints."""
+    if not found["running"]:
+        return [f"not running: {found['dir']}"]
+    lines = [f"lab      {found['dir']}", f"health   {found['health']}"]
+    if found["root"] != "/":
+        lines.append(f"root     {found['root']}")
+    if found["urls"]:
+        lines.append(f"S3       {' '.join(found['urls'])}  (keys: {found['dir']}/s3.json)")
+    total = sum(node["memory"] for node in found["nodes"].values())
+    lines.append(f"memory   {total >> 20} MiB")
+    for name, node in found["nodes"].items():
+        daemons = " ".join(f"{daemon}:{pid}" for daemon, pid in node["daemons"].items())
+        state = f"{node['memory'] >> 20:5} MiB  {daemons}" if node["up"] else "down"
+        lines.append(f"{name:8} {node['address']:12} {state}")
+    return lines

@@ -1,21 +1,27 @@
-"""Ceph's daemons in the nodes: making their stores, starting, finding and stopping them."""
+"""Ceph's daemons in the nodes: from started nodes to a clean cluster, and starting, finding, stopping them."""
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
-from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from pathlib import Path
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from .errors import LabError
-from .process import Process, by_namespace, wait_until
+from cbt_plugins.journal import write_json
+
+from .conf import ceph_conf, keyring, pool_commands, runtime_commands
+from .needs import LabError
+from .process import CephShell, LabProcess, by_namespace, default_signals, wait_until
 from .spaces import Spaces
-from .topology import HEAD, S3_PORT, Node
+from .topology import HEAD, S3_PORT, LabNode, LabRecord, Topology
 
 _RAISE_FILES = "ulimit -n 16384 2>/dev/null; "
 
 
 class Daemons:
-    """Everything here works on the nodes of one running lab. As a context it leaves no Job behind."""
+    """Ceph's daemons in the nodes of one running lab. As a context it leaves no LabJob behind."""
 
     def __init__(self, spaces: Spaces) -> None:
         self._spaces = spaces
@@ -32,11 +38,11 @@ class Daemons:
                 pass
 
     def run(self, node: str, script: str) -> str:
-        """A shell command in a node; what it printed, or LabError with that."""
+        """Run a shell command in a node and return what it printed; LabError with that."""
         return finish(self.begin(node, script))
 
-    def begin(self, node: str, script: str) -> Job:
-        """The same, without waiting for it: hand it to finish()."""
+    def begin(self, node: str, script: str) -> LabJob:
+        """Start a shell command in a node; hand the result to finish()."""
         argv = [*self._spaces.enter(node), "sh", "-c", script]
         process = subprocess.Popen(
             argv,
@@ -45,11 +51,12 @@ class Daemons:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            preexec_fn=default_signals,
         )
         self._begun.append(process)
         return f"{node}: {script.replace(_RAISE_FILES, '')}", process
 
-    def make_mon(self, address: str, fsid: str) -> Job:
+    def make_mon(self, address: str, fsid: str) -> LabJob:
         return self.begin(
             HEAD,
             f"mkdir -p /var/lib/ceph/mon/ceph-{HEAD} /var/lib/ceph/mgr/ceph-{HEAD} && "
@@ -58,7 +65,7 @@ class Daemons:
             f"ceph-mon --mkfs -i {HEAD} --monmap /run/monmap --keyring /etc/ceph/keyring",
         )
 
-    def make_osds(self, nodes: Iterable[Node], uuids: Mapping[str, str]) -> List[Job]:
+    def make_osds(self, nodes: Iterable[LabNode], uuids: Mapping[str, str]) -> List[LabJob]:
         return [
             self.begin(
                 node.name,
@@ -69,13 +76,13 @@ class Daemons:
             for osd in node.osds
         ]
 
-    def start_mon(self) -> Job:
+    def start_mon(self) -> LabJob:
         return self.begin(HEAD, f"{_RAISE_FILES}ceph-mon -i {HEAD} --pid-file /run/ceph/mon.{HEAD}.pid")
 
-    def start_mgr(self) -> Job:
+    def start_mgr(self) -> LabJob:
         return self.begin(HEAD, f"ceph-mgr -i {HEAD} --pid-file /run/ceph/mgr.{HEAD}.pid")
 
-    def start_osds(self, nodes: Iterable[Node]) -> List[Job]:
+    def start_osds(self, nodes: Iterable[LabNode]) -> List[LabJob]:
         """Start every OSD of the nodes that does not run yet, all at once."""
         running = self.running()
         return [
@@ -85,7 +92,7 @@ class Daemons:
             if f"osd.{osd}" not in running.get(node.name, {})
         ]
 
-    def stop_osds(self, node: Node, number: int = signal.SIGTERM) -> None:
+    def stop_osds(self, node: LabNode, number: int = signal.SIGTERM) -> None:
         """Signal a node's OSDs and wait for their end."""
         found = self.running().get(node.name, {})
         gone = [process for name, process in found.items() if name.startswith("osd.")]
@@ -96,48 +103,48 @@ class Daemons:
         )
 
     def stop_monitors(self) -> None:
-        """SIGTERM for mgr and mon."""
+        """Stop mgr and mon with SIGTERM."""
         found = self.running().get(HEAD, {})
         gone = [found[name] for name in ("mgr", "mon") if name in found]
         for process in gone:
             process.kill(signal.SIGTERM)
         wait_until(lambda: not any(process.alive() for process in gone), "end of mgr and mon", 60)
 
-    def start_rgw(self, node: Node) -> Job:
+    def start_rgw(self, node: LabNode) -> LabJob:
         name = f"client.{node.name}"
         return self.begin(node.name, f"{_RAISE_FILES}radosgw -n {name} --pid-file /run/ceph/{name}.pid")
 
-    def await_rgws(self, nodes: Sequence[Node], attempts: int = 3, seconds: float = 120) -> None:
+    def await_rgws(self, nodes: Sequence[LabNode], attempts: int = 3, seconds: float = 120) -> None:
         """Wait until each RGW answers HTTP; one that died is started again.
 
         radosgw has been seen to abort once when it came up right after its pools were made.
         """
         left = {node.name: attempts for node in nodes}
 
-        def answered(node: Node) -> bool:
+        def answered(node: LabNode) -> bool:
             if self._answers(node):
                 return True
             if "rgw" not in self.running().get(node.name, {}):
                 left[node.name] -= 1
                 if not left[node.name]:
-                    raise LabError(f"radosgw on {node.name} dies at once: see nodes/{node.name}/log")
+                    raise LabError(f"radosgw on {node.name} exits at start: see nodes/{node.name}/log")
                 finish(self.start_rgw(node))
             return False
 
         for node in nodes:
             wait_until(lambda node=node: answered(node), f"RGW on {node.name}", seconds, pause=0.1)  # type: ignore[misc]
 
-    def _answers(self, node: Node) -> bool:
+    def _answers(self, node: LabNode) -> bool:
         ask = "printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && head -1 <&3"
         script = f"exec 3<>/dev/tcp/{node.address}/{S3_PORT} && {ask}"
         argv = [*self._spaces.in_network(node.name), "bash", "-c", script]
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
         return " 200 " in done.stdout
 
-    def running(self) -> Dict[str, Dict[str, Process]]:
-        """node -> daemon ("mon", "mgr", "osd.3", "rgw", "sshd") -> its process."""
+    def running(self) -> Dict[str, Dict[str, LabProcess]]:
+        """Return node -> daemon ("mon", "mgr", "osd.3", "rgw", "sshd") -> its process."""
         spaces = by_namespace()
-        found: Dict[str, Dict[str, Process]] = {}
+        found: Dict[str, Dict[str, LabProcess]] = {}
         for name in self._spaces.names():
             first = self._spaces.first(name)
             if first:
@@ -153,16 +160,16 @@ def _osd_started(osd: int) -> str:
 
 
 def _unit_started(osd: int) -> str:
-    """By the package's own unit, which runs it as user ceph."""
+    """Return the command that starts an OSD by the package's unit, which runs it as user ceph."""
     owned = f"/var/lib/ceph/osd/ceph-{osd} /var/log/ceph /run/ceph /etc/ceph/keyring"
     return f"chown -R ceph:ceph {owned} && systemctl --quiet enable --now ceph-osd@{osd}"
 
 
 #: What it is, for messages, and the process that does it.
-Job = Tuple[str, "subprocess.Popen[str]"]
+LabJob = Tuple[str, "subprocess.Popen[str]"]
 
 
-def finish(job: Job) -> str:
+def finish(job: LabJob) -> str:
     """Wait for one Job; what it printed, or LabError with its last lines."""
     what, process = job
     said = process.communicate()[0]
@@ -173,7 +180,7 @@ def finish(job: Job) -> str:
 
 
 def daemon_name(command: Sequence[str]) -> Optional[str]:
-    """Short name of a daemon from its argument list; None for any other program."""
+    """Return the short name of a daemon from its argument list; None for any other program."""
     if not command:
         return None
     if command[0].startswith("sshd:") and "[listener]" in " ".join(command):
@@ -183,3 +190,99 @@ def daemon_name(command: Sequence[str]) -> Optional[str]:
         if program == "ceph-osd" and option in command[:-1]:
             return f"osd.{command[list(command).index(option) + 1]}"
     return {"ceph-mon": "mon", "ceph-mgr": "mgr", "radosgw": "rgw"}.get(program)
+
+
+S3_USER = "cbt"
+Step = Callable[[str], None]
+
+
+def bring_up(directory: Path, record: LabRecord, spaces: Spaces, fresh: bool, step: Step) -> None:
+    """Boot all nodes and their daemons; `fresh` makes the cluster first. `step` is told what was reached."""
+    shape = record.topology
+    nodes = list(shape.nodes.values())
+    spaces.start_nodes(nodes)
+    step(f"{len(nodes)} nodes")
+    with Daemons(spaces) as daemons:
+        stores = _make_stores(directory, record, daemons) if fresh else []
+        finish(daemons.start_mon())
+        mgr = daemons.start_mgr()
+        step("mon")
+        with CephShell(spaces.enter(HEAD), spaces.environment(), record.fsid) as ceph:
+            if fresh:
+                for osd in shape.osds:
+                    ceph.ask(f"osd new {record.osd_uuids[str(osd)]}")
+                for job in stores:
+                    finish(job)
+                step(f"{len(stores)} OSD stores")
+            starting = daemons.start_osds(nodes)
+            placement_groups = _make_pools(ceph, shape) if fresh else 1
+            for job in [*starting, mgr]:
+                finish(job)
+            step(f"{len(shape.osds)} OSDs started")
+            wait_until(lambda: ceph.status()["osdmap"]["num_up_osds"] == len(shape.osds), "OSDs up", 120, 0.1)
+            step("OSDs up")
+            rgws = [node for node in nodes if node.rgw]
+            for job in [daemons.start_rgw(node) for node in rgws]:
+                finish(job)
+            daemons.await_rgws(rgws)
+            if rgws:
+                step("RGWs answer")
+            if rgws and fresh:
+                _make_s3_user(directory, daemons, shape)
+                step("S3 user")
+            step(_await_clean(ceph, len(shape.osds), placement_groups))
+    record.state = "created"
+    record.save(directory)
+
+
+def _make_stores(directory: Path, record: LabRecord, daemons: Daemons) -> List[LabJob]:
+    """Make configuration, keys and the monitor's store; the OSDs' stores are still being made when this returns."""
+    shape, config = record.topology, directory / "etc" / "ceph"
+    text = keyring(shape, daemons.run(HEAD, "ceph-authtool --gen-print-key").strip())
+    # The second name is where CBT and people look for the administrator's key.
+    for name in ("keyring", "ceph.client.admin.keyring"):
+        with open(os.open(config / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+            out.write(text)
+    (config / "ceph.conf").write_text(ceph_conf(shape, record.fsid))
+    stores = daemons.make_osds(shape.nodes.values(), record.osd_uuids)
+    finish(daemons.make_mon(shape.nodes[HEAD].address, record.fsid))
+    return stores
+
+
+def _make_pools(ceph: CephShell, shape: Topology) -> int:
+    pools, placement_groups = pool_commands(shape)
+    for command in [*runtime_commands(shape), *pools]:
+        if "names beginning with ." in ceph.ask(command):
+            # Since Quincy .rgw.root needs a flag that Pacific does not know; the refusal counts as success.
+            ceph.ask(f"{command} --yes-i-really-mean-it")
+    return placement_groups
+
+
+def _make_s3_user(directory: Path, daemons: Daemons, shape: Topology) -> None:
+    """Make the S3 user; radosgw-admin generates the keys, so that they are in no argument list."""
+    create = f"radosgw-admin user create --uid={S3_USER} --display-name={S3_USER} --max-buckets=0"
+    said = daemons.run(HEAD, f"{create} --gen-access-key --gen-secret 2>/dev/null")
+    key = json.loads(said[said.index("{") :])["keys"][0]
+    keys = {name: key[name] for name in ("access_key", "secret_key")}
+    write_json(directory / "s3.json", {"uid": S3_USER, **keys, "urls": shape.urls}, mode=0o600)
+
+
+def _await_clean(ceph: CephShell, osds: int, placement_groups: int, seconds: float = 300) -> str:
+    """Wait for HEALTH_OK with every OSD up and every PG active+clean; return what was seen in the end."""
+    seen = ""
+
+    def clean() -> bool:
+        nonlocal seen
+        status = ceph.status()
+        states = {state["state_name"]: state["count"] for state in status["pgmap"]["pgs_by_state"]}
+        up, health = status["osdmap"]["num_up_osds"], status["health"]
+        counted = ", ".join(f"{count} {name}" for name, count in states.items())
+        seen = " ".join([health["status"], *health["checks"], f"({up} of {osds} OSDs up; PGs: {counted})"])
+        settled = set(states) == {"active+clean"} and states["active+clean"] >= placement_groups
+        return settled and up == osds and health["status"] == "HEALTH_OK"
+
+    try:
+        wait_until(clean, "clean cluster", seconds, 0.1)
+    except LabError as error:
+        raise LabError(f"{error}: {seen}") from None
+    return seen

@@ -1,4 +1,4 @@
-"""What the machine (or the release's root folder) must have, and the command that brings what is missing."""
+"""The lab's errors, and what the machine must have: programs, packages, namespaces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional, Tuple
 
-from .errors import LabError
+
+class LabError(Exception):
+    """An error of the lab; str() is what to print, `status` the exit status of the command."""
+
+    status = 1
+
+
+class LabUsage(LabError):
+    """Wrong use: an option, a node's name, a folder that is not a lab."""
+
+    status = 2
+
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -57,15 +68,15 @@ def _present(program: str, root: str) -> bool:
 
 
 def _installer(root: str) -> Tuple[str, bool]:
-    """(command prefix, whether packages carry Debian's names)"""
+    """Return (command that installs packages, whether they have Debian's names)."""
     debian = _present("apt-get", root) or not _present("dnf", root)
     command = "apt-get install" if debian else "dnf install"
     return (command if root == "/" else f"chroot {root} {command}"), debian
 
 
 def missing(root: str = "/", ssh: bool = True, systemd: bool = False) -> Tuple[List[str], List[str]]:
-    """(faults, warnings), a line for each missing package; `ssh=False` when the nodes get no sshd anyway."""
-    faults: List[str] = []
+    """Return (errors, warnings), a line for each missing package; `ssh=False` when the nodes get no sshd anyway."""
+    errors: List[str] = []
     warnings: List[str] = []
     for needs, where in ((HOST, "/"), (NODES, root), (SYSTEMD if systemd else (), root)):
         command, debian = _installer(where)
@@ -77,19 +88,19 @@ def missing(root: str = "/", ssh: bool = True, systemd: bool = False) -> Tuple[L
             if need.lost:
                 warnings.append(f"{line} (without it: no {need.lost})")
             else:
-                faults.append(line)
-    return faults, warnings
+                errors.append(line)
+    return errors, warnings
 
 
 def unshare_flags(privileged: bool) -> List[str]:
-    """Namespaces of the lab; a plain user's stand inside a user namespace in which that user is root."""
+    """Return the options of `unshare`; a plain user gets a user namespace in which that user is root."""
     user = [] if privileged else ["--user", "--map-root-user"]
     spaces = ["--fork", "--pid", "--mount", "--net", "--uts", "--ipc"]
     return [*user, *spaces, "--kill-child=KILL", "--propagation", "private"]
 
 
 def refuse_without_namespaces(privileged: bool) -> None:
-    """LabError with the likely cause when the kernel or a container does not let us make namespaces."""
+    """Raise LabError with the likely cause when the kernel or a container refuses namespaces."""
     made = subprocess.run(
         ["unshare", *unshare_flags(privileged), "true"],
         stdin=subprocess.DEVNULL,
@@ -101,10 +112,10 @@ def refuse_without_namespaces(privileged: bool) -> None:
     said = made.stderr.strip().splitlines()[-1] if made.stderr.strip() else f"exit status {made.returncode}"
     if privileged:
         raise LabError(
-            f"root may not make namespaces here ({said}): a container needs CAP_SYS_ADMIN for the lab"
+            f"namespaces are refused to root ({said}): give the container CAP_SYS_ADMIN"
         )
     raise LabError(
-        f"no root, and user namespaces are refused ({said}): {_refused_by()}, or run the lab as root"
+        f"user namespaces are refused ({said}): {_refused_by()}, or run the lab as root"
     )
 
 

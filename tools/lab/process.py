@@ -1,31 +1,37 @@
-"""Processes by pid and start time: a number that was given to somebody else is never taken for ours."""
+"""Processes by pid and start time, and one interactive `ceph` process for many commands.
+
+A pid that was given to another process is never taken for ours.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import select
 import signal
+import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Optional, TypeVar
 
-from .errors import LabError
+from .needs import LabError
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Process:
-    """`start`: clock ticks after boot; `namespace`: the pid namespace, as the kernel names it."""
+class LabProcess:
+    """A process. `start`: clock ticks after boot; `namespace`: the pid namespace, as the kernel names it."""
 
     pid: int
     start: int
     namespace: str
 
     @classmethod
-    def of(cls, pid: int) -> Optional[Process]:
-        """The live process of that number; None when there is none (or it is not ours to look at)."""
+    def of(cls, pid: int) -> Optional[LabProcess]:
+        """Return the live process of that number; None when there is none, or we may not look at it."""
         try:
             stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             return None if stat[0] in "ZX" else cls(pid, int(stat[19]), os.readlink(f"/proc/{pid}/ns/pid"))
@@ -33,7 +39,7 @@ class Process:
             return None
 
     def alive(self) -> bool:
-        return Process.of(self.pid) == self
+        return LabProcess.of(self.pid) == self
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Signal it, if it is still the same process."""
@@ -42,14 +48,14 @@ class Process:
                 os.kill(self.pid, number)
 
     def command(self) -> List[str]:
-        """Its argument list, empty when it is gone."""
+        """Return its argument list, empty when it is gone."""
         try:
             return Path(f"/proc/{self.pid}/cmdline").read_text(errors="replace").split("\0")[:-1]
         except OSError:
             return []
 
     def memory(self) -> int:
-        """Proportional set size in bytes: shared pages count once over all processes."""
+        """Return its proportional set size in bytes: shared pages count once over all processes."""
         try:
             lines = Path(f"/proc/{self.pid}/smaps_rollup").read_text().splitlines()
         except OSError:
@@ -57,30 +63,112 @@ class Process:
         return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
 
 
-def processes() -> Iterator[Process]:
-    """Every process that we may look at."""
+def processes() -> Iterator[LabProcess]:
+    """Yield every process that we may look at."""
     for entry in os.listdir("/proc"):
         if entry.isdigit():
-            found = Process.of(int(entry))
+            found = LabProcess.of(int(entry))
             if found:
                 yield found
 
 
-def by_namespace() -> Dict[str, List[Process]]:
-    """One look at /proc: pid namespace -> its processes."""
-    found: Dict[str, List[Process]] = {}
+def by_namespace() -> Dict[str, List[LabProcess]]:
+    """Return pid namespace -> its processes."""
+    found: Dict[str, List[LabProcess]] = {}
     for process in processes():
         found.setdefault(process.namespace, []).append(process)
     return found
 
 
+def default_signals() -> None:
+    """Stop ignoring what the caller ignores (nohup, a shell's background); for `preexec_fn`.
+
+    What is ignored stays ignored across exec, and CBT ends programs of nodes with SIGINT.
+    """
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def wait_until(condition: Callable[[], T], what: str, seconds: float, pause: float = 0.02) -> T:
-    """The first true value of `condition`; LabError naming `what` after `seconds`."""
+    """Return the first true value of `condition`; LabError naming `what` after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
-            raise LabError(f"{what}: not within {seconds:g} s")
+            raise LabError(f"timeout of {seconds:g} s: {what}")
         time.sleep(pause)
+
+
+class CephShell:
+    """`ceph -f json`, fed through its standard input.
+
+    It says nothing after a command without output: each one is followed by `fsid`, whose answer is known.
+    """
+
+    def __init__(self, enter: List[str], environment: Dict[str, str], fsid: str) -> None:
+        self._end = json.dumps({"fsid": fsid}, separators=(",", ":"))
+        self._unread = b""
+        self._process = subprocess.Popen(
+            [*enter, "ceph", "--connect-timeout", "60", "-f", "json"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**environment, "PYTHONUNBUFFERED": "1"},
+            preexec_fn=default_signals,
+        )
+
+    def __enter__(self) -> CephShell:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin
+        assert self._process.stdout
+        # End of input, not a signal: that would end nsenter and leave the command in the node.
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        self._process.stdout.close()
+        try:
+            self._process.wait(2)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def ask(self, command: str, seconds: float = 90) -> str:
+        """Run one command and return what it printed; LabError with Ceph's own words."""
+        assert self._process.stdin
+        try:
+            self._process.stdin.write(f"{command}\nfsid\n".encode())
+            self._process.stdin.flush()
+        except OSError:
+            raise LabError(f"ceph {command}: the ceph command ended") from None
+        deadline = time.monotonic() + seconds
+        said: List[str] = []
+        while True:
+            line = self._line(command, deadline)
+            if line == self._end:
+                break
+            said.append(line)
+        faults = [line for line in said if line.startswith(("Error E", "Invalid command"))]
+        if faults:
+            raise LabError(f"ceph {command}: {faults[0]}")
+        return "\n".join(said).strip()
+
+    def status(self) -> Dict[str, Any]:
+        """Return the answer of `ceph status`."""
+        answer = self.ask("status")
+        return dict(json.loads(answer[answer.index("{") :]))
+
+    def _line(self, command: str, deadline: float) -> str:
+        assert self._process.stdout
+        while b"\n" not in self._unread:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._process.stdout], [], [], left)[0]:
+                raise LabError(f"ceph {command}: no reply within the timeout")
+            data = os.read(self._process.stdout.fileno(), 1 << 16)
+            if not data:
+                raise LabError(f"ceph {command}: {self._unread.decode().strip() or 'the ceph command ended'}")
+            self._unread += data
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line.decode().strip()

@@ -1,7 +1,9 @@
-"""Namespaces seen from the machine: starts the lab's and the nodes' first processes, and enters them.
+"""Namespaces of a lab seen from the machine: starts the first processes of lab and nodes, and enters them.
 
 One outer set of namespaces is the lab: it holds the bridge, so nothing of it shows on the machine. Each node
 is a nested set, joined by a veth pair. None has a name in the file system: they end with their first process.
+A node may have a real systemd as its first process, furnished as a container's is: its units are targets, Ceph's own
+and the node's sshd; what it enables or writes is in the node's own folder.
 """
 
 from __future__ import annotations
@@ -9,39 +11,39 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import cbt_plugins
 from cbt_plugins.journal import write_json
 
-from . import systemd
-from .errors import LabError
-from .needs import PATH, unshare_flags
-from .process import Process, wait_until
-from .topology import HEAD, MASK, Node
+from .needs import PATH, LabError, unshare_flags
+from .process import LabProcess, wait_until
+from .topology import HEAD, MASK, LabNode
 
 PID1 = str(Path(__file__).resolve().with_name("pid1.py"))
 
 
 class Birth:
-    """The starter's end of the exchange with one first process (see pid1.py)."""
+    """Starter's end of the exchange with one first process (see pid1.py)."""
 
     def __init__(self, name: str, log: Path) -> None:
         self.name, self._log = name, log
         self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
-    def await_born(self) -> Process:
-        """The new process by the number that it has for us: the kernel translates between pid namespaces."""
+    def await_born(self) -> LabProcess:
+        """Return the new process by the pid that it has for us: the kernel translates between pid namespaces."""
         self.theirs.close()
         text, pid = self._receive()
-        found = Process.of(pid)
+        found = LabProcess.of(pid)
         if text != "born" or not found:
             raise self._failed(text)
         return found
@@ -58,7 +60,7 @@ class Birth:
             raise self._failed(text)
 
     def detach(self) -> None:
-        """From now on the lab lives without its starter."""
+        """Let the lab outlive its starter."""
         self._ours.send(b"detach")
 
     def close(self) -> None:
@@ -69,7 +71,7 @@ class Birth:
         try:
             data, ancillary, _, _ = self._ours.recvmsg(1 << 16, socket.CMSG_SPACE(12))
         except socket.timeout:
-            raise self._failed(f"no word within {seconds:g} s") from None
+            raise self._failed(f"no message within {seconds:g} s") from None
         except OSError:
             return "", 0
         pids = [
@@ -84,7 +86,7 @@ class Birth:
             tail = []
         said = text[len("failed: ") :] if text.startswith("failed: ") else text
         return LabError(
-            f"{self.name} did not come up: {said or ' | '.join(tail) or 'its first process died'}"
+            f"{self.name} did not start: {said or ' | '.join(tail) or 'its first process died'}"
         )
 
 
@@ -99,16 +101,16 @@ class Spaces:
         self._keep = list(keep)
         self.privileged = privileged
 
-    def first(self, name: str) -> Optional[Process]:
-        """The live first process of "lab" or of a node."""
+    def first(self, name: str) -> Optional[LabProcess]:
+        """Return the live first process of "lab" or of a node."""
         try:
-            found = Process(**json.loads((self._dir / "run" / f"{name}.json").read_text()))
+            found = LabProcess(**json.loads((self._dir / "run" / f"{name}.json").read_text()))
         except (OSError, ValueError, TypeError):
             return None
         return found if found.alive() else None
 
     def names(self) -> List[str]:
-        """Nodes that were started."""
+        """Return the nodes that were started."""
         return sorted(path.stem for path in (self._dir / "run").glob("*.json") if path.stem != "lab")
 
     def start_lab(self) -> Birth:
@@ -124,7 +126,7 @@ class Spaces:
             raise
         return birth
 
-    def start_nodes(self, nodes: Sequence[Node]) -> None:
+    def start_nodes(self, nodes: Sequence[LabNode]) -> None:
         """Boot nodes: all of them at the same time."""
         lab = self._entered("lab")
         births = [(node, self._spawn(node.name, lab)) for node in nodes]
@@ -145,11 +147,11 @@ class Spaces:
                 birth.close()
 
     def enter(self, name: str) -> List[str]:
-        """Command prefix that runs a program in a node (or in "lab"), as root there."""
+        """Return the command prefix that runs a program in a node (or in "lab"), as root there."""
         return self._entered(name)
 
     def environment(self) -> Dict[str, str]:
-        """What a program in a node finds in its environment."""
+        """Return the environment of programs in nodes."""
         fixed = {
             "PATH": PATH,
             "HOME": "/root",
@@ -161,7 +163,7 @@ class Spaces:
         return {**fixed, "PDSH_RCMD_TYPE": "ssh", "XDG_CACHE_HOME": str(cache_home())}
 
     def in_network(self, name: str) -> List[str]:
-        """Command prefix that runs a program of the machine on a node's network."""
+        """Return the command prefix that runs a program of the machine on a node's network."""
         first = self._need(name)
         user = [] if self.privileged else ["-U", "--preserve-credentials"]
         return ["nsenter", "-t", str(first.pid), *user, "-n"]
@@ -178,10 +180,10 @@ class Spaces:
         wait_until(lambda: not first.alive(), f"end of {name}", 120)
         (self._dir / "run" / f"{name}.json").unlink(missing_ok=True)
 
-    def _need(self, name: str) -> Process:
+    def _need(self, name: str) -> LabProcess:
         found = self.first(name)
         if not found:
-            raise LabError(f"{'the lab' if name == 'lab' else name} in {self._dir} is not running")
+            raise LabError(f"not running: {'the lab' if name == 'lab' else name} in {self._dir}")
         return found
 
     def _entered(self, name: str) -> List[str]:
@@ -204,14 +206,14 @@ class Spaces:
             raise LabError(f"{name}: {log.read_text().strip() or argv[0] + ' failed'}")
         return birth
 
-    def _register(self, name: str, found: Process) -> None:
+    def _register(self, name: str, found: LabProcess) -> None:
         write_json(self._dir / "run" / f"{name}.json", dataclasses.asdict(found))
 
     def _clean_up(self) -> None:
         for stale in (self._dir / "run").glob("*.json"):
             stale.unlink()
 
-    def _wire(self, firsts: Dict[Node, Process]) -> None:
+    def _wire(self, firsts: Dict[LabNode, LabProcess]) -> None:
         # A crashed node's network namespace is removed in the background: its cable may still hang there.
         self._ip([f"link del v-{node.name}" for node in firsts], force=True)
         commands: List[str] = []
@@ -221,20 +223,20 @@ class Spaces:
         self._ip(commands)
 
     def _ip(self, commands: List[str], force: bool = False) -> None:
-        """`ip` on the lab's network, but in our pid namespace, because the numbers above are ours."""
+        """Run `ip` on the lab's network, but in our pid namespace, because the pids are ours."""
         argv = [*self.in_network("lab"), "ip", *(["-force"] if force else []), "-batch", "-"]
         done = subprocess.run(argv, input="\n".join(commands), capture_output=True, text=True)
         if done.returncode and not force:
             raise LabError(f"ip: {done.stderr.strip()}")
 
     def _await_systemd(self, name: str) -> None:
-        """Until it has started what it starts at boot."""
+        """Wait until it has started what it starts at boot."""
         argv = [*self._entered(name), "systemctl", "is-active", "multi-user.target"]
         wait_until(
             lambda: subprocess.run(argv, capture_output=True).returncode == 0, f"systemd on {name}", 60, 0.1
         )
 
-    def _node_order(self, node: Node) -> Dict[str, Any]:
+    def _node_order(self, node: LabNode) -> Dict[str, Any]:
         return {
             "name": node.name,
             "address": node.address,
@@ -244,7 +246,7 @@ class Spaces:
             "keep": self._keep,
             "sshd": self.privileged,
             "mgr": node.name == HEAD,
-            "systemd": systemd.order(self._dir, node.name, self._root) if node.systemd else None,
+            "systemd": systemd_order(self._dir, node.name, self._root) if node.systemd else None,
         }
 
 
@@ -253,7 +255,7 @@ def cache_home() -> Path:
 
 
 def needed_paths(directory: Path, root: str, binds: Sequence[str]) -> List[str]:
-    """Folders that nodes must see where the machine has them: the lab, this program, its Python, the cache.
+    """Return folders that nodes must see where the machine has them: the lab, this program, its Python, the cache.
 
     Outermost first and none inside another; another release's root keeps its own system folders.
     """
@@ -277,3 +279,71 @@ def needed_paths(directory: Path, root: str, binds: Sequence[str]) -> List[str]:
         if path.is_dir() and not inside_root and not any(above in path.parents for above in chosen):
             chosen.append(path)
     return [str(path) for path in chosen]
+
+
+#: the folder of units that packages bring, of every release that the lab runs
+UNITS = "/usr/lib/systemd/system"
+#: those of them that a node has: no wants of other packages' services, so nothing is started by being installed
+_SHOWN = ("*.target", "*.slice", "ceph*.service", "systemd-reboot.service", "systemd-poweroff.service")
+_WANTED = ("lab-ssh.service", "ceph.target", "ceph-osd.target")
+_SSH = """\
+[Unit]
+Description=The lab's sshd
+
+[Service]
+ExecStart=/usr/sbin/sshd -D -f /root/.ssh/sshd_config
+KillMode=process
+"""
+
+
+def systemd_order(directory: Path, name: str, root: str) -> Dict[str, Any]:
+    """Make the folders and return the order with which a node becomes systemd; enabled units stay enabled."""
+    home = directory / "nodes" / name / "systemd"
+    shutil.rmtree(home / "units", ignore_errors=True)
+    (home / "units").mkdir(parents=True)
+    for pattern in _SHOWN:
+        for unit in Path(root + UNITS).glob(pattern):
+            shutil.copy(unit, home / "units" / unit.name, follow_symlinks=False)
+    (home / "units" / "lab-ssh.service").write_text(_SSH)
+    wants = home / "units" / "multi-user.target.wants"
+    wants.mkdir()
+    for unit_name in _WANTED:
+        (wants / unit_name).symlink_to(f"../{unit_name}")
+    for part in ("etc/system", "generators"):
+        (home / part).mkdir(parents=True, exist_ok=True)
+    (home / "machine-id").write_text(f"{_identity(directory / name)}\n")
+    (home / "hostname").write_text(f"{name}\n")
+    return {
+        "group": f"{_group(directory)}/{name}",
+        "binds": {
+            str(home / "units"): UNITS,
+            str(home / "etc"): "/etc/systemd",
+            str(home / "generators"): "/usr/lib/systemd/system-generators",
+            str(home / "machine-id"): "/etc/machine-id",
+            str(home / "hostname"): "/etc/hostname",
+        },
+        "argv": ["/usr/lib/systemd/systemd", "--system", "--unit=multi-user.target"],
+    }
+
+
+def remove_groups(directory: Path) -> None:
+    """Remove the lab's control groups: they outlive the processes in them and the namespace."""
+    script = (
+        'mount -t cgroup2 cgroup2 /sys/fs/cgroup || exit 0; cd /sys/fs/cgroup; [ ! -d "$0" ] || '
+        'find "$0" -depth -type d -exec rmdir {} +'
+    )
+    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, _group(directory)]
+
+    def gone() -> bool:
+        return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
+
+    wait_until(gone, "removal of the lab's control groups", 30)
+
+
+def _group(directory: Path) -> str:
+    """Return the group's name at the top, where a node that boots later, from another login, finds it again."""
+    return f"cbt-lab-{_identity(directory)[:12]}"
+
+
+def _identity(path: Path) -> str:
+    return uuid.uuid5(uuid.NAMESPACE_URL, str(path)).hex

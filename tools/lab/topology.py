@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from cbt_plugins.journal import write_json
 
-from .errors import LabUsage
+from .needs import LabUsage
 
 #: The whole lab is one subnet that exists inside its own network namespace only; the third octet is the role.
 PREFIX = "10.77"
@@ -22,7 +22,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Node:
+class LabNode:
     """One machine of the lab. `osds` are OSD numbers; `rgw`: an RGW runs there; `systemd`: it is the first process."""
 
     name: str
@@ -40,7 +40,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Topology:
-    """The shape of a lab: counts and sizes (bytes, seconds) as asked for by `up`."""
+    """Shape of a lab: counts, sizes (bytes) and times (seconds) as asked for by `up`."""
 
     osd_nodes: int = 4
     osds_per_node: int = 2
@@ -66,7 +66,7 @@ class Topology:
         ):
             if not least <= getattr(self, name) <= 200:
                 option = name.replace("_", "-")
-                raise LabUsage(f"--{option} {getattr(self, name)}: between {least} and 200, please")
+                raise LabUsage(f"--{option} {getattr(self, name)}: must be between {least} and 200")
         for name in self.systemd:
             if not self.node(name).osds:
                 raise LabUsage(f"--systemd {name}: runs no OSDs")
@@ -83,7 +83,7 @@ class Topology:
 
     @property
     def places(self) -> int:
-        """How many failure domains there are."""
+        """Number of failure domains."""
         return self.osd_nodes if self.osd_nodes > 1 else self.osds_per_node
 
     @property
@@ -92,14 +92,14 @@ class Topology:
         return min(3, self.places)
 
     @property
-    def nodes(self) -> Dict[str, Node]:
+    def nodes(self) -> Dict[str, LabNode]:
         """Every node by name, the head first."""
-        made, per = [Node(HEAD, f"{PREFIX}.0.10")], self.osds_per_node
+        made, per = [LabNode(HEAD, f"{PREFIX}.0.10")], self.osds_per_node
         for i in range(1, self.osd_nodes + 1):
             name, osds = f"node{i}", tuple(range((i - 1) * per, i * per))
-            made.append(Node(name, f"{PREFIX}.0.{10 + i}", osds, systemd=name in self.systemd))
-        made += [Node(f"rgw{i}", f"{PREFIX}.1.{i}", rgw=True) for i in range(1, self.rgws + 1)]
-        made += [Node(f"client{i}", f"{PREFIX}.2.{i}") for i in range(1, self.clients + 1)]
+            made.append(LabNode(name, f"{PREFIX}.0.{10 + i}", osds, systemd=name in self.systemd))
+        made += [LabNode(f"rgw{i}", f"{PREFIX}.1.{i}", rgw=True) for i in range(1, self.rgws + 1)]
+        made += [LabNode(f"client{i}", f"{PREFIX}.2.{i}") for i in range(1, self.clients + 1)]
         return {node.name: node for node in made}
 
     @property
@@ -111,17 +111,17 @@ class Topology:
         """S3 endpoints as the nodes reach them."""
         return [f"http://{node.name}:{S3_PORT}" for node in self.nodes.values() if node.rgw]
 
-    def node(self, name: str) -> Node:
-        """The node of that name, or LabUsage that lists the names there are."""
+    def node(self, name: str) -> LabNode:
+        """Return the node of that name; LabUsage with the names there are."""
         try:
             return self.nodes[name]
         except KeyError:
-            raise LabUsage(f"no node {name}; there are {' '.join(self.nodes)}") from None
+            raise LabUsage(f"no node {name}: choose one of {' '.join(self.nodes)}") from None
 
 
 @dataclass
-class Record:
-    """DIR/lab.json: the identity of a cluster on disk.
+class LabRecord:
+    """Identity of a cluster on disk: DIR/lab.json.
 
     `state` is "creating" until the first `up` went through: what such a folder holds is not a cluster yet.
     """
@@ -138,17 +138,17 @@ class Record:
         write_json(directory / "lab.json", document)
 
     @classmethod
-    def load(cls, directory: Path) -> Optional[Record]:
-        """The record of a folder; None when it holds none."""
+    def load(cls, directory: Path) -> Optional[LabRecord]:
+        """Return the record of a folder; None when it holds none."""
         path = directory / "lab.json"
         try:
             document = json.loads(path.read_text())
         except FileNotFoundError:
             return None
-        except ValueError as fault:
-            raise LabUsage(f"{path}: not a lab's record ({fault})") from None
+        except ValueError as error:
+            raise LabUsage(f"{path}: cannot be parsed as a lab's record ({error})") from None
         if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise LabUsage(f"{path}: not a record of this version of the lab; choose another --dir")
+            raise LabUsage(f"{path}: written by another version of the lab; choose another --dir")
         shape = dict(document["topology"])
         shape.update({name: tuple(shape.get(name, ())) for name in ("bind", "systemd")})
         shape["ec"] = tuple(shape["ec"]) if shape["ec"] else None
@@ -156,16 +156,16 @@ class Record:
 
 
 def parse_ec(text: str) -> Tuple[int, int]:
-    """`2+1` -> (2, 1); ValueError for anything else."""
+    """Parse `2+1` as (2, 1); ValueError for anything else."""
     found = re.fullmatch(r"(\d+)\+(\d+)", text)
     if not found or int(found[1]) < 2 or int(found[2]) < 1:
-        raise ValueError(f"{text}: data+coding chunks, for example 2+1")
+        raise ValueError(f"{text}: expected data+coding chunks such as 2+1")
     return int(found[1]), int(found[2])
 
 
 def parse_size(text: str) -> int:
-    """`10GiB` -> bytes; a bare number is bytes; ValueError for anything else."""
+    """Parse `10GiB` as bytes; a bare number is bytes; ValueError for anything else."""
     found = re.fullmatch(r"(\d+)(?:([KMGT])iB|B)?", text)
     if not found:
-        raise ValueError(f"{text}: a size such as 896MiB or 10GiB")
+        raise ValueError(f"{text}: expected a size such as 896MiB or 10GiB")
     return int(found[1]) << {None: 0, "K": 10, "M": 20, "G": 30, "T": 40}[found[2]]
