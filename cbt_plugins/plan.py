@@ -47,9 +47,9 @@ class S3:
 class Bucket:
     """One bucket of the run. `key` is unique in the plan; a bucket of ours is named cbtp-<run id>-<key>."""
 
-    key: str  # e.g. "4KiB", or the foreign bucket's own name
+    key: str  # e.g. "4KiB", or the existing bucket's own name
     sizes: Sizes
-    foreign: bool = False  # somebody else's data: read, and written only under a prefix of ours
+    existing: bool = False  # somebody else's data: read, and written only under a prefix of ours
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that is broken on purpose, and put back."""
+    """A fault to inject, and to undo."""
 
     label: str  # unique in the plan
     kind: str  # a name of faults.registry
@@ -124,13 +124,13 @@ class Event:
 
 @dataclass(frozen=True)
 class Settings:
-    """What is set on the cluster for the length of the run, and put back to what it was."""
+    """What is set on the cluster for the length of the run, and restored at its end."""
 
     flags: Tuple[str, ...] = ()  # of the OSD map: noscrub, nodeep-scrub, noout, ...
     config: Tuple[Tuple[str, str, str], ...] = ()  # (who, option, value) of `ceph config set`
     balancer: Optional[bool] = None  # None: as it is
     autoscaler: Optional[bool] = None  # of every pool
-    deep_scrub: bool = False  # of the log and index pools, when everything else is put back
+    deep_scrub: bool = False  # of the log and index pools, when everything else is restored
     recovery: str = ""  # "aggressive": as fast as the disks give; in force from the first fault to the end
     #: seconds that the cluster may take, by the names of `limits:`; what is not here is as in faults.scene.Limits
     limits: Mapping[str, float] = field(default_factory=dict)

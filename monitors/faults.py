@@ -19,7 +19,10 @@ import time
 from pathlib import Path, PurePosixPath
 from typing import Any, Mapping, Optional
 
+from pydantic import Field
+
 from cbt_plugins.cbt import upstream
+from cbt_plugins.config.validate import Strict
 from cbt_plugins.faults import access
 from cbt_plugins.host import Monitor
 
@@ -34,9 +37,16 @@ _BEFORE = ("idle_monitoring", "pool_monitoring", "recovery_pool_monitoring", "cr
 _UNDO = "`cbt-tools undo` of the archive"
 
 
+class FaultsProfile(Strict):
+    """Faults beside a benchmark, CBT's own included."""
+
+    file: str = Field(min_length=1, description="A fault file: `events:` and `settings:`.")
+
+
 class Faults(Monitor):
     """Key: `file`, the fault file. The archive's faults/<time>/ has it, the undo journal and the events."""
 
+    Section = FaultsProfile
     INNERMOST = True
 
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:

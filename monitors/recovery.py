@@ -10,10 +10,12 @@ import logging
 import shlex
 import subprocess
 from pathlib import Path
-from typing import Any, Mapping, Optional
+from typing import Any, List, Mapping, Optional, Union
+
+from pydantic import Field
 
 from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.config.monitors import RecoveryProfile, values_of
+from cbt_plugins.config.validate import Strict, values_of
 from cbt_plugins.host import Monitor
 
 from .lifecycle import stop_by_pid_files
@@ -34,9 +36,19 @@ exec $python agent.py recovery.jsonl {interval:g} {ceph} {conf} {way} >output.tx
 """
 
 
+class RecoveryProfile(Strict):
+    """The cluster's state, over and over, while a benchmark runs."""
+
+    # plain numbers as in CBT's own profiles
+    interval: float = Field(1.0, ge=0.1, le=60, description="Seconds from one sample to the next.")
+    nodes: Union[str, List[str]] = Field("head", description="Where to ask from: the first node of these keys.")
+    librados: bool = Field(True, description="False: ask through the ceph command even where librados is.")
+
+
 class Recovery(Monitor):
     """Keys: `interval` (seconds, default 1), `nodes` (default head; its first node is used), `librados: false`."""
 
+    Section = RecoveryProfile
     DEFAULT_NODES = ("head",)
 
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:

@@ -12,10 +12,12 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Union
+
+from pydantic import Field
 
 from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.config.monitors import ResourcesProfile, values_of
+from cbt_plugins.config.validate import Strict, values_of
 from cbt_plugins.host import Monitor
 
 from . import resources_connections
@@ -45,9 +47,19 @@ exec $python -c {receive} {node}.jsonl {interval:g} ../resources-{node}.pid 2>>o
 """
 
 
+class ResourcesProfile(Strict):
+    """What daemons, disks and interfaces do on the nodes while a benchmark runs."""
+
+    interval: float = Field(1.0, ge=0.1, le=60, description="Seconds from one sample to the next.")
+    nodes: Union[str, List[str]] = Field(
+        ["clients", "osds", "mons", "rgws", "mgrs", "head"], description="Keys of `cluster:` that name the nodes."
+    )
+
+
 class Resources(Monitor):
     """Keys: `interval` (seconds, default 1), `nodes` (default clients, osds, mons, rgws, mgrs, head)."""
 
+    Section = ResourcesProfile
     DEFAULT_NODES = ("clients", "osds", "mons", "rgws", "mgrs", "head")
 
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from cbt_plugins.plan import Plan, Settings
 
 @dataclass(frozen=True)
 class Live:
-    """Answers for people, and why a run would not come to its end: empty when nothing speaks against it."""
+    """Answers for people, and why a run would not come to its end: empty when no fault would be refused."""
 
     lines: Tuple[str, ...]
     refused: Tuple[str, ...]
@@ -40,7 +40,7 @@ def look(plans: Sequence[Plan], cluster: Mapping[str, Any], common: Mapping[str,
     if not any(spans(plan) or plan.settings != Settings() for _, plan in distinct.values()):
         lines.append("  nothing to ask: the file has no faults and no settings")
     elif not refused:
-        lines.append("  nothing speaks against it")
+        lines.append("  no fault would be refused")
     return Live(tuple(lines), tuple(dict.fromkeys(refused)))
 
 

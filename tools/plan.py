@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from cbt_plugins.columns import side_by_side
-from cbt_plugins.config.check import Config, Run, load
+from cbt_plugins.config.check import Config, PlannedRun, load
 from cbt_plugins.config.errors import ConfigError
-from cbt_plugins.config.estimate import estimate
 from cbt_plugins.config.events import is_fault_file, load_fault_file
-from cbt_plugins.config.preview import advice, changes, data_text, forecast, goal_text, unchanged
+from cbt_plugins.config.preview import changes, data_text, forecast, goal_text, unchanged, warnings
 from cbt_plugins.config.source import Source, read
-from cbt_plugins.config.spans import event_text, span_text, spans
+from cbt_plugins.config.spans import estimate, event_text, span_text, spans
 from cbt_plugins.config.units import about_rate, format_duration, format_percent, size_texts
 from cbt_plugins.inventory import head_of, nodes_of
 from cbt_plugins.plan import Keys, Phase, Plan, Settings
@@ -33,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--live",
         action="store_true",
-        help="ask the cluster, changing nothing: how far each fault would reach, and every command",
+        help="ask the cluster, changing nothing: the blast radius of each fault, and every command",
     )
 
 
@@ -94,7 +93,7 @@ def _document(config: Config) -> Dict[str, Any]:
                 "plan": asdict(run.plan),
                 "forecast": asdict(forecast(run.plan)),
                 "changes": [asdict(change) for change in changes(run.plan, config.cluster)],
-                "advice": advice(run.plan, clients),
+                "warnings": warnings(run.plan, clients),
             }
             for run in config.runs
         ],
@@ -145,11 +144,11 @@ def _lines(config: Config, asked: bool) -> Iterator[str]:
         yield f"  monitors on the nodes while phases run: {', '.join(config.monitors)}"
         yield "    undo: stopped at the end of each phase"
     yield f"  nothing else: no {unchanged([run.plan for run in runs])} is changed"
-    warnings = dict.fromkeys(text for run in runs for text in advice(run.plan, nodes_of(cluster, "clients")))
-    if warnings:
+    found = dict.fromkeys(text for run in runs for text in warnings(run.plan, nodes_of(cluster, "clients")))
+    if found:
         yield ""
-        yield "Worth knowing"
-        yield from (f"  {text}" for text in warnings)
+        yield "Warnings"
+        yield from (f"  {text}" for text in found)
 
 
 def _parts(plan: Plan, cluster: Mapping[str, Any]) -> Iterator[Tuple[str, List[str]]]:
@@ -163,7 +162,7 @@ def _parts(plan: Plan, cluster: Mapping[str, Any]) -> Iterator[Tuple[str, List[s
             text + (f" {format_percent(share)}" if len(bucket.sizes) > 1 else "")
             for text, (_, _, share) in zip(size_texts(bucket.sizes), bucket.sizes)
         )
-        name = ", ".join(driver.buckets) + (" (existing)" if bucket.foreign else "")
+        name = ", ".join(driver.buckets) + (" (existing)" if bucket.existing else "")
         rows.append((f"    {driver.id}", driver.node, name, sizes, str(driver.workers)))
     yield "drivers", list(side_by_side(rows, left=len(rows[0])))
     rows = [("  phases", "until", "role", "what")]
@@ -222,7 +221,7 @@ def _keys(keys: Keys) -> str:
     return keys.select + (" also absent ones" if keys.absent else "")
 
 
-def _total(runs: Sequence[Run]) -> str:
+def _total(runs: Sequence[PlannedRun]) -> str:
     known = [forecast(run.plan) for run in runs]
     unknown = [text for one in known for text in one.unknown_time]
     return _time(sum(one.seconds for one in known), dict.fromkeys(unknown))

@@ -12,7 +12,7 @@ from cbt_plugins.benchmarks.by_size import BySizeSection, TimedSection
 from cbt_plugins.benchmarks.cycle import CycleBenchmark
 from cbt_plugins.config.benchmark import MANY, scaled_duration
 from cbt_plugins.config.events import unseen
-from cbt_plugins.config.fault import BreakSection, Nodes, Number, Osds, raise_for_targets, usable_nodes
+from cbt_plugins.config.fault import AnyFaultSection, Nodes, Number, Osds, raise_for_targets, usable_nodes
 from cbt_plugins.config.kinds import DEADLINE, deadline_of, known_rules
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import Duration, Sizes, size_texts
@@ -23,7 +23,7 @@ _MINUTE = 60.0
 CONTROL = "control"
 #: buckets that all phases read (workload hybrid)
 _READ = ("read-1", "read-2")
-#: a node must not heal itself before it is told to
+#: a node must not recover by itself before it is told to
 _LATER = 5 * _MINUTE
 _MIXES: Dict[str, Dict[str, float]] = {
     "delete-write": {"PUT": 60.0, "DELETE": 40.0},
@@ -42,7 +42,7 @@ class ClassicParts(Strict):
     recovery: Duration = Field(60 * _MINUTE, description="After it.", json_schema_extra={"default": "60m"})
 
 
-class DeviceFaultSection(BreakSection):
+class DeviceFaultSection(AnyFaultSection):
     """A failing OSD."""
 
     kind: str = Field("stop", min_length=1, description="`stop`, `crash`, `out`, `replace` or `mark`.")
@@ -60,7 +60,7 @@ class DeviceFaultSection(BreakSection):
         return self.to_plan(label, [f"osd.{osd}" for osd in self.osds or ()], self.osd_number or 1, "osd")
 
 
-class NetworkFaultSection(BreakSection):
+class NetworkFaultSection(AnyFaultSection):
     """A failing node."""
 
     kind: str = Field("network", min_length=1, description="`network`, `stop`, `crash`, `power`, ...")
@@ -186,7 +186,7 @@ _REEF = ("objects", "drivers_per_size", "mix", "phase", "down_nodes", "fault")
 _CLASSIC = ("size", "drivers", "workload", "parts", "faults", "settle")
 
 
-class NodesDownSection(BreakSection):
+class NodesDownSection(AnyFaultSection):
     """What happens to the nodes, one after the other; without names they are chosen from `ceph osd tree`."""
 
     kind: str = Field("stop", min_length=1, description="How a node goes down, as in `events:`.")
@@ -250,7 +250,7 @@ class OsdFailureSection(BySizeSection):
 
     settings: SettingsSection = Field(
         SettingsSection.model_validate({}),
-        description="Set on the cluster for the length of the run, and put back; without `scrub` it is off here.",
+        description="Set on the cluster for the length of the run, and restored at its end; without `scrub` it is off.",
         json_schema_extra={"default": {"scrub": "off"}},
     )
     shape: Literal["reef", "classic"] = Field(

@@ -20,7 +20,7 @@ from cbt_plugins import plan
 from cbt_plugins.benchmarks.cycle import CycleBenchmark
 from cbt_plugins.config.benchmark import MANY, BenchmarkSection, scaled_duration
 from cbt_plugins.config.cycle import CycleSection, errors_of_order
-from cbt_plugins.config.events import Force
+from cbt_plugins.config.events import FaultsInForce
 from cbt_plugins.config.units import Sizes, size_texts
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
 
@@ -32,7 +32,7 @@ def _said_explicitly(schema: Dict[str, Any]) -> None:
     schema["const"] = True
 
 
-class ForeignBuckets(Strict):
+class ExistingBuckets(Strict):
     """Buckets that somebody else filled."""
 
     model_config = ConfigDict(json_schema_extra={"required": ["names", "existing"]})
@@ -58,7 +58,7 @@ class ForeignBuckets(Strict):
         return names
 
     @model_validator(mode="after")
-    def _whole(self) -> ForeignBuckets:
+    def _whole(self) -> ExistingBuckets:
         if not self.existing:
             raise ValueError(
                 "names are for buckets that exist already: say existing: true, "
@@ -70,9 +70,9 @@ class ForeignBuckets(Strict):
 _Buckets = Annotated[
     Union[
         Annotated[int, Field(ge=1, le=MANY), Tag("<number>")],
-        Annotated[ForeignBuckets, Tag("<mapping>")],
+        Annotated[ExistingBuckets, Tag("<mapping>")],
     ],
-    Discriminator(lambda value: "<mapping>" if isinstance(value, (dict, ForeignBuckets)) else "<number>"),
+    Discriminator(lambda value: "<mapping>" if isinstance(value, (dict, ExistingBuckets)) else "<number>"),
 ]
 
 
@@ -112,7 +112,7 @@ class WarpSection(BenchmarkSection):
     def _in_order(cls, cycle: CycleSection, info: ValidationInfo) -> CycleSection:
         data = info.data
         names = _names(data["size"], data["buckets"]) if "size" in data and "buckets" in data else None
-        errors = errors_of_order(cycle, data, isinstance(data.get("buckets"), ForeignBuckets), names)
+        errors = errors_of_order(cycle, data, isinstance(data.get("buckets"), ExistingBuckets), names)
         if errors:
             raise FieldErrors(errors)
         return cycle
@@ -120,7 +120,7 @@ class WarpSection(BenchmarkSection):
     def to_plan(self, clients: Sequence[str], endpoints: Mapping[str, Any]) -> plan.Plan:
         """Return the plan; drivers go round nodes and buckets in turn."""
         keys = _names(self.size, self.buckets)
-        foreign = isinstance(self.buckets, ForeignBuckets)
+        existing = isinstance(self.buckets, ExistingBuckets)
         number = self.drivers or (len(clients) if self.across_buckets else max(len(clients), len(keys)))
         drivers = []
         for i, node in enumerate(itertools.islice(itertools.cycle(clients), number)):
@@ -128,11 +128,11 @@ class WarpSection(BenchmarkSection):
             name = _stem(self.size) if self.across_buckets else own
             buckets = tuple(keys) if self.across_buckets else (own,)
             drivers.append(plan.Driver(f"{i + 1:02d}-{name}", node, buckets, self.workers))
-        force = Force()
+        force = FaultsInForce()
         return plan.Plan(
             benchmark="warp",
             s3=self.s3.to_plan(endpoints),
-            buckets=tuple(plan.Bucket(key, self.size, foreign) for key in keys),
+            buckets=tuple(plan.Bucket(key, self.size, existing) for key in keys),
             drivers=tuple(drivers),
             phases=tuple(
                 phase.to_plan(name, self.scale, self.engine, keys, force) for name, phase in self.cycle.named()
@@ -153,9 +153,9 @@ def _stem(sizes: plan.Sizes) -> str:
     return size_texts(sizes)[0] if len(sizes) == 1 else "sizes"
 
 
-def _names(sizes: plan.Sizes, buckets: Union[int, ForeignBuckets]) -> List[str]:
+def _names(sizes: plan.Sizes, buckets: Union[int, ExistingBuckets]) -> List[str]:
     """Return the keys of the plan's buckets."""
-    if isinstance(buckets, ForeignBuckets):
+    if isinstance(buckets, ExistingBuckets):
         return list(buckets.names)
     stem = _stem(sizes)
     return [stem] if buckets == 1 else [f"{stem}-{i + 1}" for i in range(buckets)]

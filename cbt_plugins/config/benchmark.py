@@ -12,15 +12,8 @@ from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import PERCENT_PATTERN, Duration, Percent, Size, format_size, parse_percent
 from cbt_plugins.config.validate import AbsolutePath, FieldError, FieldErrors, Strict, exactly_one, only_one
 
-
-def _renamed(name: Any) -> Any:
-    if name == "hybrid":
-        raise ValueError("hybrid is called cbt-load now; write engine: cbt-load")
-    return name
-
-
 #: warp, or cbt-load
-Engine = Annotated[Literal["warp", "cbt-load"], BeforeValidator(_renamed)]
+Engine = Literal["warp", "cbt-load"]
 
 #: S3's limits for the parts of a multipart upload
 _SMALLEST_PART, _LARGEST_PART = 5 << 20, 5 << 30
@@ -153,15 +146,15 @@ class BenchmarkSection(Strict):
         CbtLoadSection.model_validate({}), description="How cbt-load works.", json_schema_extra={"default": {}}
     )
     keep_rows: bool = Field(
-        False, description="Keep a row of every request as well, beside the aggregates made of them."
+        False, description="Keep a row of every request too, beside the aggregates made of them."
     )
     settings: SettingsSection = Field(
         SettingsSection.model_validate({}),
-        description="Set on the cluster for the length of the run, and put back.",
+        description="Set on the cluster for the length of the run, and restored at its end.",
         json_schema_extra={"default": {}},
     )
     post_poll: Optional[Duration] = Field(
-        None, description="Watch the cluster for this long after the last phase, with everything put back."
+        None, description="Watch the cluster for this long after the last phase, when everything is restored."
     )
 
     @field_validator("scale", mode="before")

@@ -13,7 +13,6 @@ from cbt_plugins.config.cluster import ClusterSection, node_errors
 from cbt_plugins.config.errors import ConfigError, ErrorAt, Path, did_you_mean
 from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.config.kinds import SWITCH
-from cbt_plugins.config.monitors import PROFILES, errors_of
 from cbt_plugins.config.sections import HOST_KEYS, section_of, understand
 from cbt_plugins.config.source import Source, permutations, read
 from cbt_plugins.config.validate import FieldError, validate
@@ -42,7 +41,7 @@ _MOST_RUNS = 4096
 
 
 @dataclass(frozen=True)
-class Run:
+class PlannedRun:
     """One run that the file asks for."""
 
     benchmark: str
@@ -60,7 +59,7 @@ class Config:
     cluster: Mapping[str, Any]
     endpoints: Mapping[str, Any]
     monitors: Tuple[str, ...]
-    runs: Tuple[Run, ...]  # in the order in which CBT runs them
+    runs: Tuple[PlannedRun, ...]  # in the order in which CBT runs them
     common: Mapping[str, Any]  # how nodes are reached, beside the cluster's own keys
     others: Tuple[str, ...]  # benchmarks in the file that are not ours
 
@@ -82,7 +81,7 @@ def load(source: Source) -> Config:
     benchmarks = benchmarks if isinstance(benchmarks, dict) else {}
     ours = {name: config for name, config in benchmarks.items() if isinstance(name, str) and section_of(name)}
     errors = list(_misspelt(source, [name for name in benchmarks if name not in ours]))
-    runs: List[Run] = []
+    runs: List[PlannedRun] = []
     cluster: Mapping[str, Any] = {}
     endpoints: Mapping[str, Any] = {}
     if ours:
@@ -100,7 +99,7 @@ def load(source: Source) -> Config:
                 source.error_at(("benchmarks", name, *path), text, of_key) for path, text, of_key in wrong
             ]
     profiles = data.get("monitoring_profiles")
-    if ours or (isinstance(profiles, dict) and set(profiles) & set(PROFILES)):
+    if ours or (isinstance(profiles, dict) and set(profiles) & set(registry.built_in(registry.MONITORS))):
         errors += [*_monitors(source, data), *_fault_file(data)]
         if not ours and isinstance(data.get("cluster"), dict):
             wrong = list(node_errors(data["cluster"]))
@@ -115,7 +114,7 @@ def load(source: Source) -> Config:
         # CBT runs collectl even when nobody asks for it.
         monitors=tuple(sorted({"collectl", *(data.get("monitoring_profiles", ()) if ours else ())})),
         runs=tuple(
-            Run(run.benchmark, number, run.varied, {**run.config, "iteration": number}, run.plan)
+            PlannedRun(run.benchmark, number, run.varied, {**run.config, "iteration": number}, run.plan)
             for number in iterations
             for run in runs
         ),
@@ -169,8 +168,8 @@ def _monitors(source: Source, data: Mapping[str, Any]) -> Iterator[ErrorAt]:
         elif not isinstance(profile, dict):
             text = f"must be a mapping, or CBT stops with a traceback; write {name}: {{}} for the defaults"
             yield source.error_at(("monitoring_profiles", name), text)
-        else:
-            for path, text, of_key in errors_of(name, profile):
+        elif (section := section_of(name, registry.MONITORS)) is not None:
+            for path, text, of_key in validate(section, profile)[1]:
                 yield source.error_at(("monitoring_profiles", name, *path), text, of_key)
 
 
@@ -191,7 +190,7 @@ def _fault_file(data: Mapping[str, Any]) -> Sequence[ErrorAt]:
 
 def _section(
     name: str, section: Any, cluster: Mapping[str, Any], endpoints: Mapping[str, Any]
-) -> Tuple[List[Run], List[FieldError]]:
+) -> Tuple[List[PlannedRun], List[FieldError]]:
     """Return the runs of one section (iteration 0), and every error once, however many runs share it."""
     if not isinstance(section, dict):
         return [], [FieldError((), "must be a mapping (key: value)")]
@@ -218,7 +217,7 @@ def _section(
             )
         if plan:
             varied = {key: config[key] for key in taken}
-            runs.append(Run(name, 0, varied, {**config, "benchmark": name, "iteration": 0}, plan))
+            runs.append(PlannedRun(name, 0, varied, {**config, "benchmark": name, "iteration": 0}, plan))
     errors += _without_use(name, usable, errors, runs)
     if "acceptable" in section and _has_our_keys(name):  # what it means to others is theirs
         known = () if errors else dict.fromkeys(phase.name for run in runs for phase in run.plan.phases)
@@ -231,7 +230,7 @@ def _has_our_keys(benchmark: str) -> bool:
 
 
 def _without_use(
-    name: str, section: Mapping[str, Any], errors: Sequence[FieldError], runs: Sequence[Run]
+    name: str, section: Mapping[str, Any], errors: Sequence[FieldError], runs: Sequence[PlannedRun]
 ) -> Iterator[FieldError]:
     """Yield what no run of the sweep has a use for."""
     if errors or not runs or not _has_our_keys(name):
@@ -244,7 +243,6 @@ def _without_use(
 _REFUSED: Dict[str, str] = {
     "workloads": "newer CBT versions take this key for their own, in every benchmark; remove it",
     "phases": "CBT makes each element of a list here a run of its own; put it under cycle: {phases: [...]}",
-    "hybrid": "these options are called cbt_load now; write cbt_load: {...}",
     **{key: "CBT sets this key itself; remove it" for key in sorted(HOST_KEYS)},
 }
 

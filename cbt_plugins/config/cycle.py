@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from cbt_plugins import plan
 from cbt_plugins.config.benchmark import Engine, FillSection, check_raw_goal, scaled_duration, scaled_objects
-from cbt_plugins.config.events import EventSection, Force, PhaseEvents, unseen
+from cbt_plugins.config.events import EventSection, FaultsInForce, PhaseEvents, unseen
 from cbt_plugins.config.load_phases import HybridSection, WarpPhaseSection
 from cbt_plugins.config.operations import range_of
 from cbt_plugins.config.units import Duration
@@ -133,7 +133,9 @@ class PhaseSection(Strict):
         timed = self.fill or self.warp or self.wait
         return scaled_duration(timed.duration, scale) if timed else None
 
-    def to_plan(self, name: str, scale: float, usual: Engine, buckets: Sequence[str], force: Force) -> plan.Phase:
+    def to_plan(
+        self, name: str, scale: float, usual: Engine, buckets: Sequence[str], force: FaultsInForce
+    ) -> plan.Phase:
         """Return the plan's phase of this name.
 
         `usual` is the benchmark's engine, `buckets` its buckets, `force` the faults of the phases before.
@@ -198,22 +200,22 @@ class CycleSection(Strict):
 class _Before:
     """What the phases before this one have done."""
 
-    foreign: bool  # the buckets hold somebody else's objects
+    existing: bool  # the buckets hold somebody else's objects
     anything: bool  # there are objects to read, or it is not known
     own: bool = False  # a fill has written objects of this run's own
     by: Set[Optional[Engine]] = field(default_factory=set)  # engines whose fill is there
     closed_loop: bool = False
-    force: Force = field(default_factory=Force)
+    force: FaultsInForce = field(default_factory=FaultsInForce)
 
 
 def errors_of_order(
-    cycle: CycleSection, data: Mapping[str, Any], foreign: bool, names: Optional[Sequence[str]]
+    cycle: CycleSection, data: Mapping[str, Any], existing: bool, names: Optional[Sequence[str]]
 ) -> List[FieldError]:
     """Return the errors that no phase has alone; paths are relative to the cycle.
 
     `data` are the section's keys without errors, `names` its buckets, None when they have one.
     """
-    so_far = _Before(foreign, anything=names is None or foreign)
+    so_far = _Before(existing, anything=names is None or existing)
     errors: List[FieldError] = []
     for index, phase in enumerate(cycle.phases):
         path = ("phases", index, phase.kind)
@@ -233,14 +235,14 @@ def _after(phase: PhaseSection, engine: Optional[Engine], so_far: _Before) -> No
     elif phase.delete:
         so_far.by.discard("cbt-load")
         so_far.own = bool(so_far.by)
-        so_far.anything = so_far.own or so_far.foreign
+        so_far.anything = so_far.own or so_far.existing
 
 
 def _data(
     phase: PhaseSection, engine: Optional[Engine], so_far: _Before, data: Mapping[str, Any]
 ) -> Iterator[FieldError]:
     """Yield what the phase misses of those before it; one error for one cause."""
-    if so_far.foreign and phase.writes and not data.get("keep_data"):
+    if so_far.existing and phase.writes and not data.get("keep_data"):
         text = "writes into a bucket that is not this run's, under a prefix that is not removed at the end: "
         yield FieldError((), text + "accept that with keep_data: true", of_key=True)
     numbered = bool(so_far.by & {"cbt-load", None})  # None: an engine that is an error itself
@@ -256,7 +258,7 @@ def _data(
     if not so_far.anything:
         yield FieldError((), "no objects to work on: put a fill phase before it, or name existing buckets", of_key=True)
         return
-    if so_far.foreign and not so_far.own and hybrid.mix.delete:
+    if so_far.existing and not so_far.own and hybrid.mix.delete:
         text = "nothing to delete: only objects of this run's own are; put a fill phase before it"
         yield FieldError((), text, of_key=True)
         return
@@ -269,7 +271,7 @@ def _data(
             text = "nothing to delete: cbt-load deletes what it wrote itself; fill with engine: cbt-load"
             yield FieldError((), text, of_key=True)
     reads = hybrid.mix.get or hybrid.mix.stat or hybrid.mix.delete
-    if engine == "warp" and reads and so_far.by and not so_far.foreign and not so_far.by & {"warp", None}:
+    if engine == "warp" and reads and so_far.by and not so_far.existing and not so_far.by & {"warp", None}:
         text = "nothing to read: warp finds what warp wrote; fill with engine: warp, or say engine: cbt-load here"
         yield FieldError((), text, of_key=True)
 

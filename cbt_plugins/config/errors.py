@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import Iterable, Optional, Sequence, Tuple, Union
+from typing import Iterable, Mapping, Optional, Sequence, Tuple, Union
 
 #: keys and list indices from the top of the file down
 Path = Tuple[Union[str, int], ...]
+
+#: keys and values of the YAML that have another name now; where a new one is among the choices, the error says so
+RENAMED: Mapping[str, Tuple[str, ...]] = {"hybrid": ("cbt_load", "cbt-load")}
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,10 @@ def format_path(path: Path) -> str:
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """Return "; did you mean 'x'?" for the nearest choice, "" when none is near."""
+    """Return "; did you mean 'x'?" for the nearest choice, its new name for a renamed one, "" when none is near."""
     by_folded = {choice.lower(): choice for choice in choices}
+    for new in RENAMED.get(word, ()):
+        if new in by_folded:
+            return f"; it is called {new!r} now"
     near = difflib.get_close_matches(word.lower(), by_folded, n=1, cutoff=0.6)
     return f"; did you mean {by_folded[near[0]]!r}?" if near else ""

@@ -60,8 +60,8 @@ class EventSection(Strict):
     model_config = ConfigDict(json_schema_extra=exactly_one(_WHAT))
 
     at: Moment = Field(description="After the load began, ramp and warm-up included; scaled as durations are.")
-    fault: Optional[FaultSection] = Field(None, description="Break something.")
-    undo: Optional[Undo] = Field(None, description="Put it back: the label of a fault, several, or `all` in force.")
+    fault: Optional[FaultSection] = Field(None, description="Inject a fault.")
+    undo: Optional[Undo] = Field(None, description="Undo a fault: its label, several, or `all` in force.")
     mark: Optional[str] = Field(None, min_length=1, description="A part of the phase begins, which the report shows.")
 
     @model_validator(mode="after")
@@ -93,7 +93,7 @@ class _OrFile:
 PhaseEvents = Annotated[Events, BeforeValidator(_of_file), _OrFile()]
 
 
-class Force:
+class FaultsInForce:
     """Faults as a cycle goes on; phases come one after the other."""
 
     def __init__(self) -> None:
@@ -184,7 +184,7 @@ class FaultFileSection(Strict):
 
     settings: SettingsSection = Field(
         SettingsSection.model_validate({}),
-        description="Set on the cluster for the length of the benchmark, and put back.",
+        description="Set on the cluster for the length of the benchmark, and restored at its end.",
         json_schema_extra={"default": {}},
     )
     events: Events = Field(description="What happens, in order of time.")
@@ -192,7 +192,7 @@ class FaultFileSection(Strict):
     @field_validator("events")
     @classmethod
     def _in_order(cls, events: Sequence[EventSection]) -> Sequence[EventSection]:
-        errors = Force().errors(events, None)
+        errors = FaultsInForce().errors(events, None)
         if errors:
             raise FieldErrors(errors)
         return events
@@ -238,7 +238,7 @@ def load_fault_file(
     `osds` are the nodes that the file may name, as `cluster: {osds: [...]}` has them; without them it may name any.
     """
     model = _model(file if isinstance(file, Source) else read(Path(file)), osds)
-    return Force().to_plan(model.events), model.settings.to_plan()
+    return FaultsInForce().to_plan(model.events), model.settings.to_plan()
 
 
 def _model(source: Source, osds: Optional[Sequence[str]]) -> FaultFileSection:

@@ -1,4 +1,4 @@
-"""`fault:` -- what is broken on purpose: a kind, its targets, and the safety rules that it may break."""
+"""`fault:` -- a fault to inject: its kind, its targets, and the safety rules that it may break."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Osds = Annotated[List[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 Number = Annotated[int, Field(ge=1, le=_MANY)]
 
 
-class BreakSection(Strict):
-    """How something is broken, whatever it is."""
+class AnyFaultSection(Strict):
+    """The keys that every fault has."""
 
     kind: str = Field(
         min_length=1,
@@ -65,7 +65,7 @@ class BreakSection(Strict):
         return accept
 
     @model_validator(mode="after")
-    def _complete(self) -> BreakSection:
+    def _complete(self) -> AnyFaultSection:
         errors = [error._replace(path=("options", *error.path)) for error in missing(self.kind, self.options)]
         if errors:
             raise FieldErrors(errors)
@@ -103,8 +103,8 @@ def usable_nodes(nodes: Optional[Sequence[str]], info: ValidationInfo) -> Option
     return bare or None
 
 
-class FaultSection(BreakSection):
-    """Something that is broken on purpose, and put back: exactly one of nodes, osds, osd_nodes, osd_number is hit."""
+class FaultSection(AnyFaultSection):
+    """A fault that is injected and undone; exactly one of nodes, osds, osd_nodes, osd_number says where."""
 
     model_config = ConfigDict(json_schema_extra=exactly_one(_TARGETS))
 
@@ -112,7 +112,7 @@ class FaultSection(BreakSection):
     nodes: Optional[Nodes] = Field(None, description="All OSDs of these nodes, or the nodes themselves.")
     osds: Optional[Osds] = Field(None, description="These OSDs, by number.")
     osd_nodes: Optional[Number] = Field(
-        None, description="So many nodes that are whole, chosen from `ceph osd tree` by the seed."
+        None, description="So many healthy nodes, chosen from `ceph osd tree` by the seed."
     )
     osd_number: Optional[Number] = Field(None, description="So many OSDs, chosen likewise.")
 
@@ -155,7 +155,7 @@ class FaultSection(BreakSection):
         return self.to_plan(self.label, self.targets, self.osd_nodes or self.osd_number or 0, of)
 
 
-def raise_for_targets(section: BreakSection, given: str, osds: Optional[Sequence[int]]) -> None:
+def raise_for_targets(section: AnyFaultSection, given: str, osds: Optional[Sequence[int]]) -> None:
     """Raise FieldErrors for targets that the kind does not take; `given` is the key that names or chooses them."""
     kind, unit, errors = section.kind, unit_of(section.kind), []
     wanted = "node" if given in ("nodes", "osd_nodes") else "osd"

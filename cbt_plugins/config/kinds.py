@@ -50,7 +50,7 @@ def blinding_flags(given: Sequence[str]) -> List[str]:
 
 
 def deadline_of(kind: str, given: Mapping[str, Any]) -> Optional[float]:
-    """Return the seconds after which such a fault heals itself; None when it does not."""
+    """Return the seconds after which such a fault recovers by itself; None when it does not."""
     value = {**_kind(kind).options, **given}.get(DEADLINE)
     return None if value is None else float(value)
 
@@ -114,7 +114,7 @@ def missing(kind: str, given: Mapping[str, Any]) -> Iterator[FieldError]:
         from cbt_plugins.faults.kinds.network import LONGEST, SHORTEST
 
         if not SHORTEST <= options[DEADLINE] <= LONGEST:
-            yield FieldError((DEADLINE,), "a node heals itself after 5s to 7d")
+            yield FieldError((DEADLINE,), "a node recovers by itself after 5s to 7d")
         if options["method"] not in ("link", "nft"):
             yield FieldError(("method",), "must be link (interfaces down) or nft (packets dropped, ssh excepted)")
         elif options["method"] == "link" and not options["interfaces"]:

@@ -147,21 +147,21 @@ _DOWN_OUT, _OPTION = 10 * _MINUTE, "mon_osd_down_out_interval"
 
 
 @dataclass(frozen=True)
-class Change:
+class PlannedChange:
     """Something that a run changes, and how that is undone."""
 
     what: str
     undo: str
 
 
-def changes(plan: Plan, cluster: Mapping[str, object]) -> Tuple[Change, ...]:
+def changes(plan: Plan, cluster: Mapping[str, object]) -> Tuple[PlannedChange, ...]:
     """Return everything that the run changes on the cluster and its nodes, with the undo of each."""
     return tuple(_changes(plan, cluster))
 
 
-def advice(plan: Plan, clients: Sequence[str]) -> Tuple[str, ...]:
-    """Return what is no fault and still worth knowing before hours are spent."""
-    return tuple(dict.fromkeys(_advice(plan, clients)))
+def warnings(plan: Plan, clients: Sequence[str]) -> Tuple[str, ...]:
+    """Return what is no error and still worth knowing before hours are spent."""
+    return tuple(dict.fromkeys(_warnings(plan, clients)))
 
 
 def _loops(mix: Mapping[str, float]) -> int:
@@ -169,19 +169,19 @@ def _loops(mix: Mapping[str, float]) -> int:
     return len(mix) + (0 < mix.get("DELETE", 0) < mix.get("PUT", 0))
 
 
-def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[Change]:
+def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChange]:
     nodes = ", ".join(dict.fromkeys(driver.node for driver in plan.drivers))
     for bucket in plan.buckets:
-        name = bucket.key if bucket.foreign else f"cbtp-<run id>-{bucket.key.lower()}"
-        if bucket.foreign and plan.keep_data:
+        name = bucket.key if bucket.existing else f"cbtp-<run id>-{bucket.key.lower()}"
+        if bucket.existing and plan.keep_data:
             what = f"existing bucket {name}: objects under the prefix cbtp-<run id>/, all others stay as they are"
-            yield Change(what, "kept (keep_data); yours to remove")
-        elif not bucket.foreign:
+            yield PlannedChange(what, "kept (keep_data); yours to remove")
+        elif not bucket.existing:
             command = f"radosgw-admin bucket rm --bucket={name} --purge-objects"
             undo = (
                 f"kept (keep_data); yours to remove: {command}" if plan.keep_data else f"{command} at the end"
             )
-            yield Change(f"bucket {name}: created and filled", undo)
+            yield PlannedChange(f"bucket {name}: created and filled", undo)
     where = cluster.get("tmp_dir") or "/tmp/cbt.<pid>"
     engines = {phase.engine for phase in plan.phases if phase.kind != "wait"}
     content = [
@@ -191,37 +191,38 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[Change]:
         "aggregates",
         *(["rows"] if plan.keep_rows else []),
     ]
-    yield Change(f"nodes {nodes}: scratch directory under {where} ({', '.join(content)})", "removed at the end")
+    yield PlannedChange(f"nodes {nodes}: scratch directory under {where} ({', '.join(content)})", "removed at the end")
     yield from _set(plan.settings)
     for span in spans(plan):
         fault = span.fault
         what = f"fault {fault.label}: {fault.kind} {targets_text(fault)}"
         undo = f"at {format_duration(round(span.undone[1], 3))} of {span.undone[0]}, or " if span.undone else ""
-        yield Change(
+        yield PlannedChange(
             f"{what}, at {format_duration(round(span.at, 3))} of {span.phase}", f"{undo}at any end of the run{_KILLED}"
         )
-    yield Change("config-key cbt-plugins/run/... on the cluster: says which run has it", f"removed at the end{_KILLED}")
+    key = "config-key cbt-plugins/run/... on the cluster: says which run has it"
+    yield PlannedChange(key, f"removed at the end{_KILLED}")
 
 
 _KILLED = "; after a kill -9 by `cbt-tools undo ARCHIVE`"
 
 
-def _set(settings: Settings) -> Iterator[Change]:
+def _set(settings: Settings) -> Iterator[PlannedChange]:
     if settings.flags:
         flags = ", ".join(settings.flags)
-        yield Change(f"flags of the OSD map: {flags}", f"those that were not set before are unset{_KILLED}")
+        yield PlannedChange(f"flags of the OSD map: {flags}", f"those that were not set before are unset{_KILLED}")
     former = f"what it was before{_KILLED}"
     for who, option, value in settings.config:
-        yield Change(f"configuration: {who} {option} = {value}", former)
+        yield PlannedChange(f"configuration: {who} {option} = {value}", former)
     if settings.balancer is not None:
-        yield Change(f"balancer: {'on' if settings.balancer else 'off'}", former)
+        yield PlannedChange(f"balancer: {'on' if settings.balancer else 'off'}", former)
     if settings.autoscaler is not None:
-        yield Change(f"pg_autoscale_mode of every pool: {'on' if settings.autoscaler else 'off'}", former)
+        yield PlannedChange(f"pg_autoscale_mode of every pool: {'on' if settings.autoscaler else 'off'}", former)
     if settings.deep_scrub:
-        yield Change("deep scrub of the log and index pools when all else is put back", "nothing to undo")
+        yield PlannedChange("deep scrub of the log and index pools when all else is restored", "nothing to undo")
     if settings.recovery:
         what = "osd_max_backfills, osd_recovery_* and osd_mclock_*, as the scheduler of the OSDs needs"
-        yield Change(f"{settings.recovery} recovery from the first fault on: {what}", former)
+        yield PlannedChange(f"{settings.recovery} recovery from the first fault on: {what}", former)
 
 
 def unchanged(plans: Sequence[Plan]) -> str:
@@ -229,19 +230,19 @@ def unchanged(plans: Sequence[Plan]) -> str:
     flags = any(plan.settings.flags for plan in plans)
     options = any(plan.settings.config or plan.settings.recovery for plan in plans)
     switches = any(plan.settings.balancer is not None for plan in plans)
-    broken = any(event.inject for plan in plans for phase in plan.phases for event in phase.events)
+    injected = any(event.inject for plan in plans for phase in plan.phases for event in phase.events)
     words = [
         "pool" if not any(plan.settings.autoscaler is not None for plan in plans) else "",
         "user",
         "other flag" if flags else "flag",
         "other setting" if options or switches else "setting",
-        "other daemon or node" if broken else "daemon",
+        "other daemon or node" if injected else "daemon",
     ]
     *first, last = filter(None, words)
     return f"{', '.join(first)} or {last}"
 
 
-def _advice(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
+def _warnings(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
     for phase in plan.phases:
         measured = phase.goal.duration if phase.goal else phase.duration
         if phase.role == "measure" and measured is not None and measured < _MINUTE:
@@ -286,7 +287,7 @@ def _of_faults(plan: Plan) -> Iterator[str]:
         if span.beside and "steady" not in span.fault.accept:
             others = ", ".join(fault.label for fault in span.beside)
             yield f"{label}: if PGs still recover from {others} then, rule steady refuses it; accept: [steady] takes it"
-        yield from _heals_itself(span)
+        yield from _recovers_by_itself(span)
         shown = shown_secrets(span.fault.options)
         if shown:
             yield f"{label}: {shown}"
@@ -297,12 +298,12 @@ def _of_faults(plan: Plan) -> Iterator[str]:
             )
 
 
-def _heals_itself(span: Span) -> Iterator[str]:
+def _recovers_by_itself(span: Span) -> Iterator[str]:
     deadline = deadline_of(span.fault.kind, span.fault.options)
     if deadline is None:
         return
-    limit = f"{span.fault.label}: heals itself after {format_duration(deadline)}"
+    limit = f"{span.fault.label}: recovers by itself after {format_duration(deadline)}"
     if span.seconds is None:
-        yield f"{limit}, and when it is to be undone is not known: mind options: {{deadline: ...}}"
+        yield f"{limit}, and the time of its undo is not known: check options: {{deadline: ...}}"
     elif span.seconds >= deadline:
-        yield f"{limit}, before it is to be undone ({format_duration(round(span.seconds, 3))}): raise deadline"
+        yield f"{limit}, before its undo ({format_duration(round(span.seconds, 3))}): raise deadline"

@@ -11,9 +11,9 @@ from typing import Any, Dict, Iterator, List, Mapping, Type
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from cbt_plugins.config import registry
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.events import FaultFileSection
-from cbt_plugins.config.monitors import PROFILES
 from cbt_plugins.config.sections import CBT_KEYS, our_sections
 from cbt_plugins.config.units import RANGE_PATTERN, RATE_PATTERN, Duration, Percent, Size
 
@@ -29,8 +29,8 @@ def build() -> Dict[str, Any]:
 
     A file of faults has the definition FaultFileSection.
     """
-    sections = our_sections()
-    models: List[Type[BaseModel]] = [*sections.values(), ClusterSection, FaultFileSection, *PROFILES.values()]
+    sections, profiles = our_sections(registry.BENCHMARKS), our_sections(registry.MONITORS)
+    models: List[Type[BaseModel]] = [*sections.values(), ClusterSection, FaultFileSection, *profiles.values()]
     _, top = models_json_schema([(model, "validation") for model in models])
     defs = _tidy({"$defs": top["$defs"]})["$defs"]
     for section in sections.values():
@@ -45,7 +45,7 @@ def build() -> Dict[str, Any]:
             "client_endpoints": {"type": "object"},
             "monitoring_profiles": {
                 "type": "object",
-                "properties": {name: {"$ref": f"#/$defs/{model.__name__}"} for name, model in PROFILES.items()},
+                "properties": {name: {"$ref": f"#/$defs/{model.__name__}"} for name, model in profiles.items()},
                 "additionalProperties": {"type": "object"},
             },
             "benchmarks": {
@@ -119,9 +119,9 @@ def tables() -> str:
     parts = []
     tops = {
         "cluster": ClusterSection.__name__,
-        **{name: section.__name__ for name, section in our_sections().items()},
+        **{name: section.__name__ for name, section in our_sections(registry.BENCHMARKS).items()},
         "file of faults": FaultFileSection.__name__,
-        **{f"monitoring_profiles.{name}": model.__name__ for name, model in PROFILES.items()},
+        **{f"monitoring_profiles.{name}": model.__name__ for name, model in our_sections(registry.MONITORS).items()},
     }
     pending = [(f"`{name}:`", model) for name, model in tops.items()]
     titles: Dict[str, str] = {model: title for title, model in pending}

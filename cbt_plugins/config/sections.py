@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Dict, Mapping, Optional, Tuple, Type
 
 from cbt_plugins.config import registry
-from cbt_plugins.config.calibration import with_calibration
 from cbt_plugins.config.errors import ConfigError, ErrorAt
 from cbt_plugins.config.validate import FieldError, validate
 from cbt_plugins.inventory import nodes_of
-from cbt_plugins.plan import Plan
+from cbt_plugins.plan import CALIBRATE, Phase, Plan
 
 #: CBT puts these into every permutation
 HOST_KEYS = frozenset({"benchmark", "iteration"})
 #: keys that CBT's base class reads in any section; no plan is made of them (of `acceptable`: see acceptable.py)
 CBT_KEYS = frozenset({"acceptable", "osd_ra", "valgrind", "log_iops", "log_bw", "log_lat"})
+#: seconds: a quarter of the phase it serves, within these
+_SHORTEST, _LONGEST = 5.0, 10.0
 
 
-def section_of(benchmark: str) -> Optional[Type[Any]]:
-    """Return the `Section` of the benchmark's class, ours or another distribution's; None where there is none.
+def section_of(name: str, group: str = registry.BENCHMARKS) -> Optional[Type[Any]]:
+    """Return the `Section` of a benchmark's or monitor's class, ours or another's; None where there is none.
 
-    A section is a pydantic model of the YAML, and its `to_plan(clients, endpoints)` makes the Plan of it.
+    A section is a pydantic model of the YAML; that of a benchmark has `to_plan(clients, endpoints)`.
     """
-    if benchmark not in registry.references(registry.BENCHMARKS):
+    if name not in registry.references(group):
         return None
-    section: Optional[Type[Any]] = getattr(registry.load(registry.BENCHMARKS, benchmark), "Section", None)
+    section: Optional[Type[Any]] = getattr(registry.load(group, name), "Section", None)
     return section
 
 
-def our_sections() -> Dict[str, Type[Any]]:
-    """Return the sections of our own benchmarks by name."""
-    return {name: registry.load(registry.BENCHMARKS, name).Section for name in registry.built_in(registry.BENCHMARKS)}
+def our_sections(group: str) -> Dict[str, Type[Any]]:
+    """Return the sections of our own benchmarks, or of our own monitors, by name."""
+    return {name: registry.load(group, name).Section for name in registry.built_in(group)}
 
 
 def understand(
@@ -46,7 +48,7 @@ def understand(
     model, errors = validate(section, own, context)
     if model is None:
         return None, errors
-    return with_calibration(model.to_plan(clients, endpoints)), ()
+    return _with_calibration(model.to_plan(clients, endpoints)), ()
 
 
 def plan_of(
@@ -61,4 +63,16 @@ def plan_of(
     plan, errors = understand(benchmark, config, cluster, endpoints or {})
     if plan is None:
         raise ConfigError([ErrorAt(("benchmarks", benchmark, *path), text) for path, text, _ in errors])
+    return plan
+
+
+def _with_calibration(plan: Plan) -> Plan:
+    """Put one calibration before the first hybrid phase by warp whose workers are open: one for all to compare."""
+    for position, phase in enumerate(plan.phases):
+        if phase.kind == "hybrid" and phase.engine == "warp" and phase.workers is None:
+            duration = min(_LONGEST, max(_SHORTEST, (phase.duration or 0.0) / 4))
+            calibration = Phase(name=CALIBRATE, kind="hybrid", duration=duration, mix=phase.mix)
+            return replace(
+                plan, phases=(*plan.phases[:position], calibration, *plan.phases[position:])
+            )
     return plan

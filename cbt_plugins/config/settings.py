@@ -128,12 +128,12 @@ class LimitsSection(Strict):
 
 
 class SettingsSection(Strict):
-    """Set on the cluster before the first phase, and put back to what it was at the end, whatever the end."""
+    """Set on the cluster before the first phase, and restored at the end, however the run ends."""
 
     scrub: Optional[_Scrub] = Field(
         None,
         description="`off` is the flags noscrub and nodeep-scrub; `on` leaves scrubbing as it is; `deep-after` is "
-        "`off`, and a deep scrub of RGW's log and index pools when the run has put everything back.",
+        "`off`, and a deep scrub of RGW's log and index pools when the run has restored everything.",
     )
     balancer: Optional[Switch] = Field(None, description="The mgr's balancer; without this key as it is.")
     autoscaler: Optional[Switch] = Field(

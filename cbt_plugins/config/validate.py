@@ -191,3 +191,15 @@ def _child(node: Mapping[str, Any], part: Any) -> Optional[Mapping[str, Any]]:
         return items if isinstance(items, Mapping) else None
     child = node.get("properties", {}).get(part)
     return child if isinstance(child, Mapping) else None
+
+
+_Profile = TypeVar("_Profile", bound=Strict)
+
+
+def values_of(model: Type[_Profile], name: str, profile: Mapping[str, Any]) -> _Profile:
+    """Return the values of a monitoring profile as CBT hands it over; ValueError names all that is wrong with it."""
+    values, errors = validate(model, dict(profile))
+    if values is None:
+        texts = (": ".join([".".join(map(str, error.path)), error.text]) for error in errors)
+        raise ValueError(f"monitoring_profiles: {name}: " + "; ".join(texts))
+    return values

@@ -90,7 +90,7 @@ class CbtLoadJobs:
             spaces.append({**own, "sizes": [list(size) for size in bucket.sizes], "rebuild": memory.stale})
             if self._listed(bucket):
                 old = {"name": f"{key}, listed", "bucket": self._names[key], "numbered": False}
-                found = {"prefix": "" if bucket.foreign else "keep/", "exclude": f"cbtp-{self._run_id}/"}
+                found = {"prefix": "" if bucket.existing else "keep/", "exclude": f"cbtp-{self._run_id}/"}
                 spaces.append({**old, **found, "limit": self._plan.read_objects})
         return {
             "version": 1,
@@ -149,7 +149,7 @@ class CbtLoadJobs:
         return {**order, "absent": True} if keys.absent else order
 
     def _listed(self, bucket: Bucket) -> bool:
-        return bucket.foreign or self._warp_filled
+        return bucket.existing or self._warp_filled
 
     def _prefix(self, driver: Driver, bucket: Bucket) -> str:
-        return f"cbtp-{self._run_id}/cbt-load/{driver.id}/" if bucket.foreign else f"cbt-load/{driver.id}/"
+        return f"cbtp-{self._run_id}/cbt-load/{driver.id}/" if bucket.existing else f"cbt-load/{driver.id}/"

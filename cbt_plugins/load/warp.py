@@ -87,7 +87,7 @@ class WarpJobs:
         for driver in self._plan.drivers:
             bucket = self._buckets[driver.bucket]
             for lane in lanes[driver.id]:
-                keep = "" if bucket.foreign else "keep"
+                keep = "" if bucket.existing else "keep"
                 drop = self._prefix(bucket, "drop", driver, "")
                 existing = ["--list-existing", "--objects", str(self._plan.read_objects)]
                 command, prefix, extra = {
@@ -149,7 +149,7 @@ class WarpJobs:
         return jobs
 
     def _prefix(self, bucket: Bucket, kind: str, driver: Driver, label: str) -> str:
-        parts = [f"cbtp-{self._run_id}"] if bucket.foreign else []
+        parts = [f"cbtp-{self._run_id}"] if bucket.existing else []
         return "/".join([*parts, kind, driver.id, *([label] if label else [])])
 
     def _job(

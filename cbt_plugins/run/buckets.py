@@ -54,8 +54,8 @@ class Buckets:
     def __init__(self, plan: Plan, run_id: str, ceph: Ceph, journal: Journal) -> None:
         self._ceph = ceph
         self._journal = journal
-        self.names: Dict[str, str] = {b.key: b.key if b.foreign else bucket_name(run_id, b.key) for b in plan.buckets}
-        self._foreign = {b.key for b in plan.buckets if b.foreign}
+        self.names: Dict[str, str] = {b.key: b.key if b.existing else bucket_name(run_id, b.key) for b in plan.buckets}
+        self._foreign = {b.key for b in plan.buckets if b.existing}
 
     @property
     def own(self) -> List[str]:

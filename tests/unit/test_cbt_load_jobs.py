@@ -16,14 +16,14 @@ FILL = Phase("fill", "fill", "fill", goal=Goal(objects=11), engine="cbt-load")
 
 
 def plan(*phases: Phase, foreign: bool = False, drivers: int = 2, across: bool = False, **keys: Any) -> Plan:
-    buckets = (Bucket("a", SIZES, foreign=foreign), Bucket("b", SIZES, foreign=foreign))
+    buckets = (Bucket("a", SIZES, existing=foreign), Bucket("b", SIZES, existing=foreign))
     names = tuple(b.key for b in buckets)
     made = (Driver(f"0{i}", f"c{i}", names if across else names[:1], 8) for i in range(1, drivers + 1))
     return Plan("warp", S3(urls=("http://r1", "http://r2")), buckets, tuple(made), phases, **keys)
 
 
 def jobs(plan: Plan, phase: Phase, memory: Memory = NOTHING, **keys: Any) -> List[Job]:
-    names = {b.key: b.key if b.foreign else f"cbtp-1-{b.key}" for b in plan.buckets}
+    names = {b.key: b.key if b.existing else f"cbtp-1-{b.key}" for b in plan.buckets}
     return CbtLoadJobs(plan, names, "1").jobs(phase, memory, **keys)
 
 

@@ -206,8 +206,8 @@ ONLY_CBT_LOAD = "goes with engine: cbt-load, and the engine of this phase is war
 PHASE = "benchmarks.warp.cycle.phases[1].hybrid"
 FAULTS = [
     ("    engine: §cbt-laod\n" + CYCLE, "benchmarks.warp.engine: must be warp or cbt-load; did you mean 'cbt-load'?"),
-    ("    engine: §hybrid\n" + CYCLE, "benchmarks.warp.engine: hybrid is called cbt-load now; write engine: cbt-load"),
-    ("    §hybrid: {seed: 3}\n" + CYCLE, "benchmarks.warp.hybrid: these options are called cbt_load now; write cbt_"),
+    ("    engine: §hybrid\n" + CYCLE, "benchmarks.warp.engine: must be warp or cbt-load; it is called 'cbt-load' now"),
+    ("    §hybrid: {seed: 3}\n" + CYCLE, "benchmarks.warp.hybrid: unknown key; it is called 'cbt_load' now"),
     ("    keep_rows: §yes please\n" + CYCLE, "benchmarks.warp.keep_rows: must be true or false, not text"),
     ("    §cbt_load: {seed: 3}\n" + CYCLE, "benchmarks.warp.cbt_load: says how cbt-load works, and nothing here has"),
     (

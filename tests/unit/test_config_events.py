@@ -248,7 +248,7 @@ FAULTS = [
     ),
     (
         fault("kind: network, osd_nodes: 1, options: {method: nft, deadline: §4s}"),
-        "[0].fault.options.deadline: a node heals itself after 5s to 7d",
+        "[0].fault.options.deadline: a node recovers by itself after 5s to 7d",
     ),
     (
         fault("kind: network, osd_nodes: 1, options: {method: nft, ssh_port: §'22'}"),

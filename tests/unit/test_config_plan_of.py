@@ -149,7 +149,7 @@ def test_warp_options_of_a_plain_command() -> None:
         ),
         (
             {"buckets": {"names": ["mine"], "existing": True}, "keep_data": True},
-            [Bucket("mine", ((4096, 4096, 1.0),), foreign=True)],
+            [Bucket("mine", ((4096, 4096, 1.0),), existing=True)],
             ["01-mine c1", "02-mine c2"],
         ),
     ],

@@ -172,7 +172,7 @@ def test_what_cbt_load_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         assert line in lines, line
     grown = [f"{name} {what}" for name in ("hybrid-3", "bounded") for what in ("adds", "takes")]
     assert not any(text in line for line in lines for text in grown)
-    assert "Worth knowing" not in lines  # one worker is enough for any mix, and phases are long
+    assert "Warnings" not in lines  # one worker is enough for any mix, and phases are long
 
 
 def test_which_programs_and_rows_are_on_the_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -345,21 +345,21 @@ def test_what_is_worth_knowing_of_faults(tmp_path: Path, capsys: pytest.CaptureF
         "a: lasts 10m, and OSDs are marked out after 10m unless mon_osd_down_out_interval says otherwise",
         "c: in force until the end of the run, which undoes it",
         "c: if PGs still recover from b then, rule steady refuses it; accept: [steady] takes it",
-        "d: heals itself after 20m, before it is to be undone (1h10m30s): raise deadline",
+        "d: recovers by itself after 20m, before its undo (1h10m30s): raise deadline",
     ]:
         assert line in text, line
     interval = FAILURES.replace("{osd: {osd_max_backfills: 4}}", "{mon: {mon_osd_down_out_interval: 60}}")
     interval = interval.replace("deadline: 20m", "deadline: 2h")
     interval = interval.replace("osd_number: 1", "osd_number: 1, accept: [steady]")
     text = plan(capsys, write(tmp_path, interval))
-    assert "marked out after" not in text and "heals itself" not in text
+    assert "marked out after" not in text and "recovers by itself" not in text
     assert "d: if PGs still recover from b, c then, rule steady" in text and "c: if PGs" not in text
     noout = plan(capsys, write(tmp_path, FAILURES.replace("[noscrub]", "[noout]")))
     assert "noout: no OSD is marked out, so what a fault takes away is not made again" in noout
     assert "marked out after" not in noout
     later = FAILURES.replace("stalled: 5m, events:", "stalled: 5m}\n        - hybrid: {duration: 1h, events:")
     text = plan(capsys, write(tmp_path, later))
-    assert "d: heals itself after 20m, and when it is to be undone is not known: mind options" in text
+    assert "d: recovers by itself after 20m, and the time of its undo is not known: check options" in text
     cut = "kind: network, nodes: [o2], options: {interfaces: [e0], deadline: 20m}"
     off = "kind: power, nodes: [o2], options: {'off': 'x -P ${SECRET} off', 'on': 'x -E on'}"
     assert "d: SECRET stands in a command's arguments" in plan(capsys, write(tmp_path, FAILURES.replace(cut, off)))

@@ -14,7 +14,8 @@ import pytest
 from watched import lines, running, wait_for
 
 from cbt_plugins.config import registry
-from cbt_plugins.config.monitors import errors_of
+from cbt_plugins.config.sections import section_of
+from cbt_plugins.config.validate import validate
 from cbt_plugins.monitors import lifecycle, recovery_agent
 from cbt_plugins.monitors.recovery import Recovery
 from cbt_plugins.results.samples import FILE, read_samples
@@ -228,11 +229,11 @@ def test_every_map_between_two_samples_is_looked_at() -> None:
     ],
 )
 def test_faults_of_the_profile(ceph: Path, profile: Dict[str, Any], text: str) -> None:
-    assert text in errors_of("recovery", profile)[0].text
+    assert text in validate(Recovery.Section, profile)[1][0].text
     with pytest.raises(ValueError, match="monitoring_profiles: recovery: "):
         Recovery(profile, cluster(ceph), {})
 
 
 def test_it_is_built_in() -> None:
     assert registry.loaders(registry.MONITORS)["recovery"]() is Recovery
-    assert errors_of("collectl", {"what": "ever"}) == ()
+    assert section_of("collectl", registry.MONITORS) is None

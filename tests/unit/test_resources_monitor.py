@@ -16,7 +16,7 @@ import pytest
 from watched import lines, running, wait_for
 
 from cbt_plugins.config import registry
-from cbt_plugins.config.monitors import ResourcesProfile, errors_of
+from cbt_plugins.config.validate import validate
 from cbt_plugins.monitors import lifecycle, resources_agent
 from cbt_plugins.monitors.resources import Resources
 from cbt_plugins.results import resources as analysis
@@ -347,7 +347,7 @@ def test_the_program_is_one_for_old_pythons() -> None:
     ],
 )
 def test_faults_of_the_resources_profile(profile: Dict[str, Any], text: str) -> None:
-    (fault, *_) = errors_of("resources", profile)
+    (fault, *_) = validate(Resources.Section, profile)[1]
     assert text in fault.text
     with pytest.raises(ValueError, match="monitoring_profiles: resources: "):
         Resources(profile, CLUSTER, {})
@@ -359,7 +359,7 @@ def test_every_node_is_watched_by_default() -> None:
     assert Resources({"nodes": ["osds"]}, cluster, {}).nodes == ["o1", "o2"]
     assert Resources({"nodes": "rgws"}, cluster, {}).nodes == ["r"]
     assert registry.loaders(registry.MONITORS)["resources"]() is Resources
-    assert tuple(ResourcesProfile().nodes) == Resources.DEFAULT_NODES
+    assert tuple(Resources.Section().nodes) == Resources.DEFAULT_NODES
 
 
 def test_counters_that_begin_anew_count_from_zero() -> None:

@@ -20,7 +20,7 @@ def plan(*phases: Phase, foreign: bool = False, **s3: object) -> Plan:
     return Plan(
         benchmark="warp",
         s3=S3(urls=("http://rgw1:7480", "http://rgw2:7480"), user="cbt", **s3),  # type: ignore[arg-type]
-        buckets=(Bucket("4KiB", ((4096, 4096, 1.0),), foreign=foreign),),
+        buckets=(Bucket("4KiB", ((4096, 4096, 1.0),), existing=foreign),),
         drivers=(Driver("01-4KiB", "client1", ("4KiB",), 8), Driver("02-4KiB", "client2", ("4KiB",), 8)),
         phases=phases,
     )
