@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 from cbt_plugins.compare.differences import Difference, Incomparable, Scale, conflicts, differing, is_essential, text
-from cbt_plugins.results.record import Record
+from cbt_plugins.results.record import RunRecord
 
-Runs = Tuple[Record, ...]
+Runs = Tuple[RunRecord, ...]
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ def cases(base: Side, new: Side, scale: Optional[Scale] = None) -> Tuple[List[Ca
     return [Case(title, a, b, tuple(differing(a, b))) for title, (a, b) in zip(names, pairs)], alone
 
 
-def groups(runs: Sequence[Record]) -> List[Runs]:
+def groups(runs: Sequence[RunRecord]) -> List[Runs]:
     """Runs that can be compared with each other, in the order of the first of each group."""
-    found: List[List[Record]] = []
+    found: List[List[RunRecord]] = []
     for run in runs:
         group = next((its for its in found if not conflicts(its[0], run)), None)
         if group is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.results.record import Record
+from cbt_plugins.results.record import RunRecord
 
-#: keys, or beginnings of keys, of Record.config in which runs that are compared must agree
+#: keys, or beginnings of keys, of RunRecord.config in which runs that are compared must agree
 ESSENTIAL = ("benchmark", "engine", "phases", "objects.", "load.", "phase.", "pool.", "cluster.")
 #: ... but for those that a comparison of clusters of two sizes is about
 SCALED = ("cluster.osd_nodes", "cluster.osds", "cluster.rgws", "cluster.endpoints")
@@ -49,7 +49,7 @@ class Incomparable(Exception):
         self.differences = tuple(differences)
 
 
-def conflicts(base: Record, new: Record, scale: Optional[Scale] = None) -> List[Difference]:
+def conflicts(base: RunRecord, new: RunRecord, scale: Optional[Scale] = None) -> List[Difference]:
     """The keys that make two runs incomparable: essential, known of both, and not the same.
 
     Raises Incomparable when `scale` is not what differs.
@@ -75,7 +75,7 @@ def is_essential(key: str) -> bool:
     return any(key == name or (name.endswith(".") and key.startswith(name)) for name in ESSENTIAL)
 
 
-def differing(base: Iterable[Record], new: Iterable[Record]) -> List[Difference]:
+def differing(base: Iterable[RunRecord], new: Iterable[RunRecord]) -> List[Difference]:
     """Every key that is not the same in all runs of both sides, in the order of the keys."""
     sides = [[record.config for record in base], [record.config for record in new]]
     keys = sorted({key for side in sides for config in side for key in config})
@@ -87,7 +87,7 @@ def differing(base: Iterable[Record], new: Iterable[Record]) -> List[Difference]
     return found
 
 
-def within(records: Sequence[Record]) -> Dict[str, Tuple[str, ...]]:
+def within(records: Sequence[RunRecord]) -> Dict[str, Tuple[str, ...]]:
     """The keys in which runs of one side differ from each other -> their values."""
     configs = [record.config for record in records]
     keys = sorted({key for config in configs for key in config})

@@ -20,7 +20,7 @@ from cbt_plugins.compare.statistics.changes import SHORTEST
 from cbt_plugins.compare.wording import chance, change_of
 from cbt_plugins.metrics import METRICS, Direction
 from cbt_plugins.report.numbers import plain, when
-from cbt_plugins.results.record import Record
+from cbt_plugins.results.record import RunRecord
 
 #: runs below which no change of a level can be found
 FEWEST = 2 * SHORTEST
@@ -30,8 +30,8 @@ FEWEST = 2 * SHORTEST
 class Change:
     """The level changed between two runs; `differences` are those of their configurations."""
 
-    before_run: Record
-    run: Record
+    before_run: RunRecord
+    run: RunRecord
     before: float
     after: float
     p: float
@@ -64,11 +64,11 @@ class History:
     """Runs of one configuration in the order of time, and their tracks."""
 
     case: str
-    runs: Tuple[Record, ...]
+    runs: Tuple[RunRecord, ...]
     tracks: Tuple[Track, ...]
 
 
-def histories(records: Sequence[Record], choice: Wanted, alpha: float = 0.05, seed: int = 0) -> List[History]:
+def histories(records: Sequence[RunRecord], choice: Wanted, alpha: float = 0.05, seed: int = 0) -> List[History]:
     """A history for each configuration among the runs, the one with most runs first.
 
     `alpha` is the chance of a false change among all tracks of one history. Raises ValueError when no run has a time.
@@ -82,7 +82,7 @@ def histories(records: Sequence[Record], choice: Wanted, alpha: float = 0.05, se
     return [_history(title, runs, choice, alpha, seed) for title, runs in named]
 
 
-def _history(case: str, runs: Tuple[Record, ...], choice: Wanted, alpha: float, seed: int) -> History:
+def _history(case: str, runs: Tuple[RunRecord, ...], choice: Wanted, alpha: float, seed: int) -> History:
     table: Dict[Key, List[Optional[float]]] = {}
     for i, run in enumerate(runs):
         for its in run.measurements:
@@ -98,7 +98,7 @@ def _history(case: str, runs: Tuple[Record, ...], choice: Wanted, alpha: float, 
     return History(case, runs, tuple(_track(key, runs, values, share, seed) for key, values in level.items()))
 
 
-def _track(key: Key, runs: Sequence[Record], values: Sequence[Optional[float]], alpha: float, seed: int) -> Track:
+def _track(key: Key, runs: Sequence[RunRecord], values: Sequence[Optional[float]], alpha: float, seed: int) -> Track:
     known = [(run, value) for run, value in zip(runs, values) if value is not None]
     found = change_points([value for _, value in known], alpha=alpha, seed=seed) if len(known) >= FEWEST else []
     changes = []
@@ -193,7 +193,7 @@ def to_csv(found: Sequence[History]) -> str:
     return out.getvalue()
 
 
-def _time(run: Record) -> str:
+def _time(run: RunRecord) -> str:
     if run.started is None:
         return ""
     return datetime.fromtimestamp(run.started, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import List, Sequence, Tuple
 
 from cbt_plugins.compare.cases import Side
-from cbt_plugins.results.record import Record, records_of
+from cbt_plugins.results.record import RunRecord
+from cbt_plugins.results.records import records_of
 
 
 def sides(paths: Sequence[Sequence[Path]]) -> List[Side]:
@@ -23,11 +24,11 @@ def sides(paths: Sequence[Sequence[Path]]) -> List[Side]:
     return [Side(name, tuple(runs), its) for name, runs, its in zip(_unique(names), found, given)]
 
 
-def _identity(run: Record) -> Tuple[str, str]:
+def _identity(run: RunRecord) -> Tuple[str, str]:
     return str(Path(run.source).resolve()), run.name
 
 
-def _release(runs: Sequence[Record]) -> str:
+def _release(runs: Sequence[RunRecord]) -> str:
     labels = {run.label for run in runs}
     return next(iter(labels)) or "" if len(labels) == 1 else ""
 

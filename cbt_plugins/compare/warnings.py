@@ -11,7 +11,7 @@ from cbt_plugins.compare.cases import Case, Runs
 from cbt_plugins.compare.differences import is_essential, short, within
 from cbt_plugins.compare.statistics import steady
 from cbt_plugins.compare.statistics.values import StatisticsWarning
-from cbt_plugins.results.record import Record
+from cbt_plugins.results.record import RunRecord
 
 #: what is there whatever is compared with what, and is said elsewhere
 _QUIET = ("few-samples",)
@@ -73,7 +73,7 @@ def _runs(side: str, runs: Runs, rows: Set[Tuple[str, str]]) -> Iterator[Compari
         yield from _unsteady(where, run, rows)
 
 
-def _unsteady(where: str, run: Record, rows: Set[Tuple[str, str]]) -> Iterator[ComparisonWarning]:
+def _unsteady(where: str, run: RunRecord, rows: Set[Tuple[str, str]]) -> Iterator[ComparisonWarning]:
     for its in run.measurements:
         if its.metric == "obj_per_s" and its.series and (its.phase, its.op) in rows:
             for warning in steady(np.asarray(its.series, dtype=float)):

@@ -8,10 +8,9 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 from cbt_plugins.columns import side_by_side
 from cbt_plugins.metrics import CLUSTER, COLUMNS
 from cbt_plugins.results import recovery
-from cbt_plugins.results.importers import cosbench, read
-from cbt_plugins.results.importers.beside import KEY
-from cbt_plugins.results.importers.cosbench_page import tables
-from cbt_plugins.results.record import Measurement, Record
+from cbt_plugins.results.importers.cbt import FAULTS_KEY
+from cbt_plugins.results.importers.reader import importers, read
+from cbt_plugins.results.record import Measurement, RunRecord
 
 _HEAD = ("", "", "requests", "obj/s", "MiB/s", "success", "mean ms", "p50", "p90", "p99", "p99.9", "max")
 
@@ -20,15 +19,14 @@ def render(path: Path) -> Tuple[str, bool]:
     """(the text, whether all runs are whole). Raises Unreadable."""
     records = read(path)
     parts = ["".join(_record(record)) for record in records]
-    sources = sorted({record.source for record in records if record.kind == "cosbench"})
-    for source in sources:
-        lines = cosbench.lines(Path(source))
-        for workload in dict.fromkeys(line.workload for line in lines):
-            parts += [f"{workload}\n{tables([line for line in lines if line.workload == workload])}"]
+    known = importers()
+    for source, kind in sorted({(record.source, record.kind) for record in records}):
+        more = known[kind].more(Path(source)) if kind in known else ""
+        parts += [more] if more else []
     return "\n".join(parts), all(record.usable for record in records)
 
 
-def _record(record: Record) -> Iterator[str]:
+def _record(record: RunRecord) -> Iterator[str]:
     whole = "" if record.usable else "  NOT USABLE, see the warnings"
     yield f"{record.name}  {record.config.get('benchmark', record.kind)}{whole}\n"
     lines: List[List[str]] = [list(_HEAD)]
@@ -37,7 +35,7 @@ def _record(record: Record) -> Iterator[str]:
         lines.append([phase, op, str(its[0].n or ""), *(_cell(its, metric.key) for metric in COLUMNS)])
     yield from (f"  {line}\n" for line in side_by_side(lines, left=2))
     if record.failure is not None:
-        yield f"  beside it: {record.config[KEY]}\n"
+        yield f"  beside it: {record.config[FAULTS_KEY]}\n"
         yield from (f"  {line}\n" for line in recovery.table(record.failure))
     for warning in record.warnings:
         yield f"  {warning.code}: {warning.text}\n"

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from cbt_plugins.compare.configuration import configuration
 from cbt_plugins.compare.differences import is_essential, text
 from cbt_plugins.report.document import document
 from cbt_plugins.report.headline import headline
 from cbt_plugins.report.html import verdict
 from cbt_plugins.report.sweep import TOTAL, Sweep, sweeps
+from cbt_plugins.results.configuration import configuration
 
 FILE = "index.html"
 

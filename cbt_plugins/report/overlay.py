@@ -10,9 +10,9 @@ from cbt_plugins.report.curves import curve, milliseconds
 from cbt_plugins.report.downsample import factor, means, short
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.loader import summary_of
-from cbt_plugins.results.record import STATE, Measurement, Record
+from cbt_plugins.results.record import STATE, Measurement, RunRecord
 
-Sides = Sequence[Tuple[str, Sequence[Record]]]
+Sides = Sequence[Tuple[str, Sequence[RunRecord]]]
 Key = Tuple[str, str]  # phase and operation
 
 #: points of a line: there are many lines
@@ -65,7 +65,7 @@ def percentiles(case: str, sides: Sides) -> Iterator[Dict[str, Any]]:
             yield {"case": case, "phase": phase, "op": op, "curves": curves}
 
 
-def _histograms(run: Record) -> Dict[Key, Histogram]:
+def _histograms(run: RunRecord) -> Dict[Key, Histogram]:
     if run.kind != "cbt-plugins":
         return {}
     return {

@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.compare.configuration import configuration
 from cbt_plugins.compare.differences import is_essential
+from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.loader import measured
 
 #: keys of a run's configuration that are its load, and what follows from it

@@ -1,21 +1,23 @@
-"""What a comparison reads: records, one for each run, whatever program made it."""
+"""Run records: what a comparison reads of a run, whatever program made it; and those of our own summaries."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from cbt_plugins.metrics import CLUSTER, TOTAL, Source, from_source, number_at, read
+from cbt_plugins.plan import is_calibration
 
 #: between the name of a phase and that of a state of the cluster in it: "one-down / degraded"
 STATE = " / "
+#: metrics of a state of the cluster in a phase
+_STATE = ("obj_per_s", "mib_per_s", "mean_ms", "p50_ms", "p99_ms", "max_ms")
 
-
-@dataclass(frozen=True)
-class ResultWarning:
-    """A limit to the trust in a run's numbers: a code for programs, one sentence for a person."""
-
-    code: str
-    text: str
+#: whole bins below which a series is none: what the window cuts off is too much of it
+_FEWEST = 10
+#: op -> metric -> one value for each bin
+Series = Mapping[str, Mapping[str, List[float]]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,15 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Record:
+class ResultWarning:
+    """What limits the trust in the numbers of a run. `code` is a fixed word, `text` one sentence."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True)
+class RunRecord:
     """One run: one iteration of one configuration.
 
     `config` has plain values (text, number, bool, None) under dotted keys. Those that are equal to or begin with one of
@@ -63,18 +73,138 @@ class Record:
     warnings: Tuple[ResultWarning, ...]
     label: Optional[str] = None  # the release it measured: "18.2.7 reef"
     started: Optional[float] = None  # epoch seconds
-    #: of another program's run beside a file of faults: what analysis.recovery.milestones found
+    #: of another program's run beside a file of faults: what results.recovery.milestones found
     failure: Optional[Mapping[str, Any]] = None
 
 
-def records_of(path: Path) -> List[Record]:
-    """Every run of an archive, of a run's directory, of a summary.json, or of a result of another program.
+def measurements(summary: Mapping[str, Any]) -> Iterator[Measurement]:
+    """All numbers of a run that a comparison may ask for, in the order of its phases."""
+    series: Dict[str, Tuple[Mapping[str, Any], Series]] = {}
+    for phase in summary["phases"]:
+        if phase["ops"] and not is_calibration(phase["name"], phase["role"]):
+            series[phase["name"]] = phase["series"], _series(phase["series"])
+            yield from _of_phase(summary, phase, series[phase["name"]][1])
+    failure = summary["failure"]
+    if failure:
+        for episode in failure["milestones"]["episodes"]:
+            yield from of_episode(episode)
+        for phase in failure["impact"]["phases"]:
+            if phase["phase"] in series:
+                yield from _of_states(phase, *series[phase["phase"]])
+    used = (summary.get("resources") or {}).get("phases") or {}
+    for phase in summary["phases"]:
+        if phase["name"] in used and not is_calibration(phase["name"], phase["role"]):
+            yield from _of_resources(summary, phase, used[phase["name"]])
 
-    In the order of their names. A run without a summary, or with an old one, is read anew; nothing is written.
-    Raises analysis.source.Unreadable where there is nothing to read.
+
+def _of_phase(summary: Mapping[str, Any], phase: Mapping[str, Any], series: Series) -> Iterator[Measurement]:
+    step = phase["series"]["step"]
+    low, high = _whole_bins(phase)
+    lines = [*phase["ops"].items(), (TOTAL, phase["total"])]
+    for op, line in lines:
+        for metric in from_source(Source.OPERATION):
+            value = read(metric, summary, phase, op)
+            if value is not None:
+                bins = _bins(series.get(op, {}).get(metric.key), low, high)  # an op may have ended outside only
+                n = line["requests"] + (line["errors"] if metric.key == "success_rate" else 0)
+                yield Measurement(phase["name"], op, metric.key, value, bins, n, step)
+
+
+def _bins(series: Optional[Sequence[float]], low: int, high: Optional[int]) -> Optional[Tuple[float, ...]]:
+    part = tuple((series or ())[low:high])
+    return part if len(part) >= _FEWEST else None
+
+
+def _whole_bins(phase: Mapping[str, Any]) -> Tuple[int, Optional[int]]:
+    """Without the first and the last bin of the series where the window cuts them."""
+    window, series = phase["window"], phase["series"]
+    low = math.ceil((window["start"] - series["start"]) / series["step"])
+    high = math.floor((window["end"] - series["start"]) / series["step"])
+    return low, max(low, high)
+
+
+def _series(made: Mapping[str, Any]) -> Series:
+    """The rates as they are; the mean latency as values whose mean is that of all requests together.
+
+    Seconds have different numbers of requests, and the mean of their means is another number than the mean. With n_i
+    requests of the mean m_i in second i, and m of all, m + n_i (m_i - m) / mean(n) has the mean m, and the variance of
+    its mean is that of m (the ratio estimator, linearized; Cochran, Sampling Techniques, 3rd ed., 6.3-6.4).
     """
-    from cbt_plugins.results.records import (
-        read,  # it needs numpy, and the readers of other programs' results need the classes above
-    )
+    table: Dict[str, Dict[str, List[float]]] = {}
+    for op, its in made["ops"].items():
+        table[op] = {"obj_per_s": its["obj_per_s"], "mean_ms": _mean(its["obj_per_s"], its["mean_ms"])}
+        if its["mib_per_s"] is not None:
+            table[op]["mib_per_s"] = its["mib_per_s"]
+    everything = list(made["ops"].values())
+    rate = _sum([its["obj_per_s"] for its in everything])
+    busy = _sum([[n * (m or 0) for n, m in zip(its["obj_per_s"], its["mean_ms"])] for its in everything])
+    table[TOTAL] = {"obj_per_s": rate, "mean_ms": _mean(rate, [b / n if n else None for b, n in zip(busy, rate)])}
+    moved = [its["mib_per_s"] for its in everything if its["mib_per_s"] is not None]
+    if moved:
+        table[TOTAL]["mib_per_s"] = _sum(moved)
+    return table
 
-    return read(path)
+
+def _sum(lists: Sequence[Sequence[float]]) -> List[float]:
+    return [round(sum(values), 6) for values in zip(*lists)]
+
+
+def _mean(counts: Sequence[float], means: Sequence[Optional[float]]) -> List[float]:
+    total = sum(counts)
+    if not total:
+        return []
+    mean = sum(n * m for n, m in zip(counts, means) if m is not None) / total
+    usual = total / len(counts)
+    return [mean + n * (m - mean) / usual if m is not None else mean for n, m in zip(counts, means)]
+
+
+def of_episode(episode: Mapping[str, Any]) -> Iterator[Measurement]:
+    """How long a failure or a return took the cluster."""
+    phase = f"{'+'.join(episode['labels'])} {episode['kind']}"
+    recovery = episode["recovery"] or {}
+    seconds = {milestone["name"]: milestone["seconds"] for milestone in episode["milestones"]}
+    for metric in from_source(Source.EPISODE):
+        where, name = metric.path
+        its, n = (seconds, None) if where == "milestones" else (recovery, recovery.get("objects"))
+        if name in its:  # None: not reached while it was watched
+            yield Measurement(phase, CLUSTER, metric.key, its[name], n=n)
+
+
+def _of_states(phase: Mapping[str, Any], made: Mapping[str, Any], series: Series) -> Iterator[Measurement]:
+    """A state that comes twice in a phase has its number behind its name."""
+    seen: Dict[str, int] = {}
+    first, step = made["start"], made["step"]
+    for state in phase["states"]:
+        seen[state["state"]] = seen.get(state["state"], 0) + 1
+        again = f" {seen[state['state']]}" if seen[state["state"]] > 1 else ""
+        name = phase["phase"] + STATE + state["state"] + again
+        low, high = math.ceil((state["start"] - first) / step), math.floor((state["end"] - first) / step)
+        for op, line in [*state["ops"].items(), (TOTAL, state["total"])]:
+            for metric in _STATE:
+                if line[metric] is not None:
+                    bins = _bins(series[op].get(metric) if metric != "mean_ms" else None, low, high)
+                    yield Measurement(name, op, metric, line[metric], bins, line["requests"], step)
+
+
+def _of_resources(
+    summary: Mapping[str, Any], phase: Mapping[str, Any], used: Mapping[str, Any]
+) -> Iterator[Measurement]:
+    series = used.get("series") or {}
+    for name, its in (used.get("classes") or {}).items():
+        for metric in from_source(Source.CLASS):
+            value = number_at(its, metric.path)
+            if value is not None:
+                values = (series.get(metric.path[0]) or {}).get(name) or ()
+                bins = _bins([math.nan if value is None else value for value in values], 0, None)
+                yield Measurement(phase["name"], name, metric.key, value, bins, step=series.get("step") or 1)
+    for metric in from_source(Source.NODES):
+        value = read(metric, summary, phase, TOTAL)
+        if value is not None:
+            yield Measurement(phase["name"], TOTAL, metric.key, value)
+
+
+def warnings_of(summary: Mapping[str, Any]) -> Iterator[ResultWarning]:
+    """The summary's warnings; a generator that was the bottleneck is one of them."""
+    for warning in summary["warnings"]:
+        where = [warning[key] for key in ("phase", "op", "job") if warning.get(key)]
+        yield ResultWarning(warning["code"], ": ".join([*where[:1], warning["text"]]))

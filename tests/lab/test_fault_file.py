@@ -19,7 +19,8 @@ from cycles import S3, Cycle
 from running_lab import RunningLab
 
 from cbt_plugins.cbt import checkout
-from cbt_plugins.results.record import Record, records_of
+from cbt_plugins.results.record import RunRecord
+from cbt_plugins.results.records import records_of
 from cbt_plugins.results.samples import files_of, read_samples
 from cbt_plugins.tools.__main__ import main
 
@@ -141,7 +142,7 @@ def created(lab: RunningLab, bucket: str) -> float:
     return datetime.fromisoformat(json.loads(done.stdout)["creation_time"].replace("Z", "+00:00")).timestamp()
 
 
-def run_beside(cycle: Cycle, tree: Path, before: Dict[str, Any]) -> Record:
+def run_beside(cycle: Cycle, tree: Path, before: Dict[str, Any]) -> RunRecord:
     """By cbt.py, to its end; the cluster is as it was."""
     done = cycle.run(str(tree / "cbt.py"))
     assert done.returncode == 0, done.stderr[-3000:]
@@ -150,7 +151,7 @@ def run_beside(cycle: Cycle, tree: Path, before: Dict[str, Any]) -> Record:
     return record
 
 
-def check(cycle: Cycle, record: Record, began: float, phase: str, op: str) -> None:
+def check(cycle: Cycle, record: RunRecord, began: float, phase: str, op: str) -> None:
     """The faults came when they were planned, counted from the load's begin; load and monitor saw all of it."""
     happened = {event["event"]: event for event in events(cycle) if event.get("label") == "a"}
     begins = {"inject": happened["fault-inject-begin"]["t"], "undo": happened["fault-undo-begin"]["t"]}
@@ -172,11 +173,11 @@ def check(cycle: Cycle, record: Record, began: float, phase: str, op: str) -> No
     assert record.config["load.faults"] == "10s:stop*1 25s:undo*1"
 
 
-def check_errors(record: Record, op: str, good: int, failed: int) -> None:
+def check_errors(record: RunRecord, op: str, good: int, failed: int) -> None:
     """As many requests failed as the program itself says."""
     success = one(record, lambda its: (its.op, its.metric) == (op, "success_rate"))
     assert success.n == good + failed and success.value == pytest.approx(good / (good + failed))
-    assert any(caution.code == "errors" for caution in record.cautions) is bool(failed)
+    assert any(caution.code == "errors" for caution in record.warnings) is bool(failed)
 
 
 def check_report(cycle: Cycle, capsys: pytest.CaptureFixture[str], state: str) -> None:
@@ -191,6 +192,6 @@ def events(cycle: Cycle) -> List[Dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def one(record: Record, wanted: Callable[[Any], bool]) -> Any:
+def one(record: RunRecord, wanted: Callable[[Any], bool]) -> Any:
     (found,) = [its for its in record.measurements if wanted(its)]
     return found

@@ -6,7 +6,7 @@ import random
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.compare.cases import Side
-from cbt_plugins.results.record import Measurement, Record, ResultWarning
+from cbt_plugins.results.record import Measurement, ResultWarning, RunRecord
 
 CONFIG: Dict[str, Any] = {
     "benchmark": "rgwtest",
@@ -32,7 +32,7 @@ CONFIG: Dict[str, Any] = {
 Values = Mapping[Tuple[str, str, str], Any]  # (phase, op, metric) -> a number, a list of numbers (series), or None
 
 
-def record(values: Values, *, config: Optional[Mapping[str, Any]] = None, name: str = "0", **more: Any) -> Record:
+def record(values: Values, *, config: Optional[Mapping[str, Any]] = None, name: str = "0", **more: Any) -> RunRecord:
     """One run; of a list the mean is the value."""
     made: List[Measurement] = []
     for (phase, op, metric), value in values.items():
@@ -41,10 +41,10 @@ def record(values: Values, *, config: Optional[Mapping[str, Any]] = None, name: 
         else:
             made.append(Measurement(phase, op, metric, value))
     about: Dict[str, Any] = {"source": f"runs/{name}", "kind": "cbt-plugins", "usable": True, "warnings": ()}
-    return Record(name=name, config={**CONFIG, **(config or {})}, measurements=tuple(made), **{**about, **more})
+    return RunRecord(name=name, config={**CONFIG, **(config or {})}, measurements=tuple(made), **{**about, **more})
 
 
-def runs(values: Mapping[Tuple[str, str, str], Sequence[float]], *, begin: float = 0.0, **more: Any) -> List[Record]:
+def runs(values: Mapping[Tuple[str, str, str], Sequence[float]], *, begin: float = 0.0, **more: Any) -> List[RunRecord]:
     """The n-th run has the n-th value of every metric."""
     count = len(next(iter(values.values())))
     return [
@@ -53,7 +53,7 @@ def runs(values: Mapping[Tuple[str, str, str], Sequence[float]], *, begin: float
     ]
 
 
-def side(name: str, records: Sequence[Record]) -> Side:
+def side(name: str, records: Sequence[RunRecord]) -> Side:
     return Side(name, tuple(records), (name,))
 
 

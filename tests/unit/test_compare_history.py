@@ -13,13 +13,13 @@ from compare_records import noise, record
 from cbt_plugins.compare.choice import Choice
 from cbt_plugins.compare.history import History, blocks, histories, to_csv, to_json
 from cbt_plugins.compare.layout import text
-from cbt_plugins.results.record import Record
+from cbt_plugins.results.record import RunRecord
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
 DAY = 86400.0
 
 
-def nights(levels: Sequence[float], *, change_at: int = 10**6, **more: Any) -> List[Record]:
+def nights(levels: Sequence[float], *, change_at: int = 10**6, **more: Any) -> List[RunRecord]:
     values = noise(1.0, len(levels), scatter=0.01, seed=5)
     made = []
     for i, (level, value) in enumerate(zip(levels, values)):
@@ -30,7 +30,7 @@ def nights(levels: Sequence[float], *, change_at: int = 10**6, **more: Any) -> L
     return made
 
 
-def one(records: List[Record], **more: Any) -> History:
+def one(records: List[RunRecord], **more: Any) -> History:
     (found,) = histories(records, Choice(), **more)
     return found
 

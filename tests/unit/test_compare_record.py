@@ -12,13 +12,13 @@ import compare_archives
 import pytest
 
 from cbt_plugins.metrics import METRICS
-from cbt_plugins.results.record import Measurement, Record, records_of
-from cbt_plugins.results.records import _of_summary
+from cbt_plugins.results.record import Measurement, RunRecord
+from cbt_plugins.results.records import _record, records_of
 from cbt_plugins.results.source import Unreadable
 from cbt_plugins.results.summary import summarize, write_summary
 
 
-def of(record: Record, *key: str) -> Measurement:
+def of(record: RunRecord, *key: str) -> Measurement:
     (found,) = (m for m in record.measurements if (m.phase, m.op, m.metric) == key)
     return found
 
@@ -207,7 +207,7 @@ def test_what_the_daemons_took(tmp_path: Path) -> None:
     series = {"start": 0, "step": 2, "cores": {"osd": [2.0, None, *[2.0] * 9], "rgw": [1.0]}}
     used = {"classes": classes, "ops_per_core": 300.0, "cores_per_gb_s": None, "series": series}
     summary["resources"] = {"nodes": [], "phases": {"new": used, "calibrate": used}}
-    (record,) = [_of_summary(summary, run, run)]
+    (record,) = [_record(summary, run, run)]
     cores = of(record, "new", "osd", "cores")
     assert cores.value == 2.0 and cores.step == 2 and cores.series is not None
     assert len(cores.series) == 11 and math.isnan(cores.series[1])
@@ -219,7 +219,7 @@ def test_what_the_daemons_took(tmp_path: Path) -> None:
 
 
 def test_a_mean_of_nothing_is_no_series() -> None:
-    from cbt_plugins.results.measurements import _mean
+    from cbt_plugins.results.record import _mean
 
     assert _mean([0, 0], [None, None]) == []
     assert not any(math.isnan(value) for value in _mean([1, 0, 3], [2.0, None, 4.0]))

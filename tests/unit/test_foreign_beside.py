@@ -10,19 +10,20 @@ from typing import Any, Dict, List
 import pytest
 
 from cbt_plugins.metrics import CLUSTER
-from cbt_plugins.results.record import Record, records_of
+from cbt_plugins.results.record import RunRecord
+from cbt_plugins.results.records import records_of
 from cbt_plugins.tools.__main__ import main
 
 DATA = Path(__file__).parent.parent / "data" / "foreign" / "beside"
 HSBENCH, FIO = "id-bae3d46a", "id-41067571"
 
 
-def record_of(archive: Path, run: str = HSBENCH) -> Record:
+def record_of(archive: Path, run: str = HSBENCH) -> RunRecord:
     (record,) = [its for its in records_of(archive) if its.name.endswith(run)]
     return record
 
 
-def value(record: Record, phase: str, op: str, metric: str) -> Any:
+def value(record: RunRecord, phase: str, op: str, metric: str) -> Any:
     return next(its.value for its in record.measurements if (its.phase, its.op, its.metric) == (phase, op, metric))
 
 

@@ -9,15 +9,17 @@ from typing import Any, Dict
 
 import pytest
 
-from cbt_plugins.results.importers import cbt, read
-from cbt_plugins.results.record import Record, records_of
+from cbt_plugins.results.importers import cbt
+from cbt_plugins.results.importers.reader import read
+from cbt_plugins.results.record import RunRecord
+from cbt_plugins.results.records import records_of
 from cbt_plugins.results.source import Unreadable
 from cbt_plugins.tools.__main__ import main
 
 DATA = Path(__file__).parent.parent / "data" / "foreign" / "cbt"
 
 
-def value(record: Record, phase: str, metric: str) -> Any:
+def value(record: RunRecord, phase: str, metric: str) -> Any:
     return next(its.value for its in record.measurements if (its.phase, its.metric) == (phase, metric))
 
 

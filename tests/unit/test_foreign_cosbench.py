@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from cbt_plugins.results.importers import cosbench, read
-from cbt_plugins.results.importers.cosbench_page import tables
-from cbt_plugins.results.record import Record
+from cbt_plugins.results.importers import cosbench
+from cbt_plugins.results.importers.cosbench import tables
+from cbt_plugins.results.importers.reader import read
+from cbt_plugins.results.record import RunRecord
 from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "foreign" / "cosbench"
@@ -43,7 +44,7 @@ delete\t< 20 ms\t< 20 ms\t< 20 ms\t< 20 ms\t< 70 ms\t< 10,040 ms
 """
 
 
-def value(record: Record, op: str, metric: str) -> Any:
+def value(record: RunRecord, op: str, metric: str) -> Any:
     return next(its.value for its in record.measurements if (its.op, its.metric) == (op, metric))
 
 

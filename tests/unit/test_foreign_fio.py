@@ -10,8 +10,9 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 import pytest
 
-from cbt_plugins.results.importers import fio, read
-from cbt_plugins.results.record import Measurement, Record
+from cbt_plugins.results.importers import fio
+from cbt_plugins.results.importers.reader import read
+from cbt_plugins.results.record import Measurement, RunRecord
 from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "foreign" / "fio"
@@ -19,13 +20,13 @@ RUN = DATA / "archive" / "results" / "00000000" / "id-0c9d41ab"
 HOSTS = ("client1", "client2")
 
 
-def line_of(record: Record, op: str, metric: str, phase: Optional[str] = None) -> Measurement:
+def line_of(record: RunRecord, op: str, metric: str, phase: Optional[str] = None) -> Measurement:
     its = [its for its in record.measurements if (its.op, its.metric) == (op, metric) and phase in (None, its.phase)]
     assert len(its) == 1
     return its[0]
 
 
-def value(record: Record, op: str, metric: str) -> Any:
+def value(record: RunRecord, op: str, metric: str) -> Any:
     return line_of(record, op, metric).value
 
 
@@ -40,7 +41,7 @@ def log(path: Path, direction: int) -> np.ndarray:
     return np.array([(int(its[0]), int(its[1])) for its in lines if int(its[2]) == direction])
 
 
-def alone(tmp_path: Path, name: str) -> Record:
+def alone(tmp_path: Path, name: str) -> RunRecord:
     """A file without its logs."""
     shutil.copy(DATA / name, tmp_path / name)
     (record,) = read(tmp_path / name)

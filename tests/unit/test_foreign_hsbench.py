@@ -11,9 +11,10 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import pytest
 
-from cbt_plugins.results.importers import hsbench, read
-from cbt_plugins.results.importers.together import measurements
-from cbt_plugins.results.record import Measurement, Record
+from cbt_plugins.results.importers import hsbench
+from cbt_plugins.results.importers.parts import measurements
+from cbt_plugins.results.importers.reader import read
+from cbt_plugins.results.record import Measurement, RunRecord
 from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "foreign" / "hsbench"
@@ -23,11 +24,11 @@ def line_of(measurements: Sequence[Measurement], phase: str, metric: str) -> Mea
     return next(its for its in measurements if its.phase == phase and its.metric == metric)
 
 
-def value(record: Record, phase: str, metric: str) -> Any:
+def value(record: RunRecord, phase: str, metric: str) -> Any:
     return line_of(record.measurements, phase, metric).value
 
 
-def codes(record: Record) -> List[str]:
+def codes(record: RunRecord) -> List[str]:
     return [warning.code for warning in record.warnings]
 
 

@@ -9,18 +9,18 @@ from typing import Any, Dict
 
 import pytest
 
-from cbt_plugins.results.importers import read
-from cbt_plugins.results.record import Measurement, Record
+from cbt_plugins.results.importers.reader import read
+from cbt_plugins.results.record import Measurement, RunRecord
 from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "foreign" / "radosbench"
 
 
-def line_of(record: Record, metric: str) -> Measurement:
+def line_of(record: RunRecord, metric: str) -> Measurement:
     return next(its for its in record.measurements if its.metric == metric)
 
 
-def value(record: Record, metric: str) -> Any:
+def value(record: RunRecord, metric: str) -> Any:
     return line_of(record, metric).value
 
 

@@ -14,8 +14,9 @@ import analysis_archives as made
 import numpy as np
 import pytest
 
-from cbt_plugins.results.importers import read, warp_rows
-from cbt_plugins.results.record import Record
+from cbt_plugins.results.importers import warp_rows
+from cbt_plugins.results.importers.reader import read
+from cbt_plugins.results.record import RunRecord
 from cbt_plugins.results.rows import Rows
 from cbt_plugins.results.source import Source, Unreadable
 
@@ -23,15 +24,15 @@ DATA = Path(__file__).parent.parent / "data" / "foreign" / "warp"
 ROWS = Path(__file__).parent.parent / "data" / "rows"
 
 
-def value(record: Record, op: str, metric: str) -> Any:
+def value(record: RunRecord, op: str, metric: str) -> Any:
     return next(its.value for its in record.measurements if (its.op, its.metric) == (op, metric))
 
 
-def has(record: Record, op: str, metric: str) -> bool:
+def has(record: RunRecord, op: str, metric: str) -> bool:
     return any((its.op, its.metric) == (op, metric) for its in record.measurements)
 
 
-def codes(record: Record) -> List[str]:
+def codes(record: RunRecord) -> List[str]:
     return [warning.code for warning in record.warnings]
 
 

@@ -1,16 +1,34 @@
-"""What CBT writes down of a run of one of its own benchmarks: benchmark_config.yaml and cbt_config.yaml as keys of a
-record.
+"""What CBT's archive says of a run of one of its own benchmarks: its configuration, its clients, and its faults.
+
+`monitoring_profiles: {faults: ...}` leaves its events in the archive's faults/<time>/, the profile `recovery` its
+samples in the run's directory.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
 
 from cbt_plugins.inventory import nodes_of
+from cbt_plugins.journal import json_lines
+from cbt_plugins.results.record import STATE, Measurement, ResultWarning, of_episode
+from cbt_plugins.results.recovery import milestones
+from cbt_plugins.results.samples import files_of, read_samples
+from cbt_plugins.results.states import stretches
 
 Pairs = Iterator[Tuple[str, Any]]
+_JournalEvent = Mapping[str, Any]
+
+#: key of a record: what was injected and when, "10s:stop*1 30s:undo*1"
+FAULTS_KEY = "load.faults"
+#: seconds by which an event may miss its time
+_LATE = 2.0
+#: what is cut at the states of the cluster
+_RATES = ("obj_per_s", "mib_per_s")
 
 _WORDS = """
     acceptable bucket_prefix client_endpoints cmd_path data_pool_profile idle_monitor_sleep iteration log_bw
@@ -26,7 +44,7 @@ _SECRET = re.compile(r"(password|passwd|secret|token|access_?key|(^|_)key$)", re
 
 
 def configuration(run: Path) -> Dict[str, Any]:
-    """Flat keys; {} where nothing was written down."""
+    """Return flat keys of RunRecord.config; {} where nothing was written down."""
     benchmark = _yaml(run / "benchmark_config.yaml").get("cluster") or {}
     found = dict(_benchmark(benchmark if isinstance(benchmark, dict) else {}))
     found.update(_cluster(_archive(run)))
@@ -37,7 +55,7 @@ def configuration(run: Path) -> Dict[str, Any]:
 
 
 def clients(run: Path) -> List[str]:
-    """The hosts that should have left results, without their users."""
+    """Return the hosts that should have left results, without their users."""
     return list(nodes_of(_archive(run), "clients"))
 
 
@@ -109,3 +127,101 @@ def _flat(section: Mapping[str, Any], above: str = "") -> Pairs:
         else:
             plain = value is None or isinstance(value, (str, int, float, bool))
             yield name, value if plain else " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+@dataclass(frozen=True)
+class RunFaults:
+    """The faults of one run, and how the cluster and the load took them."""
+
+    begun: Optional[float]  # epoch seconds: the clock of the events runs, and CBT begins the load
+    events: str
+    recovery: Mapping[str, Any]  # of results.recovery.milestones
+    warnings: Tuple[ResultWarning, ...]
+    as_planned: bool  # all were injected and undone
+
+    def measurements(self, lines: Sequence[Measurement]) -> List[Measurement]:
+        """Return those of each failure and return, and the rates of `lines` in each state of the cluster."""
+        made = [its for episode in self.recovery["episodes"] for its in of_episode(episode)]
+        for line in lines:
+            if line.metric in _RATES and line.series and line.start is not None:
+                made += _in_states(line, self.recovery)
+        return made
+
+
+def faults_of(run: Path) -> Optional[RunFaults]:
+    """Return the faults of a run's directory in an archive; None where it was to have none."""
+    run = run.resolve()
+    name = f"{run.parent.name}/{run.name}"
+    journals = [json_lines(path) for path in sorted(run.parents[2].glob("faults/*/events.jsonl"))] if _deep(run) else []
+    mine = [events for events in journals if any(_is(event, "beside") and event.get("run") == name for event in events)]
+    if not mine:
+        return None
+    recovery = milestones(read_samples(files_of(run)), [event for events in mine for event in events])
+    begun = [event["at"] for events in mine for event in events if _is(event, "begun")]
+    warnings = tuple(_warnings(mine))
+    return RunFaults(
+        begun=begun[0] if begun else None,
+        events=" ".join(text for events in mine for text in _happened(events)) or "none",
+        recovery=recovery,
+        warnings=(*warnings, *_late(mine), *(ResultWarning(its["code"], its["text"]) for its in recovery["warnings"])),
+        as_planned=not warnings,
+    )
+
+
+def _deep(run: Path) -> bool:
+    return len(run.parents) > 2
+
+
+def _is(event: _JournalEvent, name: str) -> bool:
+    return bool(event.get("event") == name)
+
+
+def _happened(events: Sequence[_JournalEvent]) -> Iterator[str]:
+    """The faults and undos that the file asked for, at the times it named."""
+    begun = next((event["at"] for event in events if _is(event, "begun")), None)
+    kinds: Dict[str, _JournalEvent] = {event["label"]: event for event in events if _is(event, "fault-inject-begin")}
+    for event in events:
+        if begun is None or not _is(event, "event"):
+            continue
+        at = round(event["t"] - event["late"] - begun, 1)
+        if event.get("inject"):
+            fault = kinds.get(event["inject"], {})
+            yield f"{at:g}s:{fault.get('kind')}*{len(fault.get('targets') or ()) or 1}"
+        if event.get("undo"):
+            yield f"{at:g}s:undo*{len(event['undo'])}"
+
+
+def _warnings(mine: Sequence[Sequence[_JournalEvent]]) -> Iterator[ResultWarning]:
+    for events in mine:
+        ended = next((event for event in events if _is(event, "ended")), None)
+        if not any(_is(event, "begun") for event in events):
+            why = "; ".join(ended["why"]) if ended else "it did not begin"
+            yield ResultWarning("no-faults", f"the load ran without the faults that it was to have: {why}")
+        elif ended is None:
+            yield ResultWarning("faults-failed", "the faults did not end: `cbt-tools undo` says what is open")
+        elif ended["why"]:
+            yield ResultWarning("faults-failed", f"not all faults came and went as planned: {'; '.join(ended['why'])}")
+
+
+def _late(mine: Sequence[Sequence[_JournalEvent]]) -> Iterator[ResultWarning]:
+    for events in mine:
+        late = max((event.get("late") or 0.0 for event in events if _is(event, "event")), default=0.0)
+        if late > _LATE:
+            yield ResultWarning("faults-late", f"a fault or an undo began up to {late:.1f} s after its time")
+
+
+def _in_states(line: Measurement, recovery: Mapping[str, Any]) -> Iterator[Measurement]:
+    """A state that comes twice has its number behind its name."""
+    assert line.series is not None and line.start is not None
+    edges = line.start + line.step * np.arange(len(line.series) + 1)
+    upto = np.concatenate(([0.0], np.cumsum(line.series) * line.step))
+    seen: Dict[str, int] = {}
+    for state, _, low, high in stretches(recovery, float(edges[0]), float(edges[-1])):
+        seen[state] = seen.get(state, 0) + 1
+        if high - low < line.step:
+            continue  # it is shorter than what the program told one by one
+        amount = float(np.diff(np.interp([low, high], edges, upto))[0])
+        again = f" {seen[state]}" if seen[state] > 1 else ""
+        requests = round(amount) if line.metric == "obj_per_s" else None
+        name = f"{line.phase}{STATE}{state}{again}"
+        yield Measurement(name, line.op, line.metric, amount / (high - low), n=requests)

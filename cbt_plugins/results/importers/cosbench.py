@@ -14,7 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.results.record import Measurement, Record, ResultWarning
+from cbt_plugins.results.importers.importer import Importer, ResultFiles
+from cbt_plugins.results.record import Measurement, ResultWarning, RunRecord
 from cbt_plugins.results.source import Unreadable
 
 MATRIX, HISTORY = "workloads.csv", "run-history.csv"
@@ -28,8 +29,13 @@ _BOUNDS = ResultWarning(
 _NO_CLOCK = ResultWarning("no-series", "COSbench's tables have no series: nothing can be said of how steady a run was")
 
 
+#: units of the controller's page
+_COUNT, _BYTES = ("ops", "kops", "mops", "gops"), ("B", "KB", "MB", "GB", "TB", "PB")
+_RATE = ("B/S", "KB/S", "MB/S", "GB/S")
+
+
 @dataclass(frozen=True)
-class Line:
+class CosbenchLine:
     """One operation of one stage."""
 
     workload: str  # "w13"
@@ -49,7 +55,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Workload:
+class CosbenchWorkload:
     """A line of run-history.csv."""
 
     name: str
@@ -58,19 +64,35 @@ class Workload:
     state: str
 
 
-def claims(head: str) -> bool:
-    """Whether the beginning of a file is one of COSbench's tables."""
-    return head.startswith(("Id,Op-Name,Op-Count,", "Stage,Op-Name,Op-Type,", "Id,Name,Submitted-At,"))
+class Cosbench(Importer):
+    """COSbench's tables."""
+
+    kind = "cosbench"
+
+    def claims(self, head: str) -> bool:
+        return head.startswith(("Id,Op-Name,Op-Count,", "Stage,Op-Name,Op-Type,", "Id,Name,Submitted-At,"))
+
+    def read(self, found: ResultFiles) -> List[RunRecord]:
+        all_workloads = [file for file in found.files if file.name == MATRIX]
+        tables_of_one = [file for file in found.files if file.name != HISTORY]
+        return [record for file in all_workloads or tables_of_one or found.files for record in read(file)]
+
+    def more(self, source: Path) -> str:
+        """Return COSbench's own two tables of each workload, as its controller's page shows them."""
+        workloads: Dict[str, List[CosbenchLine]] = {}
+        for line in lines(source):
+            workloads.setdefault(line.workload, []).append(line)
+        return "\n".join(f"{name}\n{tables(its)}" for name, its in workloads.items())
 
 
-def read(path: Path) -> List[Record]:
+def read(path: Path) -> List[RunRecord]:
     """The workloads of an archive directory, of its workloads.csv or run-history.csv, or of one table. Raises
     Unreadable.
     """
     path = path / MATRIX if path.is_dir() else path
     if path.name == HISTORY:
         path = path.parent / MATRIX
-    workloads: Dict[str, List[Line]] = {}
+    workloads: Dict[str, List[CosbenchLine]] = {}
     for line in lines(path):
         workloads.setdefault(line.workload, []).append(line)
     if not workloads:
@@ -79,7 +101,7 @@ def read(path: Path) -> List[Record]:
     return [_record(path, id, its, known.get(id)) for id, its in workloads.items()]
 
 
-def lines(path: Path) -> List[Line]:
+def lines(path: Path) -> List[CosbenchLine]:
     """The lines of workloads.csv or of a workload's table. Raises Unreadable."""
     try:
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
@@ -91,7 +113,7 @@ def lines(path: Path) -> List[Line]:
         raise Unreadable(f"{path}: no table of COSbench: {e!r}") from e
 
 
-def _line(path: Path, row: Mapping[str, str]) -> Line:
+def _line(path: Path, row: Mapping[str, str]) -> CosbenchLine:
     if "Id" in row:
         found = _ID.match(row["Id"])
         if not found:
@@ -100,7 +122,7 @@ def _line(path: Path, row: Mapping[str, str]) -> Line:
     else:
         workload, stage = path.stem, row["Stage"]
     ratio = row["Succ-Ratio"]
-    return Line(
+    return CosbenchLine(
         workload=workload,
         stage=stage,
         op=row["Op-Name"],
@@ -122,7 +144,7 @@ def _number(text: str) -> Optional[float]:
     return None if text == "N/A" else float(text)
 
 
-def history(path: Path) -> Dict[str, Workload]:
+def history(path: Path) -> Dict[str, CosbenchWorkload]:
     """What run-history.csv says, by id; {} when there is none."""
     try:
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
@@ -130,7 +152,7 @@ def history(path: Path) -> Dict[str, Workload]:
     except OSError:
         return {}
     return {
-        row["Id"]: Workload(row["Name"], _time(row["Started-At"]), _time(row["Stopped-At"]), row["State"])
+        row["Id"]: CosbenchWorkload(row["Name"], _time(row["Started-At"]), _time(row["Stopped-At"]), row["State"])
         for row in rows
         if row.get("Id") and row.get("State")
     }
@@ -144,7 +166,7 @@ def _time(text: str) -> Optional[datetime]:
         return None
 
 
-def _record(path: Path, id: str, its: Sequence[Line], known: Optional[Workload]) -> Record:
+def _record(path: Path, id: str, its: Sequence[CosbenchLine], known: Optional[CosbenchWorkload]) -> RunRecord:
     warnings = [_BOUNDS, _NO_CLOCK]
     states = {line.status for line in its if line.status} | ({known.state} if known else set())
     bad = sorted(states - {"finished", "completed"})
@@ -155,7 +177,7 @@ def _record(path: Path, id: str, its: Sequence[Line], known: Optional[Workload])
         if line.success is not None and line.success < 1:
             text = f"{line.stage}: {1 - line.success:.2%} of {line.op} failed; they are in no rate and no latency"
             warnings.append(ResultWarning("errors", text))
-    return Record(
+    return RunRecord(
         source=str(path),
         name=f"{id}-{known.name}" if known else id,
         kind="cosbench",
@@ -167,7 +189,7 @@ def _record(path: Path, id: str, its: Sequence[Line], known: Optional[Workload])
     )
 
 
-def _measurements(line: Line) -> Iterator[Measurement]:
+def _measurements(line: CosbenchLine) -> Iterator[Measurement]:
     """Of an operation that moved no bytes no bandwidth."""
     where, n = (line.stage, line.op), line.count
     yield Measurement(*where, "obj_per_s", line.throughput, n=n)
@@ -182,7 +204,7 @@ def _measurements(line: Line) -> Iterator[Measurement]:
             yield Measurement(*where, metric, line.percentiles[q], n=n)
 
 
-def _config(its: Sequence[Line], known: Optional[Workload]) -> Iterator[Tuple[str, Any]]:
+def _config(its: Sequence[CosbenchLine], known: Optional[CosbenchWorkload]) -> Iterator[Tuple[str, Any]]:
     yield "benchmark", "cosbench"
     yield "engine", "cosbench"
     yield "phases", " ".join(dict.fromkeys(line.stage for line in its))
@@ -199,3 +221,49 @@ def _config(its: Sequence[Line], known: Optional[Workload]) -> Iterator[Tuple[st
                 yield f"phase.{stage}.keys.{line.op}", line.config.partition("% ")[2]
     if known and known.started and known.stopped:
         yield "seconds", (known.stopped - known.started).total_seconds()
+
+
+def tables(lines: Sequence[CosbenchLine]) -> str:
+    """General Report and ResTime (RT) Details of one workload, tab separated; units are decimal, as COSbench's are."""
+    several = len({line.stage for line in lines}) > 1
+    head = ["Op-Type", "Op-Count", "Byte-Count", "Avg-ResTime", "Avg-ProcTime", "Throughput", "Bandwidth", "Succ-Ratio"]
+    general: List[List[str]] = [head]
+    times: List[List[str]] = [["Op-Type", *(f"{q}%-RT" for q in PERCENTILES)]]
+    for line in lines:
+        name = f"{line.stage}: {line.op}" if several else line.op
+        general.append(
+            [
+                name,
+                _scaled(line.count, _COUNT),
+                _scaled(line.bytes, _BYTES),
+                _ms(line.res_ms),
+                _ms(line.proc_ms),
+                f"{_plain(line.throughput)} op/s",
+                _scaled(line.bandwidth, _RATE),
+                "N/A" if line.success is None else f"{_plain(100 * line.success)}%",
+            ]
+        )
+        times.append([name, *(_bound(line.percentiles[q]) for q in PERCENTILES)])
+    return (
+        "\n".join(["General Report", *map("\t".join, general), "ResTime (RT) Details", *map("\t".join, times)]) + "\n"
+    )
+
+
+def _scaled(value: float, units: Sequence[str]) -> str:
+    step = 0
+    while value >= 1000 and step + 1 < len(units):
+        value, step = value / 1000, step + 1
+    return f"{_plain(value)} {units[step]}"
+
+
+def _plain(value: float) -> str:
+    """At most two digits behind the point."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _ms(value: Optional[float]) -> str:
+    return "N/A" if value is None else f"{_plain(value)} ms"
+
+
+def _bound(value: Optional[float]) -> str:
+    return "N/A" if value is None else f"< {value:,.0f} ms"

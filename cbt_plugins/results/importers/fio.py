@@ -4,22 +4,31 @@ By its manual, its source and recorded runs: `runtime` is that of a direction, i
 unless continue_on_error is set, and is in no `total_ios` of 3.33's percentiles; latencies are those of the completion
 (clat), or in total (lat) with lat_percentiles; json+ has the histogram that the percentiles come from, a count for the
 middle of each bin: bins of several jobs add up.
+
+A line of a log (write_iops_log, write_lat_log) is: ms since the job began (its end), value, direction, block size,
+offset. Without log_avg_msec there is a line for each request: the value of an iops log is 1, that of a latency log its
+latency in ns. With it there is a line for each window and direction: requests per second, the mean latency; the window
+ends at its time, and the last one that is not whole is missing.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cbt_plugins.results.importers.fio_logs import Logs
-from cbt_plugins.results.importers.part import Bins, Parsed, Part
+from cbt_plugins.results.importers.importer import ClientFile, ClientImporter
+from cbt_plugins.results.importers.parts import Bins, Parsed, Part, Steps
 from cbt_plugins.results.record import ResultWarning
 from cbt_plugins.results.source import Unreadable
 
 DIRECTIONS = ("read", "write", "trim")
+#: a log: PREFIX_iops.1.log, and .HOST behind it when CBT has collected it
+_LOG = re.compile(r"(?P<prefix>.*)_(?P<kind>iops|clat|lat)\.(?P<job>\d+)\.log(?P<host>\..*)?$")
 _PERCENTILES = {
     "50.000000": "p50_ms",
     "90.000000": "p90_ms",
@@ -31,16 +40,28 @@ _PERCENTILES = {
 _LOAD = {"rw": "load.mode", "ioengine": "load.ioengine", "direct": "load.direct", "rwmixread": "load.rwmixread"}
 _LOAD.update(size="load.size", rate_iops="load.rate_iops", random_distribution="load.random_distribution")
 
-Job = Mapping[str, Any]
+FioJob = Mapping[str, Any]
 
 
-def claims(head: str) -> bool:
-    """Whether the beginning of a file is fio's."""
-    return '"fio version"' in head
+class Fio(ClientImporter):
+    """fio, alone or run by CBT."""
+
+    kind = "fio"
+
+    def claims(self, head: str) -> bool:
+        return '"fio version"' in head
+
+    def parse(self, file: ClientFile) -> Parsed:
+        made = parse(file.text, file.client, logs_beside(file.path, file.text, file.host), by_name=not file.collected)
+        if file.folder:  # CBT's workloads: a directory each
+            made.loops = {
+                loop: [replace(part, phase=file.folder) for part in parts] for loop, parts in made.loops.items()
+            }
+        return made
 
 
 def parse(text: str, client: str, logs: Optional[Logs] = None, by_name: bool = True) -> Parsed:
-    """One process's output; `by_name`: jobs with another name are another phase. Raises Unreadable."""
+    """Return one process's output; `by_name`: jobs with another name are another phase. Raises Unreadable."""
     data = _document(text)
     jobs = _jobs(data)
     options = dict(data.get("global options") or {})
@@ -73,7 +94,7 @@ def _document(text: str) -> Dict[str, Any]:
     return data
 
 
-def _jobs(data: Mapping[str, Any]) -> List[Job]:
+def _jobs(data: Mapping[str, Any]) -> List[FioJob]:
     """The jobs; of a run by client and server those of each host, and not their sum."""
     jobs = data.get("jobs") or [its for its in data.get("client_stats") or () if its.get("jobname") != "All clients"]
     if not jobs:
@@ -81,7 +102,7 @@ def _jobs(data: Mapping[str, Any]) -> List[Job]:
     return list(jobs)
 
 
-def _start(data: Mapping[str, Any], job: Job) -> Optional[float]:
+def _start(data: Mapping[str, Any], job: FioJob) -> Optional[float]:
     """When a job began, epoch seconds: newer versions say so, of others it is the end less the time it took."""
     if job.get("job_start"):
         return float(job["job_start"]) / 1000
@@ -90,7 +111,7 @@ def _start(data: Mapping[str, Any], job: Job) -> Optional[float]:
     return None
 
 
-def _config(options: Mapping[str, Any], jobs: Sequence[Job]) -> Iterator[Tuple[str, Any]]:
+def _config(options: Mapping[str, Any], jobs: Sequence[FioJob]) -> Iterator[Tuple[str, Any]]:
     """What all jobs have in common."""
     every = [{**options, **(job.get("job options") or {})} for job in jobs]
     same = {key: value for key, value in every[0].items() if all(its.get(key) == value for its in every)}
@@ -110,13 +131,13 @@ def _size(text: str) -> Any:
     return int(found[1]) << 10 * " kmgt".index(found[2] or " ") if found else text
 
 
-def _named(job: Job, name: str) -> Mapping[str, Any]:
+def _named(job: FioJob, name: str) -> Mapping[str, Any]:
     """This latency of the direction that has the most requests."""
     most = max(DIRECTIONS, key=lambda way: (job.get(way) or {}).get("total_ios") or 0)
     return (job.get(most) or {}).get(name) or {}
 
 
-def _parts(job: Job, phase: str, client: str, start: Optional[float], logs: Mapping[str, Any]) -> Iterator[Part]:
+def _parts(job: FioJob, phase: str, client: str, start: Optional[float], logs: Mapping[str, Any]) -> Iterator[Part]:
     for way in DIRECTIONS:
         its = job.get(way) or {}
         if not its.get("total_ios") and not its.get("io_bytes"):
@@ -145,7 +166,7 @@ def _parts(job: Job, phase: str, client: str, start: Optional[float], logs: Mapp
         )
 
 
-def _failed(job: Job, way: str) -> Optional[int]:
+def _failed(job: FioJob, way: str) -> Optional[int]:
     """fio counts the failures of a job, and not of its directions; None when it cannot be told whose they are."""
     failed = int(job.get("total_err") or bool(job.get("error")))
     others = any((job.get(other) or {}).get("total_ios") for other in DIRECTIONS if other != way)
@@ -162,7 +183,7 @@ def _bins(latency: Mapping[str, Any]) -> Optional[Bins]:
     return Bins.merged([Bins(values, np.array([count for _, count in pairs]))])
 
 
-def _warnings(job: Job, phase: str, client: str) -> Iterator[ResultWarning]:
+def _warnings(job: FioJob, phase: str, client: str) -> Iterator[ResultWarning]:
     if job.get("error"):
         yield ResultWarning("job-failed", f"{phase}: {client} ended with error {job['error']}")
     if job.get("total_err"):
@@ -172,3 +193,81 @@ def _warnings(job: Job, phase: str, client: str) -> Iterator[ResultWarning]:
         for key in ("short_ios", "drop_ios"):
             if (job.get(way) or {}).get(key):
                 yield ResultWarning("errors", f"{phase}: {client} had {job[way][key]} {key.replace('_', ' ')} ({way})")
+
+
+@dataclass(frozen=True)
+class Log:
+    """One direction of one job."""
+
+    steps: Steps
+    single: Optional[Tuple[np.ndarray, np.ndarray]]  # see Part
+
+
+class Logs:
+    """The logs of one process: those with this prefix and host in one directory."""
+
+    def __init__(self, directory: Path, prefix: str, host: str = "", latency: str = "clat") -> None:
+        self._files: Dict[int, Dict[str, Path]] = {}
+        for path in directory.glob(f"{prefix}_*.log{host}"):
+            found = _LOG.match(path.name)
+            if found and found["prefix"] == prefix and (found["host"] or "") == host and path.stat().st_size:
+                self._files.setdefault(int(found["job"]), {})[found["kind"]] = path
+        self._latency = latency
+
+    def of(self, number: int, jobs: int) -> Mapping[str, Log]:
+        """By direction, of the job with this number of `jobs`; nothing when jobs and logs are not in pairs."""
+        files = self._files.get(number)
+        if not files or "iops" not in files or len(self._files) != jobs:
+            return {}
+        requests = _table(files["iops"])
+        latencies = _table(files[self._latency]) if self._latency in files else None
+        made: Dict[str, Log] = {}
+        for code, way in enumerate(DIRECTIONS):
+            its = requests[requests[:, 2] == code]
+            if len(its):
+                taken = latencies[latencies[:, 2] == code] if latencies is not None else None
+                made[way] = _single(its, taken) if (its[:, 1] == 1).all() else _windows(its, taken)
+        return made
+
+
+def _table(path: Path) -> np.ndarray:
+    """Time, value, direction: the first columns, which all versions have."""
+    rows = []
+    with path.open(encoding="ascii", errors="replace") as lines:
+        for line in lines:
+            fields = line.split(",", 3)
+            if len(fields) == 4:
+                rows.append((int(fields[0]), int(fields[1]), int(fields[2])))
+    return np.array(rows, np.int64).reshape(-1, 3)
+
+
+def _single(requests: np.ndarray, latencies: Optional[np.ndarray]) -> Log:
+    """A line is a request."""
+    ended = requests[:, 0] / 1000
+    edges = np.arange(int(ended.max()) + 2, dtype=float)
+    counts, _ = np.histogram(ended, edges)
+    if latencies is None or len(latencies) != len(requests):
+        return Log(Steps(edges, counts.astype(float)), None)
+    totals, _ = np.histogram(latencies[:, 0] / 1000, edges, weights=latencies[:, 1].astype(float))
+    return Log(Steps(edges, counts.astype(float), totals), (latencies[:, 0] / 1000, latencies[:, 1]))
+
+
+def _windows(requests: np.ndarray, latencies: Optional[np.ndarray]) -> Log:
+    """A line is a window; those of the two logs need not be the same."""
+    edges = np.concatenate(([0.0], requests[:, 0] / 1000))
+    steps = Steps(edges, requests[:, 1] * np.diff(edges))
+    if latencies is None or not len(latencies):
+        return Log(steps, None)
+    others = np.concatenate(([0.0], latencies[:, 0] / 1000))
+    its = Steps(others, steps.within(others) * latencies[:, 1])
+    return Log(Steps(edges, steps.counts, its.within(edges)), None)
+
+
+def logs_beside(file: Path, text: str, host: str) -> Optional[Logs]:
+    """The logs of the process that wrote this output, when they lie beside it under the names that its options say."""
+    names = set(re.findall(r'"write_iops_log" *: *"([^"]+)"', text))
+    if len(names) != 1:
+        return None
+    clat = re.search(r'"clat_ns" *: *\{[^{}]*"percentile"', text)
+    lat = re.search(r'"lat_ns" *: *\{[^{}]*"percentile"', text)
+    return Logs(file.parent, Path(names.pop()).name, host, "lat" if lat and not clat else "clat")

@@ -16,13 +16,14 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from cbt_plugins.results.importers.part import Parsed, Part, Steps
+from cbt_plugins.results.importers.importer import ClientFile, ClientImporter
+from cbt_plugins.results.importers.parts import Parsed, Part, Steps
 from cbt_plugins.results.record import ResultWarning
 from cbt_plugins.results.source import Unreadable
 
-TOTAL = "TOTAL"
+_TOTAL = "TOTAL"
 #: a thread ends after so many failed requests
-PATIENCE = 3
+FAILURES = 3
 _OPS = {"PUT": "PUT", "GET": "GET", "DEL": "DELETE", "LIST": "LIST"}
 _MOVES = ("PUT", "GET")
 _PREPARES = ("BINIT", "BCLR", "BDEL")
@@ -45,9 +46,18 @@ _COLUMNS = {
 Line = Mapping[str, Any]
 
 
-def claims(head: str) -> bool:
-    """Whether the beginning of a file is hsbench's."""
-    return head.startswith("Loop,Inteval,") or (head.startswith("[{") and '"IntervalName"' in head)
+class Hsbench(ClientImporter):
+    """hsbench, alone or run by CBT."""
+
+    kind = "hsbench"
+    has_clock = False
+
+    def claims(self, head: str) -> bool:
+        return head.startswith("Loop,Inteval,") or (head.startswith("[{") and '"IntervalName"' in head)
+
+    def parse(self, file: ClientFile) -> Parsed:
+        threads = file.config.get("load.threads")
+        return parse(file.text, file.client, threads if isinstance(threads, int) else None)
 
 
 def parse(text: str, client: str, threads: Optional[int] = None) -> Parsed:
@@ -55,9 +65,8 @@ def parse(text: str, client: str, threads: Optional[int] = None) -> Parsed:
     lines, stale = _csv(text) if text.startswith("Loop,") else _json(text)
     made = Parsed("hsbench", config={"benchmark": "hsbench", "engine": "hsbench"})
     if stale:
-        made.warnings.append(
-            ResultWarning("stale-tail", f"{client}: the end of the file is left over from a longer run")
-        )
+        text = f"{client}: the end of the file is that of an earlier, longer run"
+        made.warnings.append(ResultWarning("stale-tail", text))
     sizes = set()
     for loop, number, start, intervals, total in _modes(lines):
         part = _part(client, number, start, intervals, total)
@@ -110,7 +119,7 @@ def _modes(lines: List[Line]) -> Iterator[Tuple[int, int, float, List[Line], Lin
     seen: Dict[Tuple[int, str], int] = {}
     start, intervals = 0.0, []
     for line in lines:
-        if line["IntervalName"] != TOTAL:
+        if line["IntervalName"] != _TOTAL:
             intervals.append(line)
             continue
         key = (int(line["Loop"]), str(line["Mode"]))
@@ -145,10 +154,10 @@ def _part(client: str, number: int, start: float, intervals: List[Line], total: 
 def _size(total: Line) -> int:
     """Bytes of an object. `Mbps` of a CSV has two digits: what it may mean is narrowed down to a round number."""
     size = total["Mbps"] * total["Seconds"] * 2**20 / total["Ops"]
-    tolerance = 0.006 * total["Seconds"] * 2**20 / total["Ops"] + 0.006 / max(total["Seconds"], 0.01) * size
+    error = 0.006 * total["Seconds"] * 2**20 / total["Ops"] + 0.006 / max(total["Seconds"], 0.01) * size
     for unit in (2**20, 2**10, 1000, 100, 10):
         rounded = round(size / unit) * unit
-        if rounded and abs(rounded - size) <= tolerance:
+        if rounded and abs(rounded - size) <= error:
             return rounded
     return round(size)
 
@@ -173,8 +182,8 @@ def _warnings(
     if failed:
         text = f"{mode}: {failed} requests of {client} failed (hsbench's slowdowns); they are in no rate"
         yield ResultWarning("errors", text)
-    if failed >= PATIENCE and not _whole(intervals, total, threads, failed):
-        text = f"{mode}: up to {failed // PATIENCE} threads of {client} ended early, each after {PATIENCE} failures"
+    if failed >= FAILURES and not _whole(intervals, total, threads, failed):
+        text = f"{mode}: up to {failed // FAILURES} threads of {client} ended early, each after {FAILURES} failures"
         yield ResultWarning("threads-lost", text)
     if intervals and _behind(intervals, total) > 2:
         late = _behind(intervals, total)
@@ -191,4 +200,4 @@ def _behind(intervals: List[Line], total: Line) -> float:
 def _whole(intervals: List[Line], total: Line, threads: Optional[int], failed: int) -> bool:
     """No thread can have ended early: an interval is written when all threads are past it, and one survived."""
     reached = bool(intervals) and _behind(intervals, total) < 1.05
-    return reached and threads is not None and failed < PATIENCE * threads
+    return reached and threads is not None and failed < FAILURES * threads

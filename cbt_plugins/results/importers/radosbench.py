@@ -13,7 +13,8 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from cbt_plugins.results.importers.part import Parsed, Part, Steps
+from cbt_plugins.results.importers.importer import ClientFile, ClientImporter
+from cbt_plugins.results.importers.parts import Parsed, Part, Steps
 from cbt_plugins.results.record import ResultWarning
 from cbt_plugins.results.source import Unreadable
 
@@ -36,10 +37,17 @@ _TIME = re.compile(r"^\d{4}-\d\d-\d\d[T ]\S+ +")
 _LINE = re.compile(r"^(\d+) +(\d+) +(\d+) +(\d+) +\S+ +\S+ +\S+ +\S+ *$")
 
 
-def claims(head: str) -> bool:
-    """Whether the beginning of a file is rados bench's."""
-    text = bool(_MAINTAINING.search(head)) or ("Cur ops" in head and "last lat(s)" in head)
-    return text or bool(_HINTS.match(head) and '"datas"' in head) or '"Total time run"' in head
+class RadosBench(ClientImporter):
+    """`rados bench`, alone or run by CBT."""
+
+    kind = "radosbench"
+
+    def claims(self, head: str) -> bool:
+        text = bool(_MAINTAINING.search(head)) or ("Cur ops" in head and "last lat(s)" in head)
+        return text or bool(_HINTS.match(head) and '"datas"' in head) or '"Total time run"' in head
+
+    def parse(self, file: ClientFile) -> Parsed:
+        return parse(file.text, file.client, file.folder)
 
 
 def parse(text: str, client: str, phase: Optional[str] = None) -> Parsed:

@@ -13,10 +13,10 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from cbt_plugins.results import phase as of_phase
 from cbt_plugins.results.aggregates import Frame
 from cbt_plugins.results.archive import Phase
-from cbt_plugins.results.importers.warp_json import PHASE, of_command
+from cbt_plugins.results.importers.importer import Importer, ResultFiles
+from cbt_plugins.results.importers.warp import PHASE, of_command
 from cbt_plugins.results.job import Gatherer, JobAggregates
-from cbt_plugins.results.measurements import measurements
-from cbt_plugins.results.record import Record, ResultWarning
+from cbt_plugins.results.record import ResultWarning, RunRecord, measurements
 from cbt_plugins.results.reduce import frames_by_client
 from cbt_plugins.results.rows import Rows
 from cbt_plugins.results.series import Grid, Timeline
@@ -25,12 +25,19 @@ from cbt_plugins.results.source import Unreadable
 _ROW = re.compile(r"\d+\t\d+\t[A-Z_]+\t")
 
 
-def claims(head: str) -> bool:
-    """Whether the beginning of a file is that of request rows."""
-    return head.startswith("idx\tthread\top\t") or bool(_ROW.match(head))
+class RequestRows(Importer):
+    """Request rows: all files are those of the clients of one run."""
+
+    kind = "rows"
+
+    def claims(self, head: str) -> bool:
+        return head.startswith("idx\tthread\top\t") or bool(_ROW.match(head))
+
+    def read(self, found: ResultFiles) -> List[RunRecord]:
+        return [read(found.files)]
 
 
-def read(paths: Sequence[Path]) -> Record:
+def read(paths: Sequence[Path]) -> RunRecord:
     """One record of the files of all clients of one run. Raises Unreadable."""
     clients: Dict[str, List[Frame]] = {}
     warnings: List[ResultWarning] = []
@@ -69,7 +76,7 @@ def read(paths: Sequence[Path]) -> Record:
             kinds = ", ".join(f"{kind['count']} x {kind['text'][:60]}" for kind in its["error_kinds"])
             warnings.append(ResultWarning("errors", f"{op}: {its['errors']} requests failed: {kinds}"))
     config = {"benchmark": "warp", "engine": "warp", **dict(of_command(_command(paths[0]) or ""))}
-    return Record(
+    return RunRecord(
         source=str(paths[0]),
         name=paths[0].name,
         kind="warp",

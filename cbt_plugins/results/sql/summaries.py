@@ -10,7 +10,8 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Tuple
 
 from cbt_plugins.metrics import METRICS, TOTAL
 from cbt_plugins.results.loader import summary_of
-from cbt_plugins.results.record import Record, records_of
+from cbt_plugins.results.record import RunRecord
+from cbt_plugins.results.records import records_of
 from cbt_plugins.results.sql.table import Columns, Run, Table, columns_of, from_rows
 
 Row = Dict[str, Any]
@@ -128,7 +129,7 @@ def summary(path: Path) -> Mapping[str, Any]:
 
 
 @lru_cache(maxsize=64)
-def records(path: Path) -> Tuple[Record, ...]:
+def records(path: Path) -> Tuple[RunRecord, ...]:
     """What `cbt-tools compare` reads of this run."""
     return tuple(records_of(path))
 

@@ -1,19 +1,19 @@
-"""Parts of several clients -> the measurements of a run: cut to the time in which all of them ran, and added up.
+"""Parts: what one client did of one operation; and how the parts of several clients become measurements.
 
-Rates are those of the common window. Counts of failed requests, means and maxima are of all requests: no program but
-one that logs single requests says which of them were in the window. Percentiles come from merged bins or single
-requests; those of several clients are never averaged.
+Parts are cut to the time in which all clients ran, and added up. Rates are those of this common window. Counts of
+failed requests, means and maxima are of all requests: only logs of single requests say which of them were in the
+window. Percentiles come from merged bins or single requests; those of several clients are never averaged.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from dataclasses import dataclass, field, replace
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from cbt_plugins.metrics import METRICS, TOTAL
-from cbt_plugins.results.importers.part import Bins, Part
+from cbt_plugins.results.histogram import rank
 from cbt_plugins.results.record import Measurement, ResultWarning
 
 _QUANTILES = tuple(its for its in METRICS.values() if its.quantile is not None)
@@ -22,8 +22,119 @@ _MOST = 0.95
 _LITTLE = 0.5
 
 
+@dataclass(frozen=True)
+class Steps:
+    """Requests over time: a count for each stretch between two edges, spread evenly over it."""
+
+    edges: np.ndarray  # seconds since the part began, rising; one more than counts
+    counts: np.ndarray  # requests that ended well
+    totals: Optional[np.ndarray] = None  # sum of their latencies, ns
+    #: stretches at the end that nobody measured one by one: they are in rates, and in no series
+    rest: int = 0
+
+    def completed(self, requests: int, seconds: float, total: Optional[float]) -> Steps:
+        """With a last stretch up to `seconds` for what the steps lack of all requests and of their latencies (ns)."""
+        if seconds - self.edges[-1] < 0.01:
+            return self
+        counts = np.append(self.counts, max(0.0, requests - self.counts.sum()))
+        totals = None
+        if self.totals is not None and total is not None:
+            totals = np.append(self.totals, max(0.0, total - self.totals.sum()))
+        return Steps(np.append(self.edges, seconds), counts, totals, self.rest + 1)
+
+    @property
+    def seen(self) -> float:
+        """Seconds from the begin that a series can be made of."""
+        return float(self.edges[len(self.edges) - 1 - self.rest])
+
+    @property
+    def step(self) -> int:
+        """Whole seconds that a bin of a series needs."""
+        widths = np.diff(self.edges[: len(self.edges) - self.rest])
+        return max(1, round(float(np.median(widths)))) if len(widths) else 1
+
+    def within(self, cuts: np.ndarray) -> np.ndarray:
+        """Requests between each two of `cuts` (rising, seconds since the part began)."""
+        return self._within(self.counts, cuts)
+
+    def latency_within(self, cuts: np.ndarray) -> Optional[np.ndarray]:
+        """Sums of latencies between each two of `cuts`, ns; None when nothing is known of them."""
+        return None if self.totals is None else self._within(self.totals, cuts)
+
+    def _within(self, values: np.ndarray, cuts: np.ndarray) -> np.ndarray:
+        upto = np.concatenate(([0.0], np.cumsum(values)))
+        return np.diff(np.interp(cuts, self.edges, upto))
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Latencies as counted values: those of single requests, or the middles of a program's histogram."""
+
+    values: np.ndarray  # ns, rising, each once
+    counts: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Bins:
+        """Of single requests."""
+        return cls(*np.unique(values, return_counts=True))
+
+    @classmethod
+    def merged(cls, many: List[Bins]) -> Bins:
+        """All of them together; exact where the programs have the same bins."""
+        values = np.concatenate([its.values for its in many])
+        counts = np.concatenate([its.counts for its in many])
+        unique, where = np.unique(values, return_inverse=True)
+        return cls(unique, np.bincount(where.ravel(), weights=counts).astype(np.int64))
+
+    @property
+    def n(self) -> int:
+        return int(self.counts.sum())
+
+    def quantile(self, q: float) -> float:
+        """The value at rank ceil(q * n), ns. ValueError when there is none."""
+        if not self.n:
+            raise ValueError("no values")
+        at = int(np.searchsorted(np.cumsum(self.counts), rank(q, self.n)))
+        return float(self.values[at])
+
+
+@dataclass(frozen=True)
+class Part:
+    """One client, one operation, one phase. `requests`, `bytes` and latencies are of what ended well."""
+
+    phase: str
+    op: str
+    client: str  # the process that did it: its file's name, its job's number
+    seconds: float
+    requests: int
+    failed: Optional[int] = 0  # None: the program does not say
+    prepares: bool = False  # it makes ready for what is measured, and is none of it
+    bytes: Optional[int] = None  # None: the operation moves no data, or nobody counted it
+    start: Optional[float] = None  # seconds, on a clock that all parts of a phase share; None: unknown
+    steps: Optional[Steps] = None
+    mean_ms: Optional[float] = None
+    max_ms: Optional[float] = None
+    #: as the program gave them, by key of METRICS: of this part alone
+    percentiles: Mapping[str, float] = field(default_factory=dict)
+    bins: Optional[Bins] = None  # of all of its requests: what percentiles of several parts are made of
+    #: (when it ended in seconds since the part began, its latency in ns) of every request
+    single: Optional[Tuple[np.ndarray, np.ndarray]] = None
+
+
+@dataclass
+class Parsed:
+    """What one file says: its parts by loop (a program that repeats everything has several), and warnings."""
+
+    kind: str
+    loops: Dict[int, List[Part]] = field(default_factory=dict)
+    config: Dict[str, Any] = field(default_factory=dict)  # dotted keys, as RunRecord has them
+    warnings: List[ResultWarning] = field(default_factory=list)
+    usable: bool = True
+    started: Optional[float] = None
+
+
 def measurements(parts: Sequence[Part]) -> Tuple[List[Measurement], List[ResultWarning], bool]:
-    """Of all phases: (measurements, warnings, whether they are those of a whole run)."""
+    """Return (measurements, warnings, whether they are those of a whole run) of all phases."""
     phases: Dict[str, Dict[str, List[Part]]] = {}
     for part in parts:
         phases.setdefault(part.phase, {}).setdefault(part.op, []).append(part)
@@ -32,8 +143,8 @@ def measurements(parts: Sequence[Part]) -> Tuple[List[Measurement], List[ResultW
     usable = True
     for phase, ops in phases.items():
         everything = [part for its in ops.values() for part in its]
-        window, of_window = _window(phase, everything)
-        warnings += of_window
+        window, its_warnings = _window(phase, everything)
+        warnings += its_warnings
         if window is None and not all(part.prepares for part in everything):
             usable = False
         lines = [line for op, its in ops.items() for line in _op(phase, op, its, window, warnings)]
@@ -60,7 +171,7 @@ def _window(phase: str, parts: Sequence[Part]) -> Tuple[Optional[Window], List[R
     warnings = []
     if len(spans) > 1:
         if any(part.start is None for part in parts):
-            text = f"{phase}: the results have no clock: all {len(spans)} clients are taken to have begun together"
+            text = f"{phase}: the results have no clock: all {len(spans)} clients are assumed to have started together"
             warnings.append(ResultWarning("no-clock", text))
         if high <= low:
             warnings.append(ResultWarning("no-common-window", f"{phase}: its {len(spans)} clients never ran together"))

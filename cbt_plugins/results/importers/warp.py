@@ -13,7 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from cbt_plugins.results.record import Measurement, Record, ResultWarning
+from cbt_plugins.results.importers.importer import Importer, ResultFiles
+from cbt_plugins.results.record import Measurement, ResultWarning, RunRecord
 from cbt_plugins.results.source import Source, Unreadable
 
 #: the phase of all operations of a run: warp's run side by side
@@ -21,8 +22,8 @@ PHASE = "warp"
 _MOVES = ("GET", "PUT", "MULTIPART")
 _WINDOW = (("dur_median_millis", "p50_ms", 1), ("dur_90_millis", "p90_ms", 10), ("dur_99_millis", "p99_ms", 100))
 
-#: what is wrong with warp's own numbers: said of every such record
-WARNINGS = (
+#: what limits the trust in warp's own numbers: said of every such record
+_WARNINGS = (
     ResultWarning(
         "warp-aggregated",
         "aggregated by warp: its percentiles are means of 10 s windows: none are taken but of one window",
@@ -36,20 +37,27 @@ WARNINGS = (
 Op = Mapping[str, Any]
 
 
-def claims(head: str) -> bool:
-    """Whether the beginning of a file is warp's."""
-    return head.lstrip().startswith("{") and '"commandline"' in head and '"v"' in head
+class Warp(Importer):
+    """warp's aggregated data."""
+
+    kind = "warp"
+
+    def claims(self, head: str) -> bool:
+        return head.lstrip().startswith("{") and '"commandline"' in head and '"v"' in head
+
+    def read(self, found: ResultFiles) -> List[RunRecord]:
+        return [record for file in found.files for record in read(file)]
 
 
-def read(path: Path) -> List[Record]:
-    """Raises Unreadable."""
+def read(path: Path) -> List[RunRecord]:
+    """Return the record of one file. Raises Unreadable."""
     source = Source(path)
     try:
         data = json.loads(b"".join(source.chunks()).decode("utf-8", "replace"))
         table: Mapping[str, Op] = data["by_op_type"]
     except (ValueError, KeyError, TypeError) as e:
         raise Unreadable(f"{path}: no data of warp: {source.torn or e}") from e
-    warnings: List[ResultWarning] = list(WARNINGS)
+    warnings: List[ResultWarning] = list(_WARNINGS)
     made: List[Measurement] = []
     for name, op in sorted((table or {}).items()):
         made += _op(name, op, warnings)
@@ -62,11 +70,11 @@ def read(path: Path) -> List[Record]:
     if len(workers) == 1:
         config["load.workers"] = workers.pop()
     started = min(_instant(op["start_time"]) for op in table.values() if op.get("start_time"))
-    return [Record(str(path), path.name, "warp", config, tuple(made), final, tuple(warnings), None, started)]
+    return [RunRecord(str(path), path.name, "warp", config, tuple(made), final, tuple(warnings), None, started)]
 
 
 def of_command(command: str) -> Iterator[Tuple[str, Any]]:
-    """What its command line says of the load, as keys of Record.config."""
+    """What its command line says of the load, as keys of RunRecord.config."""
     words = command.split()
     if len(words) > 1:
         yield "load.mode", words[1]

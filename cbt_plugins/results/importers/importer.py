@@ -1,0 +1,196 @@
+"""The base classes of importers: what reads the results of one program.
+
+An importer is one class in one file, listed in the entry point group `cbt_plugins.importers`. It says which files are
+its program's (`claims`) and makes run records of those of one run (`read`). A program whose clients write a file each
+derives from ClientImporter and parses one file; how clients become a run is the same for all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from cbt_plugins.results.importers.cbt import FAULTS_KEY, RunFaults
+from cbt_plugins.results.importers.parts import Parsed, Part, measurements
+from cbt_plugins.results.record import ResultWarning, RunRecord
+from cbt_plugins.results.source import Unreadable
+
+#: output.NUMBER.HOST, json_output.NUMBER.HOST, output.NUMBER.csv.HOST, as CBT collects them
+_OUTPUT = re.compile(r"^(?:json_)?output\.(?P<number>\d+)(?:\.(?:csv|json))?(?:\.prefill)?(?P<host>\..+)?$")
+
+
+@dataclass(frozen=True)
+class ResultFiles:
+    """The files of one run by one program, and what CBT wrote about the run."""
+
+    source: Path  # a file, or the run's directory
+    name: str  # of the record
+    files: Tuple[Path, ...]
+    config: Mapping[str, Any] = field(default_factory=dict)  # keys of RunRecord.config
+    hosts: Sequence[str] = ()  # the clients that should have left results
+    faults: Optional[RunFaults] = None
+
+    @property
+    def folder(self) -> Path:
+        """The directory that all files are below."""
+        return self.source if self.source.is_dir() else self.source.parent
+
+
+class Importer(ABC):
+    """The results of one program."""
+
+    #: name in the registry, and RunRecord.kind
+    kind: str
+
+    @abstractmethod
+    def claims(self, head: str) -> bool:
+        """Return whether a file that begins like this is of this program; at most one importer may say so."""
+
+    @abstractmethod
+    def read(self, found: ResultFiles) -> List[RunRecord]:
+        """Return the records of files that this importer has claimed. Raises Unreadable."""
+
+    def more(self, source: Path) -> str:
+        """Return what `cbt-tools report` prints below the tables of a source; "" for nothing."""
+        return ""
+
+
+@dataclass(frozen=True)
+class ClientFile:
+    """The file of one client."""
+
+    path: Path
+    text: str
+    client: str  # what tells it from the others of the run
+    host: str  # ".HOST" at the end of its name, or ""
+    folder: Optional[str]  # below the run's directory: a workload of CBT
+    collected: bool  # by CBT
+    config: Mapping[str, Any]
+
+
+class ClientImporter(Importer):
+    """A program that runs on each client by itself, and leaves a file for each."""
+
+    #: False: times in its files count from its start, which no file names
+    has_clock = True
+
+    @abstractmethod
+    def parse(self, file: ClientFile) -> Parsed:
+        """Return what one file says. Raises Unreadable."""
+
+    def read(self, found: ResultFiles) -> List[RunRecord]:
+        parsed: List[Parsed] = []
+        warnings: List[ResultWarning] = []
+        files = list(_preferred(found.files)) if found.source.is_dir() else found.files
+        for path in files:
+            try:
+                parsed.append(self.parse(_client_file(path, found)))
+            except Unreadable as e:
+                warnings.append(ResultWarning("unreadable", f"{path.relative_to(found.folder)}: {e}"))
+        if not parsed:
+            raise Unreadable(f"{found.source}: {warnings[0].text}")
+        seen = {host for host in found.hosts for path in files if path.name.endswith(f".{host}")}
+        missing = sorted(set(found.hosts) - seen) if seen else []
+        if missing:
+            text = f"no result of {', '.join(missing)}: the numbers are those of the others"
+            warnings.append(ResultWarning("missing-client", text))
+        usable = not warnings and all(its.usable for its in parsed)
+        for its in parsed:
+            warnings += [warning for warning in dict.fromkeys(its.warnings) if warning not in warnings]
+        if found.faults is not None:
+            usable = usable and found.faults.as_planned
+            warnings += found.faults.warnings
+        return list(self._records(found, parsed, warnings, usable))
+
+    def _records(
+        self, found: ResultFiles, parsed: Sequence[Parsed], warnings: Sequence[ResultWarning], usable: bool
+    ) -> Iterator[RunRecord]:
+        """One record for each loop of a program that repeats everything."""
+        faults = found.faults
+        begun = faults.begun if faults else None
+        loops: Dict[int, List[Part]] = {}
+        for its in parsed:
+            for loop, parts in its.loops.items():
+                loops.setdefault(loop, []).extend(parts)
+        for loop, parts in loops.items():
+            lines, more, whole = measurements(parts)
+            if not self.has_clock:
+                lines = [replace(line, start=_sum(line.start, begun)) for line in lines]
+            if not self.has_clock and len(parsed) > 1:
+                text = f"{self.kind} writes no times: its {len(parsed)} processes are assumed to have started together"
+                more.insert(0, ResultWarning("no-clock", text))
+            if faults is not None:
+                lines += faults.measurements(lines)
+            yield RunRecord(
+                source=str(found.source),
+                name=f"{found.name} loop {loop + 1}" if len(loops) > 1 else found.name,
+                kind=self.kind,
+                config=_config(found, parsed, parts),
+                measurements=tuple(lines),
+                usable=usable and whole,
+                failure=faults.recovery if faults else None,
+                warnings=(*warnings, *more),
+                started=min((its.started for its in parsed if its.started is not None), default=begun),
+            )
+
+
+def _sum(*values: Optional[float]) -> Optional[float]:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _client_file(path: Path, found: ResultFiles) -> ClientFile:
+    name = _OUTPUT.match(path.name)
+    host = (name["host"] or "") if name else ""
+    folder = path.parent.relative_to(found.folder).as_posix()
+    return ClientFile(
+        path=path,
+        text=path.read_text(encoding="utf-8", errors="replace"),
+        client=f"{name['number']}{host}" if name else path.stem,
+        host=host,
+        folder=folder if folder != "." else None,
+        collected=bool(found.hosts) or name is not None,
+        config=found.config,
+    )
+
+
+def _preferred(files: Sequence[Path]) -> Iterator[Path]:
+    """Of two files that say the same the one that says more: hsbench's JSON, the JSON that CBT has cut out for fio, the
+    text that it has cut up for rados bench.
+    """
+    same: Dict[Tuple[Path, str], List[Path]] = {}
+    for file in files:
+        found = _OUTPUT.match(file.name)
+        stem = f"{found['number']}{found['host'] or ''}" if found else file.name
+        if not found and file.suffix in (".csv", ".json"):
+            stem = file.stem
+        same.setdefault((file.parent, stem), []).append(file)
+    for its in same.values():
+        yield max(its, key=_says)
+
+
+def _says(file: Path) -> Tuple[bool, bool, str]:
+    text = file.name.startswith("output.") and not re.search(r"\.(csv|json)(\.|$)", file.name)
+    # rados bench: what CBT makes of the text has no series; fio: the text has the JSON in it
+    return file.stat().st_size > 0, text or ".json" in file.name, file.name
+
+
+def _config(found: ResultFiles, parsed: Sequence[Parsed], parts: Sequence[Part]) -> Dict[str, Any]:
+    """What all files agree in; what CBT has written down is said for all of them."""
+    written = dict(found.config)
+    if found.faults is not None:
+        written[FAULTS_KEY] = found.faults.events
+    first = parsed[0].config
+    agreed = {key: value for key, value in first.items() if all(its.config.get(key) == value for its in parsed)}
+    config = {**{key: value for key, value in written.items() if key not in agreed}, **agreed}
+    if "benchmark" in written:
+        config["benchmark"] = written["benchmark"]
+    phases = list(dict.fromkeys(part.phase for part in parts))
+    # fio's jobs have their number behind a colon
+    clients = [{part.client.split(":")[0] for part in parts if part.phase == phase} for phase in phases]
+    config["load.processes"] = max(map(len, clients), default=0)
+    config["phases"] = " ".join(phases)
+    return {key: config[key] for key in sorted(config) if config[key] is not None}
