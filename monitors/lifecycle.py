@@ -22,30 +22,19 @@ logger = logging.getLogger(__name__)
 _numbers = itertools.count(1)
 
 
-# pid and start time (field 22 of stat): a pid that the kernel has given to somebody else is never signalled
-_STOP = """\
-for file in {directories}/*.pid; do
-  [ -f "$file" ] || continue
-  read pid since <"$file"
-  alive() {{ set -- $(sed 's/.*) //' /proc/$pid/stat 2>/dev/null); [ "${{20}}" = "$since" ] && [ "$1" != Z ]; }}
-  for signal in INT TERM KILL; do
-    alive || break
-    kill -s $signal -- -$pid
-    for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do alive || break; sleep 0.25; done
-  done
-  if alive; then echo "$file: process $pid does not end" >&2; exit 1; fi
-  rm -f "$file"
-done
-"""
+def script(name: str, *words: str) -> str:
+    """Return the command that runs a shell program of this folder on a node; `words` are its arguments."""
+    text = (Path(__file__).parent / name).read_text(encoding="utf-8")
+    return " ".join(["sh", "-c", *map(shlex.quote, (text, name, *words))])
 
 
-def stop_by_pid_files(remote: Remote, nodes: Sequence[str], directory: str, any_of: str = "") -> None:
-    """End the process groups whose leaders are recorded as "pid start-time" in DIRECTORY/*.pid on the nodes.
+def stop_by_pid_files(remote: Remote, nodes: Sequence[str], folder: str, any_of: str = "") -> None:
+    """End the process groups whose leaders are recorded in FOLDER/*.pid and FOLDER/*/*.pid on the nodes.
 
-    With `any_of`, in all directories DIRECTORY/ANY_OF (a shell pattern). What does not end is logged.
+    With `any_of`, in all folders FOLDER/ANY_OF (a shell pattern). What does not end is logged.
     """
-    directories = shlex.quote(directory) + (f"/{any_of}" if any_of else "")
-    for node, result in remote.run(nodes, _STOP.format(directories=directories), 90, check=False).items():
+    folders = shlex.quote(folder) + (f"/{any_of}" if any_of else "")
+    for node, result in remote.run(nodes, f"{script('stop.sh')} {folders}", 90, check=False).items():
         if result.status:
             logger.error("%s: %s", node, result.stderr.strip() or "monitors could not be ended")
 

@@ -93,7 +93,7 @@ def recognize(name, words):
     return its, found
 
 
-class Process:
+class WatchedProcess:
     """One daemon. Its files stay open: they go on to mean this process when its number is another's."""
 
     def __init__(self, pid, its, name, since):
@@ -161,13 +161,13 @@ class Processes:
         self._me = me
         self._seen, self._young = set(), set()
         self._next = self._next_all = self._hurry = 0.0
-        self.known = {}  # index in the lines -> Process
+        self.known = {}  # index in the lines -> WatchedProcess
         self._index = 0
         self._begun = None  # when the first look was over, epoch seconds
         self._booted = time.time() - float(read("/proc/uptime").split()[0])
 
     def scan(self, now):
-        """The new ones, {index: Process}."""
+        """The new ones, {index: WatchedProcess}."""
         if self._begun is None:
             self._hurry = now + OFTEN  # a run has just begun
         elif now >= self._hurry and now < self._next:
@@ -206,7 +206,7 @@ class Processes:
         if its is None:
             return None
         try:
-            process = Process(pid, its[0], its[1], ticks)
+            process = WatchedProcess(pid, its[0], its[1], ticks)
             ticks_now, _, _, done, written = process.counters()
         except (OSError, ValueError):
             return None
@@ -350,11 +350,10 @@ def link(path):
         return None
 
 
-class Sampler:
+class NodeSampler:
     """Lines of one connection; see docs/RESOURCES.md."""
 
-    def __init__(self, path):
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    def __init__(self):
         self.samples = 0
         self._processes = Processes(os.getpid())
         self._disks, self._interfaces = Disks(), Interfaces()
@@ -364,7 +363,7 @@ class Sampler:
 
     def line(self, record):
         # one write: a kill leaves whole lines
-        os.write(self._fd, json.dumps(record, separators=(",", ":")).encode() + b"\n")
+        os.write(1, json.dumps(record, separators=(",", ":")).encode() + b"\n")
 
     def begin(self, interval):
         about = {
@@ -453,19 +452,8 @@ class Sampler:
         return about
 
 
-def take_over(file):
-    """End the one that still writes here, although its connection is lost, and say who writes now."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        with open(file) as there:
-            pid, since = there.read().split()
-        if fields(read("/proc/%s/stat" % pid) or b") ")[19].decode() == since and int(pid) != os.getpid():
-            os.kill(int(pid), signal.SIGTERM)
-    with open(file, "w") as mine:
-        mine.write("%d %s\n" % (os.getpid(), fields(read("/proc/self/stat"))[19].decode()))
-
-
-def main(path, interval):
-    sampler = Sampler(path)
+def main(interval):
+    sampler = NodeSampler()
     sampler.begin(interval)
     due = time.monotonic()
     while True:
@@ -480,11 +468,6 @@ def main(path, interval):
     sampler.line({"t": round(time.time(), 3), "end": "told", "samples": sampler.samples, "cpu": used})
 
 
-def _run(path, interval, pid_file):
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    take_over(pid_file)
-    main(path, float(interval))
-
-
 if __name__ == "__main__":
-    _run(*sys.argv[1:])
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    main(float(sys.argv[1]))

@@ -10,8 +10,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.result import RemoteError
+from cbt_plugins.cluster.sampler_agent import state_of
 from cbt_plugins.cluster.space import PoolSpace, Space
-from cbt_plugins.cluster.status import Status
 from cbt_plugins.inventory import head_of
 
 #: what describes a cluster well enough to read its results a year later: file name -> command
@@ -55,6 +55,66 @@ class BucketStats:
     size: int  # bytes
     shards: Optional[int]
     marker: str  # the bucket instance; another one under the same name is another bucket
+
+
+@dataclass(frozen=True)
+class Status:
+    """PG states, health and fullness at one instant, the same for every release."""
+
+    health: str  # HEALTH_OK, HEALTH_WARN, HEALTH_ERR
+    checks: Mapping[str, str]  # code -> severity
+    pgs: Mapping[str, int]  # state name as Ceph prints it -> number of PGs
+    num_pgs: int
+    osds: int
+    osds_up: int
+    osds_in: int
+    degraded: int  # object copies
+    misplaced: int
+    raw_used: Optional[float]  # 0..1 of all raw capacity; None when `ceph df` was not asked
+
+    @property
+    def not_clean(self) -> int:
+        """PGs that are not active+clean; a scrub does not make a PG unclean."""
+        clean = sum(n for state, n in self.pgs.items() if {"active", "clean"} <= set(state.split("+")))
+        return self.num_pgs - clean
+
+    def sample(self, at: float) -> Dict[str, Any]:
+        """Return a line of status.jsonl; `at` is epoch seconds on the clock of the machine that leads the run."""
+        return {
+            "t": at,
+            "pgs": dict(self.pgs),
+            "clean": self.not_clean == 0,
+            "not_clean": self.not_clean,
+            "health": self.health,
+            "checks": dict(self.checks),
+            "raw_used": self.raw_used,
+            "degraded": self.degraded,
+            "misplaced": self.misplaced,
+            "osds_up": self.osds_up,
+            "osds_in": self.osds_in,
+        }
+
+    @classmethod
+    def parse(cls, status: Mapping[str, Any], df: Optional[Mapping[str, Any]] = None) -> Status:
+        """Read `ceph status -f json` and `ceph df -f json`. Raises KeyError where it is something else."""
+        return cls.of_state(state_of(status, df))
+
+    @classmethod
+    def of_state(cls, state: Mapping[str, Any]) -> Status:
+        """Take what is needed of a whole state, as the agent's lines add up to it."""
+        raw = state.get("raw_used")
+        return cls(
+            health=state["health"],
+            checks=state["checks"],
+            pgs=state["pgs"],
+            num_pgs=state["num_pgs"],
+            osds=state["osds"],
+            osds_up=state["osds_up"],
+            osds_in=state["osds_in"],
+            degraded=state["degraded"][0],
+            misplaced=state["misplaced"][0],
+            raw_used=None if raw is None else float(raw),
+        )
 
 
 class Ceph:

@@ -8,9 +8,35 @@ import selectors
 import signal
 import subprocess
 import time
+from pathlib import Path
 from typing import Dict, Iterator, List, Sequence, Tuple
 
 from cbt_plugins.cluster.transport import Transport
+
+# a node needs nothing of ours on its disk, also when it was booted again
+_RECEIVE = """\
+import os, sys
+left, program = int(sys.argv.pop(1)), b""
+while left:
+    data = os.read(0, left)
+    if not data:
+        raise SystemExit(1)
+    program, left = program + data, left - len(data)
+exec(compile(program, sys.argv[0], "exec"))
+"""
+
+
+class NodeProgram:
+    """A program of ours for nodes (standard library only, Python 3.6) that is sent over its connection."""
+
+    def __init__(self, path: Path) -> None:
+        self._name = path.name
+        self.text = path.read_text(encoding="utf-8")
+
+    def words(self, *arguments: str) -> List[str]:
+        """Return the arguments with which Python runs it, once `text` is written to its standard input."""
+        # the name is for who looks at the list of processes
+        return ["-c", _RECEIVE.replace("sys.argv[0]", repr(self._name)), str(len(self.text.encode())), *arguments]
 
 
 class Stream:

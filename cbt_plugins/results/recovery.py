@@ -287,6 +287,9 @@ def _warnings(samples: Samples, made: Sequence[Mapping[str, Any]]) -> Iterator[D
         if episode["outcome"] == "not recovered":
             why = next(m["reason"] for m in episode["milestones"] if m["name"] == "clean")
             yield {"code": "not-recovered", "text": f"{about}: not all PGs active+clean: {why}"}
+    for why in dict.fromkeys(samples.fallbacks):
+        text = f"recovery was sampled through the ceph command, not librados: {why}; librados: false asks for that"
+        yield {"code": "sampled-by-command", "text": text}
     if samples.skew:
         text = f"the monitors' clock is at least {samples.skew:.2f} s off from that of the node that asked"
         yield {"code": "clock-skew", "text": f"{text}: times of OSD maps are as exact as the samples"}

@@ -89,6 +89,7 @@ class Samples:
     samples: List[Sample] = field(default_factory=list)
     changes: List[Change] = field(default_factory=list)
     gaps: List[Dict[str, Any]] = field(default_factory=list)  # {"t": its end, "seconds", "why"}
+    fallbacks: List[str] = field(default_factory=list)  # why `ceph` was asked instead of librados
     skew: float = 0.0  # seconds that the monitors' clock is off at least, all measured offsets taken off; 0: none seen
 
     @property
@@ -132,7 +133,9 @@ def _add(made: Samples, lines: Sequence[Mapping[str, Any]], offset: float, of_ma
             made.interval = max(made.interval, float(line.get("interval") or 0))
             made.period = max(made.period, float(line.get("mgr_stats_period") or 0))
             continue
-        if "end" in line or not isinstance(line.get("t"), (int, float)):
+        if line.get("event") == "fallback":
+            made.fallbacks.append(str(line.get("why")))
+        if "end" in line or "event" in line or not isinstance(line.get("t"), (int, float)):
             continue
         t = float(line["t"]) - offset
         new = {key: value for key, value in line.items() if key not in ("t", "map", "gap")}

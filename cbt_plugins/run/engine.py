@@ -174,7 +174,7 @@ def _clean_nodes(run: RunContext) -> None:
     """
     folder = shlex.quote(run.host.run_dir)
     command = (
-        f"cd {folder} 2>/dev/null || exit 0; rm -rf -- bin probe watch_agent.py; "
+        f"cd {folder} 2>/dev/null || exit 0; rm -rf -- bin probe; "
         f"find . -depth -type d -empty -delete 2>/dev/null; cd / && rmdir -- {folder} 2>/dev/null || true"
     )
     with contextlib.suppress(RemoteError):

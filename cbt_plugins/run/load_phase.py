@@ -11,7 +11,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins import signals as interrupts
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.watch import StatusWatch
+from cbt_plugins.cluster.sampler import StatusWatch
 from cbt_plugins.faults.undoing import RECOVERY, SETTINGS
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.load import split
@@ -98,7 +98,7 @@ class LoadPhase:
     def _make_load(self, session: LoadSession, outcome: Outcome, schedule: EventSchedule, folder: Path) -> None:
         """Start the load and the monitors, follow them to their end, and bring the rows in."""
         run = self.context
-        watch = StatusWatch(run.ceph, run.host.run_dir, self.ready.offsets[run.ceph.head].seconds)
+        watch = StatusWatch(run.ceph, self.ready.offsets[run.ceph.head].seconds)
         observing = contextlib.closing(_Observer(self, outcome, session, watch, schedule, folder))
         with observing as observer, run.host.monitors(folder / "monitors", *monitors_of(run.plan)), watch:
             try:

@@ -9,9 +9,8 @@ import time
 from dataclasses import dataclass
 from typing import Callable, List, Optional, Set, Tuple
 
-from cbt_plugins.cluster.ceph import CephError
-from cbt_plugins.cluster.status import Status
-from cbt_plugins.cluster.watch import StatusWatch
+from cbt_plugins.cluster.ceph import CephError, Status
+from cbt_plugins.cluster.sampler import StatusWatch
 from cbt_plugins.faults.steady import unsteady
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.plan import Phase, Plan
@@ -48,7 +47,7 @@ def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule, off
     schedule.prepare()
     try:
         monitors = run.host.monitors(folder / "monitors", *monitors_of(run.plan))
-        with monitors, StatusWatch(run.ceph, run.host.run_dir, offset) as watch:
+        with monitors, StatusWatch(run.ceph, offset) as watch:
             begun = time.time()  # the monitors run before anything happens
             schedule.begin(begun)
             with contextlib.closing(LineWriter(folder / "status.jsonl")) as samples:
@@ -77,7 +76,7 @@ def wait_for_clean(run: RunContext, index: int, phase: Phase, beside_faults: boo
     waiting = _Waiting(phase.name, lambda status: sum(unsteady(status.pgs, beside_faults).values()))
     waiting.at_most, waiting.stalled = _limits(run.plan, index)
     waiting.note = "until the PGs are active+clean"
-    with StatusWatch(run.ceph, run.host.run_dir) as watch:
+    with StatusWatch(run.ceph) as watch:
         return waiting.follow(watch, None, lambda: False)
 
 
@@ -162,7 +161,7 @@ def after_phases(run: RunContext, offset: float) -> None:
     folder.mkdir(parents=True)
     monitors = run.host.monitors(folder / "monitors", *monitors_of(plan))
     recording = contextlib.closing(LineWriter(folder / "status.jsonl"))
-    with monitors, StatusWatch(run.ceph, run.host.run_dir, offset) as watch, recording as samples:
+    with monitors, StatusWatch(run.ceph, offset) as watch, recording as samples:
         if plan.settings.deep_scrub:
             try:
                 _deep_scrub(run, watch, samples)

@@ -22,7 +22,7 @@ INSIDE = """\
 for i in $(seq 24); do ./ceph-osd -S -c "$THREADS" --id "$i" & done
 for _ in $(seq 2000); do sleep 9999 & done
 sleep 5
-sleep "$1" | "$2" "$3" samples.jsonl 1 agent.pid
+sleep "$1" | "$2" "$3" 1 >samples.jsonl
 """
 
 

@@ -11,8 +11,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple, cast
 import pytest
 from run_context import context
 
-from cbt_plugins.cluster.ceph import CephError
-from cbt_plugins.cluster.status import Status
+from cbt_plugins.cluster.ceph import CephError, Status
 from cbt_plugins.config.events import load_fault_file as load
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.source import ConfigError

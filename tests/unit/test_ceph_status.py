@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cbt_plugins.cluster.status import Status
+from cbt_plugins.cluster.ceph import Status
 
 DATA = Path(__file__).parents[1] / "data" / "ceph"
 

@@ -11,6 +11,7 @@ import pytest
 from resources_lines import Made, write
 from run_context import context
 
+from cbt_plugins.cluster.sampler_agent import state_of
 from cbt_plugins.journal import json_lines
 from cbt_plugins.plan import S3, Phase, Plan
 from cbt_plugins.results.archive import read_run
@@ -96,19 +97,19 @@ STATUS = {
 class Head:
     """The cluster, its head node and a stream of status from there; host and timeline too."""
 
-    failure, head, command, run_dir, open = None, "ceph1", "ceph", "/nowhere", True
+    failure, head, command, conf_file, open = None, "ceph1", "ceph", "/nowhere", True
 
     def __init__(self, at: float) -> None:
         self.remote, self.at = self, at
 
-    def put(self, files: Any) -> None:
+    def send(self, program: str) -> None:
         """It needs no agent."""
 
     def stream(self, nodes: Any, command: str) -> Head:
         return self
 
     def lines(self, timeout: float) -> Iterator[Tuple[str, str]]:
-        sample = {"t": self.at, "status": STATUS, "df": {"stats": {"total_used_raw_ratio": 0.1}}}
+        sample = {"t": self.at, **state_of(STATUS, {"stats": {"total_used_raw_ratio": 0.1}})}
         yield "ceph1", json.dumps(sample)
 
     @contextlib.contextmanager

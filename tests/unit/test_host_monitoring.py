@@ -7,6 +7,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any, ClassVar, Dict, List
@@ -142,8 +143,11 @@ def collectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program = tmp_path / "bin" / "collectl"
     program.parent.mkdir()
     program.write_text(
-        f'#!/bin/sh\ncd {program.parent}\nprintf "%s\\n" "$@" > args\n'
-        "sleep 1000 & echo $! > pids\necho $$ >> pids\nwait\n"
+        f"#!{sys.executable} -S\nimport os, pathlib, signal, subprocess, sys\nos.chdir({str(program.parent)!r})\n"
+        "signal.signal(signal.SIGINT, signal.SIG_DFL)  # as the real one: what a shell runs beside it ignores it\n"
+        "pathlib.Path('args').write_text('\\n'.join(sys.argv[1:]))\n"
+        "child = subprocess.Popen(['sleep', '1000'])\n"
+        "pathlib.Path('pids').write_text(f'{child.pid}\\n{os.getpid()}\\n')\nchild.wait()\n"
     )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
@@ -186,8 +190,8 @@ def test_a_foreign_process_with_the_recorded_pid_is_spared(collectl: Path, tmp_p
     monitor = Collectl({}, CLUSTER, {})
     stranger = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     try:
-        (tmp_path / "node").mkdir()
-        (tmp_path / "node" / "collectl.pid").write_text(f"{stranger.pid} 1\n")
+        (tmp_path / "node" / "collectl").mkdir(parents=True)
+        (tmp_path / "node" / "collectl" / "collectl.pid").write_text(f"{stranger.pid} 1\n")
         monitor.stop(str(tmp_path / "node"))
         assert stranger.poll() is None
     finally:
@@ -202,7 +206,7 @@ def test_what_a_killed_run_left_is_ended_by_the_next(collectl: Path, tmp_path: P
     pids = [int(pid) for pid in wait_for(collectl / "pids", 2)]
     with watch(tmp_path, {"name": "a"}):
         assert not any(map(running, pids))
-    assert not list(left.glob("*.pid"))
+    assert not list(left.glob("*/*.pid"))
 
 
 def test_a_missing_collectl_is_said(

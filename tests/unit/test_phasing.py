@@ -15,9 +15,8 @@ import pytest
 from faults_world import ANYTHING, Connections, injector
 from run_context import context
 
-from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.ceph import Ceph, Status
 from cbt_plugins.cluster.clock import Offset
-from cbt_plugins.cluster.status import Status
 from cbt_plugins.faults import FaultError
 from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import Journal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -13,15 +14,16 @@ from typing import Any, Dict, List, Tuple
 import pytest
 from watched import lines, running, wait_for
 
+from cbt_plugins.cluster import sampler_agent
 from cbt_plugins.config import registry
 from cbt_plugins.config.sections import section_of
 from cbt_plugins.config.validate import validate
-from cbt_plugins.monitors import lifecycle, recovery_agent
+from cbt_plugins.monitors import lifecycle
 from cbt_plugins.monitors.recovery import Recovery
+from cbt_plugins.results.recovery import milestones
 from cbt_plugins.results.samples import FILE, read_samples
 
 HERE = socket.gethostname()
-AGENT = Path(recovery_agent.__file__)
 # One answer a line for what it reads; FOLDER/silent makes it say nothing, FOLDER/epoch is the newest map.
 CEPH = """\
 #!{python} -u
@@ -55,6 +57,11 @@ for line in sys.stdin:
         answers["pg"] = {{"osd_stats": [{{"osd": i, "seq": (1 << 32) + int(time.time() * 10)}} for i in range(3)]}}
     print("\\n" + json.dumps(answers[words[0]]), flush=True)
 """
+STATUS = {
+    "health": {"status": "HEALTH_OK", "checks": {}},
+    "osdmap": {"epoch": 1, "num_osds": 3, "num_up_osds": 3, "num_in_osds": 3},
+    "pgmap": {"pgs_by_state": [{"state_name": "active+clean", "count": 4}], "num_pgs": 4},
+}
 
 
 @pytest.fixture
@@ -85,7 +92,7 @@ def test_it_runs_as_a_profile_and_leaves_nothing(ceph: Path, tmp_path: Path) -> 
     with lifecycle.watch(lambda: [monitor(ceph)], cluster(ceph), {}, str(run_dir), local):
         file = wait_for(lambda: next(iter(run_dir.glob(f"*/recovery/{FILE}")), None))
         wait_for(lambda: len(lines(file)) > 3)
-        (pid_file,) = run_dir.glob("*/recovery.pid")
+        (pid_file,) = run_dir.glob("*/recovery/recovery.pid")
         pid = int(pid_file.read_text().split()[0])
         (ceph / "epoch").write_text("3")
         wait_for(lambda: any("map" in line for line in lines(file)))
@@ -109,11 +116,11 @@ def test_it_ends_when_the_one_who_asked_is_gone(ceph: Path, tmp_path: Path) -> N
     its.start(str(tmp_path / "node"))
     file = tmp_path / "node" / "recovery" / FILE
     wait_for(lambda: len(lines(file)) > 2)
-    pid = int((tmp_path / "node" / "recovery.pid").read_text().split()[0])
-    assert its._connection is not None and its._connection.stdin is not None
-    its._connection.stdin.close()  # what the kernel does when the process dies
-    its._connection.wait(20)
-    assert not running(pid) and not any(map(running, pids_of(ceph)))
+    pid = int((tmp_path / "node" / "recovery" / "recovery.pid").read_text().split()[0])
+    assert its._connections is not None
+    its._connections.kill()  # as a crash of the machine that leads the run would
+    its._connections.wait()
+    wait_for(lambda: not running(pid) and not any(map(running, pids_of(ceph))))
     its.stop(str(tmp_path / "node"))
 
 
@@ -122,36 +129,33 @@ def test_the_next_run_ends_what_has_lost_its_owner(ceph: Path, tmp_path: Path) -
     its = monitor(ceph)
     its.start(str(left))
     wait_for(lambda: lines(left / "recovery" / FILE))
-    pid = int((left / "recovery.pid").read_text().split()[0])
+    pid = int((left / "recovery" / "recovery.pid").read_text().split()[0])
     with lifecycle.watch(lambda: [monitor(ceph)], cluster(ceph), {}, str(tmp_path / "node"), tmp_path / "local"):
         assert not running(pid)
     its.stop(str(left))
 
 
-def test_a_connection_that_ends_by_itself_is_said(
-    ceph: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_lost_connection_is_told_and_made_anew(ceph: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     its = monitor(ceph)
     its.start(str(tmp_path / "node"))
     wait_for(lambda: lines(tmp_path / "node" / "recovery" / FILE))
-    os.kill(int((tmp_path / "node" / "recovery.pid").read_text().split()[0]), signal.SIGKILL)
-    assert its._connection is not None
-    its._connection.wait(20)
+    os.kill(int((tmp_path / "node" / "recovery" / "recovery.pid").read_text().split()[0]), signal.SIGKILL)
+    wait_for(lambda: sum("version" in line for line in lines(tmp_path / "node" / "recovery" / FILE)) == 2)
     its.stop(str(tmp_path / "node"))
-    assert "has ended by itself" in caplog.text
+    assert f"recovery: lost connections to {HERE} (1 times)" in caplog.text
 
 
 def test_one_that_does_not_answer_is_asked_again_and_the_gap_is_recorded(
     ceph: Path, tmp_path: Path
 ) -> None:
-    program = AGENT.read_text().replace("PATIENCE = 5.0", "PATIENCE = 1.0")
-    (tmp_path / "agent.py").write_text(program)
-    argv = [sys.executable, str(tmp_path / "agent.py"), str(tmp_path / FILE), "0.1", str(ceph / "ceph"), "x", "ceph"]
-    agent = subprocess.Popen(argv, stdin=subprocess.PIPE)
+    settings = {"interval": 0.1, "ceph": str(ceph / "ceph"), "conf": "x", "recovery": True, "timeout": 0.7}
+    argv = [sys.executable, sampler_agent.__file__, json.dumps([settings])]
+    with open(tmp_path / FILE, "w") as file:
+        agent = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=file)
     try:
         wait_for(lambda: len(lines(tmp_path / FILE)) > 2)
         (ceph / "silent").touch()
-        wait_for(lambda: len(pids_of(ceph)) >= 3)  # it was opened again, twice
+        wait_for(lambda: len(pids_of(ceph)) >= 4)  # it was opened again, three times
         (ceph / "silent").unlink()
         wait_for(lambda: any("gap" in line for line in lines(tmp_path / FILE)))
     finally:
@@ -159,12 +163,67 @@ def test_one_that_does_not_answer_is_asked_again_and_the_gap_is_recorded(
         agent.stdin.close()
         assert agent.wait(20) == 0
     (gap,) = [line["gap"] for line in lines(tmp_path / FILE) if "gap" in line]
-    assert gap[0] >= 2.0 and gap[1] == "status: no answer for 1 s"
+    assert gap[0] >= 2.0 and gap[1] == "status: no reply for 0.7 s"
     assert not any(map(running, pids_of(ceph)))
 
 
+def run_agent(ceph: Path, path: Path, until: Any, **settings: Any) -> List[Dict[str, Any]]:
+    """Its lines when it has been ended, which is as soon as `until` says so of those so far."""
+    settings = {"interval": 0.1, "ceph": str(ceph / "ceph"), "conf": "x", **settings}
+    environment = {**os.environ, "PYTHONPATH": str(ceph)}
+    line = [sys.executable, sampler_agent.__file__, json.dumps([settings])]
+    with open(path, "w") as file, subprocess.Popen(line, stdin=subprocess.PIPE, stdout=file, env=environment) as agent:
+        wait_for(lambda: until(lines(path)))
+        agent.communicate(timeout=20)
+    return lines(path)
+
+
+@pytest.mark.parametrize(
+    ("rados", "why"),
+    [
+        ("raise ImportError('no bindings')", "ImportError: no bindings"),
+        ("class Error(Exception): pass\ndef Rados(conffile): raise Error('no conf')", "Error: no conf"),
+    ],
+)
+def test_a_fallback_from_librados_is_an_event_and_a_warning(ceph: Path, tmp_path: Path, rados: str, why: str) -> None:
+    (ceph / "rados.py").write_text(rados)
+    written = run_agent(ceph, tmp_path / FILE, lambda its: len(its) > 3, librados=True)
+    assert written[0]["via"] == "ceph"
+    assert (written[1]["event"], written[1]["from"], written[1]["why"]) == ("fallback", "librados", why)
+    samples = read_samples([tmp_path / FILE])
+    assert len(samples.samples) == written[-1]["samples"]
+    (warning,) = milestones(samples, [])["warnings"]
+    assert why in warning["text"]
+
+
+def test_librados_gets_whole_seconds(ceph: Path, tmp_path: Path) -> None:
+    """From 18.2 on connect() refuses a float, which was a silent fallback."""
+    (ceph / "rados.py").write_text(
+        "import json\nclass Error(Exception): pass\nclass Rados:\n"
+        "    def __init__(self, conffile): self.options = {}\n"
+        "    def conf_set(self, name, value): self.options[name] = value\n"
+        "    def connect(self, timeout):\n        if type(timeout) is not int: raise TypeError(timeout)\n"
+        "    def mon_command(self, question, _):\n"
+        "        status = json.loads(question)['prefix'] == 'status'\n"
+        f"        return 0, json.dumps({STATUS!r} if status else {{}}).encode(), ''\n"
+    )
+    written = run_agent(ceph, tmp_path / FILE, lambda its: len(its) > 3, librados=True, timeout=5.0)
+    assert written[0]["via"] == "librados" and "event" not in written[1]
+    assert written[1]["pgs"] == {"active+clean": 4}
+
+
+def test_a_wrapper_that_passes_no_input_on_is_asked_by_a_process_each(ceph: Path, tmp_path: Path) -> None:
+    (ceph / "ceph").rename(ceph / "real")
+    (ceph / "ceph").write_text(
+        f'#!/bin/sh\n[ "$1 $2 $3" = "-f json status" ] || exec sleep 60\necho status | {ceph}/real\n'
+    )
+    (ceph / "ceph").chmod(0o755)
+    written = run_agent(ceph, tmp_path / FILE, lambda its: len(its) > 2, timeout=0.1)
+    assert written[1]["health"] == "HEALTH_OK"
+
+
 def test_statistics_are_newer_when_every_osd_has_reported_again() -> None:
-    reports = recovery_agent.Reports(5.0)
+    reports = sampler_agent.Reports(5.0)
     reports.begin(100.0)
     ups = {0: 7, 1: 9}
 
@@ -199,15 +258,15 @@ def test_every_map_between_two_samples_is_looked_at() -> None:
         asked.append(question["epoch"])
         if question["epoch"] in fails:
             fails.clear()
-            raise recovery_agent.Lost("busy")
+            raise sampler_agent.NoReply("busy")
         return maps[question["epoch"]]
 
     def status(epoch: int, up: int, since: int) -> Dict[str, Any]:
         return {"epoch": epoch, "num_osds": 2, "num_up_osds": up, "num_in_osds": 2, "osd_up_since": since}
 
-    osds = recovery_agent.Osds(None)
+    osds = sampler_agent.Osds(None)
     assert osds.follow(status(1, 2, 1), ask) == []
-    with pytest.raises(recovery_agent.Lost):
+    with pytest.raises(sampler_agent.NoReply):
         osds.follow(status(4, 2, 3), ask)
     begin = 1795269360.5
     assert osds.follow(status(4, 2, 3), ask) == [

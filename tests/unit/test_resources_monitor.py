@@ -24,7 +24,7 @@ from cbt_plugins.results import watching
 from cbt_plugins.results.networks import Networks
 
 HERE = socket.gethostname()
-FILE, PID = f"{HERE}.jsonl", f"resources-{HERE}.pid"
+FILE, PID = f"{HERE}.jsonl", f"resources/{HERE}.pid"
 CLUSTER: Dict[str, Any] = {"head": HERE, "clients": [HERE], "osds": [HERE], "mons": [HERE]}
 NO_LOAD = {"made": False, "per_s": 0.0, "bytes_per_s": 0.0, "ops": {}}
 ID = str(os.getpid())  # the monitor sees all processes here, those of other tests too
@@ -99,7 +99,7 @@ def gone(file: Path) -> List[int]:
 
 
 def monitor() -> Resources:
-    return Resources({"interval": 0.2}, CLUSTER, {})
+    return Resources({"interval": 0.1}, CLUSTER, {})
 
 
 def test_a_busy_loop_is_as_many_cores_as_it_uses(tmp_path: Path, daemon: Callable[[str, float], Daemon]) -> None:
@@ -107,7 +107,7 @@ def test_a_busy_loop_is_as_many_cores_as_it_uses(tmp_path: Path, daemon: Callabl
     with lifecycle.watch(lambda: [monitor()], CLUSTER, {}, str(run_dir), local):
         file = wait_for(lambda: file_in(run_dir))
         wait_for(lambda: len(lines(file)) > 3)
-        its = daemon(ID, 3.0)
+        its = daemon(ID, 1.5)
         begin, end, used = its.burnt()
         wait_for(lambda: lines(file)[-1]["t"] > end + 0.3 and its.process.pid in known(file))
         wait_for(lambda: any(row[0] for row in lines(file)[-1].get("d", [])))
@@ -190,7 +190,7 @@ def test_a_lost_connection_is_made_again(tmp_path: Path, caplog: pytest.LogCaptu
     assert node is not None
     t = [line["t"] for line in lines(file)]
     missing = (t[-1] - t[0]) - node.whole.known((t[0], t[-1]))[0]
-    assert missing > 1  # what nobody watched is not made up
+    assert missing > 0.5  # what nobody watched is not made up
 
 
 def test_one_that_has_lost_its_connection_is_replaced(tmp_path: Path) -> None:
@@ -223,16 +223,36 @@ def test_two_names_of_one_machine_have_a_file_each(tmp_path: Path) -> None:
     for file in (folder / FILE, folder / "localhost.jsonl"):
         assert sum("version" in line for line in lines(file)) == 1
         assert lines(file)[-1]["end"] == "told"
-    assert not list((tmp_path / "node").glob("*.pid"))
+    assert not list((tmp_path / "node").glob("*/*.pid"))
+
+
+def test_a_monitor_ends_what_is_its_own(tmp_path: Path) -> None:
+    """Its neighbour's agent, in a folder beside its own, goes on."""
+    one, other = monitor(), monitor()
+    other.NAME = "neighbour"  # type: ignore[misc]
+    node = tmp_path / "node"
+    one.start(str(node))
+    other.start(str(node))
+    try:
+        wait_for(lambda: all(lines(node / name / FILE) for name in ("resources", "neighbour")))
+        one.stop(str(node))
+        assert running(int((node / "neighbour" / f"{HERE}.pid").read_text().split()[0]))
+    finally:
+        other.stop(str(node))
+    assert lines(node / "neighbour" / FILE)[-1]["end"] == "told"
 
 
 def test_a_gap_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sampler = resources_agent.Sampler(str(tmp_path / "x.jsonl"))
+    written: List[bytes] = []
+    monkeypatch.setattr(resources_agent.os, "write", lambda fd, data: written.append(data))
+    sampler = resources_agent.NodeSampler()
     sampler.begin(1.0)
     sampler.sample(1.0)
     now = time.monotonic()
     monkeypatch.setattr(resources_agent.time, "monotonic", lambda: now + 7.5)
     sampler.sample(1.0)
+    monkeypatch.undo()
+    (tmp_path / "x.jsonl").write_bytes(b"".join(written))
     *_, before, last = lines(tmp_path / "x.jsonl")
     assert "gap" not in before
     assert last["gap"] == [last["gap"][0], "the node was too busy"] and last["gap"][0] >= 7.4
@@ -319,7 +339,7 @@ def test_all_that_a_later_process_did_was_done_since_somebody_watches(
 
 def test_the_busiest_thread_of_a_busy_process(daemon: Callable[[str, float], Daemon]) -> None:
     its = daemon(ID, 1.0)
-    process = resources_agent.Process(its.process.pid, "osd", ID, 0)
+    process = resources_agent.WatchedProcess(its.process.pid, "osd", ID, 0)
     assert process.busiest(100.0, 0.0) is None  # where its threads begin
     its.burnt()
     process.last = process.counters()[:1]

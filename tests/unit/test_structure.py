@@ -22,8 +22,8 @@ PARAMETERS = 6
 #: class names that stand for two things still: this list may only shrink
 KNOWN_DUPLICATES = {
     "Change", "Daemon", "Grid", "Job", "Keys", "Limits", "Node",
-    "OpenCeph", "Outcome", "Phase", "Point", "Process", "Record", "Refused", "Run",
-    "Sampler", "Section", "Source",
+    "Outcome", "Phase", "Point", "Process", "Record", "Refused", "Run",
+    "Section", "Source",
 }
 #: functions with more parameters than PARAMETERS still: this list may only shrink
 KNOWN_LONG = {

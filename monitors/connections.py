@@ -16,7 +16,7 @@ import time
 from typing import Dict, List, Optional
 
 #: seconds until a connection is made again, doubled up to the second one
-PAUSE, LONGEST = 2.0, 30.0
+PAUSE, LONGEST = 0.5, 30.0
 #: seconds that all agents have for their last line
 LAST_LINE = 8.0
 
@@ -87,7 +87,7 @@ def main() -> None:
     while True:
         for connection in connections.values():
             connection.keep(time.monotonic())
-        if select.select([0], [], [], 1.0)[0] and not os.read(0, 4096):
+        if select.select([0], [], [], 0.25)[0] and not os.read(0, 4096):
             break
     for connection in connections.values():
         connection.close()

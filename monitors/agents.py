@@ -1,0 +1,84 @@
+"""Monitors that are a program on each of their nodes: started, reconnected and ended in one way."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, ClassVar, Dict, Mapping, Optional
+
+from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.stream import NodeProgram
+from cbt_plugins.host import Monitor
+
+from . import connections
+from .lifecycle import script, stop_by_pid_files
+
+logger = logging.getLogger(__name__)
+
+
+class AgentMonitor(Monitor):
+    """A monitor whose samples are the output of a program on its nodes: DIRECTORY/NAME/<name_on(node)>.jsonl.
+
+    The program comes through the connection: a node that was booted again has nothing of the run on its disk. It ends
+    when its standard input closes. A process beside this one keeps the connections, and makes lost ones anew.
+    """
+
+    NAME: ClassVar[str]
+    AGENT: ClassVar[Path]  # standard library only, Python 3.6
+
+    def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
+        super().__init__(config, cluster, common)
+        self._remote = Remote.from_host(cluster, common)
+        self._connections: Optional[subprocess.Popen[bytes]] = None
+
+    def argument(self) -> str:
+        """Return the program's argument."""
+        raise NotImplementedError
+
+    def name_on(self, node: str) -> str:
+        """Return what the file of a node is called; several nodes may share a directory."""
+        return node
+
+    def start(self, directory: str) -> None:
+        agent = NodeProgram(self.AGENT)
+        words = agent.words(self.argument())
+        lines = {}
+        for node in self.nodes:
+            command = script("agent.sh", f"{directory}/{self.NAME}", self.name_on(node), *words)
+            lines[node] = self._remote.transport.ssh(node, f"exec {command}")
+        self._connections = subprocess.Popen(
+            [sys.executable, "-IS", connections.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            # Ctrl-C at the terminal reaches the run first, which ends this in order
+            start_new_session=True,
+        )
+        assert self._connections.stdin is not None
+        self._connections.stdin.write(json.dumps({"program": agent.text, "nodes": lines}).encode() + b"\n")
+        self._connections.stdin.flush()
+
+    def stop(self, directory: str) -> None:
+        process, self._connections = self._connections, None
+        lost = [f"{node} ({times} times)" for node, times in _ended(process).items() if times] if process else []
+        if lost:
+            logger.warning("%s: lost connections to %s; see output.txt there", self.NAME, ", ".join(lost))
+        stop_by_pid_files(self._remote, self.nodes, f"{directory}/{self.NAME}")
+
+
+def _ended(process: subprocess.Popen[bytes]) -> Dict[str, int]:
+    """Close all connections; return how often each had ended by itself."""
+    out = b""
+    try:
+        # closes its input, then waits for its answer
+        out, _ = process.communicate(timeout=2 * connections.LAST_LINE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+    with contextlib.suppress(ValueError):
+        return dict(json.loads(out))
+    return {}
