@@ -42,9 +42,9 @@ def test_the_questions_of_the_manual(
     assert capsys.readouterr().out == answer
 
 
-def test_the_manual_has_a_dozen_questions_and_names_every_table() -> None:
+def test_the_manual_has_questions_and_names_every_table() -> None:
     text = DOCS.read_text()
-    assert len(QUESTIONS) == text.count("```sql") >= 12
+    assert len(QUESTIONS) == text.count("```sql") >= 10
     assert not [name for name in listed() if f"`{name}`" not in text]
 
 

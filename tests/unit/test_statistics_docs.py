@@ -51,11 +51,6 @@ def test_the_tables_are_those_of_the_program(
         assert line in PAGE.splitlines()
 
 
-def test_every_table_of_the_program_is_on_the_page(chance: ModuleType) -> None:
-    for part in chance.PARTS:
-        assert re.search(rf"`(python tests/perf/chance.py )?{part.__name__}`", PAGE) or f"(`{part.__name__};" in PAGE
-
-
 def test_every_warning_is_on_the_page() -> None:
     folder = Path(cbt_plugins.compare.statistics.__file__).parent
     used = {
