@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, ClassVar, List, Mapping, Type
+from typing import ClassVar, Type
 
 from cbt_plugins.config.benchmark import BenchmarkSection
 from cbt_plugins.config.sections import plan_of
@@ -25,10 +24,3 @@ class CycleBenchmark:
         host = self._host
         plan = plan_of(host.benchmark, host.config, host.cluster, host.endpoints)
         Engine(host, plan).execute()
-
-    @staticmethod
-    def evaluate(name: str, current: Path, baseline: Path, acceptable: Mapping[str, Any]) -> List[Any]:
-        """For CBT's compare.py: Judgements of one run beside another one, by the section's `acceptable`."""
-        from cbt_plugins.report.export.acceptance import judge
-
-        return list(judge(name, current, baseline, acceptable))

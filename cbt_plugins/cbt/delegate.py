@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
+from cbt_plugins.benchmarks.cycle import CycleBenchmark
 from cbt_plugins.cbt import checkout, layout
 from cbt_plugins.cbt.execute import COMPLETE, execute
 from cbt_plugins.config import registry
@@ -35,10 +36,10 @@ class Delegate:
         """For compare.py, which asks for a run that should exist; in cbt.py the session answers.
 
         Where a run does not exist compare.py ends the iteration and counts nothing, which then looks like success:
-        so what is judged by `evaluate` exists as soon as it has begun, and in the archive under test always.
+        so what is judged exists as soon as it has begun, and in the archive under test always.
         """
         directory = Path(self.archive_dir)
-        if expect_exists and hasattr(self.load(), "evaluate"):
+        if expect_exists and self._judge():
             settings: Any = sys.modules["settings"]
             return directory.is_dir() or Path(settings.cluster["archive_dir"]) in directory.parents
         return (directory / COMPLETE).exists()
@@ -49,15 +50,26 @@ class Delegate:
         execute(self._host_run(), self.load)
 
     def evaluate(self, baseline: Any) -> List[Any]:
-        """For compare.py: what the benchmark's own `evaluate` says, as the tree's Result objects."""
-        judge = getattr(self.load(), "evaluate", None)
+        """For compare.py: what judges runs of this benchmark says, as the tree's Result objects."""
+        judge = self._judge()
         mine, its = Path(self.archive_dir), Path(baseline.archive_dir)
-        judged = judge(str(self), mine, its, self.acceptable) if judge else []
+        judged = list(judge(str(self), mine, its, self.acceptable)) if judge else []
         if not judged:
             text = "%s: no number is judged, because there is nothing acceptable; look at the reports of %s and %s"
             logger.info(text, self.config["benchmark"], mine, its)
         result = sys.modules["benchmark.benchmark"].Result
         return [result(one.run, one.alias, one.result, one.baseline, one.stmt, one.accepted) for one in judged]
+
+    def _judge(self) -> Optional[Callable[[str, Path, Path, Mapping[str, Any]], Iterable[Any]]]:
+        """Return what judges a run beside another one: its own `evaluate`, or for our cycles what reads archives."""
+        benchmark = self.load()
+        if isinstance(benchmark, type) and issubclass(benchmark, CycleBenchmark):
+            from cbt_plugins.report.export.acceptance import judge
+
+            return judge
+        own: Optional[Callable[[str, Path, Path, Mapping[str, Any]], Iterable[Any]]]
+        own = getattr(benchmark, "evaluate", None)
+        return own
 
     def __str__(self) -> str:
         return f"{self.config['benchmark']} {Path(self.archive_dir).name}"
