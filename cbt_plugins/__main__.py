@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from cbt_plugins.cbt.loop import main
+from cbt_plugins.cbt.run_loop import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -44,6 +44,18 @@ class HostRun:
     monitors: Callable[..., AbstractContextManager[None]] = field(repr=False)
 
 
+@dataclass
+class CurrentRun:
+    """The run that cbt.py has under way in this process, for monitors that act on it."""
+
+    archive_dir: Path
+    failure: Optional[str] = None  # why it has no result although it comes to its end
+
+
+#: set by the host while a run is under way in a CBT checkout
+current: Optional[CurrentRun] = None
+
+
 class Monitor:
     """A watcher of nodes: what each entry point of the group "cbt_plugins.monitors" subclasses.
 

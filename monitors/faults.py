@@ -21,7 +21,7 @@ from typing import Any, Mapping, Optional
 
 from pydantic import Field
 
-from cbt_plugins.cbt import upstream
+from cbt_plugins import host
 from cbt_plugins.config.validate import Strict
 from cbt_plugins.faults import access
 from cbt_plugins.host import Monitor
@@ -64,9 +64,8 @@ class Faults(Monitor):
         # a name that no run of another archive has: on the nodes and in the cluster it says what is whose
         access.settle(folder, self.cluster, self.common, f"inject-{secrets.token_hex(4)}")
         line = [sys.executable, "-m", "cbt_plugins.tools", "inject", str(self.config["file"]), "--tied"]
-        session = upstream.session()
-        if session and session.running:
-            line += ["--beside", "/".join(session.running.parts[-2:])]
+        if host.current:
+            line += ["--beside", "/".join(host.current.archive_dir.parts[-2:])]
         with open(folder / "log.txt", "wb") as log:
             self._process = subprocess.Popen(
                 [*line, "--cluster", str(folder / access.FILE), "--archive", str(folder)],
@@ -102,9 +101,8 @@ class Faults(Monitor):
         """A run that was to have faults, and did not have them all, is none."""
         self.failure = f"faults: {what}"
         logger.error("%s", self.failure)
-        session = upstream.session()
-        if session:
-            session.flaw = self.failure
+        if host.current:
+            host.current.failure = self.failure
 
 
 def _new_folder(parent: Path) -> Path:

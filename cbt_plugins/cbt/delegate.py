@@ -9,9 +9,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
-from cbt_plugins.benchmarks.cycle import CycleBenchmark
 from cbt_plugins.cbt import checkout, layout
-from cbt_plugins.cbt.execute import COMPLETE, execute
+from cbt_plugins.cbt.execution import COMPLETE, execute
+from cbt_plugins.cbt.judgement import judge_of
+from cbt_plugins.cbt.session import monitors_of_tree, session
 from cbt_plugins.config import registry
 from cbt_plugins.host import HostRun, Monitor
 from cbt_plugins.monitors import lifecycle
@@ -20,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Delegate:
-    """Stands before the tree's own Benchmark in the method resolution order.
+    """Our side of a benchmark class of the tree, before the tree's own Benchmark in the method resolution order.
 
     run() does not call the base class's: that one removes a directory which all permutations share on every
     node, and writes a read-ahead into each OSD's /sys, also where nobody asked for one.
@@ -39,7 +40,7 @@ class Delegate:
         so what is judged exists as soon as it has begun, and in the archive under test always.
         """
         directory = Path(self.archive_dir)
-        if expect_exists and self._judge():
+        if expect_exists and judge_of(self.load()):
             settings: Any = sys.modules["settings"]
             return directory.is_dir() or Path(settings.cluster["archive_dir"]) in directory.parents
         return (directory / COMPLETE).exists()
@@ -50,47 +51,34 @@ class Delegate:
         execute(self._host_run(), self.load)
 
     def evaluate(self, baseline: Any) -> List[Any]:
-        """For compare.py: what judges runs of this benchmark says, as the tree's Result objects."""
-        judge = self._judge()
+        """For compare.py: how this run is judged beside the baseline, as the tree's Result objects."""
+        judge = judge_of(self.load())
         mine, its = Path(self.archive_dir), Path(baseline.archive_dir)
         judged = list(judge(str(self), mine, its, self.acceptable)) if judge else []
         if not judged:
-            text = "%s: no number is judged, because there is nothing acceptable; look at the reports of %s and %s"
+            text = "%s: no number is judged without `acceptable:`; see the reports of %s and %s"
             logger.info(text, self.config["benchmark"], mine, its)
         result = sys.modules["benchmark.benchmark"].Result
         return [result(one.run, one.alias, one.result, one.baseline, one.stmt, one.accepted) for one in judged]
-
-    def _judge(self) -> Optional[Callable[[str, Path, Path, Mapping[str, Any]], Iterable[Any]]]:
-        """Return what judges a run beside another one: its own `evaluate`, or for our cycles what reads archives."""
-        benchmark = self.load()
-        if isinstance(benchmark, type) and issubclass(benchmark, CycleBenchmark):
-            from cbt_plugins.report.export.acceptance import judge
-
-            return judge
-        own: Optional[Callable[[str, Path, Path, Mapping[str, Any]], Iterable[Any]]]
-        own = getattr(benchmark, "evaluate", None)
-        return own
 
     def __str__(self) -> str:
         return f"{self.config['benchmark']} {Path(self.archive_dir).name}"
 
     def _host_run(self) -> HostRun:
-        from cbt_plugins.cbt import upstream
-
         settings: Any = sys.modules["settings"]
         directory = Path(self.archive_dir)
         directory.mkdir(parents=True, exist_ok=True)
         benchmark = self.config["benchmark"]
         run_dir = layout.run_dir(settings.cluster["tmp_dir"], benchmark, directory)
         common = getattr(settings, "common", None) or {}
-        session = upstream.session()
+        current = session()
 
         def monitors(local_dir: Path, *wanted: str) -> AbstractContextManager[None]:
             def make() -> List[Any]:
                 there = getattr(settings, "monitoring_profiles", None) or {}
                 more = {name: None for name in wanted if name not in there}
                 table = registry.loaders(registry.MONITORS)
-                return [*upstream.monitors_of_tree(), *lifecycle.build(more, table, settings.cluster, common)]
+                return [*monitors_of_tree(), *lifecycle.build(more, table, settings.cluster, common)]
 
             return lifecycle.watch(make, settings.cluster, common, run_dir, local_dir)
 
@@ -103,7 +91,7 @@ class Delegate:
             cluster=dict(settings.cluster),
             common=dict(common),
             endpoints=dict(settings.client_endpoints or {}),
-            config_file=session.config_file if session else None,
+            config_file=current.config_file if current else None,
             checkout=checkout.describe(Path(settings.__file__).resolve().parent),
             monitors=monitors,
         )

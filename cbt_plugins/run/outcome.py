@@ -155,9 +155,7 @@ def block_of(phase: Phase) -> int:
     return 10
 
 
-def window_of(
-    phase: Phase, jobs: Sequence[Mapping[str, Any]], go_at: Optional[float]
-) -> Optional[Tuple[float, float]]:
+def window_of(phase: Phase, jobs: Sequence[Mapping[str, Any]], go_at: Optional[float]) -> Optional[Tuple[float, float]]:
     """When every job of the phase was at work, from the job records; None when there is no such time.
 
     In whole blocks of the aggregates. cbt-load begins at `go_at` (head's clock), to the second. Of warp's jobs it

@@ -10,7 +10,7 @@ import cbt_plugins.faults.injector as injecting
 import cbt_plugins.load.session as session
 import cbt_plugins.run.engine as engine
 import cbt_plugins.run.wait_phase as waiting
-from cbt_plugins.cbt import loop
+from cbt_plugins.cbt import run_loop
 from cbt_plugins.tools import __main__ as tools
 
 
@@ -23,7 +23,7 @@ def main() -> int:
     session.GO_AHEAD = 0.3
     # what a report looks like is nothing that a kill could change; it takes as long as all the rest
     engine.summarize = lambda folder: None
-    return tools.main(sys.argv[1:]) if sys.argv[1] == "undo" else loop.main(sys.argv[1:])
+    return tools.main(sys.argv[1:]) if sys.argv[1] == "undo" else run_loop.main(sys.argv[1:])
 
 
 if __name__ == "__main__":

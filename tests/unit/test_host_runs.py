@@ -1,4 +1,4 @@
-"""Permutations, ids, the count of runs, and the faults that show before anything runs."""
+"""Permutations, ids, the count of runs, and the errors that show before anything runs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import pytest
 import yaml
 
 from cbt_plugins.cbt import checkout, layout
-from cbt_plugins.cbt.execute import execute
-from cbt_plugins.cbt.ledger import EXECUTED, EXISTING, FAILED, Ledger
-from cbt_plugins.cbt.preconditions import faults_of
+from cbt_plugins.cbt.execution import EXECUTED, EXISTING, FAILED, Ledger, execute
+from cbt_plugins.cbt.layout import errors_of
 from cbt_plugins.host import HostRun, RunFailed
 
 
@@ -88,22 +87,22 @@ def test_equal_permutations_are_one_run() -> None:
         ("a: [", "line 1"),
         ("cluster: {iterations: 1}", "`benchmarks:` is missing or empty"),
         ("benchmarks: {x: {}}", "`cluster:` is missing or empty"),
-        ("cluster: {head: a}\nbenchmarks: {x: {}}", "nothing would run"),
-        ("cluster: {iterations: 1}\nbenchmarks: {x: {k: []}}", "benchmarks.x: an empty list"),
+        ("cluster: {head: a}\nbenchmarks: {x: {}}", "nothing to run"),
+        ("cluster: {iterations: 1}\nbenchmarks: {x: {k: []}}", "benchmarks.x: empty list"),
         ("cluster: {iterations: 1}\nbenchmarks: {x: }", "benchmarks.x: must be a mapping"),
     ],
 )
-def test_faults_of_a_file(tmp_path: Path, text: str, said: str) -> None:
+def test_errors_of_a_file(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(text)
-    assert said in "\n".join(faults_of(path))
+    assert said in "\n".join(errors_of(path))
 
 
-def test_a_file_without_faults_and_one_that_is_not_there(tmp_path: Path) -> None:
+def test_a_file_without_errors_and_one_that_is_not_there(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("cluster: {iterations: 1}\nbenchmarks: {x: {k: [1]}}")
-    assert faults_of(path) == []
-    assert faults_of(tmp_path / "none.yaml") == [f"{tmp_path}/none.yaml: No such file or directory"]
+    assert errors_of(path) == []
+    assert errors_of(tmp_path / "none.yaml") == [f"{tmp_path}/none.yaml: No such file or directory"]
 
 
 def host_run(directory: Path) -> HostRun:
@@ -154,7 +153,7 @@ def test_a_thread_that_outlives_its_run_is_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = threading.Event()
-    monkeypatch.setattr("cbt_plugins.cbt.execute.PATIENCE", 0.01)
+    monkeypatch.setattr("cbt_plugins.cbt.execution.THREAD_TIMEOUT", 0.01)
 
     class Leaving(Counting):
         def run(self) -> None:

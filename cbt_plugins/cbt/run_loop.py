@@ -9,14 +9,13 @@ import sys
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence
 
 import yaml
 
 from cbt_plugins.cbt import checkout, layout
-from cbt_plugins.cbt.execute import execute
-from cbt_plugins.cbt.ledger import EXECUTED, FAILED, Ledger
-from cbt_plugins.cbt.preconditions import FAULTS_STATUS, faults_of
+from cbt_plugins.cbt.execution import EXECUTED, FAILED, Ledger, execute
+from cbt_plugins.cbt.layout import errors_of, refuse
 from cbt_plugins.config import registry
 from cbt_plugins.host import HostRun, Monitor, RunFailed
 from cbt_plugins.monitors import lifecycle
@@ -24,8 +23,17 @@ from cbt_plugins.monitors import lifecycle
 logger = logging.getLogger(__name__)
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors look like those of `cbt-tools`."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(layout.USAGE, f"Error: {message}\n")
+
+
 def arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    """Return the parser of CBT's own command line."""
+    parser = _Parser(
         prog="python -m cbt_plugins", description="Run the benchmarks of a CBT file without a CBT checkout."
     )
     parser.add_argument("-a", "--archive", required=True, help="directory where the results are archived")
@@ -35,11 +43,11 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Exit status: 0 all planned runs are executed, 1 a run failed, 2 a fault of file or command line."""
+    """Run a file; exit status 0: all planned runs have a result, 1: a run failed, 2: wrong use."""
     args = arguments().parse_args(argv)
     _log_to_stderr()
-    faults = faults_of(Path(args.config_file))
-    if not faults:
+    errors = errors_of(Path(args.config_file))
+    if not errors:
         with open(args.config_file) as file:
             config = yaml.safe_load(file)
         foreign = sorted(set(config["benchmarks"]) - set(registry.names(registry.BENCHMARKS)))
@@ -47,24 +55,19 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             try:
                 tree = checkout.find()
             except ValueError as error:
-                return _refuse([str(error)])
+                return refuse([str(error)])
             if tree:
                 return _hand_over(tree, foreign, args)
-            faults = [_no_checkout(name) for name in foreign]
-    if faults:
-        return _refuse(faults)
-    return Loop(args.archive, config, args.conf, Path(args.config_file).resolve()).run()
-
-
-def _refuse(faults: Sequence[str]) -> int:
-    print("\n".join(faults), file=sys.stderr)
-    return FAULTS_STATUS
+            errors = [_no_checkout(name) for name in foreign]
+    if errors:
+        return refuse(errors)
+    return RunLoop(args.archive, config, args.conf, Path(args.config_file).resolve()).run()
 
 
 def _no_checkout(name: str) -> str:
     known = ", ".join(registry.names(registry.BENCHMARKS))
     return (
-        f"benchmarks: {name}: not one of the plug-ins ({known}), and no CBT checkout is here: "
+        f"benchmarks: {name}: no plug-in ({known}), and there is no CBT checkout: "
         f"set CBT_HOME=/path/to/cbt, or git clone https://github.com/ceph/cbt {checkout.cache_path()}"
     )
 
@@ -95,12 +98,10 @@ def _hand_over(tree: Path, foreign: Sequence[str], args: argparse.Namespace) -> 
     return 0
 
 
-class Loop:
+class RunLoop:
     """All runs of one file, one after the other."""
 
-    def __init__(
-        self, archive: str, config: Mapping[str, Any], conf: Optional[str], config_file: Path
-    ) -> None:
+    def __init__(self, archive: str, config: Mapping[str, Any], conf: Optional[str], config_file: Path) -> None:
         self._archive = Path(archive)
         self._config_file = config_file
         self._benchmarks: Mapping[str, Any] = config["benchmarks"]
@@ -126,7 +127,7 @@ class Loop:
         ledger = Ledger(runs)
         saved = self._archive / "results" / "cbt_config.yaml"
         if not layout.write_once(saved, self._saved) and yaml.safe_load(saved.read_text()) != self._saved:
-            logger.warning("%s is of another file: this archive was started with it", saved)
+            logger.warning("%s: this archive was started with another file", saved)
         status = 1
         try:
             for run in runs:
@@ -143,12 +144,14 @@ class Loop:
         except KeyboardInterrupt:
             status = 130
         except Exception:
-            logger.exception("a fault of the plug-in, not of the run")
-        for line in ledger.lines():
-            logger.log(logging.INFO if ledger.fulfilled else logging.ERROR, "%s", line)
+            logger.exception("internal error of a plug-in")
+        if ledger.fulfilled:
+            logger.info("%s", "\n".join(ledger.lines()))
+        else:
+            print("Error:", "\n".join(ledger.lines()), file=sys.stderr)
         return status
 
-    def _host_run(self, run: layout.Planned) -> HostRun:
+    def _host_run(self, run: layout.PlannedRun) -> HostRun:
         config = {key: value for key, value in run.config.items() if key != "acceptable"}
         directory = layout.archive_dir(self._archive, config)
         directory.mkdir(parents=True, exist_ok=True)
@@ -188,7 +191,5 @@ def _log_to_stderr() -> None:
     top.setLevel(logging.DEBUG)
     if not top.handlers:
         handler = logging.StreamHandler()
-        handler.setFormatter(
-            logging.Formatter("%(asctime)s - %(levelname)-8s - %(name)s - %(message)s", "%H:%M:%S")
-        )
+        handler.setFormatter(logging.Formatter("%(asctime)s - %(levelname)-8s - %(name)s - %(message)s", "%H:%M:%S"))
         top.addHandler(handler)

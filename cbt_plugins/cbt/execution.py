@@ -1,0 +1,113 @@
+"""Execution of runs, the same for both hosts: one run, and the count of all of them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, List, Tuple
+
+from cbt_plugins.cbt.layout import PlannedRun, write_once
+from cbt_plugins.host import HostRun, RunFailed
+
+logger = logging.getLogger(__name__)
+
+COMPLETE = "complete"
+#: seconds that a thread which the run has left behind gets to end
+THREAD_TIMEOUT = 5.0
+
+PLANNED, EXECUTED, EXISTING, FAILED = "not executed", "executed", "existing", "failed"
+
+
+def execute(run: HostRun, load: Callable[[], Any]) -> None:
+    """Run `load()(run).run()` unless the archive says that this run is complete. Raises RunFailed."""
+    name = f"{run.benchmark} {run.archive_dir.parent.name}/{run.archive_dir.name}"
+    # CBT asks "does the directory exist?", which is true for half a run as well: the marker is written last.
+    if (run.archive_dir / COMPLETE).exists():
+        logger.info("%s: complete already, nothing to do", name)
+        _complain_again(run.archive_dir / COMPLETE)
+        return
+    write_once(run.archive_dir / "benchmark_config.yaml", {"cluster": dict(run.config)})
+    before = set(threading.enumerate())
+    logger.info("%s: starts; results in %s", name, run.archive_dir)
+    try:
+        load()(run).run()
+    except RunFailed as error:
+        logger.error("%s: failed: %s", name, error)
+        raise
+    finally:
+        _warn_of_threads(name, before)
+    logger.info("%s: done", name)
+
+
+def _complain_again(marker: Path) -> None:
+    """Raise RunFailed again for a run that is complete and not to be trusted."""
+    try:
+        degraded = json.loads(marker.read_text()).get("degraded")
+    except (ValueError, AttributeError):
+        return  # of a benchmark that writes something else there
+    if degraded:
+        raise RunFailed(f"complete, but not to be trusted: {', '.join(map(str, degraded))} (see the report)")
+
+
+def _warn_of_threads(name: str, before: set[threading.Thread]) -> None:
+    # CBT's Ceph.wait_recovery_done waits until this process has one thread only: any other hangs it for ever.
+    left = [thread for thread in threading.enumerate() if thread not in before]
+    for thread in left:
+        thread.join(timeout=THREAD_TIMEOUT)
+    alive = [thread.name for thread in left if thread.is_alive()]
+    if alive:
+        logger.error("%s: left threads running, which can hang CBT's recovery tests: %s", name, ", ".join(alive))
+
+
+class Ledger:
+    """The state of every planned run. Equal permutations have one id and one directory: they are one run."""
+
+    def __init__(self, runs: Iterable[PlannedRun]) -> None:
+        self._runs: Dict[str, Tuple[PlannedRun, str]] = {run.fingerprint: (run, PLANNED) for run in runs}
+        self._failures: Dict[str, str] = {}
+
+    def knows(self, run: PlannedRun) -> bool:
+        """Whether the run is one of the planned ones."""
+        return run.fingerprint in self._runs
+
+    def state(self, run: PlannedRun) -> str:
+        """Return PLANNED, EXECUTED, EXISTING or FAILED."""
+        return self._runs[run.fingerprint][1]
+
+    def set(self, run: PlannedRun, state: str, why: str = "") -> None:
+        """Note a run's new state, and why it failed."""
+        self._runs[run.fingerprint] = (run, state)
+        if why:
+            self._failures[run.fingerprint] = why
+
+    @property
+    def fulfilled(self) -> bool:
+        """Whether every planned run has a result."""
+        return all(state in (EXECUTED, EXISTING) for _, state in self._runs.values())
+
+    def lines(self) -> List[str]:
+        """The count for people: one line, then one line for each run without a result."""
+        counts = Counter(state for _, state in self._runs.values())
+        parts = [f"{counts[EXECUTED]} of {len(self._runs)} planned runs executed"]
+        parts += [f"{counts[EXISTING]} skipped (their results exist)"] if counts[EXISTING] else []
+        parts += [f"{counts[FAILED]} failed"] if counts[FAILED] else []
+        waiting = " (nothing runs after a failure)" if counts[FAILED] else ""
+        parts += [f"{counts[PLANNED]} not executed{waiting}"] if counts[PLANNED] else []
+        lines = [", ".join(parts)]
+        for fingerprint, (run, state) in self._runs.items():
+            if state in (PLANNED, FAILED):
+                keys = ", ".join(f"{key}={value}" for key, value in run.config.items() if not _is_long(key, value))
+                why = self._failures.get(fingerprint)
+                lines.append(
+                    f"{state}: {run.benchmark}, iteration {run.iteration}"
+                    + (f" ({keys})" if keys else "")
+                    + (f": {why}" if why else "")
+                )
+        return lines
+
+
+def _is_long(key: str, value: object) -> bool:
+    return key in ("benchmark", "iteration", "acceptable") or isinstance(value, (dict, list))

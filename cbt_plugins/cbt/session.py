@@ -1,0 +1,147 @@
+"""One execution of cbt.py: its file, the count of its runs, and what makes every tree run them."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any, Callable, List, Optional, Sequence, Set
+
+from cbt_plugins import host
+from cbt_plugins.cbt.execution import EXECUTED, EXISTING, FAILED, PLANNED, Ledger
+from cbt_plugins.cbt.layout import PlannedRun, planned
+
+logger = logging.getLogger(__name__)
+
+
+class Session:
+    """One execution of cbt.py: its file, its count of runs, and the answer that makes each tree run it.
+
+    Until mid 2024 cbt.py skipped a benchmark whose exists() was true; since then its run loop skips those
+    whose exists() is *false*, and leaves with status 0 (cbt.py 5823498). What runs on every tree: exists() is
+    false and cluster.is_teuthology, which the same `if` asks next, is true. The key is there from exists()
+    until the next call on any benchmark, because cosbench and others give it further meanings.
+    """
+
+    def __init__(self, settings: Any, config_file: Path) -> None:
+        self.config_file = config_file
+        self._settings = settings
+        self._forced = False
+        self._asked: Set[str] = set()
+        self.ledger = Ledger(planned(settings.benchmarks, settings.cluster.get("iterations", 0)))
+        self._pid = os.getpid()
+        atexit.register(self._end)
+
+    def force(self) -> None:
+        """Make the tree's run loop run what it asks for next."""
+        if "is_teuthology" not in self._settings.cluster:
+            self._settings.cluster["is_teuthology"] = self._forced = True
+
+    def unforce(self) -> None:
+        """Take that back."""
+        if self._forced:
+            del self._settings.cluster["is_teuthology"]
+            self._forced = False
+
+    def is_done(self, run: PlannedRun, benchmark: Any) -> bool:
+        """CBT's own benchmarks: results of an earlier invocation exist (ours resume inside run()).
+
+        CBT takes a directory for a result, and makes it before the run: so this is asked once, before
+        anything of this invocation is there, and a run that began without coming to its end is none.
+        """
+        again = self._settings.cluster.get("is_teuthology") or _unfinished(benchmark).exists()
+        if run.fingerprint not in self._asked and not again and benchmark.exists():
+            self.ledger.set(run, EXISTING)
+        self._asked.add(run.fingerprint)
+        return self.ledger.state(run) == EXISTING
+
+    def adopt(self, run: PlannedRun, benchmark: Any, foreign: bool) -> None:
+        """Let this object run on every tree, and count it; CBT's own is marked until it is through."""
+        execute = benchmark.run
+        unfinished = _unfinished(benchmark)
+        if foreign and self.ledger.state(run) == PLANNED:
+            unfinished.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.touch()
+
+        def exists(expect_exists: bool = False) -> bool:
+            self.force()
+            return False
+
+        def counted_run() -> None:
+            self.unforce()
+            current = host.current = host.CurrentRun(Path(benchmark.archive_dir))
+            try:
+                execute()
+            except BaseException as error:
+                self.ledger.set(run, FAILED, f"{type(error).__name__}: {error}".rstrip(": "))
+                raise
+            finally:
+                host.current = None
+            if foreign and current.failure:
+                self.ledger.set(run, FAILED, current.failure)
+                return
+            self.ledger.set(run, EXECUTED)
+            if unfinished.exists():
+                unfinished.unlink()
+
+        benchmark.exists = exists
+        benchmark.run = counted_run
+        for name in ("initialize", "initialize_endpoints", "prefill"):
+            setattr(benchmark, name, self._unforced(getattr(benchmark, name)))
+
+    def _unforced(self, method: Callable[[], Any]) -> Callable[[], Any]:
+        @functools.wraps(method)
+        def call() -> Any:
+            self.unforce()
+            return method()
+
+        return call
+
+    def _end(self) -> None:
+        # cbt.py knows 0 and 1 only, and 0 also means "skipped everything". An exit handler sees every way out
+        # of every tree: raising in the run loop instead would cost the runs that come after, and trees that
+        # reuse the first loop's objects do not come back to the factory at all. Exit handlers cannot change
+        # the status, os._exit can.
+        if os.getpid() != self._pid:
+            return
+        self.unforce()
+        for line in self.ledger.lines():
+            logger.log(logging.INFO if self.ledger.fulfilled else logging.ERROR, "%s", line)
+        if not self.ledger.fulfilled:
+            logging.shutdown()
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            os._exit(1)
+
+
+def _unfinished(benchmark: Any) -> Path:
+    """Marks a run that has begun; beside the iterations: the run's own directory may not exist yet."""
+    directory = Path(benchmark.archive_dir)
+    return directory.parent.parent / ".unfinished" / f"{directory.parent.name}-{directory.name}"
+
+
+#: the session of this process; None in compare.py and in CBT's tools and tests
+_session: Optional[Session] = None
+
+
+def begin(settings: Any, config_file: Path) -> None:
+    """Make the session of this process."""
+    global _session
+    _session = Session(settings, config_file)
+
+
+def session() -> Optional[Session]:
+    """Return the session of this process; None in compare.py and in CBT's tools and tests."""
+    return _session
+
+
+def monitors_of_tree() -> Sequence[Any]:
+    """Fresh monitor objects for all profiles of the file, in either era."""
+    package = sys.modules.get("monitoring.monitoring_factory")
+    if package:
+        return list(package.MonitoringFactory.get_all())
+    made: List[Any] = list(sys.modules["monitoring"].Monitoring._get_all())
+    return made
