@@ -138,7 +138,8 @@ def account(
                 for space in end.driver_end["spaces"]:
                     if space["bucket"] == bucket:
                         put, delete = put + space["created"], delete + space["removed"]
-                        unseen += space["unknown"]
+                        # seen at the object: may be missing in the index yet, or be a change of an earlier phase
+                        unseen += space["unknown"] + space.get("seen", 0)
                 continue
             if job.bucket != bucket:
                 continue

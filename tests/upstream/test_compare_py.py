@@ -108,7 +108,7 @@ def test_without_acceptable_nothing_is_judged(cbt: Cbt, tree: Path) -> None:
             ea.run(cbt.tmp / name, config, workers=config["workers"])
     outcome = cbt.compare(tree, "new", "base")
     assert outcome.status == 0, outcome.output
-    assert outcome.output.count("look at the reports of") == 2
+    assert outcome.output.count("see the reports of") == 2
 
 
 def test_statements_are_evaluated_as_the_tree_does(tree: Path) -> None:

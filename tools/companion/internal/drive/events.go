@@ -59,6 +59,7 @@ type spaceSummary struct {
 	Removed     int64  `json:"removed"`
 	Absent      int64  `json:"absent"`
 	Unknown     int64  `json:"unknown"`
+	Seen        int64  `json:"seen"` // of created, removed and lost: without a good answer, but seen at the object
 	Lost        int64  `json:"lost"` // found missing, while no DELETE of ours was carried out
 	Used        int64  `json:"used"`
 }
@@ -132,7 +133,7 @@ func (e *engine) summary(base time.Time) summary {
 		s.Spaces = append(s.Spaces, spaceSummary{
 			Name: one.spec.Name, Bucket: one.spec.Bucket, N: one.n, Live: one.objects(), Created: one.tally.created,
 			Overwritten: one.tally.overwritten, Removed: one.tally.removed, Absent: one.tally.absent,
-			Unknown: int64(len(one.doubts)), Lost: one.tally.lost, Used: one.used,
+			Unknown: int64(len(one.doubts)), Seen: one.tally.seen, Lost: one.tally.lost, Used: one.used,
 		})
 		one.mu.Unlock()
 	}

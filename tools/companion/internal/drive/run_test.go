@@ -232,7 +232,7 @@ func TestAServerThatMayStillBeAtItKeepsAnObjectInDoubt(t *testing.T) {
 	}
 	got = run(t, v, fmt.Sprintf(`"workers":4,"duration":0.2,"state_in":%q,"state_out":%q,%s
 		"ops":[{"op":"GET","spaces":["a"]}]`, state, state, oneSpace))
-	if s := got.space(t, "a"); s.Unknown != 0 || s.Removed != 10 || v.misses.Load() != 0 {
+	if s := got.space(t, "a"); s.Unknown != 0 || s.Removed != 10 || s.Seen != 10 || v.misses.Load() != 0 {
 		t.Fatalf("%+v, %d misses", s, v.misses.Load())
 	}
 	agrees(t, v, state)

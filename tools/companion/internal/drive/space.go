@@ -37,6 +37,9 @@ type space struct {
 // tally is what the run has done to a space.
 type tally struct {
 	created, overwritten, removed, absent, lost int64
+	// of created, removed and lost: had no good answer, and were seen at the object. RGW writes the bucket index after the
+	// object, and the change may also be older than this run: a count of the bucket may lack them, or have had them before.
+	seen int64
 }
 
 // written is how many PUTs were successful.
@@ -159,6 +162,9 @@ func (s *space) settle(doubt keyset.Doubt, there bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.doubts, doubt.Number)
+	if there != doubt.Lived {
+		s.tally.seen++
+	}
 	switch {
 	case there && deleted && !doubt.Lived, there && !deleted && !doubt.Lived:
 		s.tally.created++
