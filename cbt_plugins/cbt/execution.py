@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Tuple
 
-from cbt_plugins.cbt.layout import PlannedRun, write_once
+from cbt_plugins.cbt.layout import RequestedRun, write_once
 from cbt_plugins.host import HostRun, RunFailed
 
 logger = logging.getLogger(__name__)
@@ -65,19 +65,19 @@ def _warn_of_threads(name: str, before: set[threading.Thread]) -> None:
 class Ledger:
     """The state of every planned run. Equal permutations have one id and one directory: they are one run."""
 
-    def __init__(self, runs: Iterable[PlannedRun]) -> None:
-        self._runs: Dict[str, Tuple[PlannedRun, str]] = {run.fingerprint: (run, PLANNED) for run in runs}
+    def __init__(self, runs: Iterable[RequestedRun]) -> None:
+        self._runs: Dict[str, Tuple[RequestedRun, str]] = {run.fingerprint: (run, PLANNED) for run in runs}
         self._failures: Dict[str, str] = {}
 
-    def knows(self, run: PlannedRun) -> bool:
+    def knows(self, run: RequestedRun) -> bool:
         """Whether the run is one of the planned ones."""
         return run.fingerprint in self._runs
 
-    def state(self, run: PlannedRun) -> str:
+    def state(self, run: RequestedRun) -> str:
         """Return PLANNED, EXECUTED, EXISTING or FAILED."""
         return self._runs[run.fingerprint][1]
 
-    def set(self, run: PlannedRun, state: str, why: str = "") -> None:
+    def set(self, run: RequestedRun, state: str, why: str = "") -> None:
         """Note a run's new state, and why it failed."""
         self._runs[run.fingerprint] = (run, state)
         if why:

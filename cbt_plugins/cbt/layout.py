@@ -21,7 +21,7 @@ USAGE = 2
 
 
 @dataclass(frozen=True)
-class PlannedRun:
+class RequestedRun:
     """One run that the file asks for."""
 
     benchmark: str
@@ -43,13 +43,13 @@ def permutations(section: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
         yield {**fixed, **{key: config[key] for key in taken}}
 
 
-def planned(benchmarks: Mapping[str, Any], iterations: int) -> Iterator[PlannedRun]:
+def planned(benchmarks: Mapping[str, Any], iterations: int) -> Iterator[RequestedRun]:
     """All runs in the order in which CBT runs them: iterations, then sections by name, then permutations."""
     for iteration in range(iterations):
         for benchmark, section in sorted(benchmarks.items()):
             for config in permutations(section or {}):
                 config.update(benchmark=benchmark, iteration=iteration)
-                yield PlannedRun(benchmark, iteration, config)
+                yield RequestedRun(benchmark, iteration, config)
 
 
 def run_id(config: Mapping[str, Any]) -> str:

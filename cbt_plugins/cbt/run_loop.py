@@ -151,7 +151,7 @@ class RunLoop:
             print("Error:", "\n".join(ledger.lines()), file=sys.stderr)
         return status
 
-    def _host_run(self, run: layout.PlannedRun) -> HostRun:
+    def _host_run(self, run: layout.RequestedRun) -> HostRun:
         config = {key: value for key, value in run.config.items() if key != "acceptable"}
         directory = layout.archive_dir(self._archive, config)
         directory.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from typing import Any, Callable, List, Optional, Sequence, Set
 
 from cbt_plugins import host
 from cbt_plugins.cbt.execution import EXECUTED, EXISTING, FAILED, PLANNED, Ledger
-from cbt_plugins.cbt.layout import PlannedRun, planned
+from cbt_plugins.cbt.layout import RequestedRun, planned
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Session:
             del self._settings.cluster["is_teuthology"]
             self._forced = False
 
-    def is_done(self, run: PlannedRun, benchmark: Any) -> bool:
+    def is_done(self, run: RequestedRun, benchmark: Any) -> bool:
         """CBT's own benchmarks: results of an earlier invocation exist (ours resume inside run()).
 
         CBT takes a directory for a result, and makes it before the run: so this is asked once, before
@@ -58,7 +58,7 @@ class Session:
         self._asked.add(run.fingerprint)
         return self.ledger.state(run) == EXISTING
 
-    def adopt(self, run: PlannedRun, benchmark: Any, foreign: bool) -> None:
+    def adopt(self, run: RequestedRun, benchmark: Any, foreign: bool) -> None:
         """Let this object run on every tree, and count it; CBT's own is marked until it is through."""
         execute = benchmark.run
         unfinished = _unfinished(benchmark)

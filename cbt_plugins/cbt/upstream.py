@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional
 
 from cbt_plugins.cbt.delegate import Delegate, around, monitor_class
-from cbt_plugins.cbt.layout import PlannedRun, errors_of, refuse
+from cbt_plugins.cbt.layout import RequestedRun, errors_of, refuse
 from cbt_plugins.cbt.session import begin, session
 from cbt_plugins.config import registry
 
@@ -72,7 +72,7 @@ def patch_benchmarkfactory(factory: Any) -> None:
 
     @functools.wraps(theirs)
     def get_object(archive: str, cluster: Any, benchmark: str, bconfig: Dict[str, Any]) -> Any:
-        run = PlannedRun(benchmark, bconfig.get("iteration", 0), dict(bconfig))  # constructors change bconfig
+        run = RequestedRun(benchmark, bconfig.get("iteration", 0), dict(bconfig))  # constructors change bconfig
         current = session()
         if current:
             current.unforce()
