@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _upstream(archive: Path, target: Path, dialect: str) -> int:
     from cbt_plugins.report.export import visualisation
-    from cbt_plugins.report.export.points import curves_of
+    from cbt_plugins.report.export.visualisation import curves_of
 
     curves, left, broken = curves_of(archive)
     config = _cbt_config(archive)
@@ -83,7 +83,7 @@ def _upstream(archive: Path, target: Path, dialect: str) -> int:
 
 
 def _numbers(args: argparse.Namespace) -> int:
-    from cbt_plugins.report.export import prometheus, table
+    from cbt_plugins.report.export import formats
     from cbt_plugins.results.archive import find_runs
     from cbt_plugins.results.loader import is_ours, summary_of, why_unusable
 
@@ -93,9 +93,9 @@ def _numbers(args: argparse.Namespace) -> int:
     summaries = [summary_of(path) for path in paths]
     reasons = [why_unusable(path, summary) for path, summary in zip(paths, summaries)]
     if args.prometheus:
-        write_whole(args.prometheus, prometheus.text((its, not why) for its, why in zip(summaries, reasons)))
+        write_whole(args.prometheus, formats.prometheus((its, not why) for its, why in zip(summaries, reasons)))
     if args.csv:
-        write_whole(args.csv, table.text([its for its, why in zip(summaries, reasons) if not why]))
+        write_whole(args.csv, formats.otava_csv([its for its, why in zip(summaries, reasons) if not why]))
     print(f"complete runs: {reasons.count(None)} of {len(paths)}")
     for path, why in zip(paths, reasons):
         if why:

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from cbt_plugins.columns import side_by_side
 from cbt_plugins.config.check import Config, PlannedRun, load
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import is_fault_file, load_fault_file
@@ -16,6 +15,7 @@ from cbt_plugins.config.preview import changes, data_text, forecast, goal_text, 
 from cbt_plugins.config.source import Source, read
 from cbt_plugins.config.spans import estimate, event_text, span_text, spans
 from cbt_plugins.config.units import about_rate, format_duration, format_percent, size_texts
+from cbt_plugins.formatting import side_by_side
 from cbt_plugins.inventory import head_of, nodes_of
 from cbt_plugins.plan import Keys, Phase, Plan, Settings
 

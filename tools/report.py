@@ -1,4 +1,4 @@
-"""Report a run: table, summary.json and HTML page; of several runs, an index."""
+"""Report a run: table, summary.json and HTML run_page; of several runs, an index."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Exit status: 0 every run is complete; 2 wrong use; 4 a run is incomplete or unreadable."
     parser.add_argument("archive", type=Path, help="an archive (all of its runs), or a run's id-... directory")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write only the summary, into this file")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write only the page, into this file")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write only the run_page, into this file")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="write plots (SVG and PNG) into this directory")
     parser.add_argument("--figures", type=_renamed, help=argparse.SUPPRESS)
     parser.add_argument("--text", action="store_true", help="print the table only, write nothing")
@@ -116,16 +116,16 @@ def _write(
     if args.json or not only:
         write_summary(summary, args.json or path / FILE)
     if not only:
-        from cbt_plugins.report.export import collected
+        from cbt_plugins.report.export.formats import write_collected
 
-        collected.write(summary, path)
+        write_collected(summary, path)
     if args.html or not only:
         try:
-            from cbt_plugins.report.html import page
+            from cbt_plugins.report.page import run_page
         except ImportError as e:
             _no_page("report.html", e)
         else:
-            write_whole(args.html or path / "report.html", page(summary, path, network))
+            write_whole(args.html or path / "report.html", run_page(summary, path, network))
     if args.plots:
         from cbt_plugins.report.plots import of_run
 
@@ -143,12 +143,12 @@ def _write_together(runs: Runs, args: argparse.Namespace) -> None:
         of_sweeps(of_runs(runs), args.plots)
         return
     try:
-        from cbt_plugins.report.index import FILE, page
+        from cbt_plugins.report.page import INDEX, index_page
     except ImportError as e:
         _no_page("index.html", e)
         return
-    write_whole(args.archive / FILE, page(runs, args.archive))
-    print(f"\n{len(runs)} runs: {args.archive / FILE}")
+    write_whole(args.archive / INDEX, index_page(runs, args.archive))
+    print(f"\n{len(runs)} runs: {args.archive / INDEX}")
 
 
 def _without_series(summary: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -165,10 +165,10 @@ def _no_page(name: str, error: ImportError) -> None:
 
 def _imported(path: Path) -> Optional[int]:
     """Print the results of another program; None when there are none."""
-    from cbt_plugins.report.imported import render
+    from cbt_plugins.report.terminal import render_imported
 
     try:
-        text, whole = render(path)
+        text, whole = render_imported(path)
     except Unreadable:
         return None
     print(text, end="", flush=True)

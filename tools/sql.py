@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, List, Sequence, Tuple
 
-from cbt_plugins.columns import side_by_side
+from cbt_plugins.formatting import side_by_side
 
 from .command import OK, CommandError
 

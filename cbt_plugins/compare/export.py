@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any, Dict, List, Optional
 
 from cbt_plugins.compare.scaling import gains
-from cbt_plugins.compare.statistics.values import Estimate
+from cbt_plugins.compare.statistics.verdicts import Estimate
 from cbt_plugins.compare.table import Compared, Row, Rules, Section
 
 #: of the form of the JSON

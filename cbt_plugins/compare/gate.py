@@ -10,7 +10,7 @@ from cbt_plugins.compare import export, wording
 from cbt_plugins.compare.cases import Side
 from cbt_plugins.compare.layout import Block, Grid, Heading, Notes, Words
 from cbt_plugins.compare.limits import Limit, Limits
-from cbt_plugins.compare.statistics.values import Verdict
+from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Compared, Row, Rules, compare
 from cbt_plugins.metrics import METRICS, Direction
 

@@ -18,8 +18,8 @@ from cbt_plugins.compare.layout import Block, Grid, Heading, Notes, Words
 from cbt_plugins.compare.statistics import change_points
 from cbt_plugins.compare.statistics.changes import SHORTEST
 from cbt_plugins.compare.wording import chance, change_of
+from cbt_plugins.formatting import plain, when
 from cbt_plugins.metrics import METRICS, Direction
-from cbt_plugins.report.numbers import plain, when
 from cbt_plugins.results.record import RunRecord
 
 #: runs below which no change of a level can be found

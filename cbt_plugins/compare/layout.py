@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Iterator, Sequence, Tuple, Union
 
-from cbt_plugins.columns import side_by_side
+from cbt_plugins.formatting import side_by_side
 
 #: columns of lines of words; tables are as wide as they must be
 WIDTH = 110

@@ -12,7 +12,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from cbt_plugins.compare.choice import Choice
 from cbt_plugins.compare.layout import Block, Grid, Heading, Notes, Words
-from cbt_plugins.compare.statistics.values import Estimate
+from cbt_plugins.compare.statistics.verdicts import Estimate
 from cbt_plugins.compare.table import Compared, Row, Section
 from cbt_plugins.compare.wording import chance, change, legend, side_lines, value
 from cbt_plugins.metrics import CLUSTER, TOTAL

@@ -11,7 +11,7 @@ from cbt_plugins.compare.cases import Case, Runs, Side, cases
 from cbt_plugins.compare.choice import MAIN, Key, Wanted
 from cbt_plugins.compare.differences import Difference, Scale
 from cbt_plugins.compare.statistics import compare_runs, compare_series, judge
-from cbt_plugins.compare.statistics.values import Comparison, Verdict
+from cbt_plugins.compare.statistics.verdicts import Comparison, Verdict
 from cbt_plugins.compare.warnings import ComparisonWarning, of_case, of_row
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.results.record import Measurement

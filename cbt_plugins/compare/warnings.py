@@ -10,7 +10,7 @@ import numpy as np
 from cbt_plugins.compare.cases import Case, Runs
 from cbt_plugins.compare.differences import is_essential, short, within
 from cbt_plugins.compare.statistics import steady
-from cbt_plugins.compare.statistics.values import StatisticsWarning
+from cbt_plugins.compare.statistics.verdicts import StatisticsWarning
 from cbt_plugins.results.record import RunRecord
 
 #: what is there whatever is compared with what, and is said elsewhere

@@ -8,11 +8,11 @@ from cbt_plugins.compare.cases import Side
 from cbt_plugins.compare.differences import short
 from cbt_plugins.compare.layout import Block, Grid, Heading, Notes, Words
 from cbt_plugins.compare.scaling import gains
-from cbt_plugins.compare.statistics.values import Comparison, Estimate
+from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate
 from cbt_plugins.compare.table import Compared, Row, Rules, Section
 from cbt_plugins.compare.warnings import ComparisonWarning
+from cbt_plugins.formatting import plain
 from cbt_plugins.metrics import METRICS
-from cbt_plugins.report.numbers import plain
 
 HEAD = ("phase", "op", "metric", "unit", "base", "new", "change", "p", "n", "verdict")
 DIFFERENCES = ("configuration that differs", "base", "new")

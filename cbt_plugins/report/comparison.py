@@ -1,4 +1,4 @@
-"""A comparison as a page: what came of it, what differs, the table with its intervals, and the runs over each other."""
+"""A comparison as a page: verdicts, what differs, the table with its intervals, and the runs over each other."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 from cbt_plugins.compare import releases, wording
 from cbt_plugins.compare.cases import Runs
 from cbt_plugins.compare.layout import Grid, Heading
-from cbt_plugins.compare.statistics.values import Verdict
+from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Compared, Row, Section, compare
 from cbt_plugins.journal import write_whole
-from cbt_plugins.metrics import METRICS, Direction
-from cbt_plugins.report.document import document
-from cbt_plugins.report.overlay import overlays, percentiles
+from cbt_plugins.metrics import METRICS, TOTAL, Direction
+from cbt_plugins.report.page import document
+from cbt_plugins.report.plot_data import curve, factor, means, milliseconds, short
+from cbt_plugins.results.histogram import Histogram
+from cbt_plugins.results.loader import summary_of
+from cbt_plugins.results.record import STATE, Measurement, RunRecord
 
 #: half the width of the picture of an interval, in its own units
 _HALF = 80
@@ -120,3 +123,66 @@ def _releases(compared: Compared) -> List[Union[Heading, Grid]]:
     made = compare(compared.base, compared.contenders, releases.CHOICE, compared.rules)
     found = [block for block in releases.blocks(made) if isinstance(block, (Heading, Grid))]
     return [block for block in found if not isinstance(block, Grid) or block.rows]
+
+
+Sides = Sequence[Tuple[str, Sequence[RunRecord]]]
+Key = Tuple[str, str]  # phase and operation
+
+#: points of a line: there are many lines
+_POINTS = 1000
+#: runs of a side that are drawn
+_MOST_RUNS = 5
+
+
+def overlays(case: str, sides: Sides) -> Iterator[Dict[str, Any]]:
+    """For each phase and operation the objects per second of every run, from the beginning of the phase.
+
+    {"case", "phase", "op", "lines": [{"name", "colour": number of the side, "step", "values"}]}; of a side with several
+    runs the first few are drawn, in one colour.
+    """
+    lines: Dict[Key, List[Dict[str, Any]]] = {}
+    for number, (name, runs) in enumerate(sides):
+        for again, run in enumerate(runs[:_MOST_RUNS]):
+            for its in run.measurements:
+                if _drawn(its):
+                    line = _line(its, name if not again else f"{name} ({again + 1})", number)
+                    lines.setdefault((its.phase, its.op), []).append(line)
+    for (phase, op), its_lines in lines.items():
+        if len({line["colour"] for line in its_lines}) > 1:
+            yield {"case": case, "phase": phase, "op": op, "lines": its_lines}
+
+
+def _drawn(its: Measurement) -> bool:
+    return bool(its.series) and its.metric == "obj_per_s" and its.op != TOTAL and STATE not in its.phase
+
+
+def _line(its: Measurement, name: str, colour: int) -> Dict[str, Any]:
+    values = [None if v != v else v for v in its.series or ()]  # nan is no JSON
+    group = factor(len(values), _POINTS)
+    return {"name": name, "colour": colour, "step": its.step * group, "values": short(means(values, group))}
+
+
+def percentiles(case: str, sides: Sides) -> Iterator[Dict[str, Any]]:
+    """For each phase and operation a curve of each side: of all its runs' histograms together.
+
+    {"case", "phase", "op", "curves"} as plot_data.tails has them. Runs of other programs have no histogram.
+    """
+    merged: Dict[Key, Dict[int, Histogram]] = {}
+    for number, (_, runs) in enumerate(sides):
+        for run in runs:
+            for key, histogram in _histograms(run).items():
+                merged.setdefault(key, {}).setdefault(number, Histogram()).merge(histogram)
+    for (phase, op), of in merged.items():
+        if len(of) > 1:
+            curves = [c for i, its in of.items() for c in curve(sides[i][0], milliseconds(its), i)]
+            yield {"case": case, "phase": phase, "op": op, "curves": curves}
+
+
+def _histograms(run: RunRecord) -> Dict[Key, Histogram]:
+    if run.kind != "cbt-plugins":
+        return {}
+    return {
+        (phase["name"], op): Histogram.from_json(line["histogram_ns"])
+        for phase in summary_of(Path(run.source))["phases"]
+        for op, line in phase["ops"].items()
+    }

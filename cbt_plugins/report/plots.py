@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
-from cbt_plugins.report.drawing import drawing
+from cbt_plugins.report.plot_data import plot_data
 from cbt_plugins.report.sweep import TOTAL, Sweep
 
 _OPS = {"GET": "#2667c9", "PUT": "#d9730d", "STAT": "#16867a", "DELETE": "#b8326f", "LIST": "#7a4fc4"}
@@ -45,7 +45,7 @@ def of_sweeps(sweeps: Sequence[Sweep], directory: Path) -> List[Path]:
 
 
 def _of_run(summary: Mapping[str, Any]) -> Iterator[Tuple[str, Figure]]:
-    drawn = drawing(summary)
+    drawn = plot_data(summary)
     phases = drawn["phases"]
     if any(phase["ops"] for phase in phases):
         yield "throughput", _over_time(phases, "obj/s", _rates)

@@ -1,37 +1,28 @@
-"""The summary as plain text of at most 110 columns."""
+"""Results as plain text of at most 110 columns: a run's summary, and results of other programs."""
 
 from __future__ import annotations
 
 import textwrap
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.columns import side_by_side
-from cbt_plugins.report import ceilings as network
-from cbt_plugins.report import usage
-from cbt_plugins.report.numbers import count, percent, plain, seconds, size, size_class
+from cbt_plugins.formatting import NONE, count, percent, plain, seconds, share, side_by_side, size, size_class
+from cbt_plugins.metrics import CLUSTER, COLUMNS
 from cbt_plugins.results import impact, recovery
+from cbt_plugins.results.importers.cbt import FAULTS_KEY
+from cbt_plugins.results.importers.reader import importers, read
+from cbt_plugins.results.record import Measurement, RunRecord
 
 WIDTH = 110
 _LATENCY = ("mean", "p50", "p90", "p99", "p999", "max")
-_HEAD = (
-    "",
-    "obj/s",
-    "MiB/s",
-    "mean ms",
-    "p50",
-    "p90",
-    "p99",
-    "p99.9",
-    "max",
-    "TTFB p50",
-    "errors",
-    "mix",
-    "asked",
-)
+_PERCENTILES = ("p50", "p90", "p99", "p99.9", "max")
+_HEAD = ("", "obj/s", "MiB/s", "mean ms", *_PERCENTILES, "TTFB p50", "errors", "mix", "asked")
+_IMPORTED_HEAD = ("", "", "requests", "obj/s", "MiB/s", "success", "mean ms", *_PERCENTILES)
+_CLASSES = {"osd": "OSD", "rgw": "RGW", "mon": "mon", "mgr": "mgr", "mds": "MDS", "generator": "load generator"}
 
 
 def render(summary: Mapping[str, Any], ceilings: Optional[Mapping[str, Any]] = None) -> str:
-    """Phases, new against aged, warnings; ends with a line end. `ceilings`: those of analysis.ceilings, if known."""
+    """Return a summary as text that ends with a line end; `ceilings` are those of results.ceilings, if known."""
     lines = [*_headline(summary)]
     resources = (summary.get("resources") or {"phases": {}})["phases"]
     for phase in summary["phases"]:
@@ -41,7 +32,7 @@ def render(summary: Mapping[str, Any], ceilings: Optional[Mapping[str, Any]] = N
     for entry in summary["engines"]:
         lines += ["", *_engines(entry)]
     if ceilings and ceilings["phases"]:
-        lines += ["", *textwrap.wrap(network.sentence(ceilings), WIDTH), *_table(network.rows(ceilings))]
+        lines += ["", *textwrap.wrap(_ceiling_sentence(ceilings), WIDTH), *_table(ceiling_rows(ceilings))]
     if summary["failure"]:
         lines += ["", *_failure(summary["failure"])]
     lines += ["", *_warnings(summary["warnings"])]
@@ -57,7 +48,7 @@ def _headline(summary: Mapping[str, Any]) -> Iterator[str]:
     if versions:
         yield from textwrap.wrap(", ".join(f"{name}: {text}" for name, text in versions.items()), WIDTH)
     if not summary["usable"]:
-        yield "PARTIAL: these are not the numbers of a whole run (see the warnings)"
+        yield "INCOMPLETE RUN: do not use these numbers (see the warnings)"
 
 
 def _phase(phase: Mapping[str, Any]) -> Iterator[str]:
@@ -71,7 +62,7 @@ def _phase(phase: Mapping[str, Any]) -> Iterator[str]:
     if phase["loop"] == "open":
         rate = phase["rate"]
         issued = "" if rate["issued"] is None else f", {plain(rate['issued'])} issued ({percent(rate['deviation'])})"
-        about.append(f"open loop, {plain(rate['asked'])} requests/s asked{issued}")
+        about.append(f"open loop, {plain(rate['asked'])} requests/s requested{issued}")
     yield "  ".join(about)
     if phase["sentence"]:
         yield f"   {phase['sentence']}"
@@ -94,11 +85,11 @@ def _phase(phase: Mapping[str, Any]) -> Iterator[str]:
 
 def _resources(used: Optional[Mapping[str, Any]]) -> Iterator[str]:
     if used:
-        table = usage.rows(used)
+        table = _usage_rows(used)
         if table:
-            yield "   processors, memory and disks by class"
+            yield "   CPU, memory and disks by daemon class"
             yield from _table(table)
-        yield from usage.sentences(used, WIDTH)
+        yield from _usage_sentences(used)
 
 
 def _cells(op: str, line: Mapping[str, Any], mix: Mapping[str, Any]) -> List[str]:
@@ -139,7 +130,7 @@ def _size_classes(drivers: Sequence[Mapping[str, Any]]) -> List[List[str]]:
 
 
 def _aging(aging: Mapping[str, Any]) -> Iterator[str]:
-    yield f"new ({aging['new']}) against aged ({aging['aged']}): {aging['note']}"
+    yield f"aged ({aging['aged']}) compared with new ({aging['new']}): {aging['note']}"
     head = ["", "", "new", "aged", "change"]
     yield from _table([head, *map(_change, aging["lines"])], left=2)
 
@@ -182,3 +173,90 @@ def _warnings(warnings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _table(rows: Sequence[Sequence[str]], left: int = 1) -> Iterator[str]:
     yield from (f"   {line}"[:WIDTH] for line in side_by_side(rows, left))
+
+
+def _usage_rows(used: Mapping[str, Any]) -> List[List[str]]:
+    """Return a table of the daemon classes, its header first; [] when none was watched."""
+    head = ["", "number", "cores", "peak", "RSS MiB", "read MiB/s", "write MiB/s"]
+    its = [
+        [
+            _CLASSES.get(name, name),
+            count(line["daemons"]),
+            plain(line["cores"]),
+            plain(line["peak"]),
+            *(plain(line[key]) for key in ("rss_mib", "read_mib_s", "write_mib_s")),
+        ]
+        for name, line in used["classes"].items()
+    ]
+    return [head, *its] if its else []
+
+
+def _usage_sentences(used: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the efficiency and the bottleneck of a phase."""
+    parts = []
+    if used["rgw_osd_ratio"] is not None:
+        parts.append(f"RGW:OSD {plain(used['rgw_osd_ratio'])} ({used['rgw_osd_fraction']})")
+    if used["ops_per_core"] is not None:
+        parts.append(f"{plain(used['ops_per_core'])} requests/s per core of RGW and OSD")
+    if used["cores_per_gb_s"] is not None:
+        parts.append(f"{plain(used['cores_per_gb_s'])} cores per GB/s")
+    if parts:
+        yield f"   {', '.join(parts)}"
+    its = used["bottleneck"]
+    text = f"bottleneck: {its['what']}. {'; '.join(its['evidence']) or NONE}"
+    yield from textwrap.wrap(text, WIDTH, initial_indent="   ", subsequent_indent="   ")
+
+
+def _ceiling_sentence(made: Mapping[str, Any]) -> str:
+    """Return the layout and the interfaces that a network ceiling is computed from."""
+    return f"network ceiling: {made['layout']}; {made['nics']}"
+
+
+def ceiling_rows(made: Mapping[str, Any]) -> List[List[str]]:
+    """Return a table of the phases, its header first: MiB/s, and the share of the network ceiling."""
+    head = ["", "PUT MiB/s", "ceiling", "", "GET MiB/s", "ceiling", "", "together", "busiest link"]
+    return [head, *(_ceiling_row(name, line) for name, line in made["phases"].items())]
+
+
+def _ceiling_row(name: str, line: Mapping[str, Any]) -> List[str]:
+    cells = [name]
+    for op in ("put", "get"):
+        cells += [plain(line[f"{op}_measured"]), plain(line[f"{op}_mib_s"]), share(line[f"{op}_share"])]
+    full = line["full"]
+    network = " (cluster network)" if full and full["network"] == "cluster" else ""
+    return [*cells, share(line["share"]), f"{full['node']} {full['way']}{network}" if full else NONE]
+
+
+def render_imported(path: Path) -> Tuple[str, bool]:
+    """Return the text on the results of another program, and whether all runs are complete. Raises Unreadable."""
+    records = read(path)
+    parts = ["".join(_record(record)) for record in records]
+    known = importers()
+    for source, kind in sorted({(record.source, record.kind) for record in records}):
+        more = known[kind].more(Path(source)) if kind in known else ""
+        parts += [more] if more else []
+    return "\n".join(parts), all(record.usable for record in records)
+
+
+def _record(record: RunRecord) -> Iterator[str]:
+    whole = "" if record.usable else "  UNUSABLE (see the warnings)"
+    yield f"{record.name}  {record.config.get('benchmark', record.kind)}{whole}\n"
+    lines: List[List[str]] = [list(_IMPORTED_HEAD)]
+    for phase, op in dict.fromkeys((its.phase, its.op) for its in record.measurements if its.op != CLUSTER):
+        its = [line for line in record.measurements if (line.phase, line.op) == (phase, op)]
+        lines.append([phase, op, str(its[0].n or ""), *(_imported_cell(its, metric.key) for metric in COLUMNS)])
+    yield from (f"  {line}\n" for line in side_by_side(lines, left=2))
+    if record.failure is not None:
+        yield f"  faults during the load: {record.config[FAULTS_KEY]}\n"
+        yield from (f"  {line}\n" for line in recovery.table(record.failure))
+    for warning in record.warnings:
+        yield f"  {warning.code}: {warning.text}\n"
+
+
+def _imported_cell(lines: Sequence[Measurement], metric: str) -> str:
+    found: Optional[Measurement] = next((line for line in lines if line.metric == metric), None)
+    if found is None or found.value is None:
+        return "-"
+    if metric == "success_rate":
+        return f"{100 * found.value:.2f}%"
+    return f"{found.value:.4g}" if found.value < 1000 else f"{found.value:.0f}"

@@ -23,7 +23,7 @@ from typing import Any, Dict, List, Tuple
 import numpy as np
 
 from cbt_plugins.journal import write_whole
-from cbt_plugins.report.html import page
+from cbt_plugins.report.page import run_page
 from cbt_plugins.results.aggregates import MAGIC, PREFIX, TABLES, VERSION
 from cbt_plugins.results.histogram import buckets
 from cbt_plugins.results.schema import FILE
@@ -199,7 +199,7 @@ def measure(hours: float, block: int, scratch: Path) -> None:
     summarized = time.perf_counter()
     write_summary(summary, run / FILE)
     written = time.perf_counter()
-    write_whole(run / "report.html", page(summary, run))
+    write_whole(run / "report.html", run_page(summary, run))
     ended, after = time.perf_counter(), os.times()
     assert sum(op["requests"] for op in summary["phases"][0]["ops"].values()) == requests, "requests were lost"
     processor = sum(after[:4]) - sum(before[:4])

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional
 import analysis_archives as made
 import pytest
 
-from cbt_plugins.report import ceilings as words
+from cbt_plugins.report import terminal as words
 from cbt_plugins.results.ceilings import ceilings
 from cbt_plugins.results.wiring import Unknown, Wiring
 from cbt_plugins.tools.__main__ import main
@@ -157,7 +157,7 @@ def test_a_cluster_network(archive: Archive) -> None:
     assert line["put_mib_s"] == pytest.approx(4 * 1.25e8 / 1.5 / MIB, rel=1e-6)
     assert line["get_mib_s"] == pytest.approx(2 * 1.25e8 * 4 / MIB, rel=1e-6)  # half of an object crosses it too
     assert line["full"]["network"] == "cluster"
-    assert words.rows(found)[1][-1].endswith(" (cluster network)")
+    assert words.ceiling_rows(found)[1][-1].endswith(" (cluster network)")
 
 
 def test_phases_without_data_are_left_out(archive: Archive) -> None:
@@ -257,12 +257,12 @@ def test_damage_and_pools_that_do_not_fit(archive: Archive) -> None:
 def test_in_words(archive: Archive) -> None:
     archive.write()
     found = ceilings(archive.run, summary(archive, phase("measure", 800.0, 600.0)), GBIT10)
-    assert words.sentence(found) == (
+    assert words._ceiling_sentence(found) == (
         "network ceiling: default.rgw.buckets.data (EC 2+2) on 4 nodes, 2 nodes with gateways, on nodes of their own; "
         "10 Gbit/s as given"
     )
     row = ["measure", "800.0", "1907", "41.9 %", "600.0", "2384", "25.2 %", "58.7 %"]
-    assert words.rows(found)[1][:-1] == row
+    assert words.ceiling_rows(found)[1][:-1] == row
 
 
 def test_the_report_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from cbt_plugins.compare import export, layout, releases, scaling, wording
 from cbt_plugins.compare.choice import Choice
 from cbt_plugins.compare.differences import Scale
 from cbt_plugins.compare.layout import Grid, Heading, Notes, Words
-from cbt_plugins.compare.statistics.values import Comparison, Estimate
+from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate
 from cbt_plugins.compare.table import Compared, Rules, compare
 from cbt_plugins.compare.warnings import ComparisonWarning
 

@@ -14,8 +14,7 @@ import export_archives as ea
 import pytest
 
 from cbt_plugins.config.acceptable import parse
-from cbt_plugins.report.export.acceptance import judge
-from cbt_plugins.report.export.chance import false_alarms
+from cbt_plugins.report.export.acceptance import false_alarms, judge
 
 CONFIG = {"benchmark": "warp", "iteration": 0}
 

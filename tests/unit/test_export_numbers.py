@@ -11,7 +11,7 @@ from typing import Dict
 import export_archives as ea
 import pytest
 
-from cbt_plugins.report.export import prometheus
+from cbt_plugins.report.export.formats import prometheus
 from cbt_plugins.tools.__main__ import main
 
 CONFIG = {"benchmark": "warp", "iteration": 0}
@@ -57,7 +57,7 @@ def test_labels_are_escaped(tmp_path: Path) -> None:
     run = ea.run(tmp_path / "A", CONFIG)
     summary = json.loads((run / "summary.json").read_text())
     summary["run"]["benchmark"] = 'a "quoted\\" \n name'
-    assert all('benchmark="a \\"quoted\\\\\\" \\n name"' in key for key in samples(prometheus.text([(summary, True)])))
+    assert all('benchmark="a \\"quoted\\\\\\" \\n name"' in key for key in samples(prometheus([(summary, True)])))
 
 
 def test_a_table_has_a_line_for_each_whole_run_oldest_first(

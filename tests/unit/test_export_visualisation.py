@@ -13,7 +13,7 @@ import analysis_archives as aa
 import export_archives as ea
 import pytest
 
-from cbt_plugins.report.export import points as of
+from cbt_plugins.report.export import visualisation as of
 from cbt_plugins.results.loader import summary_of
 from cbt_plugins.tools.__main__ import main
 

@@ -14,7 +14,7 @@ from cbt_plugins.results.summary import summarize
 
 pytest.importorskip("jinja2")
 
-from cbt_plugins.report.html import page
+from cbt_plugins.report.page import run_page
 from cbt_plugins.tools.__main__ import main
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="NO CHROMIUM: nobody has looked whether the pages' scripts run")
@@ -41,7 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> str:
     add_failure(summary, "new")
     add_resources(summary, "new")
     path = place / "report.html"
-    path.write_text(page(summary, directory), encoding="utf-8")
+    path.write_text(run_page(summary, directory), encoding="utf-8")
     return path.as_uri()
 
 

@@ -14,11 +14,10 @@ pytest.importorskip("jinja2")
 pytest.importorskip("scipy")
 
 from cbt_plugins.compare.sides import sides
-from cbt_plugins.compare.statistics.values import Verdict
+from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Compared, compare
-from cbt_plugins.report.comparison import page, verdict
-from cbt_plugins.report.curves import milliseconds
-from cbt_plugins.report.overlay import overlays, percentiles
+from cbt_plugins.report.comparison import overlays, page, percentiles, verdict
+from cbt_plugins.report.plot_data import milliseconds
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.loader import read_summary
 from cbt_plugins.results.summary import summarize, write_summary

@@ -12,14 +12,13 @@ import analysis_archives as made
 import pytest
 from report_archives import add_failure, add_resources, both_engines
 
-from cbt_plugins.report.downsample import chart_data, factor, highs, lows, means, weighted
+from cbt_plugins.report.plot_data import chart_data, factor, highs, lows, means, weighted
 from cbt_plugins.results import tail
 from cbt_plugins.results.summary import summarize
 
 pytest.importorskip("jinja2")
 
-from cbt_plugins.report.headline import headline
-from cbt_plugins.report.html import page
+from cbt_plugins.report.page import headline, run_page
 
 
 class Elements(html.parser.HTMLParser):
@@ -52,7 +51,7 @@ def data_of(page: str) -> Dict[str, Any]:
 
 def rendered(tmp_path: Path) -> str:
     directory = made.small(tmp_path)
-    return page(summarize(directory), directory)
+    return run_page(summarize(directory), directory)
 
 
 def test_nothing_is_loaded_from_elsewhere(tmp_path: Path) -> None:
@@ -85,7 +84,7 @@ def test_texts_of_the_archive_are_no_markup(tmp_path: Path) -> None:
     )
     data = json.loads((directory / "phases" / "01-x" / "phase.json").read_text())
     (directory / "phases" / "01-x" / "phase.json").write_text(json.dumps({**data, "name": bad}))
-    text = page(summarize(directory), directory)
+    text = run_page(summarize(directory), directory)
     assert "<script>alert" not in text
     assert text.count("<script") == 2
     assert "fsid = &lt;/script&gt;&lt;b&gt;&amp;" in text
@@ -94,7 +93,7 @@ def test_texts_of_the_archive_are_no_markup(tmp_path: Path) -> None:
 def test_what_is_in_it(tmp_path: Path) -> None:
     text = " ".join(elements(rendered(tmp_path)).text.split())
     for part in (
-        "Whole run, 1 warning",
+        "Complete run, 1 warning",
         "GET is 50.0 % of the requests, 67 % were asked for",
         "New against aged",
         "no significance is claimed",
@@ -117,7 +116,7 @@ def test_every_number_is_the_summary_s(tmp_path: Path) -> None:
     summary = summarize(directory)
     summary["phases"][0]["ops"]["GET"]["latency_ms"]["p99"] = 1234567.0
     summary["phases"][1]["total"]["obj_per_s"] = 7654321.0
-    text = page(summary, directory)
+    text = run_page(summary, directory)
     # in the summary and in the phase's table
     assert text.count("1,234,567") == 2
     assert text.count("7,654,321") == 2
@@ -125,8 +124,8 @@ def test_every_number_is_the_summary_s(tmp_path: Path) -> None:
 
 def test_a_run_with_nothing(tmp_path: Path) -> None:
     directory = made.run(tmp_path, complete=False)
-    text = page(summarize(directory), directory)
-    assert "Partial: these are not the numbers of a whole run" in text
+    text = run_page(summarize(directory), directory)
+    assert "Incomplete run: do not use these numbers" in text
     assert "the run has no end marker" in text
 
 
@@ -194,7 +193,7 @@ def test_what_cbt_load_adds_is_in_it(tmp_path: Path) -> None:
     directory = both_engines(tmp_path)
     summary = summarize(directory)
     assert summary["warnings"] == []
-    text = " ".join(elements(page(summary, directory)).text.split()).replace(" ,", ",")
+    text = " ".join(elements(run_page(summary, directory)).text.split()).replace(" ,", ",")
     for part in (
         "Two engines, one mix",
         "warp mixed reads objects that it has just written itself",
@@ -213,7 +212,7 @@ def test_what_was_broken_is_shaded_and_in_tables(tmp_path: Path) -> None:
     summary = summarize(directory)
     name = summary["phases"][0]["name"]
     add_failure(summary, name)
-    html = page(summary, directory)
+    html = run_page(summary, directory)
     text = " ".join(elements(html).text.split())
     for part in (
         "failure of node-a: recovered, all PGs active+clean after 42.5 s",
@@ -229,13 +228,13 @@ def test_what_was_broken_is_shaded_and_in_tables(tmp_path: Path) -> None:
     assert list(curves) == ["new", "new: degraded", "aged"]
     assert curves["new: degraded"]["ms"][:3] == [1.0, 1.5, 2.25] and curves["new: degraded"]["dash"]
     summary["failure"]["timelines"][name]["windows"][0]["state"] = "no failure"
-    assert 'data-chart="copies"' not in page(summary, directory)
+    assert 'data-chart="copies"' not in run_page(summary, directory)
 
 
 def test_percentile_curves_are_the_histogram_s(tmp_path: Path) -> None:
     directory = made.small(tmp_path)
     summary = summarize(directory)
-    drawn = data_of(page(summary, directory))["tails"]
+    drawn = data_of(run_page(summary, directory))["tails"]
     assert [(its["op"], [curve["name"] for curve in its["curves"]]) for its in drawn] == [
         ("GET", ["new", "aged"]),
         ("PUT", ["new", "aged"]),
@@ -257,9 +256,9 @@ def test_a_tail_has_a_request_for_each_of_its_points() -> None:
 def test_processors_are_in_it(tmp_path: Path) -> None:
     directory = made.small(tmp_path)
     summary = summarize(directory)
-    assert "Processors" not in elements(page(summary, directory)).text
+    assert "Processors" not in elements(run_page(summary, directory)).text
     add_resources(summary, "new")
-    html = page(summary, directory)
+    html = run_page(summary, directory)
     text = " ".join(elements(html).text.split())
     for part in (
         "new : nvme0n1 of osd1 was busy for 97 % of the time",
@@ -280,21 +279,21 @@ def test_processors_are_in_it(tmp_path: Path) -> None:
 def test_the_network_s_ceiling_is_beside_what_was_measured(tmp_path: Path) -> None:
     directory = made.small(tmp_path)
     summary = summarize(directory)
-    assert "The most that the interfaces allow" not in page(summary, directory)
+    assert "The most that the interfaces allow" not in run_page(summary, directory)
     line = {"put_mib_s": 400.0, "put_measured": 100.0, "put_share": 0.25, "get_mib_s": None, "get_measured": 7.5}
     full = {"node": "osd1", "way": "sends", "network": "cluster"}
     phases = {"new": {**line, "get_share": None, "share": 0.3, "full": full}}
     made_up = {"layout": "4 OSD nodes, 3 copies", "nics": "25 Gbit/s as given", "phases": phases}
-    text = " ".join(elements(page(summary, directory, made_up)).text.split())
+    text = " ".join(elements(run_page(summary, directory, made_up)).text.split())
     assert "4 OSD nodes, 3 copies; 25 Gbit/s as given" in text
     assert "new 100.0 400.0 25.0 % 7.500 - - 30.0 % osd1 sends (cluster network)" in text
 
 
-def test_the_order_is_summary_doubts_phases_plan(tmp_path: Path) -> None:
+def test_the_order_is_summary_warnings_phases_plan(tmp_path: Path) -> None:
     directory = both_engines(tmp_path)
     (directory / "config.yaml").write_text("benchmarks: {the: whole}\n")
-    text = elements(page(summarize(directory), directory)).text
-    parts = ("Summary", "Whole run", "The whole run", "Latency percentiles", "By gateway", "Environment", "The plan")
+    text = elements(run_page(summarize(directory), directory)).text
+    parts = ("Summary", "Complete run", "The whole run", "Latency percentiles", "By gateway", "Environment", "The plan")
     places = [text.index(part) for part in (*parts, "benchmarks: {the: whole}")]
     assert places == sorted(places)
 

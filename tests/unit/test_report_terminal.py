@@ -10,7 +10,7 @@ from pathlib import Path
 import analysis_archives as made
 import pytest
 
-from cbt_plugins.report import numbers
+from cbt_plugins import formatting
 from cbt_plugins.report.terminal import WIDTH, render
 from cbt_plugins.results.summary import summarize
 from cbt_plugins.tools.__main__ import main
@@ -31,7 +31,7 @@ ceph: 18.2.7 reef, warp: 1.3.1, cbt: 9d6480f 2025-05-16, cbt_plugins: 0.1.0
    PUT    100.0  0.391    20.00  20.00  20.00  20.00  20.00  20.00         -       0  50.0%    33%
    total  200.0  0.781    20.00  20.00  20.00  20.00  20.00  20.00     10.00       0
 
-new (new) against aged (aged): one measurement each: a difference may be chance, no significance is claimed
+aged (aged) compared with new (new): one measurement each: a difference may be chance, no significance is claimed
                      new   aged    change
    GET    obj/s    200.0  100.0   -50.0 %
    GET    MiB/s    0.781  0.391   -50.0 %
@@ -71,7 +71,7 @@ def test_it_fits_the_terminal(tmp_path: Path) -> None:
     made.phase(directory, 1, "new", jobs)
     text = render(summarize(directory))
     assert max(map(len, text.splitlines())) <= WIDTH
-    assert "PARTIAL" in text
+    assert "INCOMPLETE" in text
     assert "04-256MiB" in text
 
 
@@ -84,7 +84,7 @@ def test_what_cbt_load_adds(tmp_path: Path) -> None:
     deletes = [row.replace("GET", "DELETE") for row in rows]
     made.phase(directory, 2, "delete", [made.cbt_load("d", deletes)], kind="delete", **more)
     text = render(summarize(directory))
-    assert "01 open  measure  10.0 s  open loop, 300.0 requests/s asked, 300.0 issued (0.0 %)\n" in text
+    assert "01 open  measure  10.0 s  open loop, 300.0 requests/s requested, 300.0 issued (0.0 %)\n" in text
     assert "   01-4KiB  64 KiB to 128 KiB  GET  100.0  6.676    20.00  20.00  20.00  20.00\n" in text
     assert "\n   4,200 objects deleted, 0 could not be; 9 are left\n" in text
 
@@ -106,21 +106,21 @@ def test_what_cbt_load_adds(tmp_path: Path) -> None:
     ],
 )
 def test_plain_numbers(value: float, text: str) -> None:
-    assert numbers.plain(value) == text
+    assert formatting.plain(value) == text
 
 
 def test_other_numbers() -> None:
-    assert [numbers.percent(v) for v in (0.1234, -0.00001, None)] == ["+12.3 %", "0.0 %", "-"]
-    assert [numbers.success(v) for v in (1, 0.9999999, 0.5, None)] == ["100 %", "99.999 %", "50.000 %", "-"]
-    assert [numbers.seconds(v) for v in (59.96, 120, 725, 86400, 91800)] == [
+    assert [formatting.percent(v) for v in (0.1234, -0.00001, None)] == ["+12.3 %", "0.0 %", "-"]
+    assert [formatting.success(v) for v in (1, 0.9999999, 0.5, None)] == ["100 %", "99.999 %", "50.000 %", "-"]
+    assert [formatting.seconds(v) for v in (59.96, 120, 725, 86400, 91800)] == [
         "60.0 s",
         "2 min",
         "12 min 5 s",
         "24 h",
         "25 h 30 min",
     ]
-    assert [numbers.size(v) for v in (4096, 4000, 2**20, 3 * 2**30)] == ["4 KiB", "4000 B", "1 MiB", "3 GiB"]
-    assert numbers.when(made.T0) == "2023-11-14 22:13:20 UTC"
+    assert [formatting.size(v) for v in (4096, 4000, 2**20, 3 * 2**30)] == ["4 KiB", "4000 B", "1 MiB", "3 GiB"]
+    assert formatting.when(made.T0) == "2023-11-14 22:13:20 UTC"
 
 
 # --- the command
@@ -141,7 +141,7 @@ def test_a_partial_run_is_reported_and_status_4(tmp_path: Path, capsys: pytest.C
     directory = made.small(tmp_path, complete=False)
     assert main(["report", str(directory), "--text"]) == 4
     out = capsys.readouterr().out
-    assert "PARTIAL" in out
+    assert "INCOMPLETE" in out
     assert "GET    200.0" in out
     assert not (directory / "summary.json").exists()
 

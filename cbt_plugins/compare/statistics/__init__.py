@@ -7,8 +7,15 @@ from cbt_plugins.compare.statistics.changes import change_points
 from cbt_plugins.compare.statistics.planning import gate_false_alarms, minimum_runs, power, smallest_p
 from cbt_plugins.compare.statistics.runs import compare_runs, estimate
 from cbt_plugins.compare.statistics.series import compare_series, effective_size, estimate_series, steady
-from cbt_plugins.compare.statistics.values import ChangePoint, Comparison, Estimate, StatisticsWarning, Verdict
-from cbt_plugins.compare.statistics.verdicts import holm, judge
+from cbt_plugins.compare.statistics.verdicts import (
+    ChangePoint,
+    Comparison,
+    Estimate,
+    StatisticsWarning,
+    Verdict,
+    holm,
+    judge,
+)
 from cbt_plugins.metrics import Direction
 
 __all__ = [

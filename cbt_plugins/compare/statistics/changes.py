@@ -17,7 +17,7 @@ import numpy as np
 from scipy import stats
 
 from cbt_plugins.compare.statistics.exact import rank_sum_p
-from cbt_plugins.compare.statistics.values import ChangePoint
+from cbt_plugins.compare.statistics.verdicts import ChangePoint
 
 #: runs that a level has at least
 SHORTEST = 3

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from cbt_plugins.compare.statistics import exact
-from cbt_plugins.compare.statistics.values import Comparison, Estimate, StatisticsWarning
+from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, StatisticsWarning
 
 Numbers = Union[Sequence[float], np.ndarray]
 #: runs (or pairs) below which nothing is said with Student's t

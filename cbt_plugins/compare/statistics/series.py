@@ -21,7 +21,7 @@ from typing import List, NamedTuple, Tuple
 import numpy as np
 from scipy import special
 
-from cbt_plugins.compare.statistics.values import Comparison, Estimate, StatisticsWarning
+from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, StatisticsWarning
 
 BLOCKS = 10
 #: effective samples below which nothing is said

@@ -1,4 +1,4 @@
-"""One run beside one run, by the statements of `acceptable:`: what compare.py is told."""
+"""Statements of `acceptable:` on a run and its baseline: what CBT's compare.py is told."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import logging
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.config.acceptable import Check, Target, parse, target_of
-from cbt_plugins.metrics import ACCEPTABLE, read
-from cbt_plugins.report.export.chance import false_alarms
+from cbt_plugins.metrics import ACCEPTABLE, TOTAL, read
 from cbt_plugins.results.loader import measured, summary_of, why_unusable
 from cbt_plugins.results.source import Unreadable
 
@@ -106,3 +106,34 @@ def _places(
             phases.setdefault(phase["name"], [None, None])[index] = value
     for name, (mine, its) in phases.items():
         yield name, mine, its
+
+
+#: quantiles of the normal distribution that stand for it
+_STEPS = 1000
+
+
+def false_alarms(phase: Mapping[str, Any], op: str, metric: str, check: Check) -> Optional[float]:
+    """Share, 0..1, of comparisons of two runs that differ by chance only which `check` rejects.
+
+    `phase` is that of a summary. Both runs' means are taken as normal, with the standard error of this one's: that of
+    its effective number of seconds. What differs from run to run is not in it. None: not a rate, too few seconds, or
+    no numpy and scipy.
+    """
+    key = ACCEPTABLE[metric].series
+    series = [its[key] for name, its in phase["series"]["ops"].items() if key and op in (name, TOTAL) and its[key]]
+    if not series:
+        return None
+    try:
+        import numpy as np
+
+        from cbt_plugins.compare.statistics import estimate_series
+    except ImportError:
+        return None
+    seconds = np.sum(series, axis=0)
+    level = estimate_series(seconds)
+    if level.high is None or level.value <= 0:
+        return None
+    normal = NormalDist()
+    error = float(seconds.std(ddof=1)) / math.sqrt(level.n)
+    changes = (math.sqrt(2) * error * normal.inv_cdf((i + 0.5) / _STEPS) for i in range(_STEPS))
+    return sum(not check(level.value + change, level.value) for change in changes) / _STEPS

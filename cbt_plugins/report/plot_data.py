@@ -1,9 +1,14 @@
-"""A series of at most so many points for a chart, without losing its sum and its extremes."""
+"""Data of the plots of a run, on its page and as files: series of at most so many points, and curves of percentiles."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+
+from cbt_plugins.results.histogram import Histogram
+from cbt_plugins.results.loader import measured
+from cbt_plugins.results.phase import rank
+from cbt_plugins.results.tail import quantiles
 
 #: points of a line in the page
 POINTS = 2000
@@ -138,3 +143,66 @@ def _at_points(series: Mapping[str, Any], values: Values, group: int, bins: int)
 def short(values: Values) -> List[Optional[float]]:
     """Four significant digits: more than a screen has pixels for."""
     return [None if v is None else float(f"{v:.4g}") for v in values]
+
+
+#: a line is dashed when it is a part of a phase: a state of the cluster, in the colour that the state has everywhere
+_STATES = {"failing": ("bad", 2), "degraded": ("bad", 1), "recovering": ("warning", 1), "returning": ("warning", 2)}
+
+
+def tails(summary: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
+    """Per operation the curves of these phases over each other, and those of their failures' states.
+
+    [{"op", "curves": [{"name", "colour": the phase's number or a name, "dash": 0 for a whole phase, "ms"}]}]: the k-th
+    value of `ms` is that of the quantile 1 - 10^(-k/10), as analysis.tail has them.
+    """
+    impact = (summary["failure"] or {}).get("impact") or {"phases": ()}
+    states = {line["phase"]: line["states"] for line in impact["phases"]}
+    ops = sorted({op for phase in phases for op, line in phase["ops"].items() if line["requests"]}, key=rank)
+    found = []
+    for op in ops:
+        curves: List[Dict[str, Any]] = []
+        for number, phase in enumerate(phases):
+            if op not in phase["ops"]:
+                continue
+            histogram = Histogram.from_json(phase["ops"][op]["histogram_ns"])
+            curves += curve(phase["name"], milliseconds(histogram), number)
+            for state in states.get(phase["name"], ()):
+                # of a phase that has only one state, the curve is that of the phase
+                if state["state"] in _STATES and len(states[phase["name"]]) > 1:
+                    its = (state.get("ops") or {}).get(op) or {}
+                    curves += curve(f"{phase['name']}: {state['state']}", its.get("tail_ms"), *_STATES[state["state"]])
+        found.append({"op": op, "curves": curves})
+    return found
+
+
+def curve(
+    name: str, ms: Optional[Sequence[Optional[float]]], colour: Union[int, str], dash: int = 0
+) -> List[Dict[str, Any]]:
+    """The curve as a list, empty when there is nothing to draw; four significant digits."""
+    if not ms or len(ms) < 2:
+        return []
+    return [{"name": name, "colour": colour, "dash": dash, "ms": short(ms)}]
+
+
+def milliseconds(histogram: Histogram) -> List[float]:
+    """The latencies at the quantiles of analysis.tail; [] of an empty one."""
+    return [histogram.quantile(q) / 1e6 for q in quantiles(histogram.n)]
+
+
+def plot_data(summary: Mapping[str, Any]) -> Dict[str, Any]:
+    """{"phases": [the data of each phase], "tails": as `tails` returns them}."""
+    timelines = (summary["failure"] or {"timelines": {}})["timelines"]
+    resources = (summary.get("resources") or {"phases": {}})["phases"]
+    phases = [
+        {
+            "name": phase["name"],
+            "role": phase["role"],
+            "window": phase["window"],
+            "under_way": phase["under_way"],
+            "failure": failure_data(timelines.get(phase["name"])),
+            "cores": cores_data(resources.get(phase["name"])),
+            **chart_data(phase["series"], window=phase["window"]),
+        }
+        for phase in summary["phases"]
+    ]
+    return {"phases": phases, "tails": tails(summary, measured(summary))}

@@ -1,0 +1,146 @@
+"""Results in three formats: Prometheus' text, CSV for Apache Otava, and the JSON that teuthology collects.
+
+Prometheus    for node_exporter's textfile collector or a push
+CSV           a line for each run and a column for each number, for Apache Otava (Hunter), a spreadsheet or pandas.
+              Otava's importer wants a column with the time, attributes and metrics, the same in all lines of a file.
+teuthology    json_output.N.HOST, one for each phase with load. Its consumer makes a table row of every file of the
+              archive whose path has /json_output.<digits>, with the JSON in one column, and adds the cycles of the
+              perf_stat files beside it. One for each client would leave the merging of percentiles to the reader. With
+              a host at its end the name does not fit CBT's own formatters, which look for fio's output.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
+
+from cbt_plugins.journal import write_json
+from cbt_plugins.metrics import COLUMNS, METRICS, read
+from cbt_plugins.results.loader import loads, ops_of, why_unusable
+
+#: unit of a metric -> factor to Prometheus' base units
+_BASE = {"MiB/s": 2.0**20, "MiB": 2.0**20, "ms": 1e-3}
+
+
+def prometheus(runs: Iterable[Tuple[Mapping[str, Any], bool]]) -> str:
+    """Return the metrics of runs (summary, whether it is complete) as Prometheus' text, grouped by name."""
+    helps: Dict[str, str] = {}
+    lines: Dict[str, List[str]] = {}
+    for summary, complete in runs:
+        for name, about, labels, value in _samples(summary, complete):
+            helps.setdefault(name, about)
+            inner = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels.items())
+            lines.setdefault(name, []).append(f"{name}{{{inner}}} {value!r}\n")
+    return "".join(f"# HELP {name} {helps[name]}\n# TYPE {name} gauge\n" + "".join(its) for name, its in lines.items())
+
+
+def _samples(summary: Mapping[str, Any], complete: bool) -> Iterator[Tuple[str, str, Dict[str, str], float]]:
+    run = {"benchmark": str(summary["run"]["benchmark"] or ""), "run": str(summary["run"]["name"])}
+    ceph = str(summary["environment"]["versions"].get("ceph") or "")
+    yield "cbt_run_usable", "1: the run is complete, its numbers are usable.", {**run, "ceph": ceph}, float(complete)
+    for phase in loads(summary) if complete else ():
+        where = {**run, "phase": phase["name"], "role": phase["role"]}
+        end = float(phase["window"]["end"])
+        yield "cbt_phase_end_timestamp_seconds", "End of the measured window.", where, end
+        for op in ops_of(phase):
+            for metric in METRICS.values():
+                value = read(metric, summary, phase, op) if metric.prometheus else None
+                if value is not None:
+                    more = {} if metric.quantile is None else {"quantile": f"{metric.quantile:g}"}
+                    labels = {**where, "op": op, **more}
+                    yield metric.prometheus, metric.text, labels, value * _BASE.get(metric.unit, 1.0)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+_ATTRIBUTES = ("time", "benchmark", "run", "run_id", "ceph", "cbt_plugins")
+
+
+def otava_csv(summaries: Sequence[Mapping[str, Any]]) -> str:
+    """Return the complete runs as CSV, oldest first; a number that a run does not have is empty."""
+    rows = sorted((_row(summary) for summary in summaries if loads(summary)), key=lambda row: str(row["time"]))
+    columns: List[str] = list(dict.fromkeys([*_ATTRIBUTES, *(name for row in rows for name in row)]))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def _row(summary: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return PHASE.OP.METRIC -> value; the time is the begin of the first phase with load."""
+    versions = summary["environment"]["versions"]
+    start = min(phase["window"]["start"] for phase in loads(summary))
+    row: Dict[str, Any] = {
+        "time": datetime.fromtimestamp(start, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "benchmark": summary["run"]["benchmark"],
+        "run": summary["run"]["name"],
+        "run_id": summary["run"]["run_id"],
+        "ceph": versions.get("ceph"),
+        "cbt_plugins": versions.get("cbt_plugins"),
+    }
+    for phase in loads(summary):
+        for op in ops_of(phase):
+            for metric in COLUMNS:
+                value = read(metric, summary, phase, op)
+                if value is not None:
+                    row[f"{phase['name']}.{op}.{metric.key}"] = value
+    return row
+
+
+# History of the form: 1 (0.1.0) the first one
+VERSION = 1
+_HEAVY = ("histogram_ns", "error_kinds")
+
+
+def write_collected(summary: Mapping[str, Any], run: Path) -> List[Path]:
+    """Write the files that teuthology collects of a complete run; of an incomplete one there are none."""
+    for old in run.glob("phases/*/json_output.*"):
+        old.unlink()
+    if why_unusable(run, summary):
+        return []
+    made = []
+    for phase in loads(summary):
+        folder = run / "phases" / f"{phase['index']:02d}-{phase['name']}"
+        path = folder / f"json_output.{phase['index']}.{_head(run)}"
+        write_json(path, _phase_record(summary, phase))
+        made.append(path)
+    return made
+
+
+def _phase_record(summary: Mapping[str, Any], phase: Mapping[str, Any]) -> Dict[str, Any]:
+    resources = (summary.get("resources") or {}).get("phases", {}).get(phase["name"]) or {}
+    warnings = [w["code"] for w in summary["warnings"] if w.get("phase") in (None, phase["name"])]
+    return {
+        "version": VERSION,
+        "benchmark": summary["run"]["benchmark"],
+        "run": summary["run"]["name"],
+        "run_id": summary["run"]["run_id"],
+        "versions": summary["environment"]["versions"],
+        "phase": phase["name"],
+        **{key: phase[key] for key in ("index", "role", "kind", "engine", "loop", "status")},
+        "start": phase["window"]["start"],
+        "seconds": phase["window"]["seconds"],
+        "workers": sum(driver["workers"] for driver in phase["drivers"]),
+        "total": phase["total"],
+        "ops": {op: {k: v for k, v in line.items() if k not in _HEAVY} for op, line in phase["ops"].items()},
+        "resources": {k: v for k, v in resources.items() if isinstance(v, (int, float))} or None,
+        "warnings": sorted(set(warnings)),
+    }
+
+
+def _head(run: Path) -> str:
+    """Return the head node of the run by its manifest: the same wherever the file is made."""
+    try:
+        manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
+        head = manifest.get("head") or next(iter(manifest.get("nodes") or ()), "")
+    except (OSError, ValueError, AttributeError):
+        head = ""
+    return re.sub(r"[^A-Za-z0-9.:_-]", "-", str(head)).strip(".") or "head"

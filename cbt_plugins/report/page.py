@@ -1,0 +1,236 @@
+"""HTML pages of a run and of an archive: one file each, which needs no network, no server and no other file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import jinja2
+from markupsafe import Markup
+
+from cbt_plugins import formatting
+from cbt_plugins.compare.differences import is_essential, text
+from cbt_plugins.report.plot_data import plot_data
+from cbt_plugins.report.sweep import TOTAL, Sweep, sweeps
+from cbt_plugins.report.terminal import ceiling_rows
+from cbt_plugins.results.archive import texts
+from cbt_plugins.results.configuration import configuration
+from cbt_plugins.results.loader import measured
+
+INDEX = "index.html"
+
+_HERE = Path(__file__).parent
+_NOTHING_ELSE = "base-uri 'none'; form-action 'none'"
+#: characters of a recorded file that go into the page; the archive has the rest
+_LONGEST = 100_000
+#: recorded files that hold the plan of the run
+_PLAN = ("config.yaml", "benchmark_config.yaml", "plan.json")
+
+
+def document(template: str, scripts: Sequence[str], data: Any, **values: Any) -> str:
+    """Return the template as one file, with its style, its scripts and the data of its plots (`data`, JSON).
+
+    The same input gives the same bytes. No text among the values is taken for markup.
+    """
+    style = _asset("uplot.min.css") + _asset("page.css")
+    script = "".join(map(_asset, ("uplot.min.js", "charts.js", *scripts)))
+    # at least two pixels of a plot for each of the screen, so that it is sharp on paper too
+    script = f"(() => {{\nconst devicePixelRatio = Math.max(2, window.devicePixelRatio);\n{script}}})();\n"
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(str(_HERE)),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    names = ("plain", "count", "success", "seconds", "size", "size_class", "when", "share")
+    environment.filters.update({name: getattr(formatting, name) for name in names}, change=formatting.percent)
+    return environment.get_template(template).render(
+        **values,
+        style=Markup(style),
+        script=Markup(script),
+        # "<" would let a text of the archive end the script element
+        data=Markup(json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")),
+        policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; {_NOTHING_ELSE}",
+    )
+
+
+def _asset(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """Return the name of an inline block in a content security policy."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def run_page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[str, Any]] = None) -> str:
+    """Return the page of the run in the directory `run`; `ceilings` are those of results.ceilings, if known.
+
+    The same input gives the same bytes.
+    """
+    plots = plot_data(summary)
+    files = [{"name": name, "text": text[:_LONGEST], "cut": len(text) > _LONGEST} for name, text in texts(run).items()]
+    return document(
+        "page.html.j2",
+        ["page.js"],
+        plots,
+        s=summary,
+        verdict=completeness(summary),
+        headline=headline(summary),
+        sentences=list(sentences(summary)),
+        aging=_by_op((summary["new_vs_aged"] or {"lines": []})["lines"]),
+        engines=[{**entry, "table": _by_op(entry["lines"])} for entry in summary["engines"]],
+        pools=_pools(run),
+        broken=[phase["failure"] is not None for phase in plots["phases"]],
+        tails=[its["op"] for its in plots["tails"]],
+        resources=(summary.get("resources") or {"phases": {}})["phases"],
+        cores=[phase["cores"] is not None for phase in plots["phases"]],
+        ceilings=ceilings,
+        network=ceiling_rows(ceilings) if ceilings and ceilings["phases"] else [],
+        planned=(_json(run / "plan.json") or {}).get("phases") or [],
+        plan=[file for file in files if file["name"] in _PLAN],
+        files=[file for file in files if file["name"] not in _PLAN],
+    )
+
+
+def completeness(summary: Mapping[str, Any]) -> Dict[str, str]:
+    """Return {"kind": good | warning | bad, "text"}: whether the run is complete, and its warnings."""
+    n = len(summary["warnings"])
+    if not summary["usable"]:
+        return {"kind": "bad", "text": "Incomplete run: do not use these numbers"}
+    if n:
+        return {"kind": "warning", "text": f"Complete run, {n} warning{'s' if n > 1 else ''}"}
+    return {"kind": "good", "text": "Complete run, no warnings"}
+
+
+def headline(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    """Return a line for each measurement.
+
+    [{"phase", "seconds", "obj_per_s", "read", "write" (MiB/s or null), "ops": {"GET": latency_ms, "PUT": ...},
+    "errors", "limit": what it was limited by or null, "evidence": [text]}]
+    """
+    resources = (summary.get("resources") or {"phases": {}})["phases"]
+    lines = []
+    for phase in measured(summary):
+        ops = phase["ops"]
+        limit = (resources.get(phase["name"]) or {}).get("bottleneck") or {}
+        lines.append(
+            {
+                "phase": phase["name"],
+                "seconds": phase["window"]["seconds"],
+                "obj_per_s": phase["total"]["obj_per_s"],
+                "read": _mib(ops, "GET"),
+                "write": _mib(ops, "PUT", "MULTIPART"),
+                "ops": {op: ops[op]["latency_ms"] for op in ("GET", "PUT") if op in ops and ops[op]["latency_ms"]},
+                "errors": phase["total"]["errors"],
+                "limit": limit.get("what"),
+                "evidence": list(limit.get("evidence") or ()),
+            }
+        )
+    return lines
+
+
+def _mib(ops: Mapping[str, Any], *names: str) -> Optional[float]:
+    values = [ops[name]["mib_per_s"] for name in names if name in ops and ops[name]["mib_per_s"] is not None]
+    return sum(values) if values else None
+
+
+def sentences(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the effects of aging and of the failures of the run, in words."""
+    aging = summary["new_vs_aged"] or {"lines": []}
+    for line in aging["lines"]:
+        if line["op"] == "total" and line["metric"] == "obj_per_s" and line["change"] is not None:
+            yield f"{aging['aged']} compared with {aging['new']}: {formatting.percent(line['change'])} objects/s"
+    for episode in ((summary["failure"] or {}).get("milestones") or {}).get("episodes") or ():
+        text = f"{episode['kind']} of {', '.join(episode['labels'])}: {episode['outcome']}"
+        clean = next((m["seconds"] for m in episode["milestones"] if m.get("name") == "clean"), None)
+        yield text + (f", all PGs active+clean after {formatting.seconds(clean)}" if clean is not None else "")
+
+
+def _by_op(lines: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
+    """Return one entry for each op: {"op", and for each metric ("obj_per_s", "mean_ms", ...) its line}."""
+    table: Dict[str, Dict[str, Any]] = {}
+    for line in lines:
+        table.setdefault(line["op"], {"op": line["op"]})[line["metric"]] = line
+    return list(table.values())
+
+
+def _pools(run: Path) -> List[Dict[str, Any]]:
+    """Return the pools before the run, from `ceph osd pool ls detail`; [] when they were not recorded."""
+    data = _json(run / "cluster" / "before" / "pools.json")
+    found = []
+    for pool in data if isinstance(data, list) else []:
+        if isinstance(pool, dict) and "pool_name" in pool:
+            profile = pool.get("erasure_code_profile")
+            found.append(
+                {
+                    "name": pool["pool_name"],
+                    "kind": f"erasure coded, {profile}" if profile else f"replicated, {pool.get('size', '?')} copies",
+                    "pg_num": pool.get("pg_num"),
+                    "application": ", ".join(pool.get("application_metadata") or {}),
+                }
+            )
+    return found
+
+
+def _json(path: Path) -> Any:
+    """Return what a file holds; None when it is missing or damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def index_page(runs: Sequence[Tuple[Path, Mapping[str, Any]]], place: Path) -> str:
+    """Return the page of several runs (directory, summary) that is to lie in `place`; it links their own pages."""
+    configs = [configuration(summary, path) for path, summary in runs]
+    found = sweeps([(config, summary) for config, (_, summary) in zip(configs, runs)])
+    keys = _differing(configs)
+    lines = []
+    for config, (path, summary) in zip(configs, runs):
+        lines.append(
+            {
+                "name": summary["run"]["name"],
+                "link": Path(os.path.relpath(path / "report.html", place)).as_posix(),
+                "benchmark": summary["run"]["benchmark"],
+                "values": [text(config[key]) if key in config else "-" for key in keys],
+                "verdict": completeness(summary),
+                "headline": headline(summary),
+            }
+        )
+    phases = list(dict.fromkeys(its["phase"] for line in lines for its in line["headline"]))
+    return document(
+        "index.html.j2",
+        ["index.js"],
+        {"sweeps": [_sweep_data(sweep) for sweep in found]},
+        place=place.resolve().name,
+        keys=keys,
+        runs=lines,
+        phases=phases,
+        best={name: _best(lines, name) for name in phases},
+        sweeps=found,
+        total=TOTAL,
+    )
+
+
+def _differing(configs: Sequence[Mapping[str, Any]]) -> List[str]:
+    """Return the essential keys in which the runs differ: their columns."""
+    keys = sorted({key for config in configs for key in config if is_essential(key)})
+    return [key for key in keys if len({text(config.get(key)) for config in configs}) > 1]
+
+
+def _best(lines: Sequence[Mapping[str, Any]], phase: str) -> float:
+    """Return the highest objects per second of the phase in any run."""
+    found = (its for line in lines for its in line["headline"] if its["phase"] == phase)
+    return max((its["obj_per_s"] or 0 for its in found), default=0)
+
+
+def _sweep_data(sweep: Sweep) -> Dict[str, Any]:
+    points = [{key: value for key, value in asdict(its).items() if key != "runs"} for its in sweep.points]
+    return {"unit": sweep.unit, "knee": sweep.knee, "points": points}
