@@ -15,7 +15,7 @@ from cbt_plugins.results.source import Unreadable
 
 
 @dataclass(frozen=True)
-class Job:
+class ArchivedJob:
     """One process of the load generator in one phase."""
 
     id: str
@@ -47,7 +47,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Phase:
+class ArchivedPhase:
     """One finished phase."""
 
     path: Path
@@ -62,7 +62,7 @@ class Phase:
     asked: Mapping[str, Any]  # all that phase.json says was asked
     engine: str
     block: int  # seconds: the time resolution of the aggregates
-    jobs: Tuple[Job, ...]
+    jobs: Tuple[ArchivedJob, ...]
     accounting: Tuple[Mapping[str, Any], ...]
     warnings: Tuple[Mapping[str, Any], ...]
     pgs: Tuple[Mapping[str, Any], ...]  # samples of status.jsonl
@@ -79,7 +79,7 @@ class Phase:
 
 
 @dataclass
-class Run:
+class ArchivedRun:
     """One run directory. What is missing or damaged is in `faults`, as text; the rest is as good as it is."""
 
     path: Path
@@ -88,7 +88,7 @@ class Run:
     plan: Mapping[str, Any] = field(default_factory=dict)
     manifest: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
-    phases: List[Phase] = field(default_factory=list)
+    phases: List[ArchivedPhase] = field(default_factory=list)
     partials: List[str] = field(default_factory=list)  # directories of interrupted attempts
     faults: List[Tuple[Optional[str], str]] = field(default_factory=list)  # (phase directory, what is wrong)
 
@@ -109,10 +109,10 @@ def find_runs(path: Path) -> List[Path]:
     raise Unreadable(f"{path}: no run in it (looked for results/*/id-*)")
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: Path) -> ArchivedRun:
     """Read what a run left, whole or not; never raises for damaged content."""
     path = path.resolve()
-    run = Run(path, f"{path.parent.name}/{path.name}")
+    run = ArchivedRun(path, f"{path.parent.name}/{path.name}")
     run.complete = _document(run, path / "complete", needed=False)
     run.plan = _document(run, path / "plan.json") or {}
     run.manifest = _document(run, path / "manifest.json") or {}
@@ -131,7 +131,7 @@ def read_run(path: Path) -> Run:
     return run
 
 
-def _document(run: Run, path: Path, needed: bool = True) -> Optional[Mapping[str, Any]]:
+def _document(run: ArchivedRun, path: Path, needed: bool = True) -> Optional[Mapping[str, Any]]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(data, dict):
@@ -145,7 +145,7 @@ def _document(run: Run, path: Path, needed: bool = True) -> Optional[Mapping[str
     return None
 
 
-def _cluster_config(run: Run) -> Mapping[str, Any]:
+def _cluster_config(run: ArchivedRun) -> Mapping[str, Any]:
     """CBT's benchmark_config.yaml: {cluster: configuration of the run}."""
     path = run.path / "benchmark_config.yaml"
     if not path.exists():
@@ -160,14 +160,14 @@ def _cluster_config(run: Run) -> Mapping[str, Any]:
     return data.get("cluster", data) if isinstance(data, dict) else {}
 
 
-def _phase(directory: Path) -> Phase:
+def _phase(directory: Path) -> ArchivedPhase:
     data = json.loads((directory / "phase.json").read_text(encoding="utf-8"))
     if data.get("version") != 1:
         raise ValueError(f"version {data.get('version')!r}; this program reads version 1")
     window = data.get("window") or {}
     start, end = window.get("start"), window.get("end")
     asked = data.get("asked") or {}
-    return Phase(
+    return ArchivedPhase(
         path=directory,
         index=int(data["index"]),
         name=str(data["name"]),
@@ -187,8 +187,8 @@ def _phase(directory: Path) -> Phase:
     )
 
 
-def _job(directory: Path, data: Mapping[str, Any], engine: str) -> Job:
-    return Job(
+def _job(directory: Path, data: Mapping[str, Any], engine: str) -> ArchivedJob:
+    return ArchivedJob(
         id=str(data["id"]),
         driver=str(data.get("driver") or data["id"]),
         node=str(data["node"]),

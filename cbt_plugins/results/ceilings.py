@@ -1,17 +1,168 @@
 """The network's ceiling of each phase beside what was measured: docs/MODELS.md derives it.
 
-The model knows clients' data, copies and chunks; no recovery, no headers, no other traffic.
-"""
+The model knows clients' data, copies and chunks; no recovery, no headers, no other traffic. Which node sends data to
+which comes from what the archive recorded."""
 
 from __future__ import annotations
 
+import ipaddress
+import json
 import math
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from urllib.parse import urlsplit
 
-from cbt_plugins.inventory import short_name
-from cbt_plugins.models.network import CLUSTER, GET, PUBLIC, PUT, Layout, Nics, ceiling, usage
-from cbt_plugins.results.wiring import Unknown, Wiring
+from cbt_plugins.inventory import is_address, nodes_of, short_name
+from cbt_plugins.models.network import CLUSTER, GET, PUBLIC, PUT, Layout, Nics, Weights, ceiling, usage
+from cbt_plugins.models.pools import Redundancy, copies
+from cbt_plugins.results.usage import Networks
+
+#: how the pools end that RGW makes for objects
+_DATA_POOL = ".buckets.data"
+_ERASURE = 3  # type of a pool in `ceph osd pool ls detail`
+
+
+class Unknown(Exception):
+    """The archive does not say it; the text is for the user."""
+
+
+class Wiring:
+    """What a run's archive says of its nodes; the clients may differ from phase to phase."""
+
+    def __init__(self, run: Path, endpoints: Sequence[str]) -> None:
+        """Read it. Raises Unknown with what is missing."""
+        self._folder = run / "cluster" / "before"
+        try:
+            self._read(run, endpoints)
+        except (KeyError, TypeError, ValueError, AttributeError) as e:
+            raise Unknown(f"cluster/before has not the form of Ceph's answers ({type(e).__name__}: {e})") from e
+
+    def _read(self, run: Path, endpoints: Sequence[str]) -> None:
+        pool = self._pool()
+        self.pool_name = str(pool["pool_name"])
+        self.kept = self._redundancy(pool)
+        self.fast_read = bool(pool.get("fast_read"))
+        self.apart, root, device = self._rule(pool)
+        self.osds = self._osds(root, device)
+        networks = Networks.of(run)
+        self.cluster_network = bool(networks.cluster) and set(networks.cluster) != set(networks.public)
+        self.gateways = self._gateways(run, endpoints)
+
+    def layout(self, clients: Weights) -> Layout:
+        """The layout with these clients: node -> part of the load. Raises Unknown where no such one can be."""
+        its = {self._known(short_name(node)): weight for node, weight in clients.items()}
+        try:
+            return Layout(self.osds, its, self.gateways, self.kept, self.apart, self.cluster_network, self.fast_read)
+        except ValueError as e:
+            raise Unknown(f"pool {self.pool_name}: {e}") from e
+
+    def text(self) -> str:
+        """What it is, for people."""
+        shared = [node for node in self.gateways if node in self.osds]
+        where = "on nodes of OSDs" if len(shared) == len(self.gateways) else f"{len(shared)} of them on nodes of OSDs"
+        where = where if shared else "on nodes of their own"
+        return (
+            f"{self.pool_name} ({self.kept}) on {len(self.osds)} node{'s' if len(self.osds) > 1 else ''}, "
+            f"{len(self.gateways)} node{'s' if len(self.gateways) > 1 else ''} with gateways, {where}"
+        )
+
+    def _json(self, name: str) -> Any:
+        try:
+            return json.loads((self._folder / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as e:
+            raise Unknown(f"cluster/before/{name} cannot be read") from e
+
+    def _pool(self) -> Mapping[str, Any]:
+        pools = [pool for pool in self._json("pools.json") if str(pool.get("pool_name")).endswith(_DATA_POOL)]
+        if len(pools) != 1:
+            raise Unknown(f"{len(pools) or 'no'} pools end in {_DATA_POOL}: which one has the objects is not known")
+        its: Mapping[str, Any] = pools[0]
+        return its
+
+    def _redundancy(self, pool: Mapping[str, Any]) -> Redundancy:
+        if pool.get("type") != _ERASURE:
+            return copies(int(pool["size"]))
+        profile = self._json("ec_profiles.json").get(pool.get("erasure_code_profile")) or {}
+        if "k" not in profile:
+            raise Unknown(f"the erasure code of {pool['pool_name']} is not in cluster/before/ec_profiles.json")
+        return Redundancy(int(profile["k"]), int(pool["size"]) - int(profile["k"]))
+
+    def _rule(self, pool: Mapping[str, Any]) -> Tuple[str, str, str]:
+        """("host" or "osd", where the rule begins, device class or "")."""
+        rules = {rule["rule_id"]: rule for rule in self._json("crush_rules.json")}
+        steps = (rules.get(pool.get("crush_rule")) or {}).get("steps") or []
+        taken = [str(step["item_name"]) for step in steps if step["op"] == "take"]
+        chosen = [str(step["type"]) for step in steps if step["op"].startswith("choose")]
+        if not taken or not chosen:
+            raise Unknown(f"the CRUSH rule of {pool['pool_name']} is not in cluster/before/crush_rules.json")
+        root, _, device = taken[0].partition("~")
+        # several choices may put two members on one node: on average as if on any OSDs
+        return ("osd" if len(chosen) > 1 or chosen[0] == "osd" else "host"), root, device
+
+    def _osds(self, root: str, device: str) -> Dict[str, int]:
+        tree = {int(node["id"]): node for node in self._json("osd_tree.json")["nodes"]}
+        top = next((number for number, node in tree.items() if node["name"] == root and node["type"] != "osd"), None)
+        found: Dict[str, int] = {}
+        for host, osd in self._below(tree, top, "") if top is not None else ():
+            up = osd.get("status", "up") == "up" and osd.get("reweight", 1) > 0
+            if up and (not device or osd.get("device_class") == device):
+                found[short_name(host)] = found.get(short_name(host), 0) + 1
+        if not found:
+            raise Unknown("cluster/before/osd_tree.json has no OSDs for the pool")
+        return found
+
+    def _below(self, tree: Mapping[int, Any], item: int, host: str) -> Iterator[Tuple[str, Mapping[str, Any]]]:
+        node = tree.get(item)
+        if node is None:
+            return
+        if node["type"] == "osd":
+            yield host or str(node["name"]), node
+        for child in node.get("children") or ():
+            yield from self._below(tree, child, str(node["name"]) if node["type"] == "host" else host)
+
+    def _gateways(self, run: Path, endpoints: Sequence[str]) -> Dict[str, float]:
+        hosts = [urlsplit(url).hostname or "" for url in endpoints]
+        if not hosts or any(_loopback(host) for host in hosts):
+            hosts = self._listed(run)  # a proxy on each client speaks to all of them
+        found: Dict[str, float] = {}
+        for host in hosts:
+            node = self._known(short_name(host))
+            found[node] = found.get(node, 0.0) + 1.0
+        if not found:
+            raise Unknown("where the gateways run is not known: the archive's endpoints are proxies")
+        return found
+
+    def _listed(self, run: Path) -> List[str]:
+        """The nodes with gateways of the YAML."""
+        try:
+            cluster = json.loads((run / "cluster.json").read_text(encoding="utf-8"))["cluster"]
+            return list(nodes_of(cluster, "rgws"))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return []
+
+    def _known(self, host: str) -> str:
+        """The node of OSDs that has this address; any other host as it is."""
+        if host in self.osds or not is_address(host):
+            return host
+        return self._by_address().get(host, host)
+
+    def _by_address(self) -> Dict[str, str]:
+        try:
+            osds = {int(osd["osd"]): osd for osd in self._json("osd_dump.json")["osds"]}
+            tree = self._json("osd_tree.json")["nodes"]
+        except (Unknown, KeyError, TypeError, ValueError):
+            return {}
+        found = {}
+        for node in tree:
+            for number in node.get("children") or () if node["type"] == "host" else ():
+                public = str((osds.get(number) or {}).get("public_addr") or "")
+                found[public.partition("/")[0].rpartition(":")[0].strip("[]")] = short_name(str(node["name"]))
+        return found
+
+
+def _loopback(host: str) -> bool:
+    return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
+
 
 __all__ = ["Unknown", "ceilings"]
 

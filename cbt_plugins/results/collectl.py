@@ -12,7 +12,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 
 import numpy as np
 
-from cbt_plugins.results.watching import Disk, Interface, Node
+from cbt_plugins.results.node_samples import Disk, Interface, Node
 
 FOLDER = "collectl."
 

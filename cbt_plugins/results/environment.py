@@ -1,13 +1,16 @@
-"""What the numbers were measured on, as far as the run's manifest says it."""
+"""What the numbers were measured on, as the run's manifest says it, and how far the nodes' clocks are apart."""
 
 from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
 from typing import Any, Dict, List, Mapping, Optional
 
 from cbt_plugins.inventory import nodes_of
-from cbt_plugins.results.archive import Run
+from cbt_plugins.results.archive import ArchivedRun
 
 _OTHERS = ("warp", "cbt", "cbt_plugins", "python")
 #: "ceph version 18.2.7 (6b0e988052ec84cf2d4a54ff9bbbc5e720b621ad) reef (stable)"
@@ -16,7 +19,7 @@ _CEPH = re.compile(r"ceph version (\S+) \([0-9a-f]+\) (\w+)")
 _ROLES = {"clients": "client", "osds": "osd", "mons": "mon", "rgws": "rgw", "mgrs": "mgr", "head": "head"}
 
 
-def environment(run: Run) -> Dict[str, Any]:
+def environment(run: ArchivedRun) -> Dict[str, Any]:
     """{"versions": {program: text}, "nodes": [{"node", "kernel", "clock_offset"}], "endpoints", "scale"}.
 
     A clock offset is in seconds, node minus head; without one in the manifest it is that of the node's jobs.
@@ -49,7 +52,7 @@ def ceph_version(versions: Any) -> Optional[str]:
     return ", ".join(f"{name} ({n} daemons)" for name, n in zip(names, overall.values()))
 
 
-def roles_of(run: Run) -> Dict[str, List[str]]:
+def roles_of(run: ArchivedRun) -> Dict[str, List[str]]:
     """node -> what the file says that it is ("client", "osd", "mon", "rgw", "mgr", "head")."""
     try:
         file = json.loads((run.path / "cluster.json").read_text(encoding="utf-8"))["cluster"]
@@ -66,7 +69,7 @@ def roles_of(run: Run) -> Dict[str, List[str]]:
     return found
 
 
-def _nodes(run: Run) -> List[Dict[str, Any]]:
+def _nodes(run: ArchivedRun) -> List[Dict[str, Any]]:
     facts, offsets = _mapping(run.manifest, "nodes"), dict(_mapping(run.manifest, "clock_offsets"))
     for phase in run.phases:
         for job in phase.jobs:
@@ -97,3 +100,26 @@ def _text(value: Any) -> Optional[str]:
     if isinstance(value, dict):
         value = next((value[name] for name in ("describe", "version", "text") if value.get(name)), None)
     return None if value is None else str(value)
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """Seconds that nodes' clocks are ahead of the leading machine's; 0 for what nobody has measured."""
+
+    nodes: Mapping[str, float] = field(default_factory=dict)
+    monitors: float = 0.0  # of Ceph's monitors, which stamp the OSD maps
+
+    @classmethod
+    def of(cls, run: ArchivedRun) -> Clocks:
+        """As they were measured before the run's first phase."""
+        nodes: Dict[str, float] = {its["node"]: its["clock_offset"] or 0.0 for its in environment(run)["nodes"]}
+        # which of them leads is written nowhere; where they differ, Ceph itself complains from 0.05 s on
+        mons = [nodes[node] for node, roles in roles_of(run).items() if "mon" in roles and node in nodes]
+        return cls(nodes, median(mons) if mons else 0.0)
+
+    def of_file(self, path: Path) -> float:
+        """Of the node whose monitor wrote a file: its folder is PROFILE.NODE."""
+        return self.nodes.get(path.parent.name.partition(".")[2], 0.0)
+
+
+UNMEASURED = Clocks()

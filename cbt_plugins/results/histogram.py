@@ -1,9 +1,9 @@
-"""Counts of durations in logarithmic buckets: what may be merged, where percentiles may not be averaged."""
+"""Histograms of latencies, in buckets of 0.1 %; and which quantiles show the tail of a distribution."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Mapping, Sequence, Union
+from typing import Any, Dict, List, Mapping, Sequence, Union
 
 import numpy as np
 
@@ -149,3 +149,19 @@ def rank(q: float, n: int) -> int:
     """Nearest rank of a quantile in a sample of n, 1..n."""
     # 0.07 * 100 is 7.000000000000001 for a float: the rank must not become 8
     return max(1, math.ceil(q * n - 1e-9 * n))
+
+
+#: points for each nine: 90 % is the 10th, 99 % the 20th, 99.9 % the 30th
+PER_NINE = 10
+NINES = 7
+
+
+def tail_quantiles(n: int) -> List[float]:
+    """From 0 (the minimum) up to 1 - 1/n at most: a quantile that has at least one of n samples above or at it.
+
+    The k-th is 1 - 10 ** (-k / PER_NINE), so that curves of different lengths have their points at the same places.
+    """
+    if n < 1:
+        return []
+    last = min(NINES * PER_NINE, math.floor(PER_NINE * math.log10(n) + 1e-9))
+    return [1 - 10 ** (-k / PER_NINE) for k in range(last + 1)]

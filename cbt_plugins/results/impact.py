@@ -1,4 +1,4 @@
-"""What a failure costs the clients: a phase's aggregates, cut at the states of the cluster."""
+"""Failures: how the cluster took them, and what they cost the clients, by the state of the cluster."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cbt_plugins.results import flight, tail
+from cbt_plugins.journal import json_lines
+from cbt_plugins.results import flight
+from cbt_plugins.results.archive import ArchivedRun
+from cbt_plugins.results.environment import Clocks
+from cbt_plugins.results.episodes import STATES, Stretch, stretches
+from cbt_plugins.results.histogram import tail_quantiles
 from cbt_plugins.results.phase import WITHOUT_BYTES, PhaseAggregates, rank
-from cbt_plugins.results.recovered import series as of_cluster
-from cbt_plugins.results.samples import Samples
-from cbt_plugins.results.series import SECOND, Blocks, Grid, Seconds
-from cbt_plugins.results.states import STATES, Stretch, stretches
+from cbt_plugins.results.recovery import milestones
+from cbt_plugins.results.recovery import series as of_cluster
+from cbt_plugins.results.samples import Samples, files_of, read_samples
+from cbt_plugins.results.series import SECOND, Blocks, Seconds, TimeGrid
 
 #: seconds of a state below which its rate says little
 SHORT = 10.0
@@ -100,7 +105,7 @@ def _line(op: Optional[str], seconds: Seconds, blocks: Sequence[Blocks], stretch
         "max_ms": round(int(seconds.max[part].max()) / 1e6, 3) if n else None,
         "longest_gap": round(_gap(seconds, part, stretch), 6),
         "silent_seconds": _silent(seconds, stretch),
-        "tail_ms": _quantiles(latencies, *tail.quantiles(int(latencies.counts.sum()))),
+        "tail_ms": _quantiles(latencies, *tail_quantiles(int(latencies.counts.sum()))),
     }
 
 
@@ -122,7 +127,7 @@ def _silent(seconds: Seconds, stretch: Stretch) -> int:
 
 def _latencies(blocks: Sequence[Blocks], stretch: Stretch) -> Blocks:
     """One bin with the latencies of the bins that lie in the stretch as a whole."""
-    together = Blocks(Grid(0.0, 1.0))
+    together = Blocks(TimeGrid(0.0, 1.0))
     for its in blocks:
         grid = its.grid
         low = max(0, math.ceil((stretch.start - grid.first_block) / grid.block_step))
@@ -225,3 +230,34 @@ def table(made: Mapping[str, Any]) -> List[str]:
 
 def _number(value: Optional[float]) -> str:
     return "-" if value is None else f"{value:.1f}"
+
+
+#: changes of settings are in the same journal as faults, and break nothing
+_SETTINGS = ("settings", "recovery")
+
+
+def breaks(run: ArchivedRun) -> bool:
+    """True when something was broken on purpose."""
+    return any(_is_fault(event) for event in json_lines(run.path / "events.jsonl"))
+
+
+def failure(run: ArchivedRun, phases: Sequence[PhaseAggregates]) -> Dict[str, Any]:
+    """{"milestones", "impact", "timelines": {phase: ...}}, in the forms of docs/RECOVERY.md."""
+    samples = read_samples(files_of(run.path), Clocks.of(run))
+    found = milestones(samples, json_lines(run.path / "events.jsonl"))
+    timelines = {made.phase.name: timeline(made, samples, found) for made in phases if made.length}
+    loaded = [made for made in phases if made.phase.jobs]
+    # a fill is another load: nothing is compared with it unless it is all there is
+    alike = [made for made in loaded if made.phase.role != "fill"] or loaded
+    return {"milestones": found, "impact": impact(alike, found), "timelines": timelines}
+
+
+def warnings_of(made: Optional[Mapping[str, Any]]) -> List[Dict[str, Any]]:
+    """What is doubtful about it."""
+    if made is None:
+        return []
+    return [dict(warning) for part in ("milestones", "impact") for warning in made[part]["warnings"]]
+
+
+def _is_fault(event: Mapping[str, Any]) -> bool:
+    return event.get("event") == "fault-injected" and event.get("kind") not in _SETTINGS

@@ -70,9 +70,7 @@ def summary_of(path: Path) -> Dict[str, Any]:
 
 def loads(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
     """Return the phases that made requests, without the calibration."""
-    return [
-        phase for phase in summary["phases"] if phase["ops"] and not is_calibration(phase["name"], phase["role"])
-    ]
+    return [phase for phase in summary["phases"] if phase["ops"] and not is_calibration(phase["name"], phase["role"])]
 
 
 def measured(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:

@@ -9,11 +9,11 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 import numpy as np
 
 from cbt_plugins.metrics import METRICS
-from cbt_plugins.results.archive import Job, Phase
+from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.job import EndpointAggregates, JobAggregates, OpAggregates
 from cbt_plugins.results.reading import read_jobs
-from cbt_plugins.results.series import Grid, Seconds, Timeline
+from cbt_plugins.results.series import Seconds, TimeGrid, Timeline
 
 #: operations that move no data: a bandwidth would be a made-up number
 WITHOUT_BYTES = ("STAT", "DELETE", "LIST")
@@ -25,8 +25,8 @@ _ORDER = ("GET", "PUT", "MULTIPART", "STAT", "DELETE", "LIST")
 class PhaseAggregates:
     """A phase with everything read."""
 
-    phase: Phase
-    grid: Grid
+    phase: ArchivedPhase
+    grid: TimeGrid
     jobs: Dict[str, JobAggregates]  # by job id; a job without anything readable has none
     timeline: Timeline
     unreadable: Dict[str, str] = field(default_factory=dict)  # job id -> why
@@ -59,9 +59,9 @@ def total(ops: Iterable[OpAggregates]) -> OpAggregates:
     return everything
 
 
-def read_phase(phase: Phase) -> PhaseAggregates:
+def read_phase(phase: ArchivedPhase) -> PhaseAggregates:
     """Read what all jobs left."""
-    grid = Grid.of(*phase.window, phase.block, phase.takes_all)
+    grid = TimeGrid.of(*phase.window, phase.block, phase.takes_all)
     read = read_jobs(phase, grid)
     return PhaseAggregates(phase, grid, read.jobs, read.timeline, read.unreadable, read.doubts)
 
@@ -125,7 +125,7 @@ def by_driver(made: PhaseAggregates) -> List[Dict[str, Any]]:
     """Per driver and operation, in the order of the jobs."""
     merged: Dict[str, Dict[str, OpAggregates]] = {}
     sizes: Dict[str, Dict[Tuple[str, int], OpAggregates]] = {}
-    about: Dict[str, Job] = {}
+    about: Dict[str, ArchivedJob] = {}
     workers: Dict[str, int] = {}
     for job in made.phase.jobs:
         about.setdefault(job.driver, job)

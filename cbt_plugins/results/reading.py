@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.results.aggregates import Frame, frames, joined, places
-from cbt_plugins.results.archive import Job, Phase
+from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.job import Gatherer, JobAggregates
 from cbt_plugins.results.reduce import frames_of_rows
-from cbt_plugins.results.series import Grid, Timeline
+from cbt_plugins.results.series import TimeGrid, Timeline
 from cbt_plugins.results.source import Unreadable
 
 #: bytes of files from which on other processes are worth their start
@@ -49,7 +49,7 @@ class Read:
     doubts: Dict[str, str] = field(default_factory=dict)  # job id -> why its aggregates were not used
 
 
-def read_jobs(phase: Phase, grid: Grid) -> Read:
+def read_jobs(phase: ArchivedPhase, grid: TimeGrid) -> Read:
     """Read every job's aggregates, or its rows where there are none."""
     made = Read(Timeline(grid))
     torn: Dict[str, str] = {}
@@ -69,7 +69,7 @@ def read_jobs(phase: Phase, grid: Grid) -> Read:
     return made
 
 
-def _tasks(job: Job, grid: Grid, made: Read, torn: Dict[str, str]) -> Iterator[Task]:
+def _tasks(job: ArchivedJob, grid: TimeGrid, made: Read, torn: Dict[str, str]) -> Iterator[Task]:
     """Several tasks for long files; notes why there are none."""
     if job.aggregates is not None:
         try:
@@ -107,7 +107,7 @@ def _parts(found: Sequence[Tuple[int, int]]) -> Iterator[Sequence[Tuple[int, int
 Results = List[Tuple[str, Union[JobAggregates, str]]]
 
 
-def _lots(tasks: Sequence[Task], grid: Grid) -> Iterator[Tuple[Results, Timeline]]:
+def _lots(tasks: Sequence[Task], grid: TimeGrid) -> Iterator[Tuple[Results, Timeline]]:
     """The results of all tasks, a lot for each process: a timeline is large, so that there should be few."""
     workers = min(len(tasks), os.cpu_count() or 1)
     if sum(task.weight for task in tasks) <= _MANY or workers <= 1:
@@ -123,7 +123,7 @@ def _lots(tasks: Sequence[Task], grid: Grid) -> Iterator[Tuple[Results, Timeline
         yield from pool.map(_lot, [(lot, grid) for lot in lots])
 
 
-def _lot(work: Tuple[Sequence[Task], Grid]) -> Tuple[Results, Timeline]:
+def _lot(work: Tuple[Sequence[Task], TimeGrid]) -> Tuple[Results, Timeline]:
     """What the frames of these tasks say."""
     tasks, grid = work
     timeline = Timeline(grid)

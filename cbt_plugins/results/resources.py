@@ -10,15 +10,15 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cbt_plugins.results import collectl, watching
-from cbt_plugins.results.archive import Phase, Run
+from cbt_plugins.results import collectl
+from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
 from cbt_plugins.results.bottleneck import bottleneck
-from cbt_plugins.results.clocks import Clocks
-from cbt_plugins.results.environment import roles_of
-from cbt_plugins.results.networks import Networks
+from cbt_plugins.results.environment import Clocks, roles_of
+from cbt_plugins.results.node_samples import FOLDER, Node, read_node
 from cbt_plugins.results.usage import (
     CLASSES,
-    Grid,
+    Networks,
+    UsageGrid,
     daemons,
     devices,
     highest,
@@ -28,7 +28,6 @@ from cbt_plugins.results.usage import (
     rounded,
     without_doubles,
 )
-from cbt_plugins.results.watching import Node
 
 #: share of the window that has to be known on a node
 WATCHED = 0.95
@@ -36,7 +35,7 @@ WATCHED = 0.95
 _MANY = 8 << 20
 
 
-def resources(run: Run, phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
+def resources(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
     """{"nodes", "phases": {name: ...}} of a run whose phases have these lines in the summary; None: nobody watched."""
     offsets = Clocks.of(run).nodes
     roles, networks = roles_of(run), Networks.of(run.path)
@@ -70,7 +69,7 @@ def warnings_of(made: Optional[Mapping[str, Any]]) -> List[Dict[str, Any]]:
 
 def read_nodes(folder: Path, offsets: Mapping[str, float]) -> List[Node]:
     """What was watched into a `monitors` folder, by node; collectl's files of the nodes that nobody else watched."""
-    names = {path.name[len(watching.FOLDER) :]: path for path in sorted(folder.glob(f"{watching.FOLDER}*"))}
+    names = {path.name[len(FOLDER) :]: path for path in sorted(folder.glob(f"{FOLDER}*"))}
     # others' files are there too where nodes share a directory
     files = [(path / f"{name}.jsonl", name, offsets.get(name, 0.0)) for name, path in names.items()]
     found: Dict[str, Node] = {node.name: node for node in _read_files(files) if node}
@@ -88,12 +87,12 @@ def _read_files(files: Sequence[Tuple[Path, str, float]]) -> List[Optional[Node]
     """With all processors when there is much to read."""
     sizes = [path.stat().st_size for path, _, _ in files if path.exists()]
     if sum(sizes) <= _MANY or len(sizes) < 2:
-        return [watching.read_node(*its) for its in files]
+        return [read_node(*its) for its in files]
     with concurrent.futures.ProcessPoolExecutor(min(len(files), os.cpu_count() or 1)) as pool:
-        return list(pool.map(watching.read_node, *zip(*files)))
+        return list(pool.map(read_node, *zip(*files)))
 
 
-def _load(run: Run, phase: Phase, line: Mapping[str, Any]) -> Dict[str, Any]:
+def _load(run: ArchivedRun, phase: ArchivedPhase, line: Mapping[str, Any]) -> Dict[str, Any]:
     """What was asked of the cluster: requests and bytes a second that ended well, and what the generator can do."""
     ceiling = run.manifest.get("ceiling")
     total, length = line["total"], line["window"]["seconds"]
@@ -131,7 +130,7 @@ def of_window(
     networks: Networks,
 ) -> Dict[str, Any]:
     """One phase: `window` on the head's clock, `load` {"made", "per_s", "bytes_per_s", "ops": {op: requests/s}}."""
-    grid = Grid(window, max(node.interval for node in nodes))
+    grid = UsageGrid(window, max(node.interval for node in nodes))
     lines: List[Dict[str, Any]] = []
     curves: Dict[str, np.ndarray] = {}
     alone = list(without_doubles(nodes))
@@ -190,7 +189,7 @@ def _node(
     node: Node,
     nodes: Sequence[Node],
     lines: Sequence[Mapping[str, Any]],
-    grid: Grid,
+    grid: UsageGrid,
     roles: Mapping[str, Sequence[str]],
 ) -> Dict[str, Any]:
     seconds = node.whole.known((grid.begin, grid.end))[0]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from cbt_plugins.journal import json_lines
-from cbt_plugins.results.clocks import UNMEASURED, Clocks
+from cbt_plugins.results.environment import UNMEASURED, Clocks
 from cbt_plugins.results.phase import is_clean
 
 FILE = "recovery.jsonl"

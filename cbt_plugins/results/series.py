@@ -26,7 +26,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class Grid:
+class TimeGrid:
     """The window of a phase (head's clock) in seconds and in blocks, the time resolution of its aggregates.
 
     A window that is `snapped` begins and ends with a block: exactly the blocks in it count. One that is not is that of
@@ -39,7 +39,7 @@ class Grid:
     snapped: bool = True
 
     @classmethod
-    def of(cls, start: float, end: float, block: int, everything: bool = False) -> Grid:
+    def of(cls, start: float, end: float, block: int, everything: bool = False) -> TimeGrid:
         """The window from `start` to `end`, made smaller to whole blocks unless `everything` counts."""
         if everything and end > start and (start % block or end % block):
             return cls(start, end, block, False)
@@ -96,7 +96,7 @@ class Grid:
 class Seconds:
     """One operation: a row per second of the window, of successes, failures, sums and the first and last success."""
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: TimeGrid) -> None:
         self.grid = grid
         self.sums = {name: np.zeros(grid.seconds, np.int64) for name in _ADDED}
         self.max = np.zeros(grid.seconds, np.int64)
@@ -155,7 +155,7 @@ class Seconds:
 class Blocks:
     """One operation: a latency histogram for every bin of percentiles, coarser than that of the whole window."""
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: TimeGrid) -> None:
         self.grid = grid
         self.low = 0  # the coarse bucket of the first column: a service uses few of all that there are
         self.counts = np.zeros((grid.block_bins, 0), np.uint32)
@@ -229,7 +229,7 @@ class Blocks:
 class Timeline:
     """What happened when, per operation; takes tables of aggregates."""
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: TimeGrid) -> None:
         self.grid = grid
         self.seconds: Dict[str, Seconds] = {}
         self.blocks: Dict[str, Blocks] = {}

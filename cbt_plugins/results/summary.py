@@ -1,25 +1,22 @@
-"""summary.json: everything that an archive says in numbers, and what is wrong with them.
+"""The summary of a run: everything that its archive says in numbers, and the warnings about them.
 
-docs/SUMMARY.md says what each number means; summary.schema.json is the form.
-"""
+docs/SUMMARY.md says what each number means; summary.schema.json is the form."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.journal import write_whole
-from cbt_plugins.results import beats, flight, resources
+from cbt_plugins.results import flight, resources
 from cbt_plugins.results import phase as of_phase
-from cbt_plugins.results.aging import new_vs_aged
-from cbt_plugins.results.archive import Job, Phase, Run, read_run
+from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, ArchivedRun, read_run
 from cbt_plugins.results.checks import CLOCK, check_phase
-from cbt_plugins.results.engines import beside
 from cbt_plugins.results.environment import environment
-from cbt_plugins.results.failure import breaks, failure, warnings_of
+from cbt_plugins.results.impact import breaks, failure, warnings_of
+from cbt_plugins.results.phase_pairs import engine_pairs, new_vs_aged
 from cbt_plugins.results.schema import VERSION, check
-from cbt_plugins.results.sentence import sentence
 
 #: warnings after which the numbers are not those of a whole run
 _UNUSABLE = ("incomplete", "missing-phase", "unreadable-phase", "no-rows", "no-window", "no-phases")
@@ -55,7 +52,7 @@ def summarize(path: Path) -> Dict[str, Any]:
         "warnings": warnings,
         "phases": phases,
         "new_vs_aged": None if broken else new_vs_aged(phases),
-        "engines": beside(phases),
+        "engines": engine_pairs(phases),
         "failure": failed,
         "resources": used,
         "environment": environment(run),
@@ -64,7 +61,7 @@ def summarize(path: Path) -> Dict[str, Any]:
     return summary
 
 
-def _phase(phase: Phase, made: of_phase.PhaseAggregates) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
+def _phase(phase: ArchivedPhase, made: of_phase.PhaseAggregates) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
     gap = made.together.longest_gap()
     drivers = {job.id: job.driver for job in phase.jobs}
     line: Dict[str, Any] = {
@@ -92,19 +89,19 @@ def _phase(phase: Phase, made: of_phase.PhaseAggregates) -> Tuple[Dict[str, Any]
         "jobs": [_job(made, job) for job in phase.jobs],
         "accounting": [dict(count) for count in phase.accounting],
         "series": of_phase.series(made),
-        "under_way": beats.under_way(phase.path / beats.FILE, made.grid, drivers),
+        "under_way": flight.under_way(phase.path / flight.FILE, made.grid, drivers),
     }
     line["sentence"] = sentence(phase, line)
     return line, check_phase(made, line)
 
 
-def _loop(phase: Phase) -> Optional[str]:
+def _loop(phase: ArchivedPhase) -> Optional[str]:
     if not phase.jobs:
         return None
     return "open" if any(job.open_loop for job in phase.jobs) else "closed"
 
 
-def _job(made: of_phase.PhaseAggregates, job: Job) -> Dict[str, Any]:
+def _job(made: of_phase.PhaseAggregates, job: ArchivedJob) -> Dict[str, Any]:
     its = made.jobs.get(job.id)
     return {
         "id": job.id,
@@ -126,7 +123,7 @@ def _job(made: of_phase.PhaseAggregates, job: Job) -> Dict[str, Any]:
     }
 
 
-def _run_warnings(run: Run) -> Iterator[Dict[str, Any]]:
+def _run_warnings(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
     if run.complete is None:
         text = "the run has no end marker: it was interrupted, or is still going on"
         yield {"code": "incomplete", "text": text}
@@ -165,3 +162,26 @@ def dumps(value: Any, indent: str = "") -> str:
     if isinstance(value, (list, tuple)) and any(isinstance(its, (dict, list, tuple)) for its in value):
         return "[\n" + ",\n".join(deeper + dumps(its, deeper) for its in value) + f"\n{indent}]"
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def sentence(phase: ArchivedPhase, line: Mapping[str, Any]) -> Optional[str]:
+    """For phases of kind "verify" and "delete", over all of their requests; None for others."""
+    if phase.kind == "verify":
+        read = _all(line["ops"], ("GET", "STAT"))
+        wrong = sum(int(job.driver_end.get("checksum_errors") or 0) for job in phase.jobs)
+        said = f"{wrong} were not what had been written" if wrong else "all that were read are what had been written"
+        return f"{read['requests']:,} objects read and compared: {said}; {read['errors']:,} could not be read"
+    if phase.kind == "delete":
+        deleted = _all(line["ops"], ("DELETE",))
+        left = [space.get("live") for job in phase.jobs for space in job.driver_end.get("spaces") or ()]
+        rest = f"; {sum(n or 0 for n in left):,} are left" if left else ""
+        return f"{deleted['requests']:,} objects deleted, {deleted['errors']:,} could not be{rest}"
+    return None
+
+
+def _all(ops: Mapping[str, Mapping[str, Any]], names: Iterable[str]) -> Dict[str, int]:
+    lines = [ops[op] for op in names if op in ops]
+    return {
+        "requests": sum(line["requests"] + line["outside"]["requests"] for line in lines),
+        "errors": sum(line["errors"] + line["outside"]["errors"] for line in lines),
+    }

@@ -2,13 +2,79 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
+import json
 import math
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from cbt_plugins.results.networks import Networks
-from cbt_plugins.results.watching import Daemon, Node
+from cbt_plugins.results.node_samples import Daemon, Node
+
+Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+
+
+@dataclass(frozen=True)
+class Networks:
+    """Empty where the configuration does not say."""
+
+    public: Tuple[Network, ...] = ()
+    cluster: Tuple[Network, ...] = ()
+
+    @classmethod
+    def of(cls, run: Path) -> Networks:
+        """From cluster/before of a run; ceph.conf wins over the monitors' database, as it does in Ceph."""
+        folder = run / "cluster" / "before"
+        said: Dict[str, str] = {}
+        try:
+            for option in json.loads((folder / "config_dump.json").read_text(encoding="utf-8")):
+                if option.get("section") in ("global", "osd"):
+                    said[str(option["name"])] = str(option["value"])
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            pass
+        try:
+            conf = (folder / "ceph.conf").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            conf = ""
+        for name in ("public", "cluster"):
+            found = re.search(rf"^\s*{name}[_ ]network\s*=\s*(.+?)\s*$", conf, re.MULTILINE)
+            if found:
+                said[f"{name}_network"] = found.group(1)
+        return cls(*(cls.parse(said.get(f"{name}_network", "")) for name in ("public", "cluster")))
+
+    @staticmethod
+    def parse(text: str) -> Tuple[Network, ...]:
+        """Networks between commas or blanks; what is none is left out."""
+        found: List[Network] = []
+        for word in re.split(r"[,\s;]+", text):
+            with contextlib.suppress(ValueError):
+                found.append(ipaddress.ip_network(word, strict=False))
+        return tuple(found)
+
+    def side(self, addresses: Sequence[str], roles: Sequence[str]) -> Optional[str]:
+        """ "client" or "cluster": what mostly goes through an interface with these addresses on such a node.
+
+        A node with clients or RGWs talks to clients; a node of OSDs replicates through the cluster network, which is
+        the public one where there is no other. None: neither.
+        """
+        if "client" in roles or "rgw" in roles:
+            return "client"
+        if "osd" not in roles:
+            return None
+        own = bool(self.cluster) and set(self.cluster) != set(self.public)
+        if own and _in(addresses, self.public) and not _in(addresses, self.cluster):
+            return "client"
+        return "cluster"
+
+
+def _in(addresses: Sequence[str], networks: Sequence[Network]) -> bool:
+    its = [ipaddress.ip_interface(address).ip for address in addresses]
+    return any(ip in network for ip in its for network in networks)
+
 
 #: points of a series
 POINTS = 2000
@@ -18,7 +84,7 @@ LOOK = 10.0
 _MIB = float(1 << 20)
 
 
-class Grid:
+class UsageGrid:
     """The window in at most POINTS bins."""
 
     def __init__(self, window: Tuple[float, float], interval: float) -> None:
@@ -49,7 +115,7 @@ def without_doubles(nodes: Sequence[Node]) -> Iterator[Node]:
             yield node
 
 
-def daemons(node: Node, grid: Grid) -> Iterator[Tuple[Dict[str, Any], np.ndarray]]:
+def daemons(node: Node, grid: UsageGrid) -> Iterator[Tuple[Dict[str, Any], np.ndarray]]:
     """Each daemon's line, and its cores in the bins (nan where nobody watched)."""
     watched = node.whole.known(grid.edges)
     seconds = node.whole.known((grid.begin, grid.end))[0]
@@ -82,7 +148,7 @@ def daemons(node: Node, grid: Grid) -> Iterator[Tuple[Dict[str, Any], np.ndarray
         )
 
 
-def _thread(processes: Sequence[Daemon], node: Node, grid: Grid) -> Optional[Dict[str, Any]]:
+def _thread(processes: Sequence[Daemon], node: Node, grid: UsageGrid) -> Optional[Dict[str, Any]]:
     """The thread that was most often the busiest, and its share of a core; looks that found none count as nothing."""
     looks: Dict[str, List[float]] = {}
     for process in processes:
@@ -97,7 +163,7 @@ def _thread(processes: Sequence[Daemon], node: Node, grid: Grid) -> Optional[Dic
     return {"name": name, "share": rounded(sum(looks[name]) / max(possible, sum(map(len, looks.values()))))}
 
 
-def _by_id(node: Node, grid: Grid) -> Iterator[Tuple[Daemon, List[Daemon]]]:
+def _by_id(node: Node, grid: UsageGrid) -> Iterator[Tuple[Daemon, List[Daemon]]]:
     """A daemon of Ceph may have been several processes; a generator's process is one of its own."""
     found: Dict[Tuple[str, str, int], List[Daemon]] = {}
     for daemon in node.daemons:
@@ -109,12 +175,12 @@ def _by_id(node: Node, grid: Grid) -> Iterator[Tuple[Daemon, List[Daemon]]]:
         yield processes[0], processes
 
 
-def _inside(at: np.ndarray, values: np.ndarray, grid: Grid) -> np.ndarray:
+def _inside(at: np.ndarray, values: np.ndarray, grid: UsageGrid) -> np.ndarray:
     inside: np.ndarray = values[(at > grid.begin) & (at <= grid.end)]
     return inside
 
 
-def devices(nodes: Sequence[Node], alone: Sequence[Node], grid: Grid) -> Iterator[Dict[str, Any]]:
+def devices(nodes: Sequence[Node], alone: Sequence[Node], grid: UsageGrid) -> Iterator[Dict[str, Any]]:
     """Disks that belong to an OSD or did something; those of one machine once."""
     machines: Dict[str, List[Node]] = {}
     for node in nodes:
@@ -160,7 +226,7 @@ def _osds_of(nodes: Iterator[Node]) -> Dict[str, Dict[str, List[Tuple[str, str]]
 
 
 def interfaces(
-    nodes: Sequence[Node], grid: Grid, roles: Mapping[str, Sequence[str]], networks: Networks
+    nodes: Sequence[Node], grid: UsageGrid, roles: Mapping[str, Sequence[str]], networks: Networks
 ) -> Iterator[Dict[str, Any]]:
     """Those that moved something; not those below a bond, and those of one network namespace once."""
     seen = set()

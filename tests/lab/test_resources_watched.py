@@ -17,7 +17,7 @@ from waiting import wait_for
 
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results import resources
-from cbt_plugins.results.networks import Networks
+from cbt_plugins.results.usage import Networks
 
 pytestmark = pytest.mark.lab
 

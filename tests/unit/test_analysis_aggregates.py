@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 
 from cbt_plugins.results import aggregates, reading
 from cbt_plugins.results.aggregates import Frame, frames, joined, places
-from cbt_plugins.results.archive import Job, Phase
+from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.job import Gatherer, JobAggregates, kind
 from cbt_plugins.results.reading import Read, Task, read_jobs
 from cbt_plugins.results.reduce import frames_of_rows
-from cbt_plugins.results.series import Grid, Seconds, Timeline
+from cbt_plugins.results.series import Seconds, TimeGrid, Timeline
 from cbt_plugins.results.source import Unreadable
 
 T0, NS = made.T0 // 60 * 60, made.NS  # a whole minute
@@ -48,11 +48,11 @@ requests = st.builds(
 parts = st.lists(st.lists(requests, max_size=12), min_size=1, max_size=5)
 
 
-def gathered(path: Path, grid: Grid) -> Tuple[JobAggregates, Timeline]:
+def gathered(path: Path, grid: TimeGrid) -> Tuple[JobAggregates, Timeline]:
     return finished(joined(frames(path, places(path)[0])), grid)
 
 
-def finished(its: Iterable[Optional[Frame]], grid: Grid) -> Tuple[JobAggregates, Timeline]:
+def finished(its: Iterable[Optional[Frame]], grid: TimeGrid) -> Tuple[JobAggregates, Timeline]:
     gatherer = Gatherer(Timeline(grid))
     for frame in its:
         assert frame is not None
@@ -66,7 +66,7 @@ def histogram(values: Sequence[int]) -> Histogram:
     return its
 
 
-def check(job: JobAggregates, timeline: Timeline, every: Sequence[Request], grid: Grid) -> None:
+def check(job: JobAggregates, timeline: Timeline, every: Sequence[Request], grid: TimeGrid) -> None:
     """Everything that a job's aggregates say, against the requests themselves."""
     low, high = (int(grid.start) * NS, int(grid.end) * NS) if grid.snapped else (-(2**62), 2**62)
     assert job.rows == len(every)
@@ -102,7 +102,7 @@ def check(job: JobAggregates, timeline: Timeline, every: Sequence[Request], grid
         assert not grid.snapped or n == sum(r.end - r.duration < border <= r.end for r in every)
 
 
-def check_timeline(timeline: Timeline, op: str, inside: Sequence[Request], grid: Grid) -> None:
+def check_timeline(timeline: Timeline, op: str, inside: Sequence[Request], grid: TimeGrid) -> None:
     seconds = timeline.seconds.get(op, Seconds(grid))
     quantiles = timeline.blocks[op].quantiles(0.5, 1)[0] if op in timeline.blocks else [None] * grid.block_bins
     for i in range(grid.seconds):
@@ -139,7 +139,7 @@ def check_timeline(timeline: Timeline, op: str, inside: Sequence[Request], grid:
 def test_aggregates_are_what_plain_arithmetic_says(
     its: List[List[Request]], block: int, begin: int, length: int
 ) -> None:
-    grid = Grid.of(T0 + begin, T0 + begin + length, block)
+    grid = TimeGrid.of(T0 + begin, T0 + begin + length, block)
     with tempfile.TemporaryDirectory() as directory:
         job, timeline = gathered(aggregates_writer.write(Path(directory) / "j.aggregates", its, block), grid)
     every = [r for part in its for r in part]
@@ -151,7 +151,7 @@ def test_aggregates_are_what_plain_arithmetic_says(
 @settings(deadline=None)
 @given(parts, st.sampled_from([1, 60]))
 def test_rows_give_the_same_as_aggregates(its: List[List[Request]], block: int) -> None:
-    grid = Grid.of(T0, T0 + 120, block)
+    grid = TimeGrid.of(T0, T0 + 120, block)
     every = [r for part in its for r in part]
     with tempfile.TemporaryDirectory() as directory:
         rows = Path(directory) / "rows"
@@ -179,7 +179,7 @@ def line(r: Request) -> str:
 @settings(deadline=None)
 @given(parts, st.integers(-2, 62), st.integers(0, 130))
 def test_a_window_of_everything_takes_every_block(its: List[List[Request]], begin: int, length: int) -> None:
-    grid = Grid.of(T0 + begin + 0.25, T0 + begin + length + 0.5, 60, everything=True)
+    grid = TimeGrid.of(T0 + begin + 0.25, T0 + begin + length + 0.5, 60, everything=True)
     assert (grid.start, grid.end) == (T0 + begin + 0.25, T0 + begin + length + 0.5)
     with tempfile.TemporaryDirectory() as directory:
         job, timeline = gathered(aggregates_writer.write(Path(directory) / "j.aggregates", its, 60), grid)
@@ -191,10 +191,10 @@ def test_a_window_of_everything_takes_every_block(its: List[List[Request]], begi
 
 
 def test_windows_are_made_smaller_to_whole_blocks() -> None:
-    grid = Grid.of(T0 + 0.25, T0 + 190.5, 60)
+    grid = TimeGrid.of(T0 + 0.25, T0 + 190.5, 60)
     assert (grid.start, grid.end, grid.seconds, grid.block_bins) == (T0 + 60, T0 + 180, 120, 2)
-    assert Grid.of(T0 + 1, T0 + 50, 60).length == 0
-    assert Grid.of(T0, T0 + 60, 60, everything=True).snapped
+    assert TimeGrid.of(T0 + 1, T0 + 50, 60).length == 0
+    assert TimeGrid.of(T0, T0 + 60, 60, everything=True).snapped
 
 
 # --- what kills and damages leave
@@ -210,12 +210,12 @@ def steady(n: int = 40) -> List[List[Request]]:
 
 def read(path: Path, **job: Any) -> Read:
     about: Dict[str, Any] = dict.fromkeys(("kind", "role", "status", "name", "engine"), "x")
-    one = Job("j", "d", "n", "GET", 1, 0.0, job.pop("rows", None), 0.0, aggregates=path, **job)
-    phase = Phase(
+    one = ArchivedJob("j", "d", "n", "GET", 1, 0.0, job.pop("rows", None), 0.0, aggregates=path, **job)
+    phase = ArchivedPhase(
         path.parent, 1, window=(T0, T0 + 10.0), duration=10.0, mix={}, asked={}, block=1, jobs=(one,), accounting=(),
         warnings=(), pgs=(), **about,
     )  # fmt: skip
-    return read_jobs(phase, Grid.of(*phase.window, 1))
+    return read_jobs(phase, TimeGrid.of(*phase.window, 1))
 
 
 def test_cut_anywhere_what_is_whole_counts(tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ def test_the_same_in_many_tasks_and_processes(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(reading, "_lots", lambda tasks, grid: used.extend(tasks) or lots(tasks, grid))
     found = read(path)
     assert len(used) == 11
-    check(found.jobs["j"], found.timeline, [r for part in steady(100) for r in part], Grid.of(T0, T0 + 10, 1))
+    check(found.jobs["j"], found.timeline, [r for part in steady(100) for r in part], TimeGrid.of(T0, T0 + 10, 1))
 
 
 # --- cbt-rows itself
@@ -350,7 +350,7 @@ def test_cbt_rows_and_the_reader_of_rows_agree(tmp_path: Path, name: str, block:
     subprocess.run([*call, str(source)], check=True)
     rows = list(frames_of_rows(source, 0.25, block))
     seconds = [s for frame in rows for s in frame.table("seconds")["second"].tolist()]
-    grid = Grid.of(min(seconds) // block * block + block, max(seconds) // block * block, block)
+    grid = TimeGrid.of(min(seconds) // block * block + block, max(seconds) // block * block, block)
     (ours, timeline), theirs = finished(rows, grid), gathered(target, grid)
     for op, of in ours.ops.items():
         assert of == theirs[0].ops[op]

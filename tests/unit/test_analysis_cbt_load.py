@@ -9,8 +9,8 @@ from typing import Any, Dict, List
 import analysis_archives as made
 import pytest
 
-from cbt_plugins.results import beats
-from cbt_plugins.results.series import Grid
+from cbt_plugins.results import flight
+from cbt_plugins.results.series import TimeGrid
 from cbt_plugins.results.summary import dumps, summarize
 
 T0 = made.T0
@@ -251,7 +251,7 @@ def beat(t: float, **jobs: Dict[str, Any]) -> str:
 
 
 def test_requests_under_way(tmp_path: Path) -> None:
-    path = tmp_path / beats.FILE
+    path = tmp_path / flight.FILE
     path.write_text(
         beat(-5, a={"in_flight": 99, "oldest": 9})
         + beat(0.2, a={"in_flight": 3, "oldest": 0.5}, b={"in_flight": 4, "oldest": 2.5}, w={"ops": 1})
@@ -260,7 +260,7 @@ def test_requests_under_way(tmp_path: Path) -> None:
         + "{torn"
     )
     drivers = {"a": "one", "b": "one", "w": "warp"}
-    assert beats.under_way(path, Grid.of(T0, T0 + 4, 1), drivers) == {
+    assert flight.under_way(path, TimeGrid.of(T0, T0 + 4, 1), drivers) == {
         "start": T0,
         "step": 1,
         "drivers": {"one": {"in_flight": [7, None, 0, None], "oldest_seconds": [2.5, None, 0.0, None]}},
@@ -268,17 +268,17 @@ def test_requests_under_way(tmp_path: Path) -> None:
 
 
 def test_without_such_beats_there_is_nothing(tmp_path: Path) -> None:
-    grid = Grid.of(T0, T0 + 4, 1)
-    assert beats.under_way(tmp_path / "none", grid, {}) is None
+    grid = TimeGrid.of(T0, T0 + 4, 1)
+    assert flight.under_way(tmp_path / "none", grid, {}) is None
     (tmp_path / "warp").write_text(beat(1, a={"ops": 1}))
-    assert beats.under_way(tmp_path / "warp", grid, {"a": "one"}) is None
+    assert flight.under_way(tmp_path / "warp", grid, {"a": "one"}) is None
 
 
 def test_long_files_are_read_in_part_of_every_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / beats.FILE
+    path = tmp_path / flight.FILE
     path.write_text("".join(beat(t, **{f"j{t % 4}": {"in_flight": t % 4 + 1}}) for t in range(40_000)))
-    monkeypatch.setattr(beats, "_READ", 4000)
-    found = beats.under_way(path, Grid.of(T0, T0 + 40_000, 1), {f"j{i}": f"d{i}" for i in range(4)})
+    monkeypatch.setattr(flight, "_READ", 4000)
+    found = flight.under_way(path, TimeGrid.of(T0, T0 + 40_000, 1), {f"j{i}": f"d{i}" for i in range(4)})
     assert found is not None
     assert found["step"] == 40
     for i in range(4):

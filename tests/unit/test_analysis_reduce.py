@@ -17,7 +17,7 @@ from cbt_plugins.results import reduce
 from cbt_plugins.results.job import EndpointAggregates, Gatherer, JobAggregates, OpAggregates
 from cbt_plugins.results.reduce import frames_of_rows
 from cbt_plugins.results.rows import Rows
-from cbt_plugins.results.series import Grid, Timeline
+from cbt_plugins.results.series import TimeGrid, Timeline
 
 T0, NS = made.T0, made.NS
 DATA = made.DATA / "rows"
@@ -26,7 +26,7 @@ DATA = made.DATA / "rows"
 class Reduced:
     """A rows file in a window."""
 
-    def __init__(self, path: Path, grid: Grid, offset: float = 0.0) -> None:
+    def __init__(self, path: Path, grid: TimeGrid, offset: float = 0.0) -> None:
         gatherer = Gatherer(Timeline(grid))
         for frame in frames_of_rows(path, offset, grid.block):
             gatherer.add(frame)
@@ -37,7 +37,7 @@ class Reduced:
 
 def reduced(path: Path, rows: Sequence[str], window: Sequence[float] = (0, 10), offset: float = 0.0) -> Reduced:
     path.write_text(made.HEADER + "".join(rows))
-    return Reduced(path, Grid.of(T0 + window[0], T0 + window[1], 1), offset)
+    return Reduced(path, TimeGrid.of(T0 + window[0], T0 + window[1], 1), offset)
 
 
 def test_a_request_belongs_to_the_window_in_which_it_ends(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_recorded_rows_against_plain_arithmetic(name: str) -> None:
 
     ends = sorted(ns(row[c.end]) for row in found)
     start, end = ends[len(ends) // 5] // NS * NS, ends[len(ends) * 4 // 5] // NS * NS + NS
-    aggregates = Reduced(DATA / name, Grid.of(start // NS, end // NS, 1))
+    aggregates = Reduced(DATA / name, TimeGrid.of(start // NS, end // NS, 1))
     assert aggregates.job.rows == len(found)
     for op, got in aggregates.ops.items():
         mine = [row for row in found if row[c.op] == op]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cbt_plugins.results.histogram import buckets
-from cbt_plugins.results.series import Grid, Seconds, Timeline
+from cbt_plugins.results.series import Seconds, TimeGrid, Timeline
 
 
 def latencies(timeline: Timeline, block: int, values: Sequence[int], op: str = "GET") -> None:
@@ -30,42 +30,42 @@ def rows(timeline: Timeline, ends: Sequence[Tuple[int, float, float]], op: str =
     timeline.add_seconds(second, np.full(len(ends), timeline.number(op)), columns)
 
 
-def seconds(grid: Grid, *ends: Tuple[int, float, float]) -> Seconds:
+def seconds(grid: TimeGrid, *ends: Tuple[int, float, float]) -> Seconds:
     timeline = Timeline(grid)
     rows(timeline, ends)
     return timeline.together()
 
 
 def test_bins_cover_the_window_exactly() -> None:
-    grid = Grid.of(100.25, 110.5, 1, everything=True)
+    grid = TimeGrid.of(100.25, 110.5, 1, everything=True)
     assert (grid.first, grid.step, grid.bins) == (100, 1, 11)
     assert grid.spans()[[0, 1, 10]].tolist() == [0.75, 1, 0.5]
     assert grid.spans().sum() == grid.length
 
 
 def test_long_windows_get_wider_bins() -> None:
-    grid = Grid.of(0, 38 * 3600, 60)
+    grid = TimeGrid.of(0, 38 * 3600, 60)
     assert (grid.step, grid.bins, grid.block_step, grid.block_bins) == (19, 7200, 60, 2280)
     assert grid.spans().sum() == pytest.approx(grid.length)
-    fine = Grid.of(0, 38 * 3600, 1)
+    fine = TimeGrid.of(0, 38 * 3600, 1)
     assert (fine.step, fine.bins, fine.block_step, fine.block_bins) == (19, 7200, 19, 7200)
-    assert Grid.of(0, 20 * 86400, 60).block_step == 240
+    assert TimeGrid.of(0, 20 * 86400, 60).block_step == 240
 
 
 def test_a_block_is_in_the_window_as_a_whole() -> None:
-    grid = Grid.of(130, 290, 1)
+    grid = TimeGrid.of(130, 290, 1)
     assert grid.holds(np.array([60, 120, 180, 240, 300]), 60).tolist() == [False, False, True, False, False]
     assert grid.holds(np.array([129, 130, 289, 290]), 1).tolist() == [False, True, True, False]
 
 
 def test_no_window_has_no_bins() -> None:
-    grid = Grid.of(0, 0, 1)
+    grid = TimeGrid.of(0, 0, 1)
     assert (grid.bins, grid.seconds, grid.block_bins, grid.length) == (0, 0, 0, 0)
 
 
 def test_quantiles_of_a_bin_are_within_a_percent() -> None:
     draw = random.Random(5)
-    timeline = Timeline(Grid.of(0, 180, 60))
+    timeline = Timeline(TimeGrid.of(0, 180, 60))
     everything: List[int] = []
     for _ in range(300):
         values = [int(draw.lognormvariate(16, 1)) for _ in range(40)]
@@ -79,7 +79,7 @@ def test_quantiles_of_a_bin_are_within_a_percent() -> None:
 
 
 def test_timelines_of_other_processes_are_merged() -> None:
-    one, other, both = (Timeline(Grid.of(0, 10, 1)) for _ in range(3))
+    one, other, both = (Timeline(TimeGrid.of(0, 10, 1)) for _ in range(3))
     for timeline in (one, both):
         latencies(timeline, 0, [1000, 2000])
         rows(timeline, [(2, 2.1, 2.2)])
@@ -99,7 +99,7 @@ def test_timelines_of_other_processes_are_merged() -> None:
 
 
 def test_the_longest_gap_counts_the_borders_and_what_is_between() -> None:
-    grid = Grid.of(100.5, 120, 1, everything=True)
+    grid = TimeGrid.of(100.5, 120, 1, everything=True)
     assert Seconds(grid).longest_gap() == (19.5, 100.5)
     two = (103, 103.25, 103.75), (110, 110.5, 110.5)
     assert seconds(grid, *two).longest_gap() == (9.5, 110.5)

@@ -10,8 +10,7 @@ import analysis_archives as made
 import pytest
 
 from cbt_plugins.report import terminal as words
-from cbt_plugins.results.ceilings import ceilings
-from cbt_plugins.results.wiring import Unknown, Wiring
+from cbt_plugins.results.ceilings import Unknown, Wiring, ceilings
 from cbt_plugins.tools.__main__ import main
 
 MIB, GBIT10 = 1 << 20, 1.25e9

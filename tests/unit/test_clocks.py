@@ -15,12 +15,12 @@ from cbt_plugins.cluster.sampler_agent import state_of
 from cbt_plugins.journal import json_lines
 from cbt_plugins.plan import S3, Phase, Plan
 from cbt_plugins.results.archive import read_run
-from cbt_plugins.results.clocks import Clocks
-from cbt_plugins.results.failure import failure
+from cbt_plugins.results.environment import Clocks
+from cbt_plugins.results.impact import failure
 from cbt_plugins.results.recovery import milestones
 from cbt_plugins.results.resources import read_nodes
 from cbt_plugins.results.samples import read_samples
-from cbt_plugins.results.sql.table import Run as Source
+from cbt_plugins.results.sql.table import TableRun as Source
 from cbt_plugins.results.sql.watched import TABLES
 from cbt_plugins.run import wait_phase as waiting
 from cbt_plugins.run.archive import RunArchive

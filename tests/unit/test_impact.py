@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import pytest
 from aggregates_writer import NS, Request, write
 
-from cbt_plugins.results.archive import Job, Phase
+from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.impact import impact, table, timeline
 from cbt_plugins.results.phase import PhaseAggregates, read_phase
 from cbt_plugins.results.samples import Sample, Samples
@@ -46,10 +46,10 @@ def phase(
     tmp_path: Path, requests: Sequence[Request], *, block: int = 1, name: str = "hybrid", **job: Any
 ) -> PhaseAggregates:
     path = write(tmp_path / name / "j.aggregates", [sorted(requests, key=lambda r: r.end)], block)
-    one = Job("j", "d", "n", "GET", 8, 0.0, None, 0.0, aggregates=path, **job)
+    one = ArchivedJob("j", "d", "n", "GET", 8, 0.0, None, 0.0, aggregates=path, **job)
     about: Dict[str, Any] = dict.fromkeys(("role", "status", "engine"), "x")
     about.update(window=(float(T0), T0 + 100.0), duration=100.0, mix={}, asked={}, accounting=(), warnings=(), pgs=())
-    return read_phase(Phase(path.parent, 1, name=name, kind="hybrid", block=block, jobs=(one,), **about))
+    return read_phase(ArchivedPhase(path.parent, 1, name=name, kind="hybrid", block=block, jobs=(one,), **about))
 
 
 def usual(tmp_path: Path, **more: Any) -> PhaseAggregates:

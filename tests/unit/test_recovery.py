@@ -11,10 +11,9 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 import pytest
 
 from cbt_plugins.journal import json_lines
-from cbt_plugins.results.recovered import series
-from cbt_plugins.results.recovery import milestones, table
+from cbt_plugins.results.episodes import STATES, stretches
+from cbt_plugins.results.recovery import milestones, series, table
 from cbt_plugins.results.samples import Samples, files_of, read_samples
-from cbt_plugins.results.states import STATES, stretches
 
 DATA = Path(__file__).parents[1] / "data" / "recovery"
 CLEAN = {"active+clean": 10}

@@ -9,7 +9,7 @@ from typing import Any, Dict
 import pytest
 
 from cbt_plugins.results import collectl, resources
-from cbt_plugins.results.networks import Networks
+from cbt_plugins.results.usage import Networks
 
 DATA = Path(__file__).parent.parent / "data" / "resources"
 SECOND = 1795275201.0  # 15:33:21, when the first line of node2 ends

@@ -19,9 +19,9 @@ from cbt_plugins.config import registry
 from cbt_plugins.config.validate import validate
 from cbt_plugins.monitors import lifecycle, resources_agent
 from cbt_plugins.monitors.resources import Resources
+from cbt_plugins.results import node_samples
 from cbt_plugins.results import resources as analysis
-from cbt_plugins.results import watching
-from cbt_plugins.results.networks import Networks
+from cbt_plugins.results.usage import Networks
 
 HERE = socket.gethostname()
 FILE, PID = f"{HERE}.jsonl", f"resources/{HERE}.pid"
@@ -186,7 +186,7 @@ def test_a_lost_connection_is_made_again(tmp_path: Path, caplog: pytest.LogCaptu
     finally:
         its.stop(str(tmp_path / "node"))
     assert f"{HERE} (1 times)" in caplog.text
-    node = watching.read_node(file, HERE)
+    node = node_samples.read_node(file, HERE)
     assert node is not None
     t = [line["t"] for line in lines(file)]
     missing = (t[-1] - t[0]) - node.whole.known((t[0], t[-1]))[0]
@@ -256,7 +256,7 @@ def test_a_gap_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     *_, before, last = lines(tmp_path / "x.jsonl")
     assert "gap" not in before
     assert last["gap"] == [last["gap"][0], "the node was too busy"] and last["gap"][0] >= 7.4
-    node = watching.read_node(tmp_path / "x.jsonl", "x")
+    node = node_samples.read_node(tmp_path / "x.jsonl", "x")
     assert node is not None and [gap["why"] for gap in node.gaps] == ["the node was too busy"]
 
 

@@ -13,9 +13,9 @@ from resources_lines import T0, Made, write
 
 from cbt_plugins.report.terminal import render
 from cbt_plugins.results import resources, schema, usage
-from cbt_plugins.results.counters import Counter
-from cbt_plugins.results.networks import Networks
+from cbt_plugins.results.node_samples import Counter
 from cbt_plugins.results.summary import summarize, write_summary
+from cbt_plugins.results.usage import Networks
 
 ROLES = {"n1": ["osd"], "n2": ["osd"], "r1": ["rgw"], "c1": ["client"]}
 OSDS = [("osd", "1", 0.5, 400), ("osd", "2", 0.25, 500)]

@@ -15,10 +15,10 @@ import numpy as np
 
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import json_lines
+from cbt_plugins.results.episodes import stretches
 from cbt_plugins.results.record import STATE, Measurement, ResultWarning, of_episode
 from cbt_plugins.results.recovery import milestones
 from cbt_plugins.results.samples import files_of, read_samples
-from cbt_plugins.results.states import stretches
 
 Pairs = Iterator[Tuple[str, Any]]
 _JournalEvent = Mapping[str, Any]

@@ -12,14 +12,14 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from cbt_plugins.results import phase as of_phase
 from cbt_plugins.results.aggregates import Frame
-from cbt_plugins.results.archive import Phase
+from cbt_plugins.results.archive import ArchivedPhase
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
 from cbt_plugins.results.importers.warp import PHASE, of_command
 from cbt_plugins.results.job import Gatherer, JobAggregates
 from cbt_plugins.results.record import ResultWarning, RunRecord, measurements
 from cbt_plugins.results.reduce import frames_by_client
 from cbt_plugins.results.rows import Rows
-from cbt_plugins.results.series import Grid, Timeline
+from cbt_plugins.results.series import TimeGrid, Timeline
 from cbt_plugins.results.source import Unreadable
 
 _ROW = re.compile(r"\d+\t\d+\t[A-Z_]+\t")
@@ -61,7 +61,7 @@ def read(paths: Sequence[Path]) -> RunRecord:
     if end <= start:
         what = "clients never ran together" if len(spans) > 1 else "requests do not fill one second"
         warnings.append(ResultWarning("no-window", f"its {what}: there are no rates"))
-    made = _aggregates(clients, Grid.of(start, end, 1))
+    made = _aggregates(clients, TimeGrid.of(start, end, 1))
     seconds = of_phase.by_op(made)
     line = {
         "name": PHASE,
@@ -95,7 +95,7 @@ def _span(frames: Sequence[Frame]) -> Tuple[int, int]:
     return low + 1, high
 
 
-def _aggregates(clients: Dict[str, List[Frame]], grid: Grid) -> of_phase.PhaseAggregates:
+def _aggregates(clients: Dict[str, List[Frame]], grid: TimeGrid) -> of_phase.PhaseAggregates:
     timeline = Timeline(grid)
     jobs: Dict[str, JobAggregates] = {}
     for client, frames in clients.items():
@@ -103,7 +103,7 @@ def _aggregates(clients: Dict[str, List[Frame]], grid: Grid) -> of_phase.PhaseAg
         for frame in frames:
             gatherer.add(frame)
         jobs[client] = gatherer.finish()
-    phase = Phase(
+    phase = ArchivedPhase(
         path=Path(),
         index=0,
         name=PHASE,

@@ -9,11 +9,11 @@ from typing import Any, Iterable, Iterator, List, Sequence, Tuple
 import numpy as np
 
 from cbt_plugins.results.aggregates import Frame, frames, joined, places
-from cbt_plugins.results.archive import Job, Phase, read_run
+from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, read_run
 from cbt_plugins.results.histogram import lows
 from cbt_plugins.results.reduce import frames_of_rows
 from cbt_plugins.results.source import Unreadable
-from cbt_plugins.results.sql.table import Columns, Run, Table, columns_of
+from cbt_plugins.results.sql.table import Columns, Table, TableRun, columns_of
 
 _WHERE = """
 phase VARCHAR name
@@ -83,12 +83,12 @@ count BIGINT requests
 
 
 @lru_cache(maxsize=8)
-def phases(path: Path) -> Sequence[Phase]:
+def phases(path: Path) -> Sequence[ArchivedPhase]:
     """The finished phases of a run."""
     return tuple(read_run(path).phases)
 
 
-def _frames(run: Run) -> Iterator[Tuple[Phase, Job, Frame]]:
+def _frames(run: TableRun) -> Iterator[Tuple[ArchivedPhase, ArchivedJob, Frame]]:
     """Of all jobs: their aggregates, or their rows where there are none; what cannot be read is in the warnings."""
     for phase in phases(run.path) if run.ours else ():
         for job in phase.jobs:
@@ -100,7 +100,7 @@ def _frames(run: Run) -> Iterator[Tuple[Phase, Job, Frame]]:
                 continue
 
 
-def _frames_of(job: Job, block: int) -> Iterable[Any]:
+def _frames_of(job: ArchivedJob, block: int) -> Iterable[Any]:
     if job.aggregates is not None and job.aggregates.exists():
         return joined(frames(job.aggregates, places(job.aggregates)[0]))
     if job.rows is not None and job.rows.exists():
@@ -108,7 +108,7 @@ def _frames_of(job: Job, block: int) -> Iterable[Any]:
     return ()
 
 
-def _where(phase: Phase, job: Job, frame: Frame, op: np.ndarray) -> Columns:
+def _where(phase: ArchivedPhase, job: ArchivedJob, frame: Frame, op: np.ndarray) -> Columns:
     n = len(op)
     about = {"phase": phase.name, "driver": job.driver, "job": job.id, "node": job.node}
     made = {name: _same(text, n) for name, text in about.items()}
@@ -128,7 +128,7 @@ def _named(names: Sequence[str], numbers: np.ndarray) -> np.ndarray:
     return texts[numbers] if len(names) else np.empty(0, object)
 
 
-def _inside(phase: Phase, at: np.ndarray, width: int) -> np.ndarray:
+def _inside(phase: ArchivedPhase, at: np.ndarray, width: int) -> np.ndarray:
     """As the summary counts: whole seconds and blocks of the window, or everything of a phase that ends by itself."""
     low, high = phase.window
     if phase.takes_all:
@@ -136,7 +136,7 @@ def _inside(phase: Phase, at: np.ndarray, width: int) -> np.ndarray:
     return (at >= np.ceil(low)) & (at + width <= np.floor(high))
 
 
-def _seconds(run: Run) -> Iterator[Columns]:
+def _seconds(run: TableRun) -> Iterator[Columns]:
     for phase, job, frame in _frames(run):
         table = frame.table("seconds")
         if not len(table["second"]):
@@ -148,7 +148,7 @@ def _seconds(run: Run) -> Iterator[Columns]:
         yield made
 
 
-def _group(phase: Phase, job: Job, frame: Frame, its: np.ndarray) -> Columns:
+def _group(phase: ArchivedPhase, job: ArchivedJob, frame: Frame, its: np.ndarray) -> Columns:
     """The keys of some groups."""
     counts = frame.table("counts")
     made = _where(phase, job, frame, counts["op"][its])
@@ -160,7 +160,7 @@ def _group(phase: Phase, job: Job, frame: Frame, its: np.ndarray) -> Columns:
     return made
 
 
-def _counts(run: Run) -> Iterator[Columns]:
+def _counts(run: TableRun) -> Iterator[Columns]:
     plain = ("n", "failed", "objects", "bytes", "ttfb_n")
     times = ("total", "min", "max", "failed_total", "failed_max", "ttfb_total", "ttfb_max")
     for phase, job, frame in _frames(run):
@@ -172,7 +172,7 @@ def _counts(run: Run) -> Iterator[Columns]:
             yield made
 
 
-def _histograms(run: Run) -> Iterator[Columns]:
+def _histograms(run: TableRun) -> Iterator[Columns]:
     for phase, job, frame in _frames(run):
         for what in ("latency", "ttfb", "failed"):
             table = frame.table(what)
@@ -184,7 +184,7 @@ def _histograms(run: Run) -> Iterator[Columns]:
                 yield made
 
 
-def _errors(run: Run) -> Iterator[Columns]:
+def _errors(run: TableRun) -> Iterator[Columns]:
     for phase, job, frame in _frames(run):
         table = frame.table("errors")
         if len(table["block"]):

@@ -14,7 +14,7 @@ from cbt_plugins.results.source import Unreadable
 from cbt_plugins.results.sql import counted, summaries, watched
 from cbt_plugins.results.sql.rows import COLUMNS as ROW_COLUMNS
 from cbt_plugins.results.sql.rows import view as rows_view
-from cbt_plugins.results.sql.table import TEXT, TIME, Column, Columns, Run, Table
+from cbt_plugins.results.sql.table import TEXT, TIME, Column, Columns, Table, TableRun
 
 TABLES: Tuple[Table, ...] = (*summaries.TABLES, *counted.TABLES, *watched.TABLES)
 ROWS = Table("rows", "every request, where rows were kept", ROW_COLUMNS, lambda run: ())
@@ -33,22 +33,22 @@ class Refused(Exception):
     """A statement that is no question."""
 
 
-def runs_of(archive: Path) -> List[Run]:
+def runs_of(archive: Path) -> List[TableRun]:
     """The runs of an archive, of any program; what is no archive is one run. Raises Unreadable."""
     try:
         paths = find_runs(archive)
     except Unreadable:
         if not archive.exists():
             raise
-        return [Run(archive, archive.name, False)]
-    return [Run(path, f"{path.resolve().parent.name}/{path.name}", _ours(path)) for path in paths]
+        return [TableRun(archive, archive.name, False)]
+    return [TableRun(path, f"{path.resolve().parent.name}/{path.name}", _ours(path)) for path in paths]
 
 
 def _ours(path: Path) -> bool:
     return (path / "plan.json").exists() or (path / "phases").is_dir()
 
 
-def connect(runs: Sequence[Run], wanted: str) -> Any:
+def connect(runs: Sequence[TableRun], wanted: str) -> Any:
     """A connection with the tables whose names stand in the text `wanted`. Raises Unreadable, duckdb.Error."""
     con = duckdb.connect(":memory:")
     con.execute("SET TimeZone = 'UTC'")
@@ -73,7 +73,7 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _create(con: Any, table: Table, wanted: Sequence[Column], runs: Sequence[Run]) -> None:
+def _create(con: Any, table: Table, wanted: Sequence[Column], runs: Sequence[TableRun]) -> None:
     """With the columns that the question names: those of the histograms of days are large."""
     columns = (RUN, *wanted)
     con.execute(f"CREATE TABLE {table.name} ({', '.join(f'{_name(column)} {column.type}' for column in columns)})")
@@ -100,7 +100,7 @@ def _add_up(con: Any, table: Table, columns: Sequence[Column]) -> None:
     con.execute(f"CREATE OR REPLACE TABLE {table.name} AS SELECT {', '.join(values)} FROM {table.name} GROUP BY ALL")
 
 
-def _pieces(table: Table, runs: Sequence[Run]) -> Iterator[Tuple[Run, Columns]]:
+def _pieces(table: Table, runs: Sequence[TableRun]) -> Iterator[Tuple[TableRun, Columns]]:
     for run in runs:
         for piece in table.fill(run):
             yield run, piece

@@ -7,7 +7,7 @@ from typing import Any, List, Sequence, Tuple
 import numpy as np
 
 from cbt_plugins.results.sql.counted import phases
-from cbt_plugins.results.sql.table import Run, columns_of
+from cbt_plugins.results.sql.table import TableRun, columns_of
 
 COLUMNS = columns_of("""
 phase VARCHAR name
@@ -28,7 +28,7 @@ duration_ns BIGINT exact; times have microseconds
 """)
 
 
-def view(con: Any, runs: Sequence[Run]) -> str:
+def view(con: Any, runs: Sequence[TableRun]) -> str:
     """The statement that makes the view."""
     found: List[Tuple[str, ...]] = []
     offsets: List[float] = []

@@ -12,7 +12,7 @@ from cbt_plugins.metrics import METRICS, TOTAL
 from cbt_plugins.results.loader import summary_of
 from cbt_plugins.results.record import RunRecord
 from cbt_plugins.results.records import records_of
-from cbt_plugins.results.sql.table import Columns, Run, Table, columns_of, from_rows
+from cbt_plugins.results.sql.table import Columns, Table, TableRun, columns_of, from_rows
 
 Row = Dict[str, Any]
 
@@ -134,11 +134,11 @@ def records(path: Path) -> Tuple[RunRecord, ...]:
     return tuple(records_of(path))
 
 
-def _of(run: Run) -> List[Mapping[str, Any]]:
+def _of(run: TableRun) -> List[Mapping[str, Any]]:
     return list(summary(run.path)["phases"]) if run.ours else []
 
 
-def _runs(run: Run) -> Iterator[Row]:
+def _runs(run: TableRun) -> Iterator[Row]:
     for record in records(run.path):
         about = summary(run.path)["run"] if run.ours else {}
         yield {
@@ -155,7 +155,7 @@ def _runs(run: Run) -> Iterator[Row]:
         }
 
 
-def _phases(run: Run) -> Iterator[Row]:
+def _phases(run: TableRun) -> Iterator[Row]:
     for phase in _of(run):
         window, gap, law = phase["window"], phase["longest_gap"] or {}, phase["littles_law"] or {}
         same = ("index", "kind", "role", "engine", "status", "block", "asked_seconds", "loop", "sentence")
@@ -182,14 +182,14 @@ def _line(line: Mapping[str, Any]) -> Row:
     }
 
 
-def _ops(run: Run) -> Iterator[Row]:
+def _ops(run: TableRun) -> Iterator[Row]:
     for phase in _of(run):
         if phase["ops"]:
             for op, line in [*phase["ops"].items(), (TOTAL, phase["total"])]:
                 yield {"phase": phase["name"], "op": op, **_line(line)}
 
 
-def _drivers(run: Run) -> Iterator[Row]:
+def _drivers(run: TableRun) -> Iterator[Row]:
     for phase in _of(run):
         for driver in phase["drivers"]:
             about = {name: driver[name] for name in ("driver", "node", "bucket", "workers")}
@@ -197,7 +197,7 @@ def _drivers(run: Run) -> Iterator[Row]:
                 yield {"phase": phase["name"], **about, "op": op, **_line(line)}
 
 
-def _measurements(run: Run) -> Iterator[Row]:
+def _measurements(run: TableRun) -> Iterator[Row]:
     for record in records(run.path):
         for its in record.measurements:
             unit = METRICS[its.metric].unit if its.metric in METRICS else None
@@ -205,19 +205,19 @@ def _measurements(run: Run) -> Iterator[Row]:
             yield {**row, "value": its.value, "n": its.n}
 
 
-def _config(run: Run) -> Iterator[Row]:
+def _config(run: TableRun) -> Iterator[Row]:
     for record in records(run.path):
         for key, value in record.config.items():
             yield {"name": record.name, "key": key, "value": value}
 
 
-def _warnings(run: Run) -> Iterator[Row]:
+def _warnings(run: TableRun) -> Iterator[Row]:
     for record in records(run.path):
         for warning in record.warnings:
             yield {"name": record.name, "code": warning.code, "text": warning.text}
 
 
-def _resources(run: Run, key: str) -> Iterator[Row]:
+def _resources(run: TableRun, key: str) -> Iterator[Row]:
     used = (summary(run.path).get("resources") or {}).get("phases") or {} if run.ours else {}
     for phase, its in used.items():
         for line in its.get(key) or ():
@@ -225,7 +225,7 @@ def _resources(run: Run, key: str) -> Iterator[Row]:
 
 
 def _table(name: str, text: str, columns: Any, rows: Any) -> Table:
-    def fill(run: Run) -> Iterable[Columns]:
+    def fill(run: TableRun) -> Iterable[Columns]:
         return from_rows(columns, rows(run))
 
     return Table(name, text, columns, fill)

@@ -23,7 +23,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Run:
+class TableRun:
     """What tables are made of."""
 
     path: Path
@@ -38,7 +38,7 @@ class Table:
     name: str
     text: str
     columns: Tuple[Column, ...]
-    fill: Callable[[Run], Iterable[Columns]]
+    fill: Callable[[TableRun], Iterable[Columns]]
     #: a column of counts: lines that differ in nothing that a question names are added up, there may be millions
     adds: str = ""
 

@@ -8,13 +8,13 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.space import Space
 from cbt_plugins.journal import json_lines
-from cbt_plugins.results import beats
+from cbt_plugins.results import flight
 from cbt_plugins.results.archive import read_run
-from cbt_plugins.results.clocks import Clocks
+from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.phase import is_clean
 from cbt_plugins.results.samples import files_of, read_samples
 from cbt_plugins.results.sql.counted import phases
-from cbt_plugins.results.sql.table import Columns, Run, Table, columns_of, from_rows
+from cbt_plugins.results.sql.table import Columns, Table, TableRun, columns_of, from_rows
 
 _EVENTS = columns_of("""
 time TIMESTAMP head's clock (UTC)
@@ -77,23 +77,23 @@ health VARCHAR of the cluster
 """)
 
 
-def _events(run: Run) -> Iterator[Columns]:
+def _events(run: TableRun) -> Iterator[Columns]:
     lines = json_lines(run.path / "events.jsonl")
     rows = [{**line, "time": line.get("t"), "data": json.dumps(line)} for line in lines]
     return from_rows(_EVENTS, rows)
 
 
-def _heartbeats(run: Run) -> Iterator[Columns]:
+def _heartbeats(run: TableRun) -> Iterator[Columns]:
     for phase in phases(run.path) if run.ours else ():
         rows: List[Dict[str, Any]] = []
-        for beat in json_lines(phase.path / beats.FILE):
+        for beat in json_lines(phase.path / flight.FILE):
             for job, its in (beat.get("jobs") or {}).items():
                 about = {"phase": phase.name, "time": beat.get("t"), "node": beat.get("node"), "job": job}
                 rows.append({**its, **about, "oldest_s": its.get("oldest")})
         yield from from_rows(_HEARTBEATS, rows)
 
 
-def _status(run: Run) -> Iterator[Columns]:
+def _status(run: TableRun) -> Iterator[Columns]:
     watched = [(phase.name, phase.pgs) for phase in phases(run.path)] if run.ours else []
     after: List[Tuple[Optional[str], Sequence[Mapping[str, Any]]]] = [
         (None, json_lines(run.path / "afterwards" / "status.jsonl"))
@@ -110,7 +110,7 @@ def _status(run: Run) -> Iterator[Columns]:
         yield from from_rows(_STATUS, rows)
 
 
-def _capacity(run: Run) -> Iterator[Columns]:
+def _capacity(run: TableRun) -> Iterator[Columns]:
     rows: List[Dict[str, Any]] = _pools(run.path / "cluster" / "before" / "df.json") if run.ours else []
     for phase in phases(run.path) if run.ours else ():
         rows += [{**pool, "phase": phase.name} for pool in _pools(phase.path / "capacity.json")]
@@ -129,7 +129,7 @@ def _pools(path: Path) -> List[Dict[str, Any]]:
     return [{**about, "pool": name, **{key: getattr(pool, key) for key in keys}} for name, pool in space.pools.items()]
 
 
-def _recovery(run: Run) -> Iterator[Columns]:
+def _recovery(run: TableRun) -> Iterator[Columns]:
     samples = read_samples(files_of(run.path), Clocks.of(read_run(run.path))).samples
     rows = []
     for sample in samples:

@@ -1,13 +1,53 @@
-"""Two engines beside each other: cbt-load and warp on the same mix in one run."""
+"""Two phases of a run beside each other: new against aged, and cbt-load against warp on the same mix."""
 
 from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins.metrics import METRICS, TOTAL, number_at
-from cbt_plugins.plan import is_calibration
+from cbt_plugins.plan import is_calibration, is_measurement
 
-_METRICS = tuple(METRICS[key] for key in ("obj_per_s", "mib_per_s", "p50_ms", "p99_ms"))
+_AGING = tuple(METRICS[key] for key in ("obj_per_s", "mib_per_s", "mean_ms", "p99_ms"))
+
+
+def new_vs_aged(phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
+    """Return the change of each op, and of all together, from the first to the last phase with the role "measure".
+
+    None when there are not two. One run against itself says nothing about chance: no significance is claimed.
+    """
+    measured = [phase for phase in phases if is_measurement(phase["name"], phase["role"])]
+    if len(measured) < 2:
+        return None
+    new, aged = measured[0], measured[-1]
+    lines: List[Dict[str, Any]] = []
+    for op in [*new["ops"], *(op for op in aged["ops"] if op not in new["ops"]), None]:
+        before = new["total"] if op is None else new["ops"].get(op)
+        after = aged["total"] if op is None else aged["ops"].get(op)
+        for metric in _AGING:
+            a, b = number_at(before, metric.path), number_at(after, metric.path)
+            if a is None and b is None:
+                continue
+            change = round(b / a - 1, 6) if a and b is not None else None
+            lines.append(
+                {
+                    "op": op or TOTAL,
+                    "metric": metric.key,
+                    "unit": metric.unit,
+                    "better": metric.direction.value,
+                    "new": a,
+                    "aged": b,
+                    "change": change,
+                }
+            )
+    return {
+        "new": new["name"],
+        "aged": aged["name"],
+        "note": "one measurement each: a difference may be chance, no significance is claimed",
+        "lines": lines,
+    }
+
+
+_ENGINES = tuple(METRICS[key] for key in ("obj_per_s", "mib_per_s", "p50_ms", "p99_ms"))
 _MIXED = (
     "warp mixed reads objects that it has just written itself and repeats failed requests unseen, in a closed loop "
     "without LIST; cbt-load reads what the cycle has filled, and a failed request is a failed one"
@@ -19,8 +59,8 @@ _JOBS = (
 )
 
 
-def beside(phases: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
-    """One entry for each closed loop by cbt-load and the nearest phase by warp with the same mix.
+def engine_pairs(phases: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
+    """Return one entry for each closed loop by cbt-load and the nearest phase by warp with the same mix.
 
     {"cbt_load", "warp": names of the phases, "note", "lines": [{"op", "metric", "unit", "cbt_load", "warp", "ratio"}]}
     """
@@ -56,7 +96,7 @@ def _entry(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Dict[str, Any]
     lines: List[Dict[str, Any]] = []
     for op in [*ours["ops"], *(op for op in theirs["ops"] if op not in ours["ops"]), None]:
         both = [phase["total"] if op is None else phase["ops"].get(op) for phase in (ours, theirs)]
-        for metric in _METRICS:
+        for metric in _ENGINES:
             a, b = (number_at(line, metric.path) for line in both)
             if a is not None or b is not None:
                 about = {"op": op or TOTAL, "metric": metric.key, "unit": metric.unit}

@@ -1,0 +1,187 @@
+"""Phases as points of curves: reads and writes of one object size, by a number of workers."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cbt_plugins.results.archive import ArchivedJob, ArchivedRun, find_runs, read_run
+from cbt_plugins.results.histogram import Histogram, middles
+from cbt_plugins.results.job import JobAggregates, OpAggregates
+from cbt_plugins.results.loader import is_ours, summary_of, why_unusable
+from cbt_plugins.results.phase import PhaseAggregates, rank, read_phase
+from cbt_plugins.results.source import Unreadable
+
+#: our operations -> fio's, as far as there is one: whole objects, from their first byte to their last
+_READ, _WRITE = "GET", "PUT"
+#: what a curve or its file has a place for; runs that differ in anything else are no points of one curve
+_PLACED = frozenset({"benchmark", "iteration", "workers", "size", "objects", "acceptable"})
+
+
+@dataclass(frozen=True)
+class Point:
+    """What the drivers of one object size came to in one phase of one run."""
+
+    size: int  # bytes of an object; the mean where there are several sizes
+    op: str  # "read", "write" or "randrw", which are both
+    shares: Optional[Tuple[str, str]]  # of randrw: percent of reads and of writes that were asked for
+    depth: int  # workers, of all drivers together
+    jobs: int  # drivers
+    seconds: float
+    requests: int
+    bytes: int
+    latency_ns: float  # mean
+    deviation_ns: float  # standard deviation of the latency of the requests
+    cpu: Optional[float]  # percent of one core that the generators took; None when nobody watched, or others ran too
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What one directory of a generator's input is made of."""
+
+    name: str  # "ARCHIVE-PHASE"; of archives that vary more than a curve can: "-KEY-VALUE" too
+    benchmark: str
+    points: Tuple[Point, ...]
+
+
+def curves_of(archive: Path) -> Tuple[List[Curves], List[str], List[str]]:
+    """(curves, what has no place in them, runs that are not whole) of an archive or run. Raises Unreadable."""
+    runs, broken, left = [], [], []
+    for path in find_runs(archive):
+        if not is_ours(path):
+            left.append(f"{path.parent.name}/{path.name}: a benchmark of CBT's own")
+            continue
+        try:
+            summary = summary_of(path)
+            why = why_unusable(path, summary)
+            if why:
+                broken.append(f"{path}: left out: {why}")
+            else:
+                runs.append((read_run(path), summary))
+        except Unreadable as error:
+            broken.append(str(error))
+    suffixes = _suffixes([run for run, _ in runs])
+    found: Dict[Tuple[str, str], List[Point]] = defaultdict(list)
+    for (run, summary), suffix in zip(runs, suffixes):
+        for phase in run.phases:
+            if phase.calibrates or not phase.jobs:
+                continue
+            points, its_left = _points(read_phase(phase), summary)
+            left += its_left
+            name = _clean("-".join([archive.resolve().name, phase.name, *suffix]))
+            found[name, str(run.config.get("benchmark") or run.plan.get("benchmark") or "")] += points
+    curves = [Curves(name, benchmark, tuple(points)) for (name, benchmark), points in found.items() if points]
+    return curves, list(dict.fromkeys(left)), broken
+
+
+def _clean(name: str) -> str:
+    """The generators put names into shell commands, and `_` into LaTeX."""
+    return re.sub(r"[^A-Za-z0-9.+-]+", "-", name).strip("-")
+
+
+def _suffixes(runs: Sequence[ArchivedRun]) -> List[List[str]]:
+    """For each run what tells its curves from those of the others."""
+    made: List[List[str]] = []
+    benchmarks = {run.config.get("benchmark") for run in runs}
+    for run in runs:
+        config = run.config
+        alike = [other.config for other in runs if other.config.get("benchmark") == config.get("benchmark")]
+        suffix = [str(config.get("benchmark"))] if len(benchmarks) > 1 else []
+        for key in sorted({key for other in alike for key in other} - _PLACED):
+            values = list(dict.fromkeys(json.dumps(other.get(key), sort_keys=True, default=str) for other in alike))
+            if len(values) > 1:
+                value = config.get(key)
+                number = values.index(json.dumps(value, sort_keys=True, default=str)) + 1
+                suffix.append(f"{key}-{number if isinstance(value, (dict, list)) else value}")
+        if len({other.get("iteration") for other in alike}) > 1:
+            suffix.append(f"iteration-{config.get('iteration')}")
+        made.append(suffix)
+    return made
+
+
+def _points(made: PhaseAggregates, summary: Mapping[str, Any]) -> Tuple[List[Point], List[str]]:
+    """The points of a phase, and what has no place in them."""
+    phase, left = made.phase, []
+    others = sorted((op for op, of in made.ops.items() if of.latency.n and op not in (_READ, _WRITE)), key=rank)
+    if others:
+        left.append(f"{phase.name}: {', '.join(others)}: the generators know reads and writes only")
+    if not made.length or not any(made.ops[op].latency.n for op in (_READ, _WRITE) if op in made.ops):
+        return [], left
+    if any(job.open_loop for job in phase.jobs):
+        return [], [*left, f"{phase.name}: an open loop, which has a rate and no queue depth"]
+    by_size: Dict[Tuple[Tuple[int, int, float], ...], List[ArchivedJob]] = defaultdict(list)
+    for job in phase.jobs:
+        by_size[job.sizes].append(job)
+    points = []
+    for sizes, jobs in by_size.items():
+        cpu = _cpu(summary, phase.name) if len(by_size) == 1 else None
+        point = _point(made, sizes, jobs, cpu)
+        if point:
+            points.append(point)
+            if len(sizes) > 1 or any(low != high for low, high, _ in sizes):
+                left.append(f"{phase.name}: objects of several sizes are shown as their mean, {point.size} B")
+    return points, left
+
+
+def _point(
+    made: PhaseAggregates, sizes: Sequence[Tuple[int, int, float]], jobs: Sequence[ArchivedJob], cpu: Optional[float]
+) -> Optional[Point]:
+    by_op = {_READ: OpAggregates(), _WRITE: OpAggregates()}
+    for job in jobs:
+        for op, of in made.jobs.get(job.id, JobAggregates()).ops.items():
+            if op in by_op:
+                by_op[op].merge(of)
+    reads, writes = by_op[_READ], by_op[_WRITE]
+    both = OpAggregates()
+    both.merge(reads)
+    both.merge(writes)
+    if not both.latency.n:
+        return None
+    mixed = bool(reads.latency.n and writes.latency.n)
+    return Point(
+        size=_mean(sizes) or round(both.bytes / max(1, both.objects)),
+        op="randrw" if mixed else "read" if reads.latency.n else "write",
+        shares=_shares(made.phase.mix, reads, writes) if mixed else None,
+        depth=sum(job.workers for job in jobs),
+        jobs=len({job.driver for job in jobs}),
+        seconds=made.length,
+        requests=both.latency.n,
+        bytes=both.bytes,
+        latency_ns=both.latency.mean,
+        deviation_ns=_deviation(both.latency),
+        cpu=cpu,
+    )
+
+
+def _mean(sizes: Sequence[Tuple[int, int, float]]) -> Optional[int]:
+    """Mean size in bytes of what was asked for, so that it is the same in archives that are compared."""
+    shares = math.fsum(share for _, _, share in sizes)
+    return round(math.fsum((low + high) / 2 * share for low, high, share in sizes) / shares) if shares else None
+
+
+def _shares(mix: Mapping[str, float], reads: OpAggregates, writes: OpAggregates) -> Tuple[str, str]:
+    if mix.get(_READ) and mix.get(_WRITE):
+        return f"{mix[_READ]:g}", f"{mix[_WRITE]:g}"
+    read = round(100 * reads.latency.n / (reads.latency.n + writes.latency.n))
+    return str(read), str(100 - read)
+
+
+def _deviation(latency: Histogram) -> float:
+    """Sample standard deviation in ns, from the middles of the buckets."""
+    if latency.n < 2:
+        return 0.0
+    squares = (middles(latency.numbers) - latency.mean) ** 2
+    return math.sqrt(float(np.dot(squares, latency.counts)) / (latency.n - 1))
+
+
+def _cpu(summary: Mapping[str, Any], phase: str) -> Optional[float]:
+    watched: Mapping[str, Any] = (summary.get("resources") or {}).get("phases", {}).get(phase) or {}
+    cores = (watched.get("classes") or {}).get("generator", {}).get("cores")
+    return None if cores is None else 100.0 * float(cores)
