@@ -110,24 +110,26 @@ func (e *engine) end(reason string) {
 }
 
 // open tells whether requests may be made.
-func (e *engine) open() bool {
+func (e *engine) open() bool { return e.openAt(time.Now()) }
+
+func (e *engine) openAt(now time.Time) bool {
 	if e.closed.Load() {
 		return false
 	}
-	if e.spec.Duration > 0 && time.Since(e.base) >= seconds(e.spec.Duration) {
+	if e.spec.Duration > 0 && now.Sub(e.base) >= seconds(e.spec.Duration) {
 		e.end(endDuration)
 		return false
 	}
 	return true
 }
 
-// issues tells whether a request that has its object may be made. That others have found nothing more to do is no reason
-// against the last one.
-func (e *engine) issues() bool {
+// issues tells whether a request that has its object may be made at this instant, which is its start. That others have
+// found nothing more to do is no reason against the last one.
+func (e *engine) issues(now time.Time) bool {
 	if !e.closed.Load() {
-		return e.open()
+		return e.openAt(now)
 	}
-	return e.reason == endExhausted && (e.last.IsZero() || time.Since(e.base) < seconds(e.spec.Duration))
+	return e.reason == endExhausted && (e.last.IsZero() || now.Sub(e.base) < seconds(e.spec.Duration))
 }
 
 // complete is called when a space has got its objects.

@@ -69,12 +69,13 @@ func (w *worker) run() {
 			return
 		}
 		w.prepare()
-		if !w.e.issues() {
+		started := time.Now()
+		if !w.e.issues(started) {
 			w.giveBack()
 			w.e.notStarted(intended)
 			return
 		}
-		w.do(intended)
+		w.do(started, intended)
 		// nobody is there: a loop without a pause would only make rows
 		if refused++; w.result.Kind != s3.KindRefused {
 			refused = 0
@@ -128,10 +129,9 @@ func (w *worker) giveBack() {
 	}
 }
 
-// do makes the request, again if it fails and may be repeated, and says what came of it.
-func (w *worker) do(intended time.Time) {
+// do makes the request, again if it fails and may be repeated, and says what came of it. A closed loop has no intended start.
+func (w *worker) do(started, intended time.Time) {
 	o, result := w.choice.op, &w.result
-	started := time.Now()
 	if intended.IsZero() {
 		intended = started
 	} else {
