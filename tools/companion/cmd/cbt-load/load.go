@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"cbt-plugins/companion/internal/drive"
-	"cbt-plugins/companion/internal/rowout"
 	"cbt-plugins/companion/internal/s3"
 	"cbt-plugins/companion/internal/spec"
 )
@@ -32,15 +31,15 @@ func load(args []string) int {
 		fmt.Fprintf(os.Stderr, "cbt-load run: %s\n%s", err, usage)
 		return drive.ExitUsage
 	}
-	events := rowout.NewEvents(os.Stderr)
+	events := drive.NewEvents(os.Stderr)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return failed(events, err.Error(), drive.ExitUsage)
 	}
 	what, err := spec.Parse(data)
 	if err != nil {
-		for _, fault := range strings.Split(err.Error(), "\n") {
-			events.Say(path + ": " + fault)
+		for _, line := range strings.Split(err.Error(), "\n") {
+			events.Say(path + ": " + line)
 		}
 		return failed(events, err.Error(), drive.ExitUsage)
 	}
@@ -84,7 +83,7 @@ func load(args []string) int {
 	})
 }
 
-func failed(events *rowout.Events, text string, status int) int {
+func failed(events *drive.Events, text string, status int) int {
 	events.Write(map[string]string{"event": "failed", "text": text})
 	return status
 }
@@ -165,7 +164,7 @@ func goAt(path string) func(<-chan struct{}) (time.Time, bool) {
 	}
 }
 
-// instant is an epoch on this node's clock, also on its steady one.
+// instant is an epoch on this node's clock, also on its monotonic one.
 func instant(text string) (time.Time, bool) {
 	epoch, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(epoch) || math.Abs(epoch) > 1e11 {

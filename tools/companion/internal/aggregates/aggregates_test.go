@@ -14,7 +14,7 @@ import (
 )
 
 // sample is a frame with a row in every table.
-func sample(kind string) *Frame {
+func sampleFrame(kind string) *Frame {
 	f := NewFrame(kind, 1, []Source{{"job", "warp", "node", "phase"}})
 	if kind == KindEnd {
 		torn := "why"
@@ -34,7 +34,7 @@ func sample(kind string) *Frame {
 	return f
 }
 
-func encoded(t testing.TB, frames ...*Frame) []byte {
+func encodedFrames(t testing.TB, frames ...*Frame) []byte {
 	t.Helper()
 	var all []byte
 	for _, f := range frames {
@@ -48,8 +48,8 @@ func encoded(t testing.TB, frames ...*Frame) []byte {
 }
 
 func TestFramesComeBackAsTheyWere(t *testing.T) {
-	counts, end := sample(KindCounts), sample(KindEnd)
-	r := NewReader(bytes.NewReader(encoded(t, counts, end)))
+	counts, end := sampleFrame(KindCounts), sampleFrame(KindEnd)
+	r := NewReader(bytes.NewReader(encodedFrames(t, counts, end)))
 	for _, want := range []*Frame{counts, end} {
 		got, err := r.Next()
 		if err != nil || !reflect.DeepEqual(got, want) {
@@ -62,8 +62,8 @@ func TestFramesComeBackAsTheyWere(t *testing.T) {
 }
 
 func TestTornAtEveryByte(t *testing.T) {
-	one := encoded(t, sample(KindCounts))
-	data := append(bytes.Clone(one), encoded(t, sample(KindEnd))...)
+	one := encodedFrames(t, sampleFrame(KindCounts))
+	data := append(bytes.Clone(one), encodedFrames(t, sampleFrame(KindEnd))...)
 	for cut := range data {
 		r := NewReader(bytes.NewReader(data[:cut]))
 		_, err := r.Next()
@@ -80,8 +80,8 @@ func TestTornAtEveryByte(t *testing.T) {
 }
 
 func TestDamageIsNoticed(t *testing.T) {
-	data := encoded(t, sample(KindCounts), sample(KindEnd))
-	for i := range encoded(t, sample(KindCounts)) {
+	data := encodedFrames(t, sampleFrame(KindCounts), sampleFrame(KindEnd))
+	for i := range encodedFrames(t, sampleFrame(KindCounts)) {
 		damaged := bytes.Clone(data)
 		damaged[i] ^= 0x10
 		if _, err := NewReader(bytes.NewReader(damaged)).Next(); err == nil {
@@ -92,7 +92,7 @@ func TestDamageIsNoticed(t *testing.T) {
 
 func TestIndexesThatPointNowhere(t *testing.T) {
 	for name, at := range map[string]int{TableCounts: 2, TableLatency: 0, TableSeconds: 1, TableErrors: 4} {
-		f := sample(KindCounts)
+		f := sampleFrame(KindCounts)
 		for i, def := range f.Tables {
 			if def.Name == name {
 				Column{f.Columns[i][at], width(def.Columns[at][1])}.Set(0, 1)
@@ -118,9 +118,9 @@ func TestChecksumOfParts(t *testing.T) {
 func TestMerge(t *testing.T) {
 	folder := t.TempDir()
 	var paths []string
-	for i, frames := range [][]*Frame{{sample(KindCounts), sample(KindEnd)}, {sample(KindCounts)}} {
+	for i, frames := range [][]*Frame{{sampleFrame(KindCounts), sampleFrame(KindEnd)}, {sampleFrame(KindCounts)}} {
 		paths = append(paths, filepath.Join(folder, string(rune('a'+i))))
-		if err := os.WriteFile(paths[i], encoded(t, frames...), 0o666); err != nil {
+		if err := os.WriteFile(paths[i], encodedFrames(t, frames...), 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -158,7 +158,7 @@ func TestMerge(t *testing.T) {
 }
 
 func FuzzReader(f *testing.F) {
-	data := encoded(f, sample(KindCounts), sample(KindEnd))
+	data := encodedFrames(f, sampleFrame(KindCounts), sampleFrame(KindEnd))
 	f.Add(data, false)
 	f.Add([]byte("\x1e\x00\x00\x00{\"bits\":11,\"tables\":[{\"rows\":9}]}"), true)
 	f.Fuzz(func(t *testing.T, data []byte, payload bool) {

@@ -5,8 +5,6 @@ import (
 	"encoding/csv"
 	"io"
 	"strconv"
-
-	"cbt-plugins/companion/internal/hist"
 )
 
 // Exportable tells whether there is such a table to export.
@@ -94,12 +92,12 @@ func (f *Frame) text(line []string, column string, v int64, counts Table) []stri
 	case "error":
 		return append(line, f.Errors[v])
 	case "group":
-		for k, key := range tables[TableCounts][:5] {
+		for k, key := range tables[TableCounts][:countsKeys] {
 			line = f.text(line, key[0], counts[k].At(int(v)), nil)
 		}
 		return line
 	case "bucket":
-		low, high := hist.Bounds(uint32(v))
+		low, high := bucketBounds(uint32(v))
 		return append(line, strconv.FormatInt(v, 10), strconv.FormatInt(low, 10), strconv.FormatInt(high, 10))
 	}
 	return append(line, strconv.FormatInt(v, 10))

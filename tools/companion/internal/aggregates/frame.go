@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
-
-	"cbt-plugins/companion/internal/hist"
 )
 
 const (
@@ -76,7 +74,7 @@ type Frame struct {
 // NewFrame makes an empty frame.
 func NewFrame(kind string, block int64, sources []Source) *Frame {
 	return &Frame{Header: Header{
-		Kind: kind, Bits: hist.Bits, Block: block, Sources: sources,
+		Kind: kind, Bits: bucketBits, Block: block, Sources: sources,
 		Ops: []string{}, Endpoints: []string{}, Errors: []string{}, Tables: []TableDef{},
 	}}
 }
@@ -232,4 +230,49 @@ func (f *Frame) Encode() ([]byte, error) {
 	binary.LittleEndian.PutUint32(data[6:], uint32(len(data)-prefix))
 	binary.LittleEndian.PutUint32(data[10:], crc32.ChecksumIEEE(data[prefix:]))
 	return data, nil
+}
+
+// Names of the tables.
+const (
+	TableCounts  = "counts"
+	TableLatency = "latency"
+	TableTTFB    = "ttfb"
+	TableFailed  = "failed"
+	TableSeconds = "seconds"
+	TableErrors  = "errors"
+	TableThreads = "threads"
+)
+
+var histogram = [][2]string{{"group", "u4"}, {"bucket", "u4"}, {"count", "u4"}}
+
+// Places of the columns that this package reads, in `tables`.
+const (
+	countsSource, countsOp, countsN, countsFailed, countsObjects, countsBytes = 1, 2, 5, 6, 7, 8
+	countsTotal, countsMin, countsMax                                         = 9, 10, 11
+	countsKeys                                                                = 5 // the first columns
+	histogramGroup, histogramBucket, histogramCount                           = 0, 1, 2
+	secondsSource, secondsOp, secondsN, secondsFirst, secondsLast             = 1, 2, 3, 9, 10
+	threadsSource, threadsThread, threadsLastEnd                              = 0, 1, 2
+)
+
+// tables are the columns of every table of this version, keys first.
+var tables = map[string][][2]string{
+	TableCounts: {
+		{"block", "i8"}, {"source", "u2"}, {"op", "u1"}, {"endpoint", "u2"}, {"size", "u1"},
+		{"n", "u4"}, {"failed", "u4"}, {"objects", "i8"}, {"bytes", "i8"},
+		{"total", "i8"}, {"min", "i8"}, {"max", "i8"},
+		{"failed_total", "i8"}, {"failed_min", "i8"}, {"failed_max", "i8"},
+		{"ttfb_n", "u4"}, {"ttfb_total", "i8"}, {"ttfb_min", "i8"}, {"ttfb_max", "i8"},
+	},
+	TableLatency: histogram,
+	TableTTFB:    histogram,
+	TableFailed:  histogram,
+	TableSeconds: {
+		{"second", "i8"}, {"source", "u2"}, {"op", "u1"}, {"n", "u4"}, {"failed", "u4"}, {"objects", "i8"}, {"bytes", "i8"},
+		{"total", "i8"}, {"max", "i8"}, {"first", "i8"}, {"last", "i8"}, {"busy", "i8"}, {"crossing", "u4"},
+	},
+	TableErrors: {
+		{"block", "i8"}, {"source", "u2"}, {"op", "u1"}, {"endpoint", "u2"}, {"error", "u2"}, {"count", "u4"},
+	},
+	TableThreads: {{"source", "u2"}, {"thread", "u4"}, {"last_end", "i8"}},
 }

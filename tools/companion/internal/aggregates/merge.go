@@ -67,8 +67,8 @@ func (e *ending) frame(f *Frame) error {
 	}
 	threads, rows, err := f.Of(TableThreads)
 	for i := 0; i < rows && err == nil; i++ {
-		key := [2]int64{int64(e.source(f.Sources[threads[0].At(i)])), threads[1].At(i)}
-		e.threads[key] = max(e.threads[key], threads[2].At(i))
+		key := [2]int64{int64(e.source(f.Sources[threads[threadsSource].At(i)])), threads[threadsThread].At(i)}
+		e.threads[key] = max(e.threads[key], threads[threadsLastEnd].At(i))
 	}
 	return err
 }
@@ -140,21 +140,21 @@ func (f *Frame) sum(sums map[Source]*Totals) error {
 	if err != nil {
 		return err
 	}
-	ticks, seconds, err := f.Of(TableSeconds)
+	seconds, ticks, err := f.Of(TableSeconds)
 	for i := 0; i < rows; i++ {
-		source := f.Sources[counts[1].At(i)]
+		source := f.Sources[counts[countsSource].At(i)]
 		if sums[source] == nil {
 			sums[source] = &Totals{}
 		}
-		sums[source].Rows += counts[5].At(i) + counts[6].At(i)
-		sums[source].Errors += counts[6].At(i)
+		sums[source].Rows += counts[countsN].At(i) + counts[countsFailed].At(i)
+		sums[source].Errors += counts[countsFailed].At(i)
 	}
-	for i := 0; i < seconds && err == nil; i++ {
-		if sum := sums[f.Sources[ticks[1].At(i)]]; sum != nil && ticks[3].At(i) > 0 {
-			if first := ticks[9].At(i); sum.FirstStart == 0 || first < sum.FirstStart {
+	for i := 0; i < ticks && err == nil; i++ {
+		if sum := sums[f.Sources[seconds[secondsSource].At(i)]]; sum != nil && seconds[secondsN].At(i) > 0 {
+			if first := seconds[secondsFirst].At(i); sum.FirstStart == 0 || first < sum.FirstStart {
 				sum.FirstStart = first
 			}
-			sum.LastEnd = max(sum.LastEnd, ticks[10].At(i))
+			sum.LastEnd = max(sum.LastEnd, seconds[secondsLast].At(i))
 		}
 	}
 	return err

@@ -5,15 +5,13 @@ import (
 	"io"
 	"maps"
 	"slices"
-
-	"cbt-plugins/companion/internal/hist"
 )
 
 // opSum is one operation over all groups.
 type opSum struct {
 	n, failed, objects, bytes, total, min, max int64
 	first, last                                int64 // ends of the first and last success
-	counts                                     hist.Counts
+	counts                                     Histogram
 }
 
 // Show prints a table of the operations of all files together.
@@ -71,41 +69,41 @@ func (f *Frame) show(sums map[string]*opSum) error {
 	}
 	of := make([]*opSum, rows)
 	for i := range rows {
-		op := f.Ops[counts[2].At(i)]
+		op := f.Ops[counts[countsOp].At(i)]
 		if sums[op] == nil {
-			sums[op] = &opSum{counts: hist.Counts{}}
+			sums[op] = &opSum{counts: Histogram{}}
 		}
 		s := sums[op]
 		of[i] = s
-		if n := counts[5].At(i); n > 0 {
-			if low := counts[10].At(i); s.n == 0 || low < s.min {
+		if n := counts[countsN].At(i); n > 0 {
+			if low := counts[countsMin].At(i); s.n == 0 || low < s.min {
 				s.min = low
 			}
-			s.max = max(s.max, counts[11].At(i))
+			s.max = max(s.max, counts[countsMax].At(i))
 			s.n += n
-			s.objects += counts[7].At(i)
-			s.bytes += counts[8].At(i)
-			s.total += counts[9].At(i)
+			s.objects += counts[countsObjects].At(i)
+			s.bytes += counts[countsBytes].At(i)
+			s.total += counts[countsTotal].At(i)
 		}
-		s.failed += counts[6].At(i)
+		s.failed += counts[countsFailed].At(i)
 	}
 	latency, rows, err := f.Of(TableLatency)
 	for i := 0; i < rows && err == nil; i++ {
-		of[latency[0].At(i)].counts[uint32(latency[1].At(i))] += latency[2].At(i)
+		of[latency[histogramGroup].At(i)].counts[uint32(latency[histogramBucket].At(i))] += latency[histogramCount].At(i)
 	}
 	if err != nil {
 		return err
 	}
-	ticks, rows, err := f.Of(TableSeconds)
+	seconds, rows, err := f.Of(TableSeconds)
 	for i := 0; i < rows && err == nil; i++ {
-		s := sums[f.Ops[ticks[2].At(i)]]
-		if s == nil || ticks[3].At(i) == 0 {
+		s := sums[f.Ops[seconds[secondsOp].At(i)]]
+		if s == nil || seconds[secondsN].At(i) == 0 {
 			continue
 		}
-		if first := ticks[9].At(i); s.first == 0 || first < s.first {
+		if first := seconds[secondsFirst].At(i); s.first == 0 || first < s.first {
 			s.first = first
 		}
-		s.last = max(s.last, ticks[10].At(i))
+		s.last = max(s.last, seconds[secondsLast].At(i))
 	}
 	return err
 }

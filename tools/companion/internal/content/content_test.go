@@ -36,8 +36,8 @@ func TestWhatIsWrittenIsFoundGood(t *testing.T) {
 				sink.Write(rest[:n])
 				rest = rest[n:]
 			}
-			if fault := sink.Fault(); fault != "" {
-				t.Fatalf("compressible %v, %d bytes: %s", compressible, size, fault)
+			if mismatch := sink.Mismatch(); mismatch != "" {
+				t.Fatalf("compressible %v, %d bytes: %s", compressible, size, mismatch)
 			}
 		}
 	}
@@ -54,7 +54,7 @@ func TestEveryWrongByteIsFound(t *testing.T) {
 			data[at] ^= 0x10
 			maker.Expect(&sink, 17, size)
 			sink.Write(data)
-			if sink.Fault() == "" {
+			if sink.Mismatch() == "" {
 				t.Fatalf("%d bytes: byte %d changed and not found", size, at)
 			}
 			data[at] ^= 0x10
@@ -62,7 +62,7 @@ func TestEveryWrongByteIsFound(t *testing.T) {
 		for _, wrong := range [][]byte{append(data[:len(data):len(data)], 0), data[:max(len(data)-1, 0)]} {
 			maker.Expect(&sink, 17, size)
 			sink.Write(wrong)
-			if len(wrong) != len(data) && sink.Fault() == "" {
+			if len(wrong) != len(data) && sink.Mismatch() == "" {
 				t.Fatalf("%d bytes instead of %d and not found", len(wrong), size)
 			}
 		}
@@ -81,7 +81,7 @@ func TestAnotherObjectIsFound(t *testing.T) {
 			maker.Set(&body, 17, size, 42)
 			expect(&sink)
 			body.WriteTo(&sink)
-			if sink.Fault() == "" {
+			if sink.Mismatch() == "" {
 				t.Errorf("%d bytes of another %s and not found", size, name)
 			}
 		}
@@ -159,8 +159,8 @@ func BenchmarkVerify(b *testing.B) {
 	for b.Loop() {
 		maker.Expect(&sink, 1, 1<<20)
 		sink.Write(data)
-		if sink.Fault() != "" {
-			b.Fatal(sink.Fault())
+		if sink.Mismatch() != "" {
+			b.Fatal(sink.Mismatch())
 		}
 	}
 }
@@ -177,7 +177,7 @@ func TestAHeaderThatLiesIsFound(t *testing.T) {
 		binary.LittleEndian.PutUint32(data[4:], crc32.ChecksumIEEE(data[8:headerLength]))
 		maker.Expect(&sink, 17, 5000)
 		sink.Write(data)
-		if sink.Fault() == "" {
+		if sink.Mismatch() == "" {
 			t.Errorf("%x and not found", wrong)
 		}
 	}

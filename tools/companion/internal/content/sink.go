@@ -9,16 +9,16 @@ import (
 
 // Sink compares what is read with what must have been written. Expect makes it ready for an object.
 type Sink struct {
-	key    uint64
-	size   int64
-	zeros  int
-	got    int64
-	known  bool // the header has been seen
-	head   [headerLength]byte
-	object object
-	chunk  [blockLength]byte // the block that `got` is in
-	made   int64             // its offset; -1: none
-	fault  string
+	key      uint64
+	size     int64
+	zeros    int
+	got      int64
+	known    bool // the header has been seen
+	head     [headerLength]byte
+	object   object
+	chunk    [blockLength]byte // the block that `got` is in
+	made     int64             // its offset; -1: none
+	mismatch string
 }
 
 // Expect says which object is read next.
@@ -28,19 +28,19 @@ func (m *Maker) Expect(s *Sink, number, size int64) {
 }
 
 // Again is for an object that is read from its beginning once more.
-func (s *Sink) Again() { s.got, s.known, s.made, s.fault = 0, false, -1, "" }
+func (s *Sink) Again() { s.got, s.known, s.made, s.mismatch = 0, false, -1, "" }
 
 // Write never fails: the rest of a wrong object is read all the same, or the connection would be lost.
 func (s *Sink) Write(data []byte) (int, error) {
 	n := len(data)
-	if s.fault != "" || s.got+int64(n) > s.size {
+	if s.mismatch != "" || s.got+int64(n) > s.size {
 		s.got += int64(n)
 		return n, nil
 	}
 	if !s.known {
 		data = s.header(data)
 	}
-	for len(data) > 0 && s.fault == "" {
+	for len(data) > 0 && s.mismatch == "" {
 		start := s.got / blockLength * blockLength
 		if s.made != start {
 			s.object.fill(s.chunk[:roundUp(min(s.size-start, blockLength))], start)
@@ -49,7 +49,7 @@ func (s *Sink) Write(data []byte) (int, error) {
 		at := s.got - start
 		part := data[:min(int64(len(data)), blockLength-at)]
 		if !bytes.Equal(part, s.chunk[at:at+int64(len(part))]) {
-			s.fault = s.first(part, s.chunk[at:])
+			s.mismatch = s.first(part, s.chunk[at:])
 		}
 		s.got += int64(len(part))
 		data = data[len(part):]
@@ -71,26 +71,26 @@ func (s *Sink) header(data []byte) []byte {
 	if length == headerLength {
 		switch {
 		case binary.LittleEndian.Uint32(s.head[:]) != magic:
-			s.fault = "not an object of cbt-load"
+			s.mismatch = "not an object of cbt-load"
 		case binary.LittleEndian.Uint32(s.head[4:]) != crc32.ChecksumIEEE(s.head[8:]):
-			s.fault = "the header is damaged"
+			s.mismatch = "the header is damaged"
 		case binary.LittleEndian.Uint64(s.head[8:]) != s.key:
-			s.fault = "another object than the one asked for"
+			s.mismatch = "another object than the one asked for"
 		}
 		// as it was written, even if today's objects compress otherwise
 		zeros = int(binary.LittleEndian.Uint16(s.head[22:]))
-		if s.fault == "" && zeros > blockLength {
-			s.fault = "the header is damaged"
+		if s.mismatch == "" && zeros > blockLength {
+			s.mismatch = "the header is damaged"
 		}
 	}
-	if s.fault != "" {
+	if s.mismatch != "" {
 		return data[taken:]
 	}
 	s.object.set(s.key, s.size, zeros, generation)
 	if !bytes.Equal(s.head[:length], s.object.header[:length]) {
-		s.fault = fmt.Sprintf("it was written with %d bytes", binary.LittleEndian.Uint64(s.head[16:])&(1<<48-1))
+		s.mismatch = fmt.Sprintf("it was written with %d bytes", binary.LittleEndian.Uint64(s.head[16:])&(1<<48-1))
 		if length < headerLength {
-			s.fault = "wrong content"
+			s.mismatch = "wrong content"
 		}
 	}
 	return data[taken:]
@@ -105,10 +105,10 @@ func (s *Sink) first(got, want []byte) string {
 	return "wrong content"
 }
 
-// Fault says what is wrong with an object that has been read, in one line; empty: nothing.
-func (s *Sink) Fault() string {
+// Mismatch says what is wrong with an object that has been read, in one line; empty: nothing.
+func (s *Sink) Mismatch() string {
 	if s.got != s.size {
 		return fmt.Sprintf("%d bytes instead of %d", s.got, s.size)
 	}
-	return s.fault
+	return s.mismatch
 }

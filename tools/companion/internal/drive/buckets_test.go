@@ -8,7 +8,7 @@ import (
 	"cbt-plugins/companion/internal/s3"
 )
 
-// A bucket is asked for, made when it is missing, and that another driver was faster is no fault.
+// A bucket is asked for, made when it is missing, and that another driver was faster is no error.
 func TestMissingBucketsAreMade(t *testing.T) {
 	for name, answer := range map[string]string{"missing": "", "made by another": "409 BucketAlreadyOwnedByYou", "there": "there"} {
 		v := newServer()

@@ -12,8 +12,8 @@ const (
 
 const (
 	// how long after Cut a request may still take to return, and how long rows may take to be read
-	patience = 5 * time.Second
-	// for doubts, when somebody wants the process to end
+	writeTimeout = 5 * time.Second
+	// to look for unknown objects, when somebody wants the process to end
 	hurriedSettling = 1500 * time.Millisecond
 )
 
@@ -30,7 +30,7 @@ func (e *engine) drain(quiet <-chan struct{}, hurry bool) bool {
 			grace = min(grace, time.Until(e.last))
 		}
 	}
-	e.atLast(grace + e.settling(false) + 3*patience)
+	e.atLast(grace + e.settling(false) + 3*writeTimeout)
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	if !hurry {
@@ -47,7 +47,7 @@ func (e *engine) drain(quiet <-chan struct{}, hurry bool) bool {
 	e.Cut()
 	select {
 	case <-quiet:
-	case <-time.After(patience):
+	case <-time.After(writeTimeout):
 		e.Events.Say("cbt-load: requests were cut and have not returned: their objects are unknown")
 	}
 	return hurry
@@ -59,7 +59,7 @@ func (e *engine) atLast(d time.Duration) {
 	}
 }
 
-// settling is how long doubts may be asked for.
+// settling is how long it may be asked for unknown objects.
 func (e *engine) settling(hurry bool) time.Duration {
 	if hurry {
 		return hurriedSettling
@@ -75,7 +75,7 @@ func (e *engine) finish(base time.Time, leisurely bool) int {
 	}
 	failure := ""
 	if e.rows != nil {
-		if err := e.rows.Close(patience); err != nil {
+		if err := e.rows.Close(writeTimeout); err != nil {
 			failure = "rows cannot be written: " + err.Error()
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"cbt-plugins/companion/internal/rowout"
+	"cbt-plugins/companion/internal/rows"
 	"cbt-plugins/companion/internal/s3"
 	"cbt-plugins/companion/internal/schedule"
 	"cbt-plugins/companion/internal/spec"
@@ -38,7 +38,7 @@ type Options struct {
 	Second func() Client         // another client, for what is left to ask after Cut
 	Hosts  func() []s3.HostState // what each host is doing
 	Rows   io.Writer
-	Events *rowout.Events
+	Events *Events
 	// Go waits for the instant at which the load begins; false: `stop` came first. Nil: at once.
 	Go func(stop <-chan struct{}) (time.Time, bool)
 	// Stop is closed by SIGTERM and SIGINT.
@@ -59,7 +59,7 @@ type engine struct {
 	ops        []*op
 	mix        *schedule.Mix
 	pace       *pace // nil: closed loop
-	rows       *rowout.Rows
+	rows       *rows.Writer
 	crew       []*worker
 
 	base   time.Time // the start
@@ -168,7 +168,7 @@ func (e *engine) load(base time.Time) int {
 		defer timer.Stop()
 		over = timer.C
 	}
-	e.rows = rowout.NewRows(e.Rows, e.spec.Workers)
+	e.rows = rows.NewWriter(e.Rows, e.spec.Workers)
 	e.workers.Add(len(e.crew))
 	for _, w := range e.crew {
 		go w.run()

@@ -1,6 +1,9 @@
 package drive
 
 import (
+	"encoding/json"
+	"io"
+	"sync"
 	"time"
 
 	"cbt-plugins/companion/internal/s3"
@@ -133,9 +136,36 @@ func (e *engine) summary(base time.Time) summary {
 		s.Spaces = append(s.Spaces, spaceSummary{
 			Name: one.spec.Name, Bucket: one.spec.Bucket, N: one.n, Live: one.objects(), Created: one.tally.created,
 			Overwritten: one.tally.overwritten, Removed: one.tally.removed, Absent: one.tally.absent,
-			Unknown: int64(len(one.doubts)), Seen: one.tally.seen, Lost: one.tally.lost, Used: one.used,
+			Unknown: int64(len(one.unknown)), Seen: one.tally.seen, Lost: one.tally.lost, Used: one.used,
 		})
 		one.mu.Unlock()
 	}
 	return s
+}
+
+// Events are JSON objects, one a line. That they cannot be written is no reason to stop.
+type Events struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+// NewEvents writes to `out`, which several goroutines may use through it.
+func NewEvents(out io.Writer) *Events { return &Events{out: out} }
+
+// Write says one event.
+func (e *Events) Write(event any) {
+	text, err := json.Marshal(event)
+	if err != nil {
+		return
+	}
+	e.line(text)
+}
+
+// Say writes a message for people.
+func (e *Events) Say(message string) { e.line([]byte(message)) }
+
+func (e *Events) line(text []byte) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.out.Write(append(text, '\n'))
 }

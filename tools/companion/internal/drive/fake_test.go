@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"cbt-plugins/companion/internal/rowout"
 	"cbt-plugins/companion/internal/s3"
 	"cbt-plugins/companion/internal/spec"
 )
@@ -222,7 +221,7 @@ func run(t testing.TB, v *server, text string, change ...func(*Options)) *outcom
 	t.Helper()
 	var rows, events locked
 	o := Options{
-		Spec: parsed(t, text), Client: v, Cut: v.Cut, Rows: &rows, Events: rowout.NewEvents(&events),
+		Spec: parsed(t, text), Client: v, Cut: v.Cut, Rows: &rows, Events: NewEvents(&events),
 		Second: func() Client {
 			return &server{objects: v.objects, writing: map[string]bool{}, reading: map[string]int{}, before: v.before}
 		},

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"cbt-plugins/companion/internal/rowout"
 	"cbt-plugins/companion/internal/s3"
 	"cbt-plugins/companion/internal/spec"
 )
@@ -116,7 +115,7 @@ func survives(t *testing.T, data []byte, trouble uint8) {
 	begun := time.Now()
 	status := Run(Options{
 		Spec: s, Client: v, Cut: v.Cut, Second: func() Client { return v }, Hosts: func() []s3.HostState { return nil },
-		Rows: io.Discard, Events: rowout.NewEvents(&events), Stop: make(chan struct{}),
+		Rows: io.Discard, Events: NewEvents(&events), Stop: make(chan struct{}),
 	})
 	if took := time.Since(begun); status > 1 || took > 20*time.Second {
 		t.Fatalf("status %d after %v", status, took)

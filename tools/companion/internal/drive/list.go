@@ -82,7 +82,7 @@ func (e *engine) findNames(s *space) error {
 
 // findNumbers lists a numbered space: several ranges of numbers at once.
 func (e *engine) findNumbers(s *space) error {
-	s.live, s.doubts = &keyset.Set{}, map[int64]keyset.Doubt{}
+	s.live, s.unknown = &keyset.Set{}, map[int64]keyset.Unknown{}
 	last, err := e.lastNumber(s)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package drive
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strconv"
@@ -122,5 +123,15 @@ func BenchmarkLogic(b *testing.B) {
 				b.Fatal(got.text)
 			}
 		})
+	}
+}
+
+func TestEventsAreLines(t *testing.T) {
+	var out bytes.Buffer
+	events := NewEvents(&out)
+	events.Write(map[string]int{"a": 1})
+	events.Say("hello")
+	if got := out.String(); got != "{\"a\":1}\nhello\n" {
+		t.Fatal(fmt.Sprintf("%q", got))
 	}
 }

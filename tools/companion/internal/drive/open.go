@@ -9,7 +9,6 @@ import (
 	"cbt-plugins/companion/internal/content"
 	"cbt-plugins/companion/internal/keyset"
 	"cbt-plugins/companion/internal/schedule"
-	"cbt-plugins/companion/internal/sizes"
 	"cbt-plugins/companion/internal/spec"
 )
 
@@ -34,7 +33,7 @@ func (e *engine) openSpaces() error {
 	e.generation = schedule.Mix64(e.seed)
 	for i := range e.spec.Spaces {
 		one := &e.spec.Spaces[i]
-		s := &space{spec: one, doubts: map[int64]keyset.Doubt{}, live: &keyset.Set{}, seed: e.spec.Seed}
+		s := &space{spec: one, unknown: map[int64]keyset.Unknown{}, live: &keyset.Set{}, seed: e.spec.Seed}
 		e.spaces = append(e.spaces, s)
 		if !one.Numbered {
 			if err := e.findNames(s); err != nil {
@@ -58,7 +57,7 @@ func (e *engine) openSpaces() error {
 		s.settled()
 		identity := one.Name + "\x00" + one.Bucket + "\x00" + one.Prefix
 		s.maker = content.NewMaker(s.seed, identity, e.spec.Compressible)
-		s.sizes = sizes.New(one.Sizes, nameSeed(s.seed, one.Name))
+		s.sizes = schedule.NewSizes(one.Sizes, nameSeed(s.seed, one.Name))
 	}
 	e.kept.spaces = known.Spaces
 	return nil
@@ -94,11 +93,11 @@ func (s *space) takeOver(known keyset.Space) error {
 			known.Name, known.Bucket, known.Prefix, s.spec.Bucket, s.spec.Prefix)
 	}
 	s.live, s.n, s.used, s.seed = known.Live, known.N, known.Used, known.Seed
-	for _, doubt := range known.Doubts {
-		if doubt.Number > 0 && doubt.Number <= keyset.Max {
-			s.live.Remove(doubt.Number)
-			doubt.Silent = false // that was an earlier run: what is seen now is what has come of it
-			s.doubts[doubt.Number] = doubt
+	for _, one := range known.Unknown {
+		if one.Number > 0 && one.Number <= keyset.Max {
+			s.live.Remove(one.Number)
+			one.Silent = false // that was an earlier run: what is seen now is what has come of it
+			s.unknown[one.Number] = one
 		}
 	}
 	return nil
@@ -122,8 +121,8 @@ func (e *engine) save() error {
 		one := keyset.Space{
 			Name: s.spec.Name, Bucket: s.spec.Bucket, Prefix: s.spec.Prefix, Seed: s.seed, N: s.n, Used: s.used, Live: s.live,
 		}
-		for _, doubt := range s.doubts {
-			one.Doubts = append(one.Doubts, doubt)
+		for _, object := range s.unknown {
+			one.Unknown = append(one.Unknown, object)
 		}
 		state.Spaces = append(state.Spaces, one)
 	}

@@ -2,7 +2,7 @@ package drive
 
 import "cbt-plugins/companion/internal/spec"
 
-// looks is how many numbers one choice looks at, at most, while they are at work or in doubt.
+// looks is how many numbers one choice looks at, at most, while they are at work or unknown.
 const looks = 1000
 
 // inOrder takes the next object of s() or r(), of one space after the other.
@@ -107,7 +107,7 @@ func (p *span) once(o *op, c *choice) found {
 		if p.take(o, number, c) {
 			return good
 		}
-		if _, doubtful := s.doubts[number]; !doubtful {
+		if _, open := s.unknown[number]; !open {
 			p.later = append(p.later, number)
 		}
 	}
@@ -116,8 +116,8 @@ func (p *span) once(o *op, c *choice) found {
 	}
 	for i := 0; i < len(p.later); i++ {
 		number := p.later[i]
-		_, doubtful := s.doubts[number]
-		gone := doubtful || o.existing() && !s.live.Has(number)
+		_, open := s.unknown[number]
+		gone := open || o.existing() && !s.live.Has(number)
 		if !gone && !p.take(o, number, c) {
 			continue
 		}

@@ -193,8 +193,8 @@ func (p *span) draw(o *op, random *rand.Rand, c *choice) found {
 	}
 	at := int64(0)
 	for i := range amount {
-		// so many at most are at work or in doubt that one more is free
-		if i >= tries && i > int64(tries+s.flights.Len()+len(s.doubts)) {
+		// so many at most are at work or unknown that one more is free
+		if i >= tries && i > int64(tries+s.flights.Len()+len(s.unknown)) {
 			return busy
 		}
 		if i < tries {

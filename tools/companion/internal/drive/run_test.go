@@ -211,7 +211,7 @@ func TestDoubtsAreSettled(t *testing.T) {
 	agrees(t, v, state)
 }
 
-func TestAServerThatMayStillBeAtItKeepsAnObjectInDoubt(t *testing.T) {
+func TestAServerThatMayStillBeAtItKeepsAnObjectUnknown(t *testing.T) {
 	v := newServer()
 	state := fill(t, v, 50)
 	v.before = func(r *s3.Request, result *s3.Result) bool { // it will be carried out after the run
@@ -374,7 +374,7 @@ func TestDryIsCountedAndNotIssued(t *testing.T) {
 	}
 }
 
-func TestForeignNamesAreReadAndNothingElse(t *testing.T) {
+func TestOtherNamesAreReadAndNothingElse(t *testing.T) {
 	v := newServer()
 	for i := range 2500 {
 		v.objects[fmt.Sprintf("b/keep/x%d", i)] = []byte("abc")

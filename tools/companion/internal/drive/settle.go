@@ -13,19 +13,19 @@ const (
 	settlePause = 100 * time.Millisecond
 )
 
-// question is a number in doubt.
+// question is an object of which is not known whether it exists.
 type question struct {
-	space *space
-	doubt keyset.Doubt
+	space  *space
+	object keyset.Unknown
 }
 
-// settle asks for every object in doubt whether it is there, for so long at most. What it does not get to know stays in doubt.
+// settle asks the server for every unknown object whether it is there, for so long at most. What it does not get to know stays unknown.
 func (e *engine) settle(budget time.Duration) {
 	var open []question
 	for _, s := range e.spaces {
 		s.mu.Lock()
-		for _, doubt := range s.doubts {
-			open = append(open, question{s, doubt})
+		for _, one := range s.unknown {
+			open = append(open, question{s, one})
 		}
 		s.mu.Unlock()
 	}
@@ -75,17 +75,17 @@ func (e *engine) settle(budget time.Duration) {
 // ask asks until there is an answer.
 func (e *engine) ask(client Client, one question, until time.Time) {
 	prefix := one.space.spec.Prefix
-	request := s3.Request{Op: s3.Stat, Bucket: one.space.spec.Bucket, Key: string(appendKey(nil, prefix, one.doubt.Number))}
+	request := s3.Request{Op: s3.Stat, Bucket: one.space.spec.Bucket, Key: string(appendKey(nil, prefix, one.object.Number))}
 	var result s3.Result
 	for left := time.Until(until); left > 0; left = time.Until(until) {
 		request.Until = time.Now().Add(min(left, seconds(e.spec.Deadline)))
 		client.Do(&request, &result)
 		switch {
 		case result.Kind == "":
-			one.space.settle(one.doubt, true)
+			one.space.settle(one.object, true)
 			return
 		case result.Kind == s3.KindHTTP && result.Status == 404:
-			one.space.settle(one.doubt, false)
+			one.space.settle(one.object, false)
 			return
 		case !repeats(&result):
 			return

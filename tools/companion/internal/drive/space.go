@@ -8,17 +8,17 @@ import (
 	"cbt-plugins/companion/internal/content"
 	"cbt-plugins/companion/internal/keyset"
 	"cbt-plugins/companion/internal/s3"
-	"cbt-plugins/companion/internal/sizes"
+	"cbt-plugins/companion/internal/schedule"
 	"cbt-plugins/companion/internal/spec"
 )
 
 // space is one set of objects, and what this run has done to it. An object is in exactly one of these conditions: live,
-// absent, under way to be made or deleted (in flights, and not live), or in doubt.
+// absent, under way to be made or deleted (in flights, and not live), or unknown.
 type space struct {
 	spec  *spec.Space
 	names *names // of a space that is not numbered
 	maker *content.Maker
-	sizes *sizes.Sizes
+	sizes *schedule.Sizes
 	seed  uint64
 	goal  int64 // successful PUTs wanted; 0: none
 
@@ -30,7 +30,7 @@ type space struct {
 	// what requests under way are at
 	flights *keyset.Flights
 	claimed int64 // PUTs under way
-	doubts  map[int64]keyset.Doubt
+	unknown map[int64]keyset.Unknown
 	tally   tally
 }
 
@@ -77,13 +77,13 @@ func (s *space) numbered() bool { return s.names == nil }
 // settled makes the count that is read without the lock the real one.
 func (s *space) settled() { s.count.Store(s.live.Len()) }
 
-// free tells whether a write or DELETE of it may begin: nothing else is under way, and it is not in doubt.
+// free tells whether a write or DELETE of it may begin: nothing else is under way, and it is not unknown.
 func (s *space) free(number int64, evenIfRead bool) bool {
 	if s.flights.Writing(number) || !evenIfRead && s.flights.Reading(number) {
 		return false
 	}
-	_, doubtful := s.doubts[number]
-	return !doubtful
+	_, open := s.unknown[number]
+	return !open
 }
 
 // room tells whether one more PUT is wanted.
@@ -130,7 +130,7 @@ func (s *space) finish(op s3.Op, number int64, lived bool, came fate) (complete 
 			s.live.Add(number)
 		case came.unsure:
 			s.live.Remove(number)
-			s.doubts[number] = keyset.Doubt{Number: number, Op: string(op), Lived: lived, Silent: came.silent}
+			s.unknown[number] = keyset.Unknown{Number: number, Op: string(op), Lived: lived, Silent: came.silent}
 		}
 		complete = came.good && s.goal > 0 && s.tally.written() == s.goal
 	case s3.Delete:
@@ -141,7 +141,7 @@ func (s *space) finish(op s3.Op, number int64, lived bool, came fate) (complete 
 		case came.good:
 			s.tally.absent++
 		case came.unsure:
-			s.doubts[number] = keyset.Doubt{Number: number, Op: string(op), Lived: lived, Silent: came.silent}
+			s.unknown[number] = keyset.Unknown{Number: number, Op: string(op), Lived: lived, Silent: came.silent}
 		case lived:
 			s.live.Add(number)
 		}
@@ -153,32 +153,32 @@ func (s *space) finish(op s3.Op, number int64, lived bool, came fate) (complete 
 	return complete
 }
 
-// settle ends a doubt: the object is there or not. It does not when the server may still be at it.
-func (s *space) settle(doubt keyset.Doubt, there bool) {
-	deleted := doubt.Op == string(s3.Delete)
-	if doubt.Silent && there == deleted {
+// settle says whether an unknown object is there. It stays unknown when the server may still be at it.
+func (s *space) settle(one keyset.Unknown, there bool) {
+	deleted := one.Op == string(s3.Delete)
+	if one.Silent && there == deleted {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.doubts, doubt.Number)
-	if there != doubt.Lived {
+	delete(s.unknown, one.Number)
+	if there != one.Lived {
 		s.tally.seen++
 	}
 	switch {
-	case there && deleted && !doubt.Lived, there && !deleted && !doubt.Lived:
+	case there && deleted && !one.Lived, there && !deleted && !one.Lived:
 		s.tally.created++
 	case there && !deleted:
 		s.tally.overwritten++
-	case !there && deleted && doubt.Lived:
+	case !there && deleted && one.Lived:
 		s.tally.removed++
 	case !there && deleted:
 		s.tally.absent++
-	case !there && doubt.Lived:
+	case !there && one.Lived:
 		s.tally.lost++
 	}
 	if there {
-		s.live.Add(doubt.Number)
+		s.live.Add(one.Number)
 	}
 	s.settled()
 }

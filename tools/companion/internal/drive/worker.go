@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"cbt-plugins/companion/internal/content"
-	"cbt-plugins/companion/internal/row"
+	"cbt-plugins/companion/internal/rows"
 	"cbt-plugins/companion/internal/s3"
 )
 
@@ -26,7 +26,7 @@ type worker struct {
 	body    content.Body
 	sink    content.Sink
 	key     []byte
-	row     row.Row
+	row     rows.Request
 	timer   *time.Timer
 	writes  uint64
 
@@ -149,8 +149,8 @@ func (w *worker) do(started, intended time.Time) {
 			result.End = time.Now()
 		}
 		if result.Kind == "" && w.request.Sink != nil {
-			if fault := w.sink.Fault(); fault != "" {
-				result.Kind, result.Message = s3.KindChecksum, fault
+			if mismatch := w.sink.Mismatch(); mismatch != "" {
+				result.Kind, result.Message = s3.KindChecksum, mismatch
 				w.e.checksums.Add(1)
 			}
 		}
@@ -222,7 +222,7 @@ func (w *worker) report(intended time.Time) {
 	if result.Kind != "" {
 		r.Err = result.Kind + ": " + result.Message
 	}
-	// the durations are the steady clock's: a step of the wall clock moves a row and does not stretch it
+	// the durations are the monotonic clock's: a step of the wall clock moves a row and does not stretch it
 	r.End, r.Duration = result.End.UnixNano(), int64(result.End.Sub(intended))
 	r.Start = r.End - r.Duration
 	if op := c.op.spec.Op; (op == s3.Get || op == s3.List) && !result.FirstByte.IsZero() {

@@ -24,8 +24,8 @@ const (
 	fixedLength = len(magic) + 4
 )
 
-// Doubt is a number of which is not known whether it exists, and what was tried.
-type Doubt struct {
+// Unknown is a number of which is not known whether it exists, and what was tried.
+type Unknown struct {
 	Number int64  `json:"number"`
 	Op     string `json:"op"`
 	Lived  bool   `json:"lived"` // it existed before
@@ -36,14 +36,14 @@ type Doubt struct {
 
 // Space is what a state file knows of one space.
 type Space struct {
-	Name   string  `json:"name"`
-	Bucket string  `json:"bucket"`
-	Prefix string  `json:"prefix"`
-	Seed   uint64  `json:"seed"` // of the sizes and contents
-	N      int64   `json:"n"`    // numbers used when the fill ended
-	Used   int64   `json:"used"` // greatest number given out
-	Doubts []Doubt `json:"doubts,omitempty"`
-	Live   *Set    `json:"-"`
+	Name    string    `json:"name"`
+	Bucket  string    `json:"bucket"`
+	Prefix  string    `json:"prefix"`
+	Seed    uint64    `json:"seed"` // of the sizes and contents
+	N       int64     `json:"n"`    // numbers used when the fill ended
+	Used    int64     `json:"used"` // greatest number given out
+	Unknown []Unknown `json:"unknown,omitempty"`
+	Live    *Set      `json:"-"`
 }
 
 // State is all spaces of a driver, between two runs.

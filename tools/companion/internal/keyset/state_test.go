@@ -20,7 +20,7 @@ func saved(t *testing.T) (string, *State, model) {
 	}
 	state := &State{Runs: 7, Spaces: []Space{
 		{Name: "whole", Bucket: "b", Prefix: "w/", Seed: 5, N: 12000, Used: 12345, Live: &whole},
-		{Name: "holes", Bucket: "b", Prefix: "h/", Used: 60000, Live: &holes, Doubts: []Doubt{{Number: 17, Op: "PUT", Lived: true, Silent: true}}},
+		{Name: "holes", Bucket: "b", Prefix: "h/", Used: 60000, Live: &holes, Unknown: []Unknown{{Number: 17, Op: "PUT", Lived: true, Silent: true}}},
 		{Name: "empty", Bucket: "b", Prefix: "e/", Used: 3, Live: &empty},
 	}}
 	path := filepath.Join(t.TempDir(), "state")

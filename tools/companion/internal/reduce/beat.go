@@ -5,11 +5,11 @@ import (
 	"io"
 	"time"
 
-	"cbt-plugins/companion/internal/rowtext"
+	"cbt-plugins/companion/internal/rows"
 )
 
 // how long the last line of counts waits for whoever reads them
-const patience = 5 * time.Second
+const writeTimeout = 5 * time.Second
 
 // count is what came of one operation: good, failed, bytes and ns of the good, when the first and the last row came.
 type count struct {
@@ -32,7 +32,7 @@ type beat struct {
 }
 
 // add counts a row that came at this time.
-func (b *beat) add(r *rowtext.Row, now float64) {
+func (b *beat) add(r *rows.Row, now float64) {
 	c := b.Counts[string(r.Op)]
 	if c == nil {
 		c = &count{first: now}
@@ -91,7 +91,7 @@ func (t *teller) tell(line []byte) {
 
 // last writes the last line, and does not wait for long.
 func (t *teller) last(line []byte) {
-	over := time.After(patience)
+	over := time.After(writeTimeout)
 	select {
 	case t.lines <- line:
 		close(t.lines)

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"io"
 
-	"cbt-plugins/companion/internal/rowtext"
+	"cbt-plugins/companion/internal/rows"
 )
 
 // a line that is longer than this is no row
@@ -13,7 +13,7 @@ const longestLine = 1 << 22
 // blocks cuts a text into parts of whole records.
 type blocks struct {
 	from    io.Reader
-	columns *rowtext.Columns
+	columns *rows.Columns
 	cut     func(text []byte) int
 	eager   bool   // give what there is, instead of waiting for a whole block
 	rest    []byte // behind the last cut
@@ -32,7 +32,7 @@ func (b *blocks) begin() error {
 		b.rest = append(b.rest, buffer[:n]...)
 	}
 	first, _, _ := bytes.Cut(b.rest, []byte{'\n'})
-	columns, header, err := rowtext.Of(first)
+	columns, header, err := rows.Of(first)
 	if err != nil {
 		return err
 	}
@@ -43,30 +43,30 @@ func (b *blocks) begin() error {
 	return nil
 }
 
-// next fills a buffer with a block, and returns the buffer and the block's length; behind it stand rowtext.Room zeros.
+// next fills a buffer with a block, and returns the buffer and the block's length; behind it stand rows.Room zeros.
 // The length is 0 at the end of the text only, when err tells why it ended; rest is what follows the last record.
 func (b *blocks) next(buffer []byte) ([]byte, int) {
-	if need := max(b.size, len(b.rest)) + rowtext.Room; len(buffer) < need {
+	if need := max(b.size, len(b.rest)) + rows.Room; len(buffer) < need {
 		buffer = make([]byte, need)
 	}
 	n := copy(buffer, b.rest)
 	for {
-		for fresh := true; fresh || !b.eager && b.err == nil && n < len(buffer)-rowtext.Room; fresh = false {
-			if b.err != nil || n == len(buffer)-rowtext.Room {
+		for fresh := true; fresh || !b.eager && b.err == nil && n < len(buffer)-rows.Room; fresh = false {
+			if b.err != nil || n == len(buffer)-rows.Room {
 				break
 			}
 			var got int
-			got, b.err = b.from.Read(buffer[n : len(buffer)-rowtext.Room])
+			got, b.err = b.from.Read(buffer[n : len(buffer)-rows.Room])
 			n += got
 		}
 		n = b.skip(buffer, n)
 		end := b.cut(buffer[:n])
 		if end > 0 || b.err != nil {
 			b.rest = append(b.rest[:0], buffer[end:n]...)
-			clear(buffer[end : end+rowtext.Room])
+			clear(buffer[end : end+rows.Room])
 			return buffer, end
 		}
-		if n == len(buffer)-rowtext.Room {
+		if n == len(buffer)-rows.Room {
 			if n >= longestLine {
 				b.drop, n = true, 0
 				b.bad++

@@ -8,9 +8,8 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"cbt-plugins/companion/internal/cells"
-	"cbt-plugins/companion/internal/rowtext"
-	"cbt-plugins/companion/internal/source"
+	"cbt-plugins/companion/internal/aggregates"
+	"cbt-plugins/companion/internal/rows"
 )
 
 const (
@@ -23,7 +22,7 @@ const (
 
 // part is a block of rows for a worker; without a text: hand over the aggregates.
 type part struct {
-	columns *rowtext.Columns
+	columns *rows.Columns
 	text    []byte
 	n       int
 }
@@ -31,11 +30,11 @@ type part struct {
 // worker parses blocks, every second one, so that what it does depends on the input alone.
 type worker struct {
 	parts  chan part
-	done   chan *cells.Store // at each hand-over
-	reader *rowtext.Reader
-	of     *rowtext.Columns
-	store  *cells.Store
-	totals cells.Totals
+	done   chan *aggregates.Store // at each hand-over
+	reader *rows.Reader
+	of     *rows.Columns
+	store  *aggregates.Store
+	totals aggregates.Sums
 	bad    int64
 }
 
@@ -43,7 +42,7 @@ type worker struct {
 type pipeline struct {
 	out     *output
 	workers [workers]*worker
-	stores  chan *cells.Store
+	stores  chan *aggregates.Store
 	texts   chan []byte
 	built   chan struct{}
 	sizes   sizes
@@ -55,16 +54,16 @@ type sizes struct{ block, frame int }
 
 func newPipeline(out *output, o *Options, of sizes) *pipeline {
 	p := &pipeline{
-		out: out, sizes: of, stores: make(chan *cells.Store, 2*workers), texts: make(chan []byte, 3*workers), built: make(chan struct{}),
+		out: out, sizes: of, stores: make(chan *aggregates.Store, 2*workers), texts: make(chan []byte, 3*workers), built: make(chan struct{}),
 	}
 	for i := 0; i < cap(p.texts); i++ {
 		p.texts <- nil
 	}
 	for i := 0; i < cap(p.stores); i++ {
-		p.stores <- cells.NewStore(o.Block, o.Offset)
+		p.stores <- aggregates.NewStore(o.Block, o.Offset)
 	}
 	for i := range p.workers {
-		p.workers[i] = &worker{parts: make(chan part, 2), done: make(chan *cells.Store, 1)}
+		p.workers[i] = &worker{parts: make(chan part, 2), done: make(chan *aggregates.Store, 1)}
 		go p.work(p.workers[i])
 	}
 	go p.build()
@@ -73,9 +72,9 @@ func newPipeline(out *output, o *Options, of sizes) *pipeline {
 
 func (p *pipeline) work(w *worker) {
 	w.store = <-p.stores
-	take := func(r *rowtext.Row) {
+	take := func(r *rows.Row) {
 		if w.store.Full() {
-			p.out.cells(w.store)
+			p.out.counts(w.store)
 		}
 		if w.store.Add(r) {
 			w.totals.Add(r)
@@ -91,7 +90,7 @@ func (p *pipeline) work(w *worker) {
 		}
 		if w.of != part.columns {
 			w.finish()
-			w.reader, w.of = rowtext.NewReader(part.columns), part.columns
+			w.reader, w.of = rows.NewReader(part.columns), part.columns
 		}
 		w.reader.Block(part.text, part.n, take)
 		p.texts <- part.text
@@ -111,11 +110,11 @@ func (w *worker) finish() {
 func (p *pipeline) build() {
 	defer close(p.built)
 	for first := range p.workers[0].done {
-		stores := []*cells.Store{first}
+		stores := []*aggregates.Store{first}
 		for _, w := range p.workers[1:] {
 			stores = append(stores, <-w.done)
 		}
-		p.out.cells(stores...)
+		p.out.counts(stores...)
 		for _, s := range stores {
 			p.stores <- s
 		}
@@ -159,7 +158,7 @@ func files(paths []string, o *Options, of sizes) error {
 
 // file hands the rows of a file to the workers. It returns why the file's end is missing, and the bad lines of its end.
 func (p *pipeline) file(path string) (torn string, bad int64, err error) {
-	from, err := source.Open(path)
+	from, err := rows.Open(path)
 	if err != nil {
 		return "", 0, err
 	}
@@ -200,13 +199,13 @@ func (p *pipeline) send(next part) {
 }
 
 // close waits for all that was sent; it returns the totals and the number of bad lines.
-func (p *pipeline) close() (*cells.Totals, int64) {
+func (p *pipeline) close() (*aggregates.Sums, int64) {
 	for _, w := range p.workers {
 		close(w.parts)
 	}
 	<-p.built
 	var bad int64
-	totals := &cells.Totals{}
+	totals := &aggregates.Sums{}
 	for _, w := range p.workers {
 		totals.Merge(&w.totals)
 		bad += w.bad

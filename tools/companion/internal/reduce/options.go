@@ -8,14 +8,13 @@ import (
 	"sync"
 
 	"cbt-plugins/companion/internal/aggregates"
-	"cbt-plugins/companion/internal/cells"
 )
 
 // Options say whose rows they are and where the aggregates go.
 type Options struct {
 	Source aggregates.Source
 	Offset int64  // the node's clock minus the head's, ns
-	Block  int64  // resolution of cells, s
+	Block  int64  // resolution of counts, s
 	Out    string // path of the aggregates
 	Keep   string // stream only: also write the rows there; empty: do not
 	Beat   bool   // stream only: counts on stdout once a second
@@ -32,7 +31,7 @@ type output struct {
 	mutex   sync.Mutex
 	file    *os.File
 	options *Options
-	builder cells.Builder
+	builder aggregates.Builder
 	err     error
 }
 
@@ -45,7 +44,7 @@ func newOutput(o *Options) (*output, error) {
 }
 
 // cells writes what the stores hold, and empties them.
-func (w *output) cells(stores ...*cells.Store) {
+func (w *output) counts(stores ...*aggregates.Store) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	full := stores[:0:0]

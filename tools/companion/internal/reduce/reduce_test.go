@@ -16,14 +16,14 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"cbt-plugins/companion/internal/aggregates"
-	"cbt-plugins/companion/internal/row"
+	"cbt-plugins/companion/internal/rows"
 )
 
 // rowsText is rows with some errors, a few of them over several lines.
 func rowsText(n int) string {
 	var b strings.Builder
 	chance := rand.New(rand.NewSource(1))
-	b.WriteString(row.Columns + "\n")
+	b.WriteString(rows.Header + "\n")
 	for i := range n {
 		failed := ""
 		if chance.Intn(20) == 0 {
@@ -98,19 +98,19 @@ func TestAStreamIsReducedAsAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if table(t, file.Out, "latency") != table(t, again.Out, "latency") {
-		t.Error("the kept rows are other ones")
+		t.Error("the kept text are other ones")
 	}
 }
 
 // Many blocks and frames, of a text and of its two halves.
 func TestManyBlocks(t *testing.T) {
-	rows := rowsText(6000)
+	text := rowsText(6000)
 	whole, halves := options(t), options(t)
-	if err := Files([]string{put(t, "rows.csv", []byte(rows))}, whole); err != nil {
+	if err := Files([]string{put(t, "text.csv", []byte(text))}, whole); err != nil {
 		t.Fatal(err)
 	}
-	cut := len(rows)/2 + strings.Index(rows[len(rows)/2:], "\t0\n") + 3
-	paths := []string{put(t, "one", []byte(rows[:cut])), put(t, "two", packed(t, row.Columns+"\n"+rows[cut:]))}
+	cut := len(text)/2 + strings.Index(text[len(text)/2:], "\t0\n") + 3
+	paths := []string{put(t, "one", []byte(text[:cut])), put(t, "two", packed(t, rows.Header+"\n"+text[cut:]))}
 	if err := files(paths, halves, sizes{5000, 3}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"time"
 
-	"cbt-plugins/companion/internal/cells"
-	"cbt-plugins/companion/internal/rowtext"
+	"cbt-plugins/companion/internal/aggregates"
+	"cbt-plugins/companion/internal/rows"
 )
 
 const (
@@ -29,11 +29,11 @@ type stream struct {
 	blocks *blocks
 	free   chan []byte // buffers
 	keeper *keeper
-	reader *rowtext.Reader
-	store  *cells.Store
-	stores chan *cells.Store // empty ones
-	full   chan *cells.Store
-	totals cells.Totals
+	reader *rows.Reader
+	store  *aggregates.Store
+	stores chan *aggregates.Store // empty ones
+	full   chan *aggregates.Store
+	totals aggregates.Sums
 	beat   beat
 	bad    int64
 }
@@ -46,13 +46,13 @@ func Stream(from io.Reader, counts io.Writer, o *Options) error {
 	}
 	s := &stream{
 		Options: o, out: out, free: make(chan []byte, streamBlocks), beat: beat{Counts: map[string]*count{}},
-		stores: make(chan *cells.Store, 4), full: make(chan *cells.Store, 4), store: cells.NewStore(o.Block, o.Offset),
+		stores: make(chan *aggregates.Store, 4), full: make(chan *aggregates.Store, 4), store: aggregates.NewStore(o.Block, o.Offset),
 	}
 	for i := 0; i < cap(s.free); i++ {
 		s.free <- nil
 	}
 	for i := 1; i < cap(s.stores); i++ {
-		s.stores <- cells.NewStore(o.Block, o.Offset)
+		s.stores <- aggregates.NewStore(o.Block, o.Offset)
 	}
 	if o.Keep != "" {
 		if s.keeper, err = newKeeper(o.Keep, s.free); err != nil {
@@ -90,7 +90,7 @@ func (s *stream) run(from io.Reader, teller *teller) error {
 	go func() {
 		defer close(written)
 		for store := range s.full {
-			s.out.cells(store)
+			s.out.counts(store)
 			s.stores <- store
 		}
 	}()
@@ -166,11 +166,11 @@ func wholeLines(text []byte) int {
 
 func (s *stream) take(t text) {
 	if s.reader == nil {
-		s.reader = rowtext.NewReader(s.blocks.columns)
+		s.reader = rows.NewReader(s.blocks.columns)
 		s.header()
 	}
 	now := epoch(t.came)
-	s.reader.Block(t.data, t.n, func(r *rowtext.Row) {
+	s.reader.Block(t.data, t.n, func(r *rows.Row) {
 		if s.store.Full() {
 			s.flush()
 		}

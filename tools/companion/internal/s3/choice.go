@@ -104,7 +104,7 @@ func (c *Client) release(h *host, x *conn, probe bool, sent time.Time, said fail
 	if probe {
 		h.probing = false
 	}
-	alive := max(int64(sent.Sub(began)), int64(now.Add(-patience).Sub(began))) // one that moved since is
+	alive := max(int64(sent.Sub(began)), int64(now.Add(-stallTimeout).Sub(began))) // one that moved since is
 	stuck := said.kind == KindTimeout && h.moved.Load() < alive
 	switch {
 	case said.kind == KindCut:

@@ -60,18 +60,18 @@ func TestAHostThatStandsStill(t *testing.T) {
 	client := chosen(t, 2, 8, false)
 	client.takes(t, now, 4)
 	moved := func(i int, after time.Duration) { client.hosts[i].moved.Store(int64(now.Add(after).Sub(began))) }
-	moved(0, patience)
+	moved(0, stallTimeout)
 	if states := client.Hosts(); !states[0].Up || !states[1].Up {
 		t.Fatal("suspected too early")
 	}
-	moved(0, patience+time.Millisecond)
+	moved(0, stallTimeout+time.Millisecond)
 	if states := client.Hosts(); !states[0].Up || states[1].Up {
 		t.Fatal("not suspected:", states)
 	}
 	if got := client.takes(t, now, 4); !slices.Equal(got, []int{6, 2}) {
 		t.Fatal(got)
 	}
-	moved(1, patience)
+	moved(1, stallTimeout)
 	if states := client.Hosts(); !states[1].Up {
 		t.Fatal("still suspected though it answered")
 	}
@@ -139,7 +139,7 @@ func TestADeadlineAndAHost(t *testing.T) {
 		t.Fatal("up though it did not answer")
 	}
 	h.inFlight, h.down = 1, false
-	h.moved.Store(int64(time.Since(began) - 2*patience))
+	h.moved.Store(int64(time.Since(began) - 2*stallTimeout))
 	client.release(h, nil, false, sent.Add(-time.Minute), late, false)
 	if !h.down {
 		t.Fatal("up though it has not answered for long")

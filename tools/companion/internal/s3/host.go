@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// began is what a host's times count from: differences of a steady clock fit into an integer that may be set at any time.
+// began is what a host's times count from: differences of a monotonic clock fit into an integer that may be set at any time.
 var began = time.Now()
 
 // host is one of the addresses that requests go to. Client.mu guards it, but for moved.
@@ -37,7 +37,7 @@ type host struct {
 const (
 	firstBackoff = 250 * time.Millisecond
 	lastBackoff  = 5 * time.Second
-	patience     = 2 * time.Second // with a host that stands still while others move
+	stallTimeout = 2 * time.Second // with a host that stands still while others move
 )
 
 func newHost(text string) (*host, error) {
@@ -70,7 +70,7 @@ func (h *host) stands() int64 { return max(h.busy, h.moved.Load()) }
 
 // suspect tells whether the host stands still with requests under way while another has moved on long since.
 func (h *host) suspect(newest int64) bool {
-	return h.inFlight > 0 && newest > h.stands()+int64(patience)
+	return h.inFlight > 0 && newest > h.stands()+int64(stallTimeout)
 }
 
 // leave takes the host down; only a probe that fails makes the wait longer, not the others that fail with it.

@@ -8,28 +8,28 @@ import (
 	"strings"
 )
 
-// Faults is everything that is wrong with a spec, each with its key.
-type Faults []string
+// Errors is everything that is wrong with a spec, each with its key.
+type Errors []string
 
-func (f Faults) Error() string { return strings.Join(f, "\n") }
+func (f Errors) Error() string { return strings.Join(f, "\n") }
 
 // fields reads the values of one JSON object, and notes every fault instead of stopping at the first.
 type fields struct {
 	path   string
 	values map[string]any
 	known  []string
-	faults *Faults
+	errors *Errors
 }
 
-func (f *fields) fault(key, format string, args ...any) {
-	*f.faults = append(*f.faults, f.path+key+": "+fmt.Sprintf(format, args...))
+func (f *fields) fail(key, format string, args ...any) {
+	*f.errors = append(*f.errors, f.path+key+": "+fmt.Sprintf(format, args...))
 }
 
 func (f *fields) value(key string, must bool) (any, bool) {
 	f.known = append(f.known, key)
 	value, ok := f.values[key]
 	if !ok && must {
-		f.fault(key, "is missing")
+		f.fail(key, "is missing")
 	}
 	return value, ok
 }
@@ -42,11 +42,11 @@ func (f *fields) number(key string, absent, low, high float64) float64 {
 	text, ok := value.(json.Number)
 	number, err := text.Float64()
 	if !ok || err != nil || math.IsNaN(number) {
-		f.fault(key, "must be a number, not %s", shown(value))
+		f.fail(key, "must be a number, not %s", shown(value))
 		return absent
 	}
 	if number < low || number > high {
-		f.fault(key, "must be from %v to %v, not %s", low, high, text)
+		f.fail(key, "must be from %v to %v, not %s", low, high, text)
 		return absent
 	}
 	return number
@@ -73,11 +73,11 @@ func (f *fields) whole(key string, value any, absent, low, high int64) int64 {
 		}
 	}
 	if !ok {
-		f.fault(key, "must be a whole number, not %s", shown(value))
+		f.fail(key, "must be a whole number, not %s", shown(value))
 		return absent
 	}
 	if number < low || number > high {
-		f.fault(key, "must be from %d to %d, not %d", low, high, number)
+		f.fail(key, "must be from %d to %d, not %d", low, high, number)
 		return absent
 	}
 	return number
@@ -90,11 +90,11 @@ func (f *fields) text(key, absent string, must bool) string {
 	}
 	text, ok := value.(string)
 	if !ok {
-		f.fault(key, "must be a text, not %s", shown(value))
+		f.fail(key, "must be a text, not %s", shown(value))
 		return absent
 	}
 	if must && text == "" {
-		f.fault(key, "must not be empty")
+		f.fail(key, "must not be empty")
 	}
 	return text
 }
@@ -106,7 +106,7 @@ func (f *fields) choice(key, first, second string, absent bool) bool {
 		return absent
 	}
 	if value != first && value != second {
-		f.fault(key, "must be %q or %q, not %s", first, second, shown(value))
+		f.fail(key, "must be %q or %q, not %s", first, second, shown(value))
 	}
 	return value == second
 }
@@ -118,7 +118,7 @@ func (f *fields) flag(key string, absent bool) bool {
 	}
 	flag, ok := value.(bool)
 	if !ok {
-		f.fault(key, "must be true or false, not %s", shown(value))
+		f.fail(key, "must be true or false, not %s", shown(value))
 	}
 	return flag
 }
@@ -130,9 +130,9 @@ func (f *fields) list(key string, must bool) []any {
 	}
 	list, ok := value.([]any)
 	if !ok {
-		f.fault(key, "must be a list, not %s", shown(value))
+		f.fail(key, "must be a list, not %s", shown(value))
 	} else if must && len(list) == 0 {
-		f.fault(key, "must not be empty")
+		f.fail(key, "must not be empty")
 	}
 	return list
 }
@@ -143,10 +143,10 @@ func (f *fields) objects(key string) []*fields {
 	for i, value := range f.list(key, true) {
 		values, ok := value.(map[string]any)
 		if !ok {
-			f.fault(fmt.Sprintf("%s[%d]", key, i), "must be an object, not %s", shown(value))
+			f.fail(fmt.Sprintf("%s[%d]", key, i), "must be an object, not %s", shown(value))
 			values = nil
 		}
-		members = append(members, &fields{path: fmt.Sprintf("%s%s[%d].", f.path, key, i), values: values, faults: f.faults})
+		members = append(members, &fields{path: fmt.Sprintf("%s%s[%d].", f.path, key, i), values: values, errors: f.errors})
 	}
 	return members
 }
@@ -161,7 +161,7 @@ func (f *fields) rest() {
 	}
 	slices.Sort(unknown)
 	for _, key := range unknown {
-		f.fault(key, "is not a key of this version; known are %s", strings.Join(f.known, ", "))
+		f.fail(key, "is not a key of this version; known are %s", strings.Join(f.known, ", "))
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"cbt-plugins/companion/internal/keyset"
 	"cbt-plugins/companion/internal/s3"
-	"cbt-plugins/companion/internal/sizes"
+	"cbt-plugins/companion/internal/schedule"
 )
 
 const (
@@ -21,28 +21,28 @@ const (
 	mostSpaces = 10000
 )
 
-// Parse reads a spec; its error is Faults: all that is wrong with it.
+// Parse reads a spec; its error is Errors: all that is wrong with it.
 func Parse(data []byte) (*Spec, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
 	var values map[string]any
 	if err := decoder.Decode(&values); err != nil {
-		return nil, Faults{"spec: " + err.Error()}
+		return nil, Errors{"spec: " + err.Error()}
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return nil, Faults{"spec: there is more after its end"}
+		return nil, Errors{"spec: there is more after its end"}
 	}
-	var faults Faults
-	spec := read(&fields{values: values, faults: &faults})
-	if len(faults) > 0 {
-		return nil, faults
+	var found Errors
+	spec := read(&fields{values: values, errors: &found})
+	if len(found) > 0 {
+		return nil, found
 	}
 	return spec, nil
 }
 
 func read(f *fields) *Spec {
 	if version, ok := f.value("version", true); ok && f.whole("version", version, Version, 0, 1<<31) != Version {
-		f.fault("version", "must be %d", Version)
+		f.fail("version", "must be %d", Version)
 	}
 	s := &Spec{
 		Job:          f.text("job", "", false),
@@ -71,19 +71,19 @@ func read(f *fields) *Spec {
 		MakeBuckets:  f.flag("make_buckets", false),
 	}
 	if s.Rate > 0 && s.Rate < 1e-6 {
-		f.fault("rate", "must be 0 or at least 0.000001")
+		f.fail("rate", "must be 0 or at least 0.000001")
 	}
 	readHosts(f, s)
 	for _, one := range f.objects("spaces") {
 		s.Spaces = append(s.Spaces, readSpace(one))
 	}
 	if len(s.Spaces) > mostSpaces {
-		f.fault("spaces", "must be at most %d", mostSpaces)
+		f.fail("spaces", "must be at most %d", mostSpaces)
 	}
 	for i := range s.Spaces {
 		same := func(other Space) bool { return other.Name == s.Spaces[i].Name }
 		if first := slices.IndexFunc(s.Spaces, same); first < i && s.Spaces[i].Name != "" {
-			f.fault(fmt.Sprintf("spaces[%d].name", i), "%q is the name of spaces[%d] too", s.Spaces[i].Name, first)
+			f.fail(fmt.Sprintf("spaces[%d].name", i), "%q is the name of spaces[%d] too", s.Spaces[i].Name, first)
 		}
 		overlaps(f, s.Spaces, i)
 	}
@@ -94,10 +94,10 @@ func read(f *fields) *Spec {
 		s.Ops = append(s.Ops, op)
 	}
 	if len(s.Ops) > 0 && shares == 0 {
-		f.fault("ops", "the shares must not all be 0")
+		f.fail("ops", "the shares must not all be 0")
 	}
 	if len(s.Ops) > 1000 {
-		f.fault("ops", "must be at most 1000")
+		f.fail("ops", "must be at most 1000")
 	}
 	ends(f, s)
 	f.rest()
@@ -109,7 +109,7 @@ func overlaps(f *fields, spaces []Space, i int) {
 	for other := range i {
 		a, b := &spaces[i], &spaces[other]
 		if a.Numbered && b.Numbered && a.Bucket == b.Bucket && a.Prefix == b.Prefix && a.Bucket != "" {
-			f.fault(fmt.Sprintf("spaces[%d].prefix", i), "is the prefix of spaces[%d] in the same bucket too", other)
+			f.fail(fmt.Sprintf("spaces[%d].prefix", i), "is the prefix of spaces[%d] in the same bucket too", other)
 		}
 	}
 }
@@ -122,12 +122,12 @@ func readHosts(f *fields, s *Spec) {
 		host, err := url.Parse(text)
 		switch {
 		case err != nil || host.Host == "" || (host.Scheme != "http" && host.Scheme != "https"):
-			f.fault(key, "must be http://host:port or https://host:port, not %s", shown(value))
+			f.fail(key, "must be http://host:port or https://host:port, not %s", shown(value))
 			continue
 		case strings.Trim(host.Path, "/") != "" || host.User != nil || host.RawQuery != "" || host.Fragment != "":
-			f.fault(key, "must be scheme, host and port alone, not %s", shown(value))
+			f.fail(key, "must be scheme, host and port alone, not %s", shown(value))
 		case scheme != "" && scheme != host.Scheme:
-			f.fault(key, "must be %s as the others", scheme)
+			f.fail(key, "must be %s as the others", scheme)
 		}
 		scheme = host.Scheme
 		s.Hosts = append(s.Hosts, strings.TrimRight(text, "/"))
@@ -148,27 +148,27 @@ func readSpace(f *fields) Space {
 		space.Sizes = append(space.Sizes, readSize(f, fmt.Sprintf("sizes[%d]", i), value))
 	}
 	if len(space.Sizes) > 1000 {
-		f.fault("sizes", "must be at most 1000 ranges")
+		f.fail("sizes", "must be at most 1000 ranges")
 	} else if total(space.Sizes) == 0 && len(space.Sizes) > 0 {
-		f.fault("sizes", "the shares must not all be 0")
+		f.fail("sizes", "the shares must not all be 0")
 	}
 	if !space.Numbered && space.Rebuild {
-		f.fault("rebuild", "is for numbered spaces")
+		f.fail("rebuild", "is for numbered spaces")
 	}
 	if space.Numbered && space.Limit != 0 {
-		f.fault("limit", "is for spaces that are not numbered")
+		f.fail("limit", "is for spaces that are not numbered")
 	}
 	if space.Numbered && space.Exclude != "" {
-		f.fault("exclude", "is for spaces that are not numbered")
+		f.fail("exclude", "is for spaces that are not numbered")
 	}
 	if len(space.Prefix) > 900 {
-		f.fault("prefix", "must leave room for the number: at most 900 bytes")
+		f.fail("prefix", "must leave room for the number: at most 900 bytes")
 	}
 	f.rest()
 	return space
 }
 
-func total(ranges []sizes.Range) float64 {
+func total(ranges []schedule.SizeRange) float64 {
 	sum := 0.0
 	for _, one := range ranges {
 		sum += one.Share
@@ -176,20 +176,20 @@ func total(ranges []sizes.Range) float64 {
 	return sum
 }
 
-func readSize(f *fields, key string, value any) sizes.Range {
+func readSize(f *fields, key string, value any) schedule.SizeRange {
 	list, ok := value.([]any)
 	if !ok || len(list) != 3 {
-		f.fault(key, "must be [smallest, largest, share], not %s", shown(value))
-		return sizes.Range{Share: 1}
+		f.fail(key, "must be [smallest, largest, share], not %s", shown(value))
+		return schedule.SizeRange{Share: 1}
 	}
-	one := &fields{path: f.path + key, values: map[string]any{"[2]": list[2]}, faults: f.faults}
-	size := sizes.Range{
+	one := &fields{path: f.path + key, values: map[string]any{"[2]": list[2]}, errors: f.errors}
+	size := schedule.SizeRange{
 		Low:   one.whole("[0]", list[0], 0, 0, largest),
 		High:  one.whole("[1]", list[1], largest, 0, largest),
 		Share: one.number("[2]", 1, 0, mostShare),
 	}
 	if size.High < size.Low {
-		f.fault(key, "the smallest is larger than the largest")
+		f.fail(key, "the smallest is larger than the largest")
 	}
 	return size
 }
@@ -203,7 +203,7 @@ func readOp(f *fields, spaces []Space) Op {
 	}
 	known := []s3.Op{s3.Get, s3.Put, s3.Stat, s3.Delete, s3.List, s3.Multipart}
 	if name != "" && !slices.Contains(known, op.Op) {
-		f.fault("op", "%q is none of GET, PUT, STAT, DELETE, LIST, MULTIPART", name)
+		f.fail("op", "%q is none of GET, PUT, STAT, DELETE, LIST, MULTIPART", name)
 	}
 	usual := "live"
 	if op.Writes() {
@@ -214,29 +214,29 @@ func readOp(f *fields, spaces []Space) Op {
 	op.Select, wrong = parseSelect(text)
 	switch {
 	case wrong != "":
-		f.fault("select", "%q: it %s", text, wrong)
+		f.fail("select", "%q: it %s", text, wrong)
 	case op.Writes() && op.Select.How == Live:
-		f.fault("select", "%s takes new or a range", name)
+		f.fail("select", "%s takes new or a range", name)
 	case !op.Writes() && op.Select.How == New:
-		f.fault("select", "new is for PUT and MULTIPART")
+		f.fail("select", "new is for PUT and MULTIPART")
 	case op.Op == s3.List && op.Select.How != Live:
-		f.fault("select", "LIST takes live")
+		f.fail("select", "LIST takes live")
 	case op.Absent && op.Op != s3.Delete:
-		f.fault("absent", "is for DELETE")
+		f.fail("absent", "is for DELETE")
 	case op.Absent && op.Select.How == Live:
-		f.fault("absent", "needs a range")
+		f.fail("absent", "needs a range")
 	}
 	for i, value := range f.list("spaces", true) {
 		key := fmt.Sprintf("spaces[%d]", i)
 		at := slices.IndexFunc(spaces, func(space Space) bool { return value == space.Name })
 		switch {
 		case at < 0:
-			f.fault(key, "%s is not the name of a space", shown(value))
+			f.fail(key, "%s is not the name of a space", shown(value))
 			continue
 		case slices.Contains(op.Spaces, at):
-			f.fault(key, "%s is there twice", shown(value))
+			f.fail(key, "%s is there twice", shown(value))
 		case !spaces[at].Numbered && (op.Writes() || op.Op == s3.Delete):
-			f.fault(key, "%s is not numbered: it is read only", shown(value))
+			f.fail(key, "%s is not numbered: it is read only", shown(value))
 		}
 		op.Spaces = append(op.Spaces, at)
 	}
@@ -252,12 +252,12 @@ func ends(f *fields, s *Spec) {
 		once = once && (s.Ops[i].Select.How == Once || s.Ops[i].Share == 0)
 	}
 	if s.Objects > 0 && !writes && len(s.Ops) > 0 {
-		f.fault("objects", "nothing writes: the run would never have them")
+		f.fail("objects", "nothing writes: the run would never have them")
 	}
 	if s.Duration == 0 && s.Objects == 0 && !once {
-		f.fault("duration", "the run would never end: give duration or objects, or select each object once with r(a,b)")
+		f.fail("duration", "the run would never end: give duration or objects, or select each object once with r(a,b)")
 	}
 	if s.SetsN && !writes && len(s.Ops) > 0 {
-		f.fault("sets_n", "nothing writes")
+		f.fail("sets_n", "nothing writes")
 	}
 }

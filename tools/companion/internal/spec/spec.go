@@ -3,7 +3,7 @@ package spec
 
 import (
 	"cbt-plugins/companion/internal/s3"
-	"cbt-plugins/companion/internal/sizes"
+	"cbt-plugins/companion/internal/schedule"
 )
 
 // Version of the format.
@@ -46,7 +46,7 @@ type Space struct {
 	Bucket   string
 	Prefix   string
 	Numbered bool // false: what a LIST of the prefix finds, read-only
-	Sizes    []sizes.Range
+	Sizes    []schedule.SizeRange
 	Rebuild  bool   // numbers are found by listing
 	Limit    int64  // of a space that is not numbered; 0: none
 	Exclude  string // of a space that is not numbered: keys that begin so are left out

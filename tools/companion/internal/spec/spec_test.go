@@ -97,7 +97,7 @@ func TestAllFaultsAtOnce(t *testing.T) {
 		text = strings.Replace(text, faults[at].old, faults[at].new, 1)
 	}
 	_, err := Parse([]byte(text))
-	var all Faults
+	var all Errors
 	if !errors.As(err, &all) || len(all) != 5 {
 		t.Fatalf("%d faults: %v", len(all), err)
 	}

@@ -1,4 +1,4 @@
-package hist
+package aggregates
 
 import (
 	"math"
@@ -15,8 +15,8 @@ func TestBucketsHoldTheirValues(t *testing.T) {
 	slices.Sort(values)
 	last := uint32(0)
 	for _, v := range values {
-		bucket := Of(v)
-		low, high := Bounds(bucket)
+		bucket := bucketOf(v)
+		low, high := bucketBounds(bucket)
 		if v < low || v >= high && v != math.MaxInt64 {
 			t.Fatalf("%d is in bucket %d, %d..%d", v, bucket, low, high)
 		}
@@ -30,10 +30,10 @@ func TestBucketsHoldTheirValues(t *testing.T) {
 	}
 }
 
-// As cbt_plugins/analysis/histogram.py numbers them.
+// As cbt_plugins/results/histogram.py numbers them.
 func TestBucketNumbers(t *testing.T) {
 	for v, want := range map[int64]uint32{2047: 2047, 2048: 2048, 2050: 2049, 4096: 3072, 36211601: 16465, 1e9: 21363} {
-		if got := Of(v); got != want {
+		if got := bucketOf(v); got != want {
 			t.Errorf("bucket of %d: %d, not %d", v, got, want)
 		}
 	}
@@ -41,18 +41,18 @@ func TestBucketNumbers(t *testing.T) {
 
 func TestBoundsOfAnyBucket(t *testing.T) {
 	for bucket := uint32(0); bucket < 1<<17; bucket++ {
-		if low, high := Bounds(bucket); low < 0 || high < low {
+		if low, high := bucketBounds(bucket); low < 0 || high < low {
 			t.Fatalf("bucket %d: %d..%d", bucket, low, high)
 		}
 	}
 }
 
 func TestQuantiles(t *testing.T) {
-	values, counts := []int64{}, Counts{}
+	values, counts := []int64{}, Histogram{}
 	for range 5000 {
 		v := int64(math.Exp(rand.NormFloat64() + 15))
 		values = append(values, v)
-		counts[Of(v)]++
+		counts[bucketOf(v)]++
 	}
 	slices.Sort(values)
 	for _, q := range []float64{0, 0.07, 0.5, 0.9, 0.99, 0.999, 1} {
@@ -61,7 +61,7 @@ func TestQuantiles(t *testing.T) {
 			t.Errorf("quantile %v is %v, not %v", q, got, exact)
 		}
 	}
-	if got := (Counts{}).Quantile(0.5, 0, 0); got != 0 {
+	if got := (Histogram{}).Quantile(0.5, 0, 0); got != 0 {
 		t.Errorf("a quantile of nothing: %v", got)
 	}
 }

@@ -1,30 +1,29 @@
-// Package hist counts durations in logarithmic buckets: 11 significant bits, the numbers of cbt_plugins/analysis/histogram.py.
-package hist
+package aggregates
 
 import (
 	"math"
 	"math/bits"
 )
 
-// Bits are the significant bits of a bucket: it is at most 1/1024 of its value wide.
-const Bits = 11
+// bucketBits are the significant bits of a bucket: it is at most 1/1024 of its value wide.
+const bucketBits = 11
 
 const (
-	linear = 1 << Bits
-	half   = Bits - 1
+	linear = 1 << bucketBits
+	half   = bucketBits - 1
 )
 
-// Of is the bucket of a value in nanoseconds, which must not be negative; never above 55295.
-func Of(v int64) uint32 {
+// bucketOf is the bucket of a value in nanoseconds, which must not be negative; never above 55295.
+func bucketOf(v int64) uint32 {
 	if v < linear {
 		return uint32(v)
 	}
-	e := bits.Len64(uint64(v)) - Bits
+	e := bits.Len64(uint64(v)) - bucketBits
 	return uint32(e)<<half + uint32(uint64(v)>>e)
 }
 
-// Bounds are the smallest value of a bucket, and the smallest of the next one.
-func Bounds(bucket uint32) (low, high int64) {
+// bucketBounds are the smallest value of a bucket, and the smallest of the next one.
+func bucketBounds(bucket uint32) (low, high int64) {
 	if bucket < linear {
 		return int64(bucket), int64(bucket) + 1
 	}
@@ -43,12 +42,12 @@ func saturated(mantissa int64, e uint32) int64 {
 	return mantissa << e
 }
 
-// Counts is a histogram: count by bucket.
-type Counts map[uint32]int64
+// Histogram is counts of values: count by bucket.
+type Histogram map[uint32]int64
 
 // Quantile is the value at rank ceil(q n), in nanoseconds, off by less than 0.05 %, and never outside of low..high, the
 // exact extremes of the sample; 0 when there are no values.
-func (c Counts) Quantile(q float64, low, high int64) float64 {
+func (c Histogram) Quantile(q float64, low, high int64) float64 {
 	var n int64
 	var top uint32
 	for bucket, count := range c {
@@ -66,7 +65,7 @@ func (c Counts) Quantile(q float64, low, high int64) float64 {
 	var seen int64
 	for bucket := uint32(0); bucket <= top; bucket++ {
 		if seen += c[bucket]; seen >= rank {
-			from, to := Bounds(bucket)
+			from, to := bucketBounds(bucket)
 			return min(max((float64(from)+float64(to)-1)/2, float64(low)), float64(high))
 		}
 	}

@@ -1,18 +1,17 @@
-package cells
+package aggregates
 
 import (
 	"maps"
 	"slices"
 
-	"cbt-plugins/companion/internal/aggregates"
-	"cbt-plugins/companion/internal/rowtext"
+	"cbt-plugins/companion/internal/rows"
 )
 
 // more threads than any generator has; what goes beyond is no number of a thread
 const mostThreads = 1 << 20
 
-// Totals sum all rows of a source; times are those of the node's clock.
-type Totals struct {
+// Sums add up all rows of a source; times are those of the node's clock.
+type Sums struct {
 	Rows, Errors        int64
 	firstStart, lastEnd int64
 	dense               []int64 // last end of each thread with a low number; 0: it has none
@@ -20,7 +19,7 @@ type Totals struct {
 }
 
 // Add counts a row.
-func (t *Totals) Add(r *rowtext.Row) {
+func (t *Sums) Add(r *rows.Row) {
 	if start := r.End - r.Duration; t.Rows == 0 || start < t.firstStart {
 		t.firstStart = start
 	}
@@ -32,7 +31,7 @@ func (t *Totals) Add(r *rowtext.Row) {
 	t.thread(r.Thread, r.End)
 }
 
-func (t *Totals) thread(thread, end int64) {
+func (t *Sums) thread(thread, end int64) {
 	switch {
 	case thread > 1<<32-1:
 	case thread < int64(len(t.dense)):
@@ -51,7 +50,7 @@ func (t *Totals) thread(thread, end int64) {
 }
 
 // Merge adds what another one has counted.
-func (t *Totals) Merge(other *Totals) {
+func (t *Sums) Merge(other *Sums) {
 	if other.Rows == 0 {
 		return
 	}
@@ -66,7 +65,7 @@ func (t *Totals) Merge(other *Totals) {
 	}
 }
 
-func (t *Totals) threads() map[int64]int64 {
+func (t *Sums) threads() map[int64]int64 {
 	all := maps.Clone(t.sparse)
 	if all == nil {
 		all = map[int64]int64{}
@@ -80,18 +79,18 @@ func (t *Totals) threads() map[int64]int64 {
 }
 
 // End makes the last frame of a file. offset is the node's clock minus the head's in ns.
-func (t *Totals) End(block, offset int64, source aggregates.Source, bad int64, torn string) *aggregates.Frame {
-	f := aggregates.NewFrame(aggregates.KindEnd, block, []aggregates.Source{source})
-	totals := aggregates.Totals{Rows: t.Rows, Errors: t.Errors, Bad: bad}
+func (t *Sums) End(block, offset int64, source Source, bad int64, torn string) *Frame {
+	f := NewFrame(KindEnd, block, []Source{source})
+	totals := Totals{Rows: t.Rows, Errors: t.Errors, Bad: bad}
 	if t.Rows > 0 {
 		totals.FirstStart, totals.LastEnd = t.firstStart-offset, t.lastEnd-offset
 	}
 	if torn != "" {
 		totals.Torn = &torn
 	}
-	f.Totals = []aggregates.Totals{totals}
+	f.Totals = []Totals{totals}
 	threads := t.threads()
-	table := f.Table(aggregates.TableThreads, len(threads))
+	table := f.Table(TableThreads, len(threads))
 	for i, thread := range slices.Sorted(maps.Keys(threads)) {
 		table.Set(i, 0, thread, threads[thread]-offset)
 	}

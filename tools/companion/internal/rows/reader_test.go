@@ -1,4 +1,4 @@
-package rowtext
+package rows
 
 import (
 	"bytes"
@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"cbt-plugins/companion/internal/row"
 )
 
 const (
@@ -43,7 +41,7 @@ func columns(t testing.TB, header string) *Columns {
 }
 
 func TestRows(t *testing.T) {
-	rows, bad1 := read(t, columns(t, row.Columns), get+list1+"# warp mixed\n\n"+row.Columns+"\n"+bad+"warp: 1\t2\n")
+	rows, bad1 := read(t, columns(t, Header), get+list1+"# warp mixed\n\n"+Header+"\n"+bad+"warp: 1\t2\n")
 	want := []string{
 		`3 GET 1 4096 http://rgw1:7480 "" 1795251988096048237 36211601 163355`,
 		`4 LIST 1 0 http://rgw1:7480 "" 1795251990000000000 1500000000 500000000`,
@@ -59,9 +57,9 @@ func versions() map[string]string {
 	without := strings.TrimSuffix(get, "\t0\n") + "\n"
 	last := strings.Replace(get, "\t2026-11-21T09:06:28.096048237Z", "\t2026-11-21T09:06:28.09Z\t2026-11-21T09:06:28.096048237Z", 1)
 	return map[string]string{
-		row.Columns:                              get,
-		strings.TrimSuffix(row.Columns, "\tcat"): without,
-		strings.Replace(row.Columns, "\tend\t", "\tlast_byte\tend\t", 1): last,
+		Header:                              get,
+		strings.TrimSuffix(Header, "\tcat"): without,
+		strings.Replace(Header, "\tend\t", "\tlast_byte\tend\t", 1): last,
 	}
 }
 
@@ -113,7 +111,7 @@ func TestNumbers(t *testing.T) {
 }
 
 func TestCutWhereNoRecordIsOpen(t *testing.T) {
-	c := columns(t, row.Columns)
+	c := columns(t, Header)
 	quotes := strings.Repeat(bad, 20)
 	for text, want := range map[string]int{
 		get + list1 + get[:30]: len(get + list1), "": 0, "17\t3": 0, get + bad[:80]: len(get), get + quotes: len(get + quotes),
@@ -130,9 +128,9 @@ func FuzzBlocks(f *testing.F) {
 	for header, line := range versions() {
 		f.Add(header, line+line, 3)
 	}
-	f.Add(row.Columns, get+list1+bad+get, 100)
-	f.Add(row.Columns, strings.Repeat(bad, 3)+"# warp\n\"\n"+get, 200)
-	f.Add(row.Columns, bad[:80]+"\n"+get+bad+"warp: 1\n\r\n", 150)
+	f.Add(Header, get+list1+bad+get, 100)
+	f.Add(Header, strings.Repeat(bad, 3)+"# warp\n\"\n"+get, 200)
+	f.Add(Header, bad[:80]+"\n"+get+bad+"warp: 1\n\r\n", 150)
 	f.Fuzz(func(t *testing.T, header, text string, at int) {
 		c, err := OfHeader(header)
 		if err != nil {
@@ -174,7 +172,7 @@ func FuzzTime(f *testing.F) {
 func BenchmarkRows(b *testing.B) {
 	text := bytes.Repeat([]byte(get+strings.Replace(get, "rgw1", "rgw2", 1)), 1000)
 	text = append(text, make([]byte, Room)...)
-	r := NewReader(columns(b, row.Columns))
+	r := NewReader(columns(b, Header))
 	b.SetBytes(int64(len(text) - Room))
 	for b.Loop() {
 		r.Block(text, len(text)-Room, func(*Row) {})

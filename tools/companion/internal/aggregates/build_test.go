@@ -1,4 +1,4 @@
-package cells
+package aggregates
 
 import (
 	"bytes"
@@ -8,17 +8,16 @@ import (
 	"strings"
 	"testing"
 
-	"cbt-plugins/companion/internal/aggregates"
-	"cbt-plugins/companion/internal/rowtext"
+	"cbt-plugins/companion/internal/rows"
 )
 
-var source = aggregates.Source{Job: "j", Node: "n"}
+var source = Source{Job: "j", Node: "n"}
 
 // some rows, of a few operations, endpoints, sizes and errors
-func some(n int) []rowtext.Row {
-	chance, rows := rand.New(rand.NewSource(1)), []rowtext.Row{}
+func some(n int) []rows.Row {
+	chance, all := rand.New(rand.NewSource(1)), []rows.Row{}
 	for i := range n {
-		r := rowtext.Row{
+		r := rows.Row{
 			Op: []byte([]string{"GET", "PUT", "MULTIPART"}[chance.Intn(3)]), Endpoint: fmt.Appendf(nil, "http://rgw%d:7480", chance.Intn(5)),
 			Thread: int64(chance.Intn(9)), Objects: 1, Bytes: int64(chance.Intn(3)) * 4096, Duration: chance.Int63n(3e9), FirstByte: -1,
 			End: 1795251988e9 + int64(i)*1e6 + chance.Int63n(1e9),
@@ -28,15 +27,15 @@ func some(n int) []rowtext.Row {
 		} else if r.Op[0] == 'G' {
 			r.FirstByte = r.Duration / 2
 		}
-		rows = append(rows, r)
+		all = append(all, r)
 	}
-	return rows
+	return all
 }
 
-func stored(rows []rowtext.Row) *Store {
+func stored(all []rows.Row) *Store {
 	s := NewStore(1, 0)
-	for i := range rows {
-		s.Add(&rows[i])
+	for i := range all {
+		s.Add(&all[i])
 	}
 	return s
 }
@@ -52,16 +51,16 @@ func encoded(t *testing.T, stores ...*Store) []byte {
 }
 
 func TestAFrameDoesNotDependOnOrderOrStores(t *testing.T) {
-	rows := some(5000)
-	want := encoded(t, stored(rows))
-	rand.Shuffle(len(rows), func(i, k int) { rows[i], rows[k] = rows[k], rows[i] })
-	if !bytes.Equal(want, encoded(t, stored(rows[:1700]), stored(rows[1700:]))) {
+	all := some(5000)
+	want := encoded(t, stored(all))
+	rand.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+	if !bytes.Equal(want, encoded(t, stored(all[:1700]), stored(all[1700:]))) {
 		t.Error("another frame of the same rows")
 	}
-	s := stored(rows[:100])
+	s := stored(all[:100])
 	s.Reset()
-	for i := range rows {
-		s.Add(&rows[i])
+	for i := range all {
+		s.Add(&all[i])
 	}
 	if !bytes.Equal(want, encoded(t, s)) {
 		t.Error("another frame after a reset")
@@ -71,17 +70,17 @@ func TestAFrameDoesNotDependOnOrderOrStores(t *testing.T) {
 func TestLongFlights(t *testing.T) {
 	s := NewStore(1, 0)
 	const at = 1795251988
-	s.Add(&rowtext.Row{Op: []byte("GET"), End: at*second + 5, Duration: 3*second + 10, FirstByte: -1})
-	s.Add(&rowtext.Row{Op: []byte("GET"), End: at * second, Duration: 2 * second, Err: []byte("x"), FirstByte: -1})
-	s.Add(&rowtext.Row{Op: []byte("PUT"), End: at*second + 7, Duration: 100 * 86400 * second / 10, FirstByte: -1})
+	s.Add(&rows.Row{Op: []byte("GET"), End: at*second + 5, Duration: 3*second + 10, FirstByte: -1})
+	s.Add(&rows.Row{Op: []byte("GET"), End: at * second, Duration: 2 * second, Err: []byte("x"), FirstByte: -1})
+	s.Add(&rows.Row{Op: []byte("PUT"), End: at*second + 7, Duration: 100 * 86400 * second / 10, FirstByte: -1})
 	var b Builder
 	f := b.Build(source, s)
-	table, rows, err := f.Of(aggregates.TableSeconds)
+	table, all, err := f.Of(TableSeconds)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := []string{}
-	for i := range rows {
+	for i := range all {
 		if op := f.Ops[table[2].At(i)]; op == "GET" {
 			got = append(got, fmt.Sprint(table[0].At(i)-at, table[3].At(i), table[4].At(i), table[11].At(i), table[12].At(i)))
 		}
@@ -90,14 +89,14 @@ func TestLongFlights(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("second, n, failed, busy, crossing: %v", got)
 	}
-	if rows-len(got) != longestFlight+1 {
-		t.Errorf("ten days are spread over %d seconds", rows-len(got))
+	if all-len(got) != longestFlight+1 {
+		t.Errorf("ten days are spread over %d seconds", all-len(got))
 	}
 }
 
 func TestRowsThatNoRequestCanBe(t *testing.T) {
 	s := NewStore(1, 10*second)
-	for _, r := range []rowtext.Row{{End: 9 * second}, {End: 20 * second, Duration: 1e15 + 1}} {
+	for _, r := range []rows.Row{{End: 9 * second}, {End: 20 * second, Duration: 1e15 + 1}} {
 		if s.Add(&r) {
 			t.Errorf("%+v was counted", r)
 		}
@@ -111,15 +110,15 @@ func TestErrorsHaveAtMostAThousandKinds(t *testing.T) {
 	one, two := NewStore(1, 0), NewStore(1, 0)
 	for i := range 3000 {
 		for range 1 + i%2 { // odd ones are more frequent
-			r := rowtext.Row{Op: []byte("GET"), End: second, Err: fmt.Appendf(nil, "error %d of \"object %d\"", i%1200, i), FirstByte: -1}
+			r := rows.Row{Op: []byte("GET"), End: second, Err: fmt.Appendf(nil, "error %d of \"object %d\"", i%1200, i), FirstByte: -1}
 			[]*Store{one, two}[i%2].Add(&r)
 		}
 	}
 	var b Builder
 	f := b.Build(source, one, two)
-	table, rows, err := f.Of(aggregates.TableErrors)
+	table, all, err := f.Of(TableErrors)
 	sum := int64(0)
-	for i := range rows {
+	for i := range all {
 		sum += table[5].At(i)
 	}
 	if err != nil || sum != 4500 || len(f.Errors) != mostMessages+1 || f.Errors[mostMessages] != other || f.Errors[0] != "error 1 of ..." {
@@ -165,12 +164,12 @@ func TestIndex(t *testing.T) {
 }
 
 func TestTotals(t *testing.T) {
-	rows := some(1000)
-	rows[0].Thread, rows[1].Thread = 5000, 1<<40
-	var whole, one, two Totals
-	for i := range rows {
-		whole.Add(&rows[i])
-		[]*Totals{&one, &two}[i%2].Add(&rows[i])
+	all := some(1000)
+	all[0].Thread, all[1].Thread = 5000, 1<<40
+	var whole, one, two Sums
+	for i := range all {
+		whole.Add(&all[i])
+		[]*Sums{&one, &two}[i%2].Add(&all[i])
 	}
 	one.Merge(&two)
 	want, err := whole.End(1, 7, source, 3, "torn").Encode()
@@ -179,7 +178,7 @@ func TestTotals(t *testing.T) {
 		t.Error(err, also, "other totals of the same rows")
 	}
 	f := one.End(1, 7, source, 3, "torn")
-	if threads, n, err := f.Of(aggregates.TableThreads); err != nil || n != 10 || threads[2].At(9) != rows[0].End-7 {
+	if threads, n, err := f.Of(TableThreads); err != nil || n != 10 || threads[2].At(9) != all[0].End-7 {
 		t.Errorf("%d threads, %v", n, err)
 	}
 	if total := f.Totals[0]; total.Rows != 1000 || total.Bad != 3 || *total.Torn != "torn" || total.LastEnd != whole.lastEnd-7 {
@@ -190,12 +189,12 @@ func TestTotals(t *testing.T) {
 func TestFullStoresAreBuiltInTime(t *testing.T) {
 	s := NewStore(1, 0)
 	for i := 0; !s.Full(); i++ {
-		if i > mostCells {
+		if i > mostGroups {
 			t.Fatal("never full")
 		}
-		s.Add(&rowtext.Row{Op: []byte("GET"), Endpoint: []byte("a"), End: int64(i) * second, FirstByte: -1})
+		s.Add(&rows.Row{Op: []byte("GET"), Endpoint: []byte("a"), End: int64(i) * second, FirstByte: -1})
 	}
-	if cells, n, err := new(Builder).Build(source, s).Of(aggregates.TableCounts); err != nil || n != mostCells || cells[0].At(n-1) != mostCells-1 {
+	if groups, n, err := new(Builder).Build(source, s).Of(TableCounts); err != nil || n != mostGroups || groups[0].At(n-1) != mostGroups-1 {
 		t.Error(n, err)
 	}
 }

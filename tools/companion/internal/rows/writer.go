@@ -1,4 +1,4 @@
-package rowout
+package rows
 
 import (
 	"errors"
@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"cbt-plugins/companion/internal/row"
 )
 
 const (
@@ -17,10 +15,10 @@ const (
 	batch         = 256 << 10
 )
 
-// Rows gathers rows of many workers and writes them from one goroutine, at least every 100 ms.
-type Rows struct {
+// Writer gathers rows of many workers and writes them from one goroutine, at least every 100 ms.
+type Writer struct {
 	out    io.Writer
-	lanes  []lane
+	queues []queue
 	index  atomic.Uint64
 	wake   chan struct{}
 	close  chan struct{}
@@ -30,35 +28,35 @@ type Rows struct {
 	once   sync.Once
 }
 
-// lane is the rows of one worker that are not written yet; nobody else but the writer waits for its lock.
-type lane struct {
+// queue is the rows of one worker that are not written yet; nobody else but the writer waits for its lock.
+type queue struct {
 	sync.Mutex
 	rows   []byte
 	room   sync.Cond
 	closed bool
-	_      [64]byte // lanes do not share a cache line
+	_      [64]byte // queues do not share a cache line
 }
 
-// NewRows begins to write.
-func NewRows(out io.Writer, workers int) *Rows {
-	r := &Rows{
+// NewWriter begins to write.
+func NewWriter(out io.Writer, workers int) *Writer {
+	r := &Writer{
 		out:    out,
-		lanes:  make([]lane, workers),
+		queues: make([]queue, workers),
 		wake:   make(chan struct{}, 1),
 		close:  make(chan struct{}),
 		done:   make(chan struct{}),
 		broken: make(chan struct{}),
 	}
-	for i := range r.lanes {
-		r.lanes[i].room.L = &r.lanes[i]
+	for i := range r.queues {
+		r.queues[i].room.L = &r.queues[i]
 	}
 	go r.write()
 	return r
 }
 
 // Add is a row of a worker. It waits when the reader of the rows is far behind.
-func (r *Rows) Add(worker int, one *row.Row) {
-	l := &r.lanes[worker]
+func (r *Writer) Add(worker int, one *Request) {
+	l := &r.queues[worker]
 	l.Lock()
 	for len(l.rows) > mostUnwritten && !l.closed {
 		select {
@@ -74,10 +72,10 @@ func (r *Rows) Add(worker int, one *row.Row) {
 }
 
 // Broken is closed when rows can no longer be written; Err says why.
-func (r *Rows) Broken() <-chan struct{} { return r.broken }
+func (r *Writer) Broken() <-chan struct{} { return r.broken }
 
 // Err is why rows could not be written, once Broken or Close says so.
-func (r *Rows) Err() error {
+func (r *Writer) Err() error {
 	select {
 	case <-r.broken:
 		return r.err
@@ -86,10 +84,10 @@ func (r *Rows) Err() error {
 	}
 }
 
-// Close writes what there is, for at most `patience`, and takes no more.
-func (r *Rows) Close(patience time.Duration) error {
+// Close writes what there is, for at most `limit`, and takes no more.
+func (r *Writer) Close(limit time.Duration) error {
 	r.once.Do(func() { close(r.close) })
-	late := time.NewTimer(patience)
+	late := time.NewTimer(limit)
 	defer late.Stop()
 	select {
 	case <-r.done:
@@ -99,7 +97,7 @@ func (r *Rows) Close(patience time.Duration) error {
 	}
 }
 
-func (r *Rows) write() {
+func (r *Writer) write() {
 	defer close(r.done)
 	ticker := time.NewTicker(flushEvery)
 	defer ticker.Stop()
@@ -111,8 +109,8 @@ func (r *Rows) write() {
 		case <-r.close:
 			last = true
 		}
-		for i := range r.lanes {
-			l := &r.lanes[i]
+		for i := range r.queues {
+			l := &r.queues[i]
 			l.Lock()
 			rows = append(rows, l.rows...)
 			l.rows = l.rows[:0]
@@ -128,7 +126,7 @@ func (r *Rows) write() {
 }
 
 // flush writes the rows and gives their room back.
-func (r *Rows) flush(rows []byte) []byte {
+func (r *Writer) flush(rows []byte) []byte {
 	if len(rows) > 0 && r.err == nil {
 		if _, err := r.out.Write(rows); err != nil {
 			r.err = err

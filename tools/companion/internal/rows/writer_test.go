@@ -1,17 +1,14 @@
-package rowout
+package rows
 
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"cbt-plugins/companion/internal/row"
 )
 
 func TestTimesAreThoseOfTheLibrary(t *testing.T) {
@@ -32,20 +29,20 @@ func TestTimesAreThoseOfTheLibrary(t *testing.T) {
 }
 
 func TestRowHasTheColumnsOfWarp(t *testing.T) {
-	one := row.Row{Thread: 3, Op: "GET", Objects: 1, Bytes: 4096, Endpoint: "http://rgw1:7480", File: "cbt-load/01-4KiB/0000000017",
+	one := Request{Thread: 3, Op: "GET", Objects: 1, Bytes: 4096, Endpoint: "http://rgw1:7480", File: "cbt-load/01-4KiB/0000000017",
 		Start: 1795251988059836645, First: 1795251988060000000, End: 1795251988096048237, Duration: 36211592}
 	want := "17\t3\tGET\t\t1\t4096\thttp://rgw1:7480\tcbt-load/01-4KiB/0000000017\t\t2026-11-21T09:06:28.059836645Z\t" +
 		"2026-11-21T09:06:28.060000000Z\t2026-11-21T09:06:28.096048237Z\t36211592\t0\n"
 	if got := string(Append(nil, 17, &one)); got != want {
 		t.Fatalf("%q\n%q", got, want)
 	}
-	if columns := strings.Count(row.Columns, "\t"); strings.Count(want, "\t") != columns {
+	if columns := strings.Count(Header, "\t"); strings.Count(want, "\t") != columns {
 		t.Fatalf("%d tabs in the columns", columns)
 	}
 }
 
 func TestNothingInARowBreaksIt(t *testing.T) {
-	one := row.Row{Op: "GET", File: "a\tb\"c\nd\re", Err: "http: 503 \"slow\tdown\"\r\n"}
+	one := Request{Op: "GET", File: "a\tb\"c\nd\re", Err: "http: 503 \"slow\tdown\"\r\n"}
 	got := string(Append(nil, 0, &one))
 	if strings.Count(got, "\t") != 13 || strings.Count(got, "\n") != 1 || strings.ContainsAny(got, "\"\r") {
 		t.Fatalf("%q", got)
@@ -54,14 +51,14 @@ func TestNothingInARowBreaksIt(t *testing.T) {
 
 func TestEveryRowIsWrittenOnce(t *testing.T) {
 	var out bytes.Buffer
-	rows := NewRows(&out, 8)
+	rows := NewWriter(&out, 8)
 	var group sync.WaitGroup
 	for worker := range 8 {
 		group.Add(1)
 		go func() {
 			defer group.Done()
 			for i := range 5000 {
-				rows.Add(worker, &row.Row{Thread: uint32(worker), Op: "PUT", Bytes: int64(i)})
+				rows.Add(worker, &Request{Thread: uint32(worker), Op: "PUT", Bytes: int64(i)})
 			}
 		}()
 	}
@@ -86,11 +83,11 @@ type broken struct{}
 func (broken) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
 func TestAClosedOutputIsSaid(t *testing.T) {
-	rows := NewRows(broken{}, 1)
-	rows.Add(0, &row.Row{Op: "PUT"})
+	rows := NewWriter(broken{}, 1)
+	rows.Add(0, &Request{Op: "PUT"})
 	<-rows.Broken()
 	for range 100000 { // nobody waits for a reader that is gone
-		rows.Add(0, &row.Row{Op: "PUT", File: strings.Repeat("x", 100)})
+		rows.Add(0, &Request{Op: "PUT", File: strings.Repeat("x", 100)})
 	}
 	if err := rows.Close(time.Minute); err == nil {
 		t.Fatal("no error")
@@ -100,8 +97,8 @@ func TestAClosedOutputIsSaid(t *testing.T) {
 func TestAReaderThatStopsReadingHoldsUpNobodyForever(t *testing.T) {
 	reader, writer := io.Pipe() // nobody reads
 	defer reader.Close()
-	rows := NewRows(writer, 1)
-	rows.Add(0, &row.Row{Op: "PUT"})
+	rows := NewWriter(writer, 1)
+	rows.Add(0, &Request{Op: "PUT"})
 	if err := rows.Close(10 * time.Millisecond); err == nil {
 		t.Fatal("no error")
 	}
@@ -109,10 +106,10 @@ func TestAReaderThatStopsReadingHoldsUpNobodyForever(t *testing.T) {
 
 func TestSlowReaderGetsEverything(t *testing.T) {
 	reader, writer := io.Pipe()
-	rows := NewRows(writer, 1)
+	rows := NewWriter(writer, 1)
 	go func() {
 		for range 60000 { // several times what may be unwritten
-			rows.Add(0, &row.Row{Op: "PUT", File: strings.Repeat("x", 100)})
+			rows.Add(0, &Request{Op: "PUT", File: strings.Repeat("x", 100)})
 		}
 		rows.Close(time.Minute)
 		writer.Close()
@@ -123,18 +120,8 @@ func TestSlowReaderGetsEverything(t *testing.T) {
 	}
 }
 
-func TestEventsAreLines(t *testing.T) {
-	var out bytes.Buffer
-	events := NewEvents(&out)
-	events.Write(map[string]int{"a": 1})
-	events.Say("hello")
-	if got := out.String(); got != "{\"a\":1}\nhello\n" {
-		t.Fatal(fmt.Sprintf("%q", got))
-	}
-}
-
 func BenchmarkAppend(b *testing.B) {
-	one := row.Row{Thread: 3, Op: "GET", Objects: 1, Bytes: 4096, Endpoint: "http://rgw1:7480", File: "cbt-load/01-4KiB/0000000017",
+	one := Request{Thread: 3, Op: "GET", Objects: 1, Bytes: 4096, Endpoint: "http://rgw1:7480", File: "cbt-load/01-4KiB/0000000017",
 		Start: 1795251988059836645, First: 1795251988060000000, End: 1795251988096048237, Duration: 36211592}
 	buffer := make([]byte, 0, 512)
 	b.ReportAllocs()

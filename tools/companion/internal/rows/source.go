@@ -1,5 +1,4 @@
-// Package source gives the bytes of a rows file, plain or compressed, as far as they are whole.
-package source
+package rows
 
 import (
 	"bufio"

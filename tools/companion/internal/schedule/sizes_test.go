@@ -1,9 +1,11 @@
-package sizes
+package schedule
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestSharesAreExactInEveryThousand(t *testing.T) {
-	sizes := New([]Range{{4096, 4096, 50}, {65536, 131072, 30}, {0, 0, 0.5}, {1 << 20, 1 << 20, 19.5}}, 9)
+	sizes := NewSizes([]SizeRange{{4096, 4096, 50}, {65536, 131072, 30}, {0, 0, 0.5}, {1 << 20, 1 << 20, 19.5}}, 9)
 	for thousand := range int64(50) {
 		var counts [4]int
 		for i := range int64(1000) {
@@ -27,8 +29,8 @@ func TestSharesAreExactInEveryThousand(t *testing.T) {
 }
 
 func TestSizesAreAFunctionOfTheSeedAndNumber(t *testing.T) {
-	ranges := []Range{{1, 1 << 30, 1}, {5, 5, 1}}
-	a, b, c := New(ranges, 9), New(ranges, 9), New(ranges, 10)
+	ranges := []SizeRange{{1, 1 << 30, 1}, {5, 5, 1}}
+	a, b, c := NewSizes(ranges, 9), NewSizes(ranges, 9), NewSizes(ranges, 10)
 	different := 0
 	for i := int64(1); i < 2000; i++ {
 		if a.Of(i) != b.Of(i) {
@@ -44,7 +46,7 @@ func TestSizesAreAFunctionOfTheSeedAndNumber(t *testing.T) {
 }
 
 func TestRangeIsUsedToItsEnds(t *testing.T) {
-	sizes := New([]Range{{10, 13, 1}}, 1)
+	sizes := NewSizes([]SizeRange{{10, 13, 1}}, 1)
 	var counts [4]int
 	for i := int64(1); i <= 4000; i++ {
 		counts[sizes.Of(i)-10]++

@@ -1,14 +1,31 @@
-// Package rowout writes what a run says: a row for every request, and events.
-package rowout
+// Package rows reads and writes request rows: a line of tab separated text for each finished request, as warp 0.6.9 and later
+// and cbt-load print them.
+package rows
 
 import (
 	"strconv"
-
-	"cbt-plugins/companion/internal/row"
 )
 
-// Append adds a row as text, with its line end. Its columns are row.Columns.
-func Append(to []byte, index uint64, r *row.Row) []byte {
+// Header names the columns of the rows that the generators print, tab separated: those of warp 1.1 to 1.4.
+const Header = "idx\tthread\top\tclient_id\tn_objects\tbytes\tendpoint\tfile\terror\tstart\tfirst_byte\tend\tduration_ns\tcat"
+
+// Request is one finished request. Times are nanoseconds since the epoch on the clock of the node that made it.
+type Request struct {
+	Thread   uint32
+	Op       string // GET PUT STAT DELETE LIST MULTIPART
+	Objects  int64
+	Bytes    int64
+	Endpoint string
+	File     string
+	Err      string // empty: it succeeded. Begins with the kind of error
+	Start    int64  // of an open loop: when it should have started
+	First    int64  // first byte of the answer, 0: not known
+	End      int64
+	Duration int64
+}
+
+// Append adds a row as text, with its line end. Its columns are Header.
+func Append(to []byte, index uint64, r *Request) []byte {
 	to = strconv.AppendUint(to, index, 10)
 	to = append(to, '\t')
 	to = strconv.AppendUint(to, uint64(r.Thread), 10)

@@ -1,6 +1,7 @@
 package aggregates
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
@@ -8,10 +9,9 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"os"
 
 	"github.com/klauspost/compress/zlib"
-
-	"cbt-plugins/companion/internal/hist"
 )
 
 // ErrTorn is the end of a file whose last frame is not whole: all before it counts.
@@ -108,8 +108,8 @@ func parse(payload []byte) (*Frame, error) {
 	if err := json.Unmarshal(payload[4:4+length], &f.Header); err != nil {
 		return nil, fmt.Errorf("a frame with a damaged header: %w", err)
 	}
-	if f.Bits != hist.Bits {
-		return nil, fmt.Errorf("histograms of %d significant bits; this program reads %d", f.Bits, hist.Bits)
+	if f.Bits != bucketBits {
+		return nil, fmt.Errorf("histograms of %d significant bits; this program reads %d", f.Bits, bucketBits)
 	}
 	rest := payload[4+length:]
 	for _, def := range f.Tables {
@@ -135,4 +135,33 @@ func parse(payload []byte) (*Frame, error) {
 		}
 	}
 	return f, nil
+}
+
+// each calls work for every whole frame of a file; its bytes are good during the call. cut tells that the file has no end.
+func each(path string, work func(f *Frame, raw []byte) error) (cut bool, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	reader, cut := NewReader(bufio.NewReaderSize(file, 1<<16)), true
+	for {
+		raw, err := reader.NextRaw()
+		if err == io.EOF || errors.Is(err, ErrTorn) {
+			return cut, nil
+		}
+		if err != nil {
+			return cut, fmt.Errorf("%s: %w", path, err)
+		}
+		f, err := Decode(raw)
+		if err == nil {
+			if f.Kind == KindEnd {
+				cut = false
+			}
+			err = work(f, raw)
+		}
+		if err != nil {
+			return cut, fmt.Errorf("%s: %w", path, err)
+		}
+	}
 }

@@ -1,6 +1,8 @@
-package rowtext
+package rows
 
-import "bytes"
+import (
+	"bytes"
+)
 
 // Reader reads the rows of a text that comes in blocks of whole lines.
 type Reader struct {
