@@ -10,13 +10,14 @@ import sys
 from pathlib import Path
 from typing import Any, ClassVar, Dict, Mapping, Optional
 
-from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.remote import Remote, script
 from cbt_plugins.cluster.stream import NodeProgram
 from cbt_plugins.host import Monitor
 
 from . import connections
-from .lifecycle import script, stop_by_pid_files
+from .lifecycle import stop_by_pid_files
 
+_START = Path(__file__).parent / "agent.sh"
 logger = logging.getLogger(__name__)
 
 
@@ -48,7 +49,7 @@ class AgentMonitor(Monitor):
         words = agent.words(self.argument())
         lines = {}
         for node in self.nodes:
-            command = script("agent.sh", f"{directory}/{self.NAME}", self.name_on(node), *words)
+            command = script(_START, f"{directory}/{self.NAME}", self.name_on(node), *words)
             lines[node] = self._remote.transport.ssh(node, f"exec {command}")
         self._connections = subprocess.Popen(
             [sys.executable, "-IS", connections.__file__],

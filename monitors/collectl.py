@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any, Mapping
 
-from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.remote import Remote, script
 from cbt_plugins.host import Monitor
 
-from .lifecycle import script, stop_by_pid_files
+from .lifecycle import stop_by_pid_files
 
+_START = Path(__file__).parent / "collectl.sh"
 logger = logging.getLogger(__name__)
 
 #: CBT's default: cpu, disk, memory, network and more each second, processes every ten
@@ -32,7 +34,7 @@ class Collectl(Monitor):
     def start(self, directory: str) -> None:
         folder = f"{directory}/collectl"
         args = self.config.get("args", DEFAULT_ARGS).format(collectl_dir=folder)
-        results = self._remote.run(self.nodes, script("collectl.sh", folder, f"exec collectl {args}"), 60)
+        results = self._remote.run(self.nodes, script(_START, folder, f"exec collectl {args}"), 60)
         missing = [node for node, result in results.items() if result.stdout.split() != ["started"]]
         if missing:
             logger.warning("collectl is not installed on %s: no samples of these nodes", ", ".join(missing))

@@ -12,20 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set
 
-from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.cluster.result import RemoteError
+from cbt_plugins.cluster.remote import Remote, RemoteError, script
 from cbt_plugins.host import Monitor, RunFailed
 from cbt_plugins.inventory import host_of, nodes_of, split_names
 
 logger = logging.getLogger(__name__)
 
+STOP = Path(__file__).parent / "stop.sh"
 _numbers = itertools.count(1)
-
-
-def script(name: str, *words: str) -> str:
-    """Return the command that runs a shell program of this folder on a node; `words` are its arguments."""
-    text = (Path(__file__).parent / name).read_text(encoding="utf-8")
-    return " ".join(["sh", "-c", *map(shlex.quote, (text, name, *words))])
 
 
 def stop_by_pid_files(remote: Remote, nodes: Sequence[str], folder: str, any_of: str = "") -> None:
@@ -34,7 +28,7 @@ def stop_by_pid_files(remote: Remote, nodes: Sequence[str], folder: str, any_of:
     With `any_of`, in all folders FOLDER/ANY_OF (a shell pattern). What does not end is logged.
     """
     folders = shlex.quote(folder) + (f"/{any_of}" if any_of else "")
-    for node, result in remote.run(nodes, f"{script('stop.sh')} {folders}", 90, check=False).items():
+    for node, result in remote.run(nodes, f"{script(STOP)} {folders}", 90, check=False).items():
         if result.status:
             logger.error("%s: %s", node, result.stderr.strip() or "monitors could not be ended")
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.cluster.result import RemoteError
+from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.sampler_agent import state_of
-from cbt_plugins.cluster.space import PoolSpace, Space
 from cbt_plugins.inventory import head_of
+from cbt_plugins.space import PoolSpace, Space
 
 #: what describes a cluster well enough to read its results a year later: file name -> command
 SNAPSHOT = {

@@ -7,8 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Dict, Sequence
 
-from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.cluster.result import RemoteError, Result
+from cbt_plugins.cluster.remote import Remote, RemoteError, Result
 
 _ECHO = "python3 -u -c 'import sys, time\nfor _ in sys.stdin: print(repr(time.time()), flush=True)'"
 

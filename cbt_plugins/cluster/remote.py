@@ -1,18 +1,137 @@
-"""Run a command on many nodes at once, give them files, fetch what they left."""
+"""Nodes: how each is reached, and commands, files and streams on many at once."""
 
 from __future__ import annotations
 
+import getpass
 import io
+import os
 import shlex
+import shutil
+import socket
 import subprocess
 import tarfile
 import uuid
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.cluster.result import UNREACHABLE, RemoteError, Result
 from cbt_plugins.cluster.stream import Stream
-from cbt_plugins.cluster.transport import Transport
+from cbt_plugins.inventory import NodeName, names_of, short_name
+
+#: exit status of a node that could not be reached or did not answer in time (ssh's own convention)
+UNREACHABLE = 255
+
+
+@dataclass(frozen=True)
+class Result:
+    """Output and exit status of a command on one node."""
+
+    stdout: str
+    stderr: str
+    status: int
+
+
+class RemoteError(Exception):
+    """A command failed on at least one node; `results` has all nodes, the good ones too."""
+
+    def __init__(self, what: str, results: Mapping[str, Result]) -> None:
+        self.results = results
+        bad = {node: r for node, r in results.items() if r.status}
+        rows = []
+        for node, r in sorted(bad.items()):
+            tail = " | ".join(r.stderr.strip().splitlines()[-3:]) or "no message"
+            rows.append(f"{node}: exit status {r.status}: {tail}")
+        super().__init__(f"{what} failed on {len(bad)} of {len(results)} nodes: " + "; ".join(rows))
+
+
+#: a silent network is noticed after 60 s, a host that does not answer after 10 s; nothing ever asks for a password
+SSH_OPTIONS = (
+    "-oBatchMode=yes",
+    "-oConnectTimeout=10",
+    "-oServerAliveInterval=15",
+    "-oServerAliveCountMax=4",
+)
+
+
+def script(path: Path, *words: str) -> str:
+    """Return the command that runs a shell program of ours on a node; `words` are its arguments."""
+    return " ".join(["sh", "-c", *map(shlex.quote, (path.read_text(encoding="utf-8"), path.name, *words))])
+
+
+def subject_of(command: str) -> str:
+    """Return what an error calls a command: its first line that has one, or our script and its arguments."""
+    if command.startswith("sh -c '#!"):
+        return " ".join(shlex.split(command)[3:])[:120]
+    lines = (line.strip() for line in command.splitlines())
+    return next((line for line in lines if line and not line.startswith("#")), command)[:120]
+
+
+def _own_names() -> FrozenSet[str]:
+    name = socket.gethostname()
+    return frozenset({"localhost", name, name.split(".")[0]})
+
+
+@dataclass(frozen=True)
+class Transport:
+    """How nodes are reached. `pdsh` is None where it is missing: then every node gets its own ssh."""
+
+    user: Optional[str]
+    pdsh: Optional[str]
+    ssh_args: Tuple[str, ...]
+    own_names: FrozenSet[str]
+    named: Mapping[str, NodeName] = field(default_factory=dict)  # host -> its own user and port
+
+    @classmethod
+    def from_host(cls, cluster: Mapping[str, Any], common: Mapping[str, Any]) -> Transport:
+        """Read CBT's keys cluster.user, common.pdsh_cmd, common.pdsh_ssh_args, and PDSH_SSH_ARGS_APPEND."""
+        asked = str(common.get("pdsh_cmd") or "pdsh")
+        ssh_args = shlex.split(str(common.get("pdsh_ssh_args") or ""))
+        return cls(
+            user=cluster.get("user") or None,
+            pdsh=shutil.which(asked),
+            # %u and %h are pdsh's placeholders for what plain ssh is given as its destination
+            ssh_args=tuple(a for a in ssh_args if a not in ("-l%u", "%h"))
+            + tuple(shlex.split(os.environ.get("PDSH_SSH_ARGS_APPEND", ""))),
+            own_names=_own_names(),
+            named={name.host: name for name in names_of(cluster) if name.user or name.port},
+        )
+
+    def is_local(self, node: str) -> bool:
+        """True when no connection is needed: this machine, and the user that we are already."""
+        return node in self.own_names and self._user(node) in (None, getpass.getuser())
+
+    def by_pdsh(self, node: str) -> bool:
+        """Return whether pdsh can reach it: it has one port for all nodes."""
+        name = self.named.get(node)
+        return self.pdsh is not None and not self.is_local(node) and not (name and name.port)
+
+    def _user(self, node: str) -> Optional[str]:
+        """Who logs in: the node's own user as the section names it, as CBT does it, else that of all."""
+        name = self.named.get(node)
+        return name.user if name and name.user else self.user
+
+    def _destination(self, node: str) -> str:
+        user = self._user(node)
+        return f"{user}@{node}" if user else node
+
+    def ssh(self, node: str, command: str) -> List[str]:
+        """Command line for one node."""
+        if self.is_local(node):
+            return ["/bin/sh", "-c", command]
+        name = self.named.get(node)
+        port = ["-p", name.port] if name and name.port else []
+        return ["ssh", *SSH_OPTIONS, *self.ssh_args, *port, self._destination(node), command]
+
+    def pdsh_line(self, nodes: Sequence[str], command: str) -> Tuple[List[str], Dict[str, str]]:
+        """Command line and environment for many nodes. pdsh itself expands %h %u %n %%, so every % is doubled."""
+        assert self.pdsh is not None
+        targets = ",".join(map(self._destination, nodes))
+        environment = dict(os.environ, LC_ALL="C")
+        append = " ".join([*SSH_OPTIONS, *self.ssh_args])
+        environment["PDSH_SSH_ARGS_APPEND"] = append
+        line = [self.pdsh, "-R", "ssh", "-f", str(max(len(nodes), 1)), "-w", targets, command.replace("%", "%%")]
+        return line, environment
+
 
 #: seconds that a node has, beyond the command's own time, to connect and to answer
 CONNECT_ALLOWANCE = 20.0
@@ -40,16 +159,15 @@ class Remote:
         """
         nodes = list(dict.fromkeys(nodes))
         bounded = f"timeout -k 5 {timeout:g} sh -c {shlex.quote(command)} </dev/null"
-        near = [n for n in nodes if self.transport.is_local(n)]
-        far = [n for n in nodes if n not in near]
-        results: Dict[str, Result] = {}
-        if far and self.transport.pdsh and len(far) > 1:
-            results.update(self._run_pdsh(far, bounded, timeout + CONNECT_ALLOWANCE))
-            far = []
-        results.update(self._run_each({n: bounded for n in near + far}, timeout + CONNECT_ALLOWANCE))
+        together = [n for n in nodes if self.transport.by_pdsh(n)]
+        if len(together) < 2:
+            together = []
+        limit = timeout + CONNECT_ALLOWANCE
+        results = self._run_pdsh(together, bounded, limit) if together else {}
+        results.update(self._run_each({n: bounded for n in nodes if n not in together}, limit))
         results = {n: results[n] for n in nodes}
         if check and any(r.status for r in results.values()):
-            raise RemoteError(command.split("\n")[0][:120], results)
+            raise RemoteError(subject_of(command), results)
         return results
 
     def _run_pdsh(self, nodes: Sequence[str], command: str, timeout: float) -> Dict[str, Result]:
@@ -160,22 +278,26 @@ class Remote:
 
     def stream(self, nodes: Sequence[str], command: str) -> Stream:
         """Start a command on all nodes at once and read its lines as they come."""
-        return Stream.start(self.transport, nodes, command)
+        return Stream({node: self.transport.ssh(node, command) for node in nodes})
 
 
 def _by_node(nodes: Sequence[str], text: str) -> Dict[str, str]:
-    """Undo pdsh's "node: " in front of every line; pdsh's own messages go to the node they speak of."""
+    """Undo pdsh's "node: " in front of every line; pdsh's own messages go to the node they speak of.
+
+    Where all names have one domain, pdsh leaves it out (and what option keeps it depends on pdsh's version).
+    """
     rows: Dict[str, List[str]] = {node: [] for node in nodes}
+    labels = {**{short_name(node): node for node in nodes}, **{node: node for node in nodes}}
     for row in text.splitlines():
-        node, colon, rest = row.partition(": ")
+        label, colon, rest = row.partition(": ")
         if row.endswith(":") and not colon:
-            node, rest = row[:-1], ""
-        if node in rows:
-            rows[node].append(rest)
+            label, rest = row[:-1], ""
+        if label in labels:
+            rows[labels[label]].append(rest)
             continue
-        for node in nodes:
-            if f": {node}: " in row:
-                rows[node].append(row)
+        of, _, _ = rest.partition(": ")  # "pdsh@here: node: ssh exited with exit code 255"
+        if of in labels:
+            rows[labels[of]].append(row)
     return {node: "".join(f"{r}\n" for r in kept) for node, kept in rows.items()}
 
 

@@ -9,9 +9,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Dict, Iterator, List, Sequence, Tuple
-
-from cbt_plugins.cluster.transport import Transport
+from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
 # a node needs nothing of ours on its disk, also when it was booted again
 _RECEIVE = """\
@@ -42,25 +40,19 @@ class NodeProgram:
 class Stream:
     """Processes whose standard output is read line by line, each line with the node it came from."""
 
-    def __init__(self, nodes: Sequence[str]) -> None:
-        self.nodes = tuple(nodes)
+    def __init__(self, lines: Mapping[str, Sequence[str]]) -> None:
+        """Start a command line for each node, as `Remote.stream` makes them.
+
+        Not through pdsh: it ignores SIGPIPE, so that nobody on the nodes would notice when this process is killed.
+        """
+        self.nodes = tuple(lines)
         self.messages: List[str] = []  # last lines of standard error, for the error text
         self._processes: List[subprocess.Popen[bytes]] = []
         self._selector = selectors.DefaultSelector()
         self._rest: Dict[int, bytes] = {}
         self._pending: List[Tuple[str, str]] = []
-
-    @classmethod
-    def start(cls, transport: Transport, nodes: Sequence[str], command: str) -> Stream:
-        """Start the command, through a connection of its own to each node.
-
-        Not through pdsh: it ignores SIGPIPE, so that nobody on the nodes would notice when this process is killed.
-        """
-        nodes = list(dict.fromkeys(nodes))
-        stream = cls(nodes)
-        for node in nodes:
-            stream._add(transport.ssh(node, command), node)
-        return stream
+        for node, line in lines.items():
+            self._add(line, node)
 
     def _add(self, line: Sequence[str], node: str) -> None:
         # an own session: a Ctrl-C at the terminal reaches us first, and we end the load in order
@@ -119,7 +111,7 @@ class Stream:
             else:
                 self._pending.append((node, text))
 
-    def close(self, patience: float = 5.0) -> None:
+    def close(self, timeout: float = 5.0) -> None:
         """End what still runs: closed pipes tell the nodes, SIGTERM then SIGKILL our own connections."""
         for key in list(self._selector.get_map().values()):
             self._selector.unregister(key.fd)
@@ -130,7 +122,7 @@ class Stream:
                     pipe.close()  # type: ignore[union-attr]
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         for process in self._processes:
             try:
                 process.wait(max(0.0, deadline - time.monotonic()))

@@ -9,8 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
-from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.cluster.result import RemoteError, Result
+from cbt_plugins.cluster.remote import Remote, RemoteError, Result
 from cbt_plugins.faults import deadman, fence
 from cbt_plugins.faults.record import Record
 from cbt_plugins.faults.scene import Limits

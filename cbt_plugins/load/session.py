@@ -12,8 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster.clock import Offset
-from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.cluster.result import RemoteError
+from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.stream import Stream
 from cbt_plugins.load.agent import TERM_PATIENCE
 from cbt_plugins.load.jobs import FOLDER, ROWS, Counts, Job, JobEnd, parse_counts

@@ -16,9 +16,8 @@ from cbt_plugins.inventory import is_address, nodes_of, short_name
 from cbt_plugins.models.network import CLUSTER, GET, PUBLIC, PUT, Layout, Nics, Weights, ceiling, usage
 from cbt_plugins.models.pools import Redundancy, copies
 from cbt_plugins.results.usage import Networks
+from cbt_plugins.space import DATA_POOL
 
-#: how the pools end that RGW makes for objects
-_DATA_POOL = ".buckets.data"
 _ERASURE = 3  # type of a pool in `ceph osd pool ls detail`
 
 
@@ -73,9 +72,9 @@ class Wiring:
             raise Unknown(f"cluster/before/{name} cannot be read") from e
 
     def _pool(self) -> Mapping[str, Any]:
-        pools = [pool for pool in self._json("pools.json") if str(pool.get("pool_name")).endswith(_DATA_POOL)]
+        pools = [pool for pool in self._json("pools.json") if str(pool.get("pool_name")).endswith(DATA_POOL)]
         if len(pools) != 1:
-            raise Unknown(f"{len(pools) or 'no'} pools end in {_DATA_POOL}: which one has the objects is not known")
+            raise Unknown(f"{len(pools) or 'no'} pools end in {DATA_POOL}: which one has the objects is not known")
         its: Mapping[str, Any] = pools[0]
         return its
 

@@ -18,8 +18,7 @@ from typing import Iterator, List, Tuple
 
 from cbt_plugins import signals as interrupts
 from cbt_plugins.cluster.ceph import Ceph, CephError
-from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.cluster.result import RemoteError
+from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.config.source import mask_secrets
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.host import HostRun, RunFailed

@@ -18,8 +18,7 @@ import yaml
 from cbt_plugins import __version__
 from cbt_plugins.cluster.ceph import Ceph, CephError, Keys
 from cbt_plugins.cluster.clock import Offset, offsets
-from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.cluster.result import RemoteError
+from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.host import HostRun
 from cbt_plugins.inventory import ROLES, head_of, nodes_of
 from cbt_plugins.plan import S3, Plan

@@ -6,7 +6,7 @@ import logging
 import time
 from typing import Dict, List, Sequence
 
-from cbt_plugins.cluster.result import RemoteError
+from cbt_plugins.cluster.remote import RemoteError
 from cbt_plugins.faults.cluster_facts import ask
 from cbt_plugins.faults.steady import down_otherwise
 from cbt_plugins.load.session import LoadError, collect

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.result import Result
+from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import Injector
 from cbt_plugins.faults.runner import Clock
 from cbt_plugins.faults.scene import Limits

@@ -10,7 +10,7 @@ import pytest
 from run_context import context
 
 from cbt_plugins.cluster.ceph import Ceph, NoAnswer
-from cbt_plugins.cluster.result import Result
+from cbt_plugins.cluster.remote import Result
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import S3, Bucket, Plan
 from cbt_plugins.run.buckets import FAULTY_STATS_TIMEOUT, STATS_TIMEOUT, Buckets

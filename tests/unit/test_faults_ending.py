@@ -14,7 +14,7 @@ import pytest
 from faults_world import ANYTHING, Connections, Time, injector
 
 from cbt_plugins import signals as interrupts
-from cbt_plugins.cluster.result import Result
+from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.faults.record import open_in
 from cbt_plugins.journal import JournalInUse

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from cbt_plugins.cluster.result import Result
+from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.faults.record import FILE, open_in
 from cbt_plugins.journal import JournalInUse

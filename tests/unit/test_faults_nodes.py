@@ -12,7 +12,7 @@ import pytest
 from faults_world import ANYTHING, CLUSTER, Connections, Died, Time
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.result import Result
+from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import FaultError, Injector, runner
 from cbt_plugins.faults.kinds.node import BOOT, shown_secrets
 from cbt_plugins.faults.scene import Limits

@@ -14,7 +14,7 @@ from typing import Any, Dict, List
 import pytest
 
 from cbt_plugins.cbt import delegate
-from cbt_plugins.cluster.result import Result
+from cbt_plugins.cluster.remote import Result
 from cbt_plugins.host import RunFailed
 from cbt_plugins.monitors import faults, lifecycle
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import time
 from pathlib import Path
+from typing import List
 
 import pytest
 
 from cbt_plugins.cluster.clock import offsets
-from cbt_plugins.cluster.remote import Remote, _by_node, _cut_status
-from cbt_plugins.cluster.result import RemoteError
-from cbt_plugins.cluster.transport import Transport
+from cbt_plugins.cluster.remote import Remote, RemoteError, Transport, _by_node, _cut_status, script, subject_of
+from cbt_plugins.monitors import lifecycle
 
 HERE = socket.gethostname()
 REMOTE = Remote.from_host({}, {})
@@ -56,6 +57,63 @@ def test_what_pdsh_prints_is_taken_apart() -> None:
     assert apart["node1"] == "a: b\n\n"
     assert apart["node2"] == " two\n"
     assert "exit code 255" in apart["node3"]
+
+
+@pytest.fixture
+def pdsh(tmp_path: Path) -> Remote:
+    """The real pdsh, with a shell on this machine instead of each ssh."""
+    if not shutil.which("pdsh"):
+        pytest.skip("needs pdsh")
+    program = tmp_path / "pdsh"
+    # pdsh -R ssh -f N -w NODES COMMAND; what exec runs is not expanded by a shell again, as ssh's command is
+    program.write_text('#!/bin/sh\nexec pdsh -R exec "$3" "$4" "$5" "$6" sh -c "$7"\n')
+    program.chmod(0o755)
+    return Remote.from_host({"osds": ["root@d.lab.example.com"]}, {"pdsh_cmd": str(program)})
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        ["a.lab.example.com", "b.lab.example.com"],  # pdsh takes a common domain off its labels
+        ["a.lab.example.com", "b.other.example.org"],
+        ["a", "b.lab.example.com"],
+        ["a", "d.lab.example.com"],
+        ["c.lab.example.com", "d.lab.example.com"],
+        ["10.0.0.1", "10.0.0.2"],
+        ["node1", "node2"],
+    ],
+)
+def test_pdsh_with_names_of_every_form(pdsh: Remote, nodes: List[str]) -> None:
+    results = pdsh.run(nodes, "echo out; echo; echo err: 5% >&2; exit 3", check=False)
+    assert list(results) == nodes
+    for result in results.values():
+        assert (result.stdout, result.stderr.splitlines()[0], result.status) == ("out\n\n", "err: 5%", 3)
+
+
+def test_messages_of_pdsh_itself_reach_nodes_with_a_domain() -> None:
+    text = "pdsh@here: b: ssh exited with exit code 255\n"
+    assert "255" in _by_node(["a.lab.example.com", "b.lab.example.com"], text)["b.lab.example.com"]
+
+
+def test_a_port_of_its_own_takes_ssh() -> None:
+    transport = Transport.from_host({"user": "u", "osds": ["ceph@a:2222", "b"]}, {"pdsh_cmd": "sh"})
+    assert transport.ssh("a", "true")[-4:] == ["-p", "2222", "ceph@a", "true"]
+    assert transport.ssh("b", "true")[-2:] == ["u@b", "true"]
+    assert [transport.by_pdsh(node) for node in ("a", "b")] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("command", "subject"),
+    [
+        ("\n# a comment\n  mkdir /x\nls", "mkdir /x"),
+        ("true", "true"),
+        (script(lifecycle.STOP, "/a b", "c"), "stop.sh /a b c"),
+    ],
+)
+def test_errors_name_the_command_and_the_node(command: str, subject: str) -> None:
+    assert subject_of(command) == subject
+    with pytest.raises(RemoteError, match=rf"^echo no; false failed on 1 of 1 nodes: {HERE}: exit status 1: no me"):
+        REMOTE.run([HERE], "\necho no; false")
 
 
 def test_status_line_and_its_line_break_are_cut_off() -> None:

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.cluster.space import Space
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results import flight
 from cbt_plugins.results.archive import read_run
@@ -15,6 +14,7 @@ from cbt_plugins.results.phase import is_clean
 from cbt_plugins.results.samples import files_of, read_samples
 from cbt_plugins.results.sql.counted import phases
 from cbt_plugins.results.sql.table import Columns, Table, TableRun, columns_of, from_rows
+from cbt_plugins.space import Space
 
 _EVENTS = columns_of("""
 time TIMESTAMP head's clock (UTC)

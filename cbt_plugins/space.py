@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional
 
+#: how the pools end that RGW makes for objects
+DATA_POOL = ".buckets.data"
+
 
 @dataclass(frozen=True)
 class PoolSpace:
@@ -55,7 +58,3 @@ class Space:
         all_of_it = df["stats"]
         used = all_of_it["total_used_raw_bytes" if "total_used_raw_bytes" in all_of_it else "total_used_bytes"]
         return cls(int(all_of_it["total_bytes"]), int(used), pools)
-
-
-#: how the pools end that RGW makes for objects
-DATA_POOL = ".buckets.data"
