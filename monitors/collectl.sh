@@ -6,7 +6,8 @@ command -v collectl >/dev/null || {
   echo missing
   exit 0
 }
-mkdir -p -m 0755 -- "$1" || exit 1
+umask 022
+mkdir -p -- "$1" || exit 1
 setsid sh -c "$2" </dev/null >"$1/output.txt" 2>&1 &
 echo "$! $(sed 's/.*) //' /proc/$!/stat | cut -d' ' -f20)" >"$1/collectl.pid"
 echo started
