@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Iterator, List, Sequence
 from .command import OK, UNUSABLE, CommandError
 
 if TYPE_CHECKING:
-    from cbt_plugins.compare.choice import Choice
     from cbt_plugins.compare.differences import Scale
-    from cbt_plugins.compare.table import Compared, Rules
+    from cbt_plugins.compare.table import Choice, Compared, Rules
 
 FORMATS = ("text", "markdown", "csv", "json")
 
@@ -110,7 +109,7 @@ def choice(args: argparse.Namespace) -> Choice:
     """Return the rows that were asked for. Raises CommandError for an unknown metric."""
     from fnmatch import fnmatchcase
 
-    from cbt_plugins.compare.choice import Choice
+    from cbt_plugins.compare.table import Choice
     from cbt_plugins.metrics import METRICS
 
     for pattern in args.metric:
@@ -182,11 +181,11 @@ def _scale(text: str) -> Scale:
 
 
 def _rendered(compared: Compared, args: argparse.Namespace) -> str:
-    from cbt_plugins.compare import export, layout, releases, wording
+    from cbt_plugins.compare import output, releases
 
     if args.format == "csv":
-        return releases.to_csv(compared) if args.releases else export.to_csv(compared)
+        return releases.to_csv(compared) if args.releases else output.to_csv(compared)
     if args.format == "json":
-        return export.to_json(compared)
-    found = releases.blocks(compared) if args.releases else wording.blocks(compared)
-    return layout.markdown(found) if args.format == "markdown" else layout.text(found)
+        return output.to_json(compared)
+    found = releases.blocks(compared) if args.releases else output.blocks(compared)
+    return output.markdown(found) if args.format == "markdown" else output.text(found)

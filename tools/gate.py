@@ -33,15 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check the limits and print the result; returns the exit status that the help lists."""
-    from cbt_plugins.compare import layout
-    from cbt_plugins.compare.gate import blocks, data, gate
-    from cbt_plugins.compare.limits import Limits, of_file, of_texts
+    from cbt_plugins.compare import output
+    from cbt_plugins.compare.gate import GateLimits, blocks, data, gate, of_file, of_texts
     from cbt_plugins.compare.sides import sides
     from cbt_plugins.config.errors import ConfigError
 
     try:
         with compare.errors():
-            limits = Limits((*(of_file(args.limits) if args.limits else ()), *of_texts(args.limit)))
+            limits = GateLimits((*(of_file(args.limits) if args.limits else ()), *of_texts(args.limit)))
             if not limits.limits:
                 raise CommandError("no limits: give --limit GET.p99_ms=10%, or --limits FILE")
             base, *contenders = sides(compare.paths(args))
@@ -52,5 +51,5 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "json":
         print(json.dumps(data(gated), indent=1, ensure_ascii=False))
     else:
-        print((layout.markdown if args.format == "markdown" else layout.text)(blocks(gated)), end="")
+        print((output.markdown if args.format == "markdown" else output.text)(blocks(gated)), end="")
     return gated.outcome.value

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Find the changes and print them; returns the exit status."""
-    from cbt_plugins.compare import history, layout
+    from cbt_plugins.compare import history, output
     from cbt_plugins.compare.sides import sides
 
     with compare.errors():
@@ -32,6 +32,6 @@ def run(args: argparse.Namespace) -> int:
     elif args.format == "json":
         print(history.to_json(found), end="")
     else:
-        draw = layout.markdown if args.format == "markdown" else layout.text
+        draw = output.markdown if args.format == "markdown" else output.text
         print(draw(history.blocks(found)), end="")
     return OK if all(its.usable for its in side.runs) else UNUSABLE

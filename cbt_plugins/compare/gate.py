@@ -1,21 +1,135 @@
-"""A gate: comparisons against limits, with an answer that a pipeline can act on."""
+"""A gate: a comparison against limits, with an outcome that a pipeline can act on."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import difflib
+import re
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from cbt_plugins.compare import export, wording
-from cbt_plugins.compare.cases import Side
-from cbt_plugins.compare.layout import Block, Grid, Heading, Notes, Words
-from cbt_plugins.compare.limits import Limit, Limits
+from cbt_plugins.compare import output
+from cbt_plugins.compare.output import Block, Heading, Notes, TableGrid, Words
+from cbt_plugins.compare.sides import Side
 from cbt_plugins.compare.statistics.verdicts import Verdict
-from cbt_plugins.compare.table import Compared, Row, Rules, compare
+from cbt_plugins.compare.table import Choice, Compared, Key, Row, Rules, compare
+from cbt_plugins.config.errors import ConfigError, ErrorAt
+from cbt_plugins.config.source import Source
 from cbt_plugins.metrics import METRICS, Direction
 
+_FORM = re.compile(r"\s*(?P<sign><=|>=|)\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<percent>%?)\s*\Z")
+#: of a limit as one text: "GET.p99_ms=10%", "success_rate>=0.999"
+_TEXT = re.compile(r"(?P<key>[^<>=]+?)\s*(?P<sign><=|>=|=)(?P<value>.*)\Z", re.DOTALL)
 
-class Outcome(Enum):
+
+@dataclass(frozen=True)
+class Limit:
+    """`text` is what the user wrote; exactly one of the last three is set."""
+
+    text: str
+    phase: Optional[str]  # patterns; None: all but states of a failure
+    op: Optional[str]  # None: all but totals
+    metric: str
+    share: Optional[float] = None  # may become worse by so much
+    most: Optional[float] = None  # the new value may be so much at most
+    least: Optional[float] = None  # ... at least
+
+    def takes(self, key: Key) -> bool:
+        phase, op, metric = key
+        if self.phase is not None and not fnmatchcase(phase, self.phase):
+            return False
+        if self.op is not None:
+            return fnmatchcase(op, self.op) and metric == self.metric
+        everything = Choice(phases=(self.phase,) if self.phase else (), metrics=(self.metric,))
+        return everything.takes(key)
+
+
+@dataclass(frozen=True)
+class GateLimits:
+    """All limits of a gate; where several match, the last one counts."""
+
+    limits: Tuple[Limit, ...]
+
+    def takes(self, key: Key) -> bool:
+        return self.of(key) is not None
+
+    def asks(self, metric: str) -> bool:
+        return True
+
+    def margin(self, key: Key) -> Optional[float]:
+        its = self.of(key)
+        return its.share if its else None
+
+    def of(self, key: Key) -> Optional[Limit]:
+        return next((limit for limit in reversed(self.limits) if limit.takes(key)), None)
+
+    def idle(self, keys: Sequence[Key]) -> List[Limit]:
+        """Limits that match none of these rows."""
+        return [limit for limit in self.limits if not any(limit.takes(key) for key in keys)]
+
+
+def of_texts(texts: Sequence[str]) -> List[Limit]:
+    """The values of --limit. Raises ValueError."""
+    found = []
+    for text in texts:
+        parts = _TEXT.match(text.strip())
+        if not parts:
+            raise ValueError(f"--limit {text}: such as GET.p99_ms=10%, or 'success_rate>=0.999'")
+        value = parts["value"] if parts["sign"] == "=" else parts["sign"] + parts["value"]
+        try:
+            found.append(limit(parts["key"], value))
+        except ValueError as e:
+            raise ValueError(f"--limit {text}: {e}") from None
+    return found
+
+
+def of_file(path: Path) -> List[Limit]:
+    """A YAML file `limits: {GET.p99_ms: 10%, ...}`. Raises ConfigError with all errors, each with its place."""
+    try:
+        source = Source(path.read_bytes(), str(path))
+    except OSError as e:
+        raise ConfigError([ErrorAt((), f"cannot be read: {e.strerror}", str(path))]) from None
+    data = source.data
+    errors = list(source.duplicates)
+    if not isinstance(data, dict) or not isinstance(data.get("limits"), dict):
+        raise ConfigError([*errors, source.error_at((), "no mapping `limits:` of names to limits")])
+    errors += [source.error_at((key,), "unknown key; there is only `limits`", True) for key in data if key != "limits"]
+    found = []
+    for key, value in data["limits"].items():
+        try:
+            found.append(limit(str(key), str(value)))
+        except ValueError as e:
+            errors.append(source.error_at(("limits", key), str(e), of_key="metric" in str(e)))
+    if errors:
+        raise ConfigError(errors)
+    return found
+
+
+def limit(key: str, value: str) -> Limit:
+    """ "[[PHASE.]OPERATION.]METRIC" and "10%", "<=50" or ">=0.999". Raises ValueError."""
+    *place, metric = key.strip().split(".")
+    if metric not in METRICS:
+        near = difflib.get_close_matches(metric, METRICS, 1)
+        raise ValueError(f"there is no metric {metric}" + (f"; did you mean {near[0]}?" if near else ""))
+    form = _FORM.match(value)
+    if not form:
+        raise ValueError(f"{value!r} is no limit: such as 10%, <=50 or >=0.999")
+    number, sign = float(form["number"]), form["sign"]
+    op = place.pop() if place else None
+    made = Limit(f"{sign}{form['number']}{form['percent']}", ".".join(place) or None, op, metric)
+    if sign:
+        number = round(number / 100, 12) if form["percent"] else number
+        return replace(made, most=number) if sign == "<=" else replace(made, least=number)
+    if not form["percent"] or number <= 0:
+        raise ValueError(f"{value!r}: a change is in percent and above 0, such as 10%; a value is <= or >= a number")
+    if METRICS[metric].direction is Direction.NONE:
+        raise ValueError(f"neither way is better for the metric {metric}: it can only have a <= or >= limit")
+    return replace(made, share=round(number / 100, 12))
+
+
+class GateOutcome(Enum):
     """Of one row, and of the whole; the value is the exit status."""
 
     OK = 0
@@ -34,7 +148,7 @@ class Ruling:
 
     row: str
     limit: Limit
-    outcome: Outcome
+    outcome: GateOutcome
     why: str
 
 
@@ -46,15 +160,15 @@ class Gated:
     rulings: Tuple[Ruling, ...]
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> GateOutcome:
         if not self.compared.usable:
-            return Outcome.UNUSABLE
+            return GateOutcome.UNUSABLE
         found = {ruling.outcome for ruling in self.rulings}
-        order = (Outcome.REGRESSION, Outcome.INCONCLUSIVE)
-        return next((outcome for outcome in order if outcome in found), Outcome.OK)
+        order = (GateOutcome.REGRESSION, GateOutcome.INCONCLUSIVE)
+        return next((outcome for outcome in order if outcome in found), GateOutcome.OK)
 
 
-def gate(base: Side, contenders: Sequence[Side], limits: Limits, rules: Rules) -> Gated:
+def gate(base: Side, contenders: Sequence[Side], limits: GateLimits, rules: Rules) -> Gated:
     """Rows that have a limit, judged together. Raises Incomparable, and ValueError for a limit of nothing.
 
     A share L: regression when the row is worse beyond chance (Holm over all rows of the gate) and by more than L; ok
@@ -71,37 +185,37 @@ def gate(base: Side, contenders: Sequence[Side], limits: Limits, rules: Rules) -
     for warning, _ in missing:
         limit_of = limits.of(warning.key)
         assert limit_of is not None
-        rulings.append(Ruling(warning.where, limit_of, Outcome.INCONCLUSIVE, warning.text))
+        rulings.append(Ruling(warning.where, limit_of, GateOutcome.INCONCLUSIVE, warning.text))
     return Gated(compared, tuple(rulings))
 
 
-def _ruling(row: Row, limits: Limits) -> Ruling:
+def _ruling(row: Row, limits: GateLimits) -> Ruling:
     limit = limits.of(row.key)
     assert limit is not None
     outcome, why = _change(row, limit.share) if limit.share is not None else _value(row, limit)
     return Ruling(row.id, limit, outcome, why)
 
 
-def _change(row: Row, share: float) -> Tuple[Outcome, str]:
+def _change(row: Row, share: float) -> Tuple[GateOutcome, str]:
     its = row.comparison
     lower = METRICS[row.metric].direction is Direction.LOWER
     if its.change is None:
-        return Outcome.INCONCLUSIVE, "no change can be computed"
+        return GateOutcome.INCONCLUSIVE, "no change can be computed"
     worse, ends = (its.change, its.change_high) if lower else (-its.change, its.change_low)
     if row.verdict is Verdict.WORSE and worse > share:
-        return Outcome.REGRESSION, "worse, and by more than the limit"
+        return GateOutcome.REGRESSION, "worse, and by more than the limit"
     if ends is None:
-        return Outcome.INCONCLUSIVE, "no interval"
+        return GateOutcome.INCONCLUSIVE, "no interval"
     if (ends if lower else -ends) < share:
-        return Outcome.OK, "surely within the limit"
+        return GateOutcome.OK, "surely within the limit"
     if its.within is not None and its.within < share:
-        return Outcome.OK, "surely within the limit"
+        return GateOutcome.OK, "surely within the limit"
     if worse > share:
-        return Outcome.INCONCLUSIVE, "beyond the limit, and it may be chance"
-    return Outcome.INCONCLUSIVE, "the interval passes the limit"
+        return GateOutcome.INCONCLUSIVE, "beyond the limit, and it may be chance"
+    return GateOutcome.INCONCLUSIVE, "the interval passes the limit"
 
 
-def _value(row: Row, limit: Limit) -> Tuple[Outcome, str]:
+def _value(row: Row, limit: Limit) -> Tuple[GateOutcome, str]:
     its = row.comparison.new
     low, high = its.low, its.high
     if row.runs[1] == 1 or low is None or high is None:
@@ -110,8 +224,8 @@ def _value(row: Row, limit: Limit) -> Tuple[Outcome, str]:
     before = high <= limit.most if limit.most is not None else low >= (limit.least or 0.0)
     what = "its value" if low == high else "its interval"
     if beyond or before:
-        return (Outcome.REGRESSION, f"{what} is beyond") if beyond else (Outcome.OK, f"{what} keeps it")
-    return Outcome.INCONCLUSIVE, "its interval holds the limit"
+        return (GateOutcome.REGRESSION, f"{what} is beyond") if beyond else (GateOutcome.OK, f"{what} keeps it")
+    return GateOutcome.INCONCLUSIVE, "its interval holds the limit"
 
 
 def _name(limit: Limit) -> str:
@@ -130,7 +244,7 @@ HEAD = ("phase", "op", "metric", "limit", "base", "new", "change", "p", "n", "ou
 def blocks(gated: Gated) -> List[Block]:
     """What is to be read, the answer last."""
     compared = gated.compared
-    found: List[Block] = [Words(tuple(wording.side_lines(compared)))]
+    found: List[Block] = [Words(tuple(output.side_lines(compared)))]
     several = len(compared.contenders) > 1
     rulings = iter(gated.rulings)
     for section in compared.sections:
@@ -138,9 +252,9 @@ def blocks(gated: Gated) -> List[Block]:
             found.append(Heading(" ".join(filter(None, (section.contender if several else "", section.case)))))
         lines = [_line(row, next(rulings)) for row in section.rows]
         found += [
-            Grid(wording.DIFFERENCES, tuple(wording.differences(section)), left=3),
-            Grid(HEAD, tuple(lines), left=3),
-            Notes("warnings", tuple(wording.merged([*section.warnings, *wording.of_rows(section.rows)]))),
+            TableGrid(output.DIFFERENCES, tuple(output.differences(section)), left=3),
+            TableGrid(HEAD, tuple(lines), left=3),
+            Notes("warnings", tuple(output.merged([*section.warnings, *output.of_rows(section.rows)]))),
         ]
     found.append(Notes("no number", tuple(f"{its.row}: {its.why}" for its in rulings)))
     found.append(Notes("not compared", compared.alone))
@@ -149,9 +263,9 @@ def blocks(gated: Gated) -> List[Block]:
 
 
 def _line(row: Row, ruling: Ruling) -> Tuple[str, ...]:
-    cells = wording.line(row)
+    cells = output.line(row)
     metric = f"{cells[2]} {cells[3]}".strip()
-    outcome = ruling.outcome.word if ruling.outcome is Outcome.OK else f"{ruling.outcome.word}: {ruling.why}"
+    outcome = ruling.outcome.word if ruling.outcome is GateOutcome.OK else f"{ruling.outcome.word}: {ruling.why}"
     return (*cells[:2], metric, ruling.limit.text, *cells[4:9], outcome)
 
 
@@ -168,4 +282,4 @@ def data(gated: Gated) -> Dict[str, Any]:
     rulings = [
         {"row": its.row, "limit": its.limit.text, "outcome": its.outcome.word, "why": its.why} for its in gated.rulings
     ]
-    return {**export.data(gated.compared), "rulings": rulings, "outcome": gated.outcome.word}
+    return {**output.data(gated.compared), "rulings": rulings, "outcome": gated.outcome.word}

@@ -10,14 +10,12 @@ from datetime import datetime, timezone
 from statistics import median
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from cbt_plugins.compare.cases import groups, titles
-from cbt_plugins.compare.choice import Key, Wanted
 from cbt_plugins.compare.differences import Difference, differing
-from cbt_plugins.compare.export import number
-from cbt_plugins.compare.layout import Block, Grid, Heading, Notes, Words
+from cbt_plugins.compare.output import Block, Heading, Notes, TableGrid, Words, chance, change_of, number
+from cbt_plugins.compare.sides import groups, titles
 from cbt_plugins.compare.statistics import change_points
 from cbt_plugins.compare.statistics.changes import SHORTEST
-from cbt_plugins.compare.wording import chance, change_of
+from cbt_plugins.compare.table import Key, Wanted
 from cbt_plugins.formatting import plain, when
 from cbt_plugins.metrics import METRICS, Direction
 from cbt_plugins.results.record import RunRecord
@@ -27,7 +25,7 @@ FEWEST = 2 * SHORTEST
 
 
 @dataclass(frozen=True)
-class Change:
+class LevelChange:
     """The level changed between two runs; `differences` are those of their configurations."""
 
     before_run: RunRecord
@@ -46,13 +44,13 @@ class Track:
     op: str
     metric: str
     values: Tuple[Optional[float], ...]
-    changes: Tuple[Change, ...]
+    changes: Tuple[LevelChange, ...]
 
     @property
     def known(self) -> List[float]:
         return [value for value in self.values if value is not None]
 
-    def verdict(self, change: Change) -> str:
+    def verdict(self, change: LevelChange) -> str:
         direction = METRICS[self.metric].direction
         if direction is Direction.NONE:
             return "differs"
@@ -105,7 +103,7 @@ def _track(key: Key, runs: Sequence[RunRecord], values: Sequence[Optional[float]
     for point in found:
         before, after = known[point.index - 1][0], known[point.index][0]
         what = tuple(differing([before], [after]))
-        changes.append(Change(before, after, point.before, point.after, point.p, what))
+        changes.append(LevelChange(before, after, point.before, point.after, point.p, what))
     return Track(*key, tuple(values), tuple(changes))
 
 
@@ -122,9 +120,9 @@ def blocks(found: Sequence[History]) -> List[Block]:
         made.append(Words((f"{len(history.runs)} runs, {_span(history)}",)))
         changes = [(track, change) for track in history.tracks for change in track.changes]
         made += [
-            Grid(HEAD, tuple(_change(track, change) for track, change in changes), left=6, title="changes"),
+            TableGrid(HEAD, tuple(_change(track, change) for track, change in changes), left=6, title="changes"),
             Notes("what was different from then on", tuple(_reasons([change for _, change in changes]))),
-            Grid(LEVELS, tuple(_level(track) for track in history.tracks if track.known), left=4, title="levels"),
+            TableGrid(LEVELS, tuple(_level(track) for track in history.tracks if track.known), left=4, title="levels"),
             Notes("warnings", tuple(_warnings(history))),
         ]
         if not changes:
@@ -140,7 +138,7 @@ def _span(history: History) -> str:
     return f"{when(first)} to {when(last)}"
 
 
-def _change(track: Track, change: Change) -> Tuple[str, ...]:
+def _change(track: Track, change: LevelChange) -> Tuple[str, ...]:
     metric = METRICS[track.metric]
     return (
         *(track.phase, track.op, metric.title, metric.unit, when(change.run.started), change.run.label or "-"),
@@ -155,15 +153,15 @@ def _level(track: Track) -> Tuple[str, ...]:
     return (track.phase, track.op, metric.title, metric.unit, str(len(known)), *map(plain, numbers))
 
 
-def _reasons(changes: Sequence[Change]) -> Iterator[str]:
+def _reasons(changes: Sequence[LevelChange]) -> Iterator[str]:
     for change in _firsts(changes):
         told = [f"{its.key}: {its.base} -> {its.new}" for its in change.differences]
         yield f"{when(change.run.started)} ({change.run.source}): {'; '.join(told) or 'nothing that is known'}"
 
 
-def _firsts(changes: Sequence[Change]) -> List[Change]:
+def _firsts(changes: Sequence[LevelChange]) -> List[LevelChange]:
     """One of each run."""
-    found: Dict[Tuple[str, str], Change] = {}
+    found: Dict[Tuple[str, str], LevelChange] = {}
     for change in changes:
         found.setdefault((change.run.source, change.run.name), change)
     return sorted(found.values(), key=lambda change: change.run.started or 0.0)
@@ -222,7 +220,7 @@ def _data(history: History) -> Dict[str, Any]:
     }
 
 
-def _change_data(track: Track, history: History, change: Change) -> Dict[str, Any]:
+def _change_data(track: Track, history: History, change: LevelChange) -> Dict[str, Any]:
     return {
         "run": history.runs.index(change.run),
         "before": number(change.before),

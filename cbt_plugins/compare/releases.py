@@ -10,11 +10,20 @@ import io
 from dataclasses import replace
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
-from cbt_plugins.compare.choice import Choice
-from cbt_plugins.compare.layout import Block, Grid, Heading, Notes, Words
+from cbt_plugins.compare.output import (
+    Block,
+    Heading,
+    Notes,
+    TableGrid,
+    Words,
+    chance,
+    change,
+    legend,
+    side_lines,
+    value,
+)
 from cbt_plugins.compare.statistics.verdicts import Estimate
-from cbt_plugins.compare.table import Compared, Row, Section
-from cbt_plugins.compare.wording import chance, change, legend, side_lines, value
+from cbt_plugins.compare.table import Choice, Compared, Row, Section
 from cbt_plugins.metrics import CLUSTER, TOTAL
 from cbt_plugins.results.record import STATE
 
@@ -49,7 +58,7 @@ def blocks(compared: Compared) -> List[Block]:
             head += [section.contender, "change", "p", "verdict"]
         for kind in _KINDS:
             rows = tuple(_cells(row, sections) for row in lines if _kind(next(iter(row.values()))) == kind)
-            found.append(Grid(tuple(head), rows, left=3, title=kind))
+            found.append(TableGrid(tuple(head), rows, left=3, title=kind))
         missing = [f"{its.where}: {its.text}" for section in sections for its in section.missing]
         found.append(Notes("no number", tuple(dict.fromkeys(missing))))
     found.append(Notes("not compared", compared.alone))

@@ -1,20 +1,72 @@
-"""The table: for each phase, operation and metric what both sides have, what changed, and what may be said of it."""
+"""The table of a comparison: for each phase, operation and metric both sides, the change and its verdict."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from fnmatch import fnmatchcase
+from statistics import median
+from typing import Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple, Union
 
 import numpy as np
 
-from cbt_plugins.compare.cases import Case, Runs, Side, cases
-from cbt_plugins.compare.choice import MAIN, Key, Wanted
 from cbt_plugins.compare.differences import Difference, Scale
+from cbt_plugins.compare.sides import Case, Runs, Side, cases
 from cbt_plugins.compare.statistics import compare_runs, compare_series, judge
 from cbt_plugins.compare.statistics.verdicts import Comparison, Verdict
 from cbt_plugins.compare.warnings import ComparisonWarning, of_case, of_row
-from cbt_plugins.metrics import METRICS
-from cbt_plugins.results.record import Measurement
+from cbt_plugins.metrics import METRICS, TOTAL
+from cbt_plugins.models.closed_loop import change, efficiency
+from cbt_plugins.results.record import STATE, Measurement
+
+Key = Tuple[str, str, str]  # phase, op, metric
+
+
+class Wanted(Protocol):
+    """Which rows a table has."""
+
+    def takes(self, key: Key) -> bool: ...
+
+    def asks(self, metric: str) -> bool:
+        """It was asked for by name: it is a row even where there is nothing to see."""
+
+    def margin(self, key: Key) -> Optional[float]:
+        """Its own one, where it has one."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """By patterns of the shell; without any: what Metric.main says, no totals, no states."""
+
+    phases: Tuple[str, ...] = ()
+    ops: Tuple[str, ...] = ()
+    metrics: Tuple[str, ...] = ()
+    only: Tuple[Tuple[str, str], ...] = ()  # (operation, metric): these and no others
+
+    def takes(self, key: Key) -> bool:
+        phase, op, metric = key
+        if self.only and (op, metric) not in self.only:
+            return False
+        if not (_any(self.phases, phase) if self.phases else STATE not in phase):
+            return False
+        if self.only:
+            return True
+        if not (_any(self.metrics, metric) if self.metrics else METRICS[metric].main):
+            return False
+        return _any(self.ops, op) if self.ops else op != TOTAL or METRICS[metric].total_only
+
+    def asks(self, metric: str) -> bool:
+        return bool(self.metrics)
+
+    def margin(self, key: Key) -> Optional[float]:
+        return None
+
+
+#: what a table has without being asked
+MAIN = Choice()
+
+
+def _any(patterns: Sequence[str], name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 @dataclass(frozen=True)
@@ -208,3 +260,51 @@ def _judged(sections: Sequence[Section], choice: Wanted, rules: Rules) -> Iterat
     for i, section in enumerate(sections):
         its = [replace(row, comparison=judged[i, k]) for k, row in enumerate(section.rows)]
         yield replace(section, rows=tuple(its))
+
+
+@dataclass(frozen=True)
+class Gain:
+    """One phase and operation. Shares; `latency` and `predicted` are changes of the mean latency."""
+
+    phase: str
+    op: str
+    gain: float
+    efficiency: float  # gain / (nodes added / nodes there were): 1 is linear
+    latency: Optional[float]
+    predicted: Optional[float]
+
+
+def gains(section: Section, scale: Scale) -> Iterator[Gain]:
+    """Of every throughput.
+
+    In a closed loop with the same workers throughput x mean latency stays the same (Little), so that a gain g of all
+    operations together means a latency of 1 / (1 + g): what is far from that has had other workers than it says.
+    """
+    pairs = dict.fromkeys((m.phase, m.op) for m in section.base[0].measurements if m.metric == "obj_per_s")
+    rows = {(row.phase, row.op) for row in section.rows}
+    for phase, op in pairs:
+        together = op == TOTAL or sum(its[0] == phase for its in pairs) == 1
+        if (phase, op) not in rows and not (together and any(row.phase == phase for row in section.rows)):
+            continue
+        gain = _change_of(section, phase, op, "obj_per_s")
+        if gain is None:
+            continue
+        latency = _change_of(section, phase, op, "mean_ms")
+        closed = section.base[0].config.get(f"phase.{phase}.loop") != "open"
+        predicted = 1 / (1 + gain) - 1 if together and closed and latency is not None else None
+        yield Gain(phase, op, gain, efficiency(gain, scale.base, scale.new), latency, predicted)
+
+
+def _change_of(section: Section, phase: str, op: str, metric: str) -> Optional[float]:
+    base, new = (_median_of(runs, phase, op, metric) for runs in (section.base, section.new))
+    return change(base, new) if base and new is not None else None
+
+
+def _median_of(runs: Runs, phase: str, op: str, metric: str) -> Optional[float]:
+    values = [
+        m.value
+        for run in runs
+        for m in run.measurements
+        if (m.phase, m.op, m.metric) == (phase, op, metric) and m.value is not None
+    ]
+    return median(values) if values else None

@@ -7,8 +7,8 @@ from typing import Iterator, Set, Tuple
 
 import numpy as np
 
-from cbt_plugins.compare.cases import Case, Runs
 from cbt_plugins.compare.differences import is_essential, short, within
+from cbt_plugins.compare.sides import Case, Runs
 from cbt_plugins.compare.statistics import steady
 from cbt_plugins.compare.statistics.verdicts import StatisticsWarning
 from cbt_plugins.results.record import RunRecord

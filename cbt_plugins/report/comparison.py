@@ -6,9 +6,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
-from cbt_plugins.compare import releases, wording
-from cbt_plugins.compare.cases import Runs
-from cbt_plugins.compare.layout import Grid, Heading
+from cbt_plugins.compare import output, releases
+from cbt_plugins.compare.output import Heading, TableGrid
+from cbt_plugins.compare.sides import Runs
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Compared, Row, Section, compare
 from cbt_plugins.journal import write_whole
@@ -43,13 +43,13 @@ def page(compared: Compared) -> str:
         verdict=verdict(compared.rows),
         decided=[(row, _class(row)) for row in compared.rows if _class(row)],
         sections=[_section(section, _scale(compared.rows)) for section in compared.sections],
-        head=wording.HEAD,
-        value=wording.value,
-        change=wording.change,
+        head=output.HEAD,
+        value=output.value,
+        change=output.change,
         titles={name: metric.title for name, metric in METRICS.items()},
         several=len(compared.contenders) > 1,
         alone=compared.alone,
-        legend=list(wording.legend(compared.rules, compared.rows)),
+        legend=list(output.legend(compared.rules, compared.rows)),
         releases=_releases(compared),
         half=_HALF,
         margin=min(_HALF, _HALF * compared.rules.margin / _scale(compared.rows)),
@@ -78,7 +78,7 @@ def _class(row: Row) -> str:
 
 def _section(section: Section, scale: float) -> Dict[str, Any]:
     rows = [
-        {"cells": wording.line(row), "class": _class(row), "interval": _interval(row, scale), "id": row.id}
+        {"cells": output.line(row), "class": _class(row), "interval": _interval(row, scale), "id": row.id}
         for row in section.rows
     ]
     return {
@@ -87,7 +87,7 @@ def _section(section: Section, scale: float) -> Dict[str, Any]:
         "differences": section.differences,
         "rows": rows,
         "missing": [f"{its.where}: {its.text}" for its in section.missing],
-        "warnings": list(wording.merged([*section.warnings, *wording.of_rows(section.rows)])),
+        "warnings": list(output.merged([*section.warnings, *output.of_rows(section.rows)])),
     }
 
 
@@ -118,11 +118,11 @@ def _groups(compared: Compared) -> Iterator[Tuple[str, List[Tuple[str, Runs]]]]:
         yield case, [(compared.base.name, its[0].base), *((section.contender, section.new) for section in its)]
 
 
-def _releases(compared: Compared) -> List[Union[Heading, Grid]]:
+def _releases(compared: Compared) -> List[Union[Heading, TableGrid]]:
     """The table of releases has rows of its own, which are judged by themselves."""
     made = compare(compared.base, compared.contenders, releases.CHOICE, compared.rules)
-    found = [block for block in releases.blocks(made) if isinstance(block, (Heading, Grid))]
-    return [block for block in found if not isinstance(block, Grid) or block.rows]
+    found = [block for block in releases.blocks(made) if isinstance(block, (Heading, TableGrid))]
+    return [block for block in found if not isinstance(block, TableGrid) or block.rows]
 
 
 Sides = Sequence[Tuple[str, Sequence[RunRecord]]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.compare.cases import Side
+from cbt_plugins.compare.sides import Side
 from cbt_plugins.results.record import Measurement, ResultWarning, RunRecord
 
 CONFIG: Dict[str, Any] = {

@@ -8,9 +8,8 @@ from typing import Any, List
 import pytest
 from compare_records import noise, record, runs, side
 
-from cbt_plugins.compare.gate import Gated, Outcome, blocks, data, gate
-from cbt_plugins.compare.layout import text
-from cbt_plugins.compare.limits import Limits, limit, of_file, of_texts
+from cbt_plugins.compare.gate import Gated, GateLimits, GateOutcome, blocks, data, gate, limit, of_file, of_texts
+from cbt_plugins.compare.output import text
 from cbt_plugins.compare.table import Rules
 from cbt_plugins.config.errors import ConfigError
 
@@ -20,68 +19,68 @@ GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
 def gated(limits: List[str], get: float, p99: float = 20.0, *, count: int = 6, scatter: float = 0.005) -> Gated:
     base = {GET: noise(100, count, scatter=scatter, seed=1), P99: noise(20, count, scatter=scatter, seed=2)}
     new = {GET: noise(get, count, scatter=scatter, seed=3), P99: noise(p99, count, scatter=scatter, seed=4)}
-    return gate(side("a", runs(base)), [side("b", runs(new))], Limits(tuple(of_texts(limits))), Rules())
+    return gate(side("a", runs(base)), [side("b", runs(new))], GateLimits(tuple(of_texts(limits))), Rules())
 
 
 @pytest.mark.parametrize(
     ("texts", "get", "p99", "outcome"),
     [
-        (["GET.obj_per_s=10%"], 80, 20, Outcome.REGRESSION),
-        (["GET.obj_per_s=10%"], 120, 20, Outcome.OK),
-        (["GET.obj_per_s=10%"], 100, 20, Outcome.OK),
-        (["GET.obj_per_s=10%"], 95, 20, Outcome.OK),  # worse beyond chance, and within the limit
-        (["GET.obj_per_s=2%"], 95, 20, Outcome.REGRESSION),
-        (["p99_ms=10%"], 100, 25, Outcome.REGRESSION),
-        (["p99_ms=10%"], 100, 15, Outcome.OK),  # lower is better
-        (["p99_ms=10%", "obj_per_s=10%"], 80, 20, Outcome.REGRESSION),
-        (["p99_ms<=30"], 100, 25, Outcome.OK),
-        (["p99_ms<=22"], 100, 25, Outcome.REGRESSION),
-        (["p99_ms<=25"], 100, 25, Outcome.INCONCLUSIVE),
-        (["obj_per_s>=90"], 80, 20, Outcome.REGRESSION),
-        (["obj_per_s>=70"], 80, 20, Outcome.OK),
+        (["GET.obj_per_s=10%"], 80, 20, GateOutcome.REGRESSION),
+        (["GET.obj_per_s=10%"], 120, 20, GateOutcome.OK),
+        (["GET.obj_per_s=10%"], 100, 20, GateOutcome.OK),
+        (["GET.obj_per_s=10%"], 95, 20, GateOutcome.OK),  # worse beyond chance, and within the limit
+        (["GET.obj_per_s=2%"], 95, 20, GateOutcome.REGRESSION),
+        (["p99_ms=10%"], 100, 25, GateOutcome.REGRESSION),
+        (["p99_ms=10%"], 100, 15, GateOutcome.OK),  # lower is better
+        (["p99_ms=10%", "obj_per_s=10%"], 80, 20, GateOutcome.REGRESSION),
+        (["p99_ms<=30"], 100, 25, GateOutcome.OK),
+        (["p99_ms<=22"], 100, 25, GateOutcome.REGRESSION),
+        (["p99_ms<=25"], 100, 25, GateOutcome.INCONCLUSIVE),
+        (["obj_per_s>=90"], 80, 20, GateOutcome.REGRESSION),
+        (["obj_per_s>=70"], 80, 20, GateOutcome.OK),
     ],
 )
-def test_outcomes(texts: List[str], get: float, p99: float, outcome: Outcome) -> None:
+def test_outcomes(texts: List[str], get: float, p99: float, outcome: GateOutcome) -> None:
     assert gated(texts, get, p99).outcome is outcome
 
 
 def test_size_and_significance_are_both_needed() -> None:
     a, b = side("a", runs({GET: [100.0, 112.0, 90.0]})), side("b", runs({GET: [92.0, 80.0, 100.0]}))
-    noisy = gate(a, [b], Limits((limit("GET.obj_per_s", "5%"),)), Rules())
+    noisy = gate(a, [b], GateLimits((limit("GET.obj_per_s", "5%"),)), Rules())
     (ruling,) = noisy.rulings
-    assert (noisy.compared.rows[0].comparison.change or 0) < -0.05 and ruling.outcome is Outcome.INCONCLUSIVE
+    assert (noisy.compared.rows[0].comparison.change or 0) < -0.05 and ruling.outcome is GateOutcome.INCONCLUSIVE
     assert ruling.why == "beyond the limit, and it may be chance"
     a, b = (
         side(name, runs({GET: values}))
         for name, values in (("a", [100.0, 101, 99, 100.2, 100.5, 99.5]), ("b", [91.0, 93, 89, 91.2, 93.5, 88.5]))
     )
-    (ruling,) = gate(a, [b], Limits((limit("GET.obj_per_s", "10%"),)), Rules()).rulings
-    assert (ruling.outcome, ruling.why) == (Outcome.INCONCLUSIVE, "the interval passes the limit")
+    (ruling,) = gate(a, [b], GateLimits((limit("GET.obj_per_s", "10%"),)), Rules()).rulings
+    assert (ruling.outcome, ruling.why) == (GateOutcome.INCONCLUSIVE, "the interval passes the limit")
 
 
 def test_the_margin_of_a_line_is_its_limit() -> None:
     """3 % worse are "the same" within the usual 5 %, and a regression for who has asked for 1 %."""
-    assert gated(["GET.obj_per_s=1%"], 97).outcome is Outcome.REGRESSION
+    assert gated(["GET.obj_per_s=1%"], 97).outcome is GateOutcome.REGRESSION
     assert gated(["GET.obj_per_s=1%"], 97).compared.rows[0].comparison.margin == 0.01
 
 
 def test_the_last_limit_that_matches_counts() -> None:
-    assert gated(["GET.obj_per_s=10%", "measure-*.GET.obj_per_s=30%"], 80).outcome is Outcome.OK
-    assert gated(["obj_per_s=30%", "GET.obj_per_s=10%"], 80).outcome is Outcome.REGRESSION
+    assert gated(["GET.obj_per_s=10%", "measure-*.GET.obj_per_s=30%"], 80).outcome is GateOutcome.OK
+    assert gated(["obj_per_s=30%", "GET.obj_per_s=10%"], 80).outcome is GateOutcome.REGRESSION
 
 
 def test_single_runs_have_values_and_no_changes_of_percentiles() -> None:
     a, b = side("a", [record({P99: 20.0})]), side("b", [record({P99: 40.0})])
-    told = [gate(a, [b], Limits((limit("p99_ms", its),)), Rules()).outcome for its in ("10%", "<=50", "<=30")]
-    assert told == [Outcome.INCONCLUSIVE, Outcome.OK, Outcome.REGRESSION]
+    told = [gate(a, [b], GateLimits((limit("p99_ms", its),)), Rules()).outcome for its in ("10%", "<=50", "<=30")]
+    assert told == [GateOutcome.INCONCLUSIVE, GateOutcome.OK, GateOutcome.REGRESSION]
 
 
 def test_of_a_single_run_its_value_decides_although_its_seconds_scatter() -> None:
     values = noise(100.0, 60, scatter=0.2, seed=5)
     both = side("a", [record({GET: values})])
     level = sum(values) / len(values)
-    for wanted, outcome in ((level - 0.1, Outcome.OK), (level + 0.1, Outcome.REGRESSION)):
-        made = gate(both, [both], Limits((limit("obj_per_s", f">={wanted:.3f}"),)), Rules())
+    for wanted, outcome in ((level - 0.1, GateOutcome.OK), (level + 0.1, GateOutcome.REGRESSION)):
+        made = gate(both, [both], GateLimits((limit("obj_per_s", f">={wanted:.3f}"),)), Rules())
         its = made.compared.rows[0].comparison.new
         assert its.low is not None and its.low < wanted and made.outcome is outcome
 
@@ -89,14 +88,16 @@ def test_of_a_single_run_its_value_decides_although_its_seconds_scatter() -> Non
 def test_a_number_that_is_missing_cannot_be_told() -> None:
     key = ("a return", "cluster", "recovery_s")
     a, b = side("a", [record({key: 100.0})]), side("b", [record({key: None})])
-    made = gate(a, [b], Limits((limit("recovery_s", "10%"),)), Rules())
-    assert [(its.row, its.outcome) for its in made.rulings] == [("a return/cluster/recovery_s", Outcome.INCONCLUSIVE)]
+    made = gate(a, [b], GateLimits((limit("recovery_s", "10%"),)), Rules())
+    assert [(its.row, its.outcome) for its in made.rulings] == [
+        ("a return/cluster/recovery_s", GateOutcome.INCONCLUSIVE)
+    ]
     assert "no number\n - a return/cluster/recovery_s: no number of b" in text(blocks(made))
 
 
 def test_data_that_is_not_usable_comes_before_all_else() -> None:
     a, b = side("a", [record({P99: 20.0})]), side("b", [record({P99: 90.0}, usable=False)])
-    assert gate(a, [b], Limits((limit("p99_ms", "<=30"),)), Rules()).outcome is Outcome.UNUSABLE
+    assert gate(a, [b], GateLimits((limit("p99_ms", "<=30"),)), Rules()).outcome is GateOutcome.UNUSABLE
 
 
 def test_a_limit_of_nothing_is_a_mistake() -> None:
@@ -109,7 +110,7 @@ def test_totals_and_states_only_by_name() -> None:
     both = side("a", [record(values)])
 
     def rows(key: str) -> List[str]:
-        return [its.row for its in gate(both, [both], Limits((limit(key, "<=2"),)), Rules()).rulings]
+        return [its.row for its in gate(both, [both], GateLimits((limit(key, "<=2"),)), Rules()).rulings]
 
     assert rows("p99_ms") == rows("GET.p99_ms")[:1] == ["m/GET/p99_ms"]
     assert rows("total.p99_ms") == ["m/total/p99_ms"]
@@ -183,7 +184,7 @@ def test_the_answer_comes_last_and_in_the_json() -> None:
 def test_false_alarms_of_a_gate_are_rare() -> None:
     """Pure noise, two lines each: at most 5 % of the gates may say that something became worse."""
     alarms = 0
-    limits = Limits(tuple(of_texts(["obj_per_s=1%", "p99_ms=1%"])))
+    limits = GateLimits(tuple(of_texts(["obj_per_s=1%", "p99_ms=1%"])))
     for seed in range(0, 400, 4):
         a, b = (
             side(
@@ -197,5 +198,5 @@ def test_false_alarms_of_a_gate_are_rare() -> None:
             )
             for i, name in enumerate("ab")
         )
-        alarms += gate(a, [b], limits, Rules()).outcome is Outcome.REGRESSION
+        alarms += gate(a, [b], limits, Rules()).outcome is GateOutcome.REGRESSION
     assert alarms <= 5

@@ -10,9 +10,9 @@ from typing import Any, Dict, List, Sequence
 import pytest
 from compare_records import noise, record
 
-from cbt_plugins.compare.choice import Choice
 from cbt_plugins.compare.history import History, blocks, histories, to_csv, to_json
-from cbt_plugins.compare.layout import text
+from cbt_plugins.compare.output import text
+from cbt_plugins.compare.table import Choice
 from cbt_plugins.results.record import RunRecord
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")

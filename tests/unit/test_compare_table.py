@@ -7,9 +7,8 @@ from typing import Any, Dict, List
 import pytest
 from compare_records import noise, record, runs, side, warning
 
-from cbt_plugins.compare.choice import Choice
 from cbt_plugins.compare.statistics.verdicts import Verdict
-from cbt_plugins.compare.table import Compared, Rules, compare
+from cbt_plugins.compare.table import Choice, Compared, Rules, compare
 
 GET, PUT = ("measure-new", "GET", "obj_per_s"), ("measure-new", "PUT", "obj_per_s")
 P99 = ("measure-new", "GET", "p99_ms")

@@ -101,7 +101,12 @@ def test_a_run_without_a_failure_is_another_load(archive: Path, capsys: pytest.C
 def test_report_tells_the_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(DATA)]) == 0
     said = capsys.readouterr().out
-    for text in ("PUT / degraded", "randwrite / clean again", "during the load: 10s:stop*1", "failure of a: not recovered"):
+    for text in (
+        "PUT / degraded",
+        "randwrite / clean again",
+        "during the load: 10s:stop*1",
+        "failure of a: not recovered",
+    ):
         assert text in said
 
 

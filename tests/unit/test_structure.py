@@ -21,7 +21,7 @@ PARAMETERS = 6
 
 #: class names that stand for two things still: this list may only shrink
 KNOWN_DUPLICATES = {
-    "Change", "Daemon", "Grid", "Job", "Keys", "Limits", "Node",
+    "Daemon", "Grid", "Job", "Keys", "Limits", "Node",
     "Outcome", "Phase", "Point", "Process", "Record", "Refused", "Run",
     "Section", "Source",
 }

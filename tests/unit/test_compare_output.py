@@ -10,12 +10,11 @@ from typing import Any, Dict, Tuple
 import pytest
 from compare_records import noise, record, runs, side, warning
 
-from cbt_plugins.compare import export, layout, releases, scaling, wording
-from cbt_plugins.compare.choice import Choice
+from cbt_plugins.compare import output, releases
 from cbt_plugins.compare.differences import Scale
-from cbt_plugins.compare.layout import Grid, Heading, Notes, Words
+from cbt_plugins.compare.output import Heading, Notes, TableGrid, Words
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate
-from cbt_plugins.compare.table import Compared, Rules, compare
+from cbt_plugins.compare.table import Choice, Compared, Rules, compare
 from cbt_plugins.compare.warnings import ComparisonWarning
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
@@ -28,7 +27,7 @@ def compared(**more: Any) -> Compared:
 
 
 def test_text() -> None:
-    assert layout.text(wording.blocks(compared())) == (
+    assert output.text(output.blocks(compared())) == (
         """\
 base: old, 3 runs
 new:  young, 3 runs
@@ -52,7 +51,7 @@ p: after Holm over 2 rows; better and worse need p < 0.05, equivalent needs a ch
 
 
 def test_markdown_says_the_same() -> None:
-    text, markdown = (draw(wording.blocks(compared())) for draw in (layout.text, layout.markdown))
+    text, markdown = (draw(output.blocks(compared())) for draw in (output.text, output.markdown))
     head, rule = "| phase | op | metric | unit | base | new | change | p | n | verdict |", "| :--- " * 4 + "| ---: " * 6
     assert f"{head}\n{rule}|\n" in markdown
     assert "| measure-new | GET | throughput | obj/s | 100.0 ±2.5% | 80.00 ±2.6% | -19.8% [-21.6, -18.0] |" in markdown
@@ -61,9 +60,9 @@ def test_markdown_says_the_same() -> None:
 
 def test_csv_and_json_have_the_same_numbers() -> None:
     made = compared()
-    rows = list(csv.DictReader(io.StringIO(export.to_csv(made))))
-    told = json.loads(export.to_json(made))
-    assert tuple(rows[0]) == export.COLUMNS and len(rows) == len(told["sections"][0]["rows"]) == 2
+    rows = list(csv.DictReader(io.StringIO(output.to_csv(made))))
+    told = json.loads(output.to_json(made))
+    assert tuple(rows[0]) == output.COLUMNS and len(rows) == len(told["sections"][0]["rows"]) == 2
     for row, its in zip(rows, told["sections"][0]["rows"]):
         assert {key: its[key] for key in ("phase", "op", "metric", "unit", "verdict")}.items() <= row.items()
         for key in ("base", "base_low", "new", "change", "change_high", "p", "p_holm"):
@@ -79,10 +78,10 @@ def test_csv_and_json_have_the_same_numbers() -> None:
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda made: layout.text(wording.blocks(made)),
-        lambda made: layout.markdown(wording.blocks(made)),
-        export.to_csv,
-        export.to_json,
+        lambda made: output.text(output.blocks(made)),
+        lambda made: output.markdown(output.blocks(made)),
+        output.to_csv,
+        output.to_json,
     ],
 )
 def test_the_same_input_gives_the_same_bytes(draw: Any) -> None:
@@ -92,27 +91,27 @@ def test_the_same_input_gives_the_same_bytes(draw: Any) -> None:
 def test_what_cannot_be_computed_is_not_made_up() -> None:
     made = compare(side("a", [record({P99: 20.0})]), [side("b", [record({P99: 40.0})])])
     (row,) = made.rows
-    assert wording.line(row)[4:] == ("20.00 ±inf", "40.00 ±inf", "+100.0%", "-", "1+1", "inconclusive")
-    told = json.loads(export.to_json(made))["sections"][0]["rows"][0]
+    assert output.line(row)[4:] == ("20.00 ±inf", "40.00 ±inf", "+100.0%", "-", "1+1", "inconclusive")
+    told = json.loads(output.to_json(made))["sections"][0]["rows"][0]
     assert told["p"] is None and told["base_low"] is None and told["verdict"] == "inconclusive"
-    assert export.number(float("inf")) is export.number(float("nan")) is None
+    assert output.number(float("inf")) is output.number(float("nan")) is None
 
 
 def test_values_and_changes() -> None:
     def estimate(value: float, low: float, high: float) -> Estimate:
         return Estimate(value, low, high, 5, 0.95)
 
-    assert wording.value(estimate(100.0, 98.0, 101.0)) == "100.0 ±2.0%"  # the farther end
-    assert wording.value(estimate(0.0, 0.0, 2.0)) == "0 ±2.000"
+    assert output.value(estimate(100.0, 98.0, 101.0)) == "100.0 ±2.0%"  # the farther end
+    assert output.value(estimate(0.0, 0.0, 2.0)) == "0 ±2.000"
     nothing = estimate(0.0, 0.0, 0.0)
-    assert wording.change(Comparison(nothing, nothing, None, None, None, None, "none")) == "-"
-    assert wording.change(Comparison(nothing, nothing, -0.00001, None, None, None, "none")) == "0.0%"
-    assert [wording.chance(p) for p in (None, 0.00099, 0.0123)] == ["-", "<0.001", "0.012"]
+    assert output.change(Comparison(nothing, nothing, None, None, None, None, "none")) == "-"
+    assert output.change(Comparison(nothing, nothing, -0.00001, None, None, None, "none")) == "0.0%"
+    assert [output.chance(p) for p in (None, 0.00099, 0.0123)] == ["-", "<0.001", "0.012"]
 
 
 def test_doubts_are_told_once_for_each_code() -> None:
     told = list(
-        wording.merged(
+        output.merged(
             [
                 ComparisonWarning("drift", "a", "falls"),
                 ComparisonWarning("drift", "b", "rises"),
@@ -126,7 +125,7 @@ def test_doubts_are_told_once_for_each_code() -> None:
 def test_single_runs_and_several_contenders() -> None:
     series = {GET: noise(100.0, 60, scatter=0.1, seed=1)}
     one = side("one", [record(series, warnings=warning("generator-bound"))])
-    text = layout.text(wording.blocks(compare(one, [side("two", [record(series)]), side("three", [record(series)])])))
+    text = output.text(output.blocks(compare(one, [side("two", [record(series)]), side("three", [record(series)])])))
     assert text.count("\ntwo\n===\n") == text.count("\nthree\n=====\n") == 1
     assert "n with ~: independent seconds in one run each" in text and "n: runs of the base" not in text
     assert "generator-bound (base 0): because of generator-bound" in text
@@ -136,18 +135,18 @@ def test_single_runs_and_several_contenders() -> None:
 def test_long_values_are_cut_and_pipes_are_no_columns() -> None:
     new = runs({GET: [1.0, 2.0]}, config={"ceph.osd.long": "x" * 100})
     made = compare(side("a", runs({GET: [1.0, 2.0]})), [side("b", [*new, record({GET: 3.0})])])
-    text, markdown = (draw(wording.blocks(made)) for draw in (layout.text, layout.markdown))
+    text, markdown = (draw(output.blocks(made)) for draw in (output.text, output.markdown))
     assert "x" * 57 + "..." in text and "x" * 58 not in text
-    assert json.loads(export.to_json(made))["sections"][0]["differences"][0]["new"].startswith("x" * 100)
+    assert json.loads(output.to_json(made))["sections"][0]["differences"][0]["new"].startswith("x" * 100)
     assert "\\|" not in text and all("\\|" in line or line.count("|") in (0, 4, 11) for line in markdown.splitlines())
 
 
 def test_blocks() -> None:
-    blocks = [Heading("h"), Words(()), Notes("n", ()), Grid(("a",), ()), Notes("n", ("word " * 40,))]
-    assert layout.text(blocks).splitlines()[:4] == ["h", "=", "", "n"]
-    assert all(len(line) <= layout.WIDTH for line in layout.text(blocks).splitlines())
-    assert layout.markdown([Words(("a", "b"))]) == "- a\n- b\n" and layout.markdown([Words(("a",))]) == "a\n"
-    assert layout.markdown([Notes("n", ("i",))]) == "n:\n\n- i\n"
+    blocks = [Heading("h"), Words(()), Notes("n", ()), TableGrid(("a",), ()), Notes("n", ("word " * 40,))]
+    assert output.text(blocks).splitlines()[:4] == ["h", "=", "", "n"]
+    assert all(len(line) <= output.WIDTH for line in output.text(blocks).splitlines())
+    assert output.markdown([Words(("a", "b"))]) == "- a\n- b\n" and output.markdown([Words(("a",))]) == "a\n"
+    assert output.markdown([Notes("n", ("i",))]) == "n:\n\n- i\n"
 
 
 def study() -> Tuple[Compared, Dict[str, float]]:
@@ -172,7 +171,7 @@ def study() -> Tuple[Compared, Dict[str, float]]:
 
 def test_releases_side_by_side() -> None:
     made, _ = study()
-    lines = layout.text(releases.blocks(made)).splitlines()
+    lines = output.text(releases.blocks(made)).splitlines()
     cells = [[cell for cell in line.split("  ") if cell] for line in lines]
     told = [[part.strip() for part in row] for row in cells]
     assert ["read", "measure-new", "MiB/s", "100.0 ±inf", "120.0 ±inf", "+20.0%", "-", "inconclusive"] in told
@@ -188,7 +187,7 @@ def test_hours_keep_their_intervals() -> None:
     key = ("node-a return", "cluster", "recovery_s")
     hours = {"a": (79, 80, 81), "b": (39, 38, 37)}
     a, b = (side(name, runs({key: [3600.0 * hour for hour in its]})) for name, its in hours.items())
-    text = layout.text(releases.blocks(compare(a, [b], releases.CHOICE)))
+    text = output.text(releases.blocks(compare(a, [b], releases.CHOICE)))
     assert "to active+clean  node-a return  h     80.00 ±3.1%  38.00 ±6.7%" in text
 
 
@@ -196,14 +195,14 @@ def test_new_and_aged_are_said_where_the_name_does_not() -> None:
     values = {(phase, "GET", "mib_per_s"): 1.0 for phase in ("one", "two", "three")}
     config = {f"phase.{name}.role": "measure" for name in ("one", "two", "three")}
     both = side("a", [record(values, config=config)])
-    text = layout.text(releases.blocks(compare(both, [both], releases.CHOICE)))
+    text = output.text(releases.blocks(compare(both, [both], releases.CHOICE)))
     assert "one (new)" in text and "three (aged)" in text and "two (" not in text
 
 
 def test_the_only_state_of_a_phase_is_not_shown_once_more() -> None:
     rates = {"calm": 9.0, "calm / no failure": 9.0, "hurt": 5.0, "hurt / degraded": 4.0, "hurt / recovering": 6.0}
     both = side("a", [record({(phase, "GET", "mib_per_s"): rate for phase, rate in rates.items()})])
-    text = layout.text(releases.blocks(compare(both, [both], releases.CHOICE)))
+    text = output.text(releases.blocks(compare(both, [both], releases.CHOICE)))
     assert [line.split("  ")[1].strip() for line in text.splitlines() if line.startswith("read")] == [
         "calm",
         "hurt",
@@ -214,7 +213,7 @@ def test_the_only_state_of_a_phase_is_not_shown_once_more() -> None:
 
 def test_sides_say_which_runs_are_not_usable() -> None:
     bad = [record({P99: 1.0}), record({P99: 1.0}, usable=False)]
-    text = layout.text(wording.blocks(compare(side("a", bad), [side("b", bad)])))
+    text = output.text(output.blocks(compare(side("a", bad), [side("b", bad)])))
     assert text.startswith("base: a, 2 runs, 1 of them not usable\n")
 
 
@@ -228,10 +227,10 @@ def test_releases_as_csv_keep_seconds() -> None:
 
 def test_the_scale_out_table_of_the_study_of_3_and_5_nodes() -> None:
     """IOPS +55, +95, +77 % from 3 to 5 nodes: 82.5, 142.5 and 115.5 % of the +66.7 % that were added."""
-    gains = {"randread": 0.55, "randrw": 0.95, "randwrite": 0.77}
-    base = {(job, op, "obj_per_s"): 1000.0 for job in gains for op in ("total",)}
-    base.update({(job, "total", "mean_ms"): 10.0 for job in gains})
-    new = {key: 1000 * (1 + gains[key[0]]) if key[2] == "obj_per_s" else 7.1 for key in base}
+    expected = {"randread": 0.55, "randrw": 0.95, "randwrite": 0.77}
+    base = {(job, op, "obj_per_s"): 1000.0 for job in expected for op in ("total",)}
+    base.update({(job, "total", "mean_ms"): 10.0 for job in expected})
+    new = {key: 1000 * (1 + expected[key[0]]) if key[2] == "obj_per_s" else 7.1 for key in base}
     five = {"cluster.osd_nodes": 5, "cluster.osds": 70}
     rules = Rules(scale=Scale(3, 5))
     made = compare(
@@ -240,14 +239,14 @@ def test_the_scale_out_table_of_the_study_of_3_and_5_nodes() -> None:
         Choice(ops=("total",), metrics=("obj_per_s",)),
         rules,
     )
-    found = {its.phase: its for its in scaling.gains(made.sections[0], Scale(3, 5))}
+    found = {its.phase: its for its in gains(made.sections[0], Scale(3, 5))}
     assert {job: round(100 * its.efficiency, 1) for job, its in found.items()} == {
         "randread": 82.5,
         "randrw": 142.5,
         "randwrite": 115.5,
     }
-    told = [round(100 * (found[job].predicted or 0), 1) for job in gains]
+    told = [round(100 * (found[job].predicted or 0), 1) for job in expected]
     assert told == [-35.5, -48.7, -43.5] and found["randread"].latency == pytest.approx(-0.29)
-    text = layout.text(wording.blocks(made))
+    text = output.text(output.blocks(made))
     assert "randread   total  +55.0%       82.5%        -29.0%                -35.5%" in text
-    assert json.loads(export.to_json(made))["sections"][0]["scale"][0]["efficiency"] == pytest.approx(0.825)
+    assert json.loads(output.to_json(made))["sections"][0]["scale"][0]["efficiency"] == pytest.approx(0.825)

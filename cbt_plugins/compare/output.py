@@ -1,0 +1,372 @@
+"""Output of a comparison: text, Markdown, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import textwrap
+from dataclasses import asdict, dataclass
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+
+from cbt_plugins.compare.differences import short
+from cbt_plugins.compare.sides import Side
+from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate
+from cbt_plugins.compare.table import Compared, Row, Rules, Section, gains
+from cbt_plugins.compare.warnings import ComparisonWarning
+from cbt_plugins.formatting import plain, side_by_side
+from cbt_plugins.metrics import METRICS
+
+#: columns of lines of words; tables are as wide as they must be
+WIDTH = 110
+
+
+@dataclass(frozen=True)
+class Heading:
+    text: str
+
+
+@dataclass(frozen=True)
+class Words:
+    """Lines of their own; several are a list in Markdown, where line ends are blanks."""
+
+    lines: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Notes:
+    """A list; nothing is drawn where there are no items."""
+
+    title: str
+    items: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TableGrid:
+    """A table whose first `left` columns begin at the left; nothing is drawn without rows."""
+
+    head: Tuple[str, ...]
+    rows: Tuple[Tuple[str, ...], ...]
+    left: int = 1
+    title: str = ""
+
+
+Block = Union[Heading, Words, Notes, TableGrid]
+
+
+def text(blocks: Sequence[Block]) -> str:
+    """For a terminal and for diff: no trailing blanks, ends with a line end."""
+    return _joined([list(_text(block)) for block in blocks])
+
+
+def markdown(blocks: Sequence[Block]) -> str:
+    """For a pull request."""
+    return _joined([list(_markdown(block)) for block in blocks])
+
+
+def _joined(parts: Sequence[Sequence[str]]) -> str:
+    whole = ["\n".join(line.rstrip() for line in part) for part in parts if part]
+    return "\n\n".join(whole) + "\n"
+
+
+def _text(block: Block) -> Iterator[str]:
+    if isinstance(block, Heading):
+        yield block.text
+        yield "=" * len(block.text)
+    elif isinstance(block, Words):
+        yield from block.lines
+    elif isinstance(block, Notes):
+        if block.items:
+            yield block.title
+        for item in block.items:
+            yield from textwrap.wrap(item, WIDTH, initial_indent=" - ", subsequent_indent="   ")
+    elif block.rows:
+        if block.title:
+            yield block.title
+        yield from side_by_side([block.head, *block.rows], block.left)
+
+
+def _markdown(block: Block) -> Iterator[str]:
+    if isinstance(block, Heading):
+        yield f"### {block.text}"
+    elif isinstance(block, Words):
+        yield from (f"- {line}" if len(block.lines) > 1 else line for line in block.lines)
+    elif isinstance(block, Notes):
+        if block.items:
+            yield f"{block.title}:"
+            yield ""
+        for item in block.items:
+            yield f"- {item}"
+    elif block.rows:
+        if block.title:
+            yield f"{block.title}:"
+            yield ""
+        yield _line(block.head)
+        yield _line([":---" if i < block.left else "---:" for i in range(len(block.head))])
+        for row in block.rows:
+            yield _line([cell.replace("|", "\\|") for cell in row])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+HEAD = ("phase", "op", "metric", "unit", "base", "new", "change", "p", "n", "verdict")
+DIFFERENCES = ("configuration that differs", "base", "new")
+
+
+def blocks(compared: Compared) -> List[Block]:
+    """Everything that is to be read, in order."""
+    found: List[Block] = [Words(tuple(side_lines(compared)))]
+    several = len(compared.contenders) > 1
+    for section in compared.sections:
+        if several or section.case:
+            found.append(Heading(" ".join(filter(None, (section.contender if several else "", section.case)))))
+        found += [
+            TableGrid(DIFFERENCES, tuple(differences(section)), left=3),
+            TableGrid(HEAD, tuple(map(line, section.rows)), left=4),
+            *_scale(section, compared.rules),
+            Notes("no number", tuple(f"{its.where}: {its.text}" for its in section.missing)),
+            Notes("warnings", tuple(merged([*section.warnings, *of_rows(section.rows)]))),
+        ]
+    found.append(Notes("not compared", compared.alone))
+    found.append(Words(tuple(legend(compared.rules, compared.rows))))
+    return found
+
+
+def side_lines(compared: Compared) -> Iterator[str]:
+    """What is compared."""
+    yield _side("base", compared.base)
+    for side in compared.contenders:
+        yield _side("new", side)
+
+
+def _side(which: str, side: Side) -> str:
+    places = f" in {', '.join(side.given)}" if side.given != (side.name,) else ""
+    bad = sum(not run.usable for run in side.runs)
+    warning = f", {bad} of them not usable" if bad else ""
+    return f"{which + ':':<5} {side.name}, {len(side.runs)} {'run' if len(side.runs) == 1 else 'runs'}{places}{warning}"
+
+
+def _scale(section: Section, rules: Rules) -> Iterator[Block]:
+    if rules.scale is None:
+        return
+    head = ("scale-out", "op", "gain", "efficiency", "mean latency", "closed loop predicts")
+    rows = []
+    for its in gains(section, rules.scale):
+        latency, predicted = (_percent(x) + "%" if x is not None else "-" for x in (its.latency, its.predicted))
+        rows.append((its.phase, its.op, _percent(its.gain) + "%", f"{100 * its.efficiency:.1f}%", latency, predicted))
+    yield TableGrid(head, tuple(rows), left=2)
+
+
+def differences(section: Section) -> Iterator[Tuple[str, ...]]:
+    """The cells under DIFFERENCES."""
+    for its in section.differences:
+        yield its.key, short(its.base), short(its.new)
+
+
+def line(row: Row) -> Tuple[str, ...]:
+    """The cells under HEAD."""
+    its = row.comparison
+    metric = METRICS[row.metric]
+    return (
+        row.phase,
+        row.op,
+        metric.title,
+        metric.unit,
+        value(its.base),
+        value(its.new),
+        change(its),
+        chance(its.p if its.adjusted is None else its.adjusted),
+        _n(row),
+        row.verdict.value,
+    )
+
+
+def value(its: Estimate) -> str:
+    """ "100.4 ±2.1%": the farther end of the interval, relative; without an interval "±inf"."""
+    if its.low is None or its.high is None:
+        return f"{plain(its.value)} ±inf"
+    if not its.value:
+        return f"{plain(its.value)} ±{plain(max(its.high, -its.low))}"
+    wide = 100 * max(its.high - its.value, its.value - its.low) / abs(its.value)
+    return f"{plain(its.value)} ±{wide:.1f}%"
+
+
+def change(its: Comparison) -> str:
+    """ "-10.3% [-12.1, -8.4]"."""
+    if its.change is None:
+        return "-"
+    text = _percent(its.change) + "%"
+    if its.change_low is None or its.change_high is None:
+        return text
+    return f"{text} [{_percent(its.change_low)}, {_percent(its.change_high)}]"
+
+
+def change_of(base: float, new: float) -> str:
+    """ "-10.3%"; "-" from nothing."""
+    return _percent(new / base - 1) + "%" if base else "-"
+
+
+def _percent(share: float) -> str:
+    text = f"{100 * share:+.1f}"
+    return text if float(text) else "0.0"
+
+
+def chance(p: Optional[float]) -> str:
+    return "-" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _n(row: Row) -> str:
+    if row.way == "seconds":
+        return f"~{row.comparison.base.n:.0f}+{row.comparison.new.n:.0f}"
+    return f"{row.runs[0]} pairs" if row.way == "pairs" else f"{row.runs[0]}+{row.runs[1]}"
+
+
+def of_rows(rows: Sequence[Row]) -> Iterator[ComparisonWarning]:
+    """What the statistics warning of each row."""
+    """What the statistics say of the rows, and the rows of themselves."""
+    for row in rows:
+        its = row.comparison
+        for warning in dict.fromkeys((*its.base.warnings, *its.new.warnings, *its.warnings)):
+            yield ComparisonWarning(warning.code, f"{row.phase} {row.op} {row.metric}", warning.text)
+
+
+def merged(warnings: Sequence[ComparisonWarning]) -> Iterator[str]:
+    """One sentence for each code: the first, and how many more there are like it."""
+    codes: Dict[str, List[ComparisonWarning]] = {}
+    for warning in warnings:
+        codes.setdefault(warning.code, []).append(warning)
+    for code, its in codes.items():
+        places = list(dict.fromkeys(warning.where for warning in its))
+        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        yield f"{code} ({places[0]}{more}): {its[0].text}"
+
+
+def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
+    """How to read the table."""
+    yield f"±: {_whole(rules.confidence)}% interval; in brackets: that of the change, in percent"
+    ways = {row.way for row in rows}
+    if "seconds" in ways:
+        yield "n with ~: independent seconds in one run each; the values are means over its seconds"
+    if "runs" in ways or "pairs" in ways:
+        yield "n: runs of the base and of the other; the values are those of the middle run"
+    family = f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}"
+    yield (
+        f"p: after Holm over {family}; better and worse need p < {rules.alpha:g}, "
+        f"equivalent needs a change that is surely within ±{_whole(rules.margin)}%"
+    )
+
+
+def _whole(share: float) -> str:
+    return f"{round(100 * share, 9):g}"
+
+
+#: of the form of the JSON
+VERSION = 1
+
+COLUMNS = (
+    *("contender", "case", "phase", "op", "metric", "unit"),
+    *("base", "base_low", "base_high", "base_n", "new", "new_low", "new_high", "new_n"),
+    *("change", "change_low", "change_high", "p", "p_holm", "within", "way", "method", "verdict", "warnings"),
+)
+
+
+def flat(row: Row) -> Dict[str, Any]:
+    """A row under COLUMNS; numbers with ten digits, changes as shares."""
+    its = row.comparison
+    return {
+        "contender": row.contender,
+        "case": row.case,
+        "phase": row.phase,
+        "op": row.op,
+        "metric": row.metric,
+        "unit": row.unit,
+        **_estimate("base", its.base),
+        **_estimate("new", its.new),
+        "change": number(its.change),
+        "change_low": number(its.change_low),
+        "change_high": number(its.change_high),
+        "p": number(its.p),
+        "p_holm": number(its.adjusted),
+        "within": number(its.within),
+        "way": row.way,
+        "method": its.method,
+        "verdict": row.verdict.value,
+        "warnings": " ".join(dict.fromkeys(c.code for c in (*its.base.warnings, *its.new.warnings, *its.warnings))),
+    }
+
+
+def number(value: Optional[float]) -> Optional[float]:
+    """Ten digits: the last ones of a sum depend on the machine. Infinite is unknown."""
+    if value is None or value != value or value in (float("inf"), float("-inf")):
+        return None
+    return float(f"{value:.10g}")
+
+
+def _estimate(name: str, its: Estimate) -> Dict[str, Any]:
+    low, high = number(its.low), number(its.high)
+    return {name: number(its.value), f"{name}_low": low, f"{name}_high": high, f"{name}_n": number(its.n)}
+
+
+def to_csv(compared: Compared) -> str:
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat(row) for row in compared.rows)
+    return out.getvalue()
+
+
+def to_json(compared: Compared) -> str:
+    return json.dumps(data(compared), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def data(compared: Compared) -> Dict[str, Any]:
+    """Plain values. `rows` have an `id` that is equal for the same line of two comparisons."""
+    rules = compared.rules
+    return {
+        "version": VERSION,
+        "rules": {
+            "margin": rules.margin,
+            "alpha": rules.alpha,
+            "confidence": rules.confidence,
+            "paired": rules.paired,
+            "scatter": rules.scatter,
+            "scale": [rules.scale.base, rules.scale.new] if rules.scale else None,
+        },
+        "usable": compared.usable,
+        "base": _side_data(compared.base.name, compared.base.runs),
+        "contenders": [_side_data(side.name, side.runs) for side in compared.contenders],
+        "sections": [_section_data(section, rules) for section in compared.sections],
+        "not_compared": list(compared.alone),
+    }
+
+
+def _side_data(name: str, runs: Any) -> Dict[str, Any]:
+    return {
+        "name": name,
+        "runs": [
+            {"source": run.source, "name": run.name, "release": run.label, "started": run.started, "usable": run.usable}
+            for run in runs
+        ],
+    }
+
+
+def _section_data(section: Section, rules: Rules) -> Dict[str, Any]:
+    rows: List[Dict[str, Any]] = []
+    for row in section.rows:
+        its = row.comparison
+        warnings = dict.fromkeys((*its.base.warnings, *its.new.warnings, *its.warnings))
+        rows.append({"id": row.id, **flat(row), "warnings": [{"code": c.code, "text": c.text} for c in warnings]})
+    return {
+        "contender": section.contender,
+        "case": section.case,
+        "differences": [{"key": its.key, "base": its.base, "new": its.new} for its in section.differences],
+        "rows": rows,
+        "scale": [
+            {key: number(value) if isinstance(value, float) else value for key, value in asdict(gain).items()}
+            for gain in (gains(section, rules.scale) if rules.scale else ())
+        ],
+        "missing": [{"row": its.where, "text": its.text} for its in section.missing],
+        "warnings": [{"code": its.code, "where": its.where, "text": its.text} for its in section.warnings],
+    }
