@@ -162,6 +162,16 @@ class Phase:
     at_most: Optional[float] = None  # ... for at most this long
     stalled: Optional[float] = None  # ... and while something changes within this long
 
+    @property
+    def is_calibration(self) -> bool:
+        """Whether it only finds out how the workers are shared among the operations."""
+        return is_calibration(self.name, self.role)
+
+    @property
+    def is_measurement(self) -> bool:
+        """Whether its numbers are results of the run."""
+        return is_measurement(self.name, self.role)
+
 
 @dataclass(frozen=True)
 class CbtLoad:

@@ -50,7 +50,7 @@ class ExistingBuckets(Strict):
         errors = []
         for index, name in enumerate(names):
             if not _BUCKET_NAME.fullmatch(name):
-                errors.append(FieldError((index,), f"{name!r} is no bucket name"))
+                errors.append(FieldError((index,), f"not a bucket name: {name!r}"))
             elif name in names[:index]:
                 errors.append(FieldError((index,), f"{name} is in the list twice"))
         if errors:

@@ -29,15 +29,15 @@ def target_of(key: str) -> Target:
     """Read "p99_ms", "GET/p99_ms", "measure-aged/p99_ms" or "measure-aged/GET/p99_ms". Raises ValueError."""
     *places, metric = key.split("/")
     if metric == _CYCLES:
-        raise ValueError("nobody counts a cluster's cycles here; ops_per_core says what an operation takes")
+        raise ValueError("not measured; use ops_per_core, the operations per core")
     if metric not in ACCEPTABLE:
         hint = did_you_mean(metric, ACCEPTABLE) or f"; known here: {', '.join(ACCEPTABLE)}"
-        raise ValueError(f"{metric or 'nothing'} is no metric{hint}")
+        raise ValueError(f"unknown metric {metric!r}{hint}")
     op = TOTAL
     if places and (places[-1] in OPS or len(places) > 1):
         op = places.pop()
         if op not in OPS:
-            raise ValueError(f"{op!r} is no operation; known here: {', '.join(OPS)}")
+            raise ValueError(f"unknown operation {op!r}; known here: {', '.join(OPS)}")
     if len(places) > 1 or "" in places:
         raise ValueError("must be metric, operation/metric, phase/metric or phase/operation/metric")
     if op != TOTAL and ACCEPTABLE[metric].total_only:
@@ -49,15 +49,15 @@ def parse(statement: str) -> Check:
     """Return what CBT's interpreter makes of a statement. Raises ValueError for what would mislead or break it."""
     check, rest = _parse(statement.replace("(", " ( ").replace(")", " ) ").split())
     if rest:
-        raise ValueError(f"{rest[0]!r} stands behind its end; {_KNOWN}")
+        raise ValueError(f"unexpected {rest[0]!r} after the end of the statement; {_KNOWN}")
     return check
 
 
 def _parse(tokens: Sequence[str]) -> Tuple[Check, Sequence[str]]:
     if not tokens:
-        raise ValueError(f"it ends too early; {_KNOWN}")
+        raise ValueError(f"incomplete statement; {_KNOWN}")
     if tokens[0] != "(":
-        raise ValueError(f"{tokens[0]!r} stands where a statement in parentheses should; {_KNOWN}")
+        raise ValueError(f"expected a statement in parentheses, not {tokens[0]!r}; {_KNOWN}")
     name, rest = (tokens[1], tokens[2:]) if len(tokens) > 1 else ("", ())
     checks: List[Check] = []
     if name == "near":
@@ -71,12 +71,12 @@ def _parse(tokens: Sequence[str]) -> Tuple[Check, Sequence[str]]:
     elif name in ("less", "greater"):
         checks = [_less if name == "less" else _greater]
     else:
-        raise ValueError(f"{name!r} is no function; {_KNOWN}")
+        raise ValueError(f"unknown function {name!r}; {_KNOWN}")
     if not rest:
-        raise ValueError(f"it ends too early; {_KNOWN}")
+        raise ValueError(f"incomplete statement; {_KNOWN}")
     if rest[0] != ")":
         takes = {"near": "one number", "or": "two statements"}.get(name, "nothing")
-        raise ValueError(f"{name} takes {takes}, and there is {rest[0]!r} too; {_KNOWN}")
+        raise ValueError(f"{name} takes {takes}, found {rest[0]!r} too; {_KNOWN}")
     return (lambda result, baseline: any(check(result, baseline) for check in checks)), rest[1:]
 
 

@@ -203,7 +203,7 @@ def _section(
     }
     number = math.prod(len(v) for k, v in usable.items() if isinstance(v, list) and k != "acceptable")
     if number > _MOST_RUNS:
-        text = f"the lists of this section multiply to {number} runs; more than {_MOST_RUNS} is a mistake"
+        text = f"too many runs: the lists of this section multiply to {number}, and {_MOST_RUNS} is the limit"
         return [], [*errors, FieldError((), text, of_key=True)]
     runs = []
     for taken, config in permutations(usable):
@@ -256,7 +256,7 @@ def _host_rules(name: str, section: Mapping[Any, Any]) -> Iterator[FieldError]:
             text = f"the phases of {name} are fixed; for your own use warp: {{cycle: {{phases: [...]}}}}"
             yield FieldError((key,), text if own else _REFUSED[key], of_key=True)
         elif value == []:
-            yield FieldError((key,), "an empty list: CBT would make no run of this section, without a word")
+            yield FieldError((key,), "empty list: CBT would silently make no run of this section")
         elif key == "cycle" and isinstance(value, list) and not all(_is_cycle(one) for one in value):
             yield FieldError((key,), "CBT makes each element a run of its own; write cycle: {phases: [...]}")
         elif isinstance(value, list) and key != "acceptable":

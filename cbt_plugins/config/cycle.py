@@ -53,7 +53,7 @@ class WaitSection(Strict):
     def _whole(self) -> WaitSection:
         only_one(self, ("duration", "clean"))
         if self.clean and self.at_most is None:
-            raise ValueError("clean needs at_most: a cluster that never gets clean would be waited for without end")
+            raise ValueError("clean needs at_most: without it the wait may never end")
         if self.at_most is not None and not self.clean:
             raise FieldErrors([FieldError(("at_most",), "goes with clean: true only", of_key=True)])
         if self.stalled is not None and not self.clean:
@@ -88,7 +88,7 @@ class PhaseSection(Strict):
         if name is not None and not _NAME.fullmatch(name):
             raise ValueError(f"{name!r}: a name is made of a-z, 0-9 and - (it becomes a directory)")
         if name == CALIBRATE:
-            raise ValueError(f"{name!r} is the name of the phase that shares out the workers")
+            raise ValueError(f"reserved name: {name!r} is the calibration phase")
         return name
 
     @model_validator(mode="after")
@@ -248,12 +248,12 @@ def _data(
     numbered = bool(so_far.by & {"cbt-load", None})  # None: an engine that is an error itself
     if (phase.verify is not None or phase.delete is not None) and not numbered:
         done = "compares" if phase.verify else "deletes"
-        yield FieldError((), f"{done} what a fill with engine: cbt-load wrote; put one before it", of_key=True)
+        yield FieldError((), f"{done} what a fill with engine: cbt-load wrote: put one before it", of_key=True)
     hybrid = phase.hybrid
     if hybrid is None:
         return
     if hybrid.rate and hybrid.rate[1] and not so_far.closed_loop:
-        text = "a share of what a closed loop made; put a hybrid phase without rate: before it"
+        text = "a percentage of a closed loop: put a hybrid phase without rate: before it"
         yield FieldError(("rate",), text)
     if not so_far.anything:
         yield FieldError((), "no objects to work on: put a fill phase before it, or name existing buckets", of_key=True)

@@ -115,7 +115,7 @@ def _select(value: Any) -> str:
     if not re.fullmatch(_PATTERN, text):
         folded = text[:1].lower() + text[1:].replace("n", "N")
         hint = f"; did you mean {folded!r}?" if re.fullmatch(_PATTERN, folded) else did_you_mean(text, _WORDS)
-        raise ValueError(f"{value!r} is no choice of keys{hint or '; ' + _FORMS}")
+        raise ValueError(f"not a choice of keys: {value!r}{hint or '; ' + _FORMS}")
     found = range_of(text)
     if found:
         (times, plus), (to_times, to_plus) = found.first, found.last

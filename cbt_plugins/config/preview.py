@@ -245,7 +245,7 @@ def unchanged(plans: Sequence[Plan]) -> str:
 def _warnings(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
     for phase in plan.phases:
         measured = phase.goal.duration if phase.goal else phase.duration
-        if phase.role == "measure" and measured is not None and measured < _MINUTE:
+        if phase.is_measurement and measured is not None and measured < _MINUTE:
             yield f"{phase.name} measures for {format_duration(measured)}: too short to be repeatable"
         loops = _loops(phase.mix or {})
         few = min((driver.workers for driver in plan.drivers), default=loops)

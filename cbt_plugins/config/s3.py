@@ -34,7 +34,7 @@ def _secret_source(value: Any) -> str:
             return value
         if value.startswith("file:"):
             raise ValueError("file: needs an absolute path, as in file:/root/secret-key")
-    raise ValueError("secrets come from ${ENV}, file:/path, or user:, and never stand in the YAML themselves")
+    raise ValueError("no secret in the YAML: use ${ENV}, file:/path, or user:")
 
 
 def _url(value: Any) -> str:
@@ -111,7 +111,7 @@ class S3Section(Strict):
             if url in (urls or ())[:index]
         ]
         if urls and len({urlsplit(url).scheme for url in urls}) > 1:
-            errors.append(FieldError((), "http and https cannot be mixed: a driver speaks either"))
+            errors.append(FieldError((), "http and https cannot be mixed"))
         if errors:
             raise FieldErrors(errors)
         return urls
@@ -151,7 +151,7 @@ class S3Section(Strict):
         if len(given) == 1:
             missing = next(name for name in keys if name not in given)
             errors.append(
-                FieldError((given[0],), f"{given[0]} alone does not help: {missing} is missing", of_key=True)
+                FieldError((given[0],), f"{missing} is missing: {given[0]} needs it", of_key=True)
             )
         if given and self.user is not None:
             errors.append(

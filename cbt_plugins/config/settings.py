@@ -54,8 +54,8 @@ def _config(value: Any) -> Any:
     made: Dict[str, Dict[str, str]] = {}
     for who, options in value.items():
         if not isinstance(who, str) or not _WHO.fullmatch(who):
-            text = "is not whom `ceph config set` knows: global, mon, mgr, osd, mds, client, osd.3, osd/class:ssd"
-            errors.append(FieldError((who,), f"{who!r} {text}", of_key=True))
+            known = "global, mon, mgr, osd, mds, client, osd.3, osd/class:ssd"
+            errors.append(FieldError((who,), f"unknown target {who!r} of `ceph config set`; use {known}", of_key=True))
         elif not isinstance(options, dict) or not options:
             errors.append(FieldError((who,), "must be a mapping: option -> value"))
         else:
@@ -72,9 +72,9 @@ def _config(value: Any) -> Any:
 
 def _value(option: Any, value: Any) -> str:
     if not isinstance(option, str) or not _OPTION.fullmatch(option):
-        raise ValueError(f"{option!r} is no name of an option")
+        raise ValueError(f"not an option name: {option!r}")
     if _SECRET.search(option):
-        raise ValueError("a secret does not belong into a YAML file; set it yourself")
+        raise ValueError("no secret in the YAML: set it yourself")
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, (str, int, float)) or value == "":

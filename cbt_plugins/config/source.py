@@ -84,7 +84,7 @@ class Source:
                 key = self._key(key_node)
                 if key in seen:
                     first = seen[key].start_mark.line + 1
-                    text = f"the key is here twice (first in line {first}); YAML would silently take the last"
+                    text = f"duplicate key (first in line {first}); YAML would silently take the last"
                     yield self._at(key_node.start_mark, (*path, key), text)
                 seen.setdefault(key, key_node)
 

@@ -20,7 +20,7 @@ from cbt_plugins.load.jobs import Counts, Job, JobEnd
 from cbt_plugins.load.keys import environment
 from cbt_plugins.load.session import Beat, LoadError, LoadSession
 from cbt_plugins.load.warp import LEAD, WarpJobs
-from cbt_plugins.plan import CALIBRATE, Goal, Phase
+from cbt_plugins.plan import Goal, Phase
 from cbt_plugins.run.buckets import Buckets, account
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.events import EventSchedule, monitors_of
@@ -65,7 +65,7 @@ class LoadPhase:
         outcome.note_dry()
         if not (phase.warp and phase.warp.op in ("versioned", "multipart")):
             self._account(outcome, before, jobs, ends)
-        if phase.name == CALIBRATE:
+        if phase.is_calibration:
             outcome.extra["latency"] = _latencies(jobs, ends)
         return outcome
 

@@ -52,7 +52,7 @@ def _rate(run: RunContext, index: int, phase: Phase) -> Optional[float]:
         earlier = run.plan.phases[i - 1]
         record = run.archive.finished(i, earlier.name)
         closed = earlier.kind == "hybrid" and earlier.rate is None and earlier.rate_share is None
-        if not closed or earlier.name == CALIBRATE or not record or not record["window"]:
+        if not closed or earlier.is_calibration or not record or not record["window"]:
             continue
         # not until the jobs ended: what they waited for and looked up after the window is no part of their load
         lasted = record["window"]["end"] - min(j["first_row"] for j in record["jobs"])
@@ -67,9 +67,9 @@ def _worker_groups(run: RunContext, phase: Phase) -> Dict[str, List[split.Lane]]
     drivers = run.plan.drivers
     if phase.workers:
         return {d.id: split.fixed(phase.mix, phase.workers) for d in drivers}
-    if phase.name == CALIBRATE:
+    if phase.is_calibration:
         return {d.id: split.by_share(phase.mix, d.workers) for d in drivers}
-    index = next(i for i, p in enumerate(run.plan.phases, 1) if p.name == CALIBRATE)
+    index = next(i for i, p in enumerate(run.plan.phases, 1) if p.is_calibration)
     calibrated = run.archive.finished(index, CALIBRATE) or {}
     groups = {}
     for driver in drivers:

@@ -38,25 +38,25 @@ def test_near_a_baseline_of_nothing_is_nothing() -> None:
 @pytest.mark.parametrize(
     ("statement", "why"),
     [
-        ("", "ends too early"),
-        ("greater", "'greater' stands where a statement in parentheses should"),
-        ("(greater", "ends too early"),
-        ("(or (greater)", "ends too early"),
-        ("(greater))", "')' stands behind its end"),
-        ("(greater) (less)", "'(' stands behind its end"),
+        ("", "incomplete statement"),
+        ("greater", "expected a statement in parentheses, not 'greater'"),
+        ("(greater", "incomplete statement"),
+        ("(or (greater)", "incomplete statement"),
+        ("(greater))", "unexpected ')' after the end"),
+        ("(greater) (less)", "unexpected '(' after the end"),
         ("(near)", "near needs a number"),
         ("(near (less))", "near needs a number"),
         ("(near x)", "not 'x'"),
         ("(near 5)", "share from 0 to 1, not 5"),
         ("(near -0.1)", "share from 0 to 1"),
         ("(near nan)", "share from 0 to 1"),
-        ("(near 0.1 0.2)", "near takes one number, and there is '0.2' too"),
-        ("(or (greater))", "')' stands where"),
-        ("(or (less) (near 0.1) (greater))", "or takes two statements, and there is '(' too"),
-        ("(greater 1)", "greater takes nothing, and there is '1' too"),
-        ("(and (less) (greater))", "'and' is no function"),
-        ("()", "')' is no function"),
-        ("(", "'' is no function"),
+        ("(near 0.1 0.2)", "near takes one number, found '0.2' too"),
+        ("(or (greater))", "in parentheses, not ')'"),
+        ("(or (less) (near 0.1) (greater))", "or takes two statements, found '(' too"),
+        ("(greater 1)", "greater takes nothing, found '1' too"),
+        ("(and (less) (greater))", "unknown function 'and'"),
+        ("()", "unknown function ')'"),
+        ("(", "unknown function ''"),
     ],
 )
 def test_a_bad_statement_is_refused(statement: str, why: str) -> None:
@@ -84,9 +84,9 @@ def test_keys(key: str, target: Target) -> None:
     [
         ("bandwith", "did you mean 'bandwidth'?"),
         ("q", "known here: bandwidth, "),
-        ("fill/", "nothing is no metric"),
+        ("fill/", "unknown metric ''"),
         ("/p99_ms", "must be metric, "),
-        ("fill/GIT/p99_ms", "'GIT' is no operation; known here: GET, "),
+        ("fill/GIT/p99_ms", "unknown operation 'GIT'; known here: GET, "),
         ("a/fill/GET/p99_ms", "must be metric, "),
         ("GET/ops_per_core", "of all operations together only"),
         ("cpu_cycles_per_op", "ops_per_core"),
@@ -110,7 +110,7 @@ def test_faults_of_a_file_are_found_all_at_once_with_their_places(tmp_path: Path
     assert [fault.split(" ", 1)[0] + " " for fault in found] == places
     assert "no phase 'measure-agd'; did you mean 'measure-aged'?" in found[0]
     assert "did you mean 'p99_ms'?" in found[1]
-    assert "'lesser' is no function; CBT knows (less), (greater)" in found[2]
+    assert "unknown function 'lesser'; CBT knows (less), (greater)" in found[2]
     assert "must be a statement as text" in found[3]
 
 

@@ -25,7 +25,7 @@ RGWTEST_FAULTS = [
     ("    §workers:\n", "benchmarks.rgwtest.workers: empty value"),
     ("    workers: [8, §x]\n", "benchmarks.rgwtest.workers[1]: must be a whole number, not text"),
     ("    workers: [8, 4, §8]\n", "benchmarks.rgwtest.workers[2]: is in the list twice: two equal runs"),
-    ("    workers: §[]\n", "benchmarks.rgwtest.workers: an empty list: CBT would make no run"),
+    ("    workers: §[]\n", "benchmarks.rgwtest.workers: empty list: CBT would silently make no run"),
     (
         "    objects: {sizes: [4KiB, §4K]}\n",
         "benchmarks.rgwtest.objects.sizes[1]: 4K: 4KiB (4096 bytes) or 4KB (4000",
@@ -77,7 +77,7 @@ RGWTEST_FAULTS = [
     ("    §7: x\n", "benchmarks.rgwtest[7]: the key 7 is not text, so CBT cannot make a run id"),
     (
         "    workers: 8\n    §workers: 9\n",
-        "benchmarks.rgwtest.workers: the key is here twice (first in line 11)",
+        "benchmarks.rgwtest.workers: duplicate key (first in line 11)",
     ),
     ("    warp_path: §warp\n", "benchmarks.rgwtest.warp_path: must be an absolute path"),
 ]
@@ -89,7 +89,7 @@ WARP_FAULTS = [
     ),
     ("    size: {4KiB: §50, 1MiB: 50%}\n" + CYCLE, "benchmarks.warp.size.4KiB: 50: percent? write 50%"),
     ("    size: {4KiB: 50%, §4096B: 50%}\n" + CYCLE, "benchmarks.warp.size.4096B: 4KiB is here twice"),
-    ("    size: {4KiB: 50%, §4KiB: 50%}\n" + CYCLE, "benchmarks.warp.size.4KiB: the key is here twice"),
+    ("    size: {4KiB: 50%, §4KiB: 50%}\n" + CYCLE, "benchmarks.warp.size.4KiB: duplicate key"),
     ("    buckets: §0\n" + CYCLE, "benchmarks.warp.buckets: must be at least 1"),
     (
         "    buckets: §{names: [a-b-c]}\n" + CYCLE,
@@ -97,7 +97,7 @@ WARP_FAULTS = [
     ),
     (
         "    buckets: {names: [§x y], existing: true}\n" + CYCLE,
-        "benchmarks.warp.buckets.names[0]: 'x y' is no bucket",
+        "benchmarks.warp.buckets.names[0]: not a bucket name: 'x y'",
     ),
     (
         "    buckets: {§nmes: [abc], existing: true}\n" + CYCLE,
@@ -209,7 +209,7 @@ def test_faults_of_warp(tmp_path: Path, section: str, message: str) -> None:
         ),
         (
             "{urls: ['http://a'], §access_key: '${A}'}",
-            "access_key alone does not help: secret_key is missing",
+            "secret_key is missing: access_key needs it",
         ),
         (
             "{urls: ['http://a'], §user: u, access_key: '${A}', secret_key: '${B}'}",
@@ -289,13 +289,13 @@ def test_a_fault_of_a_sweep_is_told_once_and_at_its_element(tmp_path: Path) -> N
 
 def test_an_empty_list_of_a_required_key_is_one_fault(tmp_path: Path) -> None:
     (found,) = faults(tmp_path, CLUSTER + WARP + "    cycle: []\n")
-    assert "an empty list" in found
+    assert "empty list" in found
 
 
 def test_a_sweep_too_large_is_refused_before_it_is_counted_out(tmp_path: Path) -> None:
     sweep = "".join(f"    {key}: {list(range(1, 101))}\n" for key in ("workers", "drivers", "read_objects"))
     (found,) = faults(tmp_path, CLUSTER + WARP + sweep + CYCLE)
-    assert "multiply to 1000000 runs" in found
+    assert "multiply to 1000000, and" in found
 
 
 def test_a_misspelt_benchmark_and_an_empty_monitor_profile(tmp_path: Path) -> None:

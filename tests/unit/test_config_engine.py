@@ -139,7 +139,7 @@ def test_a_share_of_the_last_closed_loop() -> None:
     phases: List[Dict[str, Any]] = [FILL, {"hybrid": {"duration": "1m"}}, {"hybrid": {"duration": "1m", "rate": "50%"}}]
     assert (cbt_load(phases).phases[2].rate, cbt_load(phases).phases[2].rate_share) == (None, 0.5)
     phases[1]["hybrid"]["rate"] = 5
-    with pytest.raises(ConfigError, match=r"phases\[2\]\.hybrid\.rate: a share of what a closed loop made"):
+    with pytest.raises(ConfigError, match=r"phases\[2\]\.hybrid\.rate: a percentage of a closed loop"):
         cbt_load(phases)
 
 
@@ -245,7 +245,7 @@ FAULTS = [
     (_cbt_load("rate: §5/sec"), f"{PHASE}.rate: unknown unit of time 'sec'; did you mean '5/s'?"),
     (_cbt_load("rate: §5M/days"), f"{PHASE}.rate: unknown unit of time 'days'; did you mean '5M/day'?"),
     (_cbt_load("rate: §5/week"), f"{PHASE}.rate: unknown unit of time 'week'; use s, min, h or day"),
-    (_cbt_load("rate: §50%"), f"{PHASE}.rate: a share of what a closed loop made; put a hybrid phase without rate"),
+    (_cbt_load("rate: §50%"), f"{PHASE}.rate: a percentage of a closed loop: put a hybrid phase without rate"),
     (_cbt_load("arrivals: §even"), f"{PHASE}.arrivals: is for an open loop, and this is a closed one: say rate:"),
     (_cbt_load("rate: 5, arrivals: §poison"), f"{PHASE}.arrivals: must be poisson or even; did you mean 'poisson'?"),
     (_cbt_load("warmup: §30"), f"{PHASE}.warmup: 30: seconds? write 30s"),
@@ -286,11 +286,11 @@ FAULTS = [
     ),
     (
         "    engine: cbt-load\n" + _cycle("{§verify: {}}"),
-        "benchmarks.warp.cycle.phases[0].verify: compares what a fill with engine: cbt-load wrote; put one before it",
+        "benchmarks.warp.cycle.phases[0].verify: compares what a fill with engine: cbt-load wrote: put one before it",
     ),
     (
         _cycle("{fill: {objects: 5}}", "{§delete: {}}"),
-        "benchmarks.warp.cycle.phases[1].delete: deletes what a fill with engine: cbt-load wrote; put one before it",
+        "benchmarks.warp.cycle.phases[1].delete: deletes what a fill with engine: cbt-load wrote: put one before it",
     ),
     (
         _cycle("{fill: {objects: 5, engine: cbt-load}}", "{delete: {}}", "{§verify: {}}"),

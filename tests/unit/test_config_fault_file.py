@@ -50,7 +50,7 @@ def test_events_and_settings(tmp_path: Path) -> None:
         (GOOD.replace("100d", "§30s"), None, "events[3].at: 30s comes before 1m: events are in order of time"),
         (GOOD.replace("{scrub", "{flags: [noin], scrub").replace("0s, fault", "0s, §fault"), None, "events[0].fault:"),
         (GOOD.replace("settings:", "§setings:"), None, "setings: unknown key; did you mean 'settings'?"),
-        (GOOD + "§settings: {}\n", None, "settings: the key is here twice (first in line 1)"),
+        (GOOD + "§settings: {}\n", None, "settings: duplicate key (first in line 1)"),
         ("§settings: {}\n", None, "events: this key is required"),
         ("events: §[]\n", None, "events: must not be empty"),
         ("§- 1\n", None, "must be a mapping (key: value), not a list"),

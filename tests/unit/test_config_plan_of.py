@@ -252,5 +252,5 @@ def test_one_calibration_before_the_first_hybrid_phase_whose_workers_are_open() 
     made = plan_of("warp", {**FROM_CBT, "s3": S3, "cycle": phases}, {"clients": ["c1"]}, None)
     assert [p.name for p in made.phases] == ["fill", "hybrid"]
     phases = {"phases": [{"fill": {"objects": 5}}, {"hybrid": fixed, "name": CALIBRATE}]}
-    with pytest.raises(ConfigError, match="shares out the workers"):
+    with pytest.raises(ConfigError, match="is the calibration phase"):
         plan_of("warp", {**FROM_CBT, "s3": S3, "cycle": phases}, {"clients": ["c1"]}, None)

@@ -150,7 +150,7 @@ def test_a_number_that_is_not_there_is_not_accepted(pair: Dict[str, Path], caplo
     assert all(math.isnan(value) for one in found for value in one[2:4])
     assert "w/fill/GET: ttfb_p50_ms is not known of both runs" in caplog.text
     assert "DELETE/mean_ms: no phase has this" in caplog.text
-    assert "x is no metric" in caplog.text
+    assert "unknown metric 'x'" in caplog.text
 
 
 def test_a_phase_that_only_one_run_has_is_not_accepted(pair: Dict[str, Path], tmp_path: Path) -> None:
