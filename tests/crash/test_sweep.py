@@ -5,6 +5,7 @@ By the run itself, but for one that was killed: a call that fails or hangs, and 
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -13,8 +14,8 @@ from typing import List
 import pytest
 from standin_cluster import HERE, MODES, Accident, StandIn, part_of
 
-#: calls 7, 77, 147 ...: what is tried where CRASH_PART does not say otherwise
-SAMPLE = "7/70"
+#: calls 7, 187, 367 ..., or 7, 77, 147 ...: what is tried where CRASH_PART does not say otherwise
+SAMPLE = "7/70" if os.environ.get("CBT_PLUGINS_LONG") else "7/180"
 
 
 class Injections(StandIn):

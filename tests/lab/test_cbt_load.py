@@ -55,12 +55,14 @@ def cycle(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Cycle:
         "engine": "cbt-load",
         "keep_rows": True,
         "objects": {"sizes": ["4KiB", "64KiB"]},
-        "workers": 8,
+        "workers": 4,
         "mix": REEF,
-        "fill": {"objects": 400},
-        "measure": {"duration": "6s"},
-        "warp_mixed": "5s",
-        "age": {"duration": "6s"},
+        # so that `warp mixed`, too, prepares few objects
+        "scale": 0.02,
+        "fill": {"objects": 20000},
+        "measure": {"duration": "300s"},
+        "warp_mixed": "200s",
+        "age": {"duration": "300s"},
     }
     made = Cycle(lab, tmp_path_factory.mktemp("cbt-load"), rgwtest=rgwtest)
     done = made.run()

@@ -18,7 +18,7 @@ import pytest
 from faulty import fault
 from running_lab import RunningLab, need_systemd
 from test_systemd import NODE, Units
-from waiting import wait_for
+from waiting import end_of, wait_for
 
 from cbt_plugins.tools.lab import Lab, Topology
 
@@ -160,7 +160,7 @@ def test_a_stop_on_order_does_not_come_after_its_undo(orchestrated: Units) -> No
         wait_for(lambda: int(orchestrated.sh(orders, "node0")) > before, "the order")
         holder = orchestrated.holder()
         orchestrated.lab.exec("node0", ["kill", "-9", str(holder["pid"])])
-        running.wait(30)
+        end_of(running)
         before = int(orchestrated.sh(orders, "node0"))
         with ThreadPoolExecutor() as pool:
             try:

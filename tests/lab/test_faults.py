@@ -10,7 +10,7 @@ from typing import Iterator
 import pytest
 from faulty import Faulty, fault
 from running_lab import RunningLab, need_machine
-from waiting import wait_for
+from waiting import end_of, wait_for
 
 from cbt_plugins.tools.lab import Lab, Topology
 
@@ -170,7 +170,7 @@ def test_a_cut_node_heals_although_nobody_asks(faulty: Faulty) -> None:
         wait_for(lambda: not faulty.osd(2)["up"], "osd.2 seen down")
         holder = faulty.holder()
         faulty.lab.exec("node0", ["kill", "-9", str(holder["pid"])])
-        running.wait(30)
+        end_of(running)
         records = [json.loads(line) for line in (folder / "undo.jsonl").read_text().splitlines()]
         armed = next(record for record in records if record["event"] == "armed")
         wait_for(lambda: faulty.osd(2)["up"], "osd.2 up again, by itself", 60.0)
@@ -252,17 +252,18 @@ def test_power_and_reboot_by_commands(faulty: Faulty) -> None:
     boots = []
     running = faulty.start(faulty.folder(), statements)
     try:
-        end = time.monotonic() + 400
-        while running.poll() is None:
-            assert time.monotonic() < end
-            ask = wanted / "ask"
+        ask = wanted / "ask"
+
+        def over() -> bool:
             if ask.exists():
                 verb, _, node = ask.read_text().strip().partition(":")
                 for tool in ("crash", "boot") if verb == "reboot" else (verb,):
                     assert faulty.lab.tool(tool, node).returncode == 0
                 boots.append(verb)
                 ask.unlink()
-            time.sleep(0.1)
+            return running.poll() is not None
+
+        wait_for(over, "the end of power and reboot", 240.0, lambda: len(boots))
     finally:
         if running.poll() is None:
             running.kill()

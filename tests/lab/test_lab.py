@@ -17,10 +17,11 @@ from typing import Dict, Iterator, List, Set
 
 import pytest
 from running_lab import PROJECT, RunningLab, lab_tool, need_machine
+from waiting import end_of, wait_for
 
 from cbt_plugins.tools.lab import Lab, LabError, Topology
 from cbt_plugins.tools.lab.daemons import Daemons
-from cbt_plugins.tools.lab.process import LabProcess, by_namespace, processes, wait_until
+from cbt_plugins.tools.lab.process import LabProcess, by_namespace, processes
 
 pytestmark = pytest.mark.lab
 TINY = ("--osd-nodes", "1", "--osds-per-node", "1", "--no-rgw", "--clients", "0")
@@ -39,7 +40,7 @@ def await_up(lab: RunningLab, osds: int) -> None:
     def counted() -> bool:
         return dict(ceph(lab, "status")["osdmap"])["num_up_osds"] == osds  # type: ignore[call-overload]
 
-    wait_until(counted, f"{osds} OSDs up", 60, pause=0.2)
+    wait_for(counted, f"{osds} OSDs up", 60)
 
 
 # -- nodes ------------------------------------------------------------------------------------------
@@ -82,14 +83,14 @@ def test_killall_reaches_one_node_only(lab: RunningLab) -> None:
     )
     try:
         for node in ("node1", "node2"):
-            wait_until(lambda n=node: not lab.exec(n, ["pgrep", "-x", "sleep"]).returncode, "sleep", 20)  # type: ignore[misc]
+            wait_for(lambda n=node: not lab.exec(n, ["pgrep", "-x", "sleep"]).returncode, "sleep", 20)  # type: ignore[misc]
         assert lab.exec("node0", ["pdsh", "-w", "node1", "sudo killall -9 sleep"]).returncode == 0
-        assert first.wait(20) != 0
+        assert end_of(first) != 0
         assert lab.exec("node2", ["pgrep", "-x", "sleep"]).stdout.strip()
         assert second.poll() is None
     finally:
         lab.exec("node2", ["killall", "-9", "sleep"])
-        second.wait(20)
+        end_of(second)
 
 
 def test_folders_for_temporary_files_belong_to_one_node(lab: RunningLab) -> None:
@@ -188,7 +189,7 @@ def test_link_down_and_up(lab: RunningLab) -> None:
     assert not reachable(lab, "client1")
     assert reachable(lab, "rgw1")
     assert lab.tool("link", "client1", "up").returncode == 0
-    wait_until(lambda: reachable(lab, "client1"), "client1", 20)
+    wait_for(lambda: reachable(lab, "client1"), "client1", 20)
 
 
 def test_stopped_osds_start_again(lab: RunningLab) -> None:
@@ -211,7 +212,7 @@ def test_crashed_node_leaves_nothing_and_boots_again(lab: RunningLab) -> None:
     assert lab.tool("crash", "node3").returncode == 1
     assert lab.tool("boot", "node3").returncode == 0
     await_up(lab, 8)
-    wait_until(lambda: reachable(lab, "node3"), "node3", 20)
+    wait_for(lambda: reachable(lab, "node3"), "node3", 20)
     assert lab.tool("boot", "node3").stderr == "Error: already running: node3\n"
 
 
@@ -316,8 +317,8 @@ def test_a_killed_lab_leaves_no_process_interface_mount_or_namespace(tiny_folder
             starter.kill()
         else:
             os.kill(first.pid, signal.SIGKILL)
-        wait_until(lambda: not first.alive(), "end of the lab", 20)
-        starter.wait(20)
+        wait_for(lambda: not first.alive(), "end of the lab", 20)
+        end_of(starter)
     assert not any(process.alive() for process in inside)
     assert used(namespaces) == set()
     assert str(tiny_folder) not in Path("/proc/mounts").read_text()
@@ -349,13 +350,13 @@ def test_a_killed_up_leaves_nothing_half_built(tiny_folder: Path) -> None:
     argv = [sys.executable, "-m", "cbt_plugins.tools", "lab", "up", "--dir", str(tiny_folder)]
     with subprocess.Popen(argv, cwd=PROJECT, stderr=subprocess.DEVNULL) as starter:
         lab = Lab(tiny_folder)
-        wait_until(
+        wait_for(
             lambda: lab.spaces.first("node1") if (tiny_folder / "lab.json").exists() else None, "node1", 30
         )
         first = lab.spaces.first("lab")
         starter.kill()
         assert first
-        wait_until(lambda: not first.alive(), "end of the lab", 20)
+        wait_for(lambda: not first.alive(), "end of the lab", 20)
     assert not lab.running
 
 
@@ -420,7 +421,7 @@ def test_without_root_the_cluster_runs_and_what_is_missing_is_said() -> None:
             "-c",
             "ceph health; id -u; hostname",
         ]
-        done = subprocess.run(argv, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(argv, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=900)
         if "user namespaces are refused" in done.stderr:
             pytest.skip(done.stderr.strip())
         assert (done.returncode, done.stdout.split()) == (0, ["HEALTH_OK", "0", "node0"]), done.stderr

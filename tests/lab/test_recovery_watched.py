@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 import pytest
 from cycles import CLUSTER
 from running_lab import PROJECT, RunningLab
-from waiting import wait_for
+from waiting import end_of, wait_for
 
 from cbt_plugins.results.recovery import milestones
 from cbt_plugins.results.samples import FILE, Samples, read_samples
@@ -52,7 +52,7 @@ class Watched:
     def close(self) -> Samples:
         assert self.process.stdin is not None
         self.process.stdin.close()
-        assert self.process.wait(60) == 0
+        assert end_of(self.process) == 0
         return read_samples([self.folder / "local" / "recovery.node0" / FILE])
 
 

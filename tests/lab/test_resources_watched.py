@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List
 import pytest
 from cycles import CLUSTER, S3, Cycle
 from running_lab import PROJECT, RunningLab
-from waiting import wait_for
+from waiting import end_of, wait_for
 
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results import resources
@@ -60,7 +60,7 @@ class Watched:
         end = self.end or time.time()
         assert self.process.stdin is not None
         self.process.stdin.close()
-        assert self.process.wait(60) == 0
+        assert end_of(self.process) == 0
         nodes = resources.read_nodes(self.folder / "local", {})
         return resources.of_window(nodes, (self.begin, end), load, {}, Networks())
 

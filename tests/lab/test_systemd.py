@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Set
 import pytest
 from faulty import Faulty, fault
 from running_lab import RunningLab, lab_tool, need_systemd
-from waiting import wait_for
+from waiting import end_of, wait_for
 
 from cbt_plugins.tools.lab import Lab, Topology
 
@@ -159,7 +159,7 @@ def test_a_timer_heals_although_nobody_asks(units: Units) -> None:
         assert (word, how) == ("armed", "systemd") and units.sh(f"systemctl is-active {unit}.timer") == "active"
         holder = units.holder()
         units.lab.exec("node0", ["kill", "-9", str(holder["pid"])])
-        running.wait(30)
+        end_of(running)
         wait_for(lambda: not units.osd(4)["up"], "osd.4 seen down")
         wait_for(lambda: units.osd(4)["up"] and units.osd(5)["up"], "both OSDs up again, by itself", 90.0)
         assert time.time() >= armed["fires"] - 1.0
@@ -201,7 +201,7 @@ def test_a_node_reboots(units: Units) -> None:
     try:
         wait_for(lambda: units.lab.lab.spaces.first(NODE) is None, "the node's end")
         assert units.lab.tool("boot", NODE).returncode == 0
-        running.wait(240)
+        end_of(running, 240)
     finally:
         if running.poll() is None:
             running.kill()

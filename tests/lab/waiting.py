@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from typing import Any, Callable
 
@@ -35,3 +36,9 @@ def wait_for(
 def busy() -> float:
     """How many times as long as on an idle machine something may take now."""
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+def end_of(process: subprocess.Popen[Any], limit: float = 120.0) -> int:
+    """Wait for the end of a process; its exit status."""
+    wait_for(lambda: process.poll() is not None, f"the end of {process.args}", limit)
+    return int(process.returncode)
