@@ -185,6 +185,8 @@ def ceilings(run: Path, summary: Mapping[str, Any], nic: Optional[float] = None)
     """
     wiring = Wiring(run, summary["environment"]["endpoints"])
     phases = [phase for phase in summary["phases"] if _rate(phase, _WRITES) or _rate(phase, _READS)]
+    if not phases:
+        raise Unknown("no phase of the run has made load")
     layouts = {phase["name"]: wiring.layout(_clients(phase)) for phase in phases}
     nics = Nics(nic) if nic else _nics(summary, wiring.cluster_network, list(layouts.values()))
     lines = {phase["name"]: _line(phase, layouts[phase["name"]], nics) for phase in phases}
