@@ -8,28 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
+import leading
 from cluster_state import clean, moving
 from running_lab import PROJECT, RunningLab
 from waiting import wait_for
 
 #: pools of three copies on four nodes: recovery of a node has somewhere to go, and is under way between the tests
 BUSY = ("steady", "min-in")
-
-#: what runs in node0: statements see `injector`, `Fault`, `Settings`, `say`, and `hold` to go on until somebody ends it
-_PROGRAM = """
-import json, signal, sys
-from pathlib import Path
-from cbt_plugins.ceph import Ceph
-from cbt_plugins.plan import Fault, Settings
-from cbt_plugins.faults import FaultError, Injector
-from cbt_plugins.cluster.remote import Remote
-cluster, folder = json.loads(sys.argv[1]), Path(sys.argv[2])
-remote = Remote.from_host(cluster, {})
-say = lambda **facts: print(json.dumps(facts), flush=True)
-hold = signal.pause
-injector = Injector(folder, remote, Ceph(remote, cluster), cluster, lambda name, **f: say(event=name, **f), folder.name,
-                    Settings(**json.loads(sys.argv[3])))
-"""
 
 
 class Faulty:
@@ -49,7 +34,7 @@ class Faulty:
 
     def _line(self, folder: Path, statements: str, settings: Dict[str, Any]) -> List[str]:
         given = [json.dumps(self._cluster), str(folder), json.dumps(settings)]
-        program = [sys.executable, "-c", _PROGRAM + statements, *given]
+        program = [sys.executable, leading.__file__, statements, *given]
         return ["sh", "-c", 'cd "$0" && exec "$@"', str(PROJECT), *program]
 
     def run(self, folder: Path, statements: str, **settings: Any) -> List[Dict[str, Any]]:
