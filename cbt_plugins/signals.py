@@ -1,7 +1,7 @@
-"""SIGINT, SIGTERM, SIGHUP of a run: the first ends it, the second what would follow its undo, the third its undo too.
+"""SIGINT, SIGTERM and SIGHUP of a run. 1st: stop and undo. 2nd: skip the work after the undo. 3rd: abort the undo.
 
-A signal that the program was started with ignored (`nohup`) stays so. Outside the main thread nothing is changed: there
-Python delivers no signals.
+A signal that is ignored at the start (`nohup`) stays ignored. In other threads than the main one nothing is changed:
+Python delivers signals to the main thread only.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any, Dict, Iterator
 log = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-#: so many end everything where it is
+#: so many abort everything, the undo too
 LAST = 3
 
 
-class _State:
-    """Of this process: signals are the process's."""
+class _Signals:
+    """What this process does with signals."""
 
     def __init__(self) -> None:
         self.former: Dict[int, Any] = {}
-        self.depth = 0  # of contexts that have the signals
-        self.held = 0  # of `unhurried`
-        self.open = 0  # of `allowed`
+        self.depth = 0  # of `handled`
+        self.deferring = 0  # of `deferred`
+        self.interruptible = 0  # of `interruptible`
         self.seen = 0
         self.raised = False
         self.pending = False
@@ -34,12 +34,12 @@ class _State:
     def take(self, number: int, _: Any) -> None:
         self.seen += 1
         name = signal.Signals(number).name
-        if self.seen >= LAST or not (self.held or (self.raised and not self.open)):
+        if self.seen >= LAST or not (self.deferring or (self.raised and not self.interruptible)):
             self.raised = True
             self.pending = False
             raise KeyboardInterrupt(name)
         self.pending = True
-        log.warning("%s: the cluster is being put back first; another one leaves it to `cbt-tools undo`", name)
+        log.warning("%s: undoing the changes first; a third signal leaves that to `cbt-tools undo`", name)
 
     def raise_pending(self) -> None:
         if self.pending:
@@ -48,12 +48,12 @@ class _State:
             raise KeyboardInterrupt
 
 
-_state = _State()
+_state = _Signals()
 
 
 @contextlib.contextmanager
-def ending() -> Iterator[None]:
-    """The first signal raises KeyboardInterrupt; later ones only in `allowed`, but for the third, which always does."""
+def handled() -> Iterator[None]:
+    """Let the first signal raise KeyboardInterrupt; later ones only in `interruptible`, but the third always."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -74,30 +74,30 @@ def ending() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def unhurried() -> Iterator[None]:
-    """Signals wait until this is over: then the first of them ends the program. The third ends this where it is."""
+def deferred() -> Iterator[None]:
+    """Defer signals to the end of this context, where they raise KeyboardInterrupt; the third raises it at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    _state.held += 1  # before the handlers are there: one that comes in between finds it
-    with ending():
+    _state.deferring += 1  # before the handlers are there, for a signal that comes in between
+    with handled():
         try:
             yield
         finally:
-            _state.held -= 1
-        if not _state.held and not _state.raised:
+            _state.deferring -= 1
+        if not _state.deferring and not _state.raised:
             _state.raise_pending()
 
 
 @contextlib.contextmanager
-def allowed() -> Iterator[None]:
-    """What a second signal may break off: the cluster is not put back here, or is so already."""
+def interruptible() -> Iterator[None]:
+    """Let a second signal raise KeyboardInterrupt: nothing is undone here, or everything is already."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    _state.open += 1
+    _state.interruptible += 1
     try:
         _state.raise_pending()
         yield
     finally:
-        _state.open -= 1
+        _state.interruptible -= 1

@@ -15,7 +15,7 @@ from typing import Any, Dict, Optional
 
 import yaml
 
-from cbt_plugins import signals as interrupts
+from cbt_plugins import signals
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config.errors import ConfigError
@@ -95,7 +95,7 @@ def _inject(injector: Injector, schedule: EventSchedule, note: Journal, args: ar
     failure = None
     if args.beside:
         note.write(BESIDE, run=args.beside)
-    with interrupts.ending():
+    with signals.handled():
         try:
             if injector.undo_all():
                 raise FaultError("what an earlier process left open could not be undone")

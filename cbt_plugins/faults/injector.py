@@ -27,7 +27,7 @@ from cbt_plugins.faults.step import FaultError, Step
 from cbt_plugins.faults.undoing import RECOVERY, SETTINGS, Event, StillOpen, Undoing
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Fault, Settings
-from cbt_plugins.signals import unhurried
+from cbt_plugins.signals import deferred
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class Injector:
             self.acquire()
             yield
         finally:
-            with unhurried():
+            with deferred():
                 self.shut()
                 left = self.undo_all()
                 if not left:
@@ -340,7 +340,7 @@ class Injector:
         down is done all the same, and stays open. A signal does not stop it, but for the third. A step that is just
         begun in another thread is waited for, and undone with the rest.
         """
-        with unhurried(), self._turn:
+        with deferred(), self._turn:
             left = self._undoing.undo(self.open)
         self._inherited &= {record.id for record in self.open}
         return left

@@ -1,4 +1,4 @@
-"""Where things are in the archive of one run; whole files and whole phases only."""
+"""Paths in the archive of one run; phases appear in it whole or not at all."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ class RunArchive:
         self._phases = folder / "phases"
 
     def cluster(self, when: str) -> Path:
-        """Folder of a cluster snapshot: "before" or "after"."""
+        """Return the folder of a cluster snapshot: "before" or "after"."""
         return self.folder / "cluster" / when
 
     def phase(self, index: int, name: str) -> Path:
-        """Folder of a finished phase."""
+        """Return the folder of a finished phase."""
         return self._phases / f"{index:02d}-{name}"
 
     def running(self, index: int, name: str) -> Path:
-        """Folder of a phase under way."""
+        """Return the folder of a phase under way."""
         return self._phases / f"{index:02d}-{name}{RUNNING}"
 
     def finished(self, index: int, name: str) -> Optional[Any]:
-        """phase.json of a finished phase, None when it has not finished."""
+        """Return phase.json of a finished phase; None when it has not finished."""
         path = self.phase(index, name) / "phase.json"
         return json.loads(path.read_text()) if path.exists() else None
 
     def broken(self, index: int, name: str) -> Optional[Path]:
-        """Folder of the last attempt at a phase that is not finished; None when there was none."""
+        """Return the folder of the last attempt at an unfinished phase; None when there was none."""
         running = self.running(index, name)
         if running.exists() or self.phase(index, name).exists():
             return running if running.exists() else None
@@ -51,7 +51,7 @@ class RunArchive:
         return kept[-1] if kept else None
 
     def _kept(self, index: int, name: str) -> Iterator[Path]:
-        """Folders of attempts that were put aside, the first one first."""
+        """Yield the folders of attempts that were set aside, oldest first."""
         for number in itertools.count(1):
             kept = self._phases / f"{index:02d}-{name}{PARTIAL}{number}"
             if not kept.exists():
@@ -59,7 +59,7 @@ class RunArchive:
             yield kept
 
     def keep_partial(self, index: int, name: str) -> Optional[Path]:
-        """Put the folder of a phase that was broken off aside; None when there is none."""
+        """Set the folder of a phase that was broken off aside and return it; None when there is none."""
         running = self.running(index, name)
         if not running.exists():
             return None
@@ -69,7 +69,7 @@ class RunArchive:
         return kept
 
     def finish(self, index: int, name: str, phase: Any) -> Path:
-        """The phase is whole: write its phase.json and give the folder its name."""
+        """Write phase.json and give the folder of a whole phase its name."""
         running, folder = self.running(index, name), self.phase(index, name)
         write_json(running / "phase.json", phase)
         running.rename(folder)

@@ -44,12 +44,12 @@ class ObjectCount:
     ok: bool
 
     def record(self) -> Dict[str, object]:
-        """What the archive keeps."""
+        """Return what the archive keeps."""
         return asdict(self)
 
 
 class Buckets:
-    """Names, existence, counts. A "bucket" record is in the journal before a bucket is made: proof that it is ours."""
+    """The names, existence and counts of the buckets; a "bucket" record in the journal comes before each is made."""
 
     def __init__(self, plan: Plan, run_id: str, ceph: Ceph, journal: Journal) -> None:
         self._ceph = ceph
@@ -59,21 +59,21 @@ class Buckets:
 
     @property
     def own(self) -> List[str]:
-        """Buckets of this run that the journal says we were about to make."""
+        """Buckets that this run was about to make, from the journal."""
         return [r["bucket"] for r in self._journal.all("bucket")]
 
     def claim(self) -> None:
-        """Before the first load: foreign buckets must be there, ours must not. Raises CephError.
+        """Check before the first load: foreign buckets must exist, ours must not. Raises CephError.
 
         warp makes a bucket that is missing; a bucket of our name that nobody here made is never touched.
         """
         for key, name in self.names.items():
             if key in self._foreign:
                 if self._ceph.bucket(name) is None:
-                    raise CephError(f"bucket {name!r} does not exist (existing: true says that it does)")
+                    raise CephError(f"bucket {name!r} does not exist: create it, or remove `existing: true`")
             elif name not in self.own:
                 if self._ceph.bucket(name) is not None:
-                    raise CephError(f"bucket {name!r} exists and this run did not make it: nothing was touched")
+                    raise CephError(f"bucket {name!r} exists and is not of this run: nothing was changed")
                 self._journal.write("bucket", bucket=name)
 
     def counts_if_reachable(self, settle: bool = False) -> Dict[str, int]:
@@ -85,7 +85,7 @@ class Buckets:
             return {}
 
     def counts(self, settle: bool = False, timeout: float = STATS_TIMEOUT) -> Dict[str, int]:
-        """Objects per bucket name; with `settle`, two equal counts in a row (what was cut off may still end)."""
+        """Return objects by bucket name; with `settle`, when two counts are equal: requests cut off may still end."""
         found = {name: self._objects(name, timeout) for name in self.names.values()}
         for _ in range(10 if settle else 0):
             time.sleep(1.0)
@@ -100,7 +100,7 @@ class Buckets:
         return stats.objects if stats else 0
 
     def empty(self, objects: Mapping[str, int]) -> None:
-        """Remove our own buckets before a fill that was broken off is done again. Foreign ones stay as they are."""
+        """Remove our own buckets before a fill is repeated. Foreign ones stay as they are."""
         for key, name in self.names.items():
             if key not in self._foreign and objects.get(name, 0):
                 self._remove(name, objects[name])
@@ -120,7 +120,7 @@ class Buckets:
 
 
 def bucket_name(run_id: str, key: str) -> str:
-    """S3 wants 3-63 of a-z 0-9 . -"""
+    """Return the name of a bucket of ours: 3 to 63 of a-z, 0-9, . and -, as S3 wants."""
     plain = "".join(c if c.isalnum() else "-" for c in key.lower())
     return f"cbtp-{run_id}-{plain}"[:63].rstrip("-")
 

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Iterator, List, Tuple
 
-from cbt_plugins import signals as interrupts
+from cbt_plugins import signals
 from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.config.source import mask_secrets
@@ -51,7 +51,7 @@ class Engine:
 
     def execute(self) -> None:
         """Run what is not done yet. Raises RunFailed; KeyboardInterrupt after a Ctrl-C, SIGTERM or SIGHUP."""
-        with interrupts.ending(), self._journals() as (journal, events):
+        with signals.handled(), self._journals() as (journal, events):
             try:
                 with self._context(journal, events) as run:
                     degraded = self._execute(run)
@@ -62,7 +62,7 @@ class Engine:
             except KeyboardInterrupt:
                 events.write("run-interrupted")
                 log.warning("interrupted; run the same command again to resume")
-                with interrupts.allowed():
+                with signals.interruptible():
                     summarize(self._archive.folder)
                 raise
 
@@ -77,7 +77,7 @@ class Engine:
             with run.injector.holding():
                 return self._run(run, ready)
         finally:
-            with interrupts.allowed():
+            with signals.interruptible():
                 _clean_nodes(run)
 
     def _run(self, run: RunContext, ready: Ready) -> List[str]:

@@ -1,4 +1,4 @@
-"""The events of one phase at their times: faults injected and undone, marks, beside whatever else the phase does."""
+"""Events of a phase at their times, beside its load: faults that are injected and undone, and marks."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from cbt_plugins.plan import Event, Fault, Plan
 
 log = logging.getLogger(__name__)
 
-#: seconds before a fault in which it is looked at what it would break: the questions take their time
+#: seconds before a fault at which its blast radius is computed, because the queries take time
 AHEAD = 20.0
-#: seconds before it in which that is judged once more: the cluster may have changed since
+#: seconds before a fault at which the safety rules are checked again, on the cluster of now
 AGAIN = 3.0
 
 
 def monitors_of(plan: Plan) -> Tuple[str, ...]:
-    """Monitors that run in every phase of a plan whether the YAML asks for them or not."""
+    """Return the monitors that run in every phase of a plan, also where the YAML does not ask for them."""
     return ("recovery",) if any(event.inject for phase in plan.phases for event in phase.events) else ()
 
 
 class EventSchedule:
-    """Does the events in a thread of its own: a fault takes its time, and the load must be watched meanwhile.
+    """The events of one phase, in a thread of their own: a fault takes time, and the load must be watched meanwhile.
 
     `prepare` before the load begins; `begin` starts the clock; `close` waits for what is under way and ends the thread.
-    `failure` says why the phase cannot go on as planned.
+    `failure` says why the phase cannot continue as planned.
     """
 
     def __init__(self, events: Sequence[Event], injector: Injector, note: Callable[..., None], phase: str) -> None:
@@ -43,7 +43,7 @@ class EventSchedule:
 
     @property
     def left(self) -> int:
-        """Events that have not happened yet."""
+        """Number of events that have not happened yet."""
         return len(self._events) - self.done
 
     @property
@@ -57,25 +57,25 @@ class EventSchedule:
         return self._thread is not None or not self._events
 
     def prepare(self) -> None:
-        """Look at the fault that comes first, if it comes soon. Raises FaultError when it is refused."""
+        """Check the first fault, if it comes soon. Raises FaultError when it is refused."""
         first = next((event for event in self._events if not event.mark or event.inject or event.undo), None)
         if first is not None and first.at < AHEAD and first.inject is not None:
             self._ready = self._injector.ready(first.inject)
 
     def begin(self, at: float) -> None:
-        """Let the clock run from `at` (epoch seconds here)."""
+        """Start the clock at `at` (epoch seconds on this machine)."""
         if not self.begun:
             self._thread = threading.Thread(target=self._run, args=(at,), name="timeline")
             self._thread.start()
 
     def close(self) -> None:
-        """Start nothing more; return when what is under way has ended."""
+        """Start no more events; return when the one under way has ended."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
 
     def abandon(self) -> None:
-        """The run ends: begin nothing more, in a fault that is under way neither; return when the thread has ended."""
+        """Stop for good, also within a fault that is under way; return when the thread has ended."""
         self._injector.shut()
         self.close()
 
@@ -96,12 +96,12 @@ class EventSchedule:
             self.done += 1
 
     def _look(self, fault: Fault, at: float) -> bool:
-        """Judge what the fault would break in good time, and again right before it; False when it is not to begin."""
+        """Check the fault in good time and again right before it; False when the schedule has been closed."""
         if not self._until(at - AHEAD):
             return False
         if self._ready is None:
             self._ready = self._injector.ready(fault)
-        # what is due at once was judged when the load was about to begin
+        # a fault that is due at once was checked before the load began
         if time.time() < at - AGAIN:
             if not self._until(at - AGAIN):
                 return False
@@ -109,7 +109,7 @@ class EventSchedule:
         return True
 
     def _until(self, at: float) -> bool:
-        """Wait; False when nothing more is to be started."""
+        """Wait; False when the schedule has been closed."""
         return not self._ended.wait(max(0.0, at - time.time()))
 
     def _do(self, event: Event, planned: float) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
-from cbt_plugins import signals as interrupts
+from cbt_plugins import signals
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.sampler import StatusWatch
 from cbt_plugins.faults.undoing import RECOVERY, SETTINGS
@@ -24,7 +24,7 @@ from cbt_plugins.plan import Goal, Phase
 from cbt_plugins.run.buckets import Buckets, account
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.events import EventSchedule, monitors_of
-from cbt_plugins.run.outcome import Outcome, block_of, window_of
+from cbt_plugins.run.outcome import PhaseOutcome, block_of, window_of
 from cbt_plugins.run.preflight import Ready
 from cbt_plugins.run.progress import Now, Progress
 from cbt_plugins.run.start import Start
@@ -47,7 +47,7 @@ class LoadPhase:
     ready: Ready
     buckets: Buckets
 
-    def run(self, index: int, phase: Phase, start: Start, schedule: EventSchedule, scratch: str) -> Outcome:
+    def run(self, index: int, phase: Phase, start: Start, schedule: EventSchedule, scratch: str) -> PhaseOutcome:
         """Run one phase into its .running folder; `scratch` is a folder on the nodes that no attempt has used.
 
         Raises LoadError when it cannot be started or a node is lost.
@@ -55,7 +55,7 @@ class LoadPhase:
         jobs = self._jobs(phase, start)
         folder = self.context.archive.running(index, phase.name)
         folder.mkdir(parents=True)
-        outcome = Outcome(index, phase, rate=start.rate)
+        outcome = PhaseOutcome(index, phase, rate=start.rate)
         before = self._counts()
         session = self._session(phase, jobs, scratch)
         self._make_load(session, outcome, schedule, folder)
@@ -95,7 +95,7 @@ class LoadPhase:
             keep_rows=self.context.plan.keep_rows,
         )
 
-    def _make_load(self, session: LoadSession, outcome: Outcome, schedule: EventSchedule, folder: Path) -> None:
+    def _make_load(self, session: LoadSession, outcome: PhaseOutcome, schedule: EventSchedule, folder: Path) -> None:
         """Start the load and the monitors, follow them to their end, and bring the rows in."""
         run = self.context
         watch = StatusWatch(run.ceph, self.ready.offsets[run.ceph.head].seconds)
@@ -115,13 +115,13 @@ class LoadPhase:
     def _break_off(self, session: LoadSession, schedule: EventSchedule, folder: Path) -> None:
         """End the load, then the faults, and only then bring the rows in: a second signal may skip that."""
         try:
-            with interrupts.allowed():
+            with signals.interruptible():
                 session.close()
         finally:
-            with interrupts.unhurried():
+            with signals.deferred():
                 schedule.abandon()
                 self.context.injector.undo_all()
-        with interrupts.allowed():
+        with signals.interruptible():
             session.close()
             try:
                 session.collect(folder)
@@ -129,7 +129,7 @@ class LoadPhase:
                 log.error("the rows of %s could not be brought in: %s", folder.name, error)
 
     def _account(
-        self, outcome: Outcome, before: Mapping[str, int], jobs: Sequence[Job], ends: Mapping[str, JobEnd]
+        self, outcome: PhaseOutcome, before: Mapping[str, int], jobs: Sequence[Job], ends: Mapping[str, JobEnd]
     ) -> None:
         """Compare the objects that are there with those that the jobs have written and removed."""
         after = self._counts(settle=True)
@@ -148,7 +148,7 @@ class _Observer:
     """Follows one session from its start to its end."""
 
     load: LoadPhase
-    outcome: Outcome
+    outcome: PhaseOutcome
     session: LoadSession
     watch: StatusWatch
     schedule: EventSchedule

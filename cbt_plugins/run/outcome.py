@@ -1,4 +1,4 @@
-"""What one phase came to: the contents of phase.json, from what its jobs and the cluster said."""
+"""The outcome of one phase: the contents of phase.json, from what its jobs and the cluster reported."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from cbt_plugins.run.buckets import ObjectCount
 
 #: version 1: the first. Readers: cbt_plugins.results.archive
 VERSION = 1
-#: a job of which more requests than this share failed did not measure what was asked
+#: share of failed requests above which a job did not measure what was asked
 ERROR_SHARE = 0.05
-#: seconds at the end of a phase in which a job may do nothing
+#: seconds at the end of a phase for which a job may be idle
 IDLE = 1.0
 #: seconds up to which a phase's aggregates are by the second
 BY_SECOND = 7200.0
 
 
 @dataclass
-class Outcome:
-    """Grows while a phase runs; `record` is phase.json."""
+class PhaseOutcome:
+    """The outcome of a phase, which grows while it runs; `record` is phase.json."""
 
     index: int
     phase: Phase
@@ -36,7 +36,7 @@ class Outcome:
     extra: Dict[str, Any] = field(default_factory=dict)
 
     def warn(self, code: str, text: str, **where: Any) -> None:
-        """Note what is wrong with this phase; the same words once."""
+        """Add a warning to this phase, unless it is there."""
         warning = {"code": code, "text": text, **where}
         if warning not in self.warnings:
             self.warnings.append(warning)
@@ -54,7 +54,7 @@ class Outcome:
         programs: Mapping[str, Mapping[str, str]],
         keep_rows: bool,
     ) -> None:
-        """Note how every job ran; times are turned into the head's clock."""
+        """Record how every job ran, in the head's clock."""
         for job in jobs:
             end = ends.get(job.id)
             offset = offsets[job.node].seconds
@@ -65,7 +65,7 @@ class Outcome:
             record["rows"] = f"rows/{job.id}.csv.zst" if keep_rows else None
             record["clock_offset"] = offset
             if end is None:
-                self.warn("job-lost", f"{job.id}: its node was lost, its rows may end early", job=job.id)
+                self.warn("job-lost", f"{job.id}: its node was lost; its rows may be incomplete", job=job.id)
                 self.degrade("degraded")
                 end = JobEnd({})
             own = end.counts.get(job.op)  # a job may have rows of preparation too
@@ -87,7 +87,7 @@ class Outcome:
                 self.warn("generator-died", f"{job.id}: {job.argv[1]} ended with {how}{why}", job=job.id)
                 self.degrade("failed")
             elif record["rows_total"] == 0:
-                self.warn("generator-idle", f"{job.id}: not one request was finished", job=job.id)
+                self.warn("generator-idle", f"{job.id}: no request was finished", job=job.id)
                 self.degrade("degraded")
             if record["errors_total"]:
                 text = f"{job.id}: {record['errors_total']} of {record['rows_total']} requests failed"
@@ -96,7 +96,7 @@ class Outcome:
                     self.degrade("degraded")
 
     def note_dry(self) -> None:
-        """Say which jobs ran out of objects to delete, once the window is known: what they did not do is no result."""
+        """Warn of jobs that ran out of objects to delete, once the window is known."""
         if self.window is None:
             return
         for job in self.jobs:
@@ -104,12 +104,12 @@ class Outcome:
                 continue
             idle = self.window[1] - job["last_row"]
             if job["restarts"] or idle > IDLE:
-                again = f", listed them again {job['restarts']} times" if job["restarts"] else ""
-                early = f", had none for the last {idle:.1f} s" if idle > IDLE else ""
+                again = f", listed them {job['restarts']} more times" if job["restarts"] else ""
+                early = f", idle for the last {idle:.1f} s" if idle > IDLE else ""
                 self.warn("ran-dry", f"{job['id']} ran out of objects to delete{again}{early}", job=job["id"])
 
     def add_accounting(self, accounting: Sequence[ObjectCount]) -> None:
-        """Note the object counts, and whether they add up."""
+        """Record the object accounting; warn where it does not balance."""
         self.accounting = list(accounting)
         for its in accounting:
             if not its.ok:
@@ -121,7 +121,7 @@ class Outcome:
                 self.degrade("degraded")
 
     def record(self) -> Dict[str, Any]:
-        """phase.json."""
+        """Return the contents of phase.json."""
         phase = self.phase
         return {
             "version": VERSION,
@@ -148,7 +148,7 @@ class Outcome:
 
 
 def block_of(phase: Phase) -> int:
-    """Time resolution of a phase's aggregates in seconds: short phases by the second, a day by the minute."""
+    """Return the time resolution of a phase's aggregates in seconds: 1 for short phases, 60 for a day."""
     if phase.kind in ("hybrid", "warp") or (phase.goal and phase.goal.duration):
         lasts = phase.duration or (phase.goal.duration if phase.goal else None) or 0.0
         return 1 if lasts + phase.ramp + phase.warmup <= BY_SECOND else 60
@@ -156,7 +156,7 @@ def block_of(phase: Phase) -> int:
 
 
 def window_of(phase: Phase, jobs: Sequence[Mapping[str, Any]], go_at: Optional[float]) -> Optional[Tuple[float, float]]:
-    """When every job of the phase was at work, from the job records; None when there is no such time.
+    """Return the time in which every job of the phase was at work, from the job records; None when there is none.
 
     In whole blocks of the aggregates. cbt-load begins at `go_at` (head's clock), to the second. Of warp's jobs it
     is from the last of their first rows to the first of their last rows; jobs that ran dry (DELETE with nothing left)
@@ -171,7 +171,7 @@ def window_of(phase: Phase, jobs: Sequence[Mapping[str, Any]], go_at: Optional[f
         return (start, end) if end > start else None
     if phase.engine == "cbt-load" and go_at is not None:
         start = go_at + phase.ramp + phase.warmup
-        cut = [j["ended"] for j in jobs if j["cut"] and j["ended"] is not None]  # ended by us, before its time
+        cut = [j["ended"] for j in jobs if j["cut"] and j["ended"] is not None]  # stopped by us, early
         end = min([start + duration, *cut])
     else:
         start = max(j["first_row"] for j in working)

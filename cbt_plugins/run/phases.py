@@ -13,7 +13,7 @@ from cbt_plugins.run.buckets import Buckets, note_capacity
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.events import EventSchedule
 from cbt_plugins.run.load_phase import LoadPhase
-from cbt_plugins.run.outcome import Outcome
+from cbt_plugins.run.outcome import PhaseOutcome
 from cbt_plugins.run.preflight import Ready
 from cbt_plugins.run.resume import restore_state, set_aside
 from cbt_plugins.run.start import start_of
@@ -55,7 +55,7 @@ class PhaseRunner:
         self._finish(index, phase, outcome)
         return outcome.status == "ok"
 
-    def _attempt(self, index: int, phase: Phase) -> Outcome:
+    def _attempt(self, index: int, phase: Phase) -> PhaseOutcome:
         run = self.context
         start = start_of(run, index, phase)
         # the folder on the nodes is the configuration's: a killed run of another archive may have left files there
@@ -68,7 +68,7 @@ class PhaseRunner:
             return wait(run, index, phase, schedule, self.ready.offsets[run.ceph.head].seconds)
         return LoadPhase(run, self.ready, self.buckets).run(index, phase, start, schedule, scratch)
 
-    def _finish(self, index: int, phase: Phase, outcome: Outcome) -> None:
+    def _finish(self, index: int, phase: Phase, outcome: PhaseOutcome) -> None:
         """Give the phase its place in the archive. Raises RunFailed when it has no result."""
         run = self.context
         for warning in outcome.warnings:

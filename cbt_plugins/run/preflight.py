@@ -1,4 +1,4 @@
-"""Everything that can be found out before the first request: nodes, tools, clocks, endpoints, keys, room."""
+"""Checks before the first request: nodes, tools, clocks, endpoints, keys, free space; and the programs on the nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from cbt_plugins.plan import S3, Plan
 #: bytes that must be free for rows on a client node
 ROOM = 1 << 30
 
-#: what is asked of every node: one `key value` a line
+#: what every node is asked: one `key value` a line
 _FACTS = r"""
 echo hostname $(hostname); echo kernel $(uname -r); echo arch $(uname -m); echo cores $(nproc)
 echo memory_kib $(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo)
@@ -47,16 +47,16 @@ _REACH = (
 
 
 class PreflightError(Exception):
-    """What is wrong, all of it; nothing was touched."""
+    """All errors that the checks have found; nothing was changed."""
 
-    def __init__(self, faults: Sequence[str]) -> None:
-        self.faults = tuple(faults)
-        super().__init__("\n".join(faults))
+    def __init__(self, errors: Sequence[str]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("\n".join(errors))
 
 
 @dataclass(frozen=True)
 class Ready:
-    """What the engine needs to know of a cluster that is fit for the run."""
+    """A cluster that is fit for the run: keys, clock offsets, programs on the clients, and the manifest."""
 
     keys: Keys
     offsets: Mapping[str, Offset]
@@ -65,7 +65,7 @@ class Ready:
 
 
 def check(host: HostRun, plan: Plan, remote: Remote, ceph: Ceph) -> Ready:
-    """Look at everything. Raises PreflightError with all that is wrong."""
+    """Check everything. Raises PreflightError with all errors."""
     clients = clients_of(plan)
     nodes = all_nodes(host.cluster, clients)
     try:
@@ -73,14 +73,14 @@ def check(host: HostRun, plan: Plan, remote: Remote, ceph: Ceph) -> Ready:
         skew = offsets(remote, nodes)
     except RemoteError as error:
         raise PreflightError([str(error)]) from error
-    faults = [
-        f"{node}: its clock is {o.seconds:+.3f} s from this machine's: set the clocks first (chrony)"
+    errors = [
+        f"{node}: its clock is {o.seconds:+.3f} s off this machine's: synchronize the clocks (chrony)"
         for node, o in skew.items()
         if abs(o.seconds) > 1.0
     ]
-    faults += [f"{n}: python3 is missing" for n in [ceph.head, *clients] if not facts[n].get("python")]
-    faults += _room(remote, clients, host.run_dir)
-    faults += _unreachable(remote, clients, plan.s3.urls)
+    errors += [f"{n}: python3 is not installed" for n in [ceph.head, *clients] if not facts[n].get("python")]
+    errors += _scratch_errors(remote, clients, host.run_dir)
+    errors += _unreachable(remote, clients, plan.s3.urls)
     keys: Optional[Keys] = None
     programs: Dict[str, Dict[str, str]] = {}
     versions: Any = None
@@ -89,15 +89,15 @@ def check(host: HostRun, plan: Plan, remote: Remote, ceph: Ceph) -> Ready:
         versions = ceph.json("versions")
         ceph.bucket("cbtp-preflight")  # radosgw-admin answers
     except CephError as error:
-        faults.append(str(error))
-    if not faults:
+        errors.append(str(error))
+    if not errors:
         try:
             programs = deploy(plan, remote, clients, host.run_dir)
             generators = {name: _version(remote, clients[0], path) for name, path in programs[clients[0]].items()}
         except (RemoteError, OSError) as error:
-            faults.append(str(error))
-    if faults or keys is None:
-        raise PreflightError(faults)
+            errors.append(str(error))
+    if errors or keys is None:
+        raise PreflightError(errors)
     manifest = {
         "version": 1,
         "cbt_plugins": __version__,
@@ -119,12 +119,12 @@ def check(host: HostRun, plan: Plan, remote: Remote, ceph: Ceph) -> Ready:
 
 
 def clients_of(plan: Plan) -> List[str]:
-    """The nodes that make load."""
+    """Return the nodes that make load."""
     return list(dict.fromkeys(driver.node for driver in plan.drivers))
 
 
 def all_nodes(cluster: Mapping[str, Any], clients: Sequence[str]) -> List[str]:
-    """Every node that the YAML names, the head first."""
+    """Return every node that the YAML names, the head first."""
     servers = [role for role in ROLES if role not in ("head", "clients")]
     return list(dict.fromkeys([head_of(cluster), *clients, *nodes_of(cluster, *servers)]))
 
@@ -138,8 +138,8 @@ def _facts(remote: Remote, nodes: Sequence[str]) -> Dict[str, Dict[str, str]]:
     return facts
 
 
-def _room(remote: Remote, clients: Sequence[str], run_dir: str) -> List[str]:
-    """The scratch folder must be writable, each node's own, and have room."""
+def _scratch_errors(remote: Remote, clients: Sequence[str], run_dir: str) -> List[str]:
+    """Return errors of the scratch folder: it must be writable, local to each node, and have free space."""
     probe = str(PurePosixPath(run_dir) / "probe")
     try:
         remote.put({n: {probe: n.encode()} for n in clients})
@@ -147,24 +147,24 @@ def _room(remote: Remote, clients: Sequence[str], run_dir: str) -> List[str]:
         answers = remote.run(clients, command)
     except RemoteError as error:
         return [f"tmp_dir {run_dir}: {error}"]
-    faults = []
+    errors = []
     for node, result in answers.items():
         owner, _, df = result.stdout.partition("\n")
         if owner != node:
-            faults.append(f"{node}: {run_dir} is the same folder as {owner}'s: tmp_dir must be local to each node")
-        elif int(df.split()[3]) < ROOM:
-            faults.append(f"{node}: {int(df.split()[3]) >> 20} MiB free in {run_dir}, 1024 MiB needed for the rows")
-    return faults
+            errors.append(f"{node}: {run_dir} is the same folder as on {owner}: set tmp_dir to a local folder")
+        elif (free := int(df.split()[3])) < ROOM:
+            errors.append(f"{node}: need {ROOM >> 20} MiB free in {run_dir} for request rows, found {free >> 20}")
+    return errors
 
 
 def _unreachable(remote: Remote, clients: Sequence[str], urls: Sequence[str]) -> List[str]:
     command = f"python3 -c {shlex.quote(_REACH)} {' '.join(shlex.quote(u) for u in urls)}"
     answers = remote.run(clients, command, timeout=15.0 * len(urls) + 15.0, check=False)
-    return [f"{node}: no answer from {line}" for node, r in answers.items() for line in r.stdout.splitlines()]
+    return [f"{node}: no reply from {line}" for node, r in answers.items() for line in r.stdout.splitlines()]
 
 
 def s3_keys(s3: S3, ceph: Ceph) -> Keys:
-    """Resolve the keys where the plan says. Raises CephError."""
+    """Return the keys from where the plan says. Raises CephError."""
     if s3.user:
         return ceph.user_keys(s3.user)
     return Keys(_secret(s3.access_key_source, "access_key"), _secret(s3.secret_key_source, "secret_key"))
@@ -175,7 +175,7 @@ def _secret(source: Optional[str], name: str) -> str:
     try:
         value = os.environ[place] if kind == "env" else Path(place).expanduser().read_text().strip()
     except KeyError:
-        raise CephError(f"s3.{name}: the environment has no {place}") from None
+        raise CephError(f"s3.{name}: environment variable {place} is not set") from None
     except OSError as error:
         raise CephError(f"s3.{name}: {place}: {error.strerror}") from error
     if not value:
@@ -184,14 +184,14 @@ def _secret(source: Optional[str], name: str) -> str:
 
 
 def own_program(name: str) -> Optional[Path]:
-    """A program of this machine: what `cbt-tools build` made, else the one on PATH."""
+    """Return a program of this machine: what `cbt-tools build` made, else the one on PATH."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cbt-plugins" / "bin" / name
     found = str(cache) if cache.exists() else shutil.which(name)
     return Path(found) if found else None
 
 
 def programs_of(plan: Plan) -> List[str]:
-    """The programs that the client nodes need for this plan."""
+    """Return the programs that the client nodes need for this plan."""
     loads = [p for p in plan.phases if p.kind != "wait"]
     wanted = ["cbt-rows"]
     if any(p.engine == "cbt-load" for p in loads):
@@ -202,7 +202,7 @@ def programs_of(plan: Plan) -> List[str]:
 
 
 def deploy(plan: Plan, remote: Remote, clients: Sequence[str], run_dir: str) -> Dict[str, Dict[str, str]]:
-    """Paths of the programs on each client: our own, copied into the run's scratch folder; the plan's own warp.
+    """Copy our programs to the clients; returns their paths there, with the plan's own warp.
 
     Raises OSError when one is missing here, RemoteError when one does not run there.
     """
@@ -213,8 +213,8 @@ def deploy(plan: Plan, remote: Remote, clients: Sequence[str], run_dir: str) -> 
             continue
         source = own_program(name)
         if source is None:
-            hint = ", or warp_path: names it on the clients" if name == "warp" else ""
-            raise OSError(f"{name} is missing here: `cbt-tools build` makes it{hint}")
+            hint = ", or set warp_path: to its path on the clients" if name == "warp" else ""
+            raise OSError(f"{name} is not installed: run `cbt-tools build`{hint}")
         content = source.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
         path = paths[name] = str(PurePosixPath(run_dir) / "bin" / name)
@@ -228,7 +228,7 @@ def deploy(plan: Plan, remote: Remote, clients: Sequence[str], run_dir: str) -> 
     return {n: dict(paths) for n in clients}
 
 
-#: how each program is asked for its version
+#: argument with which each program prints its version
 _VERSION = {"warp": "--version", "cbt-load": "version", "cbt-rows": "version"}
 
 

@@ -1,4 +1,4 @@
-"""What a person sees of a phase while it runs: one line that is rewritten, or plain lines without a terminal."""
+"""Progress of a phase on stderr: one line that is rewritten, or plain lines without a terminal."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Optional, TextIO
 
 log = logging.getLogger("cbt_plugins.progress")
 
-#: seconds between plain lines; a day's phase has some hundred
+#: seconds between plain lines, and how many a long phase has at most
 PLAIN_EVERY = 10.0
 PLAIN_MOST = 300
 
 
 @dataclass(frozen=True)
 class Now:
-    """The last second of a phase."""
+    """A phase at this moment, as its progress line shows it."""
 
     phase: str
     state: str  # what it is doing: listing, running, ending
     elapsed: float  # seconds since the load began
-    left: Optional[float]  # seconds, None when nobody can know
+    left: Optional[float]  # seconds; None when unknown
     objects_per_second: float = 0.0
     mib_per_second: float = 0.0
     errors: int = 0
@@ -40,14 +40,14 @@ class Now:
 
 
 def clock(seconds: float) -> str:
-    """1:02:03 or 2:03."""
+    """Return seconds as 1:02:03 or 2:03."""
     whole = max(0, int(seconds))
     hours, rest = divmod(whole, 3600)
     return f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
 
 
 class Progress:
-    """Shows `Now` as often as is useful."""
+    """The progress line of one phase."""
 
     def __init__(self, expected: Optional[float], out: TextIO = sys.stderr) -> None:
         self._out = out
@@ -57,7 +57,7 @@ class Progress:
         self._shown = False
 
     def show(self, now: Now) -> None:
-        """Show this second, if it is time to."""
+        """Show the line, unless it was shown just now."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + self._every
@@ -69,7 +69,7 @@ class Progress:
             log.info("%s", now)
 
     def close(self) -> None:
-        """Take the line away, so that a message can be printed."""
+        """Clear the line, so that a message can be printed."""
         if self._shown:
             self._out.write("\r\x1b[K")
             self._out.flush()

@@ -16,7 +16,7 @@ from cbt_plugins.journal import LineWriter
 from cbt_plugins.plan import Phase, Plan
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.events import EventSchedule, monitors_of
-from cbt_plugins.run.outcome import Outcome
+from cbt_plugins.run.outcome import PhaseOutcome
 from cbt_plugins.run.progress import Now, Progress
 
 log = logging.getLogger(__name__)
@@ -31,14 +31,14 @@ SCRUB_EVERY = 10.0
 SCRUB_STALLED = 1800.0
 
 
-def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule, offset: float) -> Outcome:
+def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule, offset: float) -> PhaseOutcome:
     """Wait as the phase says, sampling the status. A cluster that is not clean in time is a result, with its data.
 
     `offset` is the head node's clock minus ours, in seconds.
     """
     folder = run.archive.running(index, phase.name)
     folder.mkdir(parents=True)
-    outcome = Outcome(index, phase)
+    outcome = PhaseOutcome(index, phase)
     waiting = _Waiting(phase.name, lambda status: status.not_clean)
     if phase.wait_clean:
         waiting.at_most, waiting.stalled = phase.at_most, phase.stalled

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Callable
 
-from cbt_plugins import signals as interrupts
+from cbt_plugins import signals
 from cbt_plugins.cluster import remote
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
@@ -57,7 +57,7 @@ def main(folder: Path, steps: Callable[[Injector], None]) -> int:
     injector = Injector(
         folder, connections, Ceph(connections, CLUSTER), CLUSTER, run_id="r1", settings=SETTINGS, limits=LIMITS
     )
-    with contextlib.closing(injector), interrupts.ending():
+    with contextlib.closing(injector), signals.handled():
         try:
             if injector.undo_all():
                 return 1

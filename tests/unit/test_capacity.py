@@ -15,7 +15,7 @@ from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import Phase
 from cbt_plugins.run.archive import RunArchive
-from cbt_plugins.run.outcome import Outcome
+from cbt_plugins.run.outcome import PhaseOutcome
 from cbt_plugins.run.phases import PhaseRunner
 from cbt_plugins.tools.__main__ import main
 
@@ -52,10 +52,10 @@ def phasing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PhaseRunner:
     phases = (Phase("one", "wait"), Phase("two", "wait"))
     cluster = Cluster()
 
-    def attempt(index: int, phase: Phase) -> Outcome:
+    def attempt(index: int, phase: Phase) -> PhaseOutcome:
         archive.running(index, phase.name).mkdir(parents=True)
         cluster.stored += 10**6
-        return Outcome(index, phase, window=(made.T0, made.T0 + 1))
+        return PhaseOutcome(index, phase, window=(made.T0, made.T0 + 1))
 
     archive.folder.mkdir(parents=True)
     journal, events = Journal(archive.journal), Journal(archive.events)

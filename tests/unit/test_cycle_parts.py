@@ -15,7 +15,7 @@ from cbt_plugins.plan import Goal, Phase
 from cbt_plugins.run.archive import RunArchive
 from cbt_plugins.run.buckets import account, bucket_name
 from cbt_plugins.run.load_phase import _target
-from cbt_plugins.run.outcome import Outcome, block_of, window_of
+from cbt_plugins.run.outcome import PhaseOutcome, block_of, window_of
 from cbt_plugins.run.progress import Now, clock
 
 
@@ -119,7 +119,7 @@ def test_a_fill_by_objects_lasts_to_its_last_put() -> None:
 
 
 def test_a_generator_that_died_fails_its_phase() -> None:
-    outcome = Outcome(1, Phase(name="m", kind="hybrid"))
+    outcome = PhaseOutcome(1, Phase(name="m", kind="hybrid"))
     dead = JobEnd({"PUT": Counts(good=5)}, exit=2, passes=1)
     outcome.add_jobs([job("p", "PUT")], {"p": dead}, {"c1": Offset(0.0, 0.0)}, {"c1": {"warp": "warp"}}, False)
     assert outcome.status == "failed"
@@ -128,7 +128,7 @@ def test_a_generator_that_died_fails_its_phase() -> None:
 
 def test_many_errors_degrade_few_only_warn() -> None:
     for failed, status in ((6, "degraded"), (1, "ok")):
-        outcome = Outcome(1, Phase(name="m", kind="hybrid"))
+        outcome = PhaseOutcome(1, Phase(name="m", kind="hybrid"))
         ends = {"p": end(PUT=(100 - failed, failed))}
         outcome.add_jobs([job("p", "PUT")], ends, {"c1": Offset(0.0, 0.0)}, {"c1": {"warp": "warp"}}, False)
         assert outcome.status == status
@@ -136,14 +136,14 @@ def test_many_errors_degrade_few_only_warn() -> None:
 
 
 def test_times_are_turned_into_the_heads_clock() -> None:
-    outcome = Outcome(1, Phase(name="m", kind="hybrid"))
+    outcome = PhaseOutcome(1, Phase(name="m", kind="hybrid"))
     late = JobEnd({"PUT": Counts(good=1)}, exit=0, started=100.5, first_row=101.5, last_row=102.5, ended=103.5)
     outcome.add_jobs([job("p", "PUT")], {"p": late}, {"c1": Offset(0.5, 0.0)}, {"c1": {"warp": "warp"}}, False)
     assert [outcome.jobs[0][k] for k in ("started", "first_row", "ended")] == [100.0, 101.0, 103.0]
 
 
 def test_rows_of_preparation_do_not_stretch_a_job() -> None:
-    outcome = Outcome(1, Phase(name="fill", kind="fill"))
+    outcome = PhaseOutcome(1, Phase(name="fill", kind="fill"))
     counts = {"PUT": Counts(good=9, first=10.0, last=20.0), "STAT": Counts(good=9, first=22.0, last=30.0)}
     done = JobEnd(counts, exit=0, first_row=10.0, last_row=30.0)
     outcome.add_jobs([job("p", "PUT")], {"p": done}, {"c1": Offset(0.0, 0.0)}, {"c1": {"warp": "warp"}}, False)
@@ -152,7 +152,7 @@ def test_rows_of_preparation_do_not_stretch_a_job() -> None:
 
 def test_a_delete_that_ran_dry_says_so() -> None:
     def warned(last_row: float, restarts: int) -> bool:
-        outcome = Outcome(1, Phase(name="m", kind="hybrid"), window=(0.0, 20.0))
+        outcome = PhaseOutcome(1, Phase(name="m", kind="hybrid"), window=(0.0, 20.0))
         outcome.jobs = [{"id": "d", "role": "delete", "exit": 0, "last_row": last_row, "restarts": restarts}]
         outcome.note_dry()
         return [w["code"] for w in outcome.warnings] == ["ran-dry"]
@@ -234,7 +234,7 @@ def test_what_was_only_seen_at_the_object_may_be_missing_in_the_index() -> None:
 
 
 def test_aggregates_that_are_not_whole_degrade() -> None:
-    outcome = Outcome(1, Phase(name="m", kind="hybrid"))
+    outcome = PhaseOutcome(1, Phase(name="m", kind="hybrid"))
     ends = {"p": JobEnd({"PUT": Counts(good=5)}, exit=0, reducer="cbt-rows ended with status 1: no space")}
     outcome.add_jobs([job("p", "PUT")], ends, {"c1": Offset(0.0, 0.0)}, {"c1": {"warp": "/x/warp"}}, True)
     assert (outcome.status, outcome.warnings[0]["code"]) == ("degraded", "aggregates")

@@ -13,7 +13,7 @@ from typing import Any, Dict, List
 import pytest
 from faults_world import ANYTHING, Connections, Time, injector
 
-from cbt_plugins import signals as interrupts
+from cbt_plugins import signals
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.faults.record import open_in
@@ -123,7 +123,7 @@ def test_signals_leave_nothing_behind(tmp_path: Path, numbers: List[int]) -> Non
         return play(nodes, command, timeout, check)
 
     world.run = interrupting  # type: ignore[method-assign]
-    with pytest.raises(KeyboardInterrupt), interrupts.ending(), made.holding():
+    with pytest.raises(KeyboardInterrupt), signals.handled(), made.holding():
         made.apply()
         made.inject(STOP)
         signal.raise_signal(more.pop(0))

@@ -24,7 +24,7 @@ from cbt_plugins.plan import S3, Event, Fault, Phase, Plan, Settings
 from cbt_plugins.run import phases
 from cbt_plugins.run import wait_phase as waiting
 from cbt_plugins.run.archive import RunArchive
-from cbt_plugins.run.outcome import Outcome
+from cbt_plugins.run.outcome import PhaseOutcome
 from cbt_plugins.run.phases import PhaseRunner
 
 A = Fault("a", "stop", ("node1",))
@@ -99,7 +99,7 @@ class NoLoad:
     def monitors(self, folder: Path, *names: str) -> Iterator[None]:
         yield
 
-    def run(self, index: int, phase: Phase, start: Any, timeline: Any, scratch: str) -> Outcome:
+    def run(self, index: int, phase: Phase, start: Any, timeline: Any, scratch: str) -> PhaseOutcome:
         self.archive.running(index, phase.name).mkdir(parents=True)
         self.begun.append(phase.name)
         timeline.prepare()
@@ -109,7 +109,7 @@ class NoLoad:
         timeline.close()
         if phase.name == self.killed_in:
             raise KeyboardInterrupt
-        outcome = Outcome(index, phase)
+        outcome = PhaseOutcome(index, phase)
         if timeline.failure is not None:
             outcome.warn("fault-failed", timeline.failure)
             outcome.degrade("failed")

@@ -24,7 +24,7 @@ def test_from_the_environment_and_from_a_file(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("env:NOT_SET_ANYWHERE", "the environment has no NOT_SET_ANYWHERE"),
+        ("env:NOT_SET_ANYWHERE", "environment variable NOT_SET_ANYWHERE is not set"),
         ("file:/no/such/file", "/no/such/file: No such file"),
         ("file:/dev/null", "/dev/null is empty"),
     ],

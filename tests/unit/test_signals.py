@@ -13,8 +13,8 @@ from typing import Callable, Iterator, List, Optional
 
 import pytest
 
-from cbt_plugins import signals as interrupts
-from cbt_plugins.signals import allowed, ending, unhurried
+from cbt_plugins import signals
+from cbt_plugins.signals import deferred, handled, interruptible
 
 
 def send(*numbers: int) -> None:
@@ -26,14 +26,14 @@ def send(*numbers: int) -> None:
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
     """All as it was, after each test."""
-    before = [signal.getsignal(number) for number in interrupts.SIGNALS]
+    before = [signal.getsignal(number) for number in signals.SIGNALS]
     yield
-    assert [signal.getsignal(number) for number in interrupts.SIGNALS] == before
+    assert [signal.getsignal(number) for number in signals.SIGNALS] == before
 
 
-@pytest.mark.parametrize("number", interrupts.SIGNALS)
+@pytest.mark.parametrize("number", signals.SIGNALS)
 def test_the_first_one_ends_the_program(number: int) -> None:
-    with pytest.raises(KeyboardInterrupt), ending():
+    with pytest.raises(KeyboardInterrupt), handled():
         send(number)
 
 
@@ -42,25 +42,25 @@ def test_the_second_one_breaks_off_only_what_it_may() -> None:
 
     def leave() -> None:
         send(signal.SIGHUP)
-        done.append("put back")
-        with allowed():
+        done.append("undone")
+        with interruptible():
             done.append("rows brought in")
 
-    with pytest.raises(KeyboardInterrupt), ending():
+    with pytest.raises(KeyboardInterrupt), handled():
         try:
             send()
         finally:
             leave()
-    assert done == ["put back"]
+    assert done == ["undone"]
 
 
 def test_what_it_may_break_off_is_broken_off_at_once() -> None:
     done: List[str] = []
-    with pytest.raises(KeyboardInterrupt), ending():
+    with pytest.raises(KeyboardInterrupt), handled():
         try:
             send()
         finally:
-            with allowed():
+            with interruptible():
                 send()
                 done.append("collected")
     assert done == []
@@ -68,7 +68,7 @@ def test_what_it_may_break_off_is_broken_off_at_once() -> None:
 
 def test_an_undo_is_ended_by_the_third() -> None:
     done: List[str] = []
-    with pytest.raises(KeyboardInterrupt), unhurried():
+    with pytest.raises(KeyboardInterrupt), deferred():
         send(signal.SIGINT, signal.SIGTERM)
         done.append("still at it")
         send()
@@ -79,9 +79,9 @@ def test_an_undo_is_ended_by_the_third() -> None:
 def test_a_signal_during_an_undo_counts_after_it() -> None:
     """A start that first undoes what was left must not go on with its run."""
     done: List[str] = []
-    with pytest.raises(KeyboardInterrupt), ending():
-        with unhurried():
-            with unhurried():
+    with pytest.raises(KeyboardInterrupt), handled():
+        with deferred():
+            with deferred():
                 send()
                 done.append("inner")
             done.append("outer")
@@ -91,11 +91,11 @@ def test_a_signal_during_an_undo_counts_after_it() -> None:
 
 def test_an_end_that_is_under_way_is_not_ended_again_by_its_undo() -> None:
     done: List[str] = []
-    with pytest.raises(KeyboardInterrupt), ending():
+    with pytest.raises(KeyboardInterrupt), handled():
         try:
             send()
         finally:
-            with unhurried():
+            with deferred():
                 send()
             done.append("the lock is given back")
     assert done == ["the lock is given back"]
@@ -103,9 +103,9 @@ def test_an_end_that_is_under_way_is_not_ended_again_by_its_undo() -> None:
 
 def test_each_run_counts_anew() -> None:
     for _ in range(4):
-        with pytest.raises(KeyboardInterrupt), ending():
+        with pytest.raises(KeyboardInterrupt), handled():
             send()
-    with unhurried(), unhurried():
+    with deferred(), deferred():
         pass
 
 
@@ -113,7 +113,7 @@ def test_nothing_is_changed_in_another_thread() -> None:
     seen: List[bool] = []
 
     def look() -> None:
-        with ending(), unhurried(), allowed():
+        with handled(), deferred(), interruptible():
             seen.append(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
 
     thread = threading.Thread(target=look)
@@ -124,8 +124,8 @@ def test_nothing_is_changed_in_another_thread() -> None:
 
 _PROGRAM = """
 import os, signal, sys
-from cbt_plugins.signals import ending, unhurried
-with ending(), unhurried():
+from cbt_plugins.signals import deferred, handled
+with handled(), deferred():
     os.kill(os.getpid(), signal.SIGHUP)
 print("alive")
 """
