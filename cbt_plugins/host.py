@@ -28,9 +28,7 @@ class HostRun:
     """One run: one permutation of a benchmark section in one iteration."""
 
     benchmark: str  # "warp", "rgwtest", ...
-    config: Mapping[
-        str, Any
-    ]  # the permutation as the host made it: the section's keys + benchmark + iteration
+    config: Mapping[str, Any]  # the permutation as the host made it: the section's keys + benchmark + iteration
     iteration: int
     archive_dir: Path  # <archive>/results/%08d/id-<8 hex>; exists
     run_dir: str  # scratch directory on the nodes, this run's alone: <tmp_dir>/%08d/<benchmark>-<8 hex>

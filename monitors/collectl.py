@@ -1,4 +1,4 @@
-"""CBT's `collectl` profile for the built-in loop: the same keys, ended by pid instead of by name."""
+"""The `collectl` profile of the built-in run loop: CBT's keys; it is ended by pid, not by name as CBT does it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ DEFAULT_ARGS = (
 class Collectl(Monitor):
     """Keys: `nodes` (default clients, osds, mons, rgws) and `args`, with {collectl_dir} for the directory."""
 
-    def __init__(
-        self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
         super().__init__(config, cluster, common)
         self._remote = Remote.from_host(cluster, common)
 

@@ -1,8 +1,8 @@
-"""Runs beside a run: one connection to each node, made anew when it is lost, until standard input closes.
+"""Runs beside a run: keeps one connection to each node of a monitor open, until its standard input closes.
 
-A process of its own: CBT allows no threads. Its first line of input is {"program": text, "nodes": {node: command
-line}}; each command is given the program on its standard input, which then stays open. At its end it prints {node:
-number of times that the connection ended by itself}.
+A process of its own, standard library only: CBT's recovery test allows no threads. Its first line of input is
+{"program": text, "nodes": {node: command line}}. Each command gets the program on its standard input, which stays open;
+a connection that is lost is made anew. At the end it prints {node: number of lost connections}.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import subprocess
 import time
 from typing import Dict, List, Optional
 
-#: seconds until a connection is made again, doubled up to the second one
+#: seconds until a lost connection is made anew, doubled up to the second one
 PAUSE, LONGEST = 0.5, 30.0
-#: seconds that all agents have for their last line
+#: seconds that all programs have for their last line
 LAST_LINE = 8.0
 
 
 class Connection:
-    """To one node."""
+    """A command that reaches one node."""
 
     def __init__(self, command: List[str], program: bytes) -> None:
         self._command, self._program = command, program
@@ -32,7 +32,7 @@ class Connection:
         self.lost = 0
 
     def keep(self, now: float) -> None:
-        """Open it when it is not; a connection that has lasted may be made anew at once."""
+        """Open it if it is not open; after a short life only when a pause is over."""
         if self._process is not None and self._process.poll() is not None:
             self._drop()
             self.lost += 1
@@ -54,13 +54,13 @@ class Connection:
                 self._process.stdin.flush()
 
     def close(self) -> None:
-        """Tell the other side."""
+        """Close its standard input: that ends the program there."""
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
 
     def end(self, until: float) -> None:
-        """Wait for the other side, and no longer than that."""
+        """Wait for the program's end, and kill the connection when the time is over."""
         if self._process is None:
             return
         try:
@@ -81,9 +81,9 @@ def main() -> None:
         if not data:
             return
         text += data
-    order = json.loads(text)
-    program = order["program"].encode()
-    connections: Dict[str, Connection] = {n: Connection(c, program) for n, c in order["nodes"].items()}
+    wanted = json.loads(text)
+    program = wanted["program"].encode()
+    connections: Dict[str, Connection] = {n: Connection(c, program) for n, c in wanted["nodes"].items()}
     while True:
         for connection in connections.values():
             connection.keep(time.monotonic())

@@ -56,12 +56,11 @@ def watch(
     for monitor in monitors:
         if isinstance(monitor, Monitor):
             monitor.nodes = [node for node in monitor.nodes if node in nodes]
-    # Never used before, so that nothing has to be removed first: two names may be one machine, or share a
-    # directory.
+    # never used before, so that nothing has to be removed first: two names may be one machine, or share a directory
     directory = f"{run_dir}/monitors-{os.getpid()}-{next(_numbers)}"
     started: List[Any] = []
     try:
-        # what a run that was killed has left in this directory of ours still runs
+        # what a killed run has left in this directory of ours may still run
         stop_by_pid_files(remote, nodes, run_dir, "monitors-*")
         remote.run(nodes, f"mkdir -p -m 0755 -- {shlex.quote(directory)}", 60)
         for monitor in monitors:
@@ -74,7 +73,7 @@ def watch(
             try:
                 monitor.stop(directory)
             except Exception:
-                logger.exception("monitor %s did not stop in order", type(monitor).__name__)
+                logger.exception("monitor %s: an error while it was stopped", type(monitor).__name__)
         _fetch(remote, nodes, directory, local_dir, cluster.get("user"))
     _raise_failure(monitors)
 
@@ -88,7 +87,7 @@ def _raise_failure(monitors: Iterable[Any]) -> None:
 def bring_left(
     cluster: Mapping[str, Any], common: Mapping[str, Any], nodes: Sequence[str], run_dir: str, local_dir: Path
 ) -> None:
-    """End what monitors of a run that was killed still do on the nodes, and bring their files home."""
+    """End the monitors that a killed run has left on the nodes, and bring their files into the archive."""
     remote = Remote.from_host(cluster, common)
     stop_by_pid_files(remote, nodes, run_dir, "monitors-*")
     look = f"cd {shlex.quote(run_dir)} 2>/dev/null && ls -d monitors-* 2>/dev/null || true"
@@ -101,11 +100,11 @@ def bring_left(
 
 
 def _answering(remote: Remote, nodes: Sequence[str]) -> List[str]:
-    """The nodes that can be watched: one that a fault has cut off must not end the run that did it."""
+    """Return the nodes that can be watched: one that a fault has cut off must not end the run."""
     answers = remote.run(nodes, "true", 30, check=False)
     silent = [node for node in nodes if node not in answers or answers[node].status]
     if silent:
-        logger.warning("no monitor runs on %s: no answer from there", ", ".join(silent))
+        logger.warning("no monitor runs on %s: no reply from there", ", ".join(silent))
     return [node for node in nodes if node not in silent]
 
 
@@ -121,11 +120,10 @@ def _nodes_of_monitors(monitors: Iterable[Any], cluster: Mapping[str, Any]) -> L
 
 
 def _fetch(remote: Remote, nodes: Sequence[str], directory: str, local_dir: Path, user: Optional[str]) -> None:
-    """Bring `directory` of each node home and remove it there; a node out of reach is logged, not fatal."""
+    """Bring `directory` of each node into the archive and remove it there; an unreachable node is logged, not fatal."""
     local_dir.mkdir(parents=True, exist_ok=True)
     quoted = shlex.quote(directory)
-    # perf and blktrace run through sudo: their files belong to root, and the user who fetches may not read
-    # them.
+    # CBT's perf and blktrace run through sudo: their files are root's, and the user who fetches may not read them
     chown = f"sudo -n chown -R {shlex.quote(user)} {quoted} 2>/dev/null; " if user and user != "root" else ""
     fetched = []
     for node in nodes:
@@ -148,12 +146,10 @@ def build(
     cluster: Mapping[str, Any],
     common: Mapping[str, Any],
 ) -> List[Monitor]:
-    """Our monitors for `monitoring_profiles:`, in CBT's order. Raises ValueError for an unknown name."""
+    """Return our monitors for `monitoring_profiles:`, in CBT's order. Raises ValueError for an unknown name."""
     monitors = []
     for name, config in sorted(profiles.items()):
         if name not in table:
-            raise ValueError(
-                f"monitoring_profiles: {name}: nobody knows this profile; known: {', '.join(sorted(table))}"
-            )
+            raise ValueError(f"monitoring_profiles: {name}: unknown profile; known: {', '.join(sorted(table))}")
         monitors.append(table[name]()(config or {}, cluster, common))
     return monitors

@@ -1,4 +1,4 @@
-"""Runs on a node: what its daemons, disks and interfaces did, as JSON lines, see docs/RESOURCES.md.
+"""Runs on a node: what its daemons, disks and interfaces did, as JSON lines on standard output, see docs/RESOURCES.md.
 
 Standard library only, Python 3.6. Everything comes from /proc and /sys. Ends when standard input closes.
 """
@@ -17,19 +17,38 @@ import struct
 import sys
 import time
 
-#: seconds between two looks for new processes, and between two looks at all of them
-RESCAN, ALL = 10.0, 300.0
-#: seconds in which each sample looks for new processes: at the beginning, and when a daemon has gone
-OFTEN = 30.0
-#: samples after which only every tenth is taken: a day of them must be read again
+#: seconds between two searches for new processes, and between two searches among all
+SEARCH, SEARCH_ALL = 10.0, 300.0
+#: seconds in which each sample searches: at the beginning, and when a daemon has gone
+SEARCH_OFTEN = 30.0
+#: samples after which only every tenth is taken: somebody must read a day of them
 FINE, COARSER = 7200, 10
 #: cores from which on a process may have a thread that is at its limit
 BUSY = 0.8
-#: threads of a process that are told
+#: threads of a process in a line
 THREADS = 3
 
 HZ = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
+
+# /proc/PID/stat, behind the name: positions in proc(5)'s list, less the three that begin it
+STATE, UTIME, STIME, NUM_THREADS, START_TIME, RSS = 0, 11, 12, 17, 19, 21
+#: states of a process that has ended
+ENDED = (b"Z", b"X")
+# /proc/PID/io as words: name, value, name, value, ...
+READ_BYTES, WRITE_BYTES = 9, 11
+# /proc/diskstats: the name, then counters; of these reads, sectors, ms, writes, sectors, ms, busy ms, weighted ms
+DISK_NAME, DISK_COUNTERS = 2, (3, 5, 6, 7, 9, 10, 12, 13)
+# /proc/net/dev behind the name: bytes, packets, drops received, then the same sent
+NET_COUNTERS = (0, 1, 3, 8, 9, 11)
+# /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal
+CPU_TICKS = slice(1, 9)
+# /proc/net/if_inet6 as words
+INET6_ADDRESS, INET6_PREFIX, INET6_SCOPE, INET6_NAME = 0, 2, 3, 5
+SCOPE_GLOBAL = "00"
+# requests of ioctl(2), and where they leave an IPv4 address in a struct ifreq
+SIOCGIFADDR, SIOCGIFNETMASK, IFREQ_SIZE, IFREQ_ADDRESS = 0x8915, 0x891B, 256, slice(20, 24)
+IFNAME_LENGTH = 15
 
 CLASSES = {
     "ceph-osd": "osd",
@@ -49,8 +68,8 @@ _NAMES = ("-i", "--id", "-n", "--name")
 
 
 def read(path):
-    """A file's bytes, None where it cannot be read."""
-    # not open(): it makes three more calls, and objects
+    """Return a file's bytes, None where it cannot be read."""
+    # not open(): it makes three more calls
     try:
         fd = os.open(path, os.O_RDONLY)
     except OSError:
@@ -72,12 +91,12 @@ def text(path):
 
 
 def fields(stat):
-    """What follows the name in a `stat` file: the name may have spaces and brackets."""
+    """Return what follows the name in a `stat` file; the name may have spaces and brackets."""
     return stat[stat.rindex(b")") + 2 :].split()
 
 
 def recognize(name, words):
-    """(class, id) of a process by its name and its arguments, None for all others."""
+    """Return (class, id) of a process by its name and arguments, None for one that is not watched."""
     its = CLASSES.get(name)
     if its is None or (name == "rados" and "bench" not in words):
         return None
@@ -94,7 +113,7 @@ def recognize(name, words):
 
 
 class WatchedProcess:
-    """One daemon. Its files stay open: they go on to mean this process when its number is another's."""
+    """One daemon. Its files stay open: they mean this process also when its number is given to another one."""
 
     def __init__(self, pid, its, name, since):
         self.pid, self.its, self.id, self.since = pid, its, name, since
@@ -103,31 +122,32 @@ class WatchedProcess:
         with contextlib.suppress(OSError):
             self._io = os.open("/proc/%d/io" % pid, os.O_RDONLY)
         self.last = (0, 0, 0)
-        self.threads = None  # of the last look: (seconds, {thread: ticks})
-        self.ticks_then = 0
+        self.threads = None  # as read last: (seconds, {thread: (name, ticks)})
+        self.ticks_then = 0  # of all threads at that time
 
     def counters(self):
-        """(ticks, resident KiB, threads, bytes read, bytes written). Raises OSError when it is gone."""
+        """Return (ticks, resident KiB, threads, bytes read, bytes written). Raises OSError when it is gone."""
         its = fields(os.pread(self._stat, 4096, 0))
-        if its[0] in (b"Z", b"X"):
+        if its[STATE] in ENDED:
             raise ProcessLookupError
         done, written = 0, 0
         if self._io is not None:
             try:
-                lines = os.pread(self._io, 4096, 0).split()
-                done, written = int(lines[9]), int(lines[11])
+                words = os.pread(self._io, 4096, 0).split()
+                done, written = int(words[READ_BYTES]), int(words[WRITE_BYTES])
             except (OSError, IndexError):
                 os.close(self._io)
                 self._io = None
                 done, written = self.last[1:]
-        return int(its[11]) + int(its[12]), int(its[21]) * PAGE >> 10, int(its[17]), done, written
+        ticks = int(its[UTIME]) + int(its[STIME])
+        return ticks, int(its[RSS]) * PAGE >> 10, int(its[NUM_THREADS]), done, written
 
     @property
     def io(self):
         return self._io is not None
 
     def busiest(self, now, least):
-        """[[thread, share of a core]] since the look before; None for a process that is not busy enough for that."""
+        """Return [[thread, share of a core]] since the call before; None below `least` cores, and the first time."""
         before, self.threads = self.threads, None
         ticks, self.ticks_then = self.last[0] - self.ticks_then, self.last[0]
         if ticks < least * HZ:
@@ -140,7 +160,7 @@ class WatchedProcess:
                 if stat:
                     its = fields(stat)
                     name = stat[stat.index(b"(") + 1 : stat.rindex(b")")].decode(errors="replace")
-                    seen[thread] = (name, int(its[11]) + int(its[12]))
+                    seen[thread] = (name, int(its[UTIME]) + int(its[STIME]))
         self.threads = (now, seen)
         if before is None:
             return None
@@ -155,7 +175,7 @@ class WatchedProcess:
 
 
 class Processes:
-    """Finds the daemons, at first among all processes, then among new ones."""
+    """The daemons of the node: searched among all processes at first, then among new ones."""
 
     def __init__(self, me):
         self._me = me
@@ -163,23 +183,23 @@ class Processes:
         self._next = self._next_all = self._hurry = 0.0
         self.known = {}  # index in the lines -> WatchedProcess
         self._index = 0
-        self._begun = None  # when the first look was over, epoch seconds
+        self._begun = None  # when the first search was over, epoch seconds
         self._booted = time.time() - float(read("/proc/uptime").split()[0])
 
     def scan(self, now):
-        """The new ones, {index: WatchedProcess}."""
+        """Return the new ones, {index: WatchedProcess}."""
         if self._begun is None:
-            self._hurry = now + OFTEN  # a run has just begun
+            self._hurry = now + SEARCH_OFTEN  # a run has just begun
         elif now >= self._hurry and now < self._next:
             return {}
         there = {entry for entry in os.listdir("/proc") if entry.isdigit()}
         if now >= self._next_all:
-            look, self._next_all = there, now + ALL
+            look, self._next_all = there, now + SEARCH_ALL
         else:
-            # what was new at the last look may have become another program since
+            # what was new at the last search may have become another program since
             look = (there - self._seen) | (self._young & there)
         self._young, self._seen = there - self._seen if self._begun else set(), there
-        self._next = now + RESCAN
+        self._next = now + SEARCH
         mine = {process.pid: process.since for process in self.known.values()}
         found = {}
         for entry in look:
@@ -196,9 +216,9 @@ class Processes:
         if pid != self._me and name not in CLASSES:
             return None
         stat = read("/proc/%d/stat" % pid)
-        if not stat or fields(stat)[0] in (b"Z", b"X"):
+        if not stat or fields(stat)[STATE] in ENDED:
             return None
-        ticks = int(fields(stat)[19])
+        ticks = int(fields(stat)[START_TIME])
         if mine.get(pid) == ticks:
             return None
         words = (read("/proc/%d/cmdline" % pid) or b"").decode(errors="replace").split("\0")
@@ -211,7 +231,7 @@ class Processes:
         except (OSError, ValueError):
             return None
         process.started = self._booted + ticks / HZ
-        # of a younger one, all that it ever did was done since somebody watches; its start is known to 0.01 s
+        # all that a younger one ever did was done under watch; its start is known to 0.01 s
         if not self._begun or process.started < self._begun - 1.0:
             process.last = (ticks_now, done, written)
         process.ticks_then = process.last[0]
@@ -219,11 +239,11 @@ class Processes:
 
     def gone(self, index, now):
         self.known.pop(index).close()
-        self._hurry = now + OFTEN
+        self._hurry = now + SEARCH_OFTEN
 
 
 def disk_of(number):
-    """Names of the disks below a device number, through partitions and LVM."""
+    """Return the names of the disks below a device number, through partitions and LVM."""
     path = os.path.realpath("/sys/dev/block/%d:%d" % (os.major(number), os.minor(number)))
     if not os.path.isdir(path):
         return []
@@ -241,7 +261,7 @@ def disk_of(number):
 
 
 def disks_of(process):
-    """{"block", "block.db", "block.wal": disks} of an OSD, as far as this user may look."""
+    """Return {"block", "block.db", "block.wal": disks} of an OSD, as far as this user may read it."""
     found = {}
     for part in ("block", "block.db", "block.wal"):
         # the links of a container's folder point to devices that have the same names outside
@@ -256,17 +276,17 @@ def disks_of(process):
 
 
 class Disks:
-    """/proc/diskstats: whole disks only."""
+    """Counters of /proc/diskstats: whole disks only."""
 
     def __init__(self):
         self.index, self._kinds, self._last = {}, {}, {}
 
     def read(self):
-        """(new ones, [[index, differences...]]): reads, sectors, ms, writes, sectors, ms, busy ms, weighted ms."""
+        """Return (new ones, [[index, differences of DISK_COUNTERS...]])."""
         new, lines = {}, []
         for line in (read("/proc/diskstats") or b"").splitlines():
             words = line.split()
-            name = words[2].decode()
+            name = words[DISK_NAME].decode()
             if name not in self._kinds:
                 self._kinds[name] = not name.startswith(_NOT_DISKS) and os.path.isdir("/sys/block/" + name)
             if not self._kinds[name]:
@@ -275,20 +295,18 @@ class Disks:
                 self.index[name] = len(self.index)
                 about = {"name": name, "rotational": text("/sys/block/%s/queue/rotational" % name) == "1"}
                 new[self.index[name]] = about
-            v = list(map(int, words[3:14]))
-            line = [v[0], v[2], v[3], v[4], v[6], v[7], v[9], v[10]]
-            lines += _difference(self._last, self.index[name], line)
+            lines += _difference(self._last, self.index[name], [int(words[i]) for i in DISK_COUNTERS])
         return new, lines
 
 
 class Interfaces:
-    """/proc/net/dev: all but lo."""
+    """Counters of /proc/net/dev: all interfaces but lo."""
 
     def __init__(self):
         self.index, self._last = {}, {}
 
     def read(self):
-        """(new ones, [[index, differences...]]): bytes in, packets in, drops in, bytes out, packets out, drops out."""
+        """Return (new ones, [[index, differences of NET_COUNTERS...]])."""
         new, lines = {}, []
         for line in (read("/proc/net/dev") or b"").splitlines()[2:]:
             name, _, rest = line.decode().partition(":")
@@ -298,9 +316,8 @@ class Interfaces:
             if name not in self.index:
                 self.index[name] = len(self.index)
                 new[self.index[name]] = self._about(name)
-            v = list(map(int, rest.split()))
-            line = [v[0], v[1], v[3], v[8], v[9], v[11]]
-            lines += _difference(self._last, self.index[name], line)
+            words = rest.split()
+            lines += _difference(self._last, self.index[name], [int(words[i]) for i in NET_COUNTERS])
         return new, lines
 
     def _about(self, name):
@@ -314,7 +331,7 @@ class Interfaces:
 
 
 def _difference(last, index, values):
-    """The line of what has changed since the last one; counters that begin anew count from zero."""
+    """Return [the line of what has changed since the last call], [] for nothing; restarted counters count from zero."""
     before, last[index] = last.get(index), values
     if before is None:
         return []
@@ -323,24 +340,25 @@ def _difference(last, index, values):
 
 
 def addresses(name):
-    """IPv4 and IPv6 addresses of an interface, as "address/prefix"."""
+    """Return the IPv4 and IPv6 addresses of an interface as "address/prefix", without link-local ones."""
     found = []
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        word = struct.pack("256s", name.encode()[:15])
-        address, mask = (fcntl.ioctl(asked.fileno(), request, word)[20:24] for request in (0x8915, 0x891B))
+        word = struct.pack("%ds" % IFREQ_SIZE, name.encode()[:IFNAME_LENGTH])
+        requests = (SIOCGIFADDR, SIOCGIFNETMASK)
+        address, mask = (fcntl.ioctl(asked.fileno(), request, word)[IFREQ_ADDRESS] for request in requests)
         found.append("%s/%d" % (socket.inet_ntoa(address), bin(int.from_bytes(mask, "big")).count("1")))
     for line in (read("/proc/net/if_inet6") or b"").decode().splitlines():
         words = line.split()
-        if words[5] == name and words[3] == "00":  # link-local ones say nothing
-            address = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(words[0]))
-            found.append("%s/%d" % (address, int(words[2], 16)))
+        if words[INET6_NAME] == name and words[INET6_SCOPE] == SCOPE_GLOBAL:
+            address = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(words[INET6_ADDRESS]))
+            found.append("%s/%d" % (address, int(words[INET6_PREFIX], 16)))
     return found
 
 
-def whole():
-    """Ticks of all processors: user, nice, system, idle, iowait, irq, softirq, steal."""
+def cpu_ticks():
+    """Return the ticks of all processors together, CPU_TICKS."""
     line = (read("/proc/stat") or b"").split(b"\n", 1)[0]
-    return list(map(int, line.split()[1:9]))
+    return list(map(int, line.split()[CPU_TICKS]))
 
 
 def link(path):
@@ -351,15 +369,15 @@ def link(path):
 
 
 class NodeSampler:
-    """Lines of one connection; see docs/RESOURCES.md."""
+    """The lines of one connection; see docs/RESOURCES.md."""
 
     def __init__(self):
         self.samples = 0
         self._processes = Processes(os.getpid())
         self._disks, self._interfaces = Disks(), Interfaces()
-        self._whole = whole()
+        self._cpu = cpu_ticks()
         self._last = None
-        self._looked = None  # when the threads were looked at
+        self._looked = None  # when the threads were read
 
     def line(self, record):
         # one write: a kill leaves whole lines
@@ -382,7 +400,7 @@ class NodeSampler:
         self._take(None)
 
     def sample(self, due):
-        """One line; `due` is the number of seconds that should have passed since the last one."""
+        """Write a line; `due` is the number of seconds that should have passed since the last one."""
         passed = time.monotonic() - self._last
         self._take(passed, [round(passed, 3), "the node was too busy"] if passed > max(3 * due, 2.0) else None)
         self.samples += 1
@@ -402,17 +420,17 @@ class NodeSampler:
             names["n"] = interfaces
         if names:
             self.line({"t": round(t, 3), "names": names})
-        before, self._whole = self._whole, whole()
+        before, self._cpu = self._cpu, cpu_ticks()
         daemons, gone = self._daemons(now)
         if passed is None:
             return
-        record = {"t": round(t, 3), "s": round(passed, 4), "c": [b - a for a, b in zip(before, self._whole)]}
+        record = {"t": round(t, 3), "s": round(passed, 4), "c": [b - a for a, b in zip(before, self._cpu)]}
         record.update({"d": daemons, "k": disk_lines, "n": net_lines})
         if gone:
             record["gone"] = gone
         if gap:
             record["gap"] = gap
-        if self._looked is None or now >= self._looked + RESCAN:
+        if self._looked is None or now >= self._looked + SEARCH:
             threads = self._threads(now)
             if threads:
                 record["threads"] = threads

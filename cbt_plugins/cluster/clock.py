@@ -1,4 +1,4 @@
-"""How far each node's clock is from ours."""
+"""Clock offsets: how far each node's clock is from ours."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def offsets(remote: Remote, nodes: Sequence[str], rounds: int = 7, timeout: floa
                 stream.send("\n")
                 answer = next(iter(stream.lines(timeout)), None)
                 if answer is None:
-                    message = "; ".join(stream.messages[-3:]) or "no answer"
+                    message = "; ".join(stream.messages[-3:]) or "no reply"
                     raise RemoteError("asking for the time", {node: Result("", message, 255)})
                 received = time.time()
                 offset = Offset(float(answer[1]) - (sent + received) / 2, (received - sent) / 2)

@@ -187,7 +187,7 @@ class Remote:
         results = {}
         for node in nodes:
             text, status = _cut_status(stdout[node], token)
-            results[node] = Result(text, stderr[node] or ("no answer" if status == UNREACHABLE else ""), status)
+            results[node] = Result(text, stderr[node] or ("no reply" if status == UNREACHABLE else ""), status)
         return results
 
     def _run_each(self, commands: Mapping[str, str], timeout: float) -> Dict[str, Result]:
@@ -218,7 +218,7 @@ class Remote:
             except subprocess.TimeoutExpired:
                 process.kill()
                 out, err = process.communicate()
-                answers[node] = (out, err + b"\nno answer in time", UNREACHABLE)
+                answers[node] = (out, err + b"\nno reply in time", UNREACHABLE)
         return answers
 
     def put(self, files: Mapping[str, Mapping[str, bytes]], mode: int = 0o600, timeout: float = 600.0) -> None:
@@ -269,7 +269,7 @@ class Remote:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()
-                err = b"no answer in time"
+                err = b"no reply in time"
             # tar says 1 when a file changed while it was read: rows of a load that is still ending
             if process.returncode not in (0, 1):
                 results[node] = Result("", (err or b"").decode(errors="replace"), process.returncode or UNREACHABLE)

@@ -133,7 +133,7 @@ def test_without_profiles_nothing_is_sent_to_a_node(tmp_path: Path) -> None:
 
 
 def test_an_unknown_profile_is_named() -> None:
-    with pytest.raises(ValueError, match="colectl: nobody knows this profile; known: collectl"):
+    with pytest.raises(ValueError, match="colectl: unknown profile; known: collectl"):
         lifecycle.build({"colectl": {}}, {"collectl": lambda: Collectl}, CLUSTER, {})
 
 

@@ -145,9 +145,7 @@ def test_a_lost_connection_is_told_and_made_anew(ceph: Path, tmp_path: Path, cap
     assert f"recovery: lost connections to {HERE} (1 times)" in caplog.text
 
 
-def test_one_that_does_not_answer_is_asked_again_and_the_gap_is_recorded(
-    ceph: Path, tmp_path: Path
-) -> None:
+def test_one_that_does_not_answer_is_asked_again_and_the_gap_is_recorded(ceph: Path, tmp_path: Path) -> None:
     settings = {"interval": 0.1, "ceph": str(ceph / "ceph"), "conf": "x", "recovery": True, "timeout": 0.7}
     argv = [sys.executable, sampler_agent.__file__, json.dumps([settings])]
     with open(tmp_path / FILE, "w") as file:

@@ -288,7 +288,8 @@ def test_what_a_daemon_is(name: str, words: str, its: Optional[Tuple[str, str]])
 def test_a_name_with_brackets_is_no_trap() -> None:
     stat = b"12 (a) 7 (b)) S 1 12 12 0 -1 4194304 0 0 0 0 33 44 0 0 20 0 9 0 555 1000 77 0\n"
     fields = resources_agent.fields(stat)
-    assert (fields[11], fields[12], fields[17], fields[19], fields[21]) == (b"33", b"44", b"9", b"555", b"77")
+    positions = ("UTIME", "STIME", "NUM_THREADS", "START_TIME", "RSS")
+    assert tuple(fields[getattr(resources_agent, name)] for name in positions) == (b"33", b"44", b"9", b"555", b"77")
 
 
 def test_only_new_processes_are_looked_at_between_two_looks_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
