@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
-from cbt_plugins.results.histogram import Histogram
+from cbt_plugins.results.histogram import Histogram, tail_quantiles
 from cbt_plugins.results.loader import measured
 from cbt_plugins.results.phase import rank
-from cbt_plugins.results.tail import quantiles
 
 #: points of a line in the page
 POINTS = 2000
@@ -186,7 +185,7 @@ def curve(
 
 def milliseconds(histogram: Histogram) -> List[float]:
     """The latencies at the quantiles of analysis.tail; [] of an empty one."""
-    return [histogram.quantile(q) / 1e6 for q in quantiles(histogram.n)]
+    return [histogram.quantile(q) / 1e6 for q in tail_quantiles(histogram.n)]
 
 
 def plot_data(summary: Mapping[str, Any]) -> Dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cbt_plugins.results.archive import Job, Run, find_runs, read_run
+from cbt_plugins.results.archive import ArchivedJob, ArchivedRun, find_runs, read_run
 from cbt_plugins.results.histogram import Histogram, middles
 from cbt_plugins.results.job import JobAggregates, OpAggregates
 from cbt_plugins.results.loader import is_ours, summary_of, why_unusable
@@ -93,7 +93,7 @@ def _clean(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9.+-]+", "-", name).strip("-")
 
 
-def _suffixes(runs: Sequence[Run]) -> List[List[str]]:
+def _suffixes(runs: Sequence[ArchivedRun]) -> List[List[str]]:
     """For each run what tells its curves from those of the others."""
     made: List[List[str]] = []
     benchmarks = {run.config.get("benchmark") for run in runs}
@@ -123,7 +123,7 @@ def _points(made: PhaseAggregates, summary: Mapping[str, Any]) -> Tuple[List[Cur
         return [], left
     if any(job.open_loop for job in phase.jobs):
         return [], [*left, f"{phase.name}: an open loop, which has a rate and no queue depth"]
-    by_size: Dict[Tuple[Tuple[int, int, float], ...], List[Job]] = defaultdict(list)
+    by_size: Dict[Tuple[Tuple[int, int, float], ...], List[ArchivedJob]] = defaultdict(list)
     for job in phase.jobs:
         by_size[job.sizes].append(job)
     points = []
@@ -138,7 +138,7 @@ def _points(made: PhaseAggregates, summary: Mapping[str, Any]) -> Tuple[List[Cur
 
 
 def _point(
-    made: PhaseAggregates, sizes: Sequence[Tuple[int, int, float]], jobs: Sequence[Job], cpu: Optional[float]
+    made: PhaseAggregates, sizes: Sequence[Tuple[int, int, float]], jobs: Sequence[ArchivedJob], cpu: Optional[float]
 ) -> Optional[CurvePoint]:
     by_op = {_READ: OpAggregates(), _WRITE: OpAggregates()}
     for job in jobs:
