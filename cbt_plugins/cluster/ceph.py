@@ -36,14 +36,14 @@ class NoAnswer(CephError):
 
 
 @dataclass(frozen=True)
-class Keys:
+class S3Keys:
     """S3 keys; never printed."""
 
     access: str
     secret: str
 
     def __repr__(self) -> str:
-        return "Keys(...)"
+        return "S3Keys(...)"
 
 
 @dataclass(frozen=True)
@@ -209,14 +209,14 @@ class Ceph:
         except ValueError as error:
             raise CephError(f"radosgw-admin {command}: the answer is no JSON") from error
 
-    def user_keys(self, uid: str) -> Keys:
+    def user_keys(self, uid: str) -> S3Keys:
         """S3 keys of an RGW user. Raises CephError when there is no such user or it has no keys."""
         try:
             keys = self._admin_json(f"user info --uid={shlex.quote(uid)}")["keys"]
         except CephError as error:
             raise CephError(f"RGW user {uid!r} not found: radosgw-admin user info failed on {self.head}") from error
         for key in keys:
-            return Keys(key["access_key"], key["secret_key"])
+            return S3Keys(key["access_key"], key["secret_key"])
         raise CephError(
             f"RGW user {uid!r} has no S3 keys: radosgw-admin key create --uid={uid} --key-type=s3 makes them"
         )

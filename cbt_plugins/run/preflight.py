@@ -16,7 +16,7 @@ import pydantic
 import yaml
 
 from cbt_plugins import __version__
-from cbt_plugins.cluster.ceph import Ceph, CephError, Keys
+from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
 from cbt_plugins.cluster.clock import Offset, offsets
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.host import HostRun
@@ -58,7 +58,7 @@ class PreflightError(Exception):
 class Ready:
     """A cluster that is fit for the run: keys, clock offsets, programs on the clients, and the manifest."""
 
-    keys: Keys
+    keys: S3Keys
     offsets: Mapping[str, Offset]
     programs: Mapping[str, Mapping[str, str]]  # client node -> program -> its path there
     manifest: Dict[str, Any]
@@ -81,7 +81,7 @@ def check(host: HostRun, plan: Plan, remote: Remote, ceph: Ceph) -> Ready:
     errors += [f"{n}: python3 is not installed" for n in [ceph.head, *clients] if not facts[n].get("python")]
     errors += _scratch_errors(remote, clients, host.run_dir)
     errors += _unreachable(remote, clients, plan.s3.urls)
-    keys: Optional[Keys] = None
+    keys: Optional[S3Keys] = None
     programs: Dict[str, Dict[str, str]] = {}
     versions: Any = None
     try:
@@ -163,11 +163,11 @@ def _unreachable(remote: Remote, clients: Sequence[str], urls: Sequence[str]) ->
     return [f"{node}: no reply from {line}" for node, r in answers.items() for line in r.stdout.splitlines()]
 
 
-def s3_keys(s3: S3, ceph: Ceph) -> Keys:
+def s3_keys(s3: S3, ceph: Ceph) -> S3Keys:
     """Return the keys from where the plan says. Raises CephError."""
     if s3.user:
         return ceph.user_keys(s3.user)
-    return Keys(_secret(s3.access_key_source, "access_key"), _secret(s3.secret_key_source, "secret_key"))
+    return S3Keys(_secret(s3.access_key_source, "access_key"), _secret(s3.secret_key_source, "secret_key"))
 
 
 def _secret(source: Optional[str], name: str) -> str:

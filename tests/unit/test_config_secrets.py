@@ -1,4 +1,4 @@
-"""Keys no secret in the YAML, and a message about one never repeats it."""
+"""Keys never stand in the YAML, and a message about one never repeats it."""
 
 from __future__ import annotations
 

@@ -21,9 +21,9 @@ PARAMETERS = 6
 
 #: class names that stand for two things still: this list may only shrink
 KNOWN_DUPLICATES = {
-    "Curves", "Daemon", "Grid", "Job", "Keys", "Limits", "Node",
+    "Curves", "Daemon", "Grid", "Job", "Limits", "Node",
     "Outcome", "Phase", "Point", "Process", "Record", "Refused", "Run",
-    "Section", "Source", "Warp",
+    "Source",
 }
 #: functions with more parameters than PARAMETERS still: this list may only shrink
 KNOWN_LONG = {

@@ -37,7 +37,7 @@ _WARNINGS = (
 Op = Mapping[str, Any]
 
 
-class Warp(Importer):
+class WarpImporter(Importer):
     """warp's aggregated data."""
 
     kind = "warp"
