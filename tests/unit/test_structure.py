@@ -63,6 +63,14 @@ def test_imports_run_one_way_and_in_no_circle(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[done.stdout.find("Contracts") :] + done.stderr
 
 
+def test_every_module_can_be_imported() -> None:
+    """In a process of its own: also what is imported when it is needed only."""
+    names = [name for name in modules() if not name.endswith("__main__")]
+    program = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)"
+    done = subprocess.run([sys.executable, "-c", program, *names], cwd=PROJECT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_each_class_name_stands_for_one_thing() -> None:
     homes: Dict[str, List[str]] = defaultdict(list)
     for name, tree in trees():
