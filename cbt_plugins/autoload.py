@@ -21,7 +21,7 @@ _MARKS = ("cbt.py", "settings.py", "common.py", "benchmarkfactory.py")
 
 
 class Finder:
-    """Finds CBT's modules as Python itself does, and patches them after they have been executed."""
+    """Finder of CBT's modules, as Python itself finds them, that patches them after they have been executed."""
 
     of_cbt_plugins = True
 
@@ -63,7 +63,7 @@ def _is_of_cbt(spec: "ModuleSpec") -> bool:
 
 
 def install() -> None:
-    """Idempotent. CBT_PLUGINS=off in the environment leaves CBT as it is."""
+    """Install the hook once; CBT_PLUGINS=off in the environment leaves CBT as it is."""
     if not any(getattr(finder, "of_cbt_plugins", False) for finder in sys.meta_path):
         import os
 
@@ -72,7 +72,7 @@ def install() -> None:
 
 
 def start() -> None:
-    """What an interpreter calls at its start: install the hook, and leave no other trace.
+    """Install the hook at the start of an interpreter, and leave no other trace.
 
     A package that stayed imported would win over a checkout of this project that comes first on sys.path: its
     tests would test the installation, and pip could not build a newer version.

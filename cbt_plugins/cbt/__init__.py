@@ -1,1 +1,1 @@
-"""The only room that touches the host: a CBT checkout, or the built-in run loop."""
+"""The hosts of a run: a CBT checkout, or the built-in run loop. No other room touches CBT's modules."""

@@ -1,4 +1,4 @@
-"""Find and describe CBT source trees."""
+"""CBT source trees: where one is, and which commit."""
 
 from __future__ import annotations
 
@@ -15,27 +15,29 @@ MARKS = ("cbt.py", "settings.py", "common.py", "benchmarkfactory.py")
 
 
 def is_checkout(path: Path) -> bool:
+    """Whether a directory is a CBT tree."""
     return all((path / mark).is_file() for mark in MARKS)
 
 
 def cache_path() -> Path:
+    """Return where a checkout is looked for without CBT_HOME."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "cbt-plugins" / "cbt"
 
 
 def find() -> Optional[Path]:
-    """$CBT_HOME, else the checkout in the cache. Raises ValueError when CBT_HOME is no CBT tree."""
+    """Return $CBT_HOME, else the checkout in the cache. Raises ValueError when CBT_HOME is no CBT tree."""
     home = os.environ.get("CBT_HOME")
     if home:
         if not is_checkout(Path(home)):
-            raise ValueError(f"CBT_HOME={home} is not a CBT checkout (it has to hold {', '.join(MARKS)})")
+            raise ValueError(f"CBT_HOME={home} is not a CBT checkout: it must contain {', '.join(MARKS)}")
         return Path(home).resolve()
     return cache_path() if is_checkout(cache_path()) else None
 
 
 @cache
 def describe(path: Path) -> Checkout:
-    """The tree's commit and date when it is a git tree of its own, else its path."""
+    """Return the tree's commit and date when it is a git tree, else its path."""
     if (path / ".git").exists():
         try:
             done = subprocess.run(
@@ -49,5 +51,5 @@ def describe(path: Path) -> Checkout:
             commit, short, date = done.stdout.split()
             return Checkout(path, commit, f"{short} {date}")
         except (OSError, subprocess.SubprocessError, ValueError):
-            pass  # no git here, or a tree of somebody else that git refuses to read
+            pass  # no git, or a tree of another user that git refuses to read
     return Checkout(path, None, str(path))

@@ -1,4 +1,4 @@
-"""Classes that a CBT tree instantiates, which pass everything on to ours."""
+"""Classes that a CBT tree instantiates, and that delegate to our benchmarks and monitors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Delegate:
     cluster: Any
 
     def exists(self, expect_exists: bool = False) -> bool:
-        """For compare.py, which asks for a run that should exist; in cbt.py the session answers.
+        """Whether the run exists, for compare.py; in cbt.py the session answers.
 
         Where a run does not exist compare.py ends the iteration and counts nothing, which then looks like success:
         so what is judged exists as soon as it has begun, and in the archive under test always.
@@ -51,7 +51,7 @@ class Delegate:
         execute(self._host_run(), self.load)
 
     def evaluate(self, baseline: Any) -> List[Any]:
-        """For compare.py: how this run is judged beside the baseline, as the tree's Result objects."""
+        """Return, for compare.py, how this run is judged beside the baseline, as the tree's Result objects."""
         judge = judge_of(self.load())
         mine, its = Path(self.archive_dir), Path(baseline.archive_dir)
         judged = list(judge(str(self), mine, its, self.acceptable)) if judge else []
@@ -102,7 +102,7 @@ _watching: Dict[Tuple[str, str], Monitor] = {}
 
 
 def monitor_class(name: str, load: Callable[[], Any], base: type) -> type:
-    """A subclass of the tree's Monitoring for one of our monitors, in both eras."""
+    """Return a subclass of the tree's Monitoring for one of our monitors, in both eras."""
 
     class PluginMonitoring(base):
         DEFAULT_NODES: ClassVar[List[str]] = list(load().DEFAULT_NODES)  # the package era asks for this ...
@@ -128,7 +128,7 @@ def monitor_class(name: str, load: Callable[[], Any], base: type) -> type:
             self.failure = getattr(made, "failure", None)
 
         def stop(self, directory: Optional[str] = None) -> None:
-            """None stops all of this profile; a stop without a start does nothing: CBT does both."""
+            """Stop the monitor of a directory, or all of this profile; CBT also stops what it has not started."""
             for key in [key for key in _watching if key[0] == name and directory in (None, key[1])]:
                 made = _watching.pop(key)
                 made.stop(key[1])
@@ -139,9 +139,9 @@ def monitor_class(name: str, load: Callable[[], Any], base: type) -> type:
 
 
 def around(monitors: Iterable[Any]) -> Iterator[Any]:
-    """What is innermost twice: CBT starts and stops its monitors in one and the same order.
+    """Yield monitors in an order in which those that are INNERMOST start last and stop first.
 
-    The first time it can only be ended, and the second time it is over by then.
+    CBT starts and stops its monitors in one order, so these come twice: the first only stops, the second starts.
     """
     made = list(monitors)
     inner = [monitor for monitor in made if getattr(monitor, "INNERMOST", False)]

@@ -26,12 +26,12 @@ def execute(run: HostRun, load: Callable[[], Any]) -> None:
     name = f"{run.benchmark} {run.archive_dir.parent.name}/{run.archive_dir.name}"
     # CBT asks "does the directory exist?", which is true for half a run as well: the marker is written last.
     if (run.archive_dir / COMPLETE).exists():
-        logger.info("%s: complete already, nothing to do", name)
+        logger.info("%s: already complete, nothing to do", name)
         _complain_again(run.archive_dir / COMPLETE)
         return
     write_once(run.archive_dir / "benchmark_config.yaml", {"cluster": dict(run.config)})
     before = set(threading.enumerate())
-    logger.info("%s: starts; results in %s", name, run.archive_dir)
+    logger.info("%s: starting; results in %s", name, run.archive_dir)
     try:
         load()(run).run()
     except RunFailed as error:
@@ -78,7 +78,7 @@ class Ledger:
         return self._runs[run.fingerprint][1]
 
     def set(self, run: RequestedRun, state: str, why: str = "") -> None:
-        """Note a run's new state, and why it failed."""
+        """Set a run's state, and why it failed."""
         self._runs[run.fingerprint] = (run, state)
         if why:
             self._failures[run.fingerprint] = why
@@ -89,7 +89,7 @@ class Ledger:
         return all(state in (EXECUTED, EXISTING) for _, state in self._runs.values())
 
     def lines(self) -> List[str]:
-        """The count for people: one line, then one line for each run without a result."""
+        """Return the count for people: one line, then one line for each run without a result."""
         counts = Counter(state for _, state in self._runs.values())
         parts = [f"{counts[EXECUTED]} of {len(self._runs)} planned runs executed"]
         parts += [f"{counts[EXISTING]} skipped (their results exist)"] if counts[EXISTING] else []

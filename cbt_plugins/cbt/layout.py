@@ -30,12 +30,12 @@ class RequestedRun:
 
     @property
     def fingerprint(self) -> str:
-        """Equal for equal runs, whatever values the file holds (CBT has no id for a date, for example)."""
+        """Text that is equal for equal runs, whatever values the file holds (CBT has no id for a date, for example)."""
         return repr(sorted((str(key), repr(value)) for key, value in self.config.items() if key != "acceptable"))
 
 
 def permutations(section: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
-    """Every combination of the section's top-level lists (but `acceptable`), the last list fastest."""
+    """Yield every combination of the section's top-level lists (but `acceptable`), the last list fastest."""
     for taken, config in sweep(section):
         # The order inside nested mappings is part of the id and stays as written. One copy of all together:
         # what an anchor shares is shared in the copy too, and shows in benchmark_config.yaml.
@@ -44,7 +44,7 @@ def permutations(section: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
 
 
 def planned(benchmarks: Mapping[str, Any], iterations: int) -> Iterator[RequestedRun]:
-    """All runs in the order in which CBT runs them: iterations, then sections by name, then permutations."""
+    """Yield all runs in the order in which CBT runs them: iterations, then sections by name, then permutations."""
     for iteration in range(iterations):
         for benchmark, section in sorted(benchmarks.items()):
             for config in permutations(section or {}):
@@ -53,17 +53,18 @@ def planned(benchmarks: Mapping[str, Any], iterations: int) -> Iterator[Requeste
 
 
 def run_id(config: Mapping[str, Any]) -> str:
-    """8 hex digits. Raises TypeError for what JSON cannot hold (a YAML date) and for keys of mixed types."""
+    """Return 8 hex digits. Raises TypeError for what JSON cannot hold (a YAML date) and for keys of mixed types."""
     hashable = json.dumps(sorted((key, value) for key, value in config.items() if key != "acceptable"))
     return hashlib.sha1(hashable.encode()).hexdigest()[:8]
 
 
 def archive_dir(archive: Path, config: Mapping[str, Any]) -> Path:
+    """Return the directory of a run in the archive."""
     return archive / "results" / f"{config['iteration']:0>8}" / f"id-{run_id(config)}"
 
 
 def run_dir(tmp_dir: str, benchmark: str, archive_dir: Path) -> str:
-    """Scratch directory on the nodes, the run's alone (CBT's own is shared by all permutations)."""
+    """Return the scratch directory on the nodes, the run's alone (CBT's own is shared by all permutations)."""
     identity = archive_dir.name[len("id-") :]
     return f"{tmp_dir.rstrip('/')}/{archive_dir.parent.name}/{benchmark}-{identity}"
 

@@ -1,4 +1,4 @@
-"""The built-in run loop: CBT's command line, permutations and archive on a machine without a CBT checkout."""
+"""The built-in run loop: CBT's command line, permutations and archive, without a CBT checkout."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _no_checkout(name: str) -> str:
 
 
 def _hand_over(tree: Path, foreign: Sequence[str], args: argparse.Namespace) -> int:
-    """Run the checkout's cbt.py in this process, with the import hook; it leaves through SystemExit."""
+    """Run the checkout's cbt.py in this process, with the import hook. Raises SystemExit when that ends."""
     import runpy
 
     from cbt_plugins import autoload

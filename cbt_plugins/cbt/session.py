@@ -1,4 +1,4 @@
-"""One execution of cbt.py: its file, the count of its runs, and what makes every tree run them."""
+"""The session of one cbt.py: its file, the count of its runs, and how every tree is made to run them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class Session:
-    """One execution of cbt.py: its file, its count of runs, and the answer that makes each tree run it.
+    """One execution of cbt.py: its file, the count of its runs, and the answers that make each tree run them.
 
     Until mid 2024 cbt.py skipped a benchmark whose exists() was true; since then its run loop skips those
     whose exists() is *false*, and leaves with status 0 (cbt.py 5823498). What runs on every tree: exists() is
@@ -36,18 +36,18 @@ class Session:
         atexit.register(self._end)
 
     def force(self) -> None:
-        """Make the tree's run loop run what it asks for next."""
+        """Make the tree's run loop run the benchmark that it asks about next."""
         if "is_teuthology" not in self._settings.cluster:
             self._settings.cluster["is_teuthology"] = self._forced = True
 
     def unforce(self) -> None:
-        """Take that back."""
+        """Revert `force`."""
         if self._forced:
             del self._settings.cluster["is_teuthology"]
             self._forced = False
 
     def is_done(self, run: RequestedRun, benchmark: Any) -> bool:
-        """CBT's own benchmarks: results of an earlier invocation exist (ours resume inside run()).
+        """Whether an earlier invocation left results of one of CBT's own benchmarks (ours resume inside run()).
 
         CBT takes a directory for a result, and makes it before the run: so this is asked once, before
         anything of this invocation is there, and a run that began without coming to its end is none.
@@ -59,7 +59,7 @@ class Session:
         return self.ledger.state(run) == EXISTING
 
     def adopt(self, run: RequestedRun, benchmark: Any, foreign: bool) -> None:
-        """Let this object run on every tree, and count it; CBT's own is marked until it is through."""
+        """Make a benchmark object run on every tree, and count it; CBT's own are marked as unfinished meanwhile."""
         execute = benchmark.run
         unfinished = _unfinished(benchmark)
         if foreign and self.ledger.state(run) == PLANNED:
@@ -118,7 +118,7 @@ class Session:
 
 
 def _unfinished(benchmark: Any) -> Path:
-    """Marks a run that has begun; beside the iterations: the run's own directory may not exist yet."""
+    """Return the file that marks a run as unfinished; the run's own directory may not exist yet."""
     directory = Path(benchmark.archive_dir)
     return directory.parent.parent / ".unfinished" / f"{directory.parent.name}-{directory.name}"
 
@@ -128,7 +128,7 @@ _session: Optional[Session] = None
 
 
 def begin(settings: Any, config_file: Path) -> None:
-    """Make the session of this process."""
+    """Begin the session of this process."""
     global _session
     _session = Session(settings, config_file)
 
@@ -139,7 +139,7 @@ def session() -> Optional[Session]:
 
 
 def monitors_of_tree() -> Sequence[Any]:
-    """Fresh monitor objects for all profiles of the file, in either era."""
+    """Return new monitor objects for all profiles of the file, in either era."""
     package = sys.modules.get("monitoring.monitoring_factory")
     if package:
         return list(package.MonitoringFactory.get_all())

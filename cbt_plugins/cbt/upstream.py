@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def patch_settings(settings: Any) -> None:
-    """Check the file before cbt.py reads it: a bad one has touched neither the cluster nor the archive."""
+    """Check the file before cbt.py reads it, so that an error changes neither the cluster nor the archive."""
     initialize = settings.initialize
 
     @functools.wraps(initialize)
@@ -45,7 +45,7 @@ def _is_cbt_main(caller: FrameType) -> bool:
 
 
 def _share_handlers() -> None:
-    """What our modules log goes where CBT's log goes."""
+    """Send the log of our modules where CBT's log goes."""
     ours, theirs = logging.getLogger("cbt_plugins"), logging.getLogger("cbt")
     ours.setLevel(theirs.level)
     for handler in theirs.handlers:
@@ -53,7 +53,7 @@ def _share_handlers() -> None:
 
 
 def _warn_of_stale_config(settings: Any, config_file: Path) -> None:
-    """CBT keeps the results/cbt_config.yaml that an archive was started with; compare.py reads that one."""
+    """Warn of another file than the one that the archive was started with, which is what compare.py reads."""
     import yaml
 
     saved = Path(settings.cluster["archive_dir"]) / "results" / "cbt_config.yaml"
@@ -64,7 +64,7 @@ def _warn_of_stale_config(settings: Any, config_file: Path) -> None:
 
 
 def patch_benchmarkfactory(factory: Any) -> None:
-    """Our names first: CBT's get_object makes None of every KeyError, also of one inside a constructor."""
+    """Look our benchmarks up first: CBT's get_object returns None for every KeyError, also of a constructor."""
     theirs: Callable[..., Any] = factory.get_object
     all_of: Callable[..., Iterator[Any]] = factory.get_all
     ours = registry.loaders(registry.BENCHMARKS)
@@ -109,7 +109,7 @@ def patch_benchmarkfactory(factory: Any) -> None:
 
 
 def _benchmark_class(name: str, load: Callable[[], Any]) -> type:
-    """A subclass of this tree's own Benchmark: ids, directories and whatever cbt.py asks for are its own."""
+    """Return a subclass of this tree's own Benchmark: ids, directories and other answers to cbt.py are its own."""
     base = sys.modules["benchmark.benchmark"].Benchmark
     # cbt.py initializes once per class *name*: it has to be unique.
     return type(f"Plugin_{name}", (Delegate, base), {"load": staticmethod(load)})
@@ -127,7 +127,7 @@ def _unknown(name: str, ours: Mapping[str, Any], tree: Path) -> str:
 
 
 def patch_monitoring(module: Any) -> None:
-    """The module era, until mid 2026; the later package has its factory in a module of its own."""
+    """Patch the module era, until mid 2026; in the later package the factory is a module of its own."""
     if not hasattr(module, "Monitoring") or not hasattr(module.Monitoring, "_get_object"):
         return
     theirs: Callable[..., Any] = module.Monitoring._get_object
@@ -147,7 +147,7 @@ def patch_monitoring(module: Any) -> None:
 
 
 def patch_monitoring_factory(module: Any) -> None:
-    """The package era: MonitoringFactory has get_object, and cbt.py calls the class."""
+    """Patch the package era: MonitoringFactory has get_object, and cbt.py calls the class."""
     factory = module.MonitoringFactory
     theirs: Callable[..., Any] = factory.get_object
     ours = registry.loaders(registry.MONITORS)

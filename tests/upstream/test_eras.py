@@ -32,7 +32,7 @@ def test_every_planned_run_is_executed_once(cbt: Cbt, tree: Path) -> None:
     second = cbt.cbt(tree, config)
     assert second.status == 0, second.output
     assert second.calls() == [1, 1, 1, 1]
-    assert second.output.count("complete already") == 4
+    assert second.output.count("already complete") == 4
 
 
 def test_the_host_is_described_to_the_benchmark(cbt: Cbt, tree: Path) -> None:
