@@ -4,7 +4,7 @@
 # is loaded by then, may be imported here.
 import os.path
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # In a checkout, tools/ and monitors/ stand beside this package; an installation has them inside it.
 _checkout = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))

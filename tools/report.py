@@ -53,7 +53,10 @@ def run(args: argparse.Namespace) -> int:
             if of_others is not None:
                 status = max(status, of_others)
                 continue
-        summary = summarize(path)
+        try:
+            summary = summarize(path)
+        except Unreadable as e:
+            raise CommandError(str(e), UNUSABLE) from e
         network = _ceilings(path, summary, args)
         print(render(summary, network), end="", flush=True)
         if not summary["usable"]:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins import archive_format
 from cbt_plugins.faults import FaultError, Injector, StillOpen, access, lock, record
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import JournalInUse, json_lines
@@ -71,6 +72,10 @@ def _is_open(folder: Path, label: str) -> bool:
 
 
 def _dry(folder: Path) -> int:
+    refusal = archive_format.refusal(folder)
+    if refusal:
+        print(refusal, file=sys.stderr)
+        return OPEN
     left = record.open_in(folder)
     print(f"{folder}: {len(left)} open" if left else f"{folder}: nothing is open")
     for entry in reversed(left):
@@ -80,6 +85,10 @@ def _dry(folder: Path) -> int:
 
 
 def _undo(folder: Path, force: bool, give_up: Optional[str]) -> int:
+    refusal = archive_format.refusal(folder)
+    if refusal:
+        print(refusal, file=sys.stderr)
+        return OPEN
     try:
         cluster, remote, ceph, run_id = access.read(folder)
         injector = Injector(folder, remote, ceph, cluster, run_id=run_id)

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, Dict, Mapping, Tuple
 
+from cbt_plugins import archive_format
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.faults.step import FaultError
@@ -32,7 +33,7 @@ def settle(folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], 
 def _write(folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], run_id: str) -> None:
     """Whole and on disk before this returns."""
     document = {
-        "version": 1,
+        "version": archive_format.VERSION,
         "run_id": run_id,
         "cluster": {k: _plain(cluster[k]) for k in _CLUSTER if cluster.get(k)},
         "common": {k: common[k] for k in _COMMON if common.get(k)},

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+from cbt_plugins import archive_format
 from cbt_plugins.journal import json_lines
 from cbt_plugins.plan import is_calibration
 from cbt_plugins.results.source import Unreadable
-
-# phase.json versions that can be read: 1 (0.1.0) the first one
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,10 @@ def find_runs(path: Path) -> List[Path]:
 
 
 def read_run(path: Path) -> ArchivedRun:
-    """Read what a run left, whole or not; never raises for damaged content."""
+    """Return what a run left, whole or not. Raises Unreadable for another format of the archive, not for damage."""
+    refusal = archive_format.refusal(path)
+    if refusal:
+        raise Unreadable(refusal)
     path = path.resolve()
     run = ArchivedRun(path, f"{path.parent.name}/{path.name}")
     run.complete = _document(run, path / "complete", needed=False)
@@ -162,8 +164,8 @@ def _cluster_config(run: ArchivedRun) -> Mapping[str, Any]:
 
 def _phase(directory: Path) -> ArchivedPhase:
     data = json.loads((directory / "phase.json").read_text(encoding="utf-8"))
-    if data.get("version") != 1:
-        raise ValueError(f"version {data.get('version')!r}; this program reads version 1")
+    if data.get("version") != archive_format.VERSION:
+        raise ValueError(f"version {data.get('version')!r}; this program reads version {archive_format.VERSION}")
     window = data.get("window") or {}
     start, end = window.get("start"), window.get("end")
     asked = data.get("asked") or {}

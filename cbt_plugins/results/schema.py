@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, Mapping, Set
 
 FILE = "summary.json"
 #: 1 (0.1.0): phases by warp and cbt-hybrid. 2 (0.2.0): the terms of docs/GLOSSARY.md
-VERSION = 1
+VERSION = 2
 
 SCHEMA = Path(__file__).with_name("summary.schema.json")
 _NUMBERS: Mapping[str, Set[type]] = {"integer": {int}, "number": {int, float}, "null": {type(None)}}

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Iterator, List, Tuple
 
-from cbt_plugins import signals
+from cbt_plugins import archive_format, signals
 from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.config.source import mask_secrets
@@ -135,6 +135,9 @@ class Engine:
     def _identify(self, journal: Journal) -> str:
         """Return the run's id, made once. Raises RunFailed for an archive that another plan began."""
         plan = json.loads(json.dumps(dataclasses.asdict(self._plan)))
+        refusal = archive_format.refusal(self._archive.folder)
+        if refusal:
+            raise RunFailed(refusal)
         begun = journal.last("run")
         if not begun:
             write_json(self._archive.plan, plan)

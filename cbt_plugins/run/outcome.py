@@ -6,13 +6,12 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins import archive_format
 from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.load.jobs import Job, JobEnd
 from cbt_plugins.plan import Phase
 from cbt_plugins.run.buckets import ObjectCount
 
-#: version 1: the first. Readers: cbt_plugins.results.archive
-VERSION = 1
 #: share of failed requests above which a job did not measure what was asked
 ERROR_SHARE = 0.05
 #: seconds at the end of a phase for which a job may be idle
@@ -124,7 +123,7 @@ class PhaseOutcome:
         """Return the contents of phase.json."""
         phase = self.phase
         return {
-            "version": VERSION,
+            "version": archive_format.VERSION,
             "index": self.index,
             "name": phase.name,
             "kind": phase.kind,

@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 import pydantic
 import yaml
 
-from cbt_plugins import __version__
+from cbt_plugins import __version__, archive_format
 from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
 from cbt_plugins.cluster.clock import Offset, offsets
 from cbt_plugins.cluster.remote import Remote, RemoteError
@@ -99,7 +99,7 @@ def check(host: HostRun, plan: Plan, remote: Remote, ceph: Ceph) -> Ready:
     if errors or keys is None:
         raise PreflightError(errors)
     manifest = {
-        "version": 1,
+        "version": archive_format.VERSION,
         "cbt_plugins": __version__,
         "python": platform.python_version(),
         "pydantic": pydantic.VERSION,

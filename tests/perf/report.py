@@ -128,7 +128,7 @@ def write_archive(archive: Path, hours: float, block: int) -> Tuple[Path, int]:
         job.update(aggregates=f"aggregates/d{d}.aggregates", rows_total=requests // DRIVERS, sizes=[[4096, 4096, 1.0]])
         jobs.append(job)
     mix = {op: 100 / len(OPS) for op in OPS}
-    about: Dict[str, Any] = {"version": 1, "index": 1, "name": "age", "kind": "hybrid", "role": "age", "status": "ok"}
+    about: Dict[str, Any] = {"version": 2, "index": 1, "name": "age", "kind": "hybrid", "role": "age", "status": "ok"}
     about.update(window={"start": T0, "end": T0 + length}, block=block, asked={"duration": length, "mix": mix})
     about.update(engine="cbt-load")
     (phase / "phase.json").write_text(json.dumps({**about, "jobs": jobs}))

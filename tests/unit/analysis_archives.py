@@ -145,7 +145,7 @@ def phase(
         with gzip.GzipFile(made / its["rows"], "wb", mtime=0) as out:
             out.write((HEADER + "".join(its["_rows"])).encode())
     data = {
-        "version": 1,
+        "version": 2,
         "index": index,
         "name": name,
         "kind": "hybrid",
@@ -175,7 +175,7 @@ def run(archive: Path, *, complete: bool = True, phases: Sequence[str] = ()) -> 
     plan = {"benchmark": "warp", "s3": {"urls": ["http://rgw1:7480", "http://rgw2:7480"]}, "scale": 1.0}
     reef = "ceph version 18.2.7 (6b0e988052ec84cf2d4a54ff9bbbc5e720b621ad) reef (stable)"
     manifest = {
-        "version": 1,
+        "version": 2,
         "run_id": "k3j9",
         "ceph": {"osd": {reef: 4}, "rgw": {reef: 2}, "overall": {reef: 6}},
         "warp": "1.3.1",

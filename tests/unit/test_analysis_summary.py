@@ -103,7 +103,7 @@ def test_schema(tmp_path: Path) -> None:
         validator.validate(json.loads(dumps(good)))
         schema.check(good)
     for path, value in (
-        (("version",), 2),
+        (("version",), 1),
         (("usable",), "yes"),
         (("phases", 0, "role"), "odd"),
         (("phases", 0, "ops", "GET", "errors"), -1),
@@ -143,7 +143,7 @@ def test_readers_refuse_what_they_do_not_know(tmp_path: Path) -> None:
     for text, why in (
         ('{"version": 9}', "version 9"),
         ("{", "no summary"),
-        ('{"version": 1}', "'run' is a required"),
+        ('{"version": 2}', "'run' is a required"),
         ("[]", "no summary"),
     ):
         path.write_text(text)

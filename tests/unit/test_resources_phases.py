@@ -286,7 +286,7 @@ def watched(tmp_path: Path) -> Path:
     write(folder, "rgw1", Made([("rgw", "rgw1", 1.5, 200)]), begin=begin)
     write(folder, "client1", Made([("generator", "warp", 0.5, 50)], cpus=2), begin=begin, offset=0.0002)
     cluster = {"osds": ["node1"], "rgws": ["rgw1"], "clients": ["client1"], "head": "rgw1"}
-    (run / "cluster.json").write_text(json.dumps({"version": 1, "cluster": cluster}))
+    (run / "cluster.json").write_text(json.dumps({"version": 2, "cluster": cluster}))
     return run
 
 

@@ -1,0 +1,70 @@
+"""An archive of another format is refused with one sentence, by everything that reads one."""
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import analysis_archives as made
+import pytest
+
+from cbt_plugins import archive_format
+from cbt_plugins.host import HostRun, RunFailed
+from cbt_plugins.plan import S3, Plan
+from cbt_plugins.run.engine import Engine
+from cbt_plugins.tools.__main__ import main
+
+SAID = "was written by cbt-plugins 0.1.0 (format 1), this is "
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A run as cbt-plugins 0.1.0 left it: with a summary, and rows that could be imported."""
+    run = made.small(tmp_path / "old")
+    for path in (run / "manifest.json", *run.glob("phases/*/phase.json")):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "version": 1, "cbt_plugins": "0.1.0"}))
+    (run / "summary.json").write_text('{"version": 1, "run": {}, "phases": [], "usable": true}')
+    return run
+
+
+@pytest.mark.parametrize("verb", ["report", "compare", "export", "sql"])
+def test_what_answers_refuses_it(old: Path, verb: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    more = {"compare": [str(old)], "export": ["--csv", str(tmp_path / "x.csv")], "sql": ["SELECT * FROM ops"]}
+    assert main([verb, str(old), *more.get(verb, [])]) != 0
+    said = capsys.readouterr()
+    assert said.err.count(SAID) == 1 and said.err.startswith("Error: "), said
+    assert not (old / "report.html").exists()
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+def test_undo_refuses_it(old: Path, dry: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    from cbt_plugins.faults import record
+
+    (old / record.FILE).write_text('{"t": 1.0, "event": "open"}\n')
+    assert main(["undo", str(old), *dry]) == 1
+    assert SAID in capsys.readouterr().err
+
+
+def test_it_is_not_resumed(old: Path) -> None:
+    host = HostRun(
+        benchmark="warp",
+        config={},
+        iteration=0,
+        archive_dir=old,
+        run_dir="/nowhere",
+        cluster={"head": "node0"},
+        common={},
+        endpoints={},
+        config_file=None,
+        checkout=None,
+        monitors=lambda folder: cast(Any, contextlib.nullcontext()),
+    )
+    with pytest.raises(RunFailed, match=r"format 1.* read it with that version"):
+        Engine(host, Plan("warp", S3(urls=("http://a",)), (), (), ())).execute()
+
+
+def test_a_newer_one_is_refused_and_a_damaged_one_left_to_its_readers(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"version": 3, "cbt_plugins": "0.9"}')
+    assert "cbt-plugins 0.9 (format 3)" in (archive_format.refusal(tmp_path) or "")
+    (tmp_path / "manifest.json").write_text("{")
+    assert archive_format.refusal(tmp_path) is None
