@@ -377,8 +377,8 @@ def test_attempts_and_missing_phases(tmp_path: Path) -> None:
     assert not summary["usable"]
     (directory / "phases" / "01-new" / "phase.json").write_text("{")
     assert "unreadable-phase" in codes(summarize(directory))
-    (directory / "phases" / "01-new" / "phase.json").write_text('{"version": 2}')
-    assert "this program reads version 1" in " ".join(w["text"] for w in summarize(directory)["warnings"])
+    (directory / "phases" / "01-new" / "phase.json").write_text('{"version": 1}')
+    assert "this program reads version 2" in " ".join(w["text"] for w in summarize(directory)["warnings"])
 
 
 def test_damaged_documents_are_named(tmp_path: Path) -> None:
