@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _taking(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A type for argparse that shows what the parser complains of."""
+    """Return a type for argparse that shows the parser's own message."""
 
     def convert(text: str) -> Any:
         try:
@@ -64,19 +64,19 @@ def _whole(least: int) -> Callable[[str], int]:
 
 
 def _latency(text: str) -> float:
-    """Seconds of "12ms" or "1.5s"."""
+    """Return the seconds of "12ms" or "1.5s"."""
     if text.endswith("ms"):
         return units.parse_duration(text[:-2] + "s") / 1000
     return units.parse_duration(text)
 
 
 def _bandwidth(text: str) -> int:
-    """Bytes/s of "18.6GB/s"."""
+    """Return the bytes/s of "18.6GB/s"."""
     return units.parse_size(text[:-2] if text.endswith("/s") else text)
 
 
 def _sizes(text: str) -> List[Tuple[int, int, float]]:
-    """Sizes with weights of "1KB:50,64KB-128KB:50", of one size, or of a histogram of COSBench."""
+    """Return sizes with weights, of "1KB:50,64KB-128KB:50", one size, or a histogram of COSBench."""
     if text.strip().startswith("h("):
         return parse_cosbench(text)
     sizes = []
@@ -94,7 +94,7 @@ def _number(text: str) -> bool:
 
 
 def _step(text: str) -> Tuple[float, float]:
-    """(workers, latency) of "8@12ms"."""
+    """Return (workers, latency) of "8@12ms"."""
     workers, at, latency = text.partition("@")
     if not at or not workers.isdigit() or not int(workers):
         raise ValueError(f"{text!r}: write workers@latency, as in 8@12ms")
@@ -102,7 +102,7 @@ def _step(text: str) -> Tuple[float, float]:
 
 
 def _operation(text: str) -> Tuple[float, float]:
-    """(requests/s, latency) of "25.79/s@616.61ms"."""
+    """Return (requests/s, latency) of "25.79/s@616.61ms"."""
     rate, at, latency = text.partition("@")
     if not at:
         raise ValueError(f"{text!r}: write throughput@latency, as in 150/s@466ms")
@@ -122,7 +122,7 @@ def _mix(text: str) -> Dict[str, float]:
 
 
 def _percent(text: str) -> float:
-    """A share of "-29%" or "150%"; unlike a part of a whole it may be anything."""
+    """Return the share of "-29%" or "150%"; unlike a part of a whole it may be negative or above 1."""
     sign, rest = (-1, text[1:]) if text.startswith("-") else (1, text.lstrip("+"))
     if not rest.endswith("%") or not _number(rest[:-1].strip()):
         raise ValueError("not a percentage; write for example 55%")

@@ -33,7 +33,7 @@ def answer(data: Dict[str, Any], told: Sequence[Tuple[str, str]]) -> Answer:
 
 
 def both(number: float) -> str:
-    """Bytes in powers of two and of ten: 63498100 -> "60.6 MiB (63.5 MB)"."""
+    """Return bytes in powers of two and of ten: 63498100 -> "60.6 MiB (63.5 MB)"."""
     for unit, factor in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if number >= factor:
             return f"{about_size(number)} ({number / factor:.4g} {unit})"
@@ -41,7 +41,7 @@ def both(number: float) -> str:
 
 
 def percent(share: float) -> str:
-    """0.5357 -> "53.6 %"."""
+    """Return a share as text: 0.5357 -> "53.6 %"."""
     return f"{100 * share:.1f} %"
 
 
@@ -85,7 +85,7 @@ def capacity(args: argparse.Namespace) -> Answer:
 
 
 def _available(args: argparse.Namespace, data: Dict[str, Any], told: List[Tuple[str, str]]) -> Optional[float]:
-    """Say what clients can write, and return it."""
+    """Return what clients can write, and add it to the answer."""
     if sum(bool(value) for value in (args.df, args.raw, args.available)) > 1:
         raise ValueError("one of --df, --raw and --available is enough")
     if args.raw:

@@ -174,7 +174,7 @@ def _monitors(source: Source, data: Mapping[str, Any]) -> Iterator[ErrorAt]:
 
 
 def _fault_file(data: Mapping[str, Any]) -> Sequence[ErrorAt]:
-    """Those of the file that the profile names: the load would have begun before they show."""
+    """Return the errors of the fault file that the profile names: otherwise they show when the load has begun."""
     profiles, cluster = data.get("monitoring_profiles"), data.get("cluster")
     profile = profiles.get("faults") if isinstance(profiles, dict) else None
     path = profile.get("file") if isinstance(profile, dict) else None

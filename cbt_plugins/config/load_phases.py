@@ -25,7 +25,7 @@ _FOR_HYBRID = ("rate", "arrivals", "ramp", "warmup", "keys", "roles")
 
 
 def _rate(value: Any) -> Tuple[Optional[float], Optional[float]]:
-    """(requests/s, None), or (None, share of a closed loop's rate)."""
+    """Return (requests/s, None), or (None, share of a closed loop's rate)."""
     if not (isinstance(value, str) and value.rstrip().endswith("%")):
         return parse_rate(value), None
     share = parse_percent(value)

@@ -211,7 +211,7 @@ _UNITS = {
 
 
 def main() -> int:
-    """Print, or write what is generated in a checkout."""
+    """Print the schema, or write it and the tables of docs/CONFIG.md in a checkout."""
     parser = argparse.ArgumentParser(prog="python -m cbt_plugins.config.schema", description=__doc__)
     parser.add_argument(
         "--write", action="store_true", help="write the shipped schema and docs/CONFIG.md's tables"

@@ -47,7 +47,7 @@ _Scrub = Annotated[
 
 
 def _config(value: Any) -> Any:
-    """{who: {option: value}}, values as text."""
+    """Return {who: {option: value}}, values as text."""
     if not isinstance(value, dict):
         raise ValueError("must be a mapping such as {osd: {osd_max_backfills: 4}}")
     errors: List[FieldError] = []

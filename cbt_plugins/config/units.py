@@ -235,7 +235,7 @@ _Range = Tuple[int, int]
 
 
 def _range(value: Any) -> _Range:
-    """(smallest, largest) of "4KiB" or "4KiB-64KiB"."""
+    """Return (smallest, largest) of "4KiB" or "4KiB-64KiB"."""
     texts = value.split("-") if isinstance(value, str) and not value.startswith("-") else [value]
     if len(texts) > 2:
         raise ValueError("a range of sizes has two ends, as in 4KiB-64KiB")
@@ -248,7 +248,7 @@ def _range(value: Any) -> _Range:
 
 
 def _sizes(value: Any) -> plan.Sizes:
-    """One size, or sizes with their shares of the objects."""
+    """Return one size, or sizes with their shares of the objects."""
     if not isinstance(value, dict):
         return ((*_range(value), 1.0),)
     errors: List[FieldError] = []

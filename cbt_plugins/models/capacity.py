@@ -31,22 +31,22 @@ _COSBENCH = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
 def max_avail(raw: float, pool: Redundancy, full: float = FULL) -> float:
-    """Bytes that clients can write into an empty cluster: raw x k/(k+m) x full ratio, as MAX AVAIL of `ceph df`."""
+    """Return the bytes that clients can write into an empty cluster: raw x k/(k+m) x full ratio, as MAX AVAIL is."""
     return raw * pool.usable * full
 
 
 def percent_used(stored: float, available: float) -> float:
-    """Share 0..1 that `ceph df` shows as %USED of a pool: stored / (stored + MAX AVAIL); no share of the raw space."""
+    """Return the share 0..1 that `ceph df` shows as %USED of a pool: stored / (stored + MAX AVAIL)."""
     return stored / (stored + available)
 
 
 def mean_size(sizes: Sizes) -> float:
-    """Bytes of an object in the mean; a range counts with its middle."""
+    """Return the mean bytes of an object; a range counts with its middle."""
     return sum((low + high) / 2 * weight for low, high, weight in sizes) / _total(sizes)
 
 
 def number_of_objects(capacity: float, fill: float, mean: float, buckets: int = 1) -> int:
-    """Objects per bucket that fill this share (0..1) of the capacity: capacity x fill / mean / buckets, cut off."""
+    """Return the objects per bucket that fill this share of the capacity: capacity x fill / mean / buckets, cut off."""
     return int(capacity * fill / mean / buckets)
 
 
@@ -87,7 +87,7 @@ def parse_cosbench(text: str) -> List[Tuple[int, int, float]]:
 
 
 def warp_random_mean(largest: int) -> float:
-    """Mean bytes of an object with warp's --obj.randsize: x = u ln-uniform over the last 8 doublings below `largest`.
+    """Return the mean bytes of an object with warp's --obj.randsize: ln-uniform over 8 doublings below `largest`.
 
     Of u in 0..1: 2^(8u) / 256 of the largest above u = 1/8, and 2u / 256 below: 0.17899 of the largest, for those
     above 64 KiB. warp's manual says 0.179151.
@@ -101,14 +101,14 @@ def warp_random_mean(largest: int) -> float:
 
 
 def rados_objects(size: int, stripe: int = RGW_STRIPE) -> int:
-    """RADOS objects that RGW makes of one object: one for each 4 MiB begun, and one for an empty object."""
+    """Return the RADOS objects that RGW makes of one object: one for each 4 MiB begun, and one for an empty object."""
     return max(1, -(-size // stripe))
 
 
 def raw_bytes(
     size: int, pool: Redundancy, min_alloc: int = MIN_ALLOC, unit: int = STRIPE_UNIT, stripe: int = RGW_STRIPE
 ) -> int:
-    """Bytes that one object of RGW takes on all disks together, without metadata.
+    """Return the bytes that one object of RGW takes on all disks together, without metadata.
 
     Each RADOS object is cut into k chunks, which are filled up to whole stripe units (erasure codes only; RGW makes
     RADOS objects of whole stripes there); each of the k + m chunks takes whole allocation units. 1000 bytes on EC 4+2
@@ -127,7 +127,7 @@ def _raw_part(size: int, pool: Redundancy, min_alloc: int, unit: int) -> int:
 
 
 def raw_mean(sizes: Sizes, pool: Redundancy, min_alloc: int = MIN_ALLOC, unit: int = STRIPE_UNIT) -> float:
-    """Bytes on all disks of an object in the mean; of a range of sizes 1024 that are evenly spread over it."""
+    """Return the mean bytes of an object on all disks; of a range, of 1024 sizes that are evenly spread over it."""
     total = 0.0
     for low, high, weight in sizes:
         steps = min(1024, high - low + 1)
@@ -137,17 +137,17 @@ def raw_mean(sizes: Sizes, pool: Redundancy, min_alloc: int = MIN_ALLOC, unit: i
 
 
 def rados_mean(sizes: Sizes, stripe: int = RGW_STRIPE) -> float:
-    """RADOS objects of an object in the mean; sizes must be exact."""
+    """Return the mean RADOS objects of an object; sizes must be exact."""
     return sum(rados_objects(low, stripe) * weight for low, _, weight in sizes) / _total(sizes)
 
 
 def per_second(per_day: float) -> float:
-    """Requests/s of so many a day."""
+    """Return the requests/s of so many a day."""
     return per_day / _DAY
 
 
 def per_day(per_second: float) -> float:
-    """Requests a day of so many a second."""
+    """Return the requests a day of so many a second."""
     return per_second * _DAY
 
 
@@ -159,7 +159,7 @@ def _total(sizes: Sizes) -> float:
 
 
 def steady_occupancy(write: float, delete: float) -> float:
-    """Share of the keys (0..1) that are there in the long run: w / (w + d), however full the range was before.
+    """Return the share of the keys (0..1) that exist in the long run: w / (w + d), whatever it was before.
 
     `write` and `delete` in any unit: percent of the requests, requests/s.
     """
@@ -169,7 +169,7 @@ def steady_occupancy(write: float, delete: float) -> float:
 
 
 def occupancy(start: float, keys: float, writes: float, deletes: float) -> float:
-    """Share of the keys (0..1) that are expected to be there after so many PUTs and DELETEs, mixed evenly.
+    """Return the expected share of the keys (0..1) that exist after so many PUTs and DELETEs, mixed evenly.
 
     o(n) = o* + (o(0) - o*) (1 - 1/K)^n with n = writes + deletes; other requests do not count.
     """
@@ -184,7 +184,7 @@ def occupancy(start: float, keys: float, writes: float, deletes: float) -> float
 
 
 def requests_until(start: float, goal: float, keys: float, write: float, delete: float) -> float:
-    """PUTs and DELETEs together until the occupancy is `goal`; inf when it never is.
+    """Return the PUTs and DELETEs together until the occupancy is `goal`; inf when it never is.
 
     `write` and `delete` in any unit, as for steady_occupancy.
     """
@@ -199,5 +199,5 @@ def requests_until(start: float, goal: float, keys: float, write: float, delete:
 
 
 def growth(mix: Mapping[str, float]) -> float:
-    """Objects that 100 requests add where each PUT makes a new object and each DELETE removes one that is there."""
+    """Return the objects that 100 requests add if each PUT makes a new one and each DELETE removes an existing one."""
     return mix.get("PUT", 0.0) + mix.get("MULTIPART", 0.0) - mix.get("DELETE", 0.0)

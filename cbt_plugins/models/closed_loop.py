@@ -11,27 +11,27 @@ from typing import Iterable, Optional, Sequence, Tuple
 
 
 def in_flight(operations: Iterable[Tuple[float, float]]) -> float:
-    """Requests in flight in the mean: sum of throughput x mean latency over (throughput, mean latency)."""
+    """Return the mean requests in flight: sum of throughput x mean latency over (throughput, mean latency)."""
     return sum(rate * latency for rate, latency in operations)
 
 
 def deviation(found: float, workers: float) -> Optional[float]:
-    """How far requests in flight are from the workers: 0.1 is 10 % too many; None without workers."""
+    """Return how far requests in flight are from the workers: 0.1 is 10 % too many; None without workers."""
     return found / workers - 1 if workers else None
 
 
 def throughput(workers: float, latency: float, pause: float = 0.0) -> float:
-    """Requests/s of a closed loop: N / (R + Z); `pause` is what a worker waits after each request."""
+    """Return the requests/s of a closed loop: N / (R + Z); `pause` is what a worker waits after each request."""
     return workers / (latency + pause)
 
 
 def latency(workers: float, rate: float, pause: float = 0.0) -> float:
-    """Mean latency of a closed loop with this throughput: N / X - Z."""
+    """Return the mean latency of a closed loop with this throughput: N / X - Z."""
     return workers / rate - pause
 
 
 def latency_change(throughput_change: float) -> float:
-    """Change of the mean latency that a change of throughput must come with at as many workers: 1 / (1 + x) - 1.
+    """Return the change of the mean latency that goes with a change of throughput at equal workers: 1 / (1 + x) - 1.
 
     Both are relative: +0.95 in throughput is -0.487 in latency.
     """
@@ -39,17 +39,17 @@ def latency_change(throughput_change: float) -> float:
 
 
 def throughput_change(latency_change: float) -> float:
-    """The other way round: -0.6 in latency is +1.5 in throughput."""
+    """Return the inverse of `latency_change`: -0.6 in latency is +1.5 in throughput."""
     return 1 / (1 + latency_change) - 1
 
 
 def knee(unloaded: float, most: float) -> float:
-    """Workers at which a closed loop could just reach its highest throughput, were there no queues: R0 x Xmax."""
+    """Return the workers with which a closed loop without queues would just reach its highest throughput: R0 x Xmax."""
     return unloaded * most
 
 
 def bounds(workers: float, unloaded: float, most: float) -> Tuple[float, float]:
-    """(highest throughput, lowest mean latency) that N workers can see: min(N / R0, Xmax) and max(R0, N / Xmax).
+    """Return (highest throughput, lowest mean latency) of N workers: min(N / R0, Xmax) and max(R0, N / Xmax).
 
     `unloaded` is the latency of one worker alone, `most` the highest throughput at any number of workers.
     """
@@ -79,12 +79,12 @@ def size_workers(sweep: Sequence[Tuple[float, float]], target: float, production
 
 
 def change(before: float, after: float) -> float:
-    """after / before - 1."""
+    """Return after / before - 1."""
     return after / before - 1
 
 
 def efficiency(gain: float, before: float, after: float) -> float:
-    """Share of the added hardware that came out as performance: gain / (n2 / n1 - 1).
+    """Return the share of the added hardware that came out as performance: gain / (n2 / n1 - 1).
 
     From 3 to 5 nodes +55 % of the +66.7 % that were added: 0.825. Above 1 wants an explanation (caches, a
     bottleneck that went away).
@@ -95,5 +95,5 @@ def efficiency(gain: float, before: float, after: float) -> float:
 
 
 def per_node(first: float, first_nodes: float, now: float, nodes: float) -> float:
-    """Throughput of a node against that of a node in the smallest cluster: 1 is linear, below is sub-linear."""
+    """Return the throughput per node relative to that of the smallest cluster: 1 is linear, below is sub-linear."""
     return (now / nodes) / (first / first_nodes)

@@ -60,7 +60,7 @@ class Nics:
     cluster: Union[float, Mapping[str, float], None] = None  # None: as fast as `public`
 
     def of(self, node: str, network: str) -> float:
-        """Speed of a node's interface in this network. Raises KeyError where it is not known."""
+        """Return the speed of a node's interface in this network. Raises KeyError where it is not known."""
         speeds = self.public if network == PUBLIC or self.cluster is None else self.cluster
         return speeds[node] if isinstance(speeds, Mapping) else speeds
 
@@ -106,7 +106,7 @@ def _own(what: str, number: Optional[int], shared: Sequence[str]) -> Dict[str, f
 
 
 def between_osds(pool: Redundancy, op: str, fast_read: bool = False) -> float:
-    """Copies of an object that the primary exchanges with the other members of its PG.
+    """Return the copies of an object that the primary exchanges with the other members of its PG.
 
     PUT: k+m-1 members get 1/k each, which is R-1 for R copies. GET: k-1 others give 1/k each, 0 for copies.
     """
@@ -115,7 +115,7 @@ def between_osds(pool: Redundancy, op: str, fast_read: bool = False) -> float:
 
 
 def loads(layout: Layout, op: str) -> Dict[Link, float]:
-    """Copies of an object that cross each link in the mean, for one PUT or GET."""
+    """Return the mean copies of an object that cross each link, for one PUT or GET."""
     osds = _parts(layout.osds)
     stations: List[Weights] = [_parts(layout.clients), *([_parts(layout.gateways)] if layout.gateways else []), osds]
     if op == GET:
@@ -138,12 +138,12 @@ def loads(layout: Layout, op: str) -> Dict[Link, float]:
 
 
 def transfers(layout: Layout, op: str) -> float:
-    """Copies of an object that go from one node to another, in the mean (E in docs/MODELS.md)."""
+    """Return the mean copies of an object that go from one node to another (E in docs/MODELS.md)."""
     return sum(load for (_, way, _), load in loads(layout, op).items() if way == SENDS)
 
 
 def distribution(layout: Layout, op: str) -> Dict[float, float]:
-    """Number of transfers -> probability; what OSDs exchange counts with its mean, exact with `apart` "host"."""
+    """Return number of transfers -> probability; exchange between OSDs counts by its mean, exact for `apart` "host"."""
     osds, clients = _parts(layout.osds), _parts(layout.clients)
     gateways = _parts(layout.gateways)
     both = {(False, False): 1.0}
@@ -167,7 +167,7 @@ def distribution(layout: Layout, op: str) -> Dict[float, float]:
 
 
 def usage(layout: Layout, rates: Mapping[str, float], nics: Nics) -> Tuple[float, Optional[Link]]:
-    """Share of the fullest link (0..1, and above where the model is wrong), and which one it is.
+    """Return the share of the fullest link (0..1, above where the model is wrong), and which one it is.
 
     `rates`: bytes/s of objects by PUT and GET, all clients together.
     """

@@ -55,7 +55,7 @@ class Redundancy:
 
 
 def copies(number: int) -> Redundancy:
-    """A replicated pool of this size."""
+    """Return a replicated pool of this size."""
     return Redundancy(1, number - 1)
 
 
@@ -87,7 +87,7 @@ def nearest_power(number: float) -> int:
 
 
 def suggested(osds: int, percent: float, size: int, target: float = TARGET) -> int:
-    """PGs for a pool with this percent of the data of so many OSDs; `size` is copies, or k + m.
+    """Return the PGs for a pool with this percent of the data of so many OSDs; `size` is copies, or k + m.
 
     The larger of target x OSDs x percent / size, and OSDs / size + 1, doubled where that is below the OSDs; both as
     powers of 2.
@@ -101,12 +101,12 @@ def suggested(osds: int, percent: float, size: int, target: float = TARGET) -> i
 
 
 def members_per_osd(pools: Iterable[Tuple[int, int]], osds: int) -> float:
-    """PG members of an OSD in the mean, of pools with (PGs, size); mon_max_pg_per_osd is a limit for this."""
+    """Return the mean PG members of an OSD, of pools with (PGs, size); mon_max_pg_per_osd is its limit."""
     return sum(pgs * size for pgs, size in pools) / osds
 
 
 def rgw_pools(data: Redundancy) -> List[Pool]:
-    """The pools of an RGW with the calculator's percents; all but the data are kept in 3 copies."""
+    """Return the pools of an RGW with the calculator's percents; all but the data are kept in 3 copies."""
     small = [Pool(name, 0.1, copies(3)) for name in (".rgw.root", "default.rgw.control", "default.rgw.log")]
     return [
         *small,
@@ -118,12 +118,12 @@ def rgw_pools(data: Redundancy) -> List[Pool]:
 
 
 def table(pools: Sequence[Pool], osds: int, target: float = TARGET) -> List[Tuple[Pool, int]]:
-    """Each pool with its PGs."""
+    """Return each pool with its PGs."""
     return [(pool, suggested(osds, pool.percent, pool.kept.size, target)) for pool in pools]
 
 
 def members_lost(domains: Sequence[float], size: int) -> List[float]:
-    """Share of the PGs (0..1) that lose 0, 1, 2 ... of their members; as many entries as a PG has members, and one.
+    """Return the shares of the PGs (0..1) that lose 0, 1, 2 ... of their members: one entry more than a PG has members.
 
     `domains`: the share of each failure domain that fails (0..1). A PG has one member in `size` of them, each choice as
     likely as any other; where there are fewer domains than that, in all of them.
@@ -144,7 +144,7 @@ def members_lost(domains: Sequence[float], size: int) -> List[float]:
 
 
 def inactive_share(domains: Sequence[float], size: int, min_size: int) -> float:
-    """Share of the PGs (0..1) that would have fewer than `min_size` members left, and serve no client.
+    """Return the share of the PGs (0..1) that would have fewer than `min_size` members left, and serve no client.
 
     `domains` as for members_lost. Two of eight hosts, EC 4+2 with min_size 5: C(6,4) / C(8,6) = 15/28.
     """

@@ -97,7 +97,7 @@ def test_a_bad_key_is_refused(key: str, why: str) -> None:
         target_of(key)
 
 
-def test_faults_of_a_file_are_found_all_at_once_with_their_places(tmp_path: Path) -> None:
+def test_errors_of_a_file_are_found_all_at_once_with_their_places(tmp_path: Path) -> None:
     text, places = marked(
         CLUSTER + RGWTEST + "    acceptable:\n"
         "      bandwidth: (or (greater) (near 0.05))\n"

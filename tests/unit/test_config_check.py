@@ -173,14 +173,14 @@ WARP_FAULTS = [
 
 
 @pytest.mark.parametrize(("section", "message"), RGWTEST_FAULTS)
-def test_faults_of_rgwtest(tmp_path: Path, section: str, message: str) -> None:
+def test_errors_of_rgwtest(tmp_path: Path, section: str, message: str) -> None:
     text, (place,) = marked(CLUSTER + RGWTEST + section)
     found = faults(tmp_path, text)
     assert any(fault.startswith(place + message) for fault in found), found
 
 
 @pytest.mark.parametrize(("section", "message"), WARP_FAULTS)
-def test_faults_of_warp(tmp_path: Path, section: str, message: str) -> None:
+def test_errors_of_warp(tmp_path: Path, section: str, message: str) -> None:
     text, (place,) = marked(CLUSTER + WARP + section)
     found = faults(tmp_path, text)
     assert any(fault.startswith(place + message) for fault in found), found
@@ -222,7 +222,7 @@ def test_faults_of_warp(tmp_path: Path, section: str, message: str) -> None:
         ("{urls: ['http://a'], access_key: '${A}', secret_key: §'file:key'}", "file: needs an absolute path"),
     ],
 )
-def test_faults_of_s3(tmp_path: Path, s3: str, message: str) -> None:
+def test_errors_of_s3(tmp_path: Path, s3: str, message: str) -> None:
     endpoints = (
         "client_endpoints:\n  hsbench: {urls: ['http://rgw:80'], driver: s3}\n  nourls: {driver: s3}\n"
     )
@@ -255,7 +255,7 @@ def test_faults_of_s3(tmp_path: Path, s3: str, message: str) -> None:
         (("iterations: 1", "iterations: 1\n  tmp_dir: §tmp"), "cluster.tmp_dir: must be an absolute path"),
     ],
 )
-def test_faults_of_the_cluster(tmp_path: Path, change: Tuple[str, str], message: str) -> None:
+def test_errors_of_the_cluster(tmp_path: Path, change: Tuple[str, str], message: str) -> None:
     text, places = marked((CLUSTER + RGWTEST).replace(*change))
     (found,) = faults(tmp_path, text)
     assert found.startswith("".join(places) or "f.yaml:2:3: ")
@@ -365,7 +365,7 @@ def test_shipped_files_have_no_faults(path: Path) -> None:
 
 
 @pytest.mark.parametrize("benchmark", ["hsbench: {}", "warp: {s3: {urls: ['http://a'], user: u}, size: 4KiB}"])
-def test_the_file_of_faults_is_checked_before_any_load(tmp_path: Path, benchmark: str) -> None:
+def test_the_file_of_errors_is_checked_before_any_load(tmp_path: Path, benchmark: str) -> None:
     """Beside CBT's own benchmarks too: there the profile is all that is ours."""
     (tmp_path / "faults.yaml").write_text("events:\n- {at: 1s, fault: {label: a, kind: stpo, nodes: [node9]}}\n")
     profiles = f"monitoring_profiles: {{faults: {{file: {tmp_path}/faults.yaml}}, recovery: {{intervall: 2}}}}\n"

@@ -319,7 +319,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("section", "message"), FAULTS)
-def test_faults_around_the_engine(tmp_path: Path, section: str, message: str) -> None:
+def test_errors_around_the_engine(tmp_path: Path, section: str, message: str) -> None:
     text, (place,) = marked(CLUSTER + WARP + section)
     found = faults(tmp_path, text)
     assert len(found) == 1
@@ -342,7 +342,7 @@ def test_faults_around_the_engine(tmp_path: Path, section: str, message: str) ->
         ("    warp_mixed: §10\n", "benchmarks.rgwtest.warp_mixed: 10: seconds? write 10s"),
     ],
 )
-def test_faults_around_the_engine_of_rgwtest(tmp_path: Path, section: str, message: str) -> None:
+def test_errors_around_the_engine_of_rgwtest(tmp_path: Path, section: str, message: str) -> None:
     text, (place,) = marked(CLUSTER + RGWTEST + section)
     (found,) = faults(tmp_path, text)
     assert found.startswith(place + message)

@@ -30,7 +30,7 @@ def write(tmp_path: Path, access: str, secret: str) -> Path:
     "secret",
     ["hunter2secret", "12345678987654321", "$hunter2secret", "{a: hunter2secret}", "[hunter2secret]"],
 )
-def test_a_literal_key_is_a_fault_at_its_line_that_does_not_show_it(tmp_path: Path, secret: str) -> None:
+def test_a_literal_key_is_a_errors_at_its_line_that_does_not_show_it(tmp_path: Path, secret: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load_file(write(tmp_path, "'${A}'", secret))
     text = str(refused.value)
