@@ -1,4 +1,4 @@
-"""Questions to the cluster and the few changes that a cycle makes to it, through the head node."""
+"""Ceph as its commands on the head node show it: questions, and the few changes that a cycle makes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class CephError(Exception):
     """Ceph refused or could not be asked; the text is for the user."""
 
 
-class NoAnswer(CephError):
-    """The question was not answered in time: PGs that it needs may be inactive."""
+class CephTimeout(CephError):
+    """There was no reply in time: PGs that the command needs may be inactive."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class S3Keys:
 
 @dataclass(frozen=True)
 class BucketStats:
-    """What the bucket index says: whole objects only, uploads under way are not counted."""
+    """A bucket's index: complete objects only, without multipart uploads that are not completed."""
 
     objects: int
     size: int  # bytes
@@ -79,19 +79,9 @@ class Status:
 
     def sample(self, at: float) -> Dict[str, Any]:
         """Return a line of status.jsonl; `at` is epoch seconds on the clock of the machine that leads the run."""
-        return {
-            "t": at,
-            "pgs": dict(self.pgs),
-            "clean": self.not_clean == 0,
-            "not_clean": self.not_clean,
-            "health": self.health,
-            "checks": dict(self.checks),
-            "raw_used": self.raw_used,
-            "degraded": self.degraded,
-            "misplaced": self.misplaced,
-            "osds_up": self.osds_up,
-            "osds_in": self.osds_in,
-        }
+        names = ("pgs", "health", "checks", "raw_used", "degraded", "misplaced", "osds_up", "osds_in")
+        told = {name: getattr(self, name) for name in names}
+        return {"t": at, "clean": self.not_clean == 0, "not_clean": self.not_clean, **told}
 
     @classmethod
     def parse(cls, status: Mapping[str, Any], df: Optional[Mapping[str, Any]] = None) -> Status:
@@ -101,19 +91,9 @@ class Status:
     @classmethod
     def of_state(cls, state: Mapping[str, Any]) -> Status:
         """Take what is needed of a whole state, as the agent's lines add up to it."""
-        raw = state.get("raw_used")
-        return cls(
-            health=state["health"],
-            checks=state["checks"],
-            pgs=state["pgs"],
-            num_pgs=state["num_pgs"],
-            osds=state["osds"],
-            osds_up=state["osds_up"],
-            osds_in=state["osds_in"],
-            degraded=state["degraded"][0],
-            misplaced=state["misplaced"][0],
-            raw_used=None if raw is None else float(raw),
-        )
+        names = ("health", "checks", "pgs", "num_pgs", "osds", "osds_up", "osds_in")
+        degraded, misplaced = (int(state[what][0]) for what in ("degraded", "misplaced"))
+        return cls(*(state[name] for name in names), degraded, misplaced, state.get("raw_used"))
 
 
 class Ceph:
@@ -139,15 +119,18 @@ class Ceph:
             raise CephError(str(error)) from error
 
     def json(self, command: str, timeout: float = 60.0) -> Any:
-        """Answer of `ceph COMMAND -f json`. Raises CephError."""
-        text = self._text(f"{self._ceph} --connect-timeout 20 {command} -f json 2>/dev/null", timeout)
+        """Return the reply of `ceph COMMAND -f json`. Raises CephError."""
+        line = f"{self._ceph} --connect-timeout 20 {command} -f json 2>/dev/null"
+        return self._parsed(self._text(line, timeout), f"ceph {command}")
+
+    def _parsed(self, text: str, command: str) -> Any:
         try:
             return json.loads(text)
         except ValueError as error:
-            raise CephError(f"ceph {command} on {self.head}: the answer is no JSON: {text[:80]!r}") from error
+            raise CephError(f"could not parse the reply of {command} on {self.head}: {text[:80]!r}") from error
 
     def status(self) -> Status:
-        """PG states, health and fullness now."""
+        """Return PG states, health and fullness now."""
         return Status.parse(self.json("status"), self.json("df"))
 
     def snapshot(self, folder: Path) -> None:
@@ -160,11 +143,11 @@ class Ceph:
         (folder / "ceph.conf").write_text(self._text(f"cat {shlex.quote(self.conf_file)}", 30.0))
 
     def max_avail(self, pool: str) -> int:
-        """Bytes that clients can still write into a pool (MAX AVAIL of `ceph df`: replication taken off)."""
+        """Return the bytes that clients can still write into a pool (MAX AVAIL of `ceph df`: replication taken off)."""
         return self._pool(pool).max_avail
 
     def pool_bytes(self, pool: str) -> int:
-        """Bytes that clients have stored in a pool (STORED of `ceph df`)."""
+        """Return the bytes that clients have stored in a pool (STORED of `ceph df`)."""
         return self._pool(pool).stored
 
     def _pool(self, pool: str) -> PoolSpace:
@@ -174,28 +157,28 @@ class Ceph:
             raise CephError(str(error)) from error
 
     def data_pool(self) -> str:
-        """The pool that holds the objects of new buckets: default placement of the default zone."""
+        """Return the pool of new buckets' objects: default placement of the default zone."""
         zone = self._admin_json("zone get")
         for placement in zone["placement_pools"]:
             if placement["key"] == "default-placement":
                 classes = placement["val"].get("storage_classes", {})
                 pool = classes.get("STANDARD", {}).get("data_pool") or placement["val"].get("data_pool")
                 return str(pool)
-        raise CephError("the zone has no default-placement: cannot tell the data pool")
+        raise CephError("the zone has no default-placement: the data pool is not known")
 
     def log_and_index_pools(self) -> List[str]:
-        """The default zone's pools of logs (garbage collection too) and of bucket indexes. Raises CephError."""
+        """Return the default zone's pools of logs (garbage collection too) and bucket indexes. Raises CephError."""
         zone = self._admin_json("zone get")
         named = [zone["log_pool"], *(placement["val"]["index_pool"] for placement in zone["placement_pools"])]
         # POOL:NAMESPACE
         return list(dict.fromkeys(str(name).split(":")[0] for name in named))
 
     def deep_scrub(self, pools: Sequence[str]) -> None:
-        """Ask for a deep scrub of all PGs of these pools; it takes its time. Raises CephError."""
+        """Request a deep scrub of all PGs of these pools; it ends later. Raises CephError."""
         self._text(f"{self._ceph} --connect-timeout 20 osd pool deep-scrub {' '.join(map(shlex.quote, pools))}", 60.0)
 
     def deep_scrubs(self, pools: Sequence[str]) -> Dict[str, str]:
-        """PG -> when it was deeply scrubbed last, as Ceph prints it. Raises CephError."""
+        """Return PG -> time of its last deep scrub, as Ceph prints it. Raises CephError."""
         found: Dict[str, str] = {}
         for pool in pools:
             stats = self.json(f"pg ls-by-pool {shlex.quote(pool)}")["pg_stats"]
@@ -203,14 +186,10 @@ class Ceph:
         return found
 
     def _admin_json(self, command: str, timeout: float = 120.0) -> Any:
-        text = self._text(f"{self._admin} {command} 2>/dev/null", timeout)
-        try:
-            return json.loads(text)
-        except ValueError as error:
-            raise CephError(f"radosgw-admin {command}: the answer is no JSON") from error
+        return self._parsed(self._text(f"{self._admin} {command} 2>/dev/null", timeout), f"radosgw-admin {command}")
 
     def user_keys(self, uid: str) -> S3Keys:
-        """S3 keys of an RGW user. Raises CephError when there is no such user or it has no keys."""
+        """Return the S3 keys of an RGW user. Raises CephError when there is no such user or it has no keys."""
         try:
             keys = self._admin_json(f"user info --uid={shlex.quote(uid)}")["keys"]
         except CephError as error:
@@ -218,15 +197,15 @@ class Ceph:
         for key in keys:
             return S3Keys(key["access_key"], key["secret_key"])
         raise CephError(
-            f"RGW user {uid!r} has no S3 keys: radosgw-admin key create --uid={uid} --key-type=s3 makes them"
+            f"RGW user {uid!r} has no S3 keys: run radosgw-admin key create --uid={uid} --key-type=s3"
         )
 
     def bucket(self, name: str, timeout: float = 120.0) -> Optional[BucketStats]:
-        """Statistics of a bucket; None when there is none of that name. Raises CephError when it cannot be told."""
+        """Return a bucket's statistics, None when there is no such bucket. Raises CephError for no clear reply."""
         command = f"{self._admin} bucket stats --bucket={shlex.quote(name)}"
         result = self.remote.run([self.head], command, timeout=timeout, check=False)[self.head]
         if result.status == 124:
-            raise NoAnswer(f"bucket stats of {name}: no answer within {timeout:g} s")
+            raise CephTimeout(f"bucket stats of {name}: no reply within {timeout:g} s")
         if result.status:
             # 2002: no such bucket (ERR_NO_SUCH_BUCKET); older releases exit with 2 (ENOENT)
             if "(2002)" in result.stderr or "No such file or directory" in result.stderr:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from cbt_plugins.cluster.ceph import Ceph, CephError, NoAnswer
+from cbt_plugins.cluster.ceph import Ceph, CephError, CephTimeout
 from cbt_plugins.journal import Journal, write_json
 from cbt_plugins.load.jobs import Job, JobEnd
 from cbt_plugins.plan import Plan
@@ -80,7 +80,7 @@ class Buckets:
         """`counts` while a fault is in force: {} when the bucket index is unreachable, without a long wait."""
         try:
             return self.counts(settle, FAULTY_STATS_TIMEOUT)
-        except NoAnswer as error:
+        except CephTimeout as error:
             log.warning("%s: the bucket index is unreachable while a fault is in force", error)
             return {}
 

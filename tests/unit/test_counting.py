@@ -9,7 +9,7 @@ from typing import Any, Dict, List, cast
 import pytest
 from run_context import context
 
-from cbt_plugins.cluster.ceph import Ceph, NoAnswer
+from cbt_plugins.cluster.ceph import Ceph, CephTimeout
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import S3, Bucket, Plan
@@ -46,6 +46,6 @@ def test_an_index_that_a_fault_took_along_costs_the_accounting_and_not_the_phase
 
 def test_an_index_that_does_not_answer_without_a_fault_ends_the_run(tmp_path: Path) -> None:
     remote = Silent()
-    with pytest.raises(NoAnswer, match="no answer within 120 s"):
+    with pytest.raises(CephTimeout, match="no reply within 120 s"):
         load_phase(tmp_path, remote, "settings", "recovery")._counts()
     assert remote.limits == [STATS_TIMEOUT]
