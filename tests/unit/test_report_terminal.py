@@ -156,7 +156,7 @@ def test_no_run_is_status_4(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_files_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = made.small(tmp_path / "a")
     assert main(["report", str(directory), "--json", str(tmp_path / "s.json")]) == 0
-    assert json.loads((tmp_path / "s.json").read_text())["version"] == 1
+    assert json.loads((tmp_path / "s.json").read_text())["version"] == 2
     assert not (directory / "summary.json").exists()
     assert not (directory / "report.html").exists()
     other = directory.with_name("id-ffffffff")
