@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     whats = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
     for name, (answer, declare) in _WHATS.items():
-        text = (answer.__doc__ or "").strip().splitlines()[0]
+        text = (answer.__doc__ or "").strip().splitlines()[0].rstrip(".")
         what = whats.add_parser(name, help=text, description=text)
         declare(what)
         what.add_argument("--json", action="store_true", help="for programs: bytes, seconds, shares of 1")
@@ -142,71 +142,90 @@ _MANY, _ANY = _taking(_whole(1)), _taking(_whole(0))
 
 
 def _capacity(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--df", metavar="FILE", help="what `ceph df -f json` printed; - reads it from the input")
-    parser.add_argument("--data-pool", metavar="NAME", help="its pool for objects; without it the one .buckets.data")
+    parser.add_argument("--df", metavar="FILE", help="output of `ceph df -f json`; - reads stdin")
+    parser.add_argument(
+        "--data-pool", metavar="NAME", help="its pool with the objects (default: the one named .buckets.data)"
+    )
     parser.add_argument("--raw", type=_SIZE, help="raw space of all OSDs, such as 524TiB")
-    parser.add_argument("--available", type=_SIZE, help="MAX AVAIL, where that is all that is known")
-    parser.add_argument("--pool", type=_POOL, help="how it keeps data: 3 (copies) or 4+2 (erasure code)")
-    parser.add_argument("--full", type=_SHARE, default=FULL, help="up to what share OSDs are filled (95%%)")
-    parser.add_argument("--fill", type=_SHARE, help="share of what is available that is to be written")
-    parser.add_argument("--sizes", type=_taking(_sizes), help="1KB:50,64KB:50 or 4MiB or COSBench's h(1|1|50,...)KB")
-    parser.add_argument("--cosbench", action="store_true", help="with the weights that COSBench makes of them")
-    parser.add_argument("--buckets", type=_MANY, default=1, help="objects are counted for each (1)")
-    parser.add_argument("--min-alloc", type=_SIZE, default=MIN_ALLOC, help="bluestore_min_alloc_size (4KiB)")
-    parser.add_argument("--per-day", type=_MANY, metavar="N", help="objects a day, as requests a second")
+    parser.add_argument("--available", type=_SIZE, help="MAX AVAIL, instead of --raw or --df")
+    parser.add_argument("--pool", type=_POOL, help="redundancy of the pool: 3 (copies) or 4+2 (erasure code)")
+    parser.add_argument("--full", type=_SHARE, default=FULL, help="full ratio of the OSDs (default: 95%%)")
+    parser.add_argument("--fill", type=_SHARE, help="share of the available space to fill")
+    parser.add_argument(
+        "--sizes", type=_taking(_sizes), help="object sizes: 1KB:50,64KB:50 or 4MiB or COSBench's h(1|1|50,...)KB"
+    )
+    parser.add_argument("--cosbench", action="store_true", help="use the weights that COSBench makes of them")
+    parser.add_argument("--buckets", type=_MANY, default=1, help="number of buckets (default: 1)")
+    parser.add_argument("--min-alloc", type=_SIZE, default=MIN_ALLOC, help="bluestore_min_alloc_size (default: 4KiB)")
+    parser.add_argument("--per-day", type=_MANY, metavar="N", help="objects a day, to be shown as requests a second")
 
 
 def _pgs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--osds", type=_MANY, required=True, help="OSDs that the pools share")
-    parser.add_argument("--data", type=_POOL, help="the pools of an RGW, objects kept so: 3 or 4+2")
-    parser.add_argument("--pool", action="append", default=[], metavar="NAME=PERCENT/KEPT", help="images=25/3; again")
-    parser.add_argument("--target", type=_MANY, default=TARGET, help="PGs per OSD: 100, or 200 to double OSDs later")
+    parser.add_argument("--data", type=_POOL, help="add the pools of an RGW; redundancy of its data pool: 3 or 4+2")
+    parser.add_argument(
+        "--pool", action="append", default=[], metavar="NAME=PERCENT/KEPT",
+        help="a pool, such as images=25/3; repeatable",
+    )
+    parser.add_argument(
+        "--target", type=_MANY, default=TARGET, help="PGs per OSD (default: 100; 200 if the OSDs will double)"
+    )
 
 
 def _network(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=_MANY, required=True, help="nodes with OSDs")
     parser.add_argument("--pool", type=_POOL, required=True, help="3 (copies) or 4+2 (erasure code)")
-    parser.add_argument("--nic", type=_LINK, required=True, help="interface of each node, such as 25Gbit")
-    parser.add_argument("--clients", type=_MANY, help="client nodes; without it clients run on the OSDs' nodes")
-    parser.add_argument("--client-nic", type=_LINK, help="their interface, where it is another")
-    parser.add_argument("--gateways", type=_ANY, help="gateway nodes; 0: RBD; without it on the OSDs' nodes")
-    parser.add_argument("--gateway-nic", type=_LINK, help="their interface, where it is another")
-    parser.add_argument("--cluster-nic", type=_LINK, help="OSDs speak to each other over another one, this fast")
-    parser.add_argument("--osds-per-node", type=_MANY, default=1, help="matters with --apart osd only")
+    parser.add_argument("--nic", type=_LINK, required=True, help="speed of each node's interface, such as 25Gbit")
+    parser.add_argument("--clients", type=_MANY, help="number of client nodes (default: clients run on the OSD nodes)")
+    parser.add_argument("--client-nic", type=_LINK, help="speed of their interface (default: --nic)")
+    parser.add_argument("--gateways", type=_ANY, help="number of gateway nodes, 0 for RBD (default: on the OSD nodes)")
+    parser.add_argument("--gateway-nic", type=_LINK, help="speed of their interface (default: --nic)")
+    parser.add_argument("--cluster-nic", type=_LINK, help="speed of a cluster network of its own")
+    parser.add_argument("--osds-per-node", type=_MANY, default=1, help="used with --apart osd only")
     parser.add_argument("--apart", choices=("host", "osd"), default="host", help="failure domain of the pool")
     parser.add_argument("--fast-read", action="store_true", help="the pool has fast_read")
-    parser.add_argument("--put", type=_taking(_bandwidth), help="what PUTs were measured at, such as 18.6GB/s")
-    parser.add_argument("--get", type=_taking(_bandwidth), help="what GETs were measured at")
+    parser.add_argument("--put", type=_taking(_bandwidth), help="measured throughput of PUTs, such as 18.6GB/s")
+    parser.add_argument("--get", type=_taking(_bandwidth), help="measured throughput of GETs")
 
 
 def _workers(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--op", type=_taking(_operation), action="append", help="150/s@466ms: an operation; again")
+    parser.add_argument(
+        "--op", type=_taking(_operation), action="append",
+        help="an operation: throughput@latency, such as 150/s@466ms; repeatable",
+    )
     parser.add_argument("--workers", type=_MANY, help="workers of the closed loop")
-    parser.add_argument("--latency", type=_SECONDS, help="mean latency of its requests: what throughput it makes")
-    parser.add_argument("--rate", type=_RATE, help="its requests a second: what latency they have")
-    parser.add_argument("--step", type=_taking(_step), action="append", help="8@12ms: a step of a sweep; again")
-    parser.add_argument("--target", type=_SECONDS, help="highest mean latency that is good enough")
+    parser.add_argument("--latency", type=_SECONDS, help="mean latency of the requests: gives the throughput")
+    parser.add_argument("--rate", type=_RATE, help="requests a second: gives the latency")
+    parser.add_argument(
+        "--step", type=_taking(_step), action="append",
+        help="a step of a sweep: workers@latency, such as 8@12ms; repeatable",
+    )
+    parser.add_argument("--target", type=_SECONDS, help="highest acceptable mean latency")
 
 
 def _mix_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--mix", type=_taking(_mix), required=True, help="get=60,list=10,put=16,delete=14")
-    parser.add_argument("--keys", type=_MANY, help="keys of the range that PUT and DELETE hit without looking")
-    parser.add_argument("--start", type=_SHARE, default=1.0, help="how full it is at first (100%%)")
+    parser.add_argument(
+        "--mix", type=_taking(_mix), required=True, help="percent of the requests: get=60,list=10,put=16,delete=14"
+    )
+    parser.add_argument("--keys", type=_MANY, help="number of keys in the range that PUT and DELETE take at random")
+    parser.add_argument(
+        "--start", type=_SHARE, default=1.0, help="share of the keys that exist at first (default: 100%%)"
+    )
     parser.add_argument("--rate", type=_RATE, help="requests a second, all operations together")
     parser.add_argument("--for", dest="seconds", type=_SECONDS, help="for how long, such as 1h")
 
 
 def _scale(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=_taking(_from_to), required=True, help="before:after, as in 3:5")
-    parser.add_argument("--gain", type=_taking(_percent), required=True, help="of throughput, such as 55%%")
-    parser.add_argument("--latency", type=_taking(_percent), help="change of the mean latency that was seen, as =-29%%")
+    parser.add_argument("--gain", type=_taking(_percent), required=True, help="change of the throughput, such as 55%%")
+    parser.add_argument("--latency", type=_taking(_percent), help="observed change of the mean latency, as =-29%%")
 
 
 def _odds(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--nodes", type=_MANY, required=True, help="nodes, or whatever the failure domain is")
-    parser.add_argument("--down", type=_MANY, required=True, help="how many of them fail at once")
+    parser.add_argument("--nodes", type=_MANY, required=True, help="number of nodes, or of other failure domains")
+    parser.add_argument("--down", type=_MANY, required=True, help="number of them that fail at once")
     parser.add_argument("--pool", type=_POOL, required=True, help="3 (copies) or 4+2 (erasure code)")
-    parser.add_argument("--min-size", type=_MANY, help="of the pool; without it Ceph's default")
+    parser.add_argument("--min-size", type=_MANY, help="min_size of the pool (default: Ceph's)")
 
 
 _Declare = Callable[[argparse.ArgumentParser], None]

@@ -46,7 +46,7 @@ def percent(share: float) -> str:
 
 
 def capacity(args: argparse.Namespace) -> Answer:
-    """how many objects fill a cluster, and what they take"""
+    """Compute how many objects fit, and the space that they take."""
     data: Dict[str, Any] = {}
     told: List[Tuple[str, str]] = []
     available = _available(args, data, told)
@@ -126,7 +126,7 @@ def _space(file: str) -> Space:
 
 
 def pgs(args: argparse.Namespace) -> Answer:
-    """placement groups of each pool, as Ceph's PG calculator has them"""
+    """Compute the placement groups of each pool, as Ceph's PG calculator does."""
     wanted = [*(pools.rgw_pools(args.data) if args.data else []), *map(_pool, args.pool)]
     if not wanted:
         raise ValueError("no pools: give --data 4+2 for those of an RGW, or --pool NAME=PERCENT/KEPT")
@@ -158,7 +158,7 @@ def _pool(text: str) -> pools.Pool:
 
 
 def odds(args: argparse.Namespace) -> Answer:
-    """placement groups that serve no client while nodes are down"""
+    """Compute the share of the placement groups that is inactive while nodes are down."""
     pool: Redundancy = args.pool
     if args.down > args.nodes:
         raise ValueError(f"{args.down} of {args.nodes} cannot be down")
@@ -176,7 +176,7 @@ def odds(args: argparse.Namespace) -> Answer:
 
 
 def network(args: argparse.Namespace) -> Answer:
-    """the most that clients can read and write, by the interfaces' speed"""
+    """Compute the highest throughput that the network interfaces allow."""
     of = network_model.layout(
         args.nodes,
         args.pool,
@@ -222,7 +222,7 @@ def network(args: argparse.Namespace) -> Answer:
 
 
 def workers(args: argparse.Namespace) -> Answer:
-    """Little's law: requests in flight, throughput, latency, and the workers that a latency allows"""
+    """Apply Little's law: requests in flight, throughput, latency, and the workers that a latency allows."""
     data: Dict[str, Any] = {}
     told: List[Tuple[str, str]] = []
     if args.op:
@@ -255,7 +255,7 @@ def workers(args: argparse.Namespace) -> Answer:
 
 
 def mix(args: argparse.Namespace) -> Answer:
-    """how the number of objects changes under a mix, and how full a range of keys gets"""
+    """Compute how a mix changes the number of objects, and how full a range of keys gets."""
     put, delete = args.mix.get("PUT", 0.0) + args.mix.get("MULTIPART", 0.0), args.mix.get("DELETE", 0.0)
     growth = capacity_model.growth(args.mix)
     data: Dict[str, Any] = {"growth_per_100": growth}
@@ -292,7 +292,7 @@ def _time_course(
 
 
 def scale(args: argparse.Namespace) -> Answer:
-    """what more nodes gave, against what they could have given"""
+    """Compare the gain in throughput with the nodes that were added."""
     before, after = args.nodes
     found = closed_loop.efficiency(args.gain, before, after)
     added = closed_loop.change(before, after)
