@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("file", help="YAML file as cbt.py takes it")
-    parser.add_argument("--json", action="store_true", help="the same for programs")
+    parser.add_argument("file", help="YAML file of CBT, or a fault file")
+    parser.add_argument("--json", action="store_true", help="print the plan as JSON")
     parser.add_argument(
         "--live",
         action="store_true",
-        help="ask the cluster, changing nothing: the blast radius of each fault, and every command",
+        help="ask the cluster, without changing anything, for the blast radius of each fault, and show every command",
     )
 
 

@@ -17,7 +17,7 @@ IMPORTERS = "cbt_plugins.importers"
 
 Loader = Callable[[], Any]
 
-#: there in a checkout only, whose list may be newer than that of an installation
+#: of a checkout, whose list may be newer than that of an installation; an installation has none
 _SETUP = Path(__file__).resolve().parents[2] / "setup.cfg"
 
 
@@ -33,8 +33,8 @@ def _references(group: str, path: Tuple[str, ...]) -> Dict[str, str]:
     entries = found.select(group=group) if hasattr(found, "select") else found.get(group, ())
     installed = {entry.name: entry.value for entry in entries}
     others = {name: value for name, value in installed.items() if not _is_ours(value)}
-    ours = _listed(group) if _SETUP.is_file() else {k: v for k, v in installed.items() if _is_ours(v)}
-    return {**others, **ours}
+    ours = {name: value for name, value in installed.items() if _is_ours(value)}
+    return {**others, **(_listed(group) or ours)}
 
 
 def load(group: str, name: str) -> Any:
@@ -63,8 +63,10 @@ def _is_ours(reference: str) -> bool:
 
 
 def _listed(group: str) -> Dict[str, str]:
-    """Return what setup.cfg lists, in its order."""
+    """Return what setup.cfg lists, in its order; {} without a setup.cfg of ours."""
     parser = configparser.ConfigParser(delimiters=("=",))
     parser.read(_SETUP, encoding="utf-8")
+    if parser.get("metadata", "name", fallback="") != "cbt-plugins":
+        return {}
     lines = parser.get("options.entry_points", group, fallback="").strip().splitlines()
     return {name.strip(): reference.strip() for name, _, reference in (line.partition("=") for line in lines)}
