@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
+from cbt_plugins.programs import cache_dir
+
 MODULE = Path(__file__).resolve().parent / "companion"
 
 #: -buildvcs: a fresh machine may have the checkout without git, or owned by somebody else
@@ -35,11 +37,6 @@ class Binary(NamedTuple):
 
     package: str
     ldflags: str
-
-
-def cache_dir() -> Path:
-    """Where everything that set-up makes outside the checkout lies."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cbt-plugins"
 
 
 def pinned(module: Path, dependency: str) -> str:

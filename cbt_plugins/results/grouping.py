@@ -26,10 +26,3 @@ def grouped(
         for name, values in columns.items():
             made[name] = how.reduceat(values[order].astype(np.int64, copy=False), starts)
     return ordered[starts], made
-
-
-def placed(all_keys: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """`values`, which belong to `keys`, at the places of these among `all_keys` (rising); 0 elsewhere."""
-    column = np.zeros(len(all_keys), values.dtype)
-    column[np.searchsorted(all_keys, keys)] = values
-    return column

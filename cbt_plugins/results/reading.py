@@ -11,7 +11,7 @@ from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Un
 from cbt_plugins.results.aggregates import Frame, frames, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.job import Gatherer, JobAggregates
-from cbt_plugins.results.reduce import frames_of_rows
+from cbt_plugins.results.rows import NotBuilt, frames_of_rows
 from cbt_plugins.results.series import TimeGrid, Timeline
 from cbt_plugins.results.source import Unreadable
 
@@ -137,6 +137,8 @@ def _lot(work: Tuple[Sequence[Task], TimeGrid]) -> Tuple[Results, Timeline]:
                     gatherer.damaged()
                 else:
                     gatherer.add(frame)
+        except NotBuilt:
+            raise
         except Unreadable as e:  # not raised: an exception of a worker process would end all of them
             faults.append((task.job, str(e).replace(f"{task.path}: ", "")))
     whole = [job for job in gatherers if job not in dict(faults)]

@@ -6,7 +6,6 @@ import hashlib
 import os
 import platform
 import shlex
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -22,6 +21,7 @@ from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.host import HostRun
 from cbt_plugins.inventory import ROLES, head_of, nodes_of
 from cbt_plugins.plan import S3, Plan
+from cbt_plugins.programs import own_program
 
 #: bytes that must be free for rows on a client node
 ROOM = 1 << 30
@@ -181,13 +181,6 @@ def _secret(source: Optional[str], name: str) -> str:
     if not value:
         raise CephError(f"s3.{name}: {place} is empty")
     return value
-
-
-def own_program(name: str) -> Optional[Path]:
-    """Return a program of this machine: what `cbt-tools build` made, else the one on PATH."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cbt-plugins" / "bin" / name
-    found = str(cache) if cache.exists() else shutil.which(name)
-    return Path(found) if found else None
 
 
 def programs_of(plan: Plan) -> List[str]:

@@ -15,8 +15,6 @@ import yaml
 from running_lab import PROJECT, RunningLab
 from waiting import wait_for
 
-from cbt_plugins.results.rows import STREAMED, Rows
-
 CLUSTER = {
     "user": "root",
     "head": "node0",
@@ -193,8 +191,3 @@ def generators(lab: RunningLab) -> List[str]:
     for node in ("client1", "client2"):
         found += lab.exec(node, ["pgrep", "-x", "warp|cbt-load|cbt-rows"]).stdout.split()
     return found
-
-
-def rows_of(path: Path) -> List[Dict[str, str]]:
-    """All rows of a rows file, by column."""
-    return [dict(zip(STREAMED, row)) for block in Rows(path).blocks() for row in block]

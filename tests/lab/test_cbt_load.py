@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Set, Tuple
 
 import pytest
-from cycles import S3, Cycle, buckets_of, generators, rows_of
+from cycles import S3, Cycle, buckets_of, generators
+from request_rows import rows_of
 from running_lab import RunningLab
 from waiting import busy, wait_for
 

@@ -9,7 +9,8 @@ from typing import Any, Dict
 
 import jsonschema
 import pytest
-from cycles import S3, Cycle, buckets_of, generators, objects, rows_of
+from cycles import S3, Cycle, buckets_of, generators, objects
+from request_rows import rows_of
 from running_lab import PROJECT, RunningLab
 from waiting import busy, wait_for
 

@@ -1,8 +1,7 @@
-"""How fast request rows are reduced: cbt-rows beside `warp analyze`, the Python reader, and decompression alone.
+"""How fast request rows are reduced: cbt-rows beside `warp analyze` and decompression alone.
 
 The same rows for all, in turns, in one run; each has a process of its own. Prints medians, CPU seconds, peak memory,
-rows per second and the ratio to `warp analyze` (in its default mode). The Python reader gets a part of the rows, and is
-scaled up.
+rows per second and the ratio to `warp analyze` (in its default mode).
 Usage: ./run bench rows   (or: python tests/perf/rows.py [ROWS])
 """
 
@@ -18,22 +17,13 @@ import time
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Sequence
 
-from cbt_plugins.tools import build
+from cbt_plugins.programs import cache_dir
 
 ROWS = 10_000_000
 ROUNDS = 3
 #: `warp analyze` takes minutes, and its times hardly differ
 WARP_ROUNDS = 1
-#: the part of the rows that the Python reader gets
-FRACTION = 20
 WRITER = Path(__file__).parent / "inputs" / "rows.py"
-READER = """
-import sys
-from pathlib import Path
-from cbt_plugins.results.reduce import frames_of_rows
-for frame in frames_of_rows(Path(sys.argv[1]), 0.0, 1):
-    pass
-"""
 
 
 class Cost(NamedTuple):
@@ -59,21 +49,18 @@ def measured(argv: Sequence[object]) -> Cost:
 def main() -> int:
     """Exit status 1 when something to compare with is missing."""
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
-    warp, reducer = (build.cache_dir() / "bin" / name for name in ("warp", "cbt-rows"))
+    warp, reducer = (cache_dir() / "bin" / name for name in ("warp", "cbt-rows"))
     if not warp.is_file() or not reducer.is_file() or not shutil.which("zstd"):
         print("warp, cbt-rows or zstd is missing: ./run setup builds and installs them")
         return 1
-    part = max(rows // FRACTION, 1)
     with tempfile.TemporaryDirectory() as scratch:
-        whole, some = Path(scratch) / "rows.csv.zst", Path(scratch) / "some.csv.zst"
-        for path, count in ((whole, rows), (some, part)):
-            subprocess.run([sys.executable, str(WRITER), str(path), str(count)], check=True)
+        whole = Path(scratch) / "rows.csv.zst"
+        subprocess.run([sys.executable, str(WRITER), str(whole), str(rows)], check=True)
         size, load = whole.stat().st_size / 2**20, os.getloadavg()[0]
         print(f"{rows} rows, {size:.0f} MiB, {os.cpu_count()} cores, load {load:.1f}", flush=True)
         runs: Dict[str, List[object]] = {
             "cbt-rows": [reducer, "reduce", "-o", Path(scratch) / "rows.aggregates", whole],
             "zstdcat | wc -l": ["sh", "-c", f"zstd -dcq {whole} | wc -l"],
-            "Python reader": [sys.executable, "-c", READER, some],
             "warp analyze": [warp, "analyze", "--no-color", whole],
         }
         costs: Dict[str, List[Cost]] = {name: [] for name in runs}
@@ -81,15 +68,13 @@ def main() -> int:
             for name, argv in runs.items():
                 if name != "warp analyze" or turn < WARP_ROUNDS:
                     costs[name].append(measured(argv))
-    scale = {"Python reader": rows / part}
     medians = {
         name: Cost(*(statistics.median(values) for values in zip(*found))) for name, found in costs.items()
     }
-    walls = {name: cost.wall * scale.get(name, 1) for name, cost in medians.items()}
     for name, cost in medians.items():
-        wall, cpu, ratio = walls[name], cost.cpu * scale.get(name, 1), walls["warp analyze"] / walls[name]
+        ratio, speed = medians["warp analyze"].wall / cost.wall, rows / cost.wall
         print(
-            f"  {name:16} {wall:8.2f} s  {cpu:8.2f} s CPU  {cost.peak:6.0f} MiB  {rows / wall:12,.0f} rows/s  "
+            f"  {name:16} {cost.wall:8.2f} s  {cost.cpu:8.2f} s CPU  {cost.peak:6.0f} MiB  {speed:12,.0f} rows/s  "
             f"{ratio:6.1f} times warp analyze  ({len(costs[name])} runs)"
         )
     print(f"  by CPU time: cbt-rows {medians['warp analyze'].cpu / medians['cbt-rows'].cpu:.1f} times warp analyze")

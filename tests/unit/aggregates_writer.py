@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import random
 import re
@@ -10,7 +11,9 @@ import zlib
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from request_rows import STREAMED
 
 NS = 10**9
 CODES = {"u1": "B", "u2": "H", "u4": "I", "i8": "q"}
@@ -151,15 +154,18 @@ def write(path: Path, parts: Iterable[Sequence[Request]], block: int = 1, *, end
 
 def requests_of(rows: Iterable[str], offset: float = 0.0) -> List[Request]:
     """Rows as the generators print them, without quoted line breaks."""
-    return [_request(line.rstrip("\n").split("\t"), round(offset * NS)) for line in rows]
+    found = csv.DictReader(iter(rows), STREAMED, delimiter="\t")
+    return [request_of(row, round(offset * NS)) for row in found]
 
 
-def _request(f: List[str], offset: int) -> Request:
-    error = f[8][1:-1].replace('""', '"') if f[8].startswith('"') else f[8]
-    error = re.sub(r'"[^"]*"', "...", error)[:200]
-    objects = 1 if f[2] == "LIST" else int(f[4])
-    ttfb = max(0, instant(f[10]) - instant(f[9])) if f[10] else None
-    return Request(f[2], instant(f[11]) - offset, int(f[12]), int(f[5]), f[6], error, int(f[1]), objects, ttfb)
+def request_of(row: Mapping[str, str], offset: int) -> Request:
+    """A row, by column; `offset` in ns."""
+    error = re.sub(r'"[^"]*"', "...", row["error"])[:200]
+    objects = 1 if row["op"] == "LIST" else int(row["n_objects"])
+    first = row["first_byte"]
+    ttfb = max(0, instant(first) - instant(row["start"])) if first else None
+    end, took, size = instant(row["end"]) - offset, int(row["duration_ns"]), int(row["bytes"])
+    return Request(row["op"], end, took, size, row["endpoint"], error, int(row["thread"]), objects, ttfb)
 
 
 def instant(text: str) -> int:

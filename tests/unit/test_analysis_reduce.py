@@ -10,13 +10,12 @@ from typing import List, Optional, Sequence
 
 import analysis_archives as made
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from request_rows import rows_of
 
-from cbt_plugins.results import reduce
 from cbt_plugins.results.job import EndpointAggregates, Gatherer, JobAggregates, OpAggregates
-from cbt_plugins.results.reduce import frames_of_rows
-from cbt_plugins.results.rows import Rows
+from cbt_plugins.results.rows import frames_of_rows
 from cbt_plugins.results.series import TimeGrid, Timeline
 
 T0, NS = made.T0, made.NS
@@ -29,6 +28,7 @@ class Reduced:
     def __init__(self, path: Path, grid: TimeGrid, offset: float = 0.0) -> None:
         gatherer = Gatherer(Timeline(grid))
         for frame in frames_of_rows(path, offset, grid.block):
+            assert frame
             gatherer.add(frame)
         self.job: JobAggregates = gatherer.finish()
         self.timeline: Timeline = gatherer.timeline
@@ -141,6 +141,7 @@ def test_objects_of_a_request(tmp_path: Path) -> None:
     assert got.ops["LIST"].objects == 1
 
 
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(st.integers(-4000, 16000), st.integers(0, 9000), st.booleans()), min_size=1, max_size=40))
 def test_time_in_flight_is_cut_at_the_window(requests: List[tuple[int, int, bool]]) -> None:
     window = (1, 9)
@@ -179,51 +180,28 @@ def test_the_series_sums_to_the_window(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", sorted(p.name for p in DATA.glob("v*")))
 def test_recorded_rows_against_plain_arithmetic(name: str) -> None:
     """Every number of a recorded file once more, the slow way."""
-    rows = Rows(DATA / name)
-    found = [row for block in rows.blocks() for row in block]
-    c = rows.columns
-    assert c is not None
+    found = rows_of(DATA / name)
 
     def ns(text: str) -> int:
         whole, _, fraction = text.rstrip("Z").partition(".")
         return int(datetime.fromisoformat(whole + "+00:00").timestamp()) * NS + int(fraction.ljust(9, "0"))
 
-    ends = sorted(ns(row[c.end]) for row in found)
+    ends = sorted(ns(row["end"]) for row in found)
     start, end = ends[len(ends) // 5] // NS * NS, ends[len(ends) * 4 // 5] // NS * NS + NS
     aggregates = Reduced(DATA / name, TimeGrid.of(start // NS, end // NS, 1))
     assert aggregates.job.rows == len(found)
     for op, got in aggregates.ops.items():
-        mine = [row for row in found if row[c.op] == op]
-        inside = [row for row in mine if start <= ns(row[c.end]) < end and not row[c.error]]
-        times = sorted(int(row[c.duration]) for row in inside)
+        mine = [row for row in found if row["op"] == op]
+        inside = [row for row in mine if start <= ns(row["end"]) < end and not row["error"]]
+        times = sorted(int(row["duration_ns"]) for row in inside)
         assert times
         assert got.latency.n == len(inside)
         assert got.latency.total == sum(times)
-        assert got.bytes == sum(int(row[c.bytes]) for row in inside)
+        assert got.bytes == sum(int(row["bytes"]) for row in inside)
         assert got.latency.quantile(0.5) == pytest.approx(times[(len(times) + 1) // 2 - 1], rel=0.0005)
-        firsts = [ns(row[c.first_byte]) - ns(row[c.start]) for row in inside if row[c.first_byte]]
+        firsts = [ns(row["first_byte"]) - ns(row["start"]) for row in inside if row["first_byte"]]
         assert got.ttfb.n == len(firsts)
         assert got.ttfb.total == sum(firsts)
-
-
-def test_many_frames_are_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = made.steady("GET", workers=3, seconds=12, latency=0.03, begin=-1, size=10, first=0.01)
-    rows += [made.row("PUT", 3 + i, 0.5, error=f"kind {i}") for i in range(5)]
-    path = tmp_path / "r"
-    expected = reduced(path, rows)
-    monkeypatch.setattr(reduce, "_FRAME", 1)
-    monkeypatch.setattr("cbt_plugins.results.source._CHUNK", 1000)
-    assert sum(1 for _ in frames_of_rows(path, 0.0, 1)) > 50
-    got = reduced(path, rows)
-    assert got.job == expected.job
-    assert got.timeline.together().longest_gap() == expected.timeline.together().longest_gap()
-
-
-def test_endless_kinds_of_errors_are_counted_as_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reduce, "_TEXTS", 3)
-    got = reduced(tmp_path / "r", [made.row("GET", 1, 0.1, error=f"kind {i % 9}") for i in range(90)])
-    assert len(got.ops["GET"].messages) == 4
-    assert got.ops["GET"].messages["other"] == 60
 
 
 def test_a_duration_that_cannot_be_is_no_row(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Dict, List, Tuple
 
 import pytest
 
+from cbt_plugins.programs import cache_dir
 from cbt_plugins.tools import build
 
 
@@ -17,7 +18,7 @@ from cbt_plugins.tools import build
 def go() -> Tuple[str, Dict[str, str]]:
     """The Go that builds the companion, and the environment to run it in."""
     try:
-        found = build.find_go(build.pinned(build.MODULE, "go"), build.cache_dir())
+        found = build.find_go(build.pinned(build.MODULE, "go"), cache_dir())
     except (build.BuildError, OSError) as error:
         pytest.skip(f"no Go to test the companion with: {error}")
     fixed = {"GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shutil
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Dict, List
@@ -17,7 +16,6 @@ import pytest
 from cbt_plugins.results.importers import warp_rows
 from cbt_plugins.results.importers.reader import read
 from cbt_plugins.results.record import RunRecord
-from cbt_plugins.results.rows import Rows
 from cbt_plugins.results.source import Source, Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "foreign" / "warp"
@@ -174,13 +172,6 @@ def test_a_torn_file_counts_and_says_so(tmp_path: Path) -> None:
     path.write_bytes(data[: len(data) // 2])
     (record,) = read(path)
     assert "torn-rows" in codes(record) and value(record, "GET", "obj_per_s") > 0
-
-
-def test_the_column_of_the_client_is_found_by_its_name(tmp_path: Path) -> None:
-    shutil.copy(DATA / "distributed.csv.zst", tmp_path / "a.csv.zst")
-    rows = Rows(tmp_path / "a.csv.zst")
-    assert len(next(rows.blocks())) and rows.columns is not None
-    assert made.COLUMNS.split()[rows.columns.client] == "client_id"
 
 
 def test_what_is_nothing_of_warp_is_refused(tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Callable, Iterator, List
 
 import pytest
+from request_rows import rows_of
 
 from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.load.jobs import Job
 from cbt_plugins.load.session import LoadError, LoadSession, collect
-from cbt_plugins.results.rows import Rows
-from cbt_plugins.run.preflight import own_program
+from cbt_plugins.programs import own_program
 
 NODE = socket.gethostname()
 FAKE = str(Path(__file__).with_name("fake_warp.py"))
@@ -105,10 +105,6 @@ def agent_pid(session: LoadSession, tmp_path: Path, limit: float = 30.0) -> int:
         for _ in session.beats(0.1):
             pass
     return int(file.read_text().split()[0])
-
-
-def rows_of(path: Path) -> List[List[str]]:
-    return [row for block in Rows(path).blocks() for row in block]
 
 
 def test_rows_counts_and_exit_status_arrive(start: Starter, tmp_path: Path) -> None:
@@ -215,7 +211,7 @@ def test_a_dead_head_ends_the_load_and_its_rows_are_whole(start: Starter, tmp_pa
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     rows = rows_of(tmp_path / "got" / "rows" / "a.csv.zst")
-    assert [int(r[0]) for r in rows] == list(range(len(rows)))
+    assert [int(r["idx"]) for r in rows] == list(range(len(rows)))
 
 
 def test_a_killed_agent_takes_its_generators_along_and_loses_no_row(start: Starter, tmp_path: Path) -> None:
@@ -232,7 +228,7 @@ def test_a_killed_agent_takes_its_generators_along_and_loses_no_row(start: Start
         run_to_end(session)
     collect(Remote.from_host({}, {}), [NODE], str(tmp_path / "node"), tmp_path / "got")
     rows = rows_of(tmp_path / "got" / "rows" / "a.csv.zst")
-    assert [int(r[0]) for r in rows] == list(range(len(rows))) and len(rows) >= counted
+    assert [int(r["idx"]) for r in rows] == list(range(len(rows))) and len(rows) >= counted
 
 
 def test_messages_are_kept_up_to_a_limit(start: Starter, tmp_path: Path) -> None:

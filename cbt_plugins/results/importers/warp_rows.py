@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 from cbt_plugins.results import phase as of_phase
 from cbt_plugins.results.aggregates import Frame
@@ -17,8 +17,7 @@ from cbt_plugins.results.importers.importer import Importer, ResultFiles
 from cbt_plugins.results.importers.warp import PHASE, of_command
 from cbt_plugins.results.job import Gatherer, JobAggregates
 from cbt_plugins.results.record import ResultWarning, RunRecord, measurements
-from cbt_plugins.results.reduce import frames_by_client
-from cbt_plugins.results.rows import Rows
+from cbt_plugins.results.rows import by_client
 from cbt_plugins.results.series import TimeGrid, Timeline
 from cbt_plugins.results.source import Unreadable
 
@@ -41,14 +40,15 @@ def read(paths: Sequence[Path]) -> RunRecord:
     """One record of the files of all clients of one run. Raises Unreadable."""
     clients: Dict[str, List[Frame]] = {}
     warnings: List[ResultWarning] = []
+    command = ""
     for number, path in enumerate(paths):
-        found, bad, torn = frames_by_client(path, 1)
-        for client, frames in found.items():
-            clients.setdefault(f"{number} {client}", []).extend(frames)
-        if torn:
-            warnings.append(ResultWarning("torn-rows", f"{path.name}: its end is missing: {torn}"))
-        if bad:
-            warnings.append(ResultWarning("bad-rows", f"{path.name}: {bad} lines are no rows"))
+        found = by_client(path)
+        command = command or found.command
+        clients.update({f"{number} {client.name}": client.frames for client in found.clients})
+        if found.torn:
+            warnings.append(ResultWarning("torn-rows", f"{path.name}: its end is missing: {found.torn}"))
+        if found.bad:
+            warnings.append(ResultWarning("bad-rows", f"{path.name}: {found.bad} lines are no rows"))
     spans = [_span(frames) for frames in clients.values()]
     if not spans:
         raise Unreadable(f"{paths[0]}: no request in it")
@@ -75,7 +75,7 @@ def read(paths: Sequence[Path]) -> RunRecord:
         if its["errors"]:
             kinds = ", ".join(f"{kind['count']} x {kind['text'][:60]}" for kind in its["error_kinds"])
             warnings.append(ResultWarning("errors", f"{op}: {its['errors']} requests failed: {kinds}"))
-    config = {"benchmark": "warp", "engine": "warp", **dict(of_command(_command(paths[0]) or ""))}
+    config = {"benchmark": "warp", "engine": "warp", **dict(of_command(command))}
     return RunRecord(
         source=str(paths[0]),
         name=paths[0].name,
@@ -123,10 +123,3 @@ def _aggregates(clients: Dict[str, List[Frame]], grid: TimeGrid) -> of_phase.Pha
     )
     return of_phase.PhaseAggregates(phase, grid, jobs, timeline)
 
-
-def _command(path: Path) -> Optional[str]:
-    """What stands in the last line of warp's files."""
-    rows = Rows(path)
-    for _ in rows.blocks():
-        pass
-    return rows.command

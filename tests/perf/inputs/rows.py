@@ -11,7 +11,8 @@ from typing import List
 
 import numpy as np
 
-from cbt_plugins.results.rows import STREAMED
+COLUMNS = "idx\tthread\top\tclient_id\tn_objects\tbytes\tendpoint\tfile\terror\tstart\tfirst_byte"
+COLUMNS += "\tend\tduration_ns\tcat\n"
 
 CHUNK = 200_000
 RATE = 5500
@@ -102,7 +103,7 @@ def main() -> int:
     names = np.hstack([prefixes[ids % 160], slash, numbers(ids, 6), dot, ends, end])
     with subprocess.Popen(["zstd", "-q", "-f", "-T2", "-o", path], stdin=subprocess.PIPE) as zstd:
         assert zstd.stdin
-        zstd.stdin.write(("\t".join(STREAMED) + "\n").encode())
+        zstd.stdin.write(COLUMNS.encode())
         clock = 3600 * NS
         for first in range(0, count, CHUNK):
             n = min(CHUNK, count - first)

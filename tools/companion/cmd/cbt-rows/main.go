@@ -15,7 +15,7 @@ import (
 	"cbt-plugins/companion/internal/reduce"
 )
 
-const usage = `usage: cbt-rows reduce [--job J --driver D --node N --phase P] [--offset S] [--block S] -o OUT.aggregates INPUT...
+const usage = `usage: cbt-rows reduce [--job J --driver D --node N --phase P] [--offset S] [--block S] [--client C] -o OUT.aggregates INPUT...
        cbt-rows reduce [the same] [--keep ROWS.csv.zst] [--beat] -o OUT.aggregates -
        cbt-rows merge -o OUT.aggregates IN.aggregates...
        cbt-rows show FILE.aggregates...
@@ -104,6 +104,7 @@ func rows(flags *flag.FlagSet, args []string) error {
 	flags.StringVar(&o.Out, "o", "", "")
 	flags.BoolVar(&o.Beat, "beat", false, "")
 	flags.Int64Var(&o.Block, "block", 1, "")
+	flags.Func("client", "", func(name string) error { o.Client = &name; return nil })
 	offset := flags.Float64("offset", 0, "")
 	if err := parse(flags, args); err != nil {
 		return err
@@ -118,6 +119,8 @@ func rows(flags *flag.FlagSet, args []string) error {
 		return wrong("--offset must be a number of seconds")
 	case !live && (o.Beat || o.Keep != ""):
 		return wrong("--beat and --keep go with one input, -")
+	case live && o.Client != nil:
+		return wrong("--client goes with files")
 	}
 	o.Offset = int64(math.Round(*offset * 1e9))
 	if live {

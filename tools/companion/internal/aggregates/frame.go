@@ -43,6 +43,9 @@ type Totals struct {
 	Torn       *string `json:"torn"`
 	FirstStart int64   `json:"first_start"`
 	LastEnd    int64   `json:"last_end"`
+	// of rows that warp's own files hold
+	Clients []string `json:"clients,omitempty"`
+	Command string   `json:"command,omitempty"`
 }
 
 // Header describes a frame.

@@ -48,6 +48,8 @@ func (e *ending) add(source Source, t Totals) {
 		}
 		sum.LastEnd = max(sum.LastEnd, t.LastEnd)
 	}
+	sum.Clients = slices.Compact(slices.Sorted(slices.Values(slices.Concat(sum.Clients, t.Clients))))
+	sum.Command = max(sum.Command, t.Command)
 	sum.Rows += t.Rows
 	sum.Errors += t.Errors
 	sum.Bad += t.Bad

@@ -7,15 +7,21 @@ import (
 	"cbt-plugins/companion/internal/rows"
 )
 
-// more threads than any generator has; what goes beyond is no number of a thread
-const mostThreads = 1 << 20
+// More than any generator has: what goes beyond is no number of a thread, or no name of a client.
+const (
+	mostThreads = 1 << 20
+	mostClients = 1 << 10
+)
 
 // Sums add up all rows of a source; times are those of the node's clock.
 type Sums struct {
 	Rows, Errors        int64
+	Command             string // that made the rows, where they say so
 	firstStart, lastEnd int64
 	dense               []int64 // last end of each thread with a low number; 0: it has none
 	sparse              map[int64]int64
+	clients             map[string]bool // those that the rows name, at most mostClients
+	client              string          // of the last row
 }
 
 // Add counts a row.
@@ -27,6 +33,13 @@ func (t *Sums) Add(r *rows.Row) {
 	t.Rows++
 	if len(r.Err) > 0 {
 		t.Errors++
+	}
+	if (len(t.clients) == 0 || string(r.Client) != t.client) && len(t.clients) < mostClients {
+		if t.clients == nil {
+			t.clients = map[string]bool{}
+		}
+		t.client = string(r.Client)
+		t.clients[t.client] = true
 	}
 	t.thread(r.Thread, r.End)
 }
@@ -51,9 +64,14 @@ func (t *Sums) thread(thread, end int64) {
 
 // Merge adds what another one has counted.
 func (t *Sums) Merge(other *Sums) {
+	t.Command = max(t.Command, other.Command)
 	if other.Rows == 0 {
 		return
 	}
+	if t.clients == nil {
+		t.clients = map[string]bool{}
+	}
+	maps.Copy(t.clients, other.clients)
 	if t.Rows == 0 || other.firstStart < t.firstStart {
 		t.firstStart = other.firstStart
 	}
@@ -81,7 +99,10 @@ func (t *Sums) threads() map[int64]int64 {
 // End makes the last frame of a file. offset is the node's clock minus the head's in ns.
 func (t *Sums) End(block, offset int64, source Source, bad int64, torn string) *Frame {
 	f := NewFrame(KindEnd, block, []Source{source})
-	totals := Totals{Rows: t.Rows, Errors: t.Errors, Bad: bad}
+	totals := Totals{Rows: t.Rows, Errors: t.Errors, Bad: bad, Command: t.Command}
+	if len(t.clients) > 1 || !t.clients[""] {
+		totals.Clients = slices.Sorted(maps.Keys(t.clients))
+	}
 	if t.Rows > 0 {
 		totals.FirstStart, totals.LastEnd = t.firstStart-offset, t.lastEnd-offset
 	}

@@ -31,7 +31,10 @@ func (b *blocks) begin() error {
 		n, b.err = b.from.Read(buffer)
 		b.rest = append(b.rest, buffer[:n]...)
 	}
-	first, _, _ := bytes.Cut(b.rest, []byte{'\n'})
+	first, _, whole := bytes.Cut(b.rest, []byte{'\n'})
+	if !whole { // a header that is torn
+		first = nil
+	}
 	columns, header, err := rows.Of(first)
 	if err != nil {
 		return err

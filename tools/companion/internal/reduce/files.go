@@ -72,7 +72,11 @@ func newPipeline(out *output, o *Options, of sizes) *pipeline {
 
 func (p *pipeline) work(w *worker) {
 	w.store = <-p.stores
+	only := p.out.options.Client
 	take := func(r *rows.Row) {
+		if only != nil && string(r.Client) != *only {
+			return
+		}
 		if w.store.Full() {
 			p.out.counts(w.store)
 		}
@@ -103,6 +107,7 @@ func (p *pipeline) work(w *worker) {
 func (w *worker) finish() {
 	if w.reader != nil {
 		w.bad += w.reader.Bad
+		w.totals.Command = max(w.totals.Command, w.reader.Command)
 	}
 }
 

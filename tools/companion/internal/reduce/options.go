@@ -13,11 +13,12 @@ import (
 // Options say whose rows they are and where the aggregates go.
 type Options struct {
 	Source aggregates.Source
-	Offset int64  // the node's clock minus the head's, ns
-	Block  int64  // resolution of counts, s
-	Out    string // path of the aggregates
-	Keep   string // stream only: also write the rows there; empty: do not
-	Beat   bool   // stream only: counts on stdout once a second
+	Offset int64   // the node's clock minus the head's, ns
+	Block  int64   // resolution of counts, s
+	Out    string  // path of the aggregates
+	Keep   string  // stream only: also write the rows there; empty: do not
+	Client *string // files only: the rows of this client of warp's; nil: all rows
+	Beat   bool    // stream only: counts on stdout once a second
 }
 
 // ErrOutput means that aggregates or rows could not be written, ErrInput that a part of the input could not be read.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
 	"cbt-plugins/companion/internal/aggregates"
@@ -196,5 +197,73 @@ func TestAFullDiskDoesNotStopTheStream(t *testing.T) {
 	err := Stream(strings.NewReader(rowsText(1000)), &counts, &Options{Block: 1, Out: "/dev/full", Keep: "/dev/full", Beat: true})
 	if !errors.Is(err, ErrOutput) || !strings.Contains(counts.String(), `"rows":1000`) {
 		t.Errorf("%v, %s", err, counts.String())
+	}
+}
+
+// A record counts with its line end only: whatever a torn one holds may lack a digit.
+func TestTornAtEveryByteOfTheLastRecord(t *testing.T) {
+	line := "0\t1\tPUT\t\t1\t5\thttp://a\tf\t%s\t2026-11-21T09:06:08Z\t\t2026-11-21T09:06:09.5Z\t250000000\t0\n"
+	for _, message := range []string{"", "plain", "\"a \"\"quoted\"\" tab\there\"", "\"two\nlines\"", "\"all\t\"\"of\nit\"\"\""} {
+		before, last := rows.Header+"\n"+fmt.Sprintf(line, "")+fmt.Sprintf(line, "\"x\ty\""), fmt.Sprintf(line, message)
+		for cut := range len(last) + 1 {
+			o := options(t)
+			if err := Files([]string{put(t, "rows", []byte(before+last[:cut]))}, o); err != nil {
+				t.Fatal(err)
+			}
+			want, whole := int64(2), cut == 0 || last[cut-1] == '\n'
+			if cut == len(last) {
+				want = 3
+			}
+			if end := endOf(t, o.Out); end.Rows != want || (end.Torn == nil) != whole {
+				t.Fatalf("%q: %+v", last[:cut], end)
+			}
+		}
+	}
+}
+
+func TestGzipCutAtEveryByteGivesOnlyWholeRows(t *testing.T) {
+	var data bytes.Buffer
+	packer := gzip.NewWriter(&data)
+	for _, line := range strings.SplitAfter(rowsText(6), "\n") {
+		packer.Write([]byte(line))
+		packer.Flush()
+	}
+	packer.Close()
+	before := int64(0)
+	for cut := 2; cut < data.Len(); cut++ {
+		o := options(t)
+		if err := Files([]string{put(t, "rows", data.Bytes()[:cut])}, o); err != nil {
+			t.Fatal(err)
+		}
+		end := endOf(t, o.Out)
+		if end.Rows < before || end.Torn == nil {
+			t.Fatalf("%d bytes: %+v", cut, end)
+		}
+		before = end.Rows
+	}
+	if before != 6 {
+		t.Errorf("%d rows", before)
+	}
+}
+
+func TestRowsOfOneClient(t *testing.T) {
+	text := strings.Replace(rowsText(40), "GET\t\t", "GET\tone\t", 11) + "# warp get\nno row\n"
+	path := put(t, "rows", []byte(text))
+	for name, want := range map[string]int64{"one": 11, "": 29} {
+		o := options(t)
+		o.Client = &name
+		if err := Files([]string{path}, o); err != nil {
+			t.Fatal(err)
+		}
+		if end := endOf(t, o.Out); end.Rows != want || end.Bad != 1 || end.Command != "warp get" {
+			t.Errorf("%q: %+v", name, end)
+		}
+	}
+	o := options(t)
+	if err := Files([]string{path}, o); err != nil {
+		t.Fatal(err)
+	}
+	if end := endOf(t, o.Out); end.Rows != 40 || strings.Join(end.Clients, ",") != ",one" {
+		t.Errorf("%+v", end)
 	}
 }

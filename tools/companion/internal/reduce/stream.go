@@ -212,6 +212,7 @@ func (s *stream) finish() error {
 	}
 	if s.reader != nil {
 		s.reader.End()
+		s.totals.Command = s.reader.Command
 		bad += s.reader.Bad
 	} else {
 		s.header()

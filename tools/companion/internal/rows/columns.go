@@ -3,6 +3,7 @@ package rows
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -12,6 +13,7 @@ type Columns struct {
 	width  int
 	// positions
 	thread, op, objects, bytes, endpoint, err, start, first, end, duration int
+	client                                                                 int // -1: there is none
 	// skipped columns between first byte and end, when the order is warp's; -1: it is not
 	between int
 }
@@ -29,22 +31,15 @@ func OfHeader(line string) (*Columns, error) {
 		{"thread", &c.thread}, {"op", &c.op}, {"n_objects", &c.objects}, {"bytes", &c.bytes}, {"endpoint", &c.endpoint},
 		{"error", &c.err}, {"start", &c.start}, {"first_byte", &c.first}, {"end", &c.end}, {"duration_ns", &c.duration},
 	} {
-		*want.at = -1
-		for i, name := range names {
-			if name == want.name {
-				*want.at = i
-				break
-			}
-		}
-		if *want.at < 0 {
+		if *want.at = slices.Index(names, want.name); *want.at < 0 {
 			missing = append(missing, want.name)
 		}
 	}
 	if missing != nil {
 		return nil, fmt.Errorf("no column %s in its header", strings.Join(missing, ", "))
 	}
-	c.between = -1
-	usual := c.thread == 1 && c.op == 2 && c.objects == 4 && c.bytes == 5 && c.endpoint == 6 && c.err == 8 && c.start == 9
+	c.client, c.between = slices.Index(names, "client_id"), -1
+	usual := c.thread == 1 && c.op == 2 && c.client == 3 && c.objects == 4 && c.bytes == 5 && c.endpoint == 6 && c.err == 8 && c.start == 9
 	if usual && c.first == 10 && c.end > 10 && c.duration == c.end+1 {
 		c.between = c.end - c.first - 1
 	}

@@ -10,6 +10,7 @@ import (
 // Row is what the aggregates need of a request. The slices point into the text that was read.
 type Row struct {
 	Op, Endpoint []byte
+	Client       []byte // of several warp clients whose rows are in one file
 	Err          []byte // empty: it succeeded
 	Thread       int64
 	Objects      int64 // LIST: 1
@@ -45,9 +46,11 @@ func (l *line) usual(b []byte, i int, r *Row) int {
 	if r.Op = b[i:at:at]; b[at] != '\t' {
 		return -1
 	}
-	if i = control(b, at+1); b[i] != '\t' { // client
+	begin = at + 1
+	if i = control(b, begin); b[i] != '\t' {
 		return -1
 	}
+	r.Client = b[begin:i:i]
 	if r.Objects, at = number(b, i+1); at <= i+1 || b[at] != '\t' {
 		return -1
 	}
@@ -119,7 +122,10 @@ func (l *line) times(b []byte, i int, r *Row) int {
 // fields reads a row that was cut at its tabs; false: it has no valid numbers.
 func (l *line) fields(f [][]byte, r *Row) bool {
 	c := l.columns
-	r.Op, r.Endpoint, r.Err = f[c.op], f[c.endpoint], f[c.err]
+	r.Op, r.Endpoint, r.Err, r.Client = f[c.op], f[c.endpoint], f[c.err], nil
+	if c.client >= 0 {
+		r.Client = f[c.client]
+	}
 	var good [5]bool
 	r.Thread, good[0] = l.number(f[c.thread])
 	r.Objects, good[1] = l.number(f[c.objects])

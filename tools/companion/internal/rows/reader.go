@@ -6,7 +6,8 @@ import (
 
 // Reader reads the rows of a text that comes in blocks of whole lines.
 type Reader struct {
-	Bad     int64 // lines that were no rows, so far
+	Bad     int64  // lines that were no rows, so far
+	Command string // what the last line that begins with "# " says: warp's command line
 	line    line
 	records records
 	fields  [][]byte
@@ -66,7 +67,9 @@ func (r *Reader) record(record []byte, take func(*Row)) {
 		} else {
 			r.Bad++
 		}
-	case len(record) == 0 || bytes.HasPrefix(record, []byte("# ")): // the command line of the generator
+	case len(record) == 0:
+	case bytes.HasPrefix(record, []byte("# ")):
+		r.Command = string(record[2:])
 	case !ok || string(f[0]) != "idx":
 		r.Bad++
 	}
