@@ -93,7 +93,8 @@ class Status:
         """Take what is needed of a whole state, as the agent's lines add up to it."""
         names = ("health", "checks", "pgs", "num_pgs", "osds", "osds_up", "osds_in")
         degraded, misplaced = (int(state[what][0]) for what in ("degraded", "misplaced"))
-        return cls(*(state[name] for name in names), degraded, misplaced, state.get("raw_used"))
+        known = {name: state[name] for name in names}
+        return cls(**known, degraded=degraded, misplaced=misplaced, raw_used=state.get("raw_used"))
 
 
 class Ceph:
