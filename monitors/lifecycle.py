@@ -22,12 +22,18 @@ STOP = Path(__file__).parent / "stop.sh"
 _numbers = itertools.count(1)
 
 
-def stop_by_pid_files(remote: Remote, nodes: Sequence[str], folder: str, any_of: str = "") -> None:
-    """End the process groups whose leaders are recorded in FOLDER/*.pid and FOLDER/*/*.pid on the nodes.
+def stop_by_pid_files(remote: Remote, nodes: Sequence[str], folder: str) -> None:
+    """End the process groups whose leaders are recorded in FOLDER/*.pid on the nodes; what does not end is logged."""
+    _stop(remote, nodes, shlex.quote(folder))
 
-    With `any_of`, in all folders FOLDER/ANY_OF (a shell pattern). What does not end is logged.
-    """
-    folders = shlex.quote(folder) + (f"/{any_of}" if any_of else "")
+
+def stop_left(remote: Remote, nodes: Sequence[str], run_dir: str) -> None:
+    """End the monitors that a killed run has left in its folder on the nodes."""
+    folders = f"{shlex.quote(run_dir)}/monitors-*"
+    _stop(remote, nodes, f"{folders} {folders}/*")
+
+
+def _stop(remote: Remote, nodes: Sequence[str], folders: str) -> None:
     for node, result in remote.run(nodes, f"{script(STOP)} {folders}", 90, check=False).items():
         if result.status:
             logger.error("%s: %s", node, result.stderr.strip() or "monitors could not be ended")
@@ -61,7 +67,7 @@ def watch(
     started: List[Any] = []
     try:
         # what a killed run has left in this directory of ours may still run
-        stop_by_pid_files(remote, nodes, run_dir, "monitors-*")
+        stop_left(remote, nodes, run_dir)
         remote.run(nodes, f"mkdir -p -m 0755 -- {shlex.quote(directory)}", 60)
         for monitor in monitors:
             started.append(monitor)
@@ -89,7 +95,7 @@ def bring_left(
 ) -> None:
     """End the monitors that a killed run has left on the nodes, and bring their files into the archive."""
     remote = Remote.from_host(cluster, common)
-    stop_by_pid_files(remote, nodes, run_dir, "monitors-*")
+    stop_left(remote, nodes, run_dir)
     look = f"cd {shlex.quote(run_dir)} 2>/dev/null && ls -d monitors-* 2>/dev/null || true"
     left: Dict[str, List[str]] = {}
     for node, result in remote.run(nodes, look, 60, check=False).items():

@@ -1,6 +1,7 @@
 #!/bin/sh
-# End the process groups that are recorded in pid files ("pid start-time") of folders and of those below them:
-# stop.sh FOLDER... A process whose start time is another one is not signalled: its number was given away again.
+# End the process groups that are recorded as "pid start-time" in the *.pid files of folders: stop.sh FOLDER...
+#
+# A process whose start time is another one is not signalled: its number was given away again.
 alive() {
   # shellcheck disable=SC2046 # words are wanted: the fields from the state on
   set -- $(sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null)
@@ -9,7 +10,7 @@ alive() {
 
 status=0
 for folder; do
-  for file in "$folder"/*.pid "$folder"/*/*.pid; do
+  for file in "$folder"/*.pid; do
     [ -f "$file" ] || continue
     read -r pid since <"$file"
     for signal in INT TERM KILL; do

@@ -14,7 +14,7 @@ from cbt_plugins import archive_format
 from cbt_plugins.faults import FaultError, Injector, StillOpen, access, lock, record
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import JournalInUse, json_lines
-from cbt_plugins.monitors.lifecycle import stop_by_pid_files
+from cbt_plugins.monitors.lifecycle import stop_left
 from cbt_plugins.run.archive import RunArchive
 
 UNDONE, OPEN, USAGE = 0, 1, 2
@@ -166,7 +166,7 @@ def _end_monitors(folder: Path, cluster: Mapping[str, Any], remote: Any) -> None
     """What outlives a run that was killed, such as collectl. Its files are brought in when the run goes on."""
     begun = [line["run_dir"] for line in json_lines(RunArchive(folder).journal) if line["event"] == "invocation"]
     for run_dir in dict.fromkeys(begun):
-        stop_by_pid_files(remote, nodes_of(cluster), run_dir, "monitors-*")
+        stop_left(remote, nodes_of(cluster), run_dir)
 
 
 def _explain(entry: StillOpen) -> None:

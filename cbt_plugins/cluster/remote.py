@@ -68,7 +68,7 @@ def subject_of(command: str) -> str:
 
 def _own_names() -> FrozenSet[str]:
     name = socket.gethostname()
-    return frozenset({"localhost", name, name.split(".")[0]})
+    return frozenset({"localhost", name, short_name(name)})
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import pytest
 from watched import lines, running, wait_for
 
+from cbt_plugins.cluster import sampler_agent
 from cbt_plugins.config import registry
 from cbt_plugins.config.validate import validate
 from cbt_plugins.monitors import lifecycle, resources_agent
@@ -354,8 +355,9 @@ def test_the_busiest_thread_of_a_busy_process(daemon: Callable[[str, float], Dae
     process.close()
 
 
-def test_the_program_is_one_for_old_pythons() -> None:
-    ast.parse(Path(resources_agent.__file__).read_text(), feature_version=(3, 6))
+@pytest.mark.parametrize("program", [resources_agent, sampler_agent])
+def test_programs_for_nodes_are_ones_for_old_pythons(program: Any) -> None:
+    ast.parse(Path(program.__file__).read_text(), feature_version=(3, 6))
 
 
 @pytest.mark.parametrize(
