@@ -9,10 +9,10 @@ from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.faults import Injector
 from cbt_plugins.host import HostRun
+from cbt_plugins.inventory import ROLES, head_of, nodes_of
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import Plan
 from cbt_plugins.run.archive import RunArchive
-from cbt_plugins.run.preflight import all_nodes, clients_of
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,11 @@ class RunContext:
     @property
     def clients(self) -> List[str]:
         """The nodes that make load."""
-        return clients_of(self.plan)
+        return list(dict.fromkeys(driver.node for driver in self.plan.drivers))
 
     @property
     def nodes(self) -> List[str]:
         """Every node of the run, the head first."""
-        return all_nodes(self.host.cluster, self.clients)
+        cluster = self.host.cluster
+        servers = [role for role in ROLES if role not in ("head", "clients")]
+        return list(dict.fromkeys([head_of(cluster), *self.clients, *nodes_of(cluster, *servers)]))

@@ -71,7 +71,7 @@ class Engine:
         _undo_all(run.injector)
         rescue(run)
         run.journal.write("invocation", pid=os.getpid(), run_dir=run.host.run_dir, clients=run.clients)
-        ready = check(run.host, run.plan, run.remote, run.ceph)
+        ready = check(run)
         self._describe(run, ready)
         try:
             with run.injector.holding():

@@ -19,31 +19,34 @@ from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
 from cbt_plugins.cluster.clock import Offset, offsets
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.host import HostRun
-from cbt_plugins.inventory import ROLES, head_of, nodes_of
 from cbt_plugins.plan import S3, Plan
 from cbt_plugins.programs import own_program
+from cbt_plugins.run.context import RunContext
 
+#: seconds that a node's clock may be off
+MAX_SKEW = 1.0
 #: bytes that must be free for rows on a client node
 ROOM = 1 << 30
 
-#: what every node is asked: one `key value` a line
-_FACTS = r"""
-echo hostname $(hostname); echo kernel $(uname -r); echo arch $(uname -m); echo cores $(nproc)
-echo memory_kib $(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo)
-echo python $(python3 -c 'import platform; print(platform.python_version())' 2>/dev/null)
-echo os $(. /etc/os-release 2>/dev/null; echo "$PRETTY_NAME")
-"""
+#: prints what a node is, one `key value` a line
+_FACTS = Path(__file__).parent / "node_facts.sh"
 
-_REACH = (
-    "import http.client, ssl, sys\nfrom urllib.parse import urlsplit\n"
-    "for u in sys.argv[1:]:\n"
-    " s = urlsplit(u)\n"
-    " try:\n"
-    "  c = http.client.HTTPSConnection(s.netloc, timeout=10, context=ssl._create_unverified_context()) "
-    "if s.scheme == 'https' else http.client.HTTPConnection(s.netloc, timeout=10)\n"
-    "  c.request('GET', '/'); c.getresponse().read()\n"
-    " except Exception as e: print(u, type(e).__name__, e)\n"
-)
+#: prints the endpoints that do not reply, one a line
+_REACH = """\
+import http.client, ssl, sys
+from urllib.parse import urlsplit
+for url in sys.argv[1:]:
+    parts = urlsplit(url)
+    try:
+        if parts.scheme == "https":
+            there = http.client.HTTPSConnection(parts.netloc, timeout=10, context=ssl._create_unverified_context())
+        else:
+            there = http.client.HTTPConnection(parts.netloc, timeout=10)
+        there.request("GET", "/")
+        there.getresponse().read()
+    except Exception as error:
+        print(url, type(error).__name__, error)
+"""
 
 
 class PreflightError(Exception):
@@ -64,73 +67,63 @@ class Ready:
     manifest: Dict[str, Any]
 
 
-def check(host: HostRun, plan: Plan, remote: Remote, ceph: Ceph) -> Ready:
+def check(run: RunContext) -> Ready:
     """Check everything. Raises PreflightError with all errors."""
-    clients = clients_of(plan)
-    nodes = all_nodes(host.cluster, clients)
+    remote, ceph, clients = run.remote, run.ceph, run.clients
     try:
-        facts = _facts(remote, nodes)
-        skew = offsets(remote, nodes)
+        facts = _facts(remote, run.nodes)
+        skew = offsets(remote, run.nodes)
     except RemoteError as error:
         raise PreflightError([str(error)]) from error
     errors = [
         f"{node}: its clock is {o.seconds:+.3f} s off this machine's: synchronize the clocks (chrony)"
         for node, o in skew.items()
-        if abs(o.seconds) > 1.0
+        if abs(o.seconds) > MAX_SKEW
     ]
     errors += [f"{n}: python3 is not installed" for n in [ceph.head, *clients] if not facts[n].get("python")]
-    errors += _scratch_errors(remote, clients, host.run_dir)
-    errors += _unreachable(remote, clients, plan.s3.urls)
-    keys: Optional[S3Keys] = None
-    programs: Dict[str, Dict[str, str]] = {}
-    versions: Any = None
+    errors += _scratch_errors(remote, clients, run.host.run_dir)
+    errors += _unreachable(remote, clients, run.plan.s3.urls)
     try:
-        keys = s3_keys(plan.s3, ceph)
+        keys = s3_keys(run.plan.s3, ceph)
         versions = ceph.json("versions")
         ceph.bucket("cbtp-preflight")  # radosgw-admin answers
     except CephError as error:
-        errors.append(str(error))
-    if not errors:
-        try:
-            programs = deploy(plan, remote, clients, host.run_dir)
-            generators = {name: _version(remote, clients[0], path) for name, path in programs[clients[0]].items()}
-        except (RemoteError, OSError) as error:
-            errors.append(str(error))
-    if errors or keys is None:
+        raise PreflightError([*errors, str(error)]) from error
+    if errors:
         raise PreflightError(errors)
+    try:
+        paths = deploy(run)
+        generators = {name: _version(remote, clients[0], name, path) for name, path in paths.items()}
+    except (RemoteError, OSError) as error:
+        raise PreflightError([str(error)]) from error
     manifest = {
+        **_ourselves(run.host),
+        **generators,
+        "ceph": versions,
+        "head": ceph.head,
+        "nodes": facts,
+        "clock_offsets": {n: {"seconds": o.seconds, "error": o.error} for n, o in skew.items()},
+    }
+    return Ready(keys, skew, {client: paths for client in clients}, manifest)
+
+
+def _ourselves(host: HostRun) -> Dict[str, Any]:
+    """Return what the manifest says of this program and its host."""
+    tree = host.checkout
+    return {
         "version": archive_format.VERSION,
         "cbt_plugins": __version__,
         "python": platform.python_version(),
         "pydantic": pydantic.VERSION,
         "pyyaml": yaml.__version__,
-        "cbt": {"path": str(host.checkout.path), "commit": host.checkout.commit, "describe": host.checkout.describe}
-        if host.checkout
-        else None,
-        **generators,
-        "ceph": versions,
-        "head": ceph.head,
+        "cbt": {"path": str(tree.path), "commit": tree.commit, "describe": tree.describe} if tree else None,
         "command_line": list(sys.argv),
         "config_file": str(host.config_file) if host.config_file else None,
-        "nodes": facts,
-        "clock_offsets": {n: {"seconds": o.seconds, "error": o.error} for n, o in skew.items()},
     }
-    return Ready(keys, skew, programs, manifest)
-
-
-def clients_of(plan: Plan) -> List[str]:
-    """Return the nodes that make load."""
-    return list(dict.fromkeys(driver.node for driver in plan.drivers))
-
-
-def all_nodes(cluster: Mapping[str, Any], clients: Sequence[str]) -> List[str]:
-    """Return every node that the YAML names, the head first."""
-    servers = [role for role in ROLES if role not in ("head", "clients")]
-    return list(dict.fromkeys([head_of(cluster), *clients, *nodes_of(cluster, *servers)]))
 
 
 def _facts(remote: Remote, nodes: Sequence[str]) -> Dict[str, Dict[str, str]]:
-    answers = remote.run(nodes, _FACTS)
+    answers = remote.run(nodes, _FACTS.read_text())
     facts = {}
     for node, result in answers.items():
         pairs = (line.split(None, 1) for line in result.stdout.splitlines() if line.strip())
@@ -194,15 +187,16 @@ def programs_of(plan: Plan) -> List[str]:
     return wanted
 
 
-def deploy(plan: Plan, remote: Remote, clients: Sequence[str], run_dir: str) -> Dict[str, Dict[str, str]]:
-    """Copy our programs to the clients; returns their paths there, with the plan's own warp.
+def deploy(run: RunContext) -> Dict[str, str]:
+    """Copy our programs to the clients; returns their paths there, and that of the plan's own warp.
 
     Raises OSError when one is missing here, RemoteError when one does not run there.
     """
+    remote, clients = run.remote, run.clients
     paths: Dict[str, str] = {}
-    for name in programs_of(plan):
-        if name == "warp" and plan.warp_path:
-            paths[name] = plan.warp_path
+    for name in programs_of(run.plan):
+        if name == "warp" and run.plan.warp_path:
+            paths[name] = run.plan.warp_path
             continue
         source = own_program(name)
         if source is None:
@@ -210,7 +204,7 @@ def deploy(plan: Plan, remote: Remote, clients: Sequence[str], run_dir: str) -> 
             raise OSError(f"{name} is not installed: run `cbt-tools build`{hint}")
         content = source.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
-        path = paths[name] = str(PurePosixPath(run_dir) / "bin" / name)
+        path = paths[name] = str(PurePosixPath(run.host.run_dir) / "bin" / name)
         answers = remote.run(clients, f"echo '{digest}  {path}' | sha256sum -c --status", check=False)
         lacking = [n for n, r in answers.items() if r.status]
         remote.put({n: {path: content} for n in lacking}, mode=0o755)
@@ -218,14 +212,13 @@ def deploy(plan: Plan, remote: Remote, clients: Sequence[str], run_dir: str) -> 
         quoted = shlex.quote(path)
         failed = f"{{ echo {quoted} does not run on this node >&2; exit 1; }}"
         remote.run(clients, f"{quoted} {_VERSION[name]} >/dev/null || {failed}")
-    return {n: dict(paths) for n in clients}
+    return paths
 
 
 #: argument with which each program prints its version
 _VERSION = {"warp": "--version", "cbt-load": "version", "cbt-rows": "version"}
 
 
-def _version(remote: Remote, node: str, path: str) -> str:
-    asked = f"{shlex.quote(path)} {_VERSION.get(PurePosixPath(path).name, '--version')}"
-    out = remote.run([node], asked, check=False)[node].stdout.strip()
+def _version(remote: Remote, node: str, name: str, path: str) -> str:
+    out = remote.run([node], f"{shlex.quote(path)} {_VERSION[name]}", check=False)[node].stdout.strip()
     return out.splitlines()[0] if out else "unknown"
