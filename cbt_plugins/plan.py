@@ -27,6 +27,19 @@ def is_measurement(name: str, role: str) -> bool:
     """Return whether a phase is one whose numbers are the result of a run."""
     return role == "measure" and not is_calibration(name, role)
 
+#: flags of the OSD map that a run may set; others are the cluster's own
+OSD_FLAGS = (
+    *("noup", "nodown", "noout", "noin", "nobackfill", "norebalance", "norecover"),
+    *("noscrub", "nodeep-scrub", "notieragent", "nosnaptrim", "pause"),
+)
+#: flags as `osd dump` shows them, under which the cluster would not see a fault, or would not take OSDs back
+BLINDING_FLAGS = ("nodown", "noup", "noin", "pauserd", "pausewr")
+#: what may forbid a fault, in the order of the messages: `faults.safety` has the rules
+SAFETY_RULES = (
+    *("clean", "flags", "inactive", "domain", "data", "ok-to-stop", "safe-to-destroy", "quorum"),
+    *("head", "client", "rgw", "min-in", "capacity"),
+)
+
 
 @dataclass(frozen=True)
 class S3:
@@ -103,10 +116,10 @@ class Fault:
     """A fault to inject, and to undo."""
 
     label: str  # unique in the plan
-    kind: str  # a name of faults.registry
-    targets: Tuple[str, ...] = ()  # nodes, or "osd.3"; empty: `choose` of them
-    choose: int = 0  # so many that no open fault holds, from `ceph osd tree`, by `seed`
-    choose_of: str = ""  # "node" or "osd": what is chosen where the kind can hit either
+    kind: str  # an entry point of the group cbt_plugins.faults
+    targets: Tuple[str, ...] = ()  # nodes, or daemons such as "osd.3"; empty: `choose` of them
+    choose: int = 0  # so many healthy ones that no open fault has, by `seed`
+    choose_of: str = ""  # "node", or a type of daemons
     seed: int = 1
     options: Mapping[str, object] = field(default_factory=dict)  # of its kind
     accept: Tuple[str, ...] = ()  # safety rules that it may break
@@ -132,7 +145,7 @@ class Settings:
     autoscaler: Optional[bool] = None  # of every pool
     deep_scrub: bool = False  # of the log and index pools, when everything else is restored
     recovery: str = ""  # "aggressive": as fast as the disks give; in force from the first fault to the end
-    #: seconds that the cluster may take, by the names of `limits:`; what is not here is as in faults.scene.Limits
+    #: seconds that the cluster may take, by the names of `limits:`; the others are those of faults.scene.ClusterLimits
     limits: Mapping[str, float] = field(default_factory=dict)
 
 

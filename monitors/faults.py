@@ -62,7 +62,7 @@ class Faults(Monitor):
         with contextlib.suppress(OSError):  # the program says why a file cannot be read
             shutil.copyfile(self.config["file"], folder / "faults.yaml")
         # a name that no run of another archive has: on the nodes and in the cluster it says what is whose
-        access.settle(folder, self.cluster, self.common, f"inject-{secrets.token_hex(4)}")
+        access.ensure(folder, self.cluster, self.common, f"inject-{secrets.token_hex(4)}")
         line = [sys.executable, "-m", "cbt_plugins.tools", "inject", str(self.config["file"]), "--tied"]
         if host.current:
             line += ["--beside", "/".join(host.current.archive_dir.parts[-2:])]

@@ -9,7 +9,7 @@ from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config.spans import spans
 from cbt_plugins.faults import FaultError, preview
-from cbt_plugins.faults.patience import limits_of
+from cbt_plugins.faults.access import limits_of
 from cbt_plugins.faults.settings import SettingsMaker
 from cbt_plugins.plan import Plan, Settings
 
@@ -48,7 +48,7 @@ def _settings(ceph: Ceph, settings: Settings) -> Iterator[str]:
     maker = SettingsMaker(ceph, limits_of(settings))
     for step in (*maker.steps(settings), *maker.recovery(settings.recovery)):
         yield f"  settings: {step.what}"
-        yield from (f"    do      {command}" for command in step.inject)
+        yield from (f"    set     {command}" for command in step.inject)
         yield from (f"    undo    {command}" for command in step.undo)
 
 
@@ -66,6 +66,6 @@ def _faults(ceph: Ceph, cluster: Mapping[str, Any], plan: Plan, refused: List[st
             continue
         first, *others = found.lines()
         yield f"  {first}" + (f", while {', '.join(beside)} is in force" if beside else "")
-        yield f"    inactive PGs: {100 * found.radius.figures.get('inactive_share', 0.0):.1f}% of the cluster's"
+        yield f"    inactive PGs: {100 * found.assessment.numbers.get('inactive_share', 0.0):.1f}% of the cluster's"
         yield from (f"  {line}" for line in others)
         refused += [f"{fault.label}: refused by rule {finding}" for finding in found.refused]

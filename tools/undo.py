@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins import archive_format
-from cbt_plugins.faults import FaultError, Injector, StillOpen, access, lock, record
+from cbt_plugins.faults import FaultError, Injector, StillOpen, access, lock
+from cbt_plugins.faults.step import UndoRecord
+from cbt_plugins.faults.undo import FILE, given_up_in, open_in
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import JournalInUse, json_lines
 from cbt_plugins.monitors.lifecycle import stop_left
@@ -49,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     for error in unread:
         print(f"{error.filename}: {error.strerror}: what is open there is not known", file=sys.stderr)
     # the newest run first: what was changed last is undone first
-    folders = sorted(found, key=lambda f: (f / record.FILE).stat().st_mtime, reverse=True)
+    folders = sorted(found, key=lambda f: (f / FILE).stat().st_mtime, reverse=True)
     if args.give_up is not None and not any(_is_open(folder, args.give_up) for folder in folders):
         print(f"cbt-tools undo: {args.archive}: nothing is open under {args.give_up!r}", file=sys.stderr)
         return USAGE
@@ -63,12 +65,12 @@ def _runs(archive: Path) -> Tuple[List[Path], List[OSError]]:
     """Folders with a journal, wherever they lie in the archive (links are not followed), and what cannot be read."""
     unread: List[OSError] = []
     # names only: nothing is opened or asked for, and an archive may have a million files
-    found = [Path(top) for top, _, files in os.walk(archive, onerror=unread.append) if record.FILE in files]
-    return [folder for folder in found if not (folder / record.FILE).is_symlink()], unread
+    found = [Path(top) for top, _, files in os.walk(archive, onerror=unread.append) if FILE in files]
+    return [folder for folder in found if not (folder / FILE).is_symlink()], unread
 
 
 def _is_open(folder: Path, label: str) -> bool:
-    return any(entry.label == label for entry in record.open_in(folder))
+    return any(entry.label == label for entry in open_in(folder))
 
 
 def _dry(folder: Path) -> int:
@@ -76,7 +78,7 @@ def _dry(folder: Path) -> int:
     if refusal:
         print(refusal, file=sys.stderr)
         return OPEN
-    left = record.open_in(folder)
+    left = open_in(folder)
     print(f"{folder}: {len(left)} open" if left else f"{folder}: nothing is open")
     for entry in reversed(left):
         _print(entry)
@@ -93,7 +95,7 @@ def _undo(folder: Path, force: bool, give_up: Optional[str]) -> int:
         cluster, remote, ceph, run_id = access.read(folder)
         injector = Injector(folder, remote, ceph, cluster, run_id=run_id)
     except (FaultError, JournalInUse, OSError) as error:  # OSError: an archive that can be read only
-        left = record.open_in(folder)
+        left = open_in(folder)
         print(f"{folder}: {error}" + (f" ({len(left)} open)" if left else ""), file=sys.stderr)
         return OPEN if left or isinstance(error, JournalInUse) else UNDONE
     try:
@@ -149,12 +151,12 @@ def _give_up(injector: Injector, folder: Path, label: str) -> int:
 
 
 def _say_given_up(folder: Path) -> None:
-    for line in record.given_up_in(folder):
+    for line in given_up_in(folder):
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(line["t"]))
         print(f"  {line['label']}: {line['what']}: given up {when}")
 
 
-def _print(entry: record.Record) -> None:
+def _print(entry: UndoRecord) -> None:
     print(f"  {entry.label}: {entry.step.what}")
     for command in entry.step.undo:
         print(f"    undo    {command}")

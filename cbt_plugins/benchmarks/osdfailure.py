@@ -52,7 +52,7 @@ class DeviceFaultSection(AnyFaultSection):
     @model_validator(mode="after")
     def _whole(self) -> DeviceFaultSection:
         _either(self.osds, self.osd_number, "osd_number", "osds")
-        raise_for_targets(self, "osds" if self.osds else "osd_number", self.osds)
+        raise_for_targets(self, "osds" if self.osds else "osd_number", [f"osd.{osd}" for osd in self.osds or ()])
         return self
 
     def planned(self, label: str) -> plan.Fault:
@@ -75,7 +75,7 @@ class NetworkFaultSection(AnyFaultSection):
     @model_validator(mode="after")
     def _whole(self) -> NetworkFaultSection:
         _either(self.nodes, self.osd_nodes, "osd_nodes", "nodes")
-        raise_for_targets(self, "nodes" if self.nodes else "osd_nodes", None)
+        raise_for_targets(self, "nodes" if self.nodes else "osd_nodes", self.nodes or ())
         return self
 
     def planned(self, label: str) -> plan.Fault:
@@ -210,7 +210,7 @@ class NodesDownSection(AnyFaultSection):
 
     @model_validator(mode="after")
     def _whole(self) -> NodesDownSection:
-        raise_for_targets(self, "nodes" if self.nodes else "osd_nodes", None)
+        raise_for_targets(self, "nodes" if self.nodes else "osd_nodes", self.nodes or ())
         return self
 
     def planned(self, number: int) -> List[plan.Fault]:

@@ -146,7 +146,7 @@ class FaultsInForce:
             holder = next((label for label, held in self._held.items() if target in held), None)
             if holder:
                 text = f"{target} is hit by {holder!r} already, which is in force then"
-                yield FieldError((index, "fault", "nodes" if fault.nodes else "osds", place), text)
+                yield FieldError((index, "fault", fault.named, place), text)
 
     def _not_in_force(self, index: int, labels: Sequence[str]) -> Iterator[FieldError]:
         if labels == [_ALL]:

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Dict, List, Optional, Sequence
 from pydantic import ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
 from cbt_plugins import plan
+from cbt_plugins.config import kinds
 from cbt_plugins.config.cluster import Node
 from cbt_plugins.config.errors import did_you_mean
-from cbt_plugins.config.kinds import consent, known_rules, missing, options_of, unit_of
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
 from cbt_plugins.inventory import host_of, nodes_of
 
@@ -19,10 +19,12 @@ _MANY = 1000
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 #: of undo:, and of what a run writes down under these labels itself
 _RESERVED = ("all", "settings", "recovery")
-_TARGETS = ("nodes", "osds", "osd_nodes", "osd_number")
+_TARGETS = ("nodes", "osds", "daemons", "osd_nodes", "osd_number", "daemon_number")
+_DAEMON = re.compile(r"[a-z]+\.[A-Za-z0-9._-]+")
 
 Nodes = Annotated[List[Node], Field(min_length=1)]
 Osds = Annotated[List[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+Daemons = Annotated[List[Annotated[str, Field(pattern=_DAEMON.pattern)]], Field(min_length=1)]
 Number = Annotated[int, Field(ge=1, le=_MANY)]
 
 
@@ -32,18 +34,20 @@ class AnyFaultSection(Strict):
     kind: str = Field(
         min_length=1,
         description="`stop`, `crash`, `out`, `replace`, `mark`, `network`, `reboot`, `power`, or what another "
-        "distribution brings.",
+        "distribution adds.",
     )
     seed: Optional[Annotated[int, Field(ge=0, lt=1 << 63)]] = Field(
-        None, description="Same seed, same choice; without it 1. Only where the targets are chosen."
+        None, description="Same seed, same choice; 1 without it. Only where the targets are chosen."
     )
-    options: Annotated[Dict[Any, Any], WithJsonSchema({"type": "object"})] = Field({}, description="Of the kind.")
+    options: Annotated[Dict[Any, Any], WithJsonSchema({"type": "object"})] = Field(
+        {}, description="Options of the kind.", validate_default=True
+    )
     accept: List[str] = Field([], description="Safety rules that it may break; one that breaks another is refused.")
 
     @field_validator("kind")
     @classmethod
     def _known_kind(cls, kind: str) -> str:
-        unit_of(kind)
+        kinds.kind_class(kind)
         return kind
 
     @field_validator("options")
@@ -51,7 +55,7 @@ class AnyFaultSection(Strict):
     def _of_its_kind(cls, options: Dict[Any, Any], info: ValidationInfo) -> Dict[Any, Any]:
         if "kind" not in info.data:
             return options
-        made, errors = options_of(info.data["kind"], options)
+        _, made, errors = kinds.make(info.data["kind"], options)
         if errors:
             raise FieldErrors(errors)
         return made
@@ -59,22 +63,15 @@ class AnyFaultSection(Strict):
     @field_validator("accept")
     @classmethod
     def _known_rules(cls, accept: List[str]) -> List[str]:
-        errors = known_rules(accept)
+        errors = kinds.known_rules(accept)
         if errors:
             raise FieldErrors(errors)
         return accept
 
-    @model_validator(mode="after")
-    def _complete(self) -> AnyFaultSection:
-        errors = [error._replace(path=("options", *error.path)) for error in missing(self.kind, self.options)]
-        if errors:
-            raise FieldErrors(errors)
-        return self
-
     def to_plan(
         self, label: str, targets: Sequence[str], choose: int, of: str, accept: Sequence[str] = ()
     ) -> plan.Fault:
-        """Return the plan's fault; `of` is what is chosen, "node" or "osd"."""
+        """Return the plan's fault; `of` is what is chosen, "node" or a type of daemons."""
         return plan.Fault(
             label,
             self.kind,
@@ -88,9 +85,13 @@ class AnyFaultSection(Strict):
 
 
 def usable_nodes(nodes: Optional[Sequence[str]], info: ValidationInfo) -> Optional[List[str]]:
-    """Return the names without users; raises FieldErrors for what is no OSD node, or here twice."""
+    """Return the names without users; raises FieldErrors for what is no OSD node, or in the list twice.
+
+    A kind that takes no OSDs may name any node.
+    """
     bare = [host_of(node) for node in nodes or ()]
-    known = nodes_of(info.context or {}, "osds")
+    kind = kinds.kind_class(info.data["kind"]) if "kind" in info.data else None
+    known = () if kind and "osd" not in kind.daemon_types else nodes_of(info.context or {}, "osds")
     errors = []
     for index, node in enumerate(bare):
         if known and node not in known:
@@ -104,25 +105,27 @@ def usable_nodes(nodes: Optional[Sequence[str]], info: ValidationInfo) -> Option
 
 
 class FaultSection(AnyFaultSection):
-    """A fault that is injected and undone; exactly one of nodes, osds, osd_nodes, osd_number says where."""
+    """A fault that is injected and undone; exactly one key says what it hits."""
 
     model_config = ConfigDict(json_schema_extra=exactly_one(_TARGETS))
 
     label: str = Field(description="What undo: and the report call it; unique in the cycle.")
-    nodes: Optional[Nodes] = Field(None, description="All OSDs of these nodes, or the nodes themselves.")
+    nodes: Optional[Nodes] = Field(None, description="These nodes, or all their daemons that the kind takes.")
     osds: Optional[Osds] = Field(None, description="These OSDs, by number.")
-    osd_nodes: Optional[Number] = Field(
-        None, description="So many healthy nodes, chosen from `ceph osd tree` by the seed."
+    daemons: Optional[Daemons] = Field(None, description="These daemons, by type and name: `[osd.3, rgw.a]`.")
+    osd_nodes: Optional[Number] = Field(None, description="So many healthy nodes, chosen by the seed.")
+    osd_number: Optional[Number] = Field(None, description="So many healthy OSDs, chosen by the seed.")
+    daemon_number: Optional[Number] = Field(
+        None, description="So many healthy daemons that the kind takes, chosen by the seed."
     )
-    osd_number: Optional[Number] = Field(None, description="So many OSDs, chosen likewise.")
 
     @field_validator("label")
     @classmethod
     def _usable_label(cls, label: str) -> str:
         if label in _RESERVED:
-            raise ValueError(f"{label!r} means something else already; the run itself has {', '.join(_RESERVED)}")
+            raise ValueError(f"{label!r} is reserved; so are {', '.join(_RESERVED)}")
         if not _LABEL.fullmatch(label):
-            raise ValueError("a label is made of letters, digits and . _ -")
+            raise ValueError("must be letters, digits and . _ -")
         return label
 
     @field_validator("nodes")
@@ -130,48 +133,63 @@ class FaultSection(AnyFaultSection):
     def _known_nodes(cls, nodes: Optional[List[str]], info: ValidationInfo) -> Optional[List[str]]:
         return usable_nodes(nodes, info)
 
-    @field_validator("osds")
+    @field_validator("osds", "daemons")
     @classmethod
-    def _each_once(cls, osds: Optional[List[int]]) -> Optional[List[int]]:
-        known = [(i, osd) for i, osd in enumerate(osds or ()) if osd in (osds or ())[:i]]
+    def _each_once(cls, names: Optional[List[Any]]) -> Optional[List[Any]]:
+        known = [(i, name) for i, name in enumerate(names or ()) if name in (names or ())[:i]]
         if known:
-            raise FieldErrors([FieldError((i,), f"{osd} is in the list twice") for i, osd in known])
-        return osds
+            raise FieldErrors([FieldError((i,), f"{name} is in the list twice") for i, name in known])
+        return names
 
     @model_validator(mode="after")
     def _whole(self) -> FaultSection:
         given = only_one(self, _TARGETS)
-        raise_for_targets(self, given, self.osds)
+        raise_for_targets(self, given, self.targets)
         return self
 
     @property
     def targets(self) -> List[str]:
-        """Names of nodes, or osd.3; empty when they are chosen."""
-        return self.nodes or [f"osd.{osd}" for osd in self.osds or ()]
+        """Return the names of nodes or daemons; empty when they are chosen."""
+        return self.nodes or self.daemons or [f"osd.{osd}" for osd in self.osds or ()]
+
+    @property
+    def named(self) -> str:
+        """Return the key that names the targets."""
+        return next((key for key in ("nodes", "daemons") if getattr(self, key)), "osds")
 
     def planned(self) -> plan.Fault:
         """Return the plan's fault."""
         of = "node" if self.osd_nodes else "osd"
-        return self.to_plan(self.label, self.targets, self.osd_nodes or self.osd_number or 0, of)
+        if self.daemon_number:
+            of = kinds.kind_class(self.kind).daemon_types[0]
+        number = self.osd_nodes or self.osd_number or self.daemon_number or 0
+        return self.to_plan(self.label, self.targets, number, of)
 
 
-def raise_for_targets(section: AnyFaultSection, given: str, osds: Optional[Sequence[int]]) -> None:
-    """Raise FieldErrors for targets that the kind does not take; `given` is the key that names or chooses them."""
-    kind, unit, errors = section.kind, unit_of(section.kind), []
-    wanted = "node" if given in ("nodes", "osd_nodes") else "osd"
-    hits = {"node": "whole nodes", "osd": "single OSDs"}
-    if unit in hits and unit != wanted and given in section.model_fields_set:
-        keys = "nodes or osd_nodes" if unit == "node" else "osds or osd_number"
-        errors.append(FieldError((given,), f"{kind} hits {hits[unit]}: say {keys}", of_key=True))
-    elif unit in hits and unit != wanted:
-        errors.append(FieldError(("kind",), f"{kind} hits {hits[unit]}, and here {hits[wanted]} fail"))
-    if section.seed is not None and given in ("nodes", "osds"):
+def raise_for_targets(section: AnyFaultSection, given: str, targets: Sequence[str]) -> None:
+    """Raise FieldErrors for targets that the kind does not take.
+
+    `given` is the key that names or chooses them; `targets` are those that are named: nodes, or daemons such as osd.3.
+    """
+    kind, made = section.kind, kinds.make(section.kind, section.options, planned=True)[0]
+    cls: Any = kinds.kind_class(kind)
+    errors: List[FieldError] = []
+    nodes, names = given in ("nodes", "osd_nodes"), not given.endswith(("_nodes", "_number"))
+    takes = {"node": "whole nodes", "daemon": f"{' or '.join(cls.daemon_types)} daemons"}
+    types = {text.split(".")[0] for text in targets if not nodes} or {"osd" if given == "osd_number" else ""}
+    if cls.takes in takes and nodes != (cls.takes == "node"):
+        keys = "nodes or osd_nodes" if not nodes else "osds or osd_number"
+        if nodes and "osd" not in cls.daemon_types:
+            keys = "daemons or daemon_number"
+        if given in section.model_fields_set:
+            errors.append(FieldError((given,), f"{kind} takes {takes[cls.takes]}: use {keys}", of_key=True))
+        else:
+            errors.append(FieldError(("kind",), f"{kind} takes {takes[cls.takes]}, not {'nodes' if nodes else 'OSDs'}"))
+    elif not nodes and not types <= {*cls.daemon_types, ""}:
+        errors.append(FieldError((given,), f"{kind} takes {takes['daemon']}", of_key=True))
+    if section.seed is not None and names and targets:
         errors.append(FieldError(("seed",), f"chooses, and {given} names already: keep one", of_key=True))
-    if kind == "replace" and not errors:
-        if osds is None:
-            errors.append(FieldError((given,), "replace destroys data: name the OSDs with osds: [3]", of_key=True))
-        elif section.options.get("consent") != consent(osds):
-            text = f"replace destroys data: it needs consent: {consent(osds)!r}, word for word"
-            errors.append(FieldError(("options",), text))
+    for key, text in made.errors(targets) if made and not errors else ():
+        errors.append(FieldError((given if key == "targets" else key,), text, of_key=key == "targets"))
     if errors:
         raise FieldErrors(errors)

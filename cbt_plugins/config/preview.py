@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.config.kinds import deadline_of, shown_secrets
+from cbt_plugins.config.kinds import deadline_of, warnings_of
 from cbt_plugins.config.operations import range_of
 from cbt_plugins.config.spans import Span, spans, targets_text
 from cbt_plugins.config.units import about_size, format_duration, format_percent
@@ -277,20 +277,19 @@ def _of_faults(plan: Plan) -> Iterator[str]:
     if settings.recovery and not found:
         yield f"settings: recovery: {settings.recovery} is in force from the first fault on, and there is none"
     if found and "noout" in settings.flags:
-        yield "noout: no OSD is marked out, so what a fault takes away is not made again while it lasts"
+        yield "noout: no OSD is marked out, so what a fault takes away is not recovered while it lasts"
     left = [span.fault.label for span in found if span.undone is None]
     if left:
         yield f"{', '.join(left)}: in force until the end of the run, which undoes it"
     timed = not any(option == _OPTION for _, option, _ in settings.config) and "noout" not in settings.flags
     for span in found:
         label = span.fault.label
-        if span.beside and "steady" not in span.fault.accept:
+        if span.beside and "clean" not in span.fault.accept:
             others = ", ".join(fault.label for fault in span.beside)
-            yield f"{label}: if PGs still recover from {others} then, rule steady refuses it; accept: [steady] takes it"
+            yield f"{label}: refused by rule clean if PGs still recover from {others} then; accept: [clean] overrides"
         yield from _recovers_by_itself(span)
-        shown = shown_secrets(span.fault.options)
-        if shown:
-            yield f"{label}: {shown}"
+        for text in warnings_of(span.fault.kind, span.fault.options):
+            yield f"{label}: {text}"
         if timed and span.seconds is not None and abs(span.seconds - _DOWN_OUT) <= _MINUTE:
             yield (
                 f"{label}: lasts {format_duration(round(span.seconds, 3))}, and OSDs are marked out after 10m unless "

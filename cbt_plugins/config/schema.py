@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Type
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from cbt_plugins.config import registry
+from cbt_plugins.config import kinds, registry
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.events import FaultFileSection
 from cbt_plugins.config.sections import CBT_KEYS, our_sections
@@ -35,6 +35,7 @@ def build() -> Dict[str, Any]:
     defs = _tidy({"$defs": top["$defs"]})["$defs"]
     for section in sections.values():
         _open_for_cbt(defs[section.__name__])
+    _with_kinds(defs)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "CBT file with benchmarks of cbt-plugins",
@@ -63,6 +64,22 @@ def build() -> Dict[str, Any]:
 def text() -> str:
     """Return the schema as the file has it."""
     return json.dumps(build(), indent=1) + "\n"
+
+
+def _with_kinds(defs: Dict[str, Any]) -> None:
+    """Add the options of our fault kinds, and have each fault take those of its kind."""
+    conditions = []
+    for kind in registry.built_in(registry.FAULTS):
+        defs[_options(kind)] = _tidy(kinds.kind_class(kind).Options.model_json_schema())
+        takes = {"properties": {"options": {"$ref": f"#/$defs/{_options(kind)}"}}}
+        conditions.append({"if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]}, "then": takes})
+    for model in defs.values():
+        if {"kind", "accept"} <= set(model.get("properties", ())):
+            model["allOf"] = conditions
+
+
+def _options(kind: str) -> str:
+    return f"{kind.capitalize()}Options"
 
 
 def _open_for_cbt(section: Dict[str, Any]) -> None:
@@ -124,6 +141,8 @@ def tables() -> str:
         **{f"monitoring_profiles.{name}": model.__name__ for name, model in our_sections(registry.MONITORS).items()},
     }
     pending = [(f"`{name}:`", model) for name, model in tops.items()]
+    with_options = [kind for kind in registry.built_in(registry.FAULTS) if defs[_options(kind)].get("properties")]
+    pending += [(f"`options:` of `kind: {kind}`", _options(kind)) for kind in with_options]
     titles: Dict[str, str] = {model: title for title, model in pending}
     for title, model in pending:
         for key, node in defs[model]["properties"].items():

@@ -1,9 +1,10 @@
-"""Faults: what is broken on purpose, how far it reaches, and the promise that it is put back."""
+"""Faults: injected on purpose, judged by safety rules before, and undone whatever happens."""
 
 from __future__ import annotations
 
-from cbt_plugins.faults.injector import Injector, Prepared, StillOpen
-from cbt_plugins.faults.preview import preview
+from cbt_plugins.faults.injector import Injector
+from cbt_plugins.faults.prepared import Prepared, preview
 from cbt_plugins.faults.step import FaultError
+from cbt_plugins.faults.undo import StillOpen
 
 __all__ = ["FaultError", "Injector", "Prepared", "StillOpen", "preview"]

@@ -1,29 +1,36 @@
-"""How the cluster of a run is reached, from its archive alone: by another process, another day."""
+"""Access to the cluster of a run from its folder alone, by any process: connections, ID and time limits of the run."""
 
 from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from cbt_plugins import archive_format
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import FaultError
+from cbt_plugins.faults.undo import UndoJournal
 from cbt_plugins.inventory import ROLES
 from cbt_plugins.journal import write_json
+from cbt_plugins.plan import Settings
 
 FILE = "cluster.json"
 #: of the YAML's sections: what reaching nodes takes, and nothing that may be secret
 _CLUSTER = (*ROLES, "user", "conf_file", "ceph_cmd", "radosgw-admin_cmd")
 _COMMON = ("pdsh_cmd", "pdsh_ssh_args")
+#: the names of `settings: limits:` -> those of `ClusterLimits`
+LIMITS: Mapping[str, str] = {"command": "quick", "daemons": "slow", "down": "down", "back": "back", "boot": "boot"}
+_EVENT = "limits"
 
 
-def settle(folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], run_id: str) -> str:
-    """The id of the run that has this folder: what its cluster.json says, which is written if there is none.
+def ensure(folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], run_id: str) -> str:
+    """Return the ID of the run that has this folder: that of its cluster.json, which is written if there is none.
 
-    Every process of a run has the same: on the nodes and in the cluster it tells what is this run's. Raises FaultError.
+    All processes of a run have the same ID; it marks what is theirs on the nodes and in the cluster. Raises FaultError.
     """
     if not (folder / FILE).exists():
         _write(folder, cluster, common, run_id)
@@ -31,7 +38,6 @@ def settle(folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], 
 
 
 def _write(folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], run_id: str) -> None:
-    """Whole and on disk before this returns."""
     document = {
         "version": archive_format.VERSION,
         "run_id": run_id,
@@ -53,14 +59,33 @@ def _read(folder: Path) -> Tuple[Dict[str, Any], Dict[str, Any], str]:
         document = json.loads(path.read_text(encoding="utf-8"))
         return document, dict(document["cluster"]), str(document["run_id"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FaultError(f"{path}: {error}: how the cluster is reached is not known") from error
+        raise FaultError(f"{path}: {error}: cannot tell how to reach the cluster") from error
 
 
 def read(folder: Path) -> Tuple[Dict[str, Any], Remote, Ceph, str]:
-    """cluster section, connections, cluster, run id. Raises FaultError."""
+    """Return the cluster section, connections, cluster and run ID. Raises FaultError."""
     document, cluster, run_id = _read(folder)
-    # the way that the run itself came by
+    # as for the run itself
     if document.get("PDSH_SSH_ARGS_APPEND"):
         os.environ.setdefault("PDSH_SSH_ARGS_APPEND", str(document["PDSH_SSH_ARGS_APPEND"]))
     remote = Remote.from_host(cluster, document.get("common", {}))
     return cluster, remote, Ceph(remote, cluster), run_id
+
+
+def limits_of(settings: Settings, base: Optional[ClusterLimits] = None) -> ClusterLimits:
+    """Return the limits of a plan; those that it does not name are as in `base`."""
+    base = base or ClusterLimits()
+    named = replace(base, **{LIMITS[name]: seconds for name, seconds in settings.limits.items()})
+    # a map that is slow to show what has gone down shows it as up for as long
+    return replace(named, lag=max(base.lag, named.down)) if named.down > base.down else named
+
+
+def remembered(journal: UndoJournal, settings: Optional[Settings]) -> Settings:
+    """Return the settings of a run after writing down their limits; without settings, the limits written before."""
+    lines = [line["seconds"] for line in journal.records if line["event"] == _EVENT]
+    before = lines[-1] if lines else {}
+    if settings is None:
+        return Settings(limits=before)
+    if dict(settings.limits) != before:
+        journal.say(_EVENT, seconds=dict(settings.limits))
+    return settings

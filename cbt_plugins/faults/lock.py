@@ -1,8 +1,8 @@
-"""One run per cluster: keys in the monitors' store say who is at work.
+"""Lock of a cluster, for one run at a time: keys in the monitors' store say who holds it.
 
 Each process that wants the cluster writes a key of its own, `cbt-plugins/run/NAME`, and looks for others only then. Of
-two that do so at once at least one sees the other, and whoever sees another takes its own key away: never both go on,
-and it may be that none does.
+two that do so at once at least one sees the other, and whoever sees another removes its own key: both never hold the
+cluster, and it may be that neither does.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.faults import fence
+from cbt_plugins.faults import node_shell
 from cbt_plugins.faults.step import FaultError
 
-#: the key of earlier versions, which had one for all; ours are below it
+#: ours are below it
 KEY = "cbt-plugins/run"
-#: its answer has every key that begins so
+#: its reply has every key that begins so
 QUESTION = f"config-key dump {KEY}"
 
 #: what a key says: run, host, pid, start of the process, boot, archive, t; {} when it is not ours
@@ -30,7 +30,7 @@ Holder = Mapping[str, Any]
 
 
 def started(pid: int) -> Optional[int]:
-    """When a process began, in clock ticks since boot; None when there is no such process."""
+    """Return when a process began, in clock ticks since boot; None when there is no such process."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):
@@ -38,7 +38,7 @@ def started(pid: int) -> Optional[int]:
 
 
 def boot() -> str:
-    """This boot of this machine."""
+    """Return the ID of this boot of this machine."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -46,10 +46,10 @@ def boot() -> str:
 
 
 class Lock:
-    """`take` before the first change, `check` before each, `release` at the end.
+    """The lock of one run: `take` it before the first change, `check` it before each, `release` it at the end.
 
-    Who has one has the run's folder to itself (its journal is locked): a holder of the same folder on this machine is
-    not at work any more.
+    Who has one has the folder of the run for itself (its journal is locked), so another holder of the same folder on
+    this machine is dead.
     """
 
     def __init__(self, ceph: Ceph, run_id: str, folder: Path, timeout: float = 30.0) -> None:
@@ -62,21 +62,18 @@ class Lock:
             "boot": boot(),
             "archive": str(folder.resolve()),
         }
-        # a run that starts us beside its load has the cluster for us too
+        # a run that starts this process beside its load holds the cluster for it too
         self._parent = {"host": socket.gethostname(), "pid": os.getppid(), "started": started(os.getppid())}
 
     def fence(self, late: Sequence[str]) -> None:
-        """Attempts of a process that was killed: wait for one that is under way, and let none begin.
-
-        Raises FaultError.
-        """
+        """Wait for attempts of a killed process that are under way, and let no other begin. Raises FaultError."""
         for name in late:
-            self._run(fence.undo(name, "true", self._timeout, mark=True), "fencing off an earlier attempt")
+            self._run(node_shell.fenced_undo(name, "true", self._timeout, mark=True), "fencing off an earlier attempt")
 
     def take(self, name: str) -> None:
-        """Say that we are at work. Raises FaultError when another run is, or was killed and has left its key.
+        """Take the cluster. Raises FaultError when another run has it, or was killed and has left its key.
 
-        `name` of this attempt is like no other, of any run.
+        `name` of this attempt is unique, among all runs.
         """
         claims = self._claims()
         self._refuse_others(claims)
@@ -84,32 +81,30 @@ class Lock:
         value = json.dumps({**self._mine, "t": round(time.time(), 3)})
         command = f"{self._ceph.command} config-key set {KEY}/{name} {shlex.quote(value)}"
         try:
-            self._run(fence.inject(name, command, self._timeout), "config-key set")
+            self._run(node_shell.fenced_inject(name, command, self._timeout), "config-key set")
             self.check(alone=True)
         except (FaultError, KeyboardInterrupt):
             with contextlib.suppress(FaultError):
                 back = f"{self._ceph.command} config-key rm {KEY}/{name}"
-                self._run(fence.undo(name, back, self._timeout, mark=True), "config-key rm")
+                self._run(node_shell.fenced_undo(name, back, self._timeout, mark=True), "config-key rm")
             raise
 
     def check(self, dump: Any = None, alone: bool = False) -> None:
-        """Raises FaultError when the cluster is not ours any more. `dump`: the answer to QUESTION, if it is known.
+        """Raise FaultError when the cluster is not ours any more. `dump`: the reply to QUESTION, if it is known.
 
-        Others that have just come look as well, and go again; with `alone`, they are reason enough.
+        Others that have just come look as well and give up; with `alone`, they too raise the error.
         """
         claims = self._claims() if dump is None else claims_in(dump)
         mine = any(self._is_mine(holder) for holder in claims.values())
         if alone or not mine:
             self._refuse_others(claims)
-        elif KEY in claims:  # an earlier version does not look at our key
-            self._refuse_others({KEY: claims[KEY]})
         if not mine:
-            raise FaultError(f"somebody has removed this run's lock ({KEY}/...) from the cluster")
+            raise FaultError(f"the lock of this run ({KEY}/...) was removed from the cluster")
 
     def release(self, late: Sequence[str] = (), force: bool = False) -> None:
-        """Take this run's keys away. Raises FaultError when it cannot be told.
+        """Remove the keys of this run. Raises FaultError when it is not known whether they are.
 
-        `late`: as for `fence`. `force`: also keys of other machines, whose processes somebody knows to be dead.
+        `late`: as for `fence`. `force`: also keys of other machines, whose processes the user knows to be dead.
         """
         self.fence(late)
         self._remove(
@@ -119,7 +114,7 @@ class Lock:
         )
 
     def others(self) -> List[Holder]:
-        """Who has the cluster, or may have, beside this process and what this run has left. Raises FaultError."""
+        """Return who has the cluster, or may have, beside this process and dead ones of this run. Raises FaultError."""
         return [holder for holder in self._claims().values() if holder and not self._is_left(holder)]
 
     def _is_mine(self, holder: Holder) -> bool:
@@ -129,20 +124,20 @@ class Lock:
         return all(holder.get(key) == value for key, value in self._parent.items())
 
     def is_ours(self, holder: Holder) -> bool:
-        """Of this run; earlier versions did not give it the same id in every process."""
+        """Tell whether a holder is a process of this run, here or on another machine."""
         return holder.get("run") == self._mine["run"] or self._is_here(holder)
 
     def _is_here(self, holder: Holder) -> bool:
         return all(holder.get(key) == self._mine[key] for key in ("host", "archive"))
 
     def _is_left(self, holder: Holder) -> bool:
-        """Ours, and no other process is at work with it."""
+        """Tell whether a holder is ours, and dead."""
         return self.is_ours(holder) and (gone(holder) is True or self._is_here(holder))
 
     def _refuse_others(self, claims: Mapping[str, Holder]) -> None:
         for key, holder in sorted(claims.items()):
             if not holder:
-                raise FaultError(f"the cluster's key {key} holds something that is not ours")
+                raise FaultError(f"the key {key} of the cluster was not written by cbt-plugins")
             if not self._is_left(holder) and not self._is_parents(holder):
                 raise FaultError(explain(holder))
 
@@ -152,7 +147,7 @@ class Lock:
         try:
             return claims_in(json.loads(text))
         except ValueError:
-            raise FaultError(f"ceph {QUESTION}: no answer to be understood: {text[:80]!r}") from None
+            raise FaultError(f"ceph {QUESTION}: could not parse the reply: {text[:80]!r}") from None
 
     def _remove(self, keys: Iterable[str]) -> None:
         for key in keys:
@@ -162,7 +157,7 @@ class Lock:
         return self._run(f"{self._ceph.command} {words}", words)
 
     def _run(self, command: str, what: str) -> str:
-        # twice the time: it may have to wait for one that is under way
+        # twice the time: the command may have to wait for one that is under way
         limit = 2 * self._timeout
         result = self._ceph.remote.run([self._ceph.head], command, timeout=limit, check=False)[self._ceph.head]
         if result.status:
@@ -172,9 +167,9 @@ class Lock:
 
 
 def claims_in(dump: Any) -> Dict[str, Holder]:
-    """key -> what it says, of an answer to QUESTION."""
+    """Return key -> holder of a reply to QUESTION."""
     found = dump if isinstance(dump, dict) else {}
-    return {key: _holder(text) for key, text in found.items() if key == KEY or key.startswith(f"{KEY}/")}
+    return {key: _holder(text) for key, text in found.items() if key.startswith(f"{KEY}/")}
 
 
 def _holder(text: Any) -> Holder:
@@ -186,20 +181,20 @@ def _holder(text: Any) -> Holder:
 
 
 def gone(holder: Mapping[str, Any]) -> Optional[bool]:
-    """True when the holder's process is known to be dead, None when it cannot be told from this machine."""
+    """Return True when the process of a holder is known to be dead, None when that is not known on this machine."""
     if holder.get("host") != socket.gethostname():
         return None
     return holder.get("boot") != boot() or started(holder["pid"]) != holder.get("started")
 
 
 def explain(holder: Mapping[str, Any]) -> str:
-    """Who has the cluster, and what can be done."""
+    """Return who has the cluster, and what can be done."""
     who = f"run {holder.get('run')} (pid {holder.get('pid')} on {holder.get('host')}, archive {holder.get('archive')})"
     since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(holder["t"]))
     undo = f"`cbt-tools undo {holder.get('archive')}`"
     dead = gone(holder)
     if dead:
-        return f"{who} held the cluster since {since} and is dead: {undo} puts back what it left and frees the cluster"
+        return f"{who} held the cluster since {since} and is dead: {undo} undoes what it left and frees the cluster"
     if dead is None:
-        return f"{who} holds the cluster since {since}; if it is dead, on that host: {undo}"
-    return f"{who} is at work on this cluster since {since}"
+        return f"{who} has held the cluster since {since}; if it is dead, on that host: {undo}"
+    return f"{who} has been using this cluster since {since}"

@@ -1,4 +1,4 @@
-"""Executes commands and checks: on a node through the project's own connections, or on this machine."""
+"""Runner of commands and checks: on nodes through the connections of the run, or on this machine."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.remote import Remote, RemoteError, Result
-from cbt_plugins.faults import deadman, fence
-from cbt_plugins.faults.record import Record
-from cbt_plugins.faults.scene import Limits
-from cbt_plugins.faults.step import Check, Command, FaultError
+from cbt_plugins.faults import node_shell
+from cbt_plugins.faults.scene import ClusterLimits
+from cbt_plugins.faults.step import Check, Command, FaultError, UndoRecord
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Injected into every wait."""
+    """The time of every wait; tests have their own."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -29,59 +28,59 @@ _LOST = (124, 137, 255)
 
 
 class Refused(FaultError):
-    """A command has come to its end, and says that it failed."""
+    """A command that has ended and failed."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an undo's command failed. `lost`: it may not have begun, and its fault's command not have ended."""
+    """Why a command of an undo failed. `lost`: it may not have begun, and the command of its fault not have ended."""
 
     why: str
     lost: bool
 
 
-Healed = Callable[[Record, float], None]
+Recovered = Callable[[UndoRecord, float], None]
 
 
 class Runner:
-    """One command at a time. `run_id` keeps what it leaves on nodes apart from other runs'."""
+    """Runs one command at a time. `run_id` tells what it leaves on nodes from what other runs leave there."""
 
-    def __init__(self, remote: Remote, run_id: str, limits: Limits) -> None:
+    def __init__(self, remote: Remote, run_id: str, limits: ClusterLimits) -> None:
         self.remote, self.limits = remote, limits
         self._run_id = run_id
 
-    def inject(self, record: Record, command: Command) -> str:
-        """Do it, unless its undo has begun meanwhile; what it printed.
+    def inject(self, record: UndoRecord, command: Command) -> str:
+        """Run a command of a step, unless its undo has begun; return its output.
 
-        Raises FaultError; it may have been done all the same then.
+        Raises FaultError; the command may have had its effect all the same.
         """
-        text = fence.inject(self._name(record), command.text, self.limits.quick)
+        text = node_shell.fenced_inject(self._name(record), command.text, self.limits.quick)
         result = self._run(command, text)
         if result.status:
             kind = FaultError if result.status in _LOST else Refused
             raise kind(f"{command}: {_why(result)}")
         return result.stdout
 
-    def undo(self, record: Record, command: Command, healed: Healed) -> Optional[Failure]:
-        """Do it; None, or why it failed.
+    def undo(self, record: UndoRecord, command: Command, recovered: Recovered) -> Optional[Failure]:
+        """Run a command of an undo; return None, or why it failed.
 
-        `healed` is told when the node had healed itself before, in epoch seconds.
+        `recovered` is told, in epoch seconds, when the node had recovered by itself before.
         """
         mark = record.begun and not record.ended
         wait = self.limits.slow if mark else self.limits.quick
         try:
-            result = self._run(command, fence.undo(self._name(record), command.text, wait, mark), wait)
+            result = self._run(command, node_shell.fenced_undo(self._name(record), command.text, wait, mark), wait)
         except FaultError as error:
             return Failure(str(error), lost=True)
-        ago = deadman.fired(result.stdout)
+        ago = node_shell.fired(result.stdout)
         if ago is not None:
-            healed(record, time.time() - ago)
+            recovered(record, time.time() - ago)
         if not result.status:
             return None
         return Failure(f"{command.node or 'here'}: {_why(result)}", mark and result.status in _LOST)
 
     def look(self, checks: Sequence[Check]) -> Optional[str]:
-        """None when all are so, else what is otherwise."""
+        """Return None when all checks hold, else what differs."""
         for check in checks:
             try:
                 result = self._run(Command(check.node, check.text, self.limits.quick, check.root), check.text)
@@ -92,21 +91,21 @@ class Runner:
                 return f"{check.node}: {different}" + (f" ({_why(result)})" if result.status else "")
         return None
 
-    def foreign(self, record: Record) -> List[Tuple[str, Any, Any]]:
-        """What others have set since the step: (what, its value, the one before the step). No answer is no news."""
+    def overwritten(self, record: UndoRecord) -> List[Tuple[str, Any, Any]]:
+        """Return what others have set since the step: (what, value, value before the step); nothing without a reply."""
         found: List[Tuple[str, Any, Any]] = []
         for check in record.step.took:
             with contextlib.suppress(FaultError):
                 command = Command(check.node, check.text, self.limits.quick, check.root)
-                found += record.step.foreign(check, self._run(command, check.text).stdout)
+                found += record.step.overwritten(check, self._run(command, check.text).stdout)
         return found
 
-    def _name(self, record: Record) -> str:
+    def _name(self, record: UndoRecord) -> str:
         return f"{self._run_id}-{record.id}"
 
     def _run(self, command: Command, text: str, more: float = 0.0) -> Result:
         if command.root:
-            text = fence.sudo(text)
+            text = node_shell.sudo(text)
         absent = [name for name in command.secrets if not os.environ.get(name)]
         if absent:
             raise FaultError(f"{command}: the environment has no {', '.join(absent)}")
@@ -138,8 +137,8 @@ def _hide(result: Result, secrets: Sequence[str]) -> Result:
 def _why(result: Result) -> str:
     lines: List[str] = [line for line in result.stderr.strip().splitlines() if line.strip()]
     said = lines[-1] if lines else ""
-    if result.status == fence.TOO_LATE:
-        said = said or "its undo has begun"
+    if result.status == node_shell.TOO_LATE:
+        said = said or "undone before it began"
     if result.status == 124:
-        return f"not done in time{': ' + said if said else ''}"
+        return f"timed out{': ' + said if said else ''}"
     return f"exit status {result.status}{': ' + said if said else ''}"

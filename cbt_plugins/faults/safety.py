@@ -1,6 +1,6 @@
-"""What a fault would do to the cluster as it is now, and which rules of safety it would break.
+"""Safety rules: what a fault would do to the cluster as it is now, and which rules forbid it.
 
-Pure: recorded answers in, findings out. The rules' names are what `accept:` takes; docs/FAULTS.md says what each means.
+Pure: recorded replies in, findings out. The names of the rules are what `accept:` takes; docs/FAULTS.md describes them.
 """
 
 from __future__ import annotations
@@ -10,16 +10,25 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any, Callable, Collection, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from cbt_plugins.faults.cluster_facts import Facts, Said
-from cbt_plugins.faults.harm import Harm, Held
-from cbt_plugins.faults.placement import domains, needed, shape_of, taken_from
-from cbt_plugins.faults.roles import NOBODY, Roles
-from cbt_plugins.faults.steady import down_otherwise, settling, unsteady
+from cbt_plugins.faults.blast_radius import NOBODY, BlastRadius, Held, Roles
+from cbt_plugins.faults.facts import (
+    DaemonName,
+    Facts,
+    Reply,
+    domains,
+    down_otherwise,
+    names,
+    needed,
+    not_clean,
+    osd_names,
+    shape_of,
+    taken_from,
+    transient,
+)
 from cbt_plugins.inventory import same_host
 from cbt_plugins.models.pools import inactive_share
+from cbt_plugins.plan import BLINDING_FLAGS
 
-#: flags under which the cluster would not see the fault, or would not take the OSDs back
-BLINDING = ("nodown", "noup", "noin", "pauserd", "pausewr")
 #: flags under which it sees the fault, and does less about it: what
 QUIETING: Mapping[str, str] = {
     "noout": "no OSD is marked out, so recovery does not begin by itself",
@@ -28,7 +37,7 @@ QUIETING: Mapping[str, str] = {
     "norebalance": "what is misplaced stays where it is",
 }
 #: rules that go by what the manager knows of PGs
-OF_STATES = ("steady", "inactive", "data", "ok-to-stop", "safe-to-destroy")
+OF_STATES = ("clean", "inactive", "data", "ok-to-stop", "safe-to-destroy")
 #: CRUSH types of a new cluster, for one that its tree has no item of
 _LEVELS: Mapping[str, int] = {
     **{"osd": 0, "host": 1, "chassis": 2, "rack": 3, "row": 4, "pdu": 5, "pod": 6},
@@ -38,14 +47,14 @@ _LEVELS: Mapping[str, int] = {
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule that the fault would break, in numbers."""
+    """A safety rule that the fault would break, with numbers."""
 
     rule: str
     text: str
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
     def plain(self) -> Dict[str, Any]:
-        """For the journal."""
+        """Return it as plain data, for the journal."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -53,97 +62,96 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Radius:
-    """Findings, and the figures that are of use even where no rule is broken."""
+class Assessment:
+    """Findings of the safety rules on one fault, and numbers that are of use even where no rule is broken."""
 
     findings: Tuple[Finding, ...]
-    figures: Mapping[str, Any]
+    numbers: Mapping[str, Any]
     warnings: Tuple[str, ...] = ()  # nothing is refused for these
-    settling: int = 0  # PGs that will be in another state in a moment
+    transient: int = 0  # PGs in a state that passes in a moment
 
     def refused(self, accept: Sequence[str]) -> Tuple[Finding, ...]:
-        """The findings that nobody has accepted."""
+        """Return the findings that are not accepted."""
         return tuple(f for f in self.findings if f.rule not in accept)
 
-    def passing(self, accept: Sequence[str]) -> bool:
-        """True when it is refused for states of PGs only, and some of these will be others in a moment."""
+    def may_pass(self, accept: Sequence[str]) -> bool:
+        """Tell whether it is refused for states of PGs only, and some of these are transient."""
         refused = self.refused(accept)
-        return bool(refused and self.settling) and all(f.rule in OF_STATES for f in refused)
+        return bool(refused and self.transient) and all(f.rule in OF_STATES for f in refused)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What else a fault is judged by."""
+
+    roles: Roles = NOBODY
+    held: Sequence[Held] = ()  # what open faults of this run have taken
+    flags: Collection[str] = ()  # that the run itself wants set
+    ok_to_stop: Optional[Reply] = None  # None: not asked
+    safe_to_destroy: Optional[Reply] = None  # what is destroyed must be known to be safe
 
 
 @dataclass(frozen=True)
 class _Case:
     facts: Facts
-    harm: Harm
-    roles: Roles
-    held: Sequence[Held]
-    ok_to_stop: Optional[Said]
-    safe_to_destroy: Optional[Said]
-    settings: Collection[str]
-    figures: Dict[str, Any]
+    taken: BlastRadius
+    around: Surroundings
+    numbers: Dict[str, Any]
 
     @property
     def gone(self) -> Set[int]:
-        """OSDs that will not serve: those of the fault and of the open ones, and those that do not now."""
-        osds = self.facts.osds
-        down = {n for n, o in osds.items() if not o["up"]}
-        return {*self.harm.osds, *down, *(o for held in self.held for o in held.missing(osds))}
+        """Return the OSDs that will not serve: those of the fault and of the open ones, and those that are down now."""
+        down = {n for n, o in self.facts.osds.items() if not o["up"]}
+        return {*self.taken.osds, *down, *(int(name.id) for name in self.daemons_gone if name.type == "osd")}
+
+    @property
+    def daemons_gone(self) -> Set[DaemonName]:
+        """Return the daemons that open faults have taken, and that are not back."""
+        return {name for held in self.around.held for name in held.missing(self.facts)}
 
     @property
     def out(self) -> Set[int]:
-        """OSDs that open faults have marked out."""
-        return {osd for held in self.held if held.harm.out for osd in held.harm.osds}
+        """Return the OSDs that open faults have marked out."""
+        return {osd for held in self.around.held if held.taken.out for osd in held.taken.osds}
 
     def domains(self) -> Iterator[Tuple[Mapping[str, Any], str, Dict[str, float]]]:
-        """Each pool with its failure domain and the share of each such domain that would be gone."""
-        return domains(self.facts, self.gone, self.harm.osds)
+        """Yield each pool with its failure domain and the share of each such domain that would be gone."""
+        return domains(self.facts, self.gone, self.taken.osds)
 
     @property
     def nodes_gone(self) -> Set[str]:
-        """Nodes that open faults have as a whole, and that are not back."""
-        return {node for held in self.held if held.missing(self.facts.osds) for node in held.harm.nodes}
+        """Return the nodes that open faults have taken as a whole, and that are not back."""
+        return {node for held in self.around.held if held.missing(self.facts) for node in held.taken.nodes}
 
 
-def radius(
-    facts: Facts,
-    harm: Harm,
-    roles: Roles = NOBODY,
-    held: Sequence[Held] = (),
-    ok_to_stop: Optional[Said] = None,
-    safe_to_destroy: Optional[Said] = None,
-    settings: Collection[str] = (),
-) -> Radius:
-    """Judge a fault.
-
-    `held`: what this run's open faults have taken; `ok_to_stop`, `safe_to_destroy`: what Ceph said to these questions,
-    None: not asked; what is destroyed must be known to be safe. `settings`: flags that the run itself wants set.
-    """
-    case = _Case(facts, harm, roles, held, ok_to_stop, safe_to_destroy, settings, {})
+def assess(facts: Facts, taken: BlastRadius, around: Surroundings) -> Assessment:
+    """Judge a fault by all safety rules."""
+    case = _Case(facts, taken, around, {})
     findings = [finding for rule in RULES.values() for finding in rule(case)]
     warnings = [text for look in _WARNINGS for text in look(case)]
-    return Radius(tuple(findings), case.figures, tuple(warnings), settling(_states(facts)))
+    return Assessment(tuple(findings), case.numbers, tuple(warnings), transient(_states(facts)))
 
 
 def _states(facts: Facts) -> Mapping[str, int]:
     return Counter(pg["state"] for pg in facts.pgs)
 
 
-def _steady(case: _Case) -> Iterator[Finding]:
-    """Every PG is active+clean; while faults of this run are open: or quietly without what these have taken."""
-    states = unsteady(_states(case.facts), bool(case.held))
+def _clean(case: _Case) -> Iterator[Finding]:
+    """Every PG is active+clean; while faults of this run are open, PGs may lack what these have taken."""
+    states = not_clean(_states(case.facts), bool(case.around.held))
     if states:
         many = ", ".join(f"{n} {s}" for s, n in sorted(states.items(), key=lambda i: (-i[1], i[0])))
         total = len(case.facts.pgs)
         text = f"{sum(states.values())} of {total} PGs are not active+clean: {many}"
-        down = down_otherwise(case.facts, {osd for held in case.held for osd in held.harm.osds})
+        down = down_otherwise(case.facts, {osd for held in case.around.held for osd in held.taken.osds})
         if down:
-            text += f"; down, and not by this run: {', '.join(f'osd.{osd}' for osd in down)}"
-        yield Finding("steady", text, {"pgs": states, "down": down})
+            text += f"; down, and not by this run: {names(osd_names(down))}"
+        yield Finding("clean", text, {"pgs": states, "down": down})
 
 
 def _flags(case: _Case) -> Iterator[Finding]:
     """No flag hides the fault from the cluster or keeps its OSDs from coming back."""
-    found = [flag for flag in case.facts.flags if flag in BLINDING]
+    found = [flag for flag in case.facts.flags if flag in BLINDING_FLAGS]
     if found:
         yield Finding("flags", f"the OSD map has {', '.join(found)} set", {"flags": found})
 
@@ -151,7 +159,7 @@ def _flags(case: _Case) -> Iterator[Finding]:
 def _inactive(case: _Case) -> Iterator[Finding]:
     """No PG has fewer than min_size members left."""
     gone = case.gone
-    if case.harm.out and not case.harm.destroyed:
+    if case.taken.out and not case.taken.destroyed:
         return  # what is out serves on until its data is elsewhere
     by_pool: Dict[int, List[int]] = {}
     for pg in case.facts.pgs:
@@ -171,7 +179,7 @@ def _inactive(case: _Case) -> Iterator[Finding]:
                 f"{shape_of(case.facts, pool)}, min_size {pool['min_size']})"
             )
     all_pgs = len(case.facts.pgs)
-    case.figures["inactive_pgs"], case.figures["inactive_share"] = total, total / all_pgs if all_pgs else 0.0
+    case.numbers["inactive_pgs"], case.numbers["inactive_share"] = total, total / all_pgs if all_pgs else 0.0
     if texts:
         text = f"{total} of {all_pgs} PGs ({100 * total / all_pgs:.1f} %) would serve no client: {'; '.join(texts)}"
         yield Finding("inactive", text, {"inactive": total, "pgs": all_pgs, "pools": pools})
@@ -179,12 +187,12 @@ def _inactive(case: _Case) -> Iterator[Finding]:
 
 def _domain(case: _Case) -> Iterator[Finding]:
     """No pool loses more failure domains than it can lose without PGs becoming inactive."""
-    if case.harm.out and not case.harm.destroyed:
+    if case.taken.out and not case.taken.destroyed:
         return
     alike: Dict[Tuple[Any, ...], List[str]] = {}
     for pool, kind, shares in case.domains():
         estimate = inactive_share(list(shares.values()), pool["size"], pool["min_size"])
-        case.figures.setdefault("expected_inactive", {})[pool["pool_name"]] = estimate
+        case.numbers.setdefault("expected_inactive", {})[pool["pool_name"]] = estimate
         failed = tuple(name for name, share in shares.items() if share > 0)
         spare = pool["size"] - pool["min_size"]
         if len(failed) > spare:
@@ -209,17 +217,17 @@ def _data(case: _Case) -> Iterator[Finding]:
         pool = pools.get(int(pg["pgid"].split(".")[0]))
         if pool and sum(o in case.facts.osds and o not in gone for o in pg["acting"]) < needed(case.facts, pool):
             lost[pool["pool_name"]] = lost.get(pool["pool_name"], 0) + 1
-    if lost and not (case.harm.out and not case.harm.destroyed):
+    if lost and not (case.taken.out and not case.taken.destroyed):
         many = ", ".join(f"{n} of pool {p}" for p, n in sorted(lost.items()))
         what = (
-            "their data would be lost" if case.harm.destroyed else "too few copies or chunks of their data would be up"
+            "their data would be lost" if case.taken.destroyed else "too few copies or chunks of their data would be up"
         )
         yield Finding("data", f"{sum(lost.values())} PGs ({many}): {what}", {"pools": lost})
 
 
 def _ok_to_stop(case: _Case) -> Iterator[Finding]:
-    """`ceph osd ok-to-stop` agrees: in JSON, or, in older releases, by text and exit status."""
-    said = case.ok_to_stop
+    """`ceph osd ok-to-stop` says yes: in JSON or, in older releases, by text and exit status."""
+    said = case.around.ok_to_stop
     if said is None:
         return
     answer = said.object or {}
@@ -231,16 +239,17 @@ def _ok_to_stop(case: _Case) -> Iterator[Finding]:
     elif said.status == errno.EBUSY:
         yield Finding("ok-to-stop", f"ceph osd ok-to-stop says no: {said.last}", {"status": said.status})
     elif said.status != 0:
-        yield Finding("ok-to-stop", f"no answer: ceph osd ok-to-stop: {said.last}", {"status": said.status})
+        yield Finding("ok-to-stop", f"no reply: ceph osd ok-to-stop: {said.last}", {"status": said.status})
 
 
 def _safe_to_destroy(case: _Case) -> Iterator[Finding]:
-    """`ceph osd safe-to-destroy` agrees: all data of the OSDs is elsewhere, as often as it should be."""
-    answer = (case.safe_to_destroy.object if case.safe_to_destroy else None) or {}
-    bad = sorted(set(case.harm.osds) - set(answer.get("safe_to_destroy", ()))) if case.harm.destroyed else []
+    """`ceph osd safe-to-destroy` says yes: all data of the OSDs is elsewhere, with all its copies."""
+    said = case.around.safe_to_destroy
+    answer = (said.object if said else None) or {}
+    bad = sorted(set(case.taken.osds) - set(answer.get("safe_to_destroy", ()))) if case.taken.destroyed else []
     if bad:
-        many = ", ".join(f"osd.{osd}" for osd in bad)
-        yield Finding("safe-to-destroy", f"ceph osd safe-to-destroy does not say so of {many}", dict(answer))
+        text = f"ceph osd safe-to-destroy does not say so of {names(osd_names(bad))}"
+        yield Finding("safe-to-destroy", text, dict(answer))
 
 
 def _quorum(case: _Case) -> Iterator[Finding]:
@@ -248,54 +257,59 @@ def _quorum(case: _Case) -> Iterator[Finding]:
     hosts = {m["name"]: m.get("hostname", m["name"]) for m in case.facts.answers["mon metadata"]}
     quorum = case.facts.answers["quorum_status"]
     total = len(quorum["monmap"]["mons"])
-    # one on a node that is gone may be in the list still: its lease has to run out first
-    before = [n for n in quorum["quorum_names"] if not _one_of(hosts.get(n, n), case.nodes_gone)]
-    left = [n for n in before if not _one_of(hosts.get(n, n), case.harm.nodes)]
-    case.figures["monitors_left"] = len(left)
+    # a monitor that is gone may be listed still, until its lease runs out
+    before = [n for n in quorum["quorum_names"] if not _lost(n, hosts, case.nodes_gone, case.daemons_gone)]
+    left = [n for n in before if not _lost(n, hosts, case.taken.nodes, case.taken.daemons)]
+    case.numbers["monitors_left"] = len(left)
     if len(left) < len(before) and len(left) <= total // 2:
         text = f"{len(left)} of {total} monitors would be left, {total // 2 + 1} are needed for a quorum"
         yield Finding("quorum", text, {"left": len(left), "of": total})
 
 
+def _lost(
+    monitor: str, hosts: Mapping[str, str], nodes: Collection[str], daemons: Collection[DaemonName]
+) -> bool:
+    return DaemonName("mon", monitor) in daemons or _one_of(hosts.get(monitor, monitor), nodes)
+
+
 def _head(case: _Case) -> Iterator[Finding]:
-    """The machine that leads the run stays, and the node through which it tells the cluster."""
-    for node in case.harm.nodes:
-        if case.roles.own and same_host(case.roles.own, node):
+    """The machine that leads the run stays, and the node through which it reaches the cluster."""
+    for node in case.taken.nodes:
+        if case.around.roles.own and same_host(case.around.roles.own, node):
             text = f"{node} is the machine that leads this run: nobody would be there to undo it"
-        elif case.roles.head and same_host(case.roles.head, node):
-            text = f"{node} is the head, which this run asks: nobody would be there to undo it"
+        elif case.around.roles.head and same_host(case.around.roles.head, node):
+            text = f"{node} is the head, through which this run reaches the cluster: nobody would be there to undo it"
         else:
             continue
         yield Finding("head", text, {"node": node})
 
 
 def _client(case: _Case) -> Iterator[Finding]:
-    """The load does not end because its generators are hit."""
-    hit = [name for name in case.roles.clients if _one_of(name, case.harm.nodes)]
+    """No client is hit, so the load goes on."""
+    clients = case.around.roles.clients
+    hit = [name for name in clients if _one_of(name, case.taken.nodes)]
     if hit:
-        text = (
-            f"{len(hit)} of {len(case.roles.clients)} clients would be gone, and their load with them: {', '.join(hit)}"
-        )
-        yield Finding("client", text, {"clients": hit, "of": len(case.roles.clients)})
+        text = f"{len(hit)} of {len(clients)} clients would be gone, and their load with them: {', '.join(hit)}"
+        yield Finding("client", text, {"clients": hit, "of": len(clients)})
 
 
 def _rgw(case: _Case) -> Iterator[Finding]:
     """A RADOS gateway is left."""
     hit, left = _gateways(case)
     if hit and not left:
-        many = len(case.roles.gateways)
-        text = f"none of {many} nodes with RADOS gateways would be left, the fault has {', '.join(hit)}"
+        many = len(case.around.roles.gateways)
+        text = f"none of {many} nodes with RADOS gateways would be left; the fault takes {', '.join(hit)}"
         yield Finding("rgw", text, {"gateways": hit, "of": many})
 
 
 def _min_in(case: _Case) -> Iterator[Finding]:
-    """The monitors will mark every OSD out that is gone, so that recovery begins."""
-    if case.harm.out:
+    """The monitors will mark out every OSD that is gone, so that recovery begins."""
+    if case.taken.out:
         return
     ratio = float(case.facts.answers["config get mon mon_osd_min_in_ratio"])
     osds = case.facts.osds
     inside = [n for n, o in osds.items() if o["in"] and n not in case.out]
-    mine = [o for o in case.harm.osds if o in inside]
+    mine = [o for o in case.taken.osds if o in inside]
     # those that went before this fault are marked out before its own
     now, kept = len(inside), 0
     for osd in (*(o for o in inside if o in case.gone and o not in mine), *mine):
@@ -306,7 +320,7 @@ def _min_in(case: _Case) -> Iterator[Finding]:
     if kept:
         yield Finding(
             "min-in",
-            f"{kept} of {len(case.harm.osds)} OSDs would never be marked out, so their data would not be made again: "
+            f"{kept} of {len(case.taken.osds)} OSDs would never be marked out, so their data would not be recovered: "
             f"{now} of {len(osds)} OSDs in is below mon_osd_min_in_ratio {ratio:g}",
             {"kept": kept, "in": now, "osds": len(osds), "ratio": ratio},
         )
@@ -317,7 +331,7 @@ def _capacity(case: _Case) -> Iterator[Finding]:
     dump = case.facts.answers["osd dump"]
     weights = {n: o["weight"] for n, o in case.facts.osds.items()}
     rows = {r["id"]: r for r in case.facts.answers["osd df"]["nodes"] if weights.get(r["id"])}
-    # a pool whose domains are not known may be made again
+    # a pool whose domains are not known may be recovered
     stays = {pool["pool"] for pool, _, shares in case.domains() if sum(s < 1 for s in shares.values()) < pool["size"]}
     empty = case.gone | case.out
     areas: Dict[FrozenSet[int], Tuple[str, List[Mapping[str, Any]]]] = {}
@@ -327,11 +341,11 @@ def _capacity(case: _Case) -> Iterator[Finding]:
     worst: Optional[Tuple[float, str, List[str]]] = None
     for members, (name, pools) in areas.items():
         here = [rows[o] for o in members if o in rows]
-        if not here or members.isdisjoint(case.harm.osds):
+        if not here or members.isdisjoint(case.taken.osds):
             continue
         used, room = sum(r["kb_used"] for r in here), sum(r["kb"] for r in here if r["id"] not in empty)
         after = used / room if room else float("inf")
-        case.figures["full_after"] = max(after, case.figures.get("full_after", 0.0))
+        case.numbers["full_after"] = max(after, case.numbers.get("full_after", 0.0))
         if (not room or any(p["pool"] not in stays for p in pools)) and (worst is None or after > worst[0]):
             worst = (after, name, [str(p["pool_name"]) for p in pools])
     full = float(dump["full_ratio"])
@@ -339,15 +353,15 @@ def _capacity(case: _Case) -> Iterator[Finding]:
         after, name, names = worst
         yield Finding(
             "capacity",
-            f"{100 * after:.1f} % of what is left of {name} ({', '.join(names)}) would be used, full is "
+            f"{100 * after:.1f} % of the capacity left of {name} ({', '.join(names)}) would be used, full is "
             f"{100 * full:.0f} % (backfill stops at {100 * float(dump['backfillfull_ratio']):.0f} %)",
             {"used": after, "full_ratio": full, "of": name, "pools": names},
         )
 
 
-#: name -> rule, in the order of the messages
+#: name -> rule, in the order of the messages; `plan.SAFETY_RULES` has the same names
 RULES: Mapping[str, Callable[[_Case], Iterator[Finding]]] = {
-    "steady": _steady,
+    "clean": _clean,
     "flags": _flags,
     "inactive": _inactive,
     "domain": _domain,
@@ -364,23 +378,23 @@ RULES: Mapping[str, Callable[[_Case], Iterator[Finding]]] = {
 
 
 def _quiet(case: _Case) -> Iterator[str]:
-    """Flags that somebody else has set, and that change what is measured."""
+    """Flags that somebody else has set, and that change the measurement."""
     for flag, what in QUIETING.items():
-        if flag in case.facts.flags and flag not in case.settings and not (case.harm.out and flag == "noout"):
+        if flag in case.facts.flags and flag not in case.around.flags and not (case.taken.out and flag == "noout"):
             yield f"{flag} is set, and not by this run: {what}"
 
 
-def _whole(case: _Case) -> Iterator[str]:
-    """Parts of the CRUSH tree that are down as a whole, and so large that the monitors do not mark them out."""
+def _whole_subtrees(case: _Case) -> Iterator[str]:
+    """Subtrees of CRUSH that are down as a whole, and so large that the monitors do not mark them out."""
     option = "mon_osd_down_out_subtree_limit"
     limit = case.facts.monitors_go_by(option, "rack")
     tree, gone = case.facts.tree, case.gone
     level = {**_LEVELS, **{n["type"]: int(n["type_id"]) for n in tree.values() if "type_id" in n}}
-    if case.harm.out or not level.get(limit):
+    if case.taken.out or not level.get(limit):
         return
     above = {child: item for item, node in tree.items() for child in node.get("children", [])}
     kept: Dict[str, int] = {}
-    for osd in case.harm.osds:
+    for osd in case.taken.osds:
         item: Optional[int] = osd if osd in tree else None
         while item is not None and gone.issuperset(case.facts.below(item)):
             if level.get(tree[item]["type"], 0) >= level[limit]:
@@ -396,21 +410,27 @@ def _whole(case: _Case) -> Iterator[str]:
 
 
 def _fewer_gateways(case: _Case) -> Iterator[str]:
-    """Requests that fail, although the cluster could serve them."""
+    """Gateways that are gone: their requests fail, although the cluster could serve them."""
     hit, left = _gateways(case)
     if hit and left:
-        many = len(case.roles.gateways)
+        many = len(case.around.roles.gateways)
         yield f"{len(left)} of {many} nodes with RADOS gateways would be left, without {', '.join(hit)}"
 
 
-#: what makes a fault another than it seems, and may still be wanted
-_WARNINGS: Sequence[Callable[[_Case], Iterator[str]]] = (_quiet, _whole, _fewer_gateways)
+#: what makes a fault different from what it seems, and may still be wanted
+_WARNINGS: Sequence[Callable[[_Case], Iterator[str]]] = (_quiet, _whole_subtrees, _fewer_gateways)
 
 
 def _gateways(case: _Case) -> Tuple[List[str], List[str]]:
-    """Nodes with gateways: those that the fault hits, and those that are left."""
-    before = [name for name in case.roles.gateways if not _one_of(name, case.nodes_gone)]
-    hit = [name for name in before if _one_of(name, case.harm.nodes)]
+    """Return the nodes with gateways that the fault hits, and those that are left."""
+    before = [name for name in case.around.roles.gateways if not _one_of(name, case.nodes_gone)]
+    stopped = {*case.daemons_gone, *case.taken.daemons}
+    hosts: Dict[str, Set[DaemonName]] = {}
+    if any(name.type == "rgw" for name in stopped):
+        for name, host in case.facts.daemons("rgw").items():
+            hosts.setdefault(host, set()).add(name)
+    silent = [host for host, daemons in hosts.items() if daemons <= stopped]
+    hit = [node for node in before if _one_of(node, [*case.taken.nodes, *silent])]
     return hit, [name for name in before if name not in hit]
 
 

@@ -1,83 +1,89 @@
-"""What a fault kind gets: the cluster as it is now, and ways to look closer. Nothing here changes anything."""
+"""Scene and targets of a fault: the cluster as it is now, and the nodes and daemons that the fault hits."""
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.faults.cluster_facts import Facts
-from cbt_plugins.faults.daemons import Daemon, by_node, parse, probe
-from cbt_plugins.faults.fence import sudo
-from cbt_plugins.faults.harm import Harm
-from cbt_plugins.faults.step import Check, Command, FaultError, Step
+from cbt_plugins.faults.facts import DaemonName, Facts, names
+from cbt_plugins.faults.node_shell import sudo
+from cbt_plugins.faults.step import Check, Command, FaultError
 from cbt_plugins.inventory import find_host
+from cbt_plugins.plan import Fault
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Seconds."""
+class ClusterLimits:
+    """How long the cluster may take, in seconds."""
 
     quick: float = 30.0  # a question, or a change of the cluster's map
     slow: float = 180.0  # stopping and starting daemons
-    down: float = 60.0  # until the cluster has seen that OSDs are gone
+    down: float = 60.0  # until the cluster has seen that daemons are gone
     back: float = 300.0  # until it has seen that they are there again
     boot: float = 900.0  # until a node is there again
     pause: float = 1.0  # between two looks
-    settling: float = 15.0  # that PGs may be peering, say, before a fault is refused for it
-    again: float = 20.0  # until an undo that has no effect yet is done once more
-    doubt: float = 45.0  # that all must look well where an undo's command fails: maps lag by osd_heartbeat_grace
+    transient: float = 15.0  # that a fault waits for PGs in a transient state before it is refused
+    again: float = 20.0  # until an undo without effect is repeated
+    lag: float = 45.0  # that all must look undone where a command failed: maps lag by osd_heartbeat_grace
 
 
 @dataclass(frozen=True)
 class Targets:
-    """What a fault hits, resolved: nodes as the YAML spells them, and all OSDs that it takes."""
+    """What a fault hits: nodes as the YAML spells them, and all daemons that it takes."""
 
     nodes: Tuple[str, ...]
-    osds: Tuple[int, ...]
+    daemons: Tuple[DaemonName, ...]
     named: Tuple[str, ...]  # as the file, or the choice, has them
+
+    @property
+    def osds(self) -> Tuple[int, ...]:
+        """Return the OSDs among the daemons."""
+        return tuple(int(name.id) for name in self.daemons if name.type == "osd")
 
 
 @dataclass(frozen=True)
 class Scene:
-    """One moment, before a fault."""
+    """The cluster right before a fault, and ways to look closer; nothing here changes anything."""
 
     ceph: Ceph
     facts: Facts
     nodes: Tuple[str, ...]  # all that the YAML names
     name: str  # of this fault in this run: the prefix of what it leaves on nodes
-    limits: Limits = Limits()
+    limits: ClusterLimits = ClusterLimits()
 
     @property
     def head(self) -> str:
+        """Return the node through which the cluster is asked and told."""
         return self.ceph.head
 
-    def node(self, osd: int) -> str:
-        """The node of an OSD, as the YAML spells it. Raises FaultError."""
-        host = next((h for h, osds in self.facts.hosts.items() if osd in osds), None)
+    def node(self, name: DaemonName) -> str:
+        """Return the node of a daemon, as the YAML spells it. Raises FaultError."""
+        host = self.facts.daemons(name.type).get(name)
         node = find_host(host, self.nodes) if host else None
         if node is None:
-            raise FaultError(f"osd.{osd} is on host {host}, which is no node of `cluster:`")
+            raise FaultError(f"{name} is on host {host}, which is not a node of `cluster:`")
         return node
 
     def on_node(self, node: str) -> Tuple[int, ...]:
-        """All OSDs of a node."""
+        """Return all OSDs of a node."""
         return tuple(o for h, osds in self.facts.hosts.items() if find_host(h, self.nodes) == node for o in osds)
 
     def set(self, *lines: str) -> Command:
-        """Tell the cluster something: each line is what follows `ceph`. The first that fails ends it."""
+        """Return a command to the cluster: each line is what follows `ceph`. It ends with the first that fails."""
         return Command(self.head, " && ".join(f"{self.ceph.command} {line}" for line in lines), self.limits.quick)
 
-    def set_back(self, *lines: str) -> Command:
-        """The same for an undo: none that fails keeps the others from being tried."""
+    def unset(self, *lines: str) -> Command:
+        """Return the same for an undo: one that fails does not stop the others."""
         return Command(self.head, "; ".join(f"{self.ceph.command} {line}" for line in lines), self.limits.quick)
 
-    def says(self, question: str, want: Sequence[Tuple[Tuple[Any, ...], Any]], patience: float) -> Check:
-        """A check of what the cluster answers."""
-        return Check(self.head, f"{self.ceph.command} {question} -f json", tuple(want), patience)
+    def says(self, question: str, want: Sequence[Tuple[Tuple[Any, ...], Any]], timeout: float) -> Check:
+        """Return a check of a reply of the cluster."""
+        return Check(self.head, f"{self.ceph.command} {question} -f json", tuple(want), timeout)
 
     def ask(self, node: str, text: str, root: bool = False) -> str:
-        """What a command prints that only looks. Raises FaultError when it fails."""
+        """Return what a command prints that only looks. Raises FaultError when it fails."""
         command = sudo(text) if root else text
         result = self.ceph.remote.run([node], command, timeout=self.limits.quick, check=False)[node]
         if result.status:
@@ -85,57 +91,107 @@ class Scene:
             raise FaultError(f"{node}: {text.strip().splitlines()[0][:80]}: {why[0]}")
         return result.stdout
 
-    def daemons(self, osds: Sequence[int], way: str = "") -> Dict[str, List[Daemon]]:
-        """node -> its OSDs of these, with how they are run. Raises FaultError."""
-        found: Dict[int, Daemon] = {}
-        nodes: Dict[str, List[int]] = {}
-        for osd in osds:
-            nodes.setdefault(self.node(osd), []).append(osd)
-        for node, here in nodes.items():
-            found.update(parse(node, here, self.ask(node, probe(here), root=True), way))
-        return by_node(found)
-
     def gone(self, osds: Sequence[int]) -> Check:
-        """The cluster has seen that the OSDs are down."""
+        """Return the check that the cluster has seen the OSDs go down."""
         want = [(("osds", {"osd": o}, "up"), 0) for o in osds]
         return self.says("osd dump", want, self.limits.down)
 
-    def back(self, osds: Sequence[int], patience: Optional[float] = None) -> Check:
-        """The OSDs are up, and in with the weight that they have now."""
+    def back(self, osds: Sequence[int], timeout: Optional[float] = None) -> Check:
+        """Return the check that the OSDs are up, and in with the weight that they have now."""
         want: List[Tuple[Tuple[Any, ...], Any]] = []
         for osd in osds:
             entry = self.facts.osds[osd]
             places = (("up", 1), ("in", entry["in"]), ("weight", entry["weight"]))
             want += [(("osds", {"osd": osd}, name), value) for name, value in places]
-        return self.says("osd dump", want, self.limits.back if patience is None else patience)
+        return self.says("osd dump", want, self.limits.back if timeout is None else timeout)
 
     def mark_in(self, osds: Sequence[int]) -> Tuple[Command, ...]:
-        """Take back what the cluster has marked out since, with the weight that each has now."""
+        """Return the command that marks in what is marked out meanwhile, with the weight that each OSD has now."""
         entries = {o: self.facts.osds[o] for o in osds if self.facts.osds[o]["in"]}
         lines = ["osd in " + " ".join(map(str, entries))] if entries else []
         lines += [f"osd reweight {o} {e['weight']:g}" for o, e in entries.items() if e["weight"] != 1]
-        return (self.set_back(*lines),) if lines else ()
+        return (self.unset(*lines),) if lines else ()
 
     def former(self, osds: Sequence[int]) -> Dict[str, Any]:
-        """For the record."""
+        """Return the state of OSDs, for the journal."""
         keys = ("up", "in", "weight", "uuid")
         return {f"osd.{o}": {k: self.facts.osds[o].get(k) for k in keys} for o in osds}
 
 
-class Kind:
-    """A way to break something. `cbt_plugins.faults` entry points name subclasses.
+class Resolver:
+    """Resolves the targets of faults: names, or a number of them that is chosen by a seed.
 
-    `unit`: what `choose` picks and what targets may name: "node", "osd", or "either" (choose picks nodes).
-    `options`: name -> value without one; None is "must be given" where the kind says so itself.
+    `held` are the daemons that open faults have taken.
     """
 
-    unit = "either"
-    options: Mapping[str, Any] = {}
+    def __init__(self, facts: Facts, nodes: Sequence[str], held: Collection[DaemonName] = ()) -> None:
+        self._facts, self._nodes, self._held = facts, nodes, set(held)
 
-    def harm(self, targets: Targets, options: Mapping[str, Any]) -> Harm:
-        """What it takes away, for the rules of safety."""
-        return Harm(osds=targets.osds)
+    def resolve(self, fault: Fault, takes: str, types: Sequence[str]) -> Targets:
+        """Return the targets. `takes` and `types` are those of the kind. Raises FaultError."""
+        known = {name: host for type in types for name, host in self._facts.daemons(type).items()}
+        by_node: Dict[str, List[DaemonName]] = {}
+        for name, host in known.items():
+            node = find_host(host, self._nodes)
+            if node:
+                by_node.setdefault(node, []).append(name)
+        named = list(fault.targets)
+        if not named:
+            if fault.choose < 1:
+                raise FaultError(f"{fault.label}: no targets, and no number of them to choose")
+            named = self._chosen(fault, takes, types, by_node)
+        nodes: List[str] = []
+        hit: List[DaemonName] = []
+        for text in named:
+            daemon = DaemonName.parse(text)
+            node = find_host(text, self._nodes)
+            if daemon.type in types and daemon.id and node is None:
+                if takes == "node":
+                    raise FaultError(f"{fault.label}: {fault.kind} takes whole nodes, {text} is not a node")
+                if daemon not in known:
+                    raise FaultError(f"{fault.label}: there is no {text}")
+                hit.append(daemon)
+                continue
+            if takes == "daemon":
+                raise FaultError(f"{fault.label}: {fault.kind} takes {_of(types)} daemons, {text} is not one")
+            if node is None or node not in by_node:
+                there = ", ".join(sorted(by_node)) or "none"
+                what = f"{text} is not a node of `cluster:` with {_of(types)} daemons"
+                raise FaultError(f"{fault.label}: {what}; there are {there}")
+            nodes.append(node)
+            hit += by_node[node]
+        found = tuple(dict.fromkeys(hit))
+        self._refuse(fault, [d for d in found if d in self._held], "taken by another open fault")
+        self._refuse(fault, [d for d in found if not self._facts.is_up(d)], "down already, and not by this run")
+        return Targets(tuple(dict.fromkeys(nodes)), found, tuple(named))
 
-    def steps(self, scene: Scene, targets: Targets, options: Mapping[str, Any]) -> List[Step]:
-        """What is done, and undone, in this order. May look at nodes; must change nothing. Raises FaultError."""
-        raise NotImplementedError
+    @staticmethod
+    def _refuse(fault: Fault, daemons: Sequence[DaemonName], why: str) -> None:
+        if daemons:
+            raise FaultError(f"{fault.label}: {names(daemons)}: {why}")
+
+    def _chosen(
+        self, fault: Fault, takes: str, types: Sequence[str], by_node: Mapping[str, Sequence[DaemonName]]
+    ) -> List[str]:
+        of = fault.choose_of or (types[0] if takes == "daemon" else "node")
+        if (of == "node" and takes == "daemon") or (of != "node" and (takes == "node" or of not in types)):
+            what = "whole nodes" if takes == "node" else f"{_of(types)} daemons"
+            raise FaultError(f"{fault.label}: {fault.kind} takes {what}, not {of}")
+        usable = {d for its in by_node.values() for d in its if self._healthy(d)}
+        if of == "node":
+            free = [node for node in sorted(by_node) if by_node[node] and usable.issuperset(by_node[node])]
+        else:
+            free = [str(d) for node in sorted(by_node) for d in by_node[node] if d in usable and d.type == of]
+        if len(free) < fault.choose:
+            what = "nodes" if of == "node" else f"{of} daemons"
+            found = f"{len(free)}: {', '.join(free)}" if free else "none"
+            raise FaultError(f"{fault.label}: need {fault.choose} healthy {what}, found {found}")
+        return sorted(random.Random(fault.seed).sample(free, fault.choose))
+
+    def _healthy(self, daemon: DaemonName) -> bool:
+        inside = daemon.type != "osd" or self._facts.osds[int(daemon.id)]["in"]
+        return bool(self._facts.is_up(daemon) and inside and daemon not in self._held)
+
+
+def _of(types: Sequence[str]) -> str:
+    return "/".join(types)

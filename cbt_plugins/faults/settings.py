@@ -1,4 +1,4 @@
-"""Flags, configuration, balancer, autoscaler and fast recovery: set for a run, and put back to what they were."""
+"""Settings of a run: flags, configuration, balancer, autoscaler and fast recovery, set and undone as steps."""
 
 from __future__ import annotations
 
@@ -7,23 +7,18 @@ from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.faults.cluster_facts import Facts, ask
-from cbt_plugins.faults.scene import Limits
+from cbt_plugins.faults.facts import Facts, ask
+from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Check, Command, FaultError, Step, find
-from cbt_plugins.plan import Settings
+from cbt_plugins.plan import OSD_FLAGS, Settings
 
-#: flags of the OSD map that a run may set; others are the cluster's own
-FLAGS = (
-    *("noup", "nodown", "noout", "noin", "nobackfill", "norebalance", "norecover"),
-    *("noscrub", "nodeep-scrub", "notieragent", "nosnaptrim", "pause"),
-)
-#: what `osd dump` shows for a flag, where that is another word
+#: what `osd dump` shows for a flag, where that differs
 _SHOWN = {"pause": ("pauserd", "pausewr")}
 
 _QUESTIONS = ("osd dump", "config dump", "balancer status")
 
-#: recovery as fast as the disks give, for the wpq scheduler: (option, value). The sleeps of each class of disk, because
-#: osd_recovery_sleep = 0 means "take these".
+#: recovery as fast as the disks allow, for the wpq scheduler: (option, value). The sleeps of each disk class too,
+#: because osd_recovery_sleep = 0 means "take these".
 FAST_WPQ = (
     ("osd_max_backfills", "10"),
     ("osd_recovery_max_active", "15"),
@@ -32,8 +27,8 @@ FAST_WPQ = (
     ("osd_recovery_sleep_hybrid", "0"),
     ("osd_recovery_sleep_ssd", "0"),
 )
-#: the same for mClock, which takes the limits for its own: without the override Ceph sets them back, and its sleeps
-#: are 0 in any case. The override comes first, and is taken back last.
+#: the same for mClock, which sets the limits itself: without the override Ceph resets them; its sleeps are always 0.
+#: The override is set first and undone last.
 FAST_MCLOCK = (
     ("osd_mclock_override_recovery_settings", "true"),
     ("osd_mclock_profile", "high_recovery_ops"),
@@ -43,16 +38,16 @@ FAST_MCLOCK = (
 
 
 class SettingsMaker:
-    """Makes steps; changes nothing."""
+    """Makes the steps of settings; changes nothing."""
 
-    def __init__(self, ceph: Ceph, limits: Limits) -> None:
+    def __init__(self, ceph: Ceph, limits: ClusterLimits) -> None:
         self._ceph, self._limits = ceph, limits
 
     def steps(self, settings: Settings) -> List[Step]:
-        """What must be set so that all is as asked. Raises FaultError."""
-        unknown = [f for f in settings.flags if f not in FLAGS]
+        """Return the steps that set what is not as asked. Raises FaultError."""
+        unknown = [f for f in settings.flags if f not in OSD_FLAGS]
         if unknown:
-            raise FaultError(f"no flag of ours: {', '.join(unknown)}; there are {', '.join(FLAGS)}")
+            raise FaultError(f"unknown flag: {', '.join(unknown)}; known are {', '.join(OSD_FLAGS)}")
         if not (settings.flags or settings.config) and settings.balancer is None and settings.autoscaler is None:
             return []
         facts = ask(self._ceph, _QUESTIONS, self._limits.quick)
@@ -65,15 +60,15 @@ class SettingsMaker:
         return [step for step in made if step]
 
     def recovery(self, how: str) -> List[Step]:
-        """`Settings.recovery`, for the scheduler that the OSDs run. Raises FaultError."""
+        """Return the steps of `Settings.recovery`, for the scheduler that the OSDs run. Raises FaultError."""
         if not how:
             return []
         if how != "aggressive":
-            raise FaultError(f"recovery: {how}: aggressive, or nothing")
+            raise FaultError(f"recovery: {how}: must be aggressive or absent")
         facts = ask(self._ceph, ("osd dump", "config dump"), self._limits.quick)
         up = [o for o, entry in facts.osds.items() if entry["up"]]
         if not up:
-            raise FaultError("no OSD is up: its scheduler cannot be asked for")
+            raise FaultError("no OSD is up, so its scheduler is not known")
         queue = self._show(up[0], "osd_op_queue")
         wanted = FAST_MCLOCK if queue == "mclock_scheduler" else FAST_WPQ
         # a value set for a class or a host would win over one set for all OSDs: each of these is set as well
@@ -91,7 +86,7 @@ class SettingsMaker:
         result = self._ceph.remote.run([self._ceph.head], command, timeout=self._limits.quick, check=False)
         answer = result[self._ceph.head]
         if answer.status or not answer.stdout.strip():
-            raise FaultError(f"ceph config show osd.{osd} {option}: {answer.stderr.strip()[-200:] or 'no answer'}")
+            raise FaultError(f"ceph config show osd.{osd} {option}: {answer.stderr.strip()[-200:] or 'no reply'}")
         return answer.stdout.strip()
 
     def _flags(self, facts: Facts, wanted: Sequence[str]) -> Optional[Step]:
@@ -136,7 +131,7 @@ class SettingsMaker:
         if wanted is None or wanted == active:
             return None
         on, off = ("on", "off") if wanted else ("off", "on")
-        # the switch leaves an option behind, where there was none
+        # the switch leaves an option behind where there was none
         entry = {"section": "mgr", "name": "mgr/balancer/active"}
         row = find(facts.answers["config dump"], (entry, "value"))
         step = self._step(
@@ -149,7 +144,7 @@ class SettingsMaker:
             {"active": active, "mgr/balancer/active": row},
         )
         dumped = Check(
-            step.node, f"{self._ceph.command} config dump -f json", (((entry, "value"), row),), step.checks[0].patience
+            step.node, f"{self._ceph.command} config dump -f json", (((entry, "value"), row),), step.checks[0].timeout
         )
         return replace(step, checks=(*step.checks, dumped))
 

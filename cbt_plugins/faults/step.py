@@ -1,31 +1,35 @@
-"""What a fault consists of: commands and checks as plain data, to be printed, written to disk and run."""
+"""Steps of a fault: commands and checks as plain data, to be printed, written to disk and run."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass, field
+from math import isclose
 from typing import Any, Dict, List, Mapping, Optional, Tuple
-
-from cbt_plugins.faults.option_value import agrees
 
 #: how to find a value in an answer: a key of an object, {"osd": 3} for the entry of a list that has these values,
 #: {"=": "noout"} for a list of plain values that has this one (True)
 Place = Tuple[Any, ...]
 
+_NUMBER = r"[+-]?\d+(?:\.\d*)?(?:e[+-]?\d+)?"
+_SIZE = rf"({_NUMBER})([KMGTPE])(i?)B?"
+_TRUTH = {"true": True, "false": False}
+
 
 class FaultError(Exception):
-    """A fault that cannot be made, was refused, or did not take; the text is for the user."""
+    """A fault that cannot be injected, was refused, or had no effect; the text is for the user."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A shell command on one node; "" is the machine that leads the run. `root`: by sudo where we are not root."""
+    """A shell command on one node; "" is the machine that leads the run. `root`: by sudo where the user is not root."""
 
     node: str
     text: str
     timeout: float = 60.0  # seconds
     root: bool = False
-    secrets: Tuple[str, ...] = ()  # names in our environment whose values must be there, and in no file
+    secrets: Tuple[str, ...] = ()  # names of environment variables that must be set; their values are in no file
 
     def __str__(self) -> str:
         return f"{self.node or 'here'}: {'sudo ' if self.root else ''}{self.text}"
@@ -33,59 +37,64 @@ class Command:
 
 @dataclass(frozen=True)
 class Check:
-    """A question whose answer says whether something is so; exit statuses say nothing.
+    """A question and the reply that is expected; exit statuses do not count.
 
-    `want` pairs a place in the JSON answer with its value, None = absent, {"not": value} = there, and another one,
-    {"like": value} = the same option in Ceph's own words. The place () is the whole answer as text.
-    A check that `lapses` is not asked any more so many seconds after its step's command; one whose command said itself
-    that it had failed is waited for as long as `refused` says.
+    `want` pairs a place in the JSON reply with its value; None = absent, {"not": value} = present and different,
+    {"like": value} = the same option as Ceph writes it. The place () is the whole reply as text.
+    A check with `lapses` is skipped so many seconds after the command of its step, or `refused` seconds after a command
+    that failed.
     """
 
     node: str
     text: str
     want: Tuple[Tuple[Place, Any], ...]
-    patience: float = 60.0  # seconds until it must be so
+    timeout: float = 60.0  # seconds until it must hold
     root: bool = False
     lapses: Optional[float] = None  # None: never
     refused: float = 0.0  # seconds
 
     def __str__(self) -> str:
-        return f"{self.node}: {self.text}, must say " + ", ".join(f"{_where(p)} = {_told(v)}" for p, v in self.want)
+        return f"{self.node}: {self.text}, expects " + ", ".join(f"{_where(p)} = {_told(v)}" for p, v in self.want)
 
     def differs(self, answer: str) -> Optional[str]:
-        """None when it is so, else the first thing that is otherwise."""
+        """Return None when the reply is as expected, else the first difference."""
         try:
             value = json.loads(answer) if any(place for place, _ in self.want) else None
         except ValueError:
-            return f"no answer to {self.text!r}"
+            return f"could not parse the reply to {self.text!r}"
         for place, wanted in self.want:
             found = find(value, place) if place else answer.strip()
-            if not same(found, wanted):
+            if not equals(found, wanted):
                 return f"{_where(place)} is {found!r}, not {_told(wanted)}"
         return None
 
 
 @dataclass(frozen=True)
 class Step:
-    """One change and the way back. It is on disk before the first of its commands leaves."""
+    """One change and its undo. It is on disk before the first of its commands is sent."""
 
     what: str
     node: str  # where it happens; the head for what is set on the cluster
     inject: Tuple[Command, ...]
     undo: Tuple[Command, ...]  # may run any number of times
-    checks: Tuple[Check, ...]  # all true: undone
-    took: Tuple[Check, ...] = ()  # all true: in effect
+    checks: Tuple[Check, ...]  # all hold: undone
+    took: Tuple[Check, ...] = ()  # all hold: in effect
     former: Mapping[str, Any] = field(default_factory=dict)
-    osds: Tuple[int, ...] = ()
-    arm: Optional[Command] = None  # a dead man's switch on the node, set before `inject`
+    daemons: Tuple[str, ...] = ()  # that it takes: "osd.3"
+    arm: Optional[Command] = None  # sets a dead man's switch on the node, before `inject`
     deadline: Optional[float] = None  # seconds after which it fires
 
+    @property
+    def osds(self) -> Tuple[int, ...]:
+        """Return the OSDs among its daemons."""
+        return tuple(int(name[4:]) for name in self.daemons if name.startswith("osd."))
+
     def counting(self, seconds: float, refused: bool) -> Tuple[Check, ...]:
-        """The checks that have not lapsed so long after its command; `refused`: this one said that it had failed."""
+        """Return the checks that have not lapsed so many seconds after its command; `refused`: that command failed."""
         return tuple(c for c in self.checks if c.lapses is None or seconds < (c.refused if refused else c.lapses))
 
-    def foreign(self, took: Check, answer: str) -> List[Tuple[str, Any, Any]]:
-        """What an answer to one of `took` has that is neither of the step nor of before it: (what, value, before)."""
+    def overwritten(self, took: Check, answer: str) -> List[Tuple[str, Any, Any]]:
+        """Return what somebody else has set, by the reply to one of `took`: (what, value, value before the step)."""
         try:
             value = json.loads(answer)
         except ValueError:
@@ -94,25 +103,44 @@ class Step:
         for place, ours in took.want:
             before = [v for check in self.checks if check.text == took.text for p, v in check.want if p == place]
             now = find(value, place)
-            if before and not same(now, ours) and not same(now, before[0]):
+            if before and not equals(now, ours) and not equals(now, before[0]):
                 found.append((_where(place), now, before[0]))
         return found
 
     def plain(self) -> Dict[str, Any]:
-        """For the journal."""
+        """Return it as plain data, for the journal."""
         return asdict(self)
 
     @classmethod
     def parse(cls, data: Mapping[str, Any]) -> Step:
-        """The way back from `plain`, through JSON."""
+        """Return the step of plain data."""
         known = dict(data)
         for name in ("inject", "undo"):
             known[name] = tuple(_command(c) for c in data[name])
         for name in ("checks", "took"):
             known[name] = tuple(_check(c) for c in data[name])
-        known["osds"] = tuple(data["osds"])
+        known["daemons"] = tuple(data["daemons"])
         known["arm"] = _command(data["arm"]) if data["arm"] else None
         return cls(**known)
+
+
+@dataclass(frozen=True)
+class UndoRecord:
+    """A step that is open: it may be in effect, and its undo was not seen."""
+
+    id: str
+    label: str
+    kind: str
+    step: Step
+    at: float  # epoch seconds
+    begun: bool  # its command may have been sent ...
+    ended: bool  # ... and is known to have ended
+    since: float = 0.0  # epoch seconds of the last news of its command
+    refused: bool = False  # ... which has failed
+
+    def age(self, now: float) -> float:
+        """Return the seconds since its command, at a time in epoch seconds; infinite when none was sent."""
+        return max(0.0, now - self.since) if self.begun else float("inf")
 
 
 def _command(data: Mapping[str, Any]) -> Command:
@@ -124,7 +152,7 @@ def _check(data: Mapping[str, Any]) -> Check:
 
 
 def find(value: Any, place: Place) -> Any:
-    """The value at a place, None when there is none."""
+    """Return the value at a place, None when there is none."""
     for part in place:
         if isinstance(part, Mapping):
             entries = value if isinstance(value, list) else []
@@ -137,8 +165,8 @@ def find(value: Any, place: Place) -> Any:
     return value
 
 
-def same(found: Any, wanted: Any) -> bool:
-    """Equal; weights are stored in 1/65536."""
+def equals(found: Any, wanted: Any) -> bool:
+    """Tell whether a value is as expected; numbers to 1e-4, since weights are stored in 1/65536."""
     if isinstance(wanted, Mapping):
         if "not" in wanted:
             return found not in (None, "", wanted["not"])
@@ -152,9 +180,48 @@ def same(found: Any, wanted: Any) -> bool:
 def _told(wanted: Any) -> str:
     if not isinstance(wanted, Mapping):
         return repr(wanted)
-    return f"another than {wanted['not']!r}" if "not" in wanted else repr(wanted["like"])
+    return f"anything but {wanted['not']!r}" if "not" in wanted else repr(wanted["like"])
 
 
 def _where(place: Place) -> str:
     parts = [",".join(f"{k}={v}" for k, v in p.items() if v != "") if isinstance(p, Mapping) else str(p) for p in place]
     return ".".join(parts).replace("==", "") or "it"
+
+
+def agrees(shown: str, given: str) -> bool:
+    """Tell whether `ceph config dump` shows an option set to `given` as `shown`; what cannot be compared agrees.
+
+    Ceph writes 1 as true, 4M as 4194304, 0.5 as 0.500000.
+    """
+    shown, given = shown.strip(), given.strip()
+    low = shown.lower()
+    if low == given.lower():
+        return True
+    if low in _TRUTH:
+        return _truth(given) in (None, _TRUTH[low])
+    if re.fullmatch(_NUMBER, low):
+        # it is shown with six digits
+        could = _numbers(given)
+        return not could or any(isclose(float(low), number, rel_tol=1e-5, abs_tol=1e-6) for number in could)
+    return not (_is_word(shown) and _is_word(given))
+
+
+def _truth(given: str) -> Optional[bool]:
+    if re.fullmatch(_NUMBER, given.lower()):
+        return bool(float(given))
+    return _TRUTH.get(given.lower())
+
+
+def _numbers(given: str) -> List[float]:
+    """Return the numbers that it may mean: K is 1000 or 1024, depending on the type of the option."""
+    if re.fullmatch(_NUMBER, given.lower()):
+        return [float(given)]
+    size = re.fullmatch(_SIZE, given)
+    if size is None:
+        return []
+    bases = (1024,) if size[3] else (1024, 1000)
+    return [float(size[1]) * base ** ("KMGTPE".index(size[2]) + 1) for base in bases]
+
+
+def _is_word(text: str) -> bool:
+    return bool(re.fullmatch(r"[A-Za-z][A-Za-z_-]*", text))

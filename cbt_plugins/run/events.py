@@ -120,7 +120,7 @@ class EventSchedule:
             log.info("%s: injecting %s", self._phase, event.inject.label)
             self._note("event", phase=self._phase, inject=event.inject.label, late=late)
             ready, self._ready = self._ready, None
-            self._injector.strike(ready)
+            self._injector.inject_ready(ready)
         if event.undo:
             log.info("%s: undoing %s", self._phase, ", ".join(event.undo))
             self._note("event", phase=self._phase, undo=list(event.undo), late=late)

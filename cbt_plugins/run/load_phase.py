@@ -12,7 +12,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence
 from cbt_plugins import signals
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.sampler import StatusWatch
-from cbt_plugins.faults.undoing import RECOVERY, SETTINGS
+from cbt_plugins.faults.undo import RECOVERY, SETTINGS
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.load import split
 from cbt_plugins.load.cbt_load import CbtLoadJobs

@@ -7,8 +7,7 @@ import time
 from typing import Dict, List, Sequence
 
 from cbt_plugins.cluster.remote import RemoteError
-from cbt_plugins.faults.cluster_facts import ask
-from cbt_plugins.faults.steady import down_otherwise
+from cbt_plugins.faults.facts import ask, down_otherwise
 from cbt_plugins.load.session import LoadError, collect
 from cbt_plugins.monitors.lifecycle import bring_left
 from cbt_plugins.plan import Fault, Phase
@@ -92,7 +91,7 @@ def _restore_faults(run: RunContext, index: int, phase: Phase) -> List[str]:
     present = {record.label for record in run.injector.open}
     lost = [fault for label, fault in wanted.items() if label not in present]
     if any(event.inject for event in earlier):
-        run.injector.hasten()  # in force from the first fault to the end of the run, in every invocation
+        run.injector.speed_up_recovery()  # in force from the first fault to the end of the run, in every invocation
     for fault in lost:
         _wait_before(run, index, phase, [fault])
         log.warning("injecting %s again: it was in force when the run was broken off", fault.label)
@@ -107,7 +106,7 @@ def _wait_before(run: RunContext, index: int, phase: Phase, faults: Sequence[Fau
 
     When that takes too long the safety rule itself refuses the fault, with its numbers.
     """
-    labels = [fault.label for fault in faults if "steady" not in fault.accept]
+    labels = [fault.label for fault in faults if "clean" not in fault.accept]
     if not labels:
         return
     held = {osd for record in run.injector.open for osd in record.step.osds}

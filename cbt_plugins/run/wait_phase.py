@@ -11,7 +11,7 @@ from typing import Callable, List, Optional, Set, Tuple
 
 from cbt_plugins.cluster.ceph import CephError, Status
 from cbt_plugins.cluster.sampler import StatusWatch
-from cbt_plugins.faults.steady import unsteady
+from cbt_plugins.faults.facts import not_clean
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.plan import Phase, Plan
 from cbt_plugins.run.context import RunContext
@@ -69,11 +69,11 @@ def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule, off
 
 
 def wait_for_clean(run: RunContext, index: int, phase: Phase, beside_faults: bool) -> Optional[str]:
-    """Wait until the safety rule `steady` allows a fault; None, or why the wait was given up.
+    """Wait until the safety rule `clean` allows a fault; None, or why the wait was given up.
 
     `beside_faults`: the run has faults in force. The limits are those of the plan's wait for active+clean.
     """
-    waiting = _Waiting(phase.name, lambda status: sum(unsteady(status.pgs, beside_faults).values()))
+    waiting = _Waiting(phase.name, lambda status: sum(not_clean(status.pgs, beside_faults).values()))
     waiting.at_most, waiting.stalled = _limits(run.plan, index)
     waiting.note = "until the PGs are active+clean"
     with StatusWatch(run.ceph) as watch:

@@ -13,7 +13,7 @@ from cbt_plugins.cluster import remote
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.faults import FaultError, Injector
-from cbt_plugins.faults.scene import Limits
+from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.plan import Fault, Settings
 from cbt_plugins.tools import __main__ as tools
 
@@ -32,8 +32,8 @@ SETTINGS = Settings(
 )
 #: seconds until what hangs is given up; generous where nothing does, so that a busy machine changes nothing
 PATIENCE = float(os.environ.get("STANDIN_PATIENCE", "20"))
-LIMITS = Limits(PATIENCE, PATIENCE, down=20.0, back=20.0, boot=20.0, pause=0.3, again=1.0, doubt=2.0)
-ANYTHING = ("steady", "inactive", "domain", "data", "ok-to-stop", "min-in")
+LIMITS = ClusterLimits(PATIENCE, PATIENCE, down=20.0, back=20.0, boot=20.0, pause=0.3, again=1.0, lag=2.0)
+ANYTHING = ("clean", "inactive", "domain", "data", "ok-to-stop", "min-in")
 
 
 def cycle(injector: Injector) -> None:
@@ -45,7 +45,7 @@ def cycle(injector: Injector) -> None:
 
 
 def cut(injector: Injector) -> None:
-    """A node is cut off; nobody can reach it before it heals itself."""
+    """A node is cut off; nobody can reach it before it recovers by itself."""
     options = {"interfaces": ["eth0"], "deadline": 5}
     injector.inject(Fault("cut", "network", ("node1",), options=options))
 
@@ -81,7 +81,7 @@ def put_back(folder: Path) -> int:
     import cbt_plugins.faults.injector as injecting
 
     shorten()
-    injecting.Limits = lambda: LIMITS  # type: ignore[assignment,misc]
+    injecting.ClusterLimits = lambda: LIMITS  # type: ignore[assignment,misc]
     return tools.main(["undo", str(folder)])
 
 

@@ -17,7 +17,7 @@ from cbt_plugins.tools import __main__ as tools
 def main() -> int:
     """The arguments are the built-in loop's, or "undo ARCHIVE"."""
     scenario.shorten()
-    injecting.Limits = lambda: scenario.LIMITS  # type: ignore[assignment,misc]
+    injecting.ClusterLimits = lambda: scenario.LIMITS  # type: ignore[assignment,misc]
     waiting.STABLE = 1.0
     waiting.SCRUB_EVERY = 0.5
     session.GO_AHEAD = 0.3

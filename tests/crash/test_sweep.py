@@ -62,7 +62,7 @@ def test_a_cut_node_heals_by_itself(tmp_path: Path) -> None:
 def test_a_cut_that_hangs_does_not_come_after_its_undo(tmp_path: Path) -> None:
     world = Injections(tmp_path / "w")
     assert world.play("cut", at=("ip down", "hang")) == 1
-    assert "without effect" in world.said
+    assert "no effect" in world.said
     assert world.settle() + world.changes() == []
 
 

@@ -14,7 +14,7 @@ from running_lab import PROJECT, RunningLab
 from waiting import wait_for
 
 #: pools of three copies on four nodes: recovery of a node has somewhere to go, and is under way between the tests
-BUSY = ("steady", "min-in")
+BUSY = ("clean", "min-in")
 
 
 class Faulty:

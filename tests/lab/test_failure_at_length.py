@@ -22,7 +22,7 @@ from cbt_plugins.tools.lab import Lab, Topology
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 #: what a second node breaks by intention
-SECOND = ["steady", "domain", "inactive", "ok-to-stop", "data", "min-in", "capacity"]
+SECOND = ["clean", "domain", "inactive", "ok-to-stop", "data", "min-in", "capacity"]
 #: set by the lab so that its recovery is fast in any case
 FAST = ("osd_max_backfills", "osd_recovery_max_active", "osd_recovery_max_active_hdd")
 SLEEPS = ("osd_recovery_sleep", "osd_recovery_sleep_hdd", "osd_recovery_sleep_hybrid")

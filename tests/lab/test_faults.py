@@ -63,7 +63,7 @@ def test_settings_go_back_to_what_they_were(faulty: Faulty) -> None:
         folder = faulty.folder()
         faulty.run(
             folder,
-            "injector.acquire(); injector.apply(); injector.hasten()",
+            "injector.acquire(); injector.apply(); injector.speed_up_recovery()",
             flags=["noscrub", "nodeep-scrub", "noout"],
             config=[["osd", "osd_max_scrubs", "3"], ["global", "osd_op_complaint_time", "20"]],
             balancer=not before["balancer"],
@@ -139,7 +139,7 @@ def test_a_second_node_is_refused_and_may_be_accepted(faulty: Faulty) -> None:
         f"try: injector.inject({fault('b', 'stop', 'node2')})\n"
         "except FaultError as error: say(refused=str(error))\n"
         f"p = injector.inject({fault('b', 'stop', 'node2', 'inactive', 'domain', 'data', 'ok-to-stop')})\n"
-        "say(predicted=p.radius.figures['inactive_pgs'])\n"
+        "say(predicted=p.assessment.numbers['inactive_pgs'])\n"
         "import time; pgs = []\n"
         "for _ in range(60):\n"
         "    text = remote.run(['node0'], 'ceph pg dump pgs_brief -f json 2>/dev/null')['node0'].stdout\n"

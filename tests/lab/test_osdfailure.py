@@ -176,7 +176,7 @@ def test_a_second_run_on_the_cluster_is_refused(lab: RunningLab, tmp_path: Path,
         first.await_moment(lambda: first.running_rows("fill") > 20, "the first run's load")
         refused = second.run()
         assert refused.returncode == 1
-        assert "is at work on this cluster" in refused.stderr, refused.stderr[-2000:]
+        assert "has been using this cluster" in refused.stderr, refused.stderr[-2000:]
         assert not list(second.archive.glob("results/*/id-*/phases/*")), "nothing was begun"
     finally:
         first.end()

@@ -14,7 +14,7 @@ from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import Injector
 from cbt_plugins.faults.runner import Clock
-from cbt_plugins.faults.scene import Limits
+from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.plan import Settings
 
 _PATH = Path(__file__).resolve().parents[1] / "crash" / "standin_world.py"
@@ -32,7 +32,7 @@ CLUSTER: Dict[str, Any] = {
     "mons": ["node0"],
 }
 #: every rule that a cluster of four hosts breaks when two of them stop
-ANYTHING = ("steady", "inactive", "domain", "data", "ok-to-stop", "min-in", "capacity", "flags")
+ANYTHING = ("clean", "inactive", "domain", "data", "ok-to-stop", "min-in", "capacity", "flags")
 
 
 class Died(BaseException):
@@ -115,7 +115,7 @@ class Connections:
         self.said.append((node, text))
         if any(part in text for part in self.fail):
             return Result("", "the stand-in fails", 1)
-        if text.lstrip().startswith("started()"):
+        if text.startswith("daemons="):
             return Result(self._probe(node, text), "", 0)
         out, err, status = "", "", 0
         for line, joint in _lines(text):
@@ -141,9 +141,8 @@ class Connections:
         return Result(out, err, status)
 
     def _probe(self, node: str, text: str) -> str:
-        asked = re.search(r"for n in ([\d ]*); do", text)
-        assert asked is not None
-        return "".join(f"unit {n} ceph-osd@{n}.service active\n" for n in asked[1].split())
+        asked = shlex.split(text.splitlines()[0].partition("=")[2])[0].split()
+        return "".join(f"unit {name} ceph-osd@{name[4:]}.service active\n" for name in asked)
 
 
 def _lines(text: str) -> List[Tuple[str, str]]:
@@ -182,7 +181,7 @@ def injector(
             events.append((name, facts))
 
     clock = (time or Time()).clock()
-    made = Injector(folder, remote, ceph, cluster, event, "r1", settings, limits=Limits(), clock=clock)
+    made = Injector(folder, remote, ceph, cluster, event, "r1", settings, limits=ClusterLimits(), clock=clock)
     MADE.append(made)
     return made
 

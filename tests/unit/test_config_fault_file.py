@@ -17,7 +17,7 @@ GOOD = """\
 settings: {scrub: off, config: {mon: {mon_osd_down_out_interval: 60}}}
 events:
   - {at: 0s, fault: {label: a, kind: stop, nodes: [node4]}}
-  - {at: 1m, fault: {label: b, kind: out, osd_number: 1, accept: [steady]}}
+  - {at: 1m, fault: {label: b, kind: out, osd_number: 1, accept: [clean]}}
   - {at: 1m, mark: both}
   - {at: 100d, undo: all}
 """
@@ -26,7 +26,7 @@ events:
 def test_events_and_settings(tmp_path: Path) -> None:
     file = tmp_path / "f.yaml"
     file.write_text(GOOD, encoding="utf-8")
-    b = Fault("b", "out", choose=1, choose_of="osd", accept=("steady",))
+    b = Fault("b", "out", choose=1, choose_of="osd", accept=("clean",))
     events = (
         Event(0.0, inject=Fault("a", "stop", ("node4",))),
         Event(60.0, inject=b),

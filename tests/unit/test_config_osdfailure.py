@@ -56,11 +56,11 @@ def test_nodes_kind_and_rules_of_the_reef_shape() -> None:
         "nodes": ["node3", "node1"],
         "options": {"interfaces": ["eth0"], "deadline": "3h"},
         "accept": ["quorum"],
-        "accept_second": ["steady", "inactive"],
+        "accept_second": ["clean", "inactive"],
     }
     options = {"interfaces": ["eth0"], "deadline": 3 * HOUR}
     first = Fault("node-a", "network", ("node3",), options=options, accept=("quorum",))
-    second = Fault("node-b", "network", ("node1",), options=options, accept=("quorum", "steady", "inactive"))
+    second = Fault("node-b", "network", ("node1",), options=options, accept=("quorum", "clean", "inactive"))
     assert happens(plan(fault=fault)) == [
         ("one-down", (Event(0.0, inject=first),)),
         ("two-down", (Event(0.0, inject=second),)),
@@ -200,8 +200,8 @@ REEF = [
     ("    fault: {nodes: [node1, §node2]}\n", ".fault.nodes[1]: node2 is not among the cluster's osds; did you mean"),
     ("    fault: {§osds: [3]}\n", ".fault.osds: unknown key"),
     ("    fault: {nodes: [node1], §seed: 3}\n    down_nodes: 1\n", ".fault.seed: chooses, and nodes names already"),
-    ("    fault: {accept_second: [§stedy]}\n", ".fault.accept_second[0]: no safety rule: 'stedy'; did you mean 'stead"),
-    ("    fault: {kind: §out}\n", ".fault.kind: out hits single OSDs, and here whole nodes fail"),
+    ("    fault: {accept_second: [§stedy]}\n", ".fault.accept_second[0]: unknown safety rule: 'stedy'; known are"),
+    ("    fault: {kind: §out}\n", ".fault.kind: out takes osd daemons, not nodes"),
     ("    fault: {kind: power, options: §{'on': x}}\n", ".fault.options: power needs the option off: a command"),
     ("    wait: {at_most: 1h, stalled: §2h}\n", ".wait.stalled: is longer than at_most"),
     ("    settings: §{flags: [nodown]}\n", ".settings: settings: nodown hides it from the cluster (accept: [flags] ov"),
@@ -216,7 +216,7 @@ CLASSIC = [
     ("    faults: {device: {osds: [1], §osd_number: 1}}\n", ".faults.device.osd_number: either osd_number or osds"),
     ("    faults: {reboot: {nodes: [node1], §osd_nodes: 1}}\n", ".faults.reboot.osd_nodes: either osd_nodes or nodes"),
     ("    faults: {reboot: {nodes: [§node7]}}\n", ".faults.reboot.nodes[0]: node7 is not among the cluster's osds"),
-    ("    faults: {device: {kind: §reboot}}\n", ".faults.device.kind: reboot hits whole nodes, and here single OSDs f"),
+    ("    faults: {device: {kind: §reboot}}\n", ".faults.device.kind: reboot takes whole nodes, not OSDs"),
     ("    faults: {device: §{kind: replace}}\n", ".faults.device.osd_number: replace destroys data: name the OSDs wit"),
     ("    parts: {start: §10}\n", ".parts.start: 10: seconds? write 10s"),
 ]

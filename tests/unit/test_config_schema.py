@@ -191,7 +191,7 @@ def test_the_schema_takes_what_cbt_load_takes(validator: Any, tmp_path: Path) ->
 
 
 def test_the_schema_takes_events_settings_and_osdfailure(validator: Any, tmp_path: Path) -> None:
-    fault = {"label": "a", "kind": "network", "osd_nodes": 1, "options": {"method": "nft"}, "accept": ["steady"]}
+    fault = {"label": "a", "kind": "network", "osd_nodes": 1, "options": {"method": "nft"}, "accept": ["clean"]}
     events = [{"at": "0s", "fault": fault}, {"at": "5s", "undo": ["a"]}, {"at": "5s", "mark": "x"}]
     file = tmp_path / "faults.yaml"
     file.write_text(yaml.safe_dump({"events": [{"at": "0s", "mark": "x"}]}))

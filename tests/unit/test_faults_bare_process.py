@@ -16,25 +16,26 @@ from typing import Any, Dict, Iterator, Optional
 
 import pytest
 
-from cbt_plugins.faults.daemons import Daemon, parse, probe, start
+from cbt_plugins.faults.facts import DaemonName
+from cbt_plugins.faults.services import Service, launch, parse, probe
 from cbt_plugins.faults.step import FaultError
 
-OSD = 98765
-LINE = ("./ceph-osd", "-c", "sleep 1000; true", "-f", "-i", str(OSD))
+OSD = DaemonName("osd", "98765")
+LINE = ("./ceph-osd", "-c", "sleep 1000; true", "-f", "-i", OSD.id)
 
 
 def asked() -> str:
     return subprocess.run(["sh", "-c", probe([OSD])], capture_output=True, text=True, timeout=60, check=True).stdout
 
 
-def look() -> Optional[Daemon]:
+def look() -> Optional[Service]:
     try:
         return parse("n", [OSD], asked())[OSD]
     except FaultError:
         return None
 
 
-def wait() -> Daemon:
+def wait() -> Service:
     end = time.monotonic() + 30
     while (found := look()) is None:
         assert time.monotonic() < end
@@ -66,14 +67,15 @@ def test_it_comes_back_as_it_was(home: Path) -> None:
         **somebody,
     )
     before = wait()
-    mine = next(words for words in map(str.split, asked().splitlines()) if words[1] == str(first.pid))
-    assert "secret" not in "".join(base64.b64decode(word).decode() for word in mine[4:])
+    mine = next(words for words in map(str.split, asked().splitlines()) if words[2] == str(first.pid))
+    assert "secret" not in "".join(base64.b64decode(word).decode() for word in mine[5:])
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
     assert look() is None
-    subprocess.run(["sh", "-c", start([before])], timeout=60, check=True)
+    assert before.process is not None
+    subprocess.run(["sh", "-c", launch(OSD, before.process)], timeout=60, check=True)
     after = wait()
-    assert before.process is not None and after.process is not None
+    assert after.process is not None
     assert after.process.pid != before.process.pid
     assert replace(after.process, pid=0, started=0) == replace(before.process, pid=0, started=0)
     assert (after.process.folder, after.process.files) == (str(home), 321)

@@ -16,7 +16,7 @@ from faults_world import ANYTHING, Connections, Time, injector
 from cbt_plugins import signals
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import FaultError, Injector
-from cbt_plugins.faults.record import open_in
+from cbt_plugins.faults.undo import open_in
 from cbt_plugins.journal import JournalInUse
 from cbt_plugins.plan import Fault, Settings
 
@@ -45,11 +45,11 @@ def test_a_full_disk_stops_no_undo(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     made = broken(tmp_path, world)
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
-        patch.setattr(made._undoing, "_event", full)
+        patch.setattr(made._undoer, "_event", full)
         left = made.undo_all()
     assert world.differences() == set()
     assert [open_.label for open_ in left] == ["one", "settings"]
-    assert all("could not be written down: [Errno 28]" in open_.why for open_ in left)
+    assert all("could not be written: [Errno 28]" in open_.why for open_ in left)
     assert made.undo_all() == []
 
 
@@ -67,7 +67,7 @@ def test_an_archive_that_cannot_be_written_can_be_undone(tmp_path: Path, monkeyp
     again = injector(tmp_path, world)
     left = again.undo_all()
     assert world.differences() == set()
-    assert len(left) == 2 and "could not be written down" in left[0].why
+    assert len(left) == 2 and "could not be written" in left[0].why
     with pytest.raises(FaultError, match="left this open"):  # and nothing new can be broken
         again.apply(Settings(flags=("noscrub",)))
     assert world.differences() == set()
@@ -104,7 +104,7 @@ def test_a_run_that_ends_begins_nothing_more(tmp_path: Path) -> None:
     thread.join(30)
     assert world.differences() == set()
     assert open_in(tmp_path) == []
-    assert "the run ends" in failed[0]
+    assert "the run is stopping" in failed[0]
     assert not any("systemctl stop" in text and node == "node2" for node, text in world.said)
 
 
@@ -135,7 +135,7 @@ def test_signals_leave_nothing_behind(tmp_path: Path, numbers: List[int]) -> Non
 def test_what_is_left_is_said_with_the_way_to_undo_it(tmp_path: Path) -> None:
     world = Connections()
     made = injector(tmp_path, world)
-    with pytest.raises(FaultError, match=f"not put back: one: .*cbt-tools undo {tmp_path}"), made.holding():
+    with pytest.raises(FaultError, match=f"not undone: one: .*cbt-tools undo {tmp_path}"), made.holding():
         made.inject(STOP)
         world.fail = ["systemctl start"]
     assert world.state["keys"] != {}  # and the cluster is not free

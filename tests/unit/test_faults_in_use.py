@@ -28,11 +28,11 @@ def test_a_cluster_in_use_is_refused(tmp_path: Path, world: Connections) -> None
     ready(tmp_path / "a", world)
     other = injector(tmp_path / "b", world)
     other._lock._mine["run"] = "r2"
-    with pytest.raises(FaultError, match=r"run r1 \(pid .* is at work on this cluster"):
+    with pytest.raises(FaultError, match=r"run r1 \(pid .* has been using this cluster"):
         other.acquire()
     ((key, holder),) = world.state["keys"].items()
     world.state["keys"][key] = json.dumps({**json.loads(holder), "started": 1})
-    with pytest.raises(FaultError, match=r"is dead: `cbt-tools undo .*/a` puts back"):
+    with pytest.raises(FaultError, match=r"is dead: `cbt-tools undo .*/a` undoes"):
         other.acquire()
     with pytest.raises(FaultError, match="is dead"):
         other.inject(STOP[1])
@@ -84,7 +84,7 @@ def test_a_run_shares_the_cluster_with_what_it_starts(tmp_path: Path, world: Con
     first, child = (injector(tmp_path / name, world) for name in ("first", "child"))
     first.acquire()
     child._lock._mine.update(run="inject", pid=1)
-    with pytest.raises(FaultError, match="is at work on this cluster"):
+    with pytest.raises(FaultError, match="has been using this cluster"):
         child.acquire()
     child._lock._parent = {key: first._lock._mine[key] for key in ("host", "pid", "started")}
     child.acquire()

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import FaultError, Injector
-from cbt_plugins.faults.record import FILE, open_in
+from cbt_plugins.faults.undo import FILE, open_in
 from cbt_plugins.journal import JournalInUse
 from cbt_plugins.plan import Fault, Settings
 
@@ -242,7 +242,7 @@ def test_a_fault_that_does_not_take_is_taken_back(tmp_path: Path, world: Connect
         made.inject(STOP[1])
     world.fail = []
     world.world.systemctl = lambda node, words: ("", "", 0)
-    with pytest.raises(FaultError, match="without effect"):
+    with pytest.raises(FaultError, match="no effect"):
         made.inject(STOP[1])
     assert [record.label for record in made.open] == ["recovery"]
 
@@ -361,7 +361,7 @@ def test_recovery_is_hastened_with_the_first_fault(tmp_path: Path, world: Connec
 def test_mclock_takes_the_override_first_and_gives_it_back_last(tmp_path: Path, world: Connections) -> None:
     world.world._config_show = lambda who, name: ("mclock_scheduler\n", "", 0)
     made = ready(tmp_path, world, settings=Settings(recovery="aggressive"))
-    made.hasten()
+    made.speed_up_recovery()
     (record,) = made.open
     do, undo = record.step.inject[0].text, record.step.undo[0].text
     assert do.index("osd_mclock_override_recovery_settings true") < do.index("osd_max_backfills")
@@ -410,7 +410,7 @@ def test_a_value_that_is_not_in_force_is_no_setting(tmp_path: Path, world: Conne
     made = ready(tmp_path, world, settings=Settings(config=(("osd", "osd_max_backfills", "9"),)))
     real = world.world._config_set
     world.world._config_set = lambda who, name, value: real(who, name, "5" if value == "9" else value)
-    with pytest.raises(FaultError, match=r"without effect: .*is '5', not '9'"):
+    with pytest.raises(FaultError, match=r"no effect: .*is '5', not '9'"):
         made.apply()
     assert world.differences() == set()
 

@@ -11,8 +11,8 @@ from faults_world import ANYTHING, CLUSTER, Connections, Time, injector
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults import FaultError, Injector, Prepared
-from cbt_plugins.faults.cluster_facts import ask
-from cbt_plugins.faults.harm import Harm
+from cbt_plugins.faults.blast_radius import BlastRadius
+from cbt_plugins.faults.facts import ask
 from cbt_plugins.faults.kinds.daemon import Stop
 from cbt_plugins.faults.scene import Targets
 from cbt_plugins.plan import Fault, Settings
@@ -21,8 +21,8 @@ from cbt_plugins.plan import Fault, Settings
 class Whole(Stop):
     """Counts as one that takes the node as well."""
 
-    def harm(self, targets: Targets, options: Mapping[str, Any]) -> Harm:
-        return Harm(osds=targets.osds, nodes=targets.nodes)
+    def blast_radius(self, targets: Targets) -> BlastRadius:
+        return BlastRadius(targets.daemons, targets.nodes)
 
 
 def begun(folder: Path, world: Connections, **more: Any) -> Injector:
@@ -32,7 +32,7 @@ def begun(folder: Path, world: Connections, **more: Any) -> Injector:
 
 
 def cut(made: Injector, node: str, *accept: str) -> Prepared:
-    return replace(made.prepare(Fault(node, "stop", (node,), accept=accept)), kind=Whole())
+    return replace(made.prepare(Fault(node, "stop", (node,), accept=accept)), kind=Whole(Stop.Options()))
 
 
 def test_a_monitor_that_the_quorum_still_lists_is_gone_with_its_node(tmp_path: Path, world: Connections) -> None:
@@ -41,14 +41,14 @@ def test_a_monitor_that_the_quorum_still_lists_is_gone_with_its_node(tmp_path: P
     world.world._mon_metadata = lambda: [{"name": n, "hostname": n} for n in names]
     made = begun(tmp_path, world)
     first, second = cut(made, "node1"), cut(made, "node2", *ANYTHING)
-    made.strike(made.ready(first), wait=False)
+    made.inject_ready(made.ready(first), wait=False)
     with pytest.raises(FaultError, match=r"refused\. quorum: 1 of 3 monitors would be left"):
         made.ready(second)
     assert made.confirm() == {"node1": None}
     with pytest.raises(FaultError, match=r"refused\. quorum: 1 of 3 monitors would be left"):
         made.ready(second)
     world.state["osds"]["0"].update(up=1, unit="active")  # by itself, as after a reboot
-    assert made.ready(second).radius.figures["monitors_left"] == 2
+    assert made.ready(second).assessment.numbers["monitors_left"] == 2
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_a_monitor_that_the_quorum_still_lists_is_gone_with_its_node(tmp_path: P
             ("", "Error EBUSY: 3 PGs are already too degraded", 16),
             "says no: Error EBUSY: 3 PGs are already too degraded",
         ),
-        (("", "Error EAGAIN: OSDs have not reported", 11), "no answer: .*Error EAGAIN"),
-        (("", "", 124), "no answer: .*exit status 124"),
+        (("", "Error EAGAIN: OSDs have not reported", 11), "no reply: .*Error EAGAIN"),
+        (("", "", 124), "no reply: .*exit status 124"),
     ],
 )
 def test_ok_to_stop_without_json_is_no_yes(
@@ -126,19 +126,19 @@ def test_a_refusal_for_pgs_that_peer_is_none_when_they_have(tmp_path: Path, worl
     """An OSD has just come back: for a moment Ceph would let none be stopped."""
     cluster = Peering(world, until=1006.0)
     made = begun(tmp_path, world, time=cluster.time)
-    assert made.ready(Fault("first", "stop", ("node1",))).radius.findings == ()
+    assert made.ready(Fault("first", "stop", ("node1",))).assessment.findings == ()
     assert 1006.0 <= cluster.time.now < 1009.0
 
 
 def test_pgs_that_go_on_peering_refuse_it(tmp_path: Path, world: Connections) -> None:
     cluster = Peering(world, until=5000.0)
     made = begun(tmp_path, world, time=cluster.time)
-    with pytest.raises(FaultError, match=r"refused\. steady: .* remapped\+peering \| ok-to-stop"):
+    with pytest.raises(FaultError, match=r"refused\. clean: .* remapped\+peering \| ok-to-stop"):
         made.ready(Fault("first", "stop", ("node1",)))
     assert 1015.0 <= cluster.time.now < 1030.0
 
 
-@pytest.mark.parametrize("accept", [("steady", "ok-to-stop"), ()])
+@pytest.mark.parametrize("accept", [("clean", "ok-to-stop"), ()])
 def test_what_peering_does_not_decide_is_decided_at_once(
     tmp_path: Path, world: Connections, accept: Tuple[str, ...]
 ) -> None:
@@ -148,7 +148,7 @@ def test_what_peering_does_not_decide_is_decided_at_once(
     world.state["flags"] += [] if accept else ["nodown"]
     before = cluster.time.now
     if accept:
-        assert made.ready(Fault("first", "stop", ("node1",), accept=accept)).radius.settling
+        assert made.ready(Fault("first", "stop", ("node1",), accept=accept)).assessment.transient
     else:
         with pytest.raises(FaultError, match="flags: "):
             made.ready(Fault("first", "stop", ("node1",)))
@@ -159,5 +159,5 @@ def test_a_run_that_ends_does_not_wait_for_pgs(tmp_path: Path, world: Connection
     cluster = Peering(world, until=5000.0)
     made = begun(tmp_path, world, time=cluster.time)
     made.shut()
-    with pytest.raises(FaultError, match="the run ends"):
+    with pytest.raises(FaultError, match="the run is stopping"):
         made.ready(Fault("first", "stop", ("node1",)))

@@ -11,8 +11,9 @@ from typing import Any, Callable
 
 import pytest
 
-from cbt_plugins.faults import deadman, fence
+from cbt_plugins.faults import node_shell
 from cbt_plugins.faults.lock import started
+from cbt_plugins.faults.node_shell import fenced_inject, fenced_undo
 
 
 def shell(text: str, folder: Path, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -37,31 +38,31 @@ def ended(pid: int) -> bool:
 
 def test_the_switch_heals_although_nobody_asks(tmp_path: Path) -> None:
     healed = tmp_path / "healed"
-    done = shell(deadman.arm("r-1", f"touch {healed}", 1), tmp_path / "d")
+    done = shell(node_shell.arm("r-1", f"touch {healed}", 1), tmp_path / "d")
     how, pid, begun = done.stdout.split()[1:]
     assert how == "process" and started(int(pid)) == int(begun)
     until(healed.exists)
     fired = tmp_path / "d" / "r-1.fired"
     until(lambda: fired.exists() and fired.read_text())  # it is there a moment before the time stands in it
-    assert shell(deadman.is_disarmed("r-1"), tmp_path / "d").stdout == ""
-    ago = deadman.fired("some banner\n" + shell(deadman.disarm("r-1"), tmp_path / "d").stdout)
+    assert shell(node_shell.is_disarmed("r-1"), tmp_path / "d").stdout == ""
+    ago = node_shell.fired("some banner\n" + shell(node_shell.disarm("r-1"), tmp_path / "d").stdout)
     assert ago is not None and 0 <= ago < 600
-    assert deadman.fired(shell(deadman.disarm("r-1"), tmp_path / "d").stdout) is None  # told once
-    assert shell(deadman.is_disarmed("r-1"), tmp_path / "d").stdout == "disarmed\n"
+    assert node_shell.fired(shell(node_shell.disarm("r-1"), tmp_path / "d").stdout) is None  # told once
+    assert shell(node_shell.is_disarmed("r-1"), tmp_path / "d").stdout == "disarmed\n"
 
 
 def test_a_switch_tries_until_it_has_healed(tmp_path: Path) -> None:
     second = f"[ -e {tmp_path}/one ] && touch {tmp_path}/two || {{ touch {tmp_path}/one; false; }}"
-    shell(deadman.arm("r-1", second, 0), tmp_path / "d")
+    shell(node_shell.arm("r-1", second, 0), tmp_path / "d")
     until((tmp_path / "two").exists)
     until((tmp_path / "d" / "r-1.fired").exists)
 
 
 def test_an_attempt_to_heal_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all that it had started; nobody else could reach the node."""
-    monkeypatch.setattr(deadman, "ATTEMPT", 0.5)
+    monkeypatch.setattr(node_shell, "ATTEMPT", 0.5)
     hangs = f"[ -e {tmp_path}/pid ] && touch {tmp_path}/two || {{ sleep 1000 & echo $! > {tmp_path}/pid; wait; }}"
-    shell(deadman.arm("r-1", hangs, 0), tmp_path / "d")
+    shell(node_shell.arm("r-1", hangs, 0), tmp_path / "d")
     until((tmp_path / "d" / "r-1.fired").exists)
     assert (tmp_path / "two").exists()
     until(lambda: ended(int((tmp_path / "pid").read_text())))
@@ -70,48 +71,48 @@ def test_an_attempt_to_heal_that_hangs_is_given_up(tmp_path: Path, monkeypatch: 
 def test_a_switch_that_is_disarmed_while_it_heals_goes_no_further(tmp_path: Path) -> None:
     """A healing that goes on would heal the next fault as well."""
     heals = f"echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; sleep 1000; touch {tmp_path}/healed"
-    shell(deadman.arm("r-1", heals, 0), tmp_path / "d")
+    shell(node_shell.arm("r-1", heals, 0), tmp_path / "d")
     until((tmp_path / "pid").exists)
-    assert shell(deadman.disarm("r-1"), tmp_path / "d").returncode == 0
+    assert shell(node_shell.disarm("r-1"), tmp_path / "d").returncode == 0
     until(lambda: ended(int((tmp_path / "pid").read_text())))
     assert not (tmp_path / "healed").exists() and not list((tmp_path / "d").iterdir())
 
 
 def test_a_disarmed_switch_never_fires(tmp_path: Path) -> None:
-    done = shell(deadman.arm("r-1", f"touch {tmp_path}/healed", 3600), tmp_path / "d")
+    done = shell(node_shell.arm("r-1", f"touch {tmp_path}/healed", 3600), tmp_path / "d")
     pid = int(done.stdout.split()[2])
     assert started(pid) is not None
-    assert shell(deadman.disarm("r-1"), tmp_path / "d").returncode == 0
+    assert shell(node_shell.disarm("r-1"), tmp_path / "d").returncode == 0
     until(lambda: ended(pid))
     assert [path.name for path in (tmp_path / "d").iterdir()] == []
-    assert shell(deadman.disarm("r-1"), tmp_path / "d").returncode == 0  # twice is once
+    assert shell(node_shell.disarm("r-1"), tmp_path / "d").returncode == 0  # twice is once
 
 
 def test_no_command_runs_after_its_undo(tmp_path: Path) -> None:
     done = tmp_path / "done"
-    inject = fence.inject("r-1", f"touch {done}", 5)
-    assert shell(fence.undo("r-1", f"rm -f {done}", 5, mark=True), tmp_path / "d").returncode == 0
-    assert shell(inject, tmp_path / "d").returncode == fence.TOO_LATE
+    inject = fenced_inject("r-1", f"touch {done}", 5)
+    assert shell(fenced_undo("r-1", f"rm -f {done}", 5, mark=True), tmp_path / "d").returncode == 0
+    assert shell(inject, tmp_path / "d").returncode == node_shell.TOO_LATE
     assert not done.exists()
-    assert shell(fence.inject("r-2", f"touch {done}", 5), tmp_path / "d").returncode == 0
+    assert shell(fenced_inject("r-2", f"touch {done}", 5), tmp_path / "d").returncode == 0
     assert done.exists()
 
 
 def test_an_undo_waits_for_the_command_that_is_at_work(tmp_path: Path) -> None:
     """The run was killed while its command was at work on the node."""
     order = tmp_path / "order"
-    busy = fence.inject("r-1", f"echo begun >> {order}; sleep 1; echo ended >> {order}", 5)
+    busy = fenced_inject("r-1", f"echo begun >> {order}; sleep 1; echo ended >> {order}", 5)
     busy = busy.replace("/run/cbt-plugins", str(tmp_path / "d")).replace("[ -w /run ]", "true")
     running = subprocess.Popen(["sh", "-c", busy])
     until(lambda: order.exists() and order.read_text())
-    assert shell(fence.undo("r-1", f"echo undone >> {order}", 20, mark=True), tmp_path / "d").returncode == 0
+    assert shell(fenced_undo("r-1", f"echo undone >> {order}", 20, mark=True), tmp_path / "d").returncode == 0
     assert running.wait(10) == 0
     assert order.read_text().split() == ["begun", "ended", "undone"]
 
 
 def test_an_undo_says_what_its_command_says(tmp_path: Path) -> None:
-    assert shell(fence.undo("r-1", "echo a \"b\" 'c'; exit 3", 5, mark=False), tmp_path / "d").returncode == 3
-    assert shell(fence.sudo("echo 'it is' \"$(id -u)\""), tmp_path / "d").stdout == f"it is {os.getuid()}\n"
+    assert shell(fenced_undo("r-1", "echo a \"b\" 'c'; exit 3", 5, mark=False), tmp_path / "d").returncode == 3
+    assert shell(node_shell.sudo("echo 'it is' \"$(id -u)\""), tmp_path / "d").stdout == f"it is {os.getuid()}\n"
 
 
 def test_a_lock_that_is_stuck_keeps_nothing_broken(tmp_path: Path) -> None:
@@ -119,7 +120,7 @@ def test_a_lock_that_is_stuck_keeps_nothing_broken(tmp_path: Path) -> None:
     holder = subprocess.Popen(["flock", str(tmp_path / "d" / "lock"), "sleep", "1000"], start_new_session=True)
     try:
         until(lambda: subprocess.run(["flock", "-n", str(tmp_path / "d" / "lock"), "true"], check=False).returncode)
-        assert shell(fence.undo("r-1", f"touch {tmp_path}/undone", 0.2, mark=True), tmp_path / "d").returncode == 0
+        assert shell(fenced_undo("r-1", f"touch {tmp_path}/undone", 0.2, mark=True), tmp_path / "d").returncode == 0
         assert (tmp_path / "undone").exists()
     finally:
         os.killpg(holder.pid, signal.SIGKILL)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 import pytest
 
-from cbt_plugins.faults import orchestrator
+from cbt_plugins.faults.facts import osd_names
+from cbt_plugins.faults.services import orchestrate
 
 #: an order is carried out at the third look that follows; a start is dropped while a stop waits
 _CEPH = """#!/usr/bin/env python3
@@ -56,15 +57,18 @@ class Ordered:
         line = ["timeout", str(limit), "sh", "-c", text]
         return subprocess.run(line, check=False, capture_output=True, text=True)
 
+    def _order(self, action: str, osds: Tuple[int, ...] = (3,), limit: float = 60.0) -> Any:
+        return self._run(orchestrate(action, str(self._ceph), "f", osd_names(osds), 0.01), limit)
+
     @property
     def settled(self) -> bool:
-        return self._run(orchestrator.is_settled(str(self._ceph), "f", (3,))).stdout == "settled\n"
+        return bool(self._order("settled").stdout == "settled\n")
 
     def stop(self, *osds: int, limit: float = 60.0) -> int:
-        return self._run(orchestrator.stop(str(self._ceph), "f", osds or (3,)), limit).returncode
+        return int(self._order("stop", osds or (3,), limit).returncode)
 
     def start(self, *osds: int) -> int:
-        return self._run(orchestrator.start(str(self._ceph), "f", osds or (3,))).returncode
+        return int(self._order("start", osds or (3,)).returncode)
 
 
 @pytest.fixture

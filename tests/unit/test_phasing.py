@@ -28,7 +28,7 @@ from cbt_plugins.run.outcome import PhaseOutcome
 from cbt_plugins.run.phases import PhaseRunner
 
 A = Fault("a", "stop", ("node1",))
-B = Fault("b", "stop", ("node3",), accept=tuple(rule for rule in ANYTHING if rule != "steady"))
+B = Fault("b", "stop", ("node3",), accept=tuple(rule for rule in ANYTHING if rule != "clean"))
 HASTY = Fault("b", "stop", ("node3",), accept=ANYTHING)
 WAIT = Phase("clean", "wait", wait_clean=True, at_most=3600.0, stalled=600.0)
 
@@ -224,7 +224,7 @@ def test_not_recovered_is_the_refusal_and_the_next_start_goes_on(
     with pytest.raises(KeyboardInterrupt):
         run.go(killed_in="two-down")
     world.heal = None
-    with pytest.raises(FaultError, match=r"^a: refused. steady: 2 of 16 PGs are not active\+clean: 2 active\+under"):
+    with pytest.raises(FaultError, match=r"^a: refused. clean: 2 of 16 PGs are not active\+clean: 2 active\+under"):
         run.go()
     assert "2 PGs are not active+clean and nothing has changed for" in run.events("settle-end")[-1]["given_up"]
     assert "two-down: not recovered: 2 PGs" in caplog.text
@@ -238,7 +238,7 @@ def test_osds_that_were_down_before_are_named(tmp_path: Path, world: Healing, ca
     with pytest.raises(KeyboardInterrupt):
         run.go(killed_in="one-down")
     world.state["osds"]["3"]["up"] = 0
-    with pytest.raises(FaultError, match=r"a: refused. steady: .*; down, and not by this run: osd\.3 \|"):
+    with pytest.raises(FaultError, match=r"a: refused. clean: .*; down, and not by this run: osd\.3 \|"):
         run.go()
     assert "down, and not by this run: osd.3" in caplog.text
     assert run.events("settle-begin")[-1]["down"] == [3]

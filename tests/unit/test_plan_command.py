@@ -344,25 +344,25 @@ def test_what_is_worth_knowing_of_faults(tmp_path: Path, capsys: pytest.CaptureF
     for line in [
         "a: lasts 10m, and OSDs are marked out after 10m unless mon_osd_down_out_interval says otherwise",
         "c: in force until the end of the run, which undoes it",
-        "c: if PGs still recover from b then, rule steady refuses it; accept: [steady] takes it",
+        "c: refused by rule clean if PGs still recover from b then; accept: [clean] overrides",
         "d: recovers by itself after 20m, before its undo (1h10m30s): raise deadline",
     ]:
         assert line in text, line
     interval = FAILURES.replace("{osd: {osd_max_backfills: 4}}", "{mon: {mon_osd_down_out_interval: 60}}")
     interval = interval.replace("deadline: 20m", "deadline: 2h")
-    interval = interval.replace("osd_number: 1", "osd_number: 1, accept: [steady]")
+    interval = interval.replace("osd_number: 1", "osd_number: 1, accept: [clean]")
     text = plan(capsys, write(tmp_path, interval))
     assert "marked out after" not in text and "recovers by itself" not in text
-    assert "d: if PGs still recover from b, c then, rule steady" in text and "c: if PGs" not in text
+    assert "d: refused by rule clean if PGs still recover from b, c" in text and "c: refused by" not in text
     noout = plan(capsys, write(tmp_path, FAILURES.replace("[noscrub]", "[noout]")))
-    assert "noout: no OSD is marked out, so what a fault takes away is not made again" in noout
+    assert "noout: no OSD is marked out, so what a fault takes away is not recovered" in noout
     assert "marked out after" not in noout
     later = FAILURES.replace("stalled: 5m, events:", "stalled: 5m}\n        - hybrid: {duration: 1h, events:")
     text = plan(capsys, write(tmp_path, later))
     assert "d: recovers by itself after 20m, and the time of its undo is not known: check options" in text
     cut = "kind: network, nodes: [o2], options: {interfaces: [e0], deadline: 20m}"
     off = "kind: power, nodes: [o2], options: {'off': 'x -P ${SECRET} off', 'on': 'x -E on'}"
-    assert "d: SECRET stands in a command's arguments" in plan(capsys, write(tmp_path, FAILURES.replace(cut, off)))
+    assert "d: SECRET is in the arguments of a command" in plan(capsys, write(tmp_path, FAILURES.replace(cut, off)))
     assert "stands in a command" not in text
     nobody = SMALL.replace("    workers:", "    settings: {recovery: aggressive}\n    workers:")
     assert "is in force from the first fault on, and there is none" in plan(capsys, write(tmp_path, nobody))
@@ -371,7 +371,7 @@ def test_what_is_worth_knowing_of_faults(tmp_path: Path, capsys: pytest.CaptureF
 def test_the_cycles_with_failures(capsys: pytest.CaptureFixture[str]) -> None:
     reef = plan(capsys, CONFIGS / "osdfailure-reef.yaml")
     assert "configuration), 12h10s + unknown: wait-clean: all PGs are active+clean, at most 4d4h, or 2h" in reef
-    assert "2 of 8 OSD nodes down at once (node-a, node-b)" in reef and "rule steady" not in reef
+    assert "2 of 8 OSD nodes down at once (node-a, node-b)" in reef and "rule clean" not in reef
     classic = plan(capsys, CONFIGS / "osdfailure-classic.yaml")
     assert "configuration), 4h1m30s + unknown" in classic  # 3 x (80 minutes + 30 s)
     assert "configuration), 2m20s + unknown" in plan(capsys, CONFIGS / "osdfailure-quick.yaml")

@@ -47,12 +47,12 @@ def test_one_node_can_go(tmp_path: Path, cluster: Connections, capsys: pytest.Ca
     live = out[out.index("The cluster now, asked on node0") :]
     for text in [
         "settings: set noscrub, nodeep-scrub\n",
-        "do      node0: ceph -c /etc/ceph/ceph.conf osd set noscrub && ceph",
+        "set     node0: ceph -c /etc/ceph/ceph.conf osd set noscrub && ceph",
         "settings: balancer off\n",
         "settings: fast recovery (wpq)\n",
         "node-a: stop node1\n",
         "inactive PGs: 0.0% of the cluster's",
-        "do      node1: sudo systemctl stop ceph-osd@0.service",
+        "inject  node1: sudo systemctl stop ceph-osd@0.service",
         "undo    node1: ",
         "osds.osd=0.up = 1",
         "no fault would be refused",
@@ -69,7 +69,7 @@ def test_a_second_node_is_judged_as_if_the_first_were_down(
     live = out[out.index("The cluster now") :]
     assert "node-b: stop node3, while node-a is in force" in live
     assert "inactive PGs: 50.0% of the cluster's" in live
-    assert "accepted by rule inactive: 8 of 16 PGs (50.0 %)" in live
+    assert "accepted by safety rule inactive: 8 of 16 PGs (50.0 %)" in live
     assert "no fault would be refused" not in live
     lines = [line.replace("Error: ", "") for line in err.splitlines()]
     assert any(line.startswith("node-b: refused by rule domain: data (EC 2+1") for line in lines)
@@ -120,7 +120,7 @@ def test_a_cluster_that_does_not_answer(
 ) -> None:
     cluster.fail = ["ceph"]
     assert main(["plan", "--live", write(tmp_path, FILE)]) == 2
-    assert "ceph on node0 answered 0 of" in capsys.readouterr().err
+    assert "ceph on node0 gave 0 of" in capsys.readouterr().err
 
 
 def test_for_programs_and_without_faults(

@@ -33,8 +33,8 @@ class Notes:
     def shut(self) -> None:
         self.seen.append("shut")
 
-    def strike(self, ready: Any) -> None:
-        self.seen.append(("strike", ready.label))
+    def inject_ready(self, ready: Any) -> None:
+        self.seen.append(("inject", ready.label))
 
     def undo(self, labels: Any) -> List[str]:
         self.seen.append(("undo", tuple(labels)))
@@ -65,7 +65,7 @@ def test_what_takes_time_is_done_before_the_load_begins() -> None:
     made.close()
     assert notes.seen[1:] == [
         ("event", "a"),
-        ("strike", "a"),
+        ("inject", "a"),
         ("event", ["a"]),
         ("undo", ("a",)),
         ("mark", "after"),

@@ -12,7 +12,8 @@ import pytest
 from faults_world import ANYTHING, MADE, Connections, injector
 
 import cbt_plugins.tools.undo as undo_tool
-from cbt_plugins.faults import access, record
+from cbt_plugins.faults import access
+from cbt_plugins.faults.undo import FILE, UndoJournal, given_up_in, open_in
 from cbt_plugins.plan import Fault, Settings
 from cbt_plugins.tools.__main__ import main
 
@@ -82,7 +83,7 @@ def test_a_run_that_is_at_work_is_left_alone(
     tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = broken(tmp_path / "run", world)
-    working = record.UndoJournal(folder)
+    working = UndoJournal(folder)
     assert main(["undo", str(folder)]) == 1
     assert "another process is using" in capsys.readouterr().err
     working.close()
@@ -103,7 +104,7 @@ def test_a_killed_profile_is_found_and_undone(
     elsewhere = broken_aside(tmp_path / "elsewhere")
     (tmp_path / "archive" / "link").symlink_to(elsewhere, target_is_directory=True)
     (tmp_path / "archive" / "file").mkdir()
-    (tmp_path / "archive" / "file" / record.FILE).symlink_to(elsewhere / record.FILE)
+    (tmp_path / "archive" / "file" / FILE).symlink_to(elsewhere / FILE)
     assert main(["undo", str(tmp_path / "archive"), "--dry-run"]) == 1
     assert f"{folder}: 2 open" in capsys.readouterr().out
     assert main(["undo", str(tmp_path / "archive")]) == 0
@@ -189,7 +190,7 @@ def test_what_can_never_be_seen_undone_is_given_up_by_name(
     del world.state["osds"]["0"]
     assert main(["undo", str(folder)]) == 1
     assert main(["undo", str(folder), "--give-up", "another"]) == 2
-    assert record.open_in(folder) != []
+    assert open_in(folder) != []
     capsys.readouterr()
     assert main(["undo", str(folder), "--give-up", "one node"]) == 0
     said = capsys.readouterr().out
@@ -215,18 +216,18 @@ def test_an_archive_that_cannot_be_written_is_said(
     tmp_path: Path, world: Connections, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = broken(tmp_path / "run", world)
-    write = undo_tool.record.UndoJournal.note
+    write = UndoJournal.note
 
     def refuse(*_: Any, **__: Any) -> None:
-        raise OSError(30, "Read-only file system", str(folder / record.FILE))
+        raise OSError(30, "Read-only file system", str(folder / FILE))
 
-    monkeypatch.setattr(record.UndoJournal, "note", refuse)
+    monkeypatch.setattr(UndoJournal, "note", refuse)
     assert main(["undo", str(tmp_path)]) == 1
     assert "Read-only file system" in capsys.readouterr().err
     assert world.differences() == set()  # put back all the same
     assert main(["undo", str(tmp_path), "--give-up", "one node"]) == 1
-    assert record.given_up_in(folder) == []
-    monkeypatch.setattr(record.UndoJournal, "note", write)
+    assert given_up_in(folder) == []
+    monkeypatch.setattr(UndoJournal, "note", write)
     monkeypatch.setattr(undo_tool, "Injector", refuse)  # not even to be read by who asks
     assert main(["undo", str(tmp_path)]) == 1
     assert "Read-only file system" in (said := capsys.readouterr().err) and "(2 open)" in said

@@ -1,11 +1,12 @@
-"""OSDs that run on, while the cluster is told that they are down and out: what CBT's own recovery test does."""
+"""OSDs that run on while the cluster is told that they are down and out, as in CBT's own recovery test."""
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Sequence, Tuple
+from typing import Any, List, Sequence, Tuple
 
-from cbt_plugins.faults.kinds.daemon import names
-from cbt_plugins.faults.scene import Kind, Scene, Targets
+from cbt_plugins.faults.facts import names
+from cbt_plugins.faults.kind import Kind
+from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import FaultError, Step
 
 #: keeps a live OSD from reporting back at once; it is one flag for the whole cluster
@@ -13,13 +14,13 @@ _FLAG = "noup"
 
 
 class Mark(Kind):
-    """OSDs are marked down and out, and not let up again until the undo."""
+    """Marks OSDs down and out, and does not let them up again until the undo."""
 
-    unit = "osd"
+    takes = "daemon"
 
-    def steps(self, scene: Scene, targets: Targets, options: Mapping[str, Any]) -> List[Step]:
+    def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         if _FLAG in scene.facts.flags:
-            raise FaultError(f"{_FLAG} is set already: it would stay so, and the OSDs would never be let up again")
+            raise FaultError(f"{_FLAG} is set already: it would stay set, and the OSDs would never come up again")
         osds = targets.osds
         inside = [o for o in osds if scene.facts.osds[o]["in"]]
         lines = [f"osd set {_FLAG}", f"osd down {_numbers(osds)}"]
@@ -29,14 +30,14 @@ class Mark(Kind):
         back = scene.back(osds)
         return [
             Step(
-                what=f"mark {names(osds)} down and out, with {_FLAG} set",
+                what=f"mark {names(targets.daemons)} down and out, with {_FLAG} set",
                 node=scene.head,
                 inject=(scene.set(*lines),),
-                undo=(scene.set_back(f"osd unset {_FLAG}"), *scene.mark_in(osds)),
-                checks=(scene.says("osd dump", [*back.want, (absent, None)], back.patience),),
+                undo=(scene.unset(f"osd unset {_FLAG}"), *scene.mark_in(osds)),
+                checks=(scene.says("osd dump", [*back.want, (absent, None)], back.timeout),),
                 took=(scene.says("osd dump", gone, scene.limits.down),),
                 former={**scene.former(osds), _FLAG: False},
-                osds=osds,
+                daemons=tuple(map(str, targets.daemons)),
             )
         ]
 

@@ -1,107 +1,108 @@
-"""A node's network is cut: interfaces down, or everything dropped but ssh."""
+"""Nodes whose network is cut: interfaces down, or all packets dropped except those of ssh."""
 
 from __future__ import annotations
 
 import shlex
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from dataclasses import dataclass
+from typing import Annotated, Any, Dict, List, Literal, Mapping, Sequence
 
-from cbt_plugins.faults import deadman
-from cbt_plugins.faults.fence import FOLDER
-from cbt_plugins.faults.harm import Harm
-from cbt_plugins.faults.kinds.daemon import checked_way, started
-from cbt_plugins.faults.scene import Kind, Scene, Targets
+from pydantic import AfterValidator, Field, model_validator
+
+from cbt_plugins.faults import node_shell, services
+from cbt_plugins.faults.facts import osd_names
+from cbt_plugins.faults.kind import Kind, Names, Seconds, ServiceOptions
+from cbt_plugins.faults.node_shell import FOLDER
+from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
 
-#: seconds: what a deadline may be
-SHORTEST, LONGEST = 5.0, 7 * 86400.0
-#: what a node says of an interface: its state, whether we come through it, its routes and lasting IPv6 addresses,
-#: which do not survive `ip link set down`
-_LOOK = r"""
-for i in DEVICES; do
-  echo "link $i $(cat "/sys/class/net/$i/operstate" 2>/dev/null || echo missing)"
-  for f in 4 6; do
-    ip -$f route show table all dev "$i" 2>/dev/null | grep -v 'proto kernel\|^local\|^broadcast\|^multicast' |
-      while read -r r; do echo "route $f $i $r"; done; done
-  ip -6 -o addr show dev "$i" scope global 2>/dev/null | grep -v dynamic |
-    while read -r _ _ _ a _; do echo "addr $i $a"; done
-done
-us=${SSH_CONNECTION%% *}
-[ -z "$us" ] || echo "via $(ip -o route get "$us" 2>/dev/null | sed -n 's/.* dev \([^ ]*\).*/\1/p')"
-true
-"""
+#: seconds
+_SHORTEST, _LONGEST = 5.0, 7 * 86400.0
+
+
+def _possible(deadline: float) -> float:
+    if not _SHORTEST <= deadline <= _LONGEST:
+        raise ValueError("must be 5s to 7d: the node recovers by itself then")
+    return deadline
 
 
 class Network(Kind):
-    """options: interfaces (method link), method "link" or "nft", deadline in seconds, ssh_port that nft leaves open,
-    daemons (how OSDs are run: one that is cut off for long may end by itself)."""
+    """Cuts nodes off. A dead man's switch on each ends that at the deadline, although nobody can reach it."""
 
-    unit = "node"
-    options: Mapping[str, Any] = {"interfaces": (), "method": "link", "deadline": 900.0, "ssh_port": 22, "daemons": ""}
+    takes = "node"
 
-    def harm(self, targets: Targets, options: Mapping[str, Any]) -> Harm:
-        return Harm(osds=targets.osds, nodes=targets.nodes)
+    class Options(ServiceOptions):
+        """How the network is cut, and for how long at most."""
 
-    def steps(self, scene: Scene, targets: Targets, options: Mapping[str, Any]) -> List[Step]:
-        method = str(options["method"])
-        if method not in ("link", "nft"):
-            raise FaultError(f"method: {method}: link (interfaces down) or nft (packets dropped, ssh excepted)")
-        deadline = float(options["deadline"])
-        if not SHORTEST <= deadline <= LONGEST:
-            raise FaultError(f"deadline: {deadline:g} s: after so long the node heals itself; 5 s to 7 days")
-        return [
-            self._step(scene, f"{scene.name}-{i}", node, method, deadline, options)
-            for i, node in enumerate(targets.nodes, 1)
-        ]
+        method: Literal["link", "nft"] = Field(
+            "link", description="`link`: interfaces down; `nft`: packets dropped except those of ssh."
+        )
+        interfaces: Names = Field([], description="Taken down; for `method: link`.", json_schema_extra={"default": []})
+        deadline: Annotated[Seconds, AfterValidator(_possible)] = Field(
+            900.0,
+            description="So long after it was cut off a node recovers by itself; 5s to 7d.",
+            json_schema_extra={"default": "15m"},
+        )
+        ssh_port: int = Field(22, ge=1, le=65535, description="What `method: nft` leaves open.")
 
-    def _step(
-        self, scene: Scene, name: str, node: str, method: str, deadline: float, options: Mapping[str, Any]
-    ) -> Step:
-        osds = scene.on_node(node)
-        daemons = scene.daemons(osds, checked_way(options)).get(node, [])
-        if method == "link":
-            given = options["interfaces"]
-            devices = [given] if isinstance(given, str) else [str(d) for d in given]
-            what, cut, heal, healthy, former = _link(scene, node, devices)
+        @model_validator(mode="after")
+        def _complete(self) -> Network.Options:
+            if self.method == "link" and not self.interfaces:
+                raise ValueError("network needs the option interfaces: [names] to take down; method: nft needs none")
+            return self
+
+    options: Options
+
+    def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        return [self._step(scene, f"{scene.name}-{i}", node) for i, node in enumerate(targets.nodes, 1)]
+
+    def _step(self, scene: Scene, name: str, node: str) -> Step:
+        osds, options, limits = scene.on_node(node), self.options, scene.limits
+        its = services.find(scene, osd_names(osds), options.service_manager or "").get(node, [])
+        if options.method == "link":
+            cut = _link(scene, node, options.interfaces)
         else:
-            what, cut, heal, healthy, former = _nft(scene, node, name, int(options["ssh_port"]))
-        # The cut may end the connection that it came by: it is made by a process that outlives it, a moment later.
-        # One that hangs is ended: it might come to pass after its undo.
-        bounded = f"timeout -k 5 {deadman.ATTEMPT:g} sh -c {shlex.quote(cut)}"
+            cut = _nft(scene, node, name, options.ssh_port)
+        # The cut may end the connection that it came by, so a process that outlives the connection makes it a moment
+        # later. One that hangs is ended: it might have its effect after its undo.
+        bounded = f"timeout -k 5 {node_shell.ATTEMPT:g} sh -c {shlex.quote(cut.inject)}"
         moment = shlex.quote(f'sleep 0.3; [ -e "$0" ] || {bounded}')
-        later = f'{FOLDER}; setsid sh -c {moment} "$d/{name}.healed" </dev/null >/dev/null 2>&1 &'
-        back = f'{FOLDER}; : > "$d/{name}.healed"; {heal}'
-        patience = deadline + 120.0 if former["cuts_us_off"] else scene.limits.back
+        later = f'{FOLDER}; setsid sh -c {moment} "$d/{name}.recovered" </dev/null >/dev/null 2>&1 &'
+        back = f'{FOLDER}; : > "$d/{name}.recovered"; {cut.recover}'
+        timeout = options.deadline + 120.0 if cut.former["cuts_us_off"] else limits.back
         return Step(
-            what=f"{what} on {node}; it heals itself after {deadline:g} s",
+            what=f"{cut.what} on {node}, which recovers by itself after {options.deadline:g} s",
             node=node,
-            inject=(Command(node, later, scene.limits.quick, root=True),),
+            inject=(Command(node, later, limits.quick, root=True),),
             undo=(
-                Command(node, back, scene.limits.quick, root=True),
-                Command(node, deadman.disarm(name), scene.limits.quick, root=True),
-                *(started(scene, node, daemons) if daemons else ()),
+                Command(node, back, limits.quick, root=True),
+                Command(node, node_shell.disarm(name), limits.quick, root=True),
+                *services.start(scene, its),
                 *scene.mark_in(osds),
             ),
             checks=(
-                Check(node, healthy, (((), "whole"),), patience, root=True),
-                Check(node, deadman.is_disarmed(name), (((), "disarmed"),), patience, root=True),
-                *((scene.back(osds, max(patience, scene.limits.back)),) if osds else ()),
+                Check(node, cut.recovered, (((), "recovered"),), timeout, root=True),
+                Check(node, node_shell.is_disarmed(name), (((), "disarmed"),), timeout, root=True),
+                *((scene.back(osds, max(timeout, limits.back)),) if osds else ()),
             ),
             took=(scene.gone(osds),) if osds else (),
-            former={**former, **scene.former(osds)},
-            osds=osds,
-            arm=Command(node, deadman.arm(name, back, deadline), scene.limits.quick, root=True),
-            deadline=deadline,
+            former={**cut.former, **scene.former(osds)},
+            daemons=tuple(map(str, osd_names(osds))),
+            arm=Command(node, node_shell.arm(name, back, options.deadline), limits.quick, root=True),
+            deadline=options.deadline,
         )
 
 
-_WAYS = ("input", "output")
-_Cut = Tuple[str, str, str, str, Dict[str, Any]]
+@dataclass(frozen=True)
+class _Cut:
+    what: str
+    inject: str
+    recover: str
+    recovered: str  # prints "recovered" when it is so
+    former: Mapping[str, Any]  # cuts_us_off: nobody can reach the node meanwhile
 
 
 def _link(scene: Scene, node: str, devices: Sequence[str]) -> _Cut:
-    if not devices:
-        raise FaultError("network by method link needs interfaces: [names]; method: nft needs none")
-    answer = scene.ask(node, _LOOK.replace("DEVICES", " ".join(map(shlex.quote, devices)), 1), root=True)
+    answer = scene.ask(node, node_shell.script("interfaces", devices=" ".join(devices)), root=True)
     routes: List[List[str]] = []
     addresses: List[List[str]] = []
     states: Dict[str, str] = {}
@@ -119,18 +120,18 @@ def _link(scene: Scene, node: str, devices: Sequence[str]) -> _Cut:
             via = rest
     for device in devices:
         if states.get(device) in ("missing", "down", None):
-            raise FaultError(f"{node}: interface {device} is {states.get(device, 'not to be seen')}: nothing to cut")
+            raise FaultError(f"{node}: interface {device} is {states.get(device, 'not visible')}: nothing to cut")
     quoted = [shlex.quote(d) for d in devices]
     ups = [f"ip link set dev {d} up" for d in quoted]
     lost = [f"ip -6 addr replace {a} dev {shlex.quote(d)}" for d, a in addresses]
     lost += [f"ip -{family} route replace {route} dev {shlex.quote(d)}" for family, d, route in routes]
     up = " && ".join(f'[ "$(($(cat /sys/class/net/{d}/flags) & 1))" = 1 ]' for d in quoted)
-    return (
+    return _Cut(
         f"take down {', '.join(devices)}",
         "; ".join(f"ip link set dev {d} down" for d in quoted),
-        # what is up counts; a route that is there already is no failure
+        # only that the interfaces are up counts; a route may be there already
         f"{' && '.join(ups)} && {{ {''.join(f'{line} || true; ' for line in lost)}true; }}",
-        f"{up} && echo whole",
+        f"{up} && echo recovered",
         {"links": states, "routes": routes, "addresses": addresses, "cuts_us_off": not via or via in devices},
     )
 
@@ -146,18 +147,18 @@ def _nft(scene: Scene, node: str, name: str, port: int) -> _Cut:
         f"add rule inet {table} output oif lo accept",
         f"add rule inet {table} input tcp dport {port} accept",
         f"add rule inet {table} output tcp sport {port} accept",
-        # without it no neighbour is found by IPv6
+        # without these no neighbour is found by IPv6
         *(
             f"add rule inet {table} {hook} icmpv6 type {{ nd-neighbor-solicit, nd-neighbor-advert }} accept"
-            for hook in _WAYS
+            for hook in ("input", "output")
         ),
     )
     rules = "\\n".join(lines)  # one transaction: all of it or nothing
     there = f"nft list table inet {table} >/dev/null 2>&1"
-    return (
-        f"drop all packets but those of ssh (port {port})",
+    return _Cut(
+        f"drop all packets except those of ssh (port {port})",
         f"printf {shlex.quote(rules)} | nft -f -",
         f"! {there} || nft delete table inet {table}",
-        f"{there} || echo whole",
+        f"{there} || echo recovered",
         {"table": table, "cuts_us_off": False},
     )

@@ -1,37 +1,35 @@
-"""A whole node: started anew, or without power."""
+"""Whole nodes: rebooted, or without power."""
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import shlex
-from typing import Any, List, Mapping, Sequence
+from typing import Iterator, List, Sequence, Tuple
 
-from cbt_plugins.faults.fence import FOLDER
-from cbt_plugins.faults.harm import Harm
-from cbt_plugins.faults.kinds.daemon import checked_way, started
-from cbt_plugins.faults.scene import Kind, Scene, Targets
+from pydantic import Field, model_validator
+
+from cbt_plugins.faults import services
+from cbt_plugins.faults.facts import osd_names
+from cbt_plugins.faults.kind import Kind, Names, ServiceOptions
+from cbt_plugins.faults.node_shell import FOLDER, script
+from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
 
-#: which boot of a node this is: the kernel's id, and the start of its first process for a node that shares its kernel
+#: prints which boot of a node this is: the ID of the kernel's, and the start of the first process, since nodes of the
+#: lab share a kernel
 BOOT = "echo $(cat /proc/sys/kernel/random/boot_id) $(sed 's/.*) //' /proc/1/stat | cut -d' ' -f20)"
-
-
-#: said of secrets that a command gets as arguments
-SHOWN = (
-    "{} stands in a command's arguments, which everybody on this machine can read while it runs (ps): let the command "
+_SHOWN = (
+    "{} is in the arguments of a command, which everybody on this machine can read while it runs (ps): let the command "
     "take it from the environment (ipmitool -E) or from a file"
 )
 #: commands that a shell carries out itself
 _NO_PROCESS = ("echo", "printf", "export", "test", "[", ":", "read", "unset")
+_ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _ASSIGNED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
-log = logging.getLogger(__name__)
-
-
 def shown_secrets(commands: Sequence[str], secrets: Sequence[str]) -> List[str]:
-    """Those of the names whose values a command line would show to all who look at the list of processes."""
+    """Return those of the names whose values a command line would show to all who list processes."""
     shown = []
     for command in commands:
         words = shlex.shlex(command, posix=False, punctuation_chars=True)
@@ -50,109 +48,120 @@ def shown_secrets(commands: Sequence[str], secrets: Sequence[str]) -> List[str]:
     return list(dict.fromkeys(shown))
 
 
-class Reboot(Kind):
-    """The node starts anew; its OSDs must come back. `command` is what reboots it."""
+class _WholeNode(Kind):
+    takes = "node"
+    options: ServiceOptions
 
-    unit = "node"
-    options: Mapping[str, Any] = {"command": "systemctl reboot", "daemons": ""}
+    def _back(self, scene: Scene, osds: Sequence[int], its: Sequence[services.Service]) -> Tuple[Command, ...]:
+        """Return what starts the OSDs of a node that has booted, and marks them in."""
+        return (*services.start(scene, its), *scene.mark_in(osds))
 
-    def harm(self, targets: Targets, options: Mapping[str, Any]) -> Harm:
-        return Harm(osds=targets.osds, nodes=targets.nodes)
-
-    def steps(self, scene: Scene, targets: Targets, options: Mapping[str, Any]) -> List[Step]:
-        steps = []
-        for number, node in enumerate(targets.nodes, 1):
-            name = f"{scene.name}-{number}"
-            osds = scene.on_node(node)
-            daemons = scene.daemons(osds, checked_way(options)).get(node, [])
-            boot = scene.ask(node, BOOT, root=True).strip()  # as it is compared: others may see less of /proc
-            # The command ends our connection, so a process of its own sends it, when the shell behind the connection
-            # has ended and its status had time to arrive; unless it was undone meanwhile. The file is gone with /run
-            # when the node has booted, and taken away where the order was not given, or refused: the boot goes on then.
-            go = (
-                '[ ! -e "$1.undone" ] || exit; : > "$1.rebooting"; '
-                'i=0; while [ -d "/proc/$2" ] && [ $i -lt 50 ]; do sleep 0.1; i=$((i + 1)); done; sleep 0.5; '
-                f'[ ! -e "$1.undone" ] && {options["command"]} || rm -f "$1.rebooting"'
-            )
-            text = f'{FOLDER}; setsid sh -c {shlex.quote(go)} sh "$d/{name}" $$ </dev/null >/dev/null 2>&1 & sleep 0.2'
-            settled = (
-                f'{FOLDER}; b=$({BOOT}); [ "$b" = {shlex.quote(boot)} ] && [ -e "$d/{name}.rebooting" ] '
-                '&& echo "in boot $b" || echo settled'
-            )
-            limits = scene.limits
-            steps.append(
-                Step(
-                    what=f"reboot {node}",
-                    node=node,
-                    inject=(Command(node, text, limits.quick, root=True),),
-                    undo=(
-                        Command(node, f'{FOLDER}; : > "$d/{name}.undone"', limits.quick, root=True),
-                        *(started(scene, node, daemons) if daemons else ()),
-                        *scene.mark_in(osds),
-                    ),
-                    checks=(
-                        Check(node, settled, (((), "settled"),), limits.boot, root=True, lapses=limits.boot),
-                        *((scene.back(osds, limits.boot),) if osds else ()),
-                    ),
-                    took=(scene.gone(osds),) if osds else (),
-                    former={"boot": boot, **scene.former(osds)},
-                    osds=osds,
-                )
-            )
-        return steps
+    def _services(self, scene: Scene, node: str) -> Tuple[Tuple[int, ...], List[services.Service]]:
+        """Return the OSDs of a node, and how they are run."""
+        osds = scene.on_node(node)
+        return osds, services.find(scene, osd_names(osds), self.options.service_manager or "").get(node, [])
 
 
-class Power(Kind):
-    """A command of the user's takes the power away, another gives it back; both run on the machine that leads the run.
+class Reboot(_WholeNode):
+    """Reboots nodes; their OSDs must come back, and are started if they do not."""
 
-    {node} in them is the node's name. What is in `secrets` are names in the environment, whose
-    values are in no file.
-    """
+    class Options(ServiceOptions):
+        """How a node is rebooted."""
 
-    unit = "node"
-    options: Mapping[str, Any] = {"off": "", "on": "", "secrets": (), "daemons": ""}
+        command: str = Field("systemctl reboot", min_length=1, description="What reboots the node.")
 
-    def harm(self, targets: Targets, options: Mapping[str, Any]) -> Harm:
-        return Harm(osds=targets.osds, nodes=targets.nodes)
+    options: Options
 
-    def steps(self, scene: Scene, targets: Targets, options: Mapping[str, Any]) -> List[Step]:
-        off, on = str(options["off"]), str(options["on"])
-        if not off or not on:
-            raise FaultError("power needs both commands, off and on: nothing is switched off that cannot be put back")
-        given = options["secrets"]
-        secrets = (given,) if isinstance(given, str) else tuple(map(str, given))
-        absent = [name for name in secrets if not os.environ.get(name)]
-        if absent:
-            raise FaultError(f"power: the environment has no {', '.join(absent)}")
-        shown = shown_secrets((off, on), secrets)
+    def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        return [self._step(scene, node, f"{scene.name}-{i}") for i, node in enumerate(targets.nodes, 1)]
+
+    def _step(self, scene: Scene, node: str, name: str) -> Step:
+        limits = scene.limits
+        osds, its = self._services(scene, node)
+        boot = scene.ask(node, BOOT, root=True).strip()  # by root, as the check: others may see less of /proc
+        # the command ends our connection, so a process of its own sends it
+        program = shlex.quote(script("reboot", command=self.options.command))
+        text = f'{FOLDER}; setsid sh -c {program} sh "$d/{name}" $$ </dev/null >/dev/null 2>&1 & sleep 0.2'
+        settled = (
+            f'{FOLDER}; b=$({BOOT}); [ "$b" = {shlex.quote(boot)} ] && [ -e "$d/{name}.rebooting" ] '
+            '&& echo "in boot $b" || echo settled'
+        )
+        return Step(
+            what=f"reboot {node}",
+            node=node,
+            inject=(Command(node, text, limits.quick, root=True),),
+            undo=(
+                Command(node, f'{FOLDER}; : > "$d/{name}.undone"', limits.quick, root=True),
+                *self._back(scene, osds, its),
+            ),
+            checks=(
+                Check(node, settled, (((), "settled"),), limits.boot, root=True, lapses=limits.boot),
+                *((scene.back(osds, limits.boot),) if osds else ()),
+            ),
+            took=(scene.gone(osds),) if osds else (),
+            former={"boot": boot, **scene.former(osds)},
+            daemons=tuple(map(str, osd_names(osds))),
+        )
+
+
+class Power(_WholeNode):
+    """Takes the power of nodes away by a command of the user's, on the machine that leads the run."""
+
+    class Options(ServiceOptions):
+        """The commands, with {node} for the name of the node; the values of secrets are in no file."""
+
+        off: str = Field("", description="Takes the power away; `{node}` is the name of the node.")
+        on: str = Field("", description="Gives the power back.")
+        secrets: Names = Field(
+            [],
+            description="Environment variables that the commands need; those that they name as `${NAME}` are found.",
+            json_schema_extra={"default": []},
+        )
+
+        @model_validator(mode="after")
+        def _complete(self) -> Power.Options:
+            for name, command in (("off", self.off), ("on", self.on)):
+                if not command:
+                    raise ValueError(f"power needs the option {name}: a command; {{node}} in it is the node's name")
+            return self
+
+        @property
+        def needed(self) -> Tuple[str, ...]:
+            """Return all environment variables that must be set."""
+            found = _ENVIRONMENT.findall(f"{self.off} {self.on}")
+            return tuple(dict.fromkeys([*self.secrets, *found]))
+
+    options: Options
+
+    def warnings(self) -> Iterator[str]:
+        shown = shown_secrets((self.options.off, self.options.on), self.options.needed)
         if shown:
-            log.warning("power: %s", SHOWN.format(", ".join(shown)))
-        steps = []
-        for node in targets.nodes:
-            osds = scene.on_node(node)
-            daemons = scene.daemons(osds, checked_way(options)).get(node, [])
-            boot = scene.ask(node, BOOT).strip()
-            limits = scene.limits
-            steps.append(
-                Step(
-                    what=f"power off {node}",
-                    node=node,
-                    inject=(Command("", off.replace("{node}", node), limits.slow, secrets=secrets),),
-                    undo=(
-                        Command("", on.replace("{node}", node), limits.slow, secrets=secrets),
-                        *(started(scene, node, daemons) if daemons else ()),
-                        *scene.mark_in(osds),
-                    ),
-                    checks=(
-                        Check(node, "echo there", (((), "there"),), limits.boot),
-                        # A node that is there in the boot of before may be about to go: its power went off in good
-                        # order, or a controller did what it had said to have failed.
-                        Check(node, BOOT, (((), {"not": boot}),), limits.boot, lapses=limits.boot, refused=limits.down),
-                        *((scene.back(osds, limits.boot),) if osds else ()),
-                    ),
-                    took=(scene.gone(osds),) if osds else (),
-                    former={"boot": boot, **scene.former(osds)},
-                    osds=osds,
-                )
-            )
-        return steps
+            yield _SHOWN.format(", ".join(shown))
+
+    def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        absent = [name for name in self.options.needed if not os.environ.get(name)]
+        if absent:
+            raise FaultError(f"power: not set in the environment: {', '.join(absent)}")
+        return [self._step(scene, node) for node in targets.nodes]
+
+    def _step(self, scene: Scene, node: str) -> Step:
+        limits, options = scene.limits, self.options
+        osds, its = self._services(scene, node)
+        boot = scene.ask(node, BOOT).strip()
+        off, on = (text.replace("{node}", node) for text in (options.off, options.on))
+        return Step(
+            what=f"power off {node}",
+            node=node,
+            inject=(Command("", off, limits.slow, secrets=options.needed),),
+            undo=(Command("", on, limits.slow, secrets=options.needed), *self._back(scene, osds, its)),
+            checks=(
+                Check(node, "echo there", (((), "there"),), limits.boot),
+                # A node whose boot ID has not changed may be about to go: it shuts down in good order, or the
+                # controller has carried out what it said to have failed.
+                Check(node, BOOT, (((), {"not": boot}),), limits.boot, lapses=limits.boot, refused=limits.down),
+                *((scene.back(osds, limits.boot),) if osds else ()),
+            ),
+            took=(scene.gone(osds),) if osds else (),
+            former={"boot": boot, **scene.former(osds)},
+            daemons=tuple(map(str, osd_names(osds))),
+        )

@@ -10,9 +10,9 @@ from faults_world import ANYTHING, CLUSTER, Connections, Time
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults import FaultError, Injector
-from cbt_plugins.faults.patience import limits_of
-from cbt_plugins.faults.record import open_in
-from cbt_plugins.faults.scene import Limits
+from cbt_plugins.faults.access import limits_of
+from cbt_plugins.faults.scene import ClusterLimits
+from cbt_plugins.faults.undo import open_in
 from cbt_plugins.plan import Fault, Settings
 from cbt_plugins.tools.__main__ import main
 
@@ -62,20 +62,21 @@ def injector(made: List[Injector], folder: Path, world: Timed, settings: Optiona
 
 
 def test_a_file_changes_what_it_names() -> None:
-    base = Limits(quick=1.0, down=2.0, again=3.0)
+    base = ClusterLimits(quick=1.0, down=2.0, again=3.0)
     assert limits_of(Settings(), base) == base
-    assert limits_of(Settings(limits={"down": 9.0})) == Limits(down=9.0)
-    assert limits_of(SLOW, base) == Limits(70.0, 400.0, down=500.0, back=2000.0, boot=3000.0, again=3.0, doubt=500.0)
+    assert limits_of(Settings(limits={"down": 9.0})) == ClusterLimits(down=9.0)
+    named = ClusterLimits(70.0, 400.0, down=500.0, back=2000.0, boot=3000.0, again=3.0, lag=500.0)
+    assert limits_of(SLOW, base) == named
 
 
 def test_each_limit_is_where_it_belongs(tmp_path: Path, made: List[Injector]) -> None:
     one = injector(made, tmp_path, Timed(), SLOW)
     (step,) = one.prepare(STOP).steps
     assert {command.timeout for command in step.inject} == {400.0}
-    assert [check.patience for check in step.took] == [500.0]
-    assert [check.patience for check in step.checks] == [2000.0]
+    assert [check.timeout for check in step.took] == [500.0]
+    assert [check.timeout for check in step.checks] == [2000.0]
     (reboot,) = one.prepare(Fault("r", "reboot", ("node1",), accept=ANYTHING)).steps
-    assert {check.patience for check in reboot.checks} == {3000.0}
+    assert {check.timeout for check in reboot.checks} == {3000.0}
 
 
 @pytest.mark.parametrize("settings", [None, SLOW])
@@ -88,15 +89,15 @@ def test_monitors_that_take_minutes_to_see_it(
     prepared = one.ready(STOP)
     world.look_slowly(400.0)
     if settings is None:
-        with pytest.raises(FaultError, match=r"without effect: node0: osds\.osd=0\.up is 1, not 0"):
-            one.strike(prepared)
+        with pytest.raises(FaultError, match=r"no effect: node0: osds\.osd=0\.up is 1, not 0"):
+            one.inject_ready(prepared)
     else:
-        one.strike(prepared)
+        one.inject_ready(prepared)
         assert one.confirm(["a"]) == {"a": None}
         assert min(world.allowed) >= 70.0
 
 
-def test_who_undoes_it_has_the_same_patience(tmp_path: Path, made: List[Injector]) -> None:
+def test_who_undoes_it_has_the_same_limits(tmp_path: Path, made: List[Injector]) -> None:
     world = Timed()
     one = injector(made, tmp_path, world, SLOW)
     one.acquire()
@@ -112,7 +113,7 @@ def test_who_undoes_it_has_the_same_patience(tmp_path: Path, made: List[Injector
 def test_the_newest_file_counts(tmp_path: Path, made: List[Injector]) -> None:
     for settings, down in ((SLOW, 500.0), (SLOW, 500.0), (Settings(), 60.0), (None, 60.0)):
         one = injector(made, tmp_path, Timed(), settings)
-        assert one.prepare(STOP).steps[0].took[0].patience == down
+        assert one.prepare(STOP).steps[0].took[0].timeout == down
         one.close()
     assert (tmp_path / "undo.jsonl").read_text().count('"limits"') == 2
 

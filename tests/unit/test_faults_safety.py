@@ -1,4 +1,4 @@
-"""Blast radius: rules and figures, from a real cluster's answers and by counting."""
+"""Blast radius: rules and numbers, from the replies of a real cluster and by counting."""
 
 from __future__ import annotations
 
@@ -9,38 +9,43 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
-from cbt_plugins.faults.cluster_facts import Facts, Said
-from cbt_plugins.faults.harm import Harm, Held, questions
-from cbt_plugins.faults.roles import Roles, roles_of
-from cbt_plugins.faults.safety import RULES, Radius, radius
+from cbt_plugins.faults.blast_radius import BlastRadius, Held, Roles, questions, roles_of
+from cbt_plugins.faults.facts import Facts, Reply, osd_names
+from cbt_plugins.faults.safety import RULES, Assessment, Surroundings, assess
 from cbt_plugins.models.pools import inactive_share
 
 DATA = Path(__file__).parents[1] / "data" / "ceph"
 PACIFIC: Dict[str, Any] = {"config dump": [], **json.loads((DATA / "pacific-blast.json").read_text())}
 #: as a `ceph` of its own prints it, its line of errors before it
-YES = Said("\n" + json.dumps(PACIFIC["osd ok-to-stop 0"]), 0)
-NO = Said(
+YES = Reply("\n" + json.dumps(PACIFIC["osd ok-to-stop 0"]), 0)
+NO = Reply(
     "Error EBUSY: unsafe to stop osd(s) at this time (77 PGs are or would become offline)\n\n"
     + json.dumps(PACIFIC["osd ok-to-stop 0 1"]),
     16,
 )
 
 
-def judge(harm: Harm, change: Callable[[Dict[str, Any]], Any] = lambda answers: None, **more: Any) -> Radius:
+def taken(*osds: int, **more: Any) -> BlastRadius:
+    return BlastRadius(osd_names(osds), **more)
+
+
+def judge(
+    what: BlastRadius, change: Callable[[Dict[str, Any]], Any] = lambda answers: None, **more: Any
+) -> Assessment:
     answers = copy.deepcopy(PACIFIC)
     change(answers)
-    return radius(Facts(answers), harm, **more)
+    return assess(Facts(answers), what, Surroundings(**more))
 
 
-def rules(found: Radius) -> List[str]:
+def rules(found: Assessment) -> List[str]:
     return list(dict.fromkeys(finding.rule for finding in found.findings))
 
 
-def text(found: Radius, rule: str) -> str:
+def text(found: Assessment, rule: str) -> str:
     return next(str(finding) for finding in found.findings if finding.rule == rule)
 
 
-ONE, TWO = Harm(osds=(0,)), Harm(osds=(0, 1))
+ONE, TWO = taken(0), taken(0, 1)
 
 
 @pytest.mark.parametrize(
@@ -69,10 +74,10 @@ def test_half_a_host_counts_half() -> None:
 def test_two_of_eight_hosts_at_ec_4_2() -> None:
     """The estimate is 15/28; the exact share is of the real PGs, and what became of them when the OSDs were stopped."""
     found = judge(TWO, ok_to_stop=NO)
-    assert found.figures["expected_inactive"]["ec42"] == pytest.approx(15 / 28)
+    assert found.numbers["expected_inactive"]["ec42"] == pytest.approx(15 / 28)
     after: Dict[str, str] = json.loads((DATA / "pacific-blast-after.json").read_text())
     stopped = sum("active" not in state.split("+") for state in after.values())
-    assert found.figures["inactive_pgs"] == stopped == 77
+    assert found.numbers["inactive_pgs"] == stopped == 77
     assert text(found, "domain") == (
         "domain: ec42 (EC 4+2, min_size 5) can do without 1 of 8 hosts, 2 would be gone (node1, node2): "
         "53.6 % of the PGs are expected to be inactive"
@@ -86,8 +91,8 @@ def test_two_of_eight_hosts_at_ec_4_2() -> None:
 def test_one_host_is_within_all_rules() -> None:
     found = judge(ONE, ok_to_stop=YES)
     assert found.findings == ()
-    assert found.figures["inactive_share"] == 0.0
-    assert found.figures["monitors_left"] == 1
+    assert found.numbers["inactive_share"] == 0.0
+    assert found.numbers["monitors_left"] == 1
 
 
 def test_an_override_is_for_its_rule_only() -> None:
@@ -110,27 +115,27 @@ def test_steady_state() -> None:
         pgs[2]["state"] = "active+clean+scrubbing+deep"
 
     found = judge(ONE, unsteady)
-    assert "steady: 2 of 145 PGs are not active+clean: 1 active+recovering+degraded" in text(found, "steady")
+    assert "clean: 2 of 145 PGs are not active+clean: 1 active+recovering+degraded" in text(found, "clean")
     # what an open fault of the same run explains is no surprise, recovery under way is
-    assert "1 of 145" in text(judge(ONE, unsteady, held=[Held(Harm(osds=(5,)))]), "steady")
+    assert "1 of 145" in text(judge(ONE, unsteady, held=[Held(taken(5))]), "clean")
 
 
 def test_out_leaves_all_pgs_active() -> None:
-    assert rules(judge(Harm(osds=(0, 1), out=True))) == []
+    assert rules(judge(taken(0, 1, out=True))) == []
 
 
 def test_destroying_more_than_the_redundancy() -> None:
-    found = judge(Harm(osds=(0, 1, 2), destroyed=True))
+    found = judge(taken(0, 1, 2, destroyed=True))
     assert "their data would be lost" in text(found, "data")
-    assert "data" not in rules(judge(Harm(osds=(0, 1), destroyed=True)))
+    assert "data" not in rules(judge(taken(0, 1, destroyed=True)))
 
 
 def test_destroying_what_ceph_does_not_call_safe() -> None:
-    both, answer = Harm(osds=(0, 1), destroyed=True), Said('{"safe_to_destroy": [0], "active": [1]}', 16)
+    both, answer = taken(0, 1, destroyed=True), Reply('{"safe_to_destroy": [0], "active": [1]}', 16)
     assert text(judge(both, safe_to_destroy=answer), "safe-to-destroy").endswith("does not say so of osd.1")
-    for said in (None, Said("", 124)):  # no answer is no permission
+    for said in (None, Reply("", 124)):  # no answer is no permission
         assert text(judge(both, safe_to_destroy=said), "safe-to-destroy").endswith("osd.0, osd.1")
-    assert "safe-to-destroy" not in rules(judge(both, safe_to_destroy=Said('{"safe_to_destroy": [0, 1]}', 0)))
+    assert "safe-to-destroy" not in rules(judge(both, safe_to_destroy=Reply('{"safe_to_destroy": [0, 1]}', 0)))
     assert "safe-to-destroy" not in rules(judge(TWO))
 
 
@@ -147,10 +152,10 @@ def monitors(answers: Dict[str, Any]) -> None:
 
 
 def test_quorum() -> None:
-    one, two = Harm(nodes=("node1",)), Harm(nodes=("node1", "node2"))
+    one, two = taken(nodes=("node1",)), taken(nodes=("node1", "node2"))
     assert rules(judge(one, monitors)) == []
     assert text(judge(two, monitors), "quorum").startswith("quorum: 1 of 3 monitors would be left, 2 are needed")
-    assert rules(judge(Harm(osds=(0,)), monitors)) == []  # the OSDs of a monitor's node alone
+    assert rules(judge(taken(0), monitors)) == []  # the OSDs of a monitor's node alone
 
 
 def test_a_monitor_of_a_node_that_an_open_fault_has_counts_as_gone() -> None:
@@ -164,66 +169,66 @@ def test_a_monitor_of_a_node_that_an_open_fault_has_counts_as_gone() -> None:
         down(answers)
         answers["quorum_status"]["quorum_names"] = ["b", "c"]
 
-    first, second = Harm(osds=(0,), nodes=("node1",)), Harm(osds=(1,), nodes=("node2",))
+    first, second = taken(0, nodes=("node1",)), taken(1, nodes=("node2",))
     for change, seen in [(monitors, False), (down, True), (noticed, True)]:
         found = judge(second, change, held=[Held(first, seen)])
         assert text(found, "quorum").startswith("quorum: 1 of 3 monitors would be left")
-        assert found.figures["monitors_left"] == 1
+        assert found.numbers["monitors_left"] == 1
         # what the first has done already is no fault of one that takes no monitor
-        assert "quorum" not in rules(judge(Harm(osds=(3,), nodes=("node4",)), change, held=[Held(first, seen)]))
-    assert judge(second, monitors, held=[Held(first, seen=True)]).figures["monitors_left"] == 2
-    assert judge(second, monitors, held=[Held(Harm(osds=(0,)))]).figures["monitors_left"] == 2
+        assert "quorum" not in rules(judge(taken(3, nodes=("node4",)), change, held=[Held(first, seen)]))
+    assert judge(second, monitors, held=[Held(first, seen=True)]).numbers["monitors_left"] == 2
+    assert judge(second, monitors, held=[Held(taken(0))]).numbers["monitors_left"] == 2
 
 
 def test_a_second_fault_is_judged_with_what_the_first_has_taken() -> None:
     first, both = judge(ONE), judge(TWO)
     assert "inactive" not in rules(first)
-    second = judge(Harm(osds=(1,)), held=[Held(ONE)])
-    assert second.figures["inactive_pgs"] == both.figures["inactive_pgs"] == 77
+    second = judge(taken(1), held=[Held(ONE)])
+    assert second.numbers["inactive_pgs"] == both.numbers["inactive_pgs"] == 77
     assert "53.6 %" in text(second, "domain")
     # what is out serves, and what is up again after the cluster had seen it gone serves again
-    assert "inactive" not in rules(judge(Harm(osds=(1,)), held=[Held(Harm(osds=(0,), out=True))]))
-    assert "inactive" not in rules(judge(Harm(osds=(1,)), held=[Held(ONE, seen=True)]))
+    assert "inactive" not in rules(judge(taken(1), held=[Held(taken(0, out=True))]))
+    assert "inactive" not in rules(judge(taken(1), held=[Held(ONE, seen=True)]))
 
 
 def test_what_ceph_is_asked_about() -> None:
     """Also about what it does not know yet to be gone."""
-    held = [Held(Harm(osds=(5,))), Held(Harm(osds=(6,), out=True)), Held(Harm(osds=(7,)), seen=True)]
+    held = [Held(taken(5)), Held(taken(6, out=True)), Held(taken(7), seen=True)]
     assert questions(TWO, held) == {"ok_to_stop": "osd ok-to-stop 0 1 5"}
-    assert questions(Harm(osds=(0,), out=True), [Held(ONE)]) == {}
-    asked = questions(Harm(osds=(1, 2), destroyed=True), ())
+    assert questions(taken(0, out=True), [Held(ONE)]) == {}
+    asked = questions(taken(1, 2, destroyed=True), ())
     assert asked == {"ok_to_stop": "osd ok-to-stop 1 2", "safe_to_destroy": "osd safe-to-destroy 1 2"}
 
 
 def test_ok_to_stop_in_the_words_of_older_releases() -> None:
     no = "Error EBUSY: 77 PGs are already too degraded, would become too degraded or might become unavailable"
-    assert text(judge(ONE, ok_to_stop=Said(no, 16)), "ok-to-stop") == f"ok-to-stop: ceph osd ok-to-stop says no: {no}"
+    assert text(judge(ONE, ok_to_stop=Reply(no, 16)), "ok-to-stop") == f"ok-to-stop: ceph osd ok-to-stop says no: {no}"
     yes = "OSD(s) 0 are ok to stop without reducing availability or risking data, provided there are no other faults"
-    assert judge(ONE, ok_to_stop=Said(yes, 0)).findings == ()
+    assert judge(ONE, ok_to_stop=Reply(yes, 0)).findings == ()
 
 
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (Said("", None), "it did not come to its end"),
-        (Said('{"ok_to_stop": tr', None), '{"ok_to_stop": tr'),
-        (Said("", 124), "exit status 124"),
-        (Said("Error EAGAIN: OSDs not reported in yet", 11), "Error EAGAIN: OSDs not reported in yet"),
-        (Said("[errno 110] RADOS timed out (error connecting to the cluster)", 1), "[errno 110] RADOS timed out"),
+        (Reply("", None), "it did not end"),
+        (Reply('{"ok_to_stop": tr', None), '{"ok_to_stop": tr'),
+        (Reply("", 124), "exit status 124"),
+        (Reply("Error EAGAIN: OSDs not reported in yet", 11), "Error EAGAIN: OSDs not reported in yet"),
+        (Reply("[errno 110] RADOS timed out (error connecting to the cluster)", 1), "[errno 110] RADOS timed out"),
     ],
 )
-def test_no_answer_of_ok_to_stop_is_no_yes(said: Said, why: str) -> None:
+def test_no_answer_of_ok_to_stop_is_no_yes(said: Reply, why: str) -> None:
     assert text(judge(ONE, ok_to_stop=said), "ok-to-stop").startswith(
-        f"ok-to-stop: no answer: ceph osd ok-to-stop: {why}"
+        f"ok-to-stop: no reply: ceph osd ok-to-stop: {why}"
     )
 
 
 def test_who_leads_the_run_is_not_hit() -> None:
     roles = Roles(head="node9", own="driver")
-    assert "node9 is the head" in text(judge(Harm(nodes=("node9",)), roles=roles), "head")
-    assert "nobody would be there to undo it" in text(judge(Harm(nodes=("node9",)), roles=roles), "head")
-    assert "leads this run: nobody" in text(judge(Harm(nodes=("node1", "driver.lab")), roles=roles), "head")
-    assert rules(judge(Harm(nodes=("node1",)), roles=roles)) == []
+    assert "node9 is the head" in text(judge(taken(nodes=("node9",)), roles=roles), "head")
+    assert "nobody would be there to undo it" in text(judge(taken(nodes=("node9",)), roles=roles), "head")
+    assert "leads this run: nobody" in text(judge(taken(nodes=("node1", "driver.lab")), roles=roles), "head")
+    assert rules(judge(taken(nodes=("node1",)), roles=roles)) == []
     assert rules(judge(ONE, roles=Roles(head="node1", own="node1"))) == []  # its OSDs alone
 
 
@@ -231,12 +236,12 @@ def test_this_machine_is_known_without_being_named(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("socket.gethostname", lambda: "node3.example")
     found = roles_of({"head": "root@node0", "clients": "root@c1,c2", "rgws": {"rgw1": None}})
     assert found == Roles("node0", "node3.example", ("c1", "c2"), ("rgw1",))
-    assert rules(judge(Harm(nodes=("node3",)), roles=found)) == ["head"]
+    assert rules(judge(taken(nodes=("node3",)), roles=found)) == ["head"]
 
 
 def test_a_load_generator_is_not_hit() -> None:
     roles = Roles(clients=("node1.example", "node2", "client1"))
-    found = judge(Harm(nodes=("node1",)), roles=roles)
+    found = judge(taken(nodes=("node1",)), roles=roles)
     assert text(found, "client") == "client: 1 of 3 clients would be gone, and their load with them: node1.example"
     assert found.refused(["client"]) == ()
     assert rules(judge(ONE, roles=roles)) == []
@@ -244,13 +249,13 @@ def test_a_load_generator_is_not_hit() -> None:
 
 def test_a_gateway_is_left() -> None:
     roles = Roles(gateways=("node1", "node2"))
-    first, second = Harm(osds=(0,), nodes=("node1",)), Harm(nodes=("node2",))
+    first, second = taken(0, nodes=("node1",)), taken(nodes=("node2",))
     found = judge(first, roles=roles)
     assert rules(found) == []
     assert found.warnings == ("1 of 2 nodes with RADOS gateways would be left, without node1",)
-    for found in (judge(Harm(nodes=("node1", "node2")), roles=roles), judge(second, roles=roles, held=[Held(first)])):
+    for found in (judge(taken(nodes=("node1", "node2")), roles=roles), judge(second, roles=roles, held=[Held(first)])):
         assert text(found, "rgw").startswith("rgw: none of 2 nodes with RADOS gateways would be left")
-    assert rules(judge(Harm(nodes=("node3",)), roles=roles, held=[Held(Harm(nodes=("node1", "node2")))])) == []
+    assert rules(judge(taken(nodes=("node3",)), roles=roles, held=[Held(taken(nodes=("node1", "node2")))])) == []
     assert judge(ONE, roles=roles).warnings == ()
 
 
@@ -258,8 +263,8 @@ def test_a_monitor_host_has_another_form_of_its_name() -> None:
     def long(answers: Dict[str, Any]) -> None:
         answers["mon metadata"] = [{"name": "node0", "hostname": "node0.example"}]
 
-    assert "quorum" in rules(judge(Harm(nodes=("node0",)), long))
-    assert "head" in rules(judge(Harm(nodes=("node0",)), long, roles=Roles(head="node0.example")))
+    assert "quorum" in rules(judge(taken(nodes=("node0",)), long))
+    assert "head" in rules(judge(taken(nodes=("node0",)), long, roles=Roles(head="node0.example")))
 
 
 @pytest.mark.parametrize("flag", ["noout", "norecover", "nobackfill", "norebalance"])
@@ -268,8 +273,8 @@ def test_a_flag_of_the_operator_is_said_and_one_of_the_run_is_not(flag: str) -> 
     assert found.findings == ()
     (warning,) = found.warnings
     assert warning.startswith(f"{flag} is set, and not by this run: ")
-    assert judge(ONE, lambda a: a["osd dump"]["flags_set"].append(flag), settings=[flag]).warnings == ()
-    out = judge(Harm(osds=(0,), out=True), lambda a: a["osd dump"]["flags_set"].append(flag))
+    assert judge(ONE, lambda a: a["osd dump"]["flags_set"].append(flag), flags=[flag]).warnings == ()
+    out = judge(taken(0, out=True), lambda a: a["osd dump"]["flags_set"].append(flag))
     assert bool(out.warnings) == (flag != "noout")
 
 
@@ -291,7 +296,7 @@ def test_a_whole_host_that_the_monitors_do_not_mark_out() -> None:
     )
     assert len(judge(TWO, limit("global=host")).warnings) == 2
     assert judge(ONE, limit("global=host", "mon=rack")).warnings == judge(ONE, limit("mon=")).warnings == ()
-    assert judge(Harm(osds=(0,), out=True), limit("mon=host")).warnings == ()
+    assert judge(taken(0, out=True), limit("mon=host")).warnings == ()
 
     def crowd(answers: Dict[str, Any]) -> None:
         limit("mon=host")(answers)
@@ -299,7 +304,7 @@ def test_a_whole_host_that_the_monitors_do_not_mark_out() -> None:
         hosts["node1"]["children"], hosts["node2"]["children"] = [0, 1], []
 
     assert judge(ONE, crowd).warnings == ()
-    assert "host node1" in judge(Harm(osds=(1,)), crowd, held=[Held(ONE)]).warnings[0]
+    assert "host node1" in judge(taken(1), crowd, held=[Held(ONE)]).warnings[0]
 
 
 def test_a_rack_goes_with_its_last_host() -> None:
@@ -312,22 +317,22 @@ def test_a_rack_goes_with_its_last_host() -> None:
         nodes[0]["children"] = [-90, *(c for c in nodes[0]["children"] if c not in nodes[-1]["children"])]
 
     assert judge(ONE, rack).warnings == ()
-    assert "rack r1 would be down" in judge(Harm(osds=(1,)), rack, held=[Held(ONE)]).warnings[0]
+    assert "rack r1 would be down" in judge(taken(1), rack, held=[Held(ONE)]).warnings[0]
 
 
 def test_osds_that_would_never_be_marked_out() -> None:
     assert rules(judge(TWO, lambda a: a.update({"config get mon mon_osd_min_in_ratio": 0.75}))).count("min-in") == 0
-    found = judge(Harm(osds=(0, 1, 2, 3)))
+    found = judge(taken(0, 1, 2, 3))
     assert text(found, "min-in").startswith("min-in: 1 of 4 OSDs would never be marked out")
     assert "5 of 8 OSDs in is below mon_osd_min_in_ratio 0.75" in text(found, "min-in")
 
 
 def test_what_went_before_is_marked_out_first() -> None:
     """Of eight OSDs three may go; two are down and still in, or will be."""
-    both = Harm(osds=(2, 3))
+    both = taken(2, 3)
     assert "min-in" not in rules(judge(both))
     assert text(judge(both, held=[Held(TWO)]), "min-in").startswith("min-in: 1 of 2 OSDs would never be marked out")
-    assert "min-in" in rules(judge(both, held=[Held(Harm(osds=(0, 1), out=True))]))
+    assert "min-in" in rules(judge(both, held=[Held(taken(0, 1, out=True))]))
 
     def down(answers: Dict[str, Any]) -> None:
         for entry in answers["osd dump"]["osds"][:2]:
@@ -344,13 +349,13 @@ def fuller(answers: Dict[str, Any]) -> None:
 
 def test_room_for_the_data() -> None:
     found = judge(ONE, fuller)
-    assert text(found, "capacity").startswith("capacity: 96.0 % of what is left of default (")
+    assert text(found, "capacity").startswith("capacity: 96.0 % of the capacity left of default (")
     assert ") would be used, full is 95 % (backfill stops at 90 %)" in text(found, "capacity")
     # with fewer hosts than members nothing is copied anywhere: nothing grows
-    assert "capacity" not in rules(judge(Harm(osds=(0, 1, 2, 3, 4, 5)), fuller))
+    assert "capacity" not in rules(judge(taken(0, 1, 2, 3, 4, 5), fuller))
     # what is given away, or will be, leaves no room either
-    assert "112.0 %" in text(judge(Harm(osds=(1,), out=True), fuller, held=[Held(ONE)]), "capacity")
-    assert "112.0 %" in text(judge(ONE, fuller, held=[Held(Harm(osds=(1,), out=True))]), "capacity")
+    assert "112.0 %" in text(judge(taken(1, out=True), fuller, held=[Held(ONE)]), "capacity")
+    assert "112.0 %" in text(judge(ONE, fuller, held=[Held(taken(1, out=True))]), "capacity")
 
 
 def test_each_class_of_devices_has_to_hold_its_own() -> None:
@@ -370,14 +375,14 @@ def test_each_class_of_devices_has_to_hold_its_own() -> None:
 
     found = judge(ONE, classes)
     assert text(found, "capacity").startswith(
-        "capacity: 106.7 % of what is left of default, class ssd (rbd) would be used, full is 95 %"
+        "capacity: 106.7 % of the capacity left of default, class ssd (rbd) would be used, full is 95 %"
     )
-    assert found.figures["full_after"] == pytest.approx(4 * 0.8 / 3)
+    assert found.numbers["full_after"] == pytest.approx(4 * 0.8 / 3)
     both = " | ".join(map(str, judge(TWO, classes).findings))
     assert "rbd (3 copies, min_size 2) can do without 1 of 4 hosts, 2 would be gone" in both
-    slow = judge(Harm(osds=(5,)), classes)
+    slow = judge(taken(5), classes)
     assert "capacity" not in rules(slow)
-    assert slow.figures["full_after"] == pytest.approx((4 * 0.8 + 4 * 0.05) / 7)
+    assert slow.numbers["full_after"] == pytest.approx((4 * 0.8 + 4 * 0.05) / 7)
 
 
 def test_a_rule_that_chooses_twice_is_judged_by_its_pgs_alone() -> None:

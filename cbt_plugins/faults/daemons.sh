@@ -1,0 +1,23 @@
+#!/bin/sh
+# Print how the daemons of this node are run.
+#   in:  daemons="osd.3 rgw.a"
+#   out: "unit DAEMON NAME STATE" for each unit that systemd has loaded,
+#        "process PROGRAM PID START FILES ARGV AROUND" for each process of Ceph; ARGV and AROUND (user, group, folder,
+#        environment) in base64
+daemons=${daemons:?}
+started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
+for n in $daemons; do
+  type=${n%%.*} id=${n#*.}
+  if [ "$type" = rgw ]; then unit="ceph-radosgw@rgw.$id.service"; else unit="ceph-$type@$id.service"; fi
+  systemctl list-units --all --plain --no-legend "$unit" "ceph-*@$n.service" 2>/dev/null |
+    while read -r u load active _; do [ "$load" != loaded ] || echo "unit $n $u $active"; done
+done
+for p in /proc/[0-9]*; do
+  c=; { read -r c < "$p/comm"; } 2>/dev/null
+  case $c in ceph-osd|ceph-mon|ceph-mgr|ceph-mds|radosgw) ;; *) continue ;; esac
+  files=$(sed -n 's/^Max open files *\([0-9]*\).*/\1/p' "$p/limits" 2>/dev/null)
+  around=$({ stat -c '%u %g' "$p"; readlink "$p/cwd"
+             tr '\0' '\n' < "$p/environ" | grep -E '^(LD|TCMALLOC)_[A-Z0-9_]*='; } 2>/dev/null | base64 -w0)
+  echo "process $c ${p#/proc/} $(started "${p#/proc/}") ${files:-0} $(base64 -w0 < "$p/cmdline" 2>/dev/null) $around"
+done
+true

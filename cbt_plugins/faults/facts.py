@@ -1,0 +1,312 @@
+"""The state of the cluster, asked in one go: daemons and their hosts, CRUSH placement of pools, states of PGs."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import (
+    Any,
+    Collection,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
+
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.faults.step import FaultError
+
+#: what is asked for every fault; the names are the keys of a recorded answer
+QUESTIONS = (
+    "osd dump",
+    "osd tree",
+    "osd crush rule dump",
+    "pg dump pgs_brief",
+    "osd df",
+    "quorum_status",
+    "mon metadata",
+    "osd metadata",
+    "config get mon mon_osd_min_in_ratio",
+    "config dump",
+)
+#: what is asked besides, for the daemons that a fault takes: type -> question
+DAEMON_QUESTIONS: Mapping[str, str] = {"mgr": "mgr metadata", "mds": "mds metadata", "rgw": "service dump"}
+
+
+class DaemonName(NamedTuple):
+    """A daemon as Ceph names it: osd.3, rgw.a, mon.b."""
+
+    type: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.type}.{self.id}"
+
+    @classmethod
+    def parse(cls, text: str) -> DaemonName:
+        """Return the daemon of "osd.3"."""
+        return cls(*text.split(".", 1)) if "." in text else cls(text, "")
+
+
+def osd_names(osds: Iterable[int]) -> Tuple[DaemonName, ...]:
+    """Return OSDs by their numbers."""
+    return tuple(DaemonName("osd", str(osd)) for osd in osds)
+
+
+def names(daemons: Iterable[DaemonName]) -> str:
+    """Return "osd.1, osd.2"."""
+    return ", ".join(map(str, daemons))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The replies of Ceph, by question."""
+
+    answers: Mapping[str, Any]
+
+    @property
+    def osds(self) -> Dict[int, Mapping[str, Any]]:
+        """Return number -> entry of `osd dump`."""
+        return {int(o["osd"]): o for o in self.answers["osd dump"]["osds"]}
+
+    @property
+    def pools(self) -> List[Mapping[str, Any]]:
+        """Return the pools as `osd dump` has them."""
+        return list(self.answers["osd dump"]["pools"])
+
+    @property
+    def flags(self) -> List[str]:
+        """Return the flags of the OSD map."""
+        return list(self.answers["osd dump"]["flags_set"])
+
+    @property
+    def tree(self) -> Dict[int, Mapping[str, Any]]:
+        """Return CRUSH id -> node of `osd tree`."""
+        return {int(n["id"]): n for n in self.answers["osd tree"]["nodes"]}
+
+    @property
+    def pgs(self) -> List[Mapping[str, Any]]:
+        """Return the PGs: pgid, state, acting."""
+        answer = self.answers["pg dump pgs_brief"]
+        return list(answer["pg_stats"] if isinstance(answer, dict) else answer)  # a bare list before Nautilus
+
+    @property
+    def hosts(self) -> Dict[str, List[int]]:
+        """Return host name -> OSDs: the host that the daemons report, else that of the CRUSH tree."""
+        said = {int(m["id"]): str(m.get("hostname") or "") for m in self.answers.get("osd metadata") or []}
+        hosts: Dict[str, List[int]] = {}
+        for node in self.tree.values():
+            if node["type"] == "host":
+                for osd in node.get("children", []):
+                    hosts.setdefault(said.get(osd) or node["name"], []).append(osd)
+        return {host: sorted(osds) for host, osds in sorted(hosts.items())}
+
+    def daemons(self, type: str) -> Dict[DaemonName, str]:
+        """Return the daemons of a type, each with its host; but for OSDs and monitors its question must be asked."""
+        if type == "osd":
+            return {name: host for host, osds in self.hosts.items() for name in osd_names(osds)}
+        if type == "rgw":
+            rows = self.answers[DAEMON_QUESTIONS[type]]["services"].get(type, {}).get("daemons", {})
+            said = {key: row["metadata"] for key, row in rows.items() if isinstance(row, dict)}
+            found = {str(data.get("id", key)): data for key, data in said.items()}  # before Pacific the key is the id
+        else:
+            found = {str(data["name"]): data for data in self.answers[f"{type} metadata"]}
+        return {DaemonName(type, id): str(found[id].get("hostname") or "") for id in sorted(found)}
+
+    def is_up(self, name: DaemonName) -> bool:
+        """Tell whether a daemon runs, as far as the cluster knows: of other types than OSDs it lists no others."""
+        return bool(self.osds[int(name.id)]["up"]) if name.type == "osd" else True
+
+    def monitors_go_by(self, option: str, default: str) -> str:
+        """Return the value of an option of the monitors in `config dump`; a value in a ceph.conf is not seen."""
+        rows = self.answers["config dump"]
+        values = {r["section"]: str(r["value"]) for r in rows if r["name"] == option and not r.get("mask")}
+        return values.get("mon", values.get("global", default))
+
+    def below(self, item: int) -> List[int]:
+        """Return all OSDs under an item of the CRUSH tree."""
+        if item >= 0:
+            return [item]
+        return [osd for child in self.tree[item].get("children", []) for osd in self.below(child)]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The output of one `ceph` command, errors included. `status` is None when the command did not end."""
+
+    text: str
+    status: Optional[int]
+
+    @property
+    def object(self) -> Optional[Mapping[str, Any]]:
+        """Return the first JSON object in it, None when there is none."""
+        for start in re.finditer(r"^\s*(?={)", self.text, re.MULTILINE):
+            found = values(self.text[start.end() :])
+            if found:
+                return dict(found[0])
+        return None
+
+    @property
+    def last(self) -> str:
+        """Return its last line of text, or how it ended."""
+        ended = "it did not end" if self.status is None else f"exit status {self.status}"
+        return next((line.strip() for line in reversed(self.text.splitlines()) if line.strip()), ended)
+
+
+def ask(ceph: Ceph, questions: Sequence[str] = QUESTIONS, timeout: float = 30.0, alone: Sequence[str] = ()) -> Facts:
+    """Ask all questions over one connection. Raises FaultError when a reply is missing.
+
+    One `ceph` process replies to many questions in the time of one; a wrapper that passes no input on is called once
+    for each. Each question of `alone` gets a `ceph` process of its own, and a `Reply`: it may fail, or never come.
+    """
+    lines = "".join(f"{q}\\n" for q in questions)
+    each = "; ".join(f"{ceph.command} {q} -f json 2>/dev/null" for q in questions)
+    extra = "".join(f"; echo '{_MARK}'; {ceph.command} {q} -f json 2>&1; echo \"{_STATUS} $?\"" for q in alone)
+    together = f"printf '{lines}' | {ceph.command} -f json 2>/dev/null" if questions else "true"
+    for command in (together, each):
+        result = ceph.remote.run([ceph.head], command + extra, timeout=timeout, check=False)[ceph.head]
+        first, *others = result.stdout.split(_MARK)
+        answers = values(first)
+        if len(answers) == len(questions):
+            said = [_reply(text) for text in others] + [Reply("", None)] * (len(alone) - len(others))
+            return Facts({**dict(zip(questions, answers)), **dict(zip(alone, said))})
+    why = result.stderr.strip().splitlines()[-1:] or [f"exit status {result.status}"]
+    raise FaultError(f"ceph on {ceph.head} gave {len(answers)} of {len(questions)} replies: {why[0]}")
+
+
+#: printed before and after the reply of a `ceph` process of its own
+_MARK, _STATUS = "cbt-plugins: next reply", "cbt-plugins: status"
+
+
+def _reply(text: str) -> Reply:
+    said, _, status = text.partition(_STATUS)
+    return Reply(said.strip(), int(status) if status.strip().isdigit() else None)
+
+
+def values(text: str) -> List[Any]:
+    """Return the JSON values that follow each other in a text."""
+    decoder, at = json.JSONDecoder(), 0
+    found: List[Any] = []
+    while True:
+        start = re.compile(r"\S").search(text, at)
+        if start is None:
+            return found
+        try:
+            value, at = decoder.raw_decode(text, start.start())
+        except ValueError:
+            return found
+        found.append(value)
+
+
+# ---- CRUSH placement of pools ----
+
+
+def taken_from(facts: Facts, pool: Mapping[str, Any]) -> Iterator[Tuple[str, FrozenSet[int]]]:
+    """Yield what a pool's CRUSH rule takes its OSDs from: its name, and the OSDs of the device class there."""
+    for step in _steps(facts, pool):
+        if step["op"] == "take":
+            root, device = _root(facts, step)
+            if root is not None:
+                name = f"{facts.tree[root]['name']}{f', class {device}' if device else ''}"
+                yield name, frozenset(o for o in facts.below(root) if _is_of(facts, o, device))
+
+
+def _steps(facts: Facts, pool: Mapping[str, Any]) -> List[Mapping[str, Any]]:
+    rules = facts.answers["osd crush rule dump"]
+    return [step for rule in rules if rule["rule_id"] == pool["crush_rule"] for step in rule["steps"]]
+
+
+def _root(facts: Facts, take: Mapping[str, Any]) -> Tuple[Optional[int], str]:
+    name, _, device = str(take["item_name"]).partition("~")  # "default~ssd": one class of devices
+    return next((i for i, n in facts.tree.items() if n["name"] == name), None), device
+
+
+def _is_of(facts: Facts, osd: int, device: str) -> bool:
+    return not device or facts.tree[osd].get("device_class") == device
+
+
+def domains(
+    facts: Facts, gone: Collection[int], taken_now: Collection[int]
+) -> Iterator[Tuple[Mapping[str, Any], str, Dict[str, float]]]:
+    """Yield each pool with the type of its failure domains and the share of each domain that is gone.
+
+    OSDs that are out do not count, except those `taken_now`. Pools whose CRUSH rule has more than one choose step are
+    left out: only their real PGs can tell.
+    """
+    osds, tree = facts.osds, facts.tree
+    for pool in facts.pools:
+        steps = _steps(facts, pool)
+        choices = [s for s in steps if s["op"].startswith("choose")]
+        taken = [s for s in steps if s["op"] == "take"]
+        if len(choices) != 1 or len(taken) != 1:
+            continue
+        root, device = _root(facts, taken[0])
+        kind = choices[0]["type"]
+        shares = {}
+        for item in _of_type(facts, root, kind) if root is not None else []:
+            members = [
+                o
+                for o in facts.below(item)
+                if o in osds and (osds[o]["weight"] > 0 or o in taken_now) and _is_of(facts, o, device)
+            ]
+            if members:
+                shares[str(tree[item]["name"])] = sum(o in gone for o in members) / len(members)
+        if shares:
+            yield pool, kind, shares
+
+
+def _of_type(facts: Facts, item: int, kind: str) -> List[int]:
+    node = facts.tree[item]
+    if node["type"] == kind:
+        return [item]
+    return [found for child in node.get("children", []) for found in _of_type(facts, child, kind)]
+
+
+def needed(facts: Facts, pool: Mapping[str, Any]) -> int:
+    """Return the number of members that the data of a pool needs: one copy, or k chunks."""
+    profiles = facts.answers["osd dump"].get("erasure_code_profiles", {})
+    return int(profiles.get(pool.get("erasure_code_profile") or "", {}).get("k", 1)) if pool["type"] == 3 else 1
+
+
+def shape_of(facts: Facts, pool: Mapping[str, Any]) -> str:
+    """Return "EC 4+2" or "3 copies"."""
+    k = needed(facts, pool)
+    return f"EC {k}+{pool['size'] - k}" if pool["type"] == 3 else f"{pool['size']} copies"
+
+
+# ---- states of PGs ----
+
+#: PG states that last for seconds when OSDs have come or gone
+_TRANSIENT = frozenset({"creating", "peering", "activating", "stale", "unknown"})
+
+
+def transient(states: Mapping[str, int]) -> int:
+    """Return the number of PGs in a transient state. `states`: state -> PGs."""
+    return sum(n for state, n in states.items() if _TRANSIENT.intersection(state.split("+")))
+
+
+def not_clean(states: Mapping[str, int], beside_faults: bool) -> Dict[str, int]:
+    """Return the states that the rule `clean` refuses, with their PGs.
+
+    active+clean passes, scrubbing or not. `beside_faults` of this run, so does a PG that only lacks what these have
+    taken: active, and undersized or degraded.
+    """
+    return {state: n for state, n in states.items() if n and not _passes(state, beside_faults)}
+
+
+def _passes(state: str, beside_faults: bool) -> bool:
+    words = set(state.split("+")) - {"scrubbing", "deep", "snaptrim", "snaptrim_wait"}
+    lacking = beside_faults and "active" in words and words <= {"active", "clean", "undersized", "degraded"}
+    return lacking or words == {"active", "clean"}
+
+
+def down_otherwise(facts: Facts, held: Collection[int]) -> List[int]:
+    """Return the OSDs that are down and were not taken by this run. Needs the reply to `osd dump` only."""
+    return sorted(n for n, o in facts.osds.items() if not o["up"] and n not in held)

@@ -1,0 +1,110 @@
+"""Fault kind: one class in one file, named by an entry point of the group `cbt_plugins.faults`."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Iterator, List, Literal, Mapping, Optional, Sequence, Tuple, Type
+
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+
+from cbt_plugins.config import kinds
+from cbt_plugins.config.units import DURATION_PATTERN, parse_duration
+from cbt_plugins.config.validate import Strict
+from cbt_plugins.faults.blast_radius import BlastRadius
+from cbt_plugins.faults.scene import Scene, Targets
+from cbt_plugins.faults.step import FaultError, Step
+
+#: a password in the commands of power controllers; the word behind it must come from the environment
+_PASSWORD = re.compile(
+    r"""(?:(?:^|\s)-P\s*|--?(?:password|passwd|secret|token)(?:\s+|=)|(?:password|passwd|secret|token)=
+    |sshpass\s+-p\s*|(?:^|\s)(?:-u|--user)\s+[^\s:]+:|://[^\s:/@]+:)["']?(?P<word>[^\s"']+)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def _seconds(value: Any, info: ValidationInfo) -> float:
+    if (info.context or {}).get(kinds.PLANNED) and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    return parse_duration(value)
+
+
+#: seconds; a duration such as 15m in YAML, a number in a plan
+Seconds = Annotated[
+    float,
+    BeforeValidator(_seconds),
+    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "examples": ["15m"]}),
+]
+#: one name or several
+Names = Annotated[
+    List[str],
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+
+
+class KindOptions(Strict):
+    """Options of a kind: fields with a type, a range, a default and a description. This class has none."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_password(cls, value: Any) -> Any:
+        for match in _PASSWORD.finditer(value) if isinstance(value, str) else ():
+            if not match["word"].startswith("$"):  # the message must not show the value
+                raise ValueError("a password stands here; take it from the environment: ${NAME}")
+        return value
+
+
+class ServiceOptions(KindOptions):
+    """Options of a kind that starts or stops daemons."""
+
+    service_manager: Optional[Literal["systemd", "cephadm", "process"]] = Field(
+        None, description="What runs the daemons; without it that is found out on the node."
+    )
+
+
+class Kind:
+    """A way to break something, with the options of one fault.
+
+    `Options` is checked with the YAML, so that an error has its line and column.
+    """
+
+    #: what targets may be: "node", "daemon", or "either" (then `osd_nodes` and the like choose nodes)
+    takes = "either"
+    #: the types of daemons that it takes
+    daemon_types: Tuple[str, ...] = ("osd",)
+    #: a class of its own where it has options
+    Options: Type[KindOptions] = KindOptions
+
+    def __init__(self, options: Any) -> None:
+        self.options = options
+
+    def errors(self, targets: Sequence[str]) -> Iterator[Tuple[str, str]]:
+        """Yield ("targets" or "options", error) of a fault with these named targets; () when they are chosen."""
+        return iter(())
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what the user should know before such a fault is injected."""
+        return iter(())
+
+    def blast_radius(self, targets: Targets) -> BlastRadius:
+        """Return what it takes away, for the safety rules."""
+        nodes = targets.nodes if self.takes == "node" else ()
+        return BlastRadius(targets.daemons, nodes)
+
+    def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        """Return what is done, and undone, in this order. May look at nodes, must change nothing. Raises FaultError."""
+        raise NotImplementedError
+
+
+def make(name: str, options: Mapping[str, Any]) -> Kind:
+    """Return the kind with options as a plan has them. Raises FaultError for what the check of the YAML refuses."""
+    try:
+        kind, _, problems = kinds.make(name, options, planned=True)
+    except ValueError as error:
+        raise FaultError(str(error)) from error
+    if problems or kind is None:
+        places = (("options", *path) for path, _, _ in problems)
+        texts = [f"{'.'.join(map(str, place))}: {text}" for place, (_, text, _) in zip(places, problems)]
+        raise FaultError(f"{name}: {'; '.join(texts)}")
+    made: Kind = kind
+    return made

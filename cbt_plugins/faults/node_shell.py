@@ -1,0 +1,87 @@
+"""Shell text for nodes: the .sh programs of this room, commands that never follow their undo, the dead man's switch.
+
+On each node the commands of a step run one at a time, and none begins once it was undone. A run may be killed while its
+command is on the way to a node, or at work there. The undo then waits for the end of the command, and leaves a mark
+that stops a command which has not begun yet.
+
+A dead man's switch lets a node recover by itself after a while, although nobody asks it to. It is armed on the node
+before a fault that may cut us off, and disarmed only after the regular undo. It is known by pid and start time.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import cache
+from pathlib import Path
+from typing import Optional
+
+#: our state on a node until it boots; another place for a user who may not write there
+FOLDER = 'd=/run/cbt-plugins; [ -w /run ] || d="/tmp/cbt-plugins-$(id -u)"; mkdir -p "$d" && chmod 700 "$d"'
+#: exit status of a command that was undone before it began
+TOO_LATE = 75
+#: seconds until an attempt of a dead man's switch is given up and made again
+ATTEMPT = 10.0
+
+
+@cache
+def _text(program: str) -> str:
+    lines = (Path(__file__).parent / f"{program}.sh").read_text(encoding="utf-8").splitlines()
+    return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
+
+
+def script(program_name: str, **values: object) -> str:
+    """Return the text of a .sh program of this room with its variables set."""
+    return "; ".join(f"{name}={shlex.quote(str(value))}" for name, value in values.items()) + "\n" + _text(program_name)
+
+
+def in_folder(program_name: str, **values: object) -> str:
+    """Return the same for a program that keeps files in `FOLDER`, as a subshell."""
+    return f"( {FOLDER}; {script(program_name, **values)}\n)"
+
+
+def sudo(text: str) -> str:
+    """Return the command as root: through sudo where the user is not root."""
+    return f'c={shlex.quote(text)}; [ "$(id -u)" = 0 ] && exec sh -c "$c" || exec sudo -n sh -c "$c"'
+
+
+def fenced_inject(name: str, text: str, wait: float) -> str:
+    """Return a step's command, which does nothing when its undo has begun. `name` is unique to the step and its run."""
+    guarded = f'[ ! -e "$0" ] || exit {TOO_LATE}; {text}'
+    return f'{FOLDER} && exec flock -o -w {wait:g} "$d/lock" sh -c {shlex.quote(guarded)} "$d/{name}.undone"'
+
+
+def fenced_undo(name: str, text: str, wait: float, mark: bool) -> str:
+    """Return a step's undo, which waits for its command. `mark`: the command is not known to have ended.
+
+    After `wait` seconds it runs without the lock.
+    """
+    left = f': > "$d/{name}.undone"; ' if mark else ""
+    locked = f'flock -o -w {wait:g} -E 74 "$d/lock" sh -c "$t"; s=$?; [ $s != 74 ] || exec sh -c "$t"; exit $s'
+    return f"t={shlex.quote(text)}; {FOLDER}; {left}{locked}"
+
+
+def arm(name: str, recovery: str, seconds: float) -> str:
+    """Return shell text that runs `recovery` after so many seconds; prints "armed systemd UNIT" or "armed process ...".
+
+    `recovery` is tried several times; it must be harmless when nothing is broken.
+    """
+    program = script("deadman_recover", recovery=recovery, attempt=f"{ATTEMPT:g}")
+    return in_folder("deadman", action="arm", name=name, program=program, seconds=f"{seconds:g}")
+
+
+def disarm(name: str) -> str:
+    """Return shell text that takes the switch away; `fired` reads its output."""
+    return in_folder("deadman", action="disarm", name=name)
+
+
+def fired(output: str) -> Optional[float]:
+    """Return how many seconds before `disarm` the switch had fired, by the clock of the node; None: it had not."""
+    found = re.search(r"^fired (\d+\.\d+) (\d+\.\d+)$", output, re.MULTILINE)
+    return max(0.0, float(found[2]) - float(found[1])) if found else None
+
+
+def is_disarmed(name: str) -> str:
+    """Return shell text that prints "disarmed" when nothing is left of the switch."""
+    timer = f"systemctl is-active --quiet cbt-plugins-{name}.timer 2>/dev/null"
+    return f'{FOLDER}; [ -e "$d/{name}.armed" ] || {timer} || echo disarmed'

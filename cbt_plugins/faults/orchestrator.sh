@@ -1,0 +1,44 @@
+#!/bin/sh
+# Stop or start daemons through cephadm's orchestrator, and wait until that has happened.
+#   in: action, ceph (its command line), daemons="osd.3 ...", d (folder on this node), name (of the fault), pause
+#   action=stop, action=start; action=settled: print "settled" when no order of a stop is pending;
+#   action=count: print the number of daemons that run
+#
+# `ceph orch daemon stop` and `start` leave an order ("Scheduled to ...") that is carried out seconds or minutes later.
+# While a stop is pending, a start is dropped with the same words; a daemon that is reconfigured loses its order. So an
+# order is repeated until its effect is seen. A stop whose effect was not seen is completed before a start: a file on
+# this node says which.
+action=${action:?} ceph=${ceph:?} daemons=${daemons:?} d=${d:?} name=${name:?} pause=${pause:?}
+run_ceph() { eval "$ceph \"\$@\""; }
+is() {
+  case $1 in
+    osd.*) run_ceph osd dump --format plain 2>/dev/null | grep -q "^osd\.${1#osd.} $2 " ;;
+    *) run_ceph orch ps --daemon_type "${1%%.*}" --daemon_id "${1#*.}" --refresh --format json 2>/dev/null |
+         grep -q "\"status_desc\": *\"$3\"" ;;
+  esac
+}
+down() { is "$1" down stopped; }
+up() { is "$1" up running; }
+order() { run_ceph orch daemon "$1" "$2" >/dev/null; }
+stopped() { n=0; until down "$1"; do n=$((n + 1)); [ $((n % 10)) != 0 ] || order stop "$1"; sleep "$pause"; done; }
+status=0 ordered=''
+case $action in
+  stop)
+    for o in $daemons; do
+      : > "$d/$name.$o.stopping"
+      order stop "$o" || { status=$?; rm -f "$d/$name.$o.stopping"; exit "$status"; }; done
+    for o in $daemons; do stopped "$o"; rm -f "$d/$name.$o.stopping"; done ;;
+  start)
+    for o in $daemons; do
+      if [ -e "$d/$name.$o.stopping" ] && order stop "$o"; then stopped "$o" && rm -f "$d/$name.$o.stopping"; fi; done
+    for o in $daemons; do if order start "$o"; then ordered="$ordered $o"; else status=$?; fi; done
+    for o in $ordered; do
+      n=0; until up "$o"; do n=$((n + 1)); [ $((n % 5)) != 0 ] || order start "$o"; sleep "$pause"; done; done ;;
+  settled)
+    for o in $daemons; do [ ! -e "$d/$name.$o.stopping" ] || exit 0; done
+    echo settled ;;
+  count)
+    n=0; for o in $daemons; do ! up "$o" || n=$((n + 1)); done
+    echo "$n" ;;
+esac
+exit "$status"

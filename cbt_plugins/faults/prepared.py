@@ -1,0 +1,132 @@
+"""Prepared fault: what would be done, to what, and how the safety rules judge it; also before there is a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.faults.blast_radius import BlastRadius, Held, questions, roles_of
+from cbt_plugins.faults.facts import DAEMON_QUESTIONS, QUESTIONS, Facts, ask
+from cbt_plugins.faults.kind import Kind, make
+from cbt_plugins.faults.safety import Assessment, Finding, Surroundings, assess
+from cbt_plugins.faults.scene import ClusterLimits, Resolver, Scene, Targets
+from cbt_plugins.faults.step import FaultError, Step
+from cbt_plugins.inventory import nodes_of
+from cbt_plugins.plan import Fault
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A fault with its targets, steps and assessment."""
+
+    fault: Fault
+    kind: Kind
+    targets: Targets
+    steps: Tuple[Step, ...]
+    assessment: Assessment
+
+    @property
+    def refused(self) -> Tuple[Finding, ...]:
+        """Return the safety rules that it would break and that are not accepted."""
+        return self.assessment.refused(self.fault.accept)
+
+    @property
+    def warnings(self) -> Tuple[str, ...]:
+        """Return what the user should know of it; nothing is refused for these."""
+        return (*self.kind.warnings(), *self.assessment.warnings)
+
+    def lines(self) -> List[str]:
+        """Return a text for people: the very commands of a run."""
+        lines = [f"{self.fault.label}: {self.fault.kind} {', '.join(self.targets.named)}"]
+        for finding in self.assessment.findings:
+            verb = "accepted" if finding.rule in self.fault.accept else "refused"
+            lines.append(f"  {verb} by safety rule {finding}")
+        lines += [f"  warning: {text}" for text in self.warnings]
+        for step in self.steps:
+            lines.append(f"  {step.what}")
+            lines += [f"    arm     {step.arm}"] if step.arm else []
+            lines += [f"    inject  {command}" for command in step.inject]
+            lines += [f"    effect  {check}" for check in step.took]
+            lines += [f"    undo    {command}" for command in step.undo]
+            lines += [f"    undone  {check}" for check in step.checks]
+        return lines
+
+
+class Preparer:
+    """Prepares faults for one cluster; changes nothing. `flags` are those that the run itself sets."""
+
+    def __init__(
+        self, ceph: Ceph, cluster: Mapping[str, Any], limits: ClusterLimits, flags: Collection[str] = ()
+    ) -> None:
+        self._ceph, self._limits, self._flags = ceph, limits, flags
+        self._nodes, self._roles = nodes_of(cluster), roles_of(cluster)
+
+    def prepare(self, fault: Fault, name: str, held: Sequence[Held], before: Sequence[str] = ()) -> Prepared:
+        """Find out all about a fault. Raises FaultError for one that cannot be injected at all.
+
+        `name` is unique on the nodes; `before` are the targets that were chosen for it earlier.
+        """
+        kind = make(fault.kind, fault.options)
+        facts = self._ask(held, kind.daemon_types)
+        taken = {name for h in held for name in h.taken.daemons}
+        resolver = Resolver(facts, self._nodes, taken)
+        found = None
+        if before and not fault.targets:
+            try:
+                chosen = Fault(fault.label, fault.kind, tuple(before))
+                found = resolver.resolve(chosen, kind.takes, kind.daemon_types)
+            except FaultError:
+                pass  # what was chosen is not healthy any more
+        found = found or resolver.resolve(fault, kind.takes, kind.daemon_types)
+        for key, text in kind.errors(found.named):
+            raise FaultError(f"{fault.label}: {key}: {text}")
+        steps = tuple(kind.steps(Scene(self._ceph, facts, self._nodes, name, self._limits), found))
+        return Prepared(fault, kind, found, steps, self.assess(kind.blast_radius(found), held, facts)[0])
+
+    def assess(
+        self, taken: BlastRadius, held: Sequence[Held], facts: Optional[Facts] = None, more: Sequence[str] = ()
+    ) -> Tuple[Assessment, Facts]:
+        """Judge a fault by these facts, or by fresh ones that have the replies to the questions `more` as well."""
+        asked = questions(taken, held)
+        alone = list(asked.values())
+        if facts is None:
+            facts = replies = self._ask(held, {name.type for name in taken.daemons}, more, alone)
+        else:
+            replies = ask(self._ceph, (), self._limits.quick, alone) if asked else facts
+        said = {name: replies.answers[question] for name, question in asked.items()}
+        return assess(facts, taken, Surroundings(self._roles, held, self._flags, **said)), facts
+
+    def _ask(
+        self, held: Sequence[Held], types: Collection[str], more: Sequence[str] = (), alone: Sequence[str] = ()
+    ) -> Facts:
+        every = {*types, *(name.type for h in held for name in h.taken.daemons)}
+        extra = [DAEMON_QUESTIONS[type] for type in sorted(every) if type in DAEMON_QUESTIONS]
+        return ask(self._ceph, (*QUESTIONS, *extra, *more), self._limits.quick, alone)
+
+
+Preview = Tuple[Fault, Union[Prepared, FaultError]]
+
+
+def preview(
+    ceph: Ceph,
+    cluster: Mapping[str, Any],
+    faults: Sequence[Tuple[Fault, Collection[str]]],
+    limits: Optional[ClusterLimits] = None,
+    flags: Collection[str] = (),
+) -> Iterator[Preview]:
+    """Yield each fault with what it would do today, or why it cannot be injected. Raises FaultError without a cluster.
+
+    `faults`: in the order of the plan, each with the labels of the earlier ones that are in force then: what these
+    take counts as gone. Choices by seed are those of a run that begins now. `flags`: those of the plan.
+    """
+    preparer = Preparer(ceph, cluster, limits or ClusterLimits(), flags)
+    taken: Dict[str, BlastRadius] = {}
+    ask(ceph, QUESTIONS, (limits or ClusterLimits()).quick)
+    for fault, in_force in faults:
+        try:
+            prepared = preparer.prepare(fault, fault.label, [Held(taken[x]) for x in in_force if x in taken])
+            taken[fault.label] = prepared.kind.blast_radius(prepared.targets)
+            yield fault, prepared
+        except FaultError as error:
+            yield fault, error

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Signal, start or count bare processes of Ceph.
+#   action=signal: signal=TERM processes="PID:START ...": signal exactly these, and wait until they are gone
+#   action=start:  program, pattern (of its command line), line, folder, files (its limit of open files), foreground:
+#                  run the line unless the program runs already
+#   action=count:  program, pattern: print the number of processes
+action=${action:?}
+started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
+running() {
+  number=0
+  for p in /proc/[0-9]*; do
+    c=; { read -r c < "$p/comm"; } 2>/dev/null
+    if [ "$c" = "${program:?}" ] && tr '\0' ' ' < "$p/cmdline" 2>/dev/null | grep -Eq -e "${pattern:?}"; then
+      number=$((number + 1)); fi
+  done
+  echo "$number"
+}
+launch() {
+  cd "${folder:?}" 2>/dev/null || cd / || exit
+  # shellcheck disable=SC3045 # where a shell does not know -n, the limit stays as it is
+  [ "${files:-0}" = 0 ] || ulimit -n "$files" 2>/dev/null
+  if [ -n "${foreground:-}" ]; then eval "setsid ${line:?} </dev/null >/dev/null 2>&1 &"; else eval "${line:?}"; fi
+}
+case $action in
+  signal)
+    for p in ${processes:?}; do
+      [ "$(started "${p%:*}")" != "${p#*:}" ] || kill "-${signal:?}" "${p%:*}"; done
+    for p in $processes; do
+      while [ "$(started "${p%:*}")" = "${p#*:}" ] && ! grep -q '^State:[[:space:]]*Z' "/proc/${p%:*}/status" 2>/dev/null
+      do sleep 0.1; done
+    done ;;
+  start) [ "$(running)" != 0 ] || ( launch ) ;;
+  count) running ;;
+esac

@@ -1,0 +1,341 @@
+"""Service managers: systemd, cephadm or bare processes, as CBT and the lab start them; for daemons of any type.
+
+A node is asked while its daemons run, so what is started again is exactly what was stopped.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import shlex
+from dataclasses import dataclass
+from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from cbt_plugins.faults.facts import DaemonName
+from cbt_plugins.faults.node_shell import in_folder, script
+from cbt_plugins.faults.scene import Scene
+from cbt_plugins.faults.step import Check, Command, FaultError
+
+#: program of Ceph -> type of its daemons
+PROGRAMS: Mapping[str, str] = {
+    **{"ceph-osd": "osd", "ceph-mon": "mon", "ceph-mgr": "mgr", "ceph-mds": "mds"},
+    "radosgw": "rgw",
+}
+#: what stands before an id where a gateway is named as a client of the cluster
+_CLIENTS = ("client.", "radosgw.", "rgw.")
+
+
+@dataclass(frozen=True)
+class DaemonProcess:
+    """A process of a daemon; pid and start time tell it from every other."""
+
+    pid: int
+    started: int  # clock ticks since the node booted
+    files: int  # its limit of open files, 0 unknown
+    argv: Tuple[str, ...]
+    user: int = 0
+    group: int = 0
+    folder: str = "/"
+    environment: Tuple[str, ...] = ()  # NAME=VALUE, of what decides how a program is loaded
+
+
+@dataclass(frozen=True)
+class Service:
+    """A daemon on its node, and how it is run there."""
+
+    name: DaemonName
+    node: str
+    manager: str  # a key of MANAGERS
+    unit: str = ""  # of systemd, also under cephadm
+    process: Optional[DaemonProcess] = None
+
+
+class ServiceManager:
+    """What starts and ends the services of one node. All of its services are of this manager."""
+
+    def stop(self, scene: Scene, services: Sequence[Service]) -> Command:
+        """Return the command that ends services in good order and waits for their end."""
+        raise NotImplementedError
+
+    def start(self, scene: Scene, services: Sequence[Service]) -> Command:
+        """Return the command that starts services again; those that run are left alone."""
+        raise NotImplementedError
+
+    def kill(self, scene: Scene, services: Sequence[Service]) -> Command:
+        """Return the command that sends SIGKILL, by pid and start time, and keeps systemd from restarting (Restart=).
+
+        Raises FaultError when the process of a service is not visible.
+        """
+        for service in services:
+            if service.process is None:
+                raise FaultError(f"{service.node}: no process of {service.name} found: nothing to kill")
+        text = signal("KILL", [s.process for s in services if s.process])
+        return self._on_node(scene, services, text)
+
+    def settled(self, scene: Scene, services: Sequence[Service]) -> Tuple[Check, ...]:
+        """Return checks that no order is pending."""
+        return ()
+
+    def count(self, scene: Scene, services: Sequence[Service]) -> Command:
+        """Return the command that prints how many of the services run."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _on_node(scene: Scene, services: Sequence[Service], text: str) -> Command:
+        return Command(services[0].node, text, scene.limits.slow, root=True)
+
+
+class Systemd(ServiceManager):
+    """Units such as ceph-osd@3 or ceph-radosgw@rgw.a."""
+
+    def stop(self, scene: Scene, services: Sequence[Service]) -> Command:
+        return self._on_node(scene, services, f"systemctl stop {_units(services)}")
+
+    def start(self, scene: Scene, services: Sequence[Service]) -> Command:
+        units = _units(services)
+        # a unit that ended too often is refused until its count is reset
+        return self._on_node(
+            scene, services, f"systemctl reset-failed {units} 2>/dev/null; systemctl start {units}"
+        )
+
+    def kill(self, scene: Scene, services: Sequence[Service]) -> Command:
+        killed = super().kill(scene, services)
+        return self._on_node(scene, services, f"{killed.text}\nsystemctl stop {_units(services)}")
+
+    def count(self, scene: Scene, services: Sequence[Service]) -> Command:
+        return self._on_node(scene, services, f"systemctl is-active {_units(services)} | grep -cx active")
+
+
+class Cephadm(Systemd):
+    """Daemons that the orchestrator starts and stops, through the head; a crash is by the unit."""
+
+    def stop(self, scene: Scene, services: Sequence[Service]) -> Command:
+        return self._ordered(scene, services, "stop")
+
+    def start(self, scene: Scene, services: Sequence[Service]) -> Command:
+        return self._ordered(scene, services, "start")
+
+    def settled(self, scene: Scene, services: Sequence[Service]) -> Tuple[Check, ...]:
+        text = self._ordered(scene, services, "settled").text
+        return (Check(scene.head, text, (((), "settled"),), scene.limits.back),)
+
+    def count(self, scene: Scene, services: Sequence[Service]) -> Command:
+        return self._ordered(scene, services, "count")
+
+    @staticmethod
+    def _ordered(scene: Scene, services: Sequence[Service], action: str) -> Command:
+        text = orchestrate(action, scene.ceph.command, scene.name, [s.name for s in services], scene.limits.pause)
+        return Command(scene.head, text, scene.limits.slow)
+
+
+class BareProcess(ServiceManager):
+    """Processes that nothing restarts: started again with their arguments, folder, user, limit and environment."""
+
+    def stop(self, scene: Scene, services: Sequence[Service]) -> Command:
+        return self._on_node(scene, services, signal("TERM", [s.process for s in services if s.process]))
+
+    def start(self, scene: Scene, services: Sequence[Service]) -> Command:
+        texts = [launch(s.name, s.process) for s in services if s.process]
+        return self._on_node(scene, services, "\n".join(texts))
+
+    def count(self, scene: Scene, services: Sequence[Service]) -> Command:
+        counts = "".join(f"c=$({_counted(s.name)}\n)\nn=$((n + c))\n" for s in services)
+        return self._on_node(scene, services, f"n=0\n{counts}echo $n")
+
+
+MANAGERS: Mapping[str, ServiceManager] = {"systemd": Systemd(), "cephadm": Cephadm(), "process": BareProcess()}
+
+
+# ---- what a kind does with the services of a node ----
+
+
+def find(scene: Scene, daemons: Iterable[DaemonName], manager: str = "") -> Dict[str, List[Service]]:
+    """Return node -> its services. `manager` is what must run them; without it, what does is found out.
+
+    Raises FaultError.
+    """
+    nodes: Dict[str, List[DaemonName]] = {}
+    for name in daemons:
+        nodes.setdefault(scene.node(name), []).append(name)
+    return {
+        node: list(parse(node, here, scene.ask(node, probe(here), root=True), manager).values())
+        for node, here in nodes.items()
+    }
+
+
+def stop(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
+    """Return the commands that stop services of one node in good order."""
+    return tuple(MANAGERS[manager].stop(scene, its) for manager, its in _by_manager(services))
+
+
+def start(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
+    """Return the commands that start services of one node again."""
+    return tuple(MANAGERS[manager].start(scene, its) for manager, its in _by_manager(services))
+
+
+def kill(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
+    """Return the commands that kill services of one node. Raises FaultError when a process is not visible."""
+    return tuple(MANAGERS[manager].kill(scene, its) for manager, its in _by_manager(services))
+
+
+def down(scene: Scene, services: Sequence[Service]) -> Tuple[Check, ...]:
+    """Return checks that services are gone: OSDs by the OSD map, others by their service manager."""
+    return tuple(_running(scene, services, False))
+
+
+def up(scene: Scene, services: Sequence[Service]) -> Tuple[Check, ...]:
+    """Return checks that services are as before, and that no order is pending."""
+    settled = [check for manager, its in _by_manager(services) for check in MANAGERS[manager].settled(scene, its)]
+    return (*_running(scene, services, True), *settled)
+
+
+def _running(scene: Scene, services: Sequence[Service], wanted: bool) -> Iterator[Check]:
+    osds = [int(s.name.id) for s in services if s.name.type == "osd"]
+    if osds:
+        yield scene.back(osds) if wanted else scene.gone(osds)
+    for manager, its in _by_manager([s for s in services if s.name.type != "osd"]):
+        counted = MANAGERS[manager].count(scene, its)
+        timeout = scene.limits.back if wanted else scene.limits.down
+        number = str(len(its) if wanted else 0)
+        yield Check(counted.node, counted.text, (((), number),), timeout, root=counted.root)
+
+
+def _by_manager(services: Sequence[Service]) -> List[Tuple[str, List[Service]]]:
+    managers: Dict[str, List[Service]] = {}
+    for service in services:
+        managers.setdefault(service.manager, []).append(service)
+    return list(managers.items())
+
+
+# ---- what a node says ----
+
+
+def probe(daemons: Iterable[DaemonName]) -> str:
+    """Return the shell text that asks a node for these daemons."""
+    return script("daemons", daemons=" ".join(map(str, sorted(daemons))))
+
+
+def parse(node: str, daemons: Sequence[DaemonName], answer: str, manager: str = "") -> Dict[DaemonName, Service]:
+    """Return how each daemon is run, by the reply to `probe`. `manager` is what must run it.
+
+    Raises FaultError for a daemon that does not run, or whose service manager is not clear.
+    """
+    units: Dict[str, List[str]] = {}
+    idle: Dict[str, List[str]] = {}
+    processes: Dict[str, List[DaemonProcess]] = {}
+    for line in answer.splitlines():
+        words = line.split()
+        if words[:1] == ["unit"] and len(words) == 4:
+            runs = words[3] not in ("inactive", "failed")
+            (units if runs else idle).setdefault(words[1], []).append(words[2])
+        elif words[:1] == ["process"] and len(words) == 7:
+            process = _process(words[2:])
+            found = daemon_of(words[1], process.argv)
+            if found is not None:
+                processes.setdefault(str(found), []).append(process)
+    services = {}
+    for name in daemons:
+        its = units.get(str(name), [])
+        if str(name) not in processes:  # a unit that does not run counts where no process runs either
+            its = its + idle.get(str(name), [])
+        services[name] = _service(node, name, its, processes.get(str(name), []), manager)
+    return services
+
+
+def _service(
+    node: str, name: DaemonName, units: Sequence[str], processes: Sequence[DaemonProcess], manager: str
+) -> Service:
+    for what, several in (("units", units), ("processes", processes)):
+        if len(several) > 1:
+            raise FaultError(f"{node} has {len(several)} {what} of {name}: not clear which one is meant")
+    unit, process = next(iter(units), ""), next(iter(processes), None)
+    cephadm = bool(re.fullmatch(rf"ceph-[0-9a-f-]{{36}}@{re.escape(str(name))}\.service", unit))
+    if manager == "process" and unit:
+        raise FaultError(f"{name} is run by {unit} on {node}: as a bare process it would come back without it")
+    if manager == "cephadm" and unit and not cephadm:
+        raise FaultError(f"{name}: {unit} on {node} is not a unit of cephadm")
+    which = manager or ("cephadm" if cephadm else "systemd" if unit else "process")
+    if which != "process" and not unit:
+        raise FaultError(f"{name} is not a unit of systemd on {node}; service_manager: process takes bare processes")
+    if which == "process" and process is None:
+        raise FaultError(f"{node}: {name} does not run, and systemd has no unit of it")
+    return Service(name, node, which, unit, process)
+
+
+def _process(words: Sequence[str]) -> DaemonProcess:
+    pid, begun, files, argv, around = words
+    owner, folder, *environment = base64.b64decode(around).decode(errors="replace").rstrip("\n").split("\n")
+    user, group = map(int, owner.split())
+    line = base64.b64decode(argv).decode(errors="replace").rstrip("\0").split("\0")
+    return DaemonProcess(int(pid), int(begun), int(files), tuple(line), user, group, folder, tuple(environment))
+
+
+def daemon_of(program: str, argv: Sequence[str]) -> Optional[DaemonName]:
+    """Return the daemon that a program was started for: -i 3, --id=3, -n osd.3, --name client.rgw.a."""
+    type = PROGRAMS.get(program)
+    for i, word in enumerate(argv[1:], 1):
+        name, has, value = word.partition("=")
+        if name in ("-i", "--id", "-n", "--name"):
+            id = value if has else argv[i + 1] if i + 1 < len(argv) else ""
+        elif re.fullmatch(r"-i\w[\w.-]*", word):
+            id = word[2:]
+        else:
+            continue
+        for prefix in _CLIENTS if type == "rgw" else (f"{type}.",):
+            id = id[len(prefix) :] if id.startswith(prefix) else id
+        return DaemonName(type, id) if type and id and (type != "osd" or id.isdigit()) else None
+    return None
+
+
+# ---- shell text ----
+
+
+def _units(services: Sequence[Service]) -> str:
+    return " ".join(shlex.quote(service.unit) for service in services)
+
+
+def signal(name: str, processes: Sequence[DaemonProcess]) -> str:
+    """Return shell text that signals exactly these processes and waits until they are gone."""
+    known = " ".join(f"{p.pid}:{p.started}" for p in processes)
+    return script("process", action="signal", signal=name, processes=known)
+
+
+def launch(name: DaemonName, process: DaemonProcess) -> str:
+    """Return shell text that starts a bare process as it was, unless it runs."""
+    line = " ".join(map(shlex.quote, ["env", *process.environment, *process.argv]))
+    if process.user and not any(word.startswith("--setuser") for word in process.argv):
+        line = f"setpriv --reuid={process.user} --regid={process.group} --init-groups {line}"
+    foreground = any(word in ("-f", "-d", "--foreground") for word in process.argv)
+    return script(
+        "process",
+        action="start",
+        **_which(name),
+        line=line,
+        folder=process.folder,
+        files=process.files,
+        foreground="yes" if foreground else "",
+    )
+
+
+def _counted(name: DaemonName) -> str:
+    return script("process", action="count", **_which(name))
+
+
+def _which(name: DaemonName) -> Dict[str, str]:
+    """Return what tells a bare process of a daemon: its program, and a pattern of its command line."""
+    program = next(program for program, type in PROGRAMS.items() if type == name.type)
+    heads = ("rgw.", "radosgw.", "") if name.type == "rgw" else ("",)
+    ids = "|".join(re.escape(head + name.id) for head in heads)
+    whole = "|".join(re.escape(f"client.{head}{name.id}") for head in heads[:2])
+    full = f"({whole})" if name.type == "rgw" else re.escape(str(name))
+    return {"program": program, "pattern": rf"-i ?({ids}) |--id[ =]({ids}) |(-n|--name)[ =]{full} "}
+
+
+def orchestrate(action: str, ceph: str, name: str, daemons: Sequence[DaemonName], pause: float) -> str:
+    """Return shell text that has cephadm "stop" or "start" daemons and waits for it; or "settled", or "count".
+
+    `ceph` is the command, `name` the fault's, `pause` the seconds between two looks. What was ordered and not seen is
+    in a file on the node, so that a `start` completes a `stop` of the same name that was cut short.
+    """
+    values = {"action": action, "ceph": ceph, "daemons": " ".join(map(str, daemons)), "name": name}
+    return in_folder("orchestrator", **values, pause=f"{pause:g}")
