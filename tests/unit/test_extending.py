@@ -1,0 +1,72 @@
+"""The examples of docs/EXTENDING.md: installed as another distribution, checked and used as ours are."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+from config_files import CLUSTER
+
+from cbt_plugins.config import registry
+from cbt_plugins.config.check import load_file
+from cbt_plugins.monitors.lifecycle import watch
+from cbt_plugins.results.records import records_of
+
+PAGE = (Path(__file__).parents[2] / "docs" / "EXTENDING.md").read_text(encoding="utf-8")
+MODULES: Dict[str, str] = {
+    re.match(r'"""(\w+)\.py: ', text).group(1): text  # type: ignore[union-attr]
+    for text in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+}
+
+
+@pytest.fixture(autouse=True)
+def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = tmp_path / "site"
+    information = site / "examples-1.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: examples\nVersion: 1\n")
+    (toml,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    entries = re.sub(r'\[project\.entry-points\."(.*?)"\]', r"[\1]", toml).replace('"', "")
+    (information / "entry_points.txt").write_text(entries)
+    for name, text in MODULES.items():
+        (site / f"{name}.py").write_text(text)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(str(site))
+
+
+def test_no_example_is_longer_than_forty_lines() -> None:
+    assert {name: len(text.splitlines()) for name, text in MODULES.items() if len(text.splitlines()) > 40} == {}
+
+
+def test_the_benchmark_is_checked_and_planned(tmp_path: Path) -> None:
+    section = "benchmarks:\n  readaged:\n    s3: {urls: ['http://rgw1:80'], user: cbt}\n    read: 5m\n"
+    file = tmp_path / "file.yaml"
+    file.write_text(CLUSTER + section)
+    (run,) = load_file(file).runs
+    assert [phase.name for phase in run.plan.phases][-1] == "read"
+    file.write_text(CLUSTER + section.replace("read: 5m", "read: 5"))
+    with pytest.raises(Exception, match=r"readaged\.read"):
+        load_file(file)
+
+
+def test_the_importer_reads_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "result.txt"
+    file.write_text("tally 300 10\n")
+    (record,) = records_of(file)
+    assert {its.metric: its.value for its in record.measurements}["obj_per_s"] == 30.0
+
+
+def test_the_monitor_runs_on_this_machine_and_ends(tmp_path: Path) -> None:
+    cluster: Dict[str, Any] = {"user": "root", "head": "localhost", "clients": ["localhost"]}
+    local = tmp_path / "local"
+    make = registry.load(registry.MONITORS, "uptime")
+    with watch(lambda: [make({}, cluster, {})], cluster, {}, str(tmp_path / "run"), local):
+        deadline = time.monotonic() + 30
+        while not list(tmp_path.glob("run/*/uptime/loadavg")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    (samples,) = local.glob("uptime.*/loadavg")
+    assert len(samples.read_text().split()) >= 5
