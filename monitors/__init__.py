@@ -1,1 +1,1 @@
-"""What watches while phases run, one module per monitor."""
+"""Monitors: what is watched while phases run, one file for each, with its agent beside it."""

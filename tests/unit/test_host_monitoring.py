@@ -8,12 +8,11 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, ClassVar, Dict, List
 
 import pytest
-from watched import running
+from watched import running, wait_for
 
 from cbt_plugins.host import Monitor
 from cbt_plugins.monitors import lifecycle
@@ -154,18 +153,17 @@ def collectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return program.parent
 
 
-def wait_for(path: Path, lines: int) -> List[str]:
-    for _ in range(200):
-        if path.exists() and len(path.read_text().splitlines()) >= lines:
-            break
-        time.sleep(0.05)
-    return path.read_text().splitlines()
+def pids_of(collectl: Path) -> List[int]:
+    """Those of the stand-in and its child, when both are there."""
+    file = collectl / "pids"
+    wait_for(lambda: file.exists() and file.read_text().count("\n") == 2)
+    return [int(pid) for pid in file.read_text().split()]
 
 
 def test_collectl_ends_with_all_that_it_started(collectl: Path, tmp_path: Path) -> None:
     monitor = Collectl({}, CLUSTER, {})
     monitor.start(str(tmp_path / "node"))
-    pids = [int(pid) for pid in wait_for(collectl / "pids", 2)]
+    pids = pids_of(collectl)
     assert all(map(running, pids))
     monitor.stop(str(tmp_path / "node"))
     assert not any(map(running, pids))
@@ -175,7 +173,7 @@ def test_collectl_gets_the_arguments_of_the_profile(collectl: Path, tmp_path: Pa
     node = tmp_path / "a node"
     monitor = Collectl({"args": "-sc -f '{collectl_dir}' --filter 'a|b'"}, CLUSTER, {})
     monitor.start(str(node))
-    wait_for(collectl / "pids", 2)
+    pids_of(collectl)
     monitor.stop(str(node))
     assert (collectl / "args").read_text().splitlines() == [
         "-sc",
@@ -186,7 +184,7 @@ def test_collectl_gets_the_arguments_of_the_profile(collectl: Path, tmp_path: Pa
     ]
 
 
-def test_a_foreign_process_with_the_recorded_pid_is_spared(collectl: Path, tmp_path: Path) -> None:
+def test_another_process_with_the_recorded_pid_is_spared(collectl: Path, tmp_path: Path) -> None:
     monitor = Collectl({}, CLUSTER, {})
     stranger = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     try:
@@ -203,7 +201,7 @@ def test_what_a_killed_run_left_is_ended_by_the_next(collectl: Path, tmp_path: P
     """kill -9 leaves collectl running on every node: its pid file is there, the object that knew it is not."""
     left = tmp_path / "node" / "monitors-99-1"
     Collectl({}, CLUSTER, {}).start(str(left))
-    pids = [int(pid) for pid in wait_for(collectl / "pids", 2)]
+    pids = pids_of(collectl)
     with watch(tmp_path, {"name": "a"}):
         assert not any(map(running, pids))
     assert not list(left.glob("*/*.pid"))
