@@ -32,7 +32,7 @@ class Direction(Enum):
     NONE = "none"
 
 
-class Source(Enum):
+class MetricSource(Enum):
     """Where a summary has a metric; `Metric.path` leads from there to the number."""
 
     OPERATION = "a line of an operation, or of all together, in a phase"
@@ -52,7 +52,7 @@ class Metric:
     direction: Direction
     title: str  # in front of the unit, in a column of a table
     text: str  # one sentence
-    source: Source
+    source: MetricSource
     path: Tuple[str, ...] = ()
     factor: float = 1.0  # value = number in the summary * factor
     quantile: Optional[float] = None
@@ -70,16 +70,16 @@ class Metric:
     @property
     def total_only(self) -> bool:
         """It is known of all operations together only."""
-        return self.source is Source.NODES
+        return self.source is MetricSource.NODES
 
     @property
     def series(self) -> Optional[str]:
         """The key of the rate in a phase's series whose mean this is."""
-        return self.path[0] if self.unit in ("obj/s", "MiB/s") and self.source is Source.OPERATION else None
+        return self.path[0] if self.unit in ("obj/s", "MiB/s") and self.source is MetricSource.OPERATION else None
 
 
 _UP, _DOWN, _NONE = Direction.HIGHER, Direction.LOWER, Direction.NONE
-_OP, _NODES, _CLASS, _EPISODE = Source.OPERATION, Source.NODES, Source.CLASS, Source.EPISODE
+_OP, _NODES, _CLASS, _EPISODE = MetricSource.OPERATION, MetricSource.NODES, MetricSource.CLASS, MetricSource.EPISODE
 _OK = "of successful requests."
 _LATENCY = f"Latency {_OK}"
 _P = "cbt_latency_seconds"
@@ -103,7 +103,7 @@ _ALL = (
            column=True, prometheus="cbt_latency_mean_seconds"),
     _percentile("p50_ms", "p50", "p50", 0.5, column=True),
     _percentile("p90_ms", "p90", "p90", 0.9, column=True),
-    Metric("p95_ms", "ms", _DOWN, "p95", _LATENCY, Source.IMPORTED, quantile=0.95),
+    Metric("p95_ms", "ms", _DOWN, "p95", _LATENCY, MetricSource.IMPORTED, quantile=0.95),
     _percentile("p99_ms", "p99", "p99", 0.99, main=True, column=True),
     _percentile("p999_ms", "p99.9", "p999", 0.999, column=True),
     Metric("max_ms", "ms", _DOWN, "max", "Highest latency of a successful request.", _OP, ("latency_ms", "max"),
@@ -112,7 +112,7 @@ _ALL = (
     Metric("ttfb_p99_ms", "ms", _DOWN, "first byte p99", "p99 of the time to the first byte.", _OP, ("ttfb_ms", "p99")),
     Metric("longest_gap_s", "s", _DOWN, "longest gap", "Longest time without a success.", _OP,
            ("longest_gap", "seconds"), prometheus="cbt_longest_gap_seconds"),
-    Metric("seconds", "s", _NONE, "length", "How long it took.", Source.IMPORTED),
+    Metric("seconds", "s", _NONE, "length", "How long it took.", MetricSource.IMPORTED),
     # a failure and what followed
     Metric("recovery_s", "s", _DOWN, "to active+clean", "Until all PGs were active+clean.", _EPISODE,
            ("milestones", "clean"), main=True),
@@ -138,7 +138,7 @@ _OF_CBT = (
     Metric("bandwidth", "MiB/s", _UP, "bandwidth", f"Bytes {_OK}", _OP, ("mib_per_s",)),
     Metric("iops_avg", "obj/s", _UP, "throughput", f"Objects {_OK}", _OP, ("obj_per_s",)),
     Metric("iops_stddev", "obj/s", _DOWN, "deviation", "Standard deviation of the objects of each second.",
-           Source.DEVIATION),
+           MetricSource.DEVIATION),
     Metric("latency_avg", "s", _DOWN, "mean", f"Mean latency {_OK}", _OP, ("latency_ms", "mean"), factor=1e-3),
 )
 # fmt: on
@@ -153,13 +153,13 @@ METRICS: Dict[str, Metric] = _registry(_ALL)
 ACCEPTABLE: Dict[str, Metric] = {
     metric.key: metric
     for metric in (*_OF_CBT, *METRICS.values())
-    if metric.source in (_OP, Source.DEVIATION, _NODES) and metric.direction is not _NONE
+    if metric.source in (_OP, MetricSource.DEVIATION, _NODES) and metric.direction is not _NONE
 }
 #: the columns of tables that show few metrics
 COLUMNS = tuple(metric for metric in METRICS.values() if metric.column)
 
 
-def from_source(source: Source) -> Tuple[Metric, ...]:
+def from_source(source: MetricSource) -> Tuple[Metric, ...]:
     """Return the metrics that a summary has in that place, in their order."""
     return tuple(metric for metric in METRICS.values() if metric.source is source)
 
@@ -177,12 +177,12 @@ def read(metric: Metric, summary: Mapping[str, Any], phase: Mapping[str, Any], o
 
     None when the phase has no such number: no such operation, too few requests, nobody watched the nodes.
     """
-    if metric.source is Source.NODES:
+    if metric.source is MetricSource.NODES:
         watched = (summary.get("resources") or {}).get("phases", {}).get(phase["name"])
         value = number_at(watched, metric.path) if op == TOTAL else None
     elif op != TOTAL and op not in phase["ops"]:
         return None
-    elif metric.source is Source.DEVIATION:
+    elif metric.source is MetricSource.DEVIATION:
         value = _deviation(phase, op)
     elif op != TOTAL:
         value = number_at(phase["ops"][op], metric.path)

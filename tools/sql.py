@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     import duckdb
 
     from cbt_plugins.results.source import Unreadable
-    from cbt_plugins.results.sql.database import Refused, answer, connect, runs_of
+    from cbt_plugins.results.sql.database import QueryRefused, answer, connect, runs_of
 
     if args.list:
         print(tables(), end="")
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         con = connect(runs_of(args.archive), query)
         names, lines = answer(con, query)
-    except (Unreadable, Refused, duckdb.Error) as e:
+    except (Unreadable, QueryRefused, duckdb.Error) as e:
         raise CommandError(str(e).strip()) from e
     if args.csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")

@@ -12,7 +12,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 
 import numpy as np
 
-from cbt_plugins.results.node_samples import Disk, Interface, Node
+from cbt_plugins.results.node_samples import DiskSamples, InterfaceSamples, NodeSamples
 
 FOLDER = "collectl."
 
@@ -27,12 +27,12 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?$")
 Table = Tuple[Mapping[str, str], Sequence[str], List[List[str]]]
 
 
-def read_node(folder: Path, name: str, offset: float = 0.0) -> Optional[Node]:
+def read_node(folder: Path, name: str, offset: float = 0.0) -> Optional[NodeSamples]:
     """All plot files in `folder`; None when there is none with a sample. `offset` is node's minus head's clock.
 
     The files have times in whole seconds, so that all is up to one second off, and rates as whole numbers.
     """
-    node, tables = Node(name, "collectl", 0.0), list(_tables(folder))
+    node, tables = NodeSamples(name, "collectl", 0.0), list(_tables(folder))
     for facts, columns, rows in tables:
         times = np.array([_moment(columns, row, facts) for row in rows]) - offset
         interval = _interval(facts, times)
@@ -46,7 +46,7 @@ def read_node(folder: Path, name: str, offset: float = 0.0) -> Optional[Node]:
                 node.interfaces[net].speed = int(speed)
         node.booted, node.kind = float(facts.get("Booted", 0)), f"{facts.get('Memory', '')} {facts.get('Kernel', '')}"
     node.boot = node.processes = node.network = name
-    return node if node.whole.meets(-np.inf, np.inf) or node.disks or node.interfaces else None
+    return node if node.processors.meets(-np.inf, np.inf) or node.disks or node.interfaces else None
 
 
 class _Values:
@@ -82,23 +82,23 @@ class _Values:
 _BUSY = ("User%", "Nice%", "Sys%", "Irq%", "Soft%", "Steal%")
 
 
-def _processors(node: Node, values: _Values) -> None:
+def _processors(node: NodeSamples, values: _Values) -> None:
     """Percents of each processor; where there are only totals, of all of them together."""
     each = values.things("CPU")
     if each:
         busy = np.sum([its(what) for its in each.values() for what in _BUSY], axis=0)
         wait = np.sum([its("Wait%") for its in each.values()], axis=0)
         node.cpus = node.cpus or len(each)
-    elif "[CPU]Sys%" in values.columns and not node.whole.meets(values.begin(), values.times[-1]):
+    elif "[CPU]Sys%" in values.columns and not node.processors.meets(values.begin(), values.times[-1]):
         busy = node.cpus * np.sum([values.of(f"[CPU]{what}") for what in _BUSY], axis=0)
         wait = node.cpus * values.of("[CPU]Wait%")
     else:
         return
     rises = np.column_stack((busy, wait)) / 100 * values.seconds[:, None]
-    node.whole.add(values.begin(), values.times, rises)
+    node.processors.add(values.begin(), values.times, rises)
 
 
-def _disks(node: Node, values: _Values) -> None:
+def _disks(node: NodeSamples, values: _Values) -> None:
     for name, of in values.things("DSK").items():
         reads, writes, util = of("Reads"), of("Writes"), of("Util")
         rates = (
@@ -111,20 +111,20 @@ def _disks(node: Node, values: _Values) -> None:
             util / 100 * 1000,
             of("QueLen") * 1000,
         )
-        disk = node.disks.setdefault(name, Disk(name))
+        disk = node.disks.setdefault(name, DiskSamples(name))
         disk.used.add(values.begin(), values.times, np.column_stack(rates) * values.seconds[:, None])
 
 
-def _interfaces(node: Node, values: _Values) -> None:
+def _interfaces(node: NodeSamples, values: _Values) -> None:
     for name, of in values.things("NET").items():
         if name == "lo":
             continue
         rates = (of("RxKB") * _KIB, of("RxPkt"), of("RxDrp"), of("TxKB") * _KIB, of("TxPkt"), of("TxDrp"))
-        net = node.interfaces.setdefault(name, Interface(name))
+        net = node.interfaces.setdefault(name, InterfaceSamples(name))
         net.used.add(values.begin(), values.times, np.column_stack(rates) * values.seconds[:, None])
 
 
-def join_machines(nodes: Sequence[Node]) -> None:
+def join_machines(nodes: Sequence[NodeSamples]) -> None:
     """Let nodes of one machine say so: booted at one moment, with the same memory and kernel."""
     for i, node in enumerate(nodes):
         for other in nodes[:i]:

@@ -64,7 +64,7 @@ VERSION = 1
 
 
 @dataclass
-class Daemon:
+class DaemonSamples:
     """One process of Ceph or of a load generator."""
 
     its: str  # "osd", "rgw", "mon", "mgr", "mds", "generator"
@@ -80,7 +80,7 @@ class Daemon:
 
 
 @dataclass
-class Disk:
+class DiskSamples:
     """A whole disk. Counters: reads, bytes, ms, writes, bytes, ms, busy ms, weighted ms."""
 
     name: str
@@ -89,7 +89,7 @@ class Disk:
 
 
 @dataclass
-class Interface:
+class InterfaceSamples:
     """Counters: bytes in, packets in, drops in, bytes out, packets out, drops out."""
 
     name: str
@@ -100,7 +100,7 @@ class Interface:
 
 
 @dataclass
-class Node:
+class NodeSamples:
     """All of one node."""
 
     name: str
@@ -112,17 +112,17 @@ class Node:
     kind: str = ""
     processes: str = ""  # the same where the same processes are seen
     network: str = ""
-    whole: Counter = field(default_factory=lambda: Counter(2))  # seconds of processors: busy, waiting for a disk
+    processors: Counter = field(default_factory=lambda: Counter(2))  # seconds of processors: busy, waiting for a disk
     monitor: Counter = field(default_factory=lambda: Counter(1))  # seconds that the monitor itself used
-    daemons: List[Daemon] = field(default_factory=list)
-    disks: Dict[str, Disk] = field(default_factory=dict)
-    interfaces: Dict[str, Interface] = field(default_factory=dict)
+    daemons: List[DaemonSamples] = field(default_factory=list)
+    disks: Dict[str, DiskSamples] = field(default_factory=dict)
+    interfaces: Dict[str, InterfaceSamples] = field(default_factory=dict)
     gaps: List[Dict[str, Any]] = field(default_factory=list)  # {"t": its end, "seconds", "why"}
 
 
-def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[Node]:
+def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[NodeSamples]:
     """A file of the monitor; None when there is nothing in it. `offset` is the node's clock minus the head's."""
-    node = Node(name)
+    node = NodeSamples(name)
     lines: Optional[_Lines] = None
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
@@ -138,7 +138,7 @@ def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[Node]:
         return None
     if lines is not None:
         lines.add_to(node, offset)
-    return node if node.whole.meets(-np.inf, np.inf) else None
+    return node if node.processors.meets(-np.inf, np.inf) else None
 
 
 def _mapping(text: str) -> Mapping[str, Any]:
@@ -150,8 +150,21 @@ def _mapping(text: str) -> Mapping[str, Any]:
     return line if isinstance(line, dict) else {}
 
 
-#: numbers in a row of each kind
-_WIDTHS = {"d": 6, "k": 9, "n": 7}
+#: columns of a line's rows, by kind: daemons, disks and interfaces; the first says which of `names` it is
+_COLUMNS = {
+    "d": ("index", "ticks", "rss_kib", "threads", "read_bytes", "written_bytes"),
+    "k": ("index", "reads", "read", "read_ms", "writes", "written", "write_ms", "busy_ms", "weighted_ms"),
+    "n": ("index", "rx_bytes", "rx_packets", "rx_drops", "tx_bytes", "tx_packets", "tx_drops"),
+}
+_INDEX, _TICKS, _RSS, _THREADS, _READ, _WRITTEN = range(6)
+#: /proc/diskstats counts sectors
+_SECTOR = 512
+_DISK_UNITS = (1, _SECTOR, 1, 1, _SECTOR, 1, 1, 1)
+#: ticks of the processors, as in /proc/stat
+_CPU = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+#: what a daemon could not have had
+_BUSY = [_CPU.index(name) for name in ("user", "nice", "system", "irq", "softirq", "steal")]
+_WAITING = _CPU.index("iowait")
 
 
 class _Lines:
@@ -162,8 +175,8 @@ class _Lines:
         self._names: Dict[str, Dict[str, Any]] = {"d": {}, "k": {}, "n": {}}
         self._times, self._ticks = array("d"), array("d")
         self._begin: Optional[float] = None
-        self._values = {kind: array("d") for kind in _WIDTHS}
-        self._numbers = {kind: array("l") for kind in _WIDTHS}  # of rows in each sample
+        self._values = {kind: array("d") for kind in _COLUMNS}
+        self._numbers = {kind: array("l") for kind in _COLUMNS}  # of rows in each sample
         self._gaps: List[Dict[str, Any]] = []
         self._threads: List[Tuple[float, str, str, float]] = []
 
@@ -177,10 +190,10 @@ class _Lines:
             self._begin = t - float(line["s"])
         self._times.append(t)
         self._ticks.extend(line["c"])
-        for kind, width in _WIDTHS.items():
+        for kind, columns in _COLUMNS.items():
             rows = line.get(kind) or ()
             values = list(chain.from_iterable(rows))
-            if len(values) != width * len(rows):
+            if len(values) != len(columns) * len(rows):
                 rows = values = []
             self._values[kind].extend(values)
             self._numbers[kind].append(len(rows))
@@ -190,7 +203,7 @@ class _Lines:
             if shares:
                 self._threads.append((t, index, shares[0][0], shares[0][1]))
 
-    def add_to(self, node: Node, offset: float) -> None:
+    def add_to(self, node: NodeSamples, offset: float) -> None:
         about, names = self._about, self._names
         node.interval = max(float(about["interval"]), node.interval if node.boot else 0.0)
         node.cpus, node.boot = int(about["cpus"]), str(about.get("boot") or node.name)
@@ -198,37 +211,57 @@ class _Lines:
         node.gaps += [{**gap, "t": gap["t"] - offset} for gap in self._gaps]
         if self._begin is None:
             return
-        hz = float(about["hz"])
         edges = np.concatenate(([self._begin], self._times)) - offset
-        ticks = np.array(self._ticks).reshape(len(self._times), -1) / hz
-        # user, nice, system, irq, softirq, steal: what a daemon could not have had
-        busy = ticks[:, [0, 1, 2, 5, 6, 7]].sum(axis=1)
-        node.whole.add(edges[0], edges[1:], np.column_stack((busy, ticks[:, 4])))
-        threads: Dict[str, List[Tuple[float, str, float]]] = {}
-        for t, index, thread, share in self._threads:
-            threads.setdefault(index, []).append((t - offset, thread, share))
+        ticks = np.array(self._ticks).reshape(len(self._times), -1) / float(about["hz"])
+        busy = ticks[:, _BUSY].sum(axis=1)
+        node.processors.add(edges[0], edges[1:], np.column_stack((busy, ticks[:, _WAITING])))
         for index, (at, rows) in self._rows("d").items():
-            _daemon(node, names["d"].get(index), edges, at, rows, hz, offset, threads.get(index, []))
+            self._add_daemon(node, index, (edges, at, rows), offset)
         for index, (at, rows) in self._rows("k").items():
             disk = names["k"].get(index)
             if disk:
-                its = node.disks.setdefault(disk["name"], Disk(disk["name"], disk.get("rotational")))
-                _spread(its.used, edges, at, rows[:, 1:] * (1, 512, 1, 1, 512, 1, 1, 1))
+                its = node.disks.setdefault(disk["name"], DiskSamples(disk["name"], disk.get("rotational")))
+                _spread(its.used, edges, at, rows[:, 1:] * _DISK_UNITS)
         for index, (at, rows) in self._rows("n").items():
             net = names["n"].get(index)
             if net:
-                made = Interface(net["name"], net.get("speed"), net.get("addresses") or (), net.get("master"))
+                made = InterfaceSamples(net["name"], net.get("speed"), net.get("addresses") or (), net.get("master"))
                 _spread(node.interfaces.setdefault(made.name, made).used, edges, at, rows[:, 1:])
 
     def _rows(self, kind: str) -> Dict[str, Tuple[np.ndarray, np.ndarray]]:
         """{index: (numbers of the samples, their rows)} of one kind."""
-        rows = np.array(self._values[kind]).reshape(-1, _WIDTHS[kind])
+        rows = np.array(self._values[kind]).reshape(-1, len(_COLUMNS[kind]))
         at = np.repeat(np.arange(len(self._times)), np.array(self._numbers[kind], int))
         found = {}
-        for index in np.unique(rows[:, 0]):
-            mine = np.flatnonzero(rows[:, 0] == index)
+        for index in np.unique(rows[:, _INDEX]):
+            mine = np.flatnonzero(rows[:, _INDEX] == index)
             found[str(int(index))] = (at[mine], rows[mine])
         return found
+
+    def _add_daemon(
+        self, node: NodeSamples, index: str, table: Tuple[np.ndarray, np.ndarray, np.ndarray], offset: float
+    ) -> None:
+        """`table`: edges of all samples, numbers of those that have the daemon, their rows."""
+        about = self._names["d"].get(index)
+        if not about:
+            return
+        edges, at, rows = table
+        used = rows[:, [_TICKS, _READ, _WRITTEN]] / (float(self._about["hz"]), 1, 1)
+        times = edges[at + 1]
+        # what it used before it was found is told with the first sample after
+        begin = edges[at[0]]
+        if edges[0] < float(about["since"]) - offset < begin:
+            begin = float(about["since"]) - offset
+        if about["class"] == "monitor":
+            node.monitor.add(begin, times, used[:, :1])
+            return
+        made = DaemonSamples(
+            about["class"], str(about["id"]), int(about["pid"]), bool(about["io"]), about.get("disks") or {}
+        )
+        made.used.add(begin, times, used)
+        made.at, made.rss, made.threads = times, rows[:, _RSS], rows[:, _THREADS]
+        made.busiest = [(t - offset, name, share) for t, its, name, share in self._threads if its == index]
+        node.daemons.append(made)
 
 
 def _spread(counter: Counter, edges: np.ndarray, at: np.ndarray, rises: np.ndarray) -> None:
@@ -236,30 +269,3 @@ def _spread(counter: Counter, edges: np.ndarray, at: np.ndarray, rises: np.ndarr
     every = np.zeros((len(edges) - 1, rises.shape[1]))
     every[at] = rises
     counter.add(edges[0], edges[1:], every)
-
-
-def _daemon(
-    node: Node,
-    about: Any,
-    edges: np.ndarray,
-    at: np.ndarray,
-    rows: np.ndarray,
-    hz: float,
-    offset: float,
-    busiest: List[Tuple[float, str, float]],
-) -> None:
-    if not about:
-        return
-    used = rows[:, [1, 4, 5]] / (hz, 1, 1)
-    times = edges[at + 1]
-    # what it used before it was found is told with the first sample after
-    begin = edges[at[0]]
-    if edges[0] < float(about["since"]) - offset < begin:
-        begin = float(about["since"]) - offset
-    if about["class"] == "monitor":
-        node.monitor.add(begin, times, used[:, :1])
-        return
-    made = Daemon(about["class"], str(about["id"]), int(about["pid"]), bool(about["io"]), about.get("disks") or {})
-    made.used.add(begin, times, used)
-    made.at, made.rss, made.threads, made.busiest = times, rows[:, 2], rows[:, 3], busiest
-    node.daemons.append(made)

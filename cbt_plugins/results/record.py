@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.metrics import CLUSTER, TOTAL, Source, from_source, number_at, read
+from cbt_plugins.metrics import CLUSTER, TOTAL, MetricSource, from_source, number_at, read
 from cbt_plugins.plan import is_calibration
 
 #: between the name of a phase and that of a state of the cluster in it: "one-down / degraded"
@@ -102,7 +102,7 @@ def _of_phase(summary: Mapping[str, Any], phase: Mapping[str, Any], series: Seri
     low, high = _whole_bins(phase)
     lines = [*phase["ops"].items(), (TOTAL, phase["total"])]
     for op, line in lines:
-        for metric in from_source(Source.OPERATION):
+        for metric in from_source(MetricSource.OPERATION):
             value = read(metric, summary, phase, op)
             if value is not None:
                 bins = _bins(series.get(op, {}).get(metric.key), low, high)  # an op may have ended outside only
@@ -163,7 +163,7 @@ def of_episode(episode: Mapping[str, Any]) -> Iterator[Measurement]:
     phase = f"{'+'.join(episode['labels'])} {episode['kind']}"
     recovery = episode["recovery"] or {}
     seconds = {milestone["name"]: milestone["seconds"] for milestone in episode["milestones"]}
-    for metric in from_source(Source.EPISODE):
+    for metric in from_source(MetricSource.EPISODE):
         where, name = metric.path
         its, n = (seconds, None) if where == "milestones" else (recovery, recovery.get("objects"))
         if name in its:  # None: not reached while it was watched
@@ -191,13 +191,13 @@ def _of_resources(
 ) -> Iterator[Measurement]:
     series = used.get("series") or {}
     for name, its in (used.get("classes") or {}).items():
-        for metric in from_source(Source.CLASS):
+        for metric in from_source(MetricSource.CLASS):
             value = number_at(its, metric.path)
             if value is not None:
                 values = (series.get(metric.path[0]) or {}).get(name) or ()
                 bins = _bins([math.nan if value is None else value for value in values], 0, None)
                 yield Measurement(phase["name"], name, metric.key, value, bins, step=series.get("step") or 1)
-    for metric in from_source(Source.NODES):
+    for metric in from_source(MetricSource.NODES):
         value = read(metric, summary, phase, TOTAL)
         if value is not None:
             yield Measurement(phase["name"], TOTAL, metric.key, value)

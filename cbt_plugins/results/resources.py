@@ -14,7 +14,7 @@ from cbt_plugins.results import collectl
 from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
 from cbt_plugins.results.bottleneck import bottleneck
 from cbt_plugins.results.environment import Clocks, roles_of
-from cbt_plugins.results.node_samples import FOLDER, Node, read_node
+from cbt_plugins.results.node_samples import FOLDER, NodeSamples, read_node
 from cbt_plugins.results.usage import (
     CLASSES,
     Networks,
@@ -45,7 +45,7 @@ def resources(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional
         window = (line["window"]["start"], line["window"]["end"])
         if window[1] <= window[0]:
             continue
-        nodes = [node for node in read_nodes(phase.path / "monitors", offsets) if node.whole.meets(*window)]
+        nodes = [node for node in read_nodes(phase.path / "monitors", offsets) if node.processors.meets(*window)]
         if nodes:
             made[phase.name] = of_window(nodes, window, _load(run, phase, line), roles, networks)
             for node in nodes:
@@ -67,12 +67,12 @@ def warnings_of(made: Optional[Mapping[str, Any]]) -> List[Dict[str, Any]]:
     return found
 
 
-def read_nodes(folder: Path, offsets: Mapping[str, float]) -> List[Node]:
+def read_nodes(folder: Path, offsets: Mapping[str, float]) -> List[NodeSamples]:
     """What was watched into a `monitors` folder, by node; collectl's files of the nodes that nobody else watched."""
     names = {path.name[len(FOLDER) :]: path for path in sorted(folder.glob(f"{FOLDER}*"))}
     # others' files are there too where nodes share a directory
     files = [(path / f"{name}.jsonl", name, offsets.get(name, 0.0)) for name, path in names.items()]
-    found: Dict[str, Node] = {node.name: node for node in _read_files(files) if node}
+    found: Dict[str, NodeSamples] = {node.name: node for node in _read_files(files) if node}
     for path in sorted(folder.glob(f"{collectl.FOLDER}*")):
         name = path.name[len(collectl.FOLDER) :]
         node = collectl.read_node(path, name, offsets.get(name, 0.0)) if name not in found and path.is_dir() else None
@@ -83,7 +83,7 @@ def read_nodes(folder: Path, offsets: Mapping[str, float]) -> List[Node]:
     return nodes
 
 
-def _read_files(files: Sequence[Tuple[Path, str, float]]) -> List[Optional[Node]]:
+def _read_files(files: Sequence[Tuple[Path, str, float]]) -> List[Optional[NodeSamples]]:
     """With all processors when there is much to read."""
     sizes = [path.stat().st_size for path, _, _ in files if path.exists()]
     if sum(sizes) <= _MANY or len(sizes) < 2:
@@ -106,7 +106,7 @@ def _load(run: ArchivedRun, phase: ArchivedPhase, line: Mapping[str, Any]) -> Di
     }
 
 
-def _about(node: Node, nodes: Sequence[Node], roles: Mapping[str, Sequence[str]]) -> Dict[str, Any]:
+def _about(node: NodeSamples, nodes: Sequence[NodeSamples], roles: Mapping[str, Sequence[str]]) -> Dict[str, Any]:
     return {
         "node": node.name,
         "source": node.source,
@@ -117,13 +117,13 @@ def _about(node: Node, nodes: Sequence[Node], roles: Mapping[str, Sequence[str]]
     }
 
 
-def _machine(node: Node, nodes: Sequence[Node]) -> str:
+def _machine(node: NodeSamples, nodes: Sequence[NodeSamples]) -> str:
     """The first node of the same machine: nodes of a lab share processors and disks."""
     return next(other.name for other in nodes if other.boot == node.boot)
 
 
 def of_window(
-    nodes: Sequence[Node],
+    nodes: Sequence[NodeSamples],
     window: Tuple[float, float],
     load: Mapping[str, Any],
     roles: Mapping[str, Sequence[str]],
@@ -186,14 +186,14 @@ def _sum(lines: Sequence[Mapping[str, Any]], key: str) -> Optional[float]:
 
 
 def _node(
-    node: Node,
-    nodes: Sequence[Node],
+    node: NodeSamples,
+    nodes: Sequence[NodeSamples],
     lines: Sequence[Mapping[str, Any]],
     grid: UsageGrid,
     roles: Mapping[str, Sequence[str]],
 ) -> Dict[str, Any]:
-    seconds = node.whole.known((grid.begin, grid.end))[0]
-    busy, waiting = node.whole.rise(grid.begin, grid.end) / seconds
+    seconds = node.processors.known((grid.begin, grid.end))[0]
+    busy, waiting = node.processors.rise(grid.begin, grid.end) / seconds
     cores: Dict[str, float] = {}
     for line in lines:
         if line["node"] == node.name:

@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cbt_plugins.results.node_samples import Daemon, Node
+from cbt_plugins.results.node_samples import DaemonSamples, NodeSamples
 
 Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
@@ -99,14 +99,14 @@ class UsageGrid:
         return [None if math.isnan(value) else round(float(value), 4) for value in curve]
 
 
-def roles_at(node: Node, roles: Mapping[str, Sequence[str]]) -> List[str]:
+def roles_at(node: NodeSamples, roles: Mapping[str, Sequence[str]]) -> List[str]:
     """What the file says, and what runs there."""
     classes = {"generator": "client"}
     seen = [classes.get(daemon.its, daemon.its) for daemon in node.daemons]
     return list(dict.fromkeys([*roles.get(node.name, ()), *seen]))
 
 
-def without_doubles(nodes: Sequence[Node]) -> Iterator[Node]:
+def without_doubles(nodes: Sequence[NodeSamples]) -> Iterator[NodeSamples]:
     """Nodes that have processes of their own: two names may be one machine."""
     seen = set()
     for node in nodes:
@@ -115,10 +115,10 @@ def without_doubles(nodes: Sequence[Node]) -> Iterator[Node]:
             yield node
 
 
-def daemons(node: Node, grid: UsageGrid) -> Iterator[Tuple[Dict[str, Any], np.ndarray]]:
+def daemons(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[Dict[str, Any], np.ndarray]]:
     """Each daemon's line, and its cores in the bins (nan where nobody watched)."""
-    watched = node.whole.known(grid.edges)
-    seconds = node.whole.known((grid.begin, grid.end))[0]
+    watched = node.processors.known(grid.edges)
+    seconds = node.processors.known((grid.begin, grid.end))[0]
     for daemon, processes in _by_id(node, grid):
         used = np.sum([process.used.rise(grid.begin, grid.end) for process in processes], axis=0)
         rises = np.sum([process.used.rises(grid.edges)[:, 0] for process in processes], axis=0)
@@ -148,7 +148,7 @@ def daemons(node: Node, grid: UsageGrid) -> Iterator[Tuple[Dict[str, Any], np.nd
         )
 
 
-def _thread(processes: Sequence[Daemon], node: Node, grid: UsageGrid) -> Optional[Dict[str, Any]]:
+def _thread(processes: Sequence[DaemonSamples], node: NodeSamples, grid: UsageGrid) -> Optional[Dict[str, Any]]:
     """The thread that was most often the busiest, and its share of a core; looks that found none count as nothing."""
     looks: Dict[str, List[float]] = {}
     for process in processes:
@@ -163,9 +163,9 @@ def _thread(processes: Sequence[Daemon], node: Node, grid: UsageGrid) -> Optiona
     return {"name": name, "share": rounded(sum(looks[name]) / max(possible, sum(map(len, looks.values()))))}
 
 
-def _by_id(node: Node, grid: UsageGrid) -> Iterator[Tuple[Daemon, List[Daemon]]]:
+def _by_id(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[DaemonSamples, List[DaemonSamples]]]:
     """A daemon of Ceph may have been several processes; a generator's process is one of its own."""
-    found: Dict[Tuple[str, str, int], List[Daemon]] = {}
+    found: Dict[Tuple[str, str, int], List[DaemonSamples]] = {}
     for daemon in node.daemons:
         if daemon.its in CLASSES and daemon.used.meets(grid.begin, grid.end):
             key = (daemon.its, daemon.id, daemon.pid if daemon.its == "generator" else 0)
@@ -180,9 +180,9 @@ def _inside(at: np.ndarray, values: np.ndarray, grid: UsageGrid) -> np.ndarray:
     return inside
 
 
-def devices(nodes: Sequence[Node], alone: Sequence[Node], grid: UsageGrid) -> Iterator[Dict[str, Any]]:
+def devices(nodes: Sequence[NodeSamples], alone: Sequence[NodeSamples], grid: UsageGrid) -> Iterator[Dict[str, Any]]:
     """Disks that belong to an OSD or did something; those of one machine once."""
-    machines: Dict[str, List[Node]] = {}
+    machines: Dict[str, List[NodeSamples]] = {}
     for node in nodes:
         machines.setdefault(node.boot, []).append(node)
     for same in machines.values():
@@ -212,7 +212,7 @@ def devices(nodes: Sequence[Node], alone: Sequence[Node], grid: UsageGrid) -> It
             }
 
 
-def _osds_of(nodes: Iterator[Node]) -> Dict[str, Dict[str, List[Tuple[str, str]]]]:
+def _osds_of(nodes: Iterator[NodeSamples]) -> Dict[str, Dict[str, List[Tuple[str, str]]]]:
     """disk -> part of an OSD -> [(node, OSD)]."""
     found: Dict[str, Dict[str, List[Tuple[str, str]]]] = {}
     for node in nodes:
@@ -226,7 +226,7 @@ def _osds_of(nodes: Iterator[Node]) -> Dict[str, Dict[str, List[Tuple[str, str]]
 
 
 def interfaces(
-    nodes: Sequence[Node], grid: UsageGrid, roles: Mapping[str, Sequence[str]], networks: Networks
+    nodes: Sequence[NodeSamples], grid: UsageGrid, roles: Mapping[str, Sequence[str]], networks: Networks
 ) -> Iterator[Dict[str, Any]]:
     """Those that moved something; not those below a bond, and those of one network namespace once."""
     seen = set()

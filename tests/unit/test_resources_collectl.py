@@ -25,9 +25,9 @@ def test_processors_and_disks_of_a_node() -> None:
     its = node("collectl.node2")
     assert (its.source, its.cpus, its.interval) == ("collectl", 2, 1.0)
     # [CPU:0] 11 59 8, [CPU:1] 7 37 8 percent in the second that ends at 15:33:21
-    busy, waiting = its.whole.rise(SECOND - 1, SECOND)
+    busy, waiting = its.processors.rise(SECOND - 1, SECOND)
     assert busy == pytest.approx(1.30) and waiting == 0
-    assert its.whole.known((SECOND - 1, SECOND + 100))[0] == pytest.approx(15)
+    assert its.processors.known((SECOND - 1, SECOND + 100))[0] == pytest.approx(15)
     reads, read, _, writes, written, _, busy_ms, weighted = its.disks["vda"].used.rise(SECOND - 1, SECOND + 1)
     assert (reads, read, writes) == (13, 52 * 1024, 650 + 2114)
     assert written == (2147 + 6854) * 1024
@@ -36,7 +36,7 @@ def test_processors_and_disks_of_a_node() -> None:
 
 def test_the_clock_of_the_node() -> None:
     ahead = node("collectl.node2", offset=100.0)
-    assert ahead.whole.rise(SECOND - 101, SECOND - 100)[0] == pytest.approx(1.30)
+    assert ahead.processors.rise(SECOND - 101, SECOND - 100)[0] == pytest.approx(1.30)
 
 
 def test_interfaces_with_another_separator() -> None:
@@ -64,13 +64,13 @@ def test_totals_where_there_are_no_details() -> None:
     its = node("collectl-totals")
     # 20 43 30 1 0 2 0 6 percent: of both processors
     end = 1795277282.0
-    assert its.whole.rise(end - 1, end)[0] == pytest.approx(2 * 0.95)
+    assert its.processors.rise(end - 1, end)[0] == pytest.approx(2 * 0.95)
     assert not its.disks
 
 
 def test_compressed_and_with_epoch_seconds() -> None:
     its = node("collectl-utc-gz")
-    assert its.whole.known((0, 2e9))[0] >= 2
+    assert its.processors.known((0, 2e9))[0] >= 2
     assert its.disks["vda"].used.meets(1795277285.0, 1795277287.0)
 
 
@@ -80,8 +80,8 @@ def test_another_time_zone_and_a_line_that_is_none(tmp_path: Path) -> None:
     its = collectl.read_node(tmp_path, "x")
     assert its is not None
     west = 3.5 * 3600
-    assert its.whole.rise(SECOND - 1 + west, SECOND + west)[0] == pytest.approx(1.30)
-    assert its.whole.known((0, 2e9))[0] == pytest.approx(15)
+    assert its.processors.rise(SECOND - 1 + west, SECOND + west)[0] == pytest.approx(1.30)
+    assert its.processors.known((0, 2e9))[0] == pytest.approx(15)
 
 
 def test_a_torn_line_and_a_second_start_of_collectl(tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ def test_a_torn_line_and_a_second_start_of_collectl(tmp_path: Path) -> None:
     (folder / "x.cpu").write_text(source + later[:-60])
     its = collectl.read_node(folder, "x")
     assert its is not None
-    assert its.whole.known((0, 2e9))[0] == pytest.approx(15 + 14)
-    assert its.whole.rise(SECOND + 599, SECOND + 600)[0] == pytest.approx(1.30)
+    assert its.processors.known((0, 2e9))[0] == pytest.approx(15 + 14)
+    assert its.processors.rise(SECOND + 599, SECOND + 600)[0] == pytest.approx(1.30)
 
 
 @pytest.mark.parametrize("name", ["empty", "raw"])

@@ -1,4 +1,4 @@
-"""An archive as tables of an in-memory DuckDB; only those that a question names are filled."""
+"""An archive as SQL tables: a DuckDB database whose views are filled when a question names them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,64 @@ import numpy as np
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.source import Unreadable
 from cbt_plugins.results.sql import counted, summaries, watched
-from cbt_plugins.results.sql.rows import COLUMNS as ROW_COLUMNS
-from cbt_plugins.results.sql.rows import view as rows_view
-from cbt_plugins.results.sql.table import TEXT, TIME, Column, Columns, Table, TableRun
+from cbt_plugins.results.sql.counted import phases
+from cbt_plugins.results.sql.table import TEXT, TIME, Column, Columns, Table, TableRun, columns_of
+
+_ROW_COLUMNS = columns_of("""
+phase VARCHAR name
+driver VARCHAR its name
+job VARCHAR process of the load generator
+node VARCHAR where it ran
+thread BIGINT of the generator
+op VARCHAR GET, PUT, STAT, DELETE, LIST
+n_objects BIGINT that it moved
+bytes BIGINT that it moved
+endpoint VARCHAR gateway
+file VARCHAR object
+error VARCHAR message; null when it ended well
+started TIMESTAMP head's clock (UTC)
+first_byte TIMESTAMP of those that have one
+ended TIMESTAMP head's clock (UTC)
+duration_ns BIGINT exact; times have microseconds
+""")
+
+
+def _rows_view(con: Any, runs: Sequence[TableRun]) -> str:
+    """The statement that makes the view."""
+    found: List[Tuple[str, ...]] = []
+    offsets: List[float] = []
+    for run in runs:
+        for phase in phases(run.path) if run.ours else ():
+            for job in phase.jobs:
+                if job.rows is not None and job.rows.exists():
+                    found.append((str(job.rows), run.name, phase.name, job.driver, job.id, job.node))
+                    offsets.append(job.clock_offset)
+    if not found:
+        empty = ", ".join(f'CAST(NULL AS {column.type}) AS "{column.name}"' for column in _ROW_COLUMNS)
+        return f"CREATE VIEW rows AS SELECT CAST(NULL AS VARCHAR) AS run, {empty} WHERE false"
+    names = ("filename", "run", "phase", "driver", "job", "node")
+    columns = {name: np.array([line[i] for line in found], object) for i, name in enumerate(names)}
+    con.register("piece", {**columns, "clock_offset": np.array(offsets)})
+    con.execute("CREATE TABLE kept_rows AS SELECT * FROM piece")
+    con.unregister("piece")
+    files = ", ".join("'" + line[0].replace("'", "''") + "'" for line in found)
+    times = ", ".join((_time("start", "started"), _time("first_byte", "first_byte"), _time("end", "ended")))
+    return f"""CREATE VIEW rows AS SELECT run, phase, driver, job, node, CAST(thread AS BIGINT) AS thread, op,
+        CAST(n_objects AS BIGINT) AS n_objects, CAST(bytes AS BIGINT) AS bytes, endpoint, file, error,
+        {times}, CAST(duration_ns AS BIGINT) AS duration_ns
+        FROM read_csv([{files}], delim='\t', quote='"', escape='"', header=true, all_varchar=true, filename=true,
+        union_by_name=true, ignore_errors=true, null_padding=false, comment='#', strict_mode=false)
+        JOIN kept_rows USING (filename)"""
+
+
+def _time(name: str, shown: str) -> str:
+    """RFC 3339 -> UTC by the head's clock."""
+    utc = f"timezone('UTC', CAST(\"{name}\" AS TIMESTAMPTZ))"
+    return f'{utc} - to_microseconds(CAST(round(clock_offset * 1e6) AS BIGINT)) AS "{shown}"'
+
 
 TABLES: Tuple[Table, ...] = (*summaries.TABLES, *counted.TABLES, *watched.TABLES)
-ROWS = Table("rows", "every request, where rows were kept", ROW_COLUMNS, lambda run: ())
+ROWS = Table("rows", "every request, where rows were kept", _ROW_COLUMNS, lambda run: ())
 RUN = Column("run", TEXT, "directory of the run, below results/")
 
 #: lines of a table of counts that may wait to be added up
@@ -29,7 +81,7 @@ _ALL = {"natural", "columns", "positional", "describe", "summarize", "table"}
 _ALLOWED = ("SELECT", "CREATE", "INSERT", "UPDATE", "DELETE", "ALTER", "DROP")
 
 
-class Refused(Exception):
+class QueryRefused(Exception):
     """A statement that is no question."""
 
 
@@ -59,7 +111,7 @@ def connect(runs: Sequence[TableRun], wanted: str) -> Any:
             its = [column for column in table.columns if everything or column.name in words]
             _create(con, table, its or table.columns[:1], runs)
     if ROWS.name in words:
-        con.execute(rows_view(con, runs))
+        con.execute(_rows_view(con, runs))
     # from here on no file can be read or written but those of the rows
     files = [str(file) for run in runs for file in sorted(run.path.glob("phases/*/rows/*"))]
     con.execute(f"SET allowed_paths = [{', '.join(map(quoted, files))}]")
@@ -121,12 +173,12 @@ def listed() -> Dict[str, Table]:
 
 
 def answer(con: Any, query: str) -> Tuple[List[str], List[Tuple[Any, ...]]]:
-    """(names of the columns, lines) of the last statement of a query. Raises duckdb.Error, Refused."""
+    """(names of the columns, lines) of the last statement of a query. Raises duckdb.Error, QueryRefused."""
     statements = con.extract_statements(query)
     for statement in statements:
         kind = statement.type.name
         if kind not in _ALLOWED:
-            raise Refused(f"no {kind.replace('_', ' ')} here: an archive is only read")
+            raise QueryRefused(f"no {kind.replace('_', ' ')} here: an archive is only read")
     names: List[str] = []
     lines: List[Tuple[Any, ...]] = []
     for statement in statements:
