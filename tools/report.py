@@ -8,7 +8,6 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from cbt_plugins.journal import write_whole
 from cbt_plugins.results.archive import find_runs
-from cbt_plugins.results.ceilings import Unknown, ceilings
 from cbt_plugins.results.source import Unreadable
 
 from .command import OK, UNUSABLE, CommandError, is_optional, missing, warn
@@ -96,6 +95,8 @@ def _cannot_write(error: OSError, path: Path) -> CommandError:
 
 def _ceilings(path: Path, summary: Mapping[str, Any], args: argparse.Namespace) -> Optional[Dict[str, Any]]:
     """What the network allows, where it is known; a warning when it was asked for and is not."""
+    from cbt_plugins.results.ceilings import Unknown, ceilings
+
     try:
         return ceilings(path, summary, args.nic)
     except Unknown as e:

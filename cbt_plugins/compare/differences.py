@@ -67,7 +67,7 @@ def conflicts(base: RunRecord, new: RunRecord, scale: Optional[Scale] = None) ->
             for key in SCALED
             if key in base.config and key in new.config
         )
-        raise Incomparable(f"--scale {scale.base}:{scale.new} is not how these clusters differ: {counts}")
+        raise Incomparable(f"--scale {scale.base}:{scale.new} does not match the clusters: {counts}")
     return found
 
 

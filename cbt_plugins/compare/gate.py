@@ -76,7 +76,7 @@ def of_texts(texts: Sequence[str]) -> List[Limit]:
     for text in texts:
         parts = _TEXT.match(text.strip())
         if not parts:
-            raise ValueError(f"--limit {text}: such as GET.p99_ms=10%, or 'success_rate>=0.999'")
+            raise ValueError(f"--limit {text}: invalid limit: write GET.p99_ms=10% or 'success_rate>=0.999'")
         value = parts["value"] if parts["sign"] == "=" else parts["sign"] + parts["value"]
         try:
             found.append(limit(parts["key"], value))
@@ -94,8 +94,10 @@ def of_file(path: Path) -> List[Limit]:
     data = source.data
     errors = list(source.duplicates)
     if not isinstance(data, dict) or not isinstance(data.get("limits"), dict):
-        raise ConfigError([*errors, source.error_at((), "no mapping `limits:` of names to limits")])
-    errors += [source.error_at((key,), "unknown key; there is only `limits`", True) for key in data if key != "limits"]
+        raise ConfigError([*errors, source.error_at((), "missing `limits:`, a mapping of names to limits")])
+    errors += [
+        source.error_at((key,), "unknown key: only `limits` is allowed", True) for key in data if key != "limits"
+    ]
     found = []
     for key, value in data["limits"].items():
         try:
@@ -112,10 +114,10 @@ def limit(key: str, value: str) -> Limit:
     *place, metric = key.strip().split(".")
     if metric not in METRICS:
         near = difflib.get_close_matches(metric, METRICS, 1)
-        raise ValueError(f"there is no metric {metric}" + (f"; did you mean {near[0]}?" if near else ""))
+        raise ValueError(f"unknown metric {metric}" + (f": did you mean {near[0]}?" if near else ""))
     form = _FORM.match(value)
     if not form:
-        raise ValueError(f"{value!r} is no limit: such as 10%, <=50 or >=0.999")
+        raise ValueError(f"invalid limit {value!r}: write 10%, <=50 or >=0.999")
     number, sign = float(form["number"]), form["sign"]
     op = place.pop() if place else None
     made = Limit(f"{sign}{form['number']}{form['percent']}", ".".join(place) or None, op, metric)
@@ -123,9 +125,9 @@ def limit(key: str, value: str) -> Limit:
         number = round(number / 100, 12) if form["percent"] else number
         return replace(made, most=number) if sign == "<=" else replace(made, least=number)
     if not form["percent"] or number <= 0:
-        raise ValueError(f"{value!r}: a change is in percent and above 0, such as 10%; a value is <= or >= a number")
+        raise ValueError(f"invalid limit {value!r}: write a change as 10%, a value as <=50 or >=0.999")
     if METRICS[metric].direction is Direction.NONE:
-        raise ValueError(f"neither way is better for the metric {metric}: it can only have a <= or >= limit")
+        raise ValueError(f"metric {metric} has no better direction: give a <= or >= limit")
     return replace(made, share=round(number / 100, 12))
 
 
@@ -180,7 +182,7 @@ def gate(base: Side, contenders: Sequence[Side], limits: GateLimits, rules: Rule
     keys = [row.key for row in compared.rows]
     missing = [(warning, section) for section in compared.sections for warning in section.missing]
     for limit in limits.idle([*keys, *(warning.key for warning, _ in missing)]):
-        raise ValueError(f"nothing has the limit {_name(limit)}: {_there_is(compared)}")
+        raise ValueError(f"limit {_name(limit)} matches nothing: {_there_is(compared)}")
     rulings = [_ruling(row, limits) for row in compared.rows]
     for warning, _ in missing:
         limit_of = limits.of(warning.key)
@@ -203,16 +205,16 @@ def _change(row: Row, share: float) -> Tuple[GateOutcome, str]:
         return GateOutcome.INCONCLUSIVE, "no change can be computed"
     worse, ends = (its.change, its.change_high) if lower else (-its.change, its.change_low)
     if row.verdict is Verdict.WORSE and worse > share:
-        return GateOutcome.REGRESSION, "worse, and by more than the limit"
+        return GateOutcome.REGRESSION, "significantly worse, by more than the limit"
     if ends is None:
         return GateOutcome.INCONCLUSIVE, "no interval"
     if (ends if lower else -ends) < share:
-        return GateOutcome.OK, "surely within the limit"
+        return GateOutcome.OK, "within the limit"
     if its.within is not None and its.within < share:
-        return GateOutcome.OK, "surely within the limit"
+        return GateOutcome.OK, "within the limit"
     if worse > share:
-        return GateOutcome.INCONCLUSIVE, "beyond the limit, and it may be chance"
-    return GateOutcome.INCONCLUSIVE, "the interval passes the limit"
+        return GateOutcome.INCONCLUSIVE, "beyond the limit, but not significant"
+    return GateOutcome.INCONCLUSIVE, "the interval crosses the limit"
 
 
 def _value(row: Row, limit: Limit) -> Tuple[GateOutcome, str]:
@@ -222,10 +224,14 @@ def _value(row: Row, limit: Limit) -> Tuple[GateOutcome, str]:
         low = high = its.value
     beyond = low > limit.most if limit.most is not None else high < (limit.least or 0.0)
     before = high <= limit.most if limit.most is not None else low >= (limit.least or 0.0)
-    what = "its value" if low == high else "its interval"
+    what = "the value" if low == high else "the interval"
     if beyond or before:
-        return (GateOutcome.REGRESSION, f"{what} is beyond") if beyond else (GateOutcome.OK, f"{what} keeps it")
-    return GateOutcome.INCONCLUSIVE, "its interval holds the limit"
+        return (
+            (GateOutcome.REGRESSION, f"{what} is beyond the limit")
+            if beyond
+            else (GateOutcome.OK, f"{what} keeps the limit")
+        )
+    return GateOutcome.INCONCLUSIVE, "the interval includes the limit"
 
 
 def _name(limit: Limit) -> str:
@@ -235,7 +241,7 @@ def _name(limit: Limit) -> str:
 def _there_is(compared: Compared) -> str:
     keys = [(m.phase, m.op) for run in compared.base.runs for m in run.measurements]
     phases, ops = (", ".join(dict.fromkeys(names)) for names in zip(*keys)) if keys else ("none", "none")
-    return f"phases are {phases}; operations are {ops}"
+    return f"the phases are {phases}; the operations are {ops}"
 
 
 HEAD = ("phase", "op", "metric", "limit", "base", "new", "change", "p", "n", "outcome")
@@ -256,7 +262,7 @@ def blocks(gated: Gated) -> List[Block]:
             TableGrid(HEAD, tuple(lines), left=3),
             Notes("warnings", tuple(output.merged([*section.warnings, *output.of_rows(section.rows)]))),
         ]
-    found.append(Notes("no number", tuple(f"{its.row}: {its.why}" for its in rulings)))
+    found.append(Notes("missing numbers", tuple(f"{its.row}: {its.why}" for its in rulings)))
     found.append(Notes("not compared", compared.alone))
     found.append(Words(tuple(_answer(gated))))
     return found

@@ -73,7 +73,7 @@ def histories(records: Sequence[RunRecord], choice: Wanted, alpha: float = 0.05,
     """
     timed = [record for record in records if record.started is not None or not record.usable]
     if len(records) > 1 and timed != list(records):
-        raise ValueError("some results do not say when they were made: no order of time")
+        raise ValueError("some results have no time: they cannot be ordered")
     ordered = sorted(timed, key=lambda record: (record.started or 0.0, record.source, record.name))
     cases = groups(ordered)
     named = sorted(zip(titles(cases), cases), key=lambda its: (-len(its[1]), its[0]))
@@ -121,12 +121,12 @@ def blocks(found: Sequence[History]) -> List[Block]:
         changes = [(track, change) for track in history.tracks for change in track.changes]
         made += [
             TableGrid(HEAD, tuple(_change(track, change) for track, change in changes), left=6, title="changes"),
-            Notes("what was different from then on", tuple(_reasons([change for _, change in changes]))),
+            Notes("configuration changes", tuple(_reasons([change for _, change in changes]))),
             TableGrid(LEVELS, tuple(_level(track) for track in history.tracks if track.known), left=4, title="levels"),
             Notes("warnings", tuple(_warnings(history))),
         ]
         if not changes:
-            made.append(Words(("no change of a level was found",)))
+            made.append(Words(("no level change found",)))
     return made
 
 
@@ -156,7 +156,7 @@ def _level(track: Track) -> Tuple[str, ...]:
 def _reasons(changes: Sequence[LevelChange]) -> Iterator[str]:
     for change in _firsts(changes):
         told = [f"{its.key}: {its.base} -> {its.new}" for its in change.differences]
-        yield f"{when(change.run.started)} ({change.run.source}): {'; '.join(told) or 'nothing that is known'}"
+        yield f"{when(change.run.started)} ({change.run.source}): {'; '.join(told) or 'no recorded difference'}"
 
 
 def _firsts(changes: Sequence[LevelChange]) -> List[LevelChange]:
@@ -173,7 +173,7 @@ def _warnings(history: History) -> Iterator[str]:
             yield f"not-usable ({run.source}): its numbers are left out"
     short = sum(len(track.known) < FEWEST for track in history.tracks)
     if short:
-        yield f"too-few-runs: {short} of {len(history.tracks)} tracks have fewer than {FEWEST} runs: nothing is found"
+        yield f"too-few-runs: {short} of {len(history.tracks)} series have fewer than {FEWEST} runs: too few"
 
 
 def to_csv(found: Sequence[History]) -> str:

@@ -112,7 +112,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 HEAD = ("phase", "op", "metric", "unit", "base", "new", "change", "p", "n", "verdict")
-DIFFERENCES = ("configuration that differs", "base", "new")
+DIFFERENCES = ("configuration differences", "base", "new")
 
 
 def blocks(compared: Compared) -> List[Block]:
@@ -126,7 +126,7 @@ def blocks(compared: Compared) -> List[Block]:
             TableGrid(DIFFERENCES, tuple(differences(section)), left=3),
             TableGrid(HEAD, tuple(map(line, section.rows)), left=4),
             *_scale(section, compared.rules),
-            Notes("no number", tuple(f"{its.where}: {its.text}" for its in section.missing)),
+            Notes("missing numbers", tuple(f"{its.where}: {its.text}" for its in section.missing)),
             Notes("warnings", tuple(merged([*section.warnings, *of_rows(section.rows)]))),
         ]
     found.append(Notes("not compared", compared.alone))
@@ -144,7 +144,7 @@ def side_lines(compared: Compared) -> Iterator[str]:
 def _side(which: str, side: Side) -> str:
     places = f" in {', '.join(side.given)}" if side.given != (side.name,) else ""
     bad = sum(not run.usable for run in side.runs)
-    warning = f", {bad} of them not usable" if bad else ""
+    warning = f", {bad} unusable" if bad else ""
     return f"{which + ':':<5} {side.name}, {len(side.runs)} {'run' if len(side.runs) == 1 else 'runs'}{places}{warning}"
 
 
@@ -245,16 +245,16 @@ def merged(warnings: Sequence[ComparisonWarning]) -> Iterator[str]:
 
 def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
     """How to read the table."""
-    yield f"±: {_whole(rules.confidence)}% interval; in brackets: that of the change, in percent"
+    yield f"±: {_whole(rules.confidence)}% confidence interval; in brackets: interval of the change, in percent"
     ways = {row.way for row in rows}
     if "seconds" in ways:
-        yield "n with ~: independent seconds in one run each; the values are means over its seconds"
+        yield "n with ~: independent seconds of single runs; values are means over the seconds"
     if "runs" in ways or "pairs" in ways:
-        yield "n: runs of the base and of the other; the values are those of the middle run"
+        yield "n: runs of the base and of the other side; values are medians"
     family = f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}"
     yield (
-        f"p: after Holm over {family}; better and worse need p < {rules.alpha:g}, "
-        f"equivalent needs a change that is surely within ±{_whole(rules.margin)}%"
+        f"p: after Holm's correction over {family}; better and worse need p < {rules.alpha:g}, "
+        f"equivalent needs a change within ±{_whole(rules.margin)}%"
     )
 
 

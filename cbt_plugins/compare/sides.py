@@ -67,7 +67,7 @@ def _nearest(group: Runs, others: Sequence[Runs], scale: Optional[Scale]) -> str
     if not others:
         return _names(group)
     reasons = min((conflicts(group[0], other[0], scale) for other in others), key=len)
-    told = ", ".join(f"{its.key} {its.base}, there {its.new}" for its in reasons[:3])
+    told = ", ".join(f"{its.key} is {its.base}, in the other {its.new}" for its in reasons[:3])
     return f"{_names(group)} ({told})"
 
 
@@ -77,7 +77,7 @@ def _incomparable(base: Side, new: Side, scale: Optional[Scale]) -> Incomparable
         key=len,
         default=[],
     )
-    return Incomparable(f"{base.name} and {new.name} cannot be compared", reasons)
+    return Incomparable(f"cannot compare {base.name} with {new.name}", reasons)
 
 
 def _names(runs: Runs) -> str:

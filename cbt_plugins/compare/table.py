@@ -173,7 +173,7 @@ def compare(
 
 def _section(contender: str, case: Case, choice: Wanted, rules: Rules) -> Section:
     if rules.paired and len(case.base) != len(case.new):
-        raise ValueError(f"pairs need as many runs on both sides: {len(case.base)} and {len(case.new)}")
+        raise ValueError(f"pairs need the same number of runs on both sides: {len(case.base)} and {len(case.new)}")
     ours, theirs = (_by_key(runs) for runs in (case.base, case.new))
     rows, missing = [], []
     for key in _order(ours, theirs):

@@ -1,4 +1,4 @@
-"""What is to be doubted about a comparison, as values: the same in the text, the tables and the JSON."""
+"""Warnings of a comparison, as values: the same in the text, the tables and the JSON."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def of_row(have: Tuple[int, int], runs: Tuple[int, int]) -> Tuple[StatisticsWarn
     """Beside what the statistics say of the numbers."""
     if have == runs:
         return ()
-    text = f"{have[0]} of {runs[0]} runs of the base and {have[1]} of {runs[1]} of the other have a number"
+    text = f"{have[0]} of {runs[0]} runs of the base and {have[1]} of {runs[1]} of the other side have a number"
     return (StatisticsWarning("missing-values", text),)
 
 
@@ -47,7 +47,7 @@ def _mixed(case: Case) -> Iterator[ComparisonWarning]:
         for key, values in within(runs).items():
             if not is_essential(key):
                 yield ComparisonWarning(
-                    "mixed-side", side, f"{key} is not the same in its runs: {short(' | '.join(values))}"
+                    "mixed-side", side, f"{key} differs between its runs: {short(' | '.join(values))}"
                 )
 
 
@@ -58,7 +58,7 @@ def _order(case: Case) -> Iterator[ComparisonWarning]:
         return
     first, second = times
     if max(first) < min(second) or max(second) < min(first):
-        text = "all runs of one side were made before those of the other: what drifted meanwhile is in the change"
+        text = "all runs of one side were made before those of the other: the change includes any drift"
         yield ComparisonWarning("not-interleaved", "base, new", text)
 
 
@@ -66,7 +66,7 @@ def _runs(side: str, runs: Runs, rows: Set[Tuple[str, str]]) -> Iterator[Compari
     for run in runs:
         where = f"{side} {run.name}" if len({its.source for its in runs}) == 1 else f"{side} {run.source}"
         if not run.usable:
-            yield ComparisonWarning("not-usable", where, "these are not the numbers of a whole run")
+            yield ComparisonWarning("not-usable", where, "the run is incomplete or lost data: do not use its numbers")
         for warning in run.warnings:
             if warning.code not in _QUIET:
                 yield ComparisonWarning(warning.code, where, warning.text)

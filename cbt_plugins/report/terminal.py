@@ -16,7 +16,7 @@ from cbt_plugins.results.record import Measurement, RunRecord
 WIDTH = 110
 _LATENCY = ("mean", "p50", "p90", "p99", "p999", "max")
 _PERCENTILES = ("p50", "p90", "p99", "p99.9", "max")
-_HEAD = ("", "obj/s", "MiB/s", "mean ms", *_PERCENTILES, "TTFB p50", "errors", "mix", "asked")
+_HEAD = ("", "obj/s", "MiB/s", "mean ms", *_PERCENTILES, "TTFB p50", "errors", "mix", "target")
 _IMPORTED_HEAD = ("", "", "requests", "obj/s", "MiB/s", "success", "mean ms", *_PERCENTILES)
 _CLASSES = {"osd": "OSD", "rgw": "RGW", "mon": "mon", "mgr": "mgr", "mds": "MDS", "generator": "load generator"}
 
@@ -62,7 +62,7 @@ def _phase(phase: Mapping[str, Any]) -> Iterator[str]:
     if phase["loop"] == "open":
         rate = phase["rate"]
         issued = "" if rate["issued"] is None else f", {plain(rate['issued'])} issued ({percent(rate['deviation'])})"
-        about.append(f"open loop, {plain(rate['asked'])} requests/s requested{issued}")
+        about.append(f"open loop, target {plain(rate['asked'])} requests/s{issued}")
     yield "  ".join(about)
     if phase["sentence"]:
         yield f"   {phase['sentence']}"
@@ -130,7 +130,7 @@ def _size_classes(drivers: Sequence[Mapping[str, Any]]) -> List[List[str]]:
 
 
 def _aging(aging: Mapping[str, Any]) -> Iterator[str]:
-    yield f"aged ({aging['aged']}) compared with new ({aging['new']}): {aging['note']}"
+    yield f"{aging['aged']} (aged) compared with {aging['new']} (new): {aging['note']}"
     head = ["", "", "new", "aged", "change"]
     yield from _table([head, *map(_change, aging["lines"])], left=2)
 

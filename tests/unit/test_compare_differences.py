@@ -35,7 +35,7 @@ VALUES = {("measure-new", "GET", "obj_per_s"): 100.0}
 def test_essential_keys_are_refused(key: str, value: Any, shown: tuple) -> None:
     base, new = record(VALUES), record(VALUES, config={key: value})
     assert conflicts(base, new) == [Difference(key, *shown)]
-    with pytest.raises(Incomparable, match="old and young cannot be compared") as refused:
+    with pytest.raises(Incomparable, match="cannot compare old with young") as refused:
         cases(side("old", [base]), side("young", [new]))
     assert refused.value.differences == (Difference(key, *shown),)
 
@@ -106,7 +106,7 @@ def test_the_cases_of_a_sweep_find_each_other() -> None:
         ("phase.measure-new.workers=8", ["a", "c"], ["y"]),
         ("phase.measure-new.workers=16", ["b"], ["x"]),
     ]
-    assert alone == ["only in old: d (phase.measure-new.workers 32, there 64)", "only in young: z"]
+    assert alone == ["only in old: d (phase.measure-new.workers is 32, in the other 64)", "only in young: z"]
 
 
 def test_titles_have_as_few_keys_as_tell_cases_apart() -> None:

@@ -49,13 +49,13 @@ def test_size_and_significance_are_both_needed() -> None:
     noisy = gate(a, [b], GateLimits((limit("GET.obj_per_s", "5%"),)), Rules())
     (ruling,) = noisy.rulings
     assert (noisy.compared.rows[0].comparison.change or 0) < -0.05 and ruling.outcome is GateOutcome.INCONCLUSIVE
-    assert ruling.why == "beyond the limit, and it may be chance"
+    assert ruling.why == "beyond the limit, but not significant"
     a, b = (
         side(name, runs({GET: values}))
         for name, values in (("a", [100.0, 101, 99, 100.2, 100.5, 99.5]), ("b", [91.0, 93, 89, 91.2, 93.5, 88.5]))
     )
     (ruling,) = gate(a, [b], GateLimits((limit("GET.obj_per_s", "10%"),)), Rules()).rulings
-    assert (ruling.outcome, ruling.why) == (GateOutcome.INCONCLUSIVE, "the interval passes the limit")
+    assert (ruling.outcome, ruling.why) == (GateOutcome.INCONCLUSIVE, "the interval crosses the limit")
 
 
 def test_the_margin_of_a_line_is_its_limit() -> None:
@@ -92,7 +92,7 @@ def test_a_number_that_is_missing_cannot_be_told() -> None:
     assert [(its.row, its.outcome) for its in made.rulings] == [
         ("a return/cluster/recovery_s", GateOutcome.INCONCLUSIVE)
     ]
-    assert "no number\n - a return/cluster/recovery_s: no number of b" in text(blocks(made))
+    assert "missing numbers\n - a return/cluster/recovery_s: no number of b" in text(blocks(made))
 
 
 def test_data_that_is_not_usable_comes_before_all_else() -> None:
@@ -101,7 +101,7 @@ def test_data_that_is_not_usable_comes_before_all_else() -> None:
 
 
 def test_a_limit_of_nothing_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match=r"PTU.obj_per_s: phases are measure-new; operations are GET"):
+    with pytest.raises(ValueError, match="PTU.obj_per_s matches nothing: the phases are measure-new; "):
         gated(["PTU.obj_per_s=10%"], 100)
 
 
@@ -120,12 +120,12 @@ def test_totals_and_states_only_by_name() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "what"),
     [
-        ("GET.p98_ms", "10%", "no metric p98_ms; did you mean p99_ms"),
-        ("p99_ms", "10", "in percent and above 0"),
-        ("p99_ms", "0%", "above 0"),
-        ("p99_ms", "-5%", "no limit"),
-        ("p99_ms", "fast", "no limit"),
-        ("rgw_osd_ratio", "10%", "neither way is better"),
+        ("GET.p98_ms", "10%", "unknown metric p98_ms: did you mean p99_ms"),
+        ("p99_ms", "10", "write a change as 10%"),
+        ("p99_ms", "0%", "write a change as 10%"),
+        ("p99_ms", "-5%", "invalid limit"),
+        ("p99_ms", "fast", "invalid limit"),
+        ("rgw_osd_ratio", "10%", "no better direction"),
     ],
 )
 def test_what_is_no_limit(key: str, value: str, what: str) -> None:
@@ -177,7 +177,7 @@ def test_the_answer_comes_last_and_in_the_json() -> None:
         "row": "measure-new/GET/obj_per_s",
         "limit": "10%",
         "outcome": "regression",
-        "why": "worse, and by more than the limit",
+        "why": "significantly worse, by more than the limit",
     }
 
 

@@ -107,8 +107,8 @@ def test_a_run_that_was_killed_before_its_first_phase_ended() -> None:
 
 
 def test_few_runs_and_runs_without_a_time() -> None:
-    assert "too-few-runs: 2 of 2 tracks" in text(blocks([one(nights([100] * 5))]))
-    with pytest.raises(ValueError, match="when they were made"):
+    assert "too-few-runs: 2 of 2 series" in text(blocks([one(nights([100] * 5))]))
+    with pytest.raises(ValueError, match="they cannot be ordered"):
         histories([*nights([100] * 2), record({GET: 1.0})], Choice())
 
 

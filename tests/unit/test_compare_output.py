@@ -32,20 +32,20 @@ def test_text() -> None:
 base: old, 3 runs
 new:  young, 3 runs
 
-configuration that differs  base           new
-version.ceph                17.2.6 quincy  18.2.7 reef
+configuration differences  base           new
+version.ceph               17.2.6 quincy  18.2.7 reef
 
 phase        op   metric      unit          base          new                 change       p    n     verdict
 measure-new  GET  throughput  obj/s  100.0 ±2.5%  80.00 ±2.6%  -19.8% [-21.6, -18.0]  <0.001  3+3       worse
 measure-new  GET  p99         ms     20.00 ±2.1%  20.10 ±2.1%     +0.5% [-1.2, +2.2]   0.467  3+3  equivalent
 
 warnings
- - assumes-normal (measure-new GET obj_per_s and 1 more): with 3 runs only if logarithms of runs are about
-   normally distributed
+ - assumes-normal (measure-new GET obj_per_s and 1 more): 3 runs: valid only if the logarithms of runs are
+   about normally distributed
 
-±: 95% interval; in brackets: that of the change, in percent
-n: runs of the base and of the other; the values are those of the middle run
-p: after Holm over 2 rows; better and worse need p < 0.05, equivalent needs a change that is surely within ±5%
+±: 95% confidence interval; in brackets: interval of the change, in percent
+n: runs of the base and of the other side; values are medians
+p: after Holm's correction over 2 rows; better and worse need p < 0.05, equivalent needs a change within ±5%
 """
     )
 
@@ -127,7 +127,7 @@ def test_single_runs_and_several_contenders() -> None:
     one = side("one", [record(series, warnings=warning("generator-bound"))])
     text = output.text(output.blocks(compare(one, [side("two", [record(series)]), side("three", [record(series)])])))
     assert text.count("\ntwo\n===\n") == text.count("\nthree\n=====\n") == 1
-    assert "n with ~: independent seconds in one run each" in text and "n: runs of the base" not in text
+    assert "n with ~: independent seconds of single runs" in text and "n: runs of the base" not in text
     assert "generator-bound (base 0): because of generator-bound" in text
     assert "one-run (measure-new GET obj_per_s): one run each" in text
 
@@ -214,7 +214,7 @@ def test_the_only_state_of_a_phase_is_not_shown_once_more() -> None:
 def test_sides_say_which_runs_are_not_usable() -> None:
     bad = [record({P99: 1.0}), record({P99: 1.0}, usable=False)]
     text = output.text(output.blocks(compare(side("a", bad), [side("b", bad)])))
-    assert text.startswith("base: a, 2 runs, 1 of them not usable\n")
+    assert text.startswith("base: a, 2 runs, 1 unusable\n")
 
 
 def test_releases_as_csv_keep_seconds() -> None:

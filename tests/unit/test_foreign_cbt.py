@@ -118,7 +118,7 @@ def test_the_report_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert text.count("librbdfio") == 4 and text.count("radosbench") == 4 and "no-clock" in text
     assert not list(DATA.rglob("summary.json"))  # a table, and no file
     assert main(["report", str(DATA.parent / "fio" / "stopped.json")]) == 4
-    assert "NOT USABLE" in capsys.readouterr().out
+    assert "UNUSABLE" in capsys.readouterr().out
     assert main(["report", str(DATA.parent / "cosbench")]) == 0
     assert "write\t1.19 mops\t63.26 TB" in capsys.readouterr().out
 

@@ -68,8 +68,8 @@ def with_verdicts(compared: Compared, *verdicts: Verdict) -> Compared:
 
 def test_what_differs_comes_before_what_changed(compared: Compared) -> None:
     html = page(compared)
-    assert html.index("version.ceph") < html.index("What changed")
-    assert "19.2.3 squid <span>against 18.2.7 reef</span>" in html
+    assert html.index("version.ceph") < html.index("Changes")
+    assert "19.2.3 squid <span>compared with 18.2.7 reef</span>" in html
     assert html.index("inconclusive") < html.index("version.ceph"), "the summary is not first"
 
 

@@ -95,7 +95,7 @@ def test_what_is_in_it(tmp_path: Path) -> None:
     for part in (
         "Complete run, 1 warning",
         "GET is 50.0 % of the requests, 67 % were asked for",
-        "New against aged",
+        "New and aged",
         "no significance is claimed",
         "-50.0 %",
         "latency = 4.00 requests in flight for 4 workers (0.0 %)",
@@ -195,10 +195,10 @@ def test_what_cbt_load_adds_is_in_it(tmp_path: Path) -> None:
     assert summary["warnings"] == []
     text = " ".join(elements(run_page(summary, directory)).text.split()).replace(" ,", ",")
     for part in (
-        "Two engines, one mix",
+        "cbt-load and warp",
         "warp mixed reads objects that it has just written itself",
-        "open loop: 350.0 requests/s asked, 350.0 issued (0.0 %)",
-        "in flight at its begin 5, at its end 5",
+        "open loop: target 350.0 requests/s, 350.0 issued (0.0 %)",
+        "requests in flight: 5 at the start, 5 at the end",
         "4 KiB to 8 KiB GET 200.0",
         "64 KiB to 128 KiB GET 50.00",
         "3,600 objects read and compared: all that were read are what had been written; 0 could not be read",
@@ -217,7 +217,7 @@ def test_what_was_broken_is_shaded_and_in_tables(tmp_path: Path) -> None:
     for part in (
         "failure of node-a: recovered, all PGs active+clean after 42.5 s",
         "first OSD down 0.250",
-        "percent of calm",
+        "Percentages are relative to calm",
         "degraded 2.000 12.00 54.50",
     ):
         assert part in text, part
@@ -262,7 +262,7 @@ def test_processors_are_in_it(tmp_path: Path) -> None:
     text = " ".join(elements(html).text.split())
     for part in (
         "new : nvme0n1 of osd1 was busy for 97 % of the time",
-        "limited by new 3.250 1.500 0.462 63.16 7.125 media",
+        "bottleneck new 3.250 1.500 0.462 63.16 7.125 media",
         "osd 8 3.250 4.500 2048 10.00 20.00",
         "osd1 64 25.0 % 1.0 % 100.0 %",
         "osd1 osd.3 0.500",
@@ -293,8 +293,8 @@ def test_the_order_is_summary_warnings_phases_plan(tmp_path: Path) -> None:
     directory = both_engines(tmp_path)
     (directory / "config.yaml").write_text("benchmarks: {the: whole}\n")
     text = elements(run_page(summarize(directory), directory)).text
-    parts = ("Summary", "Complete run", "The whole run", "Latency percentiles", "By gateway", "Environment", "The plan")
-    places = [text.index(part) for part in (*parts, "benchmarks: {the: whole}")]
+    parts = ("Summary", "Complete run", "Timeline of the run", "Latency percentiles", "By gateway", "Environment")
+    places = [text.index(part) for part in (*parts, "Plan", "benchmarks: {the: whole}")]
     assert places == sorted(places)
 
 

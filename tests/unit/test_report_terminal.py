@@ -20,15 +20,15 @@ EXPECTED = """\
 ceph: 18.2.7 reef, warp: 1.3.1, cbt: 9d6480f 2025-05-16, cbt_plugins: 0.1.0
 
 01 new  measure  10.0 s  4 workers, throughput x latency = 4.00 (0.0 %)
-          obj/s  MiB/s  mean ms    p50    p90    p99  p99.9    max  TTFB p50  errors    mix  asked
-   GET    200.0  0.781    10.00  10.00  10.00  10.00  10.00  10.00     5.000       0  66.7%    67%
-   PUT    100.0  0.391    20.00  20.00  20.00  20.00  20.00  20.00         -       0  33.3%    33%
+          obj/s  MiB/s  mean ms    p50    p90    p99  p99.9    max  TTFB p50  errors    mix  target
+   GET    200.0  0.781    10.00  10.00  10.00  10.00  10.00  10.00     5.000       0  66.7%     67%
+   PUT    100.0  0.391    20.00  20.00  20.00  20.00  20.00  20.00         -       0  33.3%     33%
    total  300.0  1.172    13.33  10.00  20.00  20.00  20.00  20.00     5.000       0
 
 02 aged  measure  10.0 s  4 workers, throughput x latency = 4.00 (0.0 %)
-          obj/s  MiB/s  mean ms    p50    p90    p99  p99.9    max  TTFB p50  errors    mix  asked
-   GET    100.0  0.391    20.00  20.00  20.00  20.00  20.00  20.00     10.00       0  50.0%    67%
-   PUT    100.0  0.391    20.00  20.00  20.00  20.00  20.00  20.00         -       0  50.0%    33%
+          obj/s  MiB/s  mean ms    p50    p90    p99  p99.9    max  TTFB p50  errors    mix  target
+   GET    100.0  0.391    20.00  20.00  20.00  20.00  20.00  20.00     10.00       0  50.0%     67%
+   PUT    100.0  0.391    20.00  20.00  20.00  20.00  20.00  20.00         -       0  50.0%     33%
    total  200.0  0.781    20.00  20.00  20.00  20.00  20.00  20.00     10.00       0
 
 aged (aged) compared with new (new): one measurement each: a difference may be chance, no significance is claimed
@@ -84,7 +84,7 @@ def test_what_cbt_load_adds(tmp_path: Path) -> None:
     deletes = [row.replace("GET", "DELETE") for row in rows]
     made.phase(directory, 2, "delete", [made.cbt_load("d", deletes)], kind="delete", **more)
     text = render(summarize(directory))
-    assert "01 open  measure  10.0 s  open loop, 300.0 requests/s requested, 300.0 issued (0.0 %)\n" in text
+    assert "01 open  measure  10.0 s  open loop, target 300.0 requests/s, 300.0 issued (0.0 %)\n" in text
     assert "   01-4KiB  64 KiB to 128 KiB  GET  100.0  6.676    20.00  20.00  20.00  20.00\n" in text
     assert "\n   4,200 objects deleted, 0 could not be; 9 are left\n" in text
 

@@ -54,7 +54,7 @@ def estimate(values: Numbers, confidence: float = 0.95) -> Estimate:
         interval = _student_level(runs, confidence)
         warnings.append(_normal(n))
     else:
-        warnings.append(StatisticsWarning("too-few-runs", f"no interval can be given of fewer than {FEWEST} runs"))
+        warnings.append(StatisticsWarning("too-few-runs", f"fewer than {FEWEST} runs: no interval"))
     low, high = interval or (None, None)
     return Estimate(float(np.median(runs)), low, high, n, confidence, tuple(warnings))
 
@@ -85,10 +85,10 @@ def compare_runs(base: Numbers, new: Numbers, paired: bool = False, confidence: 
     shift = _pairs(y - x, alpha) if paired else _samples(x, y, alpha)
     found = list(warnings.values())
     if not logarithms:
-        text = "there are values that are not above 0: differences are compared, relative to the base's level"
+        text = "some values are not above 0: differences are compared, relative to the base"
         found.append(StatisticsWarning("not-positive", text))
         if not level:
-            found.append(StatisticsWarning("no-base", "the base's level is 0: there is no relative change"))
+            found.append(StatisticsWarning("no-base", "the base is 0: no relative change"))
     found += _warnings(shift, len(first), len(second), paired, confidence)
     found += [warning for warning in (_trend(first, "base"), _trend(second, "new")) if warning and not paired]
 
@@ -114,7 +114,7 @@ def _finite(values: Numbers) -> Tuple[np.ndarray, List[StatisticsWarning]]:
 def _normal(*runs: int) -> StatisticsWarning:
     sizes = " and ".join(map(str, runs))
     return StatisticsWarning(
-        "assumes-normal", f"with {sizes} runs only if logarithms of runs are about normally distributed"
+        "assumes-normal", f"{sizes} runs: valid only if the logarithms of runs are about normally distributed"
     )
 
 
@@ -172,17 +172,17 @@ def _warnings(shift: _Shift, n: int, m: int, paired: bool, confidence: float) ->
     if shift.method == "none":
         what = f"{n} pairs" if paired else f"{n} and {m} runs"
         return [
-            StatisticsWarning("too-few-runs", f"{what} cannot tell a change from noise; make {FEWEST} of each at least")
+            StatisticsWarning(
+                "too-few-runs", f"{what} are too few to tell a change from noise; make at least {FEWEST} of each"
+            )
         ]
     found = []
     if shift.p is None or (shift.interval == (0.0, 0.0) and shift.p == 1):
-        found.append(
-            StatisticsWarning("no-scatter", "all runs of a side gave the same number: nothing is known of the noise")
-        )
+        found.append(StatisticsWarning("no-scatter", "all runs of a side have the same value: the noise is unknown"))
     elif not shift.floor:
         found.append(_normal(n) if paired else _normal(n, m))
     elif shift.second is not None and (shift.p < 1 - confidence) != (shift.second < 1 - confidence):
-        text = f"a t test on the same runs gives p = {shift.second:.3g}: look at the single runs"
+        text = f"a t test on the same runs gives p = {shift.second:.3g}: check the single runs"
         found.append(StatisticsWarning("tests-disagree", text))
     return found
 
@@ -192,7 +192,7 @@ def _trend(runs: np.ndarray, side: str) -> Optional[StatisticsWarning]:
     steps = np.diff(runs)
     if len(runs) < 5 or not (np.all(steps > 0) or np.all(steps < 0)):
         return None
-    way = "rises" if steps[0] > 0 else "falls"
+    way = "rise" if steps[0] > 0 else "fall"
     return StatisticsWarning(
-        "drift", f"each run of {side} {way} from the one before: interleave base and new, and compare pairs"
+        "drift", f"the runs of {side} {way} one by one: interleave base and new, and compare pairs"
     )

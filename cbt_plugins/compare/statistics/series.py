@@ -87,10 +87,10 @@ def compare_series(base: np.ndarray, new: np.ndarray, confidence: float = 0.95, 
     warnings = list(dict.fromkeys((*one.warnings, *other.warnings)))
     if not scatter:
         warnings.insert(
-            0, StatisticsWarning("one-run", "one run each: what differs from run to run is not in the interval")
+            0, StatisticsWarning("one-run", "one run each: the interval does not include run-to-run differences")
         )
     if one.value <= 0 or other.value <= 0:
-        warnings.append(StatisticsWarning("no-base", "a mean is not above 0: there is no relative change"))
+        warnings.append(StatisticsWarning("no-base", "a mean is not above 0: no relative change"))
         return Comparison(one, other, None, None, None, None, "none", None, tuple(warnings))
     change = other.value / one.value - 1
     if one.low is None or other.low is None:
@@ -101,7 +101,7 @@ def compare_series(base: np.ndarray, new: np.ndarray, confidence: float = 0.95, 
     middle, apart = math.log1p(change), second.half / second.mean - first.half / first.mean
     if not total:
         same = not change and not apart
-        warnings.append(StatisticsWarning("no-scatter", "the series have no noise: nothing is known of it"))
+        warnings.append(StatisticsWarning("no-scatter", "the series are constant: the noise is unknown"))
         end = 0.0 if same else None
         p = 1.0 if same else None
         return Comparison(one, other, change, end, end, p, "series", None, tuple(warnings), within=end)
@@ -122,7 +122,7 @@ def _level(series: np.ndarray) -> _Level:
     known = np.isfinite(series)
     n = int(known.sum())
     if n < 2:
-        raise ValueError("two samples at least")
+        raise ValueError("need two samples at least")
     mean = float(series[known].mean())
     seconds = np.arange(len(series)) - np.flatnonzero(known).mean()
     slope = float(seconds[known] @ series[known]) / float(seconds[known] @ seconds[known])
@@ -161,7 +161,7 @@ def _blocks(series: np.ndarray) -> np.ndarray:
 
 
 def _short(size: float, samples: int) -> StatisticsWarning:
-    text = f"{samples} samples say as much as {size:.1f} independent ones: no interval below {FEWEST:g}; measure longer"
+    text = f"{samples} samples are worth {size:.1f} independent ones, an interval needs {FEWEST:g}: measure longer"
     return StatisticsWarning("short-series", text)
 
 
@@ -171,16 +171,14 @@ def _warnings(series: np.ndarray, level: _Level) -> Tuple[StatisticsWarning, ...
     if n < len(series):
         found.append(StatisticsWarning("gaps", f"{len(series) - n} of {len(series)} bins have no value"))
     if level.size < n / 2:
-        found.append(
-            StatisticsWarning("autocorrelation", f"{n} samples say as much as {level.size:.0f} independent ones")
-        )
+        found.append(StatisticsWarning("autocorrelation", f"{n} samples are worth {level.size:.0f} independent ones"))
     drift = 2 * level.half / abs(level.mean) if level.mean else 0.0
     chance = 2 * special.stdtr(level.freedom, -abs(level.half) / (math.sqrt(3) * level.error)) if level.error else 0.0
     if abs(drift) >= DRIFT and chance < _CHANCE:
         way = "rises" if drift > 0 else "falls"
-        found.append(StatisticsWarning("drift", f"the series {way} by {abs(drift):.1%} of its mean from begin to end"))
+        found.append(StatisticsWarning("drift", f"the series {way} by {abs(drift):.1%} of its mean from start to end"))
     if special.chdtrc(BLOCKS - 2, level.slow * (BLOCKS - 2)) < _CHANCE:
         found.append(
-            StatisticsWarning("not-steady", "tenths of the window differ by more than the scatter of seconds explains")
+            StatisticsWarning("not-steady", "the tenths of the window differ more than the noise of seconds explains")
         )
     return tuple(found)

@@ -85,7 +85,7 @@ class ChangePoint:
 
 
 Key = TypeVar("Key", bound=Hashable)
-_HELPED = "in a table of {} rows so few runs can be judged only if logarithms of runs are about normally distributed"
+_HELPED = "{} rows and few runs: valid only if the logarithms of runs are about normally distributed"
 
 
 def holm(p_values: Sequence[float]) -> List[float]:
@@ -150,16 +150,14 @@ def _verdict(
     change, low, high = comparison.change, comparison.change_low, comparison.change_high
     differs = significant and low is not None and high is not None and (low > 0 or high < 0)
     if comparison.within is not None and comparison.within < margin:
-        text = f"there is a difference, and it is within {margin:.3g}"
+        text = f"significant, but within the margin of {margin:.3g}"
         return Verdict.EQUIVALENT, [StatisticsWarning("small-difference", text)] if differs else []
     if not differs or change is None:
         return Verdict.INCONCLUSIVE, []
     if direction is Direction.NONE:
         return Verdict.INCONCLUSIVE, [
-            StatisticsWarning("no-direction", "there is a difference, and neither way is the better one")
+            StatisticsWarning("no-direction", "significant, but the metric has no better direction")
         ]
     if abs(change) < least:
-        return Verdict.INCONCLUSIVE, [
-            StatisticsWarning("below-least", f"there is a difference, and it is below {least:.3g}")
-        ]
+        return Verdict.INCONCLUSIVE, [StatisticsWarning("below-least", f"significant, but smaller than {least:.3g}")]
     return (Verdict.BETTER if (change > 0) == (direction is Direction.HIGHER) else Verdict.WORSE), []
