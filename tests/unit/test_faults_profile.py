@@ -15,8 +15,9 @@ import pytest
 
 from cbt_plugins.cbt import delegate
 from cbt_plugins.cluster.remote import Result
+from cbt_plugins.faults import profile as faults
 from cbt_plugins.host import RunFailed
-from cbt_plugins.monitors import faults, lifecycle
+from cbt_plugins.monitors import lifecycle
 
 START = subprocess.Popen
 LOAD = "/tmp/cbt/00000000/LibrbdFio/op_size-00016384/randwrite"
@@ -88,7 +89,7 @@ def test_a_fault_that_fails_in_the_middle_is_a_failure(tmp_path: Path, monkeypat
 
 def test_one_that_is_still_at_it_is_left_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An undo may take longer than anybody waits: CBT goes on, and the process too."""
-    monkeypatch.setattr(faults, "PATIENCE", 0.0)
+    monkeypatch.setattr(faults, "UNDO_TIMEOUT", 0.0)
     ended = tmp_path / "ended"
     os.mkfifo(ended)
     profile = profile_of(tmp_path, monkeypatch, f"print('begun', flush=True); open({str(ended)!r}).read()")
@@ -97,7 +98,7 @@ def test_one_that_is_still_at_it_is_left_to_itself(tmp_path: Path, monkeypatch: 
     assert process is not None
     try:
         profile.stop(LOAD)
-        assert process.returncode is None and f"process {process.pid} is still at it" in str(profile.failure)
+        assert process.returncode is None and f"process {process.pid} still tries" in str(profile.failure)
         ended.write_text("")
         assert process.wait(30) == 0
     finally:

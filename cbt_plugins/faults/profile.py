@@ -1,8 +1,8 @@
-"""The `faults` profile: a fault file beside any benchmark, CBT's own included.
+"""Profile `faults`: a fault file beside any benchmark, CBT's own included.
 
-Not a monitor in the proper sense: CBT starts and ends its monitors with the load of each run, and that is when faults
-are to happen. The events are made by `cbt-tools inject`, a process of its own on the machine of cbt.py, which puts
-everything back when this one ends, however it ends.
+It is a monitor because CBT starts and stops its monitors with the load of each run, which is when faults are to happen.
+The events are made by `cbt-tools inject`, a process of its own on the machine of cbt.py, which undoes everything when
+the process of cbt.py ends, however it ends.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from cbt_plugins.host import Monitor
 
 logger = logging.getLogger(__name__)
 
-#: seconds for everything to be put back
-PATIENCE = 1800.0
-#: seconds for the settings to be in force and the first fault to be ready; the load begins then
-READY = 300.0
-#: directories of CBT's monitors while nothing is measured: an idle cluster, pools and images that are made
+#: seconds until everything must be undone
+UNDO_TIMEOUT = 1800.0
+#: seconds until the settings must be in force and the first fault be ready; the load begins then
+READY_TIMEOUT = 300.0
+#: directories of CBT's monitors while nothing is measured: an idle cluster, or pools and images being made
 _BEFORE = ("idle_monitoring", "pool_monitoring", "recovery_pool_monitoring", "creation", "initial_health_check")
 _UNDO = "`cbt-tools undo` of the archive"
 
@@ -44,15 +44,15 @@ class FaultsProfile(Strict):
 
 
 class Faults(Monitor):
-    """Key: `file`, the fault file. The archive's faults/<time>/ has it, the undo journal and the events."""
+    """Injects the faults of a file beside the load; faults/<time>/ of the archive has the file and the journals."""
 
     Section = FaultsProfile
     INNERMOST = True
 
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
-        super().__init__({"nodes": "head", **config}, cluster, common)  # nothing of it runs on a node
+        super().__init__({"nodes": "head", **config}, cluster, common)  # it runs nothing on a node
         if not config.get("file"):
-            raise ValueError("monitoring_profiles: faults: needs file: PATH of a fault file")
+            raise ValueError("monitoring_profiles: faults: need file: PATH of a fault file")
         self._process: Optional[subprocess.Popen[bytes]] = None
 
     def start(self, directory: str) -> None:
@@ -61,7 +61,7 @@ class Faults(Monitor):
         folder = _new_folder(Path(self.cluster["archive_dir"]) / "faults")
         with contextlib.suppress(OSError):  # the program says why a file cannot be read
             shutil.copyfile(self.config["file"], folder / "faults.yaml")
-        # a name that no run of another archive has: on the nodes and in the cluster it says what is whose
+        # a unique ID: it marks what is ours on the nodes and in the cluster
         access.ensure(folder, self.cluster, self.common, f"inject-{secrets.token_hex(4)}")
         line = [sys.executable, "-m", "cbt_plugins.tools", "inject", str(self.config["file"]), "--tied"]
         if host.current:
@@ -75,10 +75,10 @@ class Faults(Monitor):
                 start_new_session=True,
             )
         assert self._process.stdout is not None
-        # its only word is that the clock of the events runs; the load begins when this returns
-        heard, _, _ = select.select([self._process.stdout], [], [], READY)
+        # it says only that the clock of the events runs; the load begins when this returns
+        heard, _, _ = select.select([self._process.stdout], [], [], READY_TIMEOUT)
         if not heard:
-            self._say(f"not ready within {READY:.0f} s before the load; {folder / 'log.txt'} says why")
+            self._say(f"not ready within {READY_TIMEOUT:.0f} s before the load; {folder / 'log.txt'} says why")
         elif not self._process.stdout.readline():
             self._say(f"exit status {self._process.wait()} before the load; {folder / 'log.txt'} says why")
 
@@ -88,9 +88,9 @@ class Faults(Monitor):
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         try:
-            status = self._process.wait(PATIENCE)
+            status = self._process.wait(UNDO_TIMEOUT)
         except subprocess.TimeoutExpired:
-            self._say(f"not put back within {PATIENCE:.0f} s, process {self._process.pid} is still at it; {_UNDO}")
+            self._say(f"not undone within {UNDO_TIMEOUT:.0f} s, process {self._process.pid} still tries; {_UNDO}")
         else:
             if status and not self.failure:
                 self._say(f"exit status {status}; see faults/*/log.txt and {_UNDO}")
@@ -98,7 +98,7 @@ class Faults(Monitor):
         self._process = None
 
     def _say(self, what: str) -> None:
-        """A run that was to have faults, and did not have them all, is none."""
+        """Let the run fail: it should have had faults, and did not have them all."""
         self.failure = f"faults: {what}"
         logger.error("%s", self.failure)
         if host.current:
@@ -106,7 +106,7 @@ class Faults(Monitor):
 
 
 def _new_folder(parent: Path) -> Path:
-    """Named by the time, and by a number where several begin within a second."""
+    """Return a new folder, named by the time, and by a number where several begin within a second."""
     parent.mkdir(parents=True, exist_ok=True)
     begun = time.strftime("%Y%m%dT%H%M%S")
     names = itertools.chain([begun], (f"{begun}-{number}" for number in itertools.count(2)))
