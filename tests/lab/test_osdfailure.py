@@ -145,6 +145,7 @@ def test_kill_9_and_undo_from_another_shell(
         assert facts(lab) == before
 
 
+@pytest.mark.long  # tests/crash does so, on a stand-in, every time
 def test_the_next_start_undoes_what_a_kill_has_left(lab: RunningLab, tmp_path: Path, before: Dict[str, Any]) -> None:
     cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "5s"}, fill={"objects": 100}))
     assert cycle.broken_off(lambda: cycle.journal() and while_down(cycle), "the node to be down") != 0

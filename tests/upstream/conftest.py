@@ -33,6 +33,8 @@ ERAS: Mapping[str, str] = {
     "9b4a548": "2026-06: main",
     "newest": "what main has become since, rebuilt from 9b4a548",
 }
+#: between two others in all that we use of them: `./run test all` tries them
+BETWEEN = ("f05b415", "d6287a9")
 #: modules that `import benchmarkfactory` needs there beyond PyYAML
 NEEDS: Mapping[str, Tuple[str, ...]] = dict.fromkeys(["9b4a548", "newest"], ("lxml", "matplotlib", "mdutils"))
 
@@ -104,6 +106,11 @@ class Monitoring(ABC):
     @abstractmethod
     def stop(self, directory): ...
 """
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if any(commit in item.name for commit in BETWEEN):
+        item.add_marker(pytest.mark.long)
 
 
 def _make_newest(tree: Path) -> None:
