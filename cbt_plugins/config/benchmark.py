@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Optional
+from typing import Annotated, Any, Optional
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from cbt_plugins import plan
+from cbt_plugins.config import registry
+from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.s3 import S3Section
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import PERCENT_PATTERN, Duration, Percent, Size, format_size, parse_percent
 from cbt_plugins.config.validate import AbsolutePath, FieldError, FieldErrors, Strict, exactly_one, only_one
 
-#: warp, or cbt-load
-Engine = Literal["warp", "cbt-load"]
+
+def _generator(name: Any) -> Any:
+    """Return the name of a load generator that is installed."""
+    known = list(registry.references(registry.GENERATORS))
+    if name not in known:
+        raise ValueError(f"must be {' or '.join(known)}{did_you_mean(name, known) if isinstance(name, str) else ''}")
+    return name
+
+
+#: the name of a load generator: warp, cbt-load, or another's
+Engine = Annotated[
+    str,
+    BeforeValidator(_generator),
+    WithJsonSchema({"type": "string", "enum": list(registry.references(registry.GENERATORS))}),
+]
 
 #: S3's limits for the parts of a multipart upload
 _SMALLEST_PART, _LARGEST_PART = 5 << 20, 5 << 30

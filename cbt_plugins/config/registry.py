@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, Tuple
 BENCHMARKS = "cbt_plugins.benchmarks"
 MONITORS = "cbt_plugins.monitors"
 FAULTS = "cbt_plugins.faults"
+GENERATORS = "cbt_plugins.generators"
 IMPORTERS = "cbt_plugins.importers"
 
 Loader = Callable[[], Any]

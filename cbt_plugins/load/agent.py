@@ -1,6 +1,6 @@
 """Runs on a client node: starts the load generators of one phase, reduces their rows, ends them on time.
 
-Standard library only (Python 3.6 and newer). `python3 agent.py FOLDER`; in FOLDER are plan.json (see `Job.order`),
+Standard library only (Python 3.6 and newer). `python3 agent.py FOLDER`; in FOLDER are plan.json (see `LoadJob.order`),
 env.json (the generators' secrets, deleted as soon as read) and, once the head says so, `go` (the instant at which the
 timed jobs start, in this node's clock) or `stop`. Left in FOLDER: aggregates/, rows/ (when they are kept), state/,
 stderr/<job>.txt and end.json.
@@ -20,15 +20,25 @@ import time
 from subprocess import DEVNULL, PIPE, Popen
 
 #: seconds between SIGTERM and SIGKILL
-TERM_PATIENCE = 3.0
+TERM_TIMEOUT = 3.0
 #: bytes of a generator's messages that are kept: it prints one for every failed request
 STDERR_LIMIT = 1 << 20
 #: seconds after which a job that found nothing to do looks again
 LOOK_AGAIN = 30.0
 #: seconds for `go` to come after we are ready; without it the head is gone
-GO_PATIENCE = 600.0
+GO_TIMEOUT = 600.0
+#: where a count of cbt-rows has the end of the first row; see load.jobs.Counts for the others
+FIRST_ROW = 4
+#: where /proc/PID/stat has the start time, counted from the state, which follows the name in parentheses
+START_TIME = 19
+#: bytes of the end of a generator's messages that go into its report
+MESSAGE_LENGTH = 300
+#: bytes that are read from a pipe at once
+READ_SIZE = 1 << 18
+#: seconds to wait for output: until all have started, and afterwards
+STARTING_WAIT, RUNNING_WAIT = 0.05, 0.2
 #: seconds for cbt-rows to end after its input has
-REDUCE_PATIENCE = 60.0
+REDUCE_TIMEOUT = 60.0
 
 
 def die_with_parent():
@@ -38,7 +48,7 @@ def die_with_parent():
 def born(pid):
     """When a process started, as /proc counts it: with its pid, what tells it from a later one."""
     with open("/proc/%d/stat" % pid) as file:
-        return file.read().rsplit(")", 1)[1].split()[19]
+        return file.read().rsplit(")", 1)[1].split()[START_TIME]
 
 
 class Lines:
@@ -87,15 +97,16 @@ class Reducer:
             self.ended = True
         return self.ended
 
-    def fault(self):
+    def error(self):
         """Why its aggregates are not whole, None when they are."""
         if self.said.get("end") and self.process.returncode == 0:
             return None
         with open(self.messages, errors="replace") as file:
-            return "cbt-rows ended with status %s: %s" % (self.process.returncode, file.read()[-300:].strip())
+            said = file.read()[-MESSAGE_LENGTH:].strip()
+        return "cbt-rows ended with status %s: %s" % (self.process.returncode, said)
 
 
-class Job:
+class GeneratorProcess:
     """One generator: its process (again and again when `respawn`), its reducer and what it says."""
 
     def __init__(self, order, folder, env, watch):
@@ -127,7 +138,7 @@ class Job:
 
     @property
     def first_row(self):
-        return min([count[4] for count in self.counts.values()] or [0]) or None
+        return min([count[FIRST_ROW] for count in self.counts.values()] or [0]) or None
 
     @property
     def rows_in_pass(self):
@@ -165,7 +176,7 @@ class Job:
         if room > 0:
             self.stderr.write(line[:room])
         self.stderr_size += len(line)
-        self.message = (self.message + line)[-300:]
+        self.message = (self.message + line)[-MESSAGE_LENGTH:]
 
     def take_event(self, event):
         """What cbt-load says of itself."""
@@ -180,13 +191,13 @@ class Job:
             self.message = event["text"].encode()
 
     def terminate(self, now):
-        """SIGTERM, and SIGKILL after TERM_PATIENCE: call again until the process is gone."""
+        """SIGTERM, and SIGKILL after TERM_TIMEOUT: call again until the process is gone."""
         if self.process is None or self.process.poll() is not None:
             return
         if self.terminated is None:
             self.terminated, self.cut = now, True
             self.kill(signal.SIGTERM)
-        elif now > self.terminated + TERM_PATIENCE:
+        elif now > self.terminated + TERM_TIMEOUT:
             self.kill(signal.SIGKILL)
 
     def kill(self, number):
@@ -206,7 +217,7 @@ class Job:
             self.gone = now
         if self.gone is not None and (self.reducer.said["t"] > self.gone or self.reducer.poll()):
             if self.exit and self.order["respawn"] and not self.rows_in_pass:
-                self.exit = 0  # warp fails when its listing is empty: that is nothing to do, not a fault
+                self.exit = 0  # warp fails when its listing is empty: that is nothing to do, and no error
             self.ended, self.gone = self.gone, None
             self.state = "done"
 
@@ -225,11 +236,17 @@ class Job:
         if measured is None:
             return self.first_row
         count = self.counts.get(measured)
-        return count[4] if count else None
+        return count[FIRST_ROW] if count else None
 
     def beat(self):
         exit = self.exit if self.signal is None else -self.signal
-        return [self.state, self.reducer.said["last"], self.counts, exit, self.beat_event]
+        return {
+            "state": self.state,
+            "last_row": self.reducer.said["last"],
+            "counts": self.counts,
+            "exit": exit,
+            "driver": self.beat_event,
+        }
 
     def report(self):
         return {
@@ -244,7 +261,7 @@ class Job:
             "counts": self.counts,
             "message": " ".join(self.message.decode(errors="replace").split()),
             "driver_end": self.end_event,
-            "reducer": self.reducer.fault() if self.reducer.ended else None,
+            "reducer": self.reducer.error() if self.reducer.ended else None,
         }
 
 
@@ -260,7 +277,7 @@ class Agent:
         for name in ("aggregates", "rows", "state", "stderr", "work"):
             os.makedirs(os.path.join(folder, name))
         self.selector = selectors.DefaultSelector()
-        self.jobs = [Job(order, folder, env, self.watch) for order in self.plan["jobs"]]
+        self.jobs = [GeneratorProcess(order, folder, env, self.watch) for order in self.plan["jobs"]]
         self.early = [j for j in self.jobs if j.order["start"] == "early"]
         self.timed = [j for j in self.jobs if j.order["start"] == "go"]
         self.alone = [j for j in self.jobs if j.order["start"] == "self"]
@@ -306,7 +323,7 @@ class Agent:
                 self.prepare(now, begun)
             elif now >= self.went:
                 self.drive(now)
-            self.pump(0.05 if self.went is None or now < self.went else 0.2)
+            self.pump(STARTING_WAIT if self.went is None or now < self.went else RUNNING_WAIT)
             for job in self.jobs:
                 job.collect(time.time())
             if now >= next_second:
@@ -320,14 +337,14 @@ class Agent:
         """All generators are gone: let the reducers end, and say how everything went."""
         for job in self.jobs:
             job.reducer.close()
-        until = time.time() + REDUCE_PATIENCE
+        until = time.time() + REDUCE_TIMEOUT
         while not all([j.reducer.poll() for j in self.jobs]):
             if time.time() > until:
                 for job in self.jobs:
                     if not job.reducer.poll():
                         job.reducer.process.kill()
-                until += REDUCE_PATIENCE
-            self.pump(0.2)
+                until += REDUCE_TIMEOUT
+            self.pump(RUNNING_WAIT)
         for job in self.jobs:
             job.close()
         end = {"stopped": self.stopping, "jobs": {j.id: j.report() for j in self.jobs}}
@@ -350,7 +367,7 @@ class Agent:
         go = self.asked("go")
         if go:
             self.went = float(go)
-        elif now > begun + GO_PATIENCE + self.plan["prepare_limit"]:
+        elif now > begun + GO_TIMEOUT + self.plan["prepare_limit"]:
             self.stopping = True
 
     def drive(self, now):
@@ -385,10 +402,10 @@ class Agent:
     def over(self, now):
         return self.went is not None and now >= self.went and all(j.state == "done" for j in self.jobs)
 
-    def pump(self, patience):
-        for key, _ in self.selector.select(patience) if self.selector.get_map() else ():
+    def pump(self, timeout):
+        for key, _ in self.selector.select(timeout) if self.selector.get_map() else ():
             try:
-                data = os.read(key.fd, 1 << 18)
+                data = os.read(key.fd, READ_SIZE)
             except BlockingIOError:
                 continue
             if data:
@@ -398,7 +415,7 @@ class Agent:
                 self.selector.unregister(key.fileobj)
                 key.fileobj.close()
         if not self.selector.get_map():
-            time.sleep(0.05)
+            time.sleep(STARTING_WAIT)
 
 
 def main(folder):

@@ -6,13 +6,11 @@ that it left after the phase before, or, when a phase was broken off, from listi
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List
 
-from cbt_plugins.load.jobs import CBT_LOAD, FOLDER, Job
-from cbt_plugins.plan import Bucket, Driver, Keys, Phase, Plan
+from cbt_plugins.load.generator import Generator, LoadStart, Memory
+from cbt_plugins.load.jobs import CBT_LOAD, FOLDER, LoadJob
+from cbt_plugins.plan import Bucket, Driver, Keys, Phase
 
 #: seconds that requests under way have after the end of the phase
 GRACE = 5.0
@@ -25,43 +23,30 @@ _EACH = Keys(f"r(1,{1 << 36})")
 _READS = ("GET", "STAT", "LIST")
 
 
-@dataclass(frozen=True)
-class Memory:
-    """What is known of the objects that the drivers have made before a phase."""
+class CbtLoadJobs(Generator):
+    """cbt-load: one process per driver, which mixes all operations."""
 
-    states: Mapping[str, Path] = dataclasses.field(default_factory=dict)  # driver -> its last state file
-    stale: bool = False  # an attempt was broken off since: list what is there
+    program = "cbt-load"
+    version = "version"
 
-
-class CbtLoadJobs:
-    """Makes the jobs of a plan's phases. `names` maps Bucket.key to the name of the real bucket."""
-
-    def __init__(self, plan: Plan, names: Mapping[str, str], run_id: str) -> None:
-        self._plan = plan
-        self._names = names
-        self._run_id = run_id
-        self._buckets = {b.key: b for b in plan.buckets}
-        #: warp's objects have names of its own making, and are listed
-        self._warp_filled = any(p.kind == "fill" and p.engine == "warp" for p in plan.phases)
-
-    def jobs(self, phase: Phase, memory: Memory, rate: Optional[float] = None) -> List[Job]:
-        """One job per driver. `rate`: requests/s of all drivers together, an open loop; None: a closed one."""
+    def jobs(self, phase: Phase, start: LoadStart) -> List[LoadJob]:
+        """Return a job per driver; with a rate an open loop, which the drivers share."""
         make = {"fill": self._fill, "hybrid": self._mix, "verify": self._verify, "delete": self._delete}[phase.kind]
         workers = sum(d.workers for d in self._plan.drivers)
         jobs = []
         for number, driver in enumerate(self._plan.drivers):
-            share = rate * driver.workers / workers if rate else 0.0
-            spec = {**self._common(driver, memory), **make(phase, driver)}
+            share = start.rate * driver.workers / workers if start.rate else 0.0
+            spec = {**self._common(driver, start.memory), **make(phase, driver)}
             spec["seed"] = self._plan.cbt_load.seed * 10_000 + number
             spec["job"] = f"{driver.id}-{phase.kind}"
             spec["rate"] = share
-            jobs.append(self._job(phase, driver, spec, memory))
+            jobs.append(self._job(phase, driver, spec, start.memory))
         return jobs
 
-    def _job(self, phase: Phase, driver: Driver, spec: Dict[str, Any], memory: Memory) -> Job:
+    def _job(self, phase: Phase, driver: Driver, spec: Dict[str, Any], memory: Memory) -> LoadJob:
         state = memory.states.get(driver.id)
         spec["state_in"] = f"{FOLDER}/spec/{spec['job']}.state" if state else ""
-        return Job(
+        return LoadJob(
             id=spec["job"],
             driver=driver.id,
             node=driver.node,
@@ -149,7 +134,8 @@ class CbtLoadJobs:
         return {**order, "absent": True} if keys.absent else order
 
     def _listed(self, bucket: Bucket) -> bool:
-        return bucket.existing or self._warp_filled
+        # warp's objects have names of its own making
+        return bucket.existing or any(p.kind == "fill" and p.engine == "warp" for p in self._plan.phases)
 
     def _prefix(self, driver: Driver, bucket: Bucket) -> str:
         return f"cbtp-{self._run_id}/cbt-load/{driver.id}/" if bucket.existing else f"cbt-load/{driver.id}/"

@@ -14,7 +14,7 @@ FOLDER, WARP, CBT_LOAD, ROWS = "{folder}", "{warp}", "{cbt-load}", "{cbt-rows}"
 
 
 @dataclass(frozen=True)
-class Job:
+class LoadJob:
     """One generator process of one driver."""
 
     id: str

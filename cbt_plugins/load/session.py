@@ -9,13 +9,13 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.stream import Stream
-from cbt_plugins.load.agent import TERM_PATIENCE
-from cbt_plugins.load.jobs import FOLDER, ROWS, Counts, Job, JobEnd, parse_counts
+from cbt_plugins.load.agent import TERM_TIMEOUT
+from cbt_plugins.load.jobs import FOLDER, ROWS, Counts, JobEnd, LoadJob, parse_counts
 
 #: seconds between the word and the start: every node must have got it
 GO_AHEAD = 1.5
@@ -42,38 +42,30 @@ class Beat:
     driver: Mapping[str, Mapping[str, Any]]  # what a cbt-load says of itself: in_flight, oldest, hosts, dry, queued
 
 
+@dataclass(frozen=True)
+class LoadOrders:
+    """What a phase's load consists of."""
+
+    jobs: Tuple[LoadJob, ...]
+    programs: Mapping[str, Mapping[str, str]]  # node -> program -> its path there: the generators, and cbt-rows
+    environment: Mapping[str, str]
+    offsets: Mapping[str, Offset]
+    duration: float = 0.0  # 0: the jobs end by themselves or are stopped
+    phase: str = ""
+    block: int = 1  # seconds: the resolution of the aggregates
+    keep_rows: bool = False  # the rows stay beside the aggregates
+
+
 class LoadSession:
-    """One phase's load: `start`, `beats` until `over`, `collect`; `stop` at any time, `close` always.
+    """One phase's load: `start`, `beats` until `over`, `collect`; `stop` at any time, `close` always."""
 
-    `folder` is the same path on every node and belongs to this session alone; `programs` are the paths of the
-    generators and of cbt-rows on each node. `duration` 0: the jobs end by themselves or are stopped. Aggregates have
-    a time resolution of `block` seconds; `keep_rows`: the rows stay beside them.
-    """
-
-    def __init__(
-        self,
-        remote: Remote,
-        folder: str,
-        jobs: Sequence[Job],
-        programs: Mapping[str, Mapping[str, str]],
-        environment: Mapping[str, str],
-        offsets: Mapping[str, Offset],
-        duration: float,
-        phase: str = "",
-        block: int = 1,
-        keep_rows: bool = False,
-    ) -> None:
+    def __init__(self, remote: Remote, folder: str, orders: LoadOrders) -> None:
+        """`folder` is the same path on every node and belongs to this session alone."""
         self._remote = remote
         self._folder = folder
-        self.jobs = tuple(jobs)
-        self.nodes = list(dict.fromkeys(j.node for j in jobs))
-        self._programs = programs
-        self._environment = environment
-        self._offsets = offsets
-        self._duration = duration
-        self._phase = phase
-        self._block = block
-        self._keep_rows = keep_rows
+        self._orders = orders
+        self.jobs = orders.jobs
+        self.nodes = list(dict.fromkeys(j.node for j in orders.jobs))
         self._started = 0.0
         self._stream: Optional[Stream] = None
         self._heard: Dict[str, float] = {}
@@ -89,13 +81,13 @@ class LoadSession:
             mine = [j for j in self.jobs if j.node == node]
             plan = {
                 "jobs": [{**job.order(), "argv": self._argv(job), "reduce": self._reduce(job)} for job in mine],
-                "duration": self._duration,
+                "duration": self._orders.duration,
                 "prepare_limit": PREPARE_LIMIT,
             }
             files[node] = {
                 self._path("agent.py"): agent,
                 self._path("plan.json"): json.dumps(plan).encode(),
-                self._path("env.json"): json.dumps(dict(self._environment)).encode(),
+                self._path("env.json"): json.dumps(dict(self._orders.environment)).encode(),
             }
             for job in mine:
                 if job.spec is not None:
@@ -113,20 +105,20 @@ class LoadSession:
     def _path(self, *names: str) -> str:
         return str(PurePosixPath(self._folder, *names))
 
-    def _placed(self, job: Job, value: Any) -> Any:
+    def _placed(self, job: LoadJob, value: Any) -> Any:
         return value.replace(FOLDER, self._folder) if isinstance(value, str) else value
 
-    def _argv(self, job: Job) -> List[str]:
-        programs = {f"{{{name}}}": path for name, path in self._programs[job.node].items()}
+    def _argv(self, job: LoadJob) -> List[str]:
+        programs = {f"{{{name}}}": path for name, path in self._orders.programs[job.node].items()}
         return [programs.get(a, self._placed(job, a)) for a in job.argv]
 
-    def _reduce(self, job: Job) -> List[str]:
+    def _reduce(self, job: LoadJob) -> List[str]:
         """The cbt-rows that takes the job's rows."""
-        argv = [self._programs[job.node][ROWS.strip("{}")], "reduce", "--job", job.id, "--driver", job.driver]
-        argv += ["--node", job.node, "--phase", self._phase, "--block", str(self._block), "--beat"]
-        argv.append(f"--offset={self._offsets[job.node].seconds!r}")
+        argv = [self._orders.programs[job.node][ROWS.strip("{}")], "reduce", "--job", job.id, "--driver", job.driver]
+        argv += ["--node", job.node, "--phase", self._orders.phase, "--block", str(self._orders.block), "--beat"]
+        argv.append(f"--offset={self._orders.offsets[job.node].seconds!r}")
         argv += ["-o", self._path("aggregates", f"{job.id}.aggregates")]
-        if self._keep_rows:
+        if self._orders.keep_rows:
             argv += ["--keep", self._path("rows", f"{job.id}.csv.zst")]
         return [*argv, "-"]
 
@@ -136,20 +128,19 @@ class LoadSession:
         Returns it.
         """
         self.go_at = math.ceil(time.time() + GO_AHEAD)
-        words = {
-            node: {self._path("go"): repr(self.go_at + self._offsets[node].seconds).encode()} for node in self.nodes
-        }
+        at = {node: self.go_at + self._orders.offsets[node].seconds for node in self.nodes}
+        words = {node: {self._path("go"): repr(at[node]).encode()} for node in self.nodes}
         self._remote.put(words, timeout=30.0)
         return self.go_at
 
     @property
     def deadline(self) -> Optional[float]:
         """When, in the head's clock, everything must have ended; None when the phase has no end of its own."""
-        if self.go_at is None or not self._duration:
+        if self.go_at is None or not self._orders.duration:
             return None
         preparation = PREPARE_LIMIT if any(j.prepares for j in self.jobs) else max(j.lead for j in self.jobs)
         grace = max(j.grace for j in self.jobs)
-        return self.go_at + preparation + self._duration + grace + TERM_PATIENCE + 20.0
+        return self.go_at + preparation + self._orders.duration + grace + TERM_TIMEOUT + 20.0
 
     @property
     def over(self) -> bool:
@@ -242,9 +233,9 @@ def _beat(node: str, said: Mapping[str, Any]) -> Beat:
     return Beat(
         node=node,
         at=said["t"],
-        states={j: v[0] for j, v in jobs.items()},
-        last_row={j: v[1] for j, v in jobs.items()},
-        counts={j: parse_counts(v[2]) for j, v in jobs.items()},
-        exits={j: v[3] for j, v in jobs.items()},
-        driver={j: v[4] for j, v in jobs.items() if v[4]},
+        states={j: its["state"] for j, its in jobs.items()},
+        last_row={j: its["last_row"] for j, its in jobs.items()},
+        counts={j: parse_counts(its["counts"]) for j, its in jobs.items()},
+        exits={j: its["exit"] for j, its in jobs.items()},
+        driver={j: its["driver"] for j, its in jobs.items() if its["driver"]},
     )

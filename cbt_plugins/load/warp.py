@@ -11,11 +11,13 @@ Facts that shape the command lines (warp 1.1 to 1.6):
 
 from __future__ import annotations
 
-from typing import Dict, List, Sequence
+from dataclasses import dataclass
+from typing import List, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from cbt_plugins.load.jobs import WARP, Job
-from cbt_plugins.load.split import Lane
+from cbt_plugins.load.generator import Generator, LoadStart
+from cbt_plugins.load.jobs import WARP, LoadJob
+from cbt_plugins.load.worker_groups import WorkerGroup
 from cbt_plugins.plan import Bucket, Driver, Mix, Phase, Plan, Sizes
 
 #: seconds from the start of a warp to its first request, listing apart
@@ -33,26 +35,45 @@ def object_size(sizes: Sizes) -> str:
     """
     if len(sizes) == 1 and sizes[0][0] == sizes[0][1]:
         return str(sizes[0][0])
-    cells: List[str] = []
+    weights: List[str] = []
     last = None
     for size, largest, share in sorted(sizes):
         if size != last:
-            cells.append(f"{size}:0")
-        cells.append(f"{largest + 1}:{max(1, round(share * 10000))}")
+            weights.append(f"{size}:0")
+        weights.append(f"{largest + 1}:{max(1, round(share * 10000))}")
         last = largest + 1
-    return ",".join(cells)
+    return ",".join(weights)
 
 
-class WarpJobs:
-    """Makes the jobs of a plan's phases. `names` maps Bucket.key to the name of the real bucket."""
+@dataclass(frozen=True)
+class _Command:
+    """One warp command of a driver, and how its job is started."""
 
-    def __init__(self, plan: Plan, names: Dict[str, str], run_id: str) -> None:
-        self._plan = plan
-        self._names = names
-        self._run_id = run_id
-        self._buckets = {b.key: b for b in plan.buckets}
+    op: str
+    role: str
+    command: str
+    workers: int
+    prefix: str
+    options: Sequence[str]
+    duration: str = "{duration}"
+    early: bool = False
+    rate_limit: float = 0.0
+    respawn: bool = False
+    prepares: bool = False
+    prepared: int = 0
 
-    def fill(self, phase: Phase, label: str) -> List[Job]:
+
+class WarpJobs(Generator):
+    """warp: one process per driver and worker group."""
+
+    program = "warp"
+
+    def jobs(self, phase: Phase, start: LoadStart) -> List[LoadJob]:
+        if phase.kind == "fill":
+            return self._fill(phase)
+        return self._hybrid(phase, start.worker_groups) if phase.kind == "hybrid" else self._plain(phase)
+
+    def _fill(self, phase: Phase) -> List[LoadJob]:
         """Jobs that write: for a time, for a number of objects, or until they are stopped."""
         assert phase.goal is not None
         goal, share = phase.goal, drop_share(self._plan)
@@ -61,8 +82,8 @@ class WarpJobs:
             bucket = self._buckets[driver.bucket]
             siblings = sum(d.bucket == driver.bucket for d in self._plan.drivers)
             drop_workers = max(1, round(driver.workers * share)) if share else 0
-            lanes = [("keep", max(1, driver.workers - drop_workers), 1.0 - share), ("drop", drop_workers, share)]
-            for kind, workers, part in lanes:
+            groups = [("keep", max(1, driver.workers - drop_workers), 1.0 - share), ("drop", drop_workers, share)]
+            for kind, workers, part in groups:
                 if not workers:
                     continue
                 extra = ["--obj.size", object_size(bucket.sizes)]
@@ -75,133 +96,104 @@ class WarpJobs:
                     command, duration = "put", "{duration}"
                 else:
                     command, duration = "put", f"{round(FOREVER)}s"
-                prefix = self._prefix(bucket, kind, driver, label)
-                jobs.append(
-                    self._job(f"{driver.id}-{kind}", driver, "PUT", "fill", command, workers, prefix, extra, duration)
-                )
+                prefix = self._prefix(bucket, kind, driver, phase.name)
+                its = _Command("PUT", "fill", command, workers, prefix, extra, duration)
+                jobs.append(self._job(kind, driver, its))
         return jobs
 
-    def hybrid(self, phase: Phase, lanes: Dict[str, Sequence[Lane]], label: str) -> List[Job]:
-        """Side by side on what is there: `lanes` says per driver which loops there are."""
+    def _hybrid(self, phase: Phase, groups: Mapping[str, Sequence[WorkerGroup]]) -> List[LoadJob]:
+        """Worker groups side by side on what is there; `groups` are those of each driver."""
         jobs = []
         for driver in self._plan.drivers:
             bucket = self._buckets[driver.bucket]
-            for lane in lanes[driver.id]:
+            for group in groups[driver.id]:
                 keep = "" if bucket.existing else "keep"
                 drop = self._prefix(bucket, "drop", driver, "")
                 existing = ["--list-existing", "--objects", str(self._plan.read_objects)]
-                command, prefix, extra = {
+                writes = ["--obj.size", object_size(bucket.sizes)]
+                command, prefix, options = {
                     "read": ("get", keep, existing),
                     "stat": ("stat", keep, existing),
                     "delete": ("delete", drop, [*existing, "--batch", "1"]),
-                    "put-keep": ("put", self._prefix(bucket, "keep", driver, label), []),
-                    "put-drop": ("put", self._prefix(bucket, "drop", driver, label), []),
-                }[lane.role]
-                early = lane.role in ("read", "stat")
-                jobs.append(
-                    self._job(
-                        f"{driver.id}-{lane.role}",
-                        driver,
-                        lane.op,
-                        lane.role,
-                        command,
-                        lane.workers,
-                        prefix,
-                        extra if extra else ["--obj.size", object_size(bucket.sizes)],
-                        f"{round(FOREVER)}s" if early else "{duration}",
-                        early=early,
-                        rate_limit=lane.rate_limit,
-                        respawn=lane.role == "delete",
-                    )
+                    "put-keep": ("put", self._prefix(bucket, "keep", driver, phase.name), writes),
+                    "put-drop": ("put", self._prefix(bucket, "drop", driver, phase.name), writes),
+                }[group.role]
+                early = group.role in ("read", "stat")
+                its = _Command(
+                    group.op,
+                    group.role,
+                    command,
+                    group.workers,
+                    prefix,
+                    options,
+                    f"{round(FOREVER)}s" if early else "{duration}",
+                    early=early,
+                    rate_limit=group.rate_limit,
+                    respawn=group.role == "delete",
                 )
+                jobs.append(self._job(group.role, driver, its))
         return jobs
 
-    def plain(self, phase: Phase, label: str) -> List[Job]:
+    def _plain(self, phase: Phase) -> List[LoadJob]:
         """One warp operation under its own name, on objects that it makes itself."""
         assert phase.warp is not None
         op, jobs = phase.warp, []
         for driver in self._plan.drivers:
             bucket = self._buckets[driver.bucket]
-            extra, prepared = ["--obj.size", object_size(bucket.sizes)], 0
+            options, prepared = ["--obj.size", object_size(bucket.sizes)], 0
             if op.objects is not None:
-                extra += ["--objects", str(op.objects)]
+                options += ["--objects", str(op.objects)]
             if op.op == "mixed":
-                extra += mix_options(phase.mix or {})
+                options += mix_options(phase.mix or {})
                 objects = op.objects if op.objects is not None else 2500
                 prepared = -(-objects // driver.workers) * driver.workers  # warp rounds up
             for name, value in op.args.items():
-                extra += [f"--{name}", value] if value != "" else [f"--{name}"]
-            jobs.append(
-                self._job(
-                    f"{driver.id}-{op.op}",
-                    driver,
-                    "MIXED" if op.op in ("mixed", "versioned", "multipart") else op.op.upper(),
-                    "warp",
-                    op.op,
-                    driver.workers,
-                    self._prefix(bucket, phase.name, driver, label),
-                    extra,
-                    "{duration}",
-                    prepares=op.op != "put",
-                    prepared=prepared,
-                )
-            )
+                options += [f"--{name}", value] if value != "" else [f"--{name}"]
+            several = op.op in ("mixed", "versioned", "multipart")
+            prefix = self._prefix(bucket, phase.name, driver, phase.name)
+            its = _Command("MIXED" if several else op.op.upper(), "warp", op.op, driver.workers, prefix, options,
+                           prepares=op.op != "put", prepared=prepared)  # fmt: skip
+            jobs.append(self._job(op.op, driver, its))
         return jobs
 
     def _prefix(self, bucket: Bucket, kind: str, driver: Driver, label: str) -> str:
         parts = [f"cbtp-{self._run_id}"] if bucket.existing else []
         return "/".join([*parts, kind, driver.id, *([label] if label else [])])
 
-    def _job(
-        self,
-        job_id: str,
-        driver: Driver,
-        op: str,
-        role: str,
-        command: str,
-        workers: int,
-        prefix: str,
-        extra: Sequence[str],
-        duration: str,
-        early: bool = False,
-        rate_limit: float = 0.0,
-        respawn: bool = False,
-        prepares: bool = False,
-        prepared: int = 0,
-    ) -> Job:
+    def _job(self, name: str, driver: Driver, its: _Command) -> LoadJob:
         s3 = self._plan.s3
         bucket = self._names[driver.bucket]
-        argv = [WARP, command, "--no-color", "--full", "--stress", "--stdout", "--noclear"]
+        argv = [WARP, its.command, "--no-color", "--full", "--stress", "--stdout", "--noclear"]
         argv += ["--host", ",".join(urlsplit(u).netloc for u in s3.urls), "--host-select", s3.host_select]
         argv += ["--lookup", "path" if s3.lookup == "path" else "host", "--region", s3.region]
-        argv += ["--bucket", bucket, "--concurrent", str(workers), "--duration", duration]
-        if prefix:
-            argv += ["--prefix", prefix]
+        argv += ["--bucket", bucket, "--concurrent", str(its.workers), "--duration", its.duration]
+        if its.prefix:
+            argv += ["--prefix", its.prefix]
         if urlsplit(s3.urls[0]).scheme == "https":
             argv += ["--tls"] + ([] if s3.verify_tls else ["--insecure"])
         if s3.payload == "unsigned":
             argv += ["--disable-sha256-payload"]
-        if rate_limit:
-            argv += ["--rps-limit", f"{rate_limit:g}"]
-        return Job(
-            id=job_id,
+        if its.rate_limit:
+            argv += ["--rps-limit", f"{its.rate_limit:g}"]
+        return LoadJob(
+            id=f"{driver.id}-{name}",
             driver=driver.id,
             node=driver.node,
-            op=op,
-            role=role,
+            op=its.op,
+            role=its.role,
             bucket=bucket,
-            prefix=prefix,
+            prefix=its.prefix,
             sizes=self._buckets[driver.bucket].sizes,
-            workers=workers,
+            workers=its.workers,
             urls=s3.urls,
-            argv=(*argv, *extra),
-            start="early" if early else "go",
+            argv=(*argv, *its.options),
+            start="early" if its.early else "go",
             lead=LEAD,
             grace=GRACE,
-            rate_limit=rate_limit,
-            respawn=respawn,
-            prepares=prepares,
-            prepared=prepared,
+            rate_limit=its.rate_limit,
+            respawn=its.respawn,
+            prepares=its.prepares,
+            prepared=its.prepared,
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster.ceph import Ceph, CephError, CephTimeout
 from cbt_plugins.journal import Journal, write_json
-from cbt_plugins.load.jobs import Job, JobEnd
+from cbt_plugins.load.jobs import JobEnd, LoadJob
 from cbt_plugins.plan import Plan
 
 log = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ def bucket_name(run_id: str, key: str) -> str:
 
 
 def account(
-    before: Mapping[str, int], after: Mapping[str, int], jobs: Sequence[Job], ends: Mapping[str, JobEnd]
+    before: Mapping[str, int], after: Mapping[str, int], jobs: Sequence[LoadJob], ends: Mapping[str, JobEnd]
 ) -> List[ObjectCount]:
     """Account for the objects of each bucket over a phase, from what its jobs counted."""
     accounting = []

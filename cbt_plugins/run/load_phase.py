@@ -14,12 +14,10 @@ from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.sampler import StatusWatch
 from cbt_plugins.faults.undo import RECOVERY, SETTINGS
 from cbt_plugins.journal import LineWriter
-from cbt_plugins.load import split
-from cbt_plugins.load.cbt_load import CbtLoadJobs
-from cbt_plugins.load.jobs import Counts, Job, JobEnd
-from cbt_plugins.load.keys import environment
-from cbt_plugins.load.session import Beat, LoadError, LoadSession
-from cbt_plugins.load.warp import LEAD, WarpJobs
+from cbt_plugins.load import worker_groups
+from cbt_plugins.load.generator import LoadStart, environment, generator_of
+from cbt_plugins.load.jobs import Counts, JobEnd, LoadJob
+from cbt_plugins.load.session import Beat, LoadError, LoadOrders, LoadSession
 from cbt_plugins.plan import Goal, Phase
 from cbt_plugins.run.buckets import Buckets, account
 from cbt_plugins.run.context import RunContext
@@ -27,7 +25,6 @@ from cbt_plugins.run.events import EventSchedule, monitors_of
 from cbt_plugins.run.outcome import PhaseOutcome, block_of, window_of
 from cbt_plugins.run.preflight import Ready
 from cbt_plugins.run.progress import Now, Progress
-from cbt_plugins.run.start import Start
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +44,7 @@ class LoadPhase:
     ready: Ready
     buckets: Buckets
 
-    def run(self, index: int, phase: Phase, start: Start, schedule: EventSchedule, scratch: str) -> PhaseOutcome:
+    def run(self, index: int, phase: Phase, start: LoadStart, schedule: EventSchedule, scratch: str) -> PhaseOutcome:
         """Run one phase into its .running folder; `scratch` is a folder on the nodes that no attempt has used.
 
         Raises LoadError when it cannot be started or a node is lost.
@@ -69,31 +66,23 @@ class LoadPhase:
             outcome.extra["latency"] = _latencies(jobs, ends)
         return outcome
 
-    def _jobs(self, phase: Phase, start: Start) -> List[Job]:
-        """The generator processes of a phase."""
-        plan, names, run_id = self.context.plan, self.buckets.names, self.context.run_id
-        if phase.engine == "cbt-load":
-            return CbtLoadJobs(plan, names, run_id).jobs(phase, start.memory, start.rate)
-        warp = WarpJobs(plan, names, run_id)
-        return {
-            "fill": lambda: warp.fill(phase, phase.name),
-            "hybrid": lambda: warp.hybrid(phase, dict(start.worker_groups), phase.name),
-            "warp": lambda: warp.plain(phase, phase.name),
-        }[phase.kind]()
+    def _jobs(self, phase: Phase, start: LoadStart) -> List[LoadJob]:
+        """Return the generator processes of a phase."""
+        generator = generator_of(phase.engine)(self.context.plan, self.buckets.names, self.context.run_id)
+        return generator.jobs(phase, start)
 
-    def _session(self, phase: Phase, jobs: Sequence[Job], scratch: str) -> LoadSession:
-        return LoadSession(
-            self.context.remote,
-            scratch,
-            jobs,
+    def _session(self, phase: Phase, jobs: Sequence[LoadJob], scratch: str) -> LoadSession:
+        orders = LoadOrders(
+            tuple(jobs),
             self.ready.programs,
             environment(self.ready.keys.access, self.ready.keys.secret),
             self.ready.offsets,
-            _length(phase) or 0.0,
+            duration=_length(phase) or 0.0,
             phase=phase.name,
             block=block_of(phase),
             keep_rows=self.context.plan.keep_rows,
         )
+        return LoadSession(self.context.remote, scratch, orders)
 
     def _make_load(self, session: LoadSession, outcome: PhaseOutcome, schedule: EventSchedule, folder: Path) -> None:
         """Start the load and the monitors, follow them to their end, and bring the rows in."""
@@ -129,7 +118,7 @@ class LoadPhase:
                 log.error("the rows of %s could not be brought in: %s", folder.name, error)
 
     def _account(
-        self, outcome: PhaseOutcome, before: Mapping[str, int], jobs: Sequence[Job], ends: Mapping[str, JobEnd]
+        self, outcome: PhaseOutcome, before: Mapping[str, int], jobs: Sequence[LoadJob], ends: Mapping[str, JobEnd]
     ) -> None:
         """Compare the objects that are there with those that the jobs have written and removed."""
         after = self._counts(settle=True)
@@ -222,16 +211,20 @@ class _Observer:
     def _past_end(self) -> bool:
         """True when the generators only finish the requests that they have begun."""
         begun = self.session.go_at
-        return bool(begun and self.duration and time.time() > begun + LEAD + self.duration)
+        return bool(begun and self.duration and time.time() > begun + self._lead() + self.duration)
+
+    def _lead(self) -> float:
+        """Return the seconds from the start of a generator to its first request."""
+        return max(job.lead for job in self.session.jobs)
 
     def _load_begun(self) -> Optional[float]:
-        """When the load began: what events are timed from. cbt-load begins when it is told; warp takes its time."""
+        """Return when the load began, from which events are timed: at `go`, or with the first rows."""
         at = self.session.go_at
         if at is None or time.time() < at:
             return None
-        if self.outcome.phase.engine == "cbt-load":
-            return at
         waited = [j.id for j in self.session.jobs if j.start == "go"]
+        if not waited:
+            return at
         rows = [self._first_rows.get(job) for job in waited]
         first = [row for row in rows if row is not None]
         if len(first) == len(waited) or time.time() > at + LATEST_START:
@@ -318,8 +311,7 @@ class _Observer:
         elapsed = max(0.0, time.time() - begun) if begun else 0.0
         left = None
         if begun and self.duration:
-            lead = LEAD if self.outcome.phase.engine == "warp" else 0.0
-            left = max(0.0, begun + lead + self.duration - time.time())
+            left = max(0.0, begun + self._lead() + self.duration - time.time())
         fresh = self.watch.latest is not None and time.monotonic() - self.watch.latest_at < 30.0
         stalled = [job for job, late in self._stalled.items() if late]
         self._progress.show(
@@ -363,11 +355,11 @@ def _target(ceph: Ceph, goal: Goal) -> Optional[Callable[[StatusWatch], bool]]:
     return reached
 
 
-def _latencies(jobs: Sequence[Job], ends: Mapping[str, JobEnd]) -> Dict[str, Dict[str, float]]:
+def _latencies(jobs: Sequence[LoadJob], ends: Mapping[str, JobEnd]) -> Dict[str, Dict[str, float]]:
     """Mean latency in seconds per driver and operation."""
     found: Dict[str, Dict[str, Counts]] = {}
     for job in jobs:
         counts = ends[job.id].counts.get(job.op, Counts()) if job.id in ends else Counts()
         mine = found.setdefault(job.driver, {})
         mine[job.op] = mine.get(job.op, Counts()) + counts
-    return {d: split.latencies({op: (c.good, c.busy_ns) for op, c in ops.items()}) for d, ops in found.items()}
+    return {d: worker_groups.latencies({op: (c.good, c.busy_ns) for op, c in ops.items()}) for d, ops in found.items()}

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins import archive_format
 from cbt_plugins.cluster.clock import Offset
-from cbt_plugins.load.jobs import Job, JobEnd
+from cbt_plugins.load.jobs import JobEnd, LoadJob
 from cbt_plugins.plan import Phase
 from cbt_plugins.run.buckets import ObjectCount
 
@@ -47,7 +47,7 @@ class PhaseOutcome:
 
     def add_jobs(
         self,
-        jobs: Sequence[Job],
+        jobs: Sequence[LoadJob],
         ends: Mapping[str, JobEnd],
         offsets: Mapping[str, Offset],
         programs: Mapping[str, Mapping[str, str]],

@@ -19,6 +19,7 @@ from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
 from cbt_plugins.cluster.clock import Offset, offsets
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.host import HostRun
+from cbt_plugins.load.generator import generator_of
 from cbt_plugins.plan import S3, Plan
 from cbt_plugins.programs import own_program
 from cbt_plugins.run.context import RunContext
@@ -93,7 +94,8 @@ def check(run: RunContext) -> Ready:
         raise PreflightError(errors)
     try:
         paths = deploy(run)
-        generators = {name: _version(remote, clients[0], name, path) for name, path in paths.items()}
+        arguments = programs_of(run.plan)
+        generators = {name: _version(remote, clients[0], path, arguments[name]) for name, path in paths.items()}
     except (RemoteError, OSError) as error:
         raise PreflightError([str(error)]) from error
     manifest = {
@@ -176,15 +178,10 @@ def _secret(source: Optional[str], name: str) -> str:
     return value
 
 
-def programs_of(plan: Plan) -> List[str]:
-    """Return the programs that the client nodes need for this plan."""
-    loads = [p for p in plan.phases if p.kind != "wait"]
-    wanted = ["cbt-rows"]
-    if any(p.engine == "cbt-load" for p in loads):
-        wanted.append("cbt-load")
-    if any(p.engine == "warp" for p in loads):
-        wanted.append("warp")
-    return wanted
+def programs_of(plan: Plan) -> Dict[str, str]:
+    """Return the programs that the client nodes need for this plan, each with what makes it print its version."""
+    engines = dict.fromkeys(p.engine for p in plan.phases if p.kind != "wait")
+    return {"cbt-rows": "version", **{of.program: of.version for of in map(generator_of, engines)}}
 
 
 def deploy(run: RunContext) -> Dict[str, str]:
@@ -194,7 +191,8 @@ def deploy(run: RunContext) -> Dict[str, str]:
     """
     remote, clients = run.remote, run.clients
     paths: Dict[str, str] = {}
-    for name in programs_of(run.plan):
+    wanted = programs_of(run.plan)
+    for name in wanted:
         if name == "warp" and run.plan.warp_path:
             paths[name] = run.plan.warp_path
             continue
@@ -211,14 +209,10 @@ def deploy(run: RunContext) -> Dict[str, str]:
     for name, path in paths.items():
         quoted = shlex.quote(path)
         failed = f"{{ echo {quoted} does not run on this node >&2; exit 1; }}"
-        remote.run(clients, f"{quoted} {_VERSION[name]} >/dev/null || {failed}")
+        remote.run(clients, f"{quoted} {wanted[name]} >/dev/null || {failed}")
     return paths
 
 
-#: argument with which each program prints its version
-_VERSION = {"warp": "--version", "cbt-load": "version", "cbt-rows": "version"}
-
-
-def _version(remote: Remote, node: str, name: str, path: str) -> str:
-    out = remote.run([node], f"{shlex.quote(path)} {_VERSION[name]}", check=False)[node].stdout.strip()
+def _version(remote: Remote, node: str, path: str, argument: str) -> str:
+    out = remote.run([node], f"{shlex.quote(path)} {argument}", check=False)[node].stdout.strip()
     return out.splitlines()[0] if out else "unknown"

@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence
+from typing import Dict, List, Mapping, Optional
 
 from cbt_plugins.host import RunFailed
-from cbt_plugins.load import split
-from cbt_plugins.load.cbt_load import Memory
+from cbt_plugins.load.generator import LoadStart, Memory
+from cbt_plugins.load.worker_groups import WorkerGroup, by_latency, by_share, fixed, groups_of
 from cbt_plugins.plan import CALIBRATE, Phase
 from cbt_plugins.run.context import RunContext
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Start:
-    """All that a phase with load needs beside its plan."""
-
-    worker_groups: Mapping[str, Sequence[split.Lane]] = field(default_factory=dict)  # warp hybrid: by driver
-    memory: Memory = field(default_factory=Memory)  # cbt-load: which objects there are
-    rate: Optional[float] = None  # cbt-load: requests/s of an open loop
-
-
-def start_of(run: RunContext, index: int, phase: Phase) -> Start:
+def start_of(run: RunContext, index: int, phase: Phase) -> LoadStart:
     """Return the start of one phase (counted from 1), before the journal says that it has begun.
 
     Raises RunFailed when the phase needs the result of an earlier one and there is none.
     """
     if phase.engine == "cbt-load":
-        return Start(memory=_memory(run, index), rate=_rate(run, index, phase))
-    return Start(worker_groups=_worker_groups(run, phase) if phase.kind == "hybrid" else {})
+        return LoadStart(memory=_memory(run, index), rate=_rate(run, index, phase))
+    return LoadStart(worker_groups=_worker_groups(run, phase) if phase.kind == "hybrid" else {})
 
 
 def _memory(run: RunContext, index: int) -> Memory:
@@ -61,22 +51,22 @@ def _rate(run: RunContext, index: int, phase: Phase) -> Optional[float]:
     raise RunFailed(f"{phase.name}: no closed loop before it to take {100 * phase.rate_share:g} % of")
 
 
-def _worker_groups(run: RunContext, phase: Phase) -> Dict[str, List[split.Lane]]:
+def _worker_groups(run: RunContext, phase: Phase) -> Dict[str, List[WorkerGroup]]:
     """Workers per operation in a hybrid phase by warp: fixed by the plan, or from the one calibration of the run."""
     assert phase.mix is not None
     drivers = run.plan.drivers
     if phase.workers:
-        return {d.id: split.fixed(phase.mix, phase.workers) for d in drivers}
+        return {d.id: fixed(phase.mix, phase.workers) for d in drivers}
     if phase.is_calibration:
-        return {d.id: split.by_share(phase.mix, d.workers) for d in drivers}
+        return {d.id: by_share(phase.mix, d.workers) for d in drivers}
     index = next(i for i, p in enumerate(run.plan.phases, 1) if p.is_calibration)
     calibrated = run.archive.finished(index, CALIBRATE) or {}
     groups = {}
     for driver in drivers:
         latency: Mapping[str, float] = calibrated.get("latency", {}).get(driver.id, {})
-        if all(latency.get(op) for op, _, _ in split.lanes_of(phase.mix)):
-            groups[driver.id] = split.by_latency(phase.mix, driver.workers, latency)
+        if all(latency.get(op) for op, _, _ in groups_of(phase.mix)):
+            groups[driver.id] = by_latency(phase.mix, driver.workers, latency)
         else:
             log.warning("%s: the calibration saw too few requests of %s; workers go by share", phase.name, driver.id)
-            groups[driver.id] = split.by_share(phase.mix, driver.workers)
+            groups[driver.id] = by_share(phase.mix, driver.workers)
     return groups

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Dict, List
 
-from cbt_plugins.load.cbt_load import CbtLoadJobs, Memory
-from cbt_plugins.load.jobs import Job
+from cbt_plugins.load.cbt_load import CbtLoadJobs
+from cbt_plugins.load.generator import LoadStart, Memory
+from cbt_plugins.load.jobs import LoadJob
 from cbt_plugins.plan import S3, Bucket, CbtLoad, Driver, Goal, Keys, Phase, Plan
 
 NOTHING = Memory()
@@ -22,9 +23,9 @@ def plan(*phases: Phase, foreign: bool = False, drivers: int = 2, across: bool =
     return Plan("warp", S3(urls=("http://r1", "http://r2")), buckets, tuple(made), phases, **keys)
 
 
-def jobs(plan: Plan, phase: Phase, memory: Memory = NOTHING, **keys: Any) -> List[Job]:
+def jobs(plan: Plan, phase: Phase, memory: Memory = NOTHING, **keys: Any) -> List[LoadJob]:
     names = {b.key: b.key if b.existing else f"cbtp-1-{b.key}" for b in plan.buckets}
-    return CbtLoadJobs(plan, names, "1").jobs(phase, memory, **keys)
+    return CbtLoadJobs(plan, names, "1").jobs(phase, LoadStart(memory=memory, **keys))
 
 
 def specs(plan: Plan, phase: Phase, memory: Memory = NOTHING, **keys: Any) -> List[Dict[str, Any]]:

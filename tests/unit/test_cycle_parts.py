@@ -10,7 +10,7 @@ import pytest
 
 from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.journal import Journal, JournalInUse, json_lines, write_json
-from cbt_plugins.load.jobs import Counts, Job, JobEnd
+from cbt_plugins.load.jobs import Counts, JobEnd, LoadJob
 from cbt_plugins.plan import Goal, Phase
 from cbt_plugins.run.archive import RunArchive
 from cbt_plugins.run.buckets import account, bucket_name
@@ -63,8 +63,8 @@ def test_a_file_is_never_half_written(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "a.json").read_text()) == {"x": 1}
 
 
-def job(name: str, op: str, workers: int = 4, prepared: int = 0) -> Job:
-    return Job(name, "01", "c1", op, "r", "b", "", ((1, 1, 1.0),), workers, (), ("warp", op), prepared=prepared)
+def job(name: str, op: str, workers: int = 4, prepared: int = 0) -> LoadJob:
+    return LoadJob(name, "01", "c1", op, "r", "b", "", ((1, 1, 1.0),), workers, (), ("warp", op), prepared=prepared)
 
 
 def end(cut: bool = False, passes: int = 1, **counts: Any) -> JobEnd:

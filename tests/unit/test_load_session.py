@@ -17,8 +17,8 @@ from request_rows import rows_of
 
 from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.load.jobs import Job
-from cbt_plugins.load.session import LoadError, LoadSession, collect
+from cbt_plugins.load.jobs import LoadJob
+from cbt_plugins.load.session import LoadError, LoadOrders, LoadSession, collect
 from cbt_plugins.programs import own_program
 
 NODE = socket.gethostname()
@@ -38,8 +38,8 @@ def job(
     op: str = "PUT",
     lead: float = 0.1,
     grace: float = 10.0,
-) -> Job:
-    return Job(
+) -> LoadJob:
+    return LoadJob(
         id=name,
         driver="01",
         node=NODE,
@@ -65,10 +65,8 @@ Starter = Callable[..., LoadSession]
 def start(tmp_path: Path) -> Iterator[Starter]:
     sessions: List[LoadSession] = []
 
-    def make(*jobs: Job, duration: float = 1.0, **env: str) -> LoadSession:
-        session = LoadSession(
-            Remote.from_host({}, {}),
-            str(tmp_path / "node"),
+    def make(*jobs: LoadJob, duration: float = 1.0, **env: str) -> LoadSession:
+        orders = LoadOrders(
             jobs,
             {NODE: {"cbt-rows": str(ROWS)}},
             {"WARP_SECRET_KEY": "hush", **env},
@@ -76,6 +74,7 @@ def start(tmp_path: Path) -> Iterator[Starter]:
             duration,
             keep_rows=True,
         )
+        session = LoadSession(Remote.from_host({}, {}), str(tmp_path / "node"), orders)
         sessions.append(session)
         session.start()
         return session

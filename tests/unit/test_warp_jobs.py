@@ -7,9 +7,10 @@ from typing import List
 
 import pytest
 
-from cbt_plugins.load.jobs import Job
-from cbt_plugins.load.split import by_share
+from cbt_plugins.load.generator import LoadStart
+from cbt_plugins.load.jobs import LoadJob
 from cbt_plugins.load.warp import WarpJobs, drop_share, object_size
+from cbt_plugins.load.worker_groups import by_share
 from cbt_plugins.plan import S3, Bucket, Driver, Goal, Phase, Plan, WarpOp
 
 MIX = {"GET": 45.0, "PUT": 35.0, "STAT": 15.0, "DELETE": 5.0}
@@ -26,20 +27,16 @@ def plan(*phases: Phase, foreign: bool = False, **s3: object) -> Plan:
     )
 
 
-def option(job: Job, name: str) -> str:
+def option(job: LoadJob, name: str) -> str:
     return job.argv[job.argv.index(name) + 1]
 
 
-def all_jobs(p: Plan) -> List[Job]:
+def all_jobs(p: Plan) -> List[LoadJob]:
     made = WarpJobs(p, {"4KiB": "cbtp-1-4kib"}, "1")
-    jobs: List[Job] = []
+    jobs: List[LoadJob] = []
+    start = LoadStart(worker_groups={d.id: by_share(MIX, d.workers) for d in p.drivers})
     for phase in p.phases:
-        if phase.kind == "fill":
-            jobs += made.fill(phase, phase.name)
-        elif phase.kind == "hybrid":
-            jobs += made.hybrid(phase, {d.id: by_share(MIX, d.workers) for d in p.drivers}, phase.name)
-        else:
-            jobs += made.plain(phase, phase.name)
+        jobs += made.jobs(phase, start)
     return jobs
 
 

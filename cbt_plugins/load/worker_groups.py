@@ -18,8 +18,8 @@ PACE_ABOVE = 1.10
 
 
 @dataclass(frozen=True)
-class Lane:
-    """One closed loop of a hybrid load."""
+class WorkerGroup:
+    """Workers of one driver that do one operation: a closed loop of a hybrid load by warp."""
 
     op: str
     role: str  # read | stat | put-keep | put-drop | delete
@@ -28,57 +28,57 @@ class Lane:
     rate_limit: float = 0.0
 
 
-def lanes_of(mix: Mix) -> List[Tuple[str, str, float]]:
+def groups_of(mix: Mix) -> List[Tuple[str, str, float]]:
     """(operation, role, percent) of the loops that a mix needs.
 
     What is deleted must never be what is read. So as many PUTs as there are DELETEs go under a prefix of their own,
     from which the DELETEs take; all other PUTs stay, and only what stays is read.
     """
     put, delete = mix.get("PUT", 0.0), mix.get("DELETE", 0.0)
-    lanes = [
+    groups = [
         ("GET", "read", mix.get("GET", 0.0)),
         ("STAT", "stat", mix.get("STAT", 0.0)),
         ("PUT", "put-keep", put - delete),
         ("PUT", "put-drop", delete),
         ("DELETE", "delete", delete),
     ]
-    return [lane for lane in lanes if lane[2] > 1e-9]
+    return [group for group in groups if group[2] > 1e-9]
 
 
-def by_share(mix: Mix, workers: int) -> List[Lane]:
+def by_share(mix: Mix, workers: int) -> List[WorkerGroup]:
     """Workers in proportion to the shares: the first guess, and what a calibration runs with."""
-    return _allot([(op, role, share, share) for op, role, share in lanes_of(mix)], workers)
+    return _allot([(op, role, share, share) for op, role, share in groups_of(mix)], workers)
 
 
-def by_latency(mix: Mix, workers: int, latency: Mapping[str, float]) -> List[Lane]:
+def by_latency(mix: Mix, workers: int, latency: Mapping[str, float]) -> List[WorkerGroup]:
     """Workers in proportion to share x latency (seconds per request of each operation, all > 0).
 
     The expected total rate is workers / sum(share x latency); loops that get more than their due are paced to their
     share of it.
     """
-    wanted = [(op, role, share, share * latency[op]) for op, role, share in lanes_of(mix)]
+    wanted = [(op, role, share, share * latency[op]) for op, role, share in groups_of(mix)]
     expected = throughput(workers, sum(weight for _, _, _, weight in wanted) / 100.0)
-    lanes = []
-    for lane in _allot(wanted, workers):
-        due = expected * lane.share / 100.0
-        makes = throughput(lane.workers, latency[lane.op])
+    groups = []
+    for group in _allot(wanted, workers):
+        due = expected * group.share / 100.0
+        makes = throughput(group.workers, latency[group.op])
         if makes > due * PACE_ABOVE:
             # one worker more: a slow request must not make a paced loop miss its beat
-            lane = Lane(lane.op, lane.role, lane.share, lane.workers + 1, round(due, 3))
-        lanes.append(lane)
-    return lanes
+            group = WorkerGroup(group.op, group.role, group.share, group.workers + 1, round(due, 3))
+        groups.append(group)
+    return groups
 
 
-def fixed(mix: Mix, workers: Mapping[str, int]) -> List[Lane]:
+def fixed(mix: Mix, workers: Mapping[str, int]) -> List[WorkerGroup]:
     """Workers per operation as the YAML gives them; PUT's are divided between the two kinds of PUT."""
-    lanes = []
+    groups = []
     for op in ("GET", "STAT", "PUT", "DELETE"):
-        mine = [(o, role, share, share) for o, role, share in lanes_of(mix) if o == op]
-        lanes += _allot(mine, workers[op]) if mine else []
-    return lanes
+        mine = [(o, role, share, share) for o, role, share in groups_of(mix) if o == op]
+        groups += _allot(mine, workers[op]) if mine else []
+    return groups
 
 
-def _allot(wanted: List[Tuple[str, str, float, float]], workers: int) -> List[Lane]:
+def _allot(wanted: List[Tuple[str, str, float, float]], workers: int) -> List[WorkerGroup]:
     """Whole numbers by largest remainder; every loop has at least one worker, even if that makes more in all."""
     total = sum(weight for _, _, _, weight in wanted)
     exact = [workers * weight / total for _, _, _, weight in wanted]
@@ -88,7 +88,7 @@ def _allot(wanted: List[Tuple[str, str, float, float]], workers: int) -> List[La
         if sum(whole) >= workers:
             break
         whole[i] += 1
-    return [Lane(op, role, share, n) for (op, role, share, _), n in zip(wanted, whole)]
+    return [WorkerGroup(op, role, share, n) for (op, role, share, _), n in zip(wanted, whole)]
 
 
 def latencies(counted: Mapping[str, Tuple[int, int]]) -> Dict[str, float]:
