@@ -11,12 +11,19 @@ from cbt_plugins import plan
 from cbt_plugins.benchmarks.by_size import BySizeSection, TimedSection
 from cbt_plugins.benchmarks.cycle import CycleBenchmark
 from cbt_plugins.config.benchmark import MANY, scaled_duration
-from cbt_plugins.config.events import unseen
-from cbt_plugins.config.fault import AnyFaultSection, Nodes, Number, Osds, raise_for_targets, usable_nodes
-from cbt_plugins.config.kinds import DEADLINE, deadline_of, known_rules
+from cbt_plugins.config.fault import (
+    DEADLINE,
+    AnyFaultSection,
+    Nodes,
+    Number,
+    Osds,
+    deadline_of,
+    raise_for_targets,
+    usable_nodes,
+)
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import Duration, Sizes, size_texts
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, errors_of_words
 
 _MINUTE = 60.0
 #: the phase without a failure
@@ -203,7 +210,7 @@ class NodesDownSection(AnyFaultSection):
     @field_validator("accept_second")
     @classmethod
     def _known_rules_too(cls, accept: List[str]) -> List[str]:
-        errors = known_rules(accept)
+        errors = errors_of_words(accept, plan.SAFETY_RULES, "unknown safety rule")
         if errors:
             raise FieldErrors(errors)
         return accept
@@ -325,7 +332,7 @@ class OsdFailureSection(BySizeSection):
             for name in names
             if name in self.model_fields_set
         ]
-        hidden = [text for fault in self._faults() for text in unseen(self.settings, fault.accept)]
+        hidden = [text for fault in self._faults() for text in self.settings.hidden(fault.accept)]
         errors += [FieldError(("settings",), text) for text in dict.fromkeys(hidden)]
         if errors:
             raise FieldErrors(errors)

@@ -12,10 +12,9 @@ from cbt_plugins.config.benchmark import BenchmarkSection
 from cbt_plugins.config.cluster import ClusterSection, node_errors
 from cbt_plugins.config.errors import ConfigError, ErrorAt, Path, did_you_mean
 from cbt_plugins.config.events import load_fault_file
-from cbt_plugins.config.kinds import SWITCH
 from cbt_plugins.config.sections import HOST_KEYS, section_of, understand
 from cbt_plugins.config.source import Source, permutations, read
-from cbt_plugins.config.validate import FieldError, validate
+from cbt_plugins.config.validate import SWITCH, FieldError, validate
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Plan
 

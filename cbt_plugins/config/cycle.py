@@ -10,9 +10,10 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from cbt_plugins import plan
 from cbt_plugins.config.benchmark import Engine, FillSection, check_raw_goal, scaled_duration, scaled_objects
-from cbt_plugins.config.events import EventSection, FaultsInForce, PhaseEvents, unseen
+from cbt_plugins.config.events import EventSection, FaultsInForce, PhaseEvents
 from cbt_plugins.config.load_phases import HybridSection, WarpPhaseSection
 from cbt_plugins.config.operations import range_of
+from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import Duration
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
 from cbt_plugins.plan import CALIBRATE
@@ -282,7 +283,8 @@ def _events(phase: PhaseSection, so_far: _Before, data: Mapping[str, Any]) -> It
     for error in so_far.force.errors(phase.events, phase.ends(scale), scale):
         yield error._replace(path=("events", *error.path))
     for index, event in enumerate(phase.events):
-        for text in unseen(data.get("settings"), event.fault.accept) if event.fault else ():
+        settings: Optional[SettingsSection] = data.get("settings")
+        for text in settings.hidden(event.fault.accept) if event.fault and settings else ():
             yield FieldError(("events", index, "fault"), text, of_key=True)
 
 

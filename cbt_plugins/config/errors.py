@@ -10,7 +10,11 @@ from typing import Iterable, Mapping, Optional, Sequence, Tuple, Union
 Path = Tuple[Union[str, int], ...]
 
 #: keys and values of the YAML that have another name now; where a new one is among the choices, the error says so
-RENAMED: Mapping[str, Tuple[str, ...]] = {"hybrid": ("cbt_load", "cbt-load")}
+RENAMED: Mapping[str, Tuple[str, ...]] = {
+    "hybrid": ("cbt_load", "cbt-load"),
+    "steady": ("clean",),
+    "daemons": ("service_manager",),
+}
 
 
 @dataclass(frozen=True)

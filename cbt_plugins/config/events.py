@@ -19,7 +19,6 @@ from pydantic import (
 from cbt_plugins import plan
 from cbt_plugins.config.errors import ConfigError, did_you_mean
 from cbt_plugins.config.fault import FaultSection
-from cbt_plugins.config.kinds import blinding_flags
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.source import Source, read
 from cbt_plugins.config.units import DURATION_PATTERN, format_duration, parse_duration
@@ -173,12 +172,6 @@ class FaultsInForce:
         return undone
 
 
-def unseen(settings: Optional[SettingsSection], accept: Sequence[str]) -> List[str]:
-    """Return why a fault would be refused, whatever the cluster looks like."""
-    flags = blinding_flags(settings.flags) if settings and "flags" not in accept else []
-    return [f"settings: {', '.join(flags)} hides it from the cluster (accept: [flags] overrides)"] if flags else []
-
-
 class FaultFileSection(Strict):
     """Faults beside a benchmark that knows nothing of them; what is still in force at its end is undone then."""
 
@@ -202,7 +195,7 @@ class FaultFileSection(Strict):
         errors = [
             FieldError(("events", index, "fault"), text, of_key=True)
             for index, event in enumerate(self.events)
-            for text in (unseen(self.settings, event.fault.accept) if event.fault else ())
+            for text in (self.settings.hidden(event.fault.accept) if event.fault else ())
         ]
         if self.settings.deep_scrub:
             errors.append(FieldError(("settings", "scrub"), "deep-after follows a run of a benchmark of ours: say off"))

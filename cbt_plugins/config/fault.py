@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Dict, List, Optional, Sequence
+from typing import Annotated, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from pydantic import ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
 from cbt_plugins import plan
-from cbt_plugins.config import kinds
+from cbt_plugins.config import registry
 from cbt_plugins.config.cluster import Node
 from cbt_plugins.config.errors import did_you_mean
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
+from cbt_plugins.config.validate import (
+    SWITCH,
+    FieldError,
+    FieldErrors,
+    Strict,
+    errors_of_words,
+    exactly_one,
+    only_one,
+    validate,
+)
 from cbt_plugins.inventory import host_of, nodes_of
 
 #: more nodes or OSDs at once than this are a typing error
@@ -26,6 +35,50 @@ Nodes = Annotated[List[Node], Field(min_length=1)]
 Osds = Annotated[List[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 Daemons = Annotated[List[Annotated[str, Field(pattern=_DAEMON.pattern)]], Field(min_length=1)]
 Number = Annotated[int, Field(ge=1, le=_MANY)]
+#: an option of this name, in seconds, is when a node recovers by itself
+DEADLINE = "deadline"
+#: key of the context in which durations are seconds
+PLANNED = "planned"
+
+
+def kind_class(name: str) -> Any:
+    """Return a subclass of `faults.kind.Kind`. Raises ValueError for a name that is not known or cannot be imported."""
+    reference, known = registry.references(registry.FAULTS).get(name), registry.names(registry.FAULTS)
+    if reference is None:
+        raise ValueError(f"unknown kind of fault {name!r}; known are {', '.join(known)}{did_you_mean(name, known)}")
+    try:
+        return registry.load(registry.FAULTS, name)
+    except Exception as error:
+        raise ValueError(f"fault kind {name!r} of {reference}: {type(error).__name__}: {error}") from error
+
+
+def make_kind(
+    name: str, given: Mapping[Any, Any], planned: bool = False
+) -> Tuple[Optional[Any], Dict[str, Any], Tuple[FieldError, ...]]:
+    """Return the kind with these options, the options that are given as a plan has them, and what is wrong with them.
+
+    The paths of errors begin with the name of an option. `planned`: the options are those of a plan. Raises ValueError.
+    """
+    cls = kind_class(name)
+    errors = [FieldError((key,), SWITCH, of_key=True) for key in given if isinstance(key, bool)]
+    if errors:
+        return None, {}, tuple(errors)
+    options, found = validate(cls.Options, dict(given), {PLANNED: planned})
+    if options is None:
+        return None, {}, found
+    return cls(options), options.model_dump(exclude_unset=True), ()
+
+
+def deadline_of(kind: str, given: Mapping[str, Any]) -> Optional[float]:
+    """Return the seconds after which a fault of a plan recovers by itself; None when it does not."""
+    made, _, _ = make_kind(kind, given, planned=True)
+    return getattr(made.options, DEADLINE, None) if made else None
+
+
+def warnings_of(kind: str, given: Mapping[str, Any]) -> List[str]:
+    """Return what the user should know before a fault of a plan is injected."""
+    made, _, _ = make_kind(kind, given, planned=True)
+    return list(made.warnings()) if made else []
 
 
 class AnyFaultSection(Strict):
@@ -47,7 +100,7 @@ class AnyFaultSection(Strict):
     @field_validator("kind")
     @classmethod
     def _known_kind(cls, kind: str) -> str:
-        kinds.kind_class(kind)
+        kind_class(kind)
         return kind
 
     @field_validator("options")
@@ -55,7 +108,7 @@ class AnyFaultSection(Strict):
     def _of_its_kind(cls, options: Dict[Any, Any], info: ValidationInfo) -> Dict[Any, Any]:
         if "kind" not in info.data:
             return options
-        _, made, errors = kinds.make(info.data["kind"], options)
+        _, made, errors = make_kind(info.data["kind"], options)
         if errors:
             raise FieldErrors(errors)
         return made
@@ -63,7 +116,7 @@ class AnyFaultSection(Strict):
     @field_validator("accept")
     @classmethod
     def _known_rules(cls, accept: List[str]) -> List[str]:
-        errors = kinds.known_rules(accept)
+        errors = errors_of_words(accept, plan.SAFETY_RULES, "unknown safety rule")
         if errors:
             raise FieldErrors(errors)
         return accept
@@ -90,7 +143,7 @@ def usable_nodes(nodes: Optional[Sequence[str]], info: ValidationInfo) -> Option
     A kind that takes no OSDs may name any node.
     """
     bare = [host_of(node) for node in nodes or ()]
-    kind = kinds.kind_class(info.data["kind"]) if "kind" in info.data else None
+    kind = kind_class(info.data["kind"]) if "kind" in info.data else None
     known = () if kind and "osd" not in kind.daemon_types else nodes_of(info.context or {}, "osds")
     errors = []
     for index, node in enumerate(bare):
@@ -161,7 +214,7 @@ class FaultSection(AnyFaultSection):
         """Return the plan's fault."""
         of = "node" if self.osd_nodes else "osd"
         if self.daemon_number:
-            of = kinds.kind_class(self.kind).daemon_types[0]
+            of = kind_class(self.kind).daemon_types[0]
         number = self.osd_nodes or self.osd_number or self.daemon_number or 0
         return self.to_plan(self.label, self.targets, number, of)
 
@@ -171,8 +224,8 @@ def raise_for_targets(section: AnyFaultSection, given: str, targets: Sequence[st
 
     `given` is the key that names or chooses them; `targets` are those that are named: nodes, or daemons such as osd.3.
     """
-    kind, made = section.kind, kinds.make(section.kind, section.options, planned=True)[0]
-    cls: Any = kinds.kind_class(kind)
+    kind, made = section.kind, make_kind(section.kind, section.options, planned=True)[0]
+    cls: Any = kind_class(kind)
     errors: List[FieldError] = []
     nodes, names = given in ("nodes", "osd_nodes"), not given.endswith(("_nodes", "_number"))
     takes = {"node": "whole nodes", "daemon": f"{' or '.join(cls.daemon_types)} daemons"}

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.config.kinds import deadline_of, warnings_of
+from cbt_plugins.config.fault import deadline_of, warnings_of
 from cbt_plugins.config.operations import range_of
 from cbt_plugins.config.spans import Span, spans, targets_text
 from cbt_plugins.config.units import about_size, format_duration, format_percent

@@ -11,9 +11,10 @@ from typing import Any, Dict, Iterator, List, Mapping, Type
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from cbt_plugins.config import kinds, registry
+from cbt_plugins.config import registry
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.events import FaultFileSection
+from cbt_plugins.config.fault import kind_class
 from cbt_plugins.config.sections import CBT_KEYS, our_sections
 from cbt_plugins.config.units import RANGE_PATTERN, RATE_PATTERN, Duration, Percent, Size
 
@@ -27,7 +28,7 @@ _NAMED = frozenset({"properties", "$defs"})
 def build() -> Dict[str, Any]:
     """Return the schema, Draft 2020-12; it is coarser than `check_file` (no sums, no order of phases).
 
-    A file of faults has the definition FaultFileSection.
+    A fault file has the definition FaultFileSection.
     """
     sections, profiles = our_sections(registry.BENCHMARKS), our_sections(registry.MONITORS)
     models: List[Type[BaseModel]] = [*sections.values(), ClusterSection, FaultFileSection, *profiles.values()]
@@ -70,7 +71,7 @@ def _with_kinds(defs: Dict[str, Any]) -> None:
     """Add the options of our fault kinds, and have each fault take those of its kind."""
     conditions = []
     for kind in registry.built_in(registry.FAULTS):
-        defs[_options(kind)] = _tidy(kinds.kind_class(kind).Options.model_json_schema())
+        defs[_options(kind)] = _tidy(kind_class(kind).Options.model_json_schema())
         takes = {"properties": {"options": {"$ref": f"#/$defs/{_options(kind)}"}}}
         conditions.append({"if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]}, "then": takes})
     for model in defs.values():
@@ -137,7 +138,7 @@ def tables() -> str:
     tops = {
         "cluster": ClusterSection.__name__,
         **{name: section.__name__ for name, section in our_sections(registry.BENCHMARKS).items()},
-        "file of faults": FaultFileSection.__name__,
+        "fault file": FaultFileSection.__name__,
         **{f"monitoring_profiles.{name}": model.__name__ for name, model in our_sections(registry.MONITORS).items()},
     }
     pending = [(f"`{name}:`", model) for name, model in tops.items()]

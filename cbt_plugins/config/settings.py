@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Dict, List, Literal, Optional, Tuple, Union
+from typing import Annotated, Any, Dict, List, Literal, Optional, Sequence, Tuple, Union
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from cbt_plugins import plan
-from cbt_plugins.config.kinds import known_flags
 from cbt_plugins.config.units import Duration, format_duration
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, errors_of_words
 
 #: whom `ceph config set` addresses: a section, perhaps a daemon, perhaps a mask
 _WHO = re.compile(r"(global|mon|mgr|osd|mds|client)(\.[A-Za-z0-9._-]+)?(/(class|host|rack|root)[:=][A-Za-z0-9._-]+)?")
@@ -156,10 +155,18 @@ class SettingsSection(Strict):
     @field_validator("flags")
     @classmethod
     def _known_flags(cls, flags: List[str]) -> List[str]:
-        errors = known_flags(flags)
+        errors = errors_of_words(flags, plan.OSD_FLAGS, "not a flag that a run may set")
         if errors:
             raise FieldErrors(errors)
         return flags
+
+    def hidden(self, accept: Sequence[str]) -> List[str]:
+        """Return why the cluster would not see a fault that accepts these rules: a flag that hides it."""
+        # the map shows `pause` as pauserd and pausewr
+        flags = [f for f in self.flags if any(shown in (f, f"{f}rd") for shown in plan.BLINDING_FLAGS)]
+        if not flags or "flags" in accept:
+            return []
+        return [f"settings: {', '.join(flags)} hides it from the cluster (accept: [flags] overrides)"]
 
     @property
     def deep_scrub(self) -> bool:

@@ -22,6 +22,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, Wi
 
 from cbt_plugins.config.errors import Path, did_you_mean
 
+#: of a key that should be text
+SWITCH = "YAML makes true and false of on, off, yes and no: quote the key"
+
 
 class Strict(BaseModel):
     """A mapping that the user writes: unknown keys and nulls are errors, nothing is converted."""
@@ -74,6 +77,18 @@ class FieldErrors(ValueError):
     def __init__(self, errors: Sequence[FieldError]) -> None:
         self.errors = tuple(errors)
         super().__init__("; ".join(error.text for error in errors))
+
+
+def errors_of_words(words: Sequence[str], known: Sequence[str], what: str) -> List[FieldError]:
+    """Return an error for each word of a list that is not known (`what`: "unknown flag"), or in the list twice."""
+    errors = []
+    for index, word in enumerate(words):
+        if word not in known:
+            hint = did_you_mean(word, known) or f"; known are {', '.join(known)}"
+            errors.append(FieldError((index,), f"{what}: {word!r}{hint}"))
+        elif word in words[:index]:
+            errors.append(FieldError((index,), f"{word} is in the list twice"))
+    return errors
 
 
 _Model = TypeVar("_Model", bound=BaseModel)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Iterator, List, Literal, Mapping, Optional, S
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
-from cbt_plugins.config import kinds
+from cbt_plugins.config.fault import PLANNED, make_kind
 from cbt_plugins.config.units import DURATION_PATTERN, parse_duration
 from cbt_plugins.config.validate import Strict
 from cbt_plugins.faults.blast_radius import BlastRadius
@@ -23,7 +23,7 @@ _PASSWORD = re.compile(
 
 
 def _seconds(value: Any, info: ValidationInfo) -> float:
-    if (info.context or {}).get(kinds.PLANNED) and isinstance(value, (int, float)) and not isinstance(value, bool):
+    if (info.context or {}).get(PLANNED) and isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
     return parse_duration(value)
 
@@ -99,7 +99,7 @@ class Kind:
 def make(name: str, options: Mapping[str, Any]) -> Kind:
     """Return the kind with options as a plan has them. Raises FaultError for what the check of the YAML refuses."""
     try:
-        kind, _, problems = kinds.make(name, options, planned=True)
+        kind, _, problems = make_kind(name, options, planned=True)
     except ValueError as error:
         raise FaultError(str(error)) from error
     if problems or kind is None:

@@ -231,7 +231,7 @@ FAULTS = [
     (fault("kind: stop, osds: [1], options: {§deamons: cephadm}"), "[0].fault.options.deamons: unknown key; known "),
     (fault("kind: out, osds: [1], options: {§x: 1}"), "[0].fault.options.x: unknown key"),
     (fault("kind: stop, osds: [1], options: {service_manager: §docker}"), "[0].fault.options.service_manager: must be"),
-    (fault("kind: stop, osds: [1], options: {§daemons: cephadm}"), "[0].fault.options.daemons: now called service_ma"),
+    (fault("kind: stop, osds: [1], options: {§daemons: cephadm}"), "[0].fault.options.daemons: unknown key; it is"),
     (fault("kind: network, osd_nodes: 1, options: §{method: link}"), "[0].fault.options: network needs the option int"),
     (fault("kind: network, osd_nodes: 1, options: {method: §ntf}"), "[0].fault.options.method: must be link or nft"),
     (

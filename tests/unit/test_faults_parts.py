@@ -16,7 +16,8 @@ import pytest
 from faults_world import ANYTHING, CLUSTER, MADE, Connections, injector
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.config import kinds, registry
+from cbt_plugins.config import registry
+from cbt_plugins.config.fault import kind_class
 from cbt_plugins.faults import FaultError, Injector, Prepared, preview
 from cbt_plugins.faults.access import read
 from cbt_plugins.faults.facts import DaemonName, values
@@ -339,7 +340,7 @@ def test_a_kind_of_another_distribution(
 
 def test_all_built_in_kinds_can_be_made() -> None:
     for name in registry.built_in(registry.FAULTS):
-        assert issubclass(kinds.kind_class(name), Kind)
+        assert issubclass(kind_class(name), Kind)
 
 
 def test_power_runs_here_and_tells_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Injector) -> None:
