@@ -63,7 +63,9 @@ class StatusWatch:
         for _, text in self._stream.lines(max(timeout, 0.001)):
             try:
                 line = json.loads(text)
-                if "pgs" not in {**self._state, **line} or "end" in line:
+                if "version" in line:  # an agent begins; its first sample is a whole state
+                    self._state = {}
+                if not {"version", "event", "end"}.isdisjoint(line):
                     continue
                 self._state.update(line)
                 status = Status.of_state(self._state)

@@ -422,10 +422,9 @@ def main(settings, epoch=None, last=None):
             why = str(error) if isinstance(error, NoReply) else "a reply without %s" % error
             if sampler:
                 epoch = sampler.osds.epoch
-            if source is not None and time.monotonic() - failing_since > RESTART_AFTER:
+            if source is not None and time.monotonic() - failing_since > settings.get("restart_after", RESTART_AFTER):
                 source.close()
-                # librados that hangs cannot be closed, only left behind; standard input, output and pid stay
-                os.execv(sys.executable, [sys.executable, "-c", _own_text(), json.dumps([settings, epoch, last])])
+                _restart(json.dumps([settings, epoch, last]))
         else:
             late = state["t"] - last if last else 0.0
             lines.sample(state, changes, [round(late, 3), why] if late > max(3 * interval, 2.0) else None)
@@ -439,13 +438,14 @@ def main(settings, epoch=None, last=None):
     lines.write({"t": round(time.time(), 3), "end": "told", "samples": lines.samples, "cpu": cpu})
 
 
-def _own_text():
-    """Return this program: the one who sent it over a connection has left it in `program`."""
-    text = globals().get("program")
+def _restart(argument):
+    """Replace this process by a new one: librados that hangs cannot be closed. Input, output and pid stay."""
+    text = globals().get("program")  # left there by what received it over a connection
     if text is None:
         with open(sys.argv[0], "rb") as file:
             text = file.read()
-    return text
+    again = "import sys; program = sys.argv.pop(1).encode(); exec(compile(program, 'sampler_agent.py', 'exec'))"
+    os.execv(sys.executable, [sys.executable, "-c", again, text, argument])
 
 
 def _run(words):

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
@@ -15,6 +16,9 @@ import pytest
 from watched import lines, running, wait_for
 
 from cbt_plugins.cluster import sampler_agent
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.sampler import StatusWatch
 from cbt_plugins.config import registry
 from cbt_plugins.config.sections import section_of
 from cbt_plugins.config.validate import validate
@@ -51,6 +55,7 @@ for line in sys.stdin:
         "osd": dump(int(words[2])) if words[0] == "osd" else None,
         "mgr": {{"active_name": "x"}},
         "config": 0.2,
+        "df": {{"stats": {{"total_used_raw_ratio": 0.25}}}},
         "pg": {{"pg_map": {{"pg_stats_sum": {{"stat_sum": stat}}}}}},
     }}
     if words[:3] == ["pg", "dump", "osds"]:
@@ -218,6 +223,32 @@ def test_a_wrapper_that_passes_no_input_on_is_asked_by_a_process_each(ceph: Path
     (ceph / "ceph").chmod(0o755)
     written = run_agent(ceph, tmp_path / FILE, lambda its: len(its) > 2, timeout=0.1)
     assert written[1]["health"] == "HEALTH_OK"
+
+
+def test_an_agent_without_any_answer_starts_anew_as_often_as_it_takes(ceph: Path, tmp_path: Path) -> None:
+    path = tmp_path / FILE
+
+    def until(written: List[Dict[str, Any]]) -> bool:
+        begun = sum("version" in line for line in written)
+        if begun == 1 and len(written) > 2:
+            (ceph / "silent").touch()
+        elif begun == 3:
+            (ceph / "silent").unlink(missing_ok=True)
+        return begun >= 3 and "pgs" in written[-1]
+
+    written = run_agent(ceph, path, until, timeout=0.1, restart_after=0.3)
+    assert written[-1]["end"] == "told"
+
+
+def test_the_watch_adds_the_changes_up(ceph: Path) -> None:
+    its = Ceph(Remote.from_host(cluster(ceph), {}), cluster(ceph))
+    with StatusWatch(its, offset=5.0, interval=0.1) as watch:
+        first, *_ = wait_for(lambda: list(watch.poll(0.1)))
+        (ceph / "epoch").write_text("3")
+        wait_for(lambda: [status for _, status in watch.poll(0.1) if status.osds_up == 2])
+    assert abs(first[0] + 5.0 - time.time()) < 60 and first[1].osds_up == 3
+    assert watch.latest is not None and watch.latest.pgs == {"active+clean": 4} and watch.latest.raw_used == 0.25
+    wait_for(lambda: not any(map(running, pids_of(ceph))))
 
 
 def test_statistics_are_newer_when_every_osd_has_reported_again() -> None:
