@@ -39,7 +39,7 @@ def test_from_an_rgw_user(monkeypatch: pytest.MonkeyPatch) -> None:
     ceph = Ceph(NO_CLUSTER, {"head": "node0"})
     monkeypatch.setattr(ceph, "_admin_json", lambda command: answers[command.rsplit("=", 1)[1]])
     assert s3_keys(S3(("http://a",), user="with"), ceph) == S3Keys("AK", "SK")
-    with pytest.raises(CephError, match="no S3 keys: radosgw-admin key create"):
+    with pytest.raises(CephError, match="no S3 keys: run radosgw-admin key create"):
         s3_keys(S3(("http://a",), user="without"), ceph)
 
 
