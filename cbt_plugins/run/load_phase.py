@@ -7,7 +7,7 @@ import logging
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins import signals
 from cbt_plugins.cluster.ceph import Ceph
@@ -252,32 +252,29 @@ class _Observer:
 
     def _take(self, beat: Beat) -> None:
         offset = self.load.ready.offsets[beat.node].seconds
-        jobs = {}
         for job, counts in beat.counts.items():
             self._counts[job] = counts
             seen = [c.first for c in counts.values() if c.first is not None]
             if seen:
                 self._first_rows.setdefault(job, min(seen) - offset)
-            total = sum(counts.values(), Counts())
-            jobs[job] = {"ops": total.good, "bytes": total.size, "errors": total.failed, "state": beat.states[job]}
-            said = beat.driver.get(job, {})
-            jobs[job].update((key, said[key]) for key in ("in_flight", "oldest", "queued", "dry") if said.get(key))
-            down = [url for url, host in said.get("hosts", {}).items() if not host["up"]]
-            if down:
-                jobs[job]["down"] = down
-            since = max(beat.last_row[job], (self.session.go_at or beat.at) + offset)
-            late = beat.states[job] == "running" and beat.at - since > STALL and not self._past_end()
-            if late and not self._stalled.get(job):
-                text = f"{job}: no request was finished for {STALL:.0f} s"
-                log.warning("%s: %s", self.outcome.phase.name, text)
-                self.outcome.warn("stall", text, job=job)
-            self._stalled[job] = late
+            self._note_stall(beat, job, offset)
             code = beat.exits[job]
             if beat.states[job] == "done" and code not in (0, None):
                 self._died(job, f"exit status {code}" if code > 0 else f"signal {-code}")
         if beat.at - self._written.get(beat.node, 0.0) > self._every - 0.5:
             self._written[beat.node] = beat.at
+            jobs = {job: _heartbeat(beat, job) for job in beat.counts}
             self._beats.write({"t": beat.at - offset, "node": beat.node, "jobs": jobs})
+
+    def _note_stall(self, beat: Beat, job: str, offset: float) -> None:
+        """Warn of a generator that finishes nothing; `offset` is its node's clock minus the head's."""
+        since = max(beat.last_row[job], (self.session.go_at or beat.at) + offset)
+        stalled = beat.states[job] == "running" and beat.at - since > STALL and not self._past_end()
+        if stalled and not self._stalled.get(job):
+            text = f"{job}: no request was finished for {STALL:.0f} s"
+            log.warning("%s: %s", self.outcome.phase.name, text)
+            self.outcome.warn("stall", text, job=job)
+        self._stalled[job] = stalled
 
     def _died(self, job: str, how: str) -> None:
         """Stop the phase: without this generator the load is not what was asked for."""
@@ -327,6 +324,15 @@ class _Observer:
                 note=f"stalled: {', '.join(stalled)}" if stalled else "",
             )
         )
+
+
+def _heartbeat(beat: Beat, job: str) -> Dict[str, Any]:
+    """Return what heartbeat.jsonl says of a job."""
+    total, said = sum(beat.counts[job].values(), Counts()), beat.driver.get(job, {})
+    line = {"ops": total.good, "bytes": total.size, "errors": total.failed, "state": beat.states[job]}
+    line.update((key, said[key]) for key in ("in_flight", "oldest", "queued", "dry") if said.get(key))
+    down = [url for url, host in said.get("hosts", {}).items() if not host["up"]]
+    return {**line, "down": down} if down else line
 
 
 def _length(phase: Phase) -> Optional[float]:

@@ -56,43 +56,35 @@ class PhaseOutcome:
         """Record how every job ran, in the head's clock."""
         for job in jobs:
             end = ends.get(job.id)
-            offset = offsets[job.node].seconds
-            record = job.record()
-            named = {f"{{{name}}}": path for name, path in programs[job.node].items()}
-            record["argv"] = [named.get(a, a) for a in job.argv]
-            record["aggregates"] = f"aggregates/{job.id}.aggregates"
-            record["rows"] = f"rows/{job.id}.csv.zst" if keep_rows else None
-            record["clock_offset"] = offset
             if end is None:
                 self.warn("job-lost", f"{job.id}: its node was lost; its rows may be incomplete", job=job.id)
                 self.degrade("degraded")
                 end = JobEnd({})
-            own = end.counts.get(job.op)  # a job may have rows of preparation too
-            times = {"first_row": own.first, "last_row": own.last} if own and own.first else {}
-            for name in ("started", "first_row", "last_row", "ended"):
-                value = times.get(name, getattr(end, name))
-                record[name] = None if value is None else value - offset
-            record.update(exit=end.exit, signal=end.signal, cut=end.cut, restarts=max(0, end.passes - 1))
-            record["rows_total"] = sum(c.good + c.failed for c in end.counts.values())
-            record["errors_total"] = sum(c.failed for c in end.counts.values())
-            record["driver_end"] = end.driver_end
+            record = _job_record(job, end, offsets[job.node].seconds)
+            named = {f"{{{name}}}": path for name, path in programs[job.node].items()}
+            record["argv"] = [named.get(a, a) for a in job.argv]
+            record["rows"] = f"rows/{job.id}.csv.zst" if keep_rows else None
             self.jobs.append(record)
-            if end.reducer:
-                self.warn("aggregates", f"{job.id}: {end.reducer}", job=job.id)
+            self._judge_job(job, end, record)
+
+    def _judge_job(self, job: LoadJob, end: JobEnd, record: Mapping[str, Any]) -> None:
+        """Warn of what limits the trust in a job."""
+        if end.reducer:
+            self.warn("aggregates", f"{job.id}: {end.reducer}", job=job.id)
+            self.degrade("degraded")
+        if end.died:
+            how = f"signal {end.signal}" if end.signal else f"exit status {end.exit}"
+            why = f": {end.message}" if end.message else ""
+            self.warn("generator-died", f"{job.id}: {job.argv[1]} ended with {how}{why}", job=job.id)
+            self.degrade("failed")
+        elif record["rows_total"] == 0:
+            self.warn("generator-idle", f"{job.id}: no request was finished", job=job.id)
+            self.degrade("degraded")
+        if record["errors_total"]:
+            text = f"{job.id}: {record['errors_total']} of {record['rows_total']} requests failed"
+            self.warn("errors", text, job=job.id)
+            if record["errors_total"] > ERROR_SHARE * record["rows_total"]:
                 self.degrade("degraded")
-            if end.died:
-                how = f"signal {end.signal}" if end.signal else f"exit status {end.exit}"
-                why = f": {end.message}" if end.message else ""
-                self.warn("generator-died", f"{job.id}: {job.argv[1]} ended with {how}{why}", job=job.id)
-                self.degrade("failed")
-            elif record["rows_total"] == 0:
-                self.warn("generator-idle", f"{job.id}: no request was finished", job=job.id)
-                self.degrade("degraded")
-            if record["errors_total"]:
-                text = f"{job.id}: {record['errors_total']} of {record['rows_total']} requests failed"
-                self.warn("errors", text, job=job.id)
-                if record["errors_total"] > ERROR_SHARE * record["rows_total"]:
-                    self.degrade("degraded")
 
     def note_dry(self) -> None:
         """Warn of jobs that ran out of objects to delete, once the window is known."""
@@ -144,6 +136,21 @@ class PhaseOutcome:
             "warnings": self.warnings,
             **self.extra,
         }
+
+
+def _job_record(job: LoadJob, end: JobEnd, offset: float) -> Dict[str, Any]:
+    """Return what phase.json says of a job; `offset` is its node's clock minus the head's, in seconds."""
+    record = {**job.record(), "aggregates": f"aggregates/{job.id}.aggregates", "clock_offset": offset}
+    own = end.counts.get(job.op)  # a job may have rows of preparation too
+    times = {"first_row": own.first, "last_row": own.last} if own and own.first else {}
+    for name in ("started", "first_row", "last_row", "ended"):
+        value = times.get(name, getattr(end, name))
+        record[name] = None if value is None else value - offset
+    record.update(exit=end.exit, signal=end.signal, cut=end.cut, restarts=max(0, end.passes - 1))
+    record["rows_total"] = sum(c.good + c.failed for c in end.counts.values())
+    record["errors_total"] = sum(c.failed for c in end.counts.values())
+    record["driver_end"] = end.driver_end
+    return record
 
 
 def block_of(phase: Phase) -> int:
