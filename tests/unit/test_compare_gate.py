@@ -101,7 +101,7 @@ def test_data_that_is_not_usable_comes_before_all_else() -> None:
 
 
 def test_a_limit_of_nothing_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match="PTU.obj_per_s matches nothing: the phases are measure-new; "):
+    with pytest.raises(ValueError, match=r"PTU.obj_per_s matches nothing: the phases are measure-new; "):
         gated(["PTU.obj_per_s=10%"], 100)
 
 

@@ -202,7 +202,7 @@ def test_what_cbt_load_adds_is_in_it(tmp_path: Path) -> None:
         "4 KiB to 8 KiB GET 200.0",
         "64 KiB to 128 KiB GET 50.00",
         "3,600 objects read and compared: all that were read are what had been written; 0 could not be read",
-        "Requests under way, per driver",
+        "Requests in flight, by driver",
     ):
         assert part in text, part
 
