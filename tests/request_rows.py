@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 from typing import Dict, List
 
-from cbt_plugins.results.source import Source
+from cbt_plugins.results.source import PackedFile
 
 #: the columns of rows that come without a header: those of warp 1.1 to 1.4, and of cbt-load
 STREAMED = (
@@ -18,7 +18,7 @@ STREAMED = (
 
 def rows_of(path: Path) -> List[Dict[str, str]]:
     """Return all whole rows of a rows file, by column."""
-    text = b"".join(Source(path).chunks()).decode()
+    text = b"".join(PackedFile(path).chunks()).decode()
     names = None if text.startswith("idx\t") else STREAMED
     whole = text[: text.rfind("\n") + 1]
     found = csv.DictReader(io.StringIO(whole, newline=""), names, delimiter="\t")

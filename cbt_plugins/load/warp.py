@@ -29,7 +29,7 @@ FOREVER = 30 * 86400.0
 
 
 def object_size(sizes: Sizes) -> str:
-    """warp's --obj.size for exact sizes and ranges.
+    """Return warp's --obj.size for exact sizes and ranges.
 
     A bucket "a:0,b:w" of warp's histogram gives sizes a..b-1 with weight w; a range of one byte is one exact size.
     """
@@ -74,7 +74,7 @@ class WarpJobs(Generator):
         return self._hybrid(phase, start.worker_groups) if phase.kind == "hybrid" else self._plain(phase)
 
     def _fill(self, phase: Phase) -> List[LoadJob]:
-        """Jobs that write: for a time, for a number of objects, or until they are stopped."""
+        """Return jobs that write: for a time, for a number of objects, or until they are stopped."""
         assert phase.goal is not None
         goal, share = phase.goal, drop_share(self._plan)
         jobs = []
@@ -102,7 +102,7 @@ class WarpJobs(Generator):
         return jobs
 
     def _hybrid(self, phase: Phase, groups: Mapping[str, Sequence[WorkerGroup]]) -> List[LoadJob]:
-        """Worker groups side by side on what is there; `groups` are those of each driver."""
+        """Return worker groups side by side on what is there; `groups` are those of each driver."""
         jobs = []
         for driver in self._plan.drivers:
             bucket = self._buckets[driver.bucket]
@@ -135,7 +135,7 @@ class WarpJobs(Generator):
         return jobs
 
     def _plain(self, phase: Phase) -> List[LoadJob]:
-        """One warp operation under its own name, on objects that it makes itself."""
+        """Return one warp operation under its own name, on objects that it makes itself."""
         assert phase.warp is not None
         op, jobs = phase.warp, []
         for driver in self._plan.drivers:
@@ -198,7 +198,7 @@ class WarpJobs(Generator):
 
 
 def mix_options(mix: Mix) -> List[str]:
-    """warp mixed's distribution options; all four, for warp's own defaults are another mix."""
+    """Return warp mixed's distribution options: all four, since warp's own defaults are another mix."""
     options: List[str] = []
     for op in ("GET", "PUT", "STAT", "DELETE"):
         options += [f"--{op.lower()}-distrib", f"{mix.get(op, 0.0):g}"]
@@ -206,7 +206,7 @@ def mix_options(mix: Mix) -> List[str]:
 
 
 def drop_share(plan: Plan) -> float:
-    """Share of a fill (0..0.5) that later phases by warp may delete; cbt-load deletes only what it wrote itself.
+    """Return the share of a fill (0..0.5) that later phases by warp may delete.
 
     d / (p + d) of the mix that deletes most; more when the fill is short beside a phase, whose DELETEs would run dry:
     a hybrid load makes up to three times the requests of a fill. Long phases list again what they have written

@@ -1,4 +1,4 @@
-"""How a driver's workers are shared among the operations of a mix.
+"""Worker groups: how a driver's workers are shared among the operations of a mix.
 
 warp cannot mix operations on objects that exist, so a hybrid load is one closed loop per operation, side by side. By
 Little's law a closed loop of w workers makes w / latency requests a second: to get the shares s, the workers must be in
@@ -29,7 +29,7 @@ class WorkerGroup:
 
 
 def groups_of(mix: Mix) -> List[Tuple[str, str, float]]:
-    """(operation, role, percent) of the loops that a mix needs.
+    """Return (operation, role, percent) of the loops that a mix needs.
 
     What is deleted must never be what is read. So as many PUTs as there are DELETEs go under a prefix of their own,
     from which the DELETEs take; all other PUTs stay, and only what stays is read.
@@ -46,12 +46,12 @@ def groups_of(mix: Mix) -> List[Tuple[str, str, float]]:
 
 
 def by_share(mix: Mix, workers: int) -> List[WorkerGroup]:
-    """Workers in proportion to the shares: the first guess, and what a calibration runs with."""
+    """Return workers in proportion to the shares: the first guess, and what a calibration runs with."""
     return _allot([(op, role, share, share) for op, role, share in groups_of(mix)], workers)
 
 
 def by_latency(mix: Mix, workers: int, latency: Mapping[str, float]) -> List[WorkerGroup]:
-    """Workers in proportion to share x latency (seconds per request of each operation, all > 0).
+    """Return workers in proportion to share x latency (seconds per request of each operation, all > 0).
 
     The expected total rate is workers / sum(share x latency); loops that get more than their due are paced to their
     share of it.
@@ -70,7 +70,7 @@ def by_latency(mix: Mix, workers: int, latency: Mapping[str, float]) -> List[Wor
 
 
 def fixed(mix: Mix, workers: Mapping[str, int]) -> List[WorkerGroup]:
-    """Workers per operation as the YAML gives them; PUT's are divided between the two kinds of PUT."""
+    """Return workers per operation as the YAML gives them; PUT's are divided between the two kinds of PUT."""
     groups = []
     for op in ("GET", "STAT", "PUT", "DELETE"):
         mine = [(o, role, share, share) for o, role, share in groups_of(mix) if o == op]
@@ -79,7 +79,7 @@ def fixed(mix: Mix, workers: Mapping[str, int]) -> List[WorkerGroup]:
 
 
 def _allot(wanted: List[Tuple[str, str, float, float]], workers: int) -> List[WorkerGroup]:
-    """Whole numbers by largest remainder; every loop has at least one worker, even if that makes more in all."""
+    """Return whole numbers by largest remainder; every loop has at least one worker, even if that makes more in all."""
     total = sum(weight for _, _, _, weight in wanted)
     exact = [workers * weight / total for _, _, _, weight in wanted]
     whole = [max(1, int(x)) for x in exact]
@@ -92,5 +92,5 @@ def _allot(wanted: List[Tuple[str, str, float, float]], workers: int) -> List[Wo
 
 
 def latencies(counted: Mapping[str, Tuple[int, int]]) -> Dict[str, float]:
-    """Mean seconds per request from {operation: (requests, sum of their nanoseconds)}; empty ones are left out."""
+    """Return the mean seconds per request from {operation: (requests, sum of their ns)}; empty ones are left out."""
     return {op: ns / n / 1e9 for op, (n, ns) in counted.items() if n and ns}

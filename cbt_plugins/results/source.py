@@ -17,8 +17,8 @@ class Unreadable(Exception):
     """Data that cannot be used; the text names the file and says why."""
 
 
-class Source:
-    """Decompressed chunks of a file; then `torn` says why there are no more: None at a proper end."""
+class PackedFile:
+    """A file, plain or compressed: its unpacked chunks, and why its end is missing (`torn`)."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -30,8 +30,8 @@ def main() -> int:
     n = 0
     while time.monotonic() < end and (not args.rows or n < args.rows):
         error = '"bad ""thing"""' if args.error_every and n % args.error_every == 0 else ""
-        cells = [n, 0, args.op, "", 1, 4096, "http://rgw1:7480", f"keep/{n}", error, "2026-11-21T09:06:28.059836645Z"]
-        print(*cells, "", "2026-11-21T09:06:28.096048237Z", 36211601, 0, sep="\t", flush=True)
+        columns = [n, 0, args.op, "", 1, 4096, "http://rgw1:7480", f"keep/{n}", error, "2026-11-21T09:06:28.059836645Z"]
+        print(*columns, "", "2026-11-21T09:06:28.096048237Z", 36211601, 0, sep="\t", flush=True)
         if args.chatter:
             print("x" * 10000, file=sys.stderr)
         n += 1

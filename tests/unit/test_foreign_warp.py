@@ -16,7 +16,7 @@ import pytest
 from cbt_plugins.results.importers import warp_rows
 from cbt_plugins.results.importers.reader import read
 from cbt_plugins.results.record import RunRecord
-from cbt_plugins.results.source import Source, Unreadable
+from cbt_plugins.results.source import PackedFile, Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "foreign" / "warp"
 ROWS = Path(__file__).parent.parent / "data" / "rows"
@@ -35,7 +35,7 @@ def codes(record: RunRecord) -> List[str]:
 
 
 def raw(name: str) -> Dict[str, Any]:
-    data: Dict[str, Any] = json.loads(b"".join(Source(DATA / name).chunks()))
+    data: Dict[str, Any] = json.loads(b"".join(PackedFile(DATA / name).chunks()))
     return data
 
 
@@ -97,7 +97,7 @@ def test_the_series_has_a_value_for_every_second_that_warp_kept() -> None:
 
 def by_hand(path: Path) -> List[Dict[str, Any]]:
     """The rows with times in ns."""
-    text = b"".join(Source(path).chunks()).decode()
+    text = b"".join(PackedFile(path).chunks()).decode()
     rows = [row for row in csv.DictReader(io.StringIO(text), delimiter="\t") if row["idx"].isdigit()]
     return [{**row, "begun": _ns(row["start"]), "ended": _ns(row["end"])} for row in rows]
 

@@ -14,7 +14,7 @@ import pytest
 from cbt_plugins.results import rows as request_rows
 from cbt_plugins.results import source
 from cbt_plugins.results.rows import NotBuilt, by_client
-from cbt_plugins.results.source import Source, Unreadable
+from cbt_plugins.results.source import PackedFile, Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "rows"
 REFUSED = 'Put "http://127.0.0.1:7072/b/x": dial tcp 127.0.0.1:7072: connect: connection refused'
@@ -190,14 +190,14 @@ PACKED = DATA / "v0.6.9-mixed-one-gateway-killed.csv.zst"
 
 
 def lines_of(path: Path) -> int:
-    return b"".join(Source(path).chunks()).count(b"\n")
+    return b"".join(PackedFile(path).chunks()).count(b"\n")
 
 
 def test_zstd_by_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "_zstd_member", lambda: None)
     assert lines_of(PACKED) == 302
     (tmp_path / "torn.csv.zst").write_bytes(PACKED.read_bytes()[: PACKED.stat().st_size // 2])
-    torn = Source(tmp_path / "torn.csv.zst")
+    torn = PackedFile(tmp_path / "torn.csv.zst")
     list(torn.chunks())
     assert torn.torn == "damaged zstd data"
 
@@ -216,10 +216,10 @@ def test_zstd_by_module(tmp_path: Path) -> None:
     data = packer.compress(b"a\nb\nc\n") + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
     path = tmp_path / "x.zst"
     path.write_bytes(data)
-    cut = Source(path)
+    cut = PackedFile(path)
     assert b"".join(cut.chunks()) == b"a\nb\nc\n" and cut.torn == "the zstd stream has no end"
     path.write_bytes(data + packer.flush() + zstandard.ZstdCompressor().compress(b"d\n"))
-    whole = Source(path)
+    whole = PackedFile(path)
     assert b"".join(whole.chunks()) == b"a\nb\nc\nd\n" and whole.torn is None
 
 
@@ -227,8 +227,8 @@ def test_zstd_by_module(tmp_path: Path) -> None:
 def test_gzip_unpacked_here(tmp_path: Path, end: bool) -> None:
     path = tmp_path / "x.gz"
     synced(path, "a\nb\n", end=end)
-    found = Source(path)
+    found = PackedFile(path)
     assert b"".join(found.chunks()) == b"a\nb\n" and found.torn == (None if end else "the gzip stream has no end")
     path.write_bytes(path.read_bytes() + b"\xff" * 50)
-    damaged = Source(path)
+    damaged = PackedFile(path)
     assert b"".join(damaged.chunks()) == b"a\nb\n" and damaged.torn and "damaged" in damaged.torn

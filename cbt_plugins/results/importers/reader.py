@@ -14,7 +14,7 @@ from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.importers import cbt
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
 from cbt_plugins.results.record import RunRecord
-from cbt_plugins.results.source import Source, Unreadable
+from cbt_plugins.results.source import PackedFile, Unreadable
 
 #: bytes from the begin of a file that say what it is
 _HEAD = 1 << 14
@@ -62,7 +62,7 @@ def importers() -> Dict[str, Importer]:
 def _kind_of(path: Path, known: Dict[str, Importer]) -> Optional[str]:
     """The kind of the importer that claims a file."""
     try:
-        chunk = next(iter(Source(path).chunks()), b"")
+        chunk = next(iter(PackedFile(path).chunks()), b"")
     except Unreadable:
         return None
     head = chunk[:_HEAD].decode("utf-8", "replace")

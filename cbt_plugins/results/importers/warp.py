@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
 from cbt_plugins.results.record import Measurement, ResultWarning, RunRecord
-from cbt_plugins.results.source import Source, Unreadable
+from cbt_plugins.results.source import PackedFile, Unreadable
 
 #: the phase of all operations of a run: warp's run side by side
 PHASE = "warp"
@@ -51,7 +51,7 @@ class WarpImporter(Importer):
 
 def read(path: Path) -> List[RunRecord]:
     """Return the record of one file. Raises Unreadable."""
-    source = Source(path)
+    source = PackedFile(path)
     try:
         data = json.loads(b"".join(source.chunks()).decode("utf-8", "replace"))
         table: Mapping[str, Op] = data["by_op_type"]
