@@ -81,7 +81,7 @@ class Frame:
     ends: bool = False
 
     def table(self, name: str) -> Columns:
-        """The columns of a table, maybe empty."""
+        """Return the columns of a table, maybe empty."""
         return self.tables.get(name) or _EMPTY[name]
 
     def histograms(self, name: str) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -111,7 +111,7 @@ class Frame:
 
 
 def places(path: Path) -> Tuple[List[Tuple[int, int]], Optional[str]]:
-    """(offset, length) of the frames of a file, and why there are no more when the last bytes are none.
+    """Return (offset, length) of the frames of a file, and why there are no more when the last bytes are none.
 
     Raises Unreadable when it is no aggregates file at all.
     """
@@ -145,7 +145,7 @@ def places(path: Path) -> Tuple[List[Tuple[int, int]], Optional[str]]:
 
 
 def frames(path: Path, where: Sequence[Tuple[int, int]]) -> Iterator[Optional[Frame]]:
-    """The frames at these places; None in the place of one that is damaged. Raises Unreadable."""
+    """Yield the frames at these places; None in the place of one that is damaged. Raises Unreadable."""
     try:
         with path.open("rb") as file:
             for at, length in where:
@@ -163,7 +163,7 @@ def frames(path: Path, where: Sequence[Tuple[int, int]]) -> Iterator[Optional[Fr
 
 
 def joined(many: Iterable[Optional[Frame]]) -> Iterator[Optional[Frame]]:
-    """The same in fewer and larger frames: numpy wants long columns."""
+    """Return the same in fewer and larger frames: numpy wants long columns."""
     waiting: List[Frame] = []
     entries = 0
     for frame in many:
@@ -208,7 +208,7 @@ def _union(lists: Sequence[Sequence[str]]) -> Tuple[List[str], List[np.ndarray]]
 
 
 def parse(data: bytes) -> Frame:
-    """One frame with its prefix. Raises Damaged; Unreadable for histograms of another resolution."""
+    """Return one frame with its prefix. Raises Damaged; Unreadable for histograms of another resolution."""
     packed = memoryview(data)[PREFIX.size :]
     if zlib.crc32(packed) != PREFIX.unpack_from(data)[4]:
         raise Damaged("its checksum is another one")

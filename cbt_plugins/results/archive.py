@@ -93,7 +93,7 @@ class ArchivedRun:
 
 
 def find_runs(path: Path) -> List[Path]:
-    """The run directories of an archive, of its results/, of one iteration, or the one that `path` is.
+    """Return the run directories of an archive, of its results/, of one iteration, or the one that `path` is.
 
     Raises Unreadable when there is none.
     """
@@ -216,7 +216,7 @@ def _job(directory: Path, data: Mapping[str, Any], engine: str) -> ArchivedJob:
 
 
 def texts(run: Path) -> Dict[str, str]:
-    """What was recorded around the run in this directory: path in it -> text, the most asked for first."""
+    """Return what was recorded around the run in this directory: path in it -> text, the most asked for first."""
     names = ["config.yaml", "plan.json", "benchmark_config.yaml", "manifest.json", "events.jsonl"]
     found = {name: run / name for name in names}
     for directory in ("before", "after"):

@@ -27,7 +27,7 @@ Line = Mapping[str, Any]
 
 
 def bottleneck(line: Line, load: Line) -> Dict[str, Any]:
-    """{"what", "evidence": [text...]}; `line` is a phase of summary["resources"], without its bottleneck.
+    """Return {"what", "evidence": [text...]}; `line` is a phase of summary["resources"], without its bottleneck.
 
     `load`: {"made": whether there was any, "ops": {op: requests/s}, "ceiling": {op: requests/s} or nothing: what the
     generator can do against a server that does nothing}. The first of the rules that finds something names it: what

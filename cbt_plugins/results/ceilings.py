@@ -48,7 +48,7 @@ class Wiring:
         self.gateways = self._gateways(run, endpoints)
 
     def layout(self, clients: Weights) -> Layout:
-        """The layout with these clients: node -> part of the load. Raises Unknown where no such one can be."""
+        """Return the layout with these clients: node -> part of the load. Raises Unknown where no such one can be."""
         its = {self._known(short_name(node)): weight for node, weight in clients.items()}
         try:
             return Layout(self.osds, its, self.gateways, self.kept, self.apart, self.cluster_network, self.fast_read)
@@ -56,7 +56,7 @@ class Wiring:
             raise Unknown(f"pool {self.pool_name}: {e}") from e
 
     def text(self) -> str:
-        """What it is, for people."""
+        """Return the layout in words."""
         shared = [node for node in self.gateways if node in self.osds]
         where = "on nodes of OSDs" if len(shared) == len(self.gateways) else f"{len(shared)} of them on nodes of OSDs"
         where = where if shared else "on nodes of their own"
@@ -171,7 +171,7 @@ _WRITES, _READS = ("PUT", "MULTIPART"), ("GET",)
 
 
 def ceilings(run: Path, summary: Mapping[str, Any], nic: Optional[float] = None) -> Dict[str, Any]:
-    """{"layout": text, "nics": text, "phases": {name: line}} of a run directory and its summary.
+    """Return {"layout": text, "nics": text, "phases": {name: line}} of a run directory and its summary.
 
     `nic`: bytes/s of every node's interface; without it the speeds that `resources` of the summary has. A line:
 

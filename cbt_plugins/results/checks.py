@@ -84,7 +84,7 @@ Warning_ = Dict[str, Any]
 
 
 def check_phase(made: PhaseAggregates, line: Mapping[str, Any]) -> List[Warning_]:
-    """All warnings of one phase; `line` is its entry in the summary."""
+    """Return all warnings of one phase; `line` is its entry in the summary."""
     checks = (_status, _window, _jobs, _rows, _errors, _missing, _accounting, _little, _mix, _samples, _stalls, _tail)
     found = [warning for check in (*checks, *_OF_CBT_LOAD) for warning in check(made, line)]
     recounted = {warning["code"] for warning in found}

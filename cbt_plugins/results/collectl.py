@@ -28,7 +28,7 @@ Table = Tuple[Mapping[str, str], Sequence[str], List[List[str]]]
 
 
 def read_node(folder: Path, name: str, offset: float = 0.0) -> Optional[NodeSamples]:
-    """All plot files in `folder`; None when there is none with a sample. `offset` is node's minus head's clock.
+    """Return what all plot files in `folder` say; None when none has a sample. `offset` is node's minus head's clock.
 
     The files have times in whole seconds, so that all is up to one second off, and rates as whole numbers.
     """
@@ -58,14 +58,14 @@ class _Values:
         self.columns = columns
 
     def of(self, column: str) -> np.ndarray:
-        """A column, zeros when there is none."""
+        """Return a column, zeros when there is none."""
         place = self._places.get(column)
         if place is None:
             return np.zeros(len(self._rows))
         return np.array([float(row[place]) if _NUMBER.match(row[place]) else 0.0 for row in self._rows])
 
     def things(self, kind: str) -> Dict[str, Callable[[str], np.ndarray]]:
-        """name -> what gives a column of it; of "DSK", "NET" or "CPU"."""
+        """Return name -> what gives a column of it; of "DSK", "NET" or "CPU"."""
         found: Dict[str, Callable[[str], np.ndarray]] = {}
         for column in self.columns:
             parts = _COLUMN.match(column)

@@ -22,7 +22,7 @@ _SECRET = re.compile(r"(password|passwd|secret|token|(^|[_/ ])key)$")
 
 
 def configuration(summary: Mapping[str, Any], run: Optional[Path]) -> Dict[str, Any]:
-    """All keys that are known, in the form of record.Record.config; `run` is the run's directory, if there is one."""
+    """Return all known keys of RunRecord.config; `run` is the run's directory, if there is one."""
     plan = _json(run, "plan.json") or {}
     found = dict(_of_summary(summary, plan))
     for pairs in (_of_plan(plan), _of_nodes(run), _of_cluster(run)):
@@ -96,12 +96,12 @@ def _workers(jobs: Sequence[Mapping[str, Any]]) -> Iterator[Tuple[str, int]]:
 
 
 def mix(shares: Optional[Mapping[str, float]]) -> Optional[str]:
-    """ "DELETE:5 GET:45 PUT:35 STAT:15"."""
+    """ Return a mix as text: "DELETE:5 GET:45 PUT:35 STAT:15"."""
     return " ".join(f"{op}:{share:g}" for op, share in sorted(shares.items())) if shares else None
 
 
 def sizes(of: Iterable[Sequence[float]]) -> str:
-    """One driver's (smallest, largest, share) as "4096", "1024-65536" or "4096:50,65536:50" (percent)."""
+    """Return one driver's (smallest, largest, share) as "4096", "1024-65536" or "4096:50,65536:50" (percent)."""
     texts = [(f"{low:g}" if low == high else f"{low:g}-{high:g}", share) for low, high, share in of]
     return texts[0][0] if len(texts) == 1 else ",".join(f"{text}:{100 * share:g}" for text, share in texts)
 

@@ -20,7 +20,7 @@ _ROLES = {"clients": "client", "osds": "osd", "mons": "mon", "rgws": "rgw", "mgr
 
 
 def environment(run: ArchivedRun) -> Dict[str, Any]:
-    """{"versions": {program: text}, "nodes": [{"node", "kernel", "clock_offset"}], "endpoints", "scale"}.
+    """Return {"versions": {program: text}, "nodes": [{"node", "kernel", "clock_offset"}], "endpoints", "scale"}.
 
     A clock offset is in seconds, node minus head; without one in the manifest it is that of the node's jobs.
     """
@@ -37,7 +37,7 @@ def environment(run: ArchivedRun) -> Dict[str, Any]:
 
 
 def ceph_version(versions: Any) -> Optional[str]:
-    """ "18.2.7 reef" from what `ceph versions` says; all of them when daemons differ."""
+    """ Return "18.2.7 reef" from what `ceph versions` says; all of them when daemons differ."""
     if not isinstance(versions, dict):
         return _text(versions)
     overall = versions.get("overall", versions)
@@ -53,7 +53,7 @@ def ceph_version(versions: Any) -> Optional[str]:
 
 
 def roles_of(run: ArchivedRun) -> Dict[str, List[str]]:
-    """node -> what the file says that it is ("client", "osd", "mon", "rgw", "mgr", "head")."""
+    """Return node -> what the file says that it is ("client", "osd", "mon", "rgw", "mgr", "head")."""
     try:
         file = json.loads((run.path / "cluster.json").read_text(encoding="utf-8"))["cluster"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -111,14 +111,14 @@ class Clocks:
 
     @classmethod
     def of(cls, run: ArchivedRun) -> Clocks:
-        """As they were measured before the run's first phase."""
+        """Return the offsets that were measured before the run's first phase."""
         nodes: Dict[str, float] = {its["node"]: its["clock_offset"] or 0.0 for its in environment(run)["nodes"]}
         # which of them leads is written nowhere; where they differ, Ceph itself complains from 0.05 s on
         mons = [nodes[node] for node, roles in roles_of(run).items() if "mon" in roles and node in nodes]
         return cls(nodes, median(mons) if mons else 0.0)
 
     def of_file(self, path: Path) -> float:
-        """Of the node whose monitor wrote a file: its folder is PROFILE.NODE."""
+        """Return the offset of the node whose monitor wrote a file: its folder is PROFILE.NODE."""
         return self.nodes.get(path.parent.name.partition(".")[2], 0.0)
 
 

@@ -27,7 +27,7 @@ class Episode:
 
 
 def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
-    """Failures and returns by time, from lines of events.jsonl; `last` is the time of the last sample."""
+    """Return failures and returns by time, from lines of events.jsonl; `last` is the time of the last sample."""
     found: List[Episode] = []
     faults = [event for event in events if event.get("kind") not in _SETTINGS]
     for event in sorted(faults, key=lambda event: float(event.get("t") or 0)):
@@ -99,7 +99,7 @@ class Stretch(NamedTuple):
 
 
 def stretches(recovery: Mapping[str, Any], start: float, end: float) -> List[Stretch]:
-    """The states of a window (epoch seconds), from the result of `recovery.milestones`; nothing is left out."""
+    """Return the states of a window (epoch seconds), from the result of `recovery.milestones`; nothing is left out."""
     borders: List[Tuple[str, Tuple[str, ...], float]] = [("no failure", (), -math.inf)]
     for episode in recovery.get("episodes") or ():
         for state, t, is_milestone in _borders(episode):

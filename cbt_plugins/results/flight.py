@@ -13,7 +13,7 @@ from cbt_plugins.results.series import TimeGrid
 
 
 def littles_law(made: PhaseAggregates) -> Dict[str, Any]:
-    """Per job: requests in flight by two ways, against its workers.
+    """Return, per job, the requests in flight by two ways, beside its workers.
 
     in_flight   sum of the durations of all requests that ended in the window / length of the window
                 = throughput x mean latency (failed requests keep a worker busy too)
@@ -54,7 +54,7 @@ def _rounded(share: Optional[float]) -> Optional[float]:
 
 
 def at_borders(made: PhaseAggregates) -> Optional[Dict[str, int]]:
-    """Requests that were in flight when the window began and when it ended; None when there is no such moment.
+    """Return requests that were in flight when the window began and when it ended; None when there is no such moment.
 
     Only requests that have a row are counted: those that a stopped generator left behind are not.
     """
@@ -65,7 +65,7 @@ def at_borders(made: PhaseAggregates) -> Optional[Dict[str, int]]:
 
 
 def at_end(made: PhaseAggregates) -> Dict[str, Any]:
-    """Requests of cut jobs that have no row, because the job was stopped before they ended.
+    """Return requests of cut jobs that have no row, because the job was stopped before they ended.
 
     A closed loop starts a request when the last one has ended: its age at the stop is how long its thread
     has been silent. `oldest` is thus a lower bound of the longest latency. cbt-load gives every request a row.
@@ -82,7 +82,7 @@ def at_end(made: PhaseAggregates) -> Dict[str, Any]:
 
 
 def rate(made: PhaseAggregates) -> Dict[str, Any]:
-    """An open loop's requests a second: {"asked", "issued", "deviation"}; all null in a closed loop.
+    """Return an open loop's requests/s: {"asked", "issued", "deviation"}; all null in a closed loop.
 
     `issued` is what the drivers started, per second of their time; while the load grows (`ramp`), half of it is asked.
     """

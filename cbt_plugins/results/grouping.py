@@ -15,7 +15,7 @@ def grouped(
     lows: Mapping[str, np.ndarray] = {},
     highs: Mapping[str, np.ndarray] = {},
 ) -> Tuple[np.ndarray, Columns]:
-    """The different keys, rising, and for each the sums, minima and maxima of its rows' columns, as int64."""
+    """Return the different keys, rising, and for each the sums, minima and maxima of its rows' columns, as int64."""
     if not len(keys):
         return keys, {name: np.zeros(0, np.int64) for name in (*sums, *lows, *highs)}
     order = np.argsort(keys, kind="stable")

@@ -16,7 +16,7 @@ WIDTH = ((63 - BITS) << _HALF) + _LINEAR
 
 
 def buckets(values: np.ndarray) -> np.ndarray:
-    """Bucket of each value (ns, >= 0): the value itself below 2048, then 1024 buckets per power of two."""
+    """Return the bucket of each value (ns, >= 0): the value itself below 2048, then 1024 buckets per power of two."""
     # the bits that are left after this shift fit a float, so that its exponent is the exact bit length
     exponent = np.frexp((values >> _HALF).astype(np.float64))[1].astype(np.int64)
     shift = np.maximum(exponent + _HALF - BITS, 0)
@@ -24,13 +24,13 @@ def buckets(values: np.ndarray) -> np.ndarray:
 
 
 def lows(numbers: np.ndarray) -> np.ndarray:
-    """Smallest value of each bucket."""
+    """Return the smallest value of each bucket."""
     shift = np.maximum((numbers >> _HALF) - 1, 0)
     return (numbers - (shift << _HALF)) << shift
 
 
 def middles(numbers: np.ndarray, span: int = 1) -> np.ndarray:
-    """The value that stands for each bucket: its exact value below 2048, else the middle of its integers.
+    """Return the value that stands for each bucket: its exact value below 2048, else the middle of its integers.
 
     With `span`, for as many buckets as that, from each on, as if they were one.
     """
@@ -94,7 +94,7 @@ class Histogram:
         return self.total / self.n
 
     def quantile(self, q: float) -> float:
-        """The value at rank ceil(q * n) of the sorted sample, in ns, off by less than 0.05 %.
+        """Return the value at rank ceil(q * n) of the sorted sample, in ns, off by less than 0.05 %.
 
         Raises ValueError when empty.
         """
@@ -112,7 +112,7 @@ class Histogram:
         return min(max(float(middles(self.numbers[at : at + 1])[0]), float(self.min)), float(self.max))
 
     def to_json(self) -> Dict[str, Any]:
-        """{"bits", "n", "total", "min", "max", "buckets": [number, count, number, count, ...]}, rising."""
+        """Return {"bits", "n", "total", "min", "max", "buckets": [number, count, number, count, ...]}, rising."""
         return {
             "bits": BITS,
             "n": self.n,
@@ -124,7 +124,7 @@ class Histogram:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Histogram:
-        """What `to_json` wrote; ValueError when it has another resolution or contradicts itself."""
+        """Return what `to_json` wrote; ValueError when it has another resolution or contradicts itself."""
         if data["bits"] != BITS:
             raise ValueError(f"a histogram of {data['bits']} significant bits; this version reads {BITS}")
         flat = np.asarray(data["buckets"], np.int64)
@@ -146,7 +146,7 @@ class Histogram:
 
 
 def rank(q: float, n: int) -> int:
-    """Nearest rank of a quantile in a sample of n, 1..n."""
+    """Return the nearest rank of a quantile in a sample of n, 1..n."""
     # 0.07 * 100 is 7.000000000000001 for a float: the rank must not become 8
     return max(1, math.ceil(q * n - 1e-9 * n))
 
@@ -157,7 +157,7 @@ NINES = 7
 
 
 def tail_quantiles(n: int) -> List[float]:
-    """From 0 (the minimum) up to 1 - 1/n at most: a quantile that has at least one of n samples above or at it.
+    """Return quantiles from 0 (the minimum) up to 1 - 1/n: of n samples at least one is at or above each.
 
     The k-th is 1 - 10 ** (-k / PER_NINE), so that curves of different lengths have their points at the same places.
     """

@@ -26,7 +26,7 @@ SHORT = 10.0
 def impact(
     phases: Sequence[PhaseAggregates], recovery: Mapping[str, Any], baseline: Optional[str] = None
 ) -> Dict[str, Any]:
-    """The client's side of every state of every phase, in the form of docs/RECOVERY.md.
+    """Return the client's side of every state of every phase, in the form of docs/RECOVERY.md.
 
     `recovery` is the result of `recovery.milestones`. `baseline` names the phase without failure that all is compared
     with; by default it is the first one that has none, or the seconds before the first fault.
@@ -188,7 +188,7 @@ def _warnings(
 
 
 def timeline(made: PhaseAggregates, samples: Samples, recovery: Mapping[str, Any]) -> Dict[str, Any]:
-    """The cluster beside a phase's client: the bins are those of the phase's own `series`.
+    """Return the cluster beside a phase's client: the bins are those of the phase's own `series`.
 
     {"start", "step", "cluster": as recovered.series, "windows": [{"state", "labels", "from", "to"}], "marks": [{"at",
     "title", "kind", "labels"}]}; from, to and at are seconds since `start`.
@@ -212,7 +212,7 @@ def timeline(made: PhaseAggregates, samples: Samples, recovery: Mapping[str, Any
 
 
 def table(made: Mapping[str, Any]) -> List[str]:
-    """Lines of text: one for each state of each phase."""
+    """Return lines of text: one for each state of each phase."""
     head = f"{'phase':<16} {'state':<20} {'s':>6} {'obj/s':>9} {'%':>6} {'MiB/s':>9} {'%':>6} {'p99 ms':>9}"
     lines = [head + f" {'gap s':>7} {'silent':>6} {'errors':>6}"]
     for phase in made["phases"]:
@@ -237,12 +237,12 @@ _SETTINGS = ("settings", "recovery")
 
 
 def breaks(run: ArchivedRun) -> bool:
-    """True when something was broken on purpose."""
+    """Return whether a fault was injected."""
     return any(_is_fault(event) for event in json_lines(run.path / "events.jsonl"))
 
 
 def failure(run: ArchivedRun, phases: Sequence[PhaseAggregates]) -> Dict[str, Any]:
-    """{"milestones", "impact", "timelines": {phase: ...}}, in the forms of docs/RECOVERY.md."""
+    """Return {"milestones", "impact", "timelines": {phase: ...}}, in the forms of docs/RECOVERY.md."""
     samples = read_samples(files_of(run.path), Clocks.of(run))
     found = milestones(samples, json_lines(run.path / "events.jsonl"))
     timelines = {made.phase.name: timeline(made, samples, found) for made in phases if made.length}
@@ -253,7 +253,7 @@ def failure(run: ArchivedRun, phases: Sequence[PhaseAggregates]) -> Dict[str, An
 
 
 def warnings_of(made: Optional[Mapping[str, Any]]) -> List[Dict[str, Any]]:
-    """What is doubtful about it."""
+    """Return the warnings of a failure's milestones and impact."""
     if made is None:
         return []
     return [dict(warning) for part in ("milestones", "impact") for warning in made[part]["warnings"]]

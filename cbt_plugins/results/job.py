@@ -176,7 +176,7 @@ class Gatherer:
         self._job.damaged += 1
 
     def finish(self) -> JobAggregates:
-        """What all frames say; nothing can be added afterwards."""
+        """Return what all frames say; nothing can be added afterwards."""
         self._make_ops()
         self._make_messages()
         return self._job
@@ -317,11 +317,11 @@ KINDS = ("http", "refused", "reset", "timeout", "checksum", "cut", "protocol")
 
 
 def kind(text: str) -> Optional[str]:
-    """The kind of an error of cbt-load, the word before its colon; None for other generators' errors."""
+    """Return the kind of an error of cbt-load, the word before its colon; None for other generators' errors."""
     word = text.partition(":")[0]
     return word if word in KINDS else None
 
 
 def missing(text: str) -> bool:
-    """The gateway said that there is no such object: as cbt-load writes it, and as warp does."""
+    """Return whether the gateway said that there is no such object: as cbt-load writes it, and as warp does."""
     return text.startswith("http: 404") or "The specified key does not exist" in text

@@ -25,13 +25,13 @@ class Counter:
         self._pieces: List[Tuple[np.ndarray, np.ndarray]] = []
 
     def add(self, begin: float, times: np.ndarray, rises: np.ndarray) -> None:
-        """A piece that begins at `begin`: rises (n, columns), each up to its time (n), in order."""
+        """Add a piece that begins at `begin`: rises (n, columns), each up to its time (n), in order."""
         if len(times):
             at = np.maximum.accumulate(np.concatenate(([min(begin, times[0])], times)))
             self._pieces.append((at, np.vstack((np.zeros(self._columns), np.cumsum(rises, axis=0)))))
 
     def rises(self, edges: Edges) -> np.ndarray:
-        """What they rose by between each two edges: (len(edges) - 1, columns)."""
+        """Return what the counters rose by between each two edges: (len(edges) - 1, columns)."""
         found = np.zeros((len(edges) - 1, self._columns))
         for at, levels in self._pieces:
             if at[-1] > edges[0] and at[0] < edges[-1]:
@@ -40,19 +40,19 @@ class Counter:
         return found
 
     def rise(self, begin: float, end: float) -> np.ndarray:
-        """What they rose by from `begin` to `end`: (columns)."""
+        """Return what the counters rose by from `begin` to `end`: (columns)."""
         its: np.ndarray = self.rises((begin, end))[0]
         return its
 
     def known(self, edges: Edges) -> np.ndarray:
-        """Seconds between each two edges of which something is known."""
+        """Return the seconds between each two edges of which something is known."""
         found = np.zeros(len(edges) - 1)
         for at, _ in self._pieces:
             found += np.diff(np.clip(edges, at[0], at[-1]))
         return found
 
     def meets(self, begin: float, end: float) -> bool:
-        """Whether anything is known between them."""
+        """Return whether anything is known between them."""
         return bool(self.known((begin, end))[0] > 0)
 
 
@@ -121,7 +121,7 @@ class NodeSamples:
 
 
 def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[NodeSamples]:
-    """A file of the monitor; None when there is nothing in it. `offset` is the node's clock minus the head's."""
+    """Return the samples of a monitor's file; None when it has none. `offset` is the node's clock minus the head's."""
     node = NodeSamples(name)
     lines: Optional[_Lines] = None
     try:

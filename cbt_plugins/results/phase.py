@@ -47,12 +47,12 @@ class PhaseAggregates:
 
 
 def rank(op: str) -> Tuple[int, str]:
-    """Sort key: the usual operations in their usual order, then the others by name."""
+    """Return a sort key: the usual operations in their usual order, then the others by name."""
     return (_ORDER.index(op) if op in _ORDER else len(_ORDER), op)
 
 
 def total(ops: Iterable[OpAggregates]) -> OpAggregates:
-    """All operations together."""
+    """Return all operations together."""
     everything = OpAggregates()
     for aggregates in ops:
         everything.merge(aggregates)
@@ -67,7 +67,7 @@ def read_phase(phase: ArchivedPhase) -> PhaseAggregates:
 
 
 def latency(histogram: Histogram) -> Optional[Dict[str, Any]]:
-    """Milliseconds: {"n", "mean", "p50", "p90", "p99", "p999", "max"}.
+    """Return milliseconds: {"n", "mean", "p50", "p90", "p99", "p999", "max"}.
 
     A percentile is null below the samples that it needs: 10, 100 and 1000 for p90, p99 and p999.
     """
@@ -85,7 +85,7 @@ def _ms(ns: float) -> float:
 
 
 def numbers(op: Optional[str], of: OpAggregates, length: float) -> Dict[str, Any]:
-    """One line of a table. `op` None: several operations together. Rates are null without a window."""
+    """Return one line of a table. `op` None: several operations together. Rates are null without a window."""
     moves = op not in WITHOUT_BYTES
     return {
         "requests": of.latency.n,
@@ -104,7 +104,7 @@ def numbers(op: Optional[str], of: OpAggregates, length: float) -> Dict[str, Any
 
 
 def by_op(made: PhaseAggregates) -> Dict[str, Any]:
-    """Per operation: its line, and its longest gap, its kinds of error and its histogram."""
+    """Return, per operation, its line, its longest gap, its kinds of error and its histogram."""
     table = {}
     for op, of in made.ops.items():
         line = numbers(op, of, made.length)
@@ -122,7 +122,7 @@ def _most(messages: Mapping[str, int]) -> List[Tuple[str, int]]:
 
 
 def by_driver(made: PhaseAggregates) -> List[Dict[str, Any]]:
-    """Per driver and operation, in the order of the jobs."""
+    """Return the lines of each driver and operation, in the order of the jobs."""
     merged: Dict[str, Dict[str, OpAggregates]] = {}
     sizes: Dict[str, Dict[Tuple[str, int], OpAggregates]] = {}
     about: Dict[str, ArchivedJob] = {}
@@ -181,7 +181,7 @@ def _size_classes(sizes: Mapping[Tuple[str, int], OpAggregates], length: float) 
 
 
 def by_endpoint(made: PhaseAggregates) -> List[Dict[str, Any]]:
-    """Per RGW address and operation: requests that ended in the window."""
+    """Return the requests that ended in the window, per RGW address and operation."""
     merged: Dict[Tuple[str, str], EndpointAggregates] = {}
     for its in made.jobs.values():
         for key, of in its.endpoints.items():
@@ -201,7 +201,7 @@ def by_endpoint(made: PhaseAggregates) -> List[Dict[str, Any]]:
 
 
 def mix(made: PhaseAggregates) -> Dict[str, Any]:
-    """Percent of the requests, as asked (null: no mix was asked) and as measured on all that ended in the window."""
+    """Return percent of the requests, as asked (null: no mix) and as measured on all that ended in the window."""
     everything = sum(of.finished for of in made.ops.values())
     measured = {op: round(100 * of.finished / everything, 3) for op, of in made.ops.items()} if everything else {}
     asked = {op: made.phase.mix[op] for op in sorted(made.phase.mix, key=rank)} or None
@@ -209,7 +209,7 @@ def mix(made: PhaseAggregates) -> Dict[str, Any]:
 
 
 def series(made: PhaseAggregates) -> Dict[str, Any]:
-    """Per bin of `step` seconds from `start` on (the window may cut the first and the last), and the PGs.
+    """Return numbers per bin of `step` seconds from `start` (the window may cut the first and the last), and the PGs.
 
     {"start", "step", "percentiles": {"start", "step"}, "ops": {op: {"obj_per_s", "mib_per_s" or null, "mean_ms",
     "max_ms", "errors", "p50_ms", "p99_ms"}}, "pgs": {"t": [seconds from start], "not_clean": [...], "total": [...]}};
@@ -262,5 +262,5 @@ def _pgs(made: PhaseAggregates) -> Dict[str, List[Any]]:
 
 @lru_cache(maxsize=1000)
 def is_clean(state: str) -> bool:
-    """Ceph's "active+clean", also while it is being scrubbed."""
+    """Return whether a PG is active+clean, also while it is being scrubbed."""
     return {"active", "clean"} <= set(state.split("+"))

@@ -78,7 +78,7 @@ class RunRecord:
 
 
 def measurements(summary: Mapping[str, Any]) -> Iterator[Measurement]:
-    """All numbers of a run that a comparison may ask for, in the order of its phases."""
+    """Yield all numbers of a run that a comparison may ask for, in the order of its phases."""
     series: Dict[str, Tuple[Mapping[str, Any], Series]] = {}
     for phase in summary["phases"]:
         if phase["ops"] and not is_calibration(phase["name"], phase["role"]):
@@ -159,7 +159,7 @@ def _mean(counts: Sequence[float], means: Sequence[Optional[float]]) -> List[flo
 
 
 def of_episode(episode: Mapping[str, Any]) -> Iterator[Measurement]:
-    """How long a failure or a return took the cluster."""
+    """Yield how long a failure or a return took the cluster."""
     phase = f"{'+'.join(episode['labels'])} {episode['kind']}"
     recovery = episode["recovery"] or {}
     seconds = {milestone["name"]: milestone["seconds"] for milestone in episode["milestones"]}
@@ -204,7 +204,7 @@ def _of_resources(
 
 
 def warnings_of(summary: Mapping[str, Any]) -> Iterator[ResultWarning]:
-    """The summary's warnings; a generator that was the bottleneck is one of them."""
+    """Yield the summary's warnings; a generator that was the bottleneck is one of them."""
     for warning in summary["warnings"]:
         where = [warning[key] for key in ("phase", "op", "job") if warning.get(key)]
         yield ResultWarning(warning["code"], ": ".join([*where[:1], warning["text"]]))

@@ -15,7 +15,7 @@ _KINDS = ("objects", "bytes", "keys")
 
 
 def recovered(samples: Sequence[Sample], since: float, begin: Optional[float], end: float) -> Dict[str, Any]:
-    """What the counters rose by from `since` to `end`, and that per second from `begin` (None: from `since`) to `end`.
+    """Return what the counters rose by from `since` to `end`, and that per second from `begin` (None: `since`) on.
 
     A counter belongs to a PG's primary, and falls when another OSD that has seen less takes over: rises are added up,
     falls left out (`objects_fallen`). So it is a lower bound. Without counters all is null.
@@ -34,7 +34,7 @@ def recovered(samples: Sequence[Sample], since: float, begin: Optional[float], e
 
 
 def copies_made(samples: Sequence[Sample], begin: float, end: float) -> int:
-    """Object copies that were degraded and no longer are: the sum of all falls of that figure."""
+    """Return the object copies that were degraded and no longer are: the sum of all falls of that number."""
     its = [sample.count("degraded") for sample in samples if begin <= sample.t <= end]
     return sum(max(0, before - after) for before, after in zip(its, its[1:]))
 
@@ -55,7 +55,7 @@ def _steps(samples: Sequence[Sample]) -> List[Tuple[float, float, Tuple[int, ...
 
 
 def series(samples: Samples, start: int, step: int, bins: int) -> Dict[str, Any]:
-    """The cluster in `bins` bins of `step` seconds from `start` on: those of a phase's client series, say.
+    """Return the cluster in `bins` bins of `step` seconds from `start` on: those of a phase's client series, say.
 
     {"start", "step", "degraded", "misplaced", "unfound", "not_clean", "inactive", "osds_up", "osds_in": [number or
     null], "objects_per_s", "mib_per_s": [number]}. A state is that at the end of its bin, null where nobody looked; a
@@ -141,7 +141,7 @@ class Found(NamedTuple):
 
 
 def milestones(samples: Samples, events: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
-    """All failures and returns, in the form of docs/RECOVERY.md. `events` are the lines of the run's events.jsonl."""
+    """Return all failures and returns, in the form of docs/RECOVERY.md. `events`: lines of the run's events.jsonl."""
     last = samples.samples[-1].t if samples.samples else 0.0
     made = [_told(_Search(samples, episode)) for episode in episodes(events, last)]
     return {
@@ -387,7 +387,7 @@ def _overlap(gap: Mapping[str, Any], episode: Mapping[str, Any]) -> bool:
 
 
 def table(made: Mapping[str, Any]) -> List[str]:
-    """Lines of text: a block for each episode."""
+    """Return lines of text: a block for each episode."""
     lines: List[str] = []
     for episode in made["episodes"]:
         lines.append(f"{episode['kind']} of {', '.join(episode['labels'])}: {episode['outcome']}")

@@ -54,7 +54,7 @@ def resources(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional
 
 
 def warnings_of(made: Optional[Mapping[str, Any]]) -> List[Dict[str, Any]]:
-    """What is doubtful about it."""
+    """Return the warnings: nodes that were not watched all the time, a generator that was the limit."""
     found = []
     for name, line in (made or {"phases": {}})["phases"].items():
         gaps = [f"{n['node']} ({100 * n['watched']:.0f} %)" for n in line["nodes"] if n["watched"] < WATCHED]
@@ -129,7 +129,7 @@ def of_window(
     roles: Mapping[str, Sequence[str]],
     networks: Networks,
 ) -> Dict[str, Any]:
-    """One phase: `window` on the head's clock, `load` {"made", "per_s", "bytes_per_s", "ops": {op: requests/s}}."""
+    """Return one phase: `window` on the head's clock, `load` {"made", "per_s", "bytes_per_s", "ops": {op: rate}}."""
     grid = UsageGrid(window, max(node.interval for node in nodes))
     lines: List[Dict[str, Any]] = []
     curves: Dict[str, np.ndarray] = {}

@@ -36,7 +36,7 @@ class Sample(NamedTuple):
     moving: bool  # a PG is recovering or being backfilled; one that waits for it is not
 
     def count(self, what: str) -> int:
-        """Object copies that are "degraded", "misplaced" or "unfound"."""
+        """Return the object copies that are "degraded", "misplaced" or "unfound"."""
         return int((self.state.get(what) or (0, 0))[0])
 
     def total(self, what: str) -> int:
@@ -98,21 +98,21 @@ class Samples:
         return max(3.0, 2.5 * self.interval)
 
     def between(self, begin: float, end: float) -> List[Sample]:
-        """Samples of begin <= t < end."""
+        """Return samples of begin <= t < end."""
         return [sample for sample in self.samples if begin <= sample.t < end]
 
     def before(self, t: float) -> Optional[Sample]:
-        """The newest sample before t."""
+        """Return the newest sample before t."""
         return next((sample for sample in reversed(self.samples) if sample.t < t), None)
 
 
 def files_of(run: Path) -> List[Path]:
-    """The monitor's files in a run's folder, of interrupted attempts too, wherever a benchmark has put them."""
+    """Return the monitor's files in a run's folder, of interrupted attempts too, wherever a benchmark has put them."""
     return sorted(run.rglob(FILE))
 
 
 def read_samples(paths: Iterable[Path], clocks: Clocks = UNMEASURED) -> Samples:
-    """All samples of these files, on one clock; lines that a kill has torn are left out."""
+    """Return all samples of these files, on one clock; lines that a kill has torn are left out."""
     made = Samples(interval=0.0, period=0.0)
     for path in paths:
         _add(made, json_lines(path), clocks.of_file(path), clocks.monitors)

@@ -40,7 +40,7 @@ class TimeGrid:
 
     @classmethod
     def of(cls, start: float, end: float, block: int, everything: bool = False) -> TimeGrid:
-        """The window from `start` to `end`, made smaller to whole blocks unless `everything` counts."""
+        """Return the window from `start` to `end`, made smaller to whole blocks unless `everything` counts."""
         if everything and end > start and (start % block or end % block):
             return cls(start, end, block, False)
         low, high = math.ceil(start / block) * block, math.floor(end / block) * block
@@ -68,7 +68,7 @@ class TimeGrid:
         return math.ceil(self.seconds / self.step)
 
     def spans(self) -> np.ndarray:
-        """Seconds of the window in each bin: less than `step` in the first and the last one."""
+        """Return seconds of the window in each bin: less than `step` in the first and the last one."""
         low = self.first + np.arange(self.bins) * self.step
         return np.minimum(low + self.step, self.end) - np.maximum(low, self.start)
 
@@ -87,7 +87,7 @@ class TimeGrid:
         return math.ceil((self.first + self.seconds - self.first_block) / self.block_step)
 
     def holds(self, low: np.ndarray, width: int) -> np.ndarray:
-        """Which stretches of `width` seconds from `low` on lie in the window."""
+        """Return which stretches of `width` seconds from `low` on lie in the window."""
         if not self.snapped:
             return np.ones(len(low), bool)
         return (low >= self.start) & (low + width <= self.end)
@@ -115,7 +115,7 @@ class Seconds:
         self.add(slice(None), other.sums, other.max, other.first, other.last)
 
     def binned(self, name: str) -> np.ndarray:
-        """Sums per bin of `grid.step` seconds; of "max" the maxima."""
+        """Return sums per bin of `grid.step` seconds; of "max" the maxima."""
         grid = self.grid
         if not grid.bins:
             return np.zeros(0, np.int64)
@@ -123,7 +123,7 @@ class Seconds:
         return np.maximum.reduceat(self.max, starts) if name == "max" else np.add.reduceat(self.sums[name], starts)
 
     def longest_gap(self) -> Tuple[float, float]:
-        """(seconds, its begin in head time) of the longest stretch of the window without a success.
+        """Return (seconds, its begin in head time) of the longest stretch of the window without a success.
 
         A gap within one second is not seen: a longest gap below 1 s is a lower bound, and one above is exact.
         """
@@ -135,7 +135,7 @@ class Seconds:
         return max(0, int(gaps[at])) / SECOND, int(before[at]) / SECOND
 
     def silent(self) -> List[int]:
-        """Whole seconds of the window (head's clock) in which nothing succeeded."""
+        """Return the whole seconds of the window (head's clock) in which nothing succeeded."""
         first = self.grid.first
         inner = slice(math.ceil(self.grid.start) - first, math.floor(self.grid.end) - first)
         return (np.flatnonzero(self.sums["n"][inner] == 0) + first + (inner.start or 0)).tolist()
@@ -186,7 +186,7 @@ class Blocks:
         np.maximum(self.max, other.max, out=self.max)
 
     def used(self) -> Tuple[int, int, np.ndarray]:
-        """What `add` takes, of all that is in here."""
+        """Return what `add` takes, of all that is in here."""
         bins = np.flatnonzero(self.max >= 0)
         if not len(bins):
             return 0, 0, self.counts[:0]
@@ -236,7 +236,7 @@ class Timeline:
         self._numbers: Dict[str, int] = {}  # operation -> its number here
 
     def number(self, op: str) -> int:
-        """What stands for the operation in `add_seconds` and `add_latencies`."""
+        """Return what stands for the operation in `add_seconds` and `add_latencies`."""
         return self._numbers.setdefault(op, len(self._numbers))
 
     def add_seconds(self, second: np.ndarray, op: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
@@ -316,7 +316,7 @@ class Timeline:
                 self.blocks[op] = blocks
 
     def together(self) -> Seconds:
-        """All operations in one."""
+        """Return all operations in one."""
         everything = Seconds(self.grid)
         for seconds in self.seconds.values():
             everything.merge(seconds)

@@ -25,7 +25,7 @@ _WRONG = ("checksum-errors", "lost-objects")
 
 
 def summarize(path: Path) -> Dict[str, Any]:
-    """The summary of one run directory, whole or not: `usable` and `warnings` say which."""
+    """Return the summary of a run directory, complete or not. Raises Unreadable for another format of archive."""
     run = read_run(path)
     warnings = list(_run_warnings(run))
     phases, broken = [], breaks(run)
@@ -154,7 +154,7 @@ def write_summary(summary: Mapping[str, Any], path: Path) -> None:
 
 
 def dumps(value: Any, indent: str = "") -> str:
-    """JSON with one line for each list of plain values: a series is a line, and not a thousand."""
+    """Return JSON with one line for each list of plain values: a series is one line."""
     deeper = indent + " "
     if isinstance(value, dict) and value:
         items = [f"{deeper}{json.dumps(key)}: {dumps(its, deeper)}" for key, its in value.items()]
@@ -165,7 +165,7 @@ def dumps(value: Any, indent: str = "") -> str:
 
 
 def sentence(phase: ArchivedPhase, line: Mapping[str, Any]) -> Optional[str]:
-    """For phases of kind "verify" and "delete", over all of their requests; None for others."""
+    """Return a phase of kind "verify" or "delete" in words, over all of its requests; None for others."""
     if phase.kind == "verify":
         read = _all(line["ops"], ("GET", "STAT"))
         wrong = sum(int(job.driver_end.get("checksum_errors") or 0) for job in phase.jobs)

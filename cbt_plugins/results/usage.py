@@ -27,7 +27,7 @@ class Networks:
 
     @classmethod
     def of(cls, run: Path) -> Networks:
-        """From cluster/before of a run; ceph.conf wins over the monitors' database, as it does in Ceph."""
+        """Return the networks of a run from cluster/before; ceph.conf wins over the monitors' database, as in Ceph."""
         folder = run / "cluster" / "before"
         said: Dict[str, str] = {}
         try:
@@ -48,7 +48,7 @@ class Networks:
 
     @staticmethod
     def parse(text: str) -> Tuple[Network, ...]:
-        """Networks between commas or blanks; what is none is left out."""
+        """Return the networks between commas or blanks; what is none is left out."""
         found: List[Network] = []
         for word in re.split(r"[,\s;]+", text):
             with contextlib.suppress(ValueError):
@@ -56,7 +56,7 @@ class Networks:
         return tuple(found)
 
     def side(self, addresses: Sequence[str], roles: Sequence[str]) -> Optional[str]:
-        """ "client" or "cluster": what mostly goes through an interface with these addresses on such a node.
+        """ Return "client" or "cluster": what mostly goes through an interface with these addresses on such a node.
 
         A node with clients or RGWs talks to clients; a node of OSDs replicates through the cluster network, which is
         the public one where there is no other. None: neither.
@@ -100,14 +100,14 @@ class UsageGrid:
 
 
 def roles_at(node: NodeSamples, roles: Mapping[str, Sequence[str]]) -> List[str]:
-    """What the file says, and what runs there."""
+    """Return the roles of a node: what the file says, and what runs there."""
     classes = {"generator": "client"}
     seen = [classes.get(daemon.its, daemon.its) for daemon in node.daemons]
     return list(dict.fromkeys([*roles.get(node.name, ()), *seen]))
 
 
 def without_doubles(nodes: Sequence[NodeSamples]) -> Iterator[NodeSamples]:
-    """Nodes that have processes of their own: two names may be one machine."""
+    """Yield the nodes that have processes of their own: two names may be one machine."""
     seen = set()
     for node in nodes:
         if node.processes not in seen:
@@ -116,7 +116,7 @@ def without_doubles(nodes: Sequence[NodeSamples]) -> Iterator[NodeSamples]:
 
 
 def daemons(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[Dict[str, Any], np.ndarray]]:
-    """Each daemon's line, and its cores in the bins (nan where nobody watched)."""
+    """Yield each daemon's line, and its cores in the bins (nan where nobody watched)."""
     watched = node.processors.known(grid.edges)
     seconds = node.processors.known((grid.begin, grid.end))[0]
     for daemon, processes in _by_id(node, grid):
@@ -181,7 +181,7 @@ def _inside(at: np.ndarray, values: np.ndarray, grid: UsageGrid) -> np.ndarray:
 
 
 def devices(nodes: Sequence[NodeSamples], alone: Sequence[NodeSamples], grid: UsageGrid) -> Iterator[Dict[str, Any]]:
-    """Disks that belong to an OSD or did something; those of one machine once."""
+    """Yield the disks that belong to an OSD or did something; those of one machine once."""
     machines: Dict[str, List[NodeSamples]] = {}
     for node in nodes:
         machines.setdefault(node.boot, []).append(node)
@@ -228,7 +228,7 @@ def _osds_of(nodes: Iterator[NodeSamples]) -> Dict[str, Dict[str, List[Tuple[str
 def interfaces(
     nodes: Sequence[NodeSamples], grid: UsageGrid, roles: Mapping[str, Sequence[str]], networks: Networks
 ) -> Iterator[Dict[str, Any]]:
-    """Those that moved something; not those below a bond, and those of one network namespace once."""
+    """Yield interfaces that moved something; not those below a bond, and those of one network namespace once."""
     seen = set()
     for node in nodes:
         if node.network in seen:
@@ -259,12 +259,12 @@ def highest(curve: np.ndarray) -> float:
 
 
 def numbered(text: str) -> Tuple[int, str]:
-    """Sort key: osd.2 before osd.10."""
+    """Return a sort key: osd.2 before osd.10."""
     return (int(text), "") if text.isdigit() else (0, text)
 
 
 def rounded(value: Optional[float]) -> Optional[float]:
-    """Four digits behind the point, or as many as a small number needs."""
+    """Return it with four digits behind the point, or as many as a small number needs."""
     if value is None:
         return None
     return round(float(value), 4) if abs(value) >= 0.1 else float(f"{float(value):.3g}")

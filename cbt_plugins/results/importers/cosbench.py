@@ -86,7 +86,7 @@ class Cosbench(Importer):
 
 
 def read(path: Path) -> List[RunRecord]:
-    """The workloads of an archive directory, of its workloads.csv or run-history.csv, or of one table. Raises
+    """Return the workloads of an archive directory, of its workloads.csv or run-history.csv, or of one table. Raises
     Unreadable.
     """
     path = path / MATRIX if path.is_dir() else path
@@ -102,7 +102,7 @@ def read(path: Path) -> List[RunRecord]:
 
 
 def lines(path: Path) -> List[CosbenchLine]:
-    """The lines of workloads.csv or of a workload's table. Raises Unreadable."""
+    """Return the lines of workloads.csv or of a workload's table. Raises Unreadable."""
     try:
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
             # what is behind the last column of a table is the history of its states
@@ -145,7 +145,7 @@ def _number(text: str) -> Optional[float]:
 
 
 def history(path: Path) -> Dict[str, CosbenchWorkload]:
-    """What run-history.csv says, by id; {} when there is none."""
+    """Return the workloads of run-history.csv by id; {} when there is none."""
     try:
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
             rows = list(csv.DictReader(file))
@@ -224,7 +224,7 @@ def _config(its: Sequence[CosbenchLine], known: Optional[CosbenchWorkload]) -> I
 
 
 def tables(lines: Sequence[CosbenchLine]) -> str:
-    """General Report and ResTime (RT) Details of one workload, tab separated; units are decimal, as COSbench's are."""
+    """Return General Report and ResTime (RT) Details of one workload, tab separated, in COSbench's decimal units."""
     several = len({line.stage for line in lines}) > 1
     head = ["Op-Type", "Op-Count", "Byte-Count", "Avg-ResTime", "Avg-ProcTime", "Throughput", "Bandwidth", "Succ-Ratio"]
     general: List[List[str]] = [head]

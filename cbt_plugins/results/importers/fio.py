@@ -264,7 +264,7 @@ def _windows(requests: np.ndarray, latencies: Optional[np.ndarray]) -> Log:
 
 
 def logs_beside(file: Path, text: str, host: str) -> Optional[Logs]:
-    """The logs of the process that wrote this output, when they lie beside it under the names that its options say."""
+    """Return the logs of the process that wrote this output: in its folder, under the names that its options say."""
     names = set(re.findall(r'"write_iops_log" *: *"([^"]+)"', text))
     if len(names) != 1:
         return None

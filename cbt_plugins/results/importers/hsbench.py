@@ -61,7 +61,7 @@ class Hsbench(ClientImporter):
 
 
 def parse(text: str, client: str, threads: Optional[int] = None) -> Parsed:
-    """One process's file; `threads` (-t) if it is known. Raises Unreadable."""
+    """Return one process's file; `threads` (-t) if it is known. Raises Unreadable."""
     lines, stale = _csv(text) if text.startswith("Loop,") else _json(text)
     made = Parsed("hsbench", config={"benchmark": "hsbench", "engine": "hsbench"})
     if stale:

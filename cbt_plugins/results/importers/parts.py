@@ -33,7 +33,7 @@ class Steps:
     rest: int = 0
 
     def completed(self, requests: int, seconds: float, total: Optional[float]) -> Steps:
-        """With a last stretch up to `seconds` for what the steps lack of all requests and of their latencies (ns)."""
+        """Return them with a last stretch up to `seconds` for all requests and latencies (ns) that the steps lack."""
         if seconds - self.edges[-1] < 0.01:
             return self
         counts = np.append(self.counts, max(0.0, requests - self.counts.sum()))
@@ -54,11 +54,11 @@ class Steps:
         return max(1, round(float(np.median(widths)))) if len(widths) else 1
 
     def within(self, cuts: np.ndarray) -> np.ndarray:
-        """Requests between each two of `cuts` (rising, seconds since the part began)."""
+        """Return requests between each two of `cuts` (rising, seconds since the part began)."""
         return self._within(self.counts, cuts)
 
     def latency_within(self, cuts: np.ndarray) -> Optional[np.ndarray]:
-        """Sums of latencies between each two of `cuts`, ns; None when nothing is known of them."""
+        """Return sums of latencies between each two of `cuts`, ns; None when nothing is known of them."""
         return None if self.totals is None else self._within(self.totals, cuts)
 
     def _within(self, values: np.ndarray, cuts: np.ndarray) -> np.ndarray:
@@ -75,12 +75,12 @@ class Bins:
 
     @classmethod
     def of(cls, values: np.ndarray) -> Bins:
-        """Of single requests."""
+        """Return the bins of single requests."""
         return cls(*np.unique(values, return_counts=True))
 
     @classmethod
     def merged(cls, many: List[Bins]) -> Bins:
-        """All of them together; exact where the programs have the same bins."""
+        """Return all of them together; exact where the programs have the same bins."""
         values = np.concatenate([its.values for its in many])
         counts = np.concatenate([its.counts for its in many])
         unique, where = np.unique(values, return_inverse=True)
@@ -91,7 +91,7 @@ class Bins:
         return int(self.counts.sum())
 
     def quantile(self, q: float) -> float:
-        """The value at rank ceil(q * n), ns. ValueError when there is none."""
+        """Return the value at rank ceil(q * n), ns. ValueError when there is none."""
         if not self.n:
             raise ValueError("no values")
         at = int(np.searchsorted(np.cumsum(self.counts), rank(q, self.n)))

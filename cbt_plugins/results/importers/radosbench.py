@@ -51,7 +51,7 @@ class RadosBench(ClientImporter):
 
 
 def parse(text: str, client: str, phase: Optional[str] = None) -> Parsed:
-    """One process's output; `phase` names what it did, else its own mode. Raises Unreadable."""
+    """Return one process's output; `phase` names what it did, else its own mode. Raises Unreadable."""
     plain = _HINTS.sub("", text)
     totals, finished, about = _json(plain) if plain.lstrip().startswith("{") else _text(plain)
     made = Parsed("radosbench", config={"benchmark": "radosbench", "engine": "rados bench"})

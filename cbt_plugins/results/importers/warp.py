@@ -74,7 +74,7 @@ def read(path: Path) -> List[RunRecord]:
 
 
 def of_command(command: str) -> Iterator[Tuple[str, Any]]:
-    """What its command line says of the load, as keys of RunRecord.config."""
+    """Yield what warp's command line says of the load, as keys of RunRecord.config."""
     words = command.split()
     if len(words) > 1:
         yield "load.mode", words[1]

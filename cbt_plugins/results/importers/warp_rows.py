@@ -37,7 +37,7 @@ class RequestRows(Importer):
 
 
 def read(paths: Sequence[Path]) -> RunRecord:
-    """One record of the files of all clients of one run. Raises Unreadable."""
+    """Return one record of the files of all clients of one run. Raises Unreadable."""
     clients: Dict[str, List[Frame]] = {}
     warnings: List[ResultWarning] = []
     command = ""

@@ -84,7 +84,7 @@ count BIGINT requests
 
 @lru_cache(maxsize=8)
 def phases(path: Path) -> Sequence[ArchivedPhase]:
-    """The finished phases of a run."""
+    """Return the finished phases of a run."""
     return tuple(read_run(path).phases)
 
 

@@ -86,7 +86,7 @@ class QueryRefused(Exception):
 
 
 def runs_of(archive: Path) -> List[TableRun]:
-    """The runs of an archive, of any program; what is no archive is one run. Raises Unreadable."""
+    """Return the runs of an archive, of any program; what is no archive is one run. Raises Unreadable."""
     try:
         paths = find_runs(archive)
     except Unreadable:
@@ -101,7 +101,7 @@ def _ours(path: Path) -> bool:
 
 
 def connect(runs: Sequence[TableRun], wanted: str) -> Any:
-    """A connection with the tables whose names stand in the text `wanted`. Raises Unreadable, duckdb.Error."""
+    """Return a connection with the tables whose names stand in the text `wanted`. Raises Unreadable, duckdb.Error."""
     con = duckdb.connect(":memory:")
     con.execute("SET TimeZone = 'UTC'")
     words = set(re.findall(r"\w+", wanted.lower()))
@@ -121,7 +121,7 @@ def connect(runs: Sequence[TableRun], wanted: str) -> Any:
 
 
 def quoted(text: str) -> str:
-    """A text as SQL writes it."""
+    """Return a text as SQL writes it."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -168,12 +168,12 @@ def _value(column: Column) -> str:
 
 
 def listed() -> Dict[str, Table]:
-    """All tables by name."""
+    """Return all tables by name."""
     return {table.name: table for table in (*TABLES, ROWS)}
 
 
 def answer(con: Any, query: str) -> Tuple[List[str], List[Tuple[Any, ...]]]:
-    """(names of the columns, lines) of the last statement of a query. Raises duckdb.Error, QueryRefused."""
+    """Return (names of the columns, lines) of the last statement of a query. Raises duckdb.Error, QueryRefused."""
     statements = con.extract_statements(query)
     for statement in statements:
         kind = statement.type.name

@@ -130,7 +130,7 @@ def summary(path: Path) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=64)
 def records(path: Path) -> Tuple[RunRecord, ...]:
-    """What `cbt-tools compare` reads of this run."""
+    """Return what `cbt-tools compare` reads of this run."""
     return tuple(records_of(path))
 
 

@@ -44,7 +44,7 @@ class Table:
 
 
 def columns_of(lines: str) -> Tuple[Column, ...]:
-    """ "name type text" in lines, as the tables' modules write them down."""
+    """ Return the columns that lines of "name type text" describe."""
     made = []
     for line in lines.strip().splitlines():
         name, type_, text = line.split(None, 2)
@@ -53,14 +53,14 @@ def columns_of(lines: str) -> Tuple[Column, ...]:
 
 
 def from_rows(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> Iterator[Columns]:
-    """One piece of mappings; a key that is missing is null, and so is a value of another kind."""
+    """Yield one piece of mappings; a key that is missing is null, and so is a value of another kind."""
     found: List[Mapping[str, Any]] = list(rows)
     if found:
         yield {column.name: array(column.type, [row.get(column.name) for row in found]) for column in columns}
 
 
 def array(type_: str, values: Sequence[Any]) -> np.ndarray:
-    """Values of one column; None is null."""
+    """Return the values of one column; None is null."""
     if type_ == TEXT:
         made = np.empty(len(values), object)
         made[:] = [None if value is None else str(value) for value in values]
