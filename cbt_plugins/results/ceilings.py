@@ -34,7 +34,7 @@ class Wiring:
         try:
             self._read(run, endpoints)
         except (KeyError, TypeError, ValueError, AttributeError) as e:
-            raise Unknown(f"cluster/before has not the form of Ceph's answers ({type(e).__name__}: {e})") from e
+            raise Unknown(f"cluster/before is not what Ceph's commands print ({type(e).__name__}: {e})") from e
 
     def _read(self, run: Path, endpoints: Sequence[str]) -> None:
         pool = self._pool()

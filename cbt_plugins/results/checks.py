@@ -20,7 +20,7 @@ def _dry(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, A
         for op, n in (job.driver_end.get("dry") or {}).items():
             if n:
                 made_ = issued.get(op, 0)
-                text = f"{job.id}: {n} times there was no object for a {op}, which was left out; {made_} were made"
+                text = f"{job.id}: {n} {op} were skipped because there was no object for them; {made_} were issued"
                 yield {"code": "ran-dry", "text": text, "op": op, "job": job.id}
 
 
@@ -28,7 +28,9 @@ def _checksums(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[
     said = sum(int(job.driver_end.get("checksum_errors") or 0) for job in made.phase.jobs)
     seen = sum(n for of in made.ops.values() for text, n in of.messages.items() if kind(text) == "checksum")
     if max(said, seen):
-        text = f"{max(said, seen)} objects were not what had been written: the cluster gave wrong data"
+        text = (
+            f"{max(said, seen)} objects were read with other content than was written: the cluster returned wrong data"
+        )
         yield {"code": "checksum-errors", "text": text}
 
 
@@ -37,7 +39,7 @@ def _unknown(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[st
         for space in job.driver_end.get("spaces") or ():
             if space.get("unknown"):
                 n, name = space["unknown"], space.get("name")
-                text = f"{job.id}: nothing could tell whether {n} objects of {name} are there"
+                text = f"{job.id}: it is unknown whether {n} objects of {name} exist"
                 yield {"code": "unknown-objects", "text": text, "job": job.id}
 
 
@@ -45,7 +47,7 @@ def _lost(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, 
     for job in made.phase.jobs:
         for space in job.driver_end.get("spaces") or ():
             if space.get("lost"):
-                text = f"{job.id}: {space['lost']} objects of {space.get('name')} are gone, and nobody had deleted them"
+                text = f"{job.id}: {space['lost']} objects of {space.get('name')} are missing, and were not deleted"
                 yield {"code": "lost-objects", "text": text, "job": job.id}
 
 
@@ -65,9 +67,9 @@ def _late(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, 
     for job in made.phase.jobs:
         late = float(job.driver_end.get("latest_start") or 0)
         if job.open_loop and late > LATE:
-            text = f"{job.id}: a request was started {late:.1f} s late, all workers were busy: no open loop any more"
+            text = f"{job.id}: a request started {late:.1f} s late because all workers were busy: the loop was not open"
             if job.driver_end.get("unstarted"):
-                text += f"; {job.driver_end['unstarted']} were due and never started"
+                text += f"; {job.driver_end['unstarted']} due requests never started"
             yield {"code": "late-starts", "text": text, "job": job.id}
 
 
@@ -113,7 +115,7 @@ def _window(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_
     if not made.phase.jobs:
         return
     if made.length <= 0:
-        yield {"code": "no-window", "text": "the jobs never ran together: there is no window, and no rate"}
+        yield {"code": "no-window", "text": "the jobs never ran at the same time: there is no window and no rate"}
     elif made.phase.duration and made.length < SHORT * made.phase.duration and not made.phase.calibrates:
         text = f"the window is {made.length:.1f} s, {made.phase.duration:.0f} s were asked for"
         yield {"code": "short-window", "text": text}
@@ -137,7 +139,7 @@ def _rows(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     for job_id, why in made.unreadable.items():
         yield {
             "code": "no-rows",
-            "text": f"{job_id}: {why}; its requests are in no number here",
+            "text": f"{job_id}: {why}; its requests are not in the numbers",
             "job": job_id,
         }
     for job in made.phase.jobs:
@@ -150,17 +152,17 @@ def _rows(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
         if its.torn:
             yield {
                 "code": "torn-rows",
-                "text": f"{job.id}: {its.torn}; {its.rows} whole rows were read",
+                "text": f"{job.id}: {its.torn}; {its.rows} complete rows were read",
                 "job": job.id,
             }
         if its.bad:
             yield {
                 "code": "bad-rows",
-                "text": f"{job.id}: {its.bad} lines are no rows and were left out",
+                "text": f"{job.id}: {its.bad} lines are not rows and were left out",
                 "job": job.id,
             }
         if job.rows_total is not None and job.rows_total != its.rows:
-            text = f"{job.id}: {its.rows} rows are in the archive, {job.rows_total} were counted as they came"
+            text = f"{job.id}: {its.rows} rows are in the archive, {job.rows_total} were counted during the run"
             yield {"code": "lost-rows", "text": text, "job": job.id}
         if not its.rows:
             yield {"code": "generator-idle", "text": f"{job.id} finished no request", "job": job.id}
@@ -183,7 +185,7 @@ def _missing(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning
     for op, of in made.ops.items():
         n = sum(count for text, count in of.messages.items() if missing(text))
         if n:
-            text = f"{n} {op} found no object where one should be (404)"
+            text = f"{n} {op} found no object where one was expected (404)"
             yield {"code": "missing-objects", "text": text, "op": op}
 
 
@@ -248,7 +250,7 @@ def _mix_limit(made: PhaseAggregates) -> float:
     """Percentage points. warp's mix is made by workers and rates; cbt-load's is exact over every 1000 operations."""
     if not any(job.cbt_load for job in made.phase.jobs):
         return MIX
-    # the last 1000 of each job are not whole (24 is three standard deviations of a half), and some are still under way
+    # of each job the last 1000 are not complete (24: three standard deviations of a half), and some are under way
     slack = sum(24 + job.workers for job in made.phase.jobs)
     return max(EXACT_MIX, 100 * slack / max(1, sum(of.finished for of in made.ops.values())))
 

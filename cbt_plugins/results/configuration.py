@@ -96,7 +96,7 @@ def _workers(jobs: Sequence[Mapping[str, Any]]) -> Iterator[Tuple[str, int]]:
 
 
 def mix(shares: Optional[Mapping[str, float]]) -> Optional[str]:
-    """ Return a mix as text: "DELETE:5 GET:45 PUT:35 STAT:15"."""
+    """Return a mix as text: "DELETE:5 GET:45 PUT:35 STAT:15"."""
     return " ".join(f"{op}:{share:g}" for op, share in sorted(shares.items())) if shares else None
 
 

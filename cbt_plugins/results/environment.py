@@ -37,7 +37,7 @@ def environment(run: ArchivedRun) -> Dict[str, Any]:
 
 
 def ceph_version(versions: Any) -> Optional[str]:
-    """ Return "18.2.7 reef" from what `ceph versions` says; all of them when daemons differ."""
+    """Return "18.2.7 reef" from what `ceph versions` says; all of them when daemons differ."""
     if not isinstance(versions, dict):
         return _text(versions)
     overall = versions.get("overall", versions)

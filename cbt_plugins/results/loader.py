@@ -96,7 +96,7 @@ def why_unusable(run: Path, summary: Mapping[str, Any]) -> Optional[str]:
     try:
         degraded = json.loads((run / "complete").read_text(encoding="utf-8")).get("degraded")
     except FileNotFoundError:
-        return "the run was interrupted, or is still going on"
+        return "the run was interrupted, or is still running"
     except (OSError, ValueError, AttributeError) as e:
         return f"its end marker cannot be read: {e}"
     if degraded:

@@ -66,7 +66,7 @@ def series(samples: Samples, start: int, step: int, bins: int) -> Dict[str, Any]
     for i in range(bins):
         border = start + (i + 1) * step
         place = bisect.bisect_left(times, border) - 1
-        fresh = place >= 0 and border - times[place] <= max(samples.patience, step)
+        fresh = place >= 0 and border - times[place] <= max(samples.longest_interval, step)
         at.append(samples.samples[place] if fresh else None)
     columns: Dict[str, Callable[[Sample], int]] = {
         "degraded": lambda sample: sample.count("degraded"),
@@ -303,9 +303,9 @@ class _Search:
         return self._at(first) if first else Found(reason=f"no PG recovered until {self.episode.end_why}")
 
     def no_object_degraded(self) -> Found:
-        if all(sample.whole for sample in self.samples):
+        if all(sample.all_copies for sample in self.samples):
             return Found(reason="no object was degraded" if self.samples else "no samples")
-        return self._stretch(lambda sample: sample.whole, "without degraded objects")
+        return self._stretch(lambda sample: sample.all_copies, "without degraded objects")
 
     def clean(self) -> Found:
         if not self.touched_anything:
@@ -326,7 +326,7 @@ class _Search:
         first, settled, before = None, False, None
         longest, unsettled = 0.0, False
         for sample in self.samples:
-            if before is not None and sample.t - before > self.all.patience:
+            if before is not None and sample.t - before > self.all.longest_interval:
                 first = None  # what was in the gap nobody knows
             before = sample.t
             if sample.t < after or not holds(sample):
@@ -342,7 +342,7 @@ class _Search:
             longest = max(longest, lasted if settled or unsettled else 0.0)
         why = f"not until {self.episode.end_why}, {self.episode.end - self.episode.begin:.0f} s after the event"
         if unsettled:
-            why += f"; {word} for {longest:.1f} s, but nobody knows whether the statistics were newer than the OSD map"
+            why += f"; {word} for {longest:.1f} s, but it is unknown whether the statistics were newer than the OSD map"
         elif longest:
             why += f"; {word} for {longest:.1f} s at the longest, which is not stable"
         return Found(reason=why)

@@ -59,7 +59,7 @@ def warnings_of(made: Optional[Mapping[str, Any]]) -> List[Dict[str, Any]]:
     for name, line in (made or {"phases": {}})["phases"].items():
         gaps = [f"{n['node']} ({100 * n['watched']:.0f} %)" for n in line["nodes"] if n["watched"] < WATCHED]
         if gaps:
-            text = f"processors and disks were not watched all the time: {', '.join(gaps)}"
+            text = f"processors and disks were not watched during all of the phase: {', '.join(gaps)}"
             found.append({"code": "resources-gap", "text": text, "phase": name})
         if line["bottleneck"]["what"] == "generator":
             text = f"the load generator is the limit, not the cluster: {line['bottleneck']['evidence'][0]}"

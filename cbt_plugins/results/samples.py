@@ -1,4 +1,4 @@
-"""The samples of the `recovery` monitor as whole states: recovery.jsonl has only what changed."""
+"""The samples of the `recovery` monitor as complete states: recovery.jsonl has only what changed."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class Sample(NamedTuple):
         return max(known, int(self.state.get("num_pgs") or 0)) - active
 
     @property
-    def whole(self) -> bool:
-        """No object lacks a copy, and all are counted: those of a PG that is down are in no figure."""
+    def all_copies(self) -> bool:
+        """No object lacks a copy, and all are counted: those of a PG that is down are in no number."""
         return not self.count("degraded") and not self.count("unfound") and not self.inactive
 
     @property
@@ -93,7 +93,7 @@ class Samples:
     skew: float = 0.0  # seconds that the monitors' clock is off at least, all measured offsets taken off; 0: none seen
 
     @property
-    def patience(self) -> float:
+    def longest_interval(self) -> float:
         """A longer time without a sample is a gap, in which anything may have happened."""
         return max(3.0, 2.5 * self.interval)
 
@@ -179,5 +179,5 @@ def _missing(made: Samples) -> List[Dict[str, Any]]:
     return [
         {"t": b.t, "seconds": round(b.t - a.t, 3), "why": "nobody watched"}
         for a, b in zip(made.samples, made.samples[1:])
-        if b.t - a.t > made.patience and b.t not in told
+        if b.t - a.t > made.longest_interval and b.t not in told
     ]

@@ -18,7 +18,7 @@ from cbt_plugins.results.impact import breaks, failure, warnings_of
 from cbt_plugins.results.phase_pairs import engine_pairs, new_vs_aged
 from cbt_plugins.results.schema import VERSION, check
 
-#: warnings after which the numbers are not those of a whole run
+#: warnings after which the numbers are not those of a complete run
 _UNUSABLE = ("incomplete", "missing-phase", "unreadable-phase", "no-rows", "no-window", "no-phases")
 #: ... and not those of a cluster that keeps what it is given
 _WRONG = ("checksum-errors", "lost-objects")
@@ -125,13 +125,13 @@ def _job(made: of_phase.PhaseAggregates, job: ArchivedJob) -> Dict[str, Any]:
 
 def _run_warnings(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
     if run.complete is None:
-        text = "the run has no end marker: it was interrupted, or is still going on"
+        text = "the run has no end marker: it was interrupted, or is still running"
         yield {"code": "incomplete", "text": text}
     for directory, text in run.faults:
         where = {"phase": directory} if directory else {}
         yield {"code": "unreadable-phase" if directory else "damaged-archive", "text": text, **where}
     for name in run.partials:
-        text = f"phases/{name} is an attempt that was interrupted; nothing of it is in the numbers"
+        text = f"phases/{name} is an interrupted attempt; it is not in the numbers"
         yield {"code": "partial-attempt", "text": text}
     if not run.phases:
         yield {"code": "no-phases", "text": "no phase has ended"}
@@ -139,7 +139,7 @@ def _run_warnings(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
     for planned in run.plan.get("phases") or ():
         wanted = planned.get("name") if isinstance(planned, dict) else None
         if wanted and wanted not in have:
-            text = f"the plan has a phase {wanted}, the archive has not"
+            text = f"phase {wanted} of the plan is not in the archive"
             yield {"code": "missing-phase", "text": text, "phase": wanted}
     for node in environment(run)["nodes"]:
         offset = node["clock_offset"]
@@ -169,7 +169,7 @@ def sentence(phase: ArchivedPhase, line: Mapping[str, Any]) -> Optional[str]:
     if phase.kind == "verify":
         read = _all(line["ops"], ("GET", "STAT"))
         wrong = sum(int(job.driver_end.get("checksum_errors") or 0) for job in phase.jobs)
-        said = f"{wrong} were not what had been written" if wrong else "all that were read are what had been written"
+        said = f"{wrong} had other content than was written" if wrong else "all that were read had the written content"
         return f"{read['requests']:,} objects read and compared: {said}; {read['errors']:,} could not be read"
     if phase.kind == "delete":
         deleted = _all(line["ops"], ("DELETE",))

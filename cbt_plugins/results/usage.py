@@ -56,7 +56,7 @@ class Networks:
         return tuple(found)
 
     def side(self, addresses: Sequence[str], roles: Sequence[str]) -> Optional[str]:
-        """ Return "client" or "cluster": what mostly goes through an interface with these addresses on such a node.
+        """Return "client" or "cluster": what mostly goes through an interface with these addresses on such a node.
 
         A node with clients or RGWs talks to clients; a node of OSDs replicates through the cluster network, which is
         the public one where there is no other. None: neither.

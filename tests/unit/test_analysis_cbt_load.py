@@ -54,10 +54,10 @@ def test_aggregates_and_rows_give_the_same_summary(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("end", "code", "text"),
     [
-        ({"dry": {"DELETE": 7, "GET": 0}}, "ran-dry", "h: 7 times there was no object for a DELETE"),
-        ({"checksum_errors": 2}, "checksum-errors", "2 objects were not what had been written"),
-        ({"spaces": [{"name": "4KiB", "unknown": 5}]}, "unknown-objects", "whether 5 objects of 4KiB are there"),
-        ({"spaces": [{"name": "4KiB", "lost": 2}]}, "lost-objects", "2 objects of 4KiB are gone"),
+        ({"dry": {"DELETE": 7, "GET": 0}}, "ran-dry", "h: 7 DELETE were skipped because there was no object"),
+        ({"checksum_errors": 2}, "checksum-errors", "2 objects were read with other content than was written"),
+        ({"spaces": [{"name": "4KiB", "unknown": 5}]}, "unknown-objects", "unknown whether 5 objects of 4KiB exist"),
+        ({"spaces": [{"name": "4KiB", "lost": 2}]}, "lost-objects", "2 objects of 4KiB are missing"),
     ],
 )
 def test_what_its_end_says(tmp_path: Path, end: Dict[str, Any], code: str, text: str) -> None:
@@ -70,7 +70,7 @@ def test_what_its_end_says(tmp_path: Path, end: Dict[str, Any], code: str, text:
 def test_wrong_data_that_only_the_rows_tell_of(tmp_path: Path) -> None:
     rows = [*load(), made.row("GET", 3, 0.1, error="checksum: 17 of 4096 bytes differ")]
     summary = one(tmp_path, made.cbt_load("h", rows))
-    assert "1 objects were not" in warnings(summary)["checksum-errors"]
+    assert "1 objects were read with other content" in warnings(summary)["checksum-errors"]
     assert not summary["usable"]
 
 
@@ -113,7 +113,7 @@ def test_a_ramp_is_half_of_the_rate(tmp_path: Path) -> None:
 
 def test_late_starts(tmp_path: Path) -> None:
     assert warnings(open_loop(tmp_path / "a", 1.0, late=0.9)) == {}
-    assert "a request was started 2.5 s late" in warnings(open_loop(tmp_path / "b", 1.0, late=2.5))["late-starts"]
+    assert "a request started 2.5 s late" in warnings(open_loop(tmp_path / "b", 1.0, late=2.5))["late-starts"]
 
 
 def test_waiting_for_a_worker_is_no_fault_of_an_open_loop(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_objects_that_are_not_there(tmp_path: Path) -> None:
     for name, text in (("a", "http: 404 NoSuchKey"), ("b", "The specified key does not exist.")):
         rows = [*load(), *(made.row("GET", 3 + i, 0.1, error=text) for i in range(3))]
         summary = one(tmp_path / name, made.cbt_load("h", rows))
-        assert warnings(summary)["missing-objects"] == "3 GET found no object where one should be (404)"
+        assert warnings(summary)["missing-objects"] == "3 GET found no object where one was expected (404)"
 
 
 def test_size_classes_of_a_driver(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_verify_and_delete_say_what_they_came_to(tmp_path: Path) -> None:
     more = {"role": "none", "asked": {"duration": None}, "window": (0.01, 9.0)}
     text = one(tmp_path / "v", made.cbt_load("v", rows, end={"checksum_errors": 3}), kind="verify", **more)
     assert text["phases"][0]["sentence"] == (
-        "3,600 objects read and compared: 3 were not what had been written; 1 could not be read"
+        "3,600 objects read and compared: 3 had other content than was written; 1 could not be read"
     )
     rows = [row.replace("GET", "DELETE") for row in rows]
     text = one(tmp_path / "d", made.cbt_load("d", rows), kind="delete", **more)

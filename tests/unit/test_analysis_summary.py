@@ -225,7 +225,7 @@ def test_a_job_that_left_no_rows(tmp_path: Path) -> None:
     data["jobs"][0]["rows"] = None
     path.write_text(json.dumps(data))
     summary = summarize(directory)
-    text = "g: no aggregates file, and no rows; its requests are in no number here"
+    text = "g: no aggregates file, and no rows; its requests are not in the numbers"
     assert text in [w["text"] for w in summary["warnings"]]
     assert not summary["usable"]
 

@@ -246,7 +246,7 @@ def test_damage_and_pools_that_do_not_fit(archive: Archive) -> None:
     with pytest.raises(Unknown, match=r"osd_tree\.json cannot be read"):
         Wiring(archive.run, archive.urls)
     (archive.run / "cluster" / "before" / "osd_tree.json").write_text("[]")
-    with pytest.raises(Unknown, match="has not the form of Ceph's answers"):
+    with pytest.raises(Unknown, match="is not what Ceph's commands print"):
         Wiring(archive.run, archive.urls)
     archive.pools[1]["size"] = 5
     with pytest.raises(Unknown, match=r"EC 2\+3: needs 5 nodes, there are 4"):

@@ -212,7 +212,7 @@ def test_stale_statistics_are_not_a_clean_cluster(tmp_path: Path) -> None:
 
 def test_clean_that_nobody_confirms_is_said(tmp_path: Path) -> None:
     episode = only(watched(tmp_path, DOWN), FAULT)
-    assert "nobody knows whether the statistics were newer" in reasons(episode)["clean"]
+    assert "it is unknown whether the statistics were newer" in reasons(episode)["clean"]
     assert episode["outcome"] == "not recovered"
 
 

@@ -196,11 +196,13 @@ def _warnings(mine: Sequence[Sequence[_JournalEvent]]) -> Iterator[ResultWarning
         ended = next((event for event in events if _is(event, "ended")), None)
         if not any(_is(event, "begun") for event in events):
             why = "; ".join(ended["why"]) if ended else "it did not begin"
-            yield ResultWarning("no-faults", f"the load ran without the faults that it was to have: {why}")
+            yield ResultWarning("no-faults", f"the load ran without the planned faults: {why}")
         elif ended is None:
             yield ResultWarning("faults-failed", "the faults did not end: `cbt-tools undo` says what is open")
         elif ended["why"]:
-            yield ResultWarning("faults-failed", f"not all faults came and went as planned: {'; '.join(ended['why'])}")
+            yield ResultWarning(
+                "faults-failed", f"not all faults were injected and undone as planned: {'; '.join(ended['why'])}"
+            )
 
 
 def _late(mine: Sequence[Sequence[_JournalEvent]]) -> Iterator[ResultWarning]:

@@ -26,7 +26,7 @@ _ID = re.compile(r"(?P<workload>w\d+)-(?P<stage>.+)-\d+$")
 _BOUNDS = ResultWarning(
     "upper-bounds", "COSbench counts in bins of 10 ms: its percentiles and its maximum are the upper ends of bins"
 )
-_NO_CLOCK = ResultWarning("no-series", "COSbench's tables have no series: nothing can be said of how steady a run was")
+_NO_CLOCK = ResultWarning("no-series", "COSbench's tables have no series: how steady a run was is unknown")
 
 
 #: units of the controller's page
@@ -175,7 +175,7 @@ def _record(path: Path, id: str, its: Sequence[CosbenchLine], known: Optional[Co
     made = [measurement for line in its for measurement in _measurements(line)]
     for line in its:
         if line.success is not None and line.success < 1:
-            text = f"{line.stage}: {1 - line.success:.2%} of {line.op} failed; they are in no rate and no latency"
+            text = f"{line.stage}: {1 - line.success:.2%} of {line.op} failed; rates and latencies are without them"
             warnings.append(ResultWarning("errors", text))
     return RunRecord(
         source=str(path),

@@ -177,10 +177,10 @@ def _warnings(
 ) -> Iterator[ResultWarning]:
     failed, mode = part.failed or 0, part.phase
     if part.op == "GET" and part.requests:
-        text = f"{mode}: hsbench stops the clock of a GET at the headers of the answer: the body is in no latency"
+        text = f"{mode}: hsbench measures a GET until the headers of the answer: latencies are without the body"
         yield ResultWarning("get-without-body", text)
     if failed:
-        text = f"{mode}: {failed} requests of {client} failed (hsbench's slowdowns); they are in no rate"
+        text = f"{mode}: {failed} requests of {client} failed (hsbench's slowdowns); rates are without them"
         yield ResultWarning("errors", text)
     if failed >= FAILURES and not _whole(intervals, total, threads, failed):
         text = f"{mode}: up to {failed // FAILURES} threads of {client} ended early, each after {FAILURES} failures"

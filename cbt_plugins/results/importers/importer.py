@@ -116,7 +116,7 @@ class ClientImporter(Importer):
             for loop, parts in its.loops.items():
                 loops.setdefault(loop, []).extend(parts)
         for loop, parts in loops.items():
-            lines, more, whole = measurements(parts)
+            lines, more, together = measurements(parts)
             if not self.has_clock:
                 lines = [replace(line, start=_sum(line.start, begun)) for line in lines]
             if not self.has_clock and len(parsed) > 1:
@@ -130,7 +130,7 @@ class ClientImporter(Importer):
                 kind=self.kind,
                 config=_config(found, parsed, parts),
                 measurements=tuple(lines),
-                usable=usable and whole,
+                usable=usable and together,
                 failure=faults.recovery if faults else None,
                 warnings=(*warnings, *more),
                 started=min((its.started for its in parsed if its.started is not None), default=begun),

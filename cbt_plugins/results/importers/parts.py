@@ -174,11 +174,15 @@ def _window(phase: str, parts: Sequence[Part]) -> Tuple[Optional[Window], List[R
             text = f"{phase}: the results have no clock: all {len(spans)} clients are assumed to have started together"
             warnings.append(ResultWarning("no-clock", text))
         if high <= low:
-            warnings.append(ResultWarning("no-common-window", f"{phase}: its {len(spans)} clients never ran together"))
+            warnings.append(
+                ResultWarning("no-common-window", f"{phase}: its {len(spans)} clients never ran at the same time")
+            )
             return None, warnings
         longest = max(high - low for low, high in spans.values())
         if _cut(high - low, longest):
-            text = f"{phase}: its {len(spans)} clients ran together for {high - low:.1f} of up to {longest:.1f} s"
+            text = (
+                f"{phase}: its {len(spans)} clients ran at the same time for {high - low:.1f} of up to {longest:.1f} s"
+            )
             text += "; rates are of that time, failures and latencies that no log has one by one are of all of it"
             warnings.append(ResultWarning("common-window", text))
     return (low, high), warnings
@@ -226,7 +230,7 @@ def _rates(
         elif flow is not None and part.requests:
             flow += its * part.bytes / part.requests
     if unlogged:
-        text = f"{line.phase}: no series: the rates of its clients are those of all of their time"
+        text = f"{line.phase}: without series the rates of its clients are those of all of their run"
         warnings.append(ResultWarning("no-series", text))
     seconds = [part.seconds for part in parts]
     if not max(seconds) > 0:

@@ -122,4 +122,3 @@ def _aggregates(clients: Dict[str, List[Frame]], grid: TimeGrid) -> of_phase.Pha
         pgs=(),
     )
     return of_phase.PhaseAggregates(phase, grid, jobs, timeline)
-

@@ -22,7 +22,7 @@ kind VARCHAR what wrote it: cbt-plugins, hsbench, fio, radosbench, cosbench, war
 benchmark VARCHAR key of the YAML file
 run_id VARCHAR of a run of this project
 complete BOOLEAN it came to its end
-usable BOOLEAN its numbers are those of a whole run
+usable BOOLEAN its numbers are those of a complete run
 started TIMESTAMP begin of the first phase (UTC)
 label VARCHAR release of Ceph
 warnings BIGINT warnings: view warnings has them

@@ -44,7 +44,7 @@ class Table:
 
 
 def columns_of(lines: str) -> Tuple[Column, ...]:
-    """ Return the columns that lines of "name type text" describe."""
+    """Return the columns that lines of "name type text" describe."""
     made = []
     for line in lines.strip().splitlines():
         name, type_, text = line.split(None, 2)
