@@ -11,7 +11,7 @@ import select
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Mapping, Optional, Sequence
 
 import yaml
 
@@ -22,12 +22,14 @@ from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.journal import Journal, JournalInUse
+from cbt_plugins.plan import Event, Settings
 from cbt_plugins.run.events import EventSchedule
 
-DONE, FAILED, USAGE = 0, 1, 2
-#: said by `--tied` when the settings are in force and the clock of the events runs
+from .command import FAILED, OK, CommandError, say
+
+#: printed with `--tied` when the settings are in force and the clock of the events runs
 BEGUN = "begun"
-#: the other events of events.jsonl that are not about a fault: which run this is beside, and how it ended
+#: other events of events.jsonl: the run that has these faults, and how the injection ended
 BESIDE, ENDED = "beside", "ended"
 
 log = logging.getLogger(__name__)
@@ -37,31 +39,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("file", type=Path, help="YAML with `events:` and `settings:` (docs/FAULTS.md)")
     parser.add_argument("--cluster", type=Path, required=True, help="a CBT YAML file, for its `cluster:` section")
-    parser.add_argument("--archive", type=Path, required=True, help="folder for undo.jsonl and events.jsonl; made")
+    parser.add_argument("--archive", type=Path, required=True, help="folder for undo.jsonl and events.jsonl")
     parser.add_argument(
         "--tied",
         action="store_true",
-        help="say when the clock of the events runs, and go on until standard input ends; without it, until the last "
-        "event has happened",
+        help="print when the clock of the events starts; end with standard input, not with the last event",
     )
-    parser.add_argument("--beside", metavar="ITERATION/ID", help="the run of the archive that has these faults")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and which rules refuse it")
+    parser.add_argument("--beside", metavar="ITERATION/ID", help="run of the archive that has these faults")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be done and which safety rules refuse")
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: everything happened and is undone; 1: something failed, or is not undone; 2: an error in the file."""
+    """Return 0: everything happened and is undone; 1: something failed, or is not undone; 2: an error in a file."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     try:
         events, settings = load_fault_file(args.file)
         document: Dict[str, Any] = yaml.safe_load(args.cluster.read_text(encoding="utf-8")) or {}
         cluster, common = document["cluster"], document.get("common") or {}
     except ConfigError as error:
-        print(error, file=sys.stderr)
-        return USAGE
+        raise CommandError(str(error)) from error
     except (OSError, KeyError, yaml.YAMLError) as error:
-        print(f"cbt-tools inject: {args.cluster}: no `cluster:` section can be read: {error}", file=sys.stderr)
-        return USAGE
+        raise CommandError(f"{args.cluster}: cannot read a `cluster:` section: {error}") from error
     args.archive.mkdir(parents=True, exist_ok=True)
+    try:
+        return _run(args, events, settings, cluster, common)
+    except (FaultError, JournalInUse) as error:
+        raise CommandError(str(error), FAILED) from error
+
+
+def _run(
+    args: argparse.Namespace,
+    events: Sequence[Event],
+    settings: Settings,
+    cluster: Mapping[str, Any],
+    common: Mapping[str, Any],
+) -> int:
     remote = Remote.from_host(cluster, common)
     with contextlib.closing(Journal(args.archive / "events.jsonl")) as note:
         injector = Injector(
@@ -81,8 +93,8 @@ def run(args: argparse.Namespace) -> int:
             return _inject(injector, schedule, note, args)
 
 
-def _dry(injector: Injector, events: Any) -> int:
-    status = DONE
+def _dry(injector: Injector, events: Sequence[Event]) -> int:
+    status = OK
     for event in events:
         if event.inject is not None:
             prepared = injector.prepare(event.inject)
@@ -104,25 +116,25 @@ def _inject(injector: Injector, schedule: EventSchedule, note: Journal, args: ar
         except (FaultError, JournalInUse) as error:
             failure = str(error)
         except KeyboardInterrupt:
-            log.info("ended from outside")
+            log.info("stopped by a signal")
         schedule.close()
         if failure is None and schedule.unmade:
-            failure = f"ended before these faults: {', '.join(schedule.unmade)}"
+            failure = f"stopped before these faults: {', '.join(schedule.unmade)}"
     left = ", ".join(dict.fromkeys(record.label for record in injector.open))
-    why = [failure] if failure else [f"not put back: {left}"] if left else []
+    why = [failure] if failure else [f"not undone: {left}"] if left else []
     note.write(ENDED, why=why)
     for text in why:
-        log.error("%s", text)
-    return FAILED if why else DONE
+        say("Error", text, FAILED)
+    return FAILED if why else OK
 
 
 def _follow(injector: Injector, schedule: EventSchedule, note: Journal, tied: bool) -> Optional[str]:
-    """Until it is over; what failed."""
+    """Do the events until all have happened, or the input ends; return what failed."""
     injector.apply()
     schedule.prepare()
     begun = time.time()
     schedule.begin(begun)
-    # some programs' results have no clock: their seconds are counted from here
+    # the seconds of programs without a clock count from here
     note.write(BEGUN, at=round(begun, 3))
     if tied:
         print(BEGUN, flush=True)

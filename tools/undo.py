@@ -19,42 +19,42 @@ from cbt_plugins.journal import JournalInUse, json_lines
 from cbt_plugins.monitors.lifecycle import stop_left
 from cbt_plugins.run.archive import RunArchive
 
-UNDONE, OPEN, USAGE = 0, 1, 2
+from .command import FAILED, OK, CommandError, say
+
+UNDONE, OPEN = OK, FAILED
 
 log = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("archive", type=Path, help="an archive (all that is in it), or one run's directory")
-    parser.add_argument("--dry-run", action="store_true", help="say what is open and what would be done; do nothing")
+    parser.add_argument("archive", type=Path, help="archive (all runs in it), or the directory of one run")
+    parser.add_argument("--dry-run", action="store_true", help="print what is open and its undo; change nothing")
     parser.add_argument(
         "--force",
         action="store_true",
-        help="also when a process on another machine has the cluster for the run: only if that process is dead",
+        help="undo although a process on another machine holds the cluster for this run; only if that process is dead",
     )
     parser.add_argument(
         "--give-up",
         metavar="LABEL",
-        help="what is open under this label after one more attempt counts as closed from now on, and is written down "
-        "as given up: for what can never be seen as it was, such as an OSD that was purged meanwhile",
+        help="try once more, then close what is still open under this label; for what cannot be restored, such as an "
+        "OSD that was purged meanwhile",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: nothing is open; 1: something is, or may be; 2: no such archive, or no such label in it."""
+    """Return 0: nothing is open; 1: something is, or may be; 2: no such archive, or no such label in it."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     if not args.archive.is_dir():
-        print(f"cbt-tools undo: {args.archive}: no such directory", file=sys.stderr)
-        return USAGE
+        raise CommandError(f"{args.archive}: no such directory")
     found, unread = _runs(args.archive)
     for error in unread:
-        print(f"{error.filename}: {error.strerror}: what is open there is not known", file=sys.stderr)
+        say("Error", f"{error.filename}: {error.strerror}: what is open there is not known", OPEN)
     # the newest run first: what was changed last is undone first
     folders = sorted(found, key=lambda f: (f / FILE).stat().st_mtime, reverse=True)
     if args.give_up is not None and not any(_is_open(folder, args.give_up) for folder in folders):
-        print(f"cbt-tools undo: {args.archive}: nothing is open under {args.give_up!r}", file=sys.stderr)
-        return USAGE
+        raise CommandError(f"{args.archive}: nothing is open under {args.give_up!r}")
     statuses = [_dry(folder) if args.dry_run else _undo(folder, args.force, args.give_up) for folder in folders]
     if not folders:
         print(f"{args.archive}: no run has changed anything on a cluster")
@@ -62,9 +62,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _runs(archive: Path) -> Tuple[List[Path], List[OSError]]:
-    """Folders with a journal, wherever they lie in the archive (links are not followed), and what cannot be read."""
+    """Return the folders below the archive that have an undo journal, no links, and the errors of unreadable ones."""
     unread: List[OSError] = []
-    # names only: nothing is opened or asked for, and an archive may have a million files
+    # by names only: an archive may have a million files
     found = [Path(top) for top, _, files in os.walk(archive, onerror=unread.append) if FILE in files]
     return [folder for folder in found if not (folder / FILE).is_symlink()], unread
 
@@ -76,8 +76,7 @@ def _is_open(folder: Path, label: str) -> bool:
 def _dry(folder: Path) -> int:
     refusal = archive_format.refusal(folder)
     if refusal:
-        print(refusal, file=sys.stderr)
-        return OPEN
+        return say("Error", refusal, OPEN)
     left = open_in(folder)
     print(f"{folder}: {len(left)} open" if left else f"{folder}: nothing is open")
     for entry in reversed(left):
@@ -89,20 +88,18 @@ def _dry(folder: Path) -> int:
 def _undo(folder: Path, force: bool, give_up: Optional[str]) -> int:
     refusal = archive_format.refusal(folder)
     if refusal:
-        print(refusal, file=sys.stderr)
-        return OPEN
+        return say("Error", refusal, OPEN)
     try:
         cluster, remote, ceph, run_id = access.read(folder)
         injector = Injector(folder, remote, ceph, cluster, run_id=run_id)
     except (FaultError, JournalInUse, OSError) as error:  # OSError: an archive that can be read only
         left = open_in(folder)
-        print(f"{folder}: {error}" + (f" ({len(left)} open)" if left else ""), file=sys.stderr)
+        say("Error", f"{folder}: {error}" + (f" ({len(left)} open)" if left else ""), OPEN)
         return OPEN if left or isinstance(error, JournalInUse) else UNDONE
     try:
         why = _refusal(injector, force)
         if why:
-            print(f"{folder}: {why}", file=sys.stderr)
-            return OPEN
+            return say("Error", f"{folder}: {why}", OPEN)
         number = len(injector.open)
         still: Sequence[StillOpen] = injector.undo_all()
         _end_monitors(folder, cluster, remote)
@@ -116,36 +113,35 @@ def _undo(folder: Path, force: bool, give_up: Optional[str]) -> int:
         print(f"{folder}: {number} undone" if number else f"{folder}: nothing is open")
         _say_given_up(folder)
         injector.release(force)
-    except (FaultError, OSError) as error:  # all may be undone, and the cluster still count as in use
-        print(f"{folder}: {error}", file=sys.stderr)
-        return OPEN
+    except (FaultError, OSError) as error:  # all may be undone, and the cluster still locked
+        return say("Error", f"{folder}: {error}", OPEN)
     finally:
         injector.close()
     return UNDONE
 
 
 def _refusal(injector: Injector, force: bool) -> Optional[str]:
-    """Why nothing may be undone: the folder is a copy, or on several machines, and its run is at work."""
+    """Return why nothing may be undone: the folder is a copy, or on several machines, and its run is alive."""
     try:
         holders = injector.others()
     except FaultError as error:
-        log.warning("not known whether a run is at work, and undone all the same: %s", error)
+        log.warning("cannot tell whether a run is using the cluster; undoing all the same: %s", error)
         return None
     for holder in holders:
         dead = lock.gone(holder)
         if not injector.is_ours(holder):
-            log.warning("%s; what this one has left is undone all the same", lock.explain(holder))
+            log.warning("%s; undoing what this run has left all the same", lock.explain(holder))
         elif dead is False:
-            return f"{lock.explain(holder)}: nothing is undone while it is"
+            return f"{lock.explain(holder)}: nothing is undone meanwhile"
         elif not force:
-            return f"{lock.explain(holder)}; from here, if that process is dead: --force"
+            return f"{lock.explain(holder)}; or here with --force"
     return None
 
 
 def _give_up(injector: Injector, folder: Path, label: str) -> int:
     given = injector.give_up(label)
     for entry in given:
-        print(f"{folder}: given up, nobody has seen it undone:")
+        print(f"{folder}: given up, not seen to be undone:")
         _print(entry)
     return len(given)
 
@@ -165,14 +161,14 @@ def _print(entry: UndoRecord) -> None:
 
 
 def _end_monitors(folder: Path, cluster: Mapping[str, Any], remote: Any) -> None:
-    """What outlives a run that was killed, such as collectl. Its files are brought in when the run goes on."""
+    """End what outlives a killed run, such as collectl; its files are fetched when the run is resumed."""
     begun = [line["run_dir"] for line in json_lines(RunArchive(folder).journal) if line["event"] == "invocation"]
     for run_dir in dict.fromkeys(begun):
         stop_left(remote, nodes_of(cluster), run_dir)
 
 
 def _explain(entry: StillOpen) -> None:
-    print(f"still open: {entry}", file=sys.stderr)
+    say("Error", f"still open: {entry}", OPEN)
     print("  by hand:", file=sys.stderr)
     for command in entry.commands:
         print(f"    {command}", file=sys.stderr)

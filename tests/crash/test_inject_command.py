@@ -25,7 +25,7 @@ def test_a_load_that_is_over_before_its_faults_had_not_what_it_was_to_have(
     world = StandIn(tmp_path / "w")
     done = inject(world, tmp_path, [{"at": "0s", "mark": "begin"}, *events])
     assert done.returncode == (1 if unmade else 0), done.stderr
-    assert ("ended before these faults: late" in done.stderr) == bool(unmade)
+    assert ("stopped before these faults: late" in done.stderr) == bool(unmade)
     ended = json.loads((world.archive / "events.jsonl").read_text().splitlines()[-1])
     assert ended["event"] == "ended" and bool(ended["why"]) == bool(unmade)
     assert world.settle() + world.changes() == []

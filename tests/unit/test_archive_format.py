@@ -38,9 +38,9 @@ def test_what_answers_refuses_it(old: Path, verb: str, capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]])
 def test_undo_refuses_it(old: Path, dry: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    from cbt_plugins.faults import record
+    from cbt_plugins.faults import undo
 
-    (old / record.FILE).write_text('{"t": 1.0, "event": "open"}\n')
+    (old / undo.FILE).write_text('{"t": 1.0, "event": "open"}\n')
     assert main(["undo", str(old), *dry]) == 1
     assert SAID in capsys.readouterr().err
 

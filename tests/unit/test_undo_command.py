@@ -158,7 +158,7 @@ def test_of_another_machines_process_somebody_must_say_that_it_is_dead(
     change_holder(world, host="elsewhere")
     assert main(["undo", str(folder)]) == 1
     said = capsys.readouterr().err
-    assert "on elsewhere" in said and "if that process is dead: --force" in said
+    assert "on elsewhere" in said and "or here with --force" in said
     assert world.differences() == {"osd.0", "flag noout"}
     assert main(["undo", str(folder), "--force"]) == 0
     assert world.differences() == set() and world.state["keys"] == {}
@@ -177,7 +177,7 @@ def test_undo_is_more_important_than_who_has_the_cluster(
         world.fail = ["config-key dump"]
     assert main(["undo", str(folder)]) == (1 if world.fail else 0)  # then the cluster cannot be given back
     assert world.differences() == set()
-    said = {"removed": "", "of another run": "run r2", "not to be had": "undone all the same"}[lock]
+    said = {"removed": "", "of another run": "run r2", "not to be had": "undoing all the same"}[lock]
     assert said in caplog.text
     assert bool(world.state["keys"]) == (lock != "removed")
 
