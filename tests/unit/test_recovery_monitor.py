@@ -35,7 +35,8 @@ import json, os, sys, time
 folder = os.path.dirname(os.path.abspath(__file__))
 with open(os.path.join(folder, "pids"), "a") as file:
     file.write(str(os.getpid()) + "\\n")
-for line in sys.stdin:
+asked = " ".join(sys.argv[sys.argv.index("json") + 1 :]) if "json" in sys.argv else ""
+for line in [asked] if asked else sys.stdin:
     words = line.split()
     if os.path.exists(os.path.join(folder, "silent")):
         continue
@@ -151,14 +152,14 @@ def test_a_lost_connection_is_told_and_made_anew(ceph: Path, tmp_path: Path, cap
 
 
 def test_one_that_does_not_answer_is_asked_again_and_the_gap_is_recorded(ceph: Path, tmp_path: Path) -> None:
-    settings = {"interval": 0.1, "ceph": str(ceph / "ceph"), "conf": "x", "recovery": True, "timeout": 0.7}
+    settings = {"interval": 0.1, "ceph": str(ceph / "ceph"), "conf": "x", "recovery": True, "timeout": 1.0}
     argv = [sys.executable, sampler_agent.__file__, json.dumps([settings])]
     with open(tmp_path / FILE, "w") as file:
         agent = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=file)
     try:
         wait_for(lambda: len(lines(tmp_path / FILE)) > 2)
         (ceph / "silent").touch()
-        wait_for(lambda: len(pids_of(ceph)) >= 4)  # it was opened again, three times
+        wait_for(lambda: len(pids_of(ceph)) >= 3)  # it was opened again, twice
         (ceph / "silent").unlink()
         wait_for(lambda: any("gap" in line for line in lines(tmp_path / FILE)))
     finally:
@@ -166,7 +167,7 @@ def test_one_that_does_not_answer_is_asked_again_and_the_gap_is_recorded(ceph: P
         agent.stdin.close()
         assert agent.wait(20) == 0
     (gap,) = [line["gap"] for line in lines(tmp_path / FILE) if "gap" in line]
-    assert gap[0] >= 2.0 and gap[1] == "status: no reply for 0.7 s"
+    assert gap[0] >= 2.0 and gap[1] == "status: no reply for 1 s"
     assert not any(map(running, pids_of(ceph)))
 
 
