@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config.check import Config, PlannedRun, load
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import is_fault_file, load_fault_file
 from cbt_plugins.config.preview import changes, data_text, forecast, goal_text, unchanged, warnings
-from cbt_plugins.config.source import Source, read
+from cbt_plugins.config.source import YamlSource, read
 from cbt_plugins.config.spans import estimate, event_text, span_text, spans
 from cbt_plugins.config.units import about_rate, format_duration, format_percent, size_texts
+from cbt_plugins.faults import FaultError, preview
+from cbt_plugins.faults.access import limits_of
+from cbt_plugins.faults.settings import SettingsMaker
 from cbt_plugins.formatting import side_by_side
 from cbt_plugins.inventory import head_of, nodes_of
 from cbt_plugins.plan import Keys, Phase, Plan, Settings
 
 from .command import OK, USAGE, CommandError, say
-
-if TYPE_CHECKING:
-    from .live import Live
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(f"{_count(len(e.errors), 'error')}; nothing was run\n{e}") from None
     if not config.runs:
         raise CommandError(f"{args.file}: benchmarks: no benchmark of cbt-plugins in this file")
-    live = _look(config) if args.live else None
+    live = _look([run.plan for run in config.runs], config.cluster, config.common) if args.live else None
     if args.json:
         print(json.dumps({**_document(config), **({"live": asdict(live)} if live else {})}, indent=2))
     else:
@@ -57,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     return USAGE if live and live.refused else OK
 
 
-def _fault_file(source: Source, args: argparse.Namespace) -> int:
+def _fault_file(source: YamlSource, args: argparse.Namespace) -> int:
     """Print what a fault file says; where its cluster is, only the command that uses it knows."""
     if args.live:
         raise CommandError(f"{args.file}: a fault file has no cluster to ask; leave out --live")
@@ -72,12 +74,6 @@ def _fault_file(source: Source, args: argparse.Namespace) -> int:
     print("\n".join(f"  {event_text(event)}" for event in events))
     print("faults in force at the end are undone then, and settings are restored")
     return OK
-
-
-def _look(config: Config) -> Live:
-    from .live import look
-
-    return look([run.plan for run in config.runs], config.cluster, config.common)
 
 
 def _document(config: Config) -> Dict[str, Any]:
@@ -241,3 +237,60 @@ def _count(number: int, what: str) -> str:
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= 40 else text[:37] + "..."
+
+
+@dataclass(frozen=True)
+class Live:
+    """Answers for people, and why a run would not come to its end: empty when no fault would be refused."""
+
+    lines: Tuple[str, ...]
+    refused: Tuple[str, ...]
+
+
+def _look(plans: Sequence[Plan], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> Live:
+    """Ask the cluster about each of the plans that differ in their faults or settings. Changes nothing."""
+    ceph = Ceph(Remote.from_host(cluster, common), cluster)
+    lines: List[str] = [f"The cluster now, asked on {ceph.head}"]
+    refused: List[str] = []
+    distinct: Dict[str, Tuple[int, Plan]] = {}
+    for number, plan in enumerate(plans, 1):
+        distinct.setdefault(repr((plan.settings, spans(plan))), (number, plan))
+    for number, plan in distinct.values():
+        lines += [f"  Run {number}"] if len(distinct) > 1 else []
+        try:
+            lines += _live_settings(ceph, plan.settings)
+            lines += _live_faults(ceph, cluster, plan, refused)
+        except FaultError as error:
+            refused.append(str(error))
+    if not any(spans(plan) or plan.settings != Settings() for _, plan in distinct.values()):
+        lines.append("  nothing to ask: the file has no faults and no settings")
+    elif not refused:
+        lines.append("  no fault would be refused")
+    return Live(tuple(lines), tuple(dict.fromkeys(refused)))
+
+
+def _live_settings(ceph: Ceph, settings: Settings) -> Iterator[str]:
+    maker = SettingsMaker(ceph, limits_of(settings))
+    for step in (*maker.steps(settings), *maker.recovery(settings.recovery)):
+        yield f"  settings: {step.what}"
+        yield from (f"    set     {command}" for command in step.inject)
+        yield from (f"    undo    {command}" for command in step.undo)
+
+
+def _live_faults(ceph: Ceph, cluster: Mapping[str, Any], plan: Plan, refused: List[str]) -> Iterator[str]:
+    """Yield what becomes of each fault beside those in force then, as if nothing had recovered since they began."""
+    planned = spans(plan)
+    if not planned:
+        return
+    asked = [(span.fault, [fault.label for fault in span.beside]) for span in planned]
+    previews = preview(ceph, cluster, asked, limits_of(plan.settings), plan.settings.flags)
+    for (fault, found), (_, beside) in zip(previews, asked):
+        if isinstance(found, FaultError):
+            text = str(found)
+            refused.append(text if text.startswith(f"{fault.label}:") else f"{fault.label}: {text}")
+            continue
+        first, *others = found.lines()
+        yield f"  {first}" + (f", while {', '.join(beside)} is in force" if beside else "")
+        yield f"    inactive PGs: {100 * found.assessment.numbers.get('inactive_share', 0.0):.1f}% of the cluster's"
+        yield from (f"  {line}" for line in others)
+        refused += [f"{fault.label}: refused by rule {finding}" for finding in found.refused]

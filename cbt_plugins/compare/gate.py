@@ -16,7 +16,7 @@ from cbt_plugins.compare.sides import Side
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Choice, Compared, Key, Row, Rules, compare
 from cbt_plugins.config.errors import ConfigError, ErrorAt
-from cbt_plugins.config.source import Source
+from cbt_plugins.config.source import YamlSource
 from cbt_plugins.metrics import METRICS, Direction
 
 _FORM = re.compile(r"\s*(?P<sign><=|>=|)\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<percent>%?)\s*\Z")
@@ -88,7 +88,7 @@ def of_texts(texts: Sequence[str]) -> List[Limit]:
 def of_file(path: Path) -> List[Limit]:
     """A YAML file `limits: {GET.p99_ms: 10%, ...}`. Raises ConfigError with all errors, each with its place."""
     try:
-        source = Source(path.read_bytes(), str(path))
+        source = YamlSource(path.read_bytes(), str(path))
     except OSError as e:
         raise ConfigError([ErrorAt((), f"cannot be read: {e.strerror}", str(path))]) from None
     data = source.data

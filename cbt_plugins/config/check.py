@@ -13,7 +13,7 @@ from cbt_plugins.config.cluster import ClusterSection, node_errors
 from cbt_plugins.config.errors import ConfigError, ErrorAt, Path, did_you_mean
 from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.config.sections import HOST_KEYS, section_of, understand
-from cbt_plugins.config.source import Source, permutations, read
+from cbt_plugins.config.source import YamlSource, permutations, read
 from cbt_plugins.config.validate import SWITCH, FieldError, validate
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Plan
@@ -73,7 +73,7 @@ def load_file(path: Union[str, FilePath]) -> Config:
     return load(read(FilePath(path)))
 
 
-def load(source: Source) -> Config:
+def load(source: YamlSource) -> Config:
     """Return what the source asks for, run by run; raises ConfigError with every error."""
     data = source.data if isinstance(source.data, dict) else {}
     benchmarks = data.get("benchmarks")
@@ -122,7 +122,7 @@ def load(source: Source) -> Config:
     )
 
 
-def _misspelt(source: Source, names: Sequence[Any]) -> Iterator[ErrorAt]:
+def _misspelt(source: YamlSource, names: Sequence[Any]) -> Iterator[ErrorAt]:
     known = registry.names(registry.BENCHMARKS)
     for name in names:
         hint = did_you_mean(str(name), registry.built_in(registry.BENCHMARKS))
@@ -130,12 +130,12 @@ def _misspelt(source: Source, names: Sequence[Any]) -> Iterator[ErrorAt]:
             yield source.error_at(("benchmarks", name), f"no benchmark of this name{hint}", of_key=True)
 
 
-def _duplicates(source: Source, others: Sequence[Any]) -> List[ErrorAt]:
+def _duplicates(source: YamlSource, others: Sequence[Any]) -> List[ErrorAt]:
     foreign = {("benchmarks", name) for name in others}
     return [error for error in source.duplicates if len(error.path) < 3 or error.path[:2] not in foreign]
 
 
-def _cluster(source: Source, data: Any) -> Tuple[Mapping[str, Any], List[ErrorAt]]:
+def _cluster(source: YamlSource, data: Any) -> Tuple[Mapping[str, Any], List[ErrorAt]]:
     if not isinstance(data, dict):
         return {}, [source.error_at(("cluster",), "CBT needs a mapping with the cluster's nodes here")]
     valid, wrong = validate(ClusterSection, data)
@@ -147,14 +147,14 @@ def _cluster(source: Source, data: Any) -> Tuple[Mapping[str, Any], List[ErrorAt
     return (data if valid else {}), errors
 
 
-def _endpoints(source: Source, data: Mapping[str, Any]) -> Tuple[Mapping[str, Any], List[ErrorAt]]:
+def _endpoints(source: YamlSource, data: Mapping[str, Any]) -> Tuple[Mapping[str, Any], List[ErrorAt]]:
     endpoints = data.get("client_endpoints")
     if endpoints is None or isinstance(endpoints, dict):
         return endpoints or {}, []
     return {}, [source.error_at(("client_endpoints",), "must be a mapping: name of the endpoints -> their keys")]
 
 
-def _monitors(source: Source, data: Mapping[str, Any]) -> Iterator[ErrorAt]:
+def _monitors(source: YamlSource, data: Mapping[str, Any]) -> Iterator[ErrorAt]:
     if "monitoring_profiles" not in data:
         return
     profiles = data["monitoring_profiles"]

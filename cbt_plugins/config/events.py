@@ -20,7 +20,7 @@ from cbt_plugins import plan
 from cbt_plugins.config.errors import ConfigError, did_you_mean
 from cbt_plugins.config.fault import FaultSection
 from cbt_plugins.config.settings import SettingsSection
-from cbt_plugins.config.source import Source, read
+from cbt_plugins.config.source import YamlSource, read
 from cbt_plugins.config.units import DURATION_PATTERN, format_duration, parse_duration
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one, validate
 
@@ -76,7 +76,7 @@ def _of_file(value: Any, info: ValidationInfo) -> Any:
     if not isinstance(value, dict):
         return value
     if set(value) != {"file"} or not isinstance(value["file"], str):
-        raise ValueError("must be a list of events, or {file: PATH} of a file of faults")
+        raise ValueError("must be a list of events, or {file: PATH} of a fault file")
     return events_of(value["file"], (info.context or {}).get("osds"))
 
 
@@ -88,7 +88,7 @@ class _OrFile:
         return {"anyOf": [handler(core), {**file, "properties": {"file": {"type": "string", "minLength": 1}}}]}
 
 
-#: of a phase: `{file: PATH}` stands for the events of a file of faults
+#: of a phase: `{file: PATH}` stands for the events of a fault file
 PhaseEvents = Annotated[Events, BeforeValidator(_of_file), _OrFile()]
 
 
@@ -204,8 +204,8 @@ class FaultFileSection(Strict):
         return self
 
 
-def is_fault_file(source: Source) -> bool:
-    """Tell a file of faults from a CBT file."""
+def is_fault_file(source: YamlSource) -> bool:
+    """Return whether a file is a fault file, not a CBT file."""
     return isinstance(source.data, dict) and "events" in source.data and "benchmarks" not in source.data
 
 
@@ -224,17 +224,17 @@ def events_of(path: str, osds: Optional[Sequence[str]] = None) -> Sequence[Event
 
 
 def load_fault_file(
-    file: Union[str, Path, Source], osds: Optional[Sequence[str]] = None
+    file: Union[str, Path, YamlSource], osds: Optional[Sequence[str]] = None
 ) -> Tuple[Tuple[plan.Event, ...], plan.Settings]:
     """Return the events, in seconds after the start, and the settings; raises ConfigError with every error.
 
     `osds` are the nodes that the file may name, as `cluster: {osds: [...]}` has them; without them it may name any.
     """
-    model = _model(file if isinstance(file, Source) else read(Path(file)), osds)
+    model = _model(file if isinstance(file, YamlSource) else read(Path(file)), osds)
     return FaultsInForce().to_plan(model.events), model.settings.to_plan()
 
 
-def _model(source: Source, osds: Optional[Sequence[str]]) -> FaultFileSection:
+def _model(source: YamlSource, osds: Optional[Sequence[str]]) -> FaultFileSection:
     data: Any = source.data
     model, errors = validate(FaultFileSection, data, {"osds": osds})
     found = [*source.duplicates, *(source.error_at(path, text, of_key) for path, text, of_key in errors)]

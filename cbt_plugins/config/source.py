@@ -15,7 +15,7 @@ _SECRET_KEYS = frozenset({"access_key", "secret_key", "password", "session_token
 _ENTRIES = Dict[Any, Tuple[yaml.Node, yaml.Node]]
 
 
-class Source:
+class YamlSource:
     """One YAML document; `data` equals what `yaml.safe_load` makes of the same text."""
 
     def __init__(self, text: bytes, file: str) -> None:
@@ -107,13 +107,13 @@ class _Loader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(None, None, text, node.start_mark) from None
 
 
-def read(path: FilePath) -> Source:
+def read(path: FilePath) -> YamlSource:
     """Return the file's source; raises ConfigError when it cannot be read."""
     try:
         text = FilePath(path).read_bytes()
     except OSError as error:
         raise ConfigError([ErrorAt((), f"cannot be read: {error.strerror}", str(path))]) from None
-    return Source(text, str(path))
+    return YamlSource(text, str(path))
 
 
 def mask_secrets(text: str) -> str:

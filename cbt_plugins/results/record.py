@@ -73,7 +73,7 @@ class RunRecord:
     warnings: Tuple[ResultWarning, ...]
     label: Optional[str] = None  # the release it measured: "18.2.7 reef"
     started: Optional[float] = None  # epoch seconds
-    #: of another program's run beside a file of faults: what results.recovery.milestones found
+    #: of another program's run beside a fault file: what results.recovery.milestones found
     failure: Optional[Mapping[str, Any]] = None
 
 

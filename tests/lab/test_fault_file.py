@@ -1,4 +1,4 @@
-"""One file of faults beside CBT's own benchmarks, run by an unmodified cbt.py: librbdfio, and hsbench where it is.
+"""One fault file beside CBT's own benchmarks, run by an unmodified cbt.py: librbdfio, and hsbench where it is.
 
 CBT_PLUGINS_LONG=1 asks for them.
 """

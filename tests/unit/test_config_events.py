@@ -310,7 +310,7 @@ def test_faults_of_a_file_are_those_of_the_phase(tmp_path: Path, content: Option
 def test_events_are_a_list_or_a_file(tmp_path: Path) -> None:
     phases = "[{fill: {objects: 5}}, {hybrid: {duration: 10m, events: {path: x}}}]"
     (found,) = faults(tmp_path, CLUSTER + WARP + f"    cycle: {{phases: {phases}}}\n")
-    assert "must be a list of events, or {file: PATH} of a file of faults" in found
+    assert "must be a list of events, or {file: PATH} of a fault file" in found
 
 
 def test_an_undo_of_a_later_phase_counts(tmp_path: Path) -> None:

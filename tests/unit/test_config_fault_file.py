@@ -1,4 +1,4 @@
-"""A file of faults: the same events and settings, for a benchmark that knows nothing of them."""
+"""A fault file: the same events and settings, for a benchmark that knows nothing of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from config_files import marked
 
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import is_fault_file, load_fault_file
-from cbt_plugins.config.source import Source
+from cbt_plugins.config.source import YamlSource
 from cbt_plugins.plan import Event, Fault, Settings
 
 GOOD = """\
@@ -76,7 +76,7 @@ def test_a_file_that_is_not_there() -> None:
 
 
 def test_which_files_are_meant() -> None:
-    assert is_fault_file(Source(GOOD.encode(), "f"))
-    assert not is_fault_file(Source(b"benchmarks: {}\nevents: []\n", "f"))
-    assert not is_fault_file(Source(b"cluster: {}\n", "f"))
-    assert not is_fault_file(Source(b"", "f"))
+    assert is_fault_file(YamlSource(GOOD.encode(), "f"))
+    assert not is_fault_file(YamlSource(b"benchmarks: {}\nevents: []\n", "f"))
+    assert not is_fault_file(YamlSource(b"cluster: {}\n", "f"))
+    assert not is_fault_file(YamlSource(b"", "f"))

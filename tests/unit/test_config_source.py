@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cbt_plugins.config.errors import ConfigError
-from cbt_plugins.config.source import Source, mask_secrets, read
+from cbt_plugins.config.source import YamlSource, mask_secrets, read
 
 _scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.dates()
 _data = st.recursive(
@@ -21,8 +21,8 @@ _data = st.recursive(
 )
 
 
-def source(text: str) -> Source:
-    return Source(text.encode(), "f.yaml")
+def source(text: str) -> YamlSource:
+    return YamlSource(text.encode(), "f.yaml")
 
 
 @settings(deadline=None)
@@ -45,7 +45,7 @@ def test_every_place_is_where_the_parser_saw_it(data: Any, flow: Any) -> None:
     assert list(places(read_back, read_back.data, ())) == seen
 
 
-def places(found: Source, data: Any, path: Tuple[Any, ...]) -> Iterator[Tuple[int, int]]:
+def places(found: YamlSource, data: Any, path: Tuple[Any, ...]) -> Iterator[Tuple[int, int]]:
     yield found.place(path)
     for part, inner in (
         data.items() if isinstance(data, dict) else enumerate(data if isinstance(data, list) else ())

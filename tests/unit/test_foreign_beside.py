@@ -1,4 +1,4 @@
-"""CBT's own benchmarks beside a file of faults: recorded runs of librbdfio and of hsbench, and what is told of them."""
+"""CBT's own benchmarks beside a fault file: recorded runs of librbdfio and of hsbench, and what is told of them."""
 
 from __future__ import annotations
 
