@@ -158,6 +158,7 @@ _WORDS = {
     "greater_than": "must be more than {gt}",
     "greater_than_equal": "must be at least {ge}",
     "int_type": "must be a whole number, not {has}",
+    "less_than": "must be less than {lt}",
     "less_than_equal": "must be at most {le}",
     "list_type": "must be a list, not {has}",
     "model_type": "must be a mapping (key: value), not {has}",

@@ -5,15 +5,21 @@ from __future__ import annotations
 import re
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Dict
 
 import pytest
-from config_files import CLUSTER
+from config_files import CLUSTER, WARP
+from faults_world import ANYTHING, Connections, injector
 
 from cbt_plugins.config import registry
 from cbt_plugins.config.check import load_file
+from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.events import load_fault_file
+from cbt_plugins.load.generator import LoadStart, generator_of
 from cbt_plugins.monitors.lifecycle import watch
+from cbt_plugins.plan import Fault
 from cbt_plugins.results.records import records_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "EXTENDING.md").read_text(encoding="utf-8")
@@ -51,6 +57,32 @@ def test_the_benchmark_is_checked_and_planned(tmp_path: Path) -> None:
     file.write_text(CLUSTER + section.replace("read: 5m", "read: 5"))
     with pytest.raises(Exception, match=r"readaged\.read"):
         load_file(file)
+
+
+def test_the_generator_is_found_by_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text(CLUSTER + WARP + "    cycle: {phases: [{fill: {duration: 5s, engine: tiny}}]}\n")
+    (run,) = load_file(file).runs
+    names = {bucket.key: "bucket" for bucket in run.plan.buckets}
+    made = generator_of("tiny")(run.plan, names, "1").jobs(run.plan.phases[0], LoadStart())
+    assert [job.argv for job in made] == [("{tiny-s3}", "put", "bucket", "{duration}")] * len(run.plan.drivers)
+
+
+def test_the_fault_is_checked_injected_and_undone(tmp_path: Path) -> None:
+    file = tmp_path / "faults.yaml"
+    file.write_text("events:\n  - {at: 0s, fault: {label: a, kind: reweight, osds: [1], options: {weight: 2}}}\n")
+    with pytest.raises(ConfigError, match=r"events\[0\]\.fault\.options\.weight: must be less than 1"):
+        load_fault_file(file)
+    world = Connections()
+    weights = [osd["weight"] for osd in world.world._osd_dump()["osds"]]
+    with closing(injector(tmp_path, world)) as made:
+        made.acquire()
+        fault = Fault("a", "reweight", ("osd.1",), options={"weight": 0.25}, accept=ANYTHING)
+        made.inject(fault)
+        during = [osd["weight"] for osd in world.world._osd_dump()["osds"]]
+        assert made.undo_all() == []
+    assert [(now, then) for now, then in zip(during, weights) if now != then] == [(0.25, 1)]
+    assert [osd["weight"] for osd in world.world._osd_dump()["osds"]] == weights
 
 
 def test_the_importer_reads_its_file(tmp_path: Path) -> None:
