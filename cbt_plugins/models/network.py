@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.models.pools import Redundancy
 
@@ -81,13 +81,12 @@ def layout(
     clients: Optional[int] = None,
     gateways: Optional[int] = None,
     osds_per_node: int = 1,
-    apart: str = "host",
-    cluster_network: bool = False,
-    fast_read: bool = False,
+    **more: Any,
 ) -> Layout:
     """Return a layout of equal nodes: `nodes` with OSDs; clients and gateways on so many nodes of their own.
 
-    None: they run on the nodes of the OSDs, on each as many. `gateways` 0: there are none.
+    None: they run on the nodes of the OSDs, on each as many. `gateways` 0: there are none. `more`: the last fields of
+    Layout, from `apart` on.
     """
     names = [f"osd{i + 1}" for i in range(nodes)]
     return Layout(
@@ -95,9 +94,7 @@ def layout(
         _own("client", clients, names),
         {} if gateways == 0 else _own("gateway", gateways, names),
         pool,
-        apart,
-        cluster_network,
-        fast_read,
+        **more,
     )
 
 
