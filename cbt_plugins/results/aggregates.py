@@ -1,7 +1,7 @@
 """Aggregates files: what cbt-rows made of the requests of a job, as numpy columns. docs/AGGREGATES.md is their form.
 
-A file is a sequence of frames, each whole in itself, and their tables are added up: what was written before a kill
-counts.
+A file is a sequence of frames, each complete in itself, and their tables are added up: what was written before a
+kill counts.
 """
 
 from __future__ import annotations
@@ -240,3 +240,22 @@ def parse(data: bytes) -> Frame:
     if bits != BITS:
         raise Unreadable(f"histograms of {bits} significant bits; this version reads {BITS}")
     return frame
+
+
+def grouped(
+    keys: np.ndarray,
+    sums: Mapping[str, np.ndarray],
+    lows: Mapping[str, np.ndarray] = {},
+    highs: Mapping[str, np.ndarray] = {},
+) -> Tuple[np.ndarray, Columns]:
+    """Return the different keys, rising, and for each the sums, minima and maxima of its rows' columns, as int64."""
+    if not len(keys):
+        return keys, {name: np.zeros(0, np.int64) for name in (*sums, *lows, *highs)}
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    starts = np.concatenate(([0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1))
+    made: Columns = {}
+    for how, columns in ((np.add, sums), (np.minimum, lows), (np.maximum, highs)):
+        for name, values in columns.items():
+            made[name] = how.reduceat(values[order].astype(np.int64, copy=False), starts)
+    return ordered[starts], made

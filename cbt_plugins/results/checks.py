@@ -146,8 +146,8 @@ def _rows(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
         its = made.jobs.get(job.id)
         if its is None:
             continue
-        if job.id in made.doubts:
-            text = f"{job.id}: {made.doubts[job.id]}; its numbers are those of its rows"
+        if job.id in made.from_rows:
+            text = f"{job.id}: {made.from_rows[job.id]}; its numbers are those of its rows"
             yield {"code": "no-aggregates", "text": text, "job": job.id}
         if its.torn:
             yield {

@@ -8,8 +8,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cbt_plugins.results.aggregates import Columns, Frame
-from cbt_plugins.results.grouping import grouped
+from cbt_plugins.results.aggregates import Columns, Frame, grouped
 from cbt_plugins.results.histogram import WIDTH, Histogram
 from cbt_plugins.results.series import Timeline
 

@@ -12,7 +12,7 @@ from cbt_plugins.metrics import METRICS
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.job import EndpointAggregates, JobAggregates, OpAggregates
-from cbt_plugins.results.reading import read_jobs
+from cbt_plugins.results.job_files import read_jobs
 from cbt_plugins.results.series import Seconds, TimeGrid, Timeline
 
 #: operations that move no data: a bandwidth would be a made-up number
@@ -30,7 +30,7 @@ class PhaseAggregates:
     jobs: Dict[str, JobAggregates]  # by job id; a job without anything readable has none
     timeline: Timeline
     unreadable: Dict[str, str] = field(default_factory=dict)  # job id -> why
-    doubts: Dict[str, str] = field(default_factory=dict)  # job id -> why its rows were taken and not its aggregates
+    from_rows: Dict[str, str] = field(default_factory=dict)  # job id -> why its rows were taken and not its aggregates
 
     def __post_init__(self) -> None:
         self.ops: Dict[str, OpAggregates] = {}
@@ -63,7 +63,7 @@ def read_phase(phase: ArchivedPhase) -> PhaseAggregates:
     """Read what all jobs left."""
     grid = TimeGrid.of(*phase.window, phase.block, phase.takes_all)
     read = read_jobs(phase, grid)
-    return PhaseAggregates(phase, grid, read.jobs, read.timeline, read.unreadable, read.doubts)
+    return PhaseAggregates(phase, grid, read.jobs, read.timeline, read.unreadable, read.from_rows)
 
 
 def latency(histogram: Histogram) -> Optional[Dict[str, Any]]:

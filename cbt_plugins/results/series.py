@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from cbt_plugins.results.grouping import grouped
+from cbt_plugins.results.aggregates import grouped
 from cbt_plugins.results.histogram import WIDTH, middles
 
 SECOND = 10**9

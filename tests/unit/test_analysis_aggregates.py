@@ -18,13 +18,12 @@ from aggregates_writer import Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cbt_plugins.results import aggregates, reading
+from cbt_plugins.results import aggregates, job_files
 from cbt_plugins.results.aggregates import Frame, frames, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.job import Gatherer, JobAggregates, kind
-from cbt_plugins.results.reading import Read, Task, read_jobs
-from cbt_plugins.results.rows import frames_of_rows
+from cbt_plugins.results.job_files import Read, Task, frames_of_rows, read_jobs
 from cbt_plugins.results.series import Seconds, TimeGrid, Timeline
 from cbt_plugins.results.source import Unreadable
 
@@ -316,7 +315,7 @@ def test_rows_take_the_place_of_aggregates_that_cannot_be_read(tmp_path: Path) -
     rows = tmp_path / "rows"
     rows.write_text(made.HEADER + "".join(line(r) for part in steady() for r in part))
     found = read(tmp_path / "gone", rows=rows)
-    assert (found.jobs["j"].rows, found.doubts, found.unreadable) == (40, {"j": "No such file or directory"}, {})
+    assert (found.jobs["j"].rows, found.from_rows, found.unreadable) == (40, {"j": "No such file or directory"}, {})
 
 
 def test_aggregates_come_before_rows(tmp_path: Path) -> None:
@@ -327,11 +326,11 @@ def test_aggregates_come_before_rows(tmp_path: Path) -> None:
 def test_the_same_in_many_tasks_and_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = aggregates_writer.write(tmp_path / "f", steady(100))
     used: List[Task] = []
-    lots = reading._lots
-    monkeypatch.setattr(reading, "_MANY", 0)
-    monkeypatch.setattr(reading, "_TASK", 1)
-    monkeypatch.setattr(reading.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(reading, "_lots", lambda tasks, grid: used.extend(tasks) or lots(tasks, grid))
+    lots = job_files._lots
+    monkeypatch.setattr(job_files, "_MANY", 0)
+    monkeypatch.setattr(job_files, "_TASK", 1)
+    monkeypatch.setattr(job_files.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(job_files, "_lots", lambda tasks, grid: used.extend(tasks) or lots(tasks, grid))
     found = read(path)
     assert len(used) == 11
     check(found.jobs["j"], found.timeline, [r for part in steady(100) for r in part], TimeGrid.of(T0, T0 + 10, 1))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from request_rows import rows_of
 
 from cbt_plugins.results.job import EndpointAggregates, Gatherer, JobAggregates, OpAggregates
-from cbt_plugins.results.rows import frames_of_rows
+from cbt_plugins.results.job_files import frames_of_rows
 from cbt_plugins.results.series import TimeGrid, Timeline
 
 T0, NS = made.T0, made.NS

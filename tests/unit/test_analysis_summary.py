@@ -10,8 +10,8 @@ from typing import Any, Dict, List
 import analysis_archives as made
 import pytest
 
+from cbt_plugins.results import job_files, schema
 from cbt_plugins.results import phase as of_phase
-from cbt_plugins.results import reading, schema
 from cbt_plugins.results.archive import find_runs, texts
 from cbt_plugins.results.environment import ceph_version
 from cbt_plugins.results.histogram import Histogram
@@ -426,10 +426,10 @@ def test_the_same_with_several_processes(tmp_path: Path, monkeypatch: pytest.Mon
     directory = made.small(tmp_path)
     expected = dumps(summarize(directory))
     used = []
-    pool = reading.concurrent.futures.ProcessPoolExecutor
-    monkeypatch.setattr(reading, "_MANY", 0)
-    monkeypatch.setattr(reading.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(reading.concurrent.futures, "ProcessPoolExecutor", lambda n: used.append(n) or pool(n))
+    pool = job_files.concurrent.futures.ProcessPoolExecutor
+    monkeypatch.setattr(job_files, "_MANY", 0)
+    monkeypatch.setattr(job_files.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(job_files.concurrent.futures, "ProcessPoolExecutor", lambda n: used.append(n) or pool(n))
     assert dumps(summarize(directory)) == expected
     assert used == [2, 2]
 

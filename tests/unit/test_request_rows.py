@@ -11,9 +11,9 @@ from typing import Dict, NamedTuple, Optional
 import analysis_archives as made
 import pytest
 
-from cbt_plugins.results import rows as request_rows
+from cbt_plugins.results import job_files as request_rows
 from cbt_plugins.results import source
-from cbt_plugins.results.rows import NotBuilt, by_client
+from cbt_plugins.results.job_files import NotBuilt, by_client
 from cbt_plugins.results.source import PackedFile, Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "rows"

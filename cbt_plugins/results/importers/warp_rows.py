@@ -16,8 +16,8 @@ from cbt_plugins.results.archive import ArchivedPhase
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
 from cbt_plugins.results.importers.warp import PHASE, of_command
 from cbt_plugins.results.job import Gatherer, JobAggregates
+from cbt_plugins.results.job_files import by_client
 from cbt_plugins.results.record import ResultWarning, RunRecord, measurements
-from cbt_plugins.results.rows import by_client
 from cbt_plugins.results.series import TimeGrid, Timeline
 from cbt_plugins.results.source import Unreadable
 

@@ -11,7 +11,7 @@ import numpy as np
 from cbt_plugins.results.aggregates import Frame, frames, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, read_run
 from cbt_plugins.results.histogram import lows
-from cbt_plugins.results.rows import NotBuilt, frames_of_rows
+from cbt_plugins.results.job_files import NotBuilt, frames_of_rows
 from cbt_plugins.results.source import Unreadable
 from cbt_plugins.results.sql.table import Columns, Table, TableRun, columns_of
 

@@ -1,19 +1,97 @@
-"""The aggregates of all jobs of a phase, read with all processors when there is much to read."""
+"""The files of a phase's jobs: their aggregates, or rows that cbt-rows reduces as it does beside a load generator.
+
+All processors read when there is much to read."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import os
+import subprocess
+import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
+from cbt_plugins.programs import own_program
 from cbt_plugins.results.aggregates import Frame, frames, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.job import Gatherer, JobAggregates
-from cbt_plugins.results.rows import NotBuilt, frames_of_rows
 from cbt_plugins.results.series import TimeGrid, Timeline
 from cbt_plugins.results.source import Unreadable
+
+#: exit status of cbt-rows when a part of its input could not be read
+_UNREAD = 4
+
+
+class NotBuilt(Unreadable):
+    """cbt-rows is missing here: no rows at all can be read."""
+
+
+class Client(NamedTuple):
+    """The rows of one of warp's clients ("" where they name none)."""
+
+    name: str
+    frames: List[Frame]
+
+
+class Reduced(NamedTuple):
+    """What a rows file holds."""
+
+    clients: List[Client]
+    bad: int  # lines that are no rows
+    torn: Optional[str]  # why the end is missing
+    command: str  # that made them, where warp says so; "" otherwise
+
+
+def frames_of_rows(path: Path, offset: float, block: int) -> Iterator[Optional[Frame]]:
+    """Yield the frames of one rows file; the last one is an end frame. Raises Unreadable.
+
+    `offset` is the clock of the rows' node minus the head's, in seconds; `block` the resolution in seconds.
+    """
+    with _reduced(path, f"--offset={offset!r}", f"--block={block}") as made:
+        yield from frames(made, places(made)[0])
+
+
+def by_client(path: Path) -> Reduced:
+    """Return what a rows file holds, by the second and by warp's clients, whose clocks are taken to agree.
+
+    Raises Unreadable.
+    """
+    every = [frame for frame in frames_of_rows(path, 0.0, 1) if frame]
+    totals: Mapping[str, Any] = every[-1].totals[0]
+    names = totals.get("clients") or [""]
+    clients = []
+    for name in names if len(names) > 1 else ():
+        with _reduced(path, f"--client={name}") as made:
+            clients.append(Client(name, _counted(frames(made, places(made)[0]))))
+    clients = clients or [Client(names[0], _counted(every))]
+    found = [client for client in clients if client.frames]
+    return Reduced(found, int(totals["bad"]), totals["torn"], totals.get("command", ""))
+
+
+def _counted(found: Any) -> List[Frame]:
+    """Those frames that count requests."""
+    return [frame for frame in found if frame and not frame.ends]
+
+
+@contextmanager
+def _reduced(path: Path, *options: str) -> Iterator[Path]:
+    """Have cbt-rows make an aggregates file of a rows file, for as long as it is used. Raises Unreadable."""
+    program = own_program("cbt-rows")
+    if program is None:
+        raise NotBuilt("cbt-rows is not built: run `cbt-tools build cbt-rows`")
+    with tempfile.TemporaryDirectory(prefix="cbt-rows-") as scratch:
+        made = Path(scratch) / "rows.aggregates"
+        argv = [str(program), "reduce", *options, "-o", str(made), str(path)]
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        if done.returncode:
+            lines = done.stderr.decode(errors="replace").strip().splitlines()
+            why = lines[0] if lines else f"exit status {done.returncode}"
+            text = why.replace(f"cbt-rows: cannot read {path}: ", "").replace(f"open {path}: ", "")
+            raise Unreadable(f"{path}: {text}" if done.returncode == _UNREAD else f"{path}: {why}")
+        yield made
+
 
 #: bytes of files from which on other processes are worth their start
 _MANY = 4 << 20
@@ -46,7 +124,7 @@ class Read:
     timeline: Timeline
     jobs: Dict[str, JobAggregates] = field(default_factory=dict)  # by job id; a job without anything readable has none
     unreadable: Dict[str, str] = field(default_factory=dict)  # job id -> why
-    doubts: Dict[str, str] = field(default_factory=dict)  # job id -> why its aggregates were not used
+    from_rows: Dict[str, str] = field(default_factory=dict)  # job id -> why its aggregates were not used
 
 
 def read_jobs(phase: ArchivedPhase, grid: TimeGrid) -> Read:
@@ -79,7 +157,7 @@ def _tasks(job: ArchivedJob, grid: TimeGrid, made: Read, torn: Dict[str, str]) -
             if job.rows is None:
                 made.unreadable[job.id] = why
                 return
-            made.doubts[job.id] = why
+            made.from_rows[job.id] = why
         else:
             torn.update({job.id: why} if why else {})
             for part in _parts(found):
