@@ -22,11 +22,17 @@ _SHORTEST, _LONGEST = 5.0, 10.0
 def section_of(name: str, group: str = registry.BENCHMARKS) -> Optional[Type[Any]]:
     """Return the `Section` of a benchmark's or monitor's class, ours or another's; None where there is none.
 
-    A section is a pydantic model of the YAML; that of a benchmark has `to_plan(clients, endpoints)`.
+    A section is a pydantic model of the YAML; that of a benchmark has `to_plan(clients, endpoints)`. Raises ConfigError
+    for a class that cannot be imported.
     """
     if name not in registry.references(group):
         return None
-    section: Optional[Type[Any]] = getattr(registry.load(group, name), "Section", None)
+    try:
+        section: Optional[Type[Any]] = getattr(registry.load(group, name), "Section", None)
+    except Exception as error:  # whatever the module of another distribution raises
+        place = ("benchmarks" if group == registry.BENCHMARKS else "monitoring_profiles", name)
+        text = f"cannot import {registry.references(group)[name]}: {type(error).__name__}: {error}"
+        raise ConfigError([ErrorAt(place, text)]) from error
     return section
 
 

@@ -254,3 +254,16 @@ def test_one_calibration_before_the_first_hybrid_phase_whose_workers_are_open() 
     phases = {"phases": [{"fill": {"objects": 5}}, {"hybrid": fixed, "name": CALIBRATE}]}
     with pytest.raises(ConfigError, match="is the calibration phase"):
         plan_of("warp", {**FROM_CBT, "s3": S3, "cycle": phases}, {"clients": ["c1"]}, None)
+
+
+def test_a_benchmark_that_cannot_be_imported_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "broken-1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Name: broken\nVersion: 1\n", encoding="utf-8")
+    entry = "[cbt_plugins.benchmarks]\nbroken = broken_benchmark:Broken\n"
+    (package / "entry_points.txt").write_text(entry, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "f.yaml"
+    file.write_text("cluster: {}\nbenchmarks: {broken: {}}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"benchmarks\.broken: cannot import broken_benchmark:Broken: ModuleNotFound"):
+        load_file(file)
