@@ -82,6 +82,9 @@ func (e *engine) finish(base time.Time, leisurely bool) int {
 	if err := e.save(); err != nil {
 		failure = "the state cannot be written: " + err.Error()
 	}
+	if e.silence != nil {
+		e.silence() // the end is the last word
+	}
 	e.Events.Write(e.summary(base))
 	if failure != "" {
 		return e.fail(failure)

@@ -60,6 +60,7 @@ type engine struct {
 	mix        *schedule.Mix
 	pace       *pace // nil: closed loop
 	rows       *rows.Writer
+	silence    func() // ends the beats; nil before the load
 	crew       []*worker
 
 	base   time.Time // the start
@@ -186,9 +187,16 @@ func (e *engine) load(base time.Time) int {
 		e.workers.Wait()
 		close(quiet)
 	}()
-	beats := make(chan struct{})
-	defer close(beats)
-	go e.beat(beats)
+	beats, silent := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(silent)
+		e.beat(beats)
+	}()
+	e.silence = sync.OnceFunc(func() {
+		close(beats)
+		<-silent
+	})
+	defer e.silence()
 
 	hurry := false
 	select {
