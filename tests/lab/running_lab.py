@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import pytest
+from waiting import wait_for
 
 from cbt_plugins.tools.lab import Lab, LabError
-from cbt_plugins.tools.lab.needs import missing, refuse_without_namespaces
+from cbt_plugins.tools.lab.needs import missing, refuse_without_aio, refuse_without_namespaces
 from cbt_plugins.tools.lab.topology import LabNode
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -64,8 +65,21 @@ def need_systemd() -> None:
         pytest.skip(f"no control groups of version 2 can be made here: {tried.stderr.strip()}")
 
 
-def need_machine() -> None:
-    """Skip, with the reason, where no lab can be."""
+def await_room(osds: int) -> None:
+    """Wait until other labs of the machine leave asynchronous requests for so many OSDs."""
+
+    def there() -> bool:
+        try:
+            refuse_without_aio(osds)
+        except LabError:
+            return False
+        return True
+
+    wait_for(there, f"room for {osds} OSDs: fs.aio-max-nr", 300.0)
+
+
+def need_machine(osds: int = 8) -> None:
+    """Skip, with the reason, where no lab can be; wait for room for its OSDs."""
     if os.geteuid() != 0:
         pytest.skip("the lab tests need root")
     faults, warnings = missing()
@@ -75,3 +89,4 @@ def need_machine() -> None:
         refuse_without_namespaces(privileged=True)
     except LabError as fault:
         pytest.skip(str(fault))
+    await_room(osds)

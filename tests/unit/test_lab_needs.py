@@ -95,3 +95,11 @@ def test_refused_user_namespaces_name_the_sysctl(
 def test_powerless_root_is_told_apart() -> None:
     with pytest.raises(LabError, match=r"namespaces are refused to root .*CAP_SYS_ADMIN"):
         needs.refuse_without_namespaces(privileged=True)
+
+
+def test_no_room_for_more_osds_is_said_before_one_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"fs/aio-nr": "61440", "fs/aio-max-nr": "65536"}
+    monkeypatch.setattr(needs, "_sysctl", values.get)
+    needs.refuse_without_aio(2)
+    with pytest.raises(LabError, match=r"3 OSDs need 6144 of fs\.aio-max-nr, which has 4096 of 65536 left: end other"):
+        needs.refuse_without_aio(3)

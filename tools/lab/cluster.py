@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 from .conf import write_ssh
 from .daemons import Daemons, bring_up, finish
-from .needs import LabError, LabUsage, missing, refuse_without_namespaces
+from .needs import LabError, LabUsage, missing, refuse_without_aio, refuse_without_namespaces
 from .process import by_namespace, default_signals
 from .spaces import Birth, Spaces, needed_paths, remove_groups
 from .topology import HEAD, LabNode, LabRecord, Topology
@@ -126,6 +126,7 @@ class Lab:
         for line in warnings:
             self._say(line)
         refuse_without_namespaces(self.privileged)
+        refuse_without_aio(len(shape.osds))
         if not self.privileged:
             self._say(
                 "not root: the nodes are in a user namespace. Missing: sshd, so no ssh or pdsh between the "

@@ -35,6 +35,8 @@ class Need:
     lost: str = ""
 
 
+#: what a BlueStore OSD takes of fs.aio-max-nr
+AIO_PER_OSD = 2048
 #: Programs of the machine itself, whatever release the nodes run.
 HOST = (
     Need("unshare", "util-linux", "util-linux"),
@@ -117,6 +119,19 @@ def refuse_without_namespaces(privileged: bool) -> None:
     raise LabError(
         f"user namespaces are refused ({said}): {_refused_by()}, or run the lab as root"
     )
+
+
+def refuse_without_aio(osds: int) -> None:
+    """Raise LabError when the kernel has too few places for asynchronous requests left for so many OSDs.
+
+    All labs on a machine share them; an OSD without its share exits at once, and its log alone would say why.
+    """
+    used, most = (int(_sysctl(f"fs/{name}") or 0) for name in ("aio-nr", "aio-max-nr"))
+    if most and most - used < osds * AIO_PER_OSD:
+        raise LabError(
+            f"{osds} OSDs need {osds * AIO_PER_OSD} of fs.aio-max-nr, which has {most - used} of {most} left: "
+            "end other labs, or sysctl -w fs.aio-max-nr=1048576"
+        )
 
 
 def _refused_by() -> str:
