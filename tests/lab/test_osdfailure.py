@@ -159,7 +159,7 @@ def test_the_next_start_undoes_what_a_kill_has_left(lab: RunningLab, tmp_path: P
 def test_ctrl_c_stops_the_load_puts_the_cluster_back_and_reports(
     lab: RunningLab, tmp_path: Path, before: Dict[str, Any]
 ) -> None:
-    cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "60s"}, fill={"objects": 100}))
+    cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "8s"}, fill={"objects": 100}))
     assert cycle.broken_off(lambda: cycle.journal() and while_down(cycle), "the node to be down", signal.SIGINT) == 130
     assert facts(lab) == before
     assert generators(lab) == []
