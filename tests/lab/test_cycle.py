@@ -73,7 +73,7 @@ def test_every_object_has_the_size_of_its_bucket(cycle: Cycle) -> None:
         assert {int(r["bytes"]) for r in rows_of(folder / job["rows"]) if r["op"] == "PUT"} == {size}
 
 
-def test_the_books_balance_against_the_buckets(cycle: Cycle) -> None:
+def test_the_accounting_balances_against_the_buckets(cycle: Cycle) -> None:
     before = 0
     for name, phase in cycle.phases().items():
         for count in phase["accounting"]:
