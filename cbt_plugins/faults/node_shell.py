@@ -22,6 +22,8 @@ FOLDER = 'd=/run/cbt-plugins; [ -w /run ] || d="/tmp/cbt-plugins-$(id -u)"; mkdi
 TOO_LATE = 75
 #: seconds until an attempt of a dead man's switch is given up and made again
 ATTEMPT = 10.0
+#: seconds between two attempts
+PAUSE = 2.0
 
 
 @cache
@@ -66,7 +68,7 @@ def arm(name: str, recovery: str, seconds: float) -> str:
 
     `recovery` is tried several times; it must be harmless when nothing is broken.
     """
-    program = script("deadman_recover", recovery=recovery, attempt=f"{ATTEMPT:g}")
+    program = script("deadman_recover", recovery=recovery, attempt=f"{ATTEMPT:g}", pause=f"{PAUSE:g}")
     return in_folder("deadman", action="arm", name=name, program=program, seconds=f"{seconds:g}")
 
 

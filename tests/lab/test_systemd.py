@@ -82,7 +82,7 @@ def test_units_are_found_and_stopped_and_started(units: Units) -> None:
     assert units.enabled() == ["enabled", "disabled"]
     with units.broken("stop", NODE) as said:
         former = next(record["step"]["former"] for record in said if record["event"] == "open")
-        assert former["daemons"] == "systemd" and former["units"] == list(UNITS)
+        assert former["service_manager"] == "systemd" and former["units"] == list(UNITS)
         assert units.active() == ["inactive", "inactive"]
         assert units.enabled() == ["enabled", "disabled"]
     assert units.active() == ["active", "active"]
@@ -116,16 +116,17 @@ def test_what_is_named_must_be_so(units: Units) -> None:
     said = units.run(
         units.folder(),
         "injector.acquire()\n"
-        f"for made in ({fault('a', 'stop', 'osd.4', daemons='process')}, "
-        f"{fault('b', 'stop', 'osd.0', daemons='systemd')}, {fault('c', 'stop', 'osd.4', daemons='cephadm')}):\n"
+        f"for made in ({fault('a', 'stop', 'osd.4', service_manager='process')}, "
+        f"{fault('b', 'stop', 'osd.0', service_manager='systemd')}, "
+        f"{fault('c', 'stop', 'osd.4', service_manager='cephadm')}):\n"
         "    try: injector.inject(made)\n"
         "    except FaultError as error: say(refused=str(error))\n"
         "injector.release()",
     )
     unit, bare, foreign = [line["refused"] for line in said if "refused" in line]
     assert f"osd.4 is run by {UNITS[0]} on {NODE}" in unit
-    assert "osd.0 is no unit of systemd on node1" in bare
-    assert f"{UNITS[0]} on {NODE} is no unit of cephadm" in foreign
+    assert "osd.0 is not a unit of systemd on node1" in bare
+    assert f"{UNITS[0]} on {NODE} is not a unit of cephadm" in foreign
     assert units.active() == ["active", "active"]
 
 
@@ -138,7 +139,7 @@ def test_a_unit_that_does_not_run_is_not_the_way(units: Units) -> None:
         units.clean()
         with units.broken("stop", "osd.4") as said:
             former = next(record["step"]["former"] for record in said if record["event"] == "open")
-            assert former["daemons"] == "process"
+            assert former["service_manager"] == "process"
             assert "ceph-osd -i 4" not in units.sh("ps -e -o args")
         assert bare in units.sh("ps -e -o args") and units.active()[0] == "inactive"
     finally:

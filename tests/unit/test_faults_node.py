@@ -36,12 +36,12 @@ def ended(pid: int) -> bool:
         return True
 
 
-def test_the_switch_heals_although_nobody_asks(tmp_path: Path) -> None:
-    healed = tmp_path / "healed"
-    done = shell(node_shell.arm("r-1", f"touch {healed}", 1), tmp_path / "d")
+def test_the_switch_recovers_the_node_although_nobody_asks(tmp_path: Path) -> None:
+    recovered = tmp_path / "recovered"
+    done = shell(node_shell.arm("r-1", f"touch {recovered}", 1), tmp_path / "d")
     how, pid, begun = done.stdout.split()[1:]
     assert how == "process" and started(int(pid)) == int(begun)
-    until(healed.exists)
+    until(recovered.exists)
     fired = tmp_path / "d" / "r-1.fired"
     until(lambda: fired.exists() and fired.read_text())  # it is there a moment before the time stands in it
     assert shell(node_shell.is_disarmed("r-1"), tmp_path / "d").stdout == ""
@@ -51,16 +51,18 @@ def test_the_switch_heals_although_nobody_asks(tmp_path: Path) -> None:
     assert shell(node_shell.is_disarmed("r-1"), tmp_path / "d").stdout == "disarmed\n"
 
 
-def test_a_switch_tries_until_it_has_healed(tmp_path: Path) -> None:
+def test_a_switch_tries_until_it_has_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_shell, "PAUSE", 0.1)
     second = f"[ -e {tmp_path}/one ] && touch {tmp_path}/two || {{ touch {tmp_path}/one; false; }}"
     shell(node_shell.arm("r-1", second, 0), tmp_path / "d")
     until((tmp_path / "two").exists)
     until((tmp_path / "d" / "r-1.fired").exists)
 
 
-def test_an_attempt_to_heal_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attempt_to_recover_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all that it had started; nobody else could reach the node."""
     monkeypatch.setattr(node_shell, "ATTEMPT", 0.5)
+    monkeypatch.setattr(node_shell, "PAUSE", 0.1)
     hangs = f"[ -e {tmp_path}/pid ] && touch {tmp_path}/two || {{ sleep 1000 & echo $! > {tmp_path}/pid; wait; }}"
     shell(node_shell.arm("r-1", hangs, 0), tmp_path / "d")
     until((tmp_path / "d" / "r-1.fired").exists)
@@ -68,18 +70,18 @@ def test_an_attempt_to_heal_that_hangs_is_given_up(tmp_path: Path, monkeypatch: 
     until(lambda: ended(int((tmp_path / "pid").read_text())))
 
 
-def test_a_switch_that_is_disarmed_while_it_heals_goes_no_further(tmp_path: Path) -> None:
-    """A healing that goes on would heal the next fault as well."""
-    heals = f"echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; sleep 1000; touch {tmp_path}/healed"
-    shell(node_shell.arm("r-1", heals, 0), tmp_path / "d")
+def test_a_switch_that_is_disarmed_while_it_recovers_goes_no_further(tmp_path: Path) -> None:
+    """A recovery that goes on would end the next fault as well."""
+    recovers = f"echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; sleep 1000; touch {tmp_path}/recovered"
+    shell(node_shell.arm("r-1", recovers, 0), tmp_path / "d")
     until((tmp_path / "pid").exists)
     assert shell(node_shell.disarm("r-1"), tmp_path / "d").returncode == 0
     until(lambda: ended(int((tmp_path / "pid").read_text())))
-    assert not (tmp_path / "healed").exists() and not list((tmp_path / "d").iterdir())
+    assert not (tmp_path / "recovered").exists() and not list((tmp_path / "d").iterdir())
 
 
 def test_a_disarmed_switch_never_fires(tmp_path: Path) -> None:
-    done = shell(node_shell.arm("r-1", f"touch {tmp_path}/healed", 3600), tmp_path / "d")
+    done = shell(node_shell.arm("r-1", f"touch {tmp_path}/recovered", 3600), tmp_path / "d")
     pid = int(done.stdout.split()[2])
     assert started(pid) is not None
     assert shell(node_shell.disarm("r-1"), tmp_path / "d").returncode == 0

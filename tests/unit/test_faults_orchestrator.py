@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-import json
+import os
+import signal
 import subprocess
+import time
 from pathlib import Path
-from typing import Any, Dict, Tuple
+from typing import List, Sequence
 
 import pytest
 
-from cbt_plugins.faults.facts import osd_names
+from cbt_plugins.faults.facts import DaemonName, osd_names
 from cbt_plugins.faults.services import orchestrate
 
 #: an order is carried out at the third look that follows; a start is dropped while a stop waits
-_CEPH = """#!/usr/bin/env python3
-import json, sys
-path, words = {path!r}, sys.argv[1:]
-state = json.load(open(path))
-if words[:2] == ["osd", "dump"]:
-    state["looks"] += 1
-    if state["order"] and state["looks"] >= 3 and not state["slow"]:
-        state.update(up=state["order"] == "start", order="")
-    print("osd.3", "up  " if state["up"] else "down", "in  weight 1 up_from 5")
-elif words[:2] == ["orch", "daemon"]:
-    if words[3] != "osd.3":
-        sys.exit(22)
-    state["given"].append(words[2])
-    if state["forgets"]:
-        state["forgets"] -= 1
-    elif state["order"] != "stop":
-        state.update(order=words[2], looks=0)
-    print("Scheduled to", words[2], words[3])
-json.dump(state, open(path, "w"))
+_CEPH = """#!/bin/sh
+cd {folder}
+read -r up order looks forgets slow < state
+case "$1 $2" in
+  "osd dump")
+    looks=$((looks + 1))
+    if [ "$order" != - ] && [ $looks -ge 3 ] && [ $slow = 0 ]; then
+      case $order in start) up=1;; *) up=0;; esac; order=-; fi
+    [ $up = 1 ] && echo "osd.3 up   in  weight 1 up_from 5" || echo "osd.3 down in  weight 1 up_from 5" ;;
+  "orch daemon")
+    [ "$4" = osd.3 ] || exit 22
+    echo "$3" >> given
+    if [ $forgets -gt 0 ]; then forgets=$((forgets - 1)); elif [ "$order" != stop ]; then order=$3 looks=0; fi
+    echo "Scheduled to $3 $4" ;;
+esac
+echo "$up $order $looks $forgets $slow" > new && mv new state
 """
 
 
@@ -39,36 +38,54 @@ class Ordered:
     """A cluster of osd.3."""
 
     def __init__(self, folder: Path) -> None:
-        self._state, self._folder, self._ceph = folder / "state", folder / "d", folder / "ceph"
-        self._ceph.write_text(_CEPH.format(path=str(self._state)))
+        self._folder, self._ceph = folder / "d", folder / "ceph"
+        self._state, self._given = folder / "state", folder / "given"
+        self._ceph.write_text(_CEPH.format(folder=folder))
         self._ceph.chmod(0o755)
-        self.set(up=True, order="", looks=0, given=[], forgets=0, slow=False)
+        self._given.touch()
+        self.set()
 
-    def set(self, **facts: Any) -> None:
-        former = json.loads(self._state.read_text()) if self._state.exists() else {}
-        self._state.write_text(json.dumps({**former, **facts}))
+    def set(self, up: int = 1, order: str = "-", looks: int = 0, forgets: int = 0, slow: int = 0) -> None:
+        self._state.write_text(f"{up} {order} {looks} {forgets} {slow}\n")
 
     @property
-    def state(self) -> Dict[str, Any]:
-        return dict(json.loads(self._state.read_text()))
+    def up(self) -> bool:
+        return self._state.read_text().split()[0] == "1"
 
-    def _run(self, text: str, limit: float = 60.0) -> subprocess.CompletedProcess[str]:
-        text = text.replace("/run/cbt-plugins", str(self._folder)).replace("[ -w /run ]", "true")
-        line = ["timeout", str(limit), "sh", "-c", text]
-        return subprocess.run(line, check=False, capture_output=True, text=True)
+    @property
+    def order(self) -> str:
+        return self._state.read_text().split()[1]
 
-    def _order(self, action: str, osds: Tuple[int, ...] = (3,), limit: float = 60.0) -> Any:
-        return self._run(orchestrate(action, str(self._ceph), "f", osd_names(osds), 0.01), limit)
+    @property
+    def given(self) -> List[str]:
+        return self._given.read_text().split()
+
+    def _line(self, action: str, daemons: Sequence[DaemonName]) -> List[str]:
+        text = orchestrate(action, str(self._ceph), "f", daemons, 0.01)
+        return ["sh", "-c", text.replace("/run/cbt-plugins", str(self._folder)).replace("[ -w /run ]", "true")]
+
+    def run(self, action: str, *daemons: DaemonName) -> subprocess.CompletedProcess[str]:
+        line = self._line(action, daemons)
+        return subprocess.run(line, check=False, capture_output=True, text=True, timeout=60)
 
     @property
     def settled(self) -> bool:
-        return bool(self._order("settled").stdout == "settled\n")
+        return self.run("settled", *osd_names([3])).stdout == "settled\n"
 
-    def stop(self, *osds: int, limit: float = 60.0) -> int:
-        return int(self._order("stop", osds or (3,), limit).returncode)
+    def stop(self, *osds: int) -> int:
+        return self.run("stop", *osd_names(osds or [3])).returncode
+
+    def stop_is_killed(self) -> None:
+        """Once its order is given."""
+        process = subprocess.Popen(self._line("stop", osd_names([3])), start_new_session=True)
+        while self.order != "stop":
+            assert process.poll() is None
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
     def start(self, *osds: int) -> int:
-        return int(self._order("start", osds or (3,)).returncode)
+        return self.run("start", *osd_names(osds or [3])).returncode
 
 
 @pytest.fixture
@@ -77,26 +94,35 @@ def ordered(tmp_path: Path) -> Ordered:
 
 
 def test_an_order_is_waited_for(ordered: Ordered) -> None:
-    assert ordered.stop() == 0 and not ordered.state["up"]
-    assert ordered.start() == 0 and ordered.state["up"]
-    assert ordered.state["given"] == ["stop", "start"]
+    assert ordered.stop() == 0 and not ordered.up
+    assert ordered.start() == 0 and ordered.up
+    assert ordered.given == ["stop", "start"]
 
 
 def test_a_stop_that_was_cut_short_does_not_come_after_its_undo(ordered: Ordered) -> None:
     """The OSD is still up when the undo comes, and its start would be dropped."""
-    ordered.set(slow=True)
-    assert ordered.stop(limit=2.0) == 124 and ordered.state["up"] and ordered.state["order"] == "stop"
+    ordered.set(slow=1)
+    ordered.stop_is_killed()
+    assert ordered.up and ordered.order == "stop"
     assert not ordered.settled
-    ordered.set(slow=False, looks=0)
+    ordered.set(order="stop")
     assert ordered.start() == 0
-    assert ordered.state["up"] and ordered.state["order"] == "" and ordered.settled
+    assert ordered.up and ordered.order == "-" and ordered.settled
 
 
 def test_an_order_that_got_lost_is_given_again(ordered: Ordered) -> None:
-    ordered.set(up=False, forgets=1)
-    assert ordered.start() == 0 and ordered.state["given"] == ["start", "start"]
+    ordered.set(up=0, forgets=1)
+    assert ordered.start() == 0 and ordered.given == ["start", "start"]
 
 
 def test_one_that_is_refused_is_not_waited_for(ordered: Ordered) -> None:
     assert ordered.stop(77) == 22
-    assert ordered.start(77, 3) == 22 and ordered.state["up"]
+    assert ordered.start(77, 3) == 22 and ordered.up
+
+
+def test_what_is_no_osd_is_asked_of_the_orchestrator(ordered: Ordered) -> None:
+    says = 'case "$*" in *"--daemon_type rgw --daemon_id a "*) echo \'[{"status_desc": "running"}]\';; esac; true'
+    ordered._ceph.write_text(f"#!/bin/sh\n{says}\n")
+    names = (DaemonName("rgw", "a"), DaemonName("rgw", "b"))
+    for daemons, number in [(names, 1), (names[1:], 0)]:
+        assert ordered.run("count", *daemons).stdout == f"{number}\n"
