@@ -79,7 +79,7 @@ class ArchivedPhase:
 
 @dataclass
 class ArchivedRun:
-    """One run directory. What is missing or damaged is in `faults`, as text; the rest is as good as it is."""
+    """One run directory. What is missing or damaged is in `errors`, as text; the rest is as good as it is."""
 
     path: Path
     name: str  # "00000000/id-1a2b3c4d"
@@ -89,7 +89,7 @@ class ArchivedRun:
     config: Mapping[str, Any] = field(default_factory=dict)
     phases: List[ArchivedPhase] = field(default_factory=list)
     partials: List[str] = field(default_factory=list)  # directories of interrupted attempts
-    faults: List[Tuple[Optional[str], str]] = field(default_factory=list)  # (phase directory, what is wrong)
+    errors: List[Tuple[Optional[str], str]] = field(default_factory=list)  # (phase directory, what is wrong)
 
 
 def find_runs(path: Path) -> List[Path]:
@@ -128,7 +128,7 @@ def read_run(path: Path) -> ArchivedRun:
             try:
                 run.phases.append(_phase(directory))
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
-                run.faults.append((directory.name, f"phase.json cannot be used: {type(e).__name__}: {e}"))
+                run.errors.append((directory.name, f"phase.json cannot be used: {type(e).__name__}: {e}"))
     run.phases.sort(key=lambda phase: phase.index)
     return run
 
@@ -138,12 +138,12 @@ def _document(run: ArchivedRun, path: Path, needed: bool = True) -> Optional[Map
         data = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(data, dict):
             return data
-        run.faults.append((None, f"{path.name} holds no mapping"))
+        run.errors.append((None, f"{path.name} holds no mapping"))
     except FileNotFoundError:
         if needed:
-            run.faults.append((None, f"{path.name} is missing"))
+            run.errors.append((None, f"{path.name} is missing"))
     except (OSError, ValueError) as e:
-        run.faults.append((None, f"{path.name} cannot be read: {e}"))
+        run.errors.append((None, f"{path.name} cannot be read: {e}"))
     return None
 
 
@@ -157,7 +157,7 @@ def _cluster_config(run: ArchivedRun) -> Mapping[str, Any]:
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as e:
-        run.faults.append((None, f"{path.name} cannot be read: {e}"))
+        run.errors.append((None, f"{path.name} cannot be read: {e}"))
         return {}
     return data.get("cluster", data) if isinstance(data, dict) else {}
 

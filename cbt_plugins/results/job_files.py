@@ -206,7 +206,7 @@ def _lot(work: Tuple[Sequence[Task], TimeGrid]) -> Tuple[Results, Timeline]:
     tasks, grid = work
     timeline = Timeline(grid)
     gatherers: Dict[str, Gatherer] = {}
-    faults: Results = []
+    errors: Results = []
     for task in tasks:
         gatherer = gatherers.setdefault(task.job, Gatherer(timeline))
         try:
@@ -218,6 +218,6 @@ def _lot(work: Tuple[Sequence[Task], TimeGrid]) -> Tuple[Results, Timeline]:
         except NotBuilt:
             raise
         except Unreadable as e:  # not raised: an exception of a worker process would end all of them
-            faults.append((task.job, str(e).replace(f"{task.path}: ", "")))
-    whole = [job for job in gatherers if job not in dict(faults)]
-    return [*faults, *((job, gatherers[job].finish()) for job in whole)], timeline
+            errors.append((task.job, str(e).replace(f"{task.path}: ", "")))
+    whole = [job for job in gatherers if job not in dict(errors)]
+    return [*errors, *((job, gatherers[job].finish()) for job in whole)], timeline

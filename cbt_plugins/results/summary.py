@@ -127,7 +127,7 @@ def _run_warnings(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
     if run.complete is None:
         text = "the run has no end marker: it was interrupted, or is still running"
         yield {"code": "incomplete", "text": text}
-    for directory, text in run.faults:
+    for directory, text in run.errors:
         where = {"phase": directory} if directory else {}
         yield {"code": "unreadable-phase" if directory else "damaged-archive", "text": text, **where}
     for name in run.partials:

@@ -151,7 +151,7 @@ def test_history(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_results_of_other_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    data = Path(__file__).parents[1] / "data" / "foreign" / "fio"
+    data = Path(__file__).parents[1] / "data" / "imported" / "fio"
     found = sorted(data.rglob("*.json"))
     assert found
     assert main(["compare", str(found[0]), "one"]) == 2

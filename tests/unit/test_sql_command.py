@@ -17,7 +17,7 @@ from cbt_plugins.results.summary import summarize
 from cbt_plugins.tools.__main__ import main
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "SQL.md"
-FOREIGN = Path(__file__).parent.parent / "data" / "foreign"
+FOREIGN = Path(__file__).parent.parent / "data" / "imported"
 QUESTIONS = re.findall(r"## (.*?)\n.*?```sql\n(.*?)```\n\n```text\n(.*?)```", DOCS.read_text(), re.DOTALL)
 
 

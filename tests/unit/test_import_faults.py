@@ -14,7 +14,7 @@ from cbt_plugins.results.record import RunRecord
 from cbt_plugins.results.records import records_of
 from cbt_plugins.tools.__main__ import main
 
-DATA = Path(__file__).parent.parent / "data" / "foreign" / "beside"
+DATA = Path(__file__).parent.parent / "data" / "imported" / "faults"
 HSBENCH, FIO = "id-bae3d46a", "id-41067571"
 
 

@@ -16,7 +16,7 @@ from cbt_plugins.results.records import records_of
 from cbt_plugins.results.source import Unreadable
 from cbt_plugins.tools.__main__ import main
 
-DATA = Path(__file__).parent.parent / "data" / "foreign" / "cbt"
+DATA = Path(__file__).parent.parent / "data" / "imported" / "cbt"
 
 
 def value(record: RunRecord, phase: str, metric: str) -> Any:

@@ -13,7 +13,7 @@ from cbt_plugins.results.importers.reader import read
 from cbt_plugins.results.record import Measurement, RunRecord
 from cbt_plugins.results.source import Unreadable
 
-DATA = Path(__file__).parent.parent / "data" / "foreign" / "radosbench"
+DATA = Path(__file__).parent.parent / "data" / "imported" / "radosbench"
 
 
 def line_of(record: RunRecord, metric: str) -> Measurement:

@@ -14,7 +14,7 @@ from cbt_plugins.results.importers.reader import read
 from cbt_plugins.results.record import RunRecord
 from cbt_plugins.results.source import Unreadable
 
-DATA = Path(__file__).parent.parent / "data" / "foreign" / "cosbench"
+DATA = Path(__file__).parent.parent / "data" / "imported" / "cosbench"
 HEAD = "Op-Type\tOp-Count\tByte-Count\tAvg-ResTime\tAvg-ProcTime\tThroughput\tBandwidth\tSucc-Ratio"
 TIMES = "Op-Type\t60%-RT\t80%-RT\t90%-RT\t95%-RT\t99%-RT\t100%-RT"
 #: as published

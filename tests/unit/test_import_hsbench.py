@@ -17,7 +17,7 @@ from cbt_plugins.results.importers.reader import read
 from cbt_plugins.results.record import Measurement, RunRecord
 from cbt_plugins.results.source import Unreadable
 
-DATA = Path(__file__).parent.parent / "data" / "foreign" / "hsbench"
+DATA = Path(__file__).parent.parent / "data" / "imported" / "hsbench"
 
 
 def line_of(measurements: Sequence[Measurement], phase: str, metric: str) -> Measurement:

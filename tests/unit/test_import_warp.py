@@ -18,7 +18,7 @@ from cbt_plugins.results.importers.reader import read
 from cbt_plugins.results.record import RunRecord
 from cbt_plugins.results.source import PackedFile, Unreadable
 
-DATA = Path(__file__).parent.parent / "data" / "foreign" / "warp"
+DATA = Path(__file__).parent.parent / "data" / "imported" / "warp"
 ROWS = Path(__file__).parent.parent / "data" / "rows"
 
 

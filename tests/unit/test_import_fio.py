@@ -15,7 +15,7 @@ from cbt_plugins.results.importers.reader import read
 from cbt_plugins.results.record import Measurement, RunRecord
 from cbt_plugins.results.source import Unreadable
 
-DATA = Path(__file__).parent.parent / "data" / "foreign" / "fio"
+DATA = Path(__file__).parent.parent / "data" / "imported" / "fio"
 RUN = DATA / "archive" / "results" / "00000000" / "id-0c9d41ab"
 HOSTS = ("client1", "client2")
 
