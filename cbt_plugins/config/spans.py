@@ -101,8 +101,9 @@ def estimate(plan: Plan, cluster: Mapping[str, object]) -> Tuple[str, ...]:
     if nodes:
         labels = ", ".join(fault.label for fault in most if _nodes(fault))
         single = f", and {osds} single OSD{'s' if osds > 1 else ''}" if osds else ""
-        lines.append(f"{nodes} of {total} OSD nodes{single} down at once ({labels}); PGs that serve no client then,")
-        lines.append(f"were hosts the failure domain: {'; '.join(_shares(nodes, total)) or 'too few nodes to tell'}")
+        lines.append(f"{nodes} of {total} OSD nodes{single} down at once ({labels}); inactive PGs then,")
+        shares = "; ".join(_shares(nodes, total)) or "too few nodes for an estimate"
+        lines.append(f"if the failure domain is host: {shares}")
     elif osds:
         lines.append(f"{osds} single OSD{'s' if osds > 1 else ''} down at once")
     lines.append("unknown here: pools, failure domains, OSDs of each node, monitors, space; --live asks the cluster")

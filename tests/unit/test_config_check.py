@@ -13,7 +13,7 @@ from cbt_plugins.config.events import is_fault_file, load_fault_file
 from cbt_plugins.config.source import read
 
 
-def test_a_good_file_has_no_faults(tmp_path: Path) -> None:
+def test_a_good_file_have_no_errors(tmp_path: Path) -> None:
     assert faults(tmp_path, CLUSTER + RGWTEST) == []
     assert faults(tmp_path, CLUSTER + WARP + CYCLE) == []
 
@@ -269,7 +269,7 @@ def test_mappings_of_nodes_and_other_keys_of_cbt_are_fine(tmp_path: Path) -> Non
     assert faults(tmp_path, cluster + RGWTEST) == []
 
 
-def test_all_faults_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_all_errors_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
     text, places = marked(
         CLUSTER.replace("node0\n", "§[x]\n", 1)
         + "benchmarks:\n  rgwtest:\n    s3: {urls: [§7], user: cbt}\n    objects: {sizes: [§4K, §1]}\n"
@@ -280,14 +280,14 @@ def test_all_faults_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> Non
     assert len(found) == len(places)
 
 
-def test_a_fault_of_a_sweep_is_told_once_and_at_its_element(tmp_path: Path) -> None:
+def test_an_error_of_a_sweep_is_told_once_and_at_its_element(tmp_path: Path) -> None:
     sweep = "    size: [4KiB, §64K, 1MiB]\n    workers: [1, 2, §0]\n    scale: [1, 0.5]\n"
     text, places = marked(CLUSTER + WARP + sweep + CYCLE)
     found = faults(tmp_path, text)
     assert [fault.split(" ")[0] + " " for fault in found] == places
 
 
-def test_an_empty_list_of_a_required_key_is_one_fault(tmp_path: Path) -> None:
+def test_an_empty_list_of_a_required_key_is_one_error(tmp_path: Path) -> None:
     (found,) = faults(tmp_path, CLUSTER + WARP + "    cycle: []\n")
     assert "empty list" in found
 
@@ -356,7 +356,7 @@ def test_runs_come_in_the_order_of_cbt(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "path", sorted((Path(__file__).parents[2] / "benchmark_configs").glob("*.yaml")), ids=lambda p: p.name
 )
-def test_shipped_files_have_no_faults(path: Path) -> None:
+def test_shipped_files_have_no_errors(path: Path) -> None:
     if is_fault_file(read(path)):
         assert load_fault_file(path)[0]
         return
@@ -375,7 +375,7 @@ def test_the_file_of_errors_is_checked_before_any_load(tmp_path: Path, benchmark
     assert [text for text in found if "recovery.intervall: unknown key" in text]
 
 
-def test_a_file_of_faults_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
+def test_a_fault_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     profiles = f"monitoring_profiles: {{faults: {{file: {tmp_path}/none.yaml}}}}\n"
     (found,) = faults(tmp_path, f"{CLUSTER}{profiles}benchmarks: {{hsbench: {{}}}}\n")
     assert "none.yaml: cannot be read" in found

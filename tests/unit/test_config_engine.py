@@ -353,7 +353,7 @@ def test_everything_that_warp_cannot_do_is_said_at_once(tmp_path: Path) -> None:
     assert [fault.split(" ")[0] + " " for fault in faults(tmp_path, text)] == places
 
 
-def test_an_engine_that_is_a_fault_itself_brings_no_others(tmp_path: Path) -> None:
+def test_an_engine_that_is_an_error_itself_brings_no_others(tmp_path: Path) -> None:
     text, (place,) = marked(CLUSTER + WARP + _cbt_load("rate: 5").replace("engine: c", "engine: §x"))
     (found,) = faults(tmp_path, text)
     assert found.startswith(f"{place}benchmarks.warp.engine: must be warp or cbt-load")

@@ -269,7 +269,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("section", "message"), FAULTS)
-def test_faults_of_events(tmp_path: Path, section: str, message: str) -> None:
+def test_errors_of_events(tmp_path: Path, section: str, message: str) -> None:
     text, (place,) = marked(CLUSTER + WARP + section)
     (found,) = faults(tmp_path, text)
     assert found.startswith(place + EVENTS + message), found
@@ -296,7 +296,7 @@ def test_events_of_a_phase_may_stand_in_a_file(tmp_path: Path) -> None:
         ("events: [{at: 20m, mark: x}]", "20m: the phase is over after 10m"),
     ],
 )
-def test_faults_of_a_file_are_those_of_the_phase(tmp_path: Path, content: Optional[str], message: str) -> None:
+def test_errors_of_a_file_are_those_of_the_phase(tmp_path: Path, content: Optional[str], message: str) -> None:
     file = tmp_path / "faults.yaml"
     if content is not None:
         file.write_text(content + "\n")
@@ -372,7 +372,7 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize(("settings", "message"), SETTINGS)
-def test_faults_of_settings(tmp_path: Path, settings: str, message: str) -> None:
+def test_errors_of_settings(tmp_path: Path, settings: str, message: str) -> None:
     text, (place,) = marked(CLUSTER + RGWTEST + f"    settings: {settings}\n")
     (found,) = faults(tmp_path, text)
     assert found.startswith(f"{place}benchmarks.rgwtest.settings{message}"), found
@@ -387,7 +387,7 @@ def test_faults_of_settings(tmp_path: Path, settings: str, message: str) -> None
         ("{clean: true, at_most: 5m, events: [{at: §5m, mark: x}]}", ".events[0].at: 5m: the phase is over after 5m"),
     ],
 )
-def test_faults_of_a_wait(tmp_path: Path, wait: str, message: str) -> None:
+def test_errors_of_a_wait(tmp_path: Path, wait: str, message: str) -> None:
     text, (place,) = marked(CLUSTER + WARP + f"    cycle: {{phases: [{{wait: {wait}}}]}}\n")
     (found,) = faults(tmp_path, text)
     assert found.startswith(f"{place}benchmarks.warp.cycle.phases[0].wait{message}"), found

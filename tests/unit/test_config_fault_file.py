@@ -57,7 +57,7 @@ def test_events_and_settings(tmp_path: Path) -> None:
         ("events: §:\n  [\n", None, ""),
     ],
 )
-def test_faults_have_their_place(tmp_path: Path, text: str, osds: Optional[Sequence[str]], message: str) -> None:
+def test_errors_have_their_place(tmp_path: Path, text: str, osds: Optional[Sequence[str]], message: str) -> None:
     text, (place,) = marked(text)
     file = tmp_path / "f.yaml"
     file.write_text(text, encoding="utf-8")

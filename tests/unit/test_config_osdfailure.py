@@ -226,7 +226,7 @@ CLASSIC = [
     ("section", "message"),
     [*REEF, *(("    shape: classic\n    engine: cbt-load\n" + section, message) for section, message in CLASSIC)],
 )
-def test_faults_of_osdfailure(tmp_path: Path, section: str, message: str) -> None:
+def test_errors_of_osdfailure(tmp_path: Path, section: str, message: str) -> None:
     text, (place,) = marked(CLUSTER + "benchmarks:\n  osdfailure:\n" + S3 + section)
     (found,) = faults(tmp_path, text)
     assert found.startswith(f"{place}benchmarks.osdfailure{message}"), found

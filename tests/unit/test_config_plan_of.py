@@ -188,7 +188,7 @@ def test_a_plan_is_plain_data() -> None:
     assert json.loads(json.dumps(dataclasses.asdict(made)))["phases"][0]["goal"]["duration"] == 14400.0
 
 
-def test_faults_without_a_file_have_paths() -> None:
+def test_errors_without_a_file_have_paths() -> None:
     with pytest.raises(ConfigError) as refused:
         plan("rgwtest", workers=0, mix={"get": 50})
     assert str(refused.value).splitlines() == [

@@ -97,7 +97,7 @@ def test_duplicate_keys_are_found_at_the_second_one() -> None:
         ("[" * 1000, "f.yaml: not YAML that can be read: nested too deeply"),
     ],
 )
-def test_what_is_no_yaml_is_one_fault_with_its_place(text: str, message: str) -> None:
+def test_what_is_no_yaml_is_one_error_with_its_place(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         source(text)
     assert str(refused.value).startswith(message)
@@ -113,7 +113,7 @@ def test_aliases_may_be_recursive_and_many() -> None:
     assert loop.data["a"]["b"] is loop.data["a"]
 
 
-def test_a_file_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read: No such file"):
         read(tmp_path / "none.yaml")
 

@@ -306,10 +306,10 @@ def test_events_with_their_times_and_how_each_is_undone(tmp_path: Path, capsys: 
 def test_how_many_groups_would_serve_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = plan(capsys, write(tmp_path, FAILURES))
     # a has been undone by then: b's two and d's one, beside c's OSD
-    assert "3 of 8 OSD nodes, and 1 single OSD down at once (b, d); PGs" in text
+    assert "3 of 8 OSD nodes, and 1 single OSD down at once (b, d); inactive PGs" in text
     two = FAILURES.replace("{at: 50m, fault: {label: d", "{at: 51m, mark: x}\n              #").replace("[b, d]", "b")
     text = plan(capsys, write(tmp_path, two))
-    assert "2 of 8 OSD nodes, and 1 single OSD down at once (b); PGs" in text
+    assert "2 of 8 OSD nodes, and 1 single OSD down at once (b); inactive PGs" in text
     assert "53.6% of a pool with EC 4+2, min_size 5" in text
     assert "10.7% of a pool with 3 copies, min_size 2" in text
     assert "unknown here: pools, failure domains, OSDs of each node, monitors, space; --live asks the cluster" in text
