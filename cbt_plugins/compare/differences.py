@@ -1,4 +1,4 @@
-"""What differs between the configurations of runs: what makes them incomparable, and what a reader must know."""
+"""Differences between the configurations of runs: those that make them incomparable, and all others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KIND = "results of"
 
 @dataclass(frozen=True)
 class Difference:
-    """One key with what it is on both sides, as text; several values of one side are separated by " | "."""
+    """One key and its values on both sides, as text; several values of one side are separated by " | "."""
 
     key: str
     base: str
@@ -30,13 +30,13 @@ class Difference:
 
 @dataclass(frozen=True)
 class Scale:
-    """So many of something in the base, and so many in the other: `--scale 3:5`."""
+    """Sizes of the clusters of both sides: `--scale 3:5`."""
 
     base: int
     new: int
 
     def explains(self, base: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-        """One of the counts that may differ is what was said, or none is known."""
+        """Return whether one of the counts that may differ matches, or none is known."""
         known = [(base[key], new[key]) for key in SCALED if key in base and key in new]
         return not known or (self.base, self.new) in known
 
@@ -50,7 +50,7 @@ class Incomparable(Exception):
 
 
 def conflicts(base: RunRecord, new: RunRecord, scale: Optional[Scale] = None) -> List[Difference]:
-    """The keys that make two runs incomparable: essential, known of both, and not the same.
+    """Return the keys that make two runs incomparable: essential, known of both, and not the same.
 
     Raises Incomparable when `scale` is not what differs.
     """
@@ -76,7 +76,7 @@ def is_essential(key: str) -> bool:
 
 
 def differing(base: Iterable[RunRecord], new: Iterable[RunRecord]) -> List[Difference]:
-    """Every key that is not the same in all runs of both sides, in the order of the keys."""
+    """Return every key that is not the same in all runs of both sides, in the order of the keys."""
     sides = [[record.config for record in base], [record.config for record in new]]
     keys = sorted({key for side in sides for config in side for key in config})
     found = []
@@ -88,7 +88,7 @@ def differing(base: Iterable[RunRecord], new: Iterable[RunRecord]) -> List[Diffe
 
 
 def within(records: Sequence[RunRecord]) -> Dict[str, Tuple[str, ...]]:
-    """The keys in which runs of one side differ from each other -> their values."""
+    """Return the keys in which runs of one side differ from each other -> their values."""
     configs = [record.config for record in records]
     keys = sorted({key for config in configs for key in config})
     table = {key: tuple(_values(key, configs)) for key in keys}
@@ -112,7 +112,7 @@ def _value(key: str, config: Mapping[str, Any]) -> str:
 
 
 def text(value: Any) -> str:
-    """As people read it."""
+    """Return a value as text for people."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -121,5 +121,5 @@ def text(value: Any) -> str:
 
 
 def short(value: str) -> str:
-    """So much of a value as fits into a line."""
+    """Return as much of a value as fits into a line."""
     return value if len(value) <= _SHOWN else value[: _SHOWN - 3] + "..."

@@ -26,7 +26,7 @@ _TEXT = re.compile(r"(?P<key>[^<>=]+?)\s*(?P<sign><=|>=|=)(?P<value>.*)\Z", re.D
 
 @dataclass(frozen=True)
 class Limit:
-    """`text` is what the user wrote; exactly one of the last three is set."""
+    """One limit. `text` is what the user wrote; exactly one of the last three is set."""
 
     text: str
     phase: Optional[str]  # patterns; None: all but states of a failure
@@ -66,12 +66,12 @@ class GateLimits:
         return next((limit for limit in reversed(self.limits) if limit.takes(key)), None)
 
     def idle(self, keys: Sequence[Key]) -> List[Limit]:
-        """Limits that match none of these rows."""
+        """Return the limits that match none of these rows."""
         return [limit for limit in self.limits if not any(limit.takes(key) for key in keys)]
 
 
 def of_texts(texts: Sequence[str]) -> List[Limit]:
-    """The values of --limit. Raises ValueError."""
+    """Parse the values of --limit. Raises ValueError."""
     found = []
     for text in texts:
         parts = _TEXT.match(text.strip())
@@ -86,7 +86,7 @@ def of_texts(texts: Sequence[str]) -> List[Limit]:
 
 
 def of_file(path: Path) -> List[Limit]:
-    """A YAML file `limits: {GET.p99_ms: 10%, ...}`. Raises ConfigError with all errors, each with its place."""
+    """Read a YAML file `limits: {GET.p99_ms: 10%, ...}`. Raises ConfigError with all errors, each with its place."""
     try:
         source = YamlSource(path.read_bytes(), str(path))
     except OSError as e:
@@ -110,7 +110,7 @@ def of_file(path: Path) -> List[Limit]:
 
 
 def limit(key: str, value: str) -> Limit:
-    """ "[[PHASE.]OPERATION.]METRIC" and "10%", "<=50" or ">=0.999". Raises ValueError."""
+    """Parse "[[PHASE.]OPERATION.]METRIC" and "10%", "<=50" or ">=0.999". Raises ValueError."""
     *place, metric = key.strip().split(".")
     if metric not in METRICS:
         near = difflib.get_close_matches(metric, METRICS, 1)
@@ -132,7 +132,7 @@ def limit(key: str, value: str) -> Limit:
 
 
 class GateOutcome(Enum):
-    """Of one row, and of the whole; the value is the exit status."""
+    """The outcome of a row or of the whole gate; the value is the exit status."""
 
     OK = 0
     REGRESSION = 1
@@ -146,7 +146,7 @@ class GateOutcome(Enum):
 
 @dataclass(frozen=True)
 class Ruling:
-    """One row, or a number that is not there, against its limit."""
+    """The outcome of one row, or of a missing number, against its limit."""
 
     row: str
     limit: Limit
@@ -156,7 +156,7 @@ class Ruling:
 
 @dataclass(frozen=True)
 class Gated:
-    """`rulings` are in the order of the rows, then of what is missing."""
+    """A comparison with its rulings. `rulings` are in the order of the rows, then of what is missing."""
 
     compared: Compared
     rulings: Tuple[Ruling, ...]
@@ -171,7 +171,9 @@ class Gated:
 
 
 def gate(base: Side, contenders: Sequence[Side], limits: GateLimits, rules: Rules) -> Gated:
-    """Rows that have a limit, judged together. Raises Incomparable, and ValueError for a limit of nothing.
+    """Compare the rows that have a limit and judge them together.
+
+    Raises Incomparable, and ValueError for a limit that matches nothing.
 
     A share L: regression when the row is worse beyond chance (Holm over all rows of the gate) and by more than L; ok
     when the interval of the change ends before L, or the change is surely within +-L; inconclusive otherwise.
@@ -248,7 +250,7 @@ HEAD = ("phase", "op", "metric", "limit", "base", "new", "change", "p", "n", "ou
 
 
 def blocks(gated: Gated) -> List[Block]:
-    """What is to be read, the answer last."""
+    """Return the gate as blocks, the outcome last."""
     compared = gated.compared
     found: List[Block] = [Words(tuple(output.side_lines(compared)))]
     several = len(compared.contenders) > 1
@@ -284,7 +286,7 @@ def _answer(gated: Gated) -> Iterator[str]:
 
 
 def data(gated: Gated) -> Dict[str, Any]:
-    """The comparison's plain values, with the rulings."""
+    """Return the comparison as plain values, with the rulings."""
     rulings = [
         {"row": its.row, "limit": its.limit.text, "outcome": its.outcome.word, "why": its.why} for its in gated.rulings
     ]

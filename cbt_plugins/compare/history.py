@@ -1,4 +1,4 @@
-"""One number of each run through many runs in the order of time, and where its level changed."""
+"""Histories: metrics over many runs in the order of time, and where their level changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FEWEST = 2 * SHORTEST
 
 @dataclass(frozen=True)
 class LevelChange:
-    """The level changed between two runs; `differences` are those of their configurations."""
+    """A change of the level between two runs; `differences` are those of their configurations."""
 
     before_run: RunRecord
     run: RunRecord
@@ -67,7 +67,7 @@ class History:
 
 
 def histories(records: Sequence[RunRecord], choice: Wanted, alpha: float = 0.05, seed: int = 0) -> List[History]:
-    """A history for each configuration among the runs, the one with most runs first.
+    """Return a history for each configuration among the runs, the one with most runs first.
 
     `alpha` is the chance of a false change among all tracks of one history. Raises ValueError when no run has a time.
     """
@@ -112,7 +112,7 @@ LEVELS = ("phase", "op", "metric", "unit", "runs", "median", "lowest", "highest"
 
 
 def blocks(found: Sequence[History]) -> List[Block]:
-    """The changes first, then the level of every track."""
+    """Return the histories as blocks: the changes first, then the level of every track."""
     made: List[Block] = []
     for history in found:
         if len(found) > 1:
@@ -160,7 +160,7 @@ def _reasons(changes: Sequence[LevelChange]) -> Iterator[str]:
 
 
 def _firsts(changes: Sequence[LevelChange]) -> List[LevelChange]:
-    """One of each run."""
+    """Return the first change of each run."""
     found: Dict[Tuple[str, str], LevelChange] = {}
     for change in changes:
         found.setdefault((change.run.source, change.run.name), change)
@@ -177,7 +177,7 @@ def _warnings(history: History) -> Iterator[str]:
 
 
 def to_csv(found: Sequence[History]) -> str:
-    """A line for each run, a column for each track; a table that other programs for change points read, too."""
+    """Return CSV: a line for each run, a column for each track, as other change point programs read it."""
     out = io.StringIO()
     names = list(dict.fromkeys(_name(track) for history in found for track in history.tracks))
     writer = csv.writer(out, lineterminator="\n")

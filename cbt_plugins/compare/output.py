@@ -28,14 +28,14 @@ class Heading:
 
 @dataclass(frozen=True)
 class Words:
-    """Lines of their own; several are a list in Markdown, where line ends are blanks."""
+    """Single lines; in Markdown several of them are a list."""
 
     lines: Tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Notes:
-    """A list; nothing is drawn where there are no items."""
+    """A titled list; left out when it has no items."""
 
     title: str
     items: Tuple[str, ...]
@@ -43,7 +43,7 @@ class Notes:
 
 @dataclass(frozen=True)
 class TableGrid:
-    """A table whose first `left` columns begin at the left; nothing is drawn without rows."""
+    """A table whose first `left` columns are left-aligned; left out when it has no rows."""
 
     head: Tuple[str, ...]
     rows: Tuple[Tuple[str, ...], ...]
@@ -55,12 +55,12 @@ Block = Union[Heading, Words, Notes, TableGrid]
 
 
 def text(blocks: Sequence[Block]) -> str:
-    """For a terminal and for diff: no trailing blanks, ends with a line end."""
+    """Return blocks as plain text: no trailing blanks, ends with a line end."""
     return _joined([list(_text(block)) for block in blocks])
 
 
 def markdown(blocks: Sequence[Block]) -> str:
-    """For a pull request."""
+    """Return blocks as Markdown, for a pull request."""
     return _joined([list(_markdown(block)) for block in blocks])
 
 
@@ -116,7 +116,7 @@ DIFFERENCES = ("configuration differences", "base", "new")
 
 
 def blocks(compared: Compared) -> List[Block]:
-    """Everything that is to be read, in order."""
+    """Return the comparison as blocks, in the order of reading."""
     found: List[Block] = [Words(tuple(side_lines(compared)))]
     several = len(compared.contenders) > 1
     for section in compared.sections:
@@ -135,7 +135,7 @@ def blocks(compared: Compared) -> List[Block]:
 
 
 def side_lines(compared: Compared) -> Iterator[str]:
-    """What is compared."""
+    """Yield a line for each side."""
     yield _side("base", compared.base)
     for side in compared.contenders:
         yield _side("new", side)
@@ -160,13 +160,13 @@ def _scale(section: Section, rules: Rules) -> Iterator[Block]:
 
 
 def differences(section: Section) -> Iterator[Tuple[str, ...]]:
-    """The cells under DIFFERENCES."""
+    """Yield the rows under DIFFERENCES."""
     for its in section.differences:
         yield its.key, short(its.base), short(its.new)
 
 
 def line(row: Row) -> Tuple[str, ...]:
-    """The cells under HEAD."""
+    """Return the cells of a row under HEAD."""
     its = row.comparison
     metric = METRICS[row.metric]
     return (
@@ -184,7 +184,7 @@ def line(row: Row) -> Tuple[str, ...]:
 
 
 def value(its: Estimate) -> str:
-    """ "100.4 ±2.1%": the farther end of the interval, relative; without an interval "±inf"."""
+    """ "100.4 ±2.1%": the value and the farther end of the interval, relative; without an interval "±inf"."""
     if its.low is None or its.high is None:
         return f"{plain(its.value)} ±inf"
     if not its.value:
@@ -224,8 +224,7 @@ def _n(row: Row) -> str:
 
 
 def of_rows(rows: Sequence[Row]) -> Iterator[ComparisonWarning]:
-    """What the statistics warning of each row."""
-    """What the statistics say of the rows, and the rows of themselves."""
+    """Yield the warnings of the rows."""
     for row in rows:
         its = row.comparison
         for warning in dict.fromkeys((*its.base.warnings, *its.new.warnings, *its.warnings)):
@@ -233,7 +232,7 @@ def of_rows(rows: Sequence[Row]) -> Iterator[ComparisonWarning]:
 
 
 def merged(warnings: Sequence[ComparisonWarning]) -> Iterator[str]:
-    """One sentence for each code: the first, and how many more there are like it."""
+    """Yield one sentence for each code: its first warning, and how many more places have it."""
     codes: Dict[str, List[ComparisonWarning]] = {}
     for warning in warnings:
         codes.setdefault(warning.code, []).append(warning)
@@ -244,7 +243,7 @@ def merged(warnings: Sequence[ComparisonWarning]) -> Iterator[str]:
 
 
 def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
-    """How to read the table."""
+    """Yield the lines that explain the table."""
     yield f"±: {_whole(rules.confidence)}% confidence interval; in brackets: interval of the change, in percent"
     ways = {row.way for row in rows}
     if "seconds" in ways:
@@ -273,7 +272,7 @@ COLUMNS = (
 
 
 def flat(row: Row) -> Dict[str, Any]:
-    """A row under COLUMNS; numbers with ten digits, changes as shares."""
+    """Return a row under COLUMNS; numbers with ten digits, changes as shares."""
     its = row.comparison
     return {
         "contender": row.contender,
@@ -298,7 +297,7 @@ def flat(row: Row) -> Dict[str, Any]:
 
 
 def number(value: Optional[float]) -> Optional[float]:
-    """Ten digits: the last ones of a sum depend on the machine. Infinite is unknown."""
+    """Round to ten digits, because the last digits of a sum depend on the machine; None for nan and infinity."""
     if value is None or value != value or value in (float("inf"), float("-inf")):
         return None
     return float(f"{value:.10g}")
@@ -322,7 +321,7 @@ def to_json(compared: Compared) -> str:
 
 
 def data(compared: Compared) -> Dict[str, Any]:
-    """Plain values. `rows` have an `id` that is equal for the same line of two comparisons."""
+    """Return the comparison as plain values; `rows` have an `id` that is equal for the same line of two comparisons."""
     rules = compared.rules
     return {
         "version": VERSION,

@@ -47,7 +47,7 @@ Line = Dict[str, Row]  # contender -> row
 
 
 def blocks(compared: Compared) -> List[Block]:
-    """A table for each configuration."""
+    """Return the tables, one set for each configuration."""
     found: List[Block] = [Words(tuple(side_lines(compared)))]
     for case, sections in _cases(compared).items():
         if case:
@@ -74,7 +74,7 @@ def _cases(compared: Compared) -> Dict[str, List[Section]]:
 
 
 def _lines(sections: Sequence[Section]) -> List[Line]:
-    """One for each row that any contender has."""
+    """Return a line for each row that any contender has."""
     lines: Dict[str, Line] = {}
     for section in sections:
         for row in section.rows:
@@ -113,7 +113,7 @@ def _cells(line: Line, sections: Sequence[Section]) -> Tuple[str, ...]:
 
 
 def what(row: Row) -> str:
-    """The first column."""
+    """Return the first cell of a line."""
     if row.metric == "mib_per_s":
         return "read" if row.op in _READ else "write"
     if row.metric == "cores":
@@ -122,7 +122,7 @@ def what(row: Row) -> str:
 
 
 def _place(row: Row, section: Section) -> str:
-    """The phase, and whether the cluster was new or aged in it."""
+    """Return the phase, and whether the cluster was new or aged in it."""
     roles = [name for name in _phases(section) if _role(section, name) == "measure"]
     failed = any(STATE in its.phase for its in section.rows)
     if failed or len(roles) < 2 or row.phase not in (roles[0], roles[-1]) or row.metric == "recovery_s":
@@ -140,19 +140,19 @@ def _role(section: Section, phase: str) -> Optional[str]:
 
 
 def _unit(row: Row, line: Line) -> Tuple[str, float]:
-    """Recoveries of hours in hours."""
+    """Return the unit and its factor: long recoveries are in hours."""
     longest = max(row.comparison.base.value, *(its.comparison.new.value for its in line.values()))
     return ("h", _HOUR) if row.metric == "recovery_s" and longest >= _HOUR else (row.unit, 1.0)
 
 
 def _in(its: Estimate, scale: float) -> Estimate:
-    """The same in a unit that is so many times larger."""
+    """Return an estimate in a unit that is `scale` times larger."""
     low, high = (None if end is None else end / scale for end in (its.low, its.high))
     return replace(its, value=its.value / scale, low=low, high=high)
 
 
 def to_csv(compared: Compared) -> str:
-    """One line for each row and contender; seconds stay seconds."""
+    """Return CSV: one line for each row and contender; seconds stay seconds."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("case", "what", "phase", "unit", "base", "base_value", "contender", "value", "change", "verdict"))

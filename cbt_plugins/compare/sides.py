@@ -15,7 +15,7 @@ Runs = Tuple[RunRecord, ...]
 
 @dataclass(frozen=True)
 class Side:
-    """One thing that is compared: runs of one or more archives, in the order in which they were given."""
+    """One side of a comparison: runs of one or more archives, in the order in which they were given."""
 
     name: str
     runs: Runs
@@ -33,7 +33,7 @@ class Case:
 
 
 def cases(base: Side, new: Side, scale: Optional[Scale] = None) -> Tuple[List[Case], List[str]]:
-    """The cases of both sides, and sentences on those that only one has. Raises Incomparable when there are none."""
+    """Return the cases of both sides, and sentences on those of one side only. Raises Incomparable if none match."""
     ours, theirs = groups(base.runs), groups(new.runs)
     pairs: List[Tuple[Runs, Runs]] = []
     alone = []
@@ -52,7 +52,7 @@ def cases(base: Side, new: Side, scale: Optional[Scale] = None) -> Tuple[List[Ca
 
 
 def groups(runs: Sequence[RunRecord]) -> List[Runs]:
-    """Runs that can be compared with each other, in the order of the first of each group."""
+    """Return the runs in groups that can be compared with each other, in the order of the first of each group."""
     found: List[List[RunRecord]] = []
     for run in runs:
         group = next((its for its in found if not conflicts(its[0], run)), None)
@@ -85,7 +85,7 @@ def _names(runs: Runs) -> str:
 
 
 def titles(found: Sequence[Runs]) -> Iterator[str]:
-    """What differs between the cases of one side: the fewest essential keys that tell all of them apart."""
+    """Yield a title for each case: the fewest essential keys that tell all cases of a side apart."""
     if len(found) == 1:
         yield ""
         return
@@ -105,7 +105,7 @@ def titles(found: Sequence[Runs]) -> Iterator[str]:
 
 
 def sides(paths: Sequence[Sequence[Path]]) -> List[Side]:
-    """One side for each list of paths. Raises Unreadable, and ValueError when a run comes twice."""
+    """Return one side for each list of paths. Raises Unreadable, and ValueError when a run comes twice."""
     found = [[record for path in its for record in records_of(path)] for its in paths]
     seen = set()
     for run in (run for runs in found for run in runs):

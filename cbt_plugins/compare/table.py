@@ -22,20 +22,20 @@ Key = Tuple[str, str, str]  # phase, op, metric
 
 
 class Wanted(Protocol):
-    """Which rows a table has."""
+    """A choice of rows."""
 
     def takes(self, key: Key) -> bool: ...
 
     def asks(self, metric: str) -> bool:
-        """It was asked for by name: it is a row even where there is nothing to see."""
+        """Return whether a metric was asked for by name, and is a row even where nothing happened."""
 
     def margin(self, key: Key) -> Optional[float]:
-        """Its own one, where it has one."""
+        """Return the row's own margin, if it has one."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """By patterns of the shell; without any: what Metric.main says, no totals, no states."""
+    """A choice by shell patterns; without any: the main metrics, no totals, no states."""
 
     phases: Tuple[str, ...] = ()
     ops: Tuple[str, ...] = ()
@@ -71,7 +71,7 @@ def _any(patterns: Sequence[str], name: str) -> bool:
 
 @dataclass(frozen=True)
 class Rules:
-    """How it is judged."""
+    """The rules of a comparison."""
 
     margin: float = 0.05  # a change within +-margin counts as none
     alpha: float = 0.05  # of the whole table
@@ -81,7 +81,7 @@ class Rules:
 
     @property
     def confidence(self) -> float:
-        """Of the intervals: a verdict and the interval beside it never say different things."""
+        """Return the confidence of the intervals, so that an interval and its verdict agree."""
         return 1 - self.alpha
 
 
@@ -91,7 +91,7 @@ RULES = Rules()
 
 @dataclass(frozen=True)
 class Row:
-    """One line. `way` is what the comparison is made of: "runs", "pairs", "seconds" of one run each, or "values"."""
+    """One row of the table. `way` is what is compared: "runs", "pairs", "seconds" of one run each, or "values"."""
 
     contender: str
     case: str
@@ -108,7 +108,7 @@ class Row:
 
     @property
     def id(self) -> str:
-        """Equal for the same line of two tables; without the contender."""
+        """Return an id that is equal for the same row of two tables, without the contender."""
         return "/".join(filter(None, (self.case, self.phase, self.op, self.metric)))
 
     @property
@@ -122,7 +122,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Section:
-    """One contender beside the base, in one configuration."""
+    """One contender and the base, in one configuration."""
 
     contender: str
     case: str
@@ -136,7 +136,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Compared:
-    """Everything that a comparison says; `alone` are sentences on configurations that only one side has."""
+    """A whole comparison; `alone` are sentences on configurations that only one side has."""
 
     base: Side
     contenders: Tuple[Side, ...]
@@ -159,7 +159,7 @@ def compare(
     choice: Wanted = MAIN,
     rules: Rules = RULES,
 ) -> Compared:
-    """Each contender beside the base; the verdicts of all rows are judged together.
+    """Compare each contender with the base; the verdicts of all rows are judged together.
 
     Raises differences.Incomparable, and ValueError for pairs of which one is missing.
     """
@@ -210,7 +210,7 @@ def _by_key(runs: Runs) -> Dict[Key, Values]:
 
 
 def _order(ours: Mapping[Key, Values], theirs: Mapping[Key, Values]) -> Iterator[Key]:
-    """The phases and operations as the base has them, metrics in their own order."""
+    """Yield the keys: phases and operations in the base's order, metrics in their own."""
     keys = list(dict.fromkeys([*ours, *theirs]))
     place = {name: i for i, name in enumerate(dict.fromkeys((phase, op) for phase, op, _ in keys))}
     phases = {phase: i for i, phase in enumerate(dict.fromkeys(phase for phase, _, _ in keys))}
@@ -264,7 +264,7 @@ def _judged(sections: Sequence[Section], choice: Wanted, rules: Rules) -> Iterat
 
 @dataclass(frozen=True)
 class Gain:
-    """One phase and operation. Shares; `latency` and `predicted` are changes of the mean latency."""
+    """The gain of a larger cluster in one phase and operation; shares, latencies as changes of the mean."""
 
     phase: str
     op: str
@@ -275,7 +275,7 @@ class Gain:
 
 
 def gains(section: Section, scale: Scale) -> Iterator[Gain]:
-    """Of every throughput.
+    """Yield the gain of every throughput.
 
     In a closed loop with the same workers throughput x mean latency stays the same (Little), so that a gain g of all
     operations together means a latency of 1 / (1 + g): what is far from that has had other workers than it says.

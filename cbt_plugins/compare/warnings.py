@@ -30,7 +30,7 @@ class ComparisonWarning:
 
 
 def of_row(have: Tuple[int, int], runs: Tuple[int, int]) -> Tuple[StatisticsWarning, ...]:
-    """Beside what the statistics say of the numbers."""
+    """Return the warning about values that some runs of a row lack."""
     if have == runs:
         return ()
     text = f"{have[0]} of {runs[0]} runs of the base and {have[1]} of {runs[1]} of the other side have a number"
@@ -38,7 +38,7 @@ def of_row(have: Tuple[int, int], runs: Tuple[int, int]) -> Tuple[StatisticsWarn
 
 
 def of_case(case: Case, rows: Set[Tuple[str, str]]) -> Tuple[ComparisonWarning, ...]:
-    """Of the runs themselves; of steadiness only where `rows` has the phase and operation."""
+    """Return the warnings about the runs; those about steadiness only where `rows` has the phase and operation."""
     return tuple([*_mixed(case), *_order(case), *_runs("base", case.base, rows), *_runs("new", case.new, rows)])
 
 
@@ -52,7 +52,7 @@ def _mixed(case: Case) -> Iterator[ComparisonWarning]:
 
 
 def _order(case: Case) -> Iterator[ComparisonWarning]:
-    """Runs of one side after all of the other's: a cluster that becomes slower by itself looks like a change."""
+    """Runs of one side after all of the other's: a cluster that drifts looks like a change."""
     times = [[run.started for run in runs if run.started is not None] for runs in (case.base, case.new)]
     if min(len(its) for its in times) < 2:
         return

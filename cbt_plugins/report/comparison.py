@@ -30,7 +30,7 @@ def write(compared: Compared, path: Path) -> None:
 
 
 def page(compared: Compared) -> str:
-    """The whole comparison. The same input gives the same bytes."""
+    """Return the page of a comparison. The same input gives the same bytes."""
     groups = list(_groups(compared))
     charts = [chart for title, sides in groups for chart in overlays(title, sides)]
     curves = [chart for title, sides in groups for chart in percentiles(title, sides)]
@@ -59,7 +59,7 @@ def page(compared: Compared) -> str:
 
 
 def verdict(rows: Sequence[Row]) -> Dict[str, str]:
-    """{"kind": good | warning | bad | equivalent, "text": "2 worse, 1 better, 3 equivalent"}."""
+    """Return {"kind": good | warning | bad | equivalent, "text": "2 worse, 1 better, 3 equivalent"}."""
     counts = Counter(row.verdict for row in rows)
     text = ", ".join(f"{counts[its]} {its.value}" for its in _TOLD if counts[its])
     decided = {_class(row) for row in rows}
@@ -70,7 +70,7 @@ def verdict(rows: Sequence[Row]) -> Dict[str, str]:
 
 
 def _class(row: Row) -> str:
-    """Colour says two things at once: the change is significant, and its direction is good or bad."""
+    """Return the colour of a row: only a significant change with a better direction has one."""
     if METRICS[row.metric].direction is Direction.NONE or row.verdict not in (Verdict.BETTER, Verdict.WORSE):
         return ""
     return row.verdict.value
@@ -92,7 +92,7 @@ def _section(section: Section, scale: float) -> Dict[str, Any]:
 
 
 def _scale(rows: Sequence[Row]) -> float:
-    """The relative change at the end of the pictures: a round one that holds most intervals."""
+    """Return the relative change at the ends of the interval plots: a round one that holds most intervals."""
     ends = [abs(end) for row in rows for end in _ends(row) if end is not None]
     widest = max(ends, default=0.1)
     return next((limit for limit in (0.1, 0.2, 0.5) if widest <= limit), 1.0)
@@ -104,13 +104,13 @@ def _ends(row: Row) -> Tuple[Optional[float], ...]:
 
 
 def _interval(row: Row, scale: float) -> Optional[Dict[str, Optional[float]]]:
-    """Places in the picture of a change: {"at", "low", "high"}; None when nothing can be drawn."""
+    """Return the places in the interval plot: {"at", "low", "high"}; None when nothing can be drawn."""
     at, low, high = (None if v is None else round(max(-1.0, min(1.0, v / scale)) * _HALF, 1) for v in _ends(row))
     return None if at is None else {"at": at, "low": low, "high": high}
 
 
 def _groups(compared: Compared) -> Iterator[Tuple[str, List[Tuple[str, Runs]]]]:
-    """Each configuration with the sides that have it: the base first."""
+    """Yield each configuration with the sides that have it, the base first."""
     sections: Dict[str, List[Section]] = {}
     for section in compared.sections:
         sections.setdefault(section.case, []).append(section)
@@ -119,7 +119,7 @@ def _groups(compared: Compared) -> Iterator[Tuple[str, List[Tuple[str, Runs]]]]:
 
 
 def _releases(compared: Compared) -> List[Union[Heading, TableGrid]]:
-    """The table of releases has rows of its own, which are judged by themselves."""
+    """Return the table of releases, whose rows are judged by themselves."""
     made = compare(compared.base, compared.contenders, releases.CHOICE, compared.rules)
     found = [block for block in releases.blocks(made) if isinstance(block, (Heading, TableGrid))]
     return [block for block in found if not isinstance(block, TableGrid) or block.rows]
@@ -135,7 +135,7 @@ _MOST_RUNS = 5
 
 
 def overlays(case: str, sides: Sides) -> Iterator[Dict[str, Any]]:
-    """For each phase and operation the objects per second of every run, from the beginning of the phase.
+    """Yield for each phase and operation the objects per second of every run since the start of the phase.
 
     {"case", "phase", "op", "lines": [{"name", "colour": number of the side, "step", "values"}]}; of a side with several
     runs the first few are drawn, in one colour.
@@ -163,7 +163,7 @@ def _line(its: Measurement, name: str, colour: int) -> Dict[str, Any]:
 
 
 def percentiles(case: str, sides: Sides) -> Iterator[Dict[str, Any]]:
-    """For each phase and operation a curve of each side: of all its runs' histograms together.
+    """Yield for each phase and operation a curve of each side, from the histograms of all its runs.
 
     {"case", "phase", "op", "curves"} as plot_data.tails has them. Runs of other programs have no histogram.
     """

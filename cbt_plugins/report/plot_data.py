@@ -16,12 +16,12 @@ Values = Sequence[Optional[float]]
 
 
 def factor(length: int, points: int = POINTS) -> int:
-    """How many bins of a series become one point."""
+    """Return how many bins of a series become one point."""
     return max(1, math.ceil(length / points))
 
 
 def means(values: Values, group: int) -> List[Optional[float]]:
-    """Mean of each group; the mean of all is kept, but for the last group when it is shorter."""
+    """Return the mean of each group; the mean of all is kept, but for the last group when it is shorter."""
     return [None if not g else sum(g) / len(g) for g in _groups(values, group)]
 
 
@@ -34,7 +34,7 @@ def highs(values: Values, group: int) -> List[Optional[float]]:
 
 
 def weighted(values: Values, weights: Values, group: int) -> List[Optional[float]]:
-    """Mean of each group by weight: mean latencies weigh by the number of their requests."""
+    """Return the weighted mean of each group: latencies are weighted by their requests."""
     result: List[Optional[float]] = []
     for i in range(0, len(values), group):
         pairs = [(v, w or 0) for v, w in zip(values[i : i + group], weights[i : i + group]) if v is not None]
@@ -48,7 +48,7 @@ def _groups(values: Values, group: int) -> List[List[float]]:
 
 
 def failure_data(timeline: Optional[Mapping[str, Any]], points: int = POINTS) -> Optional[Dict[str, Any]]:
-    """A phase's part of the failure for its charts; None when nothing was broken in it.
+    """Return a phase's part of the failure for its charts; None without a failure.
 
     {"start", "step", "windows": [{"state", "from", "to"}], "marks": [{"at", "title"}], "degraded", "misplaced",
     "objects_per_s"}: copies as the highest of a point, rates as the mean.
@@ -69,7 +69,7 @@ def failure_data(timeline: Optional[Mapping[str, Any]], points: int = POINTS) ->
 
 
 def cores_data(resources: Optional[Mapping[str, Any]], points: int = POINTS) -> Optional[Dict[str, Any]]:
-    """A phase's processors for its chart, means of each point; None when nobody watched them.
+    """Return a phase's CPU cores for its chart, the mean of each point; None when they were not monitored.
 
     {"start", "step", "classes": {"osd": [cores], ...}}
     """
@@ -84,8 +84,9 @@ def cores_data(resources: Optional[Mapping[str, Any]], points: int = POINTS) -> 
 def chart_data(
     series: Mapping[str, Any], points: int = POINTS, window: Optional[Mapping[str, Any]] = None
 ) -> Dict[str, Any]:
-    """A phase's series for its charts, without the ends of the window that are less than half a bin: one request in a
-    millisecond is a rate of thousands.
+    """Return a phase's series for its charts.
+
+    Without the ends of the window that are less than half a bin: one request in a millisecond is a rate of thousands.
 
     {"start", "step", "ops": {op: {"rate", "low", "high", "mean", "p99", "errors"}}, "pgs"}: `rate` are obj/s;
     `low` and `high` are the extremes of a point that has several bins, else null; `p99` is the highest of its
@@ -115,7 +116,7 @@ def chart_data(
 
 
 def _whole(series: Mapping[str, Any], rate: Values, window: Optional[Mapping[str, Any]]) -> Values:
-    """The rates without a first and a last bin of which the window has less than half."""
+    """Return the rates without a first and a last bin of which the window has less than half."""
     if window is None or len(rate) < 2:
         return rate
     start, step = series["start"], series["step"]
@@ -127,7 +128,7 @@ def _whole(series: Mapping[str, Any], rate: Values, window: Optional[Mapping[str
 
 
 def _at_points(series: Mapping[str, Any], values: Values, group: int, bins: int) -> List[Optional[float]]:
-    """Percentiles, which have bins of their own, at the points of the rates: the highest that a point touches."""
+    """Return the percentiles, which have bins of their own, at the points of the rates: the highest of each."""
     own = series["percentiles"]
     width = series["step"] * group
     result: List[Optional[float]] = []
@@ -140,7 +141,7 @@ def _at_points(series: Mapping[str, Any], values: Values, group: int, bins: int)
 
 
 def short(values: Values) -> List[Optional[float]]:
-    """Four significant digits: more than a screen has pixels for."""
+    """Round to four significant digits: more than a screen has pixels for."""
     return [None if v is None else float(f"{v:.4g}") for v in values]
 
 
@@ -149,7 +150,7 @@ _STATES = {"failing": ("bad", 2), "degraded": ("bad", 1), "recovering": ("warnin
 
 
 def tails(summary: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
-    """Per operation the curves of these phases over each other, and those of their failures' states.
+    """Return for each operation the curves of these phases, and those of their failures' states.
 
     [{"op", "curves": [{"name", "colour": the phase's number or a name, "dash": 0 for a whole phase, "ms"}]}]: the k-th
     value of `ms` is that of the quantile 1 - 10^(-k/10), as analysis.tail has them.
@@ -177,19 +178,19 @@ def tails(summary: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]) -> Li
 def curve(
     name: str, ms: Optional[Sequence[Optional[float]]], colour: Union[int, str], dash: int = 0
 ) -> List[Dict[str, Any]]:
-    """The curve as a list, empty when there is nothing to draw; four significant digits."""
+    """Return the curve as a list of one, [] without data; four significant digits."""
     if not ms or len(ms) < 2:
         return []
     return [{"name": name, "colour": colour, "dash": dash, "ms": short(ms)}]
 
 
 def milliseconds(histogram: Histogram) -> List[float]:
-    """The latencies at the quantiles of analysis.tail; [] of an empty one."""
+    """Return the latencies at histogram.tail_quantiles; [] of an empty histogram."""
     return [histogram.quantile(q) / 1e6 for q in tail_quantiles(histogram.n)]
 
 
 def plot_data(summary: Mapping[str, Any]) -> Dict[str, Any]:
-    """{"phases": [the data of each phase], "tails": as `tails` returns them}."""
+    """Return {"phases": [the data of each phase], "tails": as `tails` returns them}."""
     timelines = (summary["failure"] or {"timelines": {}})["timelines"]
     resources = (summary.get("resources") or {"phases": {}})["phases"]
     phases = [

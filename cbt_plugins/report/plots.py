@@ -1,4 +1,4 @@
-"""Figures for a post or a paper: SVG and PNG, by matplotlib. The same input gives the same bytes."""
+"""Plots for a post or a paper: SVG and PNG, by matplotlib. The same input gives the same bytes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Phases = Sequence[Mapping[str, Any]]
 
 
 def of_run(summary: Mapping[str, Any], directory: Path, prefix: str = "") -> List[Path]:
-    """Write every figure that the run has something for, each as .svg and .png; returns the files."""
+    """Write every plot that the run has data for, as .svg and .png; returns the files."""
     with matplotlib.rc_context(_STYLE):
         return [path for name, figure in _of_run(summary) for path in _write(figure, directory / (prefix + name))]
 
 
 def of_sweeps(sweeps: Sequence[Sweep], directory: Path) -> List[Path]:
-    """Write the curves of all operations together."""
+    """Write the plots of sweeps, all operations together; returns the files."""
     found = []
     with matplotlib.rc_context(_STYLE):
         for number, sweep in enumerate(its for its in sweeps if its.op == TOTAL):
