@@ -168,9 +168,10 @@ class Injector:
             by_label.setdefault(record.label, []).append(record)
         held = []
         for label, records in by_label.items():
-            daemons = tuple(DaemonName.parse(name) for record in records for name in record.step.daemons)
-            taken = replace(self._taken.get(label, BlastRadius()), daemons=daemons)
-            held += [Held(taken, all(record.id in seen for record in records))] if daemons else []
+            known = self._taken.get(label, BlastRadius())
+            named = tuple(DaemonName.parse(name) for record in records for name in record.step.daemons)
+            taken = replace(known, daemons=named or known.daemons)
+            held += [Held(taken, all(record.id in seen for record in records))] if taken.daemons else []
         return held
 
     def _name(self, label: str) -> str:

@@ -335,6 +335,8 @@ def test_a_kind_of_another_distribution(
     monkeypatch.setattr(blink_kinds, "Blink", Blink)
     assert {"blink", "stop"} <= set(registry.names(registry.FAULTS))
     made.inject(Fault("f", "blink", ("node1",), accept=ANYTHING))
+    with pytest.raises(FaultError, match="taken by another open fault"):  # although its step names no daemons
+        made.prepare(Fault("g", "stop", ("node1",)))
     assert made.undo_all() == []
 
 
