@@ -128,8 +128,8 @@ def build(name: str, binary: Binary, module: Path, go: Go, into: Path) -> None:
         built = subprocess.run(argv, cwd=module, env=env, stderr=subprocess.PIPE, text=True)
         if built.returncode:
             said = [line for line in built.stderr.splitlines() if not line.startswith("go: downloading ")]
-            fault = f"{name}: go build failed; is the Go module proxy reachable?"
-            raise BuildError("\n".join([fault, *said[-20:]]))
+            text = f"{name}: go build failed; is the Go module proxy reachable?"
+            raise BuildError("\n".join([text, *said[-20:]]))
         fresh.replace(into / name)
     finally:
         fresh.unlink(missing_ok=True)
