@@ -47,7 +47,7 @@ class UndoJournal:
     def note(self, event: str, record: UndoRecord, **facts: Any) -> None:
         """Write what became of a step.
 
-        Events: "begun", "armed", "injected", "failed", "confirmed", "undo", "undone", GIVEN_UP, "healed",
+        Events: "begun", "armed", "injected", "failed", "confirmed", "undo", "undone", GIVEN_UP, "recovered",
         "overwritten".
         """
         self._journal.write(event, id=record.id, label=record.label, **facts)
@@ -219,5 +219,5 @@ class Undoer:
     def _recovered(self, record: UndoRecord, at: float) -> None:
         """Write that the switch on a node had fired, at a time in epoch seconds, before it was disarmed."""
         at = round(at, 3)
-        self._note("healed", record, at=at)
-        self._tell("fault-healed", label=record.label, kind=record.kind, osds=list(record.step.osds), at=at)
+        self._note("recovered", record, at=at)
+        self._tell("fault-recovered", label=record.label, kind=record.kind, osds=list(record.step.osds), at=at)

@@ -45,7 +45,7 @@ def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
                 found.append(Episode("return", (label,), osds, t))
         elif name in ("fault-injected", "fault-undone") and at is not None:
             found[at] = replace(found[at], done=t, osds=_both(found[at].osds, osds))
-        elif name == "fault-healed" and at is not None and found[at].kind == "return":
+        elif name == "fault-recovered" and at is not None and found[at].kind == "return":
             found[at] = _healed(found[at], found[at - 1], float(event["at"]))
         elif name == "fault-failed" and at is not None:
             found[at] = replace(found[at], failed=str(event.get("text") or event.get("why") or "it failed"))

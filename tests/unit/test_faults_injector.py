@@ -428,10 +428,10 @@ def test_a_cut_that_ended_by_itself_is_told(tmp_path: Path, world: Connections) 
     world._play = play  # type: ignore[method-assign]
     before = time.time()
     assert made.undo_all() == []
-    ((_, healed),) = [event for event in events if event[0] == "fault-healed"]
-    assert (healed["label"], healed["osds"]) == ("a", [0])
-    assert before <= healed["at"] + 20.25 + 0.01 and healed["at"] + 20.25 <= time.time() + 0.01
-    assert [r["at"] for r in made._journal.records if r["event"] == "healed"] == [healed["at"]]
+    ((_, recovered),) = [event for event in events if event[0] == "fault-recovered"]
+    assert (recovered["label"], recovered["osds"]) == ("a", [0])
+    assert before <= recovered["at"] + 20.25 + 0.01 and recovered["at"] + 20.25 <= time.time() + 0.01
+    assert [r["at"] for r in made._journal.records if r["event"] == "recovered"] == [recovered["at"]]
 
 
 def test_a_command_that_comes_after_its_undo_does_nothing(tmp_path: Path, world: Connections) -> None:

@@ -316,7 +316,7 @@ def test_a_fault_without_effect(tmp_path: Path) -> None:
 
 def test_a_cut_that_ends_by_itself_ends_there(tmp_path: Path) -> None:
     """The dead man's switch of one of two nodes fired 20 s before the undo: what came then is no failure any more."""
-    back = [*BACK, {**event(61.0, "healed"), "at": 45.0}, {**event(61.1, "healed"), "at": 40.0}]
+    back = [*BACK, {**event(61.0, "recovered"), "at": 45.0}, {**event(61.1, "recovered"), "at": 40.0}]
     made = milestones(watched(tmp_path, DOWN), [*FAULT, *back])
     failure, returned = made["episodes"]
     assert (failure["end"], returned["begin"], failure["healed"]) == (40.0, 40.0, None)
@@ -324,7 +324,7 @@ def test_a_cut_that_ends_by_itself_ends_there(tmp_path: Path) -> None:
     (text,) = (w["text"] for w in made["warnings"] if w["code"] == "healed-early")
     assert text.startswith("return a: the fault ended by itself at 00:00:40 UTC, 20.0 s before its undo; ")
     # one that could be reached only when it had healed itself has lasted as long as was said
-    made = milestones(watched(tmp_path, DOWN), [*FAULT, *BACK, {**event(62.0, "healed"), "at": 61.5}])
+    made = milestones(watched(tmp_path, DOWN), [*FAULT, *BACK, {**event(62.0, "recovered"), "at": 61.5}])
     assert made["episodes"][1]["begin"] == 60.0 and not [w for w in made["warnings"] if w["code"] == "healed-early"]
     # another fault was in force meanwhile, and was asked to end at the same time
     other = [event(30.0, "inject-begin", "b", [4]), event(60.0, "undo-begin", "b", [4])]
