@@ -74,7 +74,7 @@ class BySizeSection(BenchmarkSection):
     )
     mix: MixSection = Field(
         DEFAULT_MIX,
-        description="Operations while measuring and ageing.",
+        description="Operations while measuring and aging.",
         json_schema_extra={"default": DEFAULT_MIX_TEXT},
     )
     fill: FillSection = Field(

@@ -25,11 +25,11 @@ class RgwTestSection(BySizeSection):
 
     measure: TimedSection = Field(
         TimedSection.model_validate({"duration": "1h"}),
-        description="Both measurements, before and after ageing.",
+        description="Both measurements, before and after aging.",
         json_schema_extra={"default": {"duration": "1h"}},
     )
     age: Optional[TimedSection] = Field(
-        None, description="Ageing; without this key 24h for `set: small`, 12h otherwise."
+        None, description="Aging; without this key 24h for `set: small`, 12h otherwise."
     )
     warp_mixed: Optional[Duration] = Field(
         None,

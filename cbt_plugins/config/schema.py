@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Type
+from typing import Any, Dict, Iterator, List, Mapping, Tuple, Type
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
@@ -132,28 +132,46 @@ def refresh(page: str) -> str:
 
 
 def tables() -> str:
-    """Return one table per mapping, in Markdown."""
+    """Return one table per mapping, in Markdown; keys that all benchmarks, or all kinds, have stand in one table."""
     defs = build()["$defs"]
-    parts = []
-    tops = {
-        "cluster": ClusterSection.__name__,
-        **{name: section.__name__ for name, section in our_sections(registry.BENCHMARKS).items()},
-        "fault file": FaultFileSection.__name__,
-        **{f"monitoring_profiles.{name}": model.__name__ for name, model in our_sections(registry.MONITORS).items()},
-    }
-    pending = [(f"`{name}:`", model) for name, model in tops.items()]
-    with_options = [kind for kind in registry.built_in(registry.FAULTS) if defs[_options(kind)].get("properties")]
-    pending += [(f"`options:` of `kind: {kind}`", _options(kind)) for kind in with_options]
-    titles: Dict[str, str] = {model: title for title, model in pending}
-    for title, model in pending:
-        for key, node in defs[model]["properties"].items():
+    sections = our_sections(registry.BENCHMARKS)
+    benchmarks = {f"`{name}:`": section.__name__ for name, section in sections.items()}
+    kinds = {f"`options:` of `kind: {kind}`": _options(kind) for kind in registry.built_in(registry.FAULTS)}
+    others = {"`cluster:`": ClusterSection.__name__, "`fault file:`": FaultFileSection.__name__}
+    for name, profile in our_sections(registry.MONITORS).items():
+        others[f"`monitoring_profiles.{name}:`"] = profile.__name__
+    tables = [
+        *_family("every benchmark", "Where the load goes, and how it is made.", benchmarks, defs),
+        *((title, defs[model].get("description", ""), defs[model]) for title, model in others.items()),
+        *_family("`options:` of every kind that has options", "", kinds, defs),
+    ]
+    titles: Dict[str, str] = {}
+    for title, _, model in tables:
+        prefix = "" if title == "every benchmark" else f"{title.strip('`:')}."
+        for key, node in model["properties"].items():
             for inner in _refs(node):
                 if inner not in titles:
-                    titles[inner] = f"{title.rstrip('`:')}.{key}:`"
-                    pending.append((titles[inner], inner))
-    for title, model in pending:
-        parts.append(f"### {title}\n\n{defs[model].get('description', '')}\n\n{_table(defs[model], titles)}")
-    return "\n".join(parts)
+                    titles[inner] = f"`{prefix}{key}:`"
+                    tables.append((titles[inner], defs[inner].get("description", ""), defs[inner]))
+    return "\n".join(f"### {title}\n\n{about}\n\n{_table(model, titles)}" for title, about, model in tables)
+
+
+def _family(
+    name: str, about: str, members: Mapping[str, str], defs: Mapping[str, Any]
+) -> Iterator[Tuple[str, str, Mapping[str, Any]]]:
+    """Yield (title, description, model) of what all members that have keys share, then of each of them the rest."""
+    models = {title: defs[model] for title, model in members.items() if defs[model].get("properties")}
+    first = next(iter(models.values()))
+    shared = {
+        key: node
+        for key, node in first["properties"].items()
+        if all(model["properties"].get(key) == node for model in models.values())
+    }
+    yield name, about, {"properties": shared, "required": first.get("required", ())}
+    for title, model in models.items():
+        rest = {key: node for key, node in model["properties"].items() if key not in shared}
+        if rest:
+            yield title, model.get("description", ""), {**model, "properties": rest}
 
 
 def _table(model: Mapping[str, Any], titles: Mapping[str, str]) -> str:
@@ -174,7 +192,7 @@ def _table(model: Mapping[str, Any], titles: Mapping[str, str]) -> str:
 
 def _kinds(node: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[str]:
     if "$ref" in node:
-        yield f"mapping, see {titles[node['$ref'].rpartition('/')[2]]}"
+        yield titles[node["$ref"].rpartition("/")[2]]
     elif "const" in node:
         yield f"`{_yaml(node['const'])}`"
     elif "enum" in node:

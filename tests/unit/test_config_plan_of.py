@@ -59,7 +59,7 @@ def test_rgwtest_is_the_published_cycle() -> None:
 @pytest.mark.parametrize(
     ("objects", "hours"), [({"set": "small"}, 24), ({"set": "generic"}, 12), ({"sizes": ["4KiB"]}, 12)]
 )
-def test_ageing_is_as_long_as_the_set_was_aged(objects: Dict[str, Any], hours: float) -> None:
+def test_aging_is_as_long_as_the_set_was_aged(objects: Dict[str, Any], hours: float) -> None:
     assert plan("rgwtest", objects=objects).phases[2].duration == hours * 3600
 
 
