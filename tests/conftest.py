@@ -29,6 +29,8 @@ ORDER = (
     "lab",
     "crash",
     "upstream",
+    "unit/test_companion",
+    "unit/test_load_session",
     "unit",
 )
 

@@ -111,10 +111,11 @@ def test_each_run_counts_anew() -> None:
 
 def test_nothing_is_changed_in_another_thread() -> None:
     seen: List[bool] = []
+    before = signal.getsignal(signal.SIGTERM)
 
     def look() -> None:
         with handled(), deferred(), interruptible():
-            seen.append(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+            seen.append(signal.getsignal(signal.SIGTERM) is before)
 
     thread = threading.Thread(target=look)
     thread.start()
