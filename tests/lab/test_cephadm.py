@@ -134,7 +134,8 @@ def states(units: Units) -> str:
 def test_the_orchestrator_stops_and_starts(orchestrated: Units) -> None:
     with orchestrated.broken("stop", NODE) as said:
         former = next(record["step"]["former"] for record in said if record["event"] == "open")
-        assert former["service_manager"] == "cephadm" and former["units"] == [unit(orchestrated, 4), unit(orchestrated, 5)]
+        assert former["service_manager"] == "cephadm"
+        assert former["units"] == [unit(orchestrated, 4), unit(orchestrated, 5)]
         assert states(orchestrated) == "inactive inactive"
         assert {d["status_desc"] for d in orchestrated.ceph("orch ps --refresh")} <= {"stopped", "running"}
     assert states(orchestrated) == "active active" and orchestrated.osd(5)["up"] == 1
