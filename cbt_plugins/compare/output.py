@@ -10,10 +10,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.compare.differences import short
-from cbt_plugins.compare.sides import Side
+from cbt_plugins.compare.sides import ComparisonWarning, Side
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate
 from cbt_plugins.compare.table import Compared, Row, Rules, Section, gains
-from cbt_plugins.compare.warnings import ComparisonWarning
 from cbt_plugins.formatting import plain, side_by_side
 from cbt_plugins.metrics import METRICS
 

@@ -10,10 +10,9 @@ from typing import Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, 
 import numpy as np
 
 from cbt_plugins.compare.differences import Difference, Scale
-from cbt_plugins.compare.sides import Case, Runs, Side, cases
+from cbt_plugins.compare.sides import Case, ComparisonWarning, Runs, Side, cases, warnings_of_case, warnings_of_row
 from cbt_plugins.compare.statistics import compare_runs, compare_series, judge
 from cbt_plugins.compare.statistics.verdicts import Comparison, Verdict
-from cbt_plugins.compare.warnings import ComparisonWarning, of_case, of_row
 from cbt_plugins.metrics import METRICS, TOTAL
 from cbt_plugins.models.closed_loop import change, efficiency
 from cbt_plugins.results.record import STATE, Measurement
@@ -187,7 +186,7 @@ def _section(contender: str, case: Case, choice: Wanted, rules: Rules) -> Sectio
             missing.append(row)
         else:
             rows.append(row)
-    warnings = of_case(case, {(row.phase, row.op) for row in rows})
+    warnings = warnings_of_case(case, {(row.phase, row.op) for row in rows})
     return Section(contender, case.title, case.base, case.new, case.differences, tuple(rows), tuple(missing), warnings)
 
 
@@ -226,7 +225,7 @@ def _row(
         sides = [side for side, values in (("the base", base), (contender, new)) if not values]
         return ComparisonWarning("missing", name, f"no number of {' and of '.join(sides)}", key)
     way, made = _comparison(base, new, rules)
-    warnings = of_row((len(base), len(new)), (len(case.base), len(case.new)))
+    warnings = warnings_of_row((len(base), len(new)), (len(case.base), len(case.new)))
     made = replace(made, warnings=(*made.warnings, *warnings))
     return Row(contender, case.title, *key, way, (len(base), len(new)), made)
 

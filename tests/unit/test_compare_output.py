@@ -13,9 +13,9 @@ from compare_records import noise, record, runs, side, warning
 from cbt_plugins.compare import output, releases
 from cbt_plugins.compare.differences import Scale
 from cbt_plugins.compare.output import Heading, Notes, TableGrid, Words
+from cbt_plugins.compare.sides import ComparisonWarning
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate
 from cbt_plugins.compare.table import Choice, Compared, Rules, compare, gains
-from cbt_plugins.compare.warnings import ComparisonWarning
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
 

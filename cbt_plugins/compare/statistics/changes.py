@@ -16,7 +16,7 @@ from typing import List, Sequence, Tuple, Union
 import numpy as np
 from scipy import stats
 
-from cbt_plugins.compare.statistics.exact import rank_sum_p
+from cbt_plugins.compare.statistics.runs import rank_sum_p
 from cbt_plugins.compare.statistics.verdicts import ChangePoint
 
 #: runs that a level has at least

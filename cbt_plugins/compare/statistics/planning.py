@@ -12,14 +12,14 @@ from typing import Optional
 import numpy as np
 from scipy import special, stats
 
-from cbt_plugins.compare.statistics import exact
+from cbt_plugins.compare.statistics.runs import rank_sum_floor, rank_sum_p, signed_rank_floor, signed_rank_p
 
 ROUNDS = 4000
 
 
 def smallest_p(base: int, new: int, paired: bool = False) -> float:
     """The smallest two-sided p that an exact test of so many runs (or of `base` pairs) can give."""
-    return exact.signed_rank_floor(base) if paired else exact.rank_sum_floor(base, new)
+    return signed_rank_floor(base) if paired else rank_sum_floor(base, new)
 
 
 def power(
@@ -74,12 +74,12 @@ def _found(base: np.ndarray, new: np.ndarray, alpha: float, rows: int) -> np.nda
     error = np.sqrt(parts[0] + parts[1])
     freedom = error**4 / ((parts[0] ** 2 + parts[1] ** 2) / (n - 1))
     t = 2 * special.stdtr(freedom, -np.abs(new.mean(axis=1) - base.mean(axis=1)) / error)
-    floor = exact.rank_sum_floor(n, n)
+    floor = rank_sum_floor(n, n)
     if floor > alpha / 2:
         return np.asarray(t < alpha / rows)
     sums = stats.rankdata(np.concatenate([base, new], axis=1), axis=1)[:, :n].sum(axis=1)
     _, examples, which = np.unique(sums, return_index=True, return_inverse=True)
-    p = np.asarray([exact.rank_sum_p(base[i], new[i]) for i in examples])[which]
+    p = np.asarray([rank_sum_p(base[i], new[i]) for i in examples])[which]
     return _by(p, t, floor, alpha, rows)
 
 
@@ -87,12 +87,12 @@ def _found_pairs(differences: np.ndarray, alpha: float, rows: int) -> np.ndarray
     n = differences.shape[1]
     error = differences.std(axis=1, ddof=1) / math.sqrt(n)
     t = 2 * special.stdtr(n - 1, -np.abs(differences.mean(axis=1)) / error)
-    floor = exact.signed_rank_floor(n)
+    floor = signed_rank_floor(n)
     if floor > alpha / 2:
         return np.asarray(t < alpha / rows)
     sums = (stats.rankdata(np.abs(differences), axis=1) * (differences > 0)).sum(axis=1)
     _, examples, which = np.unique(sums, return_index=True, return_inverse=True)
-    p = np.asarray([exact.signed_rank_p(differences[i]) for i in examples])[which]
+    p = np.asarray([signed_rank_p(differences[i]) for i in examples])[which]
     return _by(p, t, floor, alpha, rows)
 
 

@@ -1,20 +1,24 @@
-"""Independent runs, one number each: the estimate of their level, and the comparison of two lots of runs.
+"""Independent runs, one number each: the estimate of their level, the comparison of two groups, exact tests.
 
 Changes are relative, so everything is done on logarithms; where a value is not above 0, on the values themselves,
-relative to the base's level. An exact test decides where so many runs are there that its smallest p is at most half of
-what is asked for (at 95 %: from 5 and 5 runs on, or 7 pairs). With fewer runs, but 3 at least, it is Student's t, which
-takes the logarithms as normal, and says so.
-"""
+relative to the base's level. An exact test decides where its smallest p is at most half of what is asked for (at 95 %:
+from 5 and 5 runs on, or 7 pairs). With fewer runs, but 3 at least, it is Student's t, which assumes that the logarithms
+are normal, and says so.
+
+The exact tests assume only that runs are independent: rank sum of two samples (Wilcoxon, Mann and Whitney) and signed
+ranks of pairs (Wilcoxon), both with ties. Probabilities are counted over all ways to deal out the ranks, or their
+signs. The estimates are those of Hodges and Lehmann (1963), the intervals are the tests' inverse. Beyond `COUNTED`
+values the counts are replaced by the normal approximation with its correction for ties."""
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
-from scipy import special
+from scipy import special, stats
 
-from cbt_plugins.compare.statistics import exact
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, StatisticsWarning
 
 Numbers = Union[Sequence[float], np.ndarray]
@@ -22,14 +26,17 @@ Numbers = Union[Sequence[float], np.ndarray]
 FEWEST = 3
 #: a standard error below this part of the values is none: it is that of their last digits
 _DIGITS = 1e-12
+#: values up to which probabilities are counted
+COUNTED = 100
+Interval = Optional[Tuple[float, float]]
 
 
 class _Shift(NamedTuple):
     """A shift on the scale of the test, its intervals at 1 - alpha and 1 - 2 alpha, and the p of "there is none"."""
 
     value: float
-    interval: exact.Interval
-    narrower: exact.Interval
+    interval: Interval
+    narrower: Interval
     p: Optional[float]
     method: str
     second: Optional[float] = None
@@ -46,7 +53,7 @@ def estimate(values: Numbers, confidence: float = 0.95) -> Estimate:
     if not len(runs):
         raise ValueError("no run has a value")
     n, ordered = len(runs), np.sort(runs)
-    interval: exact.Interval = None
+    interval: Interval = None
     outside = int(np.searchsorted(special.bdtr(np.arange(n), n, 0.5), (1 - confidence) / 2 * (1 + 1e-9), side="right"))
     if outside:
         interval = float(ordered[outside - 1]), float(ordered[-outside])
@@ -137,12 +144,12 @@ def _samples(x: np.ndarray, y: np.ndarray, alpha: float) -> _Shift:
         if error > _DIGITS:
             freedom = sum(parts) ** 2 / (parts[0] ** 2 / (n - 1) + parts[1] ** 2 / (m - 1))
     t = _student(value, error, freedom, alpha, "Welch's t")
-    floor = exact.rank_sum_floor(n, m)
+    floor = rank_sum_floor(n, m)
     if floor > alpha / 2:
         return t if min(n, m) >= FEWEST else _Shift(value, None, None, None, "none")
-    value, interval = exact.shift_of_samples(x, y, alpha)
-    _, narrower = exact.shift_of_samples(x, y, 2 * alpha)
-    return _Shift(value, interval, narrower, exact.rank_sum_p(x, y), "exact rank sum", t.p, floor)
+    value, interval = shift_of_samples(x, y, alpha)
+    _, narrower = shift_of_samples(x, y, 2 * alpha)
+    return _Shift(value, interval, narrower, rank_sum_p(x, y), "exact rank sum", t.p, floor)
 
 
 def _pairs(differences: np.ndarray, alpha: float) -> _Shift:
@@ -150,12 +157,12 @@ def _pairs(differences: np.ndarray, alpha: float) -> _Shift:
     value = float(differences.mean())
     error = float(differences.std(ddof=1)) / math.sqrt(n) if n >= FEWEST else 0.0
     t = _student(value, error, n - 1, alpha, "paired t")
-    floor = exact.signed_rank_floor(n)
+    floor = signed_rank_floor(n)
     if floor > alpha / 2:
         return t if n >= FEWEST else _Shift(value, None, None, None, "none")
-    value, interval = exact.shift_of_pairs(differences, alpha)
-    _, narrower = exact.shift_of_pairs(differences, 2 * alpha)
-    return _Shift(value, interval, narrower, exact.signed_rank_p(differences), "exact signed ranks", t.p, floor)
+    value, interval = shift_of_pairs(differences, alpha)
+    _, narrower = shift_of_pairs(differences, 2 * alpha)
+    return _Shift(value, interval, narrower, signed_rank_p(differences), "exact signed ranks", t.p, floor)
 
 
 def _student(value: float, error: float, freedom: float, alpha: float, method: str) -> _Shift:
@@ -196,3 +203,99 @@ def _trend(runs: np.ndarray, side: str) -> Optional[StatisticsWarning]:
     return StatisticsWarning(
         "drift", f"the runs of {side} {way} one by one: interleave base and new, and compare pairs"
     )
+
+
+def rank_sum_floor(first: int, second: int) -> float:
+    """The smallest two-sided p that samples of these sizes can give."""
+    return min(1.0, 2 / math.comb(first + second, first)) if first and second else 1.0
+
+
+def signed_rank_floor(pairs: int) -> float:
+    """The smallest two-sided p that so many pairs can give."""
+    return min(1.0, 2.0 ** (1 - pairs))
+
+
+def rank_sum_p(first: np.ndarray, second: np.ndarray) -> float:
+    """Two-sided p of "both samples are of one distribution"."""
+    ranks = stats.rankdata(np.concatenate([first, second]))
+    if len(ranks) > COUNTED:
+        return float(stats.mannwhitneyu(first, second, alternative="two-sided", method="asymptotic").pvalue)
+    doubled = np.rint(2 * ranks).astype(int)
+    return _two_sided(_rank_sums(len(first), tuple(sorted(doubled))), int(doubled[: len(first)].sum()))
+
+
+def signed_rank_p(differences: np.ndarray) -> float:
+    """Two-sided p of "the differences are symmetric about 0". Those that are 0 say nothing and are left out."""
+    left = differences[differences != 0]
+    if not len(left):
+        return 1.0
+    ranks = stats.rankdata(np.abs(left))
+    if len(left) > COUNTED:
+        return float(stats.wilcoxon(left, correction=True).pvalue)
+    doubled = np.rint(2 * ranks).astype(int)
+    return _two_sided(_signed_ranks(tuple(sorted(doubled))), int(doubled[left > 0].sum()))
+
+
+def shift_of_samples(first: np.ndarray, second: np.ndarray, alpha: float) -> Tuple[float, Interval]:
+    """Median of all differences second - first, and the interval that holds the true shift at 1 - alpha."""
+    differences = np.sort(np.subtract.outer(second, first), axis=None)
+    n, m = len(first), len(second)
+    if n + m <= COUNTED:
+        ranks = tuple(range(2, 2 * (n + m) + 1, 2))
+        ways = _rank_sums(n, ranks)[n * (n + 1) :: 2]  # by Mann and Whitney's U: rank sum less its minimum
+        return float(np.median(differences)), _between(differences, _outside(ways, alpha))
+    spread = math.sqrt(n * m * (n + m + 1) / 12)
+    return float(np.median(differences)), _between(differences, _outside_normal(n * m / 2, spread, alpha))
+
+
+def shift_of_pairs(differences: np.ndarray, alpha: float) -> Tuple[float, Interval]:
+    """Median of the means of all two differences (Walsh averages), and its interval at 1 - alpha."""
+    n = len(differences)
+    averages = np.sort(np.add.outer(differences, differences)[np.triu_indices(n)] / 2)
+    if n <= COUNTED:
+        ways = _signed_ranks(tuple(range(2, 2 * n + 1, 2)))[::2]
+        return float(np.median(averages)), _between(averages, _outside(ways, alpha))
+    spread = math.sqrt(n * (n + 1) * (2 * n + 1) / 24)
+    return float(np.median(averages)), _between(averages, _outside_normal(n * (n + 1) / 4, spread, alpha))
+
+
+@lru_cache(maxsize=256)
+def _rank_sums(size: int, doubled: Tuple[int, ...]) -> np.ndarray:
+    """Probability of each sum of doubled ranks, when `size` of the ranks are drawn."""
+    ways = np.zeros((size + 1, sum(doubled) + 1))
+    ways[0, 0] = 1
+    for rank in doubled:
+        ways[1:, rank:] += ways[:-1, :-rank]
+    return np.asarray(ways[size] / math.comb(len(doubled), size))
+
+
+@lru_cache(maxsize=256)
+def _signed_ranks(doubled: Tuple[int, ...]) -> np.ndarray:
+    """Probability of each sum of the doubled ranks whose sign is plus, when a coin gives the signs."""
+    ways = np.zeros(sum(doubled) + 1)
+    ways[0] = 1
+    for rank in doubled:
+        ways[rank:] += ways[:-rank]
+        ways /= 2
+    return ways
+
+
+def _two_sided(probabilities: np.ndarray, seen: int) -> float:
+    """Probability of a sum that is at least as far from the mean as the one that was seen."""
+    sums = np.arange(len(probabilities))
+    mean = float(sums @ probabilities)
+    # sums are whole numbers, their mean is not counted to the last digit
+    return min(1.0, float(probabilities[np.abs(sums - mean) >= abs(seen - mean) - 1e-6].sum()))
+
+
+def _outside(probabilities: np.ndarray, alpha: float) -> int:
+    """How many of the sorted differences lie below the interval; 0 when no interval has the confidence."""
+    return int(np.searchsorted(np.cumsum(probabilities), alpha / 2 * (1 + 1e-9), side="right"))
+
+
+def _outside_normal(mean: float, spread: float, alpha: float) -> int:
+    return max(0, math.floor(mean + spread * float(special.ndtri(alpha / 2))))
+
+
+def _between(ordered: np.ndarray, outside: int) -> Interval:
+    return (float(ordered[outside - 1]), float(ordered[-outside])) if outside else None
