@@ -10,8 +10,8 @@ from cbt_plugins.formatting import NONE, count, percent, plain, seconds, share, 
 from cbt_plugins.metrics import CLUSTER, COLUMNS
 from cbt_plugins.results import impact, recovery
 from cbt_plugins.results.importers.cbt import FAULTS_KEY
-from cbt_plugins.results.importers.reader import importers, read
 from cbt_plugins.results.record import Measurement, RunRecord
+from cbt_plugins.results.records import importers, read_imported
 
 WIDTH = 110
 _LATENCY = ("mean", "p50", "p90", "p99", "p999", "max")
@@ -229,7 +229,7 @@ def _ceiling_row(name: str, line: Mapping[str, Any]) -> List[str]:
 
 def render_imported(path: Path) -> Tuple[str, bool]:
     """Return the text on the results of another program, and whether all runs are complete. Raises Unreadable."""
-    records = read(path)
+    records = read_imported(path)
     parts = ["".join(_record(record)) for record in records]
     known = importers()
     for source, kind in sorted({(record.source, record.kind) for record in records}):

@@ -10,9 +10,8 @@ from typing import Any, Dict
 import pytest
 
 from cbt_plugins.results.importers import cbt
-from cbt_plugins.results.importers.reader import read
 from cbt_plugins.results.record import RunRecord
-from cbt_plugins.results.records import records_of
+from cbt_plugins.results.records import read_imported, records_of
 from cbt_plugins.results.source import Unreadable
 from cbt_plugins.tools.__main__ import main
 
@@ -29,7 +28,7 @@ def raw(path: Path) -> Dict[str, Any]:
 
 
 def test_every_iteration_of_every_permutation_is_a_record() -> None:
-    records = read(DATA)
+    records = read_imported(DATA)
     assert len(records) == 8 and all(record.usable for record in records)
     assert sorted({record.name.split("/")[0] for record in records}) == ["00000000", "00000001"]
     assert [record.name for record in records_of(DATA)] == [record.name for record in records]
@@ -43,7 +42,7 @@ def test_every_iteration_of_every_permutation_is_a_record() -> None:
 
 
 def test_iterations_of_one_permutation_have_one_configuration() -> None:
-    first, second = ([r for r in read(DATA) if r.name.startswith(f"0000000{i}")] for i in (0, 1))
+    first, second = ([r for r in read_imported(DATA) if r.name.startswith(f"0000000{i}")] for i in (0, 1))
     for record in first:
         assert any(record.config == other.config for other in second)
     assert first[0].config["cluster.osds"] == 8 and first[0].config["cluster.clients"] == 2
@@ -54,7 +53,7 @@ def test_iterations_of_one_permutation_have_one_configuration() -> None:
 @pytest.mark.parametrize("phase", ["write", "seq"])
 def test_radosbench_as_cbt_runs_it(phase: str) -> None:
     run = DATA / "results" / "00000000" / "id-4f330ded"
-    (record,) = read(run)
+    (record,) = read_imported(run)
     ends = [raw(run / phase / f"json_output.0.client{i}") for i in (1, 2)]
     rate = sum(
         int(its.get("Total writes made") or its["Total reads made"]) / float(its["Total time run"]) for its in ends
@@ -70,15 +69,15 @@ def test_radosbench_where_only_the_json_of_cbt_is_left(tmp_path: Path) -> None:
     shutil.copytree(run, tmp_path / "id-4f330ded")
     for path in tmp_path.rglob("output.0.client?"):
         path.unlink()
-    (record,) = read(tmp_path)
-    (whole,) = read(run)
+    (record,) = read_imported(tmp_path)
+    (whole,) = read_imported(run)
     assert value(record, "write", "obj_per_s") == pytest.approx(value(whole, "write", "obj_per_s"), rel=0.02)
     assert not any(its.series for its in record.measurements) and any(its.series for its in whole.measurements)
 
 
 def test_librbdfio_as_cbt_runs_it() -> None:
     run = DATA / "results" / "00000000" / "id-606b4c0d"
-    (record,) = read(run)
+    (record,) = read_imported(run)
     jobs = [raw(run / f"json_output.0.client{i}")["jobs"][0]["read"] for i in (1, 2)]
     assert value(record, "randread", "obj_per_s") == pytest.approx(sum(job["iops"] for job in jobs), rel=0.03)
     assert value(record, "randread", "max_ms") == pytest.approx(max(job["clat_ns"]["max"] for job in jobs) / 1e6)
@@ -92,7 +91,7 @@ def test_without_its_logs_there_are_no_percentiles(tmp_path: Path) -> None:
     shutil.copytree(DATA / "results", tmp_path / "results")
     for path in tmp_path.rglob("*.log.*"):
         path.unlink()
-    (record,) = read(tmp_path / "results" / "00000000" / "id-606b4c0d")
+    (record,) = read_imported(tmp_path / "results" / "00000000" / "id-606b4c0d")
     assert value(record, "randread", "p99_ms") is None
     assert "percentiles-not-merged" in [warning.code for warning in record.warnings]
 
@@ -109,7 +108,7 @@ def test_secrets_and_names_of_a_lab_decide_nothing(tmp_path: Path) -> None:
 def test_a_run_of_our_own_is_left_to_others(tmp_path: Path) -> None:
     shutil.copytree(DATA / "results", tmp_path / "results")
     (tmp_path / "results" / "00000000" / "id-606b4c0d" / "plan.json").write_text("{}")
-    assert len(read(tmp_path)) == 7
+    assert len(read_imported(tmp_path)) == 7
 
 
 def test_the_report_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,6 +125,6 @@ def test_the_report_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_archive_of_nothing_is_refused(tmp_path: Path) -> None:
     (tmp_path / "results" / "00000000" / "id-1").mkdir(parents=True)
     with pytest.raises(Unreadable):
-        read(tmp_path)
+        read_imported(tmp_path)
     with pytest.raises(Unreadable):
-        read(tmp_path / "nothing")
+        read_imported(tmp_path / "nothing")

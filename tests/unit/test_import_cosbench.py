@@ -10,8 +10,8 @@ import pytest
 
 from cbt_plugins.results.importers import cosbench
 from cbt_plugins.results.importers.cosbench import tables
-from cbt_plugins.results.importers.reader import read
 from cbt_plugins.results.record import RunRecord
+from cbt_plugins.results.records import read_imported
 from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "cosbench"
@@ -56,7 +56,7 @@ def test_the_published_tables_are_printed_as_they_were(workload: str, page: str)
 
 @pytest.mark.parametrize("name", ["", "workloads.csv", "run-history.csv"])
 def test_a_workload_is_a_record(name: str) -> None:
-    hybrid, delwrite = read(DATA / name if name else DATA)
+    hybrid, delwrite = read_imported(DATA / name if name else DATA)
     assert (hybrid.name, delwrite.name) == ("w13-hybrid2x", "w15-delWrite2hr")
     assert value(hybrid, "read", "obj_per_s") == 25.79
     assert value(hybrid, "read", "mib_per_s") == pytest.approx(1371606000 / 2**20)
@@ -69,11 +69,11 @@ def test_a_workload_is_a_record(name: str) -> None:
 
 
 def test_its_percentiles_are_upper_bounds_and_say_so() -> None:
-    assert "upper-bounds" in [warning.code for warning in read(DATA)[0].warnings]
+    assert "upper-bounds" in [warning.code for warning in read_imported(DATA)[0].warnings]
 
 
 def test_littles_law_says_how_many_workers_there_were() -> None:
-    (hybrid, _) = read(DATA)
+    (hybrid, _) = read_imported(DATA)
     busy = sum(
         value(hybrid, op, "obj_per_s") * value(hybrid, op, "mean_ms") / 1000
         for op in ("read", "list", "write", "delete")
@@ -95,7 +95,7 @@ s5-list,list,list,0,0,N/A,N/A,N/A,N/A,N/A,N/A,N/A,N/A,0,0,N/A,completed,waiting 
 
 def test_all_stages_of_a_workload_are_kept(tmp_path: Path) -> None:
     (tmp_path / "w7-x.csv").write_text(TABLE.format(state="completed"))
-    (record,) = read(tmp_path / "w7-x.csv")
+    (record,) = read_imported(tmp_path / "w7-x.csv")
     rates = {its.phase: its.value for its in record.measurements if its.metric == "obj_per_s"}
     assert rates == {"s1-init": 10, "s2-read": 60, "s3-again": 30, "s5-list": 0}
     assert record.config["phases"] == "s1-init s2-read s3-again s5-list" and record.usable
@@ -104,13 +104,13 @@ def test_all_stages_of_a_workload_are_kept(tmp_path: Path) -> None:
 
 def test_a_workload_that_failed_is_not_usable(tmp_path: Path) -> None:
     (tmp_path / "w7-x.csv").write_text(TABLE.format(state="aborted"))
-    assert not read(tmp_path / "w7-x.csv")[0].usable
+    assert not read_imported(tmp_path / "w7-x.csv")[0].usable
     for name in ("workloads.csv", "run-history.csv"):
         text = (DATA / name).read_text()
         (tmp_path / name).write_text(
             text.replace("delete,finished,processing @ 2019-06-09", "delete,terminated,x @ 2019")
         )
-    hybrid, delwrite = read(tmp_path)
+    hybrid, delwrite = read_imported(tmp_path)
     assert not hybrid.usable and delwrite.usable
 
 
@@ -118,20 +118,20 @@ def test_a_workload_in_an_archive_of_cbt(tmp_path: Path) -> None:
     run = tmp_path / "results" / "00000000" / "id-1"
     (run / "w7-x").mkdir(parents=True)
     (run / "w7-x" / "w7-x.csv").write_text(TABLE.format(state="completed"))
-    (record,) = read(tmp_path)
+    (record,) = read_imported(tmp_path)
     assert record.kind == "cosbench"
 
 
 def test_without_a_history_there_are_numbers_all_the_same(tmp_path: Path) -> None:
     shutil.copy(DATA / "workloads.csv", tmp_path)
-    assert [record.name for record in read(tmp_path / "workloads.csv")] == ["w13", "w15"]
+    assert [record.name for record in read_imported(tmp_path / "workloads.csv")] == ["w13", "w15"]
 
 
 def test_what_is_nothing_of_cosbench_is_refused(tmp_path: Path) -> None:
     shutil.copy(DATA / "run-history.csv", tmp_path)
     with pytest.raises(Unreadable):
-        read(tmp_path / "run-history.csv")  # it has no numbers
+        read_imported(tmp_path / "run-history.csv")  # it has no numbers
     for text in ("Id,Op-Name,Op-Count,\nw1-s1-1,read,x\n", "Stage,Op-Name,Op-Type,\n"):
         (tmp_path / "x.csv").write_text(text)
         with pytest.raises(Unreadable):
-            read(tmp_path / "x.csv")
+            read_imported(tmp_path / "x.csv")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from cbt_plugins.results.importers import fio
-from cbt_plugins.results.importers.reader import read
 from cbt_plugins.results.record import Measurement, RunRecord
+from cbt_plugins.results.records import read_imported
 from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "fio"
@@ -44,7 +44,7 @@ def log(path: Path, direction: int) -> np.ndarray:
 def alone(tmp_path: Path, name: str) -> RunRecord:
     """A file without its logs."""
     shutil.copy(DATA / name, tmp_path / name)
-    (record,) = read(tmp_path / name)
+    (record,) = read_imported(tmp_path / name)
     return record
 
 
@@ -83,17 +83,17 @@ def test_without_bins_percentiles_of_two_jobs_are_none(tmp_path: Path) -> None:
     for job in data["jobs"]:
         del job["read"]["clat_ns"]["bins"]
     (tmp_path / "plain.json").write_text(json.dumps(data))
-    (record,) = read(tmp_path / "plain.json")
+    (record,) = read_imported(tmp_path / "plain.json")
     assert value(record, "read", "p99_ms") is None
     assert "percentiles-not-merged" in [warning.code for warning in record.warnings]
     del data["jobs"][1]
     (tmp_path / "plain.json").write_text(json.dumps(data))
-    (record,) = read(tmp_path / "plain.json")
+    (record,) = read_imported(tmp_path / "plain.json")
     assert value(record, "read", "p99_ms") == data["jobs"][0]["read"]["clat_ns"]["percentile"]["99.000000"] / 1e6
 
 
 def test_a_log_with_windows_is_the_series() -> None:
-    (record,) = read(DATA / "windowed.json")
+    (record,) = read_imported(DATA / "windowed.json")
     line = line_of(record, "read", "obj_per_s")
     logs = [log(DATA / f"w_iops.{job}.log", 0) for job in (1, 2)]
     assert line.series == pytest.approx([a + b for a, b in zip(logs[0][:, 1], logs[1][:, 1])], rel=0.01)
@@ -105,7 +105,7 @@ def test_a_log_with_windows_is_the_series() -> None:
 
 def test_a_log_of_single_requests_is_the_series() -> None:
     path = RUN / "output.0.client2"
-    (record,) = read(path)
+    (record,) = read_imported(path)
     ended = log(RUN / "output.0_iops.1.log.client2", 0)[:, 0]
     counts, _ = np.histogram(ended, np.arange(7) * 1000)
     assert line_of(record, "read", "obj_per_s").series == pytest.approx(counts.tolist())
@@ -114,7 +114,7 @@ def test_a_log_of_single_requests_is_the_series() -> None:
 
 
 def test_clients_are_cut_to_the_time_they_share() -> None:
-    (record,) = read(DATA / "archive")
+    (record,) = read_imported(DATA / "archive")
     assert record.name == "00000000/id-0c9d41ab"
     outputs = [raw(RUN / f"output.0.{host}") for host in HOSTS]
     starts = [its["timestamp_ms"] - its["jobs"][0]["job_runtime"] for its in outputs]
@@ -136,13 +136,13 @@ def test_clients_are_cut_to_the_time_they_share() -> None:
 
 
 def test_a_percentile_needs_its_samples() -> None:
-    (record,) = read(RUN / "output.0.client2")
+    (record,) = read_imported(RUN / "output.0.client2")
     assert line_of(record, "read", "p99_ms").n == 300
     assert not any(its.metric == "p999_ms" for its in record.measurements)
 
 
 def test_operations_of_a_mixed_job_have_a_total() -> None:
-    (record,) = read(DATA / "archive")
+    (record,) = read_imported(DATA / "archive")
     for metric in ("obj_per_s", "mib_per_s"):
         both = value(record, "read", metric) + value(record, "write", metric)
         assert value(record, "total", metric) == pytest.approx(both)
@@ -150,7 +150,7 @@ def test_operations_of_a_mixed_job_have_a_total() -> None:
 
 
 def test_what_the_run_was() -> None:
-    (record,) = read(DATA / "archive")
+    (record,) = read_imported(DATA / "archive")
     config = record.config
     assert (config["benchmark"], config["engine"], config["load.mode"]) == ("fio", "fio", "randrw")
     assert config["load.op_size"] == 4096 and config["load.queue_depth"] == 1 and config["load.processes"] == 2
@@ -165,7 +165,7 @@ def test_a_client_without_a_result_makes_the_run_unusable(tmp_path: Path) -> Non
     shutil.copytree(DATA / "archive", tmp_path / "a")
     for path in tmp_path.rglob("*.client2"):
         path.unlink()
-    (record,) = read(tmp_path / "a")
+    (record,) = read_imported(tmp_path / "a")
     assert not record.usable
     assert "client2" in next(warning.text for warning in record.warnings if warning.code == "missing-client")
 
@@ -174,7 +174,7 @@ def test_an_empty_output_is_said(tmp_path: Path) -> None:
     shutil.copytree(DATA / "archive", tmp_path / "a")
     for path in tmp_path.rglob("*output.0.client2"):
         path.write_text('{"fio version": "fio-3.33"}')
-    (record,) = read(tmp_path / "a")
+    (record,) = read_imported(tmp_path / "a")
     assert not record.usable and "unreadable" in [warning.code for warning in record.warnings]
 
 
@@ -182,16 +182,16 @@ def test_what_cbt_has_cut_out_is_read_where_the_output_is_gone(tmp_path: Path) -
     shutil.copytree(DATA / "archive", tmp_path / "a")
     for path in tmp_path.rglob("output.0.client?"):
         path.unlink()
-    (record,) = read(tmp_path / "a")
-    (whole,) = read(DATA / "archive")
+    (record,) = read_imported(tmp_path / "a")
+    (whole,) = read_imported(DATA / "archive")
     assert record.measurements == whole.measurements and record.usable
 
 
 def test_failed_requests_are_apart() -> None:
-    (record,) = read(DATA / "errors.json")
+    (record,) = read_imported(DATA / "errors.json")
     codes = [warning.code for warning in record.warnings]
     assert "errors" in codes and "job-failed" in codes and not record.usable
-    (record,) = read(DATA / "stopped.json")
+    (record,) = read_imported(DATA / "stopped.json")
     assert not record.usable and "job-failed" in [warning.code for warning in record.warnings]
 
 
@@ -199,7 +199,7 @@ def test_what_is_nothing_of_fio_is_refused(tmp_path: Path) -> None:
     for text in ('{"fio version": "fio-3.33", "jobs": []}', '{"fio version": ', "fio-3.33\nStarting 1 process\n"):
         (tmp_path / "x").write_text(text)
         with pytest.raises(Unreadable):
-            read(tmp_path / "x")
+            read_imported(tmp_path / "x")
 
 
 @pytest.mark.parametrize(("text", "size"), [("4K", 4096), ("4096B", 4096), ("4M", 4194304), ("64kiB", 65536), ("7", 7)])

@@ -13,8 +13,8 @@ import pytest
 
 from cbt_plugins.results.importers import hsbench
 from cbt_plugins.results.importers.parts import measurements
-from cbt_plugins.results.importers.reader import read
 from cbt_plugins.results.record import Measurement, RunRecord
+from cbt_plugins.results.records import read_imported
 from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "hsbench"
@@ -61,7 +61,7 @@ def test_the_example_of_the_readme() -> None:
 
 
 def test_csv_and_json_say_the_same() -> None:
-    for of_csv, of_json in zip(read(DATA / "twice.csv"), read(DATA / "twice.json")):
+    for of_csv, of_json in zip(read_imported(DATA / "twice.csv"), read_imported(DATA / "twice.json")):
         assert of_csv.config == of_json.config
         assert of_csv.config["load.op_size"] == 4096
         for one, other in zip(of_csv.measurements, of_json.measurements):
@@ -70,15 +70,15 @@ def test_csv_and_json_say_the_same() -> None:
 
 
 def test_a_loop_is_a_run() -> None:
-    assert [record.name for record in read(DATA / "twice.json")] == ["twice.json loop 1", "twice.json loop 2"]
-    first, second = read(DATA / "twice.json")
+    assert [record.name for record in read_imported(DATA / "twice.json")] == ["twice.json loop 1", "twice.json loop 2"]
+    first, second = read_imported(DATA / "twice.json")
     assert value(first, "PUT", "obj_per_s") == pytest.approx(1366.698, abs=0.001)
     assert value(second, "PUT", "obj_per_s") == pytest.approx(1339.789, abs=0.001)
 
 
 def test_the_intervals_are_the_series_and_no_more_than_the_total() -> None:
     raw = json.loads((DATA / "twice.json").read_text())
-    record = read(DATA / "twice.json")[0]
+    record = read_imported(DATA / "twice.json")[0]
     for mode in ("PUT", "GET", "DEL"):
         mine = [its for its in raw if its["Loop"] == 0 and its["Mode"] == mode]
         line = line_of(record.measurements, mode, "obj_per_s")
@@ -87,18 +87,18 @@ def test_the_intervals_are_the_series_and_no_more_than_the_total() -> None:
 
 
 def test_the_body_of_a_get_is_in_no_latency_and_it_says_so() -> None:
-    assert "get-without-body" in codes(read(DATA / "twice.json")[0])
+    assert "get-without-body" in codes(read_imported(DATA / "twice.json")[0])
 
 
 def test_slowdowns_are_failed_requests() -> None:
-    (record,) = read(DATA / "slow.json")
+    (record,) = read_imported(DATA / "slow.json")
     assert value(record, "PUT", "success_rate") == pytest.approx(65 / 66)
     assert line_of(record.measurements, "PUT", "obj_per_s").n == 65
     assert "errors" in codes(record) and record.usable
 
 
 def test_seconds_after_the_first_thread_has_ended_are_in_no_series() -> None:
-    (record,) = read(DATA / "slow.json")
+    (record,) = read_imported(DATA / "slow.json")
     line = line_of(record.measurements, "PUT", "obj_per_s")
     assert line.series == pytest.approx([14, 2, 11, 3, 3, 6, 1, 22])
     assert line.value == pytest.approx(65 / 11.0056, rel=1e-4)
@@ -125,7 +125,7 @@ def test_threads_that_gave_up_make_a_run_unusable(
 
 @pytest.mark.parametrize("name", ["stale.csv", "stale.json"])
 def test_what_a_longer_run_left_is_not_read(name: str) -> None:
-    (record,) = read(DATA / name)
+    (record,) = read_imported(DATA / name)
     assert line_of(record.measurements, "PUT", "obj_per_s").n == 917
     assert line_of(record.measurements, "PUT", "obj_per_s").series == pytest.approx([525, 390])
     assert "stale-tail" in codes(record)
@@ -166,7 +166,7 @@ def by_hand(processes: Sequence[Sequence[Dict[str, Any]]], mode: str) -> Tuple[f
 
 
 def test_processes_are_cut_to_their_common_time() -> None:
-    (record,) = read(DATA / "archive")
+    (record,) = read_imported(DATA / "archive")
     files = sorted(DATA.glob("archive/results/*/*/output.*.json.*"))
     processes = [json.loads(file.read_text()) for file in files]
     assert len(files) == 2
@@ -182,7 +182,7 @@ def test_processes_are_cut_to_their_common_time() -> None:
 
 
 def test_percentiles_of_two_processes_are_none_and_means_are_weighted() -> None:
-    (record,) = read(DATA / "archive")
+    (record,) = read_imported(DATA / "archive")
     totals = [
         line
         for file in sorted(DATA.glob("archive/results/*/*/output.*.json.*"))
@@ -201,7 +201,7 @@ def test_modes_that_prepare_do_not_decide_whether_a_run_is_whole(tmp_path: Path)
         rows = [row("TOTAL", cleared, "BCLR", 90, 0, 100), row("TOTAL", 0.1, "BINIT", 2, 0, 20)]
         rows.append(row("TOTAL", 10.0, "PUT", 4770, 1.86, 477))
         (tmp_path / f"output.0.csv.client{number}").write_text(text_of(rows))
-    (record,) = read(tmp_path)
+    (record,) = read_imported(tmp_path)
     assert "no-common-window" in codes(record) and record.usable
     assert value(record, "PUT", "obj_per_s") == pytest.approx(954, rel=0.01)
 
@@ -210,4 +210,4 @@ def test_what_is_nothing_of_hsbench_is_refused(tmp_path: Path) -> None:
     for text in ("", "[]", '[{"IntervalName": "TOTAL"}]', "Loop,Inteval,Duration(s)\n"):
         (tmp_path / "x").write_text(text)
         with pytest.raises(Unreadable):
-            read(tmp_path / "x")
+            read_imported(tmp_path / "x")

@@ -9,8 +9,8 @@ from typing import Any, Dict
 
 import pytest
 
-from cbt_plugins.results.importers.reader import read
 from cbt_plugins.results.record import Measurement, RunRecord
+from cbt_plugins.results.records import read_imported
 from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "radosbench"
@@ -30,7 +30,7 @@ def totals(name: str) -> Dict[str, str]:
 
 
 def test_text() -> None:
-    (record,) = read(DATA / "write.txt")
+    (record,) = read_imported(DATA / "write.txt")
     said = totals("write.txt")
     assert value(record, "obj_per_s") == pytest.approx(480 / float(said["Total time run"]))
     assert value(record, "mib_per_s") == pytest.approx(float(said["Bandwidth (MB/sec)"]), rel=1e-5)
@@ -42,13 +42,13 @@ def test_text() -> None:
 
 
 def test_the_series_is_what_was_finished_in_each_second() -> None:
-    (record,) = read(DATA / "write.txt")
+    (record,) = read_imported(DATA / "write.txt")
     assert line_of(record, "obj_per_s").series == pytest.approx([72, 122 - 72, 220 - 122, 309 - 220])
     assert line_of(record, "mib_per_s").series == pytest.approx([4.5, 3.125, 6.125, 5.5625])  # its "cur MB/s"
 
 
 def test_json() -> None:
-    (record,) = read(DATA / "write.json")
+    (record,) = read_imported(DATA / "write.json")
     text = (DATA / "write.json").read_text()
     said = json.loads(text[text.index("{") :])
     assert value(record, "obj_per_s") == pytest.approx(1354 / float(said["total_time_run"]))
@@ -57,20 +57,20 @@ def test_json() -> None:
 
 
 def test_times_before_the_lines() -> None:
-    (record,) = read(DATA / "rand.txt")
+    (record,) = read_imported(DATA / "rand.txt")
     assert value(record, "obj_per_s") == pytest.approx(5171 / 4.03819)
     assert line_of(record, "obj_per_s").series == pytest.approx([700, 928, 1810, 1729])
     assert {its.op for its in record.measurements} == {"read"}
 
 
 def test_a_run_of_less_than_a_second_has_no_series() -> None:
-    (record,) = read(DATA / "seq.json")
+    (record,) = read_imported(DATA / "seq.json")
     assert value(record, "obj_per_s") == pytest.approx(1354 / 0.795099)
     assert line_of(record, "obj_per_s").series is None
 
 
 def test_no_count_of_failures_is_no_success_rate() -> None:
-    (record,) = read(DATA / "write.txt")
+    (record,) = read_imported(DATA / "write.txt")
     assert not any(its.metric == "success_rate" for its in record.measurements)
 
 
@@ -78,7 +78,7 @@ def test_an_error_makes_it_unusable(tmp_path: Path) -> None:
     (tmp_path / "x").write_text(
         (DATA / "write.txt").read_text() + "error during benchmark: (110) Connection timed out\n"
     )
-    (record,) = read(tmp_path / "x")
+    (record,) = read_imported(tmp_path / "x")
     assert not record.usable and "job-failed" in [warning.code for warning in record.warnings]
 
 
@@ -88,7 +88,7 @@ def test_processes_without_a_clock_are_added_with_a_warning(tmp_path: Path) -> N
         (run / directory).mkdir(parents=True)
         for host in ("client1", "client2"):
             shutil.copy(DATA / name, run / directory / f"output.0.{host}")
-    (record,) = read(tmp_path)
+    (record,) = read_imported(tmp_path)
     rates = {its.phase: its for its in record.measurements if its.metric == "obj_per_s"}
     assert rates["write"].value == pytest.approx(2 * 480 / 5.01786)
     assert rates["write"].series == pytest.approx([144, 100, 196, 178])
@@ -100,4 +100,4 @@ def test_what_is_cut_off_is_refused(tmp_path: Path) -> None:
     text = (DATA / "write.txt").read_text()
     (tmp_path / "x").write_text(text[: text.index("Total time run")])
     with pytest.raises(Unreadable):
-        read(tmp_path / "x")
+        read_imported(tmp_path / "x")

@@ -13,9 +13,9 @@ import analysis_archives as made
 import numpy as np
 import pytest
 
-from cbt_plugins.results.importers import warp_rows
-from cbt_plugins.results.importers.reader import read
+from cbt_plugins.results.importers.warp import read_rows
 from cbt_plugins.results.record import RunRecord
+from cbt_plugins.results.records import read_imported
 from cbt_plugins.results.source import PackedFile, Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "warp"
@@ -45,7 +45,7 @@ def seconds(op: Dict[str, Any]) -> float:
 
 
 def test_aggregated_rates_are_of_the_whole_run() -> None:
-    (record,) = read(DATA / "aggregated.json.zst")
+    (record,) = read_imported(DATA / "aggregated.json.zst")
     for name, op in raw("aggregated.json.zst")["by_op_type"].items():
         assert value(record, name, "obj_per_s") == pytest.approx(op["total_requests"] / seconds(op), rel=1e-4)
         assert value(record, name, "success_rate") == 1
@@ -57,7 +57,7 @@ def test_aggregated_rates_are_of_the_whole_run() -> None:
 
 
 def test_aggregated_percentiles_of_several_windows_are_not_taken() -> None:
-    (record,) = read(DATA / "aggregated.json.zst")
+    (record,) = read_imported(DATA / "aggregated.json.zst")
     windows = next(iter(raw("aggregated.json.zst")["by_op_type"]["GET"]["requests_by_client"].values()))
     assert len(windows) == 3
     assert not any(its.metric in ("p50_ms", "p90_ms", "p99_ms") for its in record.measurements)
@@ -69,13 +69,13 @@ def test_aggregated_percentiles_of_several_windows_are_not_taken() -> None:
 
 
 def test_aggregated_percentiles_of_one_window_are() -> None:
-    (record,) = read(DATA / "v1.3.1-mixed-aggregated.json.zst")
+    (record,) = read_imported(DATA / "v1.3.1-mixed-aggregated.json.zst")
     window = next(iter(raw("v1.3.1-mixed-aggregated.json.zst")["by_op_type"]["GET"]["requests_by_client"].values()))[0]
     assert value(record, "GET", "p99_ms") == window["single_sized_requests"]["dur_99_millis"]
 
 
 def test_failed_requests_are_no_throughput_and_spoil_the_rest() -> None:
-    (record,) = read(DATA / "errors.json.zst")
+    (record,) = read_imported(DATA / "errors.json.zst")
     op = raw("errors.json.zst")["by_op_type"]["PUT"]
     assert op["total_errors"] > 0
     good = op["total_requests"] - op["total_errors"]
@@ -88,7 +88,7 @@ def test_failed_requests_are_no_throughput_and_spoil_the_rest() -> None:
 
 
 def test_the_series_has_a_value_for_every_second_that_warp_kept() -> None:
-    (record,) = read(DATA / "aggregated.json.zst")
+    (record,) = read_imported(DATA / "aggregated.json.zst")
     segments = raw("aggregated.json.zst")["by_op_type"]["GET"]["throughput"]["segmented"]["segments"]
     line = next(its for its in record.measurements if (its.op, its.metric) == ("GET", "obj_per_s"))
     assert line.series == tuple(segment["obj_per_sec"] for segment in segments)
@@ -108,7 +108,7 @@ def _ns(text: str) -> int:
 
 @pytest.mark.parametrize("name", ["full.csv.zst", "distributed.csv.zst"])
 def test_rows_alone_are_counted_in_the_seconds_of_all_clients(name: str) -> None:
-    (record,) = read(DATA / name)
+    (record,) = read_imported(DATA / name)
     rows = by_hand(DATA / name)
     clients = {row["client_id"] for row in rows}
     assert len(clients) == (2 if name.startswith("dist") else 1)
@@ -129,7 +129,7 @@ def test_rows_alone_are_counted_in_the_seconds_of_all_clients(name: str) -> None
 
 def test_rows_of_every_version_are_read() -> None:
     for path in sorted(ROWS.glob("v*")):
-        (record,) = read(path)
+        (record,) = read_imported(path)
         assert value(record, "total", "success_rate") <= 1, path.name
         assert ("errors" in codes(record)) == ("killed" in path.name)
 
@@ -138,7 +138,7 @@ def test_rows_of_several_files_are_one_run(tmp_path: Path) -> None:
     for number, begin in ((1, 0.0), (2, 3.0)):
         rows = made.steady("GET", workers=2, seconds=10, latency=0.01, begin=begin, size=1)
         (tmp_path / f"client{number}.csv").write_text(made.HEADER + "".join(rows))
-    (record,) = read(tmp_path)
+    (record,) = read_imported(tmp_path)
     assert value(record, "GET", "obj_per_s") == pytest.approx(400)
     assert next(its.n for its in record.measurements) == pytest.approx(400 * 6, abs=4)
     assert "common-window" in codes(record)
@@ -151,7 +151,7 @@ def test_clients_of_one_file_are_told_apart(tmp_path: Path) -> None:
             fields = row.split("\t")
             lines.append("\t".join([*fields[:3], client, *fields[4:]]))
     (tmp_path / "x.csv").write_text(made.HEADER + "".join(lines))
-    (record,) = read(tmp_path / "x.csv")
+    (record,) = read_imported(tmp_path / "x.csv")
     assert value(record, "GET", "obj_per_s") == pytest.approx(200)
     assert next(its.n for its in record.measurements) == pytest.approx(200 * 5, abs=2)
     assert "common-window" in codes(record)
@@ -161,7 +161,7 @@ def test_clients_that_never_ran_together_have_no_rates(tmp_path: Path) -> None:
     for number, begin in ((1, 0.0), (2, 30.0)):
         rows = made.steady("GET", workers=1, seconds=5, latency=0.01, begin=begin, size=1)
         (tmp_path / f"client{number}.csv").write_text(made.HEADER + "".join(rows))
-    record = warp_rows.read(sorted(tmp_path.glob("*.csv")))
+    record = read_rows(sorted(tmp_path.glob("*.csv")))
     assert not record.usable and "no-window" in codes(record)
     assert not has(record, "GET", "obj_per_s")
 
@@ -170,7 +170,7 @@ def test_a_torn_file_counts_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "torn.csv.gz"
     data = (ROWS / "v1.3.1-stdout-headerless.tsv.gz").read_bytes()
     path.write_bytes(data[: len(data) // 2])
-    (record,) = read(path)
+    (record,) = read_imported(path)
     assert "torn-rows" in codes(record) and value(record, "GET", "obj_per_s") > 0
 
 
@@ -178,4 +178,4 @@ def test_what_is_nothing_of_warp_is_refused(tmp_path: Path) -> None:
     for text in ('{"v": 2, "commandline": "warp get"}', made.HEADER, "idx\tthread\top\tx\n"):
         (tmp_path / "x").write_text(text)
         with pytest.raises(Unreadable):
-            read(tmp_path / "x")
+            read_imported(tmp_path / "x")
