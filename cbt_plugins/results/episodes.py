@@ -22,7 +22,7 @@ class Episode:
     end: float = 0.0  # the next episode begins, or the samples end
     end_why: str = ""
     failed: str = ""  # why its commands failed
-    healed: Optional[float] = None  # a node of it had healed itself ...
+    switch_fired: Optional[float] = None  # a node had ended its fault by its own switch ...
     asked: float = 0.0  # ... before its undo began
 
 
@@ -46,7 +46,7 @@ def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
         elif name in ("fault-injected", "fault-undone") and at is not None:
             found[at] = replace(found[at], done=t, osds=_both(found[at].osds, osds))
         elif name == "fault-recovered" and at is not None and found[at].kind == "return":
-            found[at] = _healed(found[at], found[at - 1], float(event["at"]))
+            found[at] = _early_return(found[at], found[at - 1], float(event["at"]))
         elif name == "fault-failed" and at is not None:
             found[at] = replace(found[at], failed=str(event.get("text") or event.get("why") or "it failed"))
     ends = [(e.begin, f"the {_WORDS[e.kind]} {', '.join(e.labels)} begins") for e in found[1:]]
@@ -54,14 +54,14 @@ def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
     return [replace(episode, end=end, end_why=why) for episode, (end, why) in zip(found, ends)]
 
 
-def _healed(back: Episode, before: Episode, healed: float) -> Episode:
+def _early_return(back: Episode, before: Episode, fired: float) -> Episode:
     """The return with the moment at which it really began, where nothing else returned or failed meanwhile."""
     asked = back.asked or back.begin
-    if healed >= (back.healed or asked):
+    if fired >= (back.switch_fired or asked):
         return back
     alone = before.kind == "failure" and set(back.labels) <= set(before.labels)
-    begin = max(healed, before.done or before.begin) if alone else back.begin
-    return replace(back, begin=begin, healed=healed, asked=asked)
+    begin = max(fired, before.done or before.begin) if alone else back.begin
+    return replace(back, begin=begin, switch_fired=fired, asked=asked)
 
 
 #: what is set on the cluster has events, too

@@ -179,7 +179,7 @@ def _told(search: _Search) -> Dict[str, Any]:
         "begin": episode.begin,
         "end": episode.end,
         "end_why": episode.end_why,
-        "healed": None if episode.healed is None else {"t": episode.healed, "undo": episode.asked},
+        "switch_fired": None if episode.switch_fired is None else {"t": episode.switch_fired, "undo": episode.asked},
         "before": _before(before) if before else None,
         "effect": search.touched_anything if search.samples else None,
         "outcome": outcome,
@@ -363,12 +363,12 @@ def _warnings(samples: Samples, made: Sequence[Mapping[str, Any]]) -> Iterator[D
             worst = max(gaps, key=lambda gap: float(gap["seconds"]))
             text = f"{about}: {len(gaps)} gaps in the samples, the longest {worst['seconds']:.1f} s: {worst['why']}"
             yield {"code": "recovery-gap", "text": text}
-        healed = episode["healed"]
-        if healed and healed["undo"] - healed["t"] > _EARLY:
-            when = datetime.fromtimestamp(healed["t"], timezone.utc).strftime("%H:%M:%S UTC")
-            early = f"{healed['undo'] - healed['t']:.1f} s before its undo"
+        fired = episode["switch_fired"]
+        if fired and fired["undo"] - fired["t"] > _EARLY:
+            when = datetime.fromtimestamp(fired["t"], timezone.utc).strftime("%H:%M:%S UTC")
+            early = f"{fired['undo'] - fired['t']:.1f} s before its undo"
             text = f"{about}: the fault ended by itself at {when}, {early}; a longer deadline keeps it"
-            yield {"code": "healed-early", "text": text}
+            yield {"code": "switch-fired-early", "text": text}
         if episode["before"] and not episode["before"]["clean"] and episode["kind"] == "failure":
             yield {"code": "not-clean-before", "text": f"{about}: not all PGs were active+clean before it"}
         if episode["outcome"] == "not recovered":

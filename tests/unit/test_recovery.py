@@ -319,17 +319,17 @@ def test_a_cut_that_ends_by_itself_ends_there(tmp_path: Path) -> None:
     back = [*BACK, {**event(61.0, "recovered"), "at": 45.0}, {**event(61.1, "recovered"), "at": 40.0}]
     made = milestones(watched(tmp_path, DOWN), [*FAULT, *back])
     failure, returned = made["episodes"]
-    assert (failure["end"], returned["begin"], failure["healed"]) == (40.0, 40.0, None)
-    assert returned["healed"] == {"t": 40.0, "undo": 60.0} and seconds(returned)["undone"] == 23.0
-    (text,) = (w["text"] for w in made["warnings"] if w["code"] == "healed-early")
+    assert (failure["end"], returned["begin"], failure["switch_fired"]) == (40.0, 40.0, None)
+    assert returned["switch_fired"] == {"t": 40.0, "undo": 60.0} and seconds(returned)["undone"] == 23.0
+    (text,) = (w["text"] for w in made["warnings"] if w["code"] == "switch-fired-early")
     assert text.startswith("return a: the fault ended by itself at 00:00:40 UTC, 20.0 s before its undo; ")
-    # one that could be reached only when it had healed itself has lasted as long as was said
+    # one that could be reached only after its switch had fired has lasted as long as its deadline
     made = milestones(watched(tmp_path, DOWN), [*FAULT, *BACK, {**event(62.0, "recovered"), "at": 61.5}])
-    assert made["episodes"][1]["begin"] == 60.0 and not [w for w in made["warnings"] if w["code"] == "healed-early"]
+    assert made["episodes"][1]["begin"] == 60.0 and not [w for w in made["warnings"] if w["code"] == "switch-fired-early"]
     # another fault was in force meanwhile, and was asked to end at the same time
     other = [event(30.0, "inject-begin", "b", [4]), event(60.0, "undo-begin", "b", [4])]
     made = milestones(watched(tmp_path, DOWN), [*FAULT, *other, *back])
-    assert made["episodes"][-1]["begin"] == 60.0 and "healed-early" in [w["code"] for w in made["warnings"]]
+    assert made["episodes"][-1]["begin"] == 60.0 and "switch-fired-early" in [w["code"] for w in made["warnings"]]
 
 
 def test_what_is_set_on_the_cluster_is_no_fault(tmp_path: Path) -> None:
