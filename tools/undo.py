@@ -17,7 +17,7 @@ from cbt_plugins.faults.undo import FILE, given_up_in, open_in
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import JournalInUse, json_lines
 from cbt_plugins.monitors.lifecycle import stop_left
-from cbt_plugins.run.archive import RunArchive
+from cbt_plugins.run.context import RunArchive
 
 from .command import FAILED, OK, CommandError, say
 

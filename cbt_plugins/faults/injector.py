@@ -14,10 +14,11 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.faults import access, lock
-from cbt_plugins.faults.blast_radius import BlastRadius, Held
 from cbt_plugins.faults.facts import DaemonName
+from cbt_plugins.faults.kind import BlastRadius
 from cbt_plugins.faults.prepared import Prepared, Preparer
 from cbt_plugins.faults.runner import Clock, Refused, Runner
+from cbt_plugins.faults.safety import Held
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.settings import SettingsMaker
 from cbt_plugins.faults.step import FaultError, Step, UndoRecord

@@ -1,8 +1,9 @@
-"""Fault kind: one class in one file, named by an entry point of the group `cbt_plugins.faults`."""
+"""Fault kind: one class in one file, named by an entry point of the group `cbt_plugins.faults`; its blast radius."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Annotated, Any, Iterator, List, Literal, Mapping, Optional, Sequence, Tuple, Type
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
@@ -10,7 +11,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, fie
 from cbt_plugins.config.fault import PLANNED, make_kind
 from cbt_plugins.config.units import DURATION_PATTERN, parse_duration
 from cbt_plugins.config.validate import Strict
-from cbt_plugins.faults.blast_radius import BlastRadius
+from cbt_plugins.faults.facts import DaemonName
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import FaultError, Step
 
@@ -62,6 +63,26 @@ class ServiceOptions(KindOptions):
     )
 
 
+@dataclass(frozen=True)
+class BlastRadius:
+    """What a fault takes away."""
+
+    daemons: Tuple[DaemonName, ...] = ()  # down or, of OSDs, out
+    nodes: Tuple[str, ...] = ()  # as a whole, with everything that runs there
+    out: bool = False  # the OSDs stay up and give their data away
+    destroyed: bool = False  # the data of the OSDs is gone for good
+
+    @property
+    def osds(self) -> Tuple[int, ...]:
+        """Return the OSDs among the daemons."""
+        return tuple(int(name.id) for name in self.daemons if name.type == "osd")
+
+    @property
+    def stops(self) -> bool:
+        """Tell whether OSDs are no longer there: what `ceph osd ok-to-stop` is about."""
+        return bool(self.osds) and (self.destroyed or not self.out)
+
+
 class Kind:
     """A way to break something, with the options of one fault.
 
@@ -99,12 +120,12 @@ class Kind:
 def make(name: str, options: Mapping[str, Any]) -> Kind:
     """Return the kind with options as a plan has them. Raises FaultError for what the check of the YAML refuses."""
     try:
-        kind, _, problems = make_kind(name, options, planned=True)
+        kind, _, errors = make_kind(name, options, planned=True)
     except ValueError as error:
         raise FaultError(str(error)) from error
-    if problems or kind is None:
-        places = (("options", *path) for path, _, _ in problems)
-        texts = [f"{'.'.join(map(str, place))}: {text}" for place, (_, text, _) in zip(places, problems)]
+    if errors or kind is None:
+        places = (("options", *path) for path, _, _ in errors)
+        texts = [f"{'.'.join(map(str, place))}: {text}" for place, (_, text, _) in zip(places, errors)]
         raise FaultError(f"{name}: {'; '.join(texts)}")
     made: Kind = kind
     return made

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.faults.blast_radius import BlastRadius, Held, questions, roles_of
 from cbt_plugins.faults.facts import DAEMON_QUESTIONS, QUESTIONS, Facts, ask
-from cbt_plugins.faults.kind import Kind, make
-from cbt_plugins.faults.safety import Assessment, Finding, Surroundings, assess
+from cbt_plugins.faults.kind import BlastRadius, Kind, make
+from cbt_plugins.faults.safety import Assessment, Finding, Held, Surroundings, assess, questions, roles_of
 from cbt_plugins.faults.scene import ClusterLimits, Resolver, Scene, Targets
 from cbt_plugins.faults.step import FaultError, Step
 from cbt_plugins.inventory import nodes_of

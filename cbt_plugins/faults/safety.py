@@ -6,11 +6,11 @@ Pure: recorded replies in, findings out. The names of the rules are what `accept
 from __future__ import annotations
 
 import errno
+import socket
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any, Callable, Collection, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from cbt_plugins.faults.blast_radius import NOBODY, BlastRadius, Held, Roles
 from cbt_plugins.faults.facts import (
     DaemonName,
     Facts,
@@ -25,7 +25,8 @@ from cbt_plugins.faults.facts import (
     taken_from,
     transient,
 )
-from cbt_plugins.inventory import same_host
+from cbt_plugins.faults.kind import BlastRadius
+from cbt_plugins.inventory import head_of, nodes_of, same_host
 from cbt_plugins.models.pools import inactive_share
 from cbt_plugins.plan import BLINDING_FLAGS
 
@@ -43,6 +44,59 @@ _LEVELS: Mapping[str, int] = {
     **{"osd": 0, "host": 1, "chassis": 2, "rack": 3, "row": 4, "pdu": 5, "pod": 6},
     **{"room": 7, "datacenter": 8, "zone": 9, "region": 10, "root": 11},
 }
+
+
+@dataclass(frozen=True)
+class Held:
+    """What an open fault of this run has taken."""
+
+    taken: BlastRadius
+    seen: bool = False  # by the cluster: what is up now has come back by itself
+
+    def missing(self, facts: Facts) -> Tuple[DaemonName, ...]:
+        """Return the daemons that are gone, or will be as soon as the cluster sees it."""
+        if self.taken.out:
+            return ()
+        return tuple(name for name in self.taken.daemons if not (self.seen and self._is_up(facts, name)))
+
+    @staticmethod
+    def _is_up(facts: Facts, name: DaemonName) -> bool:
+        return name.type == "osd" and int(name.id) in facts.osds and facts.is_up(name)
+
+
+def questions(taken: BlastRadius, held: Sequence[Held]) -> Dict[str, str]:
+    """Return what to ask Ceph about a fault: question by the name that `Replies` has for its reply.
+
+    Whether the OSDs may be stopped is asked together with those that the cluster does not know to be gone yet.
+    """
+    asked = {}
+    if taken.stops:
+        unseen = {o for h in held if not (h.seen or h.taken.out) for o in h.taken.osds}
+        asked["ok_to_stop"] = " ".join(["osd ok-to-stop", *map(str, sorted({*taken.osds, *unseen}))])
+    if taken.destroyed:
+        asked["safe_to_destroy"] = " ".join(["osd safe-to-destroy", *map(str, taken.osds)])
+    return asked
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The nodes that a run depends on, as the `cluster:` section names them, without users."""
+
+    head: str = ""  # where the cluster is asked and told
+    own: str = ""  # this machine
+    clients: Tuple[str, ...] = ()
+    gateways: Tuple[str, ...] = ()
+
+
+#: nothing but the cluster is known
+NOBODY = Roles()
+
+
+def roles_of(cluster: Mapping[str, Any]) -> Roles:
+    """Return the roles of a `cluster:` section, and this machine's own name."""
+    # The name that Ceph's daemons here report as well. Not the fully qualified one: a name server that does not answer
+    # would hold up an undo.
+    return Roles(head_of(cluster), socket.gethostname(), nodes_of(cluster, "clients"), nodes_of(cluster, "rgws"))
 
 
 @dataclass(frozen=True)

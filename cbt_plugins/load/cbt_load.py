@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List
 
-from cbt_plugins.load.generator import Generator, LoadStart, Memory
-from cbt_plugins.load.jobs import CBT_LOAD, FOLDER, LoadJob
+from cbt_plugins.load.generator import CBT_LOAD, FOLDER, Generator, LoadJob, LoadStart, Memory
 from cbt_plugins.plan import Bucket, Driver, Keys, Phase
 
 #: seconds that requests under way have after the end of the phase

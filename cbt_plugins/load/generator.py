@@ -1,16 +1,126 @@
-"""Load generators: one class, one file, one entry point in the group `cbt_plugins.generators`; `engine:` names it."""
+"""Load generators and their jobs: one class, one file, one entry point in the group `cbt_plugins.generators`."""
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Dict, List, Mapping, Optional, Sequence, Type
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple, Type
 
 from cbt_plugins.config import registry
-from cbt_plugins.load.jobs import LoadJob
 from cbt_plugins.load.worker_groups import WorkerGroup
-from cbt_plugins.plan import Phase, Plan
+from cbt_plugins.plan import Phase, Plan, Sizes
+
+#: placeholders in command lines: the session's folder on the node, and programs there
+FOLDER, WARP, CBT_LOAD, ROWS = "{folder}", "{warp}", "{cbt-load}", "{cbt-rows}"
+
+
+@dataclass(frozen=True)
+class LoadJob:
+    """One generator process of one driver."""
+
+    id: str
+    driver: str
+    node: str
+    op: str  # GET PUT STAT DELETE, or MIXED when its rows have several
+    role: str  # fill | read | stat | put-keep | put-drop | delete | warp | cbt-load
+    bucket: str  # the only one, or the first
+    prefix: str
+    sizes: Sizes
+    workers: int
+    urls: Tuple[str, ...]
+    argv: Tuple[str, ...]  # "{duration}" stands for the seconds that are left when it starts
+    #: "early": starts first, lists objects, and ends when the others have; "go": at the common instant; "self": starts
+    #: first, says when it is ready and waits for the common instant itself
+    start: str = "go"
+    lead: float = 0.0  # seconds from its start to its first request
+    grace: float = 0.0  # seconds after its end in which it may still be there
+    rate_limit: float = 0.0  # requests a second, 0 = as fast as it goes
+    respawn: bool = False  # it may run out of objects and is then started again
+    prepares: bool = False  # it writes objects of its own before it measures
+    prepared: int = 0  # that many of them without a row
+    spec: Optional[Mapping[str, Any]] = None  # cbt-load's orders
+    state: Optional[Path] = None  # what it knew of its objects after the phase before; here, not on the node
+
+    def order(self) -> Dict[str, Any]:
+        """Return what the agent needs to know."""
+        return {
+            "id": self.id,
+            "argv": list(self.argv),
+            "start": self.start,
+            "respawn": self.respawn,
+            "prepares": self.prepares,
+            "measures": None if self.op == "MIXED" else self.op,
+            "lead": self.lead,
+            "grace": self.grace,
+        }
+
+    def record(self) -> Dict[str, Any]:
+        """Return what the archive keeps."""
+        kept = dataclasses.asdict(self)
+        for internal in ("start", "respawn", "prepares", "lead", "grace", "state"):
+            kept.pop(internal)
+        return kept
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Requests of one operation so far."""
+
+    good: int = 0
+    failed: int = 0
+    size: int = 0  # bytes of the good ones
+    busy_ns: int = 0  # sum of the durations of the good ones
+    first: Optional[float] = None  # epoch seconds on the node
+    last: Optional[float] = None
+
+    def __add__(self, other: Counts) -> Counts:
+        firsts = [t for t in (self.first, other.first) if t is not None]
+        lasts = [t for t in (self.last, other.last) if t is not None]
+        return Counts(
+            self.good + other.good,
+            self.failed + other.failed,
+            self.size + other.size,
+            self.busy_ns + other.busy_ns,
+            min(firsts, default=None),
+            max(lasts, default=None),
+        )
+
+
+@dataclass(frozen=True)
+class JobEnd:
+    """How a generator ended, in its node's clock."""
+
+    counts: Dict[str, Counts]
+    exit: Optional[int] = None
+    signal: Optional[int] = None
+    cut: bool = False  # ended by us before its own time: up to `workers` requests have no row
+    started: Optional[float] = None
+    first_row: Optional[float] = None
+    last_row: Optional[float] = None
+    ended: Optional[float] = None
+    passes: int = 0
+    message: str = ""  # the end of what it said on standard error
+    driver_end: Optional[Mapping[str, Any]] = None  # cbt-load's last word
+    reducer: Optional[str] = None  # why its aggregates are not whole
+
+    @property
+    def died(self) -> bool:
+        """Whether it ended by itself, with an error."""
+        return not self.cut and (self.signal is not None or self.exit not in (0, None))
+
+    @classmethod
+    def parse(cls, report: Dict[str, Any]) -> JobEnd:
+        """Read the agent's report."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        values = {k: v for k, v in report.items() if k in known}
+        return cls(**{**values, "counts": parse_counts(report["counts"])})
+
+
+def parse_counts(counts: Dict[str, Sequence[Any]]) -> Dict[str, Counts]:
+    """Read the counts of a heartbeat or of a report: operation -> Counts."""
+    return {op: Counts(*values) for op, values in counts.items()}
 
 
 @dataclass(frozen=True)

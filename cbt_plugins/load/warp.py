@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import List, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from cbt_plugins.load.generator import Generator, LoadStart
-from cbt_plugins.load.jobs import WARP, LoadJob
+from cbt_plugins.load.generator import WARP, Generator, LoadJob, LoadStart
 from cbt_plugins.load.worker_groups import WorkerGroup
 from cbt_plugins.plan import Bucket, Driver, Mix, Phase, Plan, Sizes
 

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster.ceph import Ceph, CephError, CephTimeout
 from cbt_plugins.journal import Journal, write_json
-from cbt_plugins.load.jobs import JobEnd, LoadJob
+from cbt_plugins.load.generator import JobEnd, LoadJob
 from cbt_plugins.plan import Plan
 
 log = logging.getLogger(__name__)

@@ -1,18 +1,87 @@
-"""What all parts of one run share: its host, plan, archive, journals, connections and injector."""
+"""Archive of one run, and the context that all its parts share: host, plan, journals, connections and injector."""
 
 from __future__ import annotations
 
+import itertools
+import json
 from dataclasses import dataclass
-from typing import List
+from pathlib import Path
+from typing import Any, Iterator, List, Optional
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.faults import Injector
 from cbt_plugins.host import HostRun
 from cbt_plugins.inventory import ROLES, head_of, nodes_of
-from cbt_plugins.journal import Journal
+from cbt_plugins.journal import Journal, sync_folder, write_json
 from cbt_plugins.plan import Plan
-from cbt_plugins.run.archive import RunArchive
+
+RUNNING, PARTIAL = ".running", ".partial-"
+
+
+class RunArchive:
+    """Paths of one run. A phase works in NN-name.running and is renamed to NN-name when all of it is there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.journal = folder / "journal.jsonl"
+        self.events = folder / "events.jsonl"
+        self.plan = folder / "plan.json"
+        self.manifest = folder / "manifest.json"
+        self.complete = folder / "complete"
+        self.afterwards = folder / "afterwards"
+        self._phases = folder / "phases"
+
+    def cluster(self, when: str) -> Path:
+        """Return the folder of a cluster snapshot: "before" or "after"."""
+        return self.folder / "cluster" / when
+
+    def phase(self, index: int, name: str) -> Path:
+        """Return the folder of a finished phase."""
+        return self._phases / f"{index:02d}-{name}"
+
+    def running(self, index: int, name: str) -> Path:
+        """Return the folder of a phase under way."""
+        return self._phases / f"{index:02d}-{name}{RUNNING}"
+
+    def finished(self, index: int, name: str) -> Optional[Any]:
+        """Return phase.json of a finished phase; None when it has not finished."""
+        path = self.phase(index, name) / "phase.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def broken(self, index: int, name: str) -> Optional[Path]:
+        """Return the folder of the last attempt at an unfinished phase; None when there was none."""
+        running = self.running(index, name)
+        if running.exists() or self.phase(index, name).exists():
+            return running if running.exists() else None
+        kept = list(self._kept(index, name))
+        return kept[-1] if kept else None
+
+    def _kept(self, index: int, name: str) -> Iterator[Path]:
+        """Yield the folders of attempts that were set aside, oldest first."""
+        for number in itertools.count(1):
+            kept = self._phases / f"{index:02d}-{name}{PARTIAL}{number}"
+            if not kept.exists():
+                return
+            yield kept
+
+    def keep_partial(self, index: int, name: str) -> Optional[Path]:
+        """Set the folder of a phase that was broken off aside and return it; None when there is none."""
+        running = self.running(index, name)
+        if not running.exists():
+            return None
+        number = 1 + sum(1 for _ in self._kept(index, name))
+        kept = self._phases / f"{index:02d}-{name}{PARTIAL}{number}"
+        running.rename(kept)
+        return kept
+
+    def finish(self, index: int, name: str, phase: Any) -> Path:
+        """Write phase.json and give the folder of a whole phase its name."""
+        running, folder = self.running(index, name), self.phase(index, name)
+        write_json(running / "phase.json", phase)
+        running.rename(folder)
+        sync_folder(self._phases)
+        return folder
 
 
 @dataclass(frozen=True)

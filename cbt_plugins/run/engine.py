@@ -25,9 +25,8 @@ from cbt_plugins.host import HostRun, RunFailed
 from cbt_plugins.journal import Journal, JournalInUse, write_json, write_whole
 from cbt_plugins.load.session import LoadError
 from cbt_plugins.plan import Plan
-from cbt_plugins.run.archive import RunArchive
 from cbt_plugins.run.buckets import Buckets
-from cbt_plugins.run.context import RunContext
+from cbt_plugins.run.context import RunArchive, RunContext
 from cbt_plugins.run.phases import PhaseRunner
 from cbt_plugins.run.preflight import PreflightError, Ready, check
 from cbt_plugins.run.resume import rescue

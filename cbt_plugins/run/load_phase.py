@@ -15,8 +15,7 @@ from cbt_plugins.cluster.sampler import StatusWatch
 from cbt_plugins.faults.undo import RECOVERY, SETTINGS
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.load import worker_groups
-from cbt_plugins.load.generator import LoadStart, environment, generator_of
-from cbt_plugins.load.jobs import Counts, JobEnd, LoadJob
+from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, LoadStart, environment, generator_of
 from cbt_plugins.load.session import Beat, LoadError, LoadOrders, LoadSession
 from cbt_plugins.plan import Goal, Phase
 from cbt_plugins.run.buckets import Buckets, account

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins import archive_format
-from cbt_plugins.cluster.clock import Offset
-from cbt_plugins.load.jobs import JobEnd, LoadJob
+from cbt_plugins.cluster.remote import Offset
+from cbt_plugins.load.generator import JobEnd, LoadJob
 from cbt_plugins.plan import Phase
 from cbt_plugins.run.buckets import ObjectCount
 

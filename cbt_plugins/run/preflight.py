@@ -16,8 +16,7 @@ import yaml
 
 from cbt_plugins import __version__, archive_format
 from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
-from cbt_plugins.cluster.clock import Offset, offsets
-from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.remote import Offset, Remote, RemoteError, offsets
 from cbt_plugins.host import HostRun
 from cbt_plugins.load.generator import generator_of
 from cbt_plugins.plan import S3, Plan

@@ -14,7 +14,7 @@ from run_context import context
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import Phase
-from cbt_plugins.run.archive import RunArchive
+from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.outcome import PhaseOutcome
 from cbt_plugins.run.phases import PhaseRunner
 from cbt_plugins.tools.__main__ import main

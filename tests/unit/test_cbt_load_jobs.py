@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 from cbt_plugins.load.cbt_load import CbtLoadJobs
-from cbt_plugins.load.generator import LoadStart, Memory
-from cbt_plugins.load.jobs import LoadJob
+from cbt_plugins.load.generator import LoadJob, LoadStart, Memory
 from cbt_plugins.plan import S3, Bucket, CbtLoad, Driver, Goal, Keys, Phase, Plan
 
 NOTHING = Memory()

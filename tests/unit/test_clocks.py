@@ -23,7 +23,7 @@ from cbt_plugins.results.samples import read_samples
 from cbt_plugins.results.sql.table import TableRun as Source
 from cbt_plugins.results.sql.watched import TABLES
 from cbt_plugins.run import wait_phase as waiting
-from cbt_plugins.run.archive import RunArchive
+from cbt_plugins.run.context import RunArchive
 
 DATA = Path(__file__).parents[1] / "data" / "recovery"
 FAST = 0.8

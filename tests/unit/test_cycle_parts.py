@@ -8,12 +8,12 @@ from typing import Any, Dict, cast
 
 import pytest
 
-from cbt_plugins.cluster.clock import Offset
+from cbt_plugins.cluster.remote import Offset
 from cbt_plugins.journal import Journal, JournalInUse, json_lines, write_json
-from cbt_plugins.load.jobs import Counts, JobEnd, LoadJob
+from cbt_plugins.load.generator import Counts, JobEnd, LoadJob
 from cbt_plugins.plan import Goal, Phase
-from cbt_plugins.run.archive import RunArchive
 from cbt_plugins.run.buckets import account, bucket_name
+from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.load_phase import _target
 from cbt_plugins.run.outcome import PhaseOutcome, block_of, window_of
 from cbt_plugins.run.progress import Now, clock

@@ -11,8 +11,8 @@ from faults_world import ANYTHING, CLUSTER, Connections, Time, injector
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults import FaultError, Injector, Prepared
-from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.facts import ask
+from cbt_plugins.faults.kind import BlastRadius
 from cbt_plugins.faults.kinds.daemon import Stop
 from cbt_plugins.faults.scene import Targets
 from cbt_plugins.plan import Fault, Settings

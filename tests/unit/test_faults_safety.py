@@ -9,9 +9,9 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
-from cbt_plugins.faults.blast_radius import BlastRadius, Held, Roles, questions, roles_of
 from cbt_plugins.faults.facts import Facts, Reply, osd_names
-from cbt_plugins.faults.safety import RULES, Assessment, Surroundings, assess
+from cbt_plugins.faults.kind import BlastRadius
+from cbt_plugins.faults.safety import RULES, Assessment, Held, Roles, Surroundings, assess, questions, roles_of
 from cbt_plugins.models.pools import inactive_share
 
 DATA = Path(__file__).parents[1] / "data" / "ceph"

@@ -16,7 +16,7 @@ from cbt_plugins.run.preflight import programs_of
 
 TINY = """
 from cbt_plugins.load.generator import Generator
-from cbt_plugins.load.jobs import LoadJob
+from cbt_plugins.load.generator import LoadJob
 
 
 class Tiny(Generator):

@@ -16,14 +16,14 @@ from faults_world import ANYTHING, Connections, injector
 from run_context import context
 
 from cbt_plugins.cluster.ceph import Ceph, Status
-from cbt_plugins.cluster.clock import Offset
+from cbt_plugins.cluster.remote import Offset
 from cbt_plugins.faults import FaultError
 from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import S3, Event, Fault, Phase, Plan, Settings
 from cbt_plugins.run import phases
 from cbt_plugins.run import wait_phase as waiting
-from cbt_plugins.run.archive import RunArchive
+from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.outcome import PhaseOutcome
 from cbt_plugins.run.phases import PhaseRunner
 

@@ -10,8 +10,16 @@ from typing import List
 
 import pytest
 
-from cbt_plugins.cluster.clock import offsets
-from cbt_plugins.cluster.remote import Remote, RemoteError, Transport, _by_node, _cut_status, script, subject_of
+from cbt_plugins.cluster.remote import (
+    Remote,
+    RemoteError,
+    Transport,
+    _by_node,
+    _cut_status,
+    offsets,
+    script,
+    subject_of,
+)
 from cbt_plugins.monitors import lifecycle
 
 HERE = socket.gethostname()

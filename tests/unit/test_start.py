@@ -11,8 +11,8 @@ from run_context import context
 from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import S3, Driver, Goal, Phase, Plan
-from cbt_plugins.run.archive import RunArchive
-from cbt_plugins.run.start import start_of
+from cbt_plugins.run.context import RunArchive
+from cbt_plugins.run.phases import start_of
 
 MIX = {"GET": 50.0, "PUT": 50.0}
 FILL = Phase("fill", "fill", goal=Goal(objects=9), engine="cbt-load")

@@ -11,7 +11,7 @@ from run_context import context
 
 from cbt_plugins.plan import S3, Phase, Plan
 from cbt_plugins.run import wait_phase as waiting
-from cbt_plugins.run.archive import RunArchive
+from cbt_plugins.run.context import RunArchive
 
 
 class Noted:

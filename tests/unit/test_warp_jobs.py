@@ -7,8 +7,7 @@ from typing import List
 
 import pytest
 
-from cbt_plugins.load.generator import LoadStart
-from cbt_plugins.load.jobs import LoadJob
+from cbt_plugins.load.generator import LoadJob, LoadStart
 from cbt_plugins.load.warp import WarpJobs, drop_share, object_size
 from cbt_plugins.load.worker_groups import by_share
 from cbt_plugins.plan import S3, Bucket, Driver, Goal, Phase, Plan, WarpOp

@@ -10,9 +10,8 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 from pydantic import Field
 
 from cbt_plugins.faults import services
-from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.facts import names, osd_names
-from cbt_plugins.faults.kind import Kind, ServiceOptions
+from cbt_plugins.faults.kind import BlastRadius, Kind, ServiceOptions
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.services import Service
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
