@@ -50,15 +50,15 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if not errors:
         with open(args.config_file) as file:
             config = yaml.safe_load(file)
-        foreign = sorted(set(config["benchmarks"]) - set(registry.names(registry.BENCHMARKS)))
-        if foreign:
+        of_cbt = sorted(set(config["benchmarks"]) - set(registry.names(registry.BENCHMARKS)))
+        if of_cbt:
             try:
                 tree = checkout.find()
             except ValueError as error:
                 return refuse([str(error)])
             if tree:
-                return _hand_over(tree, foreign, args)
-            errors = [_no_checkout(name) for name in foreign]
+                return _hand_over(tree, of_cbt, args)
+            errors = [_no_checkout(name) for name in of_cbt]
     if errors:
         return refuse(errors)
     return RunLoop(args.archive, config, args.conf, Path(args.config_file).resolve()).run()
@@ -72,14 +72,14 @@ def _no_checkout(name: str) -> str:
     )
 
 
-def _hand_over(tree: Path, foreign: Sequence[str], args: argparse.Namespace) -> int:
+def _hand_over(tree: Path, of_cbt: Sequence[str], args: argparse.Namespace) -> int:
     """Run the checkout's cbt.py in this process, with the import hook. Raises SystemExit when that ends."""
     import runpy
 
     from cbt_plugins import autoload
 
     print(
-        f"{', '.join(foreign)}: CBT's own; running {tree}/cbt.py ({checkout.describe(tree).describe})",
+        f"{', '.join(of_cbt)}: CBT's own; running {tree}/cbt.py ({checkout.describe(tree).describe})",
         file=sys.stderr,
         flush=True,
     )

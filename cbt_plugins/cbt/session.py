@@ -58,11 +58,11 @@ class Session:
         self._asked.add(run.fingerprint)
         return self.ledger.state(run) == EXISTING
 
-    def adopt(self, run: RequestedRun, benchmark: Any, foreign: bool) -> None:
+    def adopt(self, run: RequestedRun, benchmark: Any, of_cbt: bool) -> None:
         """Make a benchmark object run on every tree, and count it; CBT's own are marked as unfinished meanwhile."""
         execute = benchmark.run
         unfinished = _unfinished(benchmark)
-        if foreign and self.ledger.state(run) == PLANNED:
+        if of_cbt and self.ledger.state(run) == PLANNED:
             unfinished.parent.mkdir(parents=True, exist_ok=True)
             unfinished.touch()
 
@@ -80,7 +80,7 @@ class Session:
                 raise
             finally:
                 host.current = None
-            if foreign and current.failure:
+            if of_cbt and current.failure:
                 self.ledger.set(run, FAILED, current.failure)
                 return
             self.ledger.set(run, EXECUTED)

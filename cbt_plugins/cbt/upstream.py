@@ -96,10 +96,10 @@ def patch_benchmarkfactory(factory: Any) -> None:
         for made in all_of(archive, cluster, iteration):
             _, run = made_for.pop(id(made))
             if current and current.ledger.knows(run):
-                foreign = run.benchmark not in ours
-                if foreign and current.is_done(run, made):
+                of_cbt = run.benchmark not in ours
+                if of_cbt and current.is_done(run, made):
                     continue
-                current.adopt(run, made, foreign)
+                current.adopt(run, made, of_cbt)
             yield made
             if current:
                 current.unforce()

@@ -131,8 +131,8 @@ def _misspelt(source: YamlSource, names: Sequence[Any]) -> Iterator[ErrorAt]:
 
 
 def _duplicates(source: YamlSource, others: Sequence[Any]) -> List[ErrorAt]:
-    foreign = {("benchmarks", name) for name in others}
-    return [error for error in source.duplicates if len(error.path) < 3 or error.path[:2] not in foreign]
+    of_others = {("benchmarks", name) for name in others}
+    return [error for error in source.duplicates if len(error.path) < 3 or error.path[:2] not in of_others]
 
 
 def _cluster(source: YamlSource, data: Any) -> Tuple[Mapping[str, Any], List[ErrorAt]]:

@@ -93,7 +93,7 @@ PhaseEvents = Annotated[Events, BeforeValidator(_of_file), _OrFile()]
 
 
 class FaultsInForce:
-    """Faults as a cycle goes on; phases come one after the other."""
+    """Faults over the phases of a cycle, which come one after the other."""
 
     def __init__(self) -> None:
         self._known: Set[str] = set()

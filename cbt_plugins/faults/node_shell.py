@@ -66,7 +66,7 @@ def fenced_undo(name: str, text: str, wait: float, mark: bool) -> str:
 def arm(name: str, recovery: str, seconds: float) -> str:
     """Return shell text that runs `recovery` after so many seconds; prints "armed systemd UNIT" or "armed process ...".
 
-    `recovery` is tried several times; it must be harmless when nothing is broken.
+    `recovery` is tried several times; it must change nothing when no fault is in force.
     """
     program = script("deadman_recover", recovery=recovery, attempt=f"{ATTEMPT:g}", pause=f"{PAUSE:g}")
     return in_folder("deadman", action="arm", name=name, program=program, seconds=f"{seconds:g}")

@@ -339,7 +339,7 @@ def _head(case: _Case) -> Iterator[Finding]:
 
 
 def _client(case: _Case) -> Iterator[Finding]:
-    """No client is hit, so the load goes on."""
+    """No client is hit, so the load continues."""
     clients = case.around.roles.clients
     hit = [name for name in clients if _one_of(name, case.taken.nodes)]
     if hit:

@@ -1,6 +1,6 @@
 """Undo of a run: its journal, on disk before each change, and what brings the cluster back and sees that it is back.
 
-An undo goes on whatever fails on the way: a command, a node, the disk of the journal.
+An undo continues whatever fails on the way: a command, a node, the disk of the journal.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Buckets:
         return [r["bucket"] for r in self._journal.all("bucket")]
 
     def claim(self) -> None:
-        """Check before the first load: foreign buckets must exist, ours must not. Raises CephError.
+        """Check before the first load: existing ones must be there, ours must not. Raises CephError.
 
         warp makes a bucket that is missing; a bucket of our name that nobody here made is never touched.
         """
@@ -100,7 +100,7 @@ class Buckets:
         return stats.objects if stats else 0
 
     def empty(self, objects: Mapping[str, int]) -> None:
-        """Remove our own buckets before a fill is repeated. Foreign ones stay as they are."""
+        """Remove our own buckets before a fill is repeated. Existing ones of other users stay as they are."""
         for key, name in self.names.items():
             if key not in self._foreign and objects.get(name, 0):
                 self._remove(name, objects[name])

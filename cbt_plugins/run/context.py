@@ -49,7 +49,7 @@ class RunArchive:
         path = self.phase(index, name) / "phase.json"
         return json.loads(path.read_text()) if path.exists() else None
 
-    def broken(self, index: int, name: str) -> Optional[Path]:
+    def last_attempt(self, index: int, name: str) -> Optional[Path]:
         """Return the folder of the last attempt at an unfinished phase; None when there was none."""
         running = self.running(index, name)
         if running.exists() or self.phase(index, name).exists():

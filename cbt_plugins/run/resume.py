@@ -1,4 +1,4 @@
-"""Resuming a run: what a killed invocation left behind, and the state from which a broken phase begins again."""
+"""Resuming a run: what a killed invocation left behind, and the state from which a phase is repeated."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ def rescue(run: RunContext) -> None:
     scratch = {record["phase"]: record["scratch"] for record in run.journal.all("phase-begun")}
     monitors = run.archive.afterwards / "monitors"
     for index, phase in enumerate(run.plan.phases, 1):
-        broken = run.archive.broken(index, phase.name)
-        if broken is None:
+        attempt = run.archive.last_attempt(index, phase.name)
+        if attempt is None:
             continue
-        monitors = broken / "monitors"
+        monitors = attempt / "monitors"
         folder = scratch.get(phase.name)
         if folder and phase.kind != "wait":
             try:
-                collect(run.remote, last["clients"], folder, broken)
+                collect(run.remote, last["clients"], folder, attempt)
             except (RemoteError, LoadError) as error:
-                log.warning("rows of the broken phase %s are still on the nodes in %s: %s", phase.name, folder, error)
+                log.warning("%s: its unfinished rows are still on the nodes in %s: %s", phase.name, folder, error)
     bring_left(run.host.cluster, run.host.common, run.nodes, run.host.run_dir, monitors)
     for index, phase in enumerate(run.plan.phases, 1):
         set_aside(run, index, phase, "the run was killed")
 
 
 def set_aside(run: RunContext, index: int, phase: Phase, why: str) -> None:
-    """Keep what a broken attempt at a phase left, under another name."""
+    """Keep what an unfinished attempt at a phase left, under another name."""
     kept = run.archive.keep_partial(index, phase.name)
     if kept is not None:
-        run.events.write("phase-broken", phase=phase.name, kept=kept.name, why=why)
+        run.events.write("phase-broken-off", phase=phase.name, kept=kept.name, why=why)
         log.warning("%s was broken off (%s); its files are kept in %s", phase.name, why, kept.name)
 
 
@@ -64,7 +64,7 @@ def _begun_before(run: RunContext, phase: Phase) -> bool:
 
 
 def _restore_objects(run: RunContext, buckets: Buckets, index: int, phase: Phase) -> List[str]:
-    """Empty the buckets before the first load; later phases keep what their broken attempt has written."""
+    """Empty the buckets before the first load; later phases keep what their unfinished attempt has written."""
     if phase.kind == "wait" or not _begun_before(run, phase):
         return []
     first = next(i for i, p in enumerate(run.plan.phases, 1) if p.kind != "wait")

@@ -31,8 +31,8 @@ SETTINGS = Settings(
     recovery="aggressive",
 )
 #: seconds until what hangs is given up; generous where nothing does, so that a busy machine changes nothing
-PATIENCE = float(os.environ.get("STANDIN_PATIENCE", "20"))
-LIMITS = ClusterLimits(PATIENCE, PATIENCE, down=20.0, back=20.0, boot=20.0, pause=0.3, again=1.0, lag=2.0)
+TIMEOUT = float(os.environ.get("STANDIN_TIMEOUT", "20"))
+LIMITS = ClusterLimits(TIMEOUT, TIMEOUT, down=20.0, back=20.0, boot=20.0, pause=0.3, again=1.0, lag=2.0)
 ANYTHING = ("clean", "inactive", "domain", "data", "ok-to-stop", "min-in")
 
 
@@ -76,7 +76,7 @@ def shorten() -> None:
     remote.CONNECT_ALLOWANCE = 0.5
 
 
-def put_back(folder: Path) -> int:
+def undo(folder: Path) -> int:
     """`cbt-tools undo`, with the same short times."""
     import cbt_plugins.faults.injector as injecting
 
@@ -87,4 +87,4 @@ def put_back(folder: Path) -> int:
 
 if __name__ == "__main__":
     what, archive = sys.argv[1], Path(sys.argv[2])
-    sys.exit(put_back(archive) if what == "undo" else main(archive, {"run": cycle, "cut": cut}[what]))
+    sys.exit(undo(archive) if what == "undo" else main(archive, {"run": cycle, "cut": cut}[what]))

@@ -8,7 +8,7 @@ what happens at the run's call N (counted from 1); "PROGRAM WORDS:MODE", at each
 
     fail   it fails, without effect                 hang   it never answers, without effect
     kill   the run is killed by SIGKILL, and what it had asked for comes to pass a moment later
-    term   the run gets SIGTERM, and goes on
+    term   the run gets SIGTERM, and continues
     twice  the same, and SIGHUP at its next call
 """
 

@@ -93,9 +93,9 @@ class StandIn:
                 continue  # ended meanwhile
         return found
 
-    def settle(self, patience: float = 60.0) -> List[str]:
+    def settle(self, timeout: float = 60.0) -> List[str]:
         """Wait until all that was under way has come to pass; what is there still after that."""
-        end = time.monotonic() + patience
+        end = time.monotonic() + timeout
         while True:
             left = self.alive()
             if not left or time.monotonic() > end:

@@ -22,7 +22,7 @@ PHASES = ["fill", "no-failure", "one-down", "recover", "wait-clean"]
 #: calls 7, 147 ...: what is tried where CRASH_PART does not say otherwise
 SAMPLE = "7/140"
 #: somebody else's
-FOREIGN = {"precious": 5}
+EXISTING = {"precious": 5}
 
 
 class Gateway(BaseHTTPRequestHandler):
@@ -52,7 +52,7 @@ class CycleOnStandIn(StandIn):
 
     def __init__(self, folder: Path, url: str) -> None:
         super().__init__(folder)
-        standin.write(str(folder), "state.json", {**self.before, "buckets": dict(FOREIGN)})
+        standin.write(str(folder), "state.json", {**self.before, "buckets": dict(EXISTING)})
         self.before = self.state()
         programs = folder / "cache" / "cbt-plugins" / "bin"
         programs.mkdir(parents=True)
@@ -114,8 +114,8 @@ class CycleOnStandIn(StandIn):
         """Buckets that are missing, or that the run does not know to be its own."""
         claimed = {line["bucket"] for line in self.lines("journal.jsonl") if line["event"] == "bucket"}
         now = self.state()["buckets"]
-        bad = [f"bucket {name} has come from nowhere" for name in now if name not in FOREIGN and name not in claimed]
-        return bad + [f"bucket {name}: {now.get(name)}" for name, n in FOREIGN.items() if now.get(name) != n]
+        bad = [f"bucket {name} has come from nowhere" for name in now if name not in EXISTING and name not in claimed]
+        return bad + [f"bucket {name}: {now.get(name)}" for name, n in EXISTING.items() if now.get(name) != n]
 
     def broken(self) -> List[str]:
         """What is wrong with the cluster, buckets of the run apart: it keeps these to go on with."""

@@ -1,4 +1,4 @@
-"""A deep scrub and a look at the cluster after a run: with everything put back, whatever becomes of them."""
+"""A deep scrub and a look at the cluster after a run: with everything undone, whatever becomes of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Followed(CycleOnStandIn):
         return [next(n for n, line in enumerate(lines) if part in line) for part in parts]
 
 
-def test_scrubbed_and_watched_when_everything_is_put_back(tmp_path: Path, url: str) -> None:
+def test_scrubbed_and_watched_when_everything_is_undone(tmp_path: Path, url: str) -> None:
     world = Followed(tmp_path / "w", url)
     assert world.play(at=("ceph osd pool deep-scrub", "term")) == 130, world.said
     steps = world.order("osd set noscrub", "osd unset noscrub", "osd pool deep-scrub")

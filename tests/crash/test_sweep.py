@@ -1,4 +1,4 @@
-"""A run that is killed, ended, failed or hung at each of its external calls: the cluster is put back, every time.
+"""A run that is killed, ended, failed or hung at each of its external calls: everything is undone, every time.
 
 By the run itself, but for one that was killed: a call that fails or hangs, and a signal or two, are its own affair.
 """
@@ -24,9 +24,9 @@ class Injections(StandIn):
     def play(self, what: str, at: Accident = None) -> int:
         """A scenario, or "undo" for `cbt-tools undo`; its exit status."""
         # what hangs has to be given up while a test waits
-        patience = "4" if at and at[1] == "hang" else "20"
+        timeout = "4" if at and at[1] == "hang" else "20"
         line = [sys.executable, str(HERE / "scenario.py"), what, str(self.archive)]
-        done = self.run(line, at, {"STANDIN_PATIENCE": patience})
+        done = self.run(line, at, {"STANDIN_TIMEOUT": timeout})
         self.said = done.stderr[-600:]
         return done.returncode
 

@@ -174,7 +174,7 @@ def test_a_fill_that_was_killed_starts_from_an_empty_bucket(lab: RunningLab, tmp
     assert count["before"] == 0 and count["ok"]
 
 
-def test_foreign_data_stays_as_it_was(lab: RunningLab, tmp_path: Path) -> None:
+def test_existing_data_stays_as_it_was(lab: RunningLab, tmp_path: Path) -> None:
     maker = Cycle(
         lab,
         tmp_path,

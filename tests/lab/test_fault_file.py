@@ -34,7 +34,7 @@ events:
   - {{at: {PLAN["inject"]:g}s, fault: {{label: a, kind: stop, nodes: [node4]}}}}
   - {{at: {PLAN["undo"]:g}s, undo: a}}
 """
-#: seconds of load: it goes on when the node is back
+#: seconds of load: it continues when the node is back
 LOAD = 60
 #: seconds by which an event may miss its plan
 DRIFT = 2.0
@@ -177,7 +177,7 @@ def check_errors(record: RunRecord, op: str, good: int, failed: int) -> None:
     """As many requests failed as the program itself says."""
     success = one(record, lambda its: (its.op, its.metric) == (op, "success_rate"))
     assert success.n == good + failed and success.value == pytest.approx(good / (good + failed))
-    assert any(caution.code == "errors" for caution in record.warnings) is bool(failed)
+    assert any(warning.code == "errors" for warning in record.warnings) is bool(failed)
 
 
 def check_report(cycle: Cycle, capsys: pytest.CaptureFixture[str], state: str) -> None:

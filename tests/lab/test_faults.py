@@ -187,13 +187,13 @@ def test_a_cut_node_heals_although_nobody_asks(faulty: Faulty) -> None:
     done = faulty.undo(folder)
     assert done.returncode == 0, done.stderr
     left = faulty.lab.exec("node3", ["sh", "-c", "ls /run/cbt-plugins"]).stdout.split()
-    assert not [name for name in left if name.endswith((".armed", ".fired", ".heal"))]
+    assert not [name for name in left if name.endswith((".armed", ".fired", ".recover"))]
     assert faulty.configuration()["keys"] == {}
     faulty.clean()
 
 
 def test_a_switch_that_is_not_needed_is_disarmed(faulty: Faulty) -> None:
-    """The interface of a node is cut and put back through another way: here, by its own console."""
+    """The interface of a node is cut and restored through another way: here, by its own console."""
     folder = faulty.folder()
     cut = fault("n", "network", "node3", interfaces=["eth0"], deadline=900)
     faulty.run(folder, f"injector.acquire(); injector.inject({cut}, wait=False)")

@@ -41,7 +41,7 @@ class Units(Faulty):
 
     def leftovers(self) -> str:
         """Units and files of ours on the node, and units that failed."""
-        files = "cd /run/cbt-plugins; ls -d *.armed *.fired *.heal"
+        files = "cd /run/cbt-plugins; ls -d *.armed *.fired *.recover"
         return self.sh(
             f"systemctl list-units --all --no-legend 'cbt-plugins*'; systemctl --failed --no-legend; {files}"
         )
@@ -123,10 +123,10 @@ def test_what_is_named_must_be_so(units: Units) -> None:
         "    except FaultError as error: say(refused=str(error))\n"
         "injector.release()",
     )
-    unit, bare, foreign = [line["refused"] for line in said if "refused" in line]
+    unit, bare, other = [line["refused"] for line in said if "refused" in line]
     assert f"osd.4 is run by {UNITS[0]} on {NODE}" in unit
     assert "osd.0 is not a unit of systemd on node1" in bare
-    assert f"{UNITS[0]} on {NODE} is not a unit of cephadm" in foreign
+    assert f"{UNITS[0]} on {NODE} is not a unit of cephadm" in other
     assert units.active() == ["active", "active"]
 
 

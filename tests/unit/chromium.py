@@ -19,7 +19,7 @@ _FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
     " --disable-component-update --disable-sync --disable-extensions --hide-scrollbars --remote-debugging-pipe"
 )
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 _COMPLAINTS = ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded")
 _TIMES = """new Promise((done) => requestAnimationFrame(() => setTimeout(() => {
   const [page] = performance.getEntriesByType("navigation"), now = performance.now();
@@ -73,7 +73,7 @@ class Browser:
             self.call("Browser.close")
         except (OSError, TimeoutError):
             self._process.kill()
-        self._process.wait(_PATIENCE)
+        self._process.wait(_TIMEOUT)
         os.close(self._in)
         os.close(self._out)
 
@@ -142,7 +142,7 @@ class Browser:
         return result
 
     def _wait(self, over: Any, number: int = 0, answer: Optional[List[Dict[str, Any]]] = None) -> None:
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + _TIMEOUT
         while not over():
             while b"\0" in self._buffer:
                 text, self._buffer = self._buffer.split(b"\0", 1)

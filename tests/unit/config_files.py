@@ -23,7 +23,7 @@ WARP = "benchmarks:\n  warp:\n" + S3
 CYCLE = "    cycle: {phases: [{fill: {objects: 100}}, {hybrid: {duration: 60s}}]}\n"
 
 
-def faults(tmp_path: Path, text: str) -> List[str]:
+def errors_in(tmp_path: Path, text: str) -> List[str]:
     file = tmp_path / "f.yaml"
     file.write_text(text, encoding="utf-8")
     try:

@@ -15,8 +15,8 @@ SIZES = ((1000, 1000, 0.5), (2000, 4000, 0.5))
 FILL = Phase("fill", "fill", "fill", goal=Goal(objects=11), engine="cbt-load")
 
 
-def plan(*phases: Phase, foreign: bool = False, drivers: int = 2, across: bool = False, **keys: Any) -> Plan:
-    buckets = (Bucket("a", SIZES, existing=foreign), Bucket("b", SIZES, existing=foreign))
+def plan(*phases: Phase, existing: bool = False, drivers: int = 2, across: bool = False, **keys: Any) -> Plan:
+    buckets = (Bucket("a", SIZES, existing=existing), Bucket("b", SIZES, existing=existing))
     names = tuple(b.key for b in buckets)
     made = (Driver(f"0{i}", f"c{i}", names if across else names[:1], 8) for i in range(1, drivers + 1))
     return Plan("warp", S3(urls=("http://r1", "http://r2")), buckets, tuple(made), phases, **keys)
@@ -80,14 +80,14 @@ def test_what_a_driver_knows_of_its_objects_goes_with_it() -> None:
 def test_data_that_is_not_numbered_is_listed_and_only_read() -> None:
     mix = Phase("m", "hybrid", duration=60.0, mix=MIX, engine="cbt-load")
     by_warp = plan(Phase("fill", "fill", goal=Goal(objects=9)), mix)
-    for made, prefix in ((by_warp, "keep/"), (plan(mix, foreign=True), "")):
+    for made, prefix in ((by_warp, "keep/"), (plan(mix, existing=True), "")):
         (spec, _) = specs(made, mix)
         listed = [s for s in spec["spaces"] if not s["numbered"]]
         assert [(s["prefix"], s["exclude"]) for s in listed] == [(prefix, "cbtp-1/")]
         spaces = {op["op"]: op["spaces"] for op in spec["ops"]}
         assert spaces["GET"] == spaces["LIST"] == ["a", "a, listed"]
         assert spaces["PUT"] == spaces["DELETE"] == ["a"]
-    assert specs(plan(mix, foreign=True), mix)[0]["spaces"][0]["prefix"].startswith("cbtp-1/")
+    assert specs(plan(mix, existing=True), mix)[0]["spaces"][0]["prefix"].startswith("cbtp-1/")
 
 
 def test_verify_and_delete_take_every_object_once() -> None:

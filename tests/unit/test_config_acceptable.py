@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import List
 
 import pytest
-from config_files import CLUSTER, RGWTEST, faults, marked
+from config_files import CLUSTER, RGWTEST, errors_in, marked
 
 from cbt_plugins.config.acceptable import Target, errors, parse, target_of
 from cbt_plugins.metrics import ACCEPTABLE
@@ -106,7 +106,7 @@ def test_errors_of_a_file_are_found_all_at_once_with_their_places(tmp_path: Path
         "      p99_ms: §(lesser)\n"
         "      max_ms: §3\n"
     )
-    found = faults(tmp_path, text)
+    found = errors_in(tmp_path, text)
     assert [fault.split(" ", 1)[0] + " " for fault in found] == places
     assert "no phase 'measure-agd'; did you mean 'measure-aged'?" in found[0]
     assert "did you mean 'p99_ms'?" in found[1]
@@ -123,7 +123,7 @@ def test_what_is_no_mapping_is_refused() -> None:
 def test_the_example_of_the_documentation_is_right(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "CBT.md").read_text(encoding="utf-8")
     (example,) = (text for text in re.findall(r"```yaml\n(.*?)```", page, re.S) if "acceptable:" in text)
-    assert faults(tmp_path, CLUSTER + example) == []
-    assert faults(tmp_path, CLUSTER + example.replace("fill/", "fil/")) != []
+    assert errors_in(tmp_path, CLUSTER + example) == []
+    assert errors_in(tmp_path, CLUSTER + example.replace("fill/", "fil/")) != []
     named = re.findall(r"^\| (`[a-z0-9_`, ]+`) \|", page, re.M)
     assert set(ACCEPTABLE) == {name for line in named for name in line.replace("`", "").split(", ")} & set(ACCEPTABLE)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Tuple
 
 import pytest
-from config_files import CLUSTER, CYCLE, RGWTEST, S3, WARP, faults, marked
+from config_files import CLUSTER, CYCLE, RGWTEST, S3, WARP, errors_in, marked
 
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.events import is_fault_file, load_fault_file
@@ -14,8 +14,8 @@ from cbt_plugins.config.source import read
 
 
 def test_a_good_file_have_no_errors(tmp_path: Path) -> None:
-    assert faults(tmp_path, CLUSTER + RGWTEST) == []
-    assert faults(tmp_path, CLUSTER + WARP + CYCLE) == []
+    assert errors_in(tmp_path, CLUSTER + RGWTEST) == []
+    assert errors_in(tmp_path, CLUSTER + WARP + CYCLE) == []
 
 
 RGWTEST_FAULTS = [
@@ -175,14 +175,14 @@ WARP_FAULTS = [
 @pytest.mark.parametrize(("section", "message"), RGWTEST_FAULTS)
 def test_errors_of_rgwtest(tmp_path: Path, section: str, message: str) -> None:
     text, (place,) = marked(CLUSTER + RGWTEST + section)
-    found = faults(tmp_path, text)
+    found = errors_in(tmp_path, text)
     assert any(fault.startswith(place + message) for fault in found), found
 
 
 @pytest.mark.parametrize(("section", "message"), WARP_FAULTS)
 def test_errors_of_warp(tmp_path: Path, section: str, message: str) -> None:
     text, (place,) = marked(CLUSTER + WARP + section)
-    found = faults(tmp_path, text)
+    found = errors_in(tmp_path, text)
     assert any(fault.startswith(place + message) for fault in found), found
 
 
@@ -227,7 +227,7 @@ def test_errors_of_s3(tmp_path: Path, s3: str, message: str) -> None:
         "client_endpoints:\n  hsbench: {urls: ['http://rgw:80'], driver: s3}\n  nourls: {driver: s3}\n"
     )
     text, (place,) = marked(f"{CLUSTER}{endpoints}benchmarks:\n  rgwtest:\n    s3: {s3}\n")
-    (found,) = faults(tmp_path, text)
+    (found,) = errors_in(tmp_path, text)
     assert found.startswith(f"{place}benchmarks.rgwtest.s3")
     assert message in found
 
@@ -257,7 +257,7 @@ def test_errors_of_s3(tmp_path: Path, s3: str, message: str) -> None:
 )
 def test_errors_of_the_cluster(tmp_path: Path, change: Tuple[str, str], message: str) -> None:
     text, places = marked((CLUSTER + RGWTEST).replace(*change))
-    (found,) = faults(tmp_path, text)
+    (found,) = errors_in(tmp_path, text)
     assert found.startswith("".join(places) or "f.yaml:2:3: ")
     assert message in found
 
@@ -266,7 +266,7 @@ def test_mappings_of_nodes_and_other_keys_of_cbt_are_fine(tmp_path: Path) -> Non
     cluster = CLUSTER.replace(
         "mons: [node0]", "mons: {node0: {a: '1.2.3.4:6789'}}\n  rgws: {rgw1: }\n  pool_profiles: {}"
     )
-    assert faults(tmp_path, cluster + RGWTEST) == []
+    assert errors_in(tmp_path, cluster + RGWTEST) == []
 
 
 def test_all_errors_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_all_errors_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> Non
         + "benchmarks:\n  rgwtest:\n    s3: {urls: [§7], user: cbt}\n    objects: {sizes: [§4K, §1]}\n"
         "    mix: §{get: 1}\n    §wrokers: 3\n    measure: {duration: §1}\n"
     )
-    found = faults(tmp_path, text)
+    found = errors_in(tmp_path, text)
     assert [fault[: len(place)] for fault, place in zip(found, places)] == places
     assert len(found) == len(places)
 
@@ -283,33 +283,33 @@ def test_all_errors_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> Non
 def test_an_error_of_a_sweep_is_told_once_and_at_its_element(tmp_path: Path) -> None:
     sweep = "    size: [4KiB, §64K, 1MiB]\n    workers: [1, 2, §0]\n    scale: [1, 0.5]\n"
     text, places = marked(CLUSTER + WARP + sweep + CYCLE)
-    found = faults(tmp_path, text)
+    found = errors_in(tmp_path, text)
     assert [fault.split(" ")[0] + " " for fault in found] == places
 
 
 def test_an_empty_list_of_a_required_key_is_one_error(tmp_path: Path) -> None:
-    (found,) = faults(tmp_path, CLUSTER + WARP + "    cycle: []\n")
+    (found,) = errors_in(tmp_path, CLUSTER + WARP + "    cycle: []\n")
     assert "empty list" in found
 
 
 def test_a_sweep_too_large_is_refused_before_it_is_counted_out(tmp_path: Path) -> None:
     sweep = "".join(f"    {key}: {list(range(1, 101))}\n" for key in ("workers", "drivers", "read_objects"))
-    (found,) = faults(tmp_path, CLUSTER + WARP + sweep + CYCLE)
+    (found,) = errors_in(tmp_path, CLUSTER + WARP + sweep + CYCLE)
     assert "multiply to 1000000, and" in found
 
 
 def test_a_misspelt_benchmark_and_an_empty_monitor_profile(tmp_path: Path) -> None:
     text, places = marked(CLUSTER + "monitoring_profiles:\n  §collectl:\n" + RGWTEST + "  §wrap: {}\n")
-    found = faults(tmp_path, text)
+    found = errors_in(tmp_path, text)
     assert [fault.split(" ", 1)[0] + " " for fault in found] == places
     assert "collectl: {}" in found[0]
     assert "did you mean 'warp'?" in found[1]
 
 
 def test_files_without_a_section_of_ours_are_none_of_our_business(tmp_path: Path) -> None:
-    assert faults(tmp_path, "cluster: {}\nbenchmarks:\n  radosbench: {a: 1, a: 2}\n  fio:\n") == []
-    assert faults(tmp_path, "") == []
-    assert faults(tmp_path, "- 1\n") == []
+    assert errors_in(tmp_path, "cluster: {}\nbenchmarks:\n  radosbench: {a: 1, a: 2}\n  fio:\n") == []
+    assert errors_in(tmp_path, "") == []
+    assert errors_in(tmp_path, "- 1\n") == []
 
 
 @pytest.mark.parametrize(
@@ -326,18 +326,18 @@ def test_nodes_beside_benchmarks_of_cbt_and_a_profile_of_ours(tmp_path: Path, no
     text, _ = marked(
         f"cluster:\n  {nodes}\nbenchmarks:\n  radosbench: {{}}\nmonitoring_profiles: {{recovery: {{}}}}\n"
     )
-    found = faults(tmp_path, text)
+    found = errors_in(tmp_path, text)
     assert len(found) == bool(message)
     assert all(message in one for one in found)
 
 
 def test_other_benchmarks_beside_ours_are_left_alone(tmp_path: Path) -> None:
-    assert faults(tmp_path, CLUSTER + RGWTEST + "  radosbench: {a: 1, a: 2, op_size: []}\n") == []
+    assert errors_in(tmp_path, CLUSTER + RGWTEST + "  radosbench: {a: 1, a: 2, op_size: []}\n") == []
 
 
 def test_keys_that_cbt_reads_in_every_section_are_accepted(tmp_path: Path) -> None:
     keys = "    acceptable: {bandwidth: (greater)}\n    osd_ra: [4096]\n    valgrind: null\n    log_iops: false\n"
-    assert faults(tmp_path, CLUSTER + RGWTEST + keys) == []
+    assert errors_in(tmp_path, CLUSTER + RGWTEST + keys) == []
 
 
 def test_runs_come_in_the_order_of_cbt(tmp_path: Path) -> None:
@@ -369,7 +369,7 @@ def test_the_file_of_errors_is_checked_before_any_load(tmp_path: Path, benchmark
     """Beside CBT's own benchmarks too: there the profile is all that is ours."""
     (tmp_path / "faults.yaml").write_text("events:\n- {at: 1s, fault: {label: a, kind: stpo, nodes: [node9]}}\n")
     profiles = f"monitoring_profiles: {{faults: {{file: {tmp_path}/faults.yaml}}, recovery: {{intervall: 2}}}}\n"
-    found = faults(tmp_path, f"{CLUSTER}{profiles}benchmarks: {{{benchmark}}}\n")
+    found = errors_in(tmp_path, f"{CLUSTER}{profiles}benchmarks: {{{benchmark}}}\n")
     assert [text for text in found if "did you mean 'stop'?" in text and "faults.yaml:2:" in text]
     assert [text for text in found if "node9 is not among the cluster's osds" in text]
     assert [text for text in found if "recovery.intervall: unknown key" in text]
@@ -377,5 +377,5 @@ def test_the_file_of_errors_is_checked_before_any_load(tmp_path: Path, benchmark
 
 def test_a_fault_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     profiles = f"monitoring_profiles: {{faults: {{file: {tmp_path}/none.yaml}}}}\n"
-    (found,) = faults(tmp_path, f"{CLUSTER}{profiles}benchmarks: {{hsbench: {{}}}}\n")
+    (found,) = errors_in(tmp_path, f"{CLUSTER}{profiles}benchmarks: {{hsbench: {{}}}}\n")
     assert "none.yaml: cannot be read" in found

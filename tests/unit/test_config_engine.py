@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
 import pytest
-from config_files import CLUSTER, CYCLE, RGWTEST, WARP, faults, marked
+from config_files import CLUSTER, CYCLE, RGWTEST, WARP, errors_in, marked
 
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
@@ -150,9 +150,9 @@ def test_drivers_that_work_across_all_buckets() -> None:
         ("02-4KiB", "c2", ("4KiB-1", "4KiB-2", "4KiB-3")),
     ]
     assert len(cbt_load([FILL], buckets=3, across_buckets=True, drivers=1).drivers) == 1
-    foreign = {"names": ["mine", "theirs"], "existing": True}
+    existing = {"names": ["mine", "theirs"], "existing": True}
     reads = {"hybrid": {"duration": "1m", "mix": {"get": 100}, "roles": {"get": ["theirs"]}}}
-    made = cbt_load([reads], buckets=foreign, across_buckets=True)
+    made = cbt_load([reads], buckets=existing, across_buckets=True)
     assert made.drivers[0].buckets == ("mine", "theirs")
     assert made.phases[0].roles == {"GET": ("theirs",)}
 
@@ -160,8 +160,8 @@ def test_drivers_that_work_across_all_buckets() -> None:
 def test_what_is_there_decides_what_a_phase_can_do() -> None:
     reads = {"hybrid": {"duration": "1m", "mix": {"get": 80, "put": 20}}}
     assert cbt_load([{"fill": {"objects": 5, "engine": "warp"}}, reads]).phases[1].engine == "cbt-load"
-    foreign = {"names": ["mine"], "existing": True}
-    made = cbt_load([FILL, reads, {"verify": {}}, {"delete": {}}, reads], buckets=foreign, keep_data=True)
+    existing = {"names": ["mine"], "existing": True}
+    made = cbt_load([FILL, reads, {"verify": {}}, {"delete": {}}, reads], buckets=existing, keep_data=True)
     assert [phase.kind for phase in made.phases] == ["fill", "hybrid", "verify", "delete", "hybrid"]
     with pytest.raises(ConfigError, match=r"phases\[2\]\.hybrid: no objects to work on"):
         cbt_load([FILL, {"delete": {}}, reads])
@@ -321,7 +321,7 @@ FAULTS = [
 @pytest.mark.parametrize(("section", "message"), FAULTS)
 def test_errors_around_the_engine(tmp_path: Path, section: str, message: str) -> None:
     text, (place,) = marked(CLUSTER + WARP + section)
-    found = faults(tmp_path, text)
+    found = errors_in(tmp_path, text)
     assert len(found) == 1
     assert found[0].startswith(place + message), found
 
@@ -344,16 +344,16 @@ def test_errors_around_the_engine(tmp_path: Path, section: str, message: str) ->
 )
 def test_errors_around_the_engine_of_rgwtest(tmp_path: Path, section: str, message: str) -> None:
     text, (place,) = marked(CLUSTER + RGWTEST + section)
-    (found,) = faults(tmp_path, text)
+    (found,) = errors_in(tmp_path, text)
     assert found.startswith(place + message)
 
 
 def test_everything_that_warp_cannot_do_is_said_at_once(tmp_path: Path) -> None:
     text, places = marked(CLUSTER + WARP + _warp("§rate: 5, §ramp: 5s, mix: {get: 80, list: §10, multipart: §10}"))
-    assert [fault.split(" ")[0] + " " for fault in faults(tmp_path, text)] == places
+    assert [error.split(" ")[0] + " " for error in errors_in(tmp_path, text)] == places
 
 
 def test_an_engine_that_is_an_error_itself_brings_no_others(tmp_path: Path) -> None:
     text, (place,) = marked(CLUSTER + WARP + _cbt_load("rate: 5").replace("engine: c", "engine: §x"))
-    (found,) = faults(tmp_path, text)
+    (found,) = errors_in(tmp_path, text)
     assert found.startswith(f"{place}benchmarks.warp.engine: must be warp or cbt-load")

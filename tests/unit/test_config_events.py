@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
 
 import pytest
-from config_files import CLUSTER, RGWTEST, WARP, faults, marked
+from config_files import CLUSTER, RGWTEST, WARP, errors_in, marked
 
 from cbt_plugins.config import registry
 from cbt_plugins.config.sections import plan_of
@@ -271,7 +271,7 @@ FAULTS = [
 @pytest.mark.parametrize(("section", "message"), FAULTS)
 def test_errors_of_events(tmp_path: Path, section: str, message: str) -> None:
     text, (place,) = marked(CLUSTER + WARP + section)
-    (found,) = faults(tmp_path, text)
+    (found,) = errors_in(tmp_path, text)
     assert found.startswith(place + EVENTS + message), found
 
 
@@ -302,14 +302,14 @@ def test_errors_of_a_file_are_those_of_the_phase(tmp_path: Path, content: Option
         file.write_text(content + "\n")
     phases = f"[{{fill: {{objects: 5}}}}, {{hybrid: {{duration: 10m, §events: {{file: {file}}}}}}}]"
     text, (place,) = marked(CLUSTER + WARP + f"    cycle: {{phases: {phases}}}\n")
-    (found,) = faults(tmp_path, text)
+    (found,) = errors_in(tmp_path, text)
     line = place.split(":")[1]
     assert found.startswith(f"f.yaml:{line}:") and EVENTS in found and message in found, found
 
 
 def test_events_are_a_list_or_a_file(tmp_path: Path) -> None:
     phases = "[{fill: {objects: 5}}, {hybrid: {duration: 10m, events: {path: x}}}]"
-    (found,) = faults(tmp_path, CLUSTER + WARP + f"    cycle: {{phases: {phases}}}\n")
+    (found,) = errors_in(tmp_path, CLUSTER + WARP + f"    cycle: {{phases: {phases}}}\n")
     assert "must be a list of events, or {file: PATH} of a fault file" in found
 
 
@@ -317,13 +317,13 @@ def test_an_undo_of_a_later_phase_counts(tmp_path: Path) -> None:
     both = events(f"{{at: 0s, fault: {A}}}")
     both = both.replace("]}}]}\n", "]}}, {wait: {duration: 5m, events: [{at: 0s, undo: a}, {at: 1s, undo: §a}]}}]}\n")
     text, (place,) = marked(CLUSTER + WARP + both)
-    (found,) = faults(tmp_path, text)
+    (found,) = errors_in(tmp_path, text)
     assert found.startswith(f"{place}benchmarks.warp.cycle.phases[2].wait.events[1].undo: no fault 'a' is in force")
 
 
 def test_flags_that_are_accepted_hide_nothing(tmp_path: Path) -> None:
     text = "    settings: {flags: [nodown]}\n" + fault("kind: stop, osds: [1], accept: [flags]")
-    assert faults(tmp_path, CLUSTER + WARP + text) == []
+    assert errors_in(tmp_path, CLUSTER + WARP + text) == []
 
 
 @pytest.mark.parametrize(
@@ -342,11 +342,11 @@ def test_flags_that_are_accepted_hide_nothing(tmp_path: Path) -> None:
 def test_passwords_come_from_the_environment_and_are_never_repeated(tmp_path: Path, command: str) -> None:
     options = '{"on": "x", "off": §"' + command + '"}'
     text, (place,) = marked(CLUSTER + WARP + fault(f"kind: power, osd_nodes: 1, options: {options}"))
-    (found,) = faults(tmp_path, text)
+    (found,) = errors_in(tmp_path, text)
     assert found.startswith(f"{place}{EVENTS}[0].fault.options.off: a password stands here; take it from the environ")
     assert "hunter2" not in found
     good = text.replace("hunter2", "${SECRET}")
-    assert faults(tmp_path, good) == []
+    assert errors_in(tmp_path, good) == []
 
 
 SETTINGS = [
@@ -374,7 +374,7 @@ SETTINGS = [
 @pytest.mark.parametrize(("settings", "message"), SETTINGS)
 def test_errors_of_settings(tmp_path: Path, settings: str, message: str) -> None:
     text, (place,) = marked(CLUSTER + RGWTEST + f"    settings: {settings}\n")
-    (found,) = faults(tmp_path, text)
+    (found,) = errors_in(tmp_path, text)
     assert found.startswith(f"{place}benchmarks.rgwtest.settings{message}"), found
 
 
@@ -389,7 +389,7 @@ def test_errors_of_settings(tmp_path: Path, settings: str, message: str) -> None
 )
 def test_errors_of_a_wait(tmp_path: Path, wait: str, message: str) -> None:
     text, (place,) = marked(CLUSTER + WARP + f"    cycle: {{phases: [{{wait: {wait}}}]}}\n")
-    (found,) = faults(tmp_path, text)
+    (found,) = errors_in(tmp_path, text)
     assert found.startswith(f"{place}benchmarks.warp.cycle.phases[0].wait{message}"), found
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, List, Tuple
 
 import pytest
-from config_files import CLUSTER, S3, faults, marked
+from config_files import CLUSTER, S3, errors_in, marked
 
 from cbt_plugins.config import registry
 from cbt_plugins.config.check import load_file
@@ -228,7 +228,7 @@ CLASSIC = [
 )
 def test_errors_of_osdfailure(tmp_path: Path, section: str, message: str) -> None:
     text, (place,) = marked(CLUSTER + "benchmarks:\n  osdfailure:\n" + S3 + section)
-    (found,) = faults(tmp_path, text)
+    (found,) = errors_in(tmp_path, text)
     assert found.startswith(f"{place}benchmarks.osdfailure{message}"), found
 
 

@@ -166,13 +166,13 @@ def test_hybrid_on_existing_buckets_needs_no_fill() -> None:
     assert made.phases[0].kind == "hybrid"
 
 
-def test_what_is_written_beside_foreign_data_stays_and_must_be_accepted() -> None:
-    foreign = {"buckets": {"names": ["mine"], "existing": True}}
+def test_what_is_written_beside_existing_data_stays_and_must_be_accepted() -> None:
+    existing = {"buckets": {"names": ["mine"], "existing": True}}
     with pytest.raises(ConfigError, match="accept that with keep_data: true"):
-        warp([{"fill": {"objects": 5}}], **foreign)
+        warp([{"fill": {"objects": 5}}], **existing)
     with pytest.raises(ConfigError, match="nothing to delete: only objects of this run's own are"):
-        warp([{"hybrid": {"duration": "1m"}}], keep_data=True, **foreign)
-    made = warp([{"fill": {"objects": 5}}, {"hybrid": {"duration": "1m"}}], keep_data=True, **foreign)
+        warp([{"hybrid": {"duration": "1m"}}], keep_data=True, **existing)
+    made = warp([{"fill": {"objects": 5}}, {"hybrid": {"duration": "1m"}}], keep_data=True, **existing)
     assert [p.kind for p in made.phases] == ["fill", "hybrid"]
 
 

@@ -89,14 +89,14 @@ def test_a_run_that_ends_begins_nothing_more(tmp_path: Path) -> None:
     world.run = slow  # type: ignore[method-assign]
     failed: List[str] = []
 
-    def strike() -> None:
+    def inject() -> None:
         try:
             made.inject(PAIR)
         except FaultError as error:
             failed.append(str(error))
 
     with pytest.raises(RuntimeError), made.holding():
-        thread = threading.Thread(target=strike)
+        thread = threading.Thread(target=inject)
         thread.start()
         assert stopping.wait(30)
         threading.Timer(0.2, go_on.set).start()
@@ -112,7 +112,7 @@ def test_a_run_that_ends_begins_nothing_more(tmp_path: Path) -> None:
     "numbers", [(signal.SIGTERM,), (signal.SIGINT, signal.SIGINT), (signal.SIGHUP, signal.SIGTERM)]
 )
 def test_signals_leave_nothing_behind(tmp_path: Path, numbers: List[int]) -> None:
-    """The first ends the run, the second comes while the cluster is put back."""
+    """The first ends the run, the second comes while the faults are undone."""
     world = Connections()
     made = injector(tmp_path, world, NOOUT)
     play, more = world.run, list(numbers)

@@ -96,14 +96,14 @@ def test_a_run_shares_the_cluster_with_what_it_starts(tmp_path: Path, world: Con
 
 def test_a_lock_that_comes_after_its_run_was_undone_is_none(tmp_path: Path, world: Connections) -> None:
     """Killed while it took the cluster: neither undo nor the next start may be overtaken by that."""
-    for goes_on in (False, True):
+    for resumed in (False, True):
         first = injector(tmp_path, world)
         world.die_at_change = (world.changes + 1, "late")
         with pytest.raises(Died):
             first.acquire()
         first.close()
         second = injector(tmp_path, world)
-        if goes_on:
+        if resumed:
             second.acquire()
             world.arrive()
             second.apply(Settings(flags=("noout",)))

@@ -71,7 +71,7 @@ def test_an_attempt_to_recover_that_hangs_is_given_up(tmp_path: Path, monkeypatc
 
 
 def test_a_switch_that_is_disarmed_while_it_recovers_goes_no_further(tmp_path: Path) -> None:
-    """A recovery that goes on would end the next fault as well."""
+    """A recovery that continues would end the next fault as well."""
     recovers = f"echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; sleep 1000; touch {tmp_path}/recovered"
     shell(node_shell.arm("r-1", recovers, 0), tmp_path / "d")
     until((tmp_path / "pid").exists)

@@ -236,13 +236,13 @@ def test_a_secret_that_others_can_read_is_warned_of(
 
 
 def test_osds_that_ended_while_they_were_cut_off_are_started(machine: Machine, injector: Injector) -> None:
-    """After the node is healed and its switch disarmed; and they are marked in."""
+    """After the node has recovered and its switch disarmed; and they are marked in."""
     options = {"method": "nft", "deadline": 60}
     real = machine._play
     machine._play = (  # type: ignore[method-assign]
         lambda node, text: Result("", "", 0) if "command -v nft" in text else real(node, text)
     )
     (step,) = injector.prepare(Fault("n", "network", ("node1",), options=options, accept=ANYTHING)).steps
-    heal, disarm, start, mark_in = (command.text for command in step.undo)
-    assert "nft delete table" in heal and ".armed" in disarm
+    recover, disarm, start, mark_in = (command.text for command in step.undo)
+    assert "nft delete table" in recover and ".armed" in disarm
     assert "systemctl start ceph-osd@0.service" in start and mark_in.endswith("osd in 0")

@@ -430,9 +430,9 @@ def test_dropped_packets_leave_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
 
     scene: Any = Anywhere()
     made = _nft(scene, "n", "r-n-0-1", 22)
-    cut, heal, whole = made.inject, made.recover, made.recovered
+    cut, recover, recovered = made.inject, made.recover, made.recovered
     show = "nft list ruleset"
-    text = "; ".join((whole, cut, show, whole, heal, heal, whole))
+    text = "; ".join((recovered, cut, show, recovered, recover, recover, recovered))
     said = subprocess.run(["unshare", "-n", "sh", "-ec", text], capture_output=True, text=True, timeout=60, check=False)
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.startswith("recovered\ntable inet") and said.stdout.endswith("}\nrecovered\n")

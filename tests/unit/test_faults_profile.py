@@ -88,7 +88,7 @@ def test_a_fault_that_fails_in_the_middle_is_a_failure(tmp_path: Path, monkeypat
 
 
 def test_one_that_is_still_at_it_is_left_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An undo may take longer than anybody waits: CBT goes on, and the process too."""
+    """An undo may take longer than anybody waits: CBT continues, and the process too."""
     monkeypatch.setattr(faults, "UNDO_TIMEOUT", 0.0)
     ended = tmp_path / "ended"
     os.mkfifo(ended)

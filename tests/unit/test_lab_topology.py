@@ -66,7 +66,7 @@ def test_record_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"fsid": "of another program"}'])
-def test_foreign_record_is_not_touched(tmp_path: Path, content: str) -> None:
+def test_record_of_another_program_is_not_touched(tmp_path: Path, content: str) -> None:
     (tmp_path / "lab.json").write_text(content)
     with pytest.raises(LabUsage, match=r"lab.json"):
         LabRecord.load(tmp_path)

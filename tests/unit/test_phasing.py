@@ -47,33 +47,33 @@ def cycle(second: Fault = B) -> Tuple[Phase, ...]:
     )
 
 
-class Healing(Connections):
-    """A cluster that needs so many samples of its status to recover; `heal` = None: it never does."""
+class Recovery(Connections):
+    """A cluster that needs so many samples of its status to recover; `left` = None: it never does."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.heal: Optional[int] = 0
+        self.left: Optional[int] = 0
         self.watched = 0
         still = self.world._pgs
 
         def pgs() -> Iterator[Dict[str, Any]]:
             for pg in still():
-                if self.heal != 0 and pg["state"].startswith("active") and pg["pgid"].endswith("0"):
+                if self.left != 0 and pg["state"].startswith("active") and pg["pgid"].endswith("0"):
                     pg["state"] = "active+undersized+degraded+remapped+backfilling"
                 yield pg
 
         self.world._pgs = pgs
 
     @contextlib.contextmanager
-    def watch(self, *_: Any) -> Iterator[Healing]:
+    def watch(self, *_: Any) -> Iterator[Recovery]:
         yield self
 
     def poll(self, timeout: float) -> List[Tuple[float, Status]]:
         self.watched += 1
         assert self.watched < 20000, "this wait has no end"
         sample = time.time(), Status.parse(self.world._status())
-        if self.heal:
-            self.heal -= 1
+        if self.left:
+            self.left -= 1
         return [sample]
 
 
@@ -119,7 +119,7 @@ class NoLoad:
 class Run:
     """One run; each `go` is an invocation of its own, which first undoes what the one before has left."""
 
-    def __init__(self, folder: Path, world: Healing, phases: Tuple[Phase, ...], settings: Optional[Settings] = None):
+    def __init__(self, folder: Path, world: Recovery, phases: Tuple[Phase, ...], settings: Optional[Settings] = None):
         self.folder, self.world, self.settings = folder, world, settings
         self.plan = Plan("warp", S3(urls=("http://a",)), (), (), phases)
         self.archive = RunArchive(folder)
@@ -155,28 +155,28 @@ class Run:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Healing:
-    made = Healing()
+def world(monkeypatch: pytest.MonkeyPatch) -> Recovery:
+    made = Recovery()
     monkeypatch.setattr(waiting, "StatusWatch", made.watch)
     monkeypatch.setattr(waiting, "STABLE", 0.0)
     monkeypatch.setattr(phases, "LoadPhase", lambda run, ready, buckets: buckets)
     return made
 
 
-def test_a_run_that_is_not_broken_off_waits_for_nothing(tmp_path: Path, world: Healing) -> None:
+def test_a_run_that_is_not_broken_off_waits_for_nothing(tmp_path: Path, world: Recovery) -> None:
     run = Run(tmp_path, world, cycle()[:4])
     assert run.go() == [True] * 4 and world.watched == 0
     assert run.events("settle-begin") == []
 
 
-def test_a_broken_phase_goes_on_when_the_cluster_has_healed(tmp_path: Path, world: Healing) -> None:
-    """Its fault accepts nothing: on a cluster that still heals from the undo it would be refused."""
+def test_a_broken_phase_is_repeated_when_the_cluster_has_recovered(tmp_path: Path, world: Recovery) -> None:
+    """Its fault accepts nothing: on a cluster that still recovers from the undo it would be refused."""
     run = Run(tmp_path, world, cycle())
     with pytest.raises(KeyboardInterrupt):
         run.go(killed_in="one-down")
-    world.heal = 5
+    world.left = 5
     assert run.go() == [True] * 5
-    assert world.heal == 0 and run.load.begun == ["one-down", "two-down", "recover"]
+    assert world.left == 0 and run.load.begun == ["one-down", "two-down", "recover"]
     (begun,), (ended,) = run.events("settle-begin"), run.events("settle-end")
     assert (begun["phase"], begun["before"], begun["down"]) == ("one-down", ["a"], [])
     assert ended["given_up"] is None
@@ -184,56 +184,56 @@ def test_a_broken_phase_goes_on_when_the_cluster_has_healed(tmp_path: Path, worl
     assert order.index("settle-end") < len(order) - 1 - order[::-1].index("phase-begin")
 
 
-def test_the_cluster_settles_before_the_first_of_earlier_faults(tmp_path: Path, world: Healing) -> None:
+def test_the_cluster_settles_before_the_first_of_earlier_faults(tmp_path: Path, world: Recovery) -> None:
     """What the first one takes keeps PGs from being clean for as long as it is in force."""
     phases = (*cycle()[:3], load("both"), load("last", Event(0.0, undo=("a", "b"))))
     run = Run(tmp_path, world, phases)
     with pytest.raises(KeyboardInterrupt):
         run.go(killed_in="both")
-    world.heal = 5
+    world.left = 5
     assert run.go() == [True] * 5
     assert [line["before"] for line in run.events("settle-begin")] == [["a"], ["b"]]
-    assert world.heal == 0 and run.open == []
+    assert world.left == 0 and run.open == []
     warned = [w["text"] for w in run.archive.finished(4, "both")["warnings"]]  # type: ignore[index]
     assert [text for text in warned if "injected again" in text] == [
         f"{label} was undone when the run was broken off, and injected again" for label in "ab"
     ]
 
 
-def test_who_accepts_an_unsteady_cluster_does_not_wait(tmp_path: Path, world: Healing) -> None:
+def test_who_accepts_an_unsteady_cluster_does_not_wait(tmp_path: Path, world: Recovery) -> None:
     run = Run(tmp_path, world, cycle(HASTY))
     with pytest.raises(KeyboardInterrupt):
         run.go(killed_in="two-down")
-    world.heal = 4
+    world.left = 4
     run.go()
     assert [line["before"] for line in run.events("settle-begin")] == [["a"]]  # and none before b
-    hasty = Run(tmp_path / "other", Healing(), (load("x", Event(0.0, inject=HASTY)),))
+    hasty = Run(tmp_path / "other", Recovery(), (load("x", Event(0.0, inject=HASTY)),))
     hasty.folder.mkdir()
     with pytest.raises(KeyboardInterrupt):
         hasty.go(killed_in="x")
-    hasty.world.heal = None
+    hasty.world.left = None
     assert hasty.go() == [True] and hasty.world.watched == 0
 
 
 def test_not_recovered_is_the_refusal_and_the_next_start_goes_on(
-    tmp_path: Path, world: Healing, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, world: Recovery, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = Run(tmp_path, world, cycle())
-    patient = run.plan
-    run.plan = replace(patient, phases=(*patient.phases[:4], replace(WAIT, stalled=0.01)))
+    longer = run.plan
+    run.plan = replace(longer, phases=(*longer.phases[:4], replace(WAIT, stalled=0.01)))
     with pytest.raises(KeyboardInterrupt):
         run.go(killed_in="two-down")
-    world.heal = None
+    world.left = None
     with pytest.raises(FaultError, match=r"^a: refused. clean: 2 of 16 PGs are not active\+clean: 2 active\+under"):
         run.go()
     assert "2 PGs are not active+clean and nothing has changed for" in run.events("settle-end")[-1]["given_up"]
     assert "two-down: not recovered: 2 PGs" in caplog.text
     assert run.whole == ["no-failure", "one-down"] and world.differences() == set()
-    world.heal, run.plan = 3, patient
+    world.left, run.plan = 3, longer
     assert run.go() == [True] * 5 and run.load.begun == ["two-down", "recover"]
 
 
-def test_osds_that_were_down_before_are_named(tmp_path: Path, world: Healing, caplog: pytest.LogCaptureFixture) -> None:
+def test_osds_down_before_are_named(tmp_path: Path, world: Recovery, caplog: pytest.LogCaptureFixture) -> None:
     run = Run(tmp_path, world, (*cycle()[:2], Phase("clean", "wait", wait_clean=True, at_most=0.01)))
     with pytest.raises(KeyboardInterrupt):
         run.go(killed_in="one-down")
@@ -245,7 +245,7 @@ def test_osds_that_were_down_before_are_named(tmp_path: Path, world: Healing, ca
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_fault_that_is_refused_or_fails(tmp_path: Path, world: Healing, fails: bool) -> None:
+def test_a_fault_that_is_refused_or_fails(tmp_path: Path, world: Recovery, fails: bool) -> None:
     """Its phase is no result, and is the first thing that the next start does."""
     run = Run(tmp_path, world, cycle()[:4])
     if fails:
@@ -263,13 +263,13 @@ def test_a_fault_that_is_refused_or_fails(tmp_path: Path, world: Healing, fails:
     assert run.go() == [True] * 4 and run.load.begun == ["one-down", "two-down", "recover"]
 
 
-def test_recovery_is_fast_again_where_it_was(tmp_path: Path, world: Healing) -> None:
+def test_recovery_is_fast_again_where_it_was(tmp_path: Path, world: Recovery) -> None:
     """`recovery: aggressive` is from the first fault to the end of the run, in whatever invocation that was."""
     run = Run(tmp_path, world, cycle(), Settings(recovery="aggressive"))
     with pytest.raises(KeyboardInterrupt):
         run.go(killed_in="recover")
     assert run.go() == [True] * 5
-    world.heal = 2
+    world.left = 2
     shutil.rmtree(run.archive.phase(5, "clean"))
     assert run.go() == [True] * 5
     assert "recovery" in run.open

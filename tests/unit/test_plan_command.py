@@ -192,8 +192,8 @@ def test_which_programs_and_rows_are_on_the_nodes(tmp_path: Path, capsys: pytest
 
 
 def test_existing_buckets_and_kept_data_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    foreign = "buckets: {names: [mine], existing: true}\n    keep_data: true"
-    text = SMALL.replace("buckets: 2", foreign).replace("[2, 16]", "8")
+    existing = "buckets: {names: [mine], existing: true}\n    keep_data: true"
+    text = SMALL.replace("buckets: 2", existing).replace("[2, 16]", "8")
     lines = squeezed(plan(capsys, write(tmp_path, text)))
     assert (
         "existing bucket mine: objects under the prefix cbtp-<run id>/, all others stay as they are" in lines

@@ -235,7 +235,7 @@ def test_two_names_of_one_machine_have_a_file_each(tmp_path: Path) -> None:
 
 
 def test_a_monitor_ends_what_is_its_own(tmp_path: Path) -> None:
-    """Its neighbour's agent, in a folder beside its own, goes on."""
+    """Its neighbour's agent, in a folder beside its own, keeps running."""
     one, other = monitor(), monitor()
     other.NAME = "neighbour"  # type: ignore[misc]
     node = tmp_path / "node"

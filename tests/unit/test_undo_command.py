@@ -224,7 +224,7 @@ def test_an_archive_that_cannot_be_written_is_said(
     monkeypatch.setattr(UndoJournal, "note", refuse)
     assert main(["undo", str(tmp_path)]) == 1
     assert "Read-only file system" in capsys.readouterr().err
-    assert world.differences() == set()  # put back all the same
+    assert world.differences() == set()  # undone all the same
     assert main(["undo", str(tmp_path), "--give-up", "one node"]) == 1
     assert given_up_in(folder) == []
     monkeypatch.setattr(UndoJournal, "note", write)

@@ -16,11 +16,11 @@ MIX = {"GET": 45.0, "PUT": 35.0, "STAT": 15.0, "DELETE": 5.0}
 HYBRID = Phase(name="measure", kind="hybrid", role="measure", duration=60.0, mix=MIX)
 
 
-def plan(*phases: Phase, foreign: bool = False, **s3: object) -> Plan:
+def plan(*phases: Phase, existing: bool = False, **s3: object) -> Plan:
     return Plan(
         benchmark="warp",
         s3=S3(urls=("http://rgw1:7480", "http://rgw2:7480"), user="cbt", **s3),  # type: ignore[arg-type]
-        buckets=(Bucket("4KiB", ((4096, 4096, 1.0),), existing=foreign),),
+        buckets=(Bucket("4KiB", ((4096, 4096, 1.0),), existing=existing),),
         drivers=(Driver("01-4KiB", "client1", ("4KiB",), 8), Driver("02-4KiB", "client2", ("4KiB",), 8)),
         phases=phases,
     )
@@ -92,8 +92,8 @@ def test_a_short_fill_gives_more_to_delete() -> None:
     assert drop_share(plan(seconds, HYBRID)) == 0.5
 
 
-def test_foreign_data_is_read_whole_and_written_only_under_our_prefix() -> None:
-    for job in all_jobs(plan(FILL, HYBRID, foreign=True)):
+def test_existing_data_is_read_whole_and_written_only_under_our_prefix() -> None:
+    for job in all_jobs(plan(FILL, HYBRID, existing=True)):
         if job.role in ("read", "stat"):
             assert "--prefix" not in job.argv
         else:

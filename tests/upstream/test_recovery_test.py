@@ -13,7 +13,7 @@ from .conftest import Cbt
 
 pytestmark = pytest.mark.upstream
 
-#: A cluster of one PG: degraded after `osd down`, healed two questions later; moving after `osd in`, likewise. Its log
+#: A cluster of one PG: degraded after `osd down`, clean two questions later; moving after `osd in`, likewise. Its log
 #: is what it was told. It also answers our monitor, which writes its questions into a pipe.
 CEPH = """\
 #!{python} -u
