@@ -1,4 +1,4 @@
-"""Files that survive a kill at any instant: journals of JSON lines, and whole files that are written atomically."""
+"""Files of an archive: journals of JSON lines that survive a kill, atomic writes, the version of the format."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Optional
+
+from cbt_plugins import __version__
+
+#: version of an archive's format, in its manifest and its phases. 1: cbt-plugins 0.1. 2 (0.2.0): the glossary's terms
+ARCHIVE_VERSION = 2
+
+#: files of a run's directory that have the version; each is there before anything on the cluster is changed
+_VERSIONED = ("manifest.json", "cluster.json")
 
 
 class JournalInUse(Exception):
@@ -138,3 +146,23 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def archive_refusal(run: Path) -> Optional[str]:
+    """Return why this program cannot use a run's directory, as one sentence; None where it can.
+
+    What runs (resume, undo) and what reads (report, compare) both ask it.
+    """
+    for name in _VERSIONED:
+        try:
+            data = json.loads((run / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue  # whoever needs the file says what is wrong with it
+        version = data.get("version", ARCHIVE_VERSION) if isinstance(data, dict) else ARCHIVE_VERSION
+        if version != ARCHIVE_VERSION:
+            writer = data.get("cbt_plugins") or ("0.1" if version == 1 else "another version")
+            return (
+                f"{run}: this archive was written by cbt-plugins {writer} (format {version}), "
+                f"this is {__version__} (format {ARCHIVE_VERSION}): read it with that version"
+            )
+    return None

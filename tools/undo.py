@@ -10,12 +10,11 @@ import time
 from pathlib import Path
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins import archive_format
 from cbt_plugins.faults import FaultError, Injector, StillOpen, access, lock
 from cbt_plugins.faults.step import UndoRecord
 from cbt_plugins.faults.undo import FILE, given_up_in, open_in
 from cbt_plugins.inventory import nodes_of
-from cbt_plugins.journal import JournalInUse, json_lines
+from cbt_plugins.journal import JournalInUse, archive_refusal, json_lines
 from cbt_plugins.monitors.lifecycle import stop_left
 from cbt_plugins.run.context import RunArchive
 
@@ -74,7 +73,7 @@ def _is_open(folder: Path, label: str) -> bool:
 
 
 def _dry(folder: Path) -> int:
-    refusal = archive_format.refusal(folder)
+    refusal = archive_refusal(folder)
     if refusal:
         return say("Error", refusal, OPEN)
     left = open_in(folder)
@@ -86,7 +85,7 @@ def _dry(folder: Path) -> int:
 
 
 def _undo(folder: Path, force: bool, give_up: Optional[str]) -> int:
-    refusal = archive_format.refusal(folder)
+    refusal = archive_refusal(folder)
     if refusal:
         return say("Error", refusal, OPEN)
     try:

@@ -8,14 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
-from cbt_plugins import archive_format
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import FaultError
 from cbt_plugins.faults.undo import UndoJournal
 from cbt_plugins.inventory import ROLES
-from cbt_plugins.journal import write_json
+from cbt_plugins.journal import ARCHIVE_VERSION, write_json
 from cbt_plugins.plan import Settings
 
 FILE = "cluster.json"
@@ -39,7 +38,7 @@ def ensure(folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], 
 
 def _write(folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], run_id: str) -> None:
     document = {
-        "version": archive_format.VERSION,
+        "version": ARCHIVE_VERSION,
         "run_id": run_id,
         "cluster": {k: _plain(cluster[k]) for k in _CLUSTER if cluster.get(k)},
         "common": {k: common[k] for k in _COMMON if common.get(k)},

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from cbt_plugins import archive_format
-from cbt_plugins.journal import json_lines
+from cbt_plugins.journal import ARCHIVE_VERSION, archive_refusal, json_lines
 from cbt_plugins.plan import is_calibration
 from cbt_plugins.results.source import Unreadable
 
@@ -110,7 +109,7 @@ def find_runs(path: Path) -> List[Path]:
 
 def read_run(path: Path) -> ArchivedRun:
     """Return what a run left, whole or not. Raises Unreadable for another format of the archive, not for damage."""
-    refusal = archive_format.refusal(path)
+    refusal = archive_refusal(path)
     if refusal:
         raise Unreadable(refusal)
     path = path.resolve()
@@ -164,8 +163,8 @@ def _cluster_config(run: ArchivedRun) -> Mapping[str, Any]:
 
 def _phase(directory: Path) -> ArchivedPhase:
     data = json.loads((directory / "phase.json").read_text(encoding="utf-8"))
-    if data.get("version") != archive_format.VERSION:
-        raise ValueError(f"version {data.get('version')!r}; this program reads version {archive_format.VERSION}")
+    if data.get("version") != ARCHIVE_VERSION:
+        raise ValueError(f"version {data.get('version')!r}; this program reads version {ARCHIVE_VERSION}")
     window = data.get("window") or {}
     start, end = window.get("start"), window.get("end")
     asked = data.get("asked") or {}

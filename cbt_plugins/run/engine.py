@@ -16,13 +16,13 @@ import time
 from pathlib import Path
 from typing import Iterator, List, Tuple
 
-from cbt_plugins import archive_format, signals
+from cbt_plugins import signals
 from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.config.source import mask_secrets
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.host import HostRun, RunFailed
-from cbt_plugins.journal import Journal, JournalInUse, write_json, write_whole
+from cbt_plugins.journal import Journal, JournalInUse, archive_refusal, write_json, write_whole
 from cbt_plugins.load.session import LoadError
 from cbt_plugins.plan import Plan
 from cbt_plugins.run.buckets import Buckets
@@ -134,7 +134,7 @@ class Engine:
     def _identify(self, journal: Journal) -> str:
         """Return the run's id, made once. Raises RunFailed for an archive that another plan began."""
         plan = json.loads(json.dumps(dataclasses.asdict(self._plan)))
-        refusal = archive_format.refusal(self._archive.folder)
+        refusal = archive_refusal(self._archive.folder)
         if refusal:
             raise RunFailed(refusal)
         begun = journal.last("run")

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins import archive_format
 from cbt_plugins.cluster.remote import Offset
+from cbt_plugins.journal import ARCHIVE_VERSION
 from cbt_plugins.load.generator import JobEnd, LoadJob
 from cbt_plugins.plan import Phase
 from cbt_plugins.run.buckets import ObjectCount
@@ -115,7 +115,7 @@ class PhaseOutcome:
         """Return the contents of phase.json."""
         phase = self.phase
         return {
-            "version": archive_format.VERSION,
+            "version": ARCHIVE_VERSION,
             "index": self.index,
             "name": phase.name,
             "kind": phase.kind,

@@ -14,10 +14,11 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 import pydantic
 import yaml
 
-from cbt_plugins import __version__, archive_format
+from cbt_plugins import __version__
 from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
 from cbt_plugins.cluster.remote import Offset, Remote, RemoteError, offsets
 from cbt_plugins.host import HostRun
+from cbt_plugins.journal import ARCHIVE_VERSION
 from cbt_plugins.load.generator import generator_of
 from cbt_plugins.plan import S3, Plan
 from cbt_plugins.programs import own_program
@@ -112,7 +113,7 @@ def _ourselves(host: HostRun) -> Dict[str, Any]:
     """Return what the manifest says of this program and its host."""
     tree = host.checkout
     return {
-        "version": archive_format.VERSION,
+        "version": ARCHIVE_VERSION,
         "cbt_plugins": __version__,
         "python": platform.python_version(),
         "pydantic": pydantic.VERSION,

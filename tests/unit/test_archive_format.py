@@ -8,8 +8,8 @@ from typing import Any, cast
 import analysis_archives as made
 import pytest
 
-from cbt_plugins import archive_format
 from cbt_plugins.host import HostRun, RunFailed
+from cbt_plugins.journal import archive_refusal
 from cbt_plugins.plan import S3, Plan
 from cbt_plugins.run.engine import Engine
 from cbt_plugins.tools.__main__ import main
@@ -65,6 +65,6 @@ def test_it_is_not_resumed(old: Path) -> None:
 
 def test_a_newer_one_is_refused_and_a_damaged_one_left_to_its_readers(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"version": 3, "cbt_plugins": "0.9"}')
-    assert "cbt-plugins 0.9 (format 3)" in (archive_format.refusal(tmp_path) or "")
+    assert "cbt-plugins 0.9 (format 3)" in (archive_refusal(tmp_path) or "")
     (tmp_path / "manifest.json").write_text("{")
-    assert archive_format.refusal(tmp_path) is None
+    assert archive_refusal(tmp_path) is None

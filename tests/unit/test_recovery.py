@@ -325,7 +325,8 @@ def test_a_cut_that_ends_by_itself_ends_there(tmp_path: Path) -> None:
     assert text.startswith("return a: the fault ended by itself at 00:00:40 UTC, 20.0 s before its undo; ")
     # one that could be reached only after its switch had fired has lasted as long as its deadline
     made = milestones(watched(tmp_path, DOWN), [*FAULT, *BACK, {**event(62.0, "recovered"), "at": 61.5}])
-    assert made["episodes"][1]["begin"] == 60.0 and not [w for w in made["warnings"] if w["code"] == "switch-fired-early"]
+    assert made["episodes"][1]["begin"] == 60.0
+    assert "switch-fired-early" not in [w["code"] for w in made["warnings"]]
     # another fault was in force meanwhile, and was asked to end at the same time
     other = [event(30.0, "inject-begin", "b", [4]), event(60.0, "undo-begin", "b", [4])]
     made = milestones(watched(tmp_path, DOWN), [*FAULT, *other, *back])
