@@ -1,7 +1,9 @@
-"""What plug-ins have of their host, a CBT checkout or the built-in run loop: the run, and Monitor."""
+"""What plug-ins have of their host, a CBT checkout or the built-in run loop: the run, Monitor, and built programs."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,3 +85,15 @@ class Monitor:
     def stop(self, directory: str) -> None:
         """End what `start(directory)` began, on the same object."""
         raise NotImplementedError
+
+
+def cache_dir() -> Path:
+    """Return the folder of all that set-up makes outside the checkout."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cbt-plugins"
+
+
+def own_program(name: str) -> Optional[Path]:
+    """Return where warp, cbt-load or cbt-rows is: of `cbt-tools build`, else on PATH; None when it is missing."""
+    built = cache_dir() / "bin" / name
+    found = str(built) if built.exists() else shutil.which(name)
+    return Path(found) if found else None

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from cbt_plugins.programs import cache_dir
+from cbt_plugins.host import cache_dir
 
 MODULE = Path(__file__).resolve().parent / "companion"
 

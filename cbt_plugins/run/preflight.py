@@ -17,11 +17,10 @@ import yaml
 from cbt_plugins import __version__
 from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
 from cbt_plugins.cluster.remote import Offset, Remote, RemoteError, offsets
-from cbt_plugins.host import HostRun
+from cbt_plugins.host import HostRun, own_program
 from cbt_plugins.journal import ARCHIVE_VERSION
 from cbt_plugins.load.generator import generator_of
 from cbt_plugins.plan import S3, Plan
-from cbt_plugins.programs import own_program
 from cbt_plugins.run.context import RunContext
 
 #: seconds that a node's clock may be off

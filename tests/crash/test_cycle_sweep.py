@@ -16,7 +16,7 @@ import standin
 import yaml
 from standin_cluster import HERE, Accident, StandIn, part_of
 
-from cbt_plugins.programs import own_program
+from cbt_plugins.host import own_program
 
 PHASES = ["fill", "no-failure", "one-down", "recover", "wait-clean"]
 #: calls 7, 147 ...: what is tried where CRASH_PART does not say otherwise

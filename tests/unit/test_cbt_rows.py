@@ -19,7 +19,7 @@ import analysis_archives as made
 import pytest
 from request_rows import rows_of
 
-from cbt_plugins.programs import cache_dir
+from cbt_plugins.host import cache_dir
 from cbt_plugins.tools import build
 
 np = pytest.importorskip("numpy")

@@ -16,9 +16,9 @@ import pytest
 from request_rows import rows_of
 
 from cbt_plugins.cluster.remote import Offset, Remote
+from cbt_plugins.host import own_program
 from cbt_plugins.load.generator import LoadJob
 from cbt_plugins.load.session import LoadError, LoadOrders, LoadSession, collect
-from cbt_plugins.programs import own_program
 
 NODE = socket.gethostname()
 FAKE = str(Path(__file__).with_name("fake_warp.py"))
