@@ -85,7 +85,7 @@ def _upstream(archive: Path, target: Path, dialect: str) -> int:
 def _numbers(args: argparse.Namespace) -> int:
     from cbt_plugins.report.export import formats
     from cbt_plugins.results.archive import find_runs
-    from cbt_plugins.results.loader import is_ours, summary_of, why_unusable
+    from cbt_plugins.results.summary_file import is_ours, summary_of, why_unusable
 
     paths = [run for archive in args.archives for run in find_runs(archive) if is_ours(run)]
     if not paths:

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Report every run that can be read; returns the exit status."""
     from cbt_plugins.report.terminal import render
-    from cbt_plugins.results.summary import summarize
+    from cbt_plugins.results.summary_file import summarize
 
     try:
         runs = find_runs(args.archive)
@@ -113,8 +113,7 @@ def _write(
     prefix: str,
 ) -> None:
     """What was asked for by name, or else everything that lies beside the run."""
-    from cbt_plugins.results.schema import FILE
-    from cbt_plugins.results.summary import write_summary
+    from cbt_plugins.results.summary_file import FILE, write_summary
 
     only = args.json or args.html or args.plots
     if args.json or not only:

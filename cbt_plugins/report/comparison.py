@@ -16,8 +16,8 @@ from cbt_plugins.metrics import METRICS, TOTAL, Direction
 from cbt_plugins.report.page import document
 from cbt_plugins.report.plot_data import curve, factor, means, milliseconds, short
 from cbt_plugins.results.histogram import Histogram
-from cbt_plugins.results.loader import summary_of
 from cbt_plugins.results.record import STATE, Measurement, RunRecord
+from cbt_plugins.results.summary_file import summary_of
 
 #: half the width of the picture of an interval, in its own units
 _HALF = 80

@@ -20,7 +20,7 @@ from cbt_plugins.report.sweep import TOTAL, Sweep, sweeps
 from cbt_plugins.report.terminal import ceiling_rows
 from cbt_plugins.results.archive import texts
 from cbt_plugins.results.configuration import configuration
-from cbt_plugins.results.loader import measured
+from cbt_plugins.results.summary_file import measured
 
 INDEX = "index.html"
 

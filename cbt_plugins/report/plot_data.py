@@ -6,8 +6,8 @@ import math
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from cbt_plugins.results.histogram import Histogram, tail_quantiles
-from cbt_plugins.results.loader import measured
 from cbt_plugins.results.phase import rank
+from cbt_plugins.results.summary_file import measured
 
 #: points of a line in the page
 POINTS = 2000

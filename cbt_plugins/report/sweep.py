@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.compare.differences import is_essential
 from cbt_plugins.results.configuration import configuration
-from cbt_plugins.results.loader import measured
+from cbt_plugins.results.summary_file import measured
 
 #: keys of a run's configuration that are its load, and what follows from it
 _LOAD = re.compile(r"phase\..*\.(workers|rate|rate_share)$|load\.workers$")

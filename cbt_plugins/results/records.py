@@ -15,10 +15,9 @@ from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.importers import cbt
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
-from cbt_plugins.results.loader import summary_of
 from cbt_plugins.results.record import RunRecord, measurements, warnings_of
-from cbt_plugins.results.schema import FILE
 from cbt_plugins.results.source import PackedFile, Unreadable
+from cbt_plugins.results.summary_file import FILE, summary_of
 
 
 def records_of(path: Path) -> List[RunRecord]:

@@ -5,11 +5,9 @@ docs/SUMMARY.md says what each number means; summary.schema.json is the form.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.journal import write_whole
 from cbt_plugins.metrics import METRICS, TOTAL, number_at
 from cbt_plugins.plan import is_calibration, is_measurement
 from cbt_plugins.results import flight, resources
@@ -18,7 +16,6 @@ from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, ArchivedRun,
 from cbt_plugins.results.checks import CLOCK, check_phase
 from cbt_plugins.results.environment import environment
 from cbt_plugins.results.impact import breaks, failure, warnings_of
-from cbt_plugins.results.schema import VERSION, check
 
 #: warnings after which the numbers are not those of a complete run
 _UNUSABLE = ("incomplete", "missing-phase", "unreadable-phase", "no-rows", "no-window", "no-phases")
@@ -26,8 +23,11 @@ _UNUSABLE = ("incomplete", "missing-phase", "unreadable-phase", "no-rows", "no-w
 _WRONG = ("checksum-errors", "lost-objects")
 
 
-def summarize(path: Path) -> Dict[str, Any]:
-    """Return the summary of a run directory, complete or not. Raises Unreadable for another format of archive."""
+def numbers_of(path: Path) -> Dict[str, Any]:
+    """Return the summary of a run directory without its version, complete or not.
+
+    Raises Unreadable for another format of archive.
+    """
     run = read_run(path)
     warnings = list(_run_warnings(run))
     phases, broken = [], breaks(run)
@@ -42,8 +42,7 @@ def summarize(path: Path) -> Dict[str, Any]:
     warnings.extend(warnings_of(failed))
     used = resources.resources(run, phases)
     warnings.extend(resources.warnings_of(used))
-    summary = {
-        "version": VERSION,
+    return {
         "run": {
             "name": run.name,
             "run_id": run.manifest.get("run_id") or (run.complete or {}).get("run_id"),
@@ -59,8 +58,6 @@ def summarize(path: Path) -> Dict[str, Any]:
         "resources": used,
         "environment": environment(run),
     }
-    check(summary)
-    return summary
 
 
 def _phase(phase: ArchivedPhase, made: of_phase.PhaseAggregates) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
@@ -148,22 +145,6 @@ def _run_warnings(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
         in_jobs = any(job.node == node["node"] for phase in run.phases for job in phase.jobs)
         if offset is not None and abs(offset) > CLOCK and not in_jobs:
             yield {"code": "clock-offset", "text": f"the clock of {node['node']} is {offset:+.3f} s off"}
-
-
-def write_summary(summary: Mapping[str, Any], path: Path) -> None:
-    """Write it whole or not at all; the same summary gives the same bytes."""
-    write_whole(path, dumps(summary) + "\n")
-
-
-def dumps(value: Any, indent: str = "") -> str:
-    """Return JSON with one line for each list of plain values: a series is one line."""
-    deeper = indent + " "
-    if isinstance(value, dict) and value:
-        items = [f"{deeper}{json.dumps(key)}: {dumps(its, deeper)}" for key, its in value.items()]
-        return "{\n" + ",\n".join(items) + f"\n{indent}}}"
-    if isinstance(value, (list, tuple)) and any(isinstance(its, (dict, list, tuple)) for its in value):
-        return "[\n" + ",\n".join(deeper + dumps(its, deeper) for its in value) + f"\n{indent}]"
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 def sentence(phase: ArchivedPhase, line: Mapping[str, Any]) -> Optional[str]:

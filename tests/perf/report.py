@@ -26,8 +26,7 @@ from cbt_plugins.journal import write_whole
 from cbt_plugins.report.page import run_page
 from cbt_plugins.results.aggregates import MAGIC, PREFIX, TABLES, VERSION
 from cbt_plugins.results.histogram import buckets
-from cbt_plugins.results.schema import FILE
-from cbt_plugins.results.summary import summarize, write_summary
+from cbt_plugins.results.summary_file import FILE, summarize, write_summary
 
 sys.path.append(str(Path(__file__).parents[1] / "unit"))
 

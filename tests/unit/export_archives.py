@@ -10,8 +10,7 @@ import analysis_archives as aa
 import yaml
 
 from cbt_plugins.cbt import layout
-from cbt_plugins.results.schema import FILE
-from cbt_plugins.results.summary import summarize, write_summary
+from cbt_plugins.results.summary_file import FILE, summarize, write_summary
 
 CLUSTER: Dict[str, Any] = {
     "head": "192.0.2.1",

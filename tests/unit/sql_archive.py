@@ -8,8 +8,7 @@ from typing import Any, Dict, List
 
 import analysis_archives as made
 
-from cbt_plugins.results.schema import FILE
-from cbt_plugins.results.summary import summarize, write_summary
+from cbt_plugins.results.summary_file import FILE, summarize, write_summary
 
 T0 = made.T0
 REFUSED = "refused: no connection in time"

@@ -20,8 +20,8 @@ from cbt_plugins.results.impact import failure
 from cbt_plugins.results.recovery import milestones
 from cbt_plugins.results.resources import read_nodes
 from cbt_plugins.results.samples import read_samples
+from cbt_plugins.results.sql.monitor_tables import TABLES
 from cbt_plugins.results.sql.table import TableRun as Source
-from cbt_plugins.results.sql.watched import TABLES
 from cbt_plugins.run import wait_phase as waiting
 from cbt_plugins.run.context import RunArchive
 

@@ -15,7 +15,7 @@ from cbt_plugins.metrics import METRICS
 from cbt_plugins.results.record import Measurement, RunRecord
 from cbt_plugins.results.records import _record, records_of
 from cbt_plugins.results.source import Unreadable
-from cbt_plugins.results.summary import summarize, write_summary
+from cbt_plugins.results.summary_file import summarize, write_summary
 
 
 def of(record: RunRecord, *key: str) -> Measurement:

@@ -15,7 +15,7 @@ import pytest
 
 from cbt_plugins.metrics import ACCEPTABLE, read
 from cbt_plugins.report.export.acceptance import judge
-from cbt_plugins.results.loader import summary_of
+from cbt_plugins.results.summary_file import summary_of
 
 PROJECT = Path(__file__).parents[2]
 CONFIG = {"benchmark": "warp", "iteration": 0}

@@ -14,7 +14,7 @@ import export_archives as ea
 import pytest
 
 from cbt_plugins.report.export import visualisation as of
-from cbt_plugins.results.loader import summary_of
+from cbt_plugins.results.summary_file import summary_of
 from cbt_plugins.tools.__main__ import main
 
 PROJECT = Path(__file__).parents[2]

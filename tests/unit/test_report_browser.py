@@ -10,7 +10,7 @@ import pytest
 from chromium import CHROMIUM, Browser
 from report_archives import add_failure, add_resources, both_engines, swept
 
-from cbt_plugins.results.summary import summarize
+from cbt_plugins.results.summary_file import summarize
 
 pytest.importorskip("jinja2")
 

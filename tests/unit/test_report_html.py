@@ -14,7 +14,7 @@ from report_archives import add_failure, add_resources, both_engines
 
 from cbt_plugins.report.plot_data import chart_data, factor, highs, lows, means, weighted
 from cbt_plugins.results.histogram import tail_quantiles
-from cbt_plugins.results.summary import summarize
+from cbt_plugins.results.summary_file import summarize
 
 pytest.importorskip("jinja2")
 

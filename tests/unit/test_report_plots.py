@@ -14,7 +14,7 @@ pytest.importorskip("matplotlib")
 
 from cbt_plugins.report.plots import of_run, of_sweeps
 from cbt_plugins.report.sweep import of_runs
-from cbt_plugins.results.summary import summarize
+from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.tools.__main__ import main
 
 NAMES = ["throughput", "latency", "percentiles-get", "percentiles-put", "recovery", "cores", "aging"]

@@ -12,7 +12,7 @@ import pytest
 from report_archives import SERVERS, TOOK, swept
 
 from cbt_plugins.report.sweep import Point, Sweep, of_runs
-from cbt_plugins.results.summary import summarize
+from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.tools.__main__ import main
 
 

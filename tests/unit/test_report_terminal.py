@@ -12,7 +12,7 @@ import pytest
 
 from cbt_plugins import formatting
 from cbt_plugins.report.terminal import WIDTH, render
-from cbt_plugins.results.summary import summarize
+from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.tools.__main__ import main
 
 EXPECTED = """\

@@ -12,9 +12,9 @@ import pytest
 from resources_lines import T0, Made, write
 
 from cbt_plugins.report.terminal import render
-from cbt_plugins.results import resources, schema, usage
+from cbt_plugins.results import resources, usage
 from cbt_plugins.results.node_samples import Counter
-from cbt_plugins.results.summary import summarize, write_summary
+from cbt_plugins.results.summary_file import json_schema, summarize, write_summary
 from cbt_plugins.results.usage import Networks
 
 ROLES = {"n1": ["osd"], "n2": ["osd"], "r1": ["rgw"], "c1": ["client"]}
@@ -292,7 +292,7 @@ def watched(tmp_path: Path) -> Path:
 
 def test_the_summary_has_the_phases_that_were_watched(watched: Path, tmp_path: Path) -> None:
     summary = summarize(watched)
-    jsonschema.validate(summary, schema.load())
+    jsonschema.validate(summary, json_schema())
     write_summary(summary, tmp_path / "summary.json")
     made = json.loads((tmp_path / "summary.json").read_text())["resources"]
     assert list(made["phases"]) == ["new"]

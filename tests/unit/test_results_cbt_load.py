@@ -11,7 +11,7 @@ import pytest
 
 from cbt_plugins.results import flight
 from cbt_plugins.results.series import TimeGrid
-from cbt_plugins.results.summary import dumps, summarize
+from cbt_plugins.results.summary_file import dumps, summarize
 
 T0 = made.T0
 ASKED = {"duration": 10.0, "mix": {"GET": 66.7, "PUT": 33.3}}

@@ -10,14 +10,13 @@ from typing import Any, Dict, List
 import analysis_archives as made
 import pytest
 
-from cbt_plugins.results import job_files, schema
+from cbt_plugins.results import job_files
 from cbt_plugins.results import phase as of_phase
 from cbt_plugins.results.archive import find_runs, texts
 from cbt_plugins.results.environment import ceph_version
 from cbt_plugins.results.histogram import Histogram
-from cbt_plugins.results.loader import read_summary
 from cbt_plugins.results.source import Unreadable
-from cbt_plugins.results.summary import dumps, summarize, write_summary
+from cbt_plugins.results.summary_file import check, dumps, json_schema, read_summary, summarize, write_summary
 
 GET = {"workers": 2, "seconds": 14, "latency": 0.01, "begin": -2, "size": 4096}
 
@@ -95,13 +94,13 @@ def test_a_good_run_has_no_warnings(tmp_path: Path) -> None:
 
 def test_schema(tmp_path: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema")
-    validator = jsonschema.Draft202012Validator(schema.load())
-    jsonschema.Draft202012Validator.check_schema(schema.load())
+    validator = jsonschema.Draft202012Validator(json_schema())
+    jsonschema.Draft202012Validator.check_schema(json_schema())
     whole = summarize(made.small(tmp_path / "a"))
     empty = summarize(made.run(tmp_path / "b", complete=False))
     for good in (whole, empty):
         validator.validate(json.loads(dumps(good)))
-        schema.check(good)
+        check(good)
     for path, value in (
         (("version",), 1),
         (("usable",), "yes"),
@@ -118,14 +117,14 @@ def test_schema(tmp_path: Path) -> None:
         place[path[-1]] = value
         assert not validator.is_valid(bad), path
         with pytest.raises(ValueError, match="not a valid summary"):
-            schema.check(bad)
+            check(bad)
     no_number = json.loads(dumps(whole))
     no_number["phases"][0]["series"]["ops"]["GET"]["obj_per_s"][1] = float("nan")
     with pytest.raises(ValueError, match="not a valid summary"):
-        schema.check(no_number)
+        check(no_number)
     del whole["phases"][0]["total"]
     with pytest.raises(ValueError, match=r"phases\[0\]: 'total' is a required"):
-        schema.check(whole)
+        check(whole)
 
 
 def test_written_whole_and_the_same_again(tmp_path: Path) -> None:

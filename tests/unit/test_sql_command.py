@@ -13,7 +13,7 @@ import pytest
 import sql_archive
 
 from cbt_plugins.results.sql.database import RUN, listed
-from cbt_plugins.results.summary import summarize
+from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.tools.__main__ import main
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "SQL.md"

@@ -21,7 +21,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
 from cbt_plugins.journal import write_json
 from cbt_plugins.metrics import COLUMNS, METRICS, read
-from cbt_plugins.results.loader import loads, ops_of, why_unusable
+from cbt_plugins.results.summary_file import loads, ops_of, why_unusable
 
 #: unit of a metric -> factor to Prometheus' base units
 _BASE = {"MiB/s": 2.0**20, "MiB": 2.0**20, "ms": 1e-3}

@@ -22,9 +22,9 @@ import numpy as np
 from cbt_plugins.results.archive import ArchivedJob, ArchivedRun, find_runs, read_run
 from cbt_plugins.results.histogram import Histogram, middles
 from cbt_plugins.results.job import JobAggregates, OpAggregates
-from cbt_plugins.results.loader import is_ours, summary_of, why_unusable
 from cbt_plugins.results.phase import PhaseAggregates, rank, read_phase
 from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.summary_file import is_ours, summary_of, why_unusable
 
 #: our operations -> fio's, as far as there is one: whole objects, from their first byte to their last
 _READ, _WRITE = "GET", "PUT"

@@ -11,8 +11,8 @@ import numpy as np
 
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.source import Unreadable
-from cbt_plugins.results.sql import counted, summaries, watched
-from cbt_plugins.results.sql.counted import phases
+from cbt_plugins.results.sql import aggregate_tables, monitor_tables, summary_tables
+from cbt_plugins.results.sql.aggregate_tables import phases
 from cbt_plugins.results.sql.table import TEXT, TIME, Column, Columns, Table, TableRun, columns_of
 
 _ROW_COLUMNS = columns_of("""
@@ -68,7 +68,7 @@ def _time(name: str, shown: str) -> str:
     return f'{utc} - to_microseconds(CAST(round(clock_offset * 1e6) AS BIGINT)) AS "{shown}"'
 
 
-TABLES: Tuple[Table, ...] = (*summaries.TABLES, *counted.TABLES, *watched.TABLES)
+TABLES: Tuple[Table, ...] = (*summary_tables.TABLES, *aggregate_tables.TABLES, *monitor_tables.TABLES)
 ROWS = Table("rows", "every request, where rows were kept", _ROW_COLUMNS, lambda run: ())
 RUN = Column("run", TEXT, "directory of the run, below results/")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Tuple
 
 from cbt_plugins.metrics import METRICS, TOTAL
-from cbt_plugins.results.loader import summary_of
 from cbt_plugins.results.record import RunRecord
 from cbt_plugins.results.records import records_of
 from cbt_plugins.results.sql.table import Columns, Table, TableRun, columns_of, from_rows
+from cbt_plugins.results.summary_file import summary_of
 
 Row = Dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""The one loader of a run's summary: the stored one where it is current, else one that is made now.
+"""The file summary.json of a run: its schema, reading and writing it, and making it anew where it is not current.
 
 Report, compare, CBT's compare.py, export and SQL read summaries here. Needs numpy only where one has to be made.
 """
@@ -6,13 +6,70 @@ Report, compare, CBT's compare.py, export and SQL read summaries here. Needs num
 from __future__ import annotations
 
 import json
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Set
 
+from cbt_plugins.journal import write_whole
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.plan import is_calibration, is_measurement
-from cbt_plugins.results.schema import FILE, VERSION, check
 from cbt_plugins.results.source import Unreadable
+
+FILE = "summary.json"
+#: 1 (0.1.0): phases by warp and cbt-hybrid. 2 (0.2.0): the terms of docs/GLOSSARY.md
+VERSION = 2
+
+SCHEMA = Path(__file__).with_name("summary.schema.json")
+_NUMBERS: Mapping[str, Set[type]] = {"integer": {int}, "number": {int, float}, "null": {type(None)}}
+
+
+@lru_cache(maxsize=1)
+def json_schema() -> Dict[str, Any]:
+    """Return the JSON Schema."""
+    return json.loads(SCHEMA.read_text(encoding="utf-8"))
+
+
+def check(data: Any) -> None:
+    """Raise ValueError with the first places where `data` is not what the schema says; ImportError without jsonschema.
+
+    Beyond JSON Schema, NaN is no number.
+    """
+    found = [f"{error.json_path}: {error.message[:200]}" for error in islice(_validator().iter_errors(data), 5)]
+    if found:
+        raise ValueError("not a valid summary: " + "; ".join(found))
+
+
+@lru_cache(maxsize=1)
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator, validators
+
+    def items(validator: Any, schema: Mapping[str, Any], values: Any, parent: Any) -> Iterator[Any]:
+        if not _all_numbers(values, schema):
+            yield from standard["items"](validator, schema, values, parent)
+
+    standard = Draft202012Validator.VALIDATORS
+    types = Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {
+            "array": lambda _, it: isinstance(it, (list, tuple)),
+            "number": lambda _, it: isinstance(it, (int, float)) and not isinstance(it, bool) and it == it,
+        }
+    )
+    return validators.extend(Draft202012Validator, {"items": items}, type_checker=types)(json_schema())
+
+
+def _all_numbers(values: Any, schema: Mapping[str, Any]) -> bool:
+    """Return whether a list of numbers is what the schema says, at once: most of a summary are such lists."""
+    if not isinstance(values, (list, tuple)) or not schema.keys() <= {"type", "minimum", "description"}:
+        return False
+    names = schema.get("type", ())
+    names = [names] if isinstance(names, str) else names
+    kinds = set(map(type, values))
+    if not all(any(kind in _NUMBERS.get(name, ()) for name in names) for kind in kinds):
+        return False
+    numbers = values if kinds <= {int, float} else [value for value in values if value is not None]
+    # a sum with a NaN in it is one
+    return not numbers or (sum(numbers) == sum(numbers) and min(numbers) >= schema.get("minimum", min(numbers)))
 
 
 def read_summary(path: Path) -> Dict[str, Any]:
@@ -58,14 +115,37 @@ def summary_of(path: Path) -> Dict[str, Any]:
     except Unreadable as e:
         why = str(e)
     try:
-        from cbt_plugins.results.summary import summarize
-
         return summarize(path)
     except ImportError as e:
         hint = f"`cbt-tools report {path}` makes one, with pip install 'cbt-plugins[report]'"
         raise Unreadable(f"{why}; none can be made here without the Python package {e.name}: {hint}") from e
     except (OSError, ValueError, KeyError) as e:
         raise Unreadable(f"{path}: {e}") from e
+
+
+def summarize(path: Path) -> Dict[str, Any]:
+    """Return the summary of a run directory, made now and checked. Raises Unreadable, ValueError; ImportError."""
+    from cbt_plugins.results.summary import numbers_of  # needs numpy
+
+    summary = {"version": VERSION, **numbers_of(path)}
+    check(summary)
+    return summary
+
+
+def write_summary(summary: Mapping[str, Any], path: Path) -> None:
+    """Write it whole or not at all; the same summary gives the same bytes."""
+    write_whole(path, dumps(summary) + "\n")
+
+
+def dumps(value: Any, indent: str = "") -> str:
+    """Return JSON with one line for each list of plain values: a series is one line."""
+    deeper = indent + " "
+    if isinstance(value, dict) and value:
+        items = [f"{deeper}{json.dumps(key)}: {dumps(its, deeper)}" for key, its in value.items()]
+        return "{\n" + ",\n".join(items) + f"\n{indent}}}"
+    if isinstance(value, (list, tuple)) and any(isinstance(its, (dict, list, tuple)) for its in value):
+        return "[\n" + ",\n".join(deeper + dumps(its, deeper) for its in value) + f"\n{indent}]"
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 def loads(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:

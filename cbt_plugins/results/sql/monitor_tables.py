@@ -12,7 +12,7 @@ from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.phase import is_clean
 from cbt_plugins.results.samples import files_of, read_samples
-from cbt_plugins.results.sql.counted import phases
+from cbt_plugins.results.sql.aggregate_tables import phases
 from cbt_plugins.results.sql.table import Columns, Table, TableRun, columns_of, from_rows
 from cbt_plugins.space import Space
 
