@@ -20,7 +20,7 @@ from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import load_fault_file
-from cbt_plugins.faults import FaultError, Injector
+from cbt_plugins.faults import ClusterAccess, FaultError, Injector
 from cbt_plugins.journal import Journal, JournalInUse
 from cbt_plugins.plan import Event, Settings
 from cbt_plugins.run.events import EventSchedule
@@ -76,16 +76,8 @@ def _run(
 ) -> int:
     remote = Remote.from_host(cluster, common)
     with contextlib.closing(Journal(args.archive / "events.jsonl")) as note:
-        injector = Injector(
-            args.archive,
-            remote,
-            Ceph(remote, cluster),
-            cluster,
-            note.write,
-            run_id=f"inject-{secrets.token_hex(4)}",
-            settings=settings,
-            common=common,
-        )
+        access = ClusterAccess(remote, Ceph(remote, cluster), cluster, common, f"inject-{secrets.token_hex(4)}")
+        injector = Injector(args.archive, access, note.write, settings)
         with contextlib.closing(injector):
             if args.dry_run:
                 return _dry(injector, events)

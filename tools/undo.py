@@ -89,8 +89,8 @@ def _undo(folder: Path, force: bool, give_up: Optional[str]) -> int:
     if refusal:
         return say("Error", refusal, OPEN)
     try:
-        cluster, remote, ceph, run_id = access.read(folder)
-        injector = Injector(folder, remote, ceph, cluster, run_id=run_id)
+        cluster_access = access.read(folder)
+        injector = Injector(folder, cluster_access)
     except (FaultError, JournalInUse, OSError) as error:  # OSError: an archive that can be read only
         left = open_in(folder)
         say("Error", f"{folder}: {error}" + (f" ({len(left)} open)" if left else ""), OPEN)
@@ -101,7 +101,7 @@ def _undo(folder: Path, force: bool, give_up: Optional[str]) -> int:
             return say("Error", f"{folder}: {why}", OPEN)
         number = len(injector.open)
         still: Sequence[StillOpen] = injector.undo_all()
-        _end_monitors(folder, cluster, remote)
+        _end_monitors(folder, cluster_access.cluster, cluster_access.remote)
         if give_up is not None:
             number -= _give_up(injector, folder, give_up)
             still = [entry for entry in still if entry.label != give_up]

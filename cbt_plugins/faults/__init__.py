@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from cbt_plugins.faults.access import ClusterAccess
 from cbt_plugins.faults.injector import Injector
 from cbt_plugins.faults.prepared import Prepared, preview
 from cbt_plugins.faults.step import FaultError
 from cbt_plugins.faults.undo import StillOpen
 
-__all__ = ["FaultError", "Injector", "Prepared", "StillOpen", "preview"]
+__all__ = ["ClusterAccess", "FaultError", "Injector", "Prepared", "StillOpen", "preview"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
@@ -24,6 +24,17 @@ _COMMON = ("pdsh_cmd", "pdsh_ssh_args")
 #: the names of `settings: limits:` -> those of `ClusterLimits`
 LIMITS: Mapping[str, str] = {"command": "quick", "daemons": "slow", "down": "down", "back": "back", "boot": "boot"}
 _EVENT = "limits"
+
+
+@dataclass(frozen=True)
+class ClusterAccess:
+    """How a process reaches the cluster, on behalf of which run; `cluster` and `common` are sections of the YAML."""
+
+    remote: Remote
+    ceph: Ceph
+    cluster: Mapping[str, Any]
+    common: Mapping[str, Any] = field(default_factory=dict)
+    run_id: str = "run"
 
 
 def ensure(folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], run_id: str) -> str:
@@ -61,14 +72,15 @@ def _read(folder: Path) -> Tuple[Dict[str, Any], Dict[str, Any], str]:
         raise FaultError(f"{path}: {error}: cannot tell how to reach the cluster") from error
 
 
-def read(folder: Path) -> Tuple[Dict[str, Any], Remote, Ceph, str]:
-    """Return the cluster section, connections, cluster and run ID. Raises FaultError."""
+def read(folder: Path) -> ClusterAccess:
+    """Return the access that the run of this folder has. Raises FaultError."""
     document, cluster, run_id = _read(folder)
     # as for the run itself
     if document.get("PDSH_SSH_ARGS_APPEND"):
         os.environ.setdefault("PDSH_SSH_ARGS_APPEND", str(document["PDSH_SSH_ARGS_APPEND"]))
-    remote = Remote.from_host(cluster, document.get("common", {}))
-    return cluster, remote, Ceph(remote, cluster), run_id
+    common = document.get("common", {})
+    remote = Remote.from_host(cluster, common)
+    return ClusterAccess(remote, Ceph(remote, cluster), cluster, common, run_id)
 
 
 def limits_of(settings: Settings, base: Optional[ClusterLimits] = None) -> ClusterLimits:

@@ -11,9 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
-from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.faults import access, lock
+from cbt_plugins.faults import lock
+from cbt_plugins.faults.access import ClusterAccess, ensure, limits_of, remembered
 from cbt_plugins.faults.facts import DaemonName
 from cbt_plugins.faults.kind import BlastRadius
 from cbt_plugins.faults.prepared import Prepared, Preparer
@@ -38,34 +37,30 @@ class Injector:
     def __init__(
         self,
         folder: Path,
-        remote: Remote,
-        ceph: Ceph,
-        cluster: Mapping[str, Any],
+        access: ClusterAccess,
         event: Optional[Event] = None,
-        run_id: str = "run",
         settings: Optional[Settings] = None,
-        common: Optional[Mapping[str, Any]] = None,
         limits: Optional[ClusterLimits] = None,
         clock: Optional[Clock] = None,
     ) -> None:
         self._folder = folder
         self._journal = UndoJournal(folder)
         try:  # only now: nobody else can have the folder
-            run_id = access.ensure(folder, cluster, common or {}, run_id)
+            run_id = ensure(folder, access.cluster, access.common, access.run_id)
         except BaseException:
             self._journal.close()
             raise
-        self._ceph, self._clock = ceph, clock or Clock()
-        self._settings = access.remembered(self._journal, settings)
-        self._limits = limits or access.limits_of(self._settings, ClusterLimits())
+        self._ceph, self._clock = access.ceph, clock or Clock()
+        self._settings = remembered(self._journal, settings)
+        self._limits = limits or limits_of(self._settings, ClusterLimits())
         self._event: Event = event or (lambda name, **facts: None)
         self._run_id = run_id
-        self._runner = Runner(remote, run_id, self._limits)
+        self._runner = Runner(access.remote, run_id, self._limits)
         self._undoer = Undoer(self._journal, self._runner, self._event, self._limits, self._clock)
-        self._maker = SettingsMaker(ceph, self._limits)
-        self._preparer = Preparer(ceph, cluster, self._limits, self._settings.flags)
+        self._maker = SettingsMaker(access.ceph, self._limits)
+        self._preparer = Preparer(access.ceph, access.cluster, self._limits, self._settings.flags)
         self._taken: Dict[str, BlastRadius] = {}  # by label: of the faults that this process has injected
-        self._lock = lock.Lock(ceph, run_id, folder, self._limits.quick)
+        self._lock = lock.Lock(access.ceph, run_id, folder, self._limits.quick)
         #: left open by an earlier process: nothing is injected before they are undone
         self._inherited = {record.id for record in self._journal.still_open()}
         #: one step, or one undo, at a time: faults come from a thread beside the load

@@ -99,9 +99,8 @@ class SettingsMaker:
             f"set {', '.join(absent)}",
             [f"osd set {f}" for f in absent],
             [f"osd unset {f}" for f in reversed(absent)],
-            "osd dump",
-            [(p, True) for p in places],
-            [(p, None) for p in places],
+            self._says("osd dump", [(p, True) for p in places]),
+            self._says("osd dump", [(p, None) for p in places]),
             {"flags": list(facts.flags)},
         )
 
@@ -124,7 +123,8 @@ class SettingsMaker:
             set_to.append((place, {"like": value}))
         if not do:
             return None
-        return self._step(what, do, list(reversed(undo)), "config dump", set_to, was, former)
+        took, undone = self._says("config dump", set_to), self._says("config dump", was)
+        return self._step(what, do, list(reversed(undo)), took, undone, former)
 
     def _balancer(self, facts: Facts, wanted: Optional[bool]) -> Optional[Step]:
         active = bool(facts.answers["balancer status"]["active"])
@@ -138,15 +138,11 @@ class SettingsMaker:
             f"balancer {on}",
             [f"balancer {on}"],
             [f"balancer {off}", *(["config rm mgr mgr/balancer/active"] if row is None else [])],
-            "balancer status",
-            [(("active",), wanted)],
-            [(("active",), active)],
+            self._says("balancer status", [(("active",), wanted)]),
+            self._says("balancer status", [(("active",), active)]),
             {"active": active, "mgr/balancer/active": row},
         )
-        dumped = Check(
-            step.node, f"{self._ceph.command} config dump -f json", (((entry, "value"), row),), step.checks[0].timeout
-        )
-        return replace(step, checks=(*step.checks, dumped))
+        return replace(step, checks=(*step.checks, self._says("config dump", [((entry, "value"), row)])))
 
     def _autoscaler(self, facts: Facts, wanted: Optional[bool]) -> Optional[Step]:
         mode = "on" if wanted else "off"
@@ -158,9 +154,8 @@ class SettingsMaker:
             f"pg_autoscale_mode {mode} for {len(former)} pools",
             [f"osd pool set {shlex.quote(name)} pg_autoscale_mode {mode}" for name in former],
             [f"osd pool set {shlex.quote(name)} pg_autoscale_mode {was}" for name, was in reversed(former.items())],
-            "osd dump",
-            [(places[name], mode) for name in former],
-            [(places[name], was) for name, was in former.items()],
+            self._says("osd dump", [(places[name], mode) for name in former]),
+            self._says("osd dump", [(places[name], was) for name, was in former.items()]),
             former,
         )
 
@@ -169,19 +164,21 @@ class SettingsMaker:
         what: str,
         do: Sequence[str],
         undo: Sequence[str],
-        question: str,
-        took: Sequence[Any],
-        undone: Sequence[Any],
+        took: Check,
+        undone: Check,
         former: Mapping[str, Any],
     ) -> Step:
-        head, ceph, quick = self._ceph.head, self._ceph.command, self._limits.quick
-        limit = quick + 2.0 * len(do)
+        head, ceph = self._ceph.head, self._ceph.command
+        limit = self._limits.quick + 2.0 * len(do)
         return Step(
             what=what,
             node=head,
             inject=(Command(head, " && ".join(f"{ceph} {line}" for line in do), limit),),
             undo=(Command(head, "; ".join(f"{ceph} {line}" for line in undo), limit),),
-            checks=(Check(head, f"{ceph} {question} -f json", tuple(undone), quick),),
-            took=(Check(head, f"{ceph} {question} -f json", tuple(took), quick),),
+            checks=(undone,),
+            took=(took,),
             former=former,
         )
+
+    def _says(self, question: str, want: Sequence[Any]) -> Check:
+        return Check(self._ceph.head, f"{self._ceph.command} {question} -f json", tuple(want), self._limits.quick)

@@ -20,7 +20,7 @@ from cbt_plugins import signals
 from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.config.source import mask_secrets
-from cbt_plugins.faults import FaultError, Injector
+from cbt_plugins.faults import ClusterAccess, FaultError, Injector
 from cbt_plugins.host import HostRun, RunFailed
 from cbt_plugins.journal import Journal, JournalInUse, archive_refusal, write_json, write_whole
 from cbt_plugins.load.session import LoadError
@@ -118,16 +118,8 @@ class Engine:
     def _context(self, journal: Journal, events: Journal) -> Iterator[RunContext]:
         host, plan, archive = self._host, self._plan, self._archive
         run_id = self._identify(journal)
-        injector = Injector(
-            archive.folder,
-            self._remote,
-            self._ceph,
-            host.cluster,
-            events.write,
-            run_id=run_id,
-            settings=plan.settings,
-            common=host.common,
-        )
+        access = ClusterAccess(self._remote, self._ceph, host.cluster, host.common, run_id)
+        injector = Injector(archive.folder, access, events.write, plan.settings)
         with contextlib.closing(injector):
             yield RunContext(host, plan, run_id, self._remote, self._ceph, archive, journal, events, injector)
 

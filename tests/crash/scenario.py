@@ -12,7 +12,7 @@ from cbt_plugins import signals
 from cbt_plugins.cluster import remote
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.faults import FaultError, Injector
+from cbt_plugins.faults import ClusterAccess, FaultError, Injector
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.plan import Fault, Settings
 from cbt_plugins.tools import __main__ as tools
@@ -54,9 +54,8 @@ def main(folder: Path, steps: Callable[[Injector], None]) -> int:
     """0: done and all is undone; 1: failed; 130: interrupted; in both cases undone as far as could be."""
     shorten()
     connections = Remote.from_host(CLUSTER, {})
-    injector = Injector(
-        folder, connections, Ceph(connections, CLUSTER), CLUSTER, run_id="r1", settings=SETTINGS, limits=LIMITS
-    )
+    access = ClusterAccess(connections, Ceph(connections, CLUSTER), CLUSTER, run_id="r1")
+    injector = Injector(folder, access, settings=SETTINGS, limits=LIMITS)
     with contextlib.closing(injector), signals.handled():
         try:
             if injector.undo_all():

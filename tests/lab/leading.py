@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.faults import FaultError, Injector
+from cbt_plugins.faults import ClusterAccess, FaultError, Injector
 from cbt_plugins.plan import Fault, Settings
 
 
@@ -25,11 +25,8 @@ def main(statements: str, about: str, where: str, settings: str) -> None:
     remote = Remote.from_host(cluster, {})
     injector = Injector(
         folder,
-        remote,
-        Ceph(remote, cluster),
-        cluster,
+        ClusterAccess(remote, Ceph(remote, cluster), cluster, run_id=folder.name),
         event=lambda name, **facts: say(event=name, **facts),
-        run_id=folder.name,
         settings=Settings(**json.loads(settings)),
     )
     seen = {"injector": injector, "remote": remote, "Fault": Fault, "FaultError": FaultError}

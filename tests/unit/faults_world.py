@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Result
-from cbt_plugins.faults import Injector
+from cbt_plugins.faults import ClusterAccess, Injector
 from cbt_plugins.faults.runner import Clock
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.plan import Settings
@@ -181,7 +181,8 @@ def injector(
             events.append((name, facts))
 
     clock = (time or Time()).clock()
-    made = Injector(folder, remote, ceph, cluster, event, "r1", settings, limits=ClusterLimits(), clock=clock)
+    access = ClusterAccess(remote, ceph, cluster, run_id="r1")
+    made = Injector(folder, access, event, settings, limits=ClusterLimits(), clock=clock)
     MADE.append(made)
     return made
 

@@ -10,7 +10,7 @@ import pytest
 from faults_world import ANYTHING, CLUSTER, MADE, Connections, Died, Time, injector
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.faults import FaultError, Injector, access
+from cbt_plugins.faults import ClusterAccess, FaultError, Injector, access
 from cbt_plugins.plan import Fault, Settings
 
 STOP = {n: Fault(f"node{n}", "stop", (f"node{n}",), accept=ANYTHING) for n in (1, 2)}
@@ -44,7 +44,8 @@ def test_every_process_of_a_folder_has_the_same_run(tmp_path: Path, world: Conne
     remote: Any = world
 
     def process(run_id: str) -> Injector:
-        made = Injector(tmp_path, remote, Ceph(remote, CLUSTER), CLUSTER, run_id=run_id, clock=Time().clock())
+        reached = ClusterAccess(remote, Ceph(remote, CLUSTER), CLUSTER, run_id=run_id)
+        made = Injector(tmp_path, reached, clock=Time().clock())
         MADE.append(made)
         return made
 
@@ -57,7 +58,7 @@ def test_every_process_of_a_folder_has_the_same_run(tmp_path: Path, world: Conne
     ((key, holder),) = world.state["keys"].items()
     world.state["keys"][key] = json.dumps({**json.loads(holder), "pid": 1, "archive": "/moved/since"})
     second = process("inject-2")
-    assert access.read(tmp_path)[3] == "inject-1"
+    assert access.read(tmp_path).run_id == "inject-1"
     assert second.undo_all() == []
     world.arrive()  # the mark of the undo has the name that the killed process gave its command
     assert world.differences() == set()

@@ -9,7 +9,7 @@ import pytest
 from faults_world import ANYTHING, CLUSTER, Connections, Time
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.faults import FaultError, Injector
+from cbt_plugins.faults import ClusterAccess, FaultError, Injector
 from cbt_plugins.faults.access import limits_of
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.undo import open_in
@@ -57,7 +57,8 @@ def made() -> Iterator[List[Injector]]:
 def injector(made: List[Injector], folder: Path, world: Timed, settings: Optional[Settings]) -> Injector:
     remote: Any = world
     clock = world.time.clock()
-    made.append(Injector(folder, remote, Ceph(remote, CLUSTER), CLUSTER, run_id="r1", settings=settings, clock=clock))
+    access = ClusterAccess(remote, Ceph(remote, CLUSTER), CLUSTER, run_id="r1")
+    made.append(Injector(folder, access, settings=settings, clock=clock))
     return made[-1]
 
 

@@ -13,7 +13,7 @@ from faults_world import ANYTHING, CLUSTER, Connections, Died, Time
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Result
-from cbt_plugins.faults import FaultError, Injector, runner
+from cbt_plugins.faults import ClusterAccess, FaultError, Injector, runner
 from cbt_plugins.faults.kinds.node import BOOT, shown_secrets
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.plan import Fault
@@ -80,9 +80,8 @@ def injector(tmp_path: Path, machine: Machine) -> Iterator[Injector]:
 
 def one(folder: Path, machine: Machine) -> Injector:
     remote: Any = machine
-    return Injector(
-        folder, remote, Ceph(remote, CLUSTER), CLUSTER, run_id="r1", limits=LIMITS, clock=machine.time.clock()
-    )
+    access = ClusterAccess(remote, Ceph(remote, CLUSTER), CLUSTER, run_id="r1")
+    return Injector(folder, access, limits=LIMITS, clock=machine.time.clock())
 
 
 POWER = Fault("p", "power", ("node1",), options={"off": "x {node}-off", "on": "x {node}-on"}, accept=ANYTHING)

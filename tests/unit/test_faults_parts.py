@@ -389,9 +389,10 @@ def test_the_archive_says_how_the_cluster_is_reached(tmp_path: Path, made: Injec
     assert one is not None
     text = (tmp_path / "x" / "cluster.json").read_text()
     assert "password" not in text
-    again, remote, ceph, run_id = read(tmp_path / "x")
-    assert again["mons"] == ["node0"] and ceph.head == "node0" and ceph.command == "ceph -c /c" and run_id == "r1"
-    assert remote.transport.user == "root"
+    again = read(tmp_path / "x")
+    assert again.cluster["mons"] == ["node0"] and again.run_id == "r1"
+    assert again.ceph.head == "node0" and again.ceph.command == "ceph -c /c"
+    assert again.remote.transport.user == "root"
     with pytest.raises(FaultError, match="cannot tell how to reach the cluster"):
         read(tmp_path / "nowhere")
 

@@ -23,7 +23,7 @@ PARAMETERS = 6
 #: class names that stand for two things still: this list may only shrink
 KNOWN_DUPLICATES: Set[str] = set()
 #: functions with more parameters than PARAMETERS still: this list may only shrink
-KNOWN_LONG = {"__init__", "_step", "minimum_runs", "power"}
+KNOWN_LONG = {"minimum_runs", "power"}
 
 
 def modules() -> Dict[str, Path]:

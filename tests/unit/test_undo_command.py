@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,9 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Connections:
     real = access.read
 
     def reach(folder: Path) -> Any:
-        cluster, _, ceph, run_id = real(folder)
-        ceph.remote = made  # type: ignore[assignment]
-        return cluster, made, ceph, run_id
+        found = real(folder)
+        found.ceph.remote = made  # type: ignore[assignment]
+        return replace(found, remote=made)  # type: ignore[arg-type]
 
     monkeypatch.setattr(undo_tool.access, "read", reach)
     monkeypatch.setattr("cbt_plugins.faults.injector.Clock", lambda: _clock())
