@@ -88,5 +88,5 @@ def size_class(smallest: int, largest: int) -> str:
 
 
 def when(epoch: Optional[float]) -> str:
-    """UTC, whole seconds."""
+    """UTC, to the second."""
     return NONE if not epoch else datetime.fromtimestamp(epoch, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")

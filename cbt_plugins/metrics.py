@@ -18,7 +18,7 @@ from enum import Enum
 from statistics import stdev
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
-#: the operation that stands for all operations of a phase together
+#: the operation that stands for all operations of a phase
 TOTAL = "total"
 #: the operation of what is said of the cluster, and not of requests
 CLUSTER = "cluster"
@@ -35,9 +35,9 @@ class Direction(Enum):
 class MetricSource(Enum):
     """Where a summary has a metric; `Metric.path` leads from there to the number."""
 
-    OPERATION = "a line of an operation, or of all together, in a phase"
+    OPERATION = "a line of an operation, or of all operations, in a phase"
     DEVIATION = "the series of a phase: the standard deviation of its bins"
-    NODES = "a phase in `resources`: of all operations together only"
+    NODES = "a phase in `resources`: of all operations only"
     CLASS = "a class of daemons of a phase in `resources`"
     EPISODE = "an episode of a failure: its milestones, or its recovery"
     IMPORTED = "results of other programs only"
@@ -69,7 +69,7 @@ class Metric:
 
     @property
     def total_only(self) -> bool:
-        """It is known of all operations together only."""
+        """It is known of all operations only, not of one."""
         return self.source is MetricSource.NODES
 
     @property
@@ -175,7 +175,7 @@ def number_at(line: Optional[Mapping[str, Any]], path: Sequence[str]) -> Optiona
 def read(metric: Metric, summary: Mapping[str, Any], phase: Mapping[str, Any], op: str) -> Optional[float]:
     """Return a metric of an operation, or of TOTAL, in a phase of a summary, in the metric's unit.
 
-    None when the phase has no such number: no such operation, too few requests, nobody watched the nodes.
+    None when the phase has no such number: no such operation, too few requests, no monitor on the nodes.
     """
     if metric.source is MetricSource.NODES:
         watched = (summary.get("resources") or {}).get("phases", {}).get(phase["name"])
@@ -186,7 +186,7 @@ def read(metric: Metric, summary: Mapping[str, Any], phase: Mapping[str, Any], o
         value = _deviation(phase, op)
     elif op != TOTAL:
         value = number_at(phase["ops"][op], metric.path)
-    else:  # the gap of all together is the phase's own
+    else:  # the gap of all operations is the phase's own
         value = number_at(phase if metric.path[0] == "longest_gap" else phase["total"], metric.path)
     return None if value is None else float(value) * metric.factor
 

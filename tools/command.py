@@ -60,7 +60,7 @@ def missing(error: ImportError) -> str:
 
 
 def warn(text: str) -> None:
-    """Print a warning: the verb goes on."""
+    """Print a warning; the verb continues."""
     say("Warning", text, OK)
 
 

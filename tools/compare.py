@@ -66,7 +66,7 @@ def add_rules(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--margin", default="5%", metavar="PERCENT", help="changes within it are equivalent (default: 5%%)"
     )
-    parser.add_argument("--alpha", metavar="P", help="false alarm rate of the whole table (default: 0.05)")
+    parser.add_argument("--alpha", metavar="P", help="false alarm rate of the table (default: 0.05)")
     parser.add_argument("--confidence", metavar="PERCENT", help="of the intervals: 1 - alpha (default: 95%%)")
 
 

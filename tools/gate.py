@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--limit", action="append", default=[], metavar="LIMIT", help="a limit; repeatable, the last match counts"
     )
     parser.add_argument("--limits", type=Path, metavar="FILE", help="a YAML file, limits: {GET.p99_ms: 10%%, ...}")
-    parser.add_argument("--alpha", metavar="P", help="false alarm rate of the whole gate (default: 0.05)")
+    parser.add_argument("--alpha", metavar="P", help="false alarm rate of the gate (default: 0.05)")
     parser.add_argument(
         "--format", choices=("text", "markdown", "json"), default="text", help="of what is printed (default: text)"
     )

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         if number:
             print()
         if not (path / "plan.json").exists() and not (path / "phases").is_dir():
-            of_others = _imported(path)  # CBT's own benchmarks lie in the archive in the same way
+            of_others = _imported(path)  # CBT's own benchmarks leave such directories, too
             if of_others is not None:
                 status = max(status, of_others)
                 continue
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
             several.append((path, _without_series(summary)))
     if several:
         try:
-            _write_together(several, args)
+            _write_overview(several, args)
         except OSError as e:
             raise _cannot_write(e, args.archive) from e
     return status
@@ -94,7 +94,7 @@ def _cannot_write(error: OSError, path: Path) -> CommandError:
 
 
 def _ceilings(path: Path, summary: Mapping[str, Any], args: argparse.Namespace) -> Optional[Dict[str, Any]]:
-    """What the network allows, where it is known; a warning when it was asked for and is not."""
+    """Return the network's ceilings where they are known; warn when they were asked for and are not."""
     from cbt_plugins.results.ceilings import Unknown, ceilings
 
     try:
@@ -112,7 +112,7 @@ def _write(
     args: argparse.Namespace,
     prefix: str,
 ) -> None:
-    """What was asked for by name, or else everything that lies beside the run."""
+    """Write the files that the options name; without any, summary, page and collected numbers next to the run."""
     from cbt_plugins.results.summary_file import FILE, write_summary
 
     only = args.json or args.html or args.plots
@@ -136,9 +136,8 @@ def _write(
         of_run(summary, args.plots, prefix)
 
 
-def _write_together(runs: Runs, args: argparse.Namespace) -> None:
-    """What there is of several runs."""
-
+def _write_overview(runs: Runs, args: argparse.Namespace) -> None:
+    """Write the page or the plots of several runs."""
     if args.plots:
         from cbt_plugins.report.plots import of_sweeps
         from cbt_plugins.report.sweep import of_runs
@@ -155,7 +154,7 @@ def _write_together(runs: Runs, args: argparse.Namespace) -> None:
 
 
 def _without_series(summary: Mapping[str, Any]) -> Mapping[str, Any]:
-    """All that is needed of a run beside others; an archive may have hundreds."""
+    """Return what the overview needs of a run: an archive may have hundreds."""
     phases = [{**phase, "series": None, "jobs": [], "under_way": None} for phase in summary["phases"]]
     return {**summary, "phases": phases}
 
@@ -171,8 +170,8 @@ def _imported(path: Path) -> Optional[int]:
     from cbt_plugins.report.terminal import render_imported
 
     try:
-        text, whole = render_imported(path)
+        text, complete = render_imported(path)
     except Unreadable:
         return None
     print(text, end="", flush=True)
-    return OK if whole else UNUSABLE
+    return OK if complete else UNUSABLE

@@ -1,1 +1,1 @@
-"""Archives beside each other: what differs between them, what changed, and what chance may have done."""
+"""Comparisons of archives: what differs between them, what changed, and what may be chance."""

@@ -50,7 +50,7 @@ class Incomparable(Exception):
 
 
 def conflicts(base: RunRecord, new: RunRecord, scale: Optional[Scale] = None) -> List[Difference]:
-    """Return the keys that make two runs incomparable: essential, known of both, and not the same.
+    """Return the keys that make two runs incomparable: essential, known of both, and different.
 
     Raises Incomparable when `scale` is not what differs.
     """
@@ -76,7 +76,7 @@ def is_essential(key: str) -> bool:
 
 
 def differing(base: Iterable[RunRecord], new: Iterable[RunRecord]) -> List[Difference]:
-    """Return every key that is not the same in all runs of both sides, in the order of the keys."""
+    """Return every key that differs between any runs of both sides, in the order of the keys."""
     sides = [[record.config for record in base], [record.config for record in new]]
     keys = sorted({key for side in sides for config in side for key in config})
     found = []
@@ -96,7 +96,7 @@ def within(records: Sequence[RunRecord]) -> Dict[str, Tuple[str, ...]]:
 
 
 def _values(key: str, configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Without those that do not know it (a run that was killed at once), unless none does."""
+    """Yield the values of a key, without runs that do not know it (killed at once) unless none does."""
     values = dict.fromkeys(_value(key, config) for config in configs)
     yield from [value for value in values if value != NOT_KNOWN] or values
 

@@ -48,7 +48,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class GateLimits:
-    """All limits of a gate; where several match, the last one counts."""
+    """The limits of a gate; where several match, the last one counts."""
 
     limits: Tuple[Limit, ...]
 
@@ -171,7 +171,7 @@ class Gated:
 
 
 def gate(base: Side, contenders: Sequence[Side], limits: GateLimits, rules: Rules) -> Gated:
-    """Compare the rows that have a limit and judge them together.
+    """Compare the rows that have a limit and judge them as one table.
 
     Raises Incomparable, and ValueError for a limit that matches nothing.
 

@@ -64,8 +64,8 @@ def markdown(blocks: Sequence[Block]) -> str:
 
 
 def _joined(parts: Sequence[Sequence[str]]) -> str:
-    whole = ["\n".join(line.rstrip() for line in part) for part in parts if part]
-    return "\n\n".join(whole) + "\n"
+    texts = ["\n".join(line.rstrip() for line in part) for part in parts if part]
+    return "\n\n".join(texts) + "\n"
 
 
 def _text(block: Block) -> Iterator[str]:

@@ -19,7 +19,7 @@ from cbt_plugins.compare.differences import (
     text,
     within,
 )
-from cbt_plugins.compare.statistics import steady
+from cbt_plugins.compare.statistics import series_warnings
 from cbt_plugins.compare.statistics.verdicts import StatisticsWarning
 from cbt_plugins.results.record import RunRecord
 from cbt_plugins.results.records import records_of
@@ -179,7 +179,7 @@ def warnings_of_row(have: Tuple[int, int], runs: Tuple[int, int]) -> Tuple[Stati
 
 
 def warnings_of_case(case: Case, rows: Set[Tuple[str, str]]) -> Tuple[ComparisonWarning, ...]:
-    """Return the warnings about the runs; those about steadiness only where `rows` has the phase and operation."""
+    """Return the warnings about the runs; those about its series only where `rows` has the phase and operation."""
     return tuple([*_mixed(case), *_order(case), *_runs("base", case.base, rows), *_runs("new", case.new, rows)])
 
 
@@ -211,12 +211,12 @@ def _runs(side: str, runs: Runs, rows: Set[Tuple[str, str]]) -> Iterator[Compari
         for warning in run.warnings:
             if warning.code not in _QUIET:
                 yield ComparisonWarning(warning.code, where, warning.text)
-        yield from _unsteady(where, run, rows)
+        yield from _of_series(where, run, rows)
 
 
-def _unsteady(where: str, run: RunRecord, rows: Set[Tuple[str, str]]) -> Iterator[ComparisonWarning]:
+def _of_series(where: str, run: RunRecord, rows: Set[Tuple[str, str]]) -> Iterator[ComparisonWarning]:
     for its in run.measurements:
         if its.metric == "obj_per_s" and its.series and (its.phase, its.op) in rows:
-            for warning in steady(np.asarray(its.series, dtype=float)):
+            for warning in series_warnings(np.asarray(its.series, dtype=float)):
                 if warning.code not in _OF_SECONDS:
                     yield ComparisonWarning(warning.code, f"{where} {its.phase} {its.op}", warning.text)

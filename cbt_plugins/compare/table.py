@@ -73,7 +73,7 @@ class Rules:
     """The rules of a comparison."""
 
     margin: float = 0.05  # a change within +-margin counts as none
-    alpha: float = 0.05  # of the whole table
+    alpha: float = 0.05  # of the table
     paired: bool = False
     scatter: float = 0.0  # relative, from run to run, where it is known: what single runs cannot say of themselves
     scale: Optional[Scale] = None
@@ -84,7 +84,7 @@ class Rules:
         return 1 - self.alpha
 
 
-#: those of a comparison that nobody has made rules for
+#: the default rules
 RULES = Rules()
 
 
@@ -135,7 +135,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Compared:
-    """A whole comparison; `alone` are sentences on configurations that only one side has."""
+    """A comparison; `alone` are sentences on configurations that only one side has."""
 
     base: Side
     contenders: Tuple[Side, ...]
@@ -158,7 +158,7 @@ def compare(
     choice: Wanted = MAIN,
     rules: Rules = RULES,
 ) -> Compared:
-    """Compare each contender with the base; the verdicts of all rows are judged together.
+    """Compare each contender with the base; the verdicts of all rows are judged as one table.
 
     Raises differences.Incomparable, and ValueError for pairs of which one is missing.
     """
@@ -244,8 +244,8 @@ def _there(values: Values) -> List[Measurement]:
 
 
 def _both(ours: Values, theirs: Values) -> Tuple[List[Measurement], List[Measurement]]:
-    whole = [(a, b) for a, b in zip(ours, theirs) if a is not None and b is not None]
-    return [a for a, _ in whole], [b for _, b in whole]
+    pairs = [(a, b) for a, b in zip(ours, theirs) if a is not None and b is not None]
+    return [a for a, _ in pairs], [b for _, b in pairs]
 
 
 def _judged(sections: Sequence[Section], choice: Wanted, rules: Rules) -> Iterator[Section]:
@@ -276,21 +276,21 @@ class Gain:
 def gains(section: Section, scale: Scale) -> Iterator[Gain]:
     """Yield the gain of every throughput.
 
-    In a closed loop with the same workers throughput x mean latency stays the same (Little), so that a gain g of all
-    operations together means a latency of 1 / (1 + g): what is far from that has had other workers than it says.
+    In a closed loop with the same workers throughput x mean latency is constant (Little), so that a gain g of all
+    operations predicts a latency of 1 / (1 + g). A latency far from that had another number of workers than it says.
     """
     pairs = dict.fromkeys((m.phase, m.op) for m in section.base[0].measurements if m.metric == "obj_per_s")
     rows = {(row.phase, row.op) for row in section.rows}
     for phase, op in pairs:
-        together = op == TOTAL or sum(its[0] == phase for its in pairs) == 1
-        if (phase, op) not in rows and not (together and any(row.phase == phase for row in section.rows)):
+        alone = op == TOTAL or sum(its[0] == phase for its in pairs) == 1
+        if (phase, op) not in rows and not (alone and any(row.phase == phase for row in section.rows)):
             continue
         gain = _change_of(section, phase, op, "obj_per_s")
         if gain is None:
             continue
         latency = _change_of(section, phase, op, "mean_ms")
         closed = section.base[0].config.get(f"phase.{phase}.loop") != "open"
-        predicted = 1 / (1 + gain) - 1 if together and closed and latency is not None else None
+        predicted = 1 / (1 + gain) - 1 if alone and closed and latency is not None else None
         yield Gain(phase, op, gain, efficiency(gain, scale.base, scale.new), latency, predicted)
 
 

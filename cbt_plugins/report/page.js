@@ -73,7 +73,7 @@ const joined = (names, timesOf, valuesOf) => {
 };
 const pgLine = () => line("PGs not clean", colour("warning"), { fill: tint(colour("warning"), "33"), paths: uPlot.paths.stepped({ align: 1 }) });
 const stack = (what, key) => line(what, colour(key), { fill: tint(colour(key), "22") });
-// The cluster beside the client
+// The cluster, on the time axis of the client
 const ofCluster = (p, lines) => {
   const f = p.failure, times = f ? f[lines[0][0]].map((_, i) => f.start - p.start + (i + 0.5) * f.step) : [];
   return ofPhase(p, [times, ...lines.map(([what]) => f ? f[what] : [])],

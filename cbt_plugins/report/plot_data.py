@@ -152,7 +152,7 @@ _STATES = {"failing": ("bad", 2), "degraded": ("bad", 1), "recovering": ("warnin
 def tails(summary: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
     """Return for each operation the curves of these phases, and those of their failures' states.
 
-    [{"op", "curves": [{"name", "colour": the phase's number or a name, "dash": 0 for a whole phase, "ms"}]}]: the k-th
+    [{"op", "curves": [{"name", "colour": the phase's number or a name, "dash": 0: a complete phase, "ms"}]}]: the k-th
     value of `ms` is that of the quantile 1 - 10^(-k/10), as analysis.tail has them.
     """
     impact = (summary["failure"] or {}).get("impact") or {"phases": ()}

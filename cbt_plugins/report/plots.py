@@ -35,7 +35,7 @@ def of_run(summary: Mapping[str, Any], directory: Path, prefix: str = "") -> Lis
 
 
 def of_sweeps(sweeps: Sequence[Sweep], directory: Path) -> List[Path]:
-    """Write the plots of sweeps, all operations together; returns the files."""
+    """Write the plots of sweeps, over all operations; returns the files."""
     found = []
     with matplotlib.rc_context(_STYLE):
         for number, sweep in enumerate(its for its in sweeps if its.op == TOTAL):

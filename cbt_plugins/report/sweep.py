@@ -92,7 +92,7 @@ def of_runs(runs: Sequence[Tuple[Path, Mapping[str, Any]]]) -> List[Sweep]:
 
 
 def _titles(groups: Sequence[Tuple[Tuple[str, Any], ...]]) -> Iterator[str]:
-    """What is not the same in all groups."""
+    """Yield for each group what sets it apart."""
     common = set.intersection(*(set(group) for group in groups)) if groups else set()
     for group in groups:
         yield ", ".join(f"{key}={value}" for key, value in group if (key, value) not in common)

@@ -141,7 +141,7 @@ def _change(line: Mapping[str, Any]) -> List[str]:
 
 
 def _engines(entry: Mapping[str, Any]) -> Iterator[str]:
-    yield from textwrap.wrap(f"cbt-load ({entry['cbt_load']}) beside warp ({entry['warp']}): {entry['note']}", WIDTH)
+    yield from textwrap.wrap(f"cbt-load ({entry['cbt_load']}) against warp ({entry['warp']}): {entry['note']}", WIDTH)
     yield from _table([["", "", "cbt-load", "warp", "ratio"], *map(_engine, entry["lines"])], left=2)
 
 
@@ -239,8 +239,8 @@ def render_imported(path: Path) -> Tuple[str, bool]:
 
 
 def _record(record: RunRecord) -> Iterator[str]:
-    whole = "" if record.usable else "  UNUSABLE (see the warnings)"
-    yield f"{record.name}  {record.config.get('benchmark', record.kind)}{whole}\n"
+    mark = "" if record.usable else "  UNUSABLE (see the warnings)"
+    yield f"{record.name}  {record.config.get('benchmark', record.kind)}{mark}\n"
     lines: List[List[str]] = [list(_IMPORTED_HEAD)]
     for phase, op in dict.fromkeys((its.phase, its.op) for its in record.measurements if its.op != CLUSTER):
         its = [line for line in record.measurements if (line.phase, line.op) == (phase, op)]

@@ -40,7 +40,7 @@ class ArchivedJob:
 
     @property
     def open_loop(self) -> bool:
-        """It starts requests by the clock; warp that is held to a rate still waits for each request."""
+        """The job starts requests by the clock; warp with a rate limit still waits for each request."""
         return self.cbt_load and self.rate_limit > 0
 
 
@@ -67,7 +67,7 @@ class ArchivedPhase:
 
     @property
     def takes_all(self) -> bool:
-        """It ends with its last object: its window is as long as it took, and every request counts."""
+        """The phase ends with its last object: its window is as long as it took, and every request counts."""
         return self.duration is None
 
     @property
@@ -108,7 +108,7 @@ def find_runs(path: Path) -> List[Path]:
 
 
 def read_run(path: Path) -> ArchivedRun:
-    """Return what a run left, whole or not. Raises Unreadable for another format of the archive, not for damage."""
+    """Return what a run left, complete or not. Raises Unreadable for another format of the archive, not for damage."""
     refusal = archive_refusal(path)
     if refusal:
         raise Unreadable(refusal)

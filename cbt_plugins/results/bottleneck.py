@@ -1,4 +1,4 @@
-"""What held a phase back, with the numbers that say so. Pure: from a phase of summary["resources"] and its load."""
+"""The bottleneck of a phase, with the numbers that show it. Pure: from a phase of summary["resources"] and its load."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _full(line: Line) -> Iterator[_Machine]:
 
 
 def _only(node: Line) -> Optional[str]:
-    """What a node is for, if it is one thing."""
+    """Return the role of a node that has only one."""
     roles = [role for role in node["roles"] if role in ("client", "osd", "rgw")]
     return roles[0] if len(roles) == 1 else None
 
@@ -168,7 +168,7 @@ _RULES: Mapping[str, Callable[[Line, Line], Iterator[str]]] = {
 
 
 def _missing(line: Line) -> Iterator[str]:
-    """What would have to be known to say that nothing was the bottleneck."""
+    """Yield the missing measurements, without which "no bottleneck" cannot be concluded."""
     for machine in _full(line):
         what = (
             "who uses them is not known"
@@ -190,7 +190,7 @@ def _missing(line: Line) -> Iterator[str]:
 
 
 def _highest(line: Line) -> List[str]:
-    """What came nearest to its limit, of each kind."""
+    """Return what came nearest to its limit, of each kind."""
     texts = []
     busy = [node for node in line["nodes"] if node["busy"] is not None]
     if busy:

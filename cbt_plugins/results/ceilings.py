@@ -1,4 +1,4 @@
-"""The network's ceiling of each phase beside what was measured: docs/MODELS.md derives it.
+"""The ceiling of the network for each phase, and what was measured: docs/MODELS.md derives it.
 
 The model knows clients' data, copies and chunks; no recovery, no headers, no other traffic. Which node sends data to
 which comes from what the archive recorded."""
@@ -26,7 +26,7 @@ class Unknown(Exception):
 
 
 class Wiring:
-    """What a run's archive says of its nodes; the clients may differ from phase to phase."""
+    """The nodes of a run by its archive; the clients may differ from phase to phase."""
 
     def __init__(self, run: Path, endpoints: Sequence[str]) -> None:
         """Read it. Raises Unknown with what is missing."""
@@ -175,10 +175,10 @@ def ceilings(run: Path, summary: Mapping[str, Any], nic: Optional[float] = None)
 
     `nic`: bytes/s of every node's interface; without it the speeds that `resources` of the summary has. A line:
 
-        put_mib_s, get_mib_s      ceiling of PUTs alone and of GETs alone, all clients together; null: none
+        put_mib_s, get_mib_s      ceiling of PUTs alone and of GETs alone, sum of all clients; null: none
         put_measured, get_measured   MiB/s in the phase
         put_share, get_share      measured / ceiling, 0..1
-        share                     of the fullest link by the measured PUTs and GETs together, 0..1
+        share                     of the fullest link by the measured PUTs and GETs, 0..1
         full                      {"node", "way", "network"}: that link; way is "sends" or "receives"
 
     Phases that moved no data are left out. Raises Unknown where the archive does not say enough.

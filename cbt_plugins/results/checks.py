@@ -268,9 +268,9 @@ def _samples(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning
 
 
 def _stalls(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
-    silent = made.together.silent() if made.phase.jobs else []
+    silent = made.all_ops.silent() if made.phase.jobs else []
     if silent:
-        seconds, at = made.together.longest_gap()
+        seconds, at = made.all_ops.longest_gap()
         text = (
             f"nothing succeeded in {len(silent)} of {int(made.length)} seconds; "
             f"the longest gap is {seconds:.1f} s, {at - made.grid.start:.1f} s after the start"

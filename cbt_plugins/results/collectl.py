@@ -83,7 +83,7 @@ _BUSY = ("User%", "Nice%", "Sys%", "Irq%", "Soft%", "Steal%")
 
 
 def _processors(node: NodeSamples, values: _Values) -> None:
-    """Percents of each processor; where there are only totals, of all of them together."""
+    """Percents of each processor; where there are only totals, of all of them."""
     each = values.things("CPU")
     if each:
         busy = np.sum([its(what) for its in each.values() for what in _BUSY], axis=0)
@@ -133,7 +133,7 @@ def join_machines(nodes: Sequence[NodeSamples]) -> None:
 
 
 def _tables(folder: Path) -> Iterator[Table]:
-    """All tables: a file has one for each start of collectl. Details first: totals are taken where there are none."""
+    """Yield all tables, one for each start of collectl; details first, as totals are used only without them."""
     files = [path for path in folder.glob("*") if re.search(r"\.(cpu|dsk|net|tab)(\.gz)?$", path.name)]
     for path in sorted(files, key=lambda path: (".tab" in path.name, path.name)):
         facts: Dict[str, str] = {}
@@ -181,5 +181,5 @@ def _moment(columns: Sequence[str], row: Sequence[str], facts: Mapping[str, str]
         return float(row[0])
     zone = facts.get("TZ", "+0000")
     east = (int(zone[1:3]) * 3600 + int(zone[3:5]) * 60) * (-1 if zone[0] == "-" else 1)
-    whole, _, part = row[1].partition(".")
-    return timegm(strptime(f"{row[0]} {whole}", "%Y%m%d %H:%M:%S")) - east + float(f"0.{part or 0}")
+    seconds, _, part = row[1].partition(".")
+    return timegm(strptime(f"{row[0]} {seconds}", "%Y%m%d %H:%M:%S")) - east + float(f"0.{part or 0}")

@@ -1,4 +1,4 @@
-"""What a run was, as flat keys: its summary, and where it is there, what lies beside it in the archive."""
+"""The configuration of a run as flat keys: of its summary and, where there is one, of its directory in the archive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Pairs = Iterator[Tuple[str, Any]]
 #: of ceph.conf: what names one cluster, and says nothing about how fast it is
 _NAMES = ("fsid", "mon_host", "mon_initial_members", "keyring", "log_file")
 _ROLES = (("buckets.data", "data"), ("buckets.index", "index"))
-#: options whose values are nobody's business in a table that is pasted somewhere
+#: options whose values are secret or private: tables are pasted into posts
 _SECRET = re.compile(r"(password|passwd|secret|token|(^|[_/ ])key)$")
 
 
@@ -79,7 +79,7 @@ def _of_phase(phase: Mapping[str, Any], planned: Mapping[str, Any]) -> Pairs:
 
 
 def _events(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """What is broken, without the names of the nodes: "0s:stop*1"."""
+    """Return the faults without the names of the nodes: "0s:stop*1"."""
     for event in events:
         fault = event.get("inject")
         if fault:

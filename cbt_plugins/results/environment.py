@@ -1,4 +1,4 @@
-"""What the numbers were measured on, as the run's manifest says it, and how far the nodes' clocks are apart."""
+"""The environment of a run by its manifest: versions, nodes, endpoints, and the offsets of the nodes' clocks."""
 
 from __future__ import annotations
 

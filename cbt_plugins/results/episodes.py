@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-#: undos that begin within so many seconds of the end of the one before are one return
-TOGETHER = 30.0
+#: undos that begin within so many seconds after the one before has ended are one return
+ONE_RETURN = 30.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
             found.append(Episode("failure", (label,), osds, t))
         elif name == "fault-undo-begin":
             before = found[-1] if found else None
-            if before and before.kind == "return" and t - (before.done or before.begin) < TOGETHER:
+            if before and before.kind == "return" and t - (before.done or before.begin) < ONE_RETURN:
                 both = (*before.labels, *(() if label in before.labels else (label,)))
                 found[-1] = replace(before, labels=both, osds=_both(before.osds, osds), done=None)
             else:
@@ -81,10 +81,10 @@ STATES = {
     "recovering": "from the begin of recovery until all PGs are active+clean",
     "clean without them": "all PGs are active+clean on the other OSDs",
     "no effect": "after a fault that took no OSD down and made no PG unclean",
-    "failed": "after a fault, while nobody watched the cluster",
+    "failed": "after a fault, without samples of the cluster",
     "returning": "from the undo's begin until all OSDs are up",
     "recovering back": "all OSDs are up, until all PGs are active+clean",
-    "returned": "after an undo, while nobody watched the cluster",
+    "returned": "after an undo, without samples of the cluster",
     "clean again": "all OSDs are up and all PGs active+clean",
 }
 

@@ -13,7 +13,7 @@ from cbt_plugins.results.series import TimeGrid
 
 
 def littles_law(made: PhaseAggregates) -> Dict[str, Any]:
-    """Return, per job, the requests in flight by two ways, beside its workers.
+    """Return, per job, its workers and the requests in flight by two ways.
 
     in_flight   sum of the durations of all requests that ended in the window / length of the window
                 = throughput x mean latency (failed requests keep a worker busy too)

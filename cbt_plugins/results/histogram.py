@@ -43,7 +43,7 @@ class Histogram:
     """Durations in nanoseconds.
 
     Count, sum (so the mean), minimum and maximum are exact; a quantile is exact to its bucket. Merging
-    histograms gives the histogram of all samples together, bucket by bucket, in any order.
+    histograms gives the histogram of all samples, bucket by bucket, in any order.
     """
 
     __slots__ = ("counts", "max", "min", "n", "numbers", "total")

@@ -44,10 +44,10 @@ def impact(
 
 
 def _baseline(cut: Sequence[Tuple[PhaseAggregates, List[Stretch]]], name: Optional[str]) -> Optional[Dict[str, Any]]:
-    whole = [(made, its) for made, its in cut if {s.state for s in its} == {"no failure"}]
+    calm_phases = [(made, its) for made, its in cut if {s.state for s in its} == {"no failure"}]
     if name is not None:
-        whole = [(made, its) for made, its in cut if made.phase.name == name]
-    for made, its in whole or cut:
+        calm_phases = [(made, its) for made, its in cut if made.phase.name == name]
+    for made, its in calm_phases or cut:
         calm = [stretch for stretch in its if stretch.state == "no failure"]
         if calm:
             return {"phase": made.phase.name, **_numbers(made, calm[0], None)}
@@ -55,7 +55,7 @@ def _baseline(cut: Sequence[Tuple[PhaseAggregates, List[Stretch]]], name: Option
 
 
 def _phase(made: PhaseAggregates, its: Sequence[Stretch], base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
-    seconds, at = made.together.longest_gap()
+    seconds, at = made.all_ops.longest_gap()
     state = next((s.state for s in its if s.start <= at < s.end), its[-1].state)
     left = flight.at_end(made)
     cut = sum(of.cut + of.cut_outside for of in made.ops.values())
@@ -77,8 +77,8 @@ def _numbers(made: PhaseAggregates, stretch: Stretch, base: Optional[Mapping[str
         "end": stretch.end,
         "seconds": round(stretch.end - stretch.start, 3),
     }
-    together = _line(None, made.together, list(made.timeline.blocks.values()), stretch)
-    line["total"] = _compared(together, base["total"] if base else None)
+    merged = _line(None, made.all_ops, list(made.timeline.blocks.values()), stretch)
+    line["total"] = _compared(merged, base["total"] if base else None)
     line["ops"] = {}
     for op in sorted(made.timeline.seconds, key=rank):
         blocks = made.timeline.blocks.get(op)
@@ -126,8 +126,8 @@ def _silent(seconds: Seconds, stretch: Stretch) -> int:
 
 
 def _latencies(blocks: Sequence[Blocks], stretch: Stretch) -> Blocks:
-    """One bin with the latencies of the bins that lie in the stretch as a whole."""
-    together = Blocks(TimeGrid(0.0, 1.0))
+    """One bin with the latencies of the bins that lie completely in the stretch."""
+    merged = Blocks(TimeGrid(0.0, 1.0))
     for its in blocks:
         grid = its.grid
         low = max(0, math.ceil((stretch.start - grid.first_block) / grid.block_step))
@@ -137,9 +137,9 @@ def _latencies(blocks: Sequence[Blocks], stretch: Stretch) -> Blocks:
         first, bucket, counts = its.used()
         counts = counts[max(0, low - first) : max(0, high - first)]
         if counts.size:
-            together.add(0, bucket, counts.sum(axis=0, keepdims=True))
-            together.max[0] = max(int(together.max[0]), int(its.max[low:high].max()))
-    return together
+            merged.add(0, bucket, counts.sum(axis=0, keepdims=True))
+            merged.max[0] = max(int(merged.max[0]), int(its.max[low:high].max()))
+    return merged
 
 
 def _quantiles(latencies: Blocks, *wanted: float) -> List[Optional[float]]:
@@ -188,7 +188,7 @@ def _warnings(
 
 
 def timeline(made: PhaseAggregates, samples: Samples, recovery: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return the cluster beside a phase's client: the bins are those of the phase's own `series`.
+    """Return the cluster during a phase: the bins are those of the phase's own `series`.
 
     {"start", "step", "cluster": as recovered.series, "windows": [{"state", "labels", "from", "to"}], "marks": [{"at",
     "title", "kind", "labels"}]}; from, to and at are seconds since `start`.

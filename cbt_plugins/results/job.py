@@ -76,10 +76,10 @@ class EndpointAggregates:
 
 @dataclass
 class JobAggregates:
-    """What the aggregates of one job, or of a part of it, say."""
+    """The sums of the aggregates of one job, or of a part of it."""
 
     sizes: Dict[Tuple[str, int], OpAggregates] = field(default_factory=dict)  # by op and bit length of the bytes
-    ops: Dict[str, OpAggregates] = field(default_factory=dict)  # all sizes together
+    ops: Dict[str, OpAggregates] = field(default_factory=dict)  # over all sizes
     endpoints: Dict[Tuple[str, str], EndpointAggregates] = field(default_factory=dict)  # by endpoint and op
     last_end: Dict[int, int] = field(default_factory=dict)  # thread -> ns on the head's clock
     crossing: Tuple[int, int] = (0, 0)  # requests in flight at the begin and at the end of the window
@@ -114,7 +114,7 @@ class _Buckets:
         self.dense: List[np.ndarray] = []
 
     def add(self, groups: np.ndarray, entries: np.ndarray, bucket: np.ndarray, count: np.ndarray) -> None:
-        """Add the histograms of groups, as Frame has them; `groups` are those of the cells, -1: leave it out."""
+        """Add the histograms of groups, as Frame has them; `groups` are those of the counts, -1: leave it out."""
         if not len(bucket):
             return
         low = int(bucket.min())
@@ -138,8 +138,8 @@ class _Buckets:
         return made
 
 
-class Gatherer:
-    """Takes frames one by one; `finish` gives what they say together. Several may fill one timeline."""
+class JobAccumulator:
+    """Adds up the frames of a job; `finish` gives their sums. Several may fill one timeline."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.grid = timeline.grid
@@ -248,7 +248,7 @@ class Gatherer:
         self._counts = [grouped(keys, sums, lows, highs)]
 
     def _make_ops(self) -> None:
-        """The cells, per op and size class, and per endpoint."""
+        """Sum the counts, per op and size class, and per endpoint."""
         job = self._job
         if not self._counts:
             return

@@ -1,4 +1,4 @@
-"""The files of a phase's jobs: their aggregates, or rows that cbt-rows reduces as it does beside a load generator.
+"""The files of a phase's jobs: their aggregates, or rows that cbt-rows reduces as it does during a run.
 
 All processors read when there is much to read."""
 
@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Opt
 from cbt_plugins.host import own_program
 from cbt_plugins.results.aggregates import Frame, frames, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
-from cbt_plugins.results.job import Gatherer, JobAggregates
+from cbt_plugins.results.job import JobAccumulator, JobAggregates
 from cbt_plugins.results.series import TimeGrid, Timeline
 from cbt_plugins.results.source import Unreadable
 
@@ -36,7 +36,7 @@ class Client(NamedTuple):
 
 
 class Reduced(NamedTuple):
-    """What a rows file holds."""
+    """The content of a rows file."""
 
     clients: List[Client]
     bad: int  # lines that are no rows
@@ -71,7 +71,7 @@ def by_client(path: Path) -> Reduced:
 
 
 def _counted(found: Any) -> List[Frame]:
-    """Those frames that count requests."""
+    """Return the frames that count requests."""
     return [frame for frame in found if frame and not frame.ends]
 
 
@@ -119,7 +119,7 @@ class Task:
 
 @dataclass
 class Read:
-    """What was read of a phase."""
+    """The aggregates of a phase's jobs."""
 
     timeline: Timeline
     jobs: Dict[str, JobAggregates] = field(default_factory=dict)  # by job id; a job without anything readable has none
@@ -202,22 +202,22 @@ def _lots(tasks: Sequence[Task], grid: TimeGrid) -> Iterator[Tuple[Results, Time
 
 
 def _lot(work: Tuple[Sequence[Task], TimeGrid]) -> Tuple[Results, Timeline]:
-    """What the frames of these tasks say."""
+    """Return the sums of the frames of these tasks."""
     tasks, grid = work
     timeline = Timeline(grid)
-    gatherers: Dict[str, Gatherer] = {}
+    accumulators: Dict[str, JobAccumulator] = {}
     errors: Results = []
     for task in tasks:
-        gatherer = gatherers.setdefault(task.job, Gatherer(timeline))
+        accumulator = accumulators.setdefault(task.job, JobAccumulator(timeline))
         try:
             for frame in task.frames(grid.block):
                 if frame is None:
-                    gatherer.damaged()
+                    accumulator.damaged()
                 else:
-                    gatherer.add(frame)
+                    accumulator.add(frame)
         except NotBuilt:
             raise
         except Unreadable as e:  # not raised: an exception of a worker process would end all of them
             errors.append((task.job, str(e).replace(f"{task.path}: ", "")))
-    whole = [job for job in gatherers if job not in dict(errors)]
-    return [*errors, *((job, gatherers[job].finish()) for job in whole)], timeline
+    complete = [job for job in accumulators if job not in dict(errors)]
+    return [*errors, *((job, accumulators[job].finish()) for job in complete)], timeline

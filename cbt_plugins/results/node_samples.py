@@ -1,4 +1,4 @@
-"""What the `resources` monitor wrote on one node, as counters on the head's clock."""
+"""Samples of the `resources` monitor on one node, as counters on the head's clock."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class DaemonSamples:
 
 @dataclass
 class DiskSamples:
-    """A whole disk. Counters: reads, bytes, ms, writes, bytes, ms, busy ms, weighted ms."""
+    """A disk, not a partition. Counters: reads, bytes, ms, writes, bytes, ms, busy ms, weighted ms."""
 
     name: str
     rotational: Optional[bool] = None
@@ -101,7 +101,7 @@ class InterfaceSamples:
 
 @dataclass
 class NodeSamples:
-    """All of one node."""
+    """The samples of one node."""
 
     name: str
     source: str = "resources"  # or "collectl"

@@ -38,7 +38,7 @@ class PhaseAggregates:
             for op, its in aggregates.ops.items():
                 self.ops.setdefault(op, OpAggregates()).merge(its)
         self.ops = {op: self.ops[op] for op in sorted(self.ops, key=rank)}
-        self.together: Seconds = self.timeline.together()
+        self.all_ops: Seconds = self.timeline.all_ops()
 
     @property
     def length(self) -> float:
@@ -52,7 +52,7 @@ def rank(op: str) -> Tuple[int, str]:
 
 
 def total(ops: Iterable[OpAggregates]) -> OpAggregates:
-    """Return all operations together."""
+    """Return the sum of all operations."""
     everything = OpAggregates()
     for aggregates in ops:
         everything.merge(aggregates)
@@ -85,7 +85,7 @@ def _ms(ns: float) -> float:
 
 
 def numbers(op: Optional[str], of: OpAggregates, length: float) -> Dict[str, Any]:
-    """Return one line of a table. `op` None: several operations together. Rates are null without a window."""
+    """Return one line of a table. `op` None: several operations. Rates are null without a window."""
     moves = op not in WITHOUT_BYTES
     return {
         "requests": of.latency.n,

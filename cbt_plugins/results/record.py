@@ -14,7 +14,7 @@ STATE = " / "
 #: metrics of a state of the cluster in a phase
 _STATE = ("obj_per_s", "mib_per_s", "mean_ms", "p50_ms", "p99_ms", "max_ms")
 
-#: whole bins below which a series is none: what the window cuts off is too much of it
+#: fewer complete bins make no series: the window cuts off too much of it
 _FEWEST = 10
 #: op -> metric -> one value for each bin
 Series = Mapping[str, Mapping[str, List[float]]]
@@ -27,9 +27,9 @@ class Measurement:
     phase: str  # "measure-new"; of others: hsbench's mode, fio's job, COSbench's work stage
     op: str  # "GET" "PUT" "STAT" "DELETE" "LIST" "MULTIPART", "read" "write", a class of daemons ("osd"), or TOTAL
     metric: str  # key of metrics.METRICS; the value has that metric's unit
-    value: Optional[float]  # of the whole run
+    value: Optional[float]  # of all of the run
     #: the same through the run, one value every `step` seconds, nan where there is none; its mean is the run's value.
-    #: None where parts of a run say nothing about the whole (percentiles)
+    #: None where parts of a run say nothing about the run (percentiles)
     series: Optional[Tuple[float, ...]] = None
     n: Optional[int] = None  # requests behind it
     step: int = 1
@@ -38,7 +38,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class ResultWarning:
-    """What limits the trust in the numbers of a run. `code` is a fixed word, `text` one sentence."""
+    """A warning about the numbers of a run. `code` is a fixed word, `text` one sentence."""
 
     code: str
     text: str
@@ -55,7 +55,7 @@ class RunRecord:
         engine                  the load generator
         phases                  their names in order
         objects.*               objects.sizes ("4096 65536"), objects.buckets, objects.count
-        load.*                  load.workers (all together), load.drivers, load.op_size, load.queue_depth ...
+        load.*                  load.workers (of all drivers), load.drivers, load.op_size, load.queue_depth ...
         phase.NAME.*            role ("fill", "measure", "age"), kind, seconds, mix ("GET:45 PUT:35"), rate, workers
         pool.ROLE.*             type ("replicated", "erasure"), size, k, m; ROLE is data, index, or a pool's name
         cluster.*               osds, osd_nodes, rgws, endpoints, clients: numbers
@@ -69,11 +69,11 @@ class RunRecord:
     kind: str  # "cbt-plugins" | "hsbench" | "fio" | "radosbench" | "cosbench" | "warp"
     config: Mapping[str, Any]
     measurements: Tuple[Measurement, ...]
-    usable: bool  # False: its numbers are not those of a whole run; the warnings say why
+    usable: bool  # False: its numbers are not those of a complete run; the warnings say why
     warnings: Tuple[ResultWarning, ...]
     label: Optional[str] = None  # the release it measured: "18.2.7 reef"
     started: Optional[float] = None  # epoch seconds
-    #: of another program's run beside a fault file: what results.recovery.milestones found
+    #: of another program's run during a fault file: what results.recovery.milestones found
     failure: Optional[Mapping[str, Any]] = None
 
 
@@ -116,7 +116,7 @@ def _bins(series: Optional[Sequence[float]], low: int, high: Optional[int]) -> O
 
 
 def _whole_bins(phase: Mapping[str, Any]) -> Tuple[int, Optional[int]]:
-    """Without the first and the last bin of the series where the window cuts them."""
+    """Drop the first and the last bin of the series where the window cuts them."""
     window, series = phase["window"], phase["series"]
     low = math.ceil((window["start"] - series["start"]) / series["step"])
     high = math.floor((window["end"] - series["start"]) / series["step"])
@@ -124,7 +124,7 @@ def _whole_bins(phase: Mapping[str, Any]) -> Tuple[int, Optional[int]]:
 
 
 def _series(made: Mapping[str, Any]) -> Series:
-    """The rates as they are; the mean latency as values whose mean is that of all requests together.
+    """The rates as they are; the mean latency as values whose mean is that of all requests.
 
     Seconds have different numbers of requests, and the mean of their means is another number than the mean. With n_i
     requests of the mean m_i in second i, and m of all, m + n_i (m_i - m) / mean(n) has the mean m, and the variance of

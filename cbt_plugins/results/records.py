@@ -42,7 +42,7 @@ def records_of(path: Path) -> List[RunRecord]:
 
 
 def _of_run(run: Path) -> List[RunRecord]:
-    """A run by another program lies in CBT's archive in the same way; its own results say what it was."""
+    """Return the records of a directory: those of another program where its results are the only ones."""
     if not any((run / name).exists() for name in ("plan.json", "phases", FILE)):
         try:
             return read_imported(run)
@@ -75,7 +75,7 @@ def _record(summary: Mapping[str, Any], source: Path, run: Optional[Path]) -> Ru
 
 #: bytes from the begin of a file that say what it is
 _HEAD = 1 << 14
-#: what else lies in a run's directory, and may be large
+#: other files of a run's directory, which may be large
 _NOT = re.compile(
     r"_(bw|iops|lat|clat|slat|hist)(\.\d+)?\.log|^(collectl|perf|ceph-|historic|visualisation)|\.(png|svg|html|yaml|conf)$"
 )
@@ -117,7 +117,7 @@ def importers() -> Dict[str, Importer]:
 
 
 def _kind_of(path: Path, known: Dict[str, Importer]) -> Optional[str]:
-    """The kind of the importer that claims a file."""
+    """Return the kind of the importer that claims a file."""
     try:
         chunk = next(iter(PackedFile(path).chunks()), b"")
     except Unreadable:
@@ -127,7 +127,7 @@ def _kind_of(path: Path, known: Dict[str, Importer]) -> Optional[str]:
 
 
 def _of_directory(path: Path, name: Optional[str] = None) -> List[RunRecord]:
-    """What a run left in a directory; its files of one program are those of one run. Raises Unreadable."""
+    """Return the records of a directory; its files of one program are those of one run. Raises Unreadable."""
     known = importers()
     claimed: Dict[str, List[Path]] = {kind: [] for kind in known}
     for file in sorted(path.rglob("*")):

@@ -58,7 +58,7 @@ def series(samples: Samples, start: int, step: int, bins: int) -> Dict[str, Any]
     """Return the cluster in `bins` bins of `step` seconds from `start` on: those of a phase's client series, say.
 
     {"start", "step", "degraded", "misplaced", "unfound", "not_clean", "inactive", "osds_up", "osds_in": [number or
-    null], "objects_per_s", "mib_per_s": [number]}. A state is that at the end of its bin, null where nobody looked; a
+    null], "objects_per_s", "mib_per_s": [number]}. A state is that at the end of its bin, null without a sample; a
     recovery rate is what the counters rose by, spread over the time in which they did.
     """
     times = [sample.t for sample in samples.samples]
@@ -208,7 +208,7 @@ def _line(name: str, found: Found, begin: float) -> Dict[str, Any]:
 
 
 def _left(sample: Sample) -> Dict[str, Any]:
-    """What was not done at the end."""
+    """Return what had not recovered at the end."""
     return {
         "t": sample.t,
         "pgs": dict(sample.pgs),
@@ -323,8 +323,8 @@ class _Search:
     def _stretch(self, holds: Callable[[Sample], bool], word: str) -> Found:
         """The first sample of the first stretch that is stable."""
         after = self.changed[-1] if self.changed else self.episode.begin
-        first, settled, before = None, False, None
-        longest, unsettled = 0.0, False
+        first, current, before = None, False, None
+        longest, outdated = 0.0, False
         for sample in self.samples:
             if before is not None and sample.t - before > self.all.longest_interval:
                 first = None  # what was in the gap nobody knows
@@ -333,15 +333,15 @@ class _Search:
                 first = None
                 continue
             if first is None:
-                first, settled = sample, False
-            settled |= sample.settled
+                first, current = sample, False
+            current |= sample.settled
             lasted = sample.t - first.t
-            if lasted >= STABLE and settled:
+            if lasted >= STABLE and current:
                 return self._at(first)
-            unsettled |= lasted >= STABLE
-            longest = max(longest, lasted if settled or unsettled else 0.0)
+            outdated |= lasted >= STABLE
+            longest = max(longest, lasted if current or outdated else 0.0)
         why = f"not until {self.episode.end_why}, {self.episode.end - self.episode.begin:.0f} s after the event"
-        if unsettled:
+        if outdated:
             why += f"; {word} for {longest:.1f} s, but it is unknown whether the statistics were newer than the OSD map"
         elif longest:
             why += f"; {word} for {longest:.1f} s at the longest, which is not stable"

@@ -1,4 +1,4 @@
-"""What daemons, disks and interfaces did in each phase, by node and by class; docs/RESOURCES.md has the formulas."""
+"""Use of daemons, disks and interfaces in each phase, by node and by class; docs/RESOURCES.md has the formulas."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MANY = 8 << 20
 
 
 def resources(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
-    """{"nodes", "phases": {name: ...}} of a run whose phases have these lines in the summary; None: nobody watched."""
+    """Return {"nodes", "phases": {name: ...}} of a run, from its phases in the summary; None without a monitor."""
     offsets = Clocks.of(run).nodes
     roles, networks = roles_of(run), Networks.of(run.path)
     known: Dict[str, Dict[str, Any]] = {}
@@ -68,7 +68,7 @@ def warnings_of(made: Optional[Mapping[str, Any]]) -> List[Dict[str, Any]]:
 
 
 def read_nodes(folder: Path, offsets: Mapping[str, float]) -> List[NodeSamples]:
-    """What was watched into a `monitors` folder, by node; collectl's files of the nodes that nobody else watched."""
+    """Return the samples of a `monitors` folder, by node; collectl's files of the nodes without another monitor."""
     names = {path.name[len(FOLDER) :]: path for path in sorted(folder.glob(f"{FOLDER}*"))}
     # others' files are there too where nodes share a directory
     files = [(path / f"{name}.jsonl", name, offsets.get(name, 0.0)) for name, path in names.items()]
@@ -84,7 +84,7 @@ def read_nodes(folder: Path, offsets: Mapping[str, float]) -> List[NodeSamples]:
 
 
 def _read_files(files: Sequence[Tuple[Path, str, float]]) -> List[Optional[NodeSamples]]:
-    """With all processors when there is much to read."""
+    """Read with all processors when there is much to read."""
     sizes = [path.stat().st_size for path, _, _ in files if path.exists()]
     if sum(sizes) <= _MANY or len(sizes) < 2:
         return [read_node(*its) for its in files]
@@ -93,7 +93,7 @@ def _read_files(files: Sequence[Tuple[Path, str, float]]) -> List[Optional[NodeS
 
 
 def _load(run: ArchivedRun, phase: ArchivedPhase, line: Mapping[str, Any]) -> Dict[str, Any]:
-    """What was asked of the cluster: requests and bytes a second that ended well, and what the generator can do."""
+    """Return the load on the cluster: requests and bytes a second that ended well, and what the generator can do."""
     ceiling = run.manifest.get("ceiling")
     total, length = line["total"], line["window"]["seconds"]
     ops = {op: its["requests"] / length for op, its in line["ops"].items()}

@@ -81,7 +81,7 @@ class Sample(NamedTuple):
 
 @dataclass
 class Samples:
-    """What one or several monitors wrote, by time."""
+    """Samples of one or several monitors, by time."""
 
     interval: float = 1.0  # seconds, asked; the longest one
     period: float = 5.0  # seconds between two reports of an OSD: what the statistics lag behind
@@ -174,10 +174,10 @@ _LISTS = {"down": "down", "up": "up", "out": "out", "inside": "in"}
 
 
 def _missing(made: Samples) -> List[Dict[str, Any]]:
-    """Gaps that no line tells of: between two phases nobody watched."""
+    """Gaps that no line tells of: between two phases no monitor ran."""
     told = {gap["t"] for gap in made.gaps}
     return [
-        {"t": b.t, "seconds": round(b.t - a.t, 3), "why": "nobody watched"}
+        {"t": b.t, "seconds": round(b.t - a.t, 3), "why": "no monitor ran"}
         for a, b in zip(made.samples, made.samples[1:])
         if b.t - a.t > made.longest_interval and b.t not in told
     ]

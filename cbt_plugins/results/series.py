@@ -1,4 +1,4 @@
-"""What happened when: counts per second of a window, the gaps between successes, and latencies per block."""
+"""Time series of a window: counts per second, gaps between successes, and latencies per block."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COARSE_WIDTH = WIDTH >> _COARSE
 #: columns of a bin's histogram to have on both sides of those in use
 _SPARE = 64
 #: bins whose quantiles are looked for at once: as many as stay in the processor's cache
-_TOGETHER = 256
+_BINS_AT_ONCE = 256
 _ADDED = ("n", "failed", "objects", "bytes", "total")
 _NEVER = np.iinfo(np.int64).max
 
@@ -74,7 +74,7 @@ class TimeGrid:
 
     @property
     def first_block(self) -> int:
-        """Where the first bin of percentiles begins, epoch seconds."""
+        """The begin of the first bin of percentiles, epoch seconds."""
         return self.first // self.block * self.block
 
     @property
@@ -153,7 +153,7 @@ class Seconds:
 
 
 class Blocks:
-    """One operation: a latency histogram for every bin of percentiles, coarser than that of the whole window."""
+    """One operation: a latency histogram for every bin of percentiles, coarser than that of the window."""
 
     def __init__(self, grid: TimeGrid) -> None:
         self.grid = grid
@@ -203,9 +203,9 @@ class Blocks:
         if not counts.size:
             return found
         stands = middles(np.arange(low, low + counts.shape[1]) << _COARSE, 1 << _COARSE)
-        for begin in range(0, len(counts), _TOGETHER):
-            part = slice(first + begin, first + min(begin + _TOGETHER, len(counts)))
-            high, seen = self.max[part], np.cumsum(counts[begin : begin + _TOGETHER], axis=1, dtype=np.int64)
+        for begin in range(0, len(counts), _BINS_AT_ONCE):
+            part = slice(first + begin, first + min(begin + _BINS_AT_ONCE, len(counts)))
+            high, seen = self.max[part], np.cumsum(counts[begin : begin + _BINS_AT_ONCE], axis=1, dtype=np.int64)
             n = seen[:, -1]
             for q, its in zip(wanted, found):
                 ranks = np.maximum(1, np.ceil(q * n - 1e-9 * n)).astype(np.int64)
@@ -227,7 +227,7 @@ class Blocks:
 
 
 class Timeline:
-    """What happened when, per operation; takes tables of aggregates."""
+    """The time series of each operation; takes tables of aggregates."""
 
     def __init__(self, grid: TimeGrid) -> None:
         self.grid = grid
@@ -270,7 +270,7 @@ class Timeline:
         bucket: np.ndarray,
         count: np.ndarray,
     ) -> None:
-        """Add latency histograms of cells, as Frame has them; the other columns are those of the cells."""
+        """Add latency histograms of counts, as Frame has them; the other columns are those of the counts."""
         if not len(bucket) or not inside.any():
             return
         coarse = bucket >> _COARSE
@@ -315,7 +315,7 @@ class Timeline:
             else:
                 self.blocks[op] = blocks
 
-    def together(self) -> Seconds:
+    def all_ops(self) -> Seconds:
         """Return all operations in one."""
         everything = Seconds(self.grid)
         for seconds in self.seconds.values():
@@ -341,5 +341,5 @@ class Timeline:
 
 def _ns(seconds: float) -> int:
     """Seconds -> ns; a float of today's epoch seconds times 10^9 would be off by up to 128."""
-    whole = math.floor(seconds)
-    return whole * SECOND + round((seconds - whole) * SECOND)
+    full = math.floor(seconds)
+    return full * SECOND + round((seconds - full) * SECOND)

@@ -1,4 +1,4 @@
-"""The bytes of a rows file, plain or compressed, as far as they are whole."""
+"""The bytes of a rows file, plain or compressed, up to any damage."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PackedFile:
             raise Unreadable(f"{self.path}: {e.strerror or e}") from e
 
     def _gzip(self, raw: BinaryIO) -> Iterator[bytes]:
-        # Not gzip.open: it gives an error in the place of the last whole bytes when the trailer is missing,
+        # Not gzip.open: it gives an error instead of the last complete bytes when the trailer is missing,
         # and every rows file of a killed driver has none.
         member = zlib.decompressobj(31)
         data = raw.read(_CHUNK)
@@ -94,7 +94,7 @@ class PackedFile:
 
     def _members(self, raw: BinaryIO, new: Callable[[], Any]) -> Iterator[bytes]:
         """Frames one after the other; `new` makes what takes one."""
-        member, whole = new(), True
+        member, complete = new(), True
         data = raw.read(_CHUNK >> 3)
         while data:
             try:
@@ -104,16 +104,16 @@ class PackedFile:
                 return
             if plain:
                 yield plain
-            whole, data = member.eof, member.unused_data if member.eof else b""
-            if whole:
+            complete, data = member.eof, member.unused_data if member.eof else b""
+            if complete:
                 member = new()
             data = data or raw.read(_CHUNK >> 3)
-        if not whole:
+        if not complete:
             self.torn = "the zstd stream has no end"
 
 
 def _until_damage(member: zlib._Decompress, data: bytes) -> bytes:
-    """What can be had of a chunk before its damage: zlib throws away all of a call that fails."""
+    """Return the part of a chunk before its damage: zlib throws away all of a call that fails."""
     plain = b""
     try:
         for i in range(len(data)):
@@ -124,7 +124,7 @@ def _until_damage(member: zlib._Decompress, data: bytes) -> bytes:
 
 
 def _zstd_member() -> Optional[Callable[[], Any]]:
-    """What makes a reader of one zstd frame, or None: Python 3.14 has it built in, `zstandard` is a package."""
+    """Return a constructor of readers of one zstd frame, or None: of Python 3.14, or of `zstandard`."""
     try:
         module = importlib.import_module("compression.zstd")
         return lambda: module.ZstdDecompressor()

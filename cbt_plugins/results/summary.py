@@ -61,7 +61,7 @@ def numbers_of(path: Path) -> Dict[str, Any]:
 
 
 def _phase(phase: ArchivedPhase, made: of_phase.PhaseAggregates) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
-    gap = made.together.longest_gap()
+    gap = made.all_ops.longest_gap()
     drivers = {job.id: job.driver for job in phase.jobs}
     line: Dict[str, Any] = {
         "index": phase.index,
@@ -174,7 +174,7 @@ _AGING = tuple(METRICS[key] for key in ("obj_per_s", "mib_per_s", "mean_ms", "p9
 
 
 def new_vs_aged(phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
-    """Return the change of each op, and of all together, from the first to the last phase with the role "measure".
+    """Return the change of each op, and of all operations, from the first to the last phase with the role "measure".
 
     None when there are not two. One run against itself says nothing about chance: no significance is claimed.
     """

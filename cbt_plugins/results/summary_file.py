@@ -133,7 +133,7 @@ def summarize(path: Path) -> Dict[str, Any]:
 
 
 def write_summary(summary: Mapping[str, Any], path: Path) -> None:
-    """Write it whole or not at all; the same summary gives the same bytes."""
+    """Write a summary completely or not at all; the same summary gives the same bytes."""
     write_whole(path, dumps(summary) + "\n")
 
 

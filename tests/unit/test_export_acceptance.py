@@ -110,7 +110,7 @@ def test_what_is_not_whole_is_never_accepted(
     for acceptable in ({"bandwidth": "(or (near 1) (greater))"}, {}):
         found = judged(current, baseline, **acceptable)
         states = [0.0, 1.0] if who == "current" else [1.0, 0.0]
-        assert found == [["w", "whole", *states, False]]
+        assert found == [["w", "usable", *states, False]]
     says = {"interrupted": "interrupted", "missing": "no such run", "degraded": "not to be trusted: measure-new"}
     assert says.get(why, str(bad)) in caplog.text
 
@@ -138,7 +138,7 @@ def test_without_numpy_and_summary_it_is_said_what_to_do(tmp_path: Path) -> None
     argv = [sys.executable, "-c", program, str(run)]
     done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert "alias='whole', result=0.0, baseline=0.0" in done.stdout
+    assert "alias='usable', result=0.0, baseline=0.0" in done.stdout
     assert "without the Python package numpy" in done.stderr
     assert f"`cbt-tools report {run}` makes one, with pip install 'cbt-plugins[report]'" in done.stderr
 

@@ -277,7 +277,7 @@ def test_nobody_knows_what_was_in_a_gap(tmp_path: Path) -> None:
     lines += [{"t": float(t), "missing": True} for t in range(23, 29)]
     made = milestones(watched(tmp_path, *lines), FAULT)
     assert seconds(made["episodes"][0])["clean"] == 19.0
-    assert made["gaps"] == [{"t": 29.0, "seconds": 7.0, "why": "nobody watched"}]
+    assert made["gaps"] == [{"t": 29.0, "seconds": 7.0, "why": "no monitor ran"}]
     assert [w["code"] for w in made["warnings"]] == ["recovery-gap"]
 
 

@@ -22,7 +22,7 @@ from cbt_plugins.results import aggregates, job_files
 from cbt_plugins.results.aggregates import Frame, frames, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.histogram import Histogram
-from cbt_plugins.results.job import Gatherer, JobAggregates, kind
+from cbt_plugins.results.job import JobAccumulator, JobAggregates, kind
 from cbt_plugins.results.job_files import Read, Task, frames_of_rows, read_jobs
 from cbt_plugins.results.series import Seconds, TimeGrid, Timeline
 from cbt_plugins.results.source import Unreadable
@@ -51,11 +51,11 @@ def gathered(path: Path, grid: TimeGrid) -> Tuple[JobAggregates, Timeline]:
 
 
 def finished(its: Iterable[Optional[Frame]], grid: TimeGrid) -> Tuple[JobAggregates, Timeline]:
-    gatherer = Gatherer(Timeline(grid))
+    accumulator = JobAccumulator(Timeline(grid))
     for frame in its:
         assert frame is not None
-        gatherer.add(frame)
-    return gatherer.finish(), gatherer.timeline
+        accumulator.add(frame)
+    return accumulator.finish(), accumulator.timeline
 
 
 def histogram(values: Sequence[int]) -> Histogram:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from request_rows import rows_of
 
-from cbt_plugins.results.job import EndpointAggregates, Gatherer, JobAggregates, OpAggregates
+from cbt_plugins.results.job import EndpointAggregates, JobAccumulator, JobAggregates, OpAggregates
 from cbt_plugins.results.job_files import frames_of_rows
 from cbt_plugins.results.series import TimeGrid, Timeline
 
@@ -26,12 +26,12 @@ class Reduced:
     """A rows file in a window."""
 
     def __init__(self, path: Path, grid: TimeGrid, offset: float = 0.0) -> None:
-        gatherer = Gatherer(Timeline(grid))
+        accumulator = JobAccumulator(Timeline(grid))
         for frame in frames_of_rows(path, offset, grid.block):
             assert frame
-            gatherer.add(frame)
-        self.job: JobAggregates = gatherer.finish()
-        self.timeline: Timeline = gatherer.timeline
+            accumulator.add(frame)
+        self.job: JobAggregates = accumulator.finish()
+        self.timeline: Timeline = accumulator.timeline
         self.ops = self.job.ops
 
 

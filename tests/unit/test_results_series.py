@@ -33,7 +33,7 @@ def rows(timeline: Timeline, ends: Sequence[Tuple[int, float, float]], op: str =
 def seconds(grid: TimeGrid, *ends: Tuple[int, float, float]) -> Seconds:
     timeline = Timeline(grid)
     rows(timeline, ends)
-    return timeline.together()
+    return timeline.all_ops()
 
 
 def test_bins_cover_the_window_exactly() -> None:

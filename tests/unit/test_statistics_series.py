@@ -17,7 +17,7 @@ from cbt_plugins.compare.statistics import (
     compare_series,
     effective_size,
     estimate_series,
-    steady,
+    series_warnings,
 )
 from cbt_plugins.compare.statistics.verdicts import judge
 from cbt_plugins.metrics import Direction
@@ -95,17 +95,17 @@ def test_a_short_series_has_no_interval() -> None:
 
 
 def test_what_is_not_steady_is_said() -> None:
-    assert steady(series(5, 600)) == ()
-    assert [warning.code for warning in steady(series(5, 600, 0.8))] == ["autocorrelation"]
-    falls = steady(series(5, 600) * np.linspace(1.1, 0.9, 600))
+    assert series_warnings(series(5, 600)) == ()
+    assert [warning.code for warning in series_warnings(series(5, 600, 0.8))] == ["autocorrelation"]
+    falls = series_warnings(series(5, 600) * np.linspace(1.1, 0.9, 600))
     assert [warning.code for warning in falls] == ["drift"]
     assert "falls by 19.9% of its mean" in falls[0].text
-    slow = steady(series(5, 600) + 5 * np.sin(np.arange(600) / 40))
+    slow = series_warnings(series(5, 600) + 5 * np.sin(np.arange(600) / 40))
     assert "not-steady" in [warning.code for warning in slow]
 
 
 def test_words_about_steadiness_are_rarely_wrong() -> None:
-    wrong = [steady(series(seed, 300, 0.6)) for seed in range(100)]
+    wrong = [series_warnings(series(seed, 300, 0.6)) for seed in range(100)]
     assert sum("drift" in [warning.code for warning in found] for found in wrong) <= 5
     assert sum("not-steady" in [warning.code for warning in found] for found in wrong) <= 5
 

@@ -6,7 +6,7 @@ docs/STATISTICS.md has the rules, their false alarms and their power.
 from cbt_plugins.compare.statistics.changes import change_points
 from cbt_plugins.compare.statistics.planning import gate_false_alarms, minimum_runs, power, smallest_p
 from cbt_plugins.compare.statistics.runs import compare_runs, estimate
-from cbt_plugins.compare.statistics.series import compare_series, effective_size, estimate_series, steady
+from cbt_plugins.compare.statistics.series import compare_series, effective_size, estimate_series, series_warnings
 from cbt_plugins.compare.statistics.verdicts import (
     ChangePoint,
     Comparison,
@@ -36,6 +36,6 @@ __all__ = [
     "judge",
     "minimum_runs",
     "power",
+    "series_warnings",
     "smallest_p",
-    "steady",
 ]

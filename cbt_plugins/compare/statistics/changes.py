@@ -1,4 +1,4 @@
-"""Where the level of many runs in a row changed, one number per run.
+"""Change points: where the level of many runs in a row changed, one number per run.
 
 E-divisive (Matteson and James, 2014): the sequence is cut where the energy distance of the two parts is largest. The
 cut counts when hardly any random order of the same runs has one as large, and then both parts are looked at likewise.

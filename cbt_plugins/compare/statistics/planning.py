@@ -1,4 +1,4 @@
-"""What can be found with how many runs: the rules of this package, tried on random runs (seeded).
+"""The power of a number of runs: the rules of this package, tried on random runs (seeded).
 
 Runs are lognormal: `scatter` is the standard deviation of their logarithms, which for a few percent is their
 coefficient of variation.
@@ -18,7 +18,7 @@ ROUNDS = 4000
 
 
 def smallest_p(base: int, new: int, paired: bool = False) -> float:
-    """The smallest two-sided p that an exact test of so many runs (or of `base` pairs) can give."""
+    """Return the smallest two-sided p that an exact test of so many runs (or of `base` pairs) can give."""
     return signed_rank_floor(base) if paired else rank_sum_floor(base, new)
 
 
@@ -33,7 +33,7 @@ def power(
     rounds: int = ROUNDS,
     seed: int = 0,
 ) -> float:
-    """How often a relative change is found (as better or worse) with so many runs on each side.
+    """Return how often a relative change is found (as better or worse) with so many runs on each side.
 
     `drift`: the level changes by this much, steadily, while all runs are made in turns (base, new, base, new, ...).
     `rows`: length of a table in which nothing else has changed. `change` 0: how often one is found that is not there.
@@ -56,7 +56,7 @@ def minimum_runs(
     alpha: float = 0.05,
     most: int = 50,
 ) -> Optional[int]:
-    """The fewest runs on each side that find a change with at least the power `wanted`; None beyond `most`."""
+    """Return the fewest runs on each side that find a change with at least the power `wanted`; None beyond `most`."""
     for runs in range(3, most + 1):
         if power(runs, change, scatter, paired, drift, rows, alpha) >= wanted:
             return runs
@@ -64,7 +64,7 @@ def minimum_runs(
 
 
 def gate_false_alarms(limit: float, scatter: float) -> float:
-    """How often a gate fails without reason that compares one run with one run, and fails below (1 - limit) x base."""
+    """Return how often a gate fails by chance that compares one run with one run and fails below (1 - limit) x base."""
     return float(special.ndtr(math.log1p(-limit) / (scatter * math.sqrt(2))))
 
 

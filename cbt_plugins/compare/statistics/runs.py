@@ -22,9 +22,9 @@ from scipy import special, stats
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, StatisticsWarning
 
 Numbers = Union[Sequence[float], np.ndarray]
-#: runs (or pairs) below which nothing is said with Student's t
+#: fewer runs (or pairs) give no Student's t
 FEWEST = 3
-#: a standard error below this part of the values is none: it is that of their last digits
+#: a smaller standard error, as a part of the values, is rounding
 _DIGITS = 1e-12
 #: values up to which probabilities are counted
 COUNTED = 100
@@ -67,7 +67,7 @@ def estimate(values: Numbers, confidence: float = 0.95) -> Estimate:
 
 
 def compare_runs(base: Numbers, new: Numbers, paired: bool = False, confidence: float = 0.95) -> Comparison:
-    """What changed from the base's runs to the new ones, in the order in which they were made.
+    """Return what changed from the base's runs to the new ones, in the order in which they were made.
 
     `paired`: base[i] and new[i] were measured one after the other (interleaved), so that what drifts slowly hits both
     alike. ValueError when a side has no value at all, or pairs are not of one length.
@@ -166,10 +166,10 @@ def _pairs(differences: np.ndarray, alpha: float) -> _Shift:
 
 
 def _student(value: float, error: float, freedom: float, alpha: float, method: str) -> _Shift:
-    """Without any scatter: surely the same when the values are, and no idea when they are not."""
+    """Return the shift by Student's t; without any scatter equal values have p = 1, and others no p."""
     if error <= _DIGITS:
-        same = abs(value) <= _DIGITS
-        return _Shift(value, (0.0, 0.0), (0.0, 0.0), 1.0, method) if same else _Shift(value, None, None, None, method)
+        equal = abs(value) <= _DIGITS
+        return _Shift(value, (0.0, 0.0), (0.0, 0.0), 1.0, method) if equal else _Shift(value, None, None, None, method)
     p = 2 * float(special.stdtr(freedom, -abs(value) / error))
     wide, narrow = (float(special.stdtrit(freedom, 1 - part)) * error for part in (alpha / 2, alpha))
     return _Shift(value, (value - wide, value + wide), (value - narrow, value + narrow), p, method)
@@ -289,7 +289,7 @@ def _two_sided(probabilities: np.ndarray, seen: int) -> float:
 
 
 def _outside(probabilities: np.ndarray, alpha: float) -> int:
-    """How many of the sorted differences lie below the interval; 0 when no interval has the confidence."""
+    """Return how many of the sorted differences are below the interval; 0 when no interval has the confidence."""
     return int(np.searchsorted(np.cumsum(probabilities), alpha / 2 * (1 + 1e-9), side="right"))
 
 

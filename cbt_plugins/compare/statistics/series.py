@@ -24,13 +24,13 @@ from scipy import special
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, StatisticsWarning
 
 BLOCKS = 10
-#: effective samples below which nothing is said
+#: fewer effective samples give no interval
 FEWEST = 10.0
-#: a drift is spoken of from this part of the mean on, over the whole window
+#: a smaller drift over the window, as a part of the mean, is not reported
 DRIFT = 0.01
-#: noise below this part of the mean is none: it is that of the last digits
+#: smaller noise, as a part of the mean, is rounding
 _DIGITS = 1e-12
-#: chance of a false word about drift or unsteadiness
+#: chance of a false warning about drift or not-steady
 _CHANCE = 0.01
 
 
@@ -44,7 +44,7 @@ class _Level(NamedTuple):
 
 
 def effective_size(values: np.ndarray) -> float:
-    """How many independent samples would say as much about the mean, between 1 and the number of samples.
+    """Return how many independent samples would give a mean as exact, between 1 and the number of samples.
 
     ValueError of less than two samples.
     """
@@ -71,13 +71,13 @@ def estimate_series(values: np.ndarray, confidence: float = 0.95) -> Estimate:
     )
 
 
-def steady(values: np.ndarray) -> Tuple[StatisticsWarning, ...]:
-    """What speaks against taking the mean for the level: short-series, autocorrelation, drift, not-steady, gaps."""
+def series_warnings(values: np.ndarray) -> Tuple[StatisticsWarning, ...]:
+    """Return why the mean is not the level: short-series, autocorrelation, drift, not-steady, gaps."""
     return estimate_series(values).warnings
 
 
 def compare_series(base: np.ndarray, new: np.ndarray, confidence: float = 0.95, scatter: float = 0.0) -> Comparison:
-    """What changed from one run to another one, by their series, relative to the base's mean.
+    """Return what changed from one run to another one, by their series, relative to the base's mean.
 
     The interval holds the change at the begin of the window and at its end. `scatter`: relative standard deviation from
     run to run, where it is known: without it the verdict is about these two runs alone. ValueError when a side has no

@@ -10,7 +10,7 @@ from cbt_plugins.metrics import Direction
 
 
 class Verdict(Enum):
-    """What may be said of a change; docs/STATISTICS.md has the rules."""
+    """The verdict on a change; docs/STATISTICS.md has the rules."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -44,7 +44,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What changed between base and new; `verdict` is None until `judge` has seen the whole table.
+    """A change between base and new; `verdict` is None until `judge` has seen the table.
 
     `change` and its interval `change_low` to `change_high` are relative: new / base - 1. `p` is of the two-sided test
     that `method` names. None: cannot be computed.
@@ -59,7 +59,7 @@ class Comparison:
     method: str
     verdict: Optional[Verdict] = None
     warnings: Tuple[StatisticsWarning, ...] = ()
-    #: p of Welch's test beside an exact one
+    #: p of Welch's test in addition to an exact one
     second: Optional[float] = None
     #: the smallest p that the exact test can give with so few runs; 0 for the other tests
     floor: float = 0.0
@@ -104,11 +104,11 @@ def judge(
     alpha: float = 0.05,
     least: float = 0.0,
 ) -> Dict[Key, Comparison]:
-    """The comparisons with their verdicts, in the same order.
+    """Return the comparisons with their verdicts, in the same order.
 
-    `margin`: the relative change (0.03: 3 %) within which things are the same. `least`: a smaller change is neither
-    better nor worse, however sure it is. ValueError when the comparisons' confidence is not 1 - alpha, or a margin is
-    not above 0.
+    `margin`: the relative change (0.03: 3 %) within which two values are equivalent. `least`: a smaller change is
+    neither better nor worse, however significant it is. ValueError when the comparisons' confidence is not 1 - alpha,
+    or a margin is not above 0.
     """
     rows = [key for key, comparison in comparisons.items() if comparison.p is not None]
     helped = {key for key in rows if comparisons[key].second is not None and comparisons[key].floor * len(rows) > alpha}

@@ -1,4 +1,4 @@
-"""Statements of `acceptable:` on a run and its baseline: what CBT's compare.py is told."""
+"""Statements of `acceptable:` on a run and its baseline: the judgements of CBT's compare.py."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Judgement:
-    """What CBT's Result is made of."""
+    """One judgement: the fields of CBT's Result."""
 
     run: str  # "rgwtest id-1a2b3c4d/measure-aged/GET"
-    alias: str  # key of `acceptable`, or WHOLE
+    alias: str  # key of `acceptable`, or USABLE
     result: float  # nan: there is no such number
     baseline: float
     stmt: str
@@ -31,22 +31,22 @@ class Judgement:
 
 #: a statement that rejects a larger share of equal runs says little about a cluster
 CHANCE = 0.05
-#: alias of what is said of runs that cannot be judged by their numbers
-WHOLE = "whole"
+#: alias of the judgement on runs whose numbers cannot be used
+USABLE = "usable"
 
 
 def judge(name: str, current: Path, baseline: Path, acceptable: Mapping[str, Any]) -> List[Judgement]:
-    """Judge the run in the directory `current` beside the one in `baseline`; only if both are whole is any accepted."""
-    mine, its = _whole(name, current), _whole(name, baseline)
+    """Judge the run in `current` by the one in `baseline`; when one is not usable, nothing is accepted."""
+    mine, its = _usable(name, current), _usable(name, baseline)
     if mine is None or its is None:
-        return [Judgement(name, WHOLE, float(mine is not None), float(its is not None), "both runs are whole", False)]
+        return [Judgement(name, USABLE, float(mine is not None), float(its is not None), "both runs are usable", False)]
     if not isinstance(acceptable, Mapping):  # of an archive that was begun without a check of the file
         logger.error("%s: acceptable: must be a mapping: metric -> statement", name)
         return [Judgement(name, "acceptable", math.nan, math.nan, str(acceptable), False)]
     return [made for key, stmt in acceptable.items() for made in _judge(name, key, str(stmt), mine, its)]
 
 
-def _whole(name: str, run: Path) -> Optional[Dict[str, Any]]:
+def _usable(name: str, run: Path) -> Optional[Dict[str, Any]]:
     """The summary of a run whose numbers may be used."""
     try:
         summary = summary_of(run) if run.is_dir() else None

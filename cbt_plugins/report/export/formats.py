@@ -5,7 +5,7 @@ CSV           a line for each run and a column for each number, for Apache Otava
               Otava's importer wants a column with the time, attributes and metrics, the same in all lines of a file.
 teuthology    json_output.N.HOST, one for each phase with load. Its consumer makes a table row of every file of the
               archive whose path has /json_output.<digits>, with the JSON in one column, and adds the cycles of the
-              perf_stat files beside it. One for each client would leave the merging of percentiles to the reader. With
+              perf_stat files next to it. One for each client would leave the merging of percentiles to the reader. With
               a host at its end the name does not fit CBT's own formatters, which look for fio's output.
 """
 

@@ -26,7 +26,7 @@ from cbt_plugins.results.phase import PhaseAggregates, rank, read_phase
 from cbt_plugins.results.source import Unreadable
 from cbt_plugins.results.summary_file import is_ours, summary_of, why_unusable
 
-#: our operations -> fio's, as far as there is one: whole objects, from their first byte to their last
+#: our operations -> fio's, as far as there is one: complete objects, from their first byte to their last
 _READ, _WRITE = "GET", "PUT"
 #: what a curve or its file has a place for; runs that differ in anything else are no points of one curve
 _PLACED = frozenset({"benchmark", "iteration", "workers", "size", "objects", "acceptable"})
@@ -34,24 +34,24 @@ _PLACED = frozenset({"benchmark", "iteration", "workers", "size", "objects", "ac
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What the drivers of one object size came to in one phase of one run."""
+    """A point: the result of the drivers of one object size in one phase of one run."""
 
     size: int  # bytes of an object; the mean where there are several sizes
     op: str  # "read", "write" or "randrw", which are both
     shares: Optional[Tuple[str, str]]  # of randrw: percent of reads and of writes that were asked for
-    depth: int  # workers, of all drivers together
+    depth: int  # workers, of all drivers
     jobs: int  # drivers
     seconds: float
     requests: int
     bytes: int
     latency_ns: float  # mean
     deviation_ns: float  # standard deviation of the latency of the requests
-    cpu: Optional[float]  # percent of one core that the generators took; None when nobody watched, or others ran too
+    cpu: Optional[float]  # percent of one core that the generators took; None: no monitor, or others ran too
 
 
 @dataclass(frozen=True)
 class Curves:
-    """What one directory of a generator's input is made of."""
+    """A directory of the generator's input."""
 
     name: str  # "ARCHIVE-PHASE"; of archives that vary more than a curve can: "-KEY-VALUE" too
     benchmark: str
@@ -59,7 +59,7 @@ class Curves:
 
 
 def curves_of(archive: Path) -> Tuple[List[Curves], List[str], List[str]]:
-    """(curves, what has no place in them, runs that are not whole) of an archive or run. Raises Unreadable."""
+    """Return (curves, what has no place in them, unusable runs) of an archive or run. Raises Unreadable."""
     runs, broken, left = [], [], []
     for path in find_runs(archive):
         if not is_ours(path):

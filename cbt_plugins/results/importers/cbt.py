@@ -1,4 +1,4 @@
-"""What CBT's archive says of a run of one of its own benchmarks: its configuration, its clients, and its faults.
+"""Runs of CBT's own benchmarks as its archive describes them: their configuration, clients and faults.
 
 `monitoring_profiles: {faults: ...}` leaves its events in the archive's faults/<time>/, the profile `recovery` its
 samples in the run's directory.

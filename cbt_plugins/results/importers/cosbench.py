@@ -26,7 +26,7 @@ _ID = re.compile(r"(?P<workload>w\d+)-(?P<stage>.+)-\d+$")
 _BOUNDS = ResultWarning(
     "upper-bounds", "COSbench counts in bins of 10 ms: its percentiles and its maximum are the upper ends of bins"
 )
-_NO_CLOCK = ResultWarning("no-series", "COSbench's tables have no series: how steady a run was is unknown")
+_NO_CLOCK = ResultWarning("no-series", "COSbench's tables have no series: drift within a run is unknown")
 
 
 #: units of the controller's page

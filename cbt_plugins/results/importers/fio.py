@@ -8,7 +8,7 @@ middle of each bin: bins of several jobs add up.
 A line of a log (write_iops_log, write_lat_log) is: ms since the job began (its end), value, direction, block size,
 offset. Without log_avg_msec there is a line for each request: the value of an iops log is 1, that of a latency log its
 latency in ns. With it there is a line for each window and direction: requests per second, the mean latency; the window
-ends at its time, and the last one that is not whole is missing.
+ends at its time, and an incomplete last one is missing.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _start(data: Mapping[str, Any], job: FioJob) -> Optional[float]:
 
 
 def _config(options: Mapping[str, Any], jobs: Sequence[FioJob]) -> Iterator[Tuple[str, Any]]:
-    """What all jobs have in common."""
+    """Return what all jobs have in common."""
     every = [{**options, **(job.get("job options") or {})} for job in jobs]
     same = {key: value for key, value in every[0].items() if all(its.get(key) == value for its in every)}
     for option, key in _LOAD.items():
@@ -215,7 +215,7 @@ class Logs:
         self._latency = latency
 
     def of(self, number: int, jobs: int) -> Mapping[str, Log]:
-        """By direction, of the job with this number of `jobs`; nothing when jobs and logs are not in pairs."""
+        """Return the job's logs by direction; nothing when jobs and logs are not in pairs."""
         files = self._files.get(number)
         if not files or "iops" not in files or len(self._files) != jobs:
             return {}

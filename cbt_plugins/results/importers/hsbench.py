@@ -1,7 +1,7 @@
 """hsbench's CSV (-o) and JSON (-j): a line for each interval of each mode, and one for its total.
 
 What is in them, and is not, by its source and by recorded runs: `MB/s` is MiB/s; `Slowdowns` are failed requests, and a
-thread ends after its third; the last interval that is not whole, and those after the first thread has ended, are only
+thread ends after its third; an incomplete last interval, and those after the first thread has ended, are only
 in the total; a GET's latency ends with the headers of the answer, before the body; the "MB/s" of DELETE and BCLR is
 object size times requests, which nobody moved; percentiles are at index round(0.99 n) - 1. There is no clock in the
 files: a mode begins when those before it have ended. The files are not truncated: what a longer run left may follow.

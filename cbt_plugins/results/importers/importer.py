@@ -116,11 +116,11 @@ class ClientImporter(Importer):
             for loop, parts in its.loops.items():
                 loops.setdefault(loop, []).extend(parts)
         for loop, parts in loops.items():
-            lines, more, together = measurements(parts)
+            lines, more, complete = measurements(parts)
             if not self.has_clock:
                 lines = [replace(line, start=_sum(line.start, begun)) for line in lines]
             if not self.has_clock and len(parsed) > 1:
-                text = f"{self.kind} writes no times: its {len(parsed)} processes are assumed to have started together"
+                text = f"{self.kind} writes no times: its {len(parsed)} processes are assumed to have started at once"
                 more.insert(0, ResultWarning("no-clock", text))
             if faults is not None:
                 lines += faults.measurements(lines)
@@ -130,7 +130,7 @@ class ClientImporter(Importer):
                 kind=self.kind,
                 config=_config(found, parsed, parts),
                 measurements=tuple(lines),
-                usable=usable and together,
+                usable=usable and complete,
                 failure=faults.recovery if faults else None,
                 warnings=(*warnings, *more),
                 started=min((its.started for its in parsed if its.started is not None), default=begun),
@@ -179,7 +179,7 @@ def _says(file: Path) -> Tuple[bool, bool, str]:
 
 
 def _config(found: ResultFiles, parsed: Sequence[Parsed], parts: Sequence[Part]) -> Dict[str, Any]:
-    """What all files agree in; what CBT has written down is said for all of them."""
+    """Return what all files agree in, and what CBT has written for all of them."""
     written = dict(found.config)
     if found.faults is not None:
         written[FAULTS_KEY] = found.faults.events

@@ -80,7 +80,7 @@ class Bins:
 
     @classmethod
     def merged(cls, many: List[Bins]) -> Bins:
-        """Return all of them together; exact where the programs have the same bins."""
+        """Return the sum of all of them; exact where the programs have the same bins."""
         values = np.concatenate([its.values for its in many])
         counts = np.concatenate([its.counts for its in many])
         unique, where = np.unique(values, return_inverse=True)
@@ -123,7 +123,7 @@ class Part:
 
 @dataclass
 class Parsed:
-    """What one file says: its parts by loop (a program that repeats everything has several), and warnings."""
+    """The content of one file: its parts by loop (a program that repeats everything has several), and warnings."""
 
     kind: str
     loops: Dict[int, List[Part]] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class Parsed:
 
 
 def measurements(parts: Sequence[Part]) -> Tuple[List[Measurement], List[ResultWarning], bool]:
-    """Return (measurements, warnings, whether they are those of a whole run) of all phases."""
+    """Return (measurements, warnings, whether they are those of a complete run) of all phases."""
     phases: Dict[str, Dict[str, List[Part]]] = {}
     for part in parts:
         phases.setdefault(part.phase, {}).setdefault(part.op, []).append(part)
@@ -171,7 +171,7 @@ def _window(phase: str, parts: Sequence[Part]) -> Tuple[Optional[Window], List[R
     warnings = []
     if len(spans) > 1:
         if any(part.start is None for part in parts):
-            text = f"{phase}: the results have no clock: all {len(spans)} clients are assumed to have started together"
+            text = f"{phase}: the results have no clock: all {len(spans)} clients are assumed to have started at once"
             warnings.append(ResultWarning("no-clock", text))
         if high <= low:
             warnings.append(
@@ -320,7 +320,7 @@ def _latencies(
 
 
 def _bins(parts: Sequence[Part], window: Optional[Window]) -> Optional[Bins]:
-    """All latencies; of those that are known one by one, those in the window when there are several clients."""
+    """Return all latencies; of those that are known one by one, those in the window when there are several clients."""
     found = []
     for part in parts:
         if part.single is not None and (window is not None or len(parts) == 1):
@@ -336,7 +336,7 @@ def _bins(parts: Sequence[Part], window: Optional[Window]) -> Optional[Bins]:
 
 
 def _total(phase: str, lines: Sequence[Measurement], ops: int) -> Iterator[Measurement]:
-    """All operations of a phase that mixes them: rates only."""
+    """Yield the rates of all operations of a phase that mixes them."""
     if ops < 2:
         return
     for metric in ("obj_per_s", "mib_per_s"):

@@ -22,7 +22,7 @@ from cbt_plugins.results import phase as of_phase
 from cbt_plugins.results.aggregates import Frame
 from cbt_plugins.results.archive import ArchivedPhase
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
-from cbt_plugins.results.job import Gatherer, JobAggregates
+from cbt_plugins.results.job import JobAccumulator, JobAggregates
 from cbt_plugins.results.job_files import by_client
 from cbt_plugins.results.record import Measurement, ResultWarning, RunRecord, measurements
 from cbt_plugins.results.series import TimeGrid, Timeline
@@ -196,11 +196,11 @@ def read_rows(paths: Sequence[Path]) -> RunRecord:
     start, end = max(low for low, _ in spans), min(high for _, high in spans)
     longest = max(high - low for low, high in spans)
     if len(spans) > 1 and end - start < 0.95 * longest:
-        together = max(0, end - start)
-        text = f"its {len(spans)} clients ran together for {together} of up to {longest} s, which is what counts"
+        common = max(0, end - start)
+        text = f"its {len(spans)} clients ran at the same time for {common} of up to {longest} s: only that time counts"
         warnings.append(ResultWarning("common-window", text))
     if end <= start:
-        what = "clients never ran together" if len(spans) > 1 else "requests do not fill one second"
+        what = "clients never ran at the same time" if len(spans) > 1 else "requests do not fill one second"
         warnings.append(ResultWarning("no-window", f"its {what}: there are no rates"))
     made = _aggregates(clients, TimeGrid.of(start, end, 1))
     seconds = of_phase.by_op(made)
@@ -240,10 +240,10 @@ def _aggregates(clients: Dict[str, List[Frame]], grid: TimeGrid) -> of_phase.Pha
     timeline = Timeline(grid)
     jobs: Dict[str, JobAggregates] = {}
     for client, frames in clients.items():
-        gatherer = Gatherer(timeline)
+        accumulator = JobAccumulator(timeline)
         for frame in frames:
-            gatherer.add(frame)
-        jobs[client] = gatherer.finish()
+            accumulator.add(frame)
+        jobs[client] = accumulator.finish()
     phase = ArchivedPhase(
         path=Path(),
         index=0,

@@ -131,7 +131,7 @@ def _named(names: Sequence[str], numbers: np.ndarray) -> np.ndarray:
 
 
 def _inside(phase: ArchivedPhase, at: np.ndarray, width: int) -> np.ndarray:
-    """As the summary counts: whole seconds and blocks of the window, or everything of a phase that ends by itself."""
+    """Return which bins the summary counts: complete ones of the window, or all of a phase that ends by itself."""
     low, high = phase.window
     if phase.takes_all:
         return np.full(len(at), high > low)

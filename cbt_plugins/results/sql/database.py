@@ -1,4 +1,4 @@
-"""An archive as SQL tables: a DuckDB database whose views are filled when a question names them."""
+"""An archive as SQL tables: a DuckDB database whose views are filled when a query names them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ duration_ns BIGINT exact; times have microseconds
 
 
 def _rows_view(con: Any, runs: Sequence[TableRun]) -> str:
-    """The statement that makes the view."""
+    """Return the statement that makes the view."""
     found: List[Tuple[str, ...]] = []
     offsets: List[float] = []
     for run in runs:
@@ -74,7 +74,7 @@ RUN = Column("run", TEXT, "directory of the run, below results/")
 
 #: lines of a table of counts that may wait to be added up
 _MANY = 5_000_000
-#: where a question may mean columns that it does not name
+#: where a query may mean columns that it does not name
 _STAR = re.compile(r"(\bselect|\bdistinct|,|\.)\s*\*")
 _ALL = {"natural", "columns", "positional", "describe", "summarize", "table"}
 #: what cannot write a file: files of rows may be read, and DuckDB has one list for both
@@ -82,7 +82,7 @@ _ALLOWED = ("SELECT", "CREATE", "INSERT", "UPDATE", "DELETE", "ALTER", "DROP")
 
 
 class QueryRefused(Exception):
-    """A statement that is no question."""
+    """A statement that would change something."""
 
 
 def runs_of(archive: Path) -> List[TableRun]:
@@ -126,7 +126,7 @@ def quoted(text: str) -> str:
 
 
 def _create(con: Any, table: Table, wanted: Sequence[Column], runs: Sequence[TableRun]) -> None:
-    """With the columns that the question names: those of the histograms of days are large."""
+    """Make a table of the columns that the query names: histograms of days are large."""
     columns = (RUN, *wanted)
     con.execute(f"CREATE TABLE {table.name} ({', '.join(f'{_name(column)} {column.type}' for column in columns)})")
     adds = bool(table.adds) and len(columns) <= len(table.columns)

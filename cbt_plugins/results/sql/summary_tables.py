@@ -26,7 +26,7 @@ usable BOOLEAN its numbers are those of a complete run
 started TIMESTAMP begin of the first phase (UTC)
 label VARCHAR release of Ceph
 warnings BIGINT warnings: view warnings has them
-path VARCHAR where it lies
+path VARCHAR of the directory
 """)
 
 _PHASES = columns_of("""
@@ -79,7 +79,7 @@ phase VARCHAR phase; hsbench's mode, fio's job, COSbench's stage
 op VARCHAR operation, class of daemons, or total
 metric VARCHAR key of `cbt-tools compare --list`: obj_per_s, p99_ms, recovery_s, cores ...
 unit VARCHAR of the value
-value DOUBLE null where it cannot be told
+value DOUBLE null where it is unknown
 n BIGINT requests behind it
 """)
 _CONFIG = columns_of("name VARCHAR as in runs\nkey VARCHAR dotted\nvalue VARCHAR as text")
@@ -234,7 +234,7 @@ def _table(name: str, text: str, columns: Any, rows: Any) -> Table:
 TABLES = (
     _table("runs", "one line a run", _RUNS, _runs),
     _table("phases", "one line a phase", _PHASES, _phases),
-    _table("ops", "the numbers of each operation of a phase, and of all together", _OPS, _ops),
+    _table("ops", "the numbers of each operation of a phase, and of all operations", _OPS, _ops),
     _table("drivers", "the same of each driver", _DRIVERS, _drivers),
     _table("measurements", "what `cbt-tools compare` compares, of runs of any program", _MEASUREMENTS, _measurements),
     _table("config", "what the run was", _CONFIG, _config),

@@ -1,4 +1,4 @@
-"""A table of an archive: its name, what it says, its columns, and how it is filled."""
+"""A table of an archive: its name, description, columns, and how it is filled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Seque
 import numpy as np
 
 #: SQL type of a column -> type of what fills it; TIME is seconds since 1970, and a TIMESTAMP (UTC) in the table
-TEXT, WHOLE, NUMBER, FLAG, TIME = "VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN", "TIMESTAMP"
+TEXT, INTEGER, NUMBER, FLAG, TIME = "VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN", "TIMESTAMP"
 
 #: column -> its values; numpy arrays, masked where there is nothing
 Columns = Dict[str, np.ndarray]
@@ -24,7 +24,7 @@ class Column:
 
 @dataclass(frozen=True)
 class TableRun:
-    """What tables are made of."""
+    """A run that fills tables."""
 
     path: Path
     name: str  # "00000000/id-1a2b3c4d"
@@ -39,7 +39,7 @@ class Table:
     text: str
     columns: Tuple[Column, ...]
     fill: Callable[[TableRun], Iterable[Columns]]
-    #: a column of counts: lines that differ in nothing that a question names are added up, there may be millions
+    #: a column of counts: lines that are equal in all columns of the query are added up; there may be millions
     adds: str = ""
 
 
@@ -65,7 +65,7 @@ def array(type_: str, values: Sequence[Any]) -> np.ndarray:
         made = np.empty(len(values), object)
         made[:] = [None if value is None else str(value) for value in values]
         return made
-    kinds = {WHOLE: (np.int64, 0), FLAG: (np.bool_, False)}
+    kinds = {INTEGER: (np.int64, 0), FLAG: (np.bool_, False)}
     dtype, nothing = kinds.get(type_, (np.float64, 0.0))
     good = [isinstance(value, (int, float)) for value in values]
     filled = [value if fine else nothing for value, fine in zip(values, good)]
