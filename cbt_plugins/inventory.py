@@ -38,7 +38,7 @@ def check_name(value: Any) -> str:
     if value.count(":") > 1:
         raise ValueError("CBT takes no IPv6 address here; use a host name")
     if not _NAME.fullmatch(value):
-        raise ValueError(f"{value!r} is no host name")
+        raise ValueError(f"{value!r} is not a host name")
     return value
 
 

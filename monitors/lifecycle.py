@@ -36,7 +36,7 @@ def stop_left(remote: Remote, nodes: Sequence[str], run_dir: str) -> None:
 def _stop(remote: Remote, nodes: Sequence[str], folders: str) -> None:
     for node, result in remote.run(nodes, f"{script(STOP)} {folders}", 90, check=False).items():
         if result.status:
-            logger.error("%s: %s", node, result.stderr.strip() or "monitors could not be ended")
+            logger.error("%s: %s", node, result.stderr.strip() or "could not stop the monitors")
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def _taking(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 def _whole(least: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not text.isdigit() or int(text) < least:
-            raise ValueError(f"{text!r} is no whole number of {least} or more")
+            raise ValueError(f"{text!r} is not a whole number of {least} or more")
         return int(text)
 
     return parse

@@ -53,7 +53,7 @@ def capacity(args: argparse.Namespace) -> Answer:
     sizes = args.sizes
     if args.cosbench:
         if not sizes:
-            raise ValueError("--cosbench is about --sizes")
+            raise ValueError("--cosbench needs --sizes")
         sizes = capacity_model.as_cosbench_draws(sizes)
     if sizes:
         mean = data["mean_size"] = capacity_model.mean_size(sizes)
@@ -264,7 +264,7 @@ def mix(args: argparse.Namespace) -> Answer:
         end = data["steady_occupancy"] = capacity_model.steady_occupancy(put, delete)
         told.append(("any keys", f"a range tends to be {percent(end)} full, where PUT and DELETE do not look"))
     if (args.rate or args.seconds) and not args.keys:
-        raise ValueError("--rate and --for are about a range of keys: --keys")
+        raise ValueError("--rate and --for need a range of keys: --keys")
     if args.keys and put + delete:
         _time_course(args, data, told, put, delete)
     return answer(data, told)

@@ -313,7 +313,7 @@ class OsdFailureSection(BySizeSection):
     @classmethod
     def _possible_shape(cls, shape: str, info: ValidationInfo) -> str:
         if shape == "classic" and info.data.get("engine") == "warp":
-            raise ValueError("classic writes and deletes by ranges of keys, which warp does not: say engine: cbt-load")
+            raise ValueError("classic writes and deletes by ranges of keys, which warp does not: use engine: cbt-load")
         return shape
 
     @field_validator("fault")

@@ -41,7 +41,7 @@ def target_of(key: str) -> Target:
     if len(places) > 1 or "" in places:
         raise ValueError("must be metric, operation/metric, phase/metric or phase/operation/metric")
     if op != TOTAL and ACCEPTABLE[metric].total_only:
-        raise ValueError(f"{metric} is known of all operations together only")
+        raise ValueError(f"{metric} exists for all operations together only")
     return Target(places[0] if places else None, op, metric)
 
 

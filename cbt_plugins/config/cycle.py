@@ -273,7 +273,7 @@ def _data(
             yield FieldError((), text, of_key=True)
     reads = hybrid.mix.get or hybrid.mix.stat or hybrid.mix.delete
     if engine == "warp" and reads and so_far.by and not so_far.existing and not so_far.by & {"warp", None}:
-        text = "nothing to read: warp finds what warp wrote; fill with engine: warp, or say engine: cbt-load here"
+        text = "nothing to read: warp finds what warp wrote; fill with engine: warp, or use engine: cbt-load here"
         yield FieldError((), text, of_key=True)
 
 

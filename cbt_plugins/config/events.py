@@ -41,7 +41,7 @@ def _labels(value: Any) -> List[str]:
     if not isinstance(labels, list) or not labels or not all(isinstance(one, str) and one for one in labels):
         raise ValueError("must be the label of a fault, a list of labels, or all")
     if _ALL in labels and len(labels) > 1:
-        raise ValueError("all is everything: it stands alone")
+        raise ValueError("all takes no other label beside it")
     return labels
 
 

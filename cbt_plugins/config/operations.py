@@ -111,7 +111,7 @@ def _select(value: Any) -> str:
     text = value.replace(" ", "")
     if "(" in text and not text.endswith(")"):
         # {put: u(1,2N)}: YAML ends the value at the comma
-        raise ValueError(f"{value!r} breaks off: between braces a comma ends a value; quote it: 'u(1,2N)'")
+        raise ValueError(f"{value!r} is incomplete: between braces a comma ends a value; quote it: 'u(1,2N)'")
     if not re.fullmatch(_PATTERN, text):
         folded = text[:1].lower() + text[1:].replace("n", "N")
         hint = f"; did you mean {folded!r}?" if re.fullmatch(_PATTERN, folded) else did_you_mean(text, _WORDS)

@@ -51,7 +51,7 @@ class KindOptions(Strict):
     def _no_password(cls, value: Any) -> Any:
         for match in _PASSWORD.finditer(value) if isinstance(value, str) else ():
             if not match["word"].startswith("$"):  # the message must not show the value
-                raise ValueError("a password stands here; take it from the environment: ${NAME}")
+                raise ValueError("password in the text: take it from the environment: ${NAME}")
         return value
 
 

@@ -108,7 +108,7 @@ class Runner:
             text = node_shell.sudo(text)
         absent = [name for name in command.secrets if not os.environ.get(name)]
         if absent:
-            raise FaultError(f"{command}: the environment has no {', '.join(absent)}")
+            raise FaultError(f"{command}: not set in the environment: {', '.join(absent)}")
         limit = command.timeout + more
         if command.node:
             try:

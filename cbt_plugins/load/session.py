@@ -170,7 +170,7 @@ class LoadSession:
             raise LoadError(f"the objects were not listed within {PREPARE_LIMIT:.0f} s")
         silent = [n for n in lost if time.monotonic() - self._heard[n] > 60.0]
         if silent:
-            raise LoadError(f"no word from {', '.join(silent)} for 60 s")
+            raise LoadError(f"no reply from {', '.join(silent)} for 60 s")
 
     @property
     def all_ready(self) -> bool:

@@ -58,7 +58,7 @@ def as_cosbench_draws(sizes: Sizes) -> List[Tuple[int, int, float]]:
     """
     weights = [weight for _, _, weight in sizes]
     if any(weight != int(weight) or weight < 0 for weight in weights):
-        raise ValueError("COSBench has whole numbers as weights")
+        raise ValueError("weights of COSBench must be whole numbers")
     drawn = list(weights)
     some = [i for i, weight in enumerate(weights) if weight]
     if some and some[-1] > 0:
@@ -71,7 +71,7 @@ def parse_cosbench(text: str) -> List[Tuple[int, int, float]]:
     """Return the sizes of "h(1|1|50,64|64|15)KB"; COSBench's KB is 1000 bytes. ValueError says what is wrong."""
     match = _HISTOGRAM.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is no histogram of COSBench; write h(1|1|50,64|128|50)KB")
+        raise ValueError(f"{text!r} is not a histogram of COSBench: write h(1|1|50,64|128|50)KB")
     sizes = []
     for part in match.group(1).split(","):
         numbers = part.split("|")
@@ -177,7 +177,7 @@ def occupancy(start: float, keys: float, writes: float, deletes: float) -> float
     if not n:
         return start
     if keys < 1:
-        raise ValueError("a range has 1 key or more")
+        raise ValueError("a range needs at least 1 key")
     end = steady_occupancy(writes, deletes)
     left = (1 - 1 / keys) ** n if keys > 1 else 0.0
     return end + (start - end) * left

@@ -90,7 +90,7 @@ def efficiency(gain: float, before: float, after: float) -> float:
     bottleneck that went away).
     """
     if after <= before:
-        raise ValueError("efficiency is about more nodes than before")
+        raise ValueError("efficiency needs more nodes after than before")
     return gain / change(before, after)
 
 

@@ -45,7 +45,7 @@ class Redundancy:
         """Return what "3" (copies) or "4+2" (erasure code) means; ValueError says what to write instead."""
         match = _TEXT.fullmatch(text.strip())
         if match is None:
-            raise ValueError(f"{text!r} is no pool; write 3 for three copies, or 4+2 for an erasure code")
+            raise ValueError(f"{text!r} is not a pool: write 3 for three copies, or 4+2 for an erasure code")
         first, coding = match.groups()
         if coding is None:
             return copies(int(first))

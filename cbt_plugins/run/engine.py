@@ -161,7 +161,7 @@ def _undo_all(injector: Injector) -> None:
 
 
 def _clean_nodes(run: RunContext) -> None:
-    """Remove our scratch folder, but keep rows that could not be brought in: the next invocation may do it.
+    """Remove our scratch folder, but keep rows that could not be collected: the next invocation tries again.
 
     An unreachable node must not hide why the run ended.
     """

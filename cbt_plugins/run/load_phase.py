@@ -114,7 +114,7 @@ class LoadPhase:
             try:
                 session.collect(folder)
             except Exception as error:  # nothing may hide why the phase was lost
-                log.error("the rows of %s could not be brought in: %s", folder.name, error)
+                log.error("could not collect the rows of %s: %s", folder.name, error)
 
     def _account(
         self, outcome: PhaseOutcome, before: Mapping[str, int], jobs: Sequence[LoadJob], ends: Mapping[str, JobEnd]

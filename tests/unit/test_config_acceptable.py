@@ -88,7 +88,7 @@ def test_keys(key: str, target: Target) -> None:
         ("/p99_ms", "must be metric, "),
         ("fill/GIT/p99_ms", "unknown operation 'GIT'; known here: GET, "),
         ("a/fill/GET/p99_ms", "must be metric, "),
-        ("GET/ops_per_core", "of all operations together only"),
+        ("GET/ops_per_core", "for all operations together only"),
         ("cpu_cycles_per_op", "ops_per_core"),
     ],
 )

@@ -316,10 +316,10 @@ def test_files_without_a_section_of_ours_are_none_of_our_business(tmp_path: Path
     ("nodes", "message"),
     [
         ("clients: 'a,b'\n  osds: {root@n1: {}}\n  mons: [n1, 10.0.0.1]", ""),
-        ("clients: 'a,§b c'", "cluster.clients: 'b c' is no host name"),
+        ("clients: 'a,§b c'", "cluster.clients: 'b c' is not a host name"),
         ("osds: [n1, §7]", "cluster.osds[1]: must be a host name (quote it when it is a number)"),
         ("mons: §5", "cluster.mons: must be a host name, a list of them, or a mapping from them"),
-        ("mons: {§a/b: {}}", "cluster.mons.a/b: 'a/b' is no host name"),
+        ("mons: {§a/b: {}}", "cluster.mons.a/b: 'a/b' is not a host name"),
     ],
 )
 def test_nodes_beside_benchmarks_of_cbt_and_a_profile_of_ours(tmp_path: Path, nodes: str, message: str) -> None:

@@ -185,7 +185,7 @@ FAULTS = [
     (events("{at: 5m, mark: x}", "{at: 6m, mark: §x}"), "[1].mark: 'x' is a part of this phase already"),
     (events("{at: 0s, undo: §a}"), "[0].undo: no fault 'a' is in force then; no fault is"),
     (events("{at: 0s, undo: §all}"), "[0].undo: no fault is in force then"),
-    (events("{at: 0s, undo: §[a, all]}"), "[0].undo: all is everything: it stands alone"),
+    (events("{at: 0s, undo: §[a, all]}"), "[0].undo: all takes no other label beside it"),
     (
         events(f"{{at: 0s, fault: {A}}}", "{at: 1s, undo: §b}"),
         "[1].undo: no fault 'b' is in force then; in force are a",
@@ -343,7 +343,7 @@ def test_passwords_come_from_the_environment_and_are_never_repeated(tmp_path: Pa
     options = '{"on": "x", "off": §"' + command + '"}'
     text, (place,) = marked(CLUSTER + WARP + fault(f"kind: power, osd_nodes: 1, options: {options}"))
     (found,) = errors_in(tmp_path, text)
-    assert found.startswith(f"{place}{EVENTS}[0].fault.options.off: a password stands here; take it from the environ")
+    assert found.startswith(f"{place}{EVENTS}[0].fault.options.off: password in the text: take it from the environ")
     assert "hunter2" not in found
     good = text.replace("hunter2", "${SECRET}")
     assert errors_in(tmp_path, good) == []

@@ -58,7 +58,7 @@ def test_the_bounds_of_a_range() -> None:
         ("get", "c(1)", "get: not a choice of keys: 'c(1)'; write live, new, u(1,N) (any of them)"),
         ("get", "u(1,N-1)", "get: not a choice of keys: 'u(1,N-1)'; write live"),
         ("get", "u(1,5+N)", "a bound is a number, N, 2N, N+1 or 2N+1"),
-        ("get", "u(1", "get: 'u(1' breaks off: between braces a comma ends a value; quote it"),
+        ("get", "u(1", "get: 'u(1' is incomplete: between braces a comma ends a value; quote it"),
         ("get", 7, "get: write live, new, u(1,N)"),
         ("get", "u(0,N)", "get: the numbers of objects begin with 1"),
         ("get", "u(1,99999999999)", "get: the numbers of objects end with 68719476736"),
