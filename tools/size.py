@@ -11,7 +11,7 @@ from cbt_plugins.config import units
 from cbt_plugins.models.capacity import FULL, MIN_ALLOC, parse_cosbench
 from cbt_plugins.models.pools import TARGET, Redundancy
 
-from . import size_answers as answers
+from . import size_answers
 
 OK, USAGE = 0, 2
 
@@ -230,11 +230,11 @@ def _odds(parser: argparse.ArgumentParser) -> None:
 
 _Declare = Callable[[argparse.ArgumentParser], None]
 _WHATS: Dict[str, Tuple[Callable[[argparse.Namespace], Any], _Declare]] = {
-    "capacity": (answers.capacity, _capacity),
-    "pgs": (answers.pgs, _pgs),
-    "network": (answers.network, _network),
-    "workers": (answers.workers, _workers),
-    "mix": (answers.mix, _mix_arguments),
-    "scale": (answers.scale, _scale),
-    "odds": (answers.odds, _odds),
+    "capacity": (size_answers.capacity, _capacity),
+    "pgs": (size_answers.pgs, _pgs),
+    "network": (size_answers.network, _network),
+    "workers": (size_answers.workers, _workers),
+    "mix": (size_answers.mix, _mix_arguments),
+    "scale": (size_answers.scale, _scale),
+    "odds": (size_answers.odds, _odds),
 }

@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence
 import yaml
 
 from cbt_plugins.config import registry
-from cbt_plugins.config.source import permutations as sweep
+from cbt_plugins.config.source import sweep
 from cbt_plugins.journal import write_whole
 
 #: exit status for an error in the file or the command line

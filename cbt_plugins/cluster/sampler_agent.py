@@ -168,7 +168,7 @@ def _parsed(reply):
     try:
         return json.loads(reply.decode())
     except ValueError:
-        raise NoReply("a reply that is no JSON") from None
+        raise NoReply("the reply is not JSON") from None
 
 
 def state_of(status, df=None):

@@ -13,7 +13,7 @@ from cbt_plugins.config.cluster import ClusterSection, node_errors
 from cbt_plugins.config.errors import ConfigError, ErrorAt, Path, did_you_mean
 from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.config.sections import HOST_KEYS, section_of, understand
-from cbt_plugins.config.source import YamlSource, permutations, read
+from cbt_plugins.config.source import YamlSource, read, sweep
 from cbt_plugins.config.validate import SWITCH, FieldError, validate
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Plan
@@ -205,7 +205,7 @@ def _section(
         text = f"too many runs: the lists of this section multiply to {number}, and {_MOST_RUNS} is the limit"
         return [], [*errors, FieldError((), text, of_key=True)]
     runs = []
-    for taken, config in permutations(usable):
+    for taken, config in sweep(usable):
         plan, found = understand(name, config, cluster, endpoints)
         for path, text, of_key in found:
             if path in left_out:

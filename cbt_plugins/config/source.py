@@ -154,7 +154,7 @@ def _sentence(error: yaml.MarkedYAMLError) -> str:
     return ", ".join(part for part in (error.context, error.problem) if part)
 
 
-def permutations(section: Mapping[str, Any]) -> Iterator[Tuple[Dict[str, int], Dict[str, Any]]]:
+def sweep(section: Mapping[str, Any]) -> Iterator[Tuple[Dict[str, int], Dict[str, Any]]]:
     """Yield (element taken of each list, permutation) in CBT's order: the last list fastest.
 
     `acceptable` is no sweep. Keys that are swept come last in a permutation, as in CBT's own.

@@ -14,7 +14,7 @@ from cbt_plugins.config import sections
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.sections import plan_of
-from cbt_plugins.config.source import permutations
+from cbt_plugins.config.source import sweep
 from cbt_plugins.config.validate import Strict
 from cbt_plugins.plan import CALIBRATE, Bucket, Driver, Goal, Phase, Plan, WarpOp
 
@@ -204,7 +204,7 @@ def test_errors_without_a_file_have_paths() -> None:
 def test_permutations_are_those_of_cbt() -> None:
     section = {"b": [1, 2], "x": {"l": [3]}, "a": ["p", "q"], "acceptable": [5]}
     fixed = {"x": {"l": [3]}, "acceptable": [5]}
-    assert [config for _, config in permutations(section)] == [
+    assert [config for _, config in sweep(section)] == [
         {**fixed, "b": b, "a": a} for b in (1, 2) for a in ("p", "q")
     ]
 
