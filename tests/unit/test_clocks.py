@@ -82,7 +82,7 @@ def test_all_monitors_are_put_on_one_clock_by_one_measurement(tmp_path: Path) ->
     assert as_written.daemons[0].at - node.daemons[0].at == pytest.approx(FAST)
 
 
-def test_nobody_measured_a_clock() -> None:
+def test_a_clock_without_a_measurement() -> None:
     assert Clocks().of_file(Path("x/recovery.ceph1/recovery.jsonl")) == 0
     assert Clocks({"ceph1": 1.0}).of_file(Path("x/recovery/recovery.jsonl")) == 0
 

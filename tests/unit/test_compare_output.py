@@ -109,7 +109,7 @@ def test_values_and_changes() -> None:
     assert [output.chance(p) for p in (None, 0.00099, 0.0123)] == ["-", "<0.001", "0.012"]
 
 
-def test_doubts_are_told_once_for_each_code() -> None:
+def test_warnings_are_given_once_for_each_code() -> None:
     told = list(
         output.merged(
             [

@@ -191,7 +191,7 @@ def test_faults_of_a_phase_are_part_of_what_it_is(tmp_path: Path) -> None:
     assert config["phase.measure.rate_share"] == 0.5 and "phase.measure.rate" not in config
 
 
-def test_the_calibration_is_nobodys_measurement(tmp_path: Path) -> None:
+def test_the_calibration_is_no_measurement(tmp_path: Path) -> None:
     run = analysis_archives.run(tmp_path, phases=["calibrate", "new"])
     rows = analysis_archives.steady("GET", workers=1, seconds=5, latency=0.01)
     for index, (name, role) in enumerate((("calibrate", "none"), ("new", "measure")), 1):

@@ -153,7 +153,7 @@ def test_which_rows_there_are() -> None:
     assert ids(Choice(metrics=("cores",))) == ["measure-new/osd/cores"]
 
 
-def test_doubts_of_the_runs() -> None:
+def test_warnings_of_the_runs() -> None:
     """Not usable, warnings of the summary, sides that are mixed or were made one after the other, unsteady series."""
     calm = noise(100.0, 60, scatter=0.05, seed=3)
     falling = [value * (1 - i / 600) for i, value in enumerate(calm)]
@@ -177,7 +177,7 @@ def test_doubts_of_the_runs() -> None:
     assert not made.usable and compare(side("a", base), [side("b", base)]).usable
 
 
-def test_interleaved_runs_are_no_doubt() -> None:
+def test_interleaved_runs_give_no_warning() -> None:
     a, b = side("a", runs(lots())), side("b", runs(lots(seed=2), begin=0.5))
     assert compare(a, [b]).sections[0].warnings == ()
     late = side("b", runs(lots(seed=2), begin=100))

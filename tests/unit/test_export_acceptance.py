@@ -92,7 +92,7 @@ def test_numbers_of_the_nodes_are_there_when_somebody_watched(pair: Dict[str, Pa
 
 @pytest.mark.parametrize("who", ["current", "baseline"])
 @pytest.mark.parametrize("why", ["interrupted", "missing", "degraded", "lost rows", "marker"])
-def test_what_is_not_whole_is_never_accepted(
+def test_an_incomplete_run_is_never_accepted(
     tmp_path: Path, who: str, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = ea.run(tmp_path / "good", CONFIG)

@@ -60,7 +60,7 @@ def test_a_calibration_is_no_result(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert [path.name for path in collected(tmp_path / "A")] == ["json_output.2.node0"]
 
 
-def test_of_a_run_that_is_not_whole_there_is_nothing(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_incomplete_run_is_not_exported(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(archive)]) == 0
     marker = next(archive.rglob("complete"))
     marker.write_text('{"degraded": ["measure-new"]}')

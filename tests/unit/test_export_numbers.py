@@ -60,7 +60,7 @@ def test_labels_are_escaped(tmp_path: Path) -> None:
     assert all('benchmark="a \\"quoted\\\\\\" \\n name"' in key for key in samples(prometheus([(summary, True)])))
 
 
-def test_a_table_has_a_line_for_each_whole_run_oldest_first(
+def test_a_table_has_a_line_for_each_complete_run_oldest_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ea.run(tmp_path / "A", CONFIG, phases=("measure-new", "measure-aged"), aged=2.0)
@@ -81,7 +81,7 @@ def test_a_table_has_a_line_for_each_whole_run_oldest_first(
     assert "left out: the run was interrupted" in capsys.readouterr().err
 
 
-def test_of_a_run_that_is_not_whole_prometheus_gets_no_more_than_that(tmp_path: Path) -> None:
+def test_of_an_incomplete_run_prometheus_gets_only_that(tmp_path: Path) -> None:
     run = ea.run(tmp_path / "A", CONFIG, complete=False)
     assert main(["export", str(run), "--prometheus", str(tmp_path / "x.prom")]) == 4
     assert list(samples((tmp_path / "x.prom").read_text()).values()) == [0.0]

@@ -167,7 +167,7 @@ def test_a_second_run_at_one_depth_is_named(tmp_path: Path, capsys: pytest.Captu
     assert "left out: A-measure-new: a second run with 4 workers: 4096B_67_33_randrw.json" in capsys.readouterr().out
 
 
-def test_a_run_that_is_not_whole_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_incomplete_run_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for workers in (2, 4):
         ea.run(tmp_path / "A", {**CONFIG, "workers": workers}, workers=workers, complete=workers == 2)
     assert export(tmp_path / "A", tmp_path / "out", "--dialect", "head") == 4

@@ -138,7 +138,7 @@ def test_blocks_of_a_minute_give_latencies_of_whole_minutes_only(tmp_path: Path)
     assert "coarse-latencies" in {w["code"] for w in made["warnings"]}
 
 
-def test_the_cluster_beside_the_client(tmp_path: Path) -> None:
+def test_the_cluster_on_the_time_axis_of_the_client(tmp_path: Path) -> None:
     client = usual(tmp_path)
     state = {"osds": 8, "down": [], "out": [], "pgs": {"active+clean": 10}, "num_pgs": 10, "degraded": [0, 0]}
     degraded = {**state, "down": [7], "degraded": [40, 100]}

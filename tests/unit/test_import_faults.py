@@ -43,7 +43,7 @@ def rewrite(path: Path, keep: Any) -> None:
 
 
 @pytest.mark.parametrize("run", [HSBENCH, FIO])
-def test_a_run_has_the_faults_that_were_beside_it(run: str) -> None:
+def test_a_run_has_the_faults_that_were_injected_during_it(run: str) -> None:
     record = record_of(DATA, run)
     assert record.usable and record.failure is not None
     assert record.config["load.faults"] == "10s:stop*1 25s:undo*1"

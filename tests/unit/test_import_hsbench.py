@@ -195,7 +195,7 @@ def test_percentiles_of_two_processes_are_none_and_means_are_weighted() -> None:
     assert value(record, "PUT", "max_ms") == max(line["MaxLat"] for line in totals)
 
 
-def test_modes_that_prepare_do_not_decide_whether_a_run_is_whole(tmp_path: Path) -> None:
+def test_modes_that_prepare_do_not_decide_whether_a_run_is_complete(tmp_path: Path) -> None:
     """Of tenths of a second, and without a clock: that two clients made their buckets together is not known."""
     for number, cleared in ((1, 0.9), (2, 0.1)):
         rows = [row("TOTAL", cleared, "BCLR", 90, 0, 100), row("TOTAL", 0.1, "BINIT", 2, 0, 20)]

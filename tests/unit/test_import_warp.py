@@ -44,7 +44,7 @@ def seconds(op: Dict[str, Any]) -> float:
     return (end - start).total_seconds()
 
 
-def test_aggregated_rates_are_of_the_whole_run() -> None:
+def test_aggregated_rates_are_of_all_of_the_run() -> None:
     (record,) = read_imported(DATA / "aggregated.json.zst")
     for name, op in raw("aggregated.json.zst")["by_op_type"].items():
         assert value(record, name, "obj_per_s") == pytest.approx(op["total_requests"] / seconds(op), rel=1e-4)
@@ -157,7 +157,7 @@ def test_clients_of_one_file_are_told_apart(tmp_path: Path) -> None:
     assert "common-window" in codes(record)
 
 
-def test_clients_that_never_ran_together_have_no_rates(tmp_path: Path) -> None:
+def test_clients_that_never_ran_at_the_same_time_have_no_rates(tmp_path: Path) -> None:
     for number, begin in ((1, 0.0), (2, 30.0)):
         rows = made.steady("GET", workers=1, seconds=5, latency=0.01, begin=begin, size=1)
         (tmp_path / f"client{number}.csv").write_text(made.HEADER + "".join(rows))

@@ -210,7 +210,7 @@ def test_stale_statistics_are_not_a_clean_cluster(tmp_path: Path) -> None:
     assert found["clean"] == 30.0 and found["no-object-degraded"] == 30.0 and found["recovery-starts"] == 20.0
 
 
-def test_clean_that_nobody_confirms_is_said(tmp_path: Path) -> None:
+def test_clean_without_newer_statistics_is_reported(tmp_path: Path) -> None:
     episode = only(watched(tmp_path, DOWN), FAULT)
     assert "it is unknown whether the statistics were newer" in reasons(episode)["clean"]
     assert episode["outcome"] == "not recovered"
@@ -272,7 +272,7 @@ def test_a_scrub_does_not_make_a_cluster_unclean_and_an_unknown_one_is_not_clean
     assert seconds(only(watched(tmp_path, *lines), FAULT))["clean"] == 20.0
 
 
-def test_nobody_knows_what_was_in_a_gap(tmp_path: Path) -> None:
+def test_a_gap_in_the_samples_is_unknown(tmp_path: Path) -> None:
     lines = [DOWN, {"t": 13.0, "pgs": DEGRADED}, SETTLED, {"t": 20.0, "pgs": CLEAN}]
     lines += [{"t": float(t), "missing": True} for t in range(23, 29)]
     made = milestones(watched(tmp_path, *lines), FAULT)

@@ -276,7 +276,7 @@ def test_processors_are_in_it(tmp_path: Path) -> None:
     assert html.count('data-chart="cores"') == 1
 
 
-def test_the_network_s_ceiling_is_beside_what_was_measured(tmp_path: Path) -> None:
+def test_the_ceiling_of_the_network_and_what_was_measured(tmp_path: Path) -> None:
     directory = made.small(tmp_path)
     summary = summarize(directory)
     assert "The most that the interfaces allow" not in run_page(summary, directory)

@@ -51,7 +51,7 @@ aged (aged) compared with new (new): one measurement each: a difference may be c
 """
 
 
-def test_the_whole_text(tmp_path: Path) -> None:
+def test_the_complete_text(tmp_path: Path) -> None:
     assert render(summarize(made.small(tmp_path))) == EXPECTED
 
 

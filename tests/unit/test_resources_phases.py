@@ -92,7 +92,7 @@ def test_a_daemon_that_was_restarted_is_one_line_and_a_generator_is_not(tmp_path
     assert made["classes"]["generator"]["daemons"] == 2
 
 
-def test_nobody_knows_what_nobody_watched(tmp_path: Path) -> None:
+def test_without_samples_nothing_is_known(tmp_path: Path) -> None:
     """Two connections with 6 s between them: rates are those of the seconds that were watched."""
     write(tmp_path, "n1", Made([("osd", "1", 1.0, 100)]), seconds=8)
     write(tmp_path, "n1", Made([("osd", "1", 1.0, 100)]), seconds=6, begin=T0 + 14)
@@ -248,7 +248,7 @@ def test_nothing_is_divided_by_nothing(tmp_path: Path) -> None:
     assert made["ops_per_core"] is None and made["cores_per_gb_s"] is None
 
 
-def test_a_counter_knows_nothing_beside_its_pieces() -> None:
+def test_a_counter_has_no_values_outside_its_pieces() -> None:
     import numpy as np
 
     counter = Counter(1)
@@ -319,7 +319,7 @@ def test_a_generator_near_its_ceiling_is_said(watched: Path) -> None:
     assert warning["phase"] == "new" and "GET 200 of 500/s" in warning["text"]
 
 
-def test_the_summary_of_a_run_that_nobody_watched_has_none(tmp_path: Path) -> None:
+def test_the_summary_of_a_run_without_monitors_has_none(tmp_path: Path) -> None:
     assert summarize(archives.small(tmp_path))["resources"] is None
 
 

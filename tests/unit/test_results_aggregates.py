@@ -216,7 +216,7 @@ def read(path: Path, **job: Any) -> Read:
     return read_jobs(phase, TimeGrid.of(*phase.window, 1))
 
 
-def test_cut_anywhere_what_is_whole_counts(tmp_path: Path) -> None:
+def test_cut_anywhere_the_complete_frames_count(tmp_path: Path) -> None:
     path = aggregates_writer.write(tmp_path / "j.aggregates", steady())
     data = path.read_bytes()
     lengths = [length for _, length in places(path)[0]]

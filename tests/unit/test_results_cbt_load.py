@@ -229,7 +229,7 @@ def test_both_engines_on_one_mix(tmp_path: Path) -> None:
     assert ("PUT", "mib_per_s") in line
 
 
-def test_what_is_not_beside_each_other(tmp_path: Path) -> None:
+def test_phases_that_are_not_paired(tmp_path: Path) -> None:
     other = {"duration": 10.0, "mix": {"GET": 60.0, "PUT": 40.0}}
     assert beside(tmp_path / "mix", {"asked": other}) == []
     assert beside(tmp_path / "open", {}, rate_limit=300.0) == []

@@ -33,7 +33,7 @@ def test_a_bucket_holds_its_value_and_is_narrow(value: int) -> None:
 
 @given(durations)
 @example(2048)
-def test_the_middle_of_buckets_together_is_off_by_less_than_half_of_them(value: int) -> None:
+def test_the_middle_of_merged_buckets_is_off_by_less_than_half_of_them(value: int) -> None:
     first = buckets(np.array([value])) >> 4 << 4
     middle = middles(first, 16)[0]
     assert abs(middle - value) < max(8, 0.008 * value)

@@ -127,7 +127,7 @@ def test_schema(tmp_path: Path) -> None:
         check(whole)
 
 
-def test_written_whole_and_the_same_again(tmp_path: Path) -> None:
+def test_written_completely_and_with_the_same_bytes_again(tmp_path: Path) -> None:
     directory = made.small(tmp_path / "a")
     write_summary(summarize(directory), directory / "summary.json")
     first = (directory / "summary.json").read_bytes()
@@ -180,7 +180,7 @@ def test_littles_law_leaves_paced_jobs_alone(tmp_path: Path) -> None:
     ]
 
 
-def test_littles_law_does_not_doubt_a_job_that_had_nothing_to_delete(tmp_path: Path) -> None:
+def test_littles_law_does_not_warn_of_a_job_that_had_nothing_to_delete(tmp_path: Path) -> None:
     rows = [made.row("DELETE", i / 50 - 2, 0.01, thread=w) for i in range(700) for w in range(2)]
     dry = [{"code": "ran-dry", "text": "d ran out of objects to delete", "job": "d"}]
     assert codes(one(tmp_path, [made.job("d", "DELETE", rows, restarts=1)], warnings=dry)) == ["ran-dry"]

@@ -15,7 +15,7 @@ def runs(seed: int, *levels: float, length: int = 15) -> np.ndarray:
     return np.asarray(means * (1 + 0.01 * np.random.default_rng(seed).normal(size=len(means))))
 
 
-def test_steps_are_found_where_they_are_with_the_levels_beside_them() -> None:
+def test_steps_are_found_where_they_are_with_their_levels() -> None:
     values = runs(1, 100, 95, 105)
     found = change_points(values)
     assert [point.index for point in found] == [15, 30]

@@ -73,7 +73,7 @@ def test_gaps_are_left_out_and_named() -> None:
         estimate_series(np.full(5, np.nan))
 
 
-def test_what_stands_beside_a_gap_is_no_neighbour() -> None:
+def test_values_on_both_sides_of_a_gap_are_no_neighbours() -> None:
     sizes = []
     for seed in range(30):
         values = series(seed, 1800, 0.8)
