@@ -46,17 +46,23 @@ func (c *call) appendHead(line []byte, sign *sigV4, host string, now time.Time) 
 	line = append(line, " HTTP/1.1\r\nHost: "...)
 	line = append(line, host...)
 	line = append(line, "\r\nUser-Agent: cbt-load\r\n"...)
+	contentType := ""
 	switch {
 	case c.body != nil:
-		line = append(line, "Content-Type: application/octet-stream\r\n"...)
+		contentType = "application/octet-stream"
 		line = appendLength(line, c.body.Size())
 	case len(c.text) > 0:
-		line = append(line, "Content-Type: application/xml\r\n"...)
+		contentType = "application/xml"
 		line = appendLength(line, int64(len(c.text)))
 	case c.method == "PUT" || c.method == "POST":
 		line = appendLength(line, 0)
 	}
-	line = sign.appendHeaders(line, c.method, c.path, c.query, host, c.payload, now)
+	if contentType != "" {
+		line = append(line, "Content-Type: "...)
+		line = append(line, contentType...)
+		line = append(line, "\r\n"...)
+	}
+	line = sign.appendHeaders(line, &signable{c.method, c.path, c.query, host, contentType, c.payload}, now)
 	return append(line, "\r\n"...)
 }
 

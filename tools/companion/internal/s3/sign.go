@@ -29,9 +29,17 @@ type sigV4 struct {
 	sum  [sha256.Size]byte
 }
 
-// appendHeaders adds the lines that sign a request: Host is in the request already. path and query are encoded as
-// they are sent, the query sorted; payload is the hash of the body in hex, or unsignedPayload.
-func (s *sigV4) appendHeaders(line []byte, method string, path, query []byte, host, payload string, now time.Time) []byte {
+// signable is what a signature covers: all of a request that is not the signature itself.
+type signable struct {
+	method      string
+	path, query []byte // encoded as they are sent, the query sorted
+	host        string
+	contentType string // "": the request has none. RGW refuses one that is not signed from Tentacle (20.2) on
+	payload     string // hash of the body in hex, or unsignedPayload
+}
+
+// appendHeaders adds the lines that sign a request: Host and Content-Type are in the request already.
+func (s *sigV4) appendHeaders(line []byte, request *signable, now time.Time) []byte {
 	if s.access == "" {
 		return line
 	}
@@ -40,7 +48,7 @@ func (s *sigV4) appendHeaders(line []byte, method string, path, query []byte, ho
 		s.second = second
 	}
 	line = append(line, "X-Amz-Content-Sha256: "...)
-	line = append(line, payload...)
+	line = append(line, request.payload...)
 	line = append(line, "\r\nX-Amz-Date: "...)
 	line = append(line, s.stamp...)
 	if s.session != "" {
@@ -52,30 +60,38 @@ func (s *sigV4) appendHeaders(line []byte, method string, path, query []byte, ho
 	line = append(line, '/')
 	line = append(line, s.scope...)
 	line = append(line, ", SignedHeaders="...)
-	line = append(line, s.signed()...)
+	line = s.appendSigned(line, request)
 	line = append(line, ", Signature="...)
-	line = hex.AppendEncode(line, s.signature(method, path, query, host, payload))
+	line = hex.AppendEncode(line, s.signature(request))
 	return append(line, "\r\n"...)
 }
 
-// signed names the headers that a signature covers.
-func (s *sigV4) signed() string {
-	if s.session != "" {
-		return "host;x-amz-content-sha256;x-amz-date;x-amz-security-token"
+// appendSigned names the headers that a signature covers, in the order of the alphabet.
+func (s *sigV4) appendSigned(line []byte, request *signable) []byte {
+	if request.contentType != "" {
+		line = append(line, "content-type;"...)
 	}
-	return "host;x-amz-content-sha256;x-amz-date"
+	line = append(line, "host;x-amz-content-sha256;x-amz-date"...)
+	if s.session != "" {
+		line = append(line, ";x-amz-security-token"...)
+	}
+	return line
 }
 
-func (s *sigV4) signature(method string, path, query []byte, host, payload string) []byte {
-	text := append(s.text[:0], method...)
+func (s *sigV4) signature(request *signable) []byte {
+	text := append(s.text[:0], request.method...)
 	text = append(text, '\n')
-	text = append(text, path...)
+	text = append(text, request.path...)
 	text = append(text, '\n')
-	text = append(text, query...)
+	text = append(text, request.query...)
+	if request.contentType != "" {
+		text = append(text, "\ncontent-type:"...)
+		text = append(text, request.contentType...)
+	}
 	text = append(text, "\nhost:"...)
-	text = append(text, host...)
+	text = append(text, request.host...)
 	text = append(text, "\nx-amz-content-sha256:"...)
-	text = append(text, payload...)
+	text = append(text, request.payload...)
 	text = append(text, "\nx-amz-date:"...)
 	text = append(text, s.stamp...)
 	if s.session != "" {
@@ -83,9 +99,9 @@ func (s *sigV4) signature(method string, path, query []byte, host, payload strin
 		text = append(text, s.session...)
 	}
 	text = append(text, "\n\n"...)
-	text = append(text, s.signed()...)
+	text = s.appendSigned(text, request)
 	text = append(text, '\n')
-	text = append(text, payload...)
+	text = append(text, request.payload...)
 	s.sum = sha256.Sum256(text)
 
 	text = append(text[:0], algorithm+"\n"...)

@@ -45,6 +45,9 @@ func TestSignaturesAreThoseOfMinioGo(t *testing.T) {
 		case 1:
 			c.query = appendPartQuery(nil, chance.Intn(10000)+1, randomText(chance, 30))
 		}
+		if chance.Intn(3) == 0 {
+			c.text = []byte("<x/>") // a body with a Content-Type, which must be signed
+		}
 		authority := []string{"rgw1:7480", "10.0.0.1", "[::1]:7480", "s3.example.org"}[chance.Intn(4)]
 		ours := &sigV4{access: access, secret: secret, session: session, region: region}
 
@@ -58,6 +61,9 @@ func TestSignaturesAreThoseOfMinioGo(t *testing.T) {
 		}
 		theirs := &http.Request{Method: c.method, Host: host, URL: &url.URL{Scheme: "http", Host: host, Path: path, RawQuery: string(c.query)}, Header: http.Header{}}
 		theirs.Header.Set("X-Amz-Content-Sha256", c.payload)
+		if len(c.text) > 0 {
+			theirs.Header.Set("Content-Type", "application/xml")
+		}
 		theirs = signer.SignV4(*theirs, access, secret, session, region)
 		stamp, err := time.Parse("20060102T150405Z", theirs.Header.Get("X-Amz-Date"))
 		if err != nil {
