@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 import json
+import math
 import signal
 import time
 from pathlib import Path
@@ -33,9 +34,13 @@ def shares(phase: Dict[str, Any]) -> Dict[str, float]:
 
 
 def chance(phase: Dict[str, Any]) -> float:
-    """By how many percent the mix of a window may be off: requests under way at its two ends are in the next one's."""
+    """By how many percent the mix of a window may be off.
+
+    Requests in flight at its two ends may be in the next one's; and the mix is exact over every 1000 operations of a
+    driver, so that the part of its last thousand is a sample without replacement (at most 62.5 of variance).
+    """
     requests = sum(line["requests"] + line["errors"] for line in phase["ops"].values())
-    return max(0.5, 100.0 * WORKERS * 2 / requests)
+    return max(0.5, 100.0 * (WORKERS * 2 + 3 * math.sqrt(62.5 * len(phase["drivers"]))) / requests)
 
 
 def whole(cycle: Cycle) -> None:
