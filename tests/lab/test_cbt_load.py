@@ -40,7 +40,8 @@ def chance(phase: Dict[str, Any]) -> float:
     driver, so that the part of its last thousand is a sample without replacement (at most 62.5 of variance).
     """
     requests = sum(line["requests"] + line["errors"] for line in phase["ops"].values())
-    return max(0.5, 100.0 * (WORKERS * 2 + 3 * math.sqrt(62.5 * len(phase["drivers"]))) / requests)
+    off = WORKERS * 2 + 3 * math.sqrt(62.5 * len(phase["drivers"]))
+    return max(0.5, 100.0 * off / requests)
 
 
 def whole(cycle: Cycle) -> None:
