@@ -40,7 +40,7 @@ def test_the_examples_say_what_the_page_says() -> None:
     assert runner.summarize().failed == 0
 
 
-@pytest.mark.parametrize("table", ["single", "gates"])
+@pytest.mark.parametrize("table", ["single"])
 def test_the_tables_are_those_of_the_program(
     table: str, chance: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
