@@ -5,7 +5,8 @@ Standard library only, so that the check of a YAML file and the readers of archi
 
 To add a metric:
 
-1. Put its number into the summary, where it is not there yet: results/phase.py, and results/summary.schema.json.
+1. Put its number into the summary, where it is not there yet: results/phase.py for requests, results/resources.py for
+   what nodes did, results/episodes.py for failures; and results/summary.schema.json.
 2. Add one line to `_ALL` below. What reads it, and what shows it, follows from that line.
 3. Name it in the table of docs/SUMMARY.md.
 """

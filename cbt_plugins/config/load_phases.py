@@ -134,11 +134,11 @@ class HybridSection(Strict):
             text = "is for engine: warp; cbt-load keeps the mix with the driver's workers: leave it out"
             return [FieldError(("workers",), text, of_key=True)] if self.workers else []
         errors = [
-            FieldError((name,), "goes with engine: cbt-load, and the engine of this phase is warp", of_key=True)
+            FieldError((name,), f"goes with engine: cbt-load, and the engine of this phase is {engine}", of_key=True)
             for name in _FOR_HYBRID
             if getattr(self, name) is not None
         ]
-        found = errors_for_warp(self.mix)
+        found = errors_for_warp(self.mix) if engine == "warp" else []
         return errors + [error._replace(path=("mix", *error.path)) for error in found]
 
     def to_plan(self, name: str, role: str, scale: float, engine: Engine, buckets: Sequence[str]) -> plan.Phase:

@@ -86,10 +86,10 @@ class S3Section(Strict):
         description="RGW user; its keys come from `radosgw-admin user info` on the head node.",
     )
     access_key: Optional[_Secret] = Field(
-        None, description="`${NAME}` (environment of the head node) or `file:/path`."
+        None, description="`${NAME}` (environment of the machine that leads the run) or `file:/path`."
     )
     secret_key: Optional[_Secret] = Field(
-        None, description="`${NAME}` (environment of the head node) or `file:/path`."
+        None, description="`${NAME}` (environment of the machine that leads the run) or `file:/path`."
     )
     region: str = Field("us-east-1", min_length=1, description="Region that requests are signed for.")
     host_select: Literal["weighed", "roundrobin"] = Field(

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.cluster.remote import Offset, Remote, RemoteError
+from cbt_plugins.cluster.clock import Offset
+from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.stream import Stream
 from cbt_plugins.load.agent import TERM_TIMEOUT
 from cbt_plugins.load.generator import FOLDER, ROWS, Counts, JobEnd, LoadJob, parse_counts

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.cluster.remote import Offset
+from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.journal import ARCHIVE_VERSION
 from cbt_plugins.load.generator import JobEnd, LoadJob
 from cbt_plugins.plan import Phase

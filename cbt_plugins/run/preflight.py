@@ -16,7 +16,8 @@ import yaml
 
 from cbt_plugins import __version__
 from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
-from cbt_plugins.cluster.remote import Offset, Remote, RemoteError, offsets
+from cbt_plugins.cluster.clock import Offset, offsets
+from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.host import HostRun, own_program
 from cbt_plugins.journal import ARCHIVE_VERSION
 from cbt_plugins.load.generator import generator_of

@@ -8,7 +8,7 @@ from typing import Any, Dict, cast
 
 import pytest
 
-from cbt_plugins.cluster.remote import Offset
+from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.journal import Journal, JournalInUse, json_lines, write_json
 from cbt_plugins.load.generator import Counts, JobEnd, LoadJob
 from cbt_plugins.plan import Goal, Phase
@@ -47,13 +47,13 @@ def test_a_phase_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     second = archive.keep_partial(1, "fill")
     assert second is not None and second.name == "01-fill.partial-2"
     assert archive.keep_partial(1, "fill") is None
-    assert archive.broken(1, "fill") == second
+    assert archive.last_attempt(1, "fill") == second
     archive.running(1, "fill").mkdir()
-    assert archive.broken(1, "fill") == archive.running(1, "fill")
+    assert archive.last_attempt(1, "fill") == archive.running(1, "fill")
     archive.finish(1, "fill", {"status": "ok"})
     assert archive.finished(1, "fill") == {"status": "ok"}
     assert not archive.running(1, "fill").exists()
-    assert archive.broken(1, "fill") is None and archive.broken(2, "load") is None
+    assert archive.last_attempt(1, "fill") is None and archive.last_attempt(2, "load") is None
 
 
 def test_a_file_is_never_half_written(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from typing import Callable, Iterator, List
 import pytest
 from request_rows import rows_of
 
-from cbt_plugins.cluster.remote import Offset, Remote
+from cbt_plugins.cluster.clock import Offset
+from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.host import own_program
 from cbt_plugins.load.generator import LoadJob
 from cbt_plugins.load.session import LoadError, LoadOrders, LoadSession, collect

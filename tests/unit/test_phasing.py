@@ -16,7 +16,7 @@ from faults_world import ANYTHING, Connections, injector
 from run_context import context
 
 from cbt_plugins.cluster.ceph import Ceph, Status
-from cbt_plugins.cluster.remote import Offset
+from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.faults import FaultError
 from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import Journal

@@ -10,13 +10,13 @@ from typing import List
 
 import pytest
 
+from cbt_plugins.cluster.clock import offsets
 from cbt_plugins.cluster.remote import (
     Remote,
     RemoteError,
     Transport,
     _by_node,
     _cut_status,
-    offsets,
     script,
     subject_of,
 )

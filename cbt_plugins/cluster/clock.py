@@ -1,0 +1,50 @@
+"""How far the clock of each node is from that of the machine that leads the run."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+from typing import Dict, Sequence
+
+from cbt_plugins.cluster.remote import Remote, RemoteError, Result
+
+_ECHO = "python3 -u -c 'import sys, time\nfor _ in sys.stdin: print(repr(time.time()), flush=True)'"
+
+
+@dataclass(frozen=True)
+class Offset:
+    """Node clock minus our clock, seconds; the truth is within +- `error` (half of the best round trip)."""
+
+    seconds: float
+    error: float
+
+
+def offsets(remote: Remote, nodes: Sequence[str], rounds: int = 7, timeout: float = 30.0) -> Dict[str, Offset]:
+    """Measure all nodes: several questions over one connection each, the fastest answer counts (Cristian's algorithm).
+
+    Raises RemoteError when a node does not answer.
+    """
+    streams = {node: remote.stream([node], _ECHO) for node in dict.fromkeys(nodes)}
+    found: Dict[str, Offset] = {}
+    try:
+        for node, stream in streams.items():
+            best = None
+            for _ in range(rounds + 1):  # the first answer includes the start of python3
+                sent = time.time()
+                stream.send("\n")
+                answer = next(iter(stream.lines(timeout)), None)
+                if answer is None:
+                    message = "; ".join(stream.messages[-3:]) or "no reply"
+                    raise RemoteError("asking for the time", {node: Result("", message, 255)})
+                received = time.time()
+                offset = Offset(float(answer[1]) - (sent + received) / 2, (received - sent) / 2)
+                if best is None or offset.error < best.error:
+                    best = offset
+            assert best is not None
+            found[node] = best
+    finally:
+        for stream in streams.values():
+            with contextlib.suppress(OSError):
+                stream.close()
+    return found
