@@ -93,7 +93,7 @@ def test_units_are_found_and_stopped_and_started(units: Units) -> None:
 def test_a_crash_lasts_until_it_is_undone(units: Units) -> None:
     """systemd, which would start the unit again by itself, is kept from it; what it has seen is a kill."""
     assert units.show(UNITS[0], "Restart") == {"Restart": "on-failure"}
-    with units.broken("crash", "osd.4", daemons="systemd"):
+    with units.broken("crash", "osd.4", service_manager="systemd"):
         seen = units.show(UNITS[0], "ActiveState", "SubState", "ExecMainStatus", "Job")
         assert seen["ExecMainStatus"] == "9"
         assert seen["ActiveState"] in ("failed", "inactive") and seen["SubState"] in ("failed", "dead")
