@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from datetime import datetime
+from math import inf
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
@@ -32,6 +33,8 @@ cluster, profile, run_dir, local = json.loads(sys.argv[1])
 with watch(lambda: [Recovery(profile, cluster, {})], cluster, {}, run_dir, Path(local)):
     sys.stdin.read()
 """
+#: a line of the cluster's log
+CLEAN = re.compile(r"pgs: \d+ active\+clean;")
 OUT = "mon_osd_down_out_interval"
 WRITE = ["rados", "bench", "-p", "rbd", "6", "write", "-b", "65536", "-t", "8", "--no-cleanup"]
 
@@ -128,6 +131,12 @@ def test_a_node_fails_and_returns(lab: RunningLab, filled: None, tmp_path: Path)
         "out": r"Marking osd\.(\d+) out",
         "up": r"osd\.(\d+) .* boot$",
     }
+
+    def log_says_clean() -> bool:  # it has a line every few seconds
+        states = [text for _, text in log_lines(lab, events[-1]["t"]) if "pgmap" in text]
+        return bool(states and CLEAN.search(states[-1]))
+
+    wait_for(log_says_clean, "the cluster's log")
     log = log_lines(lab, events[0]["t"] - 0.5)
     told: Dict[str, Dict[int, float]] = {kind: {} for kind in patterns}
     for t, text in log:
@@ -141,9 +150,9 @@ def test_a_node_fails_and_returns(lab: RunningLab, filled: None, tmp_path: Path)
     assert at["out"] == pytest.approx(max(told["out"].values()), abs=0.5)
     assert returned["first-up"] == pytest.approx(min(told["up"].values()), abs=0.5)
     assert returned["all-up"] == pytest.approx(max(told["up"].values()), abs=0.5)
-    for episode, clean in ((failure, at["clean"]), (back, returned["clean"])):
-        inside = [(t, text) for t, text in log if "pgmap" in text and episode["begin"] + 1 < t <= episode["end"]]
-        dirty = max(t for t, text in inside if not re.search(r"pgs: \d+ active\+clean;", text))
+    for begin, end, clean in ((failure["begin"], back["begin"], at["clean"]), (back["begin"], inf, returned["clean"])):
+        inside = [(t, text) for t, text in log if "pgmap" in text and begin + 1 < t <= end]
+        dirty = max(t for t, text in inside if not CLEAN.search(text))
         first = min(t for t, _ in inside if t > dirty)
         assert clean == pytest.approx(first, abs=0.5)
 

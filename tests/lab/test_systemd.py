@@ -50,8 +50,8 @@ class Units(Faulty):
     def broken(self, kind: str, target: str, **options: Any) -> Iterator[List[Dict[str, Any]]]:
         """A fault whose run has gone away; in the end it is undone from outside. Gives the run's records."""
         folder = self.folder()
-        self.run(folder, f"injector.acquire(); injector.inject({fault('f', kind, target, **options)})")
         try:
+            self.run(folder, f"injector.acquire(); injector.inject({fault('f', kind, target, **options)})")
             yield records(folder)
         finally:
             done = self.undo(folder)

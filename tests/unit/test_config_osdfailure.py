@@ -192,7 +192,7 @@ def test_a_sweep_over_one_and_two_nodes(tmp_path: Path) -> None:
 REEF = [
     ("    down_nodes: §3\n", ".down_nodes: must be 1 or 2"),
     ("    shape: §clasic\n", ".shape: must be reef or classic; did you mean 'classic'?"),
-    ("    shape: §classic\n", ".shape: classic writes and deletes by ranges of keys, which warp does not: say engine:"),
+    ("    shape: §classic\n", ".shape: classic writes and deletes by ranges of keys, which warp does not: use engine:"),
     ("    §workload: hybrid\n", ".workload: goes with shape: classic, and this is reef"),
     ("    §settle: 30s\n", ".settle: goes with shape: classic, and this is reef"),
     ("    mix: {get: 50, list: §50}\n", ".mix.list: warp has no list among other operations"),

@@ -83,7 +83,7 @@ func TestNothingIsReadThatWasDeleted(t *testing.T) {
 	v := newServer()
 	state := fill(t, v, 200)
 	v.delay = little
-	got := run(t, v, fmt.Sprintf(`"workers":64,"duration":2,"state_in":%q,"state_out":%q,"list_keys":10,%s
+	got := run(t, v, fmt.Sprintf(`"workers":64,"duration":2,"grace":30,"deadline":30,"state_in":%q,"state_out":%q,"list_keys":10,%s
 		"ops":[{"op":"GET","share":30,"spaces":["a"]},{"op":"STAT","share":9,"select":"u(1,N)","spaces":["a"]},
 		{"op":"PUT","share":15,"spaces":["a"]},{"op":"PUT","share":10,"select":"u(1,N)","spaces":["a"]},
 		{"op":"MULTIPART","share":5,"select":"s(1,2N)","spaces":["a"]},
