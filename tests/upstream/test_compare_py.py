@@ -71,7 +71,7 @@ def test_an_interrupted_run_is_rejected(cbt: Cbt, tree: Path) -> None:
     assert outcome.status == 1, outcome.output
     assert "1 tests failed out of 5" in outcome.output
     assert f"{run}: cannot be judged: the run was interrupted" in outcome.output
-    assert "whole: both runs are whole:: 0.0/1.0  => rejected" in outcome.output
+    assert "usable: both runs are usable:: 0.0/1.0  => rejected" in outcome.output
     assert cbt.compare(tree, "base", "new").status == 1, "nor is anything good beside half a baseline"
 
 
