@@ -6,7 +6,7 @@ import re
 import textwrap
 from pathlib import Path
 
-from cbt_plugins.config.check import check_file
+from cbt_plugins.config.check import check_file, load_file
 from cbt_plugins.tools.__main__ import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,6 +18,13 @@ def test_its_configuration_is_a_good_one(tmp_path: Path) -> None:
     file = tmp_path / "my.yaml"
     file.write_text(textwrap.dedent("   " + block.lstrip()))
     check_file(file)
+
+
+def test_the_first_example_of_the_configuration_page_is_a_good_one(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "CONFIG.md").read_text(encoding="utf-8")
+    file = tmp_path / "example.yaml"
+    file.write_text(re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)[0])
+    assert len(load_file(file).runs) == 3  # as its comment says
 
 
 def test_its_links_lead_somewhere() -> None:
