@@ -15,6 +15,7 @@ import numpy as np
 from scipy.signal import lfilter
 
 from cbt_plugins.compare.statistics import (
+    Campaign,
     Comparison,
     Verdict,
     change_points,
@@ -93,14 +94,15 @@ def single() -> None:
     """Power of one row, by change and scatter."""
     sizes = (3, 4, 5, 6, 8, 10, 15)
     cases = ((0.03, 0.01), (0.03, 0.02), (0.05, 0.02), (0.05, 0.05), (0.1, 0.05))
-    show(["change, scatter", *sizes], [[f"{c:.0%}, {s:.0%}", *(power(n, c, s) for n in sizes)] for c, s in cases])
+    lines = [[f"{c:.0%}, {s:.0%}", *(power(n, c, Campaign(s)) for n in sizes)] for c, s in cases]
+    show(["change, scatter", *sizes], lines)
 
 
 def long() -> None:
     """Power in a table of 20 rows."""
     sizes = (3, 4, 5, 6, 8, 10, 15)
     cases = ((0.03, 0.01), (0.03, 0.02), (0.05, 0.02), (0.1, 0.05))
-    lines = [[f"{c:.0%}, {s:.0%}", *(power(n, c, s, rows=ROWS) for n in sizes)] for c, s in cases]
+    lines = [[f"{c:.0%}, {s:.0%}", *(power(n, c, Campaign(s, rows=ROWS)) for n in sizes)] for c, s in cases]
     show(["change, scatter", *sizes], lines)
 
 
@@ -108,7 +110,7 @@ def fewest() -> None:
     """Fewest runs on each side for a power of 0.8."""
     changes = (0.02, 0.03, 0.05, 0.1)
     lines = [
-        [f"{scatter:.0%}, {_rows(rows)}", *(_most(minimum_runs(c, scatter, rows=rows)) for c in changes)]
+        [f"{scatter:.0%}, {_rows(rows)}", *(_most(minimum_runs(c, Campaign(scatter, rows=rows))) for c in changes)]
         for scatter in (0.01, 0.02, 0.05)
         for rows in (1, ROWS)
     ]
@@ -119,8 +121,8 @@ def interleaved() -> None:
     """Power with 1 % scatter and 3 % drift over the campaign, for a change of 3 %."""
     sizes = (3, 4, 5, 6, 7, 8, 10)
     lines = [
-        ["in turns, not as pairs", *(power(n, 0.03, 0.01, drift=0.03) for n in sizes)],
-        ["in turns, as pairs", *(power(n, 0.03, 0.01, True, 0.03) for n in sizes)],
+        ["in turns, not as pairs", *(power(n, 0.03, Campaign(0.01, drift=0.03)) for n in sizes)],
+        ["in turns, as pairs", *(power(n, 0.03, Campaign(0.01, True, 0.03)) for n in sizes)],
     ]
     show(["runs on each side", *sizes], lines)
     lines = [["all of base, then all of new", *(_one_after_other(n) for n in sizes)]]
@@ -138,7 +140,7 @@ def level() -> None:
     """False alarms of one row without change, and 20 times those of one row of 20 (Holm's first step)."""
     sizes = (3, 4, 5, 6, 7, 8, 10)
     lines = [
-        [f"{kind}, {_rows(rows)}", *(rows * power(n, 0.0, 0.02, paired, rows=rows, rounds=20_000) for n in sizes)]
+        [f"{kind}, {_rows(rows)}", *(rows * power(n, 0.0, Campaign(0.02, paired, rows=rows), 20_000) for n in sizes)]
         for kind, paired in (("runs", False), ("pairs", True))
         for rows in (1, ROWS)
     ]

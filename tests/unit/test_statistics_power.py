@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from cbt_plugins.compare.statistics import (
+    Campaign,
     Verdict,
     compare_runs,
     gate_false_alarms,
@@ -36,31 +37,32 @@ def test_power_is_how_often_the_judge_finds_the_change(runs: int, paired: bool, 
         one = compare_runs(np.exp(base[i]), np.exp(new[i]), paired)
         table = {0: one, **dict.fromkeys(range(1, rows), nothing)}
         found += judge(table, dict.fromkeys(table, Direction.HIGHER), 0.0001)[0].verdict in ALARMS
-    assert power(runs, 0.05, 0.02, paired, rows=rows, rounds=rounds, seed=5) == found / rounds
+    assert power(runs, 0.05, Campaign(0.02, paired, rows=rows), rounds, seed=5) == found / rounds
 
 
 def test_power_of_few_runs_is_that_of_the_t_test() -> None:
     distance = math.log(1.05) / (0.02 * math.sqrt(2 / 4))
     reach = stats.t.ppf(0.975, 6)
     wanted = stats.nct.sf(reach, 6, distance) + stats.nct.cdf(-reach, 6, distance)
-    assert power(4, 0.05, 0.02) == pytest.approx(wanted, abs=0.06)  # Welch of equal scatters has less
+    assert power(4, 0.05, Campaign(0.02)) == pytest.approx(wanted, abs=0.06)  # Welch of equal scatters has less
 
 
 def test_without_a_change_power_is_the_rate_of_false_alarms() -> None:
     for runs in (3, 4, 5, 6, 8, 10):
-        assert power(runs, 0.0, 0.02) <= 0.05 + 0.007  # twice the standard error of 4000 rounds
-        assert power(runs, 0.0, 0.02, paired=True) <= 0.05 + 0.007
-        assert power(runs, 0.0, 0.02, rows=20) <= 0.05 / 20 + 0.0016
+        assert power(runs, 0.0, Campaign(0.02)) <= 0.05 + 0.007  # twice the standard error of 4000 rounds
+        assert power(runs, 0.0, Campaign(0.02, paired=True)) <= 0.05 + 0.007
+        assert power(runs, 0.0, Campaign(0.02, rows=20)) <= 0.05 / 20 + 0.0016
 
 
 def test_pairs_do_not_mind_drift() -> None:
-    assert power(5, 0.03, 0.01, drift=0.1) < 0.5 < 0.9 < power(5, 0.03, 0.01, paired=True, drift=0.1)
+    alone, pairs = (power(5, 0.03, Campaign(0.01, paired, drift=0.1)) for paired in (False, True))
+    assert alone < 0.5 < 0.9 < pairs
 
 
 def test_minimum_runs() -> None:
-    assert minimum_runs(0.03, 0.02) == 10
-    assert power(10, 0.03, 0.02) >= 0.8 > power(9, 0.03, 0.02)
-    assert minimum_runs(0.001, 0.05, most=4) is None
+    assert minimum_runs(0.03, Campaign(0.02)) == 10
+    assert power(10, 0.03, Campaign(0.02)) >= 0.8 > power(9, 0.03, Campaign(0.02))
+    assert minimum_runs(0.001, Campaign(0.05), most=4) is None
 
 
 def test_a_gate_of_single_runs() -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
-from typing import Dict, Iterator, List, Set, Tuple
+from typing import Dict, Iterator, List, Tuple
 
 import pytest
 
@@ -20,10 +20,6 @@ FOLDERS = ("cbt_plugins", "monitors", "tools")
 VAGUE = {"utils", "helpers", "common", "misc"}
 PARAMETERS = 6
 
-#: class names that stand for two things still: this list may only shrink
-KNOWN_DUPLICATES: Set[str] = set()
-#: functions with more parameters than PARAMETERS still: this list may only shrink
-KNOWN_LONG = {"minimum_runs", "power"}
 
 
 def modules() -> Dict[str, Path]:
@@ -77,8 +73,7 @@ def test_each_class_name_stands_for_one_thing() -> None:
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 homes[node.name].append(name)
-    twice = {name: where for name, where in homes.items() if len(where) > 1}
-    assert {name: where for name, where in twice.items() if name not in KNOWN_DUPLICATES} == {}
+    assert {name: where for name, where in homes.items() if len(where) > 1} == {}
 
 
 def test_no_function_has_more_than_six_parameters() -> None:
@@ -91,7 +86,7 @@ def test_no_function_has_more_than_six_parameters() -> None:
                 number = len([argument for argument in given if argument.arg not in ("self", "cls")])
                 if number > PARAMETERS:
                     long[f"{name}.{node.name}"] = number
-    assert {name: number for name, number in long.items() if name.rpartition(".")[2] not in KNOWN_LONG} == {}
+    assert long == {}
 
 
 def test_modules_are_named_after_nouns(capsys: pytest.CaptureFixture[str]) -> None:

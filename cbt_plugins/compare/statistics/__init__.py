@@ -4,7 +4,13 @@ docs/STATISTICS.md has the rules, their false alarms and their power.
 """
 
 from cbt_plugins.compare.statistics.changes import change_points
-from cbt_plugins.compare.statistics.planning import gate_false_alarms, minimum_runs, power, smallest_p
+from cbt_plugins.compare.statistics.planning import (
+    Campaign,
+    gate_false_alarms,
+    minimum_runs,
+    power,
+    smallest_p,
+)
 from cbt_plugins.compare.statistics.runs import compare_runs, estimate
 from cbt_plugins.compare.statistics.series import compare_series, effective_size, estimate_series, series_warnings
 from cbt_plugins.compare.statistics.verdicts import (
@@ -19,6 +25,7 @@ from cbt_plugins.compare.statistics.verdicts import (
 from cbt_plugins.metrics import Direction
 
 __all__ = [
+    "Campaign",
     "ChangePoint",
     "Comparison",
     "Direction",

@@ -7,6 +7,7 @@ coefficient of variation.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Optional
 
 import numpy as np
@@ -22,45 +23,37 @@ def smallest_p(base: int, new: int, paired: bool = False) -> float:
     return signed_rank_floor(base) if paired else rank_sum_floor(base, new)
 
 
-def power(
-    runs: int,
-    change: float,
-    scatter: float,
-    paired: bool = False,
-    drift: float = 0.0,
-    rows: int = 1,
-    alpha: float = 0.05,
-    rounds: int = ROUNDS,
-    seed: int = 0,
-) -> float:
+@dataclass(frozen=True)
+class Campaign:
+    """How runs scatter, how they are made, and how they are judged."""
+
+    scatter: float
+    #: one of base and one of new belong together
+    paired: bool = False
+    #: the level changes by this much, steadily, while all runs are made in turns (base, new, base, new, ...)
+    drift: float = 0.0
+    #: length of a table in which nothing else has changed
+    rows: int = 1
+    alpha: float = 0.05
+
+
+def power(runs: int, change: float, campaign: Campaign, rounds: int = ROUNDS, seed: int = 0) -> float:
     """Return how often a relative change is found (as better or worse) with so many runs on each side.
 
-    `drift`: the level changes by this much, steadily, while all runs are made in turns (base, new, base, new, ...).
-    `rows`: length of a table in which nothing else has changed. `change` 0: how often one is found that is not there.
+    `change` 0: how often one is found that is not there.
     """
     chance = np.random.default_rng(seed)
-    slope = np.linspace(0, math.log1p(drift), 2 * runs)
-    base = chance.normal(0, scatter, (rounds, runs)) + slope[::2]
-    new = chance.normal(math.log1p(change), scatter, (rounds, runs)) + slope[1::2]
-    found = _found_pairs(new - base, alpha, rows) if paired else _found(base, new, alpha, rows)
+    slope = np.linspace(0, math.log1p(campaign.drift), 2 * runs)
+    base = chance.normal(0, campaign.scatter, (rounds, runs)) + slope[::2]
+    new = chance.normal(math.log1p(change), campaign.scatter, (rounds, runs)) + slope[1::2]
+    alpha, rows = campaign.alpha, campaign.rows
+    found = _found_pairs(new - base, alpha, rows) if campaign.paired else _found(base, new, alpha, rows)
     return float(found.mean())
 
 
-def minimum_runs(
-    change: float,
-    scatter: float,
-    wanted: float = 0.8,
-    paired: bool = False,
-    drift: float = 0.0,
-    rows: int = 1,
-    alpha: float = 0.05,
-    most: int = 50,
-) -> Optional[int]:
+def minimum_runs(change: float, campaign: Campaign, wanted: float = 0.8, most: int = 50) -> Optional[int]:
     """Return the fewest runs on each side that find a change with at least the power `wanted`; None beyond `most`."""
-    for runs in range(3, most + 1):
-        if power(runs, change, scatter, paired, drift, rows, alpha) >= wanted:
-            return runs
-    return None
+    return next((runs for runs in range(3, most + 1) if power(runs, change, campaign) >= wanted), None)
 
 
 def gate_false_alarms(limit: float, scatter: float) -> float:
