@@ -205,6 +205,8 @@ def _change(row: Row, share: float) -> Tuple[GateOutcome, str]:
     lower = METRICS[row.metric].direction is Direction.LOWER
     if its.change is None:
         return GateOutcome.INCONCLUSIVE, "no change can be computed"
+    if its.forbidden_by:
+        return GateOutcome.INCONCLUSIVE, its.forbidden_by.code
     worse, ends = (its.change, its.change_high) if lower else (-its.change, its.change_low)
     if row.verdict is Verdict.WORSE and worse > share:
         return GateOutcome.REGRESSION, "significantly worse, by more than the limit"
@@ -222,6 +224,8 @@ def _change(row: Row, share: float) -> Tuple[GateOutcome, str]:
 def _value(row: Row, limit: Limit) -> Tuple[GateOutcome, str]:
     its = row.comparison.new
     low, high = its.low, its.high
+    if its.forbidden_by:
+        return GateOutcome.INCONCLUSIVE, its.forbidden_by.code
     if row.runs[1] == 1 or low is None or high is None:
         low = high = its.value
     beyond = low > limit.most if limit.most is not None else high < (limit.least or 0.0)

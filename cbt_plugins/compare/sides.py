@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from cbt_plugins.compare.statistics import series_warnings
 from cbt_plugins.compare.statistics.verdicts import StatisticsWarning
 from cbt_plugins.results.record import RunRecord
 from cbt_plugins.results.records import records_of
+from cbt_plugins.warning_kinds import forbids_verdict
 
 Runs = Tuple[RunRecord, ...]
 
@@ -176,6 +177,16 @@ def warnings_of_row(have: Tuple[int, int], runs: Tuple[int, int]) -> Tuple[Stati
         return ()
     text = f"{have[0]} of {runs[0]} runs of the base and {have[1]} of {runs[1]} of the other side have a number"
     return (StatisticsWarning("missing-values", text),)
+
+
+def forbidding(side: str, runs: Runs, phase: str, op: str) -> Tuple[StatisticsWarning, ...]:
+    """Return the warnings of a side's runs that forbid a verdict on a row, each kind once."""
+    found: Dict[str, List[str]] = {}
+    for its in (warning for run in runs for warning in run.warnings):
+        if forbids_verdict(its.code) and its.is_about(phase, op):
+            found.setdefault(its.code, []).append(its.text)
+    more = {code: f" (and {len(texts) - 1} more)" if len(texts) > 1 else "" for code, texts in found.items()}
+    return tuple(StatisticsWarning(code, f"{side}: {texts[0]}{more[code]}") for code, texts in found.items())
 
 
 def warnings_of_case(case: Case, rows: Set[Tuple[str, str]]) -> Tuple[ComparisonWarning, ...]:

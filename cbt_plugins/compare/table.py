@@ -10,7 +10,16 @@ from typing import Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, 
 import numpy as np
 
 from cbt_plugins.compare.differences import Difference, Scale
-from cbt_plugins.compare.sides import Case, ComparisonWarning, Runs, Side, cases, warnings_of_case, warnings_of_row
+from cbt_plugins.compare.sides import (
+    Case,
+    ComparisonWarning,
+    Runs,
+    Side,
+    cases,
+    forbidding,
+    warnings_of_case,
+    warnings_of_row,
+)
 from cbt_plugins.compare.statistics import compare_runs, compare_series, judge
 from cbt_plugins.compare.statistics.verdicts import Comparison, Verdict
 from cbt_plugins.metrics import METRICS, TOTAL
@@ -222,11 +231,15 @@ def _row(
     base, new = _both(ours, theirs) if rules.paired else (_there(ours), _there(theirs))
     name = "/".join(filter(None, (case.title, *key)))
     if not base or not new:
-        sides = [side for side, values in (("the base", base), (contender, new)) if not values]
-        return ComparisonWarning("missing", name, f"no number of {' and of '.join(sides)}", key)
+        without = [side for side, values in (("the base", base), (contender, new)) if not values]
+        return ComparisonWarning("missing", name, f"no number of {' and of '.join(without)}", key)
     way, made = _comparison(base, new, rules)
-    warnings = warnings_of_row((len(base), len(new)), (len(case.base), len(case.new)))
-    made = replace(made, warnings=(*made.warnings, *warnings))
+    missing = warnings_of_row((len(base), len(new)), (len(case.base), len(case.new)))
+    sides = (("base", case.base, made.base), ("new", case.new, made.new))
+    one, other = (
+        replace(its, warnings=(*forbidding(side, runs, *key[:2]), *its.warnings)) for side, runs, its in sides
+    )
+    made = replace(made, base=one, new=other, warnings=(*made.warnings, *missing))
     return Row(contender, case.title, *key, way, (len(base), len(new)), made)
 
 

@@ -38,10 +38,16 @@ class Measurement:
 
 @dataclass(frozen=True)
 class ResultWarning:
-    """A warning about the numbers of a run. `code` is a fixed word, `text` one sentence."""
+    """A warning about the numbers of a run. `code` is a fixed word (warning_kinds), `text` one sentence."""
 
     code: str
     text: str
+    phase: Optional[str] = None  # None: all of the run
+    op: Optional[str] = None  # None: all operations
+
+    def is_about(self, phase: str, op: str) -> bool:
+        """Return whether it limits the trust in the numbers of an operation, or of TOTAL, in a phase (or its state)."""
+        return self.phase in (None, phase.split(STATE)[0]) and (self.op in (None, op) or op == TOTAL)
 
 
 @dataclass(frozen=True)
@@ -207,4 +213,5 @@ def warnings_of(summary: Mapping[str, Any]) -> Iterator[ResultWarning]:
     """Yield the summary's warnings; a generator that was the bottleneck is one of them."""
     for warning in summary["warnings"]:
         where = [warning[key] for key in ("phase", "op", "job") if warning.get(key)]
-        yield ResultWarning(warning["code"], ": ".join([*where[:1], warning["text"]]))
+        text = ": ".join([*where[:1], warning["text"]])
+        yield ResultWarning(warning["code"], text, warning.get("phase"), warning.get("op"))

@@ -16,11 +16,7 @@ from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, ArchivedRun,
 from cbt_plugins.results.checks import CLOCK, check_phase
 from cbt_plugins.results.environment import environment
 from cbt_plugins.results.impact import breaks, failure, warnings_of
-
-#: warnings after which the numbers are not those of a complete run
-_UNUSABLE = ("incomplete", "missing-phase", "unreadable-phase", "no-rows", "no-window", "no-phases")
-#: ... and not those of a cluster that keeps what it is given
-_WRONG = ("checksum-errors", "lost-objects")
+from cbt_plugins.warning_kinds import is_unusable
 
 
 def numbers_of(path: Path) -> Dict[str, Any]:
@@ -49,7 +45,7 @@ def numbers_of(path: Path) -> Dict[str, Any]:
             "benchmark": run.plan.get("benchmark") or run.config.get("benchmark"),
             "complete": run.complete is not None,
         },
-        "usable": not any(warning["code"] in (*_UNUSABLE, *_WRONG) for warning in warnings),
+        "usable": not any(is_unusable(warning["code"]) for warning in warnings),
         "warnings": warnings,
         "phases": phases,
         "new_vs_aged": None if broken else new_vs_aged(phases),

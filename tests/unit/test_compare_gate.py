@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, List
 
 import pytest
-from compare_records import noise, record, runs, side
+from compare_records import noise, record, runs, side, warning
 
 from cbt_plugins.compare.gate import Gated, GateLimits, GateOutcome, blocks, data, gate, limit, of_file, of_texts
 from cbt_plugins.compare.output import text
@@ -42,6 +43,15 @@ def gated(limits: List[str], get: float, p99: float = 20.0, *, count: int = 6, s
 )
 def test_outcomes(texts: List[str], get: float, p99: float, outcome: GateOutcome) -> None:
     assert gated(texts, get, p99).outcome is outcome
+
+
+@pytest.mark.parametrize("text", ["GET.obj_per_s=10%", "GET.obj_per_s>=90"])
+def test_a_warning_that_forbids_a_verdict_is_inconclusive(text: str) -> None:
+    base, new = (runs({GET: noise(level, 6, scatter=0.005, seed=1)}) for level in (100, 50))
+    assert gate(side("a", base), [side("b", new)], GateLimits(tuple(of_texts([text]))), Rules()).outcome.value == 1
+    new[0] = replace(new[0], warnings=warning("lost-objects"))
+    (ruling,) = gate(side("a", base), [side("b", new)], GateLimits(tuple(of_texts([text]))), Rules()).rulings
+    assert (ruling.outcome, ruling.why) == (GateOutcome.INCONCLUSIVE, "lost-objects")
 
 
 def test_size_and_significance_are_both_needed() -> None:

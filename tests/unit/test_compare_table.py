@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Dict, List
 
 import pytest
@@ -9,6 +10,7 @@ from compare_records import noise, record, runs, side, warning
 
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Choice, Compared, Rules, compare
+from cbt_plugins.results.record import ResultWarning
 
 GET, PUT = ("measure-new", "GET", "obj_per_s"), ("measure-new", "PUT", "obj_per_s")
 P99 = ("measure-new", "GET", "p99_ms")
@@ -175,6 +177,34 @@ def test_warnings_of_the_runs() -> None:
     }
     assert not any(code == "few-samples" or where.startswith("base ") for code, where in found)
     assert not made.usable and compare(side("a", base), [side("b", base)]).usable
+
+
+def test_some_warnings_forbid_a_verdict_on_the_rows_that_they_are_about() -> None:
+    """Numbers that are not what was meant to be measured are inconclusive, however different they are."""
+    aged = ("measure-aged", "GET", "obj_per_s")
+    values = {**lots(), aged: noise(100.0, 6, scatter=0.01, seed=5)}
+    slower = {**lots(seed=2, get=80, put=40), aged: noise(80.0, 6, scatter=0.01, seed=6)}
+
+    def found(**about: str) -> Dict[str, Verdict]:
+        new = runs(slower, begin=0.5)
+        new[0] = dataclasses.replace(new[0], warnings=(ResultWarning("no-rows", "a job has none", **about),))
+        made = compare(side("a", runs(values)), [side("b", new)])
+        for row in made.rows:
+            why = [its.text for its in row.comparison.new.warnings if its.code == "no-rows"]
+            assert (why == ["new: a job has none"]) == (row.verdict is Verdict.INCONCLUSIVE) or "p99" in row.id
+        return verdicts(made)
+
+    new_get, new_put, aged_get = (f"measure-{its}/obj_per_s" for its in ("new/GET", "new/PUT", "aged/GET"))
+    both = (Verdict.WORSE, Verdict.INCONCLUSIVE)
+    for about, forbidden in (
+        ({}, {new_get, new_put, aged_get}),
+        ({"phase": "measure-new"}, {new_get, new_put}),
+        ({"phase": "measure-new", "op": "GET"}, {new_get}),
+    ):
+        shown = found(**about)
+        assert {key: shown[key] for key in (new_get, new_put, aged_get)} == {
+            key: both[key in forbidden] for key in (new_get, new_put, aged_get)
+        }
 
 
 def test_interleaved_runs_give_no_warning() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any, Dict, List
@@ -17,6 +18,7 @@ from cbt_plugins.results.environment import ceph_version
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.source import Unreadable
 from cbt_plugins.results.summary_file import check, dumps, json_schema, read_summary, summarize, write_summary
+from cbt_plugins.warning_kinds import KINDS
 
 GET = {"workers": 2, "seconds": 14, "latency": 0.01, "begin": -2, "size": 4096}
 
@@ -159,6 +161,12 @@ def test_moving_the_archive_changes_nothing(tmp_path: Path) -> None:
 
 # --- warnings
 # ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_marks_the_kinds_that_make_a_run_unusable() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "SUMMARY.md").read_text()
+    table = page[page.index("## Warnings") :]
+    assert set(re.findall(r"\*\*([a-z-]+)\*\*", table)) == {kind.code for kind in KINDS.values() if kind.unusable}
 
 
 def test_littles_law_sees_idle_workers(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Dict, Hashable, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from cbt_plugins.metrics import Direction
+from cbt_plugins.warning_kinds import forbids_verdict
 
 
 class Verdict(Enum):
@@ -41,6 +42,11 @@ class Estimate:
     confidence: float
     warnings: Tuple[StatisticsWarning, ...] = ()
 
+    @property
+    def forbidden_by(self) -> Optional[StatisticsWarning]:
+        """The first warning that forbids a verdict on the value; None: none does."""
+        return next((its for its in self.warnings if forbids_verdict(its.code)), None)
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -68,6 +74,12 @@ class Comparison:
     #: of the judge: p after Holm's correction over the table, and the margin that "equivalent" means
     adjusted: Optional[float] = None
     margin: Optional[float] = None
+
+    @property
+    def forbidden_by(self) -> Optional[StatisticsWarning]:
+        """The first warning that forbids a verdict whatever the numbers say; None: none does."""
+        mine = next((its for its in self.warnings if forbids_verdict(its.code)), None)
+        return self.base.forbidden_by or self.new.forbidden_by or mine
 
 
 @dataclass(frozen=True)
@@ -110,7 +122,7 @@ def judge(
     neither better nor worse, however significant it is. ValueError when the comparisons' confidence is not 1 - alpha,
     or a margin is not above 0.
     """
-    rows = [key for key, comparison in comparisons.items() if comparison.p is not None]
+    rows = [key for key, comparison in comparisons.items() if comparison.p is not None and not comparison.forbidden_by]
     helped = {key for key in rows if comparisons[key].second is not None and comparisons[key].floor * len(rows) > alpha}
     p_values = [_helped(comparisons[key], alpha) if key in helped else comparisons[key].p or 0.0 for key in rows]
     adjusted = dict(zip(rows, holm(p_values)))
@@ -148,6 +160,8 @@ def _verdict(
     comparison: Comparison, direction: Direction, margin: float, least: float, significant: bool
 ) -> Tuple[Verdict, List[StatisticsWarning]]:
     change, low, high = comparison.change, comparison.change_low, comparison.change_high
+    if comparison.forbidden_by:
+        return Verdict.INCONCLUSIVE, []
     differs = significant and low is not None and high is not None and (low > 0 or high < 0)
     if comparison.within is not None and comparison.within < margin:
         text = f"significant, but within the margin of {margin:.3g}"

@@ -1,0 +1,55 @@
+"""The kinds of warnings that limit the trust in a number, each with its one definition.
+
+Standard library only. A run, a summary or an importer names a kind by its code; this says what follows from it. A code
+that is not here (of another distribution's importer) is a warning that only people read.
+
+To add a kind: one line in `_ALL`, one in the table of its page in docs/.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict
+
+
+@dataclass(frozen=True)
+class WarningKind:
+    """One kind of warning."""
+
+    code: str
+    text: str  # when it is said
+    unusable: bool = False  # the numbers are not those of a complete run: exit status 4
+    #: the number is not what was meant to be measured, or its noise is unknown: compare calls every row that the
+    #: warning is about inconclusive, and says why. A warning with a phase is about the rows of that phase, one with
+    #: an operation about those of that operation and of all operations, one without both about the whole run.
+    forbids_verdict: bool = False
+
+
+# fmt: off
+_ALL = (
+    # of a summary: docs/SUMMARY.md
+    WarningKind("incomplete", "the run has no end marker", unusable=True, forbids_verdict=True),
+    WarningKind("missing-phase", "the archive lacks a phase of the plan", unusable=True, forbids_verdict=True),
+    WarningKind("no-phases", "no phase has ended", unusable=True, forbids_verdict=True),
+    WarningKind("unreadable-phase", "a phase.json is damaged or of an unknown version", unusable=True,
+                forbids_verdict=True),
+    WarningKind("no-rows", "a job's requests are in no number", unusable=True, forbids_verdict=True),
+    WarningKind("no-window", "the jobs never ran at the same time", unusable=True, forbids_verdict=True),
+    WarningKind("checksum-errors", "objects were read with other content than was written", unusable=True,
+                forbids_verdict=True),
+    WarningKind("lost-objects", "objects are gone that were written and not deleted", unusable=True,
+                forbids_verdict=True),
+)
+# fmt: on
+
+KINDS: Dict[str, WarningKind] = {kind.code: kind for kind in _ALL}
+
+
+def forbids_verdict(code: str) -> bool:
+    """Return whether a warning of this kind makes a comparison inconclusive."""
+    return code in KINDS and KINDS[code].forbids_verdict
+
+
+def is_unusable(code: str) -> bool:
+    """Return whether a run with such a warning is unusable."""
+    return code in KINDS and KINDS[code].unusable
