@@ -246,6 +246,7 @@ class GeneratorProcess:
             "counts": self.counts,
             "exit": exit,
             "driver": self.beat_event,
+            "error": self.reducer.said.get("error", ""),
         }
 
     def report(self):

@@ -7,7 +7,7 @@ import math
 import shlex
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -40,6 +40,7 @@ class Beat:
     counts: Mapping[str, Mapping[str, Counts]]  # job -> operation -> counts since the start
     exits: Mapping[str, Optional[int]]  # exit status, or minus the signal; None while it runs
     driver: Mapping[str, Mapping[str, Any]]  # what a cbt-load says of itself: in_flight, oldest, hosts, dry, queued
+    errors: Mapping[str, str] = field(default_factory=dict)  # job -> the text of its first request that failed
 
 
 @dataclass(frozen=True)
@@ -236,4 +237,5 @@ def _beat(node: str, said: Mapping[str, Any]) -> Beat:
         counts={j: parse_counts(its["counts"]) for j, its in jobs.items()},
         exits={j: its["exit"] for j, its in jobs.items()},
         driver={j: its["driver"] for j, its in jobs.items() if its["driver"]},
+        errors={j: its["error"] for j, its in jobs.items() if its["error"]},
     )

@@ -33,6 +33,8 @@ LATE = 45.0
 LATEST_START = 15.0
 #: seconds without a finished request after which a generator counts as stalled
 STALL = 15.0
+#: a fill has failed when a job of it had so many failed requests in so many seconds, and no other ones
+REFUSED_REQUESTS, REFUSED_SECONDS = 10, 5.0
 
 
 @dataclass
@@ -127,8 +129,12 @@ class LoadPhase:
             outcome.warn("no-accounting", text)
 
     def _counts(self, settle: bool = False) -> Dict[str, int]:
-        faulty = any(record.label not in (SETTINGS, RECOVERY) for record in self.context.injector.open)
-        return self.buckets.counts_if_reachable(settle) if faulty else self.buckets.counts(settle)
+        return self.buckets.counts_if_reachable(settle) if self.faulty else self.buckets.counts(settle)
+
+    @property
+    def faulty(self) -> bool:
+        """Whether a fault is in force."""
+        return any(record.label not in (SETTINGS, RECOVERY) for record in self.context.injector.open)
 
 
 @dataclass
@@ -257,6 +263,7 @@ class _Observer:
             if seen:
                 self._first_rows.setdefault(job, min(seen) - offset)
             self._note_stall(beat, job, offset)
+            self._note_refusal(beat, job)
             code = beat.exits[job]
             if beat.states[job] == "done" and code not in (0, None):
                 self._died(job, f"exit status {code}" if code > 0 else f"signal {-code}")
@@ -274,6 +281,12 @@ class _Observer:
             log.warning("%s: %s", self.outcome.phase.name, text)
             self.outcome.warn("stall", text, job=job)
         self._stalled[job] = stalled
+
+    def _note_refusal(self, beat: Beat, job: str) -> None:
+        """Stop a fill that the cluster refuses: the phases after it would have nothing to work on."""
+        text = refusal(beat, job)
+        if text and self.outcome.phase.kind == "fill" and self._stopping is None and not self.load.faulty:
+            self._abort("refused", text, "failed")
 
     def _died(self, job: str, how: str) -> None:
         """Stop the phase: without this generator the load is not what was asked for."""
@@ -323,6 +336,16 @@ class _Observer:
                 note=f"stalled: {', '.join(stalled)}" if stalled else "",
             )
         )
+
+
+def refusal(beat: Beat, job: str) -> Optional[str]:
+    """Return the error of a job that has had nothing but errors for a time; None for all others."""
+    total = sum(beat.counts[job].values(), Counts())
+    if total.good or total.failed < REFUSED_REQUESTS or total.first is None:
+        return None
+    if beat.at - total.first < REFUSED_SECONDS:
+        return None
+    return f"{job}: all of its first {total.failed} requests failed: {beat.errors.get(job, 'unknown error')}"
 
 
 def _heartbeat(beat: Beat, job: str) -> Dict[str, Any]:

@@ -11,10 +11,11 @@ import pytest
 from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.journal import Journal, JournalInUse, json_lines, write_json
 from cbt_plugins.load.generator import Counts, JobEnd, LoadJob
+from cbt_plugins.load.session import Beat
 from cbt_plugins.plan import Goal, Phase
 from cbt_plugins.run.buckets import account, bucket_name
 from cbt_plugins.run.context import RunArchive
-from cbt_plugins.run.load_phase import _target
+from cbt_plugins.run.load_phase import _target, refusal
 from cbt_plugins.run.outcome import PhaseOutcome, block_of, window_of
 from cbt_plugins.run.progress import Now, clock
 
@@ -54,6 +55,20 @@ def test_a_phase_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     assert archive.finished(1, "fill") == {"status": "ok"}
     assert not archive.running(1, "fill").exists()
     assert archive.last_attempt(1, "fill") is None and archive.last_attempt(2, "load") is None
+
+
+def beat_of(good: int, failed: int, first: float) -> Beat:
+    counts = {"a": {"PUT": Counts(good, failed, first=first, last=100.0)}}
+    errors = {"a": "http: 403 AccessDenied: no"}
+    return Beat("c1", 100.0, {"a": "running"}, {"a": 100.0}, counts, {"a": None}, {}, errors)
+
+
+def test_a_job_of_which_everything_fails_is_refused_with_the_servers_first_words() -> None:
+    told = refusal(beat_of(0, 10, 95.0), "a")
+    assert told == "a: all of its first 10 requests failed: http: 403 AccessDenied: no"
+    assert refusal(beat_of(1, 1000, 10.0), "a") is None  # one success: it gets somewhere
+    assert refusal(beat_of(0, 9, 10.0), "a") is None  # too few requests
+    assert refusal(beat_of(0, 1000, 95.1), "a") is None  # too short a time
 
 
 def test_a_file_is_never_half_written(tmp_path: Path) -> None:

@@ -123,6 +123,17 @@ def test_rows_counts_and_exit_status_arrive(start: Starter, tmp_path: Path) -> N
     assert not (tmp_path / "node").exists()
 
 
+def test_each_beat_has_the_first_error(start: Starter) -> None:
+    session = start(job("a", "--rows", "400", "--error-every", "1", "--every", "0.01"), duration=5.0)
+    until, said = time.monotonic() + 30.0, []
+    while not session.over:
+        assert time.monotonic() < until, "the session does not end"
+        said += [beat.errors["a"] for beat in session.beats(0.2) if "a" in beat.errors]
+        if session.go_at is None and session.all_ready:
+            session.go()
+    assert said and set(said) == {'bad "thing"'}
+
+
 def test_a_generator_that_hangs_after_its_time_is_cut_off(start: Starter) -> None:
     session = start(job("a", "--rows", "3", "--hang", "--deaf", grace=0.5), duration=0.5)
     run_to_end(session)

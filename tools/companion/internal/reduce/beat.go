@@ -8,8 +8,12 @@ import (
 	"cbt-plugins/companion/internal/rows"
 )
 
-// how long the last line of counts waits for whoever reads them
-const writeTimeout = 5 * time.Second
+const (
+	// how long the last line of counts waits for whoever reads them
+	writeTimeout = 5 * time.Second
+	// bytes of the first error's text
+	errorLength = 300
+)
 
 // count is what came of one operation: good, failed, bytes and ns of the good, when the first and the last row came.
 type count struct {
@@ -28,6 +32,7 @@ type beat struct {
 	Rows   int64             `json:"rows"`
 	Last   float64           `json:"last"`
 	Counts map[string]*count `json:"counts"`
+	Error  string            `json:"error,omitempty"` // of the first request that failed
 	End    bool              `json:"end,omitempty"`
 }
 
@@ -42,6 +47,9 @@ func (b *beat) add(r *rows.Row, now float64) {
 	b.Rows++
 	if len(r.Err) > 0 {
 		c.failed++
+		if b.Error == "" {
+			b.Error = string(r.Err[:min(len(r.Err), errorLength)])
+		}
 		return
 	}
 	c.good++

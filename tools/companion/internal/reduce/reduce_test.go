@@ -103,6 +103,22 @@ func TestAStreamIsReducedAsAFile(t *testing.T) {
 	}
 }
 
+// Whoever reads the counts can say why nothing succeeds.
+func TestCountsHaveTheFirstError(t *testing.T) {
+	text := strings.ReplaceAll(rowsText(50), "503 SlowDown", "\"\"")
+	first := strings.Index(text, "\t1\t4096\t")
+	failed := text[:first] + strings.Replace(text[first:], "\t\t2026", "\t403 AccessDenied\t2026", 1)
+	o := options(t)
+	o.Beat = true
+	var counts bytes.Buffer
+	if err := Stream(strings.NewReader(failed), &counts, o); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(counts.String(), `"error":"403 AccessDenied"`) {
+		t.Errorf("the first error is missing: %s", counts.String())
+	}
+}
+
 // Many blocks and frames, of a text and of its two halves.
 func TestManyBlocks(t *testing.T) {
 	text := rowsText(6000)
