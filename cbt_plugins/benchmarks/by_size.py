@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from typing import Annotated, Any, List, Literal, Mapping, Optional, Sequence, Tuple
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from cbt_plugins import plan
-from cbt_plugins.config.benchmark import MANY, BenchmarkSection, FillSection, check_raw_goal, scaled_duration
+from cbt_plugins.config.benchmark import (
+    ENGINE,
+    MANY,
+    BenchmarkSection,
+    Engine,
+    FillSection,
+    check_raw_goal,
+    scaled_duration,
+    scaled_objects,
+)
 from cbt_plugins.config.operations import DEFAULT_MIX, DEFAULT_MIX_TEXT, MixSection, errors_for_warp
-from cbt_plugins.config.units import Duration, Size, format_size
+from cbt_plugins.config.units import DURATION_PATTERN, Duration, Size, format_size
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
 
 #: the published object sets
@@ -17,6 +34,14 @@ SETS = {
     "small": tuple(kib << 10 for kib in (1, 4, 8, 64, 256)),
     "generic": tuple(mib << 20 for mib in (1, 4, 8, 64, 256)),
 }
+#: objects that warp mixed uploads first, unless it is told otherwise, and at most for each second that it then runs
+_WARPS_OWN, _PER_SECOND = 2500, 20
+
+_DurationOrFalse = Annotated[
+    Optional[Duration],
+    BeforeValidator(lambda value: None if value is False else value),
+    WithJsonSchema({"anyOf": [{"type": "string", "pattern": DURATION_PATTERN, "title": "duration"}, {"const": False}]}),
+]
 
 
 class ObjectsSection(Strict):
@@ -64,6 +89,7 @@ class TimedSection(Strict):
 class BySizeSection(BenchmarkSection):
     """Fill, then one mix of operations in several phases."""
 
+    engine: Engine = Field("cbt-load", description=ENGINE)
     objects: ObjectsSection = Field(
         ObjectsSection.model_validate({"set": "small"}),
         description="Object sizes; one bucket each.",
@@ -82,6 +108,12 @@ class BySizeSection(BenchmarkSection):
         description="How the buckets are filled.",
         json_schema_extra={"default": {"duration": "4h"}},
     )
+    warp_mixed: _DurationOrFalse = Field(
+        None,
+        description="After the first measurement, plain `warp mixed` with the same mix for this long, as phase "
+        "`warp-mixed`: what another generator says of the same cluster. `false`: none.",
+    )
+
     @field_validator("mix")
     @classmethod
     def _possible(cls, mix: MixSection, info: ValidationInfo) -> MixSection:
@@ -95,6 +127,15 @@ class BySizeSection(BenchmarkSection):
     def _reachable(cls, fill: FillSection, info: ValidationInfo) -> FillSection:
         check_raw_goal(fill, info.data.get("full_guard"))
         return fill
+
+    @field_validator("warp_mixed")
+    @classmethod
+    def _as_mixed(cls, duration: Optional[float], info: ValidationInfo) -> Optional[float]:
+        mix = info.data.get("mix")
+        errors = errors_for_warp(mix, "warp mixed") if duration and mix else []
+        if errors:
+            raise ValueError("; ".join(error.text for error in errors))
+        return duration
 
     def plan_of(
         self,
@@ -138,3 +179,13 @@ class BySizeSection(BenchmarkSection):
         seconds = scaled_duration(duration, self.scale)
         mix = self.mix.to_plan()
         return plan.Phase(name, "hybrid", role, duration=seconds, mix=mix, engine=self.engine, events=events)
+
+    def warp_mixed_phases(self) -> Tuple[plan.Phase, ...]:
+        """Return the phase `warp-mixed`, or none."""
+        if self.warp_mixed is None:
+            return ()
+        # warp needs more objects than workers, and stops for good when its DELETEs outrun its PUTs.
+        duration, mix = scaled_duration(self.warp_mixed, self.scale) or 0.0, self.mix.to_plan()
+        own = min(scaled_objects(_WARPS_OWN, self.scale) or 1, round(_PER_SECOND * duration))
+        objects = max(own, 10 * self.workers)
+        return (plan.Phase("warp-mixed", "warp", duration=duration, mix=mix, warp=plan.WarpOp("mixed", objects)),)

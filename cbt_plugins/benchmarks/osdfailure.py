@@ -189,7 +189,7 @@ class Classic:
 
 _HOUR = 3600.0
 #: keys that one shape has and the other has no use for
-_REEF = ("objects", "drivers_per_size", "mix", "phase", "down_nodes", "fault")
+_REEF = ("objects", "drivers_per_size", "mix", "phase", "down_nodes", "fault", "warp_mixed")
 _CLASSIC = ("size", "drivers", "workload", "parts", "faults", "settle")
 
 
@@ -358,6 +358,7 @@ class OsdFailureSection(BySizeSection):
         return [
             self.fill_phase(),
             self.hybrid_phase("no-failure", "measure", duration),
+            *self.warp_mixed_phases(),
             *(
                 self.hybrid_phase(name, "measure", duration, (plan.Event(0.0, inject=fault),))
                 for name, fault in zip(names, faults)

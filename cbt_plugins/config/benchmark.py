@@ -30,6 +30,8 @@ Engine = Annotated[
     WithJsonSchema({"type": "string", "enum": list(registry.references(registry.GENERATORS))}),
 ]
 
+ENGINE = "What makes the load of fill and hybrid phases: `warp`, or our own `cbt-load`."
+
 #: S3's limits for the parts of a multipart upload
 _SMALLEST_PART, _LARGEST_PART = 5 << 20, 5 << 30
 #: share 0..1, 0 included
@@ -153,10 +155,7 @@ class BenchmarkSection(Strict):
     read_objects: int = Field(
         1_000_000, ge=1, description="At most so many existing objects are listed for get and stat."
     )
-    engine: Engine = Field(
-        "warp",
-        description="What makes the load of fill and hybrid phases: `warp`, or our own `cbt-load`.",
-    )
+    engine: Engine = Field("warp", description=ENGINE)
     cbt_load: CbtLoadSection = Field(
         CbtLoadSection.model_validate({}), description="How cbt-load works.", json_schema_extra={"default": {}}
     )

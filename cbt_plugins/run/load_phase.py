@@ -286,6 +286,7 @@ class _Observer:
         """Stop a fill that the cluster refuses: the phases after it would have nothing to work on."""
         text = refusal(beat, job)
         if text and self.outcome.phase.kind == "fill" and self._stopping is None and not self.load.faulty:
+            self.outcome.cause = text
             self._abort("refused", text, "failed")
 
     def _died(self, job: str, how: str) -> None:

@@ -32,6 +32,7 @@ class PhaseOutcome:
     jobs: List[Dict[str, Any]] = field(default_factory=list)
     accounting: List[ObjectCount] = field(default_factory=list)
     warnings: List[Dict[str, Any]] = field(default_factory=list)
+    cause: str = ""  # of all its warnings, where there is one
     extra: Dict[str, Any] = field(default_factory=dict)
 
     def warn(self, code: str, text: str, **where: Any) -> None:
@@ -110,6 +111,11 @@ class PhaseOutcome:
                     f"= {its.expected} objects expected, found {its.after}, with {its.in_flight} requests in flight",
                 )
                 self.degrade("degraded")
+
+    @property
+    def why(self) -> str:
+        """Why it is not to be trusted: the cause, or all warnings."""
+        return self.cause or "; ".join(warning["text"] for warning in self.warnings)
 
     def record(self) -> Dict[str, Any]:
         """Return the contents of phase.json."""

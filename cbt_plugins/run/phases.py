@@ -78,7 +78,7 @@ class PhaseRunner:
         if outcome.status in ("failed", "aborted"):
             write_json(run.archive.running(index, phase.name) / "phase.json", outcome.record())
             set_aside(run, index, phase, outcome.status)
-            raise RunFailed(f"{phase.name} {outcome.status}: " + "; ".join(w["text"] for w in outcome.warnings))
+            raise RunFailed(f"{phase.name} {outcome.status}: {outcome.why}")
         run.archive.finish(index, phase.name, outcome.record())
         run.journal.write("phase-done", index=index, phase=phase.name, status=outcome.status)
         run.events.write("phase-end", phase=phase.name, status=outcome.status)

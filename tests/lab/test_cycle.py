@@ -18,6 +18,7 @@ pytestmark = pytest.mark.lab
 
 RGWTEST: Dict[str, Any] = {
     "s3": S3,
+    "engine": "warp",
     "keep_rows": True,
     "objects": {"sizes": ["4KiB", "64KiB"]},
     "workers": 4,

@@ -44,7 +44,7 @@ RGWTEST_FAULTS = [
     ),
     ("    mix: §{get: 45, put: 35, stat: 15}\n", "benchmarks.rgwtest.mix: the sum of the mix is 95, not 100"),
     (
-        "    mix: {get: 50, put: 20, delete: §30}\n",
+        "    engine: warp\n    mix: {get: 50, put: 20, delete: §30}\n",
         "benchmarks.rgwtest.mix.delete: delete (30) is more than put (20)",
     ),
     ("    mix: {get: §-5, put: 105}\n", "benchmarks.rgwtest.mix.get: must be between 0 and 100"),

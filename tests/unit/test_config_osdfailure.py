@@ -30,15 +30,15 @@ def happens(made: Plan) -> List[Tuple[str, Tuple[Event, ...]]]:
 
 
 def classic(**keys: Any) -> Plan:
-    return plan(shape="classic", engine="cbt-load", **keys)
+    return plan(shape="classic", **keys)
 
 
 def test_the_published_second_cycle() -> None:
     made = plan()
     node_a, node_b = (Fault(label, "stop", choose=1, choose_of="node") for label in ("node-a", "node-b"))
-    load = Phase("", "hybrid", "measure", duration=2 * HOUR, mix=MIX)
+    load = Phase("", "hybrid", "measure", duration=2 * HOUR, mix=MIX, engine="cbt-load")
     assert made.phases == (
-        Phase("fill", "fill", "fill", goal=Goal(duration=4 * HOUR)),
+        Phase("fill", "fill", "fill", goal=Goal(duration=4 * HOUR), engine="cbt-load"),
         dataclasses.replace(load, name="no-failure"),
         dataclasses.replace(load, name="one-down", events=(Event(0.0, inject=node_a),)),
         dataclasses.replace(load, name="two-down", events=(Event(0.0, inject=node_b),)),
@@ -102,9 +102,14 @@ def test_settings_of_the_cycle() -> None:
 
 
 def test_calibration_of_warp_comes_before_anything_is_broken() -> None:
-    section = {"s3": {"urls": ["http://rgw1:7480"], "user": "cbt"}}
+    section = {"s3": {"urls": ["http://rgw1:7480"], "user": "cbt"}, "engine": "warp"}
     names = [phase.name for phase in plan_of("osdfailure", section, NODES, None).phases]
     assert names[:3] == ["fill", CALIBRATE, "no-failure"]
+
+
+def test_warp_mixed_comes_before_anything_is_broken() -> None:
+    names = [phase.name for phase in plan(warp_mixed="10m").phases]
+    assert names[:4] == ["fill", "no-failure", "warp-mixed", "one-down"]
 
 
 def test_the_older_tools_shape() -> None:
@@ -186,16 +191,16 @@ def test_parts_and_deadlines_of_the_older_shape() -> None:
 def test_a_sweep_over_one_and_two_nodes(tmp_path: Path) -> None:
     file = tmp_path / "f.yaml"
     file.write_text(CLUSTER + "benchmarks:\n  osdfailure:\n" + S3 + "    down_nodes: [1, 2]\n", encoding="utf-8")
-    assert [len(run.plan.phases) for run in load_file(file).runs] == [6, 7]
+    assert [len(run.plan.phases) for run in load_file(file).runs] == [5, 6]
 
 
 REEF = [
     ("    down_nodes: §3\n", ".down_nodes: must be 1 or 2"),
     ("    shape: §clasic\n", ".shape: must be reef or classic; did you mean 'classic'?"),
-    ("    shape: §classic\n", ".shape: classic writes and deletes by ranges of keys, which warp does not: use engine:"),
+    ("    engine: warp\n    shape: §classic\n", ".shape: classic writes and deletes by ranges of keys, which warp"),
     ("    §workload: hybrid\n", ".workload: goes with shape: classic, and this is reef"),
     ("    §settle: 30s\n", ".settle: goes with shape: classic, and this is reef"),
-    ("    mix: {get: 50, list: §50}\n", ".mix.list: warp has no list among other operations"),
+    ("    engine: warp\n    mix: {get: 50, list: §50}\n", ".mix.list: warp has no list among other operations"),
     ("    fault: {nodes: §[node1]}\n", ".fault.nodes: 1 named, and down_nodes is 2"),
     ("    fault: {nodes: [node1, §node2]}\n", ".fault.nodes[1]: node2 is not among the cluster's osds; did you mean"),
     ("    fault: {§osds: [3]}\n", ".fault.osds: unknown key"),
@@ -210,6 +215,7 @@ REEF = [
 CLASSIC = [
     ("    §down_nodes: 1\n", ".down_nodes: goes with shape: reef, and this is classic"),
     ("    §objects: {set: small}\n", ".objects: goes with shape: reef, and this is classic"),
+    ("    §warp_mixed: 10m\n", ".warp_mixed: goes with shape: reef, and this is classic"),
     ("    §mix: {get: 100}\n", ".mix: goes with shape: reef, and this is classic"),
     ("    faults: §{}\n", ".faults: needs device, network or reboot"),
     ("    faults: {network: §{}}\n", ".faults.network.options: network needs the option interfaces: [names]"),
@@ -224,7 +230,7 @@ CLASSIC = [
 
 @pytest.mark.parametrize(
     ("section", "message"),
-    [*REEF, *(("    shape: classic\n    engine: cbt-load\n" + section, message) for section, message in CLASSIC)],
+    [*REEF, *(("    shape: classic\n" + section, message) for section, message in CLASSIC)],
 )
 def test_errors_of_osdfailure(tmp_path: Path, section: str, message: str) -> None:
     text, (place,) = marked(CLUSTER + "benchmarks:\n  osdfailure:\n" + S3 + section)

@@ -47,10 +47,10 @@ def test_rgwtest_is_the_published_cycle() -> None:
         Driver(f"0{i}-{bucket.key}", f"c{i}", (bucket.key,), 8) for i, bucket in enumerate(made.buckets, 1)
     )
     assert made.phases == (
-        Phase("fill", "fill", "fill", goal=Goal(duration=4 * 3600.0)),
-        Phase("measure-new", "hybrid", "measure", duration=3600.0, mix=MIX),
-        Phase("age", "hybrid", "age", duration=24 * 3600.0, mix=MIX),
-        Phase("measure-aged", "hybrid", "measure", duration=3600.0, mix=MIX),
+        Phase("fill", "fill", "fill", goal=Goal(duration=4 * 3600.0), engine="cbt-load"),
+        Phase("measure-new", "hybrid", "measure", duration=3600.0, mix=MIX, engine="cbt-load"),
+        Phase("age", "hybrid", "age", duration=24 * 3600.0, mix=MIX, engine="cbt-load"),
+        Phase("measure-aged", "hybrid", "measure", duration=3600.0, mix=MIX, engine="cbt-load"),
     )
     assert made.s3.urls == ("http://rgw1:7480", "http://rgw2:7480")
     assert (made.full_guard, made.keep_data, made.scale) == (0.8, False, 1.0)
@@ -243,7 +243,7 @@ def test_another_distribution_brings_its_own_section(tmp_path: Path, monkeypatch
 
 
 def test_one_calibration_before_the_first_hybrid_phase_whose_workers_are_open() -> None:
-    section = {**FROM_CBT, "s3": S3, "measure": {"duration": "24s"}}
+    section = {**FROM_CBT, "s3": S3, "measure": {"duration": "24s"}, "engine": "warp"}
     made = plan_of("rgwtest", section, {"clients": ["c1"]}, None)
     assert [p.name for p in made.phases] == ["fill", CALIBRATE, "measure-new", "age", "measure-aged"]
     assert (made.phases[1].duration, made.phases[1].mix, made.phases[1].role) == (6.0, MIX, "none")

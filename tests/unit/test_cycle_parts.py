@@ -66,6 +66,9 @@ def beat_of(good: int, failed: int, first: float) -> Beat:
 def test_a_job_of_which_everything_fails_is_refused_with_the_servers_first_words() -> None:
     told = refusal(beat_of(0, 10, 95.0), "a")
     assert told == "a: all of its first 10 requests failed: http: 403 AccessDenied: no"
+    outcome = PhaseOutcome(1, Phase("fill", "fill"), cause=told)
+    outcome.warn("errors", "1000 of 1000 requests failed")
+    assert outcome.why == told
     assert refusal(beat_of(1, 1000, 10.0), "a") is None  # one success: it gets somewhere
     assert refusal(beat_of(0, 9, 10.0), "a") is None  # too few requests
     assert refusal(beat_of(0, 1000, 95.1), "a") is None  # too short a time
