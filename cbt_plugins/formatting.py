@@ -1,9 +1,48 @@
-"""Numbers and tables as people read them in a terminal and on a page."""
+"""Numbers, tables and texts as people read them in a terminal and on a page."""
 
 from __future__ import annotations
 
+import re
+import sys
+from contextlib import contextmanager
 from datetime import datetime, timezone
-from typing import Iterator, Optional, Sequence, Union
+from typing import Any, Iterator, Optional, Sequence, TextIO, Union
+
+#: clears the line of a terminal: the only control sequence that we write
+CLEAR_LINE = "\r\x1b[K"
+#: control characters but tab and line feed, invisible and turning ones, halves of a pair
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """Return a text with everything escaped that a terminal would obey or hide; it may come from a file or a node."""
+    return _UNSAFE.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+
+
+class _Printable:
+    """A text stream that writes what is printable."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        start = CLEAR_LINE if text.startswith(CLEAR_LINE) else ""
+        self._stream.write(start + printable(text[len(start) :]))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def printable_output() -> Iterator[None]:
+    """Let everything that this process writes to its terminal be `printable`."""
+    streams = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = _Printable(streams[0]), _Printable(streams[1])
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = streams
 
 
 def side_by_side(rows: Sequence[Sequence[str]], left: Union[int, Sequence[bool]] = 1) -> Iterator[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from cbt_plugins import __version__
+from cbt_plugins.formatting import printable_output
 
 from .command import USAGE, Parser, call, say
 
@@ -37,8 +38,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         import argcomplete
 
         argcomplete.autocomplete(parser)
-    args = parser.parse_args(argv)
-    return call(args.run, args)
+    with printable_output():
+        args = parser.parse_args(argv)
+        return call(args.run, args)
 
 
 def _parser(chosen: str) -> Parser:

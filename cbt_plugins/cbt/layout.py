@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,12 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence
 import yaml
 
 from cbt_plugins.config import registry
-from cbt_plugins.config.source import sweep
+from cbt_plugins.config.check import load
+from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.loader import MOST_BYTES
+from cbt_plugins.config.source import read, sweep
+from cbt_plugins.config.top_level import is_ours
+from cbt_plugins.formatting import printable
 from cbt_plugins.journal import write_whole
 
 #: exit status for an error in the file or the command line
@@ -77,56 +83,40 @@ def write_once(path: Path, content: Mapping[str, Any]) -> bool:
     return True
 
 
+def saved_file(path: Path) -> Any:
+    """Return the sections of the file that an archive was started with; None when that cannot be read."""
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return None
+
+
 def refuse(errors: Sequence[str]) -> int:
     """Print the errors of a file or a command line; returns the exit status."""
     count = f"{len(errors)} errors" if len(errors) > 1 else "1 error"
-    print(f"Error: {count}; nothing was run", *errors, sep="\n", file=sys.stderr)
+    print(f"Error: {count}; nothing was run", *map(printable, errors), sep="\n", file=sys.stderr)
     return USAGE
 
 
 def errors_of(path: Path) -> List[str]:
-    """Return the errors of a file that show before anything runs; also what CBT takes for "nothing to do"."""
+    """Return the errors of a file that cbt.py is about to read, none of one without a benchmark or monitor of ours."""
+    source = None
     try:
-        with open(path) as file:
-            config = yaml.safe_load(file)
-    except OSError as error:
-        return [f"{path}: {error.strerror}"]
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        return [f"{path}: {error}"]
-    if not isinstance(config, dict):
-        return [f"{path}: not a CBT file: needs the sections `cluster:` and `benchmarks:`"]
-    errors = [
-        f"{path}: `{name}:` is missing or empty"
-        for name in ("cluster", "benchmarks")
-        if not isinstance(config.get(name), dict) or not config[name]
-    ]
-    return errors or _own_errors(path, config) or _nothing_to_run(path, config)
-
-
-def _own_errors(path: Path, config: Mapping[str, Any]) -> List[str]:
-    profiles = config.get("monitoring_profiles")
-    ours = set(config["benchmarks"]) & set(registry.built_in(registry.BENCHMARKS))
-    ours |= set(profiles if isinstance(profiles, dict) else ()) & set(registry.built_in(registry.MONITORS))
-    if not ours:
-        return []  # a file without a section or a profile of ours
-    from cbt_plugins.config.check import check_file
-    from cbt_plugins.config.errors import ConfigError
-
-    try:
-        check_file(path)
+        source = read(path)
+        if is_ours(source):
+            load(source)
     except ConfigError as error:
-        return str(error).splitlines()
+        if source or _names_ours(path):
+            return str(error).splitlines()
     return []
 
 
-def _nothing_to_run(path: Path, config: Mapping[str, Any]) -> List[str]:
-    iterations = config["cluster"].get("iterations", 0)
-    if not isinstance(iterations, int) or iterations < 1:
-        return [f"{path}: cluster.iterations: {iterations}: nothing to run (CBT's default is 0); set it to 1 or more"]
-    errors = []
-    for name, section in sorted(config["benchmarks"].items()):
-        if not isinstance(section, dict):
-            errors.append(f"{path}: benchmarks.{name}: must be a mapping; write {{}} for the defaults")
-        elif not any(True for _ in permutations(section)):
-            errors.append(f"{path}: benchmarks.{name}: empty list, nothing to run: fill it or remove the key")
-    return errors
+def _names_ours(path: Path) -> bool:
+    """Return whether a file that cannot be read as YAML has a key of the name of a benchmark or monitor of ours."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read(MOST_BYTES).decode("utf-8", "replace").replace("\0", "")  # UTF-16 too, as it happens
+    except OSError:
+        return False
+    names = [*registry.names(registry.BENCHMARKS), *registry.names(registry.MONITORS)]
+    return re.search(rf"\b({'|'.join(map(re.escape, names))})['\"]?\s*:", text) is not None

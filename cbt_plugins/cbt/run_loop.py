@@ -11,12 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence
 
-import yaml
-
 from cbt_plugins.cbt import checkout, layout
 from cbt_plugins.cbt.execution import EXECUTED, FAILED, Ledger, execute
-from cbt_plugins.cbt.layout import errors_of, refuse
+from cbt_plugins.cbt.layout import refuse
 from cbt_plugins.config import registry
+from cbt_plugins.config.check import load_file
+from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.formatting import printable_output
 from cbt_plugins.host import HostRun, Monitor, RunFailed
 from cbt_plugins.monitors import lifecycle
 
@@ -44,24 +45,23 @@ def arguments() -> argparse.ArgumentParser:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run a file; exit status 0: all planned runs have a result, 1: a run failed, 2: wrong use."""
-    args = arguments().parse_args(argv)
-    _log_to_stderr()
-    errors = errors_of(Path(args.config_file))
-    if not errors:
-        with open(args.config_file) as file:
-            config = yaml.safe_load(file)
-        of_cbt = sorted(set(config["benchmarks"]) - set(registry.names(registry.BENCHMARKS)))
-        if of_cbt:
-            try:
-                tree = checkout.find()
-            except ValueError as error:
-                return refuse([str(error)])
-            if tree:
-                return _hand_over(tree, of_cbt, args)
-            errors = [_no_checkout(name) for name in of_cbt]
-    if errors:
-        return refuse(errors)
-    return RunLoop(args.archive, config, args.conf, Path(args.config_file).resolve()).run()
+    with printable_output():
+        args = arguments().parse_args(argv)
+        _log_to_stderr()
+        try:
+            config = load_file(args.config_file)
+        except ConfigError as error:
+            return refuse(str(error).splitlines())
+        of_cbt = sorted(set(config.data["benchmarks"]) - set(registry.names(registry.BENCHMARKS)), key=str)
+        if not of_cbt:
+            return RunLoop(args.archive, config.data, args.conf, Path(args.config_file).resolve()).run()
+        try:
+            tree = checkout.find()
+        except ValueError as error:
+            return refuse([str(error)])
+        if not tree:
+            return refuse([_no_checkout(str(name)) for name in of_cbt])
+    return _hand_over(tree, list(map(str, of_cbt)), args)
 
 
 def _no_checkout(name: str) -> str:
@@ -126,7 +126,7 @@ class RunLoop:
         runs = list(layout.planned(self._benchmarks, self._cluster.get("iterations", 0)))
         ledger = Ledger(runs)
         saved = self._archive / "results" / "cbt_config.yaml"
-        if not layout.write_once(saved, self._saved) and yaml.safe_load(saved.read_text()) != self._saved:
+        if not layout.write_once(saved, self._saved) and layout.saved_file(saved) != self._saved:
             logger.warning("%s: this archive was started with another file", saved)
         status = 1
         try:

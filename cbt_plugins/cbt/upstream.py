@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional
 
 from cbt_plugins.cbt.delegate import Delegate, around, monitor_class
-from cbt_plugins.cbt.layout import RequestedRun, errors_of, refuse
+from cbt_plugins.cbt.layout import RequestedRun, errors_of, refuse, saved_file
 from cbt_plugins.cbt.session import begin, session
 from cbt_plugins.config import registry
 
@@ -54,10 +54,8 @@ def _share_handlers() -> None:
 
 def _warn_of_stale_config(settings: Any, config_file: Path) -> None:
     """Warn of another file than the one that the archive was started with, which is what compare.py reads."""
-    import yaml
-
     saved = Path(settings.cluster["archive_dir"]) / "results" / "cbt_config.yaml"
-    if (yaml.safe_load(saved.read_text()) or {}).get("benchmarks") != settings.benchmarks:
+    if (saved_file(saved) or {}).get("benchmarks") != settings.benchmarks:
         logger.warning(
             "%s has other benchmarks than %s: this archive was started with another file", saved, config_file
         )

@@ -14,7 +14,8 @@ from cbt_plugins.config.errors import ConfigError, ErrorAt, Path, did_you_mean
 from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.config.sections import HOST_KEYS, section_of, understand
 from cbt_plugins.config.source import YamlSource, read, sweep
-from cbt_plugins.config.validate import SWITCH, FieldError, validate
+from cbt_plugins.config.top_level import errors_of_sections, is_ours, misspelt_keys, nothing_to_run
+from cbt_plugins.config.validate import FieldError, not_text, validate
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Plan
 
@@ -61,6 +62,7 @@ class Config:
     runs: Tuple[PlannedRun, ...]  # in the order in which CBT runs them
     common: Mapping[str, Any]  # how nodes are reached, beside the cluster's own keys
     others: Tuple[str, ...]  # benchmarks in the file that are not ours
+    data: Mapping[str, Any]  # the file as CBT reads it
 
 
 def check_file(path: Union[str, FilePath]) -> None:
@@ -75,21 +77,23 @@ def load_file(path: Union[str, FilePath]) -> Config:
 
 def load(source: YamlSource) -> Config:
     """Return what the source asks for, run by run; raises ConfigError with every error."""
-    data = source.data if isinstance(source.data, dict) else {}
-    benchmarks = data.get("benchmarks")
-    benchmarks = benchmarks if isinstance(benchmarks, dict) else {}
+    errors = errors_of_sections(source)
+    if errors:
+        raise ConfigError(errors)
+    data, benchmarks = source.data, source.data["benchmarks"]
     ours = {name: config for name, config in benchmarks.items() if isinstance(name, str) and section_of(name)}
-    errors = list(_misspelt(source, [name for name in benchmarks if name not in ours]))
+    others = {name: config for name, config in benchmarks.items() if name not in ours}
+    errors += _misspelt(source, list(others))
     runs: List[PlannedRun] = []
     cluster: Mapping[str, Any] = {}
     endpoints: Mapping[str, Any] = {}
     if ours:
-        errors += _duplicates(source, [name for name in benchmarks if name not in ours])
-        cluster, cluster_errors = _cluster(source, data.get("cluster"))
+        errors += _duplicates(source, list(others))
+        cluster, cluster_errors = _cluster(source, data["cluster"])
         errors += cluster_errors
         endpoints, endpoint_errors = _endpoints(source, data)
         errors += endpoint_errors
-        # what a faulty section would say of its nodes is not known
+        # what a section with errors would say of its nodes is not known
         nodes = cluster or {"clients": ["client"]}
         for name in sorted(ours):
             found, wrong = _section(name, ours[name], nodes, endpoints)
@@ -97,6 +101,11 @@ def load(source: YamlSource) -> Config:
             errors += [
                 source.error_at(("benchmarks", name, *path), text, of_key) for path, text, of_key in wrong
             ]
+    elif is_ours(source):
+        errors += misspelt_keys(source, {})
+    if is_ours(source):
+        # one error for one cause
+        errors += [e for e in nothing_to_run(source, others) if not ours or e.path[0] != "cluster"]
     profiles = data.get("monitoring_profiles")
     if ours or (isinstance(profiles, dict) and set(profiles) & set(registry.built_in(registry.MONITORS))):
         errors += [*_monitors(source, data), *_fault_file(data)]
@@ -118,7 +127,8 @@ def load(source: YamlSource) -> Config:
             for run in runs
         ),
         common=data["common"] if isinstance(data.get("common"), dict) else {},
-        others=tuple(str(name) for name in benchmarks if name not in ours),
+        data=data,
+        others=tuple(map(str, others)),
     )
 
 
@@ -135,14 +145,15 @@ def _duplicates(source: YamlSource, others: Sequence[Any]) -> List[ErrorAt]:
     return [error for error in source.duplicates if len(error.path) < 3 or error.path[:2] not in of_others]
 
 
-def _cluster(source: YamlSource, data: Any) -> Tuple[Mapping[str, Any], List[ErrorAt]]:
-    if not isinstance(data, dict):
-        return {}, [source.error_at(("cluster",), "CBT needs a mapping with the cluster's nodes here")]
+def _cluster(source: YamlSource, data: Mapping[str, Any]) -> Tuple[Mapping[str, Any], List[ErrorAt]]:
     valid, wrong = validate(ClusterSection, data)
+    meant: Dict[str, str] = {}
+    misspelt = list(misspelt_keys(source, meant))
+    required = [("cluster", key) for key in ("iterations", *meant.values())]
     errors = [source.error_at(("cluster", *path), text, of_key) for path, text, of_key in wrong]
-    if "iterations" not in data:
+    errors = [*misspelt, *(error for error in errors if error.path not in required or error.path[-1] in data)]
+    if "iterations" not in data and "iterations" not in meant.values():
         text = "this key is required: CBT's default is 0, which runs nothing and reports success"
-        errors = [f for f in errors if f.path != ("cluster", "iterations")]
         errors.append(source.error_at(("cluster", "iterations"), text))
     return (data if valid else {}), errors
 
@@ -276,8 +287,7 @@ def _no_json(path: Path, value: Any) -> Iterator[FieldError]:
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
-                text = f"the key {key!r} is not text, so CBT cannot make a run id; quote it or add the unit"
-                yield FieldError((*path, key), SWITCH if isinstance(key, bool) else text, of_key=True)
+                yield FieldError((*path, key), not_text(key), of_key=True)
             else:
                 yield from _no_json((*path, key), inner)
     elif isinstance(value, list):

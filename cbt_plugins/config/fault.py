@@ -12,12 +12,12 @@ from cbt_plugins.config import registry
 from cbt_plugins.config.cluster import Node
 from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.validate import (
-    SWITCH,
     FieldError,
     FieldErrors,
     Strict,
     errors_of_words,
     exactly_one,
+    not_text,
     only_one,
     validate,
 )
@@ -60,7 +60,7 @@ def make_kind(
     The paths of errors begin with the name of an option. `planned`: the options are those of a plan. Raises ValueError.
     """
     cls = kind_class(name)
-    errors = [FieldError((key,), SWITCH, of_key=True) for key in given if isinstance(key, bool)]
+    errors = [FieldError((key,), not_text(key), of_key=True) for key in given if not isinstance(key, str)]
     if errors:
         return None, {}, tuple(errors)
     options, found = validate(cls.Options, dict(given), {PLANNED: planned})

@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 import yaml
 
 from cbt_plugins.config.errors import ConfigError, ErrorAt, Path
+from cbt_plugins.config.loader import MOST_BYTES, Loader, is_merge, words_of
 
 #: values of these keys are never shown or archived
 _SECRET_KEYS = frozenset({"access_key", "secret_key", "password", "session_token"})
@@ -21,18 +22,23 @@ class YamlSource:
     def __init__(self, text: bytes, file: str) -> None:
         """Read `text`; raises ConfigError when it is no YAML that CBT could load."""
         self.file = file
+        if len(text) > MOST_BYTES:
+            raise ConfigError([ErrorAt((), f"larger than {MOST_BYTES >> 10} KiB: no CBT file is; split it", file)])
         try:
-            self._loader = _Loader(text)
+            self._loader = Loader(text.decode("utf-8"))
             self._root: Optional[yaml.Node] = self._loader.get_single_node()
             #: duplicate keys: no error for YAML, where the last one silently wins
             self.duplicates: Tuple[ErrorAt, ...] = tuple(self._find_duplicates())
-            self.data = self._loader.construct_document(self._root) if self._root else None
+            self.data: Any = self._loader.construct_document(self._root) if self._root else None
+        except UnicodeDecodeError as error:
+            hint = "UTF-16" if text[:2] in (b"\xff\xfe", b"\xfe\xff") else f"byte {text[error.start]:#04x}"
+            raise ConfigError([self._unreadable(text[: error.start].decode(), f"not UTF-8 ({hint})")]) from None
         except yaml.reader.ReaderError as error:
-            raise ConfigError([self._unreadable(text, error)]) from None
+            before = text.decode("utf-8")[: error.position]
+            raise ConfigError([self._unreadable(before, f"U+{error.character:04X} is not allowed")]) from None
         except yaml.MarkedYAMLError as error:
-            raise ConfigError([self._at(error.problem_mark, (), f"not YAML: {_sentence(error)}")]) from None
-        except RecursionError:
-            raise ConfigError([ErrorAt((), "not YAML that can be read: nested too deeply", file)]) from None
+            mark, words = words_of(error)
+            raise ConfigError([self._at(mark, (), words)]) from None
         self._entries: Dict[int, _ENTRIES] = {}
 
     def error_at(self, path: Path, text: str, of_key: bool = False) -> ErrorAt:
@@ -79,7 +85,7 @@ class YamlSource:
         for node, path in _walk(self._root):
             seen: Dict[Any, yaml.Node] = {}
             for key_node, _ in node.value:
-                if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
+                if not isinstance(key_node, yaml.ScalarNode) or is_merge(key_node):
                     continue
                 key = self._key(key_node)
                 if key in seen:
@@ -88,29 +94,17 @@ class YamlSource:
                     yield self._at(key_node.start_mark, (*path, key), text)
                 seen.setdefault(key, key_node)
 
-    def _unreadable(self, text: bytes, error: yaml.reader.ReaderError) -> ErrorAt:
-        line = text[: error.position].count(b"\n") + 1
-        return ErrorAt((), f"not YAML: {error.reason} (at character {error.position})", self.file, line, 1)
-
-
-class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, with a place for scalars that it can resolve but not convert (2023-13-45)."""
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        except (ValueError, KeyError, AttributeError, TypeError):
-            if not isinstance(node, yaml.ScalarNode):
-                raise
-            kind = node.tag.rpartition(":")[2]
-            text = f"this cannot be read as a value of the YAML type {kind!r}; quote it when it is text"
-            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark) from None
+    def _unreadable(self, before: str, text: str) -> ErrorAt:
+        """Return the error at the character behind `before`."""
+        lines = before.split("\n")
+        return ErrorAt((), f"not YAML: {text}; save the file as UTF-8 text", self.file, len(lines), len(lines[-1]) + 1)
 
 
 def read(path: FilePath) -> YamlSource:
     """Return the file's source; raises ConfigError when it cannot be read."""
     try:
-        text = FilePath(path).read_bytes()
+        with open(path, "rb") as file:
+            text = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise ConfigError([ErrorAt((), f"cannot be read: {error.strerror}", str(path))]) from None
     return YamlSource(text, str(path))
@@ -148,10 +142,6 @@ def _walk(root: Optional[yaml.Node]) -> Iterator[Tuple[yaml.MappingNode, Path]]:
             ]
         elif isinstance(node, yaml.SequenceNode):
             todo += [(value, (*path, index)) for index, value in enumerate(node.value)]
-
-
-def _sentence(error: yaml.MarkedYAMLError) -> str:
-    return ", ".join(part for part in (error.context, error.problem) if part)
 
 
 def sweep(section: Mapping[str, Any]) -> Iterator[Tuple[Dict[str, int], Dict[str, Any]]]:

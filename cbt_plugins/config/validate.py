@@ -26,6 +26,11 @@ from cbt_plugins.config.errors import Path, did_you_mean
 SWITCH = "YAML makes true and false of on, off, yes and no: quote the key"
 
 
+def not_text(key: Any) -> str:
+    """Return what is wrong with a key that should be text; CBT, too, can make no run id of it."""
+    return SWITCH if isinstance(key, bool) else f"the key {key!r} is not text: quote it, or add the unit"
+
+
 class Strict(BaseModel):
     """A mapping that the user writes: unknown keys and nulls are errors, nothing is converted."""
 
@@ -134,6 +139,8 @@ def _translate(detail: Any, schema: Mapping[str, Any]) -> Iterator[FieldError]:
         known = _keys_at(schema, detail["loc"][:-1])
         hint = did_you_mean(str(path[-1]), known) or (f"; known here: {', '.join(known)}" if known else "")
         yield FieldError(path, f"unknown key{hint}", of_key=True)
+    elif kind == "invalid_key":
+        yield FieldError((*path[:-1], value), not_text(value), of_key=True)
     elif kind == "missing":
         yield FieldError(path, "this key is required")
     elif kind == "literal_error":

@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass
 from typing import Optional, TextIO
 
+from cbt_plugins.formatting import CLEAR_LINE
+
 log = logging.getLogger("cbt_plugins.progress")
 
 #: seconds between plain lines, and how many a long phase has at most
@@ -62,7 +64,7 @@ class Progress:
             return
         self._next = time.monotonic() + self._every
         if self._terminal:
-            self._out.write(f"\r\x1b[K{now}")
+            self._out.write(f"{CLEAR_LINE}{now}")
             self._out.flush()
             self._shown = True
         else:
@@ -71,6 +73,6 @@ class Progress:
     def close(self) -> None:
         """Clear the line, so that a message can be printed."""
         if self._shown:
-            self._out.write("\r\x1b[K")
+            self._out.write(CLEAR_LINE)
             self._out.flush()
             self._shown = False

@@ -74,7 +74,7 @@ RGWTEST_FAULTS = [
     ("    §workloads: {a: {}}\n", "benchmarks.rgwtest.workloads: newer CBT versions take this key"),
     ("    §iteration: 3\n", "benchmarks.rgwtest.iteration: CBT sets this key itself"),
     ("    osd_ra: {a: §2023-01-01}\n", "benchmarks.rgwtest.osd_ra.a: YAML reads this as a date"),
-    ("    §7: x\n", "benchmarks.rgwtest[7]: the key 7 is not text, so CBT cannot make a run id"),
+    ("    §7: x\n", "benchmarks.rgwtest[7]: the key 7 is not text: quote it"),
     (
         "    workers: 8\n    §workers: 9\n",
         "benchmarks.rgwtest.workers: duplicate key (first in line 11)",
@@ -308,8 +308,6 @@ def test_a_misspelt_benchmark_and_an_empty_monitor_profile(tmp_path: Path) -> No
 
 def test_files_without_a_section_of_ours_are_none_of_our_business(tmp_path: Path) -> None:
     assert errors_in(tmp_path, "cluster: {}\nbenchmarks:\n  radosbench: {a: 1, a: 2}\n  fio:\n") == []
-    assert errors_in(tmp_path, "") == []
-    assert errors_in(tmp_path, "- 1\n") == []
 
 
 @pytest.mark.parametrize(
@@ -324,7 +322,8 @@ def test_files_without_a_section_of_ours_are_none_of_our_business(tmp_path: Path
 )
 def test_nodes_beside_benchmarks_of_cbt_and_a_profile_of_ours(tmp_path: Path, nodes: str, message: str) -> None:
     text, _ = marked(
-        f"cluster:\n  {nodes}\nbenchmarks:\n  radosbench: {{}}\nmonitoring_profiles: {{recovery: {{}}}}\n"
+        f"cluster:\n  iterations: 1\n  {nodes}\nbenchmarks:\n  radosbench: {{}}\n"
+        "monitoring_profiles: {recovery: {}}\n"
     )
     found = errors_in(tmp_path, text)
     assert len(found) == bool(message)
@@ -332,7 +331,7 @@ def test_nodes_beside_benchmarks_of_cbt_and_a_profile_of_ours(tmp_path: Path, no
 
 
 def test_other_benchmarks_beside_ours_are_left_alone(tmp_path: Path) -> None:
-    assert errors_in(tmp_path, CLUSTER + RGWTEST + "  radosbench: {a: 1, a: 2, op_size: []}\n") == []
+    assert errors_in(tmp_path, CLUSTER + RGWTEST + "  radosbench: {a: 1, a: 2, op_size: [1]}\n") == []
 
 
 def test_keys_that_cbt_reads_in_every_section_are_accepted(tmp_path: Path) -> None:

@@ -264,6 +264,6 @@ def test_a_benchmark_that_cannot_be_imported_is_an_error(tmp_path: Path, monkeyp
     (package / "entry_points.txt").write_text(entry, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     file = tmp_path / "f.yaml"
-    file.write_text("cluster: {}\nbenchmarks: {broken: {}}\n", encoding="utf-8")
+    file.write_text("cluster: {iterations: 1}\nbenchmarks: {broken: {}}\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"benchmarks\.broken: cannot import broken_benchmark:Broken: ModuleNotFound"):
         load_file(file)

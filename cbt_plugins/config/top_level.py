@@ -1,0 +1,106 @@
+"""What holds for a CBT file as a whole: its sections, the keys that CBT reads there, and that it runs anything."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Set
+
+from cbt_plugins.config import registry
+from cbt_plugins.config.errors import ErrorAt, Path, near_miss
+from cbt_plugins.config.source import YamlSource
+from cbt_plugins.inventory import ROLES
+
+_NEEDED = ("cluster", "benchmarks")
+_SECTIONS = frozenset({*_NEEDED, "common", "client_endpoints", "monitoring_profiles", "report"})
+_COMMON = frozenset({"pdsh_cmd", "pdsh_ssh_args", "pdcp_cmd", "rpdcp_cmd", "scp_cmd"})
+#: programs and folders of `cluster:`, in any of CBT's versions
+_PROGRAMS = (
+    *("ceph", "ceph-authtool", "ceph-fuse", "ceph-mds", "ceph-mgr", "ceph-mon", "ceph-osd", "ceph-rgw", "ceph-run"),
+    *("mount", "rados", "radosgw-admin", "rbd", "rbd-fuse", "rbd-nbd"),
+)
+_CLUSTER = frozenset(
+    [
+        *ROLES,
+        *(f"{program}_cmd" for program in _PROGRAMS),
+        *(f"{what}_dir" for what in ("archive", "core", "log", "mnt", "osd", "pid", "run", "tmp")),
+        *(f"{what}_profiles" for what in ("crush", "erasure", "pool")),
+        *(f"{what}_valgrind" for what in ("mgr", "mon", "osd", "rgw")),
+        *("auth_urls", "ceph.conf", "cephfs_pools", "clusterid", "conf_file", "crimson_cpusets", "disable_balancer"),
+        *("disabled_features", "fs", "health_wait", "idle_duration", "is_teuthology", "iterations", "mkfs_opts"),
+        *("mount_opts", "newstore_block", "osd_online_rate", "osd_online_timeout", "osd_parallel_creates", "osd_ra"),
+        *("osds_per_node", "pdsh_ssh_args", "rebuild_every_test", "recovery_test", "rgw_pools", "tiering", "tmp_conf"),
+        *("urls", "use_existing", "user", "version_compat"),
+    ]
+)
+#: profiles of CBT's own, in any of its versions
+_PROFILES = frozenset({"collectl", "perf", "blktrace", "top"})
+
+
+def is_ours(source: YamlSource) -> bool:
+    """Return whether a file has a benchmark or a monitor that is no part of CBT; it is CBT's own affair otherwise."""
+    return any(
+        name in registry.references(group)
+        for section, group in (("benchmarks", registry.BENCHMARKS), ("monitoring_profiles", registry.MONITORS))
+        for name in _names(source, section)
+    )
+
+
+def _names(source: YamlSource, section: str) -> Iterator[Any]:
+    """Yield the names in a section, be it misspelt."""
+    for key, value in source.data.items() if isinstance(source.data, dict) else ():
+        if isinstance(key, str) and isinstance(value, dict) and near_miss(key, [section]):
+            yield from value
+
+
+def errors_of_sections(source: YamlSource) -> List[ErrorAt]:
+    """Return what is missing at the top of a file, and what is misspelt there."""
+    if not isinstance(source.data, dict):
+        what = "empty" if source.data is None else "not a CBT file"
+        return [source.error_at((), f"{what}: needs the sections `cluster:` and `benchmarks:`")]
+    meant: Dict[str, str] = {}
+    errors = list(_misspelt(source, (), _SECTIONS, meant))
+    for name in _NEEDED if is_ours(source) else ("benchmarks",):
+        if name in meant.values():
+            continue
+        if not source.data.get(name):
+            errors.append(source.error_at((name,), "the section is missing or empty"))
+        elif not isinstance(source.data[name], dict):
+            errors.append(source.error_at((name,), "must be a mapping (key: value)"))
+    return errors
+
+
+def misspelt_keys(source: YamlSource, meant: Dict[str, str]) -> Iterator[ErrorAt]:
+    """Yield the near misses of keys that CBT, or we, read; others it may know since a newer version.
+
+    `meant` gets key -> what it should be, for those of `cluster:`.
+    """
+    yield from _misspelt(source, ("cluster",), _CLUSTER, meant)
+    yield from _misspelt(source, ("common",), _COMMON, {})
+    monitors = frozenset([*_PROFILES, *registry.names(registry.MONITORS)])
+    yield from _misspelt(source, ("monitoring_profiles",), monitors, {})
+
+
+def _misspelt(source: YamlSource, path: Path, known: FrozenSet[str], meant: Dict[str, str]) -> Iterator[ErrorAt]:
+    data = source.data if not path else source.data.get(path[0])
+    given: Set[Any] = set(data) if isinstance(data, dict) else set()
+    for key in data if given else ():
+        near = near_miss(key, known - given) if isinstance(key, str) and key not in known else None
+        if near:
+            meant[key] = near
+            yield source.error_at((*path, key), f"unknown key; did you mean {near!r}?", of_key=True)
+
+
+def nothing_to_run(source: YamlSource, others: Mapping[str, Any]) -> Iterator[ErrorAt]:
+    """Yield why CBT would make no run of the sections that we do not check."""
+    cluster = source.data["cluster"]
+    iterations = cluster.get("iterations", 0)
+    if not isinstance(iterations, int) or iterations < 1:
+        text = "nothing to run (CBT's default is 0); set it to 1 or more"
+        yield source.error_at(("cluster", "iterations"), text)
+    for name, section in others.items():
+        if not isinstance(section, dict):
+            yield source.error_at(("benchmarks", name), "must be a mapping; write {} for the defaults")
+            continue
+        for key, value in section.items():
+            if value == [] and key != "acceptable":
+                text = "empty list, nothing to run: fill it or remove the key"
+                yield source.error_at(("benchmarks", name, key), text)
