@@ -31,7 +31,7 @@ _WORDS: Mapping[str, str] = {
 class NotTaken(yaml.MarkedYAMLError):
     """YAML that the safe loader would take, at great cost or as something else than what was meant."""
 
-    def __init__(self, text: str, mark: Optional[yaml.Mark]) -> None:
+    def __init__(self, text: str, mark: Any) -> None:
         super().__init__(None, None, text, mark)
 
 
