@@ -9,7 +9,8 @@ To add a kind: one line in `_ALL`, one in the table of its page in docs/.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict
+from fnmatch import fnmatchcase
+from typing import Dict, Tuple
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,9 @@ class WarningKind:
     #: warning is about inconclusive, and says why. A warning with a phase is about the rows of that phase, one with
     #: an operation about those of that operation and of all operations, one without both about the whole run.
     forbids_verdict: bool = False
+    #: something else than the cluster held these metrics (shell patterns) down: compare calls no row of them that the
+    #: warning is about better or equivalent
+    caps: Tuple[str, ...] = ()
 
 
 # fmt: off
@@ -39,6 +43,9 @@ _ALL = (
                 forbids_verdict=True),
     WarningKind("lost-objects", "objects are gone that were written and not deleted", unusable=True,
                 forbids_verdict=True),
+    WarningKind("paced", "warp was held to a rate", caps=("*_per_s", "*_ms")),
+    # of no summary, which says it as `loop`: a table of rates needs to be told
+    WarningKind("rate-given", "an open loop had the rate that it was asked for", caps=("*_per_s",)),
 )
 # fmt: on
 
@@ -48,6 +55,12 @@ KINDS: Dict[str, WarningKind] = {kind.code: kind for kind in _ALL}
 def forbids_verdict(code: str) -> bool:
     """Return whether a warning of this kind makes a comparison inconclusive."""
     return code in KINDS and KINDS[code].forbids_verdict
+
+
+def caps(code: str, metric: str = "*") -> bool:
+    """Return whether a warning of this kind forbids "better" and "equivalent" of a metric (without it: of any)."""
+    its = KINDS[code].caps if code in KINDS else ()
+    return bool(its) if metric == "*" else any(fnmatchcase(metric, pattern) for pattern in its)
 
 
 def is_unusable(code: str) -> bool:

@@ -210,6 +210,8 @@ def _change(row: Row, share: float) -> Tuple[GateOutcome, str]:
     worse, ends = (its.change, its.change_high) if lower else (-its.change, its.change_low)
     if row.verdict is Verdict.WORSE and worse > share:
         return GateOutcome.REGRESSION, "significantly worse, by more than the limit"
+    if its.capped_by:
+        return GateOutcome.INCONCLUSIVE, its.capped_by.code
     if ends is None:
         return GateOutcome.INCONCLUSIVE, "no interval"
     if (ends if lower else -ends) < share:
@@ -231,6 +233,8 @@ def _value(row: Row, limit: Limit) -> Tuple[GateOutcome, str]:
     beyond = low > limit.most if limit.most is not None else high < (limit.least or 0.0)
     before = high <= limit.most if limit.most is not None else low >= (limit.least or 0.0)
     what = "the value" if low == high else "the interval"
+    if before and limit.most is not None and its.capped_by:  # so fast at less load than was asked for
+        return GateOutcome.INCONCLUSIVE, its.capped_by.code
     if beyond or before:
         return (
             (GateOutcome.REGRESSION, f"{what} is beyond the limit")

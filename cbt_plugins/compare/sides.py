@@ -23,7 +23,7 @@ from cbt_plugins.compare.statistics import series_warnings
 from cbt_plugins.compare.statistics.verdicts import StatisticsWarning
 from cbt_plugins.results.record import RunRecord
 from cbt_plugins.results.records import records_of
-from cbt_plugins.warning_kinds import forbids_verdict
+from cbt_plugins.warning_kinds import caps, forbids_verdict
 
 Runs = Tuple[RunRecord, ...]
 
@@ -179,11 +179,13 @@ def warnings_of_row(have: Tuple[int, int], runs: Tuple[int, int]) -> Tuple[Stati
     return (StatisticsWarning("missing-values", text),)
 
 
-def forbidding(side: str, runs: Runs, phase: str, op: str) -> Tuple[StatisticsWarning, ...]:
-    """Return the warnings of a side's runs that forbid a verdict on a row, each kind once."""
+def forbidding(side: str, runs: Runs, key: Tuple[str, str, str]) -> Tuple[StatisticsWarning, ...]:
+    """Return the warnings of a side's runs that forbid a verdict on a row (phase, operation, metric), each kind once.
+    """
+    phase, op, metric = key
     found: Dict[str, List[str]] = {}
     for its in (warning for run in runs for warning in run.warnings):
-        if forbids_verdict(its.code) and its.is_about(phase, op):
+        if (forbids_verdict(its.code) or caps(its.code, metric)) and its.is_about(phase, op):
             found.setdefault(its.code, []).append(its.text)
     more = {code: f" (and {len(texts) - 1} more)" if len(texts) > 1 else "" for code, texts in found.items()}
     return tuple(StatisticsWarning(code, f"{side}: {texts[0]}{more[code]}") for code, texts in found.items())

@@ -237,7 +237,7 @@ def _row(
     missing = warnings_of_row((len(base), len(new)), (len(case.base), len(case.new)))
     sides = (("base", case.base, made.base), ("new", case.new, made.new))
     one, other = (
-        replace(its, warnings=(*forbidding(side, runs, *key[:2]), *its.warnings)) for side, runs, its in sides
+        replace(its, warnings=(*forbidding(side, runs, key), *its.warnings)) for side, runs, its in sides
     )
     made = replace(made, base=one, new=other, warnings=(*made.warnings, *missing))
     return Row(contender, case.title, *key, way, (len(base), len(new)), made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
@@ -229,6 +230,8 @@ def _options(value: Any) -> Any:
             errors.append(FieldError((key,), "leave the option out: a flag that is absent is false"))
         elif not isinstance(option, (str, int, float)):
             errors.append(FieldError((key,), "must be text, a number, or true for a flag"))
+        elif name == "rps-limit" and not (type(option) in (int, float) and 0 < option < math.inf):
+            errors.append(FieldError((key,), "must be a number of requests a second"))
         else:
             texts[name] = "" if option is True else str(option)
     if errors:

@@ -251,6 +251,7 @@ def _warnings(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
         few = min((driver.workers for driver in plan.drivers), default=loops)
         if phase.kind == "hybrid" and phase.engine == "warp" and phase.workers is None and few < loops:
             yield f"{phase.name}: {few} workers per driver; this mix takes {loops} at least, and gets them"
+    yield from _limiters(plan)
     # cbt-load knows its own objects and lists those of warp.
     filled = sum(phase.goal.objects or 0 for phase in plan.phases if phase.goal and phase.engine == "warp")
     if filled > plan.read_objects and any(phase.kind == "hybrid" for phase in plan.phases):
@@ -270,6 +271,21 @@ def _warnings(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
         yield "keep_rows: a row of every request stays on the nodes until a phase ends, and in the archive"
     if plan.keep_data:
         yield "keep_data: the buckets of every run stay, and fill the cluster run by run"
+
+
+def _limiters(plan: Plan) -> Iterator[str]:
+    """Yield which measurements something else than the cluster holds down."""
+    measured = [phase for phase in plan.phases if phase.kind in ("hybrid", "warp") and not phase.is_calibration]
+    paced = [p.name for p in measured if p.kind == "hybrid" and p.engine == "warp" and p.workers is None]
+    paced += [p.name for p in measured if p.warp and "rps-limit" in p.warp.args]
+    if paced:
+        yield (
+            f"{', '.join(paced)}: LIMITED: warp is held to rates, which the calibration finds or rps-limit gives; "
+            "what is held is never better nor equivalent in a comparison: use engine: cbt-load"
+        )
+    given = [phase.name for phase in measured if phase.rate or phase.rate_share]
+    if given:
+        yield f"{', '.join(given)}: the rate is given: compare latencies; throughput is never better nor equivalent"
 
 
 def _of_faults(plan: Plan) -> Iterator[str]:

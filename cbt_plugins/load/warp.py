@@ -11,7 +11,7 @@ Facts that shape the command lines (warp 1.1 to 1.6):
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import List, Mapping, Sequence
 from urllib.parse import urlsplit
 
@@ -150,9 +150,10 @@ class WarpJobs(Generator):
                 options += [f"--{name}", value] if value != "" else [f"--{name}"]
             several = op.op in ("mixed", "versioned", "multipart")
             prefix = self._prefix(bucket, phase.name, driver, phase.name)
+            limit = float(op.args.get("rps-limit") or 0.0)
             its = _Command("MIXED" if several else op.op.upper(), "warp", op.op, driver.workers, prefix, options,
                            prepares=op.op != "put", prepared=prepared)  # fmt: skip
-            jobs.append(self._job(op.op, driver, its))
+            jobs.append(replace(self._job(op.op, driver, its), rate_limit=limit))
         return jobs
 
     def _prefix(self, bucket: Bucket, kind: str, driver: Driver, label: str) -> str:

@@ -12,6 +12,7 @@ from cbt_plugins.results import impact, recovery
 from cbt_plugins.results.importers.cbt import FAULTS_KEY
 from cbt_plugins.results.record import Measurement, RunRecord
 from cbt_plugins.results.records import importers, read_imported
+from cbt_plugins.results.summary_file import paced
 
 WIDTH = 110
 _LATENCY = ("mean", "p50", "p90", "p99", "p999", "max")
@@ -64,6 +65,8 @@ def _phase(phase: Mapping[str, Any]) -> Iterator[str]:
         issued = "" if rate["issued"] is None else f", {plain(rate['issued'])} issued ({percent(rate['deviation'])})"
         about.append(f"open loop, target {plain(rate['asked'])} requests/s{issued}")
     yield "  ".join(about)
+    for op, jobs, rate in paced(phase):
+        yield f"   LIMITED: {op} was held to {rate:g} requests/s in {jobs} job{'s' * (jobs > 1)}; do not compare it"
     if phase["sentence"]:
         yield f"   {phase['sentence']}"
     if not phase["ops"]:

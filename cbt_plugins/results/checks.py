@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Set, Tuple
 
 from cbt_plugins.results.job import kind, missing
 from cbt_plugins.results.phase import PhaseAggregates
+from cbt_plugins.results.summary_file import paced
 
 RATE = 0.01  # share of the rate that was asked for
 LATE = 1.0  # seconds
@@ -73,6 +74,18 @@ def _late(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, 
             yield {"code": "late-starts", "text": text, "job": job.id}
 
 
+def _paced(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+    """warp has no open loop: a rate is a limit, and what waits for it is not measured."""
+    for op, held, rate in paced(line):
+        of = [job for job in made.phase.jobs if job.op == op]
+        part = "" if held == len(of) else f" in {held} of {len(of)} jobs"
+        text = (
+            f"{op} was held to {rate:g} requests/s{part}: it could not get faster, and its latency lacks the wait; "
+            "engine: cbt-load needs no limit"
+        )
+        yield {"code": "paced", "text": text, **({} if op == "MIXED" else {"op": op})}
+
+
 _OF_CBT_LOAD: Tuple[_Check, ...] = (_dry, _checksums, _unknown, _lost, _rate, _late)
 
 
@@ -88,7 +101,7 @@ Warning_ = Dict[str, Any]
 def check_phase(made: PhaseAggregates, line: Mapping[str, Any]) -> List[Warning_]:
     """Return all warnings of one phase; `line` is its entry in the summary."""
     checks = (_status, _window, _jobs, _rows, _errors, _missing, _accounting, _little, _mix, _samples, _stalls, _tail)
-    found = [warning for check in (*checks, *_OF_CBT_LOAD) for warning in check(made, line)]
+    found = [warning for check in (_paced, *checks, *_OF_CBT_LOAD) for warning in check(made, line)]
     recounted = {warning["code"] for warning in found}
     if not made.unreadable:  # requests that were only cut off are no errors
         recounted.add("errors")

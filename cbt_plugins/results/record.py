@@ -215,3 +215,7 @@ def warnings_of(summary: Mapping[str, Any]) -> Iterator[ResultWarning]:
         where = [warning[key] for key in ("phase", "op", "job") if warning.get(key)]
         text = ": ".join([*where[:1], warning["text"]])
         yield ResultWarning(warning["code"], text, warning.get("phase"), warning.get("op"))
+    for phase in summary["phases"]:
+        if phase["loop"] == "open":
+            text = f"{phase['name']}: {phase['rate']['asked']:g} requests/s were asked for; compare latencies"
+            yield ResultWarning("rate-given", text, phase["name"])

@@ -16,6 +16,7 @@ from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, ArchivedRun,
 from cbt_plugins.results.checks import CLOCK, check_phase
 from cbt_plugins.results.environment import environment
 from cbt_plugins.results.impact import breaks, failure, warnings_of
+from cbt_plugins.results.summary_file import paced
 from cbt_plugins.warning_kinds import is_unusable
 
 
@@ -201,9 +202,14 @@ def new_vs_aged(phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]
     return {
         "new": new["name"],
         "aged": aged["name"],
-        "note": "one measurement each: a difference may be chance, no significance is claimed",
+        "note": _chance(sorted({op for phase in (new, aged) for op, _, _ in paced(phase)})),
         "lines": lines,
     }
+
+
+def _chance(held: Sequence[str]) -> str:
+    note = "one measurement each: a difference may be chance, no significance is claimed"
+    return f"{note}; {', '.join(held)} had a limit and says nothing about aging" if held else note
 
 
 _ENGINES = tuple(METRICS[key] for key in ("obj_per_s", "mib_per_s", "p50_ms", "p99_ms"))

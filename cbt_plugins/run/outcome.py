@@ -113,6 +113,18 @@ class PhaseOutcome:
                 self.degrade("degraded")
 
     @property
+    def limited(self) -> str:
+        """What its load was held to, to be put behind its numbers: "; LIMITED: GET to 79.2/s"."""
+        if self.rate:
+            return f"; an open loop of {self.rate:g}/s"
+        held: Dict[str, float] = {}
+        for job in self.jobs:
+            if job["rate_limit"]:
+                held[job["op"]] = held.get(job["op"], 0.0) + job["rate_limit"]
+        told = ", ".join(f"{op} to {rate:.1f}/s" for op, rate in held.items())
+        return f"; LIMITED: {told}" if told else ""
+
+    @property
     def why(self) -> str:
         """Why it is not to be trusted: the cause, or all warnings."""
         return self.cause or "; ".join(warning["text"] for warning in self.warnings)

@@ -85,7 +85,7 @@ class PhaseRunner:
         if outcome.window:
             seconds = outcome.window[1] - outcome.window[0]
             requests = sum(j["rows_total"] - j["errors_total"] for j in outcome.jobs)
-            log.info("%s: %s, %.0f s, %d requests", phase.name, outcome.status, seconds, requests)
+            log.info("%s: %s, %.0f s, %d requests%s", phase.name, outcome.status, seconds, requests, outcome.limited)
 
 
 def start_of(run: RunContext, index: int, phase: Phase) -> LoadStart:

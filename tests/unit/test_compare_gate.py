@@ -54,6 +54,21 @@ def test_a_warning_that_forbids_a_verdict_is_inconclusive(text: str) -> None:
     assert (ruling.outcome, ruling.why) == (GateOutcome.INCONCLUSIVE, "lost-objects")
 
 
+def test_what_was_held_down_passes_no_gate_and_fails_it_all_the_same() -> None:
+    p99 = ("measure-new", "GET", "p99_ms")
+    outcomes = []
+    for level, held in ((100, "rate-given"), (100, "paced"), (50, "paced")):
+        base = runs({GET: noise(100, 6, scatter=0.005, seed=1), p99: noise(5, 6, scatter=0.005, seed=2)})
+        new = runs({GET: noise(level, 6, scatter=0.005, seed=3), p99: noise(5, 6, scatter=0.005, seed=4)})
+        new[0] = replace(new[0], warnings=warning(held))
+        limits = GateLimits(tuple(of_texts(["GET.obj_per_s=10%", "GET.p99_ms<=50"])))
+        rulings = gate(side("a", base), [side("b", new)], limits, Rules()).rulings
+        outcomes.append([(its.outcome.word, its.why) for its in rulings])
+    assert [its[0][1] for its in outcomes[:2]] == ["rate-given", "paced"]
+    assert [its[0][0] for its in outcomes] == ["inconclusive", "inconclusive", "regression"]
+    assert [its[1][0] for its in outcomes] == ["ok", "inconclusive", "inconclusive"]
+
+
 def test_size_and_significance_are_both_needed() -> None:
     a, b = side("a", runs({GET: [100.0, 112.0, 90.0]})), side("b", runs({GET: [92.0, 80.0, 100.0]}))
     noisy = gate(a, [b], GateLimits((limit("GET.obj_per_s", "5%"),)), Rules())

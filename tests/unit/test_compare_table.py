@@ -207,6 +207,34 @@ def test_some_warnings_forbid_a_verdict_on_the_rows_that_they_are_about() -> Non
         }
 
 
+@pytest.mark.parametrize(
+    ("code", "op", "level", "forbidden"),
+    [
+        ("paced", "GET", 120.0, {"GET/obj_per_s", "GET/p99_ms"}),
+        ("paced", "GET", 100.0, {"GET/obj_per_s", "GET/p99_ms"}),
+        ("paced", "GET", 80.0, set()),
+        ("rate-given", None, 120.0, {"GET/obj_per_s", "PUT/obj_per_s"}),
+        ("rate-given", None, 80.0, set()),
+    ],
+)
+def test_what_was_held_down_is_never_better_nor_equivalent(code: str, op: str, level: float, forbidden: Any) -> None:
+    """Slower than it was held to is slower all the same; the rate of an open loop says nothing of its latency."""
+    keys = {"GET/obj_per_s": GET, "PUT/obj_per_s": PUT, "GET/p99_ms": P99}
+
+    def values(speed: float, seed: int) -> Dict[Any, Any]:
+        levels = {GET: speed, PUT: speed, P99: 10000 / speed}
+        return {key: noise(its, 8, scatter=0.003, seed=seed) for key, its in levels.items()}
+
+    plain = [runs(values(100.0, 1)), runs(values(level, 2), begin=0.5)]
+    held = [dataclasses.replace(run, warnings=(ResultWarning(code, "held", "measure-new", op),)) for run in plain[1]]
+    free, capped = (
+        {row.key: row for row in compare(side("a", plain[0]), [side("b", its)]).rows} for its in (plain[1], held)
+    )
+    for name, key in keys.items():
+        assert free[key].verdict is not Verdict.INCONCLUSIVE, name
+        assert capped[key].verdict is (Verdict.INCONCLUSIVE if name in forbidden else free[key].verdict), name
+
+
 def test_interleaved_runs_give_no_warning() -> None:
     a, b = side("a", runs(lots())), side("b", runs(lots(seed=2), begin=0.5))
     assert compare(a, [b]).sections[0].warnings == ()

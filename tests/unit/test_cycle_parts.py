@@ -74,6 +74,13 @@ def test_a_job_of_which_everything_fails_is_refused_with_the_servers_first_words
     assert refusal(beat_of(0, 1000, 95.1), "a") is None  # too short a time
 
 
+def test_the_line_of_a_phase_says_what_held_its_load() -> None:
+    jobs = [{"op": "GET", "rate_limit": 39.6}, {"op": "GET", "rate_limit": 39.6}, {"op": "PUT", "rate_limit": 0}]
+    assert PhaseOutcome(1, Phase("a", "hybrid"), jobs=jobs).limited == "; LIMITED: GET to 79.2/s"
+    assert PhaseOutcome(1, Phase("a", "hybrid"), jobs=jobs[2:]).limited == ""
+    assert PhaseOutcome(1, Phase("a", "hybrid"), rate=500.0, jobs=jobs).limited == "; an open loop of 500/s"
+
+
 def test_a_file_is_never_half_written(tmp_path: Path) -> None:
     write_json(tmp_path / "a.json", {"x": 1})
     with pytest.raises(TypeError):

@@ -172,7 +172,9 @@ def test_what_cbt_load_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         assert line in lines, line
     grown = [f"{name} {what}" for name in ("hybrid-3", "bounded") for what in ("adds", "takes")]
     assert not any(text in line for line in lines for text in grown)
-    assert "Warnings" not in lines  # one worker is enough for any mix, and phases are long
+    # one worker is enough for any mix, and phases are long
+    (given,) = lines[lines.index("Warnings") + 1 :]
+    assert given.endswith("the rate is given: compare latencies; throughput is never better nor equivalent")
 
 
 def test_which_programs_and_rows_are_on_the_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -210,6 +212,18 @@ def test_idle_and_unequal_clients_are_pointed_out(tmp_path: Path, capsys: pytest
     assert "c2, c3: no driver runs there (1 for 3 nodes)" in one
     four = plan(capsys, write(tmp_path, SMALL.replace("buckets: 2", "drivers: 4")))
     assert "the client nodes have unequal loads (drivers: c1 2, c2 1, c3 1)" in four
+
+
+def test_what_holds_a_load_is_said_before_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = plan(capsys, write(tmp_path, SMALL))
+    assert "hybrid: LIMITED: warp is held to rates, which the calibration finds" in text
+    assert "LIMITED" not in plan(capsys, CONFIGS / "quickstart.yaml")
+    rates = plan(capsys, CONFIGS / "openloop.yaml")
+    assert "the rate is given: compare latencies; throughput is never better nor equivalent" in rates
+    fixed = SMALL.replace("30s}", "30s, workers: {get: 2, put: 2, stat: 1, delete: 1}}")
+    assert "LIMITED" not in plan(capsys, write(tmp_path, fixed))
+    limiter = fixed.replace("- warp: {", "- warp: {args: {rps-limit: 5}, ")
+    assert "warp: LIMITED" in plan(capsys, write(tmp_path, limiter))
 
 
 def test_json_has_the_plans_themselves(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ import analysis_archives as made
 import pytest
 
 from cbt_plugins.results import flight
+from cbt_plugins.results.record import warnings_of
 from cbt_plugins.results.series import TimeGrid
 from cbt_plugins.results.summary_file import dumps, summarize
 
@@ -90,6 +91,9 @@ def test_an_open_loop(tmp_path: Path) -> None:
     phase = summary["phases"][0]
     assert (phase["loop"], phase["rate"]) == ("open", {"asked": 300.0, "issued": 300.0, "deviation": 0.0})
     assert phase["littles_law"]["jobs"][0]["paced"]
+    (given,) = warnings_of(summary)  # a reader of the table sees `open`, a comparison has to be told
+    assert (given.code, given.phase, given.op) == ("rate-given", phase["name"], None)
+    assert "300 requests/s were asked for" in given.text
 
 
 @pytest.mark.parametrize(

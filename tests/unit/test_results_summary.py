@@ -11,12 +11,14 @@ from typing import Any, Dict, List
 import analysis_archives as made
 import pytest
 
+from cbt_plugins.report.terminal import render
 from cbt_plugins.results import job_files
 from cbt_plugins.results import phase as of_phase
 from cbt_plugins.results.archive import find_runs, texts
 from cbt_plugins.results.environment import ceph_version
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.summary import new_vs_aged
 from cbt_plugins.results.summary_file import check, dumps, json_schema, read_summary, summarize, write_summary
 from cbt_plugins.warning_kinds import KINDS
 
@@ -182,10 +184,22 @@ def test_littles_law_sees_idle_workers(tmp_path: Path) -> None:
 
 def test_littles_law_leaves_paced_jobs_alone(tmp_path: Path) -> None:
     rows = [made.row("GET", i / 50 - 2, 0.01, thread=w) for i in range(700) for w in range(2)]
-    assert codes(one(tmp_path / "a", [made.job("g", "GET", rows, rate_limit=100)])) == []
+    assert codes(one(tmp_path / "a", [made.job("g", "GET", rows, rate_limit=100)])) == ["paced"]
     assert codes(one(tmp_path / "b", [made.job("g", "GET", made.steady("GET", **GET), workers=1, rate_limit=100)])) == [
-        "littles-law"
+        "littles-law",
+        "paced",
     ]
+
+
+def test_what_a_rate_holds_says_so_in_every_place(tmp_path: Path) -> None:
+    """warp's limiter: GET at 100/s cannot become faster, on whatever cluster."""
+    rows = [made.row("GET", i / 50 - 2, 0.01, thread=w) for i in range(700) for w in range(2)]
+    summary = one(tmp_path, [made.job("g", "GET", rows, rate_limit=100), made.job("h", "GET", rows, workers=2)])
+    (warning,) = (its for its in summary["warnings"] if its["code"] == "paced")
+    assert warning["op"] == "GET" and "GET was held to 100 requests/s in 1 of 2 jobs: it could" in warning["text"]
+    assert "LIMITED: GET was held to 100 requests/s in 1 job;" in render(summary)
+    again = {**summary["phases"][0], "name": "again"}
+    assert "GET had a limit and says nothing about aging" in (new_vs_aged([summary["phases"][0], again]) or {})["note"]
 
 
 def test_littles_law_does_not_warn_of_a_job_that_had_nothing_to_delete(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Dict, Hashable, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from cbt_plugins.metrics import Direction
-from cbt_plugins.warning_kinds import forbids_verdict
+from cbt_plugins.warning_kinds import caps, forbids_verdict
 
 
 class Verdict(Enum):
@@ -47,6 +47,11 @@ class Estimate:
         """The first warning that forbids a verdict on the value; None: none does."""
         return next((its for its in self.warnings if forbids_verdict(its.code)), None)
 
+    @property
+    def capped_by(self) -> Optional[StatisticsWarning]:
+        """The first warning that something held the value down; None: none does."""
+        return next((its for its in self.warnings if caps(its.code)), None)
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -80,6 +85,11 @@ class Comparison:
         """The first warning that forbids a verdict whatever the numbers say; None: none does."""
         mine = next((its for its in self.warnings if forbids_verdict(its.code)), None)
         return self.base.forbidden_by or self.new.forbidden_by or mine
+
+    @property
+    def capped_by(self) -> Optional[StatisticsWarning]:
+        """The first warning that forbids "better" and "equivalent"; None: none does."""
+        return self.base.capped_by or self.new.capped_by
 
 
 @dataclass(frozen=True)
@@ -134,6 +144,8 @@ def judge(
         if abs(1 - comparison.base.confidence - alpha) > 1e-9:
             raise ValueError(f"intervals at {comparison.base.confidence:g} for verdicts at {1 - alpha:g}")
         verdict, warnings = _verdict(comparison, directions[key], width, least, adjusted.get(key, 1.0) < alpha)
+        if comparison.capped_by and verdict in (Verdict.BETTER, Verdict.EQUIVALENT):
+            verdict = Verdict.INCONCLUSIVE
         if key in helped and verdict in (Verdict.BETTER, Verdict.WORSE):
             warnings.append(StatisticsWarning("assumes-normal", _HELPED.format(len(rows))))
         judged[key] = replace(
