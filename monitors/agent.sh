@@ -3,8 +3,8 @@
 #
 # Its lines go to FOLDER/NAME.jsonl, its errors to FOLDER/output.txt. It leads its process group and is recorded with
 # its start time in FOLDER/NAME.pid. An agent that a lost connection has left behind there is ended first.
-umask 022
-mkdir -p -- "$1" && cd -- "$1" || exit 1
+umask 077
+own_folder "$1" make && cd -- "$1" || exit 1
 name=$2
 shift 2
 

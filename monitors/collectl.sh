@@ -6,8 +6,8 @@ command -v collectl >/dev/null || {
   echo missing
   exit 0
 }
-umask 022
-mkdir -p -- "$1" || exit 1
+umask 077
+own_folder "$1" make || exit 1
 setsid sh -c "$2" </dev/null >"$1/output.txt" 2>&1 &
 echo "$! $(sed 's/.*) //' /proc/$!/stat | cut -d' ' -f20)" >"$1/collectl.pid"
 echo started

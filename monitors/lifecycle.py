@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set
 
-from cbt_plugins.cluster.remote import Remote, RemoteError, script
+from cbt_plugins.cluster.remote import Remote, RemoteError, find_own, make_own, script
 from cbt_plugins.host import Monitor, RunFailed
 from cbt_plugins.inventory import host_of, nodes_of, split_names
 
@@ -68,7 +68,7 @@ def watch(
     try:
         # what a killed run has left in this directory of ours may still run
         stop_left(remote, nodes, run_dir)
-        remote.run(nodes, f"mkdir -p -m 0755 -- {shlex.quote(directory)}", 60)
+        remote.run(nodes, make_own(directory), 60)
         for monitor in monitors:
             started.append(monitor)
             monitor.start(directory)
@@ -96,7 +96,7 @@ def bring_left(
     """End the monitors that a killed run has left on the nodes, and bring their files into the archive."""
     remote = Remote.from_host(cluster, common)
     stop_left(remote, nodes, run_dir)
-    look = f"cd {shlex.quote(run_dir)} 2>/dev/null && ls -d monitors-* 2>/dev/null || true"
+    look = f"{find_own(run_dir)}cd {shlex.quote(run_dir)} && ls -d monitors-* 2>/dev/null || true"
     left: Dict[str, List[str]] = {}
     for node, result in remote.run(nodes, look, 60, check=False).items():
         for name in result.stdout.split():
@@ -136,14 +136,14 @@ def _fetch(remote: Remote, nodes: Sequence[str], directory: str, local_dir: Path
         with tempfile.TemporaryDirectory(dir=local_dir, prefix=".fetch-") as scratch:
             try:
                 if chown:
-                    remote.run([node], f"{chown}true", 60)
+                    remote.run([node], f"{find_own(directory)}{chown}true", 60)
                 remote.fetch([node], directory, Path(scratch))
                 for file in sorted(Path(scratch, node).iterdir()):
                     shutil.move(str(file), str(local_dir / f"{file.name}.{node}"))
                 fetched.append(node)
             except RemoteError as error:
                 logger.error("monitor files of %s stay in %s there: %s", node, directory, error)
-    remote.run(fetched, f"rm -rf -- {quoted}", 60, check=False)
+    remote.run(fetched, f"{find_own(directory)}rm -rf -- {quoted}", 60, check=False)
 
 
 def build(

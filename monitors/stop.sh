@@ -1,7 +1,8 @@
 #!/bin/sh
 # End the process groups that are recorded as "pid start-time" in the *.pid files of folders: stop.sh FOLDER...
 #
-# A process whose start time is another one is not signalled: its number was given away again.
+# A process whose start time is another one is not signalled: its number was given away again. Nor is one that somebody
+# else can have recorded.
 alive() {
   # shellcheck disable=SC2046 # words are wanted: the fields from the state on
   set -- $(sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null)
@@ -10,6 +11,7 @@ alive() {
 
 status=0
 for folder; do
+  own_folder "$folder" look 2>/dev/null || continue
   for file in "$folder"/*.pid; do
     [ -f "$file" ] || continue
     read -r pid since <"$file"

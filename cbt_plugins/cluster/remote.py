@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import getpass
 import io
+import logging
 import os
 import shlex
 import shutil
 import socket
+import stat
 import subprocess
 import tarfile
 import uuid
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.stream import Stream
 from cbt_plugins.inventory import NodeName, names_of, short_name
+
+log = logging.getLogger(__name__)
 
 #: exit status of a node that could not be reached or did not answer in time (ssh's own convention)
 UNREACHABLE = 255
@@ -53,17 +58,41 @@ SSH_OPTIONS = (
 )
 
 
+@cache
+def program_text(path: Path) -> str:
+    """Return a shell program of ours without its comments."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return "".join(f"{line}\n" for line in lines if line.strip() and not line.lstrip().startswith("#"))
+
+
+#: defines the shell function `own_folder`
+OWN_FOLDER = program_text(Path(__file__).with_name("own_folder.sh"))
+
+
+def make_own(*folders: str) -> str:
+    """Return shell lines that make folders on a node; they end the shell where others could write or replace one."""
+    return OWN_FOLDER + "".join(f"own_folder {shlex.quote(folder)} make || exit\n" for folder in folders)
+
+
+def find_own(folder: str) -> str:
+    """Return shell lines that end the shell: with status 0 where there is no such folder, else as `make_own` does."""
+    return f"{OWN_FOLDER}own_folder {shlex.quote(folder)} look || exit $(($? == 3 ? 0 : $?))\n"
+
+
 def script(path: Path, *words: str) -> str:
     """Return the command that runs a shell program of ours on a node; `words` are its arguments."""
-    return " ".join(["sh", "-c", *map(shlex.quote, (path.read_text(encoding="utf-8"), path.name, *words))])
+    text = path.read_text(encoding="utf-8")
+    if "own_folder " in text:
+        text = text.replace("\n", f"\n{OWN_FOLDER}", 1)
+    return " ".join(["sh", "-c", *map(shlex.quote, (text, path.name, *words))])
 
 
 def subject_of(command: str) -> str:
     """Return what an error calls a command: its first line that has one, or our script and its arguments."""
     if command.startswith("sh -c '#!"):
         return " ".join(shlex.split(command)[3:])[:120]
-    lines = (line.strip() for line in command.splitlines())
-    return next((line for line in lines if line and not line.startswith("#")), command)[:120]
+    lines = (line.strip() for line in command.replace(OWN_FOLDER, "").splitlines())
+    return next((line for line in lines if line and not line.startswith(("#", "own_folder "))), command)[:120]
 
 
 def _own_names() -> FrozenSet[str]:
@@ -222,7 +251,10 @@ class Remote:
         return answers
 
     def put(self, files: Mapping[str, Mapping[str, bytes]], mode: int = 0o600, timeout: float = 600.0) -> None:
-        """Write files: {node: {absolute path: content}}. Folders are made; no content is ever in an argument list."""
+        """Write files: {node: {absolute path: content}}, for us alone, into folders of ours, which are made.
+
+        No content is ever in an argument list.
+        """
         commands = {}
         for node, wanted in files.items():
             archive = io.BytesIO()
@@ -231,20 +263,24 @@ class Remote:
                     entry = tarfile.TarInfo(str(PurePosixPath(path).relative_to("/")))
                     entry.size, entry.mode = len(content), mode
                     tar.addfile(entry, io.BytesIO(content))
-            folders = " ".join(shlex.quote(str(PurePosixPath(p).parent)) for p in wanted)
-            # --no-overwrite-dir: the folders above keep their owner and mode
-            extract = f"umask 077; mkdir -p {folders} && tar -x -f - -C / --no-same-owner --no-overwrite-dir"
-            commands[node] = (extract, archive.getvalue())
+            folders = sorted({str(PurePosixPath(p).parent) for p in wanted})
+            # tar makes each file anew (O_EXCL); --no-overwrite-dir: the folders above keep their owner and mode
+            extract = "tar -x -f - -C / --no-same-owner --no-overwrite-dir"
+            commands[node] = (f"{make_own(*folders)}umask 077; {extract}", archive.getvalue())
         answers = self._exchange(commands, timeout)
         results = {n: Result("", e.decode(errors="replace"), s) for n, (_, e, s) in answers.items()}
         if any(r.status for r in results.values()):
             raise RemoteError("writing files", results)
 
     def fetch(self, nodes: Sequence[str], remote_dir: str, local_dir: Path, timeout: float = 3600.0) -> None:
-        """Copy a folder from every node into local_dir/<node>/. A missing folder gives an empty one."""
+        """Copy a folder from every node into local_dir/<node>/: its files and folders, no links, no other modes.
+
+        A missing folder gives an empty one. What the nodes send is not trusted.
+        """
         running: List[Tuple[str, subprocess.Popen[bytes]]] = []
         quoted = shlex.quote(remote_dir)
-        command = f"cd {quoted} 2>/dev/null && exec tar -c -f - . </dev/null; exec tar -c -T /dev/null -f -"
+        nothing = "exec tar -c -T /dev/null -f -"
+        command = f"{OWN_FOLDER}own_folder {quoted} look && cd {quoted} && exec tar -c -f - . </dev/null; {nothing}"
         for node in dict.fromkeys(nodes):
             (local_dir / node).mkdir(parents=True, exist_ok=True)
             source = subprocess.Popen(
@@ -255,7 +291,7 @@ class Remote:
                 start_new_session=True,
             )
             sink = subprocess.Popen(
-                ["tar", "-x", "--ignore-zeros", "-f", "-", "-C", str(local_dir / node), "--no-same-owner"],
+                ["tar", "-x", "--ignore-zeros", "-f", "-", "-C", str(local_dir / node), *_AS_OURS],
                 stdin=source.stdout,
                 stderr=subprocess.PIPE,
             )
@@ -273,12 +309,27 @@ class Remote:
             # tar says 1 when a file changed while it was read: rows of a load that is still ending
             if process.returncode not in (0, 1):
                 results[node] = Result("", (err or b"").decode(errors="replace"), process.returncode or UNREACHABLE)
+        for node in results:
+            _drop_special(local_dir / node)
         if any(r.status for r in results.values()):
             raise RemoteError(f"fetching {remote_dir}", results)
 
     def stream(self, nodes: Sequence[str], command: str) -> Stream:
         """Start a command on all nodes at once and read its lines as they come."""
         return Stream({node: self.transport.ssh(node, command) for node in nodes})
+
+
+#: options of tar: what comes from a node belongs to us, with the usual modes, and runs nothing as somebody else
+_AS_OURS = ("--no-same-owner", "--no-same-permissions")
+
+
+def _drop_special(folder: Path) -> None:
+    """Remove what is no file and no folder: a link would be read through here, a pipe never ends."""
+    for top, folders, files in os.walk(folder):
+        for path in (os.path.join(top, name) for name in (*folders, *files)):
+            if not stat.S_ISREG(mode := os.lstat(path).st_mode) and not stat.S_ISDIR(mode):
+                log.warning("%s: neither a file nor a folder: not kept", path)
+                os.unlink(path)
 
 
 def _by_node(nodes: Sequence[str], text: str) -> Dict[str, str]:

@@ -16,8 +16,13 @@ from functools import cache
 from pathlib import Path
 from typing import Optional
 
-#: our state on a node until it boots; another place for a user who may not write there
-FOLDER = 'd=/run/cbt-plugins; [ -w /run ] || d="/tmp/cbt-plugins-$(id -u)"; mkdir -p "$d" && chmod 700 "$d"'
+#: our state on a node until it boots; another place for a user who may not write there, where others may have been
+#: before. In short, since a user may have to type it: both places are root's, and in neither can others replace it.
+FOLDER = (
+    'd=/run/cbt-plugins; [ -w /run ] || d="/tmp/cbt-plugins-$(id -u)"; mkdir -m 700 "$d" 2>/dev/null; '
+    '[ "$(LC_ALL=C stat -c "%u %a %F" "$d")" = "$(id -u) 700 directory" ] '
+    '|| { echo "$d is not ours alone (mode 700): remove it as root" >&2; exit 77; }'
+)
 #: exit status of a command that was undone before it began
 TOO_LATE = 75
 #: seconds until an attempt of a dead man's switch is given up and made again
@@ -56,11 +61,11 @@ def fenced_inject(name: str, text: str, wait: float) -> str:
 def fenced_undo(name: str, text: str, wait: float, mark: bool) -> str:
     """Return a step's undo, which waits for its command. `mark`: the command is not known to have ended.
 
-    After `wait` seconds it runs without the lock.
+    After `wait` seconds it runs without the lock, and so it does where the folder is not ours: no command begins there.
     """
     left = f': > "$d/{name}.undone"; ' if mark else ""
     locked = f'flock -o -w {wait:g} -E 74 "$d/lock" sh -c "$t"; s=$?; [ $s != 74 ] || exec sh -c "$t"; exit $s'
-    return f"t={shlex.quote(text)}; {FOLDER}; {left}{locked}"
+    return f't={shlex.quote(text)}; ( {FOLDER}; ) || exec sh -c "$t"; {FOLDER}; {left}{locked}'
 
 
 def arm(name: str, recovery: str, seconds: float) -> str:

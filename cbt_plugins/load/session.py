@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.clock import Offset
-from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.remote import Remote, RemoteError, find_own
 from cbt_plugins.cluster.stream import Stream
 from cbt_plugins.load.agent import TERM_TIMEOUT
 from cbt_plugins.load.generator import FOLDER, ROWS, Counts, JobEnd, LoadJob, parse_counts
@@ -206,7 +206,7 @@ def collect(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> No
     quoted = shlex.quote(folder)
     # own pids with their start times: never another process that got the number
     gone = (
-        f"cd {quoted} 2>/dev/null || exit 0; [ -f pids ] || exit 0; touch stop; "
+        f"{find_own(folder)}cd {quoted} || exit; [ -f pids ] || exit 0; touch stop; "
         # a zombie has ended, and waits for whoever started it
         "now() { sed -n 's/.*) \\([^Z] \\)/\\1/p' /proc/$1/stat 2>/dev/null | cut -d' ' -f20; }; "
         'left() { while read pid born; do [ "$(now $pid)" != "$born" ] || echo $pid; done < pids; }; '
@@ -222,7 +222,7 @@ def collect(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> No
                 shutil.move(str(file), str(into / kind / file.name))
     shutil.rmtree(scratch)
     try:
-        remote.run(nodes, f"rm -rf -- {quoted}", timeout=300.0)
+        remote.run(nodes, f"{find_own(folder)}rm -rf -- {quoted}", timeout=300.0)
     except RemoteError as error:
         raise LoadError(str(error)) from error
 

@@ -18,7 +18,7 @@ from typing import Iterator, List, Tuple
 
 from cbt_plugins import signals
 from cbt_plugins.cluster.ceph import Ceph, CephError
-from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.remote import Remote, RemoteError, find_own
 from cbt_plugins.config.source import mask_secrets
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector
 from cbt_plugins.host import HostRun, RunFailed
@@ -167,7 +167,7 @@ def _clean_nodes(run: RunContext) -> None:
     """
     folder = shlex.quote(run.host.run_dir)
     command = (
-        f"cd {folder} 2>/dev/null || exit 0; rm -rf -- bin probe; "
+        f"{find_own(run.host.run_dir)}cd {folder} || exit; rm -rf -- bin probe; "
         f"find . -depth -type d -empty -delete 2>/dev/null; cd / && rmdir -- {folder} 2>/dev/null || true"
     )
     with contextlib.suppress(RemoteError):

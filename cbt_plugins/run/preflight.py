@@ -17,7 +17,7 @@ import yaml
 from cbt_plugins import __version__
 from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
 from cbt_plugins.cluster.clock import Offset, offsets
-from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.remote import Remote, RemoteError, find_own
 from cbt_plugins.host import HostRun, own_program
 from cbt_plugins.journal import ARCHIVE_VERSION
 from cbt_plugins.load.generator import generator_of
@@ -203,9 +203,10 @@ def deploy(run: RunContext) -> Dict[str, str]:
         content = source.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
         path = paths[name] = str(PurePosixPath(run.host.run_dir) / "bin" / name)
-        answers = remote.run(clients, f"echo '{digest}  {path}' | sha256sum -c --status", check=False)
-        lacking = [n for n, r in answers.items() if r.status]
-        remote.put({n: {path: content} for n in lacking}, mode=0o755)
+        has = f"{find_own(str(PurePosixPath(path).parent))}echo '{digest}  {path}' | sha256sum -c --status && echo has"
+        answers = remote.run(clients, has, check=False)
+        lacking = [n for n, r in answers.items() if r.stdout.strip() != "has"]
+        remote.put({n: {path: content} for n in lacking}, mode=0o700)
     for name, path in paths.items():
         quoted = shlex.quote(path)
         failed = f"{{ echo {quoted} does not run on this node >&2; exit 1; }}"
