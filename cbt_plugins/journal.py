@@ -45,15 +45,9 @@ class Journal:
         except OSError:
             self._file.close()
             raise JournalInUse(f"another process is using {path.parent}: wait until it ends") from None
-        self._cut_torn_end()
+        if self._file.writable():
+            _cut_torn_end(path)
         self.records: List[Dict[str, Any]] = json_lines(path)
-
-    def _cut_torn_end(self) -> None:
-        data = self._path.read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
-        if whole != data and self._file.writable():
-            with open(self._path, "r+b") as file:
-                file.truncate(len(whole))
 
     def write(self, event: str, **facts: Any) -> None:
         """Add a record with the time of now."""
@@ -83,10 +77,17 @@ class Journal:
 
 
 class LineWriter:
-    """A new file of JSON lines that somebody may follow while it grows; unlike a journal it is not synced."""
+    """A file of JSON lines that somebody may follow while it grows; unlike a journal it is not synced.
 
-    def __init__(self, path: Path) -> None:
-        self._file = open(path, "w", encoding="utf-8")  # noqa: SIM115
+    A new one, or with `append` one that goes on after its last whole line.
+    """
+
+    def __init__(self, path: Path, append: bool = False) -> None:
+        if append:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+            _cut_torn_end(path)
+        self._file = open(path, "a" if append else "w", encoding="utf-8")  # noqa: SIM115
 
     def write(self, value: Mapping[str, Any]) -> None:
         """Add a line."""
@@ -96,6 +97,13 @@ class LineWriter:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _cut_torn_end(path: Path) -> None:
+    data = path.read_bytes()
+    whole = data.rfind(b"\n") + 1
+    if whole != len(data):
+        os.truncate(path, whole)
 
 
 def json_lines(path: Path) -> List[Dict[str, Any]]:

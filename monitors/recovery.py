@@ -1,17 +1,21 @@
 """The `recovery` profile: the cluster's state once a second, through one connection to one node.
 
-Samples arrive as monitors/recovery.<node>/recovery.jsonl; docs/RECOVERY.md has their keys.
+Beside CBT's own benchmarks it is a monitor; our runs sample from their begin to their end, as the profile says. Samples
+arrive as monitors/recovery.<node>/recovery.jsonl; docs/RECOVERY.md has their keys.
 """
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Union
+import json
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Union
 
 from pydantic import Field
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.sampler import AGENT, agent_settings
+from cbt_plugins.cluster.sampler import AGENT, ClusterWatch, agent_settings
 from cbt_plugins.config.validate import Strict, values_of
+from cbt_plugins.inventory import nodes_of
 
 from .agents import AgentMonitor
 
@@ -35,13 +39,29 @@ class Recovery(AgentMonitor):
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
         self._profile = values_of(RecoveryProfile, "recovery", config)
         super().__init__(config, cluster, common)
-        self.nodes = self.nodes[:1]
-        if not self.nodes:
-            raise ValueError("monitoring_profiles: recovery: no node to ask the cluster from; check its nodes:")
+        self.nodes = [_node(cluster, self._profile)]
 
     def argument(self) -> str:
-        ceph = Ceph(self._remote, self.cluster)
-        return agent_settings(ceph, self._profile.interval, librados=self._profile.librados, recovery=True)
+        return json.dumps([_settings(Ceph(self._remote, self.cluster), self._profile)])
 
     def name_on(self, node: str) -> str:
         return self.NAME
+
+
+def cluster_watch(ceph: Ceph, cluster: Mapping[str, Any], config: Mapping[str, Any], folder: Path) -> ClusterWatch:
+    """Return the sampler of a run, as the profile asks for it; its file is that of the monitor, under `folder`."""
+    profile = values_of(RecoveryProfile, "recovery", config)
+    node = _node(cluster, profile)
+    file = folder / f"{Recovery.NAME}.{node}" / f"{Recovery.NAME}.jsonl"
+    return ClusterWatch(ceph, node, file, {**_settings(ceph, profile), "df": True})
+
+
+def _settings(ceph: Ceph, profile: RecoveryProfile) -> Dict[str, Any]:
+    return agent_settings(ceph, profile.interval, librados=profile.librados, recovery=True)
+
+
+def _node(cluster: Mapping[str, Any], profile: RecoveryProfile) -> str:
+    roles = [profile.nodes] if isinstance(profile.nodes, str) else profile.nodes
+    for node in nodes_of(cluster, *roles):
+        return node
+    raise ValueError("monitoring_profiles: recovery: no node to ask the cluster from; check its nodes:")

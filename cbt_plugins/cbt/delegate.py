@@ -13,7 +13,6 @@ from cbt_plugins.cbt import checkout, layout
 from cbt_plugins.cbt.execution import COMPLETE, execute
 from cbt_plugins.cbt.judgement import judge_of
 from cbt_plugins.cbt.session import monitors_of_tree, session
-from cbt_plugins.config import registry
 from cbt_plugins.host import HostRun, Monitor
 from cbt_plugins.monitors import lifecycle
 
@@ -73,12 +72,9 @@ class Delegate:
         common = getattr(settings, "common", None) or {}
         current = session()
 
-        def monitors(local_dir: Path, *wanted: str) -> AbstractContextManager[None]:
+        def monitors(local_dir: Path, *without: str) -> AbstractContextManager[None]:
             def make() -> List[Any]:
-                there = getattr(settings, "monitoring_profiles", None) or {}
-                more = {name: None for name in wanted if name not in there}
-                table = registry.loaders(registry.MONITORS)
-                return [*monitors_of_tree(), *lifecycle.build(more, table, settings.cluster, common)]
+                return [its for its in monitors_of_tree() if getattr(its, "PROFILE", None) not in without]
 
             return lifecycle.watch(make, settings.cluster, common, run_dir, local_dir)
 
@@ -94,6 +90,7 @@ class Delegate:
             config_file=current.config_file if current else None,
             checkout=checkout.describe(Path(settings.__file__).resolve().parent),
             monitors=monitors,
+            profiles=dict(getattr(settings, "monitoring_profiles", None) or {}),
         )
 
 
@@ -105,6 +102,7 @@ def monitor_class(name: str, load: Callable[[], Any], base: type) -> type:
     """Return a subclass of the tree's Monitoring for one of our monitors, in both eras."""
 
     class PluginMonitoring(base):
+        PROFILE: ClassVar[str] = name
         DEFAULT_NODES: ClassVar[List[str]] = list(load().DEFAULT_NODES)  # the package era asks for this ...
         INNERMOST: ClassVar[bool] = load().INNERMOST
 

@@ -157,8 +157,8 @@ class RunLoop:
         directory.mkdir(parents=True, exist_ok=True)
         run_dir = layout.run_dir(self._cluster["tmp_dir"], run.benchmark, directory)
 
-        def monitors(local_dir: Path, *wanted: str) -> AbstractContextManager[None]:
-            make = partial(self._build_monitors, wanted)
+        def monitors(local_dir: Path, *without: str) -> AbstractContextManager[None]:
+            make = partial(self._build_monitors, without)
             return lifecycle.watch(make, self._cluster, self._common, run_dir, local_dir)
 
         return HostRun(
@@ -173,10 +173,11 @@ class RunLoop:
             config_file=self._config_file,
             checkout=None,
             monitors=monitors,
+            profiles=self._profiles,
         )
 
-    def _build_monitors(self, wanted: Sequence[str]) -> List[Monitor]:
-        profiles = {**dict.fromkeys(wanted), **self._profiles}
+    def _build_monitors(self, without: Sequence[str]) -> List[Monitor]:
+        profiles = {name: profile for name, profile in self._profiles.items() if name not in without}
         return lifecycle.build(profiles, self._monitors, self._cluster, self._common)
 
 

@@ -1,83 +1,161 @@
-"""The cluster's state over time: one agent on a node samples it, and status, waiting and recovery read its lines."""
+"""The cluster's state over time: one agent on a node samples it, from a run's begin to its end, for whoever asks."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
+import queue
 import shlex
+import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph, Status
 from cbt_plugins.cluster.stream import NodeProgram, Stream
+from cbt_plugins.journal import LineWriter, json_lines
+
+log = logging.getLogger(__name__)
 
 #: what nodes run to sample; standard library only
 AGENT = Path(__file__).parent / "sampler_agent.py"
-#: seconds for one reply, when nobody needs to know of a silence at once
-_TIMEOUT = 20.0
+#: the distribution's Python is the one that has Ceph's bindings
+_PYTHON = "python=/usr/bin/python3; [ -x $python ] || python=python3; exec $python "
 #: seconds from one connection to the next
-_REOPEN = 10.0
+_REOPEN = 2.0
+#: seconds after which the thread looks whether it is to end
+_LOOK = 0.2
 
 
-def agent_settings(ceph: Ceph, interval: float, **more: Any) -> str:
-    """Return the agent's argument: how this cluster is asked, how often, and what is asked of it.
+def agent_settings(ceph: Ceph, interval: float, **more: Any) -> Dict[str, Any]:
+    """Return the agent's settings: how this cluster is asked, how often, and what is asked of it.
 
     `recovery`: follow the OSD maps and counters; `df`: ask for the space; `librados`: use it where it is; `timeout`.
     """
-    return json.dumps([{"interval": interval, "ceph": ceph.command, "conf": ceph.conf_file, **more}])
+    return {"interval": interval, "ceph": ceph.command, "conf": ceph.conf_file, **more}
 
 
-class StatusWatch:
-    """Samples of `ceph status` and `ceph df`, over one connection to the head node, re-opened when it is lost.
+class StatusFeed:
+    """The samples that one reader has not had yet: those that came since it was made."""
 
-    Use as a context manager; `poll` gives what has come since the last call.
-    `offset` is the head node's clock minus ours, in seconds.
-    """
+    def __init__(self, watch: ClusterWatch) -> None:
+        self._watch = watch
+        self._samples: queue.SimpleQueue[Tuple[float, Status]] = queue.SimpleQueue()
 
-    def __init__(self, ceph: Ceph, offset: float = 0.0, interval: float = 2.0) -> None:
-        self._ceph = ceph
-        # the `ceph` command and not librados: what the section names is what reaches the cluster
-        self._settings = agent_settings(ceph, interval, df=True, timeout=_TIMEOUT)
-        self._offset = offset
-        self._stream: Optional[Stream] = None
-        self._state: Dict[str, Any] = {}
-        self._opened = 0.0
-        self.latest: Optional[Status] = None
-        self.latest_at = 0.0  # time.monotonic() of its arrival here
+    @property
+    def latest(self) -> Optional[Status]:
+        """The newest state, also one from before this feed was made; None before the first answer."""
+        return self._watch.latest
 
-    def __enter__(self) -> StatusWatch:
-        self._open()
-        return self
+    @property
+    def latest_at(self) -> float:
+        """Return the `time.monotonic()` at which `latest` has arrived."""
+        return self._watch.latest_at
 
-    def _open(self) -> None:
-        agent = NodeProgram(AGENT)
-        command = "exec python3 " + " ".join(map(shlex.quote, agent.words(self._settings)))
-        self._stream = self._ceph.remote.stream([self._ceph.head], command)
-        self._stream.send(agent.text)
-        self._state = {}
-        self._opened = time.monotonic()
+    def put(self, at: float, status: Status) -> None:
+        self._samples.put((at, status))
 
     def poll(self, timeout: float = 0.0) -> Iterator[Tuple[float, Status]]:
-        """Yield (epoch seconds on our clock, status) of all samples that have arrived."""
-        assert self._stream is not None
-        for _, text in self._stream.lines(max(timeout, 0.001)):
+        """Yield (epoch seconds on our clock, status) as they come, for `timeout` seconds; 0: what is there."""
+        until = time.monotonic() + timeout
+        while True:
             try:
-                line = json.loads(text)
-                if "version" in line:  # an agent begins; its first sample is a whole state
-                    self._state = {}
-                if not {"version", "event", "end"}.isdisjoint(line):
-                    continue
-                self._state.update(line)
-                status = Status.of_state(self._state)
-            except (ValueError, KeyError, TypeError):
-                continue
-            self.latest, self.latest_at = status, time.monotonic()
-            yield float(line["t"]) - self._offset, status
-        if not self._stream.open and time.monotonic() - self._opened > _REOPEN:
-            self._stream.close()
-            self._open()
+                left = until - time.monotonic()
+                yield self._samples.get(timeout=left) if left > 0 else self._samples.get_nowait()
+            except queue.Empty:
+                return
+
+
+@dataclass
+class ClusterWatch:
+    """The one sampler of a run: the agent's lines are in `file` as they come, also those of earlier invocations.
+
+    Use as a context manager; `feed` gives samples to a reader. A thread reads the connection to `node`, and opens it
+    again when it is lost. `offset` is the node's clock minus ours, in seconds, once it is known.
+    """
+
+    ceph: Ceph
+    node: str
+    file: Path
+    settings: Dict[str, Any]
+    offset: float = 0.0
+    latest: Optional[Status] = None
+    latest_at: float = 0.0  # time.monotonic() of its arrival here
+
+    def __post_init__(self) -> None:
+        self._feeds: List[StatusFeed] = []
+        self._state: Dict[str, Any] = {}
+        self._ended = threading.Event()
+        self._thread: Optional[threading.Thread] = None
+
+    def __enter__(self) -> ClusterWatch:
+        for line in json_lines(self.file):
+            self._add(line)
+        self._ended.clear()
+        self._thread = threading.Thread(target=self._follow, name="cluster watch", daemon=True)
+        self._thread.start()
+        return self
 
     def __exit__(self, *_: object) -> None:
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    @contextlib.contextmanager
+    def feed(self) -> Iterator[StatusFeed]:
+        """Give a reader all samples from now on, while the context is open."""
+        feed = StatusFeed(self)
+        self._feeds.append(feed)
+        try:
+            yield feed
+        finally:
+            self._feeds.remove(feed)
+
+    def _follow(self) -> None:
+        with contextlib.closing(LineWriter(self.file, append=True)) as writer:
+            while not self._ended.is_set():
+                opened = time.monotonic()
+                with contextlib.closing(self._open()) as stream:
+                    while stream.open and not self._ended.is_set():
+                        for _, text in stream.lines(_LOOK):
+                            self._take(text, writer)
+                if not self._ended.is_set():
+                    why = " | ".join(stream.messages[-2:]) or "the connection ended"
+                    log.warning("no samples of the cluster from %s: %s; connecting again", self.node, why)
+                self._ended.wait(max(0.0, opened + _REOPEN - time.monotonic()))
+
+    def _open(self) -> Stream:
+        """Connect; the agent tells what the OSD maps have done since the last sample, and how long none came."""
+        agent = NodeProgram(AGENT)
+        known = (self.settings, self._state.get("epoch"), self._state.get("t"))
+        words = map(shlex.quote, agent.words(json.dumps(known)))
+        stream = self.ceph.remote.stream([self.node], _PYTHON + " ".join(words))
+        stream.send(agent.text)
+        return stream
+
+    def _take(self, text: str, writer: LineWriter) -> None:
+        try:
+            line = json.loads(text)
+            t = float(line["t"])
+        except (ValueError, KeyError, TypeError):
+            return  # a shell's greeting
+        writer.write(line)
+        if not self._add(line):
+            return
+        try:
+            status = Status.of_state(self._state)
+        except (KeyError, TypeError, IndexError):
+            return
+        self.latest, self.latest_at = status, time.monotonic()
+        for feed in list(self._feeds):
+            feed.put(t - self.offset, status)
+
+    def _add(self, line: Dict[str, Any]) -> bool:
+        """Add a line to the state; False for one that is no sample."""
+        if not {"version", "event", "end"}.isdisjoint(line):
+            return False
+        self._state.update(line)
+        return True

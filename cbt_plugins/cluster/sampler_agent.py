@@ -28,6 +28,8 @@ PIPE_FAILURES = 3
 RESTART_AFTER = 60.0
 #: seconds for which the mgr is not asked after it did not answer; doubled each time up to the second one
 MGR_PAUSE, MGR_LONGEST_PAUSE = 15.0, 240.0
+#: seconds from one question for the space to the next
+SPACE_PERIOD = 5.0
 #: seconds after which all OSDs know of a change of the map
 MAP_SPREAD = 1.5
 #: maps between two samples that are looked at one by one
@@ -306,19 +308,26 @@ class StateSampler:
         self._period, self._asked, self._busy = period, 0.0, False
         self._pause, self._quiet_until = MGR_PAUSE, 0.0
         self._recovered = None
+        self._space, self._space_asked = None, 0.0
 
     def sample(self):
         """Return (state, changes of OSDs). Raises NoReply."""
         status = self.source.mon({"prefix": "status"})
         now = time.time()
         state = {"t": round(now, 3)}
-        state.update(state_of(status, self.source.mon({"prefix": "df"}) if self._df else None))
+        if self._df and now >= self._space_asked + SPACE_PERIOD:
+            self._space, self._space_asked = self.source.mon({"prefix": "df"}), now
+        state.update(state_of(status, self._space))
         return state, self._follow(status, state, now) if self._recovery else []
 
     def _follow(self, status, state, now):
         """Add what only a recovery is judged by: the OSDs by number, counters, whether the statistics are new."""
         osdmap = status["osdmap"]
-        changes = self.osds.follow(osdmap.get("osdmap", osdmap), self.source.mon)
+        try:
+            changes = self.osds.follow(osdmap.get("osdmap", osdmap), self.source.mon)
+        except (NoReply, KeyError):
+            state["settled"] = False  # the maps are asked for again with the next sample; the status counts
+            return []
         if changes:
             self.reports.begin(now)
         was_busy, self._busy = self._busy, not is_clean(state["pgs"], state["num_pgs"])

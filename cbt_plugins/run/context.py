@@ -10,6 +10,7 @@ from typing import Any, Iterator, List, Optional
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.sampler import ClusterWatch
 from cbt_plugins.faults import Injector
 from cbt_plugins.host import HostRun
 from cbt_plugins.inventory import ROLES, head_of, nodes_of
@@ -30,6 +31,7 @@ class RunArchive:
         self.manifest = folder / "manifest.json"
         self.complete = folder / "complete"
         self.afterwards = folder / "afterwards"
+        self.monitors = folder / "monitors"
         self._phases = folder / "phases"
 
     def cluster(self, when: str) -> Path:
@@ -97,6 +99,7 @@ class RunContext:
     journal: Journal  # what an invocation after a kill has to know
     events: Journal  # what happened when, for results and people
     injector: Injector
+    watch: ClusterWatch  # the state of the cluster, from the begin of the invocation to its end
 
     @property
     def clients(self) -> List[str]:

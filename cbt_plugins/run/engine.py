@@ -24,6 +24,7 @@ from cbt_plugins.faults import ClusterAccess, FaultError, Injector
 from cbt_plugins.host import HostRun, RunFailed
 from cbt_plugins.journal import Journal, JournalInUse, archive_refusal, write_json, write_whole
 from cbt_plugins.load.session import LoadError
+from cbt_plugins.monitors.recovery import cluster_watch
 from cbt_plugins.plan import Plan
 from cbt_plugins.run.buckets import Buckets
 from cbt_plugins.run.context import RunArchive, RunContext
@@ -71,6 +72,8 @@ class Engine:
         rescue(run)
         run.journal.write("invocation", pid=os.getpid(), run_dir=run.host.run_dir, clients=run.clients)
         ready = check(run)
+        if run.watch.node in ready.offsets:
+            run.watch.offset = ready.offsets[run.watch.node].seconds
         self._describe(run, ready)
         try:
             with run.injector.holding():
@@ -90,7 +93,7 @@ class Engine:
         runner = PhaseRunner(run, ready, buckets)
         trusted = [runner.run(i, phase) for i, phase in enumerate(run.plan.phases, 1)]
         _undo_all(run.injector)
-        after_phases(run, ready.offsets[run.ceph.head].seconds)
+        after_phases(run)
         self._snapshot("after")
         if not run.plan.keep_data:
             buckets.remove()
@@ -121,7 +124,10 @@ class Engine:
         access = ClusterAccess(self._remote, self._ceph, host.cluster, host.common, run_id)
         injector = Injector(archive.folder, access, events.write, plan.settings)
         with contextlib.closing(injector):
-            yield RunContext(host, plan, run_id, self._remote, self._ceph, archive, journal, events, injector)
+            watch = cluster_watch(self._ceph, host.cluster, host.profiles.get("recovery") or {}, archive.monitors)
+            run = RunContext(host, plan, run_id, self._remote, self._ceph, archive, journal, events, injector, watch)
+            with watch:
+                yield run
 
     def _identify(self, journal: Journal) -> str:
         """Return the run's id, made once. Raises RunFailed for an archive that another plan began."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Callable, List, Optional, Sequence
 
 from cbt_plugins.faults import FaultError, Injector, Prepared
-from cbt_plugins.plan import Event, Fault, Plan
+from cbt_plugins.plan import Event, Fault
 
 log = logging.getLogger(__name__)
 
@@ -16,11 +16,6 @@ log = logging.getLogger(__name__)
 AHEAD = 20.0
 #: seconds before a fault at which the safety rules are checked again, on the cluster of now
 AGAIN = 3.0
-
-
-def monitors_of(plan: Plan) -> Tuple[str, ...]:
-    """Return the monitors that run in every phase of a plan, also where the YAML does not ask for them."""
-    return ("recovery",) if any(event.inject for phase in plan.phases for event in phase.events) else ()
 
 
 class EventSchedule:

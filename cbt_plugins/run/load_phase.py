@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins import signals
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.sampler import StatusWatch
+from cbt_plugins.cluster.sampler import StatusFeed
 from cbt_plugins.faults.undo import RECOVERY, SETTINGS
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.load import worker_groups
@@ -20,7 +20,7 @@ from cbt_plugins.load.session import Beat, LoadError, LoadOrders, LoadSession
 from cbt_plugins.plan import Goal, Phase
 from cbt_plugins.run.buckets import Buckets, account
 from cbt_plugins.run.context import RunContext
-from cbt_plugins.run.events import EventSchedule, monitors_of
+from cbt_plugins.run.events import EventSchedule
 from cbt_plugins.run.outcome import PhaseOutcome, block_of, window_of
 from cbt_plugins.run.preflight import Ready
 from cbt_plugins.run.progress import Now, Progress
@@ -88,9 +88,12 @@ class LoadPhase:
     def _make_load(self, session: LoadSession, outcome: PhaseOutcome, schedule: EventSchedule, folder: Path) -> None:
         """Start the load and the monitors, follow them to their end, and bring the rows in."""
         run = self.context
-        watch = StatusWatch(run.ceph, self.ready.offsets[run.ceph.head].seconds)
-        observing = contextlib.closing(_Observer(self, outcome, session, watch, schedule, folder))
-        with observing as observer, run.host.monitors(folder / "monitors", *monitors_of(run.plan)), watch:
+        with contextlib.ExitStack() as stack:
+            feed = stack.enter_context(run.watch.feed())
+            observer = stack.enter_context(
+                contextlib.closing(_Observer(self, outcome, session, feed, schedule, folder))
+            )
+            stack.enter_context(run.host.monitors(folder / "monitors", "recovery"))
             try:
                 session.start()
                 observer.until_over()
@@ -144,7 +147,7 @@ class _Observer:
     load: LoadPhase
     outcome: PhaseOutcome
     session: LoadSession
-    watch: StatusWatch
+    watch: StatusFeed
     schedule: EventSchedule
     folder: Path
     _counts: Dict[str, Mapping[str, Counts]] = field(default_factory=dict)
@@ -200,7 +203,7 @@ class _Observer:
         if not self.schedule.begun and (begun := self._load_begun()) is not None:
             self.schedule.begin(begun)
 
-    def _stop_if_needed(self, reached: Optional[Callable[[StatusWatch], bool]]) -> None:
+    def _stop_if_needed(self, reached: Optional[Callable[[StatusFeed], bool]]) -> None:
         deadline = self.session.deadline
         self._guard()
         if self.schedule.failure is not None:
@@ -364,7 +367,7 @@ def _length(phase: Phase) -> Optional[float]:
     return duration + phase.ramp + phase.warmup if duration else duration
 
 
-def _target(ceph: Ceph, goal: Goal) -> Optional[Callable[[StatusWatch], bool]]:
+def _target(ceph: Ceph, goal: Goal) -> Optional[Callable[[StatusFeed], bool]]:
     """Return what tells whether a fill by share is done; None for goals that end by themselves."""
     max_avail, raw = goal.max_avail, goal.raw
     if raw is not None:
@@ -375,7 +378,7 @@ def _target(ceph: Ceph, goal: Goal) -> Optional[Callable[[StatusWatch], bool]]:
     wanted = ceph.pool_bytes(pool) + max_avail * ceph.max_avail(pool)
     asked = [0.0]
 
-    def reached(_: StatusWatch) -> bool:
+    def reached(_: StatusFeed) -> bool:
         if time.monotonic() < asked[0]:
             return False
         asked[0] = time.monotonic() + 5.0

@@ -67,7 +67,7 @@ class PhaseRunner:
         run.events.write("phase-begin", phase=phase.name, kind=phase.kind, role=phase.role)
         schedule = EventSchedule(phase.events, run.injector, run.events.write, phase.name)
         if phase.kind == "wait":
-            return wait(run, index, phase, schedule, self.ready.offsets[run.ceph.head].seconds)
+            return wait(run, index, phase, schedule)
         return LoadPhase(run, self.ready, self.buckets).run(index, phase, start, schedule, scratch)
 
     def _finish(self, index: int, phase: Phase, outcome: PhaseOutcome) -> None:

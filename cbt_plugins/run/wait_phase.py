@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Callable, List, Optional, Set, Tuple
 
 from cbt_plugins.cluster.ceph import CephError, Status
-from cbt_plugins.cluster.sampler import StatusWatch
+from cbt_plugins.cluster.sampler import StatusFeed
 from cbt_plugins.faults.facts import not_clean
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.plan import Phase, Plan
 from cbt_plugins.run.context import RunContext
-from cbt_plugins.run.events import EventSchedule, monitors_of
+from cbt_plugins.run.events import EventSchedule
 from cbt_plugins.run.outcome import PhaseOutcome
 from cbt_plugins.run.progress import Now, Progress
 
@@ -31,11 +31,8 @@ SCRUB_EVERY = 10.0
 SCRUB_STALLED = 1800.0
 
 
-def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule, offset: float) -> PhaseOutcome:
-    """Wait as the phase says, sampling the status. A cluster that is not clean in time is a result, with its data.
-
-    `offset` is the head node's clock minus ours, in seconds.
-    """
+def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule) -> PhaseOutcome:
+    """Wait as the phase says, recording the status. A cluster that is not clean in time is a result, with its data."""
     folder = run.archive.running(index, phase.name)
     folder.mkdir(parents=True)
     outcome = PhaseOutcome(index, phase)
@@ -46,8 +43,7 @@ def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule, off
         waiting.duration = phase.duration
     schedule.prepare()
     try:
-        monitors = run.host.monitors(folder / "monitors", *monitors_of(run.plan))
-        with monitors, StatusWatch(run.ceph, offset) as watch:
+        with run.host.monitors(folder / "monitors", "recovery"), run.watch.feed() as watch:
             begun = time.time()  # the monitors run before anything happens
             schedule.begin(begun)
             with contextlib.closing(LineWriter(folder / "status.jsonl")) as samples:
@@ -76,7 +72,7 @@ def wait_for_clean(run: RunContext, index: int, phase: Phase, beside_faults: boo
     waiting = _Waiting(phase.name, lambda status: sum(not_clean(status.pgs, beside_faults).values()))
     waiting.at_most, waiting.stalled = _limits(run.plan, index)
     waiting.note = "until the PGs are active+clean"
-    with StatusWatch(run.ceph) as watch:
+    with run.watch.feed() as watch:
         return waiting.follow(watch, None, lambda: False)
 
 
@@ -103,7 +99,7 @@ class _Waiting:
     _progress_at: float = 0.0  # when less was to be done than ever before
     _least: Optional[Tuple[int, int]] = None
 
-    def follow(self, watch: StatusWatch, samples: Optional[LineWriter], stop: Callable[[], bool]) -> Optional[str]:
+    def follow(self, watch: StatusFeed, samples: Optional[LineWriter], stop: Callable[[], bool]) -> Optional[str]:
         """Watch until the wait is over or `stop` says so; None, or why it was given up."""
         self._begun = self._progress_at = time.time()
         limit = self.at_most if self.duration is None else self.duration
@@ -148,7 +144,7 @@ class _Waiting:
         return None
 
 
-def after_phases(run: RunContext, offset: float) -> None:
+def after_phases(run: RunContext) -> None:
     """Deep-scrub and watch the cluster as the plan says, when all is undone; into a folder like that of a phase.
 
     Done again from the start after a kill. A scrub that fails is an event, no failed run.
@@ -159,9 +155,9 @@ def after_phases(run: RunContext, offset: float) -> None:
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
-    monitors = run.host.monitors(folder / "monitors", *monitors_of(plan))
+    monitors = run.host.monitors(folder / "monitors", "recovery")
     recording = contextlib.closing(LineWriter(folder / "status.jsonl"))
-    with monitors, StatusWatch(run.ceph, offset) as watch, recording as samples:
+    with monitors, run.watch.feed() as watch, recording as samples:
         if plan.settings.deep_scrub:
             try:
                 _deep_scrub(run, watch, samples)
@@ -175,7 +171,7 @@ def after_phases(run: RunContext, offset: float) -> None:
             note("post-poll-end")
 
 
-def _deep_scrub(run: RunContext, watch: StatusWatch, samples: LineWriter) -> None:
+def _deep_scrub(run: RunContext, watch: StatusFeed, samples: LineWriter) -> None:
     """Until every PG has another time of its last deep scrub than before."""
     ceph, note = run.ceph, run.events.write
     pools = ceph.log_and_index_pools()
@@ -199,7 +195,7 @@ def _deep_scrub(run: RunContext, watch: StatusWatch, samples: LineWriter) -> Non
         log.warning("deep scrub: %d of %d PGs were not scrubbed: %s", len(rest), len(before), ", ".join(rest[:10]))
 
 
-def _sample(watch: StatusWatch, samples: LineWriter, seconds: float) -> None:
+def _sample(watch: StatusFeed, samples: LineWriter, seconds: float) -> None:
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         for at, status in watch.poll(min(1.0, left)):

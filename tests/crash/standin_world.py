@@ -65,11 +65,11 @@ class World:
                 acting = up if pool["type"] == 1 else [2147483647 if m is None else m for m in left]
                 yield {"pgid": f"{pool['pool']}.{seed:x}", "state": state, "up": acting, "acting": acting}
 
-    def _osd_dump(self):
+    def _osd_dump(self, *_):
         entries = []
         for number, osd in sorted(self.state["osds"].items(), key=lambda i: int(i[0])):
             entry = {"osd": int(number), "uuid": "uuid-" + number, "up": int(bool(self._alive(osd)))}
-            entry.update({"in": osd["in"], "weight": osd["weight"] if osd["in"] else 0})
+            entry.update({"in": osd["in"], "weight": osd["weight"] if osd["in"] else 0, "up_from": 1})
             entries.append(entry)
         pools = [
             dict(p, pg_autoscale_mode=self.state["autoscale"][p["pool_name"]], erasure_code_profile="ec")
@@ -77,6 +77,8 @@ class World:
         ]
         return {
             "fsid": FSID,
+            "epoch": 1,
+            "modified": "2026-11-21T10:00:00.000000+0000",
             "flags_set": sorted(self.state["flags"]),
             "full_ratio": 0.95,
             "backfillfull_ratio": 0.9,

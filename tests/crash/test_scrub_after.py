@@ -50,5 +50,6 @@ def test_scrubbed_and_watched_when_everything_is_undone(tmp_path: Path, url: str
     (status,) = world.archive.glob("results/*/id-*/afterwards/status.jsonl")
     samples = [json.loads(line) for line in status.read_text().splitlines()]
     assert samples and all(sample["clean"] for sample in samples)
-    assert list(status.parent.glob("monitors/recovery.node0/recovery.jsonl"))
+    (watched,) = world.archive.glob("results/*/id-*/monitors/recovery.node0/recovery.jsonl")
+    assert sum('"pgs"' in line for line in watched.read_text().splitlines()) >= 2  # one for each invocation
     assert world.settle() + world.but_scrubs(world.changes()) + world.not_whole() == []

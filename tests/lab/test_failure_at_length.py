@@ -105,10 +105,11 @@ def check_two_nodes(lab: RunningLab, cycle: Cycle, known: Dict[str, Any]) -> Dic
     by_phase = {phase["phase"]: phase for phase in made["impact"]["phases"]}
     assert by_phase["one-down"]["longest_gap"]["seconds"] < by_phase["two-down"]["longest_gap"]["seconds"]
     assert all(count["ok"] for phase in cycle.phases().values() for count in phase["accounting"])
-    (samples,) = cycle.folder.glob("phases/04-two-down/monitors/recovery.node0/recovery.jsonl")
+    (samples,) = cycle.folder.glob("monitors/recovery.node0/recovery.jsonl")
     lines = [json.loads(line) for line in samples.read_text().splitlines()]
+    until = cycle.phases()["two-down"]["window"]["end"]
     seen = next(
-        line["inactive"] for line in reversed(lines) if "inactive" in line
+        line["inactive"] for line in reversed(lines) if "inactive" in line and line["t"] < until
     )  # PGs that peer are for moments only
     told = [json.loads(line) for line in (cycle.folder / "undo.jsonl").read_text().splitlines()]
     rules = {f["rule"]: f for line in told if line["event"] == "accepted" for f in line["findings"]}

@@ -73,7 +73,7 @@ class Cluster:
         yield
 
     @contextlib.contextmanager
-    def watch(self, *_: Any) -> Iterator[Cluster]:
+    def feed(self) -> Iterator[Cluster]:
         yield self
 
     def poll(self, timeout: float) -> Iterator[Tuple[float, Status]]:
@@ -83,13 +83,13 @@ class Cluster:
 def follow(
     folder: Path, monkeypatch: pytest.MonkeyPatch, cluster: Cluster, plan: Plan
 ) -> List[Tuple[str, Dict[str, Any]]]:
-    monkeypatch.setattr(wait_phase, "StatusWatch", cluster.watch)
     monkeypatch.setattr(wait_phase, "SCRUB_EVERY", 0.001)
     monkeypatch.setattr(wait_phase, "SCRUB_STALLED", 0.05)
     events: List[Tuple[str, Dict[str, Any]]] = []
     its = cast(Any, cluster)
     note = SimpleNamespace(write=lambda name, **facts: events.append((name, facts)))
-    wait_phase.after_phases(context(plan=plan, host=its, ceph=its, archive=RunArchive(folder), events=note), 0.0)
+    run = context(plan=plan, host=its, ceph=its, watch=its, archive=RunArchive(folder), events=note)
+    wait_phase.after_phases(run)
     return events
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple, cast
 
@@ -11,6 +12,7 @@ import pytest
 from resources_lines import Made, write
 from run_context import context
 
+from cbt_plugins.cluster.sampler import ClusterWatch
 from cbt_plugins.cluster.sampler_agent import state_of
 from cbt_plugins.journal import json_lines
 from cbt_plugins.plan import S3, Phase, Plan
@@ -101,6 +103,7 @@ class Head:
 
     def __init__(self, at: float) -> None:
         self.remote, self.at = self, at
+        self.messages: List[str] = []
 
     def send(self, program: str) -> None:
         """It needs no agent."""
@@ -110,6 +113,7 @@ class Head:
 
     def lines(self, timeout: float) -> Iterator[Tuple[str, str]]:
         sample = {"t": self.at, **state_of(STATUS, {"stats": {"total_used_raw_ratio": 0.1}})}
+        time.sleep(0.01)
         yield "ceph1", json.dumps(sample)
 
     @contextlib.contextmanager
@@ -128,8 +132,11 @@ def test_the_time_of_the_status_is_the_leading_machines(tmp_path: Path, monkeypa
     head = cast(Any, Head(1000.0 + FAST))
     phase = Phase("w", "wait", wait_clean=True, at_most=60.0)
     plan = Plan("warp", S3(urls=("http://a",)), (), (), (phase,))
-    run = context(host=head, plan=plan, ceph=head, archive=RunArchive(tmp_path))
-    outcome = waiting.wait(run, 1, phase, head, FAST)
+    watch = ClusterWatch(head, "ceph1", tmp_path / "recovery.jsonl", {}, offset=FAST)
+    run = context(host=head, plan=plan, ceph=head, archive=RunArchive(tmp_path), watch=watch)
+    with watch:
+        outcome = waiting.wait(run, 1, phase, head)
     assert outcome.extra["clean_at"] == pytest.approx(1000.0)
-    (sample,) = json_lines(tmp_path / "phases" / "01-w.running" / "status.jsonl")
+    sample, *_ = json_lines(tmp_path / "phases" / "01-w.running" / "status.jsonl")
     assert sample["t"] == pytest.approx(1000.0)
+    assert json_lines(watch.file)[0]["t"] == pytest.approx(1000.0 + FAST)  # as it came: results take the offset off

@@ -65,7 +65,7 @@ class Recovery(Connections):
         self.world._pgs = pgs
 
     @contextlib.contextmanager
-    def watch(self, *_: Any) -> Iterator[Recovery]:
+    def feed(self) -> Iterator[Recovery]:
         yield self
 
     def poll(self, timeout: float) -> List[Tuple[float, Status]]:
@@ -141,7 +141,10 @@ class Run:
             )
             stack.callback(faults.close)
             stack.callback(lambda: setattr(self, "open", sorted({record.label for record in faults.open})))
-            run = context(host=anything, plan=self.plan, ceph=ceph, archive=self.archive, injector=faults)
+            watch = cast(Any, self.world)
+            run = context(
+                host=anything, plan=self.plan, ceph=ceph, archive=self.archive, injector=faults, watch=watch
+            )
             runner = PhaseRunner(replace(run, journal=journal, events=events), anything.ready, anything)
             return [runner.run(i, phase) for i, phase in enumerate(self.plan.phases, 1)]
 
@@ -157,7 +160,6 @@ class Run:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Recovery:
     made = Recovery()
-    monkeypatch.setattr(waiting, "StatusWatch", made.watch)
     monkeypatch.setattr(waiting, "STABLE", 0.0)
     monkeypatch.setattr(phases, "LoadPhase", lambda run, ready, buckets: buckets)
     return made

@@ -18,12 +18,12 @@ from watched import lines, running, wait_for
 from cbt_plugins.cluster import sampler_agent
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.cluster.sampler import StatusWatch
+from cbt_plugins.cluster.sampler import ClusterWatch
 from cbt_plugins.config import registry
 from cbt_plugins.config.sections import section_of
 from cbt_plugins.config.validate import validate
 from cbt_plugins.monitors import lifecycle
-from cbt_plugins.monitors.recovery import Recovery
+from cbt_plugins.monitors.recovery import Recovery, cluster_watch
 from cbt_plugins.results.recovery import milestones
 from cbt_plugins.results.samples import FILE, read_samples
 
@@ -241,15 +241,63 @@ def test_an_agent_without_any_answer_starts_anew_as_often_as_it_takes(ceph: Path
     assert written[-1]["end"] == "told"
 
 
-def test_the_watch_adds_the_changes_up(ceph: Path) -> None:
+def watch_of(ceph: Path, folder: Path, offset: float = 0.0) -> ClusterWatch:
     its = Ceph(Remote.from_host(cluster(ceph), {}), cluster(ceph))
-    with StatusWatch(its, offset=5.0, interval=0.1) as watch:
-        first, *_ = wait_for(lambda: list(watch.poll(0.1)))
+    watch = cluster_watch(its, cluster(ceph), {"interval": 0.1, "librados": False}, folder)
+    watch.offset = offset
+    return watch
+
+
+def test_the_watch_adds_the_changes_up(ceph: Path, tmp_path: Path) -> None:
+    with watch_of(ceph, tmp_path, offset=5.0) as watch, watch.feed() as feed:
+        first, *_ = wait_for(lambda: list(feed.poll(0.1)))
         (ceph / "epoch").write_text("3")
-        wait_for(lambda: [status for _, status in watch.poll(0.1) if status.osds_up == 2])
+        wait_for(lambda: [status for _, status in feed.poll(0.1) if status.osds_up == 2])
+        with watch.feed() as late:  # another reader: from now on, and at once what is known
+            assert late.latest is not None and late.latest.osds_up == 2
+            wait_for(lambda: list(late.poll(0.1)))
     assert abs(first[0] + 5.0 - time.time()) < 60 and first[1].osds_up == 3
     assert watch.latest is not None and watch.latest.pgs == {"active+clean": 4} and watch.latest.raw_used == 0.25
     wait_for(lambda: not any(map(running, pids_of(ceph))))
+
+
+def test_a_map_that_is_not_told_costs_no_sample() -> None:
+    class Source:
+        def mon(self, question: Dict[str, Any]) -> Any:
+            if question["prefix"] != "status":
+                raise sampler_agent.NoReply("busy")
+            return {**STATUS, "osdmap": {**STATUS["osdmap"], "osd_up_since": 1}}
+
+    sampler = sampler_agent.StateSampler(Source(), 5.0, {"recovery": True}, None)
+    state, changes = sampler.sample()
+    assert state["pgs"] == {"active+clean": 4} and state["settled"] is False and changes == []
+
+
+def test_what_happened_while_nobody_watched_is_in_the_maps(ceph: Path, tmp_path: Path) -> None:
+    """A run that is resumed goes on in its file: the OSD that went down meanwhile has its time, the samples a gap."""
+    with watch_of(ceph, tmp_path) as watch:
+        wait_for(lambda: watch.latest)
+    before = [{**line, "t": line["t"] - 100} for line in lines(watch.file)]
+    watch.file.write_text("".join(json.dumps(line) + "\n" for line in before) + '{"t": 1795269')  # torn by a kill
+    (ceph / "epoch").write_text("3")
+    with watch_of(ceph, tmp_path) as watch:
+        wait_for(lambda: watch.latest)
+    found = read_samples([watch.file])
+    assert watch.file.parent.name == f"recovery.{HERE}"
+    assert [change.down for change in found.changes] == [(2,)]
+    assert [gap["why"] for gap in found.gaps] == ["the connection was made anew"]
+    assert found.samples[0].osds_up == 3 and found.samples[-1].osds_up == 2
+
+
+def test_a_lost_connection_of_the_watch_is_made_anew(
+    ceph: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with watch_of(ceph, tmp_path) as watch:
+        wait_for(lambda: len(lines(watch.file)) > 2)
+        first = pids_of(ceph)[0]
+        os.kill(int(Path(f"/proc/{first}/stat").read_text().rsplit(")", 1)[1].split()[1]), signal.SIGKILL)
+        wait_for(lambda: sum("version" in line for line in lines(watch.file)) == 2)
+    assert f"no samples of the cluster from {HERE}" in caplog.text
 
 
 def test_statistics_are_newer_when_every_osd_has_reported_again() -> None:

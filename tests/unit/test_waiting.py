@@ -30,7 +30,7 @@ class Noted:
         self.seen.append("no monitors")
 
     @contextlib.contextmanager
-    def watch(self, *_: Any) -> Iterator[Noted]:
+    def feed(self) -> Iterator[Noted]:
         yield self
 
     def poll(self, timeout: float) -> Tuple[()]:
@@ -51,24 +51,22 @@ class Noted:
 
 def run(folder: Path, noted: Noted) -> Any:
     plan = Plan("warp", S3(urls=("http://a",)), (), (), ())
-    return context(host=noted, plan=plan, ceph=noted, archive=RunArchive(folder))
+    return context(host=noted, plan=plan, ceph=noted, watch=noted, archive=RunArchive(folder))
 
 
-def test_events_begin_when_somebody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_begin_when_somebody_watches(tmp_path: Path) -> None:
     """A fault at 0s in a wait: without its monitor nobody would know when its OSDs went down."""
     noted = Noted()
     anything = cast(Any, noted)
-    monkeypatch.setattr(waiting, "StatusWatch", noted.watch)
     phase = Phase("w", "wait", duration=0.01)
-    waiting.wait(run(tmp_path, noted), 1, phase, anything, 0.0)
+    waiting.wait(run(tmp_path, noted), 1, phase, anything)
     assert noted.seen == ["prepare", "monitors", "begin", "close", "no monitors"]
 
 
 def test_a_wait_that_is_broken_off_begins_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noted = Noted()
     anything = cast(Any, noted)
-    monkeypatch.setattr(waiting, "StatusWatch", noted.watch)
     monkeypatch.setattr(noted, "poll", lambda timeout: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        waiting.wait(run(tmp_path, noted), 1, Phase("w", "wait", duration=9.0), anything, 0.0)
+        waiting.wait(run(tmp_path, noted), 1, Phase("w", "wait", duration=9.0), anything)
     assert noted.seen == ["prepare", "monitors", "begin", "abandon"]

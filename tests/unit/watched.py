@@ -19,7 +19,8 @@ def wait_for(condition: Callable[[], Any]) -> Any:
 
 
 def lines(path: Path) -> List[Dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    # the last line may still be under way
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
 
 def running(pid: int) -> bool:
