@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from pathlib import Path
-from typing import List
+from typing import Any, List
 
 import pytest
+
+#: why a test that is marked `long` is not run
+LONG = "long: ./run test all"
 
 
 def pytest_configure() -> None:
@@ -46,4 +50,23 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
     if not os.environ.get("CBT_PLUGINS_LONG"):
         for item in items:
             if item.get_closest_marker("long"):
-                item.add_marker(pytest.mark.skip(reason="long: ./run test all"))
+                item.add_marker(pytest.mark.skip(reason=LONG))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say which long tests were left out and how to run them; print the cells of the matrix that were tried."""
+    reports = terminalreporter.stats
+    left = Counter(
+        report.nodeid.split("::")[0] for report in reports.get("skipped", []) if report.longrepr[2].endswith(LONG)
+    )
+    if left:
+        terminalreporter.section(f"{sum(left.values())} long tests were left out")
+        for file, number in sorted(left.items()):
+            terminalreporter.line(f"{number:4} in {file}")
+        terminalreporter.line("./run test all runs them, CBT_PLUGINS_LONG=1 ./run test FILE those of one file")
+    cells = [dict(report.user_properties) for report in reports.get("passed", []) if report.when == "call"]
+    rows = [(cell["ceph"], *cell["tested"], f"{cell['seconds']} s") for cell in cells if "tested" in cell]
+    if rows:
+        terminalreporter.section("tested (docs/TESTED.md)")
+        for row in [("Ceph", "engine", "cycle", "requests", "warnings", "took"), ("---",) * 6, *sorted(rows)]:
+            terminalreporter.line(f"| {' | '.join(row)} |")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import standin
 import standin_world
+from waiting import end_of, wait_for
 
 PROJECT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -75,11 +76,15 @@ class StandIn:
         started = ["sh", "-c", _KNOWN, str(mine / "stat"), *line]
         # to files: what a killed program has left running would hold a pipe open
         with open(mine / "out", "w") as out, open(mine / "err", "w") as err:
-            done = subprocess.run(
-                started, env=known, stdin=subprocess.DEVNULL, stdout=out, stderr=err, timeout=300, check=False
-            )
+            running = subprocess.Popen(started, env=known, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        try:
+            status = end_of(running, 240.0, lambda: len(self.calls()))
+        finally:
+            if running.poll() is None:
+                running.kill()
+                running.wait()
         texts = [(mine / name).read_text() for name in ("out", "err")]
-        return subprocess.CompletedProcess(started, done.returncode, *texts)
+        return subprocess.CompletedProcess(started, status, *texts)
 
     def alive(self) -> List[str]:
         """Command lines of the processes that programs have left."""
@@ -93,14 +98,11 @@ class StandIn:
                 continue  # ended meanwhile
         return found
 
-    def settle(self, timeout: float = 60.0) -> List[str]:
-        """Wait until all that was under way has come to pass; what is there still after that."""
-        end = time.monotonic() + timeout
-        while True:
-            left = self.alive()
-            if not left or time.monotonic() > end:
-                return left
-            time.sleep(0.05)
+    def settle(self) -> List[str]:
+        """Wait until all that was under way has come to pass; what is there still when nothing moves any more."""
+        with contextlib.suppress(AssertionError):
+            wait_for(lambda: not self.alive(), "what was under way", 60.0, self.alive)
+        return self.alive()
 
 
 def part_of(calls: int, default: str) -> List[int]:

@@ -192,6 +192,15 @@ def test_ended_again_while_rows_come_home(tmp_path: Path, url: str) -> None:
     assert at_the_end(world) == []
 
 
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory: pytest.TempPathFactory, url: str) -> int:
+    """K, the calls of a cycle to which nothing happens."""
+    whole = CycleOnStandIn(tmp_path_factory.mktemp("whole") / "w", url)
+    assert whole.play() == 0, whole.said
+    assert at_the_end(whole) == []
+    return len(whole.calls())
+
+
 def accident(world: CycleOnStandIn, number: int, mode: str) -> List[str]:
     """Try one; what is wrong afterwards. Every other time the next start has to undo it."""
     broken = world.play(at=(number, mode))
@@ -211,15 +220,11 @@ def accident(world: CycleOnStandIn, number: int, mode: str) -> List[str]:
 @pytest.mark.crash
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["kill", "term", "twice", "fail"])
-def test_sweep_of_a_cycle(mode: str, tmp_path: Path, url: str) -> None:
+def test_sweep_of_a_cycle(mode: str, tmp_path: Path, url: str, calls: int) -> None:
     """A sample of the K calls: nothing is broken, no bucket is lost, no half phase is taken for a whole one.
 
     CRASH_PART=1/1 sweeps K of K, in many hours.
     """
-    whole = CycleOnStandIn(tmp_path / "whole", url)
-    assert whole.play() == 0, whole.said
-    assert at_the_end(whole) == []
-    calls = len(whole.calls())  # K
     tried = part_of(calls, SAMPLE)
     found = {n: accident(CycleOnStandIn(tmp_path / f"{mode}-{n}", url), n, mode) for n in tried}
     bad = [f"call {number}: {wrong}" for number, wrong in found.items() if wrong]

@@ -7,12 +7,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Callable, ClassVar, Dict, List, NamedTuple, Optional
 
 import yaml
-from running_lab import PROJECT, RunningLab
+from running_lab import RunningLab
 from waiting import wait_for
 
 CLUSTER = {
@@ -28,7 +27,7 @@ CLUSTER = {
     "tmp_dir": "/var/tmp/cbt",
 }
 #: a checkout's cbt.py has its own directory for the first one of sys.path, and not the one that it is run in
-IN_PROJECT = 'cd "$0" && PYTHONPATH="$0" exec "$@"'
+IN_HOME = 'cd "$0" && PYTHONPATH="$0" exec "$@"'
 S3 = {"urls": ["http://rgw1:7480", "http://rgw2:7480"], "user": "cbt"}
 
 
@@ -61,8 +60,8 @@ class Cycle:
 
     def start(self, *program: str) -> subprocess.Popen[bytes]:
         """In the background: our own loop, or `program` (a checkout's cbt.py)."""
-        line = [sys.executable, *(program or ("-m", "cbt_plugins")), "-a", str(self.archive), str(self.file)]
-        argv = self.lab.lab.enter("node0", ["sh", "-c", IN_PROJECT, str(PROJECT), *line])
+        line = [self.lab.python, *(program or ("-m", "cbt_plugins")), "-a", str(self.archive), str(self.file)]
+        argv = self.lab.lab.enter("node0", ["sh", "-c", IN_HOME, str(self.lab.home), *line])
         with open(self.log, "ab") as file:
             self.process = subprocess.Popen(
                 argv, stdout=file, stderr=file, stdin=subprocess.DEVNULL, env=self.lab.lab.environment()
@@ -122,8 +121,8 @@ class Cycle:
 
     def undo(self, *options: str) -> subprocess.CompletedProcess[str]:
         """`cbt-tools undo`, from another shell."""
-        line = [sys.executable, "-m", "cbt_plugins.tools", "undo", str(self.archive), *options]
-        return self.lab.exec("node0", ["sh", "-c", IN_PROJECT, str(PROJECT), *line], timeout=1200)
+        line = [self.lab.python, "-m", "cbt_plugins.tools", "undo", str(self.archive), *options]
+        return self.lab.exec("node0", ["sh", "-c", IN_HOME, str(self.lab.home), *line], timeout=1200)
 
     def end(self) -> None:
         """End it in any case, in order if it can be."""

@@ -19,10 +19,14 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 
 class RunningLab:
-    """What a test does with a lab. `exec` runs in a node; `tool` runs `cbt-tools lab VERB` on the machine."""
+    """What a test does with a lab. `exec` runs in a node; `tool` runs `cbt-tools lab VERB` on the machine.
 
-    def __init__(self, lab: Lab, log: List[str]) -> None:
+    `python` runs our programs in its nodes, in the folder `home`, where it finds them first.
+    """
+
+    def __init__(self, lab: Lab, log: List[str], python: str = sys.executable, home: Path = PROJECT) -> None:
         self.lab, self.log, self.dir = lab, log, lab.dir
+        self.python, self.home = python, home
         self.nodes: Mapping[str, LabNode] = lab.nodes
 
     def exec(self, node: str, argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:

@@ -175,6 +175,7 @@ def test_the_sdc_mix_by_ranges_and_roles(lab: RunningLab, tmp_path: Path) -> Non
     assert [b["after"] for b in cycle.phases()["delete"]["accounting"]] == [0] * 5
 
 
+@pytest.mark.long  # the Go tests do so without a cluster
 def test_verify_finds_the_one_object_that_is_not_what_was_written(lab: RunningLab, tmp_path: Path) -> None:
     phases = [{"fill": {"objects": 60}}, {"wait": {"duration": "3s"}, "name": "pause"}, {"verify": {}}]
     cycle = Cycle(lab, tmp_path, warp=cbt_load(keep_rows=True, cycle={"phases": phases}))
@@ -276,6 +277,7 @@ def test_load_goes_on_when_one_of_two_rgws_is_gone(
     assert sum(j["driver_end"]["checksum_errors"] for j in cycle.phases()["verify"]["jobs"]) == 0
 
 
+@pytest.mark.long  # the Go tests do so without a cluster
 def test_an_open_loop_holds_its_rate(lab: RunningLab, tmp_path: Path) -> None:
     phases = [
         {"fill": {"objects": 200}},
@@ -296,6 +298,7 @@ def test_an_open_loop_holds_its_rate(lab: RunningLab, tmp_path: Path) -> None:
     assert rates[1] == pytest.approx(asked, abs=4 * (asked / 10) ** 0.5 + 0.05 * asked)
 
 
+@pytest.mark.long  # test_cycle has one, the Go tests what is read then
 def test_a_killed_measurement_is_done_again_on_what_is_there(lab: RunningLab, tmp_path: Path) -> None:
     phases = [{"fill": {"objects": 300}}, {"hybrid": {"duration": "6s", "mix": REEF}, "name": "mix"}, {"verify": {}}]
     cycle = Cycle(lab, tmp_path, warp=cbt_load(cycle={"phases": phases}))
@@ -311,6 +314,7 @@ def test_a_killed_measurement_is_done_again_on_what_is_there(lab: RunningLab, tm
     assert sum(j["rows_total"] for j in whole_again["verify"]["jobs"]) == count["after"]
 
 
+@pytest.mark.long  # the Go tests do so without a cluster
 def test_data_that_warp_has_filled_is_read_by_listing(lab: RunningLab, tmp_path: Path) -> None:
     phases = [
         {"fill": {"objects": 100, "engine": "warp"}},

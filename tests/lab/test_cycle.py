@@ -161,6 +161,7 @@ def test_kill_9_and_resume(cycle: Cycle) -> None:
     assert [w["code"] for w in cycle.phases()["measure-new"]["warnings"]].count("repeated") == 1
 
 
+@pytest.mark.long  # tests/crash ends a fill, too
 def test_a_fill_that_was_killed_starts_from_an_empty_bucket(lab: RunningLab, tmp_path: Path) -> None:
     cycle = Cycle(
         lab,
@@ -175,6 +176,7 @@ def test_a_fill_that_was_killed_starts_from_an_empty_bucket(lab: RunningLab, tmp
     assert count["before"] == 0 and count["ok"]
 
 
+@pytest.mark.long  # tests/crash has somebody else's bucket in every cycle
 def test_existing_data_stays_as_it_was(lab: RunningLab, tmp_path: Path) -> None:
     maker = Cycle(
         lab,
@@ -220,6 +222,7 @@ def test_a_full_cluster_stops_the_fill(lab: RunningLab, tmp_path: Path) -> None:
     assert generators(lab) == []
 
 
+@pytest.mark.long  # test_cbt_load has one that hangs, test_load_session warp's cut
 def test_a_phase_ends_on_time_although_an_rgw_hangs(lab: RunningLab, tmp_path: Path) -> None:
     """warp itself would wait 20 minutes for each request: SIGSTOP leaves connections open and silent."""
     cycle = Cycle(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Set
 
 import pytest
+from releases import BRING, roots
 from running_lab import PROJECT, RunningLab, lab_tool, need_machine
 from waiting import end_of, wait_for
 
@@ -430,12 +431,10 @@ def test_without_root_the_cluster_runs_and_what_is_missing_is_said() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.skipif(
-    "CBT_LAB_ROOT" not in os.environ, reason="CBT_LAB_ROOT names no root folder of another release"
-)
+@pytest.mark.skipif(not roots(), reason=f"no other release: {BRING}")
 def test_nodes_run_another_releases_binaries(tmp_path: Path) -> None:
     need_machine()
-    root = os.environ["CBT_LAB_ROOT"]
+    root = roots()[0]
     script = "ceph versions; ceph health detail; pdsh -w node[1-3] cat /etc/os-release | grep VERSION_ID"
     shape = ("--osd-nodes", "3", "--osds-per-node", "1", "--rgws", "1", "--clients", "0")
     where = ("--dir", str(tmp_path / "lab"), "--root", root)

@@ -171,6 +171,7 @@ def test_ctrl_c_stops_the_load_puts_the_cluster_back_and_reports(
     assert (cycle.folder / "report.html").exists()
 
 
+@pytest.mark.long  # test_faults_lock does so without a cluster
 def test_a_second_run_on_the_cluster_is_refused(lab: RunningLab, tmp_path: Path, before: Dict[str, Any]) -> None:
     first = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "60s"}, fill={"objects": 3000}))
     (tmp_path / "second").mkdir()

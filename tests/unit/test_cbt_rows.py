@@ -9,7 +9,6 @@ import random
 import re
 import signal
 import subprocess
-import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
@@ -18,6 +17,7 @@ import aggregates_writer
 import analysis_archives as made
 import pytest
 from request_rows import rows_of
+from waiting import wait_for
 
 from cbt_plugins.host import cache_dir
 from cbt_plugins.tools import build
@@ -305,7 +305,7 @@ def test_live_counts_rows_and_aggregates(
     process = live(program, tmp_path, "--beat", stdout=subprocess.PIPE)
     for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # its files are made before it reads
-        waited(lambda: (tmp_path / "kept.csv.zst").exists())
+        wait_for(lambda: (tmp_path / "kept.csv.zst").exists())
         process.send_signal(sign)
     said, _ = process.communicate("".join(rows).encode() + b"3\t4\tGE")
     assert process.returncode == 0
@@ -331,14 +331,6 @@ def test_live_counts_rows_and_aggregates(
     assert totals_of(frames)["torn"] == "the last line has no end"
 
 
-def waited(ready: Callable[[], Any], seconds: float = 60) -> Any:
-    until = time.monotonic() + seconds
-    while not (found := ready()):
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.05)
-    return found
-
-
 def test_a_killed_one_leaves_readable_files(program: Path, documented: Dict[str, Any], tmp_path: Path) -> None:
     rows = synthetic(10)
     process = live(program, tmp_path, "--beat", stdout=subprocess.DEVNULL)
@@ -347,8 +339,8 @@ def test_a_killed_one_leaves_readable_files(program: Path, documented: Dict[str,
     process.stdin.flush()
     try:
         aggregates = tmp_path / "live.aggregates"
-        waited(lambda: aggregates.exists() and list(documented["frames"](aggregates)))
-        text = waited(lambda: kept(tmp_path / "kept.csv.zst"))
+        wait_for(lambda: aggregates.exists() and list(documented["frames"](aggregates)))
+        text = wait_for(lambda: kept(tmp_path / "kept.csv.zst"))
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -255,6 +255,6 @@ def test_without_numpy_it_is_said(tmp_path: Path) -> None:
         "from cbt_plugins.tools.__main__ import main; sys.exit(main(['export', 'a', '--upstream', 'b']))"
     )
     argv = [sys.executable, "-c", program]
-    done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 2
     assert done.stderr == "Error: missing Python package numpy: pip install 'cbt-plugins[report]'\n"

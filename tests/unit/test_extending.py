@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Dict
@@ -12,6 +11,7 @@ from typing import Any, Dict
 import pytest
 from config_files import CLUSTER, WARP
 from faults_world import ANYTHING, Connections, injector
+from waiting import wait_for
 
 from cbt_plugins.config import registry
 from cbt_plugins.config.check import load_file
@@ -97,8 +97,6 @@ def test_the_monitor_runs_on_this_machine_and_ends(tmp_path: Path) -> None:
     local = tmp_path / "local"
     make = registry.load(registry.MONITORS, "uptime")
     with watch(lambda: [make({}, cluster, {})], cluster, {}, str(tmp_path / "run"), local):
-        deadline = time.monotonic() + 30
-        while not list(tmp_path.glob("run/*/uptime/loadavg")) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for(lambda: list(tmp_path.glob("run/*/uptime/loadavg")), "samples")
     (samples,) = local.glob("uptime.*/loadavg")
     assert len(samples.read_text().split()) >= 5

@@ -9,12 +9,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional
 
 import pytest
+from waiting import wait_for
 
 from cbt_plugins.faults.facts import DaemonName
 from cbt_plugins.faults.services import Service, launch, parse, probe
@@ -25,7 +25,7 @@ LINE = ("./ceph-osd", "-c", "sleep 1000; true", "-f", "-i", OSD.id)
 
 
 def asked() -> str:
-    return subprocess.run(["sh", "-c", probe([OSD])], capture_output=True, text=True, timeout=60, check=True).stdout
+    return subprocess.run(["sh", "-c", probe([OSD])], capture_output=True, text=True, timeout=600, check=True).stdout
 
 
 def look() -> Optional[Service]:
@@ -36,10 +36,8 @@ def look() -> Optional[Service]:
 
 
 def wait() -> Service:
-    end = time.monotonic() + 30
-    while (found := look()) is None:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    found = wait_for(look)
+    assert isinstance(found, Service)
     return found
 
 
@@ -73,7 +71,7 @@ def test_it_comes_back_as_it_was(home: Path) -> None:
     first.wait()
     assert look() is None
     assert before.process is not None
-    subprocess.run(["sh", "-c", launch(OSD, before.process)], timeout=60, check=True)
+    subprocess.run(["sh", "-c", launch(OSD, before.process)], timeout=600, check=True)
     after = wait()
     assert after.process is not None
     assert after.process.pid != before.process.pid

@@ -83,7 +83,7 @@ def test_a_run_that_ends_begins_nothing_more(tmp_path: Path) -> None:
     def slow(nodes: Any, command: str, timeout: float = 60.0, check: bool = True) -> Dict[str, Result]:
         if "systemctl stop" in command and not stopping.is_set():
             stopping.set()
-            assert go_on.wait(30)
+            assert go_on.wait(600)
         return play(nodes, command, timeout, check)
 
     world.run = slow  # type: ignore[method-assign]
@@ -98,10 +98,10 @@ def test_a_run_that_ends_begins_nothing_more(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), made.holding():
         thread = threading.Thread(target=inject)
         thread.start()
-        assert stopping.wait(30)
+        assert stopping.wait(600)
         threading.Timer(0.2, go_on.set).start()
         raise RuntimeError
-    thread.join(30)
+    thread.join(600)
     assert world.differences() == set()
     assert open_in(tmp_path) == []
     assert "the run is stopping" in failed[0]

@@ -47,7 +47,7 @@ class Stepped:
 
     def waits(self) -> bool:
         """True when it stands before a call, False when it has ended."""
-        return self._before_a_call.get(timeout=30)
+        return self._before_a_call.get(timeout=600)
 
     def step(self) -> bool:
         """Let it make its call; then as `waits`."""

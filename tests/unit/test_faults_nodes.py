@@ -155,13 +155,13 @@ def ordered(injector: Injector, machine: Machine, boot: str, command: str) -> Tu
 
 def said(folder: Path, text: str) -> str:
     text = text.replace("/run/cbt-plugins", str(folder / "d")).replace("[ -w /run ]", "true")
-    return subprocess.run(["sh", "-c", text], capture_output=True, text=True, timeout=60, check=True).stdout
+    return subprocess.run(["sh", "-c", text], capture_output=True, text=True, timeout=600, check=True).stdout
 
 
 def wait_for(folder: Path, name: str, there: bool) -> None:
     """Until a file with this end is there, or none is."""
     script = f'until [ "$(ls {shlex.quote(str(folder))} | grep -c "{name}$")" = {int(there)} ]; do sleep 0.05; done'
-    subprocess.run(["sh", "-c", script], timeout=60, check=True)
+    subprocess.run(["sh", "-c", script], timeout=600, check=True)
 
 
 def test_a_reboot_is_over_in_another_boot(tmp_path: Path, machine: Machine, injector: Injector) -> None:

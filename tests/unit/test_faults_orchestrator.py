@@ -66,7 +66,7 @@ class Ordered:
 
     def run(self, action: str, *daemons: DaemonName) -> subprocess.CompletedProcess[str]:
         line = self._line(action, daemons)
-        return subprocess.run(line, check=False, capture_output=True, text=True, timeout=60)
+        return subprocess.run(line, check=False, capture_output=True, text=True, timeout=600)
 
     @property
     def settled(self) -> bool:

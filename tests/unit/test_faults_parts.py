@@ -172,7 +172,7 @@ def test_only_the_process_that_was_meant_is_killed() -> None:
 
     def kill_it(begun: int) -> None:
         text = send_signal("KILL", [DaemonProcess(sleeper.pid, begun, 0, ())])
-        subprocess.run(["sh", "-c", text], check=True, timeout=20)
+        subprocess.run(["sh", "-c", text], check=True, timeout=600)
 
     try:
         begun = started(sleeper.pid)
@@ -180,7 +180,7 @@ def test_only_the_process_that_was_meant_is_killed() -> None:
         kill_it(begun + 1)
         assert sleeper.poll() is None
         kill_it(begun)
-        assert sleeper.wait(10) == -signal.SIGKILL
+        assert sleeper.wait(600) == -signal.SIGKILL
     finally:
         sleeper.kill()
         sleeper.wait()
@@ -434,7 +434,7 @@ def test_dropped_packets_leave_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
     cut, recover, recovered = made.inject, made.recover, made.recovered
     show = "nft list ruleset"
     text = "; ".join((recovered, cut, show, recovered, recover, recover, recovered))
-    said = subprocess.run(["unshare", "-n", "sh", "-ec", text], capture_output=True, text=True, timeout=60, check=False)
+    said = subprocess.run(["unshare", "-n", "sh", "-ec", text], capture_output=True, text=True)
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.startswith("recovered\ntable inet") and said.stdout.endswith("}\nrecovered\n")
     assert "tcp dport 22 accept" in said.stdout and said.stdout.count("policy drop") == 3

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Dict, List
 
 import pytest
-from watched import running, wait_for
+from waiting import wait_for
+from watched import running
 
 from cbt_plugins.host import Monitor
 from cbt_plugins.monitors import lifecycle
@@ -83,7 +84,7 @@ def test_what_a_killed_run_has_left_is_ended_and_brought_home(tmp_path: Path) ->
         since = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19]
         (left / "a.pid").write_text(f"{process.pid} {since}\n")
         lifecycle.bring_left(CLUSTER, {}, [HERE], str(tmp_path / "node"), tmp_path / "local")
-        assert process.wait(10) == -signal.SIGINT
+        assert process.wait(600) == -signal.SIGINT
     assert (tmp_path / "local" / f"a.{HERE}" / "samples").read_text() == "1\n"
     assert list((tmp_path / "node").iterdir()) == []
     lifecycle.bring_left(CLUSTER, {}, [HERE], str(tmp_path / "nowhere"), tmp_path / "local")

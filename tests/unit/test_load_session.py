@@ -8,12 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Callable, Iterator, List
 
 import pytest
 from request_rows import rows_of
+from waiting import wait_for
 
 from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.cluster.remote import Remote
@@ -85,24 +85,27 @@ def start(tmp_path: Path) -> Iterator[Starter]:
         collect(Remote.from_host({}, {}), [NODE], str(tmp_path / "node"), tmp_path / "swept")
 
 
-def run_to_end(session: LoadSession, limit: float = 30.0) -> None:
-    until = time.monotonic() + limit
-    while not session.over:
-        assert time.monotonic() < until, "the session does not end"
+def run_to_end(session: LoadSession) -> None:
+    def over() -> bool:
         for _ in session.beats(0.2):
             pass
         if session.go_at is None and session.all_ready:
             session.go()
+        return session.over
+
+    wait_for(over, "the session's end")
 
 
-def agent_pid(session: LoadSession, tmp_path: Path, limit: float = 30.0) -> int:
+def agent_pid(session: LoadSession, tmp_path: Path) -> int:
     """Wait until the agent is at work, and return its pid."""
     file = tmp_path / "node" / "pids"
-    until = time.monotonic() + limit
-    while not (file.exists() and file.read_text()):
-        assert time.monotonic() < until, "the agent does not start"
+
+    def at_work() -> bool:
         for _ in session.beats(0.1):
             pass
+        return file.exists() and bool(file.read_text())
+
+    wait_for(at_work, "the agent")
     return int(file.read_text().split()[0])
 
 
@@ -198,9 +201,8 @@ def test_stop_ends_everything_and_keeps_the_rows(start: Starter, tmp_path: Path)
     for _ in session.beats(0.5):
         pass
     session.go()
-    until = time.monotonic() + 20
     counted = 0
-    while counted < 20 and time.monotonic() < until:
+    while counted < 20:
         for beat in session.beats(1.0):
             counted = sum(c.good for c in beat.counts["a"].values())
     session.stop()
@@ -227,8 +229,7 @@ def test_a_dead_head_ends_the_load_and_its_rows_are_whole(start: Starter, tmp_pa
 def test_a_killed_agent_takes_its_generators_along_and_loses_no_row(start: Starter, tmp_path: Path) -> None:
     session = start(job("a", "--duration", "1000s", "--every", "0.01"))
     counted = 0
-    until = time.monotonic() + 20
-    while counted < 30 and time.monotonic() < until:
+    while counted < 30:
         for beat in session.beats(0.3):
             counted = sum(c.good for c in beat.counts["a"].values())
         if session.go_at is None:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import pytest
-from watched import lines, running, wait_for
+from waiting import wait_for
+from watched import lines, running
 
 from cbt_plugins.cluster import sampler_agent
 from cbt_plugins.cluster.ceph import Ceph
@@ -165,7 +166,7 @@ def test_one_that_does_not_answer_is_asked_again_and_the_gap_is_recorded(ceph: P
     finally:
         assert agent.stdin is not None
         agent.stdin.close()
-        assert agent.wait(20) == 0
+        assert agent.wait(600) == 0
     (gap,) = [line["gap"] for line in lines(tmp_path / FILE) if "gap" in line]
     assert gap[0] >= 2.0 and gap[1] == "status: no reply for 1 s"
     assert not any(map(running, pids_of(ceph)))
@@ -178,7 +179,7 @@ def run_agent(ceph: Path, path: Path, until: Any, **settings: Any) -> List[Dict[
     line = [sys.executable, sampler_agent.__file__, json.dumps([settings])]
     with open(path, "w") as file, subprocess.Popen(line, stdin=subprocess.PIPE, stdout=file, env=environment) as agent:
         wait_for(lambda: until(lines(path)))
-        agent.communicate(timeout=20)
+        agent.communicate(timeout=600)
     return lines(path)
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
-from watched import lines, running, wait_for
+from waiting import wait_for
+from watched import lines, running
 
 from cbt_plugins.cluster import sampler_agent
 from cbt_plugins.config import registry

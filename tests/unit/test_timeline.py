@@ -7,6 +7,7 @@ import time
 from typing import Any, List, Tuple, cast
 
 import pytest
+from waiting import wait_for
 
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.plan import Event, Fault
@@ -48,20 +49,13 @@ def timeline(notes: Notes, *events: Event) -> EventSchedule:
     return EventSchedule(events, cast(Injector, notes), notes.note, "p")
 
 
-def until(done: Any) -> None:
-    end = time.monotonic() + 20
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def test_what_takes_time_is_done_before_the_load_begins() -> None:
     notes = Notes()
     made = timeline(notes, Event(0.0, inject=A), Event(0.0, undo=("a",)), Event(0.0, mark="after"))
     made.prepare()
     assert notes.seen == [("ready", "a")]
     made.begin(time.time())
-    until(lambda: made.left == 0)
+    wait_for(lambda: made.left == 0)
     made.close()
     assert notes.seen[1:] == [
         ("event", "a"),
@@ -87,7 +81,7 @@ def test_a_later_fault_is_looked_at_shortly_before() -> None:
     made.prepare()
     assert notes.seen == []
     made.begin(time.time() - 85.0)  # 15 s before it
-    until(lambda: notes.seen)
+    wait_for(lambda: notes.seen)
     made.close()
     assert notes.seen == [("ready", "a")] and made.left == 1 and made.unmade == ["a"]
 
@@ -98,7 +92,7 @@ def test_a_fault_is_judged_once_more_right_before_it(monkeypatch: pytest.MonkeyP
     notes = Notes()
     made = timeline(notes, Event(1000.0, inject=A))
     made.begin(time.time() - 5.0)
-    until(lambda: len(notes.seen) == 2)
+    wait_for(lambda: len(notes.seen) == 2)
     made.close()
     assert notes.seen == [("ready", "a"), ("ready", "a")] and made.left == 1
 
@@ -118,7 +112,7 @@ def test_a_refusal_before_the_load_is_raised_and_a_later_one_told() -> None:
     late = timeline(Notes("too many"), Event(0.0, undo=("b",)), Event(0.0, inject=A))
     late.prepare()
     late.begin(time.time())
-    until(lambda: late.failure)
+    wait_for(lambda: late.failure)
     late.close()
     assert late.failure == "too many" and late.left == 1
 
@@ -126,7 +120,7 @@ def test_a_refusal_before_the_load_is_raised_and_a_later_one_told() -> None:
 def test_an_undo_that_leaves_something_open_is_a_failure() -> None:
     made = timeline(Notes(open_after_undo=("a: still down",)), Event(0.0, undo=("a",)))
     made.begin(time.time())
-    until(lambda: made.failure)
+    wait_for(lambda: made.failure)
     made.close()
     assert made.failure == "a: still down"
 

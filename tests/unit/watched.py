@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List
-
-
-def wait_for(condition: Callable[[], Any]) -> Any:
-    until = time.monotonic() + 60  # a busy machine is slow, and this ends with the condition
-    while time.monotonic() < until:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError("not within 60 s")
+from typing import Any, Dict, List
 
 
 def lines(path: Path) -> List[Dict[str, Any]]:

@@ -7,11 +7,14 @@ import subprocess
 import time
 from typing import Any, Callable
 
-PAUSE = 0.1
+PAUSE = 0.05
 
 
 def wait_for(
-    condition: Callable[[], Any], what: str, limit: float = 120.0, moving: Callable[[], Any] = lambda: None
+    condition: Callable[[], Any],
+    what: str = "a condition",
+    limit: float = 120.0,
+    moving: Callable[[], Any] = lambda: None,
 ) -> Any:
     """Return the first true value of `condition`; AssertionError naming `what` when nothing has moved for `limit` s.
 
@@ -38,7 +41,9 @@ def busy() -> float:
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
-def end_of(process: subprocess.Popen[Any], limit: float = 120.0) -> int:
+def end_of(
+    process: subprocess.Popen[Any], limit: float = 120.0, moving: Callable[[], Any] = lambda: None
+) -> int:
     """Wait for the end of a process; its exit status."""
-    wait_for(lambda: process.poll() is not None, f"the end of {process.args}", limit)
+    wait_for(lambda: process.poll() is not None, f"the end of {process.args!s:.500}", limit, moving)
     return int(process.returncode)

@@ -1,0 +1,78 @@
+"""Other releases of Ceph: root folders that CBT_LAB_ROOTS names, and what our programs need to run in their nodes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+from running_lab import PROJECT
+
+from cbt_plugins.host import cache_dir
+
+#: how to get them, for people who read why a test was skipped
+BRING = "docs/LAB.md, \"Another release\", makes one; then CBT_LAB_ROOTS=DIR[:DIR...] names them"
+
+
+def roots() -> List[str]:
+    """Return the folders of CBT_LAB_ROOTS, a list as PATH is one."""
+    return [folder for folder in os.environ.get("CBT_LAB_ROOTS", "").split(":") if folder]
+
+
+def inside(root: str, *words: str) -> str:
+    """Return what a command prints in a root folder, "" when it fails or is not there."""
+    line = [*(["chroot", root] if root != "/" else []), *words]
+    try:
+        return subprocess.run(line, capture_output=True, text=True, timeout=120).stdout.strip()
+    except OSError:
+        return ""
+
+
+@cache
+def releases() -> Dict[str, str]:
+    """Return {"18.2.7": root folder}, this machine's among them; the first of two with one version."""
+    found: Dict[str, str] = {}
+    for root in ["/", *roots()]:
+        version = re.search(r"ceph version ([\d.]+)", inside(root, "ceph", "--version"))
+        if version:
+            found.setdefault(version[1], root)
+    return found
+
+
+def home_of(root: str, folder: Path) -> Path:
+    """Install this project and what it needs for the Python of a root folder below `folder`; return where.
+
+    Wheels of other Pythons, by this one's pip: a root folder needs no compiler and no pip. What comes from PyPI is kept
+    in the cache, for each Python once.
+    """
+    version = inside(root, "python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
+    kept = cache_dir() / f"python-{version}"
+    source, wheel = folder / "source", folder / "wheel"
+    leave = shutil.ignore_patterns(".*", "build", "archive-*", "*.egg-info", "__pycache__", "tests")
+    shutil.copytree(PROJECT, source, ignore=leave)  # a build leaves files in its tree
+    pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
+    _run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(wheel), str(source)], cwd=folder)
+    (made,) = map(str, wheel.glob("*.whl"))
+    if not (kept / "complete").exists():
+        which = ["--target", str(kept), "--upgrade", "--python-version", version, "--only-binary=:all:"]
+        _run([*pip, "install", *which, f"{made}[report]"], cwd=folder)
+        (kept / "complete").touch()
+    home = folder / "home"
+    home.mkdir()
+    for path in kept.iterdir():
+        if not path.name.startswith("cbt_plugins"):
+            (home / path.name).symlink_to(path)
+    _run([*pip, "install", "--target", str(home), "--no-deps", "--no-compile", made], cwd=folder)
+    return home
+
+
+def _run(line: List[str], cwd: Path) -> None:
+    done = subprocess.run(line, cwd=cwd, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"{' '.join(line)}: {done.stderr.strip()[-300:]}")

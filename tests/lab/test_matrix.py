@@ -1,0 +1,116 @@
+"""Every release, with every engine, in the quick start and in a failure, with all monitors at once.
+
+`./run test all` prints the table of docs/TESTED.md at its end; this file alone, in about half an hour:
+
+    CBT_PLUGINS_LONG=1 CBT_LAB_ROOTS=DIR:DIR python -m pytest tests/lab/test_matrix.py
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List
+
+import pytest
+import yaml
+from cluster_state import clean, facts, moving
+from cycles import Cycle
+from releases import BRING, home_of, releases
+from running_lab import PROJECT, RunningLab, need_machine
+from test_osdfailure import failure
+from waiting import wait_for
+
+from cbt_plugins.results.samples import FILE, read_samples
+from cbt_plugins.tools.lab import Lab, Topology
+
+pytestmark = [pytest.mark.lab, pytest.mark.long]
+
+RELEASES = ("16.2", "18.2", "20.2")
+MONITORS: Dict[str, Any] = {
+    "resources": {},
+    "recovery": {},
+    "collectl": {"args": "-sCD -i 1 -P -oz -F0 -f {collectl_dir}"},
+}
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def of_release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
+    """A lab of a release; a run in it has the Python of that release's root folder."""
+    need_machine()
+    root = next((root for version, root in releases().items() if version.startswith(request.param + ".")), None)
+    if root is None:
+        pytest.skip(f"no Ceph {request.param}: {BRING}")
+    if root == "/":
+        yield request.getfixturevalue("lab")
+        return
+    base = tmp_path_factory.mktemp(f"release-{request.param}")
+    home = home_of(root, base)
+    made = Lab(tmp_path_factory.mktemp("lab"), say=lambda text: None)
+    try:
+        made.up(Topology(root=root, bind=(str(tmp_path_factory.getbasetemp()),)), detach=False)
+        yield RunningLab(made, [], "/usr/bin/python3", home)
+    finally:
+        made.down(wipe=True)
+
+
+def quick_start(engine: str) -> Dict[str, Any]:
+    """The file that everybody begins with, a few seconds for each phase."""
+    section = yaml.safe_load((PROJECT / "benchmark_configs" / "quickstart.yaml").read_text())["benchmarks"]["rgwtest"]
+    short = {key: {"duration": "8s"} for key in ("fill", "measure", "age")}
+    return {"rgwtest": {**section, **short, "engine": engine, "keep_data": False}}
+
+
+def one_node_fails(engine: str) -> Dict[str, Any]:
+    return {"osdfailure": failure(engine=engine, phase={"duration": "12s"})}
+
+
+@pytest.mark.parametrize("cycle_of", [quick_start, one_node_fails], ids=["quick start", "osdfailure"])
+@pytest.mark.parametrize("engine", ["warp", "cbt-load"])
+def test_cell(
+    of_release: RunningLab,
+    engine: str,
+    cycle_of: Callable[[str], Dict[str, Any]],
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+) -> None:
+    lab = of_release
+    wait_for(lambda: clean(lab), "a clean cluster", moving=lambda: moving(lab))
+    before, begun = facts(lab), time.monotonic()
+    cycle = Cycle(lab, tmp_path, MONITORS, **cycle_of(engine))
+    done = cycle.run()
+    assert (cycle.folder / "complete").exists(), done.stderr[-3000:]
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert facts(lab) == before
+    phases, summary = cycle.phases(), cycle.summary()
+    requests = 0
+    for name, phase in phases.items():
+        assert phase["status"] == "ok", (name, phase["warnings"])
+        assert all(count["ok"] for count in phase["accounting"]), (name, phase["accounting"])
+        if phase["jobs"]:
+            left_by_each_monitor(next(cycle.folder.glob(f"phases/[0-9][0-9]-{name}")), name)
+            requests += sum(job["rows_total"] for job in phase["jobs"])
+    assert requests > 100
+    if cycle_of is one_node_fails:
+        episodes = summary["failure"]["milestones"]["episodes"]
+        assert [(e["kind"], e["outcome"]) for e in episodes][1:] == [("return", "recovered")], episodes
+    assert (cycle.folder / "report.html").exists()
+    codes = sorted({w["code"] for w in summary["warnings"]})
+    record_property("tested", [engine, *cycle_of(engine), f"{requests:,}", " ".join(codes)])
+    record_property("seconds", round(time.monotonic() - begun))
+    record_property("ceph", " ".join(ceph_version(cycle)))
+
+
+def left_by_each_monitor(folder: Path, name: str) -> None:
+    """Assert that each has watched this phase, from where it should and as it should."""
+    for node in ("node1", "rgw1", "client1"):
+        assert any(p.stat().st_size for p in (folder / "monitors" / f"collectl.{node}").iterdir()), (name, node)
+        assert any(p.stat().st_size for p in (folder / "monitors" / f"resources.{node}").iterdir()), (name, node)
+    samples = read_samples([folder / "monitors" / "recovery.node0" / FILE])
+    assert samples.samples and samples.via == "librados", name
+    assert not [gap for gap in samples.gaps if "timed out" not in gap["why"]], samples.gaps
+
+
+def ceph_version(cycle: Cycle) -> List[str]:
+    named = json.loads((cycle.folder / "manifest.json").read_text())["ceph"]["overall"]
+    return [name.split()[2] for name in named]
