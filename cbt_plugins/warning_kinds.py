@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Dict, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 
 @dataclass(frozen=True)
@@ -66,3 +66,12 @@ def caps(code: str, metric: str = "*") -> bool:
 def is_unusable(code: str) -> bool:
     """Return whether a run with such a warning is unusable."""
     return code in KINDS and KINDS[code].unusable
+
+
+def paced(phase: Mapping[str, Any]) -> List[Tuple[str, int, float]]:
+    """Return (operation, jobs, requests/s of all of them) of the closed loops of a phase that were held to a rate."""
+    held: Dict[str, List[float]] = {}
+    for job in phase["jobs"] if phase["loop"] != "open" else ():
+        if job["rate_limit"]:
+            held.setdefault(job["op"], []).append(job["rate_limit"])
+    return [(op, len(rates), round(sum(rates), 3)) for op, rates in held.items()]

@@ -230,7 +230,7 @@ def _options(value: Any) -> Any:
             errors.append(FieldError((key,), "leave the option out: a flag that is absent is false"))
         elif not isinstance(option, (str, int, float)):
             errors.append(FieldError((key,), "must be text, a number, or true for a flag"))
-        elif name == "rps-limit" and not (type(option) in (int, float) and 0 < option < math.inf):
+        elif name == "rps-limit" and (isinstance(option, (str, bool)) or not 0 < option < math.inf):
             errors.append(FieldError((key,), "must be a number of requests a second"))
         else:
             texts[name] = "" if option is True else str(option)

@@ -12,7 +12,7 @@ from cbt_plugins.results import impact, recovery
 from cbt_plugins.results.importers.cbt import FAULTS_KEY
 from cbt_plugins.results.record import Measurement, RunRecord
 from cbt_plugins.results.records import importers, read_imported
-from cbt_plugins.results.summary_file import paced
+from cbt_plugins.warning_kinds import paced
 
 WIDTH = 110
 _LATENCY = ("mean", "p50", "p90", "p99", "p999", "max")

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Set, Tuple
 
 from cbt_plugins.results.job import kind, missing
 from cbt_plugins.results.phase import PhaseAggregates
-from cbt_plugins.results.summary_file import paced
+from cbt_plugins.warning_kinds import paced
 
 RATE = 0.01  # share of the rate that was asked for
 LATE = 1.0  # seconds

@@ -16,8 +16,7 @@ from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, ArchivedRun,
 from cbt_plugins.results.checks import CLOCK, check_phase
 from cbt_plugins.results.environment import environment
 from cbt_plugins.results.impact import breaks, failure, warnings_of
-from cbt_plugins.results.summary_file import paced
-from cbt_plugins.warning_kinds import is_unusable
+from cbt_plugins.warning_kinds import is_unusable, paced
 
 
 def numbers_of(path: Path) -> Dict[str, Any]:

@@ -9,7 +9,7 @@ import json
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Set
 
 from cbt_plugins.journal import write_whole
 from cbt_plugins.metrics import TOTAL
@@ -164,15 +164,6 @@ def ops_of(phase: Mapping[str, Any]) -> Iterator[str]:
     yield from phase["ops"]
     if len(phase["ops"]) > 1:
         yield TOTAL
-
-
-def paced(phase: Mapping[str, Any]) -> List[Tuple[str, int, float]]:
-    """Return (operation, jobs, requests/s of all of them) of the closed loops of a phase that were held to a rate."""
-    held: Dict[str, List[float]] = {}
-    for job in phase["jobs"] if phase["loop"] != "open" else ():
-        if job["rate_limit"]:
-            held.setdefault(job["op"], []).append(job["rate_limit"])
-    return [(op, len(rates), round(sum(rates), 3)) for op, rates in held.items()]
 
 
 def is_ours(run: Path) -> bool:
