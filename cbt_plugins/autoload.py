@@ -43,9 +43,12 @@ class Finder:
 
         def exec_module(module: "ModuleType") -> None:
             execute(module)
-            from cbt_plugins.cbt import upstream
-
-            getattr(upstream, _PATCHES[fullname])(module)
+            try:
+                from cbt_plugins.cbt import upstream
+            except ImportError as error:  # CBT itself works without us
+                print(f"cbt-plugins is not active: {error}", file=sys.stderr)
+            else:
+                upstream.patch(_PATCHES[fullname], module)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

@@ -21,14 +21,17 @@ THREAD_TIMEOUT = 5.0
 PLANNED, EXECUTED, EXISTING, FAILED = "not executed", "executed", "existing", "failed"
 
 
-def execute(run: HostRun, load: Callable[[], Any]) -> None:
-    """Run `load()(run).run()` unless the archive says that this run is complete. Raises RunFailed."""
+def execute(run: HostRun, load: Callable[[], Any]) -> str:
+    """Run `load()(run).run()` unless the archive says that this run is complete; returns EXECUTED or EXISTING.
+
+    Raises RunFailed.
+    """
     name = f"{run.benchmark} {run.archive_dir.parent.name}/{run.archive_dir.name}"
     # CBT asks "does the directory exist?", which is true for half a run as well: the marker is written last.
     if (run.archive_dir / COMPLETE).exists():
         logger.info("%s: already complete, nothing to do", name)
         _complain_again(run.archive_dir / COMPLETE)
-        return
+        return EXISTING
     write_once(run.archive_dir / "benchmark_config.yaml", {"cluster": dict(run.config)})
     before = set(threading.enumerate())
     logger.info("%s: starting; results in %s", name, run.archive_dir)
@@ -40,6 +43,7 @@ def execute(run: HostRun, load: Callable[[], Any]) -> None:
     finally:
         _warn_of_threads(name, before)
     logger.info("%s: done", name)
+    return EXECUTED
 
 
 def _complain_again(marker: Path) -> None:

@@ -98,6 +98,14 @@ def refuse(errors: Sequence[str]) -> int:
     return USAGE
 
 
+def has_ours(path: Path) -> bool:
+    """Whether a file names a benchmark or a monitor of a plug-in; of a file with YAML errors, whether it seems so."""
+    try:
+        return is_ours(read(path))
+    except ConfigError:
+        return _names_ours(path)
+
+
 def errors_of(path: Path) -> List[str]:
     """Return the errors of a file that cbt.py is about to read, none of one without a benchmark or monitor of ours."""
     source = None

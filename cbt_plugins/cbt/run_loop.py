@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence
 
-from cbt_plugins.cbt import checkout, layout
-from cbt_plugins.cbt.execution import EXECUTED, FAILED, Ledger, execute
+from cbt_plugins.cbt import checkout, layout, session
+from cbt_plugins.cbt.execution import FAILED, Ledger, execute
 from cbt_plugins.cbt.layout import refuse
 from cbt_plugins.config import registry
 from cbt_plugins.config.check import load_file
@@ -84,6 +84,7 @@ def _hand_over(tree: Path, of_cbt: Sequence[str], args: argparse.Namespace) -> i
         flush=True,
     )
     autoload.install()
+    session.count_every_file()
     sys.path[0] = str(tree)
     sys.argv = [
         str(tree / "cbt.py"),
@@ -132,8 +133,7 @@ class RunLoop:
         try:
             for run in runs:
                 try:
-                    execute(self._host_run(run), self._load[run.benchmark])
-                    ledger.set(run, EXECUTED)
+                    ledger.set(run, execute(self._host_run(run), self._load[run.benchmark]))
                 except RunFailed as error:
                     ledger.set(run, FAILED, str(error))
                     break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import logging
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, List, Optional, Sequence, Set
 
 from cbt_plugins import host
+from cbt_plugins.cbt import layout
 from cbt_plugins.cbt.execution import EXECUTED, EXISTING, FAILED, PLANNED, Ledger
 from cbt_plugins.cbt.layout import RequestedRun, planned
 
@@ -74,7 +76,7 @@ class Session:
             self.unforce()
             current = host.current = host.CurrentRun(Path(benchmark.archive_dir))
             try:
-                execute()
+                state = execute()
             except BaseException as error:
                 self.ledger.set(run, FAILED, f"{type(error).__name__}: {error}".rstrip(": "))
                 raise
@@ -83,14 +85,15 @@ class Session:
             if of_cbt and current.failure:
                 self.ledger.set(run, FAILED, current.failure)
                 return
-            self.ledger.set(run, EXECUTED)
-            if unfinished.exists():
-                unfinished.unlink()
+            self.ledger.set(run, EXECUTED if of_cbt else state)
+            if of_cbt:
+                _finish(unfinished)
 
         benchmark.exists = exists
         benchmark.run = counted_run
-        for name in ("initialize", "initialize_endpoints", "prefill"):
-            setattr(benchmark, name, self._unforced(getattr(benchmark, name)))
+        for name in ("initialize", "initialize_endpoints", "prefill"):  # a tree of 2021 has no prefill
+            if hasattr(benchmark, name):
+                setattr(benchmark, name, self._unforced(getattr(benchmark, name)))
 
     def _unforced(self, method: Callable[[], Any]) -> Callable[[], Any]:
         @functools.wraps(method)
@@ -123,8 +126,15 @@ def _unfinished(benchmark: Any) -> Path:
     return directory.parent.parent / ".unfinished" / f"{directory.parent.name}-{directory.name}"
 
 
-#: the session of this process; None in compare.py and in CBT's tools and tests
+def _finish(unfinished: Path) -> None:
+    """Remove the mark of an unfinished run, and the folder of such marks with the last one."""
+    unfinished.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        unfinished.parent.rmdir()
+
+
 _session: Optional[Session] = None
+_every_file = False
 
 
 def begin(settings: Any, config_file: Path) -> None:
@@ -134,8 +144,19 @@ def begin(settings: Any, config_file: Path) -> None:
 
 
 def session() -> Optional[Session]:
-    """Return the session of this process; None in compare.py and in CBT's tools and tests."""
+    """Return the session of this process; None in compare.py, in CBT's tools and tests, and for files without us."""
     return _session
+
+
+def count_every_file() -> None:
+    """Lead also a file that has nothing of ours: it was given to our own command."""
+    global _every_file
+    _every_file = True
+
+
+def leads(config_file: Path) -> bool:
+    """Whether this process has a session for this file."""
+    return _every_file or layout.has_ours(config_file)
 
 
 def monitors_of_tree() -> Sequence[Any]:

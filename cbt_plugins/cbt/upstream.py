@@ -1,4 +1,7 @@
-"""Patches of CBT's modules by the import hook, for every tree from early 2022 on."""
+"""Patches of CBT's modules by the import hook, for every tree from 2021 on.
+
+A file that names no benchmark and no monitor of a plug-in has no session: CBT runs it as it would without us.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,27 @@ import os
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 from cbt_plugins.cbt.delegate import Delegate, around, monitor_class
 from cbt_plugins.cbt.layout import RequestedRun, errors_of, refuse, saved_file
-from cbt_plugins.cbt.session import begin, session
+from cbt_plugins.cbt.session import begin, leads, session
 from cbt_plugins.config import registry
 
 logger = logging.getLogger(__name__)
+
+
+#: why a tree cannot run what is ours; shown for files that ask for it only
+_unpatched: List[str] = []
+
+
+def patch(name: str, module: Any) -> None:
+    """Call a patch of this module; a tree that it does not fit stays as it is."""
+    try:
+        globals()[name](module)
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        _unpatched.append(f"{module.__file__}: cbt-plugins does not fit this CBT tree ({why})")
 
 
 def patch_settings(settings: Any) -> None:
@@ -25,15 +41,14 @@ def patch_settings(settings: Any) -> None:
 
     @functools.wraps(initialize)
     def checked_initialize(ctx: Any) -> None:
-        if not _is_cbt_main(sys._getframe(1)):
+        _join_logs()
+        if not _is_cbt_main(sys._getframe(1)) or not leads(Path(ctx.config_file)):
             initialize(ctx)
-            _share_handlers()
             return
-        errors = errors_of(Path(ctx.config_file))
+        errors = errors_of(Path(ctx.config_file)) or _unpatched
         if errors:
             sys.exit(refuse(errors))
         initialize(ctx)
-        _share_handlers()
         _warn_of_stale_config(settings, Path(ctx.config_file))
         begin(settings, Path(ctx.config_file).resolve())
 
@@ -44,12 +59,9 @@ def _is_cbt_main(caller: FrameType) -> bool:
     return os.path.basename(caller.f_code.co_filename) == "cbt.py" and caller.f_code.co_name == "main"
 
 
-def _share_handlers() -> None:
-    """Send the log of our modules where CBT's log goes."""
-    ours, theirs = logging.getLogger("cbt_plugins"), logging.getLogger("cbt")
-    ours.setLevel(theirs.level)
-    for handler in theirs.handlers:
-        ours.addHandler(handler)
+def _join_logs() -> None:
+    """Send the log of our modules where CBT's log goes, also to what CBT opens later (cbt.log in the archive)."""
+    logging.getLogger("cbt_plugins").parent = logging.getLogger("cbt")
 
 
 def _warn_of_stale_config(settings: Any, config_file: Path) -> None:
@@ -74,6 +86,8 @@ def patch_benchmarkfactory(factory: Any) -> None:
         current = session()
         if current:
             current.unforce()
+        elif benchmark not in ours and not difflib.get_close_matches(benchmark, ours, 1):
+            return theirs(archive, cluster, benchmark, bconfig)
         if benchmark in ours:
             if benchmark not in classes:
                 classes[benchmark] = _benchmark_class(benchmark, ours[benchmark])
@@ -82,7 +96,8 @@ def patch_benchmarkfactory(factory: Any) -> None:
             made = theirs(archive, cluster, benchmark, bconfig)
         if made is None:
             raise ValueError(_unknown(benchmark, ours, Path(factory.__file__ or "").parent))
-        made_for[id(made)] = (made, run)
+        if current:
+            made_for[id(made)] = (made, run)
         return made
 
     #: object -> the run it is for; the object itself keeps its id from being given to another one
@@ -91,16 +106,18 @@ def patch_benchmarkfactory(factory: Any) -> None:
     @functools.wraps(all_of)
     def get_all(archive: str, cluster: Any, iteration: int) -> Iterator[Any]:
         current = session()
+        if not current:
+            yield from all_of(archive, cluster, iteration)
+            return
         for made in all_of(archive, cluster, iteration):
             _, run = made_for.pop(id(made))
-            if current and current.ledger.knows(run):
+            if current.ledger.knows(run):
                 of_cbt = run.benchmark not in ours
                 if of_cbt and current.is_done(run, made):
                     continue
                 current.adopt(run, made, of_cbt)
             yield made
-            if current:
-                current.unforce()
+            current.unforce()
 
     factory.get_object = get_object
     factory.get_all = get_all
@@ -132,8 +149,8 @@ def patch_monitoring(module: Any) -> None:
     ours = registry.loaders(registry.MONITORS)
 
     def _get_object(monitoring: str, mconfig: Optional[Mapping[str, Any]]) -> Any:
-        made = _monitor_of(monitoring, mconfig, ours, module.Monitoring) or theirs(monitoring, mconfig or {})
-        if made is None:
+        made = _monitor_of(monitoring, mconfig, ours, module.Monitoring) or theirs(monitoring, _filled(mconfig))
+        if made is None and session():
             raise ValueError(
                 f"monitoring_profiles: {monitoring}: unknown profile; plug-ins: {', '.join(sorted(ours)) or 'none'}"
             )
@@ -151,11 +168,16 @@ def patch_monitoring_factory(module: Any) -> None:
     ours = registry.loaders(registry.MONITORS)
 
     def get_object(cls: type, name: str, mconfig: Optional[Mapping[str, Any]]) -> Any:
-        return _monitor_of(name, mconfig, ours, module.Monitoring) or theirs(name, mconfig or {})
+        return _monitor_of(name, mconfig, ours, module.Monitoring) or theirs(name, _filled(mconfig))
 
     all_of: Callable[[], Iterator[Any]] = factory.get_all
     factory.get_object = classmethod(get_object)
     factory.get_all = classmethod(lambda cls: around(all_of()))
+
+
+def _filled(config: Optional[Mapping[str, Any]]) -> Optional[Mapping[str, Any]]:
+    """Return a profile of CBT's own: where we lead, one without a value is one without keys."""
+    return config or {} if session() else config
 
 
 def _monitor_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -24,19 +25,34 @@ PROJECT = Path(__file__).resolve().parents[2]
 # archives with known numbers are made by what the unit tests make theirs with
 sys.path.append(str(PROJECT / "tests" / "unit"))
 
-#: commit -> what it stands for
-ERAS: Mapping[str, str] = {
-    "23acfbf": "2022-02: init loop and run loop are two",
-    "f05b415": "2023-06: is_teuthology",
-    "d6287a9": "2024-06: last before the run loop's test was inverted",
-    "9d6480f": "2025-05: master, frozen",
-    "9b4a548": "2026-06: main",
-    "newest": "what main has become since, rebuilt from 9b4a548",
-}
-#: between two others in all that we use of them: `./run test all` tries them
-BETWEEN = ("f05b415", "d6287a9")
-#: modules that `import benchmarkfactory` needs there beyond PyYAML
-NEEDS: Mapping[str, Tuple[str, ...]] = dict.fromkeys(["9b4a548", "newest"], ("lxml", "matplotlib", "mdutils"))
+
+def _git(*words: str) -> str:
+    """Output of git in the checkout; empty where there is none."""
+    try:
+        home = checkout.find()
+    except ValueError:
+        home = None
+    done = subprocess.run(["git", "-C", str(home), *words], capture_output=True, text=True) if home else None
+    return done.stdout if done else ""
+
+
+def _eras() -> Dict[str, str]:
+    """The last commit of each year on the main branch, the branch `master` (frozen in 2025), and what comes next."""
+    years: Dict[str, str] = {}
+    tip = "origin/main" if _git("rev-parse", "-q", "--verify", "origin/main") else "HEAD"
+    for line in _git("log", "--first-parent", "--format=%h %cd", "--date=format:%Y", tip).splitlines():
+        commit, year = line.split()
+        if year >= "2021":
+            years.setdefault(year, commit)
+    years = dict(sorted(years.items())) or dict.fromkeys(map(str, range(2021, 2027)), "")
+    return {**years, "master": _git("rev-parse", "-q", "--verify", "--short", "origin/master").strip(), "newest": ""}
+
+
+#: era -> commit; "newest" is what will have become of the last one, rebuilt from its pull requests
+ERAS: Mapping[str, str] = _eras()
+YEARS = [era for era in ERAS if era.isdigit()]
+#: each has a neighbour that differs in little of what we use: `./run test all` tries them
+BETWEEN = {"2022", "2024", *YEARS[4:]}
 
 #: monitoring as a package: the names and signatures of upstream's, and the least behind them
 _FACTORY = """\
@@ -91,6 +107,14 @@ class MonitoringFactory:
             for monitor in monitors:
                 monitor.stop(directory)
 """
+#: since mid 2026 what is logged goes to the archive too, as soon as the file is read
+_LOG_TO = """\
+def log_to(archive):
+    os.makedirs(archive, exist_ok=True)
+    logger.addHandler(logging.FileHandler(os.path.join(archive, "cbt.log"), mode="w"))
+
+
+"""
 _BASE = """\
 from abc import ABC, abstractmethod
 import settings
@@ -109,12 +133,12 @@ class Monitoring(ABC):
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if any(commit in item.name for commit in BETWEEN):
+    if BETWEEN & set(re.split(r"[\[\]-]", item.name)):
         item.add_marker(pytest.mark.long)
 
 
 def _make_newest(tree: Path) -> None:
-    """monitoring/ is a package, and the run loop uses the objects that the init loop has made."""
+    """monitoring/ is a package, the log goes into the archive, the run loop uses the objects of the init loop."""
     (tree / "monitoring.py").unlink()
     (tree / "monitoring").mkdir()
     for name, text in (("__init__", ""), ("monitoring", _BASE), ("monitoring_factory", _FACTORY)):
@@ -124,9 +148,12 @@ def _make_newest(tree: Path) -> None:
         module.write_text(module.read_text().replace("import monitoring\n", alias))
     main = tree / "cbt.py"
     call = "benchmarkfactory.get_all(archive_dir, cluster, iteration)"
-    text = main.read_text().replace("import settings\n", "import settings\nmade = {}\n", 1)
+    text = main.read_text().replace("import settings\n", "import os, settings\nmade = {}\n", 1)
     assert text.count(call) == 2
-    main.write_text(text.replace(call, f"made.get(iteration) or made.setdefault(iteration, list({call}))"))
+    text = text.replace(call, f"made.get(iteration) or made.setdefault(iteration, list({call}))")
+    read = "    settings.initialize(ctx)\n"
+    assert text.count(read) == 1
+    main.write_text(text.replace(read, read + "    log_to(ctx.archive)\n").replace("def main(", _LOG_TO + "def main("))
 
 
 #: commands that CBT sends to nodes or runs here: none of them may do anything on the machine of the test
@@ -157,12 +184,12 @@ class Trees:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def __getitem__(self, commit: str) -> Path:
-        tree = self._directory / commit
+    def __getitem__(self, era: str) -> Path:
+        tree = self._directory / era
         if tree.exists():
             return tree
-        if commit == "newest":
-            shutil.copytree(self["9b4a548"], tree)
+        if era == "newest":
+            shutil.copytree(self[YEARS[-1]], tree)
             _make_newest(tree)
             return tree
         try:
@@ -174,9 +201,9 @@ class Trees:
                 "no CBT checkout: set CBT_HOME, or "
                 f"git clone https://github.com/ceph/cbt {checkout.cache_path()}"
             )
-        done = subprocess.run(["git", "-C", str(home), "archive", commit], capture_output=True)
+        done = subprocess.run(["git", "-C", str(home), "archive", ERAS[era] or "no-commit"], capture_output=True)
         if done.returncode != 0:
-            pytest.skip(f"{home} does not have the commit {commit}: {done.stderr.decode().strip()}")
+            pytest.skip(f"{home} has no tree of {era}: needs the history (git fetch --unshallow)")
         with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
             archive.extractall(tree, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
         return tree
@@ -374,6 +401,12 @@ class Cbt:
         done = run([str(self.python), "-W", "ignore", *argv], env=self.environment, cwd=str(self.tmp))
         return Outcome(done.returncode, done.stdout + done.stderr, archive)
 
+    def need_modules_of(self, tree: Path) -> None:
+        """Skip unless the interpreter has what this tree imports."""
+        done = run([str(self.python), "-W", "ignore", "-c", "import benchmarkfactory"], cwd=str(tree))
+        if done.returncode:
+            pytest.skip(f"{tree.name}: {done.stderr.splitlines()[-1]}: pip install '.[upstream]'")
+
     def need(self, *modules: str) -> None:
         """Skip unless the interpreter of the test has these."""
         for module in modules:
@@ -389,7 +422,7 @@ def cbt(python: Path, tmp_path: Path) -> Cbt:
     return Cbt(python, tmp_path)
 
 
-@pytest.fixture(params=ERAS, ids=lambda commit: str(commit))
+@pytest.fixture(params=ERAS)
 def tree(request: pytest.FixtureRequest, trees: Trees, cbt: Cbt) -> Path:
-    cbt.need(*NEEDS.get(request.param, ("lxml",)))
+    cbt.need_modules_of(trees[request.param])
     return trees[request.param]

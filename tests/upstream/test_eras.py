@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import socket
 from pathlib import Path
+from typing import Any, Tuple
 
 import pytest
 
-from .conftest import Cbt, Outcome
+from .conftest import Cbt, Outcome, Trees
 
 pytestmark = pytest.mark.upstream
 
@@ -33,6 +36,9 @@ def test_every_planned_run_is_executed_once(cbt: Cbt, tree: Path) -> None:
     assert second.status == 0, second.output
     assert second.calls() == [1, 1, 1, 1]
     assert second.output.count("already complete") == 4
+    assert "0 of 4 planned runs executed, 4 skipped (their results exist)" in second.output
+    log = second.archive / "cbt.log"
+    assert tree.name != "newest" or "4 skipped" in log.read_text()
 
 
 def test_the_host_is_described_to_the_benchmark(cbt: Cbt, tree: Path) -> None:
@@ -111,30 +117,29 @@ def test_cbts_own_benchmarks_run_too_and_their_results_are_kept(cbt: Cbt, tree: 
     assert "8 of 8 planned runs executed" in first.output
     load = [line for line in cbt.stub_log.read_text().splitlines() if "/usr/local/bin/hsbench" in line]
     assert len(load) == 4
-    assert not list(first.archive.glob("results/.unfinished/*"))
+    assert not (first.archive / "results" / ".unfinished").exists()
 
     cbt.stub_log.unlink()
     second = cbt.cbt(tree, config)
     assert second.status == 0, second.output
-    assert "4 of 8 planned runs executed, 4 skipped (their results exist)" in second.output
+    assert "0 of 8 planned runs executed, 8 skipped (their results exist)" in second.output
     assert "/usr/local/bin/hsbench" not in (cbt.stub_log.read_text() if cbt.stub_log.exists() else "")
 
 
 def test_half_a_run_of_cbts_own_is_no_result(cbt: Cbt, tree: Path) -> None:
     """CBT takes the directory for the result, whatever is in it."""
-    endless = {"hsbench": {"size": "4K", "client_endpoints": "s3", "duration": 1}}
-    config = cbt.config(endless, iterations=1)
+    config = cbt.config({**SWEEP, "hsbench": {"size": "4K", "client_endpoints": "s3", "duration": 1}}, iterations=1)
     rpdcp = cbt.tmp / "stubs" / "rpdcp"
     works = rpdcp.read_text()
     rpdcp.write_text("#!/bin/sh\nexit 1\n")
     first = cbt.cbt(tree, config)
     assert first.status == 1, first.output
-    assert first.runs(), "the directory is there"
+    assert len(first.runs()) == 3, "the directory is there"
 
     rpdcp.write_text(works)
     second = cbt.cbt(tree, config)
     assert second.status == 0, second.output
-    assert "1 of 1 planned runs executed" in second.output
+    assert "1 of 3 planned runs executed, 2 skipped (their results exist)" in second.output
 
 
 def test_compare_goes_through_a_pair_of_archives(cbt: Cbt, tree: Path) -> None:
@@ -206,3 +211,66 @@ def test_an_unknown_profile_is_named(cbt: Cbt, tree: Path) -> None:
     outcome = cbt.cbt(tree, config)
     assert outcome.status == 1
     assert "witnes" in outcome.output.split("Error: ")[-1].splitlines()[0]
+
+
+OF_CBT = {"hsbench": {"size": ["4K", "8K"], "client_endpoints": "s3", "duration": 1}}
+
+
+def same_without_us(cbt: Cbt, tree: Path, config: Path, status: int) -> Tuple[Any, ...]:
+    """Call it twice without us and twice with us; what the first call left."""
+    cbt.environment["PYTHONHASHSEED"] = "0"  # CBT names its nodes in the order of a set
+    kept = []
+    for switch in ("off", "on"):
+        cbt.environment["CBT_PLUGINS"] = switch
+        first, second = cbt.cbt(tree, config), cbt.cbt(tree, config)
+        kept.append((first.status, second.status, *left_by(cbt, first, second)))
+    theirs, ours = kept
+    assert ours == theirs
+    assert theirs[0] == status, theirs
+    return theirs
+
+
+def left_by(cbt: Cbt, *outcomes: Outcome) -> Tuple[Any, ...]:
+    """Output, archive and commands of calls on one archive, which is taken away for the next."""
+    output = re.sub(r"\d\d:\d\d:\d\d|cbt\.\d+", "", "".join(outcome.output for outcome in outcomes))
+    output = re.sub(r'  File ".*/cbt_plugins/.*\n.*\n', "", output)  # our frame in a traceback
+    archive = outcomes[0].archive
+    files = {str(path): path.read_bytes() if path.is_file() else b"" for path in sorted(archive.rglob("*"))}
+    files.pop(str(archive / "cbt.log"), None)  # the output, with its times
+    shutil.rmtree(archive, ignore_errors=True)
+    commands = cbt.stub_log.read_text() if cbt.stub_log.exists() else ""
+    cbt.stub_log.unlink(missing_ok=True)
+    return output, files, commands
+
+
+def test_a_file_without_our_sections_runs_as_without_us(cbt: Cbt, tree: Path) -> None:
+    _, _, _, files, commands = same_without_us(cbt, tree, cbt.config(OF_CBT, is_teuthology=True), 0)
+    assert "/usr/local/bin/hsbench" in commands and any("results/00000001/id-" in name for name in files)
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("cluster: {iterations: 0, head: a, conf_file: /dev/null}\nbenchmarks: {hsbench: {}}", 0),
+        ("cluster: {iterations: 1, head: a, conf_file: /dev/null}\nbenchmarks: {no-such: {}}", 1),
+        ("cluster: {iterations: 1\nbenchmarks: {hsbench: {}}", 1),
+    ],
+)
+@pytest.mark.parametrize("tree", ["master"], indirect=True)
+def test_errors_of_a_file_without_our_sections_are_those_of_cbt(cbt: Cbt, tree: Path, text: str, status: int) -> None:
+    config = cbt.tmp / "config.yaml"
+    config.write_text(text)
+    same_without_us(cbt, tree, config, status)
+
+
+def test_a_tree_that_we_do_not_fit_is_said_to_those_who_need_us_only(cbt: Cbt, trees: Trees) -> None:
+    tree = cbt.tmp / "strange"
+    shutil.copytree(trees["master"], tree)
+    factory = tree / "benchmarkfactory.py"
+    factory.write_text(factory.read_text().replace("def get_all(", "def get_every(") + "\nnames = []\n")
+    main = tree / "cbt.py"
+    main.write_text(main.read_text().replace("benchmarkfactory.get_all", "benchmarkfactory.get_every"))
+    same_without_us(cbt, tree, cbt.config(OF_CBT), 0)
+    outcome = cbt.cbt(tree, cbt.config(SWEEP))
+    assert outcome.status == 2, outcome.output
+    assert f"{factory}: cbt-plugins does not fit this CBT tree" in outcome.output

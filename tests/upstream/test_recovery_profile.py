@@ -29,7 +29,7 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.parametrize("tree", ["9d6480f", "newest"], indirect=True)
+@pytest.mark.parametrize("tree", ["master", "newest"], indirect=True)
 def test_the_recovery_profile_runs_and_its_samples_arrive(cbt: Cbt, tree: Path) -> None:
     (cbt.tmp / "stubs" / "ceph").write_text(CEPH.format(python=sys.executable))
     about, first, *_, last = cbt.watched(tree, "recovery", "recovery.jsonl", interval=0.1, librados=False)

@@ -58,7 +58,7 @@ printf 'Starting 1 process\\n{{"jobs": []}}\\n\\n'
 """
 
 
-@pytest.mark.parametrize("tree", ["9d6480f", "newest"], indirect=True)
+@pytest.mark.parametrize("tree", ["master", "newest"], indirect=True)
 def test_cbts_own_recovery_test_comes_to_its_end_beside_our_monitors(cbt: Cbt, tree: Path) -> None:
     stubs, told, here = cbt.tmp / "stubs", cbt.tmp / "told", socket.gethostname()
     (stubs / "pdsh").write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')

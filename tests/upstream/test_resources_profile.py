@@ -11,7 +11,7 @@ from .conftest import Cbt
 pytestmark = pytest.mark.upstream
 
 
-@pytest.mark.parametrize("tree", ["23acfbf", "9d6480f", "newest"], indirect=True)
+@pytest.mark.parametrize("tree", ["2021", "master", "newest"], indirect=True)
 def test_the_resources_profile_runs_and_its_samples_arrive(cbt: Cbt, tree: Path) -> None:
     about, named, *_, last = cbt.watched(tree, "resources", "{node}.jsonl", interval=0.1)
     assert about["version"] == 1 and named["names"]["k"] and last["end"] == "told"

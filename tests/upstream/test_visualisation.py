@@ -16,8 +16,8 @@ from .conftest import Cbt, Trees, run
 
 pytestmark = pytest.mark.upstream
 
-#: commit -> dialect, suffix of its plots
-GENERATORS = {"9d6480f": ("head", "png"), "9b4a548": ("main", "svg"), "newest": ("main", "svg")}
+#: era -> dialect, suffix of its plots
+GENERATORS = {"master": ("head", "png"), "2026": ("main", "svg"), "newest": ("main", "svg")}
 
 
 @pytest.fixture(params=GENERATORS)
