@@ -207,10 +207,10 @@ def test_monitors_stop_when_the_run_fails(cbt: Cbt, tree: Path) -> None:
 
 
 def test_an_unknown_profile_is_named(cbt: Cbt, tree: Path) -> None:
-    config = cbt.config({"example": {"watch": True}}, profiles={"witnes": {}})
+    config = cbt.config({"example": {"watch": True}}, profiles={"unheard": {}})
     outcome = cbt.cbt(tree, config)
     assert outcome.status == 1
-    assert "witnes" in outcome.output.split("Error: ")[-1].splitlines()[0]
+    assert "unheard" in outcome.output.split("Error: ")[-1].splitlines()[0]
 
 
 OF_CBT = {"hsbench": {"size": ["4K", "8K"], "client_endpoints": "s3", "duration": 1}}
