@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import Callable, NoReturn
 
@@ -37,9 +38,14 @@ class Parser(argparse.ArgumentParser):
 def call(verb: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
     """Run a verb and return its exit status; what ends it with an error is said on stderr."""
     try:
-        return int(verb(args))
+        status = int(verb(args))
+        sys.stdout.flush()
+        return status
     except CommandError as e:
         return say("Error", str(e), e.status)
+    except BrokenPipeError:  # as in `cbt-tools plan FILE | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
     except ImportError as e:
         if not is_optional(e):
             raise

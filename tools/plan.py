@@ -10,13 +10,14 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.config.bounds import total_of
 from cbt_plugins.config.check import Config, PlannedRun, load
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import is_fault_file, load_fault_file
 from cbt_plugins.config.preview import changes, data_text, forecast, goal_text, unchanged, warnings
 from cbt_plugins.config.source import YamlSource, read
 from cbt_plugins.config.spans import estimate, event_text, span_text, spans
-from cbt_plugins.config.units import about_rate, format_duration, format_percent, size_texts
+from cbt_plugins.config.units import about_rate, about_size, format_duration, format_percent, size_texts
 from cbt_plugins.faults import FaultError, preview
 from cbt_plugins.faults.access import limits_of
 from cbt_plugins.faults.settings import SettingsMaker
@@ -103,7 +104,7 @@ def _lines(config: Config, asked: bool) -> Iterator[str]:
     iterations = cluster["iterations"]
     yield (
         f"{config.file}: {_count(len(runs), 'run')} ({_count(iterations, 'iteration')} of "
-        f"{_count(len(runs) // iterations, 'configuration')}), {_total(runs)}"
+        f"{_count(len(runs) // iterations, 'configuration')}), {_total(runs, iterations)}"
     )
     if config.others:
         yield f"not planned here, CBT runs them as well: {', '.join(config.others)}"
@@ -217,10 +218,10 @@ def _keys(keys: Keys) -> str:
     return keys.select + (" also absent ones" if keys.absent else "")
 
 
-def _total(runs: Sequence[PlannedRun]) -> str:
-    known = [forecast(run.plan) for run in runs]
-    unknown = [text for one in known for text in one.unknown_time]
-    return _time(sum(one.seconds for one in known), dict.fromkeys(unknown))
+def _total(runs: Sequence[PlannedRun], iterations: int) -> str:
+    total = total_of([run.plan for run in runs[: len(runs) // iterations]], iterations)
+    written = f", {about_size(total.bytes)} by fills" if total.bytes else ""
+    return f"{_count(total.phases, 'phase')}{written}, {_time(total.seconds, total.unknown_time)}"
 
 
 def _time(seconds: float, unknown: Any) -> str:

@@ -122,11 +122,11 @@ class WarpSection(BenchmarkSection):
         keys = _names(self.size, self.buckets)
         existing = isinstance(self.buckets, ExistingBuckets)
         number = self.drivers or (len(clients) if self.across_buckets else max(len(clients), len(keys)))
-        drivers = []
+        drivers, all_buckets = [], tuple(keys)
         for i, node in enumerate(itertools.islice(itertools.cycle(clients), number)):
             own = keys[i % len(keys)]
             name = _stem(self.size) if self.across_buckets else own
-            buckets = tuple(keys) if self.across_buckets else (own,)
+            buckets = all_buckets if self.across_buckets else (own,)
             drivers.append(plan.Driver(f"{i + 1:02d}-{name}", node, buckets, self.workers))
         force = FaultsInForce()
         return plan.Plan(

@@ -27,7 +27,8 @@ def _generator(name: Any) -> Any:
 Engine = Annotated[
     str,
     BeforeValidator(_generator),
-    WithJsonSchema({"type": "string", "enum": list(registry.references(registry.GENERATORS))}),
+    # ours by name, for the editor's list; another distribution's may be installed where the file is used
+    WithJsonSchema({"anyOf": [{"enum": registry.built_in(registry.GENERATORS)}, {"type": "string", "minLength": 1}]}),
 ]
 
 ENGINE = "What makes the load of fill and hybrid phases: `warp`, or our own `cbt-load`."
@@ -85,6 +86,8 @@ class CbtLoadSection(Strict):
 
 #: more drivers, buckets or workers per driver than this are a typing error
 MANY = 10_000
+#: objects of a bucket: cbt-load keeps a bit for each number
+MOST_OBJECTS = 1 << 36
 Workers = Annotated[
     int, Field(ge=1, le=MANY, description="Requests under way at any time, per driver (closed loop).")
 ]
@@ -99,7 +102,7 @@ class FillSection(Strict):
     model_config = ConfigDict(json_schema_extra=exactly_one(_GOALS))
 
     duration: Optional[Duration] = Field(None, description="Write for this long.")
-    objects: Optional[int] = Field(None, ge=1, description="Write so many objects into each bucket.")
+    objects: Optional[int] = Field(None, ge=1, le=MOST_OBJECTS, description="Write so many objects into each bucket.")
     max_avail: Optional[Percent] = Field(
         None, description="Write this share of the data pool's MAX AVAIL, as it is when the fill starts."
     )
@@ -137,7 +140,7 @@ class BenchmarkSection(Strict):
 
     s3: S3Section = Field(description="Where the load goes.")
     workers: Workers = 8
-    scale: Annotated[float, Field(gt=0, allow_inf_nan=False, strict=False)] = Field(
+    scale: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False, strict=False)] = Field(
         1.0,
         description="Multiplies every duration and number of objects of the cycle (at least 1 s, 1 object).",
     )
@@ -153,7 +156,7 @@ class BenchmarkSection(Strict):
         None, description="warp on the client nodes (absolute path); without it, ours is copied there."
     )
     read_objects: int = Field(
-        1_000_000, ge=1, description="At most so many existing objects are listed for get and stat."
+        1_000_000, ge=1, le=10**9, description="At most so many existing objects are listed for get and stat."
     )
     engine: Engine = Field("warp", description=ENGINE)
     cbt_load: CbtLoadSection = Field(

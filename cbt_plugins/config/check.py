@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
 from cbt_plugins.config import acceptable, registry
 from cbt_plugins.config.benchmark import BenchmarkSection
+from cbt_plugins.config.bounds import too_much
 from cbt_plugins.config.cluster import ClusterSection, node_errors
 from cbt_plugins.config.errors import ConfigError, ErrorAt, Path, did_you_mean
 from cbt_plugins.config.events import load_fault_file
@@ -37,7 +38,9 @@ _CBT_BENCHMARKS = frozenset(
     ]
 )
 #: a sweep of more runs than this is a mistake, and would take long to check
-_MOST_RUNS = 4096
+_MOST_RUNS = 1000
+#: drivers, buckets and phases of all these runs
+_MOST_PARTS = 100_000
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,9 @@ def load(source: YamlSource) -> Config:
         if not ours and isinstance(data.get("cluster"), dict):
             wrong = list(node_errors(data["cluster"]))
             errors += [source.error_at(("cluster", *path), text, of_key) for path, text, of_key in wrong]
+    if not errors:
+        texts = too_much([run.plan for run in runs], cluster.get("iterations", 0))
+        errors += [source.error_at(("benchmarks",), text, of_key=True) for text in texts]
     if errors:
         raise ConfigError(errors)
     iterations = range(cluster.get("iterations", 0))
@@ -204,6 +210,10 @@ def _section(
     """Return the runs of one section (iteration 0), and every error once, however many runs share it."""
     if not isinstance(section, dict):
         return [], [FieldError((), "must be a mapping (key: value)")]
+    number = math.prod(len(v) for k, v in section.items() if isinstance(v, list) and v and k != "acceptable")
+    if number > _MOST_RUNS:
+        text = f"too many runs: the lists of this section multiply to {number}, and {_MOST_RUNS} is the limit"
+        return [], [FieldError((), text, of_key=True)]
     errors = list(_host_rules(name, section))
     left_out = {(key,) for key, value in section.items() if key in _REFUSED or value == []}
     usable = {
@@ -211,11 +221,7 @@ def _section(
         for key, value in section.items()
         if isinstance(key, str) and key not in _REFUSED and value != []
     }
-    number = math.prod(len(v) for k, v in usable.items() if isinstance(v, list) and k != "acceptable")
-    if number > _MOST_RUNS:
-        text = f"too many runs: the lists of this section multiply to {number}, and {_MOST_RUNS} is the limit"
-        return [], [*errors, FieldError((), text, of_key=True)]
-    runs = []
+    runs, parts = [], 0
     for taken, config in sweep(usable):
         plan, found = understand(name, config, cluster, endpoints)
         for path, text, of_key in found:
@@ -228,6 +234,10 @@ def _section(
         if plan:
             varied = {key: config[key] for key in taken}
             runs.append(PlannedRun(name, 0, varied, {**config, "benchmark": name, "iteration": 0}, plan))
+            parts += len(plan.drivers) + len(plan.buckets) + len(plan.phases)
+        if parts > _MOST_PARTS:
+            text = f"the runs have more than {_MOST_PARTS} drivers, buckets and phases: split the section"
+            return [], [*errors, FieldError((), text, of_key=True)]
     errors += _without_use(name, usable, errors, runs)
     if "acceptable" in section and _has_our_keys(name):  # what it means to others is theirs
         known = () if errors else dict.fromkeys(phase.name for run in runs for phase in run.plan.phases)

@@ -20,6 +20,8 @@ from cbt_plugins.plan import CALIBRATE
 
 _KINDS = ("fill", "hybrid", "warp", "verify", "delete", "wait")
 _ROLES: Dict[str, Literal["fill", "measure", "none"]] = {"fill": "fill", "hybrid": "measure"}
+#: more phases than this are a typing error
+_MANY = 1000
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 class FillPhaseSection(FillSection):
@@ -168,7 +170,9 @@ class PhaseSection(Strict):
 class CycleSection(Strict):
     """What happens, in order."""
 
-    phases: Annotated[List[PhaseSection], Field(min_length=1)] = Field(description="One after the other.")
+    phases: Annotated[List[PhaseSection], Field(min_length=1, max_length=_MANY)] = Field(
+        description="One after the other."
+    )
 
     @field_validator("phases")
     @classmethod
@@ -188,10 +192,11 @@ class CycleSection(Strict):
         taken: Set[str] = {phase.name for phase in self.phases if phase.name}
         named = []
         for phase in self.phases:
-            name, number = phase.name or phase.kind, 1
+            kind, number = phase.kind, 1
+            name = phase.name or kind
             while phase.name is None and name in taken:
                 number += 1
-                name = f"{phase.kind}-{number}"
+                name = f"{kind}-{number}"
             taken.add(name)
             named.append((name, phase))
         return named

@@ -32,7 +32,7 @@ _TARGETS = ("nodes", "osds", "daemons", "osd_nodes", "osd_number", "daemon_numbe
 _DAEMON = re.compile(r"[a-z]+\.[A-Za-z0-9._-]+")
 
 Nodes = Annotated[List[Node], Field(min_length=1)]
-Osds = Annotated[List[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+Osds = Annotated[List[Annotated[int, Field(ge=0, le=1_000_000)]], Field(min_length=1)]
 Daemons = Annotated[List[Annotated[str, Field(pattern=_DAEMON.pattern)]], Field(min_length=1)]
 Number = Annotated[int, Field(ge=1, le=_MANY)]
 #: an option of this name, in seconds, is when a node recovers by itself

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Seque
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from cbt_plugins import plan
-from cbt_plugins.config.benchmark import Engine, Workers, scaled_duration, scaled_objects
+from cbt_plugins.config.benchmark import MOST_OBJECTS, Engine, Workers, scaled_duration, scaled_objects
 from cbt_plugins.config.events import PhaseEvents
 from cbt_plugins.config.operations import (
     DEFAULT_MIX,
@@ -252,6 +252,7 @@ class WarpPhaseSection(Strict):
     objects: Optional[int] = Field(
         None,
         ge=1,
+        le=MOST_OBJECTS,
         description="Objects that warp uploads first (its --objects); warp's own default without it.",
     )
     args: Annotated[Dict[str, str], BeforeValidator(_options)] = Field(

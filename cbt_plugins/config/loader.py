@@ -7,8 +7,8 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import yaml
 
-#: bytes of a file, values with all aliases followed, levels of nesting; larger ones cost minutes and gigabytes
-MOST_BYTES, MOST_VALUES, DEEPEST = 1 << 17, 100_000, 50
+#: bytes of a file, values with all aliases followed, elements of a list, levels of nesting: more would cost minutes
+MOST_BYTES, MOST_VALUES, MOST_ELEMENTS, DEEPEST = 1 << 17, 100_000, 5000, 50
 #: whole numbers from here on are typing errors; some interpreters take minutes for those of many digits
 _LARGEST = 1 << 64
 _MERGE = "tag:yaml.org,2002:merge"
@@ -67,6 +67,8 @@ class Loader(yaml.SafeLoader):
         if values > MOST_VALUES:
             text = f"more than {MOST_VALUES} values, with its aliases followed: shorten it, or split the file"
             raise NotTaken(text, node.start_mark)
+        if not pairs and len(node.value) > MOST_ELEMENTS:
+            raise NotTaken(f"a list of {len(node.value)} elements: {MOST_ELEMENTS} are the limit", node.start_mark)
         if levels > DEEPEST:
             raise NotTaken(f"nested too deeply: {DEEPEST} levels are the limit, aliases followed", node.start_mark)
         return values, levels

@@ -23,6 +23,9 @@ _RATE_UNITS = {"s": 1, "min": 60, "h": 3600, "day": 86400, "m": 60, "d": 86400}
 _RATE_WORDS = {**{word: short for short, words in _TIME_WORDS.items() for word in words.split()}, "day": "day"}
 _MULTIPLES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 
+#: seconds, requests/s, and bytes of an object (S3's own limit): more are typing errors
+_LONGEST, _FASTEST, _LARGEST = 366 * 86400, 1e9, 5 << 40
+
 _NUMBER = r"[0-9]{1,20}(?:\.[0-9]{1,9})?"
 _SIZE = re.compile(rf"({_NUMBER}) ?([A-Za-z]*)")
 _TIME_PART = re.compile(rf"({_NUMBER}) ?([A-Za-z]+)")
@@ -106,6 +109,8 @@ def parse_duration(value: Any) -> float:
             raise ValueError("the parts of a duration go from long to short, each once: 1d2h3m4s")
         rest = rest[rest.index(unit) + 1 :]
         total += Decimal(number) * _TIME_UNITS[unit]
+    if total > _LONGEST:
+        raise ValueError(f"more than {format_duration(_LONGEST)}, the longest duration")
     return float(total)
 
 
@@ -159,7 +164,7 @@ def format_percent(share: float) -> str:
 def parse_rate(value: Any) -> float:
     """Return requests per second for 500, "500/s", "30000/h" or "5M/day"; ValueError says what to write instead."""
     if _bare(value):
-        rate = float(value)
+        rate = float(value)  # at most 64 bits: the loader's limit
     else:
         match = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
         if match is None:
@@ -176,6 +181,8 @@ def parse_rate(value: Any) -> float:
         rate = float(Decimal(number) * _MULTIPLES[multiple] / _RATE_UNITS[unit])
     if not (rate > 0 and math.isfinite(rate)):
         raise ValueError("must be more than 0 requests")
+    if rate > _FASTEST:
+        raise ValueError(f"more than {_FASTEST:.0f} requests a second, the highest rate")
     return rate
 
 
@@ -209,10 +216,17 @@ PERCENT_PATTERN = r"^\s*[0-9]+(\.[0-9]+)? ?%\s*$"
 RATE_PATTERN = r"^\s*[0-9]+(\.[0-9]+)? ?[kMG]? ?/ ?(s|min|m|h|day|d)\s*$"
 DURATION_PATTERN = r"^\s*([0-9]+(\.[0-9]+)? ?[dhms] ?)+\s*$"
 
-#: bytes, from text such as 4KiB
+def _object_size(value: Any) -> int:
+    size = parse_size(value)
+    if size > _LARGEST:
+        raise ValueError(f"S3 takes objects of at most {format_size(_LARGEST)}")
+    return size
+
+
+#: bytes of an object, from text such as 4KiB
 Size = Annotated[
     int,
-    BeforeValidator(parse_size),
+    BeforeValidator(_object_size),
     WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN, "examples": ["4KiB", "1MB"], "title": "size"}),
 ]
 #: seconds, from text such as 1h30m; never 0
@@ -239,7 +253,7 @@ def _range(value: Any) -> _Range:
     texts = value.split("-") if isinstance(value, str) and not value.startswith("-") else [value]
     if len(texts) > 2:
         raise ValueError("a range of sizes has two ends, as in 4KiB-64KiB")
-    smallest, largest = parse_size(texts[0]), parse_size(texts[-1])
+    smallest, largest = _object_size(texts[0]), _object_size(texts[-1])
     if smallest < 1:
         raise ValueError("objects need at least 1B")
     if largest < smallest:

@@ -171,6 +171,7 @@ _WORDS = {
     "model_type": "must be a mapping (key: value), not {has}",
     "string_type": "must be text, not {has}",
     "string_too_short": "must not be empty",
+    "too_long": "must have at most {max_length} elements",
     "too_short": "must not be empty",
 }
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List
+from typing import List, Tuple
 
 import pytest
-from config_files import CLUSTER, CYCLE, RGWTEST, WARP, marked
+from config_files import CLUSTER, CYCLE, RGWTEST, S3, WARP, marked
 
 from cbt_plugins.cbt import layout, run_loop
 from cbt_plugins.tools.__main__ import main
@@ -55,6 +55,41 @@ def test_a_refusal_is_one_sentence_everywhere(
         assert main(["plan", str(write(tmp_path, text))]) == 2
         assert message in capsys.readouterr().err
         return
+    (found,) = refusals(tmp_path, text, capsys)
+    assert found.startswith(places[0] if places else "f.yaml:")
+    assert message in found
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("cycle", "scale: §1.0e+300\n    cycle"), "warp.scale: must be at most 1000.0"),
+        (("60s", "§400d"), "duration: more than 366d, the longest duration"),
+        (("60s", "60s, rate: §2000M/s"), "rate: more than 1000000000 requests a second"),
+        (("100}", "§99999999999}"), "objects: must be at most 68719476736"),
+        (("cycle", "size: §6TiB\n    cycle"), "size: S3 takes objects of at most 5TiB"),
+        (("cycle", "read_objects: §1000000001\n    cycle"), "must be at most 1000000000"),
+        (("100}", "100, events: [{at: 0s, fault: {label: a, kind: out, osds: [§1000001]}}]}"), "at most 1000000"),
+        (("benchmarks", "§benchmarks"), "10020 runs, and 10000 are the limit of a file: shorten it, or split it"),
+        (("60s", "365d"), "366d is the limit of a file: shorten it, or split it"),
+        (("objects: 100}", "objects: 60000000000}"), "written in all, and 1024 PiB is the limit"),
+        (("cycle", "drivers: 10000\n    workers: 10000\n    cycle"), "100000000 requests in flight in one run"),
+        (
+            ("cycle", "engine: cbt-load\n    across_buckets: true\n    drivers: 2000\n    buckets: 2000\n    cycle"),
+            "4000000 pairs of a driver and a bucket in one run",
+        ),
+        (("[{fill", f"§[{', '.join(['{wait: {duration: 1s}}'] * 1000)}, {{fill"), "must have at most 1000 elements"),
+        (("benchmarks", f"benchmarks:\n  rgwtest:\n    workers: {list(range(1, 1002))}\n{S3}#"), "too many runs"),
+        (("clients", f"mdss: §{['n'] * 5001}\n  clients"), "a list of 5001 elements: 5000 are the limit"),
+    ],
+)
+def test_every_number_and_their_total_have_a_bound(
+    tmp_path: Path, change: Tuple[str, str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (FILE + "    size: [64MiB]\n" * ("60000000000" in change[1])).replace(*change)
+    text = text.replace("iterations: 1", "iterations: 5010") if "10020" in message else text
+    text = text.replace("s3:", "workers: [1, 2]\n    s3:", 1) if "limit of a file" in message else text
+    text, places = marked(text)
     (found,) = refusals(tmp_path, text, capsys)
     assert found.startswith(places[0] if places else "f.yaml:")
     assert message in found

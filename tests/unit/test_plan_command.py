@@ -63,7 +63,7 @@ def squeezed(text: str) -> List[str]:
 
 def test_the_quick_start_reads_like_this(capsys: pytest.CaptureFixture[str]) -> None:
     lines = squeezed(plan(capsys, CONFIGS / "quickstart.yaml"))
-    assert lines[0].endswith("1 run (1 iteration of 1 configuration), 1m30s")
+    assert lines[0].endswith("1 run (1 iteration of 1 configuration), 5 phases, 1m30s")
     for line in [
         "Run 1 of 1: rgwtest",
         "02-64KiB client2 64KiB 64KiB 8",
@@ -80,9 +80,9 @@ def test_the_quick_start_reads_like_this(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_the_published_durations(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "configuration), 1d6h10m\n" in plan(capsys, CONFIGS / "rgwtest-small.yaml")
-    assert "configuration), 18h10m\n" in plan(capsys, CONFIGS / "rgwtest-generic.yaml")
-    assert "configuration), 2d2h + unknown" in plan(capsys, CONFIGS / "sdc-rgwtest.yaml")
+    assert "configuration), 5 phases, 1d6h10m\n" in plan(capsys, CONFIGS / "rgwtest-small.yaml")
+    assert "configuration), 5 phases, 18h10m\n" in plan(capsys, CONFIGS / "rgwtest-generic.yaml")
+    assert "configuration), 5 phases, 2d2h + unknown" in plan(capsys, CONFIGS / "sdc-rgwtest.yaml")
 
 
 def test_sizes_objects_and_what_only_the_cluster_knows(
@@ -90,7 +90,8 @@ def test_sizes_objects_and_what_only_the_cluster_knows(
 ) -> None:
     lines = squeezed(plan(capsys, write(tmp_path, SMALL)))
     assert lines[0].endswith(
-        "4 runs (2 iterations of 2 configurations), 22m30s + unknown: fill: until 1000 objects per bucket; "
+        "4 runs (2 iterations of 2 configurations), 24 phases, 3.92 GiB by fills, 22m30s + unknown: "
+        "fill: until 1000 objects per bucket; "
         "fill-2: until 30% of MAX AVAIL; wait: all PGs are active+clean, at most 10m"
     )
     for line in [
@@ -384,11 +385,11 @@ def test_what_is_worth_knowing_of_faults(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_the_cycles_with_failures(capsys: pytest.CaptureFixture[str]) -> None:
     reef = plan(capsys, CONFIGS / "osdfailure-reef.yaml")
-    assert "configuration), 12h10m + unknown: wait-clean: all PGs are active+clean, at most 4d4h, or 2h" in reef
+    assert "configuration), 7 phases, 12h10m + unknown: wait-clean: all PGs are active+clean, at most 4d4h" in reef
     assert "2 of 8 OSD nodes down at once (node-a, node-b)" in reef and "rule clean" not in reef
     classic = plan(capsys, CONFIGS / "osdfailure-classic.yaml")
-    assert "configuration), 4h1m30s + unknown" in classic  # 3 x (80 minutes + 30 s)
-    assert "configuration), 2m40s + unknown" in plan(capsys, CONFIGS / "osdfailure-quick.yaml")
+    assert "configuration), 10 phases, 69.3 TiB by fills, 4h1m30s + unknown" in classic  # 3 x (80 minutes + 30 s)
+    assert "configuration), 6 phases, 2m40s + unknown" in plan(capsys, CONFIGS / "osdfailure-quick.yaml")
 
 
 def test_a_file_of_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
