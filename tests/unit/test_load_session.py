@@ -128,9 +128,8 @@ def test_rows_counts_and_exit_status_arrive(start: Starter, tmp_path: Path) -> N
 
 def test_each_beat_has_the_first_error(start: Starter) -> None:
     session = start(job("a", "--rows", "400", "--error-every", "1", "--every", "0.01"), duration=5.0)
-    until, said = time.monotonic() + 30.0, []
+    said: List[str] = []
     while not session.over:
-        assert time.monotonic() < until, "the session does not end"
         said += [beat.errors["a"] for beat in session.beats(0.2) if "a" in beat.errors]
         if session.go_at is None and session.all_ready:
             session.go()

@@ -36,7 +36,11 @@ func FuzzRun(f *testing.F) {
 
 // TestRandomRuns: the same for specs that are all well made.
 func TestRandomRuns(t *testing.T) {
-	for seed := range uint64(150) {
+	seeds := uint64(150)
+	if testing.Short() {
+		seeds = 40
+	}
+	for seed := range seeds {
 		random := rand.New(rand.NewPCG(seed, 0))
 		data := randomSpec(random)
 		if _, err := spec.Parse([]byte(data)); err != nil {
