@@ -55,6 +55,11 @@ class S3:
     verify_tls: bool = True
     payload: str = "signed"  # or "unsigned"
 
+    def admin_name(self, bucket: str) -> str:
+        """Return how radosgw-admin names a bucket of this user: TENANT/BUCKET for `user: TENANT$NAME`."""
+        tenant, sign, _ = (self.user or "").partition("$")
+        return f"{tenant}/{bucket}" if sign else bucket
+
 
 @dataclass(frozen=True)
 class Bucket:

@@ -197,7 +197,8 @@ class Ceph:
             raise CephError(f"RGW user {uid!r} not found: radosgw-admin user info failed on {self.head}") from error
         for key in keys:
             return S3Keys(key["access_key"], key["secret_key"])
-        raise CephError(f"RGW user {uid!r} has no S3 keys: run radosgw-admin key create --uid={uid} --key-type=s3")
+        command = f"radosgw-admin key create --uid={shlex.quote(uid)} --key-type=s3"
+        raise CephError(f"RGW user {uid!r} has no S3 keys: run {command}")
 
     def bucket(self, name: str, timeout: float = 120.0) -> Optional[BucketStats]:
         """Return a bucket's statistics, None when there is no such bucket. Raises CephError for no clear reply."""

@@ -177,7 +177,7 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChang
             what = f"existing bucket {name}: objects under the prefix cbtp-<run id>/, all others stay as they are"
             yield PlannedChange(what, "kept (keep_data); yours to remove")
         elif not bucket.existing:
-            command = f"radosgw-admin bucket rm --bucket={name} --purge-objects"
+            command = f"radosgw-admin bucket rm --bucket={plan.s3.admin_name(name)} --purge-objects"
             undo = (
                 f"kept (keep_data); yours to remove: {command}" if plan.keep_data else f"{command} at the end"
             )

@@ -83,7 +83,7 @@ class S3Section(Strict):
     user: Optional[str] = Field(
         None,
         min_length=1,
-        description="RGW user; its keys come from `radosgw-admin user info` on the head node.",
+        description="RGW user, or `TENANT$NAME`; its keys come from `radosgw-admin user info` on the head node.",
     )
     access_key: Optional[_Secret] = Field(
         None, description="`${NAME}` (environment of the machine that leads the run) or `file:/path`."
@@ -99,7 +99,8 @@ class S3Section(Strict):
     lookup: Literal["path", "dns"] = Field("path", description="Bucket in the path, or in the host name.")
     verify_tls: bool = Field(True, description="Check the certificates of https URLs.")
     payload: Literal["signed", "unsigned"] = Field(
-        "signed", description="`unsigned` leaves the payload out of the signature (UNSIGNED-PAYLOAD)."
+        "signed", description="`unsigned` leaves the payload out of the signature (UNSIGNED-PAYLOAD). "
+        "warp does so in any case with RGW 20 and newer, which refuses its signed ones."
     )
 
     @field_validator("urls")

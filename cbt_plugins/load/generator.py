@@ -160,6 +160,14 @@ class Generator(ABC):
         self._run_id = run_id
         self._buckets = {b.key: b for b in plan.buckets}
 
+    @classmethod
+    def payload(cls, plan: Plan, versions: Mapping[str, Any]) -> str:
+        """Return "signed" or "unsigned": what the plan says, unless the cluster's releases refuse it.
+
+        `versions` is what `ceph versions` says.
+        """
+        return plan.s3.payload
+
     @abstractmethod
     def jobs(self, phase: Phase, start: LoadStart) -> List[LoadJob]:
         """Return the generator processes of a phase."""

@@ -11,8 +11,9 @@ Facts that shape the command lines (warp 1.1 to 1.6):
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
-from typing import List, Mapping, Sequence
+from typing import Any, List, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from cbt_plugins.load.generator import WARP, Generator, LoadJob, LoadStart
@@ -25,6 +26,11 @@ LEAD = 3.0
 GRACE = 10.0
 #: stands for "no end of its own": longer than any phase
 FOREVER = 30 * 86400.0
+#: "ceph version 20.2.4 (7f79...) tentacle (stable)"
+_RELEASE = re.compile(r"ceph version (\d+)\.")
+#: the first release whose RGW wants every header signed; warp does not sign the Content-Type of its PUTs (20.2.4's log:
+#: "Signature rejected: 'content-type' supplied but not in CanonicalHeaders")
+_STRICT = 20
 
 
 def object_size(sizes: Sizes) -> str:
@@ -66,6 +72,13 @@ class WarpJobs(Generator):
     """warp: one process per driver and worker group."""
 
     program = "warp"
+
+    @classmethod
+    def payload(cls, plan: Plan, versions: Mapping[str, Any]) -> str:
+        """Return "unsigned" for RGWs of Ceph 20 and newer, which refuse the signature of a signed payload."""
+        rgws = versions.get("rgw") or versions.get("overall") or {}
+        releases = [int(found.group(1)) for found in map(_RELEASE.match, rgws) if found]
+        return "unsigned" if max(releases, default=0) >= _STRICT else plan.s3.payload
 
     def jobs(self, phase: Phase, start: LoadStart) -> List[LoadJob]:
         if phase.kind == "fill":

@@ -65,8 +65,9 @@ def _phase(phase: Mapping[str, Any]) -> Iterator[str]:
         issued = "" if rate["issued"] is None else f", {plain(rate['issued'])} issued ({percent(rate['deviation'])})"
         about.append(f"open loop, target {plain(rate['asked'])} requests/s{issued}")
     yield "  ".join(about)
-    for op, jobs, rate in paced(phase):
-        yield f"   LIMITED: {op} was held to {rate:g} requests/s in {jobs} job{'s' * (jobs > 1)}; do not compare it"
+    held = ", ".join(f"{op} to {rate:.1f}/s" for op, _, rate in paced(phase))
+    if held:
+        yield f"   LIMITED: {held}: not what the cluster can do"
     if phase["sentence"]:
         yield f"   {phase['sentence']}"
     if not phase["ops"]:

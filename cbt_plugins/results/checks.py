@@ -79,10 +79,7 @@ def _paced(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str,
     for op, held, rate in paced(line):
         of = [job for job in made.phase.jobs if job.op == op]
         part = "" if held == len(of) else f" in {held} of {len(of)} jobs"
-        text = (
-            f"{op} was held to {rate:g} requests/s{part}: it could not get faster, and its latency lacks the wait; "
-            "engine: cbt-load needs no limit"
-        )
+        text = f"{op} was held to {rate:g} requests/s{part}: it could not get faster, and its latency lacks the wait"
         yield {"code": "paced", "text": text, **({} if op == "MIXED" else {"op": op})}
 
 

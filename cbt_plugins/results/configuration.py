@@ -132,6 +132,8 @@ def _of_nodes(run: Optional[Path]) -> Pairs:
     for name in ("kernel", "os", "arch", "cores", "memory_kib"):
         seen = Counter(str(its[name]) for its in facts if its.get(name))
         yield f"host.{name}", ", ".join(f"{value} ({n})" for value, n in sorted(seen.items())) or None
+    for engine, payload in (manifest.get("payload") or {}).items():  # what the releases took, not what was asked
+        yield f"payload.{engine}", payload
     cluster = (_json(run, "cluster.json") or {}).get("cluster") or {}
     if cluster.get("rgws"):
         yield "cluster.rgws", len(nodes_of(cluster, "rgws"))

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from cbt_plugins.cluster.ceph import Ceph, CephError, CephTimeout
+from cbt_plugins.cluster.ceph import BucketStats, Ceph, CephError, CephTimeout
 from cbt_plugins.journal import Journal, write_json
 from cbt_plugins.load.generator import JobEnd, LoadJob
 from cbt_plugins.plan import Plan
@@ -56,6 +56,7 @@ class Buckets:
         self._journal = journal
         self.names: Dict[str, str] = {b.key: b.key if b.existing else bucket_name(run_id, b.key) for b in plan.buckets}
         self._foreign = {b.key for b in plan.buckets if b.existing}
+        self._s3 = plan.s3
 
     @property
     def own(self) -> List[str]:
@@ -69,10 +70,10 @@ class Buckets:
         """
         for key, name in self.names.items():
             if key in self._foreign:
-                if self._ceph.bucket(name) is None:
+                if self._stats(name) is None:
                     raise CephError(f"bucket {name!r} does not exist: create it, or remove `existing: true`")
             elif name not in self.own:
-                if self._ceph.bucket(name) is not None:
+                if self._stats(name) is not None:
                     raise CephError(f"bucket {name!r} exists and is not of this run: nothing was changed")
                 self._journal.write("bucket", bucket=name)
 
@@ -96,8 +97,11 @@ class Buckets:
         return found
 
     def _objects(self, name: str, timeout: float) -> int:
-        stats = self._ceph.bucket(name, timeout)
+        stats = self._stats(name, timeout)
         return stats.objects if stats else 0
+
+    def _stats(self, name: str, timeout: float = STATS_TIMEOUT) -> Optional[BucketStats]:
+        return self._ceph.bucket(self._s3.admin_name(name), timeout)
 
     def empty(self, objects: Mapping[str, int]) -> None:
         """Remove our own buckets before a fill is repeated. Existing ones of other users stay as they are."""
@@ -106,9 +110,12 @@ class Buckets:
                 self._remove(name, objects[name])
 
     def remove(self) -> None:
-        """Remove the buckets that this run made, with their objects. Raises CephError."""
+        """Remove the buckets that this run made, with their objects. Raises CephError.
+
+        The journal says that a bucket was removed only when it is seen to be gone.
+        """
         for name in self.own:
-            stats = self._ceph.bucket(name)
+            stats = self._stats(name)
             if stats is not None:
                 self._remove(name, stats.objects)
             self._journal.write("bucket-removed", bucket=name)
@@ -116,7 +123,11 @@ class Buckets:
     def _remove(self, name: str, objects: int) -> None:
         assert name in self.own, name
         log.info("removing bucket %s (%d objects)", name, objects)
-        self._ceph.remove_bucket(name, timeout=3600.0 + objects / REMOVE_RATE)
+        named = self._s3.admin_name(name)
+        self._ceph.remove_bucket(named, timeout=3600.0 + objects / REMOVE_RATE)
+        if self._stats(name) is not None:
+            command = f"radosgw-admin bucket rm --bucket={named} --purge-objects"
+            raise CephError(f"bucket {named} is still there after its removal: run {command}")
 
 
 def bucket_name(run_id: str, key: str) -> str:

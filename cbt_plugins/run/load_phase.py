@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
@@ -69,7 +69,10 @@ class LoadPhase:
 
     def _jobs(self, phase: Phase, start: LoadStart) -> List[LoadJob]:
         """Return the generator processes of a phase."""
-        generator = generator_of(phase.engine)(self.context.plan, self.buckets.names, self.context.run_id)
+        plan = self.context.plan
+        payload = self.ready.manifest["payload"][phase.engine]
+        plan = replace(plan, s3=replace(plan.s3, payload=payload))
+        generator = generator_of(phase.engine)(plan, self.buckets.names, self.context.run_id)
         return generator.jobs(phase, start)
 
     def _session(self, phase: Phase, jobs: Sequence[LoadJob], scratch: str) -> LoadSession:

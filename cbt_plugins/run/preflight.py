@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import platform
 import shlex
@@ -23,6 +24,8 @@ from cbt_plugins.journal import ARCHIVE_VERSION
 from cbt_plugins.load.generator import generator_of
 from cbt_plugins.plan import S3, Plan
 from cbt_plugins.run.context import RunContext
+
+log = logging.getLogger(__name__)
 
 #: seconds that a node's clock may be off
 MAX_SKEW = 1.0
@@ -100,6 +103,7 @@ def check(run: RunContext) -> Ready:
         raise PreflightError([str(error)]) from error
     manifest = {
         **_ourselves(run.host),
+        "payload": _payloads(run.plan, versions),
         **generators,
         "ceph": versions,
         "head": ceph.head,
@@ -107,6 +111,16 @@ def check(run: RunContext) -> Ready:
         "clock_offsets": {n: {"seconds": o.seconds, "error": o.error} for n, o in skew.items()},
     }
     return Ready(keys, skew, {client: paths for client in clients}, manifest)
+
+
+def _payloads(plan: Plan, versions: Mapping[str, Any]) -> Dict[str, str]:
+    """Return engine -> "signed" or "unsigned" payloads."""
+    engines = dict.fromkeys(p.engine for p in plan.phases if p.kind != "wait")
+    payloads = {engine: generator_of(engine).payload(plan, versions) for engine in engines}
+    for engine, payload in payloads.items():
+        if payload != plan.s3.payload:
+            log.warning("%s: payload: %s, since RGW of this release refuses %s's signatures", engine, payload, engine)
+    return payloads
 
 
 def _ourselves(host: HostRun) -> Dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List, cast
@@ -9,7 +10,7 @@ from typing import Any, Dict, List, cast
 import pytest
 from run_context import context
 
-from cbt_plugins.cluster.ceph import Ceph, CephTimeout
+from cbt_plugins.cluster.ceph import Ceph, CephError, CephTimeout
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import S3, Bucket, Plan
@@ -42,6 +43,49 @@ def test_an_index_that_a_fault_took_along_costs_the_accounting_and_not_the_phase
     remote = Silent()
     assert load_phase(tmp_path, remote, "settings", "recovery", "node-a")._counts(settle=True) == {}
     assert remote.limits == [FAULTY_STATS_TIMEOUT] and FAULTY_STATS_TIMEOUT < STATS_TIMEOUT
+
+
+class Tenants:
+    """A cluster's buckets by the names that radosgw-admin has for them."""
+
+    def __init__(self, *names: str, stubborn: bool = False) -> None:
+        self.names, self.stubborn = set(names), stubborn
+
+    def bucket(self, name: str, timeout: float = 0.0) -> Any:
+        return SimpleNamespace(objects=7) if name in self.names else None
+
+    def remove_bucket(self, name: str, timeout: float) -> None:
+        if not self.stubborn:
+            self.names.discard(name)
+
+
+def buckets_of(user: str, journal: Journal, ceph: Tenants) -> Buckets:
+    plan = Plan("warp", S3(urls=("http://a",), user=user), (Bucket("4KiB", ((1, 1, 1.0),)),), (), ())
+    return Buckets(plan, "r1", cast(Any, ceph), journal)
+
+
+def test_buckets_of_a_tenant_are_found_and_removed_there(tmp_path: Path) -> None:
+    with contextlib.closing(Journal(tmp_path / "journal.jsonl")) as journal:
+        ceph = Tenants("cbtp-r1-4kib")  # of no tenant: somebody else's
+        mine = buckets_of("perf$cbt", journal, ceph)
+        mine.claim()
+        assert mine.counts() == {"cbtp-r1-4kib": 0}
+        ceph.names.add("perf/cbtp-r1-4kib")
+        assert mine.counts() == {"cbtp-r1-4kib": 7}  # its name in S3
+        mine.remove()
+        assert ceph.names == {"cbtp-r1-4kib"}
+        assert [its["bucket"] for its in journal.all("bucket-removed")] == ["cbtp-r1-4kib"]
+
+
+def test_a_bucket_that_is_still_there_was_not_removed(tmp_path: Path) -> None:
+    with contextlib.closing(Journal(tmp_path / "journal.jsonl")) as journal:
+        ceph = Tenants(stubborn=True)
+        mine = buckets_of("cbt", journal, ceph)
+        mine.claim()
+        ceph.names.add("cbtp-r1-4kib")
+        with pytest.raises(CephError, match="cbtp-r1-4kib is still there after its removal: run radosgw-admin"):
+            mine.remove()
+        assert journal.all("bucket-removed") == []
 
 
 def test_an_index_that_does_not_answer_without_a_fault_ends_the_run(tmp_path: Path) -> None:

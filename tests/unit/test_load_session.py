@@ -129,10 +129,14 @@ def test_rows_counts_and_exit_status_arrive(start: Starter, tmp_path: Path) -> N
 def test_each_beat_has_the_first_error(start: Starter) -> None:
     session = start(job("a", "--rows", "400", "--error-every", "1", "--every", "0.01"), duration=5.0)
     said: List[str] = []
-    while not session.over:
-        said += [beat.errors["a"] for beat in session.beats(0.2) if "a" in beat.errors]
+
+    def over() -> bool:
+        said.extend(beat.errors["a"] for beat in session.beats(0.2) if "a" in beat.errors)
         if session.go_at is None and session.all_ready:
             session.go()
+        return session.over
+
+    wait_for(over, "the session's end")
     assert said and set(said) == {'bad "thing"'}
 
 

@@ -197,7 +197,7 @@ def test_what_a_rate_holds_says_so_in_every_place(tmp_path: Path) -> None:
     summary = one(tmp_path, [made.job("g", "GET", rows, rate_limit=100), made.job("h", "GET", rows, workers=2)])
     (warning,) = (its for its in summary["warnings"] if its["code"] == "paced")
     assert warning["op"] == "GET" and "GET was held to 100 requests/s in 1 of 2 jobs: it could" in warning["text"]
-    assert "LIMITED: GET was held to 100 requests/s in 1 job;" in render(summary)
+    assert "LIMITED: GET to 100.0/s: not what the cluster can do" in render(summary)
     again = {**summary["phases"][0], "name": "again"}
     assert "GET had a limit and says nothing about aging" in (new_vs_aged([summary["phases"][0], again]) or {})["note"]
 

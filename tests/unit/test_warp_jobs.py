@@ -7,6 +7,7 @@ from typing import List
 
 import pytest
 
+from cbt_plugins.load.cbt_load import CbtLoadJobs
 from cbt_plugins.load.generator import LoadJob, LoadStart
 from cbt_plugins.load.warp import WarpJobs, drop_share, object_size
 from cbt_plugins.load.worker_groups import by_share
@@ -119,3 +120,17 @@ def test_tls_and_unsigned_payload() -> None:
     for job in all_jobs(p):
         assert {"--tls", "--insecure", "--disable-sha256-payload"} <= set(job.argv)
         assert option(job, "--host") == "rgw1"
+
+
+@pytest.mark.parametrize(
+    ("release", "payload"),
+    [("16.2.15 (a) pacific", "signed"), ("18.2.7 (a) reef", "signed"), ("20.2.4 (a) tentacle", "unsigned")],
+)
+def test_releases_that_refuse_its_signatures_get_unsigned_payloads(release: str, payload: str) -> None:
+    """Of the RGWs, which may be newer than the monitors."""
+    version, old = f"ceph version {release} (stable)", "ceph version 16.2.15 (a) pacific (stable)"
+    for versions in ({"rgw": {version: 2}, "mon": {old: 3}}, {"overall": {old: 3, version: 2}}):
+        assert WarpJobs.payload(plan(FILL), versions) == payload
+        assert CbtLoadJobs.payload(plan(FILL), versions) == "signed"
+    assert WarpJobs.payload(plan(FILL, payload="unsigned"), {}) == "unsigned"
+    assert ("--disable-sha256-payload" in all_jobs(plan(FILL, payload=payload))[0].argv) == (payload == "unsigned")
