@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ class HostRun:
     config: Mapping[str, Any]  # the permutation as the host made it: the section's keys + benchmark + iteration
     iteration: int
     archive_dir: Path  # <archive>/results/%08d/id-<8 hex>; exists
-    run_dir: str  # scratch directory on the nodes, this run's alone: <tmp_dir>/%08d/<benchmark>-<8 hex>
+    run_dir: str  # scratch directory on the nodes, this run's alone: <tmp_dir>/%08d/<benchmark>-<run_id>
     cluster: Mapping[str, Any]  # the `cluster:` section
     common: Mapping[str, Any]  # the `common:` section (pdsh_cmd, pdsh_ssh_args, ...), {} when absent
     endpoints: Mapping[str, Any]  # the `client_endpoints:` section, {} when absent
@@ -43,6 +44,8 @@ class HostRun:
     #: open, and their files are under local_dir when it has closed (also after an exception)
     monitors: Callable[..., AbstractContextManager[None]] = field(repr=False)
     profiles: Mapping[str, Any] = field(default_factory=dict)  # the `monitoring_profiles:` section
+    #: of this archive and no other, though it may hold the same run; kept when the run is resumed
+    run_id: str = field(default_factory=lambda: secrets.token_hex(4))
 
 
 @dataclass

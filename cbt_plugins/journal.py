@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -35,11 +37,11 @@ class Journal:
         self._path = path
         self._writing = threading.Lock()
         try:
-            self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (open for the life of the run)
+            self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (open for the life of the run)
         except OSError:
             if not to_read:
                 raise
-            self._file = open(path, encoding="utf-8")  # noqa: SIM115
+            self._file = open(path, "rb", buffering=0)  # noqa: SIM115
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -50,12 +52,18 @@ class Journal:
         self.records: List[Dict[str, Any]] = json_lines(path)
 
     def write(self, event: str, **facts: Any) -> None:
-        """Add a record with the time of now."""
+        """Add a record with the time of now. Raises OSError, on a full disk for example; then nothing was added."""
         with self._writing:
             record = {"t": round(time.time(), 6), "event": event, **facts}
-            self._file.write(json.dumps(record) + "\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            left, before = memoryview((json.dumps(record) + "\n").encode()), os.fstat(self._file.fileno()).st_size
+            try:
+                while left:
+                    left = left[self._file.write(left) :]
+                os.fsync(self._file.fileno())
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._file.fileno(), before)
+                raise
             self.records.append(record)
 
     def last(self, event: str) -> Dict[str, Any]:
@@ -154,6 +162,20 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def disk_full(error: OSError, folder: Path) -> Optional[str]:
+    """Return what to do when an error says that the disk under a folder is full; None for any other error."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return None
+    disk = folder.resolve()
+    while not os.path.ismount(disk):
+        disk = disk.parent
+    why = "no space is left" if error.errno == errno.ENOSPC else "the quota of this user is used up"
+    return (
+        f"{error.filename or folder}: {why} on the disk at {disk}: "
+        "free some, then run the same command again to resume"
+    )
 
 
 def archive_refusal(run: Path) -> Optional[str]:

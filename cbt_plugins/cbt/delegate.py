@@ -75,7 +75,8 @@ class Delegate:
         directory = Path(self.archive_dir)
         directory.mkdir(parents=True, exist_ok=True)
         benchmark = self.config["benchmark"]
-        run_dir = layout.run_dir(settings.cluster["tmp_dir"], benchmark, directory)
+        identity = layout.begun_or_new(directory)
+        run_dir = layout.run_dir(settings.cluster["tmp_dir"], benchmark, directory, identity)
         common = getattr(settings, "common", None) or {}
         current = session()
 
@@ -91,6 +92,7 @@ class Delegate:
             iteration=self.config["iteration"],
             archive_dir=directory,
             run_dir=run_dir,
+            run_id=identity,
             cluster=dict(settings.cluster),
             common=dict(common),
             endpoints=dict(settings.client_endpoints or {}),

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 from cbt_plugins.cbt.layout import RequestedRun, write_once
 from cbt_plugins.host import HostRun, RunFailed
+from cbt_plugins.journal import disk_full
 
 logger = logging.getLogger(__name__)
 
@@ -32,18 +33,32 @@ def execute(run: HostRun, load: Callable[[], Any]) -> str:
         logger.info("%s: already complete, nothing to do", name)
         _complain_again(run.archive_dir / COMPLETE)
         return EXISTING
-    write_once(run.archive_dir / "benchmark_config.yaml", {"cluster": dict(run.config)})
     before = set(threading.enumerate())
-    logger.info("%s: starting; results in %s", name, run.archive_dir)
     try:
+        write_once(run.archive_dir / "benchmark_config.yaml", {"cluster": dict(run.config)})
+        logger.info("%s: starting; results in %s", name, run.archive_dir)
         load()(run).run()
-    except RunFailed as error:
-        logger.error("%s: failed: %s", name, error)
+    except RunFailed:
+        logger.info("%s: failed", name)  # the ledger says why, once, at the end
+        raise
+    except OSError as error:
+        full = disk_full(error, run.archive_dir)
+        if full:
+            raise RunFailed(full) from error
         raise
     finally:
         _warn_of_threads(name, before)
     logger.info("%s: done", name)
     return EXECUTED
+
+
+def cause_of(error: BaseException) -> str:
+    """Return why a run has no result, for people; a cause a line."""
+    if isinstance(error, RunFailed):
+        return str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    return f"{type(error).__name__}: {error}".rstrip(": ")
 
 
 def _complain_again(marker: Path) -> None:
@@ -104,13 +119,18 @@ class Ledger:
         for fingerprint, (run, state) in self._runs.items():
             if state in (PLANNED, FAILED):
                 keys = ", ".join(f"{key}={value}" for key, value in run.config.items() if not _is_long(key, value))
-                why = self._failures.get(fingerprint)
                 lines.append(
                     f"{state}: {run.benchmark}, iteration {run.iteration}"
                     + (f" ({keys})" if keys else "")
-                    + (f": {why}" if why else "")
+                    + _indented(self._failures.get(fingerprint, ""))
                 )
         return lines
+
+
+def _indented(why: str) -> str:
+    """Return one cause after a colon, several on lines of their own."""
+    causes = why.splitlines()
+    return "".join(f"\n  {cause}" for cause in causes) if len(causes) > 1 else f": {why}" if why else ""
 
 
 def _is_long(key: str, value: object) -> bool:

@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import re
+import secrets
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from cbt_plugins.config.loader import MOST_BYTES
 from cbt_plugins.config.source import read, sweep
 from cbt_plugins.config.top_level import is_ours
 from cbt_plugins.formatting import printable
-from cbt_plugins.journal import write_whole
+from cbt_plugins.journal import json_lines, write_whole
 
 #: exit status for an error in the file or the command line
 USAGE = 2
@@ -69,9 +70,17 @@ def archive_dir(archive: Path, config: Mapping[str, Any]) -> Path:
     return archive / "results" / f"{config['iteration']:0>8}" / f"id-{run_id(config)}"
 
 
-def run_dir(tmp_dir: str, benchmark: str, archive_dir: Path) -> str:
-    """Return the scratch directory on the nodes, the run's alone (CBT's own is shared by all permutations)."""
-    identity = archive_dir.name[len("id-") :]
+def begun_or_new(archive_dir: Path) -> str:
+    """Return the id of the run that a directory of the archive holds, a new one where none has begun."""
+    begun = (line.get("run_id") for line in json_lines(archive_dir / "journal.jsonl") if line.get("event") == "run")
+    return next((str(identity) for identity in begun if identity), secrets.token_hex(4))
+
+
+def run_dir(tmp_dir: str, benchmark: str, archive_dir: Path, identity: str) -> str:
+    """Return the scratch directory on the nodes, the run's alone (CBT's own is shared by all permutations).
+
+    The same file may run with another archive at the same time: `identity` is not CBT's id, which both have.
+    """
     return f"{tmp_dir.rstrip('/')}/{archive_dir.parent.name}/{benchmark}-{identity}"
 
 

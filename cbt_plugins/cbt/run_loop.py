@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence
 
 from cbt_plugins.cbt import checkout, layout, session
-from cbt_plugins.cbt.execution import FAILED, Ledger, execute
+from cbt_plugins.cbt.execution import FAILED, Ledger, cause_of, execute
 from cbt_plugins.cbt.layout import refuse
 from cbt_plugins.config import registry
 from cbt_plugins.config.check import load_file
@@ -134,11 +134,10 @@ class RunLoop:
             for run in runs:
                 try:
                     ledger.set(run, execute(self._host_run(run), self._load[run.benchmark]))
-                except RunFailed as error:
-                    ledger.set(run, FAILED, str(error))
-                    break
                 except BaseException as error:
-                    ledger.set(run, FAILED, f"{type(error).__name__}: {error}".rstrip(": "))
+                    ledger.set(run, FAILED, cause_of(error))
+                    if isinstance(error, RunFailed):
+                        break
                     raise
             status = 0 if ledger.fulfilled else 1
         except KeyboardInterrupt:
@@ -155,7 +154,8 @@ class RunLoop:
         config = {key: value for key, value in run.config.items() if key != "acceptable"}
         directory = layout.archive_dir(self._archive, config)
         directory.mkdir(parents=True, exist_ok=True)
-        run_dir = layout.run_dir(self._cluster["tmp_dir"], run.benchmark, directory)
+        identity = layout.begun_or_new(directory)
+        run_dir = layout.run_dir(self._cluster["tmp_dir"], run.benchmark, directory, identity)
 
         def monitors(local_dir: Path, *without: str) -> AbstractContextManager[None]:
             make = partial(self._build_monitors, without)
@@ -167,6 +167,7 @@ class RunLoop:
             iteration=run.iteration,
             archive_dir=directory,
             run_dir=run_dir,
+            run_id=identity,
             cluster=self._cluster,
             common=self._common,
             endpoints=self._endpoints,

@@ -13,8 +13,9 @@ from typing import Any, Callable, List, Optional, Sequence, Set
 
 from cbt_plugins import host
 from cbt_plugins.cbt import layout
-from cbt_plugins.cbt.execution import EXECUTED, EXISTING, FAILED, PLANNED, Ledger
+from cbt_plugins.cbt.execution import EXECUTED, EXISTING, FAILED, PLANNED, Ledger, cause_of
 from cbt_plugins.cbt.layout import RequestedRun, planned
+from cbt_plugins.host import RunFailed
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class Session:
         self.ledger = Ledger(planned(settings.benchmarks, settings.cluster.get("iterations", 0)))
         self._pid = os.getpid()
         atexit.register(self._end)
+        logging.getLogger("cbt").addFilter(_is_news)
 
     def force(self) -> None:
         """Make the tree's run loop run the benchmark that it asks about next."""
@@ -78,7 +80,7 @@ class Session:
             try:
                 state = execute()
             except BaseException as error:
-                self.ledger.set(run, FAILED, f"{type(error).__name__}: {error}".rstrip(": "))
+                self.ledger.set(run, FAILED, cause_of(error))
                 raise
             finally:
                 host.current = None
@@ -118,6 +120,12 @@ class Session:
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
             os._exit(1)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Drop the traceback that cbt.py logs for an error of which the ledger says all that is for users."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, (RunFailed, KeyboardInterrupt))
 
 
 def _unfinished(benchmark: Any) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import getpass
 import io
 import logging
@@ -13,7 +14,8 @@ import stat
 import subprocess
 import tarfile
 import uuid
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
@@ -130,9 +132,9 @@ class Transport:
         return node in self.own_names and self._user(node) in (None, getpass.getuser())
 
     def by_pdsh(self, node: str) -> bool:
-        """Return whether pdsh can reach it: it has one port for all nodes."""
+        """Return whether pdsh can reach it: it has one port for all nodes, and takes `fe80:` for a way to connect."""
         name = self.named.get(node)
-        return self.pdsh is not None and not self.is_local(node) and not (name and name.port)
+        return self.pdsh is not None and not self.is_local(node) and not (name and name.port) and ":" not in node
 
     def _user(self, node: str) -> Optional[str]:
         """Who logs in: the node's own user as the section names it, as CBT does it, else that of all."""
@@ -142,6 +144,12 @@ class Transport:
     def _destination(self, node: str) -> str:
         user = self._user(node)
         return f"{user}@{node}" if user else node
+
+    def login(self, node: str) -> str:
+        """Return the command by which a person reaches the node."""
+        name = self.named.get(node)
+        port = ["-p", name.port] if name and name.port else []
+        return shlex.join(["ssh", *self.ssh_args, *port, self._destination(node)])
 
     def ssh(self, node: str, command: str) -> List[str]:
         """Command line for one node."""
@@ -188,16 +196,24 @@ class Remote:
         """
         nodes = list(dict.fromkeys(nodes))
         bounded = f"timeout -k 5 {timeout:g} sh -c {shlex.quote(command)} </dev/null"
-        together = [n for n in nodes if self.transport.by_pdsh(n)]
-        if len(together) < 2:
-            together = []
+        together = _told_apart([n for n in nodes if self.transport.by_pdsh(n)])
         limit = timeout + CONNECT_ALLOWANCE
         results = self._run_pdsh(together, bounded, limit) if together else {}
         results.update(self._run_each({n: bounded for n in nodes if n not in together}, limit))
-        results = {n: results[n] for n in nodes}
+        results = self._hinted({n: results[n] for n in nodes})
         if check and any(r.status for r in results.values()):
             raise RemoteError(subject_of(command), results)
         return results
+
+    def _hinted(self, results: Mapping[str, Result]) -> Dict[str, Result]:
+        """Add to the message of each node that could not be reached the command that shows why, in the same line."""
+        hinted = dict(results)
+        for node, result in results.items():
+            if result.status == UNREACHABLE and not self.transport.is_local(node):
+                said = [line for line in result.stderr.strip().splitlines() if "ssh exited with" not in line]
+                why = "\n".join(said) or "no reply"
+                hinted[node] = replace(result, stderr=f"{why}; try: {self.transport.login(node)} true\n")
+        return hinted
 
     def _run_pdsh(self, nodes: Sequence[str], command: str, timeout: float) -> Dict[str, Result]:
         # pdsh reports one status for all nodes; each node says its own on its last line
@@ -268,7 +284,7 @@ class Remote:
             extract = "tar -x -f - -C / --no-same-owner --no-overwrite-dir"
             commands[node] = (f"{make_own(*folders)}umask 077; {extract}", archive.getvalue())
         answers = self._exchange(commands, timeout)
-        results = {n: Result("", e.decode(errors="replace"), s) for n, (_, e, s) in answers.items()}
+        results = self._hinted({n: Result("", e.decode(errors="replace"), s) for n, (_, e, s) in answers.items()})
         if any(r.status for r in results.values()):
             raise RemoteError("writing files", results)
 
@@ -298,6 +314,7 @@ class Remote:
             assert source.stdout is not None
             source.stdout.close()
             running += [(node, source), (node, sink)]
+        full: Optional[Path] = None
         results = {node: Result("", "", 0) for node, _ in running}
         for node, process in running:
             try:
@@ -309,10 +326,14 @@ class Remote:
             # tar says 1 when a file changed while it was read: rows of a load that is still ending
             if process.returncode not in (0, 1):
                 results[node] = Result("", (err or b"").decode(errors="replace"), process.returncode or UNREACHABLE)
+            if any(text in (err or b"") for text in (b"No space left on device", b"Disk quota exceeded")):
+                full = local_dir / node  # what unpacks is here
         for node in results:
             _drop_special(local_dir / node)
+        if full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(full))
         if any(r.status for r in results.values()):
-            raise RemoteError(f"fetching {remote_dir}", results)
+            raise RemoteError(f"fetching {remote_dir}", self._hinted(results))
 
     def stream(self, nodes: Sequence[str], command: str) -> Stream:
         """Start a command on all nodes at once and read its lines as they come."""
@@ -332,13 +353,22 @@ def _drop_special(folder: Path) -> None:
                 os.unlink(path)
 
 
-def _by_node(nodes: Sequence[str], text: str) -> Dict[str, str]:
-    """Undo pdsh's "node: " in front of every line; pdsh's own messages go to the node they speak of.
+def _told_apart(nodes: Sequence[str]) -> List[str]:
+    """Return the nodes, at least two, whose lines can be told apart in pdsh's output.
 
-    Where all names have one domain, pdsh leaves it out (and what option keeps it depends on pdsh's version).
+    Where all names that have a domain have the same one, pdsh leaves it out (10.0.0.1 has the domain 0.0.1 for it; the
+    option that keeps it, -K, is missing in some versions): then a.example.com and a have one label.
     """
+    firsts = Counter(node.partition(".")[0] for node in nodes)
+    domains = {node.partition(".")[2] for node in nodes if "." in node}
+    clear = [node for node in nodes if len(domains) != 1 or firsts[node.partition(".")[0]] == 1]
+    return clear if len(clear) > 1 else []
+
+
+def _by_node(nodes: Sequence[str], text: str) -> Dict[str, str]:
+    """Undo pdsh's "node: " in front of every line; pdsh's own messages go to the node they speak of."""
     rows: Dict[str, List[str]] = {node: [] for node in nodes}
-    labels = {**{short_name(node): node for node in nodes}, **{node: node for node in nodes}}
+    labels = {**{node.partition(".")[0]: node for node in nodes}, **{node: node for node in nodes}}
     for row in text.splitlines():
         label, colon, rest = row.partition(": ")
         if row.endswith(":") and not colon:

@@ -7,13 +7,13 @@ import dataclasses
 import json
 import logging
 import os
-import secrets
 import shlex
 import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
+import traceback
+from pathlib import Path, PurePosixPath
 from typing import Iterator, List, Tuple
 
 from cbt_plugins import signals
@@ -57,30 +57,39 @@ class Engine:
                     degraded = self._execute(run)
                 self._complete(journal, events, degraded)
             except _FAILURES as error:
-                events.write("run-failed", why=str(error))
+                events.write("run-failed", why=str(error), traceback=traceback.format_exc())
+                self._report_what_there_is()
                 raise RunFailed(str(error)) from error
             except KeyboardInterrupt:
                 events.write("run-interrupted")
                 log.warning("interrupted; run the same command again to resume")
-                with signals.interruptible():
-                    summarize(self._archive.folder)
+                self._report_what_there_is()
                 raise
+
+    def _report_what_there_is(self) -> None:
+        """Make a report of a run that has come to no end, once it has a phase."""
+        if any((self._archive.folder / "phases").glob("*/*")):
+            with signals.interruptible():
+                summarize(self._archive.folder)
 
     def _execute(self, run: RunContext) -> List[str]:
         """Resume what a killed invocation left, then run; returns the phases that are not to be trusted."""
         _undo_all(run.injector)
-        rescue(run)
-        run.journal.write("invocation", pid=os.getpid(), run_dir=run.host.run_dir, clients=run.clients)
-        ready = check(run)
-        if run.watch.node in ready.offsets:
-            run.watch.offset = ready.offsets[run.watch.node].seconds
-        self._describe(run, ready)
+        held = False
         try:
             with run.injector.holding():
+                held = True  # nothing on the nodes is touched before: they may be another run's
+                rescue(run)
+                run.journal.write("invocation", pid=os.getpid(), run_dir=run.host.run_dir, clients=run.clients)
+                ready = check(run)
+                if run.watch.node in ready.offsets:
+                    run.watch.offset = ready.offsets[run.watch.node].seconds
+                self._describe(run, ready)
                 return self._run(run, ready)
         finally:
-            with signals.interruptible():
-                _clean_nodes(run)
+            if held:
+                with signals.interruptible():
+                    _clean_nodes(run)
 
     def _run(self, run: RunContext, ready: Ready) -> List[str]:
         """Everything between the two snapshots of the cluster."""
@@ -138,9 +147,8 @@ class Engine:
         begun = journal.last("run")
         if not begun:
             write_json(self._archive.plan, plan)
-            run_id = secrets.token_hex(4)
-            journal.write("run", run_id=run_id, benchmark=self._plan.benchmark)
-            return run_id
+            journal.write("run", run_id=self._host.run_id, benchmark=self._plan.benchmark)
+            return self._host.run_id
         if json.loads(self._archive.plan.read_text()) != plan:
             raise RunFailed(f"{self._archive.folder} belongs to a run with another plan: use another archive directory")
         return str(begun["run_id"])
@@ -169,12 +177,15 @@ def _undo_all(injector: Injector) -> None:
 def _clean_nodes(run: RunContext) -> None:
     """Remove our scratch folder, but keep rows that could not be collected: the next invocation tries again.
 
-    An unreachable node must not hide why the run ended.
+    The iteration's folder goes with its last run, and a tmp_dir of this process (CBT's default) with that. An
+    unreachable node must not hide why the run ended.
     """
+    iteration, tmp_dir = PurePosixPath(run.host.run_dir).parents[:2]
+    own = [run.host.run_dir, str(iteration), *([str(tmp_dir)] if tmp_dir.name == f"cbt.{os.getpid()}" else [])]
     folder = shlex.quote(run.host.run_dir)
     command = (
         f"{find_own(run.host.run_dir)}cd {folder} || exit; rm -rf -- bin probe; "
-        f"find . -depth -type d -empty -delete 2>/dev/null; cd / && rmdir -- {folder} 2>/dev/null || true"
+        f"find . -depth -type d -empty -delete 2>/dev/null; cd / && rmdir -- {shlex.join(own)} 2>/dev/null || true"
     )
     with contextlib.suppress(RemoteError):
         run.remote.run(run.nodes, command, timeout=300.0)
@@ -186,6 +197,15 @@ def summarize(folder: Path) -> None:
     environment = dict(os.environ)
     environment["PYTHONPATH"] = os.pathsep.join(p for p in (root, environment.get("PYTHONPATH")) if p)
     line = [sys.executable, "-m", "cbt_plugins.tools", "report", str(folder)]
+    before = _written(folder)
     status = subprocess.run(line, env=environment, check=False).returncode
-    if status:
+    if _written(folder) == before:  # a status alone also means that the run is incomplete
         log.error("no report was made (exit status %d); try again: cbt-tools report %s", status, folder)
+
+
+def _written(folder: Path) -> int:
+    """Return when the summary of a run was written, in ns; 0 when there is none."""
+    try:
+        return (folder / "summary.json").stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0

@@ -40,7 +40,7 @@ def rescue(run: RunContext) -> None:
                 collect(run.remote, last["clients"], folder, attempt)
             except (RemoteError, LoadError) as error:
                 log.warning("%s: its unfinished rows are still on the nodes in %s: %s", phase.name, folder, error)
-    bring_left(run.host.cluster, run.host.common, run.nodes, run.host.run_dir, monitors)
+    bring_left(run.host.cluster, run.host.common, run.nodes, last["run_dir"], monitors)
     for index, phase in enumerate(run.plan.phases, 1):
         set_aside(run, index, phase, "the run was killed")
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import logging
+import os
 import threading
 from pathlib import Path
 from typing import Any, Dict
@@ -11,9 +14,10 @@ import pytest
 import yaml
 
 from cbt_plugins.cbt import checkout, layout
-from cbt_plugins.cbt.execution import EXECUTED, EXISTING, FAILED, Ledger, execute
+from cbt_plugins.cbt.execution import EXECUTED, EXISTING, FAILED, Ledger, cause_of, execute
 from cbt_plugins.cbt.layout import errors_of
 from cbt_plugins.host import HostRun, RunFailed
+from cbt_plugins.journal import Journal, json_lines
 
 
 def test_only_top_level_lists_multiply_and_the_last_one_is_fastest() -> None:
@@ -49,9 +53,16 @@ def test_an_id_recorded_from_cbt() -> None:
 
 
 def test_the_scratch_directory_is_the_runs_alone() -> None:
-    assert (
-        layout.run_dir("/tmp/cbt/", "warp", Path("A/results/00000001/id-00ff00ff")) == "/tmp/cbt/00000001/warp-00ff00ff"
-    )
+    """The same file may run with two archives at once: CBT's id of a run is not enough."""
+    found = layout.run_dir("/tmp/cbt/", "warp", Path("A/results/00000001/id-00ff00ff"), "0123abcd")
+    assert found == "/tmp/cbt/00000001/warp-0123abcd"
+
+
+def test_a_run_that_is_resumed_keeps_its_identity(tmp_path: Path) -> None:
+    assert layout.begun_or_new(tmp_path) != layout.begun_or_new(tmp_path)
+    with contextlib.closing(Journal(tmp_path / "journal.jsonl")) as journal:
+        journal.write("run", run_id="0123abcd")
+    assert layout.begun_or_new(tmp_path) == "0123abcd"
 
 
 def test_a_ledger_is_fulfilled_when_every_run_has_a_result() -> None:
@@ -132,14 +143,46 @@ def test_a_run_with_the_marker_is_not_run_again(tmp_path: Path) -> None:
     assert Counting.runs == 1
 
 
-def test_a_failing_run_is_logged_and_raised(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_cause_of_a_failure_is_said_once_at_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     class Failing(Counting):
         def run(self) -> None:
             raise RunFailed("no bucket")
 
     with pytest.raises(RunFailed):
         execute(host_run(tmp_path / "0" / "id-1"), lambda: Failing)
-    assert "x 0/id-1: failed: no bucket" in caplog.text
+    assert "no bucket" not in caplog.text
+
+    (run,) = layout.planned({"x": {}}, 1)
+    ledger = Ledger([run])
+    ledger.set(run, FAILED, cause_of(RunFailed("a: no bucket\nb: no disk")))
+    assert ledger.lines()[1:] == ["failed: x, iteration 0\n  a: no bucket\n  b: no disk"]
+
+
+@pytest.mark.parametrize("where", ["", "/some/where/else"])
+def test_a_full_disk_is_named_with_the_path(tmp_path: Path, where: str) -> None:
+    class Filling(Counting):
+        def run(self) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device", *([where] if where else []))
+
+    directory = tmp_path / "0" / "id-1"
+    expected = rf"^{where or directory}: no space is left on the disk at /.*: free some, then run the same command"
+    with pytest.raises(RunFailed, match=expected):
+        execute(host_run(directory), lambda: Filling)
+
+
+def test_a_line_that_a_full_disk_has_torn_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with contextlib.closing(Journal(tmp_path / "j.jsonl")) as journal:
+        journal.write("one")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", full)
+            with pytest.raises(OSError, match="No space"):
+                journal.write("two")
+        journal.write("three")
+        assert [line["event"] for line in journal.records] == ["one", "three"]
+    assert [line["event"] for line in json_lines(tmp_path / "j.jsonl")] == ["one", "three"]
 
 
 def test_a_thread_that_outlives_its_run_is_named(

@@ -17,6 +17,7 @@ from cbt_plugins.cluster.remote import (
     Transport,
     _by_node,
     _cut_status,
+    _told_apart,
     script,
     subject_of,
 )
@@ -88,6 +89,8 @@ def pdsh(tmp_path: Path) -> Remote:
         ["a", "d.lab.example.com"],
         ["c.lab.example.com", "d.lab.example.com"],
         ["10.0.0.1", "10.0.0.2"],
+        ["10.0.0.1", "11.0.0.1"],
+        ["Node1.Lab.example.com", "node2.lab.example.com"],
         ["node1", "node2"],
     ],
 )
@@ -96,6 +99,37 @@ def test_pdsh_with_names_of_every_form(pdsh: Remote, nodes: List[str]) -> None:
     assert list(results) == nodes
     for result in results.values():
         assert (result.stdout, result.stderr.splitlines()[0], result.status) == ("out\n\n", "err: 5%", 3)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "apart"),
+    [
+        (["a.lab", "a", "b", "c"], ["b", "c"]),  # pdsh calls both `a`
+        (["a.lab", "a.other", "b"], ["a.lab", "a.other", "b"]),
+        (["a.lab", "A.lab"], ["a.lab", "A.lab"]),
+        (["a"], []),
+    ],
+)
+def test_pdsh_reaches_what_its_labels_tell_apart(nodes: List[str], apart: List[str]) -> None:
+    assert _told_apart(nodes) == apart
+
+
+def test_an_ipv6_address_takes_ssh() -> None:
+    transport = Transport.from_host({"user": "u"}, {"pdsh_cmd": "sh"})
+    assert not transport.by_pdsh("fe80::1") and transport.by_pdsh("10.0.0.1")
+    assert transport.ssh("fe80::1", "true")[-2:] == ["u@fe80::1", "true"]
+
+
+@pytest.mark.parametrize("nodes", [["one.invalid"], ["one.invalid", "two.invalid"]])
+def test_a_node_out_of_reach_is_told_once_with_what_to_try(nodes: List[str]) -> None:
+    remote = Remote.from_host({"user": "perf", "osds": ["two.invalid"]}, {})
+    with pytest.raises(RemoteError) as raised:
+        remote.run(nodes, "hostname")
+    said = str(raised.value)
+    count = len(nodes)
+    assert said.startswith(f"hostname failed on {count} of {count} nodes: one.invalid: exit status 255: ssh: ")
+    assert said.count("one.invalid: exit status") == said.count("; try: ssh perf@one.invalid true") == 1
+    assert "pdsh@" not in said
 
 
 def test_messages_of_pdsh_itself_reach_nodes_with_a_domain() -> None:

@@ -67,6 +67,9 @@ def test_a_failing_run_gives_status_1_and_is_counted(cbt: Cbt, tree: Path, fault
         in outcome.output
     )
     assert not any((path / "complete").exists() for path in outcome.runs())
+    if fault is True:
+        assert outcome.output.count("asked to fail") == 1
+        assert "Traceback" not in outcome.output
 
 
 def test_a_failed_run_is_repeated_and_a_complete_one_is_not(cbt: Cbt, tree: Path) -> None:
