@@ -89,7 +89,7 @@ def started(stat):
 def on_node(folder, node, command):
     """The command as it runs on a node: with the node's own folders."""
     home = os.path.join(folder.path, "nodes", node)
-    for below in ("run", "proc", "net/eth0"):
+    for below in ("proc", "net/eth0"):
         os.makedirs(os.path.join(home, below), exist_ok=True)
     if not os.path.exists(os.path.join(home, "net/eth0/flags")):
         for name, text in (("flags", "0x1003\n"), ("operstate", "up\n")):

@@ -192,6 +192,7 @@ def test_a_cut_node_heals_although_nobody_asks(faulty: Faulty) -> None:
     faulty.clean()
 
 
+@pytest.mark.long  # test_systemd has it for a timer, test_faults_node for a process
 def test_a_switch_that_is_not_needed_is_disarmed(faulty: Faulty) -> None:
     """The interface of a node is cut and restored through another way: here, by its own console."""
     folder = faulty.folder()

@@ -199,7 +199,7 @@ def test_faults_beside_a_benchmark_that_knows_nothing_of_them(
         "  - {at: 3s, fault: {label: a, kind: stop, nodes: [node4]}}\n"
         "  - {at: 8s, undo: a}\n"
     )
-    warp = {"s3": S3, "workers": 4, "cycle": {"phases": [{"fill": {"duration": "25s"}}]}}
+    warp = {"s3": S3, "workers": 4, "cycle": {"phases": [{"fill": {"duration": "16s"}}]}}
     cycle = Cycle(lab, tmp_path, {"faults": {"file": str(file)}}, warp=warp)
     done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]

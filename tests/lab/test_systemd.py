@@ -102,6 +102,7 @@ def test_a_crash_lasts_until_it_is_undone(units: Units) -> None:
     assert units.leftovers() == ""
 
 
+@pytest.mark.long  # test_faults_injector has what is said to systemd
 def test_a_unit_that_may_not_start_any_more_is_started(units: Units) -> None:
     with units.broken("stop", "osd.4"):
         units.sh(f"while systemctl stop {UNITS[0]} && systemctl start {UNITS[0]}; do :; done")
@@ -213,6 +214,7 @@ def test_a_node_reboots(units: Units) -> None:
     units.clean()
 
 
+@pytest.mark.long  # of the lab itself: two more clusters
 def test_its_control_groups_end_with_it(tmp_path: Path, units: Units) -> None:
     """Also those that kill -9 has left; and a neighbour's stay."""
     before = groups()
