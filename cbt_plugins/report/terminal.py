@@ -68,6 +68,10 @@ def _phase(phase: Mapping[str, Any]) -> Iterator[str]:
     held = ", ".join(f"{op} to {rate:.1f}/s" for op, _, rate in paced(phase))
     if held:
         yield f"   LIMITED: {held}: not what the cluster can do"
+    for its in phase.get("readable") or ():
+        if its["share"] < 1:
+            known = f"{its['listed']} of {its['objects']} objects of {its['bucket']} ({share(its['share'])})"
+            yield f"   reads know {known}"
     if phase["sentence"]:
         yield f"   {phase['sentence']}"
     if not phase["ops"]:

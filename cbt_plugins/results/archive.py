@@ -27,6 +27,7 @@ class ArchivedJob:
     aggregates: Optional[Path] = None
     role: str = ""
     bucket: str = ""
+    prefix: str = ""
     sizes: Tuple[Tuple[int, int, float], ...] = ()
     ended: Optional[float] = None
     exit: Optional[int] = None
@@ -201,6 +202,7 @@ def _job(directory: Path, data: Mapping[str, Any], engine: str) -> ArchivedJob:
         role=str(data.get("role") or ""),
         clock_offset=float(data.get("clock_offset") or 0),
         bucket=str(data.get("bucket") or ""),
+        prefix=str(data.get("prefix") or ""),
         sizes=tuple((int(low), int(high), float(share)) for low, high, share in data.get("sizes") or ()),
         ended=data.get("ended"),
         exit=data.get("exit"),

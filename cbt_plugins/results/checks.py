@@ -11,6 +11,7 @@ from cbt_plugins.warning_kinds import paced
 
 RATE = 0.01  # share of the rate that was asked for
 LATE = 1.0  # seconds
+READ = 0.95  # share of the objects
 
 _Check = Callable[[PhaseAggregates, Mapping[str, Any]], Iterator[Dict[str, Any]]]
 
@@ -74,6 +75,17 @@ def _late(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, 
             yield {"code": "late-starts", "text": text, "job": job.id}
 
 
+def _readable(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+    for its in line["readable"]:
+        if its["share"] < READ:
+            none = f", and none of those of {', '.join(its['unread'])}" if its["unread"] else ""
+            text = (
+                f"bucket {its['bucket']}: reads know {its['listed']} of {its['objects']} objects "
+                f"({100 * its['share']:.0f} %), the first by name{none}: raise read_objects, or use cbt-load"
+            )
+            yield {"code": "read-share", "text": text}
+
+
 def _paced(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     """warp has no open loop: a rate is a limit, and what waits for it is not measured."""
     for op, held, rate in paced(line):
@@ -98,7 +110,7 @@ Warning_ = Dict[str, Any]
 def check_phase(made: PhaseAggregates, line: Mapping[str, Any]) -> List[Warning_]:
     """Return all warnings of one phase; `line` is its entry in the summary."""
     checks = (_status, _window, _jobs, _rows, _errors, _missing, _accounting, _little, _mix, _samples, _stalls, _tail)
-    found = [warning for check in (_paced, *checks, *_OF_CBT_LOAD) for warning in check(made, line)]
+    found = [warning for check in (_paced, _readable, *checks, *_OF_CBT_LOAD) for warning in check(made, line)]
     recounted = {warning["code"] for warning in found}
     if not made.unreadable:  # requests that were only cut off are no errors
         recounted.add("errors")

@@ -16,6 +16,7 @@ from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, ArchivedRun,
 from cbt_plugins.results.checks import CLOCK, check_phase
 from cbt_plugins.results.environment import environment
 from cbt_plugins.results.impact import breaks, failure, warnings_of
+from cbt_plugins.results.readable import Readable
 from cbt_plugins.warning_kinds import is_unusable, paced
 
 
@@ -28,9 +29,10 @@ def numbers_of(path: Path) -> Dict[str, Any]:
     warnings = list(_run_warnings(run))
     phases, broken = [], breaks(run)
     kept: List[of_phase.PhaseAggregates] = []
+    readable = Readable(run.plan.get("read_objects"))
     for phase in run.phases:
         made = of_phase.read_phase(phase)
-        line, its_warnings = _phase(phase, made)
+        line, its_warnings = _phase(phase, made, readable)
         phases.append(line)
         warnings.extend(its_warnings)
         kept += [made] if broken else []
@@ -56,7 +58,9 @@ def numbers_of(path: Path) -> Dict[str, Any]:
     }
 
 
-def _phase(phase: ArchivedPhase, made: of_phase.PhaseAggregates) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
+def _phase(
+    phase: ArchivedPhase, made: of_phase.PhaseAggregates, readable: Readable
+) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
     gap = made.all_ops.longest_gap()
     drivers = {job.id: job.driver for job in phase.jobs}
     line: Dict[str, Any] = {
@@ -83,6 +87,7 @@ def _phase(phase: ArchivedPhase, made: of_phase.PhaseAggregates) -> Tuple[Dict[s
         "endpoints": of_phase.by_endpoint(made),
         "jobs": [_job(made, job) for job in phase.jobs],
         "accounting": [dict(count) for count in phase.accounting],
+        "readable": readable.of(made),
         "series": of_phase.series(made),
         "under_way": flight.under_way(phase.path / flight.FILE, made.grid, drivers),
     }

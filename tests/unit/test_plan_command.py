@@ -227,6 +227,16 @@ def test_what_holds_a_load_is_said_before_it_runs(tmp_path: Path, capsys: pytest
     assert "warp: LIMITED" in plan(capsys, write(tmp_path, limiter))
 
 
+def test_what_reads_may_not_find_is_said_before_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known = "get and stat know the first 1000000 objects of a bucket by name"
+    assert known in plan(capsys, write(tmp_path, SMALL))  # a fill by share
+    short = SMALL.replace("        - fill: {max_avail: 30%}\n", "").replace("duration: 5m", "duration: 5s")
+    assert "get and stat" not in plan(capsys, write(tmp_path, short))
+    assert known in plan(capsys, write(tmp_path, short.replace("objects: 1000}", "duration: 11m}")))
+    assert "get and stat" not in plan(capsys, CONFIGS / "rgwtest-small.yaml")
+    assert "get and stat will know only some" in plan(capsys, write(tmp_path, short.replace("1000}", "1000001}")))
+
+
 def test_json_has_the_plans_themselves(capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(plan(capsys, CONFIGS / "quickstart.yaml", "--json"))
     (run,) = document["runs"]

@@ -202,6 +202,33 @@ def test_what_a_rate_holds_says_so_in_every_place(tmp_path: Path) -> None:
     assert "GET had a limit and says nothing about aging" in (new_vs_aged([summary["phases"][0], again]) or {})["note"]
 
 
+def aged_archive(tmp_path: Path, limit: int) -> Dict[str, Any]:
+    """Filled with 200 objects, aged with 600, and read: names of the aging come before those of the fill."""
+    directory = made.run(tmp_path, phases=["fill", "age", "measure"])
+    plan = json.loads((directory / "plan.json").read_text())
+    (directory / "plan.json").write_text(json.dumps({**plan, "read_objects": limit}))
+    for index, (name, wrote) in enumerate((("fill", 2), ("age", 6)), 1):
+        rows = made.steady("PUT", workers=wrote, seconds=10, latency=0.1, size=4096)
+        jobs = [made.job("p", "PUT", rows, role="put-keep", prefix=f"keep/01-4KiB/{name}", workers=wrote)]
+        made.phase(directory, index, name, jobs, role="age")
+    made.phase(directory, 3, "measure", [made.job("g", "GET", made.steady("GET", **GET))])
+    return summarize(directory)
+
+
+def test_the_share_of_the_objects_that_reads_could_find(tmp_path: Path) -> None:
+    for limit, listed, unread, warned in ((500, 500, ["fill"], True), (700, 700, [], True), (800, 800, [], False)):
+        summary = aged_archive(tmp_path / str(limit), limit)
+        assert [phase["readable"] for phase in summary["phases"][:2]] == [[], []]
+        (line,) = summary["phases"][2]["readable"]
+        assert line == {
+            "bucket": "cbtp-1-4kib", "objects": 800, "listed": listed, "share": listed / 800, "unread": unread
+        }  # fmt: skip
+        texts_ = [its["text"] for its in summary["warnings"] if its["code"] == "read-share"]
+        assert bool(texts_) == warned and all(f"reads know {limit} of 800 objects" in text for text in texts_)
+        assert ("none of those of fill" in " ".join(texts_)) == bool(unread)
+        assert ("reads know" in render(summary)) == warned
+
+
 def test_littles_law_does_not_warn_of_a_job_that_had_nothing_to_delete(tmp_path: Path) -> None:
     rows = [made.row("DELETE", i / 50 - 2, 0.01, thread=w) for i in range(700) for w in range(2)]
     dry = [{"code": "ran-dry", "text": "d ran out of objects to delete", "job": "d"}]
