@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import sys
@@ -10,9 +11,9 @@ import time
 from pathlib import Path
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.faults import FaultError, Injector, StillOpen, access, lock
+from cbt_plugins.faults import FaultError, Injector, StillOpen, access, lock, seal
 from cbt_plugins.faults.step import UndoRecord
-from cbt_plugins.faults.undo import FILE, given_up_in, open_in
+from cbt_plugins.faults.undo import FILE, are_sealed, given_up_in, open_in
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import JournalInUse, archive_refusal, json_lines
 from cbt_plugins.monitors.lifecycle import stop_left
@@ -35,6 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="undo although a process on another machine holds the cluster for this run; only if that process is dead",
     )
     parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="undo although another user or another machine wrote the archive: its commands run here and, as root, on "
+        "its nodes; --dry-run prints them",
+    )
+    parser.add_argument(
         "--give-up",
         metavar="LABEL",
         help="try once more, then close what is still open under this label; for what cannot be restored, such as an "
@@ -54,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     folders = sorted(found, key=lambda f: (f / FILE).stat().st_mtime, reverse=True)
     if args.give_up is not None and not any(_is_open(folder, args.give_up) for folder in folders):
         raise CommandError(f"{args.archive}: nothing is open under {args.give_up!r}")
-    statuses = [_dry(folder) if args.dry_run else _undo(folder, args.force, args.give_up) for folder in folders]
+    statuses = [_dry(folder) if args.dry_run else _undo(folder, args) for folder in folders]
     if not folders:
         print(f"{args.archive}: no run has changed anything on a cluster")
     return max([*statuses, OPEN if unread else UNDONE])
@@ -81,15 +88,31 @@ def _dry(folder: Path) -> int:
     for entry in reversed(left):
         _print(entry)
     _say_given_up(folder)
+    if left:
+        _say_origin(folder)
     return OPEN if left else UNDONE
 
 
-def _undo(folder: Path, force: bool, give_up: Optional[str]) -> int:
+def _say_origin(folder: Path) -> None:
+    """Print why an undo would be refused, and how it would reach the nodes."""
+    try:
+        if are_sealed(json_lines(folder / FILE), access.read(folder).run_id):
+            return
+        why = seal.refusal(folder / FILE)
+    except FaultError as error:
+        why = str(error)
+    print(f"  {why}")
+    with contextlib.suppress(OSError):
+        print(f"  {access.FILE}: {' '.join((folder / access.FILE).read_text(errors='replace').split())}")
+
+
+def _undo(folder: Path, args: argparse.Namespace) -> int:
+    force, give_up = args.force, args.give_up
     refusal = archive_refusal(folder)
     if refusal:
         return say("Error", refusal, OPEN)
     try:
-        cluster_access = access.read(folder)
+        cluster_access = access.read(folder, args.trust)
         injector = Injector(folder, cluster_access)
     except (FaultError, JournalInUse, OSError) as error:  # OSError: an archive that can be read only
         left = open_in(folder)

@@ -81,6 +81,16 @@ def find_own(folder: str) -> str:
     return f"{OWN_FOLDER}own_folder {shlex.quote(folder)} look || exit $(($? == 3 ? 0 : $?))\n"
 
 
+def own_here(folder: Path, action: str = "make") -> None:
+    """Make a folder on this machine, or "look" at one. Raises PermissionError where others could write or replace it.
+    """
+    remedy = "close it to others (chmod go-w), or set XDG_CACHE_HOME to a folder of your own"
+    line = f"{OWN_FOLDER}own_folder {shlex.quote(str(folder.absolute()))} {action} {shlex.quote(remedy)}"
+    done = subprocess.run(["sh", "-c", line], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise PermissionError(errno.EPERM, done.stderr.strip() or f"{folder} cannot be made")
+
+
 def script(path: Path, *words: str) -> str:
     """Return the command that runs a shell program of ours on a node; `words` are its arguments."""
     text = path.read_text(encoding="utf-8")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.faults import seal
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import FaultError
 from cbt_plugins.faults.undo import UndoJournal
@@ -18,6 +20,8 @@ from cbt_plugins.journal import ARCHIVE_VERSION, write_json
 from cbt_plugins.plan import Settings
 
 FILE = "cluster.json"
+#: it is part of file names, and of commands on nodes
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 #: of the YAML's sections: what reaching nodes takes, and nothing that may be secret
 _CLUSTER = (*ROLES, "user", "conf_file", "ceph_cmd", "radosgw-admin_cmd")
 _COMMON = ("pdsh_cmd", "pdsh_ssh_args")
@@ -35,6 +39,7 @@ class ClusterAccess:
     cluster: Mapping[str, Any]
     common: Mapping[str, Any] = field(default_factory=dict)
     run_id: str = "run"
+    trusted: bool = False  # the user has seen what is open, whoever wrote it
 
 
 def ensure(folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], run_id: str) -> str:
@@ -55,7 +60,7 @@ def _write(folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], 
         "common": {k: common[k] for k in _COMMON if common.get(k)},
         "PDSH_SSH_ARGS_APPEND": os.environ.get("PDSH_SSH_ARGS_APPEND", ""),
     }
-    write_json(folder / FILE, document)
+    write_json(folder / FILE, {**document, "seal": seal.of(document)})
 
 
 def _plain(value: Any) -> Any:
@@ -67,20 +72,25 @@ def _read(folder: Path) -> Tuple[Dict[str, Any], Dict[str, Any], str]:
     path = folder / FILE
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
+        if not RUN_ID.fullmatch(str(document["run_id"])):
+            raise ValueError(f"run_id is {document['run_id']!r}")
         return document, dict(document["cluster"]), str(document["run_id"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FaultError(f"{path}: {error}: cannot tell how to reach the cluster") from error
 
 
-def read(folder: Path) -> ClusterAccess:
-    """Return the access that the run of this folder has. Raises FaultError."""
+def read(folder: Path, trusted: bool = False) -> ClusterAccess:
+    """Return the access that the run of this folder has. Raises FaultError, also when others wrote it: see `seal`."""
     document, cluster, run_id = _read(folder)
+    mark = document.pop("seal", None)
+    if not trusted and not seal.holds(mark, document):
+        raise FaultError(seal.refusal(folder / FILE))
     # as for the run itself
     if document.get("PDSH_SSH_ARGS_APPEND"):
         os.environ.setdefault("PDSH_SSH_ARGS_APPEND", str(document["PDSH_SSH_ARGS_APPEND"]))
     common = document.get("common", {})
     remote = Remote.from_host(cluster, common)
-    return ClusterAccess(remote, Ceph(remote, cluster), cluster, common, run_id)
+    return ClusterAccess(remote, Ceph(remote, cluster), cluster, common, run_id, trusted)
 
 
 def limits_of(settings: Settings, base: Optional[ClusterLimits] = None) -> ClusterLimits:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
-from cbt_plugins.faults import lock
+from cbt_plugins.faults import lock, seal
 from cbt_plugins.faults.access import ClusterAccess, ensure, limits_of, remembered
 from cbt_plugins.faults.facts import DaemonName
 from cbt_plugins.faults.kind import BlastRadius
@@ -21,7 +21,17 @@ from cbt_plugins.faults.safety import Held
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.settings import SettingsMaker
 from cbt_plugins.faults.step import FaultError, Step, UndoRecord
-from cbt_plugins.faults.undo import GIVEN_UP, RECOVERY, SETTINGS, Event, StillOpen, Undoer, UndoJournal
+from cbt_plugins.faults.undo import (
+    FILE,
+    GIVEN_UP,
+    RECOVERY,
+    SETTINGS,
+    Event,
+    StillOpen,
+    Undoer,
+    UndoJournal,
+    are_sealed,
+)
 from cbt_plugins.plan import Fault, Settings
 from cbt_plugins.signals import deferred
 
@@ -43,10 +53,13 @@ class Injector:
         limits: Optional[ClusterLimits] = None,
         clock: Optional[Clock] = None,
     ) -> None:
+        """Take the folder of a run. Raises JournalInUse, and FaultError when others wrote what is open in it."""
         self._folder = folder
         self._journal = UndoJournal(folder)
         try:  # only now: nobody else can have the folder
-            run_id = ensure(folder, access.cluster, access.common, access.run_id)
+            run_id = self._journal.run_id = ensure(folder, access.cluster, access.common, access.run_id)
+            if not access.trusted and not are_sealed(self._journal.records, run_id):
+                raise FaultError(seal.refusal(folder / FILE))
         except BaseException:
             self._journal.close()
             raise

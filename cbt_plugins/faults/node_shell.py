@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Optional
 
+from cbt_plugins.faults.step import FaultError
+
 #: our state on a node until it boots; another place for a user who may not write there, where others may have been
 #: before. In short, since a user may have to type it: both places are root's, and in neither can others replace it.
 FOLDER = (
@@ -29,6 +31,13 @@ TOO_LATE = 75
 ATTEMPT = 10.0
 #: seconds between two attempts
 PAUSE = 2.0
+
+
+def _checked(name: str) -> str:
+    """Return a name of files on nodes; it may come from an archive. Raises FaultError for what a shell would expand."""
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
+        raise FaultError(f"{name!r} is no name of a step")
+    return name
 
 
 @cache
@@ -55,7 +64,7 @@ def sudo(text: str) -> str:
 def fenced_inject(name: str, text: str, wait: float) -> str:
     """Return a step's command, which does nothing when its undo has begun. `name` is unique to the step and its run."""
     guarded = f'[ ! -e "$0" ] || exit {TOO_LATE}; {text}'
-    return f'{FOLDER} && exec flock -o -w {wait:g} "$d/lock" sh -c {shlex.quote(guarded)} "$d/{name}.undone"'
+    return f'{FOLDER} && exec flock -o -w {wait:g} "$d/lock" sh -c {shlex.quote(guarded)} "$d/{_checked(name)}.undone"'
 
 
 def fenced_undo(name: str, text: str, wait: float, mark: bool) -> str:
@@ -63,7 +72,7 @@ def fenced_undo(name: str, text: str, wait: float, mark: bool) -> str:
 
     After `wait` seconds it runs without the lock, and so it does where the folder is not ours: no command begins there.
     """
-    left = f': > "$d/{name}.undone"; ' if mark else ""
+    left = f': > "$d/{_checked(name)}.undone"; ' if mark else ""
     locked = f'flock -o -w {wait:g} -E 74 "$d/lock" sh -c "$t"; s=$?; [ $s != 74 ] || exec sh -c "$t"; exit $s'
     return f't={shlex.quote(text)}; ( {FOLDER}; ) || exec sh -c "$t"; {FOLDER}; {left}{locked}'
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.faults import seal
 from cbt_plugins.faults.runner import Clock, Runner
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Step, UndoRecord
@@ -37,11 +38,13 @@ class UndoJournal:
     def __init__(self, folder: Path) -> None:
         self._journal = Journal(folder / FILE, to_read=True)
         sync_folder(folder)  # the file's name, too, must survive a loss of power
+        self.run_id = ""  # is sealed with each step
 
     def open(self, label: str, kind: str, step: Step) -> UndoRecord:
         """Write a step to disk; only then may it begin."""
         id = f"{len(self._journal.all('open')) + 1}"
-        self._journal.write("open", id=id, label=label, kind=kind, step=step.plain())
+        content = {"id": id, "label": label, "kind": kind, "step": step.plain()}
+        self._journal.write("open", **content, seal=seal.of({**content, "run": self.run_id}))
         return UndoRecord(id, label, kind, step, time.time(), False, False)
 
     def note(self, event: str, record: UndoRecord, **facts: Any) -> None:
@@ -103,6 +106,17 @@ def still_open(lines: Sequence[Mapping[str, Any]]) -> List[UndoRecord]:
         )
         for id, line in opened.items()
     ]
+
+
+def are_sealed(lines: Sequence[Mapping[str, Any]], run_id: str) -> bool:
+    """Tell whether this user, on this machine, has written all open steps of a run. Raises FaultError."""
+    left = {record.id for record in still_open(lines)}
+    for line in lines:
+        if line["event"] == "open" and str(line["id"]) in left:
+            content = {key: line[key] for key in ("id", "label", "kind", "step")}
+            if not seal.holds(line.get("seal"), {**content, "run": run_id}):
+                return False
+    return True
 
 
 def open_in(folder: Path) -> List[UndoRecord]:

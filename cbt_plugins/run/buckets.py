@@ -60,8 +60,9 @@ class Buckets:
 
     @property
     def own(self) -> List[str]:
-        """Buckets that this run was about to make, from the journal."""
-        return [r["bucket"] for r in self._journal.all("bucket")]
+        """Buckets that this run was about to make, from the journal; names that are not the run's are not believed."""
+        ours = [name for key, name in self.names.items() if key not in self._foreign]
+        return [name for name in ours if any(r["bucket"] == name for r in self._journal.all("bucket"))]
 
     def claim(self) -> None:
         """Check before the first load: existing ones must be there, ours must not. Raises CephError.

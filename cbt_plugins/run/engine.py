@@ -21,6 +21,7 @@ from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.remote import Remote, RemoteError, find_own
 from cbt_plugins.config.source import mask_secrets
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector
+from cbt_plugins.faults.access import RUN_ID
 from cbt_plugins.host import HostRun, RunFailed
 from cbt_plugins.journal import Journal, JournalInUse, archive_refusal, write_json, write_whole
 from cbt_plugins.load.session import LoadError
@@ -151,6 +152,8 @@ class Engine:
             return self._host.run_id
         if json.loads(self._archive.plan.read_text()) != plan:
             raise RunFailed(f"{self._archive.folder} belongs to a run with another plan: use another archive directory")
+        if not RUN_ID.fullmatch(str(begun["run_id"])):
+            raise RunFailed(f"{self._archive.journal}: {begun['run_id']!r} is no id of a run")
         return str(begun["run_id"])
 
     def _describe(self, run: RunContext, ready: Ready) -> None:

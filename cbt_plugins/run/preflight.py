@@ -18,8 +18,8 @@ import yaml
 from cbt_plugins import __version__
 from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
 from cbt_plugins.cluster.clock import Offset, offsets
-from cbt_plugins.cluster.remote import Remote, RemoteError, find_own
-from cbt_plugins.host import HostRun, own_program
+from cbt_plugins.cluster.remote import Remote, RemoteError, find_own, own_here
+from cbt_plugins.host import HostRun, cache_dir, own_program
 from cbt_plugins.journal import ARCHIVE_VERSION
 from cbt_plugins.load.generator import generator_of
 from cbt_plugins.plan import S3, Plan
@@ -214,6 +214,8 @@ def deploy(run: RunContext) -> Dict[str, str]:
         if source is None:
             hint = ", or set warp_path: to its path on the clients" if name == "warp" else ""
             raise OSError(f"{name} is not installed: run `cbt-tools build`{hint}")
+        if cache_dir() in source.parents:  # what is on PATH is the business of whoever set that
+            own_here(source.parent, "look")
         content = source.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
         path = paths[name] = str(PurePosixPath(run.host.run_dir) / "bin" / name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from pathlib import PurePosixPath
 from typing import Dict, List, Sequence
 
 from cbt_plugins.cluster.remote import RemoteError
@@ -28,6 +29,7 @@ def rescue(run: RunContext) -> None:
     if not last:
         return
     scratch = {record["phase"]: record["scratch"] for record in run.journal.all("phase-begun")}
+    clients = [node for node in last["clients"] if node in run.nodes]
     monitors = run.archive.afterwards / "monitors"
     for index, phase in enumerate(run.plan.phases, 1):
         attempt = run.archive.last_attempt(index, phase.name)
@@ -35,14 +37,20 @@ def rescue(run: RunContext) -> None:
             continue
         monitors = attempt / "monitors"
         folder = scratch.get(phase.name)
-        if folder and phase.kind != "wait":
+        if folder and _is_scratch(run, PurePosixPath(folder)) and phase.kind != "wait":
             try:
-                collect(run.remote, last["clients"], folder, attempt)
+                collect(run.remote, clients, folder, attempt)
             except (RemoteError, LoadError) as error:
                 log.warning("%s: its unfinished rows are still on the nodes in %s: %s", phase.name, folder, error)
     bring_left(run.host.cluster, run.host.common, run.nodes, last["run_dir"], monitors)
     for index, phase in enumerate(run.plan.phases, 1):
         set_aside(run, index, phase, "the run was killed")
+
+
+def _is_scratch(run: RunContext, folder: PurePosixPath) -> bool:
+    """Whether this run makes folders of that name: anybody may have written the journal, and what is there is removed.
+    """
+    return folder.name.startswith(f"{run.run_id}-") and folder.parent.name == "load" and ".." not in folder.parts
 
 
 def set_aside(run: RunContext, index: int, phase: Phase, why: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from faults_world import ANYTHING, MADE, Connections, injector
 
 import cbt_plugins.tools.undo as undo_tool
-from cbt_plugins.faults import access
+from cbt_plugins.faults import FaultError, access
 from cbt_plugins.faults.undo import FILE, UndoJournal, given_up_in, open_in
 from cbt_plugins.plan import Fault, Settings
 from cbt_plugins.tools.__main__ import main
@@ -25,8 +25,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Connections:
     made = Connections()
     real = access.read
 
-    def reach(folder: Path) -> Any:
-        found = real(folder)
+    def reach(folder: Path, trusted: bool = False) -> Any:
+        found = real(folder, trusted)
         found.ceph.remote = made  # type: ignore[assignment]
         return replace(found, remote=made)  # type: ignore[arg-type]
 
@@ -238,3 +238,61 @@ def test_no_archive_and_nothing_in_it(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["undo", str(tmp_path / "none")]) == 2
     assert main(["undo", str(tmp_path)]) == 0
     assert "no run has changed anything" in capsys.readouterr().out
+
+
+def altered(path: Path, **changes: str) -> None:
+    """What a stranger writes into an archive: texts replaced by others."""
+    text = path.read_text()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        (FILE, "systemctl", "touch"),
+        (FILE, '"node": "node1"', '"node": ""'),
+        (FILE, '"seal"', '"sealed"'),
+        (access.FILE, '"common": {}', '"common": {"pdsh_cmd": "reboot"}'),
+        (access.FILE, '"node1"', '"-oProxyCommand=reboot"'),
+        (access.FILE, '"run_id": "', '"run_id": "$(reboot)'),
+    ],
+)
+def test_what_others_wrote_is_not_run(
+    file: str, old: str, new: str, tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = broken(tmp_path / "run", world)
+    altered(folder / file, **{old: new})
+    before, sent = world.differences(), len(world.said)
+    assert main(["undo", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert ("cannot tell how to reach" if "run_id" in old else "not written by this user on this machine") in said
+    if file == FILE:
+        with pytest.raises(FaultError, match="not written by this user"):  # of a run that is resumed
+            injector(folder, world)
+    assert (world.differences(), len(world.said)) == (before, sent)
+
+
+def test_an_archive_of_another_machine_is_shown_and_then_trusted(
+    tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = broken(tmp_path / "run", world)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    assert main(["undo", str(folder), "--dry-run"]) == 1
+    said = capsys.readouterr().out
+    assert f"{folder / access.FILE} was not written by this user on this machine" in said
+    assert f"cbt-tools undo --trust {folder}" in said and '"cluster": {' in said
+    assert main(["undo", str(folder)]) == 1 and world.differences()
+    assert main(["undo", str(folder), "--trust"]) == 0 and not world.differences()
+
+
+def test_names_from_an_archive_reach_no_shell(tmp_path: Path, world: Connections) -> None:
+    folder = broken(tmp_path / "run", world)
+    assert main(["undo", str(folder)]) == 0
+    with open(folder / FILE, "a") as file:
+        file.write('{"t": 1, "event": "lock", "name": "x\\"; reboot; \\""}\n')
+    sent = len(world.said)
+    assert main(["undo", str(folder)]) == 1
+    assert not [text for text in world.said[sent:] if "reboot" in str(text)]

@@ -1,0 +1,62 @@
+"""Seal of what an undo takes from an archive and runs: only this user on this machine can make it.
+
+An archive may come from anybody, and what is undone are shell commands, here and as root on nodes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from cbt_plugins.cluster.remote import own_here
+from cbt_plugins.faults.step import FaultError
+from cbt_plugins.host import cache_dir
+
+
+def of(content: Any) -> str:
+    """Return the seal of plain data. Raises FaultError where the key cannot be kept from others."""
+    # as it is after it was read again: keys are text, tuples are lists
+    plain = json.dumps(json.loads(json.dumps(content)), sort_keys=True)
+    return hmac.new(_key(), plain.encode(), hashlib.sha256).hexdigest()
+
+
+def holds(seal: Any, content: Any) -> bool:
+    """Tell whether this user has sealed this content on this machine. Raises FaultError."""
+    return isinstance(seal, str) and hmac.compare_digest(seal.encode(), of(content).encode())
+
+
+def refusal(path: Path) -> str:
+    """Return why what a file says is not run, and what can be done."""
+    return (
+        f"{path} was not written by this user on this machine: nothing of it is run; look at it with "
+        f"`cbt-tools undo --dry-run {path.parent}`, and if it may run: `cbt-tools undo --trust {path.parent}`"
+    )
+
+
+def _key() -> bytes:
+    path = cache_dir() / "seal" / "key"
+    try:
+        own_here(path.parent)
+        if not path.exists():
+            draft = path.with_name(f".key.{os.getpid()}.{secrets.token_hex(4)}")
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
+                file.write(secrets.token_bytes(32))
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                os.link(draft, path)  # the first of two that do so at once
+            except FileExistsError:
+                pass
+            finally:
+                draft.unlink()
+        key = path.read_bytes()
+    except OSError as error:
+        raise FaultError(f"{path}: {error.strerror or error}") from error
+    if len(key) != 32:
+        raise FaultError(f"{path}: damaged: remove it; what is open in archives then needs cbt-tools undo --trust")
+    return key
