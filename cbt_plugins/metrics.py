@@ -78,6 +78,11 @@ class Metric:
         """The key of the rate in a phase's series whose mean this is."""
         return self.path[0] if self.unit in ("obj/s", "MiB/s") and self.source is MetricSource.OPERATION else None
 
+    @property
+    def heading(self) -> str:
+        """What stands above its column: a rate's unit, else the title."""
+        return self.unit if self.series else self.title
+
 
 _UP, _DOWN, _NONE = Direction.HIGHER, Direction.LOWER, Direction.NONE
 _OP, _NODES, _CLASS, _EPISODE = MetricSource.OPERATION, MetricSource.NODES, MetricSource.CLASS, MetricSource.EPISODE
@@ -158,6 +163,9 @@ ACCEPTABLE: Dict[str, Metric] = {
 }
 #: the columns of tables that show few metrics
 COLUMNS = tuple(metric for metric in METRICS.values() if metric.column)
+#: of these, what a table of operations shows side by side; it has counts of failed requests for the success rate
+RATES = tuple(metric for metric in COLUMNS if metric.series)
+LATENCIES = tuple(metric for metric in COLUMNS if metric.unit == "ms")
 
 
 def from_source(source: MetricSource) -> Tuple[Metric, ...]:

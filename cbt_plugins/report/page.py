@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from cbt_plugins import formatting
 from cbt_plugins.compare.differences import is_essential, text
+from cbt_plugins.metrics import LATENCIES, RATES, number_at
 from cbt_plugins.report.plot_data import plot_data
 from cbt_plugins.report.sweep import TOTAL, Sweep, sweeps
 from cbt_plugins.report.terminal import ceiling_rows
@@ -50,6 +51,7 @@ def document(template: str, scripts: Sequence[str], data: Any, **values: Any) ->
     )
     names = ("plain", "count", "success", "seconds", "size", "size_class", "when", "share")
     environment.filters.update({name: getattr(formatting, name) for name in names}, change=formatting.percent)
+    environment.globals.update(rates=RATES, latencies=LATENCIES, number_at=number_at)
     return environment.get_template(template).render(
         **values,
         style=Markup(style),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.formatting import NONE, count, percent, plain, seconds, share, side_by_side, size, size_class
-from cbt_plugins.metrics import CLUSTER, COLUMNS
+from cbt_plugins.metrics import CLUSTER, COLUMNS, LATENCIES, RATES, Metric, number_at
 from cbt_plugins.results import impact, recovery
 from cbt_plugins.results.importers.cbt import FAULTS_KEY
 from cbt_plugins.results.record import Measurement, RunRecord
@@ -15,10 +15,6 @@ from cbt_plugins.results.records import importers, read_imported
 from cbt_plugins.warning_kinds import paced
 
 WIDTH = 110
-_LATENCY = ("mean", "p50", "p90", "p99", "p999", "max")
-_PERCENTILES = ("p50", "p90", "p99", "p99.9", "max")
-_HEAD = ("", "obj/s", "MiB/s", "mean ms", *_PERCENTILES, "TTFB p50", "errors", "mix", "target")
-_IMPORTED_HEAD = ("", "", "requests", "obj/s", "MiB/s", "success", "mean ms", *_PERCENTILES)
 _CLASSES = {"osd": "OSD", "rgw": "RGW", "mon": "mon", "mgr": "mgr", "mds": "MDS", "generator": "load generator"}
 
 
@@ -76,7 +72,7 @@ def _phase(phase: Mapping[str, Any]) -> Iterator[str]:
         yield f"   {phase['sentence']}"
     if not phase["ops"]:
         return
-    rows = [list(_HEAD)]
+    rows = [["", *_headings([*RATES, *LATENCIES]), "TTFB p50", "errors", "mix", "target"]]
     for op, line in phase["ops"].items():
         rows.append(_cells(op, line, phase["mix"]))
     if len(phase["ops"]) > 1:
@@ -101,17 +97,20 @@ def _resources(used: Optional[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _cells(op: str, line: Mapping[str, Any], mix: Mapping[str, Any]) -> List[str]:
-    times = line["latency_ms"] or {}
     return [
         op,
-        plain(line["obj_per_s"]),
-        plain(line["mib_per_s"]),
-        *(plain(times.get(key)) for key in _LATENCY),
+        *(plain(number_at(line, metric.path)) for metric in (*RATES, *LATENCIES)),
         plain((line["ttfb_ms"] or {}).get("p50")),
         count(line["errors"] + line["outside"]["errors"]),
         f"{mix['measured'][op]:.1f}%" if op in mix["measured"] else "",
         f"{mix['asked'][op]:g}%" if op in (mix["asked"] or {}) else "",
     ]
+
+
+def _headings(metrics: Sequence[Metric]) -> List[str]:
+    """Return what stands above columns; the first latency says that they are in ms."""
+    first = next((metric for metric in metrics if metric.unit == "ms"), None)
+    return [f"{metric.heading} ms" if metric is first else metric.heading for metric in metrics]
 
 
 def _drivers(drivers: Sequence[Mapping[str, Any]], ops: Sequence[str]) -> List[List[str]]:
@@ -249,7 +248,7 @@ def render_imported(path: Path) -> Tuple[str, bool]:
 def _record(record: RunRecord) -> Iterator[str]:
     mark = "" if record.usable else "  UNUSABLE (see the warnings)"
     yield f"{record.name}  {record.config.get('benchmark', record.kind)}{mark}\n"
-    lines: List[List[str]] = [list(_IMPORTED_HEAD)]
+    lines: List[List[str]] = [["", "", "requests", *_headings(COLUMNS)]]
     for phase, op in dict.fromkeys((its.phase, its.op) for its in record.measurements if its.op != CLUSTER):
         its = [line for line in record.measurements if (line.phase, line.op) == (phase, op)]
         lines.append([phase, op, str(its[0].n or ""), *(_imported_cell(its, metric.key) for metric in COLUMNS)])

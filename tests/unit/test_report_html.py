@@ -18,6 +18,8 @@ from cbt_plugins.results.summary_file import summarize
 
 pytest.importorskip("jinja2")
 
+from cbt_plugins.metrics import LATENCIES, RATES
+from cbt_plugins.report import terminal
 from cbt_plugins.report.page import headline, run_page
 
 
@@ -306,3 +308,14 @@ def test_a_headline_without_a_measurement_is_of_all_that_was_loaded(tmp_path: Pa
     summary["phases"][1]["role"] = "none"
     assert [line["phase"] for line in headline(summary)] == ["new", "aged"]
     assert headline(summary)[0]["read"] == pytest.approx(0.7812) and headline(summary)[0]["limit"] is None
+
+
+def test_a_table_of_operations_has_a_column_for_each_metric_of_the_registry(tmp_path: Path) -> None:
+    summary = summarize(made.small(tmp_path))
+    page, text = run_page(summary, tmp_path), terminal.render(summary)
+    head = re.findall(r"<tr><th></th>(?:<th[^>]*>[^<]*</th>)+", page.split('id="phases"')[-1])
+    shown = next(re.findall(r"<th[^>]*>([^<]+)</th>", row) for row in head if ">max<" in row)
+    wanted = [metric.heading for metric in (*RATES, *LATENCIES)]
+    assert shown[: len(wanted)] == wanted
+    line = next(line for line in text.splitlines() if "TTFB" in line)
+    assert re.findall(r"\S+", line.replace(" ms", "").split("TTFB")[0]) == wanted
