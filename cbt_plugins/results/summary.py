@@ -5,6 +5,7 @@ docs/SUMMARY.md says what each number means; summary.schema.json is the form.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -229,7 +230,9 @@ _JOBS = (
 
 
 def engine_pairs(phases: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
-    """Return one entry for each closed loop by cbt-load and the nearest phase by warp with the same mix.
+    """Return one entry for each phase by warp and the nearest closed loop by cbt-load with the same mix.
+
+    A measurement is nearer than aging is: what warp says after the first one is no word on aged data.
 
     {"cbt_load", "warp": names of the phases, "note", "lines": [{"op", "metric", "unit", "cbt_load", "warp", "ratio"}]}
     """
@@ -238,14 +241,19 @@ def engine_pairs(phases: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
         for phase in phases
         if phase["ops"] and phase["mix"]["asked"] and not is_calibration(phase["name"], phase["role"])
     ]
-    theirs = [phase for phase in made if _by_warp(phase)]
+    closed = [its for its in made if (its["kind"], its["engine"], its["loop"]) == ("hybrid", "cbt-load", "closed")]
     found = []
-    for ours in made:
-        same = [phase for phase in theirs if _same(phase["mix"]["asked"], ours["mix"]["asked"])]
-        if same and ours["kind"] == "hybrid" and ours["engine"] == "cbt-load" and ours["loop"] == "closed":
-            nearest = min(same, key=lambda phase: (phase["role"] != ours["role"], abs(phase["index"] - ours["index"])))
-            found.append(_entry(ours, nearest))
+    for theirs in filter(_by_warp, made):
+        same = [phase for phase in closed if _same(phase["mix"]["asked"], theirs["mix"]["asked"])]
+        role = "measure" if theirs["role"] == "none" else theirs["role"]
+        if same:
+            distance = partial(_distance, theirs["index"], role)
+            found.append(_entry(min(same, key=distance), theirs))
     return found
+
+
+def _distance(index: int, role: str, phase: Mapping[str, Any]) -> Tuple[bool, int]:
+    return phase["role"] != role, abs(phase["index"] - index)
 
 
 def _by_warp(phase: Mapping[str, Any]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 from typing import Any, Dict
@@ -314,3 +315,37 @@ def command_line(process: Path) -> bytes:
         return (process / "cmdline").read_bytes()
     except OSError:
         return b""
+
+
+def _user(lab: RunningLab, uid: str, quota: bool = False) -> Dict[str, Any]:
+    """Make an RGW user, whose PUTs are all refused with a quota; return the section that uses it."""
+    commands = [["user", "create", f"--display-name={uid}"]]
+    if quota:
+        scope = ["--quota-scope=user"]
+        commands += [["quota", "set", *scope, "--max-size=1"], ["quota", "enable", *scope]]
+    for command in commands:
+        done = lab.exec("node0", ["radosgw-admin", *command, f"--uid={uid}"])
+        assert done.returncode == 0, done.stderr
+    return {**S3, "user": uid}
+
+
+@pytest.mark.parametrize("engine", ["warp", "cbt-load"])
+def test_a_fill_that_the_cluster_refuses_ends_with_its_words(lab: RunningLab, tmp_path: Path, engine: str) -> None:
+    s3 = _user(lab, f"perf$full-{engine}", quota=True)
+    phases = [{"fill": {"duration": "20m"}}, {"hybrid": {"duration": "20m"}}]
+    cycle = Cycle(lab, tmp_path, warp={"s3": s3, "engine": engine, "workers": 2, "cycle": {"phases": phases}})
+    done = cycle.run()
+    assert done.returncode == 1
+    assert re.search(r"failed: warp.*: fill failed: \S+: all of its first \d+ requests failed: .*[Qq]uota", done.stderr)
+
+
+def test_the_buckets_of_a_tenant(lab: RunningLab, tmp_path: Path) -> None:
+    s3 = _user(lab, "perf$cbt")
+    cycle = {"phases": [{"fill": {"objects": 50}}, {"hybrid": {"duration": "2s"}}]}
+    made = Cycle(lab, tmp_path, warp={"s3": s3, "engine": "cbt-load", "workers": 2, "cycle": cycle})
+    done = made.run()
+    assert done.returncode == 0, done.stderr
+    for phase in made.phases().values():
+        assert all(count["ok"] and count["after"] >= 50 for count in phase["accounting"]), phase["accounting"]
+    listed = json.loads(lab.exec("node0", ["radosgw-admin", "metadata", "list", "bucket"]).stdout)
+    assert listed is not None and not [name for name in listed if made.journal()[0]["run_id"] in name]

@@ -233,6 +233,19 @@ def test_both_engines_on_one_mix(tmp_path: Path) -> None:
     assert ("PUT", "mib_per_s") in line
 
 
+def test_what_warp_says_is_compared_with_the_measurement_before_it(tmp_path: Path) -> None:
+    """Not with aging, and not with aged data: warp has measured before both."""
+    directory = made.run(tmp_path, phases=["new", "warp-mixed", "age", "aged"])
+    rows = made.steady("GET", workers=2, seconds=14, latency=0.02, begin=-2, size=4096)
+    roles = {"new": "measure", "warp-mixed": "none", "age": "age", "aged": "measure"}
+    for index, (name, role) in enumerate(roles.items(), 1):
+        warp = name == "warp-mixed"
+        job = made.job("w", "MIXED", rows) if warp else made.cbt_load("h", load())
+        about = {"kind": "warp" if warp else "hybrid", "engine": "warp" if warp else "cbt-load", "role": role}
+        made.phase(directory, index, name, [job], as_aggregates=not warp, asked=ASKED, **about)
+    assert [(its["cbt_load"], its["warp"]) for its in summarize(directory)["engines"]] == [("new", "warp-mixed")]
+
+
 def test_phases_that_are_not_paired(tmp_path: Path) -> None:
     other = {"duration": 10.0, "mix": {"GET": 60.0, "PUT": 40.0}}
     assert beside(tmp_path / "mix", {"asked": other}) == []
