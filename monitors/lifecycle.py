@@ -130,7 +130,7 @@ def _fetch(remote: Remote, nodes: Sequence[str], directory: str, local_dir: Path
     local_dir.mkdir(parents=True, exist_ok=True)
     quoted = shlex.quote(directory)
     # CBT's perf and blktrace run through sudo: their files are root's, and the user who fetches may not read them
-    chown = f"sudo -n chown -R {shlex.quote(user)} {quoted} 2>/dev/null; " if user and user != "root" else ""
+    chown = f"sudo -n chown -R -- {shlex.quote(user)} {quoted} 2>/dev/null; " if user and user != "root" else ""
     fetched = []
     for node in nodes:
         with tempfile.TemporaryDirectory(dir=local_dir, prefix=".fetch-") as scratch:

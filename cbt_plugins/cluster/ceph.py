@@ -141,7 +141,7 @@ class Ceph:
             (folder / name).write_text(json.dumps(self.json(command), indent=1) + "\n")
         profiles = {p: self.json(f"osd erasure-code-profile get {p}") for p in self.json("osd erasure-code-profile ls")}
         (folder / "ec_profiles.json").write_text(json.dumps(profiles, indent=1) + "\n")
-        (folder / "ceph.conf").write_text(self._text(f"cat {shlex.quote(self.conf_file)}", 30.0))
+        (folder / "ceph.conf").write_text(self._text(f"cat -- {shlex.quote(self.conf_file)}", 30.0))
 
     def max_avail(self, pool: str) -> int:
         """Return the bytes that clients can still write into a pool (MAX AVAIL of `ceph df`: replication taken off)."""

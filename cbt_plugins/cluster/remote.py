@@ -167,7 +167,7 @@ class Transport:
             return ["/bin/sh", "-c", command]
         name = self.named.get(node)
         port = ["-p", name.port] if name and name.port else []
-        return ["ssh", *SSH_OPTIONS, *self.ssh_args, *port, self._destination(node), command]
+        return ["ssh", *SSH_OPTIONS, *self.ssh_args, *port, "--", self._destination(node), command]
 
     def pdsh_line(self, nodes: Sequence[str], command: str) -> Tuple[List[str], Dict[str, str]]:
         """Command line and environment for many nodes. pdsh itself expands %h %u %n %%, so every % is doubled."""

@@ -9,10 +9,11 @@ from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, field_v
 from cbt_plugins import plan
 from cbt_plugins.config import registry
 from cbt_plugins.config.errors import did_you_mean
+from cbt_plugins.config.patterns import AbsolutePath
 from cbt_plugins.config.s3 import S3Section
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import PERCENT_PATTERN, Duration, Percent, Size, format_size, parse_percent
-from cbt_plugins.config.validate import AbsolutePath, FieldError, FieldErrors, Strict, exactly_one, only_one
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
 
 
 def _generator(name: Any) -> Any:

@@ -10,14 +10,21 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 from cbt_plugins.config import acceptable, registry
 from cbt_plugins.config.benchmark import BenchmarkSection
 from cbt_plugins.config.bounds import too_much
-from cbt_plugins.config.cluster import ClusterSection, node_errors
+from cbt_plugins.config.cluster import (
+    CbtProfile,
+    ClusterSection,
+    CollectlProfile,
+    CommonSection,
+    errors_of_watched,
+    node_errors,
+)
 from cbt_plugins.config.errors import ConfigError, ErrorAt, Path, did_you_mean
 from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.config.sections import HOST_KEYS, section_of, understand
 from cbt_plugins.config.source import YamlSource, read, sweep
 from cbt_plugins.config.top_level import errors_of_sections, is_ours, misspelt_keys, nothing_to_run
 from cbt_plugins.config.validate import FieldError, not_text, validate
-from cbt_plugins.inventory import nodes_of
+from cbt_plugins.inventory import ROLES, nodes_of
 from cbt_plugins.plan import Plan
 
 #: benchmarks of CBT's own, in any of its versions: near misses of ours that are none
@@ -111,7 +118,7 @@ def load(source: YamlSource) -> Config:
         errors += [e for e in nothing_to_run(source, others) if not ours or e.path[0] != "cluster"]
     profiles = data.get("monitoring_profiles")
     if ours or (isinstance(profiles, dict) and set(profiles) & set(registry.built_in(registry.MONITORS))):
-        errors += [*_monitors(source, data), *_fault_file(data)]
+        errors += [*_common(source, data.get("common")), *_monitors(source, data), *_fault_file(data)]
         if not ours and isinstance(data.get("cluster"), dict):
             wrong = list(node_errors(data["cluster"]))
             errors += [source.error_at(("cluster", *path), text, of_key) for path, text, of_key in wrong]
@@ -153,6 +160,8 @@ def _duplicates(source: YamlSource, others: Sequence[Any]) -> List[ErrorAt]:
 
 def _cluster(source: YamlSource, data: Mapping[str, Any]) -> Tuple[Mapping[str, Any], List[ErrorAt]]:
     valid, wrong = validate(ClusterSection, data)
+    unread = [role for role in ROLES if role not in ClusterSection.model_fields]
+    wrong = (*wrong, *node_errors(data, unread))
     meant: Dict[str, str] = {}
     misspelt = list(misspelt_keys(source, meant))
     required = [("cluster", key) for key in ("iterations", *meant.values())]
@@ -161,7 +170,7 @@ def _cluster(source: YamlSource, data: Mapping[str, Any]) -> Tuple[Mapping[str, 
     if "iterations" not in data and "iterations" not in meant.values():
         text = "this key is required: CBT's default is 0, which runs nothing and reports success"
         errors.append(source.error_at(("cluster", "iterations"), text))
-    return (data if valid else {}), errors
+    return (data if valid and not errors else {}), errors
 
 
 def _endpoints(source: YamlSource, data: Mapping[str, Any]) -> Tuple[Mapping[str, Any], List[ErrorAt]]:
@@ -169,6 +178,14 @@ def _endpoints(source: YamlSource, data: Mapping[str, Any]) -> Tuple[Mapping[str
     if endpoints is None or isinstance(endpoints, dict):
         return endpoints or {}, []
     return {}, [source.error_at(("client_endpoints",), "must be a mapping: name of the endpoints -> their keys")]
+
+
+def _common(source: YamlSource, common: Any) -> Iterator[ErrorAt]:
+    if common is None or isinstance(common, dict):
+        for path, text, of_key in validate(CommonSection, common or {})[1]:
+            yield source.error_at(("common", *path), text, of_key)
+    else:
+        yield source.error_at(("common",), "must be a mapping (key: value)")
 
 
 def _monitors(source: YamlSource, data: Mapping[str, Any]) -> Iterator[ErrorAt]:
@@ -184,8 +201,12 @@ def _monitors(source: YamlSource, data: Mapping[str, Any]) -> Iterator[ErrorAt]:
         elif not isinstance(profile, dict):
             text = f"must be a mapping, or CBT stops with a traceback; write {name}: {{}} for the defaults"
             yield source.error_at(("monitoring_profiles", name), text)
-        elif (section := section_of(name, registry.MONITORS)) is not None:
-            for path, text, of_key in validate(section, profile)[1]:
+        else:
+            section = section_of(name, registry.MONITORS) or (CollectlProfile if name == "collectl" else CbtProfile)
+            wrong = list(validate(section, profile)[1])
+            if "nodes" in profile and ("nodes",) not in [error.path for error in wrong]:
+                wrong += errors_of_watched(profile["nodes"], data["cluster"])
+            for path, text, of_key in wrong:
                 yield source.error_at(("monitoring_profiles", name, *path), text, of_key)
 
 
@@ -194,7 +215,7 @@ def _fault_file(data: Mapping[str, Any]) -> Sequence[ErrorAt]:
     profiles, cluster = data.get("monitoring_profiles"), data.get("cluster")
     profile = profiles.get("faults") if isinstance(profiles, dict) else None
     path = profile.get("file") if isinstance(profile, dict) else None
-    if not path or not isinstance(path, str):
+    if not path or not isinstance(path, str) or path.startswith("-"):
         return ()
     osds = nodes_of(cluster, "osds") if isinstance(cluster, dict) else None
     try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
+import shlex
+from typing import Annotated, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
 
-from cbt_plugins.config.errors import Path
-from cbt_plugins.config.validate import AbsolutePath, FieldError, FieldErrors
+from cbt_plugins.config.errors import Path, did_you_mean
+from cbt_plugins.config.patterns import AbsolutePath, FilePath, Login, Program, check_arguments
+from cbt_plugins.config.validate import FieldError, FieldErrors
 from cbt_plugins.inventory import ROLES, check_name, host_of, split_names
 
 
@@ -27,9 +29,9 @@ _LIST_OR_MAPPING = {
 NodesOrMapping = Annotated[_List, BeforeValidator(_nodes), WithJsonSchema(_LIST_OR_MAPPING)]
 
 
-def node_errors(cluster: Mapping[str, Any]) -> Iterator[FieldError]:
+def node_errors(cluster: Mapping[str, Any], roles: Sequence[str] = ROLES) -> Iterator[FieldError]:
     """Yield each node whose name cannot be used: all that is checked of the section beside CBT's own benchmarks."""
-    for role in ROLES:
+    for role in roles:
         value = cluster.get(role)
         if value is not None and not isinstance(value, (str, list, dict)):
             yield FieldError((role,), "must be a host name, a list of them, or a mapping from them")
@@ -52,7 +54,7 @@ class ClusterSection(BaseModel):
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True, hide_input_in_errors=True)
 
-    user: str = Field(min_length=1, description="Who logs in on the nodes.")
+    user: Login = Field(description="Who logs in on the nodes.")
     head: Node = Field(description="Node with `ceph` and `radosgw-admin`; the run is led from here.")
     clients: _List = Field(description="Nodes that make the load.")
     osds: NodesOrMapping = Field(description="Nodes with OSDs.")
@@ -61,8 +63,10 @@ class ClusterSection(BaseModel):
     iterations: int = Field(ge=1, le=10_000, description="How often every run is repeated.")
     use_existing: bool = Field(True, description="Must be true.", json_schema_extra={"const": True})
     rebuild_every_test: bool = Field(False, description="Must be false.", json_schema_extra={"const": False})
-    conf_file: Optional[Annotated[str, Field(min_length=1)]] = Field(
-        None, description="ceph.conf of the cluster (/etc/ceph/ceph.conf)."
+    conf_file: Optional[FilePath] = Field(None, description="ceph.conf of the cluster (/etc/ceph/ceph.conf).")
+    ceph_cmd: Optional[Program] = Field(None, description="`ceph` on the head node.")
+    radosgw_admin_cmd: Optional[Program] = Field(
+        None, alias="radosgw-admin_cmd", description="`radosgw-admin` on the head node."
     )
     tmp_dir: Optional[AbsolutePath] = Field(None, description="Scratch directory on the nodes.")
 
@@ -106,3 +110,51 @@ class ClusterSection(BaseModel):
         if value:
             raise ValueError("these benchmarks need an existing cluster: write rebuild_every_test: false")
         return value
+
+
+class CommonSection(BaseModel):
+    """The keys of CBT's `common:` section that say how nodes are reached."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True, hide_input_in_errors=True)
+
+    pdsh_cmd: Optional[Program] = None
+    pdsh_ssh_args: Optional[str] = None
+
+    @field_validator("pdsh_ssh_args")
+    @classmethod
+    def _words(cls, text: Optional[str]) -> Optional[str]:
+        try:
+            shlex.split(text or "")
+        except ValueError as error:
+            raise ValueError(f"must be options of ssh: {error}") from None
+        return text
+
+
+class CbtProfile(BaseModel):
+    """The keys that a monitor of CBT's own has; others pass unread."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True, hide_input_in_errors=True)
+
+    args: Optional[str] = None
+
+
+class CollectlProfile(CbtProfile):
+    """Of `collectl`, which our run loop starts as well."""
+
+    @field_validator("args")
+    @classmethod
+    def _arguments(cls, args: Optional[str]) -> Optional[str]:
+        return None if args is None else check_arguments(args, "collectl_dir")
+
+
+def errors_of_watched(nodes: Any, cluster: Mapping[str, Any]) -> Iterator[FieldError]:
+    """Yield what a profile's `nodes:` has that is no key of `cluster:`: such a monitor would watch nothing."""
+    named = [nodes] if isinstance(nodes, str) else nodes
+    if not isinstance(named, (list, dict)) or not all(isinstance(one, str) for one in named):
+        yield FieldError(("nodes",), "must be a key of `cluster:`, or a list of them")
+        return
+    for index, name in enumerate(named):
+        if name not in ROLES and name not in cluster:
+            hint = did_you_mean(name, ROLES) or f"; known are {', '.join(ROLES)}"
+            path = ("nodes", index) if isinstance(nodes, list) else ("nodes",)
+            yield FieldError(path, f"no key of `cluster:`: {name!r}{hint}")

@@ -11,6 +11,7 @@ from cbt_plugins import plan
 from cbt_plugins.config import registry
 from cbt_plugins.config.cluster import Node
 from cbt_plugins.config.errors import did_you_mean
+from cbt_plugins.config.patterns import Daemon
 from cbt_plugins.config.validate import (
     FieldError,
     FieldErrors,
@@ -29,11 +30,10 @@ _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 #: of undo:, and of what a run writes down under these labels itself
 _RESERVED = ("all", "settings", "recovery")
 _TARGETS = ("nodes", "osds", "daemons", "osd_nodes", "osd_number", "daemon_number")
-_DAEMON = re.compile(r"[a-z]+\.[A-Za-z0-9._-]+")
 
 Nodes = Annotated[List[Node], Field(min_length=1)]
 Osds = Annotated[List[Annotated[int, Field(ge=0, le=1_000_000)]], Field(min_length=1)]
-Daemons = Annotated[List[Annotated[str, Field(pattern=_DAEMON.pattern)]], Field(min_length=1)]
+Daemons = Annotated[List[Daemon], Field(min_length=1)]
 Number = Annotated[int, Field(ge=1, le=_MANY)]
 #: an option of this name, in seconds, is when a node recovers by itself
 DEADLINE = "deadline"

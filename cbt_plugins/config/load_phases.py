@@ -18,6 +18,7 @@ from cbt_plugins.config.operations import (
     RolesSection,
     errors_for_warp,
 )
+from cbt_plugins.config.patterns import check_option_name, check_option_value
 from cbt_plugins.config.units import PERCENT_PATTERN, RATE_PATTERN, Duration, parse_percent, parse_rate
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
 
@@ -233,7 +234,10 @@ def _options(value: Any) -> Any:
         elif name == "rps-limit" and (isinstance(option, (str, bool)) or not 0 < option < math.inf):
             errors.append(FieldError((key,), "must be a number of requests a second"))
         else:
-            texts[name] = "" if option is True else str(option)
+            try:
+                texts[check_option_name(name)] = "" if option is True else check_option_value(str(option))
+            except ValueError as error:
+                errors.append(FieldError((key,), str(error), of_key="name of an option" in str(error)))
     if errors:
         raise FieldErrors(errors)
     return texts

@@ -10,6 +10,8 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    TypeAdapter,
+    ValidationError,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
@@ -18,8 +20,10 @@ from pydantic import (
 
 from cbt_plugins import plan
 from cbt_plugins.config.errors import did_you_mean
+from cbt_plugins.config.patterns import Region, RgwUser
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one
 
+_USER = TypeAdapter(RgwUser)
 _ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+")
 
@@ -80,9 +84,8 @@ class S3Section(Strict):
     endpoints: Optional[str] = Field(
         None, description="Name of a section under `client_endpoints:` whose `urls` (and `user`) are used."
     )
-    user: Optional[str] = Field(
+    user: Optional[RgwUser] = Field(
         None,
-        min_length=1,
         description="RGW user, or `TENANT$NAME`; its keys come from `radosgw-admin user info` on the head node.",
     )
     access_key: Optional[_Secret] = Field(
@@ -91,7 +94,7 @@ class S3Section(Strict):
     secret_key: Optional[_Secret] = Field(
         None, description="`${NAME}` (environment of the machine that leads the run) or `file:/path`."
     )
-    region: str = Field("us-east-1", min_length=1, description="Region that requests are signed for.")
+    region: Region = Field("us-east-1", description="Region that requests are signed for.")
     host_select: Literal["weighed", "roundrobin"] = Field(
         "weighed",
         description="How a driver chooses among the URLs: the least busy one, or one after the other.",
@@ -138,6 +141,12 @@ class S3Section(Strict):
             )
         for url in section["urls"]:
             _url(url)
+        if section.get("user") is not None:
+            try:
+                _USER.validate_python(section["user"])
+            except ValidationError as error:
+                text = error.errors()[0]["msg"].partition("Value error, ")[2] or "must be text"
+                raise ValueError(f"client_endpoints.{name}.user: {text}") from None
         return name
 
     @model_validator(mode="after")

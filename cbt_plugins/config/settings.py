@@ -8,6 +8,7 @@ from typing import Annotated, Any, Dict, List, Literal, Optional, Sequence, Tupl
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from cbt_plugins import plan
+from cbt_plugins.config.patterns import check_option_value
 from cbt_plugins.config.units import Duration, format_duration
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, errors_of_words
 
@@ -78,7 +79,7 @@ def _value(option: Any, value: Any) -> str:
         return str(value).lower()
     if not isinstance(value, (str, int, float)) or value == "":
         raise ValueError("must be text, a number, or true or false")
-    return str(value)
+    return check_option_value(str(value))
 
 
 _Config = Annotated[

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from typing import (
-    Annotated,
     Any,
     Dict,
     Iterator,
@@ -18,7 +16,7 @@ from typing import (
     TypeVar,
 )
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cbt_plugins.config.errors import Path, did_you_mean
 
@@ -50,22 +48,6 @@ def only_one(section: Strict, names: Tuple[str, ...]) -> str:
     if not given:
         raise ValueError(f"needs one of {', '.join(names)}")
     raise ValueError(f"{' and '.join(given)} exclude each other: keep one")
-
-
-def _absolute_path(value: Any) -> str:
-    # CBT puts paths into shell commands unquoted.
-    if not isinstance(value, str) or not _PATH.fullmatch(value):
-        raise ValueError("must be an absolute path of letters, digits and . _ + - only, without / at its end")
-    return value
-
-
-_PATH = re.compile(r"(/[A-Za-z0-9._+-]+)+")
-#: path on a node
-AbsolutePath = Annotated[
-    str,
-    BeforeValidator(_absolute_path),
-    WithJsonSchema({"type": "string", "pattern": f"^{_PATH.pattern}$"}),
-]
 
 
 class FieldError(NamedTuple):

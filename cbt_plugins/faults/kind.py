@@ -35,12 +35,11 @@ Seconds = Annotated[
     BeforeValidator(_seconds),
     WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "examples": ["15m"]}),
 ]
+#: of a list whose only value may stand without brackets
+LISTED = BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
+LISTED_SCHEMA = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
 #: one name or several
-Names = Annotated[
-    List[str],
-    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
-]
+Names = Annotated[List[str], LISTED, LISTED_SCHEMA]
 
 
 class KindOptions(Strict):

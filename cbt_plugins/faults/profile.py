@@ -17,11 +17,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path, PurePosixPath
-from typing import Any, Mapping, Optional
+from typing import Annotated, Any, Mapping, Optional
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from cbt_plugins import host
+from cbt_plugins.config.patterns import check_option_value
 from cbt_plugins.config.validate import Strict
 from cbt_plugins.faults import access
 from cbt_plugins.host import Monitor
@@ -40,7 +41,9 @@ _UNDO = "`cbt-tools undo` of the archive"
 class FaultsProfile(Strict):
     """Faults beside a benchmark, CBT's own included."""
 
-    file: str = Field(min_length=1, description="A fault file: `events:` and `settings:`.")
+    file: Annotated[str, AfterValidator(check_option_value)] = Field(
+        min_length=1, description="A fault file: `events:` and `settings:`."
+    )
 
 
 class Faults(Monitor):

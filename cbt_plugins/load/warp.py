@@ -160,7 +160,7 @@ class WarpJobs(Generator):
                 objects = op.objects if op.objects is not None else 2500
                 prepared = -(-objects // driver.workers) * driver.workers  # warp rounds up
             for name, value in op.args.items():
-                options += [f"--{name}", value] if value != "" else [f"--{name}"]
+                options.append(f"--{name}={value}" if value != "" else f"--{name}")
             several = op.op in ("mixed", "versioned", "multipart")
             prefix = self._prefix(bucket, phase.name, driver, phase.name)
             limit = float(op.args.get("rps-limit") or 0.0)

@@ -152,7 +152,7 @@ def _scratch_errors(remote: Remote, clients: Sequence[str], run_dir: str) -> Lis
     probe = str(PurePosixPath(run_dir) / "probe")
     try:
         remote.put({n: {probe: n.encode()} for n in clients})
-        command = f"cat {shlex.quote(probe)}; echo; df -P -B1 {shlex.quote(run_dir)} | tail -1"
+        command = f"cat -- {shlex.quote(probe)}; echo; df -P -B1 -- {shlex.quote(run_dir)} | tail -1"
         answers = remote.run(clients, command)
     except RemoteError as error:
         return [f"tmp_dir {run_dir}: {error}"]

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import List, Tuple
 
 import pytest
-from config_files import CLUSTER, CYCLE, RGWTEST, S3, WARP, marked
+from config_files import CLUSTER, CYCLE, RGWTEST, S3, WARP, errors_in, marked
 
 from cbt_plugins.cbt import layout, run_loop
 from cbt_plugins.tools.__main__ import main
 
+PROFILES = "monitoring_profiles:"
+NETWORK = "label: a, kind: network, nodes: [node1], options: {interfaces"
 FILE = CLUSTER + WARP + CYCLE
 
 
@@ -58,6 +60,58 @@ def test_a_refusal_is_one_sentence_everywhere(
     (found,) = refusals(tmp_path, text, capsys)
     assert found.startswith(places[0] if places else "f.yaml:")
     assert message in found
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("user: root", "user: §-oProxyCommand=x"), "cluster.user: must be the name of a user"),
+        (("user: root", "user: §'a b'"), "cluster.user: must be the name of a user"),
+        (("[node1]", "[§'-rf']"), "cluster.osds[0]: '-rf' is not a host name"),
+        (("iterations", "mgrs: [§'a;b']\n  iterations"), "cluster.mgrs[0]: 'a;b' is not a host name"),
+        (("iterations", "mdss: {§'$(x)': {}}\n  iterations"), "'$(x)' is not a host name"),
+        (("iterations", "tmp_dir: §'/tmp/a;b'\n  iterations"), "must be an absolute path"),
+        (("iterations", "conf_file: §-x\n  iterations"), "cluster.conf_file: must be a path"),
+        (("iterations", "ceph_cmd: §'ceph; reboot'\n  iterations"), "cluster.ceph_cmd: must be a program"),
+        (("iterations", "radosgw-admin_cmd: §[x]\n  iterations"), "radosgw-admin_cmd: must be text, not a list"),
+        (("user: cbt", "user: §--rest"), "s3.user: must be the name of a user"),
+        (("user: cbt", "user: cbt, region: §'-x'"), "s3.region: must be letters"),
+        (("cycle", "warp_path: §--x\n    cycle"), "warp_path: must be an absolute path"),
+        (("cycle", "settings: {config: {osd: {a: §-rf}}}\n    cycle"), "osd.a: must not begin with -"),
+        (("cycle", 'settings: {config: {osd: {a: §"x\\ny"}}}\n    cycle'), "osd.a: must be one line"),
+        (("{fill: {objects: 100}}", "{warp: {op: get, duration: 5s, args: {§'a b': 1}}}"), "not the name of an option"),
+        (("{fill: {objects: 100}}", "{warp: {op: get, duration: 5s, args: {a: §-b}}}"), "must not begin with -"),
+        (("100}", f"100, events: [{{at: 0s, fault: {{{NETWORK}: [§'-rf']}}}}}}]}}"), "interfaces[0]: must be an"),
+        (("100}", "100, events: [{at: 0s, fault: {label: a, kind: stop, daemons: [§'; x osd.3']}}]}"), "as in osd.3"),
+        (("benchmarks", "common: {pdsh_cmd: §'-x'}\nbenchmarks"), "common.pdsh_cmd: must be a program"),
+        (("benchmarks", 'common: {pdsh_ssh_args: §"\'"}\nbenchmarks'), "must be options of ssh: No closing quotation"),
+        (("benchmarks", "common: §x\nbenchmarks"), "common: must be a mapping"),
+        (("benchmarks", f"{PROFILES} {{collectl: {{args: §{{x: 1}}}}}}\nbenchmarks"), "must be text, not a mapping"),
+        (("benchmarks", f"{PROFILES} {{collectl: {{args: §'x; y'}}}}\nbenchmarks"), "quote each of ; | & < > ( )"),
+        (("benchmarks", f"{PROFILES} {{collectl: {{args: §'-f {{x}}'}}}}\nbenchmarks"), "{collectl_dir} only"),
+        (("benchmarks", f"{PROFILES} {{faults: {{file: §--tied}}}}\nbenchmarks"), "must not begin with -"),
+        (("benchmarks", f"{PROFILES} {{perf: {{args: §7}}}}\nbenchmarks"), "args: must be text, not a number"),
+        (("benchmarks", f"{PROFILES} {{collectl: {{nodes: [§osd]}}}}\nbenchmarks"), "'osd'; did you mean 'osds'?"),
+        (("benchmarks", f"{PROFILES} {{recovery: {{nodes: §clint}}}}\nbenchmarks"), "no key of `cluster:`: 'clint'"),
+    ],
+)
+def test_what_reaches_a_command_line_is_checked_before(
+    tmp_path: Path, change: Tuple[str, str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, places = marked(FILE.replace(*change, 1))
+    (found,) = refusals(tmp_path, text, capsys)
+    assert found.startswith(places[0])
+    assert message in found
+
+
+def test_what_shipped_files_and_users_write_there_is_fine(tmp_path: Path) -> None:
+    args = """'-s+mYZ -i 1:10 -F0 -f {collectl_dir} --rawdskfilt "+cciss/c\\d+d\\d+ |hd[ab] | sd[a-z]+ " --sep ";"'"""
+    text = FILE.replace("user: root", "user: svc_perf-1").replace("user: cbt", "user: tenant$cbt, region: eu-west-1")
+    text = text.replace("iterations", "ceph_cmd: sudo -n /usr/bin/ceph\n  conf_file: ./ceph.conf\n  iterations")
+    text += "    settings: {config: {osd: {a: -1, b: -1.5e3, c: '3 4', d: x-y}}}\n"
+    text += "common: {pdsh_ssh_args: '-oProxyCommand=\"ssh -W %h:%p bastion\"'}\n"
+    text += f"{PROFILES}\n  collectl:\n    args: {args}\n"
+    assert errors_in(tmp_path, text) == []
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_the_reference_has_every_key_with_its_meaning() -> None:
     for model in [*models, ClusterSection, *parts]:
         for key, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{key} has no description"
-            assert f"| `{key}` |" in tables
+            assert f"| `{field.alias or key}` |" in tables
     assert "|  |  |" not in tables
 
 

@@ -139,7 +139,7 @@ def test_messages_of_pdsh_itself_reach_nodes_with_a_domain() -> None:
 
 def test_a_port_of_its_own_takes_ssh() -> None:
     transport = Transport.from_host({"user": "u", "osds": ["ceph@a:2222", "b"]}, {"pdsh_cmd": "sh"})
-    assert transport.ssh("a", "true")[-4:] == ["-p", "2222", "ceph@a", "true"]
+    assert transport.ssh("a", "true")[-4:] == ["2222", "--", "ceph@a", "true"]
     assert transport.ssh("b", "true")[-2:] == ["u@b", "true"]
     assert [transport.by_pdsh(node) for node in ("a", "b")] == [False, True]
 
@@ -178,7 +178,7 @@ def test_cbt_settings_are_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert transport.pdsh is None  # ssh is used where pdsh is missing
     line = transport.ssh("node1", "true")
     assert line[-2:] == ["perf@node1", "true"]
-    assert line[-6:-2] == ["-a", "-x", "-p", "2222"]
+    assert line[-7:-2] == ["-a", "-x", "-p", "2222", "--"]
 
 
 def test_this_machine_needs_no_ssh_unless_another_user_is_asked_for() -> None:

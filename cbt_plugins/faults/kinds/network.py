@@ -8,9 +8,10 @@ from typing import Annotated, Any, Dict, List, Literal, Mapping, Sequence
 
 from pydantic import AfterValidator, Field, model_validator
 
+from cbt_plugins.config.patterns import Interface
 from cbt_plugins.faults import node_shell, services
 from cbt_plugins.faults.facts import osd_names
-from cbt_plugins.faults.kind import Kind, Names, Seconds, ServiceOptions
+from cbt_plugins.faults.kind import LISTED, LISTED_SCHEMA, Kind, Seconds, ServiceOptions
 from cbt_plugins.faults.node_shell import FOLDER
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
@@ -36,7 +37,9 @@ class Network(Kind):
         method: Literal["link", "nft"] = Field(
             "link", description="`link`: interfaces down; `nft`: packets dropped except those of ssh."
         )
-        interfaces: Names = Field([], description="Taken down; for `method: link`.", json_schema_extra={"default": []})
+        interfaces: Annotated[List[Interface], LISTED, LISTED_SCHEMA] = Field(
+            [], description="Taken down; for `method: link`.", json_schema_extra={"default": []}
+        )
         deadline: Annotated[Seconds, AfterValidator(_possible)] = Field(
             900.0,
             description="So long after it was cut off a node recovers by itself; 5s to 7d.",
