@@ -46,6 +46,14 @@ _ALL = (
     WarningKind("paced", "warp was held to a rate", caps=("*_per_s", "*_ms")),
     # of no summary, which says it as `loop`: a table of rates needs to be told
     WarningKind("rate-given", "an open loop had the rate that it was asked for", caps=("*_per_s",)),
+    # of a comparison: docs/STATISTICS.md
+    WarningKind("one-run", "one run each, and the scatter from run to run is not known", forbids_verdict=True),
+    WarningKind("not-steady", "a run has no level: its tenths differ more than the noise of seconds explains",
+                forbids_verdict=True),
+    WarningKind("drift-of-runs", "runs of one side after the other's drift, and the change may be that drift",
+                forbids_verdict=True),
+    WarningKind("correlated-runs", "runs of one side after the other's resemble their neighbours",
+                forbids_verdict=True),
 )
 # fmt: on
 

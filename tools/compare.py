@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterator, List, Sequence
+from typing import TYPE_CHECKING, Iterator, List, Sequence, Tuple
 
 from .command import OK, UNUSABLE, CommandError
 
@@ -21,6 +21,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_sides(parser)
     add_rules(parser)
     add_choice(parser)
+    parser.add_argument(
+        "--key",
+        action="append",
+        default=[],
+        metavar="[PHASE.]OPERATION.METRIC",
+        help="key rows, decided first (default: total.obj_per_s, total.p99_ms, recovery_s); a pattern; repeatable",
+    )
     parser.add_argument("--releases", action="store_true", help="releases side by side: read and write, recovery, CPU")
     parser.add_argument("--format", choices=FORMATS, default="text", help="of what is printed (default: text)")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page with charts")
@@ -56,7 +63,19 @@ def add_sides(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--pairs", action="store_true", help="compare the n-th runs of both sides as pairs")
     parser.add_argument(
-        "--scatter", metavar="PERCENT", help="the known run-to-run scatter, for the intervals of single runs"
+        "--scatter",
+        metavar="[METRIC=]PERCENT",
+        action="append",
+        default=[],
+        help="the known run-to-run scatter of rates, or of a metric, for sides of one or two runs; repeatable",
+    )
+    parser.add_argument(
+        "--history",
+        nargs="+",
+        type=Path,
+        metavar="PATH",
+        default=[],
+        help="archives with runs of the same configuration, from which the scatter is learnt",
     )
     parser.add_argument("--scale", metavar="N:M", help="compare clusters of N and M nodes")
 
@@ -115,7 +134,7 @@ def choice(args: argparse.Namespace) -> Choice:
     for pattern in args.metric:
         if not any(fnmatchcase(name, pattern) for name in METRICS):
             raise CommandError(f"--metric {pattern}: unknown metric; the metrics are {', '.join(METRICS)}")
-    return Choice(tuple(args.phase), tuple(args.op), tuple(args.metric))
+    return Choice(tuple(args.phase), tuple(args.op), tuple(args.metric), keys=tuple(getattr(args, "key", ())))
 
 
 def compare(args: argparse.Namespace, wanted: Choice) -> Compared:
@@ -143,8 +162,9 @@ def paths(args: argparse.Namespace) -> List[Sequence[Path]]:
 
 
 def rules(args: argparse.Namespace) -> Rules:
-    """Return the rules of the comparison. Raises CommandError for what is no share."""
+    """Return the rules of the comparison. Raises CommandError for what is no share, and Unreadable."""
     from cbt_plugins.compare.table import Rules
+    from cbt_plugins.results.records import records_of
 
     alpha = share("--alpha", args.alpha) if args.alpha else None
     confidence = share("--confidence", args.confidence) if args.confidence else None
@@ -155,9 +175,19 @@ def rules(args: argparse.Namespace) -> Rules:
         margin=share("--margin", args.margin),
         alpha=alpha,
         paired=args.pairs,
-        scatter=share("--scatter", args.scatter) if args.scatter else 0.0,
+        scatter=dict(map(_scatter, args.scatter)),
         scale=_scale(args.scale) if args.scale else None,
+        history=tuple(run for path in args.history for run in records_of(path)),
     )
+
+
+def _scatter(text: str) -> Tuple[str, float]:
+    from cbt_plugins.metrics import METRICS
+
+    metric, equals, value = text.rpartition("=")
+    if equals and metric not in METRICS:
+        raise CommandError(f"--scatter {text}: unknown metric {metric}; the metrics are {', '.join(METRICS)}")
+    return metric, share("--scatter", value)
 
 
 def share(name: str, text: str) -> float:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.compare import output
 from cbt_plugins.compare.output import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.compare.sides import Side
-from cbt_plugins.compare.statistics.verdicts import Verdict
-from cbt_plugins.compare.table import Choice, Compared, Key, Row, Rules, compare
+from cbt_plugins.compare.statistics.verdicts import Verdict, judge
+from cbt_plugins.compare.table import Choice, Compared, Key, Row, Rules, Section, compare
 from cbt_plugins.config.errors import ConfigError, ErrorAt
 from cbt_plugins.config.source import YamlSource
 from cbt_plugins.metrics import METRICS, Direction
@@ -55,12 +55,22 @@ class GateLimits:
     def takes(self, key: Key) -> bool:
         return self.of(key) is not None
 
-    def asks(self, metric: str) -> bool:
+    def asks(self, key: Key) -> bool:
         return True
 
     def margin(self, key: Key) -> Optional[float]:
         its = self.of(key)
         return its.share if its else None
+
+    def against(self, key: Key) -> Optional[float]:
+        its = self.of(key)
+        if its is None or its.share is None:
+            return None
+        return 1 + its.share if METRICS[key[2]].direction is Direction.LOWER else 1 - its.share
+
+    def is_key(self, row: Row, section: Section) -> bool:
+        """Every row with a limit was asked for."""
+        return True
 
     def of(self, key: Key) -> Optional[Limit]:
         return next((limit for limit in reversed(self.limits) if limit.takes(key)), None)
@@ -175,17 +185,18 @@ def gate(base: Side, contenders: Sequence[Side], limits: GateLimits, rules: Rule
 
     Raises Incomparable, and ValueError for a limit that matches nothing.
 
-    A share L: regression when the row is worse beyond chance (Holm over all rows of the gate) and by more than L; ok
-    when the interval of the change ends before L, or the change is surely within +-L; inconclusive otherwise.
-    A value: regression when the interval of the new runs lies beyond it, ok when it lies before it, inconclusive
-    otherwise; of a single run its value decides.
+    A share L: regression when the row is worse by more than L beyond chance: the test is against the limit, and not
+    against 0 (Holm over all rows of the gate); ok when the interval of the change ends before L, or the change is
+    surely within +-L; inconclusive otherwise. A value: regression when the interval of the new runs lies beyond it, ok
+    when it lies before it, inconclusive otherwise; of a single run its value decides.
     """
     compared = compare(base, contenders, limits, rules)
     keys = [row.key for row in compared.rows]
     missing = [(warning, section) for section in compared.sections for warning in section.missing]
     for limit in limits.idle([*keys, *(warning.key for warning, _ in missing)]):
         raise ValueError(f"limit {_name(limit)} matches nothing: {_there_is(compared)}")
-    rulings = [_ruling(row, limits) for row in compared.rows]
+    beyond = _beyond(compared.rows, rules.alpha)
+    rulings = [_ruling(row, limits, i in beyond) for i, row in enumerate(compared.rows)]
     for warning, _ in missing:
         limit_of = limits.of(warning.key)
         assert limit_of is not None
@@ -193,34 +204,60 @@ def gate(base: Side, contenders: Sequence[Side], limits: GateLimits, rules: Rule
     return Gated(compared, tuple(rulings))
 
 
-def _ruling(row: Row, limits: GateLimits) -> Ruling:
+#: a margin in which no two measurements are equivalent: what is asked is only on which side of a limit they are
+_NONE = 1e-12
+
+
+def _beyond(rows: Sequence[Row], alpha: float) -> Set[int]:
+    """Return the places of the rows that are surely beyond their limits."""
+    against = {i: row.against for i, row in enumerate(rows) if row.against is not None}
+    directions = {i: METRICS[rows[i].metric].direction for i in against}
+    judged = judge(against, directions, _NONE, alpha)
+    return {i for i, its in judged.items() if its.verdict is Verdict.WORSE}
+
+
+def _ruling(row: Row, limits: GateLimits, beyond: bool) -> Ruling:
     limit = limits.of(row.key)
     assert limit is not None
-    outcome, why = _change(row, limit.share) if limit.share is not None else _value(row, limit)
+    outcome, why = _change(row, limit.share, beyond) if limit.share is not None else _value(row, limit)
     return Ruling(row.id, limit, outcome, why)
 
 
-def _change(row: Row, share: float) -> Tuple[GateOutcome, str]:
+def _change(row: Row, share: float, beyond: bool) -> Tuple[GateOutcome, str]:
     its = row.comparison
     lower = METRICS[row.metric].direction is Direction.LOWER
     if its.change is None:
         return GateOutcome.INCONCLUSIVE, "no change can be computed"
     if its.forbidden_by:
         return GateOutcome.INCONCLUSIVE, its.forbidden_by.code
-    worse, ends = (its.change, its.change_high) if lower else (-its.change, its.change_low)
-    if row.verdict is Verdict.WORSE and worse > share:
-        return GateOutcome.REGRESSION, "significantly worse, by more than the limit"
+    if its.change_low is None or its.change_high is None:
+        return GateOutcome.INCONCLUSIVE, "no interval: too few runs"
+    least, most = (its.change_low, its.change_high) if lower else (-its.change_high, -its.change_low)
+    both = f"{_reading(least, most)}, limit {_share(share)}"
+    if beyond:
+        return GateOutcome.REGRESSION, both
     if its.capped_by:
         return GateOutcome.INCONCLUSIVE, its.capped_by.code
-    if ends is None:
-        return GateOutcome.INCONCLUSIVE, "no interval"
-    if (ends if lower else -ends) < share:
-        return GateOutcome.OK, "within the limit"
-    if its.within is not None and its.within < share:
-        return GateOutcome.OK, "within the limit"
-    if worse > share:
-        return GateOutcome.INCONCLUSIVE, "beyond the limit, but not significant"
-    return GateOutcome.INCONCLUSIVE, "the interval crosses the limit"
+    if most < share or (its.within is not None and its.within < share):
+        return GateOutcome.OK, both
+    return GateOutcome.INCONCLUSIVE, both
+
+
+def _reading(least: float, most: float) -> str:
+    """The interval of a change in words, of which more is worse: "worse by 2.1 to 6.3 %"."""
+    if most <= 0:
+        return f"better by {_number(-most)} to {_share(-least)}"
+    if least >= 0:
+        return f"worse by {_number(least)} to {_share(most)}"
+    return f"{_share(-least)} better to {_share(most)} worse"
+
+
+def _number(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def _share(share: float) -> str:
+    return f"{_number(share).removesuffix('.0')} %"
 
 
 def _value(row: Row, limit: Limit) -> Tuple[GateOutcome, str]:
@@ -281,8 +318,7 @@ def blocks(gated: Gated) -> List[Block]:
 def _line(row: Row, ruling: Ruling) -> Tuple[str, ...]:
     cells = output.line(row)
     metric = f"{cells[2]} {cells[3]}".strip()
-    outcome = ruling.outcome.word if ruling.outcome is GateOutcome.OK else f"{ruling.outcome.word}: {ruling.why}"
-    return (*cells[:2], metric, ruling.limit.text, *cells[4:9], outcome)
+    return (*cells[:2], metric, ruling.limit.text, *cells[4:9], f"{ruling.outcome.word}: {ruling.why}")
 
 
 def _answer(gated: Gated) -> Iterator[str]:

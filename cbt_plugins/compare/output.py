@@ -123,7 +123,7 @@ def blocks(compared: Compared) -> List[Block]:
             found.append(Heading(" ".join(filter(None, (section.contender if several else "", section.case)))))
         found += [
             TableGrid(DIFFERENCES, tuple(differences(section)), left=3),
-            TableGrid(HEAD, tuple(map(line, section.rows)), left=4),
+            *_tables(section.rows),
             *_scale(section, compared.rules),
             Notes("missing numbers", tuple(f"{its.where}: {its.text}" for its in section.missing)),
             Notes("warnings", tuple(merged([*section.warnings, *of_rows(section.rows)]))),
@@ -131,6 +131,14 @@ def blocks(compared: Compared) -> List[Block]:
     found.append(Notes("not compared", compared.alone))
     found.append(Words(tuple(legend(compared.rules, compared.rows))))
     return found
+
+
+def _tables(rows: Sequence[Row]) -> Iterator[Block]:
+    """Yield the key rows and the others; one table where there are none of either."""
+    parts = [tuple(line(row) for row in rows if row.comparison.key is key) for key in (True, False)]
+    titles = ("key rows", "other rows") if all(parts) else ("", "")
+    for title, part in zip(titles, parts):
+        yield TableGrid(HEAD, part, left=4, title=title)
 
 
 def side_lines(compared: Compared) -> Iterator[str]:
@@ -219,7 +227,7 @@ def chance(p: Optional[float]) -> str:
 def _n(row: Row) -> str:
     if row.way == "seconds":
         return f"~{row.comparison.base.n:.0f}+{row.comparison.new.n:.0f}"
-    return f"{row.runs[0]} pairs" if row.way == "pairs" else f"{row.runs[0]}+{row.runs[1]}"
+    return f"{row.comparison.blocks} {row.way}" if row.comparison.blocks else f"{row.runs[0]}+{row.runs[1]}"
 
 
 def of_rows(rows: Sequence[Row]) -> Iterator[ComparisonWarning]:
@@ -247,12 +255,20 @@ def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
     ways = {row.way for row in rows}
     if "seconds" in ways:
         yield "n with ~: independent seconds of single runs; values are means over the seconds"
-    if "runs" in ways or "pairs" in ways:
-        yield "n: runs of the base and of the other side; values are medians"
-    family = f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}"
+    if ways & {"runs", "pairs", "blocks"}:
+        interleaved = ", or interleaved ones that are compared in pairs or blocks" if ways - {"seconds", "runs"} else ""
+        yield f"n: runs of the base and of the other side{interleaved}; values are medians"
+    keys = sum(row.comparison.key for row in rows)
+    corrections = {"Holm's correction over {}": keys, "a false discovery rate over {}": len(rows) - keys}
+    told = (
+        way.format(f"{n} {name} {'row' if n == 1 else 'rows'}" if 0 < keys < len(rows) else f"{n} rows")
+        for (way, n), name in zip(corrections.items(), ("key", "other"))
+        if n
+    )
+    yield f"p: after {', '.join(told)}"
     yield (
-        f"p: after Holm's correction over {family}; better and worse need p < {rules.alpha:g}, "
-        f"equivalent needs a change within ±{_whole(rules.margin)}%"
+        f"better and worse need p < {rules.alpha:g}, equivalent needs a change that is surely within "
+        f"±{_whole(rules.margin)}%"
     )
 
 
@@ -261,12 +277,13 @@ def _whole(share: float) -> str:
 
 
 #: of the form of the JSON
-VERSION = 1
+VERSION = 2
 
 COLUMNS = (
     *("contender", "case", "phase", "op", "metric", "unit"),
     *("base", "base_low", "base_high", "base_n", "new", "new_low", "new_high", "new_n"),
-    *("change", "change_low", "change_high", "p", "p_holm", "within", "way", "method", "verdict", "warnings"),
+    *("change", "change_low", "change_high", "p", "p_adjusted", "key", "within"),
+    *("way", "method", "verdict", "warnings"),
 )
 
 
@@ -286,7 +303,8 @@ def flat(row: Row) -> Dict[str, Any]:
         "change_low": number(its.change_low),
         "change_high": number(its.change_high),
         "p": number(its.p),
-        "p_holm": number(its.adjusted),
+        "p_adjusted": number(its.adjusted),
+        "key": its.key,
         "within": number(its.within),
         "way": row.way,
         "method": its.method,
@@ -329,7 +347,7 @@ def data(compared: Compared) -> Dict[str, Any]:
             "alpha": rules.alpha,
             "confidence": rules.confidence,
             "paired": rules.paired,
-            "scatter": rules.scatter,
+            "scatter": dict(rules.scatter),
             "scale": [rules.scale.base, rules.scale.new] if rules.scale else None,
         },
         "usable": compared.usable,

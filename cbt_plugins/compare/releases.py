@@ -39,6 +39,7 @@ CHOICE = Choice(
         ("osd", "cores"),
         (TOTAL, "ops_per_core"),
     ),
+    keys=("*.mib_per_s", "*.recovery_s"),
 )
 _KINDS = ("throughput", "recovery", "CPU")
 _HOUR = 3600.0

@@ -66,6 +66,23 @@ def cases(base: Side, new: Side, scale: Optional[Scale] = None) -> Tuple[List[Ca
     return [Case(title, a, b, tuple(differing(a, b))) for title, (a, b) in zip(names, pairs)], alone
 
 
+def repeats(case: Case, known: Sequence[Sequence[RunRecord]]) -> List[Runs]:
+    """Return the groups of runs that repeat one configuration that belongs to the case: they differ by chance only.
+
+    `known`: the runs of each side, and of the history. Runs of two sides are never in one group, because they may
+    differ; nor are runs with different options or versions. Each run counts once.
+    """
+    found: Dict[Tuple[int, Tuple[Tuple[str, str], ...]], List[RunRecord]] = {}
+    seen: Set[Tuple[str, str]] = set()
+    for side, run in ((side, run) for side, runs in enumerate(known) for run in runs):
+        belongs = not conflicts(case.base[0], run) or not conflicts(case.new[0], run)
+        if run.usable and belongs and _identity(run) not in seen:
+            seen.add(_identity(run))
+            config = tuple(sorted((key, text(value)) for key, value in run.config.items()))
+            found.setdefault((side, config), []).append(run)
+    return [tuple(runs) for runs in found.values() if len(runs) > 1]
+
+
 def groups(runs: Sequence[RunRecord]) -> List[Runs]:
     """Return the runs in groups that can be compared with each other, in the order of the first of each group."""
     found: List[List[RunRecord]] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from statistics import median
 from typing import Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple, Union
@@ -17,11 +17,13 @@ from cbt_plugins.compare.sides import (
     Side,
     cases,
     forbidding,
+    repeats,
     warnings_of_case,
     warnings_of_row,
 )
-from cbt_plugins.compare.statistics import compare_runs, compare_series, judge
-from cbt_plugins.compare.statistics.verdicts import Comparison, Verdict
+from cbt_plugins.compare.statistics import compare_runs, compare_series, judge, pooled_scatter
+from cbt_plugins.compare.statistics.runs import KNOWN_SCATTER, Times
+from cbt_plugins.compare.statistics.verdicts import Comparison, Scatter, StatisticsWarning, Verdict, widened
 from cbt_plugins.metrics import METRICS, TOTAL
 from cbt_plugins.models.closed_loop import change, efficiency
 from cbt_plugins.results.record import STATE, Measurement
@@ -34,21 +36,28 @@ class Wanted(Protocol):
 
     def takes(self, key: Key) -> bool: ...
 
-    def asks(self, metric: str) -> bool:
-        """Return whether a metric was asked for by name, and is a row even where nothing happened."""
+    def asks(self, key: Key) -> bool:
+        """Return whether a row was asked for by name, and is there even where it says nothing new."""
 
     def margin(self, key: Key) -> Optional[float]:
         """Return the row's own margin, if it has one."""
 
+    def against(self, key: Key) -> Optional[float]:
+        """Return new / base at the row's limit, which it is tested against too; None without a limit."""
+
+    def is_key(self, row: Row, section: Section) -> bool:
+        """Return whether a row is one of the few that are decided first."""
+
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice by shell patterns; without any: the main metrics, no totals, no states."""
+    """A choice by shell patterns; without any: the main metrics, those of `KEY` also of all operations, no states."""
 
     phases: Tuple[str, ...] = ()
     ops: Tuple[str, ...] = ()
     metrics: Tuple[str, ...] = ()
     only: Tuple[Tuple[str, str], ...] = ()  # (operation, metric): these and no others
+    keys: Tuple[str, ...] = ()  # patterns of the key rows, "total.p99_ms" or "measure*.GET.p99_ms"
 
     def takes(self, key: Key) -> bool:
         phase, op, metric = key
@@ -60,15 +69,31 @@ class Choice:
             return True
         if not (_any(self.metrics, metric) if self.metrics else METRICS[metric].main):
             return False
-        return _any(self.ops, op) if self.ops else op != TOTAL or METRICS[metric].total_only
+        if self.ops or self.metrics:
+            return _any(self.ops or ("*",), op) and (bool(self.ops) or op != TOTAL or METRICS[metric].total_only)
+        return op != TOTAL or METRICS[metric].total_only or metric in KEY
 
-    def asks(self, metric: str) -> bool:
-        return bool(self.metrics)
+    def asks(self, key: Key) -> bool:
+        return bool(self.metrics) or (key[1] == TOTAL and bool(self.ops))
 
     def margin(self, key: Key) -> Optional[float]:
         return None
 
+    def against(self, key: Key) -> Optional[float]:
+        return None
 
+    def is_key(self, row: Row, section: Section) -> bool:
+        """Without patterns: throughput and p99 of all operations of a measurement, and recovery."""
+        if self.keys:
+            return _any(self.keys, ".".join(row.key)) or _any(self.keys, ".".join(row.key[1:]))
+        if row.metric == "recovery_s":
+            return True
+        role = section.base[0].config.get(f"phase.{row.phase}.role", "measure")
+        return role == "measure" and row.metric in KEY and (row.op == TOTAL or not section.has_total(row.phase))
+
+
+#: metrics whose rows of all operations are key rows
+KEY = ("obj_per_s", "p99_ms")
 #: what a table has without being asked
 MAIN = Choice()
 
@@ -84,8 +109,11 @@ class Rules:
     margin: float = 0.05  # a change within +-margin counts as none
     alpha: float = 0.05  # of the table
     paired: bool = False
-    scatter: float = 0.0  # relative, from run to run, where it is known: what single runs cannot say of themselves
+    #: metric -> relative scatter from run to run, where it is known; "": of all rates
+    scatter: Mapping[str, float] = field(default_factory=dict)
     scale: Optional[Scale] = None
+    #: runs of the same configurations, from which a scatter is learnt
+    history: Runs = ()
 
     @property
     def confidence(self) -> float:
@@ -99,7 +127,10 @@ RULES = Rules()
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table. `way` is what is compared: "runs", "pairs", "seconds" of one run each, or "values"."""
+    """One row of the table.
+
+    `way` is what is compared: "runs", "pairs", "blocks" of interleaved runs, "seconds" of one run each, or "values".
+    """
 
     contender: str
     case: str
@@ -109,6 +140,7 @@ class Row:
     way: str
     runs: Tuple[int, int]  # of the base, of the contender
     comparison: Comparison
+    against: Optional[Comparison] = None  # of the new side with the limit, not yet judged
 
     @property
     def key(self) -> Key:
@@ -141,6 +173,10 @@ class Section:
     missing: Tuple[ComparisonWarning, ...]  # what one side has no number for
     warnings: Tuple[ComparisonWarning, ...]
 
+    def has_total(self, phase: str) -> bool:
+        """Return whether the table has rows of all operations of a phase, next to those of several operations."""
+        return any(row.phase == phase and row.op == TOTAL and row.metric in KEY for row in self.rows)
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -172,25 +208,29 @@ def compare(
     Raises differences.Incomparable, and ValueError for pairs of which one is missing.
     """
     sections, alone = [], []
+    known = [*(side.runs for side in (base, *contenders)), rules.history]
     for new in contenders:
         found, left = cases(base, new, rules.scale)
-        sections += [_section(new.name, case, choice, rules) for case in found]
+        sections += [_section(new.name, case, choice, rules, repeats(case, known)) for case in found]
         alone += left
     return Compared(base, tuple(contenders), tuple(_judged(sections, choice, rules)), tuple(alone), rules)
 
 
-def _section(contender: str, case: Case, choice: Wanted, rules: Rules) -> Section:
+def _section(contender: str, case: Case, choice: Wanted, rules: Rules, repeated: Sequence[Runs]) -> Section:
     if rules.paired and len(case.base) != len(case.new):
         raise ValueError(f"pairs need the same number of runs on both sides: {len(case.base)} and {len(case.new)}")
     ours, theirs = (_by_key(runs) for runs in (case.base, case.new))
+    again = [_by_key(runs) for runs in repeated]
     rows, missing = [], []
     for key in _order(ours, theirs):
         if not choice.takes(key):
             continue
         a, b = ours.get(key, []), theirs.get(key, [])
-        if not choice.asks(key[2]) and _as_expected(key[2], [*a, *b]):
+        if not choice.asks(key) and (_as_expected(key[2], [*a, *b]) or _alone(key, ours, theirs)):
             continue
-        row = _row(contender, case, key, a, b, rules)
+        values = _values(case, a, b, rules)
+        values = replace(values, scatter=_scatter(key[2], values, [its.get(key, []) for its in again], rules))
+        row = _row(contender, case, key, values, choice.against(key))
         if isinstance(row, ComparisonWarning):
             missing.append(row)
         else:
@@ -225,31 +265,91 @@ def _order(ours: Mapping[Key, Values], theirs: Mapping[Key, Values]) -> Iterator
     yield from sorted(keys, key=lambda key: (phases[key[0]], place[key[:2]], METRICS[key[2]].order))
 
 
-def _row(
-    contender: str, case: Case, key: Key, ours: Values, theirs: Values, rules: Rules
-) -> Union[Row, ComparisonWarning]:
+def _alone(key: Key, *sides: Mapping[Key, Values]) -> bool:
+    """Whether a row of all operations says once more what the only operation of its phase does."""
+    phase, op, metric = key
+    if op != TOTAL or METRICS[metric].total_only:
+        return False
+    return all(len({its[1] for its in side if its[0] == phase and its[2] == "obj_per_s"}) <= 2 for side in sides)
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """What both sides have for one row."""
+
+    base: List[Measurement]
+    new: List[Measurement]
+    times: Optional[Times]  # when the runs were made; None: not known of all
+    paired: bool
+    confidence: float
+    scatter: Optional[Scatter] = None
+
+    @property
+    def single(self) -> bool:
+        return len(self.base) == len(self.new) == 1
+
+    @property
+    def seconds(self) -> bool:
+        """Whether there is one run each, with a series."""
+        return self.single and bool(self.base[0].series and self.new[0].series)
+
+    def compared(self, limit: float = 1.0) -> Comparison:
+        """Return the comparison of the new side with the base's, or with a limit: new / base."""
+        half = tuple(max((its.bin for its in side), default=0.0) / 2 for side in (self.base, self.new))
+        if self.seconds:
+            a, b = (np.asarray(its[0].series, dtype=float) for its in (self.base, self.new))
+            made = compare_series(a * limit, b, self.confidence, self.scatter)
+        else:
+            a, b = (np.asarray([its.value for its in side], dtype=float) for side in (self.base, self.new))
+            made = compare_runs(a * limit, b, self.paired, self.confidence, self.scatter, self.times)
+        return widened(made, (half[0] * limit, half[1])) if any(half) else made
+
+    def way(self, made: Comparison) -> str:
+        if self.seconds:
+            return "seconds"
+        if made.blocks and not (made.blocks == len(self.base) == len(self.new)):
+            return "blocks"
+        return "pairs" if made.blocks else "values" if self.single else "runs"
+
+
+def _values(case: Case, ours: Values, theirs: Values, rules: Rules) -> _Sides:
     base, new = _both(ours, theirs) if rules.paired else (_there(ours), _there(theirs))
+    times = [
+        [run.started for run, its in zip(runs, values) if its is not None]
+        for runs, values in ((case.base, ours), (case.new, theirs))
+    ]
+    known = not rules.paired and None not in times[0] and None not in times[1]
+    when = ([its or 0.0 for its in times[0]], [its or 0.0 for its in times[1]]) if known else None
+    return _Sides(base, new, when, rules.paired, rules.confidence)
+
+
+def _scatter(metric: str, values: _Sides, repeated: Sequence[Values], rules: Rules) -> Optional[Scatter]:
+    """Return the scatter that was given for a metric or for all rates, or that repeated runs show; None: unknown."""
+    given = rules.scatter.get(metric, rules.scatter.get("") if values.seconds else None)
+    if given is not None:
+        return Scatter(given)
+    return pooled_scatter([[its.value or 0.0 for its in _there(group)] for group in repeated])
+
+
+def _row(
+    contender: str, case: Case, key: Key, values: _Sides, limit: Optional[float]
+) -> Union[Row, ComparisonWarning]:
+    base, new = values.base, values.new
     name = "/".join(filter(None, (case.title, *key)))
     if not base or not new:
-        without = [side for side, values in (("the base", base), (contender, new)) if not values]
+        without = [side for side, its in (("the base", base), (contender, new)) if not its]
         return ComparisonWarning("missing", name, f"no number of {' and of '.join(without)}", key)
-    way, made = _comparison(base, new, rules)
-    missing = warnings_of_row((len(base), len(new)), (len(case.base), len(case.new)))
+    made = values.compared()
+    warnings = [*made.warnings, *warnings_of_row((len(base), len(new)), (len(case.base), len(case.new)))]
+    if values.scatter and (values.seconds or made.method == KNOWN_SCATTER):
+        warnings.append(StatisticsWarning("known-scatter", f"the interval has {values.scatter.words}"))
     sides = (("base", case.base, made.base), ("new", case.new, made.new))
     one, other = (
         replace(its, warnings=(*forbidding(side, runs, key), *its.warnings)) for side, runs, its in sides
     )
-    made = replace(made, base=one, new=other, warnings=(*made.warnings, *missing))
-    return Row(contender, case.title, *key, way, (len(base), len(new)), made)
-
-
-def _comparison(base: List[Measurement], new: List[Measurement], rules: Rules) -> Tuple[str, Comparison]:
-    if len(base) == len(new) == 1 and base[0].series and new[0].series:
-        a, b = (np.asarray(its[0].series, dtype=float) for its in (base, new))
-        return "seconds", compare_series(a, b, rules.confidence, rules.scatter)
-    values = [[its.value for its in side if its.value is not None] for side in (base, new)]
-    way = "pairs" if rules.paired else "values" if len(base) == len(new) == 1 else "runs"
-    return way, compare_runs(values[0], values[1], paired=rules.paired, confidence=rules.confidence)
+    made = replace(made, base=one, new=other, warnings=tuple(warnings))
+    against = None if limit is None else replace(values.compared(limit), base=one, new=other)
+    return Row(contender, case.title, *key, values.way(made), (len(base), len(new)), made, against)
 
 
 def _there(values: Values) -> List[Measurement]:
@@ -268,6 +368,7 @@ def _judged(sections: Sequence[Section], choice: Wanted, rules: Rules) -> Iterat
         {key: METRICS[row.metric].direction for key, row in rows.items()},
         margin={key: choice.margin(row.key) or rules.margin for key, row in rows.items()},
         alpha=rules.alpha,
+        keys={(i, k) for (i, k), row in rows.items() if choice.is_key(row, sections[i])},
     )
     for i, section in enumerate(sections):
         its = [replace(row, comparison=judged[i, k]) for k, row in enumerate(section.rows)]

@@ -78,7 +78,7 @@ def _class(row: Row) -> str:
 
 def _section(section: Section, scale: float) -> Dict[str, Any]:
     rows = [
-        {"cells": output.line(row), "class": _class(row), "interval": _interval(row, scale), "id": row.id}
+        {"cells": output.line(row), "class": _class(row), "interval": _interval(row, scale), "key": row.comparison.key}
         for row in section.rows
     ]
     return {

@@ -31,6 +31,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     MAKE(place / "one", seed=4)
     MAKE(place / "two", seed=5, begin=500)
     MAKE(place / "late", seed=6, latency=SLOW)
+    MAKE(place / "nights", runs=4, seed=10)
     MAKE(place / "other", seed=7, seconds=10, size=65536)
     MAKE(place / "damaged", runs=2, seed=8, seconds=10)
     for path in (place / "damaged").glob("results/00000001/*/phases/*/rows/*"):
@@ -53,9 +54,15 @@ LIMITS = ["--limit", "GET.obj_per_s=10%", "--limit", "PUT.obj_per_s=10%"]
     ("words", "status", "said"),
     [
         (["base", "slow"], 1, "regression (exit status 1): 1 ok, 1 regression"),
-        (["one", "late"], 1, "regression (exit status 1)"),
+        (["one", "late"], 3, "inconclusive: one-run"),
+        (["one", "late", "--scatter", "1%"], 1, "regression (exit status 1)"),
+        (["one", "late", "--scatter", "obj_per_s=1%"], 1, "regression (exit status 1)"),
+        (["one", "late", "--scatter", "objs=1%"], 2, "--scatter objs=1%: unknown metric objs"),
+        (["one", "late", "--history", "base"], 3, "inconclusive: one-run"),  # shorter runs: another configuration
+        (["one", "late", "--history", "nights"], 1, "regression (exit status 1)"),
         (["base", "again"], 0, "ok (exit status 0): 2 ok"),
-        (["one", "two"], 0, "ok (exit status 0): 2 ok"),
+        (["one", "two"], 3, "inconclusive (exit status 3): 2 inconclusive"),
+        (["one", "two", "--scatter", "1%"], 0, "ok (exit status 0): 2 ok"),
         (["slow", "base"], 0, "ok (exit status 0)"),  # better
         (["--base", "one", "--new", "two", "late"], 3, "inconclusive (exit status 3)"),
         (["--base", "base", "--new", "again", "--new", "slow"], 1, "1 regression"),
@@ -87,9 +94,10 @@ def test_a_gate_without_limits_and_with_wrong_ones(capsys: pytest.CaptureFixture
     assert main(["gate", "one", "two", "--limits", str(limits)]) == 2
     assert capsys.readouterr().err.startswith(f"{limits}:2:3: limits.GET.p98_ms: ")
     limits.write_text("limits:\n  GET.obj_per_s: 10%\n")
-    assert main(["gate", "one", "late", "--limits", str(limits), "--format", "json"]) == 1
+    known = ["--scatter", "1%"]
+    assert main(["gate", "one", "late", "--limits", str(limits), "--format", "json", *known]) == 1
     assert json.loads(capsys.readouterr().out)["outcome"] == "regression"
-    assert main(["gate", "one", "late", "--limits", str(limits), "--limit", "GET.obj_per_s=50%"]) == 0
+    assert main(["gate", "one", "late", "--limits", str(limits), "--limit", "GET.obj_per_s=50%", *known]) == 0
 
 
 @pytest.mark.parametrize(
@@ -104,7 +112,7 @@ def test_a_gate_without_limits_and_with_wrong_ones(capsys: pytest.CaptureFixture
         (["base", "slow", "--alpha", "0.1", "--confidence", "95%"], 2, "give one of them"),
         (["base", "slow", "--confidence", "90%"], 0, "±: 90% confidence interval"),
         (["base", "slow", "--releases", "--op", "GET"], 2, "rows of its own"),
-        (["base", "slow", "--margin", "30%"], 0, "equivalent needs a change within ±30%"),
+        (["base", "slow", "--margin", "30%"], 0, "surely within ±30%"),
         (["base", "slow", "--margin", "5"], 2, "--margin 5: give a share"),
         (["base", "slow", "--pairs"], 0, "5 pairs"),
         (["base", "slow", "--releases"], 0, "read   measure  MiB/s"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, List
@@ -69,18 +70,32 @@ def test_what_was_held_down_passes_no_gate_and_fails_it_all_the_same() -> None:
     assert [its[1][0] for its in outcomes] == ["ok", "inconclusive", "inconclusive"]
 
 
+def test_a_change_is_tested_against_the_limit() -> None:
+    """A true change of just the limit is hardly ever a regression: it is worse, and not surely beyond the limit."""
+    outcomes = []
+    for seed in range(100):
+        values = (noise(level, 6, scatter=0.01, seed=2 * seed + i) for i, level in enumerate((100, 95)))
+        a, b = (side(str(i), runs({GET: made}, begin=i / 2)) for i, made in enumerate(values))
+        outcomes.append(gate(a, [b], GateLimits((limit("GET.obj_per_s", "5%"),)), Rules()))
+    assert sum(its.outcome is GateOutcome.REGRESSION for its in outcomes) <= 5  # 2.5 % of chance
+    assert sum(its.outcome is GateOutcome.INCONCLUSIVE for its in outcomes) >= 85
+    unsure = next(its for its in outcomes if its.outcome is GateOutcome.INCONCLUSIVE)
+    assert re.fullmatch(r"worse by \d\.\d to \d\.\d %, limit 5 %", unsure.rulings[0].why)
+    assert unsure.rulings[0].why in text(blocks(unsure))
+
+
 def test_size_and_significance_are_both_needed() -> None:
     a, b = side("a", runs({GET: [100.0, 112.0, 90.0]})), side("b", runs({GET: [92.0, 80.0, 100.0]}))
     noisy = gate(a, [b], GateLimits((limit("GET.obj_per_s", "5%"),)), Rules())
     (ruling,) = noisy.rulings
     assert (noisy.compared.rows[0].comparison.change or 0) < -0.05 and ruling.outcome is GateOutcome.INCONCLUSIVE
-    assert ruling.why == "beyond the limit, but not significant"
+    assert ruling.why == "15.8 % better to 30 % worse, limit 5 %"
     a, b = (
         side(name, runs({GET: values}))
         for name, values in (("a", [100.0, 101, 99, 100.2, 100.5, 99.5]), ("b", [91.0, 93, 89, 91.2, 93.5, 88.5]))
     )
     (ruling,) = gate(a, [b], GateLimits((limit("GET.obj_per_s", "10%"),)), Rules()).rulings
-    assert (ruling.outcome, ruling.why) == (GateOutcome.INCONCLUSIVE, "the interval crosses the limit")
+    assert (ruling.outcome, ruling.why) == (GateOutcome.INCONCLUSIVE, "worse by 6.7 to 11.4 %, limit 10 %")
 
 
 def test_the_margin_of_a_line_is_its_limit() -> None:
@@ -202,7 +217,7 @@ def test_the_answer_comes_last_and_in_the_json() -> None:
         "row": "measure-new/GET/obj_per_s",
         "limit": "10%",
         "outcome": "regression",
-        "why": "significantly worse, by more than the limit",
+        "why": "worse by 19.9 to 20.7 %, limit 10 %",
     }
 
 

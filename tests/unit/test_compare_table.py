@@ -10,7 +10,7 @@ from compare_records import noise, record, runs, side, warning
 
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Choice, Compared, Rules, compare
-from cbt_plugins.results.record import ResultWarning
+from cbt_plugins.results.record import ResultWarning, RunRecord
 
 GET, PUT = ("measure-new", "GET", "obj_per_s"), ("measure-new", "PUT", "obj_per_s")
 P99 = ("measure-new", "GET", "p99_ms")
@@ -78,10 +78,15 @@ def test_pairs_see_what_drift_hides() -> None:
     small = [1.01, 0.99, 1.0, 1.005, 0.995, 1.0, 1.01, 0.99]
     base = {GET: [100 * d * s for d, s in zip(drift, small)]}
     new = {GET: [95 * d * s for d, s in zip(drift, reversed(small))]}
-    a, b = side("a", runs(base)), side("b", runs(new, begin=0.5))
-    (unpaired,), (paired,) = compare(a, [b]).rows, compare(a, [b], rules=Rules(paired=True)).rows
-    assert unpaired.verdict is Verdict.INCONCLUSIVE
+    a, b, late = side("a", runs(base)), side("b", runs(new, begin=0.5)), side("b", runs(new, begin=100))
+    (one,), (paired,), (apart,) = (
+        compare(a, [b]).rows,
+        compare(a, [late], rules=Rules(paired=True)).rows,
+        compare(a, [late]).rows,
+    )
+    assert apart.verdict is Verdict.INCONCLUSIVE and apart.way == "runs"
     assert paired.verdict is Verdict.WORSE and paired.way == "pairs"
+    assert one.verdict is Verdict.WORSE and one.way == "pairs"  # their times say that they were interleaved
     with pytest.raises(ValueError, match="8 and 7"):
         compare(a, [side("b", runs({GET: base[GET][:7]}))], rules=Rules(paired=True))
 
@@ -89,17 +94,49 @@ def test_pairs_see_what_drift_hides() -> None:
 def test_single_runs_are_compared_by_their_seconds() -> None:
     base, new = ({GET: noise(level, 60, scatter=0.05, seed=7 + int(level))} for level in (100.0, 80.0))
     for values, wanted in ((new, Verdict.WORSE), (base, Verdict.EQUIVALENT)):
-        made = compare(side("a", [record(base)]), [side("b", [record(values)])])
-        (row,) = made.rows
+        sides = side("a", [record(base)]), [side("b", [record(values)])]
+        (row,) = compare(*sides, rules=Rules(scatter={"": 0.005})).rows
         assert row.verdict is wanted and row.way == "seconds" and row.runs == (1, 1)
         assert 20 < row.comparison.base.n <= 60  # so many of 60 seconds are independent
+        (row,) = compare(*sides).rows  # how much runs differ is not known
+        assert row.verdict is Verdict.INCONCLUSIVE
         assert "one-run" in {warning.code for warning in row.comparison.warnings}
+
+
+def test_the_scatter_of_single_runs_is_learnt_from_repeated_ones() -> None:
+    """Of the same configuration, in the history or on the other side; of each metric its own, percentiles too."""
+
+    def nights(count: int, **more: Any) -> List[RunRecord]:
+        return runs({GET: noise(100, count, scatter=0.02, seed=1), P99: noise(20, count, scatter=0.05, seed=2)}, **more)
+
+    base, new = side("a", [record({GET: 100.0, P99: 20.0}, name="a")]), side("b", [record({GET: 85.0, P99: 22.0})])
+    assert set(verdicts(compare(base, [new])).values()) == {Verdict.INCONCLUSIVE}
+    known = compare(base, [new], rules=Rules(history=tuple(nights(10))))
+    assert list(verdicts(known).values()) == [Verdict.WORSE, Verdict.INCONCLUSIVE]
+    assert [its.comparison.method for its in known.rows] == ["t with a known scatter"] * 2
+    low, high = (known.rows[0].comparison.change_low or 0), (known.rows[0].comparison.change_high or 0)
+    assert low < -0.15 < high and 0.08 < high - low < 0.14
+    assert verdicts(compare(side("a", nights(6)), [new])) == verdicts(known)
+    for other in ({"config": {"load.drivers": 4}}, {"usable": False}):  # what they repeat is not this
+        unknown = compare(base, [new], rules=Rules(history=tuple(nights(10, **other))))
+        assert set(verdicts(unknown).values()) == {Verdict.INCONCLUSIVE}
+    assert set(verdicts(compare(base, [new], rules=Rules(history=tuple(nights(2))))).values()) == {Verdict.INCONCLUSIVE}
+
+
+def test_a_run_that_is_not_steady_has_no_verdict() -> None:
+    base, new = (noise(level, 300, scatter=0.05, seed=1) for level in (100.0, 60.0))
+    for broken, wanted in ((0.0, Verdict.WORSE), (6.0, Verdict.INCONCLUSIVE)):
+        step = [value - broken * (100 < i < 200) for i, value in enumerate(new)]
+        sides = side("a", [record({GET: base})]), [side("b", [record({GET: step})])]
+        (row,) = compare(*sides, rules=Rules(scatter={"": 0.005})).rows
+        assert row.verdict is wanted
+        assert ("not-steady" in {its.code for its in row.comparison.new.warnings}) == bool(broken)
 
 
 def test_a_scatter_that_is_known_widens_the_interval_of_single_runs() -> None:
     base, new = ({GET: noise(level, 60, scatter=0.05, seed=7 + int(level))} for level in (100.0, 90.0))
     sides = side("a", [record(base)]), side("b", [record(new)])
-    (sure,), (unsure,) = (compare(sides[0], sides[1:], rules=Rules(scatter=its)).rows for its in (0.0, 0.05))
+    (sure,), (unsure,) = (compare(sides[0], sides[1:], rules=Rules(scatter={"": its})).rows for its in (0.001, 0.05))
     assert (sure.verdict, unsure.verdict) == (Verdict.WORSE, Verdict.INCONCLUSIVE)
     assert "one-run" not in {warning.code for warning in unsure.comparison.warnings}
 

@@ -12,6 +12,7 @@ from typing import Any, Dict
 import pytest
 
 import cbt_plugins.compare.statistics
+from cbt_plugins.warning_kinds import KINDS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "STATISTICS.md").read_text()
@@ -60,4 +61,6 @@ def test_every_warning_is_on_the_page() -> None:
     }
     listed = PAGE[PAGE.index("## Warnings") : PAGE.index("## References")]
     assert len(used) >= 15
-    assert {code for code in used if not re.search(rf"[| ]{code}[ ,]", listed)} == set()
+    assert {code for code in used if not re.search(rf"[| *]{code}[ ,*]", listed)} == set()
+    bold = set(re.findall(r"\*\*([a-z-]+)\*\*", listed))
+    assert bold == {kind.code for kind in KINDS.values() if kind.forbids_verdict} & used

@@ -13,6 +13,7 @@ from scipy.signal import lfilter
 from cbt_plugins.compare.statistics import (
     Comparison,
     Estimate,
+    Scatter,
     Verdict,
     compare_series,
     effective_size,
@@ -83,12 +84,17 @@ def test_values_on_both_sides_of_a_gap_are_no_neighbours() -> None:
     assert np.median(sizes) == pytest.approx(1200 * 0.2 / 1.8, rel=0.15)
 
 
-def test_a_short_series_has_no_interval() -> None:
-    found = estimate_series(series(3, 40, 0.9))
+def test_a_short_series_has_a_wide_interval_and_a_very_short_one_has_none() -> None:
+    """Few degrees of freedom, not a cliff: autocorrelation of 0.8 over 60 s is worth 7 independent seconds."""
+    short = [compare_series(series(2 * seed, 60, 0.8), 0.8 * series(2 * seed + 1, 60, 0.8)) for seed in range(60)]
+    assert sum(one.p is not None and one.p < 0.05 for one in short) > 20
+    same = [compare_series(series(2 * seed, 60, 0.8), series(2 * seed + 1, 60, 0.8)) for seed in range(60)]
+    assert sum(one.p is not None and one.p < 0.05 for one in same) <= 3
+    found = estimate_series(np.cumsum(np.sin(np.arange(12) / 3)))
     assert (found.low, found.high) == (None, None)
     assert codes(found) == ["short-series"]
     assert codes(estimate_series(np.array([4.0]))) == ["short-series"]
-    compared = compare_series(series(3, 40, 0.9), series(4, 400))
+    compared = compare_series(100 + np.cumsum(np.sin(np.arange(12) / 3)), series(4, 400))
     assert (compared.p, compared.change_low) == (None, None)
     assert compared.change is not None
     assert judge({1: compared}, {1: Direction.HIGHER}, 0.03)[1].verdict is Verdict.INCONCLUSIVE
@@ -144,12 +150,12 @@ def test_runs_that_drift_apart_differ_only_where_they_do_at_both_ends() -> None:
 
 def test_scatter_from_run_to_run_widens_the_interval() -> None:
     base, new = series(1, 900), 0.97 * series(2, 900)
-    alone, known = compare_series(base, new), compare_series(base, new, scatter=0.02)
+    alone, known = compare_series(base, new), compare_series(base, new, scatter=Scatter(0.02))
     assert alone.p is not None
     assert known.p is not None
     assert alone.p < 0.05 < known.p
     assert "one-run" not in codes(known)
-    flat = compare_series(np.full(100, 5.0), np.full(100, 6.0), scatter=0.02)
+    flat = compare_series(np.full(100, 5.0), np.full(100, 6.0), scatter=Scatter(0.02))
     assert flat.p == pytest.approx(2 * stats.norm.sf(math.log(1.2) / (0.02 * math.sqrt(2))), rel=1e-3)
 
 

@@ -11,12 +11,13 @@ from cbt_plugins.compare.statistics.planning import (
     power,
     smallest_p,
 )
-from cbt_plugins.compare.statistics.runs import compare_runs, estimate
+from cbt_plugins.compare.statistics.runs import compare_runs, estimate, pooled_scatter
 from cbt_plugins.compare.statistics.series import compare_series, effective_size, estimate_series, series_warnings
 from cbt_plugins.compare.statistics.verdicts import (
     ChangePoint,
     Comparison,
     Estimate,
+    Scatter,
     StatisticsWarning,
     Verdict,
     holm,
@@ -30,6 +31,7 @@ __all__ = [
     "Comparison",
     "Direction",
     "Estimate",
+    "Scatter",
     "StatisticsWarning",
     "Verdict",
     "change_points",
@@ -42,6 +44,7 @@ __all__ = [
     "holm",
     "judge",
     "minimum_runs",
+    "pooled_scatter",
     "power",
     "series_warnings",
     "smallest_p",

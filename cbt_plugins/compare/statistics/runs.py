@@ -14,20 +14,35 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from scipy import special, stats
 
-from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, StatisticsWarning
+from cbt_plugins.compare.statistics.order import ALPHA as RESEMBLING
+from cbt_plugins.compare.statistics.order import (
+    SEEN,
+    Block,
+    aligned,
+    blocks,
+    blocks_floor,
+    convolved,
+    line,
+    resembling_p,
+    within_blocks,
+)
+from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, Scatter, StatisticsWarning
 
 Numbers = Union[Sequence[float], np.ndarray]
+Times = Tuple[Sequence[float], Sequence[float]]
 #: fewer runs (or pairs) give no Student's t
 FEWEST = 3
 #: a smaller standard error, as a part of the values, is rounding
 _DIGITS = 1e-12
 #: values up to which probabilities are counted
 COUNTED = 100
+#: the method of runs too few to show their scatter, where it is known otherwise
+KNOWN_SCATTER = "t with a known scatter"
 Interval = Optional[Tuple[float, float]]
 
 
@@ -66,49 +81,112 @@ def estimate(values: Numbers, confidence: float = 0.95) -> Estimate:
     return Estimate(float(np.median(runs)), low, high, n, confidence, tuple(warnings))
 
 
-def compare_runs(base: Numbers, new: Numbers, paired: bool = False, confidence: float = 0.95) -> Comparison:
+def pooled_scatter(groups: Iterable[Numbers]) -> Optional[Scatter]:
+    """Return the scatter from run to run, learnt from groups of repeated runs; each group may have a level of its own.
+
+    The pooled variance of the logarithms: the sums of squares in the groups / their degrees of freedom (Student's two
+    sample test has it for two groups). None where they are less than `FEWEST` - 1, a value is not above 0, or nothing
+    differs.
+    """
+    squares, freedom = 0.0, 0
+    for group in groups:
+        values = np.asarray(group, dtype=float)
+        values = values[np.isfinite(values)]
+        if len(values) and values.min() <= 0:
+            return None
+        if len(values) > 1:
+            squares += float(np.log(values).var()) * len(values)
+            freedom += len(values) - 1
+    if freedom < FEWEST - 1 or squares / freedom <= _DIGITS**2:
+        return None
+    return Scatter(math.sqrt(squares / freedom), freedom)
+
+
+def compare_runs(
+    base: Numbers,
+    new: Numbers,
+    paired: bool = False,
+    confidence: float = 0.95,
+    scatter: Optional[Scatter] = None,
+    times: Optional[Times] = None,
+) -> Comparison:
     """Return what changed from the base's runs to the new ones, in the order in which they were made.
 
     `paired`: base[i] and new[i] were measured one after the other (interleaved), so that what drifts slowly hits both
-    alike. ValueError when a side has no value at all, or pairs are not of one length.
+    alike. `scatter`: that from run to run, for a side with so few runs that they do not show it. `times`: when the runs
+    of both sides were made; runs that were interleaved are compared in blocks (see `order`), those that were not are
+    looked at for drift. ValueError when a side has no value at all, or pairs are not of one length.
     """
     if paired and len(base) != len(new):
         raise ValueError(f"pairs of {len(base)} and {len(new)} runs")
     one, other = estimate(base, confidence), estimate(new, confidence)
-    warnings = {warning.code: warning for warning in (*one.warnings, *other.warnings) if warning.code == "missing"}
-    first, second = np.asarray(base, dtype=float), np.asarray(new, dtype=float)
-    if paired:
-        both = np.isfinite(first) & np.isfinite(second)
-        first, second = first[both], second[both]
-        if not len(first):
-            raise ValueError("no pair has both values")
-    else:
-        first, second = first[np.isfinite(first)], second[np.isfinite(second)]
+    found = list({its.code: its for its in (*one.warnings, *other.warnings) if its.code == "missing"}.values())
+    first, second, when = _known(base, new, paired, times)
     logarithms = bool(np.all(first > 0) and np.all(second > 0))
-    alpha = 1 - confidence
     level = abs(float(np.median(first)))
     scale = level or float(np.abs(second).max()) or 1.0
     x, y = (np.log(first), np.log(second)) if logarithms else (first / scale, second / scale)
-    shift = _pairs(y - x, alpha) if paired else _samples(x, y, alpha)
-    found = list(warnings.values())
     if not logarithms:
         text = "some values are not above 0: differences are compared, relative to the base"
         found.append(StatisticsWarning("not-positive", text))
         if not level:
             found.append(StatisticsWarning("no-base", "the base is 0: no relative change"))
+    alpha = 1 - confidence
+    made = blocks(when[0], when[1]) if when and not paired else []
+    in_blocks = len(made) > 1 and len(x) + len(y) <= COUNTED and blocks_floor(made) <= alpha / 2
+    if paired:
+        shift = _pairs(y - x, alpha)
+    elif in_blocks:
+        shift = _blocks(x, y, made, alpha)
+    else:
+        shift = _samples(x, y, alpha, scatter if logarithms else None)
     found += _warnings(shift, len(first), len(second), paired, confidence)
-    found += [warning for warning in (_trend(first, "base"), _trend(second, "new")) if warning and not paired]
+    if not paired and not in_blocks:
+        found += [warning for warning in (_trend(first, "base"), _trend(second, "new")) if warning]
+    if when and len(made) == 1:
+        found += _in_order(x, y, when, alpha)
 
     def relative(value: float) -> Optional[float]:
         return math.expm1(value) if logarithms else value if level else None
 
     low, high = map(relative, shift.interval) if shift.interval else (None, None)
-    ends = [relative(end) for end in shift.narrower or ()]
-    within = max((abs(end) for end in ends if end is not None), default=None)
-    change = relative(shift.value)
+    ends = [end for end in map(relative, shift.narrower or ()) if end is not None]
     return Comparison(
-        one, other, change, low, high, shift.p, shift.method, None, tuple(found), shift.second, shift.floor, within
+        *(one, other, relative(shift.value), low, high, shift.p, shift.method, None, tuple(found)),
+        second=shift.second,
+        floor=shift.floor,
+        within=max(map(abs, ends), default=None),
+        blocks=len(made) if in_blocks else len(x) if paired else 0,
     )
+
+
+def _known(
+    base: Numbers, new: Numbers, paired: bool, times: Optional[Times]
+) -> Tuple[np.ndarray, np.ndarray, Optional[Tuple[np.ndarray, np.ndarray]]]:
+    """Return both sides without what is not finite (of pairs: both), and their times."""
+    first, second = np.asarray(base, dtype=float), np.asarray(new, dtype=float)
+    keep = np.isfinite(first), np.isfinite(second)
+    if paired:
+        keep = (keep[0] & keep[1],) * 2
+        if not keep[0].any():
+            raise ValueError("no pair has both values")
+    when = tuple(np.asarray(its, dtype=float)[kept] for its, kept in zip(times, keep)) if times else ()
+    return first[keep[0]], second[keep[1]], (when[0], when[1]) if when else None
+
+
+def _in_order(
+    x: np.ndarray, y: np.ndarray, when: Tuple[np.ndarray, np.ndarray], alpha: float
+) -> Iterator[StatisticsWarning]:
+    """Yield what the order of the runs says against a change, where one side was made after the other."""
+    x, y = x[np.argsort(when[0], kind="stable")], y[np.argsort(when[1], kind="stable")]
+    one, other = (x, y) if when[0].mean() < when[1].mean() else (y, x)
+    fitted, p = line(one, other), resembling_p(x, y)
+    if fitted and fitted.p < SEEN and fitted.change_p >= alpha:
+        text = f"the runs drift by about {math.expm1(fitted.drift):+.1%} in all, and the change may be that drift"
+        yield StatisticsWarning("drift-of-runs", f"{text} (with it taken out p is {fitted.change_p:.2g}): interleave")
+    if p is not None and p < RESEMBLING:
+        text = "runs resemble those before and after them, so their scatter does not say how far sides differ by chance"
+        yield StatisticsWarning("correlated-runs", f"{text} (p = {p:.2g}): interleave")
 
 
 def _finite(values: Numbers) -> Tuple[np.ndarray, List[StatisticsWarning]]:
@@ -135,8 +213,11 @@ def _student_level(runs: np.ndarray, confidence: float) -> Tuple[float, float]:
     return min(low, middle), max(high, middle)
 
 
-def _samples(x: np.ndarray, y: np.ndarray, alpha: float) -> _Shift:
+def _samples(x: np.ndarray, y: np.ndarray, alpha: float, scatter: Optional[Scatter] = None) -> _Shift:
     n, m = len(x), len(y)
+    if min(n, m) < FEWEST and scatter:
+        reach = scatter.value * math.sqrt(1 / n + 1 / m)
+        return _student(float(y.mean() - x.mean()), reach, scatter.freedom, alpha, KNOWN_SCATTER)
     value, error, freedom = float(y.mean() - x.mean()), 0.0, 0.0
     if min(n, m) >= FEWEST:
         parts = float(x.var(ddof=1)) / n, float(y.var(ddof=1)) / m
@@ -150,6 +231,18 @@ def _samples(x: np.ndarray, y: np.ndarray, alpha: float) -> _Shift:
     value, interval = shift_of_samples(x, y, alpha)
     _, narrower = shift_of_samples(x, y, 2 * alpha)
     return _Shift(value, interval, narrower, rank_sum_p(x, y), "exact rank sum", t.p, floor)
+
+
+def _blocks(x: np.ndarray, y: np.ndarray, made: List[Block], alpha: float) -> _Shift:
+    """Compare within blocks: signed ranks where each block is a pair, otherwise aligned ranks."""
+    if all(len(a) == len(b) == 1 for a, b in made):
+        return _pairs(np.asarray([y[b[0]] - x[a[0]] for a, b in made]), alpha)
+    change, error, freedom = within_blocks(x, y, made)
+    t = _student(change, error, freedom, alpha, "blocks")
+    ranks, sizes = aligned(x, y, made)
+    ways = convolved([_rank_sums(size, tuple(sorted(its))) for its, size in zip(ranks, sizes)])
+    p = _two_sided(ways, sum(int(its[:size].sum()) for its, size in zip(ranks, sizes)))
+    return t._replace(p=p, method="exact aligned ranks", second=t.p, floor=blocks_floor(made))
 
 
 def _pairs(differences: np.ndarray, alpha: float) -> _Shift:

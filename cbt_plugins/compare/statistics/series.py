@@ -16,16 +16,16 @@ Gaps (nan) are left out; what stands on both sides of one is not taken for neigh
 from __future__ import annotations
 
 import math
-from typing import List, NamedTuple, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 import numpy as np
 from scipy import special
 
-from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, StatisticsWarning
+from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, Scatter, StatisticsWarning
 
 BLOCKS = 10
-#: fewer effective samples give no interval
-FEWEST = 10.0
+#: fewer effective samples give no interval: a line through them leaves less than one degree of freedom
+FEWEST = 3.0
 #: a smaller drift over the window, as a part of the mean, is not reported
 DRIFT = 0.01
 #: smaller noise, as a part of the mean, is rounding
@@ -76,19 +76,22 @@ def series_warnings(values: np.ndarray) -> Tuple[StatisticsWarning, ...]:
     return estimate_series(values).warnings
 
 
-def compare_series(base: np.ndarray, new: np.ndarray, confidence: float = 0.95, scatter: float = 0.0) -> Comparison:
+def compare_series(
+    base: np.ndarray, new: np.ndarray, confidence: float = 0.95, scatter: Optional[Scatter] = None
+) -> Comparison:
     """Return what changed from one run to another one, by their series, relative to the base's mean.
 
-    The interval holds the change at the begin of the window and at its end. `scatter`: relative standard deviation from
-    run to run, where it is known: without it the verdict is about these two runs alone. ValueError when a side has no
-    value.
+    The interval holds the change at the begin of the window and at its end, and what differs from run to run by
+    `scatter`. Without a scatter it is about these two runs alone, and says nothing about what they are runs of: the
+    warning `one-run` forbids a verdict. ValueError when a side has no value.
+
+    The three variances are added; the degrees of freedom of the sum are those of Welch (1947) and Satterthwaite (1946).
     """
     one, other = estimate_series(base, confidence), estimate_series(new, confidence)
     warnings = list(dict.fromkeys((*one.warnings, *other.warnings)))
-    if not scatter:
-        warnings.insert(
-            0, StatisticsWarning("one-run", "one run each: the interval does not include run-to-run differences")
-        )
+    if scatter is None:
+        text = "one run each, and how much runs differ is not known: repeat them, or give --scatter or --history"
+        warnings.insert(0, StatisticsWarning("one-run", text))
     if one.value <= 0 or other.value <= 0:
         warnings.append(StatisticsWarning("no-base", "a mean is not above 0: no relative change"))
         return Comparison(one, other, None, None, None, None, "none", None, tuple(warnings))
@@ -97,7 +100,8 @@ def compare_series(base: np.ndarray, new: np.ndarray, confidence: float = 0.95, 
         return Comparison(one, other, change, None, None, None, "none", None, tuple(warnings))
     first, second = (_level(np.asarray(values, dtype=float)) for values in (base, new))
     parts = (2 * first.error / first.mean) ** 2, (2 * second.error / second.mean) ** 2
-    total = sum(parts) + 2 * scatter**2
+    between = 2 * scatter.value**2 if scatter else 0.0
+    total = sum(parts) + between
     middle, apart = math.log1p(change), second.half / second.mean - first.half / first.mean
     if not total:
         same = not change and not apart
@@ -106,6 +110,7 @@ def compare_series(base: np.ndarray, new: np.ndarray, confidence: float = 0.95, 
         p = 1.0 if same else None
         return Comparison(one, other, change, end, end, p, "series", None, tuple(warnings), within=end)
     weights = sum(part**2 / level.freedom for part, level in zip(parts, (first, second)))
+    weights += between**2 / scatter.freedom if scatter else 0.0
     freedom, error = total**2 / weights if weights else 1e9, math.sqrt(total)
     ends = sorted((middle - apart, middle + apart))
     nearest = 0.0 if ends[0] < 0 < ends[1] else min(abs(end) for end in ends)

@@ -1,10 +1,14 @@
-"""Verdicts of a table of comparisons: Holm's correction over all rows, and equivalence within a margin."""
+"""Verdicts of a table of comparisons: two families of rows, and equivalence within a margin.
+
+The few key rows share the chance of any false verdict (Holm, 1979); of the verdicts on all others a part is allowed to
+be false (Benjamini and Hochberg, 1995), which costs less where there are many.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Dict, Hashable, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Collection, Dict, Hashable, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from cbt_plugins.metrics import Direction
 from cbt_plugins.warning_kinds import caps, forbids_verdict
@@ -25,6 +29,20 @@ class StatisticsWarning:
 
     code: str
     text: str
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """The standard deviation from run to run, relative, and how well it is known."""
+
+    value: float
+    freedom: float = 1e9  # degrees of freedom: of the repeated runs it was learnt from; as many as this: it was given
+
+    @property
+    def words(self) -> str:
+        """How it is known."""
+        known = "given" if self.freedom >= 1e9 else f"of {self.freedom:.0f} degrees of freedom"
+        return f"a scatter of {self.value:.2%} from run to run ({known})"
 
 
 @dataclass(frozen=True)
@@ -76,9 +94,12 @@ class Comparison:
     floor: float = 0.0
     #: the smallest margin m for which "the change is within -m and m" can be claimed
     within: Optional[float] = None
-    #: of the judge: p after Holm's correction over the table, and the margin that "equivalent" means
+    #: pairs, or blocks of interleaved runs, that were compared; 0: runs of both sides without their order
+    blocks: int = 0
+    #: of the judge: p after the correction over its family, the margin that "equivalent" means, and its family
     adjusted: Optional[float] = None
     margin: Optional[float] = None
+    key: bool = True
 
     @property
     def forbidden_by(self) -> Optional[StatisticsWarning]:
@@ -119,23 +140,75 @@ def holm(p_values: Sequence[float]) -> List[float]:
     return adjusted
 
 
+def false_discovery(p_values: Sequence[float]) -> List[float]:
+    """Adjusted p-values (Benjamini and Hochberg, 1995), each to be compared with q.
+
+    Of the rows below q, on average a part q at most is false, for rows that are independent or move together
+    (Benjamini and Yekutieli, 2001).
+    """
+    adjusted, lowest = [1.0] * len(p_values), 1.0
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    for rank, index in reversed(list(enumerate(order, 1))):
+        lowest = min(lowest, p_values[index] * len(p_values) / rank)
+        adjusted[index] = lowest
+    return adjusted
+
+
+def widened(its: Comparison, half: Tuple[float, float]) -> Comparison:
+    """Return a comparison of values that are known up to `half` a bin, (the base's, the new one's) in their unit.
+
+    Both intervals and the smallest margin grow by what the bins leave open; where the interval then contains 0 there is
+    no verdict.
+    """
+    base, new = (replace(side, low=_less(side.low, h), high=_less(side.high, -h)) for side, h in zip(_sides(its), half))
+    if its.change is None or min(its.base.value, its.new.value) <= 0:
+        return replace(its, base=base, new=new)
+    reach = 1 + half[0] / its.base.value + half[1] / its.new.value
+    text = f"values are the ends of bins: half a bin of each side, {reach - 1:.1%} together, is added to the interval"
+    return replace(
+        its,
+        base=base,
+        new=new,
+        change_low=None if its.change_low is None else (1 + its.change_low) / reach - 1,
+        change_high=None if its.change_high is None else (1 + its.change_high) * reach - 1,
+        within=None if its.within is None else (1 + its.within) * reach - 1,
+        warnings=(*its.warnings, StatisticsWarning("in-bins", text)),
+    )
+
+
+def _sides(its: Comparison) -> Tuple[Estimate, Estimate]:
+    return its.base, its.new
+
+
+def _less(end: Optional[float], by: float) -> Optional[float]:
+    return None if end is None else end - by
+
+
 def judge(
     comparisons: Mapping[Key, Comparison],
     directions: Mapping[Key, Direction],
     margin: Union[float, Mapping[Key, float]],
     alpha: float = 0.05,
     least: float = 0.0,
+    keys: Optional[Collection[Key]] = None,
 ) -> Dict[Key, Comparison]:
     """Return the comparisons with their verdicts, in the same order.
 
-    `margin`: the relative change (0.03: 3 %) within which two values are equivalent. `least`: a smaller change is
-    neither better nor worse, however significant it is. ValueError when the comparisons' confidence is not 1 - alpha,
-    or a margin is not above 0.
+    `keys`: the key rows, which are decided first and with the whole of alpha (Holm); all others are decided with a
+    false discovery rate of alpha. None: all are key rows. Rows without p, or with a warning that forbids a verdict,
+    are in neither family. `margin`: the relative change (0.03: 3 %) within which two values are equivalent. `least`: a
+    smaller change is neither better nor worse, however significant it is. ValueError when the comparisons' confidence
+    is not 1 - alpha, or a margin is not above 0.
     """
-    rows = [key for key, comparison in comparisons.items() if comparison.p is not None and not comparison.forbidden_by]
-    helped = {key for key in rows if comparisons[key].second is not None and comparisons[key].floor * len(rows) > alpha}
-    p_values = [_helped(comparisons[key], alpha) if key in helped else comparisons[key].p or 0.0 for key in rows]
-    adjusted = dict(zip(rows, holm(p_values)))
+    rows = [key for key, its in comparisons.items() if its.p is not None and not its.forbidden_by]
+    adjusted: Dict[Key, float] = {}
+    helped: Dict[Key, int] = {}
+    first = [key for key in rows if keys is None or key in keys]
+    for family, correct in ((first, holm), ([key for key in rows if key not in first], false_discovery)):
+        size = len(family)
+        helped.update({key: size for key in family if _too_few(comparisons[key], alpha / size)})
+        p_values = [_helped(comparisons[key], alpha) if key in helped else comparisons[key].p or 0.0 for key in family]
+        adjusted.update(zip(family, correct(p_values)))
     judged = {}
     for key, comparison in comparisons.items():
         width = margin[key] if isinstance(margin, Mapping) else margin
@@ -147,15 +220,21 @@ def judge(
         if comparison.capped_by and verdict in (Verdict.BETTER, Verdict.EQUIVALENT):
             verdict = Verdict.INCONCLUSIVE
         if key in helped and verdict in (Verdict.BETTER, Verdict.WORSE):
-            warnings.append(StatisticsWarning("assumes-normal", _HELPED.format(len(rows))))
+            warnings.append(StatisticsWarning("assumes-normal", _HELPED.format(helped[key])))
         judged[key] = replace(
             comparison,
             verdict=verdict,
             warnings=(*comparison.warnings, *warnings),
             adjusted=adjusted.get(key),
             margin=width,
+            key=keys is None or key in keys,
         )
     return judged
+
+
+def _too_few(comparison: Comparison, wanted: float) -> bool:
+    """Whether the exact test of so few runs can give no p as small as is wanted."""
+    return comparison.second is not None and comparison.floor > wanted
 
 
 def _helped(comparison: Comparison, alpha: float) -> float:

@@ -19,6 +19,8 @@ from cbt_plugins.results.record import Measurement, ResultWarning, RunRecord
 from cbt_plugins.results.source import Unreadable
 
 MATRIX, HISTORY = "workloads.csv", "run-history.csv"
+#: width of the bins of response times, ms
+BIN = 10.0
 #: percent of the responses that took at most so long
 PERCENTILES = (60, 80, 90, 95, 99, 100)
 _METRICS = {90: "p90_ms", 95: "p95_ms", 99: "p99_ms", 100: "max_ms"}
@@ -201,7 +203,7 @@ def _measurements(line: CosbenchLine) -> Iterator[Measurement]:
         yield Measurement(*where, "mean_ms", line.res_ms, n=n)
     for q, metric in _METRICS.items():
         if line.percentiles[q] is not None:
-            yield Measurement(*where, metric, line.percentiles[q], n=n)
+            yield Measurement(*where, metric, line.percentiles[q], n=n, bin=BIN)
 
 
 def _config(its: Sequence[CosbenchLine], known: Optional[CosbenchWorkload]) -> Iterator[Tuple[str, Any]]:

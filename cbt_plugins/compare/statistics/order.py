@@ -1,0 +1,129 @@
+"""The order in which the runs of both sides were made, and what it does to their comparison.
+
+Runs are independent only if nothing changes while they are made. Where one side was made after the other, a drift of
+the cluster looks like a change, and so does a slow wandering (correlated runs). Where sides were interleaved, both hit
+either side alike.
+
+- **Interleaved**: the sequence is cut into blocks that have both sides in the same proportion as the whole. Runs are
+  compared within their block (a randomized block design; Fisher, The Design of Experiments, 1935). Blocks of one pair
+  are Wilcoxon's signed ranks; others are the aligned rank test of Hodges and Lehmann (1962): the mean of its block is
+  taken from each run, and the rank sum of all is compared with that of every way to deal out the sides within blocks.
+- **One after the other**: lines of one slope are fitted to both sides (analysis of covariance; Fisher 1932), and the
+  ratio of von Neumann (1941) of what is left of each side's mean says whether neighbours resemble each other.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+from scipy import special, stats
+
+#: fewer runs of a side, or of both, show no drift
+FEWEST, FEWEST_OF_BOTH = 3, 8
+#: a drift with a p below this counts as seen: few runs show little, and a change can be asked to hold without it
+SEEN = 0.35
+#: chance of a false "correlated"
+ALPHA = 0.05
+#: random orders for the ratio of von Neumann
+_ORDERS = 1999
+
+Block = Tuple[np.ndarray, np.ndarray]  # indices of the base's runs and of the new ones
+
+
+class Line(NamedTuple):
+    """Two lines of one slope through both sides, one made after the other."""
+
+    drift: float  # from the first run to the last
+    p: float  # of "there is no drift"
+    change: float  # new - base, with the drift taken out
+    change_p: float
+
+
+def blocks(base: Union[Sequence[float], np.ndarray], new: Union[Sequence[float], np.ndarray]) -> List[Block]:
+    """Return the blocks of interleaved runs by their times; one block: they are not interleaved."""
+    n, m = len(base), len(new)
+    order = np.argsort(np.concatenate([base, new]), kind="stable")
+    found: List[List[int]] = [[]]
+    balance = 0
+    for place in order:
+        if found[-1] and not balance:
+            found.append([])
+        found[-1].append(int(place))
+        balance += m if place < n else -n
+    parts = [np.asarray(its) for its in found]
+    return [(its[its < n], its[its >= n] - n) for its in parts]
+
+
+def blocks_floor(made: Sequence[Block]) -> float:
+    """Return the smallest two-sided p that a test within the blocks can give."""
+    return min(1.0, 2 / math.prod(math.comb(len(a) + len(b), len(a)) for a, b in made))
+
+
+def aligned(x: np.ndarray, y: np.ndarray, made: Sequence[Block]) -> Tuple[List[np.ndarray], List[int]]:
+    """Return the doubled ranks of all runs of each block less its mean, the base's first, and how many those are."""
+    parts = [np.concatenate([x[a], y[b]]) for a, b in made]
+    ranks = np.rint(2 * stats.rankdata(np.concatenate([part - part.mean() for part in parts]))).astype(int)
+    ends = np.cumsum([len(part) for part in parts])[:-1]
+    return np.split(ranks, ends), [len(a) for a, _ in made]
+
+
+def convolved(distributions: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the distribution of the sum of independent whole numbers, each with its own."""
+    return reduce(np.convolve, distributions)
+
+
+def within_blocks(x: np.ndarray, y: np.ndarray, made: Sequence[Block]) -> Tuple[float, float, float]:
+    """Return new - base, its standard error and degrees of freedom: least squares with an effect of each block.
+
+    Montgomery, Design and Analysis of Experiments, chapter 4. With blocks of one pair it is the paired t.
+    """
+    weights = np.asarray([len(a) * len(b) / (len(a) + len(b)) for a, b in made])
+    apart = np.asarray([y[b].mean() - x[a].mean() for a, b in made])
+    change = float(weights @ apart / weights.sum())
+    total = sum(float(((np.concatenate([x[a], y[b]]) - _mean(x[a], y[b])) ** 2).sum()) for a, b in made)
+    freedom = len(x) + len(y) - len(made) - 1
+    left = max(0.0, total - change**2 * float(weights.sum()))
+    return change, math.sqrt(left / freedom / float(weights.sum())), float(freedom)
+
+
+def _mean(first: np.ndarray, second: np.ndarray) -> float:
+    return float(np.concatenate([first, second]).mean())
+
+
+def line(x: np.ndarray, y: np.ndarray) -> Optional[Line]:
+    """Return the lines of one slope through the sides in the order of time, base first; None for too few runs."""
+    n, m = len(x), len(y)
+    if min(n, m) < FEWEST or n + m < FEWEST_OF_BOTH:
+        return None
+    first, second = np.arange(n) - (n - 1) / 2, np.arange(m) - (m - 1) / 2
+    spread = float(first @ first + second @ second)
+    slope = float(first @ x + second @ y) / spread
+    left = float(((x - x.mean() - slope * first) ** 2).sum() + ((y - y.mean() - slope * second) ** 2).sum())
+    freedom, apart = n + m - 3, (n + m) / 2
+    variance = left / freedom
+    change = float(y.mean() - x.mean()) - slope * apart
+    if not variance:
+        return None
+    p, change_p = (
+        2 * float(special.stdtr(freedom, -abs(value) / math.sqrt(variance * part)))
+        for value, part in ((slope, 1 / spread), (change, 1 / n + 1 / m + apart**2 / spread))
+    )
+    return Line(slope * (n + m - 1), p, change, change_p)
+
+
+def resembling_p(x: np.ndarray, y: np.ndarray) -> Optional[float]:
+    """Return the p of "neighbours in time resemble each other no more than any two runs of a side"; None: too few runs.
+
+    The squares of the steps from run to run, by random orders of each side.
+    """
+    if min(len(x), len(y)) < FEWEST or len(x) + len(y) < FEWEST_OF_BOTH:
+        return None
+    chance = np.random.default_rng(0)
+    seen, random = 0.0, np.zeros(_ORDERS)
+    for side in (x, y):
+        seen += float((np.diff(side) ** 2).sum())
+        random += (np.diff(chance.permuted(np.tile(side, (_ORDERS, 1)), axis=1), axis=1) ** 2).sum(axis=1)
+    return (1 + int((random <= seen * (1 + 1e-9)).sum())) / (_ORDERS + 1)
