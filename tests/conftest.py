@@ -66,7 +66,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.line("./run test all runs them, CBT_PLUGINS_LONG=1 ./run test FILE those of one file")
     cells = [dict(report.user_properties) for report in reports.get("passed", []) if report.when == "call"]
     rows = [(cell["ceph"], *cell["tested"], f"{cell['seconds']} s") for cell in cells if "tested" in cell]
-    if rows:
-        terminalreporter.section("tested (docs/TESTED.md)")
-        for row in [("Ceph", "engine", "cycle", "requests", "warnings", "took"), ("---",) * 6, *sorted(rows)]:
-            terminalreporter.line(f"| {' | '.join(row)} |")
+    years = [tuple(cell["cbt"]) for cell in cells if "cbt" in cell]
+    tables = [
+        ("tested (docs/TESTED.md)", ("Ceph", "engine", "cycle", "requests", "warnings", "took"), sorted(rows)),
+        ("CBT's trees (docs/TESTED.md)", ("CBT", "commit", "file", "seen", "took"), years),
+    ]
+    for title, head, found in tables:
+        if found:
+            terminalreporter.section(title)
+            for row in [head, ("---",) * len(head), *found]:
+                terminalreporter.line(f"| {' | '.join(row)} |")

@@ -11,10 +11,11 @@ from typing import Any, Dict, Sequence
 
 import export_archives as ea
 import pytest
+from cbt_trees import Trees
 
 from cbt_plugins.config.acceptable import parse
 
-from .conftest import Cbt, Trees
+from .conftest import Cbt
 
 pytestmark = pytest.mark.upstream
 

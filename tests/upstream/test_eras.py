@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Tuple
 
 import pytest
+from cbt_trees import Trees
 
-from .conftest import Cbt, Outcome, Trees
+from .conftest import Cbt, Outcome
 
 pytestmark = pytest.mark.upstream
 

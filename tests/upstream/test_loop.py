@@ -8,8 +8,9 @@ from typing import Any, Dict, List
 
 import pytest
 import yaml
+from cbt_trees import ERAS
 
-from .conftest import ERAS, Cbt, Outcome
+from .conftest import Cbt, Outcome
 
 pytestmark = pytest.mark.upstream
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import List
 
 import pytest
+from cbt_trees import Trees
 
-from .conftest import Cbt, Trees, install, make_venv, other_pythons, run, site_packages
+from .conftest import Cbt, install, make_venv, other_pythons, run, site_packages
 
 pytestmark = pytest.mark.upstream
 

@@ -9,10 +9,11 @@ from typing import Tuple
 
 import export_archives as ea
 import pytest
+from cbt_trees import Trees
 
 from cbt_plugins.tools.__main__ import main
 
-from .conftest import Cbt, Trees, run
+from .conftest import Cbt, run
 
 pytestmark = pytest.mark.upstream
 

@@ -1,0 +1,90 @@
+"""What a run leaves and says that comes to no good end, and what it leaves of a good one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+import pytest
+from cycles import S3, Cycle
+from running_lab import RunningLab
+
+pytestmark = pytest.mark.lab
+
+
+def warp(*phases: Dict[str, Any], **keys: Any) -> Dict[str, Any]:
+    return {"s3": S3, "workers": 2, "size": "4KiB", "cycle": {"phases": list(phases)}, **keys}
+
+
+def left_on(lab: RunningLab) -> List[str]:
+    """What is in tmp_dir of the nodes of a run."""
+    found = {node: lab.exec(node, ["find", "/var/tmp/cbt", "-mindepth", "1"]).stdout for node in lab.nodes}
+    return [f"{node}: {path}" for node, text in found.items() for path in text.splitlines()]
+
+
+def test_a_run_that_is_refused_leaves_the_other_alone(lab: RunningLab, tmp_path: Path) -> None:
+    """Both have one file, so CBT gives both runs one id."""
+    section = warp({"fill": {"duration": "20s"}})
+    (tmp_path / "other").mkdir()
+    first, second = (Cycle(lab, folder, warp=section) for folder in (tmp_path, tmp_path / "other"))
+    first.start()
+    first.await_moment(lambda: first.running_rows("fill") > 20, "the first run's load")
+    there = [path for path in left_on(lab) if "/bin/" in path]
+    assert len(there) == 4, there  # two programs on two clients
+    refused = second.run()
+    assert refused.returncode == 1
+    assert refused.stderr.count("has been using this cluster") == 1, refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert first.folder.name == second.folder.name
+    assert [path for path in there if path not in left_on(lab)] == []
+    assert first.ended() == 0, first.log.read_text()[-3000:]
+    assert left_on(lab) == []
+
+
+def test_errors_of_the_preflight_are_one_line_each(lab: RunningLab, tmp_path: Path) -> None:
+    cycle = Cycle(lab, tmp_path, warp=warp({"fill": {"objects": 20}}, s3={**S3, "urls": ["http://rgw1:9"]}))
+    done = cycle.run()
+    assert done.returncode == 1
+    said = done.stderr.split("Error: ")[-1].splitlines()
+    assert said[1].startswith("failed: warp, iteration 0")
+    assert [line.split(":")[0] for line in said[2:]] == ["  client1", "  client2"], done.stderr
+    assert "Traceback" not in done.stderr and "report" not in done.stderr
+    events = [json.loads(line) for line in (cycle.folder / "events.jsonl").read_text().splitlines()]
+    (failed,) = [event for event in events if event["event"] == "run-failed"]
+    assert "PreflightError" in failed["traceback"]
+    assert left_on(lab) == []
+
+
+@pytest.fixture
+def small_disk(lab: RunningLab, tmp_path: Path) -> Iterator[Path]:
+    """A disk of a few MiB, in node0 only."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    assert lab.exec("node0", ["mount", "-t", "tmpfs", "-o", "size=8m", "small", str(disk)]).returncode == 0
+    yield disk
+    with contextlib.suppress(OSError):
+        lab.exec("node0", ["umount", "-l", str(disk)])
+
+
+def test_a_full_disk_ends_a_run_that_then_resumes(lab: RunningLab, tmp_path: Path, small_disk: Path) -> None:
+    settings = {"flags": ["noout"]}  # to be undone, whatever the disk does
+    section = warp({"fill": {"objects": 50}}, {"hybrid": {"duration": "6s", "mix": {"get": 100}}}, settings=settings)
+    cycle = Cycle(lab, tmp_path, warp=section)
+    cycle.archive = small_disk / "archive"
+    running = f"ls {cycle.archive}/results/*/id-*/phases/*-hybrid.running/heartbeat.jsonl"
+    cycle.start()
+    cycle.await_moment(lambda: lab.exec("node0", ["sh", "-c", running]).returncode == 0, "the second phase")
+    assert "noout" in lab.exec("node0", ["ceph", "osd", "dump"]).stdout
+    lab.exec("node0", ["dd", "if=/dev/zero", f"of={small_disk}/filler", "bs=4k"])
+    assert cycle.ended() == 1
+    log = cycle.log.read_text()
+    assert f"no space is left on the disk at {small_disk}: free some, then run the same command again" in log, log
+    assert "internal error" not in log
+    assert "noout" not in lab.exec("node0", ["ceph", "osd", "dump"]).stdout
+    lab.exec("node0", ["rm", f"{small_disk}/filler"])
+    done = cycle.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert lab.exec("node0", ["sh", "-c", f"ls {cycle.archive}/results/*/id-*/complete"]).returncode == 0
+    assert left_on(lab) == []
