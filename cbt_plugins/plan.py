@@ -150,6 +150,7 @@ class Settings:
     autoscaler: Optional[bool] = None  # of every pool
     deep_scrub: bool = False  # of the log and index pools, when everything else is restored
     recovery: str = ""  # "aggressive": as fast as the disks give; in force from the first fault to the end
+    accept: Tuple[str, ...] = ()  # names of `conditions` that the run may begin with
     #: seconds that the cluster may take, by the names of `limits:`; the others are those of faults.scene.ClusterLimits
     limits: Mapping[str, float] = field(default_factory=dict)
 

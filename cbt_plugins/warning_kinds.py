@@ -46,6 +46,18 @@ _ALL = (
     WarningKind("paced", "warp was held to a rate", caps=("*_per_s", "*_ms")),
     # of no summary, which says it as `loop`: a table of rates needs to be told
     WarningKind("rate-given", "an open loop had the rate that it was asked for", caps=("*_per_s",)),
+    # of the cluster during a phase, unless its own faults explain them or `accept` names them: docs/CONFIG.md
+    WarningKind("not-clean", "PGs were not active+clean", forbids_verdict=True),
+    WarningKind("recovering", "the cluster recovered or moved data", forbids_verdict=True),
+    WarningKind("near-full", "OSDs or pools were nearly full", forbids_verdict=True),
+    WarningKind("daemon-down", "a daemon was down", forbids_verdict=True),
+    WarningKind("daemon-restarted", "a daemon ended or started", forbids_verdict=True),
+    WarningKind("health-error", "the cluster reported an error", forbids_verdict=True),
+    # what a worse release may do by itself forbids nothing
+    WarningKind("scrubbing", "PGs were scrubbed"),
+    WarningKind("slow-ops", "the cluster warned of slow operations"),
+    WarningKind("accepted-condition", "one of these, which `accept` names"),
+    WarningKind("state-unknown", "the state of the cluster is not known for a part of the phase"),
     # of a comparison: docs/STATISTICS.md
     WarningKind("one-run", "one run each, and the scatter from run to run is not known", forbids_verdict=True),
     WarningKind("not-steady", "a run has no level: its tenths differ more than the noise of seconds explains",

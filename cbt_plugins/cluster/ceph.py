@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
@@ -70,6 +70,8 @@ class Status:
     degraded: int  # object copies
     misplaced: int
     raw_used: Optional[float]  # 0..1 of all raw capacity; None when `ceph df` was not asked
+    says: Mapping[str, str] = field(default_factory=dict)  # code -> Ceph's message, of checks that nobody has muted
+    daemons: Sequence[str] = ()  # that ended or started since the sample before: "osd.3 down"
 
     @property
     def not_clean(self) -> int:
@@ -79,8 +81,10 @@ class Status:
 
     def sample(self, at: float) -> Dict[str, Any]:
         """Return a line of status.jsonl; `at` is epoch seconds on the clock of the machine that leads the run."""
-        names = ("pgs", "health", "checks", "raw_used", "degraded", "misplaced", "osds_up", "osds_in")
+        names = ("pgs", "health", "checks", "says", "raw_used", "degraded", "misplaced", "osds_up", "osds_in")
         told = {name: getattr(self, name) for name in names}
+        if self.daemons:
+            told["daemons"] = list(self.daemons)
         return {"t": at, "clean": self.not_clean == 0, "not_clean": self.not_clean, **told}
 
     @classmethod
@@ -91,10 +95,12 @@ class Status:
     @classmethod
     def of_state(cls, state: Mapping[str, Any]) -> Status:
         """Take what is needed of a whole state, as the agent's lines add up to it."""
-        names = ("health", "checks", "pgs", "num_pgs", "osds", "osds_up", "osds_in")
+        names = ("health", "checks", "says", "pgs", "num_pgs", "osds", "osds_up", "osds_in")
         degraded, misplaced = (int(state[what][0]) for what in ("degraded", "misplaced"))
         known = {name: state[name] for name in names}
-        return cls(**known, degraded=degraded, misplaced=misplaced, raw_used=state.get("raw_used"))
+        changed = tuple(state.get("daemons") or ())
+        raw_used = state.get("raw_used")
+        return cls(**known, degraded=degraded, misplaced=misplaced, raw_used=raw_used, daemons=changed)
 
 
 class Ceph:

@@ -11,7 +11,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph, Status
 from cbt_plugins.cluster.stream import NodeProgram, Stream
@@ -27,6 +27,8 @@ _PYTHON = "python=/usr/bin/python3; [ -x $python ] || python=python3; exec $pyth
 _REOPEN = 2.0
 #: seconds after which the thread looks whether it is to end
 _LOOK = 0.2
+#: of an OSD map against the one before
+_OSD_CHANGES = ("down", "up")
 
 
 def agent_settings(ceph: Ceph, interval: float, **more: Any) -> Dict[str, Any]:
@@ -146,7 +148,8 @@ class ClusterWatch:
         if not self._add(line):
             return
         try:
-            status = Status.of_state(self._state)
+            # unlike the rest, these are of this sample alone
+            status = Status.of_state({**self._state, "daemons": _changed(line)})
         except (KeyError, TypeError, IndexError):
             return
         self.latest, self.latest_at = status, time.monotonic()
@@ -159,3 +162,10 @@ class ClusterWatch:
             return False
         self._state.update(line)
         return True
+
+
+def _changed(line: Mapping[str, Any]) -> List[str]:
+    """Return which daemons ended and started, as text."""
+    maps = line.get("map") or ()
+    osds = [f"osd.{osd} {how}" for change in maps for how in _OSD_CHANGES for osd in change.get(how, ())]
+    return [*osds, *(line.get("daemons") or ())]

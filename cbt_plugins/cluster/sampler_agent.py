@@ -194,12 +194,43 @@ def state_of(status, df=None):
         "rates": [pgmap.get("recovering_%s_per_sec" % what, 0) for what in ("objects", "bytes", "keys")],
         "health": health["status"],
         "checks": {code: check.get("severity", "") for code, check in health.get("checks", {}).items()},
+        "says": {  # what nobody has muted, in Ceph's words
+            code: check.get("summary", {}).get("message", "")
+            for code, check in health.get("checks", {}).items()
+            if not check.get("muted")
+        },
     }
     for what in ("degraded", "misplaced", "unfound"):
         state[what] = [pgmap.get("%s_objects" % what, 0), pgmap.get("%s_total" % what, 0)]
     if df is not None:
         state["raw_used"] = df["stats"]["total_used_raw_ratio"]
     return state
+
+
+class DaemonChanges:
+    """Which daemons have ended and started since the last sample, but for OSDs, which `Osds` follows by their map."""
+
+    def __init__(self):
+        self._elections = None
+        self._gateways = None  # instance -> name; a daemon that starts anew is another instance
+
+    def follow(self, status):
+        """Return what has changed, as text: "rgw.a started"."""
+        changes = []
+        elections, before = status.get("election_epoch"), self._elections
+        if before is not None and elections != before:
+            changes.append("mon election")
+        entries = status.get("servicemap", {}).get("services", {}).get("rgw", {}).get("daemons", {})
+        gateways = {
+            key: "rgw.%s" % entry.get("metadata", {}).get("id", key)
+            for key, entry in entries.items()
+            if isinstance(entry, dict)
+        }
+        if self._gateways is not None:
+            changes += ["%s ended" % name for key, name in self._gateways.items() if key not in gateways]
+            changes += ["%s started" % name for key, name in gateways.items() if key not in self._gateways]
+        self._elections, self._gateways = elections, gateways
+        return changes
 
 
 def epoch_seconds(stamp):
@@ -302,7 +333,7 @@ class StateSampler:
 
     def __init__(self, source, period, settings, epoch):
         self.source = source
-        self.osds = Osds(epoch)
+        self.osds, self.daemons = Osds(epoch), DaemonChanges()
         self.reports = Reports(period)
         self._df, self._recovery = settings.get("df"), settings.get("recovery")
         self._period, self._asked, self._busy = period, 0.0, False
@@ -311,14 +342,14 @@ class StateSampler:
         self._space, self._space_asked = None, 0.0
 
     def sample(self):
-        """Return (state, changes of OSDs). Raises NoReply."""
+        """Return (state, changes of OSDs, those of other daemons). Raises NoReply."""
         status = self.source.mon({"prefix": "status"})
         now = time.time()
         state = {"t": round(now, 3)}
         if self._df and now >= self._space_asked + SPACE_PERIOD:
             self._space, self._space_asked = self.source.mon({"prefix": "df"}), now
         state.update(state_of(status, self._space))
-        return state, self._follow(status, state, now) if self._recovery else []
+        return state, self._follow(status, state, now) if self._recovery else [], self.daemons.follow(status)
 
     def _follow(self, status, state, now):
         """Add what only a recovery is judged by: the OSDs by number, counters, whether the statistics are new."""
@@ -377,10 +408,12 @@ class StateLines:
         # one write: a kill leaves whole lines
         os.write(1, json.dumps(record, separators=(",", ":")).encode() + b"\n")
 
-    def sample(self, state, changes, gap):
+    def sample(self, state, changes, daemons, gap):
         record = {k: v for k, v in state.items() if k == "t" or self._last.get(k, _NONE) != v}
         if changes:
             record["map"] = changes
+        if daemons:
+            record["daemons"] = daemons
         if gap:
             record["gap"] = gap
         self._last = state
@@ -426,7 +459,7 @@ def main(settings, epoch=None, last=None):
                 lines.write(about)
                 if fallback:
                     lines.write({"t": about["t"], "event": "fallback", "from": "librados", "why": fallback})
-            state, changes = sampler.sample()
+            state, changes, daemons = sampler.sample()
         except (NoReply, KeyError) as error:
             why = str(error) if isinstance(error, NoReply) else "a reply without %s" % error
             if sampler:
@@ -436,7 +469,7 @@ def main(settings, epoch=None, last=None):
                 _restart(json.dumps([settings, epoch, last]))
         else:
             late = state["t"] - last if last else 0.0
-            lines.sample(state, changes, [round(late, 3), why] if late > max(3 * interval, 2.0) else None)
+            lines.sample(state, changes, daemons, [round(late, 3), why] if late > max(3 * interval, 2.0) else None)
             last, failing_since, why = state["t"], time.monotonic(), "a reply took so long"
         if select.select([sys.stdin], [], [], max(0.05, begun + interval - time.monotonic()))[0]:
             break

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Dict, List, Literal, Optional, Sequence, Tupl
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
-from cbt_plugins import plan
+from cbt_plugins import conditions, plan
 from cbt_plugins.config.patterns import check_option_value
 from cbt_plugins.config.units import Duration, format_duration
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, errors_of_words
@@ -147,6 +147,12 @@ class SettingsSection(Strict):
         None,
         description="`aggressive`: as fast as the disks give, for wpq or mClock, from the first fault to the end.",
     )
+    accept: Annotated[List[str], Field(min_length=1)] = Field(
+        [],
+        description="Conditions with which the run may begin, and which forbid no verdict: "
+        + ", ".join(f"`{name}`" for name in conditions.NAMES)
+        + ".",
+    )
     limits: LimitsSection = Field(
         LimitsSection.model_validate({}),
         description="How long the cluster may take over what faults and settings ask of it.",
@@ -160,6 +166,14 @@ class SettingsSection(Strict):
         if errors:
             raise FieldErrors(errors)
         return flags
+
+    @field_validator("accept")
+    @classmethod
+    def _known_conditions(cls, accept: List[str]) -> List[str]:
+        errors = errors_of_words(accept, conditions.NAMES, "unknown condition")
+        if errors:
+            raise FieldErrors(errors)
+        return accept
 
     def hidden(self, accept: Sequence[str]) -> List[str]:
         """Return why the cluster would not see a fault that accepts these rules: a flag that hides it."""
@@ -188,5 +202,6 @@ class SettingsSection(Strict):
             autoscaler=self.autoscaler,
             deep_scrub=self.deep_scrub,
             recovery=self.recovery or "",
+            accept=tuple(dict.fromkeys(self.accept)),
             limits=self.limits.to_plan(),
         )

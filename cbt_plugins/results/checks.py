@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Set, Tuple
 
+from cbt_plugins.conditions import LASTS, ConditionSpan, of_own_faults, spans
+from cbt_plugins.journal import json_lines
+from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
 from cbt_plugins.results.job import kind, missing
 from cbt_plugins.results.phase import PhaseAggregates
 from cbt_plugins.warning_kinds import paced
@@ -13,6 +16,7 @@ RATE = 0.01  # share of the rate that was asked for
 LATE = 1.0  # seconds
 READ = 0.95  # share of the objects
 
+Warning_ = Dict[str, Any]
 _Check = Callable[[PhaseAggregates, Mapping[str, Any]], Iterator[Dict[str, Any]]]
 
 
@@ -98,13 +102,42 @@ def _paced(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str,
 _OF_CBT_LOAD: Tuple[_Check, ...] = (_dry, _checksums, _unknown, _lost, _rate, _late)
 
 
+#: seconds without a sample of the cluster's state that are told; a re-opened connection takes less
+UNKNOWN = 3 * LASTS
+
+
+def of_cluster(run: ArchivedRun, phase: ArchivedPhase) -> Iterator[Warning_]:
+    """Yield what was wrong with the cluster in the window of a phase, but for what the run's own faults explain."""
+    start, end = phase.window
+    if not phase.jobs or end <= start:
+        return
+    ours = of_own_faults(json_lines(run.path / "events.jsonl"))
+    accepted = (run.plan.get("settings") or {}).get("accept") or ()
+    found, unknown = spans(phase.pgs, start, end)
+    for span in found:
+        name = span.condition.name
+        if span.condition.of_faults and any(low <= span.first < high for low, high in ours):
+            continue
+        code = "accepted-condition" if name in accepted else name
+        yield {"code": code, "text": _told(span, start, end), "phase": phase.name}
+    if unknown > UNKNOWN:
+        text = f"the cluster's state is not known for {unknown:.0f} s of {end - start:.0f} s"
+        yield {"code": "state-unknown", "text": text, "phase": phase.name}
+
+
+def _told(span: ConditionSpan, start: float, end: float) -> str:
+    when = f"at second {span.first - start:.0f}"
+    if span.condition.name != "daemon-restarted":
+        when = f"for {span.seconds:.0f} of {end - start:.0f} s, from second {span.first - start:.0f}"
+        when += f" to {span.last - start:.0f}"
+    return f"{span.condition.text} {when} ({span.worst})"
+
+
 LITTLE = 0.05  # share of the workers
 MIX = 1.5  # percentage points
 EXACT_MIX = 0.5
 SHORT = 0.9  # of the duration that was asked for
 CLOCK = 1.0  # seconds
-
-Warning_ = Dict[str, Any]
 
 
 def check_phase(made: PhaseAggregates, line: Mapping[str, Any]) -> List[Warning_]:

@@ -157,7 +157,8 @@ def _of_cluster(run: Optional[Path]) -> Pairs:
         classes = Counter(str(node.get("device_class") or "none") for node in osds)
         yield "osd.classes", " ".join(f"{name}:{n}" for name, n in sorted(classes.items()))
     yield "osd.flags", " ".join(sorted((_json(before, "osd_dump.json") or {}).get("flags_set") or ())) or None
-    yield "health.before", ((_json(before, "status.json") or {}).get("health") or {}).get("status")
+    health = (_json(before, "status.json") or {}).get("health") or {}
+    yield "health.before", " ".join([str(health["status"]), *sorted(health.get("checks") or ())]) if health else None
     options = _json(before, "config_dump.json")
     if options is not None:
         yield "ceph.snapshot", True  # so that an option that is not there is known not to be set

@@ -14,7 +14,7 @@ from cbt_plugins.plan import is_calibration, is_measurement
 from cbt_plugins.results import flight, resources
 from cbt_plugins.results import phase as of_phase
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, ArchivedRun, read_run
-from cbt_plugins.results.checks import CLOCK, check_phase
+from cbt_plugins.results.checks import CLOCK, check_phase, of_cluster
 from cbt_plugins.results.environment import environment
 from cbt_plugins.results.impact import breaks, failure, warnings_of
 from cbt_plugins.results.readable import Readable
@@ -36,6 +36,7 @@ def numbers_of(path: Path) -> Dict[str, Any]:
         line, its_warnings = _phase(phase, made, readable)
         phases.append(line)
         warnings.extend(its_warnings)
+        warnings.extend(of_cluster(run, phase))
         kept += [made] if broken else []
     failed = failure(run, kept) if broken else None
     warnings.extend(warnings_of(failed))

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 from cbt_plugins import signals
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.sampler import StatusFeed
+from cbt_plugins.conditions import found_in, of_own_faults
 from cbt_plugins.faults.undo import RECOVERY, SETTINGS
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.load import worker_groups
@@ -159,6 +160,7 @@ class _Observer:
     _first_rows: Dict[str, float] = field(default_factory=dict)  # head's clock
     _stopping: Optional[float] = None
     _written: Dict[str, float] = field(default_factory=dict)
+    _told: Dict[str, str] = field(default_factory=dict)  # conditions of the cluster
 
     def __post_init__(self) -> None:
         self.duration = _length(self.outcome.phase)
@@ -191,7 +193,9 @@ class _Observer:
         for beat in self.session.beats(1.0):
             self._take(beat)
         for at, status in self.watch.poll():
-            self._status.write(status.sample(at))
+            sample = status.sample(at)
+            self._status.write(sample)
+            self._note_conditions(sample)
         for job, end in self.session.ends().items():  # an agent whose last generator has died says no more than that
             if end.died:
                 self._died(job, f"signal {end.signal}" if end.signal else f"exit status {end.exit}")
@@ -294,6 +298,14 @@ class _Observer:
         if text and self.outcome.phase.kind == "fill" and self._stopping is None and not self.load.faulty:
             self.outcome.cause = text
             self._abort("refused", text, "failed")
+
+    def _note_conditions(self, sample: Mapping[str, Any]) -> None:
+        """Log each condition of the cluster once; the archive has all of them, and results the warnings."""
+        new = {name: text for name, text in found_in(sample).items() if name not in self._told}
+        if new and self.session.go_at is not None and not of_own_faults(self.load.context.events.records):
+            self._told.update(new)
+            for name, text in new.items():
+                log.warning("%s: %s: %s", self.outcome.phase.name, name, text)
 
     def _died(self, job: str, how: str) -> None:
         """Stop the phase: without this generator the load is not what was asked for."""

@@ -1,4 +1,5 @@
-"""Checks before the first request: nodes, tools, clocks, endpoints, keys, free space; and the programs on the nodes."""
+"""Checks before the first request: nodes, tools, clocks, endpoints, keys, free space, the cluster's state; and the
+programs on the nodes."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import os
 import platform
 import shlex
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Dict, List, Mapping, Optional, Sequence
@@ -19,6 +21,7 @@ from cbt_plugins import __version__
 from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
 from cbt_plugins.cluster.clock import Offset, offsets
 from cbt_plugins.cluster.remote import Remote, RemoteError, find_own, own_here
+from cbt_plugins.conditions import CONDITIONS, found_in, of_own_faults
 from cbt_plugins.host import HostRun, cache_dir, own_program
 from cbt_plugins.journal import ARCHIVE_VERSION
 from cbt_plugins.load.generator import generator_of
@@ -29,6 +32,8 @@ log = logging.getLogger(__name__)
 
 #: seconds that a node's clock may be off
 MAX_SKEW = 1.0
+#: seconds for which the cluster may settle, and between two looks: PGs peer, a scrub ends
+SETTLE, SETTLE_EVERY = 60.0, 2.0
 #: bytes that must be free for rows on a client node
 ROOM = 1 << 30
 
@@ -91,6 +96,7 @@ def check(run: RunContext) -> Ready:
         keys = s3_keys(run.plan.s3, ceph)
         versions = ceph.json("versions")
         ceph.bucket("cbtp-preflight")  # radosgw-admin answers
+        errors += _conditions(run)
     except CephError as error:
         raise PreflightError([*errors, str(error)]) from error
     if errors:
@@ -121,6 +127,47 @@ def _payloads(plan: Plan, versions: Mapping[str, Any]) -> Dict[str, str]:
         if payload != plan.s3.payload:
             log.warning("%s: payload: %s, since RGW of this release refuses %s's signatures", engine, payload, engine)
     return payloads
+
+
+def _conditions(run: RunContext) -> List[str]:
+    """Return why the cluster's state does not allow a measurement, after some time to settle. Raises CephError."""
+    settings = run.plan.settings
+    accepted = set(settings.accept)
+    if {"noscrub", "nodeep-scrub"} <= set(settings.flags):
+        accepted.add("scrubbing")
+    ours = of_own_faults(run.events.records)
+    if ours and ours[-1][1] == float("inf"):  # of an invocation that was broken off
+        accepted |= {condition.name for condition in CONDITIONS if condition.of_faults}
+    until, told = time.monotonic() + SETTLE, False
+    while True:
+        found = {**found_in(run.ceph.status().sample(time.time())), **_near_full(run)}
+        found = {name: text for name, text in found.items() if name not in accepted}
+        if not found or time.monotonic() >= until:
+            break
+        if not told:
+            log.info("waiting up to %.0f s for the cluster: %s", SETTLE, "; ".join(found.values()))
+        told = True
+        time.sleep(SETTLE_EVERY)
+    return [
+        f"the cluster is not fit for a measurement: {condition.name}: {found[condition.name]}: {condition.remedy}, "
+        f"or `settings: {{accept: [{condition.name}]}}`"
+        for condition in CONDITIONS
+        if condition.name in found
+    ]
+
+
+def _near_full(run: RunContext) -> Dict[str, str]:
+    """Return what is, or will be, above the thresholds of the OSD map. Raises CephError."""
+    ratio = float(run.ceph.json("osd dump")["nearfull_ratio"])
+    used = {n["id"]: n["kb_used"] / n["kb"] for n in run.ceph.json("osd df")["nodes"] if n.get("kb")}
+    fullest = max(used, key=lambda osd: used[osd], default=None)
+    limit = f"nearfull_ratio is {100 * ratio:g} %"
+    if fullest is not None and used[fullest] >= ratio:
+        return {"near-full": f"osd.{fullest} is {100 * used[fullest]:.1f} % full, {limit}"}
+    for phase in run.plan.phases:
+        if phase.goal and phase.goal.raw and phase.goal.raw > ratio:
+            return {"near-full": f"{phase.name} fills {100 * phase.goal.raw:g} % of the raw capacity, {limit}"}
+    return {}
 
 
 def _ourselves(host: HostRun) -> Dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Callable, List, Optional, Set, Tuple
 
 from cbt_plugins.cluster.ceph import CephError, Status
 from cbt_plugins.cluster.sampler import StatusFeed
+from cbt_plugins.conditions import CLEAN
 from cbt_plugins.faults.facts import not_clean
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.plan import Phase, Plan
@@ -61,6 +62,7 @@ def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule) -> 
     outcome.window = (begun, time.time())
     if waiting.clean_since is not None and phase.wait_clean:
         outcome.extra["clean_at"] = waiting.clean_since
+        run.events.write(CLEAN, phase=phase.name, since=waiting.clean_since)
     return outcome
 
 

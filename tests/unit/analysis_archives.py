@@ -6,7 +6,7 @@ import gzip
 import json
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 import aggregates_writer
 
@@ -130,9 +130,13 @@ def phase(
     *,
     window: Sequence[float] = (0, 10),
     as_aggregates: bool = False,
+    states: Optional[Callable[[int], Dict[str, Any]]] = None,
     **more: Any,
 ) -> Path:
-    """Write one phase directory; `window` in s after T0. With aggregates in the place of rows when `as_aggregates`."""
+    """Write one phase directory; `window` in s after T0. With aggregates in the place of rows when `as_aggregates`.
+
+    `states`: what a sample of the cluster says so many seconds after T0; without, it is healthy.
+    """
     made = directory / "phases" / f"{index:02d}-{name}"
     (made / "rows").mkdir(parents=True)
     for its in jobs:
@@ -159,11 +163,8 @@ def phase(
     }
     with (made / "status.jsonl").open("w") as out:
         for t in range(int(window[0]), int(window[1]), 2):
-            sample = {
-                "t": T0 + t,
-                "pgs": {"active+clean": 30, "active+clean+scrubbing": 1, "active+undersized": t // 2},
-            }
-            out.write(json.dumps({**sample, "clean": False, "health": "HEALTH_OK", "raw_used": 0.1}) + "\n")
+            sample = {"t": T0 + t, "pgs": {"active+clean": 31}, **(states(t) if states else {})}
+            out.write(json.dumps({"clean": False, "health": "HEALTH_OK", "raw_used": 0.1, **sample}) + "\n")
     (made / "phase.json").write_text(json.dumps({**data, **more}))
     return made
 

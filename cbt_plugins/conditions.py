@@ -1,0 +1,187 @@
+"""Conditions of a cluster under which a measurement is not what it seems, each with its one definition.
+
+Standard library only. The preflight asks for them, a phase samples them, results and comparisons warn of them. What is
+asked of is a line of status.jsonl: a plain mapping, so that a run and an archive are read alike.
+
+To add a condition: one line in `CONDITIONS`, one kind in `warning_kinds`, one row in docs/CONFIG.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Sequence, Set, Tuple
+
+Sample = Mapping[str, Any]
+
+
+class ConditionFound(NamedTuple):
+    """A condition in one sample: `many` ranks samples of one condition, 0 is none; `text` says what was found."""
+
+    many: int
+    text: str
+
+
+_NONE = ConditionFound(0, "")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition; `name` is the word in `accept` and the code of its warning."""
+
+    name: str
+    text: str  # what is the case, after the name of a phase or of the cluster
+    find: Callable[[Sample], ConditionFound]
+    of_faults: bool  # a fault of the run's own brings it with it
+    remedy: str  # before the run
+
+
+#: words of a PG's state while it moves data
+_MOVES = {"recovering", "recovery_wait", "recovery_toofull", "backfilling", "backfill_wait", "backfill_toofull"}
+
+
+def _pgs(sample: Sample, chosen: Callable[[Set[str]], bool]) -> ConditionFound:
+    pgs: Mapping[str, int] = sample.get("pgs") or {}
+    found = {state: n for state, n in pgs.items() if n and chosen(set(state.split("+")))}
+    told = ", ".join(f"{n} {state}" for state, n in sorted(found.items(), key=lambda item: -item[1])[:3])
+    many = sum(found.values())
+    return ConditionFound(many, f"{many} of {sum(pgs.values())} PGs: {told}") if found else _NONE
+
+
+def _moves(words: Set[str]) -> bool:
+    return bool(_MOVES & words)
+
+
+def _not_clean(words: Set[str]) -> bool:
+    return not {"active", "clean"} <= words and not _moves(words)
+
+
+def _scrubs(words: Set[str]) -> bool:
+    return "scrubbing" in words
+
+
+def _checks(sample: Sample, chosen: Callable[[str], bool]) -> ConditionFound:
+    """Find health checks by their codes; those that somebody has muted are not in `says`."""
+    says: Mapping[str, str] = sample.get("says") or {}
+    found = [f"{code}: {text}" for code, text in says.items() if chosen(code)]
+    return ConditionFound(len(found), "; ".join(found)) if found else _NONE
+
+
+def _full(code: str) -> bool:
+    return code.startswith(("OSD_", "POOL_", "PG_")) and code.endswith("FULL")
+
+
+def _down(code: str) -> bool:
+    return code.endswith("_DOWN") or code == "CEPHADM_FAILED_DAEMON"
+
+
+def _slow(code: str) -> bool:
+    return code in ("SLOW_OPS", "REQUEST_SLOW", "REQUEST_STUCK") or code.startswith("OSD_SLOW_PING_TIME")
+
+
+def _errors(sample: Sample) -> ConditionFound:
+    severity: Mapping[str, str] = sample.get("checks") or {}
+    return _checks(
+        sample, lambda code: severity.get(code) == "HEALTH_ERR" and not (_full(code) or _down(code) or _slow(code))
+    )
+
+
+def _daemons(sample: Sample) -> ConditionFound:
+    found: Sequence[str] = sample.get("daemons") or ()
+    return ConditionFound(len(found), ", ".join(found)) if found else _NONE
+
+
+_WAIT = "wait until `ceph -s` shows all PGs active+clean"
+# fmt: off
+CONDITIONS: Tuple[Condition, ...] = (
+    Condition("not-clean", "PGs were not active+clean", lambda s: _pgs(s, _not_clean), True, _WAIT),
+    Condition("recovering", "the cluster recovered or moved data", lambda s: _pgs(s, _moves), True, _WAIT),
+    Condition("scrubbing", "PGs were scrubbed", lambda s: _pgs(s, _scrubs), False,
+              "`settings: {scrub: off}` turns scrubbing off for the run"),
+    Condition("near-full", "OSDs or pools were nearly full", lambda s: _checks(s, _full), False,
+              "remove data or add OSDs"),
+    Condition("daemon-down", "a daemon was down", lambda s: _checks(s, _down), True, "start it"),
+    Condition("daemon-restarted", "a daemon ended or started", _daemons, True, "wait"),
+    Condition("slow-ops", "the cluster warned of slow operations", lambda s: _checks(s, _slow), True,
+              "see `ceph health detail`"),
+    Condition("health-error", "the cluster reported an error", _errors, False, "see `ceph health detail`"),
+)
+# fmt: on
+#: what `accept` takes
+NAMES: Tuple[str, ...] = tuple(condition.name for condition in CONDITIONS)
+
+
+def found_in(sample: Sample) -> Dict[str, str]:
+    """Return the conditions of one sample: name -> what was found."""
+    findings = {condition.name: condition.find(sample) for condition in CONDITIONS}
+    return {name: finding.text for name, finding in findings.items() if finding.many}
+
+
+@dataclass(frozen=True)
+class ConditionSpan:
+    """One condition in a stretch of time."""
+
+    condition: Condition
+    first: float  # epoch seconds of its first sample ...
+    last: float  # ... and of the end of its last one
+    seconds: float  # for which it was so
+    worst: str  # what was found in the worst sample
+
+
+#: seconds for which a sample counts at most: the next one may never come
+LASTS = 10.0
+
+
+def spans(samples: Sequence[Sample], start: float, end: float) -> Tuple[List[ConditionSpan], float]:
+    """Return the conditions between two times (epoch seconds), and the seconds that no sample tells of.
+
+    A sample counts until the next one.
+    """
+    samples = [sample for sample in samples if isinstance(sample.get("t"), (int, float))]
+    times = [float(sample["t"]) for sample in samples]
+    found: Dict[str, ConditionSpan] = {}
+    worst: Dict[str, int] = {}
+    covered = 0.0
+    for sample, begin, following in zip(samples, times, [*times[1:], float("inf")]):
+        low, high = max(begin, start), min(following, begin + LASTS, end)
+        if high <= low:
+            continue
+        covered += high - low
+        for condition in CONDITIONS:
+            many, text = condition.find(sample)
+            if not many:
+                continue
+            before = found.get(condition.name) or ConditionSpan(condition, low, low, 0.0, text)
+            said = text if many > worst.get(condition.name, many - 1) else before.worst
+            worst[condition.name] = max(many, worst.get(condition.name, 0))
+            found[condition.name] = ConditionSpan(condition, before.first, high, before.seconds + high - low, said)
+    return list(found.values()), max(0.0, end - start - covered)
+
+
+#: kinds in the event log that are no faults
+_SETTINGS = ("settings", "recovery")
+#: the event of a wait that has seen all PGs active+clean
+CLEAN = "cluster-clean"
+
+
+def of_own_faults(events: Iterable[Mapping[str, Any]]) -> List[Tuple[float, float]]:
+    """Return the stretches of time in which the run's own faults explain the cluster's state, by its event log.
+
+    Each begins with a fault and ends when all are undone and a wait has seen all PGs active+clean; else never.
+    """
+    return list(_stretches(events))
+
+
+def _stretches(events: Iterable[Mapping[str, Any]]) -> Iterator[Tuple[float, float]]:
+    begun, open_ = float("inf"), set()
+    for event in events:
+        name, label = event.get("event"), str(event.get("label"))
+        if name == "fault-inject-begin" and event.get("kind") not in _SETTINGS:
+            begun = min(begun, float(event["t"]))
+            open_.add(label)
+        elif name == "fault-undone":
+            open_.discard(label)
+        elif name == CLEAN and begun < float("inf") and not open_:
+            yield begun, float(event["t"])
+            begun = float("inf")
+    if begun < float("inf"):
+        yield begun, float("inf")
