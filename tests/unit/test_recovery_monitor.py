@@ -270,7 +270,7 @@ def test_a_map_that_is_not_told_costs_no_sample() -> None:
             return {**STATUS, "osdmap": {**STATUS["osdmap"], "osd_up_since": 1}}
 
     sampler = sampler_agent.StateSampler(Source(), 5.0, {"recovery": True}, None)
-    state, changes = sampler.sample()
+    state, changes, _ = sampler.sample()
     assert state["pgs"] == {"active+clean": 4} and state["settled"] is False and changes == []
 
 
