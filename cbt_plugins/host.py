@@ -40,8 +40,9 @@ class HostRun:
     endpoints: Mapping[str, Any]  # the `client_endpoints:` section, {} when absent
     config_file: Optional[Path]  # the YAML file, where the host knows it
     checkout: Optional[Checkout]  # None in the built-in loop
-    #: monitors(local_dir, *without): the profiles of `monitoring_profiles:`, but for these, run while the context is
-    #: open, and their files are under local_dir when it has closed (also after an exception)
+    #: monitors(local_dir, *without, acting=None): the profiles of `monitoring_profiles:` but for these run while the
+    #: context is open, and their files are under local_dir when it has closed (also after an exception);
+    #: acting: True for those only that act on the cluster, False for those only that watch it
     monitors: Callable[..., AbstractContextManager[None]] = field(repr=False)
     profiles: Mapping[str, Any] = field(default_factory=dict)  # the `monitoring_profiles:` section
     #: of this archive and no other, though it may hold the same run; kept when the run is resumed

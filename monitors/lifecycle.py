@@ -53,7 +53,7 @@ def watch(
     which then know nothing of the processes that they should end. Files arrive as local_dir/<name>.<node>,
     CBT's own way. Raises RunFailed for a monitor that has a `failure`: before the context is entered, or after it.
     """
-    monitors = sorted(make(), key=lambda monitor: bool(getattr(monitor, "INNERMOST", False)))
+    monitors = sorted(make(), key=_acts)
     if not monitors:
         yield
         return
@@ -82,6 +82,15 @@ def watch(
                 logger.exception("monitor %s: an error while it was stopped", type(monitor).__name__)
         _fetch(remote, nodes, directory, local_dir, cluster.get("user"))
     _raise_failure(monitors)
+
+
+def those(monitors: Iterable[Any], acting: Optional[bool]) -> List[Any]:
+    """Return those only that act on the cluster (True), those only that watch it (False), or all (None)."""
+    return [monitor for monitor in monitors if acting in (None, _acts(monitor))]
+
+
+def _acts(monitor: Any) -> bool:
+    return bool(getattr(monitor, "INNERMOST", False))
 
 
 def _raise_failure(monitors: Iterable[Any]) -> None:

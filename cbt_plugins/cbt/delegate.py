@@ -80,9 +80,12 @@ class Delegate:
         common = getattr(settings, "common", None) or {}
         current = session()
 
-        def monitors(local_dir: Path, *without: str) -> AbstractContextManager[None]:
+        def monitors(
+            local_dir: Path, *without: str, acting: Optional[bool] = None
+        ) -> AbstractContextManager[None]:
             def make() -> List[Any]:
-                return [its for its in monitors_of_tree() if getattr(its, "PROFILE", None) not in without]
+                wanted = (its for its in monitors_of_tree() if getattr(its, "PROFILE", None) not in without)
+                return lifecycle.those(wanted, acting)
 
             return lifecycle.watch(make, settings.cluster, common, run_dir, local_dir)
 

@@ -157,8 +157,10 @@ class RunLoop:
         identity = layout.begun_or_new(directory)
         run_dir = layout.run_dir(self._cluster["tmp_dir"], run.benchmark, directory, identity)
 
-        def monitors(local_dir: Path, *without: str) -> AbstractContextManager[None]:
-            make = partial(self._build_monitors, without)
+        def monitors(
+            local_dir: Path, *without: str, acting: Optional[bool] = None
+        ) -> AbstractContextManager[None]:
+            make = partial(self._build_monitors, without, acting)
             return lifecycle.watch(make, self._cluster, self._common, run_dir, local_dir)
 
         return HostRun(
@@ -177,9 +179,9 @@ class RunLoop:
             profiles=self._profiles,
         )
 
-    def _build_monitors(self, without: Sequence[str]) -> List[Monitor]:
+    def _build_monitors(self, without: Sequence[str], acting: Optional[bool]) -> List[Monitor]:
         profiles = {name: profile for name, profile in self._profiles.items() if name not in without}
-        return lifecycle.build(profiles, self._monitors, self._cluster, self._common)
+        return lifecycle.those(lifecycle.build(profiles, self._monitors, self._cluster, self._common), acting)
 
 
 def _collectl() -> Any:

@@ -13,17 +13,20 @@ import socket
 import stat
 import subprocess
 import tarfile
+import threading
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar, cast
 
 from cbt_plugins.cluster.stream import Stream
 from cbt_plugins.inventory import NodeName, names_of, short_name
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: exit status of a node that could not be reached or did not answer in time (ssh's own convention)
 UNREACHABLE = 255
@@ -178,6 +181,40 @@ class Transport:
         environment["PDSH_SSH_ARGS_APPEND"] = append
         line = [self.pdsh, "-R", "ssh", "-f", str(max(len(nodes), 1)), "-w", targets, command.replace("%", "%%")]
         return line, environment
+
+
+class Pending(Generic[T]):
+    """An answer that is waited for while other things go on: its question runs in a thread."""
+
+    def __init__(self, question: Callable[[], T]) -> None:
+        self._question = question
+        self._answer: Optional[T] = None
+        self._error: Optional[BaseException] = None
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self._thread.start()
+
+    def _ask(self) -> None:
+        try:
+            self._answer = self._question()
+        except BaseException as error:
+            self._error = error
+
+    @property
+    def there(self) -> bool:
+        """Whether `get` would not wait."""
+        return not self._thread.is_alive()
+
+    def get(self) -> T:
+        """Wait for the answer, and return it or raise its error."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._answer)
+
+
+def side_by_side(*questions: Callable[[], Any]) -> List[Any]:
+    """Ask at once, and return the answers in the same order; the first error is raised when all have ended."""
+    return [pending.get() for pending in [Pending(question) for question in questions]]
 
 
 #: seconds that a node has, beyond the command's own time, to connect and to answer

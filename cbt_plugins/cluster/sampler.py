@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import logging
 import queue
@@ -10,10 +11,12 @@ import shlex
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph, Status
+from cbt_plugins.cluster.remote import side_by_side
 from cbt_plugins.cluster.stream import NodeProgram, Stream
 from cbt_plugins.journal import LineWriter, json_lines
 
@@ -23,6 +26,13 @@ log = logging.getLogger(__name__)
 AGENT = Path(__file__).parent / "sampler_agent.py"
 #: the distribution's Python is the one that has Ceph's bindings
 _PYTHON = "python=/usr/bin/python3; [ -x $python ] || python=python3; exec $python "
+#: questions of `ClusterWatch.ask`: who answers, and the command as librados takes it
+QUESTIONS: Dict[str, Tuple[str, Dict[str, str]]] = {
+    "df detail": ("mon", {"prefix": "df", "detail": "detail"}),
+    "osd df": ("mgr", {"prefix": "osd df"}),
+}
+#: seconds for an answer over the connection, before the command is tried
+_ANSWER = 10.0
 #: seconds from one connection to the next
 _REOPEN = 2.0
 #: seconds after which the thread looks whether it is to end
@@ -89,6 +99,9 @@ class ClusterWatch:
     def __post_init__(self) -> None:
         self._feeds: List[StatusFeed] = []
         self._state: Dict[str, Any] = {}
+        self._stream: Optional[Stream] = None
+        self._asked = itertools.count(1)
+        self._answers: Dict[int, queue.SimpleQueue[Dict[str, Any]]] = {}
         self._ended = threading.Event()
         self._thread: Optional[threading.Thread] = None
 
@@ -116,14 +129,36 @@ class ClusterWatch:
         finally:
             self._feeds.remove(feed)
 
+    def ask(self, commands: Sequence[str], timeout: float) -> List[Any]:
+        """Return the replies to some of QUESTIONS, over the connection that is there, else by commands side by side.
+
+        A `ceph` command costs half a second of a processor. Raises CephError.
+        """
+        number, answers = next(self._asked), queue.SimpleQueue[Dict[str, Any]]()
+        self._answers[number] = answers
+        try:
+            asked = {"ask": number, "questions": [QUESTIONS[command] for command in commands]}
+            if self._stream is not None and self.latest is not None:
+                self._stream.send(json.dumps(asked) + "\n")
+                answer = answers.get(timeout=min(timeout, _ANSWER))
+                if "replies" in answer:
+                    return list(answer["replies"])
+        except (OSError, ValueError, queue.Empty):
+            pass  # the connection is lost, or was closed meanwhile
+        finally:
+            del self._answers[number]
+        return side_by_side(*(partial(self.ceph.json, command, timeout) for command in commands))
+
     def _follow(self) -> None:
         with contextlib.closing(LineWriter(self.file, append=True)) as writer:
             while not self._ended.is_set():
                 opened = time.monotonic()
                 with contextlib.closing(self._open()) as stream:
+                    self._stream = stream
                     while stream.open and not self._ended.is_set():
                         for _, text in stream.lines(_LOOK):
                             self._take(text, writer)
+                    self._stream = None
                 if not self._ended.is_set():
                     why = " | ".join(stream.messages[-2:]) or "the connection ended"
                     log.warning("no samples of the cluster from %s: %s; connecting again", self.node, why)
@@ -144,6 +179,10 @@ class ClusterWatch:
             t = float(line["t"])
         except (ValueError, KeyError, TypeError):
             return  # a shell's greeting
+        if "ask" in line:
+            if line["ask"] in self._answers:
+                self._answers[line["ask"]].put(line)
+            return
         writer.write(line)
         if not self._add(line):
             return

@@ -1,7 +1,8 @@
 """Runs on a node with Ceph's admin keyring: the cluster's state as JSON lines on standard output, see docs/RECOVERY.md.
 
-Standard library only, Python 3.6. One connection: librados where it is asked for and this node's Python has it, else
-one `ceph` that reads its questions from a pipe, else one `ceph` per question. Ends when standard input closes.
+Other questions come on standard input. Standard library only, Python 3.6. One connection: librados where it is asked
+for and this node's Python has it, else one `ceph` that reads its questions from a pipe, else one `ceph` per question.
+Ends when standard input closes.
 """
 
 # mypy: disallow-untyped-defs=False
@@ -471,13 +472,38 @@ def main(settings, epoch=None, last=None):
             late = state["t"] - last if last else 0.0
             lines.sample(state, changes, daemons, [round(late, 3), why] if late > max(3 * interval, 2.0) else None)
             last, failing_since, why = state["t"], time.monotonic(), "a reply took so long"
-        if select.select([sys.stdin], [], [], max(0.05, begun + interval - time.monotonic()))[0]:
+        if not _answer_until(max(time.monotonic() + 0.05, begun + interval), source, lines):
             break
     if source is not None:
         source.close()
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     cpu = round(sum(u.ru_utime + u.ru_stime for u in used), 3)
     lines.write({"t": round(time.time(), 3), "end": "told", "samples": lines.samples, "cpu": cpu})
+
+
+def _answer_until(moment, source, lines):
+    """Answer what is asked on standard input until a moment of the monotonic clock; False when the input has ended.
+
+    A line is {"ask": number, "questions": [["mon" or "mgr", {...}], ...]}; so is the answer, with "replies" or "why".
+    """
+    while True:
+        if not select.select([0], [], [], max(0.0, moment - time.monotonic()))[0]:
+            return True
+        text = b""
+        while not text.endswith(b"\n"):
+            data = os.read(0, 1)
+            if not data:
+                return False
+            text += data
+        asked = json.loads(text.decode())
+        answer = {"t": round(time.time(), 3), "ask": asked["ask"]}
+        try:
+            if source is None:
+                raise NoReply("there is no connection")
+            answer["replies"] = [getattr(source, whom)(question) for whom, question in asked["questions"]]
+        except NoReply as error:
+            answer["why"] = str(error)
+        lines.write(answer)
 
 
 def _restart(argument):

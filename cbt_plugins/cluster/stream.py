@@ -75,9 +75,11 @@ class Stream:
         """True while any node may still say something."""
         return bool(self._selector.get_map())
 
-    def send(self, text: str) -> None:
-        """Write to the standard input of every process."""
-        for process in self._processes:
+    def send(self, text: str, node: str = "") -> None:
+        """Write to the standard input of a node's process, or of every process."""
+        for its, process in zip(self.nodes, self._processes):
+            if node not in ("", its):
+                continue
             assert process.stdin is not None
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(text.encode())

@@ -90,6 +90,8 @@ class Kind:
 
     #: what targets may be: "node", "daemon", or "either" (then `osd_nodes` and the like choose nodes)
     takes = "either"
+    #: whether what ran on its nodes is gone when they are back
+    restarts = False
     #: the types of daemons that it takes
     daemon_types: Tuple[str, ...] = ("osd",)
     #: a class of its own where it has options

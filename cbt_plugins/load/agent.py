@@ -1,9 +1,9 @@
 """Agent on a client node: starts the load generators of one phase, has their rows reduced, ends them on time.
 
 Standard library only (Python 3.6 and newer). `python3 agent.py FOLDER`; in FOLDER are plan.json (see `LoadJob.order`),
-env.json (the generators' secrets, deleted as soon as read) and, once the head says so, `go` (the instant at which the
-timed jobs start, in this node's clock) or `stop`. Left in FOLDER: aggregates/, rows/ (when they are kept), state/,
-stderr/<job>.txt and end.json.
+env.json (the generators' secrets, deleted as soon as read) and, once the head says so, `stop`. The line `go SECONDS` on
+standard input is the instant at which the timed jobs start, in this node's clock. Left in FOLDER: aggregates/, rows/
+(when they are kept), state/, stderr/<job>.txt and end.json.
 
 A generator writes its rows into the pipe of a cbt-rows, which turns them into aggregates and says once a second what it
 has seen. A generator is the agent's own child in a session of its own, dies with the agent (PR_SET_PDEATHSIG), and is
@@ -285,6 +285,10 @@ class Agent:
         self.stopping = False
         self.went = None
         self.ready = False
+        try:
+            self.watch(sys.stdin.buffer, Lines(self.take_order))
+        except OSError:
+            pass  # no pipe: nobody will say anything
         with open(os.path.join(folder, "pids"), "w") as file:
             for pid in [os.getpid()] + [j.reducer.process.pid for j in self.jobs]:
                 file.write("%d %s\n" % (pid, born(pid)))
@@ -292,6 +296,15 @@ class Agent:
     def watch(self, pipe, lines):
         os.set_blocking(pipe.fileno(), False)
         self.selector.register(pipe, selectors.EVENT_READ, lines)
+
+    def take_order(self, line):
+        """Take what the head says: `go`, and the instant in this node's clock; its file is what cbt-load waits for."""
+        word, _, at = line.decode().partition(" ")
+        if word == "go" and self.went is None:
+            draft = os.path.join(self.folder, "go.part")
+            with open(draft, "w") as file:
+                file.write(at)
+            os.rename(draft, os.path.join(self.folder, "go"))
 
     def say(self, **what):
         try:

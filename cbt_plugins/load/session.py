@@ -18,7 +18,7 @@ from cbt_plugins.load.agent import TERM_TIMEOUT
 from cbt_plugins.load.generator import FOLDER, ROWS, Counts, JobEnd, LoadJob, parse_counts
 
 #: seconds between the word and the start: every node must have got it
-GO_AHEAD = 1.5
+GO_AHEAD = 0.4
 #: seconds for listing the objects that are there, or for writing those that a plain warp wants
 PREPARE_LIMIT = 3600.0
 #: what a session leaves on a node and in a phase's folder
@@ -126,10 +126,10 @@ class LoadSession:
     def go(self) -> float:
         """Start all timed jobs at one instant, a whole second of the head's clock, and return it; all nodes are ready.
         """
+        assert self._stream is not None
         self.go_at = math.ceil(time.time() + GO_AHEAD)
-        at = {node: self.go_at + self._orders.offsets[node].seconds for node in self.nodes}
-        words = {node: {self._path("go"): repr(at[node]).encode()} for node in self.nodes}
-        self._remote.put(words, timeout=30.0)
+        for node in self.nodes:
+            self._stream.send(f"go {self.go_at + self._orders.offsets[node].seconds!r}\n", node)
         return self.go_at
 
     @property
@@ -159,6 +159,8 @@ class LoadSession:
                 raise LoadError(f"{node}: {said['failed']}")
             if said.get("ready"):
                 self.ready.append(node)
+                if self.all_ready:
+                    return  # each moment until the go is one in which the cluster has nothing to do
             if "end" in said:
                 self.ended[node] = said["end"]["jobs"]
                 if self.over:

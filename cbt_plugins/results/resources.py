@@ -39,13 +39,17 @@ def resources(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional
     """Return {"nodes", "phases": {name: ...}} of a run, from its phases in the summary; None without a monitor."""
     offsets = Clocks.of(run).nodes
     roles, networks = roles_of(run), Networks.of(run.path)
+    folders = [run.path / "monitors", *sorted(run.path.glob("monitors/[0-9][0-9]*"))]
+    of_run = [node for folder in folders for node in read_nodes(folder, offsets)]
     known: Dict[str, Dict[str, Any]] = {}
     made: Dict[str, Any] = {}
     for phase, line in zip(run.phases, phases):
         window = (line["window"]["start"], line["window"]["end"])
         if window[1] <= window[0]:
             continue
-        nodes = [node for node in read_nodes(phase.path / "monitors", offsets) if node.processors.meets(*window)]
+        # a phase's own folder: archives of before the monitors ran across phases
+        its = [*of_run, *read_nodes(phase.path / "monitors", offsets)]
+        nodes = [node for node in its if node.processors.meets(*window)]
         if nodes:
             made[phase.name] = of_window(nodes, window, _load(run, phase, line), roles, networks)
             for node in nodes:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from functools import partial
+from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster.ceph import BucketStats, Ceph, CephError, CephTimeout
-from cbt_plugins.journal import Journal, write_json
+from cbt_plugins.cluster.remote import side_by_side
+from cbt_plugins.journal import Journal
 from cbt_plugins.load.generator import JobEnd, LoadJob
 from cbt_plugins.plan import Plan
 
@@ -19,9 +20,8 @@ log = logging.getLogger(__name__)
 REMOVE_RATE = 20.0
 #: seconds for the statistics of a bucket, and for those while a fault is in force: then they may never come
 STATS_TIMEOUT, FAULTY_STATS_TIMEOUT = 120.0, 15.0
-#: seconds for an answer about the capacity, which a cluster with a fault may not give
-CAPACITY_TIMEOUT = 30.0
-CAPACITY_VERSION = 1
+#: counts that are taken until two are equal, and seconds between them
+SETTLES, SETTLE = 10, 1.0
 #: warp 1.3.1 may end before it has printed its very last row (seen in about every second run of `put`)
 LAST_ROW = 1
 
@@ -57,6 +57,7 @@ class Buckets:
         self.names: Dict[str, str] = {b.key: b.key if b.existing else bucket_name(run_id, b.key) for b in plan.buckets}
         self._foreign = {b.key for b in plan.buckets if b.existing}
         self._s3 = plan.s3
+        self._known: Optional[Dict[str, int]] = None
 
     @property
     def own(self) -> List[str]:
@@ -78,24 +79,29 @@ class Buckets:
                     raise CephError(f"bucket {name!r} exists and is not of this run: nothing was changed")
                 self._journal.write("bucket", bucket=name)
 
-    def counts_if_reachable(self, settle: bool = False) -> Dict[str, int]:
+    def counts_if_reachable(self) -> Dict[str, int]:
         """`counts` while a fault is in force: {} when the bucket index is unreachable, without a long wait."""
         try:
-            return self.counts(settle, FAULTY_STATS_TIMEOUT)
+            return self.counts(FAULTY_STATS_TIMEOUT)
         except CephTimeout as error:
             log.warning("%s: the bucket index is unreachable while a fault is in force", error)
             return {}
 
-    def counts(self, settle: bool = False, timeout: float = STATS_TIMEOUT) -> Dict[str, int]:
-        """Return objects by bucket name; with `settle`, when two counts are equal: requests cut off may still end."""
-        found = {name: self._objects(name, timeout) for name in self.names.values()}
-        for _ in range(10 if settle else 0):
-            time.sleep(1.0)
-            again = {name: self._objects(name, timeout) for name in self.names.values()}
-            if again == found:
-                break
-            found = again
-        return found
+    def counts(self, timeout: float = STATS_TIMEOUT) -> Dict[str, int]:
+        """Return objects by bucket name."""
+        names = list(self.names.values())
+        found = side_by_side(*(partial(self._objects, name, timeout) for name in names))
+        return dict(zip(names, found))
+
+    def keep(self, counts: Mapping[str, int]) -> None:
+        """Remember the counts at the end of a phase: the next one begins with them. Others write to existing buckets.
+        """
+        self._known = None if self._foreign else dict(counts) or None
+
+    def kept(self) -> Optional[Dict[str, int]]:
+        """Return the counts of the border between two phases, once; None where they have to be taken."""
+        known, self._known = self._known, None
+        return known
 
     def _objects(self, name: str, timeout: float) -> int:
         stats = self._stats(name, timeout)
@@ -172,17 +178,17 @@ def account(
     return accounting
 
 
-def note_capacity(ceph: Ceph, folder: Path) -> Optional[str]:
-    """Write what `ceph df` and `ceph osd df` say at a phase's end; a warning when there is no answer.
-
-    A phase moves data beside what it writes, so the borders of phases are where capacity can be compared.
-    """
-    try:
-        answers: Dict[str, Any] = {
-            "df": ceph.json("df detail", CAPACITY_TIMEOUT),
-            "osd_df": ceph.json("osd df", CAPACITY_TIMEOUT),
-        }
-    except CephError as error:
-        return f"the capacity used at the end is unknown: {error}"
-    write_json(folder / "capacity.json", {"version": CAPACITY_VERSION, "t": time.time(), **answers})
-    return None
+def settled(
+    take: Callable[[], Dict[str, int]],
+    counts: Dict[str, int],
+    judge: Callable[[Mapping[str, int]], List[ObjectCount]],
+) -> Dict[str, int]:
+    """Return the counts when they are what is expected, or two in a row are equal: requests cut off may still end."""
+    for _ in range(SETTLES):
+        if all(its.after == its.expected for its in judge(counts)):
+            break
+        time.sleep(SETTLE)
+        before, counts = counts, take()
+        if counts == before:
+            break
+    return counts

@@ -34,6 +34,10 @@ class RunArchive:
         self.monitors = folder / "monitors"
         self._phases = folder / "phases"
 
+    def monitors_of(self, invocation: int) -> Path:
+        """Return the folder of the monitors' files of one invocation, counted from 1."""
+        return self.monitors / f"{invocation:02d}"
+
     def cluster(self, when: str) -> Path:
         """Return the folder of a cluster snapshot: "before" or "after"."""
         return self.folder / "cluster" / when

@@ -29,7 +29,7 @@ from cbt_plugins.monitors.recovery import cluster_watch
 from cbt_plugins.plan import Plan
 from cbt_plugins.run.buckets import Buckets
 from cbt_plugins.run.context import RunArchive, RunContext
-from cbt_plugins.run.phases import PhaseRunner
+from cbt_plugins.run.phases import PhaseRunner, Watchers
 from cbt_plugins.run.preflight import PreflightError, Ready, check
 from cbt_plugins.run.resume import rescue
 from cbt_plugins.run.wait_phase import after_phases
@@ -78,7 +78,8 @@ class Engine:
         _undo_all(run.injector)
         held = False
         try:
-            with run.injector.holding():
+            # the faults are undone before anybody waits for the monitors' files
+            with contextlib.ExitStack() as monitors, run.injector.holding():
                 held = True  # nothing on the nodes is touched before: they may be another run's
                 rescue(run)
                 run.journal.write("invocation", pid=os.getpid(), run_dir=run.host.run_dir, clients=run.clients)
@@ -86,13 +87,13 @@ class Engine:
                 if run.watch.node in ready.offsets:
                     run.watch.offset = ready.offsets[run.watch.node].seconds
                 self._describe(run, ready)
-                return self._run(run, ready)
+                return self._run(run, ready, monitors)
         finally:
             if held:
                 with signals.interruptible():
                     _clean_nodes(run)
 
-    def _run(self, run: RunContext, ready: Ready) -> List[str]:
+    def _run(self, run: RunContext, ready: Ready, monitors: contextlib.ExitStack) -> List[str]:
         """Everything between the two snapshots of the cluster."""
         if not run.archive.cluster("before").exists():
             self._snapshot("before")
@@ -100,10 +101,11 @@ class Engine:
         buckets.claim()
         run.injector.apply()
         run.events.write("run-begun", run_id=run.run_id, phases=[phase.name for phase in run.plan.phases])
-        runner = PhaseRunner(run, ready, buckets)
+        runner = PhaseRunner(run, ready, buckets, Watchers(run, monitors))
         trusted = [runner.run(i, phase) for i, phase in enumerate(run.plan.phases, 1)]
         _undo_all(run.injector)
         after_phases(run)
+        monitors.close()
         self._snapshot("after")
         if not run.plan.keep_data:
             buckets.remove()

@@ -6,11 +6,13 @@ import contextlib
 import logging
 import time
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins import signals
 from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.remote import Pending
 from cbt_plugins.cluster.sampler import StatusFeed
 from cbt_plugins.conditions import found_in, of_own_faults
 from cbt_plugins.faults.undo import RECOVERY, SETTINGS
@@ -19,7 +21,7 @@ from cbt_plugins.load import worker_groups
 from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, LoadStart, environment, generator_of
 from cbt_plugins.load.session import Beat, LoadError, LoadOrders, LoadSession
 from cbt_plugins.plan import Goal, Phase
-from cbt_plugins.run.buckets import Buckets, account
+from cbt_plugins.run.buckets import Buckets, ObjectCount, account, settled
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.events import EventSchedule
 from cbt_plugins.run.outcome import PhaseOutcome, block_of, window_of
@@ -36,6 +38,11 @@ LATEST_START = 15.0
 STALL = 15.0
 #: a fill has failed when a job of it had so many failed requests in so many seconds, and no other ones
 REFUSED_REQUESTS, REFUSED_SECONDS = 10, 5.0
+
+
+#: objects by bucket name before and after a phase
+_Counts = Tuple[Dict[str, int], Dict[str, int]]
+_Ends = Mapping[str, JobEnd]
 
 
 @dataclass
@@ -55,17 +62,22 @@ class LoadPhase:
         folder = self.context.archive.running(index, phase.name)
         folder.mkdir(parents=True)
         outcome = PhaseOutcome(index, phase, rate=start.rate)
-        before = self._counts()
+        # counted while the generators start: they write nothing before the go
+        known = self.buckets.kept()
+        before = Pending(self._counts if known is None else lambda: known)
         session = self._session(phase, jobs, scratch)
-        self._make_load(session, outcome, schedule, folder)
+        self._make_load(session, outcome, schedule, folder, before)
+        after, capacity = Pending(self._counts), Pending(partial(outcome.note_capacity, self.context.watch, folder))
+        session.collect(folder)
         ends = session.ends()
         outcome.add_jobs(jobs, ends, self.ready.offsets, self.ready.programs, self.context.plan.keep_rows)
         outcome.window = window_of(phase, outcome.jobs, session.go_at)
         outcome.note_dry()
         if not (phase.warp and phase.warp.op in ("versioned", "multipart")):
-            self._account(outcome, before, jobs, ends)
+            self._account(outcome, (before.get(), after.get()), jobs, ends)
         if phase.is_calibration:
             outcome.extra["latency"] = _latencies(jobs, ends)
+        capacity.get()
         return outcome
 
     def _jobs(self, phase: Phase, start: LoadStart) -> List[LoadJob]:
@@ -89,21 +101,27 @@ class LoadPhase:
         )
         return LoadSession(self.context.remote, scratch, orders)
 
-    def _make_load(self, session: LoadSession, outcome: PhaseOutcome, schedule: EventSchedule, folder: Path) -> None:
-        """Start the load and the monitors, follow them to their end, and bring the rows in."""
+    def _make_load(
+        self,
+        session: LoadSession,
+        outcome: PhaseOutcome,
+        schedule: EventSchedule,
+        folder: Path,
+        before: Pending[Dict[str, int]],
+    ) -> None:
+        """Start the load when the objects are counted, and follow it to its end."""
         run = self.context
         with contextlib.ExitStack() as stack:
             feed = stack.enter_context(run.watch.feed())
             observer = stack.enter_context(
-                contextlib.closing(_Observer(self, outcome, session, feed, schedule, folder))
+                contextlib.closing(_Observer(self, outcome, session, feed, schedule, folder, before))
             )
-            stack.enter_context(run.host.monitors(folder / "monitors", "recovery"))
+            stack.enter_context(run.host.monitors(folder / "monitors", acting=True))
             try:
                 session.start()
                 observer.until_over()
                 schedule.close()
                 session.close()
-                session.collect(folder)
             except BaseException:
                 self._break_off(session, schedule, folder)
                 raise
@@ -125,18 +143,22 @@ class LoadPhase:
             except Exception as error:  # nothing may hide why the phase was lost
                 log.error("could not collect the rows of %s: %s", folder.name, error)
 
-    def _account(
-        self, outcome: PhaseOutcome, before: Mapping[str, int], jobs: Sequence[LoadJob], ends: Mapping[str, JobEnd]
-    ) -> None:
+    def _account(self, outcome: PhaseOutcome, counts: _Counts, jobs: Sequence[LoadJob], ends: _Ends) -> None:
         """Compare the objects that are there with those that the jobs have written and removed."""
-        after = self._counts(settle=True)
-        outcome.add_accounting(account({b: n for b, n in before.items() if b in after}, after, jobs, ends))
+        before, after = counts
+
+        def judge(now: Mapping[str, int]) -> List[ObjectCount]:
+            return account({b: n for b, n in before.items() if b in now}, now, jobs, ends)
+
+        after = settled(self._counts, after, judge)
+        outcome.add_accounting(judge(after))
+        self.buckets.keep(after)
         if not (before and after):
             text = "objects were not counted: the bucket index was unreachable while a fault was in force"
             outcome.warn("no-accounting", text)
 
-    def _counts(self, settle: bool = False) -> Dict[str, int]:
-        return self.buckets.counts_if_reachable(settle) if self.faulty else self.buckets.counts(settle)
+    def _counts(self) -> Dict[str, int]:
+        return self.buckets.counts_if_reachable() if self.faulty else self.buckets.counts()
 
     @property
     def faulty(self) -> bool:
@@ -154,6 +176,7 @@ class _Observer:
     watch: StatusFeed
     schedule: EventSchedule
     folder: Path
+    before: Pending[Dict[str, int]]  # the objects at the begin: nothing is written until they are counted
     _counts: Dict[str, Mapping[str, Counts]] = field(default_factory=dict)
     _rates: List[float] = field(default_factory=lambda: [0.0, 0.0])
     _stalled: Dict[str, bool] = field(default_factory=dict)
@@ -203,7 +226,8 @@ class _Observer:
     def _begin_what_is_due(self) -> None:
         """Give the word to load when all generators are ready, and start the clock of the events with the load."""
         session = self.session
-        if session.go_at is None and session.all_ready:
+        if session.go_at is None and session.all_ready and self.before.there:
+            self.before.get()  # raises its error before there is any load
             self.schedule.prepare()
             session.go()
             self.load.context.events.write("load-go", phase=self.outcome.phase.name, at=session.go_at)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.clock import Offset
-from cbt_plugins.journal import ARCHIVE_VERSION
+from cbt_plugins.cluster.sampler import ClusterWatch
+from cbt_plugins.journal import ARCHIVE_VERSION, write_json
 from cbt_plugins.load.generator import JobEnd, LoadJob
 from cbt_plugins.plan import Phase
 from cbt_plugins.run.buckets import ObjectCount
@@ -16,6 +20,9 @@ from cbt_plugins.run.buckets import ObjectCount
 ERROR_SHARE = 0.05
 #: seconds at the end of a phase for which a job may be idle
 IDLE = 1.0
+#: seconds for an answer about the capacity, which a cluster with a fault may not give
+CAPACITY_TIMEOUT = 30.0
+CAPACITY_VERSION = 1
 #: seconds up to which a phase's aggregates are by the second
 BY_SECOND = 7200.0
 
@@ -128,6 +135,19 @@ class PhaseOutcome:
     def why(self) -> str:
         """Why it is not to be trusted: the cause, or all warnings."""
         return self.cause or "; ".join(warning["text"] for warning in self.warnings)
+
+    def note_capacity(self, watch: ClusterWatch, folder: Path) -> None:
+        """Write what `ceph df` and `ceph osd df` say at the phase's end; warn when there is no answer.
+
+        A phase moves data beside what it writes, so the borders of phases are where capacity can be compared.
+        """
+        try:
+            df, osd_df = watch.ask(("df detail", "osd df"), CAPACITY_TIMEOUT)
+        except CephError as error:
+            self.warn("no-capacity", f"the capacity used at the end is unknown: {error}")
+            return
+        noted = {"version": CAPACITY_VERSION, "t": time.time(), "df": df, "osd_df": osd_df}
+        write_json(folder / "capacity.json", noted)
 
     def record(self) -> Dict[str, Any]:
         """Return the contents of phase.json."""

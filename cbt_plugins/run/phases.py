@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Dict, List, Mapping, Optional
 
+from cbt_plugins.faults.kind import make
 from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import write_json
 from cbt_plugins.load.generator import LoadStart, Memory
 from cbt_plugins.load.worker_groups import WorkerGroup, by_latency, by_share, fixed, groups_of
-from cbt_plugins.plan import CALIBRATE, Phase
-from cbt_plugins.run.buckets import Buckets, note_capacity
+from cbt_plugins.plan import CALIBRATE, Phase, Plan
+from cbt_plugins.run.buckets import Buckets
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.events import EventSchedule
 from cbt_plugins.run.load_phase import LoadPhase
@@ -25,12 +27,34 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
+class Watchers:
+    """The monitors that watch all phases of one invocation; `stack` ends them."""
+
+    context: RunContext
+    stack: contextlib.ExitStack
+    started: int = 0
+
+    def start(self, anew: bool) -> None:
+        """Start them unless they run; `anew`: also those that a node which was restarted has lost."""
+        if self.started and not anew:
+            return
+        run = self.context
+        self.stack.close()
+        folder = run.archive.monitors_of(len(run.journal.all("invocation")))
+        if self.started:
+            folder = folder.with_name(f"{folder.name}.{self.started + 1}")
+        self.stack.enter_context(run.host.monitors(folder, "recovery", acting=False))
+        self.started += 1
+
+
+@dataclass
 class PhaseRunner:
     """The phases of one invocation."""
 
     context: RunContext
     ready: Ready
     buckets: Buckets
+    watchers: Watchers
 
     def run(self, index: int, phase: Phase) -> bool:
         """Run one phase (counted from 1) unless it is done; False when its result is not to be trusted.
@@ -43,6 +67,7 @@ class PhaseRunner:
             log.info("phase %d of %d, %s: done already", index, number, phase.name)
             return bool(done["status"] == "ok")
         log.info("phase %d of %d: %s", index, number, phase.name)
+        self.watchers.start(anew=index > 1 and restarts_nodes(run.plan, index - 1))
         repeated = restore_state(run, self.buckets, index, phase)
         try:
             outcome = self._attempt(index, phase)
@@ -51,9 +76,6 @@ class PhaseRunner:
             raise
         for text in repeated:
             outcome.warn("repeated", text)
-        unknown = note_capacity(run.ceph, run.archive.running(index, phase.name))
-        if unknown:
-            outcome.warn("no-capacity", unknown)
         self._finish(index, phase, outcome)
         return outcome.status == "ok"
 
@@ -67,7 +89,9 @@ class PhaseRunner:
         run.events.write("phase-begin", phase=phase.name, kind=phase.kind, role=phase.role)
         schedule = EventSchedule(phase.events, run.injector, run.events.write, phase.name)
         if phase.kind == "wait":
-            return wait(run, index, phase, schedule)
+            outcome = wait(run, index, phase, schedule)
+            outcome.note_capacity(run.watch, run.archive.running(index, phase.name))
+            return outcome
         return LoadPhase(run, self.ready, self.buckets).run(index, phase, start, schedule, scratch)
 
     def _finish(self, index: int, phase: Phase, outcome: PhaseOutcome) -> None:
@@ -86,6 +110,13 @@ class PhaseRunner:
             seconds = outcome.window[1] - outcome.window[0]
             requests = sum(j["rows_total"] - j["errors_total"] for j in outcome.jobs)
             log.info("%s: %s, %.0f s, %d requests%s", phase.name, outcome.status, seconds, requests, outcome.limited)
+
+
+def restarts_nodes(plan: Plan, index: int) -> bool:
+    """Return whether nodes came back in a phase (counted from 1) without what ran there."""
+    faults = {event.inject.label: event.inject for phase in plan.phases for event in phase.events if event.inject}
+    undone = [label for event in plan.phases[index - 1].events for label in event.undo]
+    return any(make(faults[label].kind, faults[label].options).restarts for label in undone if label in faults)
 
 
 def start_of(run: RunContext, index: int, phase: Phase) -> LoadStart:

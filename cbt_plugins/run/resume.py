@@ -30,19 +30,18 @@ def rescue(run: RunContext) -> None:
         return
     scratch = {record["phase"]: record["scratch"] for record in run.journal.all("phase-begun")}
     clients = [node for node in last["clients"] if node in run.nodes]
-    monitors = run.archive.afterwards / "monitors"
     for index, phase in enumerate(run.plan.phases, 1):
         attempt = run.archive.last_attempt(index, phase.name)
         if attempt is None:
             continue
-        monitors = attempt / "monitors"
         folder = scratch.get(phase.name)
         if folder and _is_scratch(run, PurePosixPath(folder)) and phase.kind != "wait":
             try:
                 collect(run.remote, clients, folder, attempt)
             except (RemoteError, LoadError) as error:
                 log.warning("%s: its unfinished rows are still on the nodes in %s: %s", phase.name, folder, error)
-    bring_left(run.host.cluster, run.host.common, run.nodes, last["run_dir"], monitors)
+    folder_of_monitors = run.archive.monitors_of(len(run.journal.all("invocation")))
+    bring_left(run.host.cluster, run.host.common, run.nodes, last["run_dir"], folder_of_monitors)
     for index, phase in enumerate(run.plan.phases, 1):
         set_aside(run, index, phase, "the run was killed")
 

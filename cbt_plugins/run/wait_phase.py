@@ -44,7 +44,7 @@ def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule) -> 
         waiting.duration = phase.duration
     schedule.prepare()
     try:
-        with run.host.monitors(folder / "monitors", "recovery"), run.watch.feed() as watch:
+        with run.host.monitors(folder / "monitors", acting=True), run.watch.feed() as watch:
             begun = time.time()  # the monitors run before anything happens
             schedule.begin(begun)
             with contextlib.closing(LineWriter(folder / "status.jsonl")) as samples:
@@ -157,9 +157,8 @@ def after_phases(run: RunContext) -> None:
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
-    monitors = run.host.monitors(folder / "monitors", "recovery")
     recording = contextlib.closing(LineWriter(folder / "status.jsonl"))
-    with monitors, run.watch.feed() as watch, recording as samples:
+    with run.watch.feed() as watch, recording as samples:
         if plan.settings.deep_scrub:
             try:
                 _deep_scrub(run, watch, samples)

@@ -69,7 +69,7 @@ class Cluster:
         return {pg: "new" if pg in done else "old" for pg in ("1.0", "1.1", "2.0", "2.1")}
 
     @contextlib.contextmanager
-    def monitors(self, folder: Path, *names: str) -> Iterator[None]:
+    def monitors(self, folder: Path, *without: str, acting: bool = False) -> Iterator[None]:
         yield
 
     @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, cast
+from typing import Any, Dict, List, Sequence, cast
 
 import analysis_archives as made
 import pytest
@@ -39,10 +39,11 @@ class Cluster:
         self.stored = 0
         self.dead = False
 
-    def json(self, question: str, timeout: float = 60.0) -> Any:
+    def ask(self, questions: Sequence[str], timeout: float) -> List[Any]:
         if self.dead:
-            raise CephError(f"ceph {question}: no answer")
-        return {"df detail": df(self.stored), "osd df": {"nodes": [{"id": 0, "kb_used": self.stored}]}}[question]
+            raise CephError(f"ceph {questions[0]}: no answer")
+        answers = {"df detail": df(self.stored), "osd df": {"nodes": [{"id": 0, "kb_used": self.stored}]}}
+        return [answers[question] for question in questions]
 
 
 @pytest.fixture
@@ -55,14 +56,17 @@ def phasing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PhaseRunner:
     def attempt(index: int, phase: Phase) -> PhaseOutcome:
         archive.running(index, phase.name).mkdir(parents=True)
         cluster.stored += 10**6
-        return PhaseOutcome(index, phase, window=(made.T0, made.T0 + 1))
+        outcome = PhaseOutcome(index, phase, window=(made.T0, made.T0 + 1))
+        outcome.note_capacity(cast(Any, cluster), archive.running(index, phase.name))
+        return outcome
 
     archive.folder.mkdir(parents=True)
     journal, events = Journal(archive.journal), Journal(archive.events)
     injector = SimpleNamespace(open=[])
     plan = cast(Any, SimpleNamespace(phases=phases))
     run = context(plan=plan, ceph=cluster, archive=archive, journal=journal, events=events, injector=injector)
-    its = PhaseRunner(run, cast(Any, None), cast(Any, None))
+    nothing = cast(Any, None)
+    its = PhaseRunner(run, nothing, nothing, cast(Any, SimpleNamespace(start=lambda anew: None)))
     monkeypatch.setattr(its, "_attempt", attempt)
     return its
 

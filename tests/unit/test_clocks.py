@@ -117,7 +117,7 @@ class Head:
         yield "ceph1", json.dumps(sample)
 
     @contextlib.contextmanager
-    def monitors(self, folder: Path, *names: str) -> Iterator[None]:
+    def monitors(self, folder: Path, *without: str, acting: bool = False) -> Iterator[None]:
         yield
 
     def prepare(self) -> None: ...

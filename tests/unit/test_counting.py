@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, cast
+from typing import Any, Dict, List, Mapping, cast
 
 import pytest
 from run_context import context
 
 from cbt_plugins.cluster.ceph import Ceph, CephError, CephTimeout
-from cbt_plugins.cluster.remote import Result
+from cbt_plugins.cluster.remote import Result, side_by_side
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import S3, Bucket, Plan
-from cbt_plugins.run.buckets import FAULTY_STATS_TIMEOUT, STATS_TIMEOUT, Buckets
+from cbt_plugins.run import buckets as of_buckets
+from cbt_plugins.run.buckets import FAULTY_STATS_TIMEOUT, STATS_TIMEOUT, Buckets, ObjectCount
 from cbt_plugins.run.load_phase import LoadPhase
 
 
@@ -41,7 +43,7 @@ def load_phase(folder: Path, remote: Silent, *in_force: str) -> LoadPhase:
 
 def test_an_index_that_a_fault_took_along_costs_the_accounting_and_not_the_phase(tmp_path: Path) -> None:
     remote = Silent()
-    assert load_phase(tmp_path, remote, "settings", "recovery", "node-a")._counts(settle=True) == {}
+    assert load_phase(tmp_path, remote, "settings", "recovery", "node-a")._counts() == {}
     assert remote.limits == [FAULTY_STATS_TIMEOUT] and FAULTY_STATS_TIMEOUT < STATS_TIMEOUT
 
 
@@ -93,3 +95,49 @@ def test_an_index_that_does_not_answer_without_a_fault_ends_the_run(tmp_path: Pa
     with pytest.raises(CephTimeout, match="no reply within 120 s"):
         load_phase(tmp_path, remote, "settings", "recovery")._counts()
     assert remote.limits == [STATS_TIMEOUT]
+
+
+def test_the_objects_at_a_border_are_counted_once(tmp_path: Path) -> None:
+    buckets = load_phase(tmp_path, Silent()).buckets
+    assert buckets.kept() is None
+    buckets.keep({"b": 7})
+    assert buckets.kept() == {"b": 7} and buckets.kept() is None
+    buckets.keep({})  # the index did not answer
+    assert buckets.kept() is None
+
+
+def test_what_others_write_to_is_counted_anew(tmp_path: Path) -> None:
+    plan = Plan("warp", S3(urls=("http://a",)), (Bucket("theirs", ((1, 1, 1.0),), existing=True),), (), ())
+    buckets = Buckets(plan, "r1", cast(Any, None), cast(Any, None))
+    buckets.keep({"theirs": 7})
+    assert buckets.kept() is None
+
+
+@pytest.mark.parametrize(
+    ("counts", "looks"),
+    [
+        ([10], 0),  # as expected: nobody waits
+        ([8, 9, 10], 2),  # requests were still ending
+        ([8, 8], 1),  # it stays so
+    ],
+)
+def test_counts_settle(counts: List[int], looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_buckets, "SETTLE", 0.0)
+    left = iter(counts[1:])
+    asked: List[int] = []
+
+    def take() -> Dict[str, int]:
+        asked.append(1)
+        return {"b": next(left)}
+
+    def judge(now: Mapping[str, int]) -> List[ObjectCount]:
+        return [ObjectCount("b", 0, 10, 0, 0, now["b"], 10, 0, now["b"] == 10)]
+
+    assert of_buckets.settled(take, {"b": counts[0]}, judge) == {"b": counts[-1]} and len(asked) == looks
+
+
+def test_questions_side_by_side() -> None:
+    both = threading.Barrier(2, timeout=30)  # none ends before the other has begun
+    assert side_by_side(lambda: (both.wait(), "a")[1], lambda: (both.wait(), "b")[1]) == ["a", "b"]
+    with pytest.raises(ZeroDivisionError):
+        side_by_side(lambda: 1, lambda: 1 / 0)

@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, Iterator, List, Optional, Tuple, cast
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, cast
 
 import pytest
 from faults_world import ANYTHING, Connections, injector
@@ -25,7 +25,7 @@ from cbt_plugins.run import phases
 from cbt_plugins.run import wait_phase as waiting
 from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.outcome import PhaseOutcome
-from cbt_plugins.run.phases import PhaseRunner
+from cbt_plugins.run.phases import PhaseRunner, Watchers
 
 A = Fault("a", "stop", ("node1",))
 B = Fault("b", "stop", ("node3",), accept=tuple(rule for rule in ANYTHING if rule != "clean"))
@@ -68,6 +68,9 @@ class Recovery(Connections):
     def feed(self) -> Iterator[Recovery]:
         yield self
 
+    def ask(self, commands: Sequence[str], timeout: float) -> List[Any]:
+        return [{} for _ in commands]
+
     def poll(self, timeout: float) -> List[Tuple[float, Status]]:
         self.watched += 1
         assert self.watched < 20000, "this wait has no end"
@@ -96,7 +99,7 @@ class NoLoad:
         pass
 
     @contextlib.contextmanager
-    def monitors(self, folder: Path, *names: str) -> Iterator[None]:
+    def monitors(self, folder: Path, *without: str, acting: bool = False) -> Iterator[None]:
         yield
 
     def run(self, index: int, phase: Phase, start: Any, timeline: Any, scratch: str) -> PhaseOutcome:
@@ -145,7 +148,9 @@ class Run:
             run = context(
                 host=anything, plan=self.plan, ceph=ceph, archive=self.archive, injector=faults, watch=watch
             )
-            runner = PhaseRunner(replace(run, journal=journal, events=events), anything.ready, anything)
+            run = replace(run, journal=journal, events=events)
+            watchers = Watchers(run, stack.enter_context(contextlib.ExitStack()))
+            runner = PhaseRunner(run, anything.ready, anything, watchers)
             return [runner.run(i, phase) for i, phase in enumerate(self.plan.phases, 1)]
 
     def events(self, name: str) -> List[Dict[str, Any]]:
@@ -163,6 +168,36 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Recovery:
     monkeypatch.setattr(waiting, "STABLE", 0.0)
     monkeypatch.setattr(phases, "LoadPhase", lambda run, ready, buckets: buckets)
     return made
+
+
+def test_monitors_run_across_phases_and_anew_after_a_node_was_restarted(tmp_path: Path) -> None:
+    seen: List[str] = []
+
+    class Host:
+        @contextlib.contextmanager
+        def monitors(self, folder: Path, *without: str, acting: bool) -> Iterator[None]:
+            assert without == ("recovery",) and acting is False
+            seen.append(f"begin {folder.name}")
+            yield
+            seen.append(f"end {folder.name}")
+
+    journal = SimpleNamespace(all=lambda event: [{}, {}])
+    run = context(host=Host(), archive=RunArchive(tmp_path), journal=journal)
+    with contextlib.ExitStack() as stack:
+        watchers = Watchers(run, stack)
+        for anew in (False, False, True, False):
+            watchers.start(anew)
+    assert seen == ["begin 02", "end 02", "begin 02.2", "end 02.2"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "lost"), [("power", {"off": "x {node}", "on": "y {node}"}, True), ("stop", {}, False)]
+)
+def test_a_node_without_power_has_lost_its_monitors(kind: str, options: Dict[str, Any], lost: bool) -> None:
+    fault = Fault("a", kind, ("node1",), options=options)
+    cycle = (load("one-down", Event(0.0, inject=fault)), load("back", Event(0.0, undo=("a",))))
+    plan = Plan("warp", S3(urls=("http://a",)), (), (), cycle)
+    assert [phases.restarts_nodes(plan, index) for index in (1, 2)] == [False, lost]
 
 
 def test_a_run_that_is_not_broken_off_waits_for_nothing(tmp_path: Path, world: Recovery) -> None:

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from types import SimpleNamespace
+from typing import Any, Dict, List, Tuple, cast
 
 import pytest
 from waiting import wait_for
@@ -54,7 +55,7 @@ for line in [asked] if asked else sys.stdin:
     stat = {{"num_%s_recovered" % what: 5 for what in ("objects", "bytes", "keys")}}
     answers = {{
         "status": status,
-        "osd": dump(int(words[2])) if words[0] == "osd" else None,
+        "osd": {{"nodes": [0]}} if words[1:] == ["df"] else dump(int(words[2])) if words[0] == "osd" else None,
         "mgr": {{"active_name": "x"}},
         "config": 0.2,
         "df": {{"stats": {{"total_used_raw_ratio": 0.25}}}},
@@ -260,6 +261,18 @@ def test_the_watch_adds_the_changes_up(ceph: Path, tmp_path: Path) -> None:
     assert abs(first[0] + 5.0 - time.time()) < 60 and first[1].osds_up == 3
     assert watch.latest is not None and watch.latest.pgs == {"active+clean": 4} and watch.latest.raw_used == 0.25
     wait_for(lambda: not any(map(running, pids_of(ceph))))
+
+
+def test_other_questions_go_over_the_same_connection(ceph: Path, tmp_path: Path) -> None:
+    with watch_of(ceph, tmp_path) as watch:
+        wait_for(lambda: watch.latest)
+        processes = len(pids_of(ceph))
+        first, second = watch.ask(("df detail", "osd df"), 30.0)
+        assert first == {"stats": {"total_used_raw_ratio": 0.25}} and second["nodes"]
+        assert len(pids_of(ceph)) == processes
+    watch.ceph = cast(Any, SimpleNamespace(json=lambda command, timeout: command))
+    assert watch.ask(("df detail",), 30.0) == ["df detail"]  # by a command, when nobody watches
+    assert not any("ask" in line for line in lines(watch.file))
 
 
 def test_a_map_that_is_not_told_costs_no_sample() -> None:

@@ -24,7 +24,7 @@ class Noted:
         self.seen: List[str] = []
 
     @contextlib.contextmanager
-    def monitors(self, folder: Path, *names: str) -> Iterator[None]:
+    def monitors(self, folder: Path, *without: str, acting: bool = False) -> Iterator[None]:
         self.seen.append("monitors")
         yield
         self.seen.append("no monitors")

@@ -50,6 +50,7 @@ def shown_secrets(commands: Sequence[str], secrets: Sequence[str]) -> List[str]:
 
 class _WholeNode(Kind):
     takes = "node"
+    restarts = True
     options: ServiceOptions
 
     def _back(self, scene: Scene, osds: Sequence[int], its: Sequence[services.Service]) -> Tuple[Command, ...]:

@@ -1,0 +1,69 @@
+"""The dead time between two phases: from the end of one window to the begin of the next, on a lab of nine nodes.
+
+Collectl and the resources monitor run, and every node answers over ssh. Prints the median and the longest, of each
+engine. Usage: ./run bench border   (or: python tests/perf/border.py [PHASES [SECONDS]])
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, List
+
+import yaml
+
+PROJECT = Path(__file__).parents[2]
+QUICK = PROJECT / "benchmark_configs" / "quickstart.yaml"
+#: seconds of dead time that a quiet machine should not exceed
+ALLOWED = 2.0
+
+
+def cycle(engine: str, phases: int, seconds: int) -> Dict[str, Any]:
+    """The quick start's cluster and monitors, and a cycle of equal phases."""
+    config: Dict[str, Any] = yaml.safe_load(QUICK.read_text())
+    hybrid = {"mix": {"get": 45, "put": 35, "stat": 15, "delete": 5}, "duration": f"{seconds}s"}
+    measure = [{"hybrid": hybrid, "name": f"p{i}"} for i in range(phases)]
+    own = {"size": "16KiB", "workers": 4, "cycle": {"phases": [{"fill": {"objects": 400}}, *measure]}}
+    config["benchmarks"] = {"warp": {"s3": config["benchmarks"]["rgwtest"]["s3"], "engine": engine, **own}}
+    return config
+
+
+def run(engine: str, phases: int, seconds: int, folder: Path) -> List[Dict[str, Any]]:
+    """Run it on a lab of its own; returns the windows of its phases but for the fill and a calibration."""
+    file, archive = folder / f"{engine}.yaml", folder / f"archive-{engine}"
+    file.write_text(yaml.safe_dump(cycle(engine, phases, seconds)))
+    archive.mkdir()
+    lab = [sys.executable, "-m", "cbt_plugins.tools", "lab", "run", "--dir", str(folder / "lab"), "--wipe"]
+    line = [*lab, "--bind", str(folder), "--", sys.executable, "-m", "cbt_plugins", "-a", str(archive), str(file)]
+    done = subprocess.run(line, cwd=PROJECT, capture_output=True, text=True)
+    found = sorted(archive.glob("results/*/id-*/phases/*/phase.json"))
+    records = [json.loads(path.read_text()) for path in found]
+    windows = [record["window"] for record in records if record["name"].startswith("p")]
+    if done.returncode or len(windows) != phases:
+        sys.exit(f"{engine}: exit status {done.returncode}\n{done.stderr[-3000:]}")
+    return windows
+
+
+def main() -> int:
+    phases = int(sys.argv[1]) if len(sys.argv) > 1 else 6
+    seconds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+    load = os.getloadavg()[0]
+    print(f"dead time between two phases of {seconds} s; {os.cpu_count()} cores, load {load:.1f}")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as scratch:
+        for engine in ("cbt-load", "warp"):
+            windows = run(engine, phases, seconds, Path(scratch))
+            dead = [after["start"] - before["end"] for before, after in zip(windows, windows[1:])]
+            lasted = [window["end"] - window["start"] for window in windows]
+            over = f"; more than {ALLOWED:g} s" if engine == "cbt-load" and max(dead) > ALLOWED else ""
+            print(f"  {engine:9} median {statistics.median(dead):5.1f} s, longest {max(dead):5.1f} s{over}"
+                  f"; windows of {min(lasted):g} to {max(lasted):g} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
