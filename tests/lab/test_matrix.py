@@ -21,7 +21,7 @@ from running_lab import PROJECT, RunningLab, need_machine
 from test_osdfailure import failure
 from waiting import wait_for
 
-from cbt_plugins.results.samples import FILE, read_samples
+from cbt_plugins.results.samples import files_of, read_samples
 from cbt_plugins.tools.lab import Lab, Topology
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -58,7 +58,7 @@ def quick_start(engine: str) -> Dict[str, Any]:
     """The file that everybody begins with, a few seconds for each phase."""
     section = yaml.safe_load((PROJECT / "benchmark_configs" / "quickstart.yaml").read_text())["benchmarks"]["rgwtest"]
     short = {key: {"duration": "8s"} for key in ("fill", "measure", "age")}
-    return {"rgwtest": {**section, **short, "engine": engine, "keep_data": False}}
+    return {"rgwtest": {**section, **short, "warp_mixed": "8s", "engine": engine, "keep_data": False}}
 
 
 def one_node_fails(engine: str) -> Dict[str, Any]:
@@ -83,12 +83,15 @@ def test_cell(
     assert done.returncode == 0, done.stderr[-3000:]
     assert facts(lab) == before
     phases, summary = cycle.phases(), cycle.summary()
-    requests = 0
+    requests, samples = 0, read_samples(files_of(cycle.folder))
+    assert samples.via == "librados" and not samples.fallbacks
     for name, phase in phases.items():
         assert phase["status"] == "ok", (name, phase["warnings"])
         assert all(count["ok"] for count in phase["accounting"]), (name, phase["accounting"])
         if phase["jobs"]:
-            left_by_each_monitor(next(cycle.folder.glob(f"phases/[0-9][0-9]-{name}")), name)
+            assert samples.between(phase["window"]["start"], phase["window"]["end"]), name
+            for file in files_of_monitors(cycle, name):
+                assert file, name
             requests += sum(job["rows_total"] for job in phase["jobs"])
     assert requests > 100
     if cycle_of is one_node_fails:
@@ -101,14 +104,12 @@ def test_cell(
     record_property("ceph", " ".join(ceph_version(cycle)))
 
 
-def left_by_each_monitor(folder: Path, name: str) -> None:
-    """Assert that each has watched this phase, from where it should and as it should."""
-    for node in ("node1", "rgw1", "client1"):
-        assert any(p.stat().st_size for p in (folder / "monitors" / f"collectl.{node}").iterdir()), (name, node)
-        assert any(p.stat().st_size for p in (folder / "monitors" / f"resources.{node}").iterdir()), (name, node)
-    samples = read_samples([folder / "monitors" / "recovery.node0" / FILE])
-    assert samples.samples and samples.via == "librados", name
-    assert not [gap for gap in samples.gaps if "timed out" not in gap["why"]], samples.gaps
+def files_of_monitors(cycle: Cycle, name: str) -> Iterator[List[Path]]:
+    """Yield what each of the other monitors has of a phase, from a node of each kind."""
+    (folder,) = cycle.folder.glob(f"phases/[0-9][0-9]-{name}/monitors")
+    for monitor in ("collectl", "resources"):
+        for node in ("node1", "rgw1", "client1"):
+            yield [path for path in (folder / f"{monitor}.{node}").iterdir() if path.stat().st_size]
 
 
 def ceph_version(cycle: Cycle) -> List[str]:

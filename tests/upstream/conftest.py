@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
@@ -114,6 +115,7 @@ def site_packages(python: Path) -> Path:
     return Path(done.stdout.strip())
 
 
+@cache
 def other_pythons() -> Dict[str, Path]:
     """ "3.9" and "newest" -> interpreters on PATH or of pyenv; this one's minor version is not another."""
     found: Dict[Tuple[int, int], Path] = {}
@@ -244,18 +246,25 @@ class Cbt:
 
     def need_modules_of(self, tree: Path) -> None:
         """Skip unless the interpreter has what this tree imports."""
-        done = run([str(self.python), "-W", "ignore", "-c", "import benchmarkfactory"], cwd=str(tree))
-        if done.returncode:
-            pytest.skip(f"{tree.name}: {done.stderr.splitlines()[-1]}: pip install '.[upstream]'")
+        error = import_error(self.python, "benchmarkfactory", tree)
+        if error:
+            pytest.skip(f"{tree.name}: {error}: pip install '.[upstream]'")
 
     def need(self, *modules: str) -> None:
         """Skip unless the interpreter of the test has these."""
         for module in modules:
-            if run([str(self.python), "-c", f"import {module}"]).returncode != 0:
+            if import_error(self.python, module):
                 pytest.skip(
                     f"this tree needs the module {module}, which {self.python} does not have: "
                     "pip install '.[upstream]'"
                 )
+
+
+@cache
+def import_error(python: Path, module: str, folder: Path = PROJECT) -> str:
+    """Return why an interpreter cannot import a module in a folder, "" when it can; asked once a session."""
+    done = run([str(python), "-W", "ignore", "-c", f"import {module}"], cwd=str(folder))
+    return done.stderr.splitlines()[-1] if done.returncode else ""
 
 
 @pytest.fixture

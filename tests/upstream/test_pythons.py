@@ -12,19 +12,17 @@ from .conftest import Cbt, install, make_venv, other_pythons, run, site_packages
 
 pytestmark = pytest.mark.upstream
 
-_FOUND = other_pythons()
-
 
 @pytest.fixture(scope="session", params=["3.9", "newest"])
 def other(
     request: pytest.FixtureRequest, wheels: List[Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    if request.param not in _FOUND:
+    if request.param not in other_pythons():
         pytest.skip(f"Python {request.param}: none beside this one on PATH or in ~/.pyenv/versions")
-    made = make_venv(_FOUND[request.param], tmp_path_factory.mktemp("other") / "venv")
+    made = make_venv(other_pythons()[request.param], tmp_path_factory.mktemp("other") / "venv")
     done = run([str(made), "-m", "pip", "install", "-q", "PyYAML", "pydantic", "lxml"])
     if done.returncode != 0:
-        pytest.skip(f"{_FOUND[request.param]}: {done.stderr.strip()[-300:]}")
+        pytest.skip(f"{other_pythons()[request.param]}: {done.stderr.strip()[-300:]}")
     install(made, wheels)
     return made
 
