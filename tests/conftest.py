@@ -25,16 +25,18 @@ def pytest_configure() -> None:
 #: the order of the files when two workers share them: what takes longest begins first, and seconds come last
 ORDER = (
     "lab/test_osdfailure",
-    "lab/test_cbt_load",
-    "lab/test_faults",
     "lab/test_cycle",
+    "lab/test_faults",
     "lab/test_systemd",
+    "lab/test_cbt_load",
     "lab/test_lab",
+    "upstream/test_eras",
+    "crash/test_sweep",
     "lab",
     "crash",
     "upstream",
-    "unit/test_companion",
     "unit/test_load_session",
+    "unit/test_companion",
     "unit",
 )
 
