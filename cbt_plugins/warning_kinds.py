@@ -43,7 +43,9 @@ _ALL = (
                 forbids_verdict=True),
     WarningKind("lost-objects", "objects are gone that were written and not deleted", unusable=True,
                 forbids_verdict=True),
-    WarningKind("paced", "warp was held to a rate", caps=("*_per_s", "*_ms")),
+    WarningKind("paced", "warp was held to a rate, and did not reach it", caps=("*_per_s", "*_ms")),
+    # another calibration gives another rate: less of it may be as fast a cluster
+    WarningKind("at-limit", "warp made the rate that it was held to", forbids_verdict=True),
     # of no summary, which says it as `loop`: a table of rates needs to be told
     WarningKind("rate-given", "an open loop had the rate that it was asked for", caps=("*_per_s",)),
     # of the cluster during a phase, unless its own faults explain them or `accept` names them: docs/CONFIG.md

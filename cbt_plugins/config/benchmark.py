@@ -157,7 +157,10 @@ class BenchmarkSection(Strict):
         None, description="warp on the client nodes (absolute path); without it, ours is copied there."
     )
     read_objects: int = Field(
-        1_000_000, ge=1, le=10**9, description="At most so many existing objects are listed for get and stat."
+        1_000_000,
+        ge=1,
+        description="At most so many existing objects are listed for get and stat, the first by name; the report says "
+        "which share that was. cbt-load knows all objects that it wrote.",
     )
     engine: Engine = Field("warp", description=ENGINE)
     cbt_load: CbtLoadSection = Field(

@@ -15,6 +15,7 @@ from cbt_plugins.warning_kinds import paced
 RATE = 0.01  # share of the rate that was asked for
 LATE = 1.0  # seconds
 READ = 0.95  # share of the objects
+AT_LIMIT = 0.9  # of a rate
 
 Warning_ = Dict[str, Any]
 _Check = Callable[[PhaseAggregates, Mapping[str, Any]], Iterator[Dict[str, Any]]]
@@ -96,7 +97,10 @@ def _paced(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str,
         of = [job for job in made.phase.jobs if job.op == op]
         part = "" if held == len(of) else f" in {held} of {len(of)} jobs"
         text = f"{op} was held to {rate:g} requests/s{part}: it could not get faster, and its latency lacks the wait"
-        yield {"code": "paced", "text": text, **({} if op == "MIXED" else {"op": op})}
+        numbers = line["ops"].get(op) or {}
+        reached = held == len(of) and (numbers.get("obj_per_s") or 0.0) >= AT_LIMIT * rate
+        code = "at-limit" if reached else "paced"
+        yield {"code": code, "text": text, **({} if op == "MIXED" else {"op": op})}
 
 
 _OF_CBT_LOAD: Tuple[_Check, ...] = (_dry, _checksums, _unknown, _lost, _rate, _late)
