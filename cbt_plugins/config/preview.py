@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.config import registry
 from cbt_plugins.config.fault import deadline_of, warnings_of
 from cbt_plugins.config.operations import range_of
 from cbt_plugins.config.spans import Span, spans, targets_text
@@ -185,10 +186,10 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChang
             )
             yield PlannedChange(f"bucket {name}: created and filled", undo)
     where = cluster.get("tmp_dir") or "/tmp/cbt.<pid>"
-    engines = {phase.engine for phase in plan.phases if phase.kind != "wait"}
+    engines = dict.fromkeys(phase.engine for phase in plan.phases if phase.kind != "wait")
+    programs = {engine: str(registry.load(registry.GENERATORS, engine).program) for engine in engines}
     content = [
-        *(["warp"] if "warp" in engines and not plan.warp_path else []),
-        *(["cbt-load"] if "cbt-load" in engines else []),
+        *(program for program in sorted(programs.values(), reverse=True) if program != "warp" or not plan.warp_path),
         "cbt-rows",
         "aggregates",
         *(["rows"] if plan.keep_rows else []),

@@ -21,6 +21,7 @@ from cbt_plugins.load.generator import LoadStart, generator_of
 from cbt_plugins.monitors.lifecycle import watch
 from cbt_plugins.plan import Fault
 from cbt_plugins.results.records import records_of
+from cbt_plugins.tools.__main__ import main
 
 PAGE = (Path(__file__).parents[2] / "docs" / "EXTENDING.md").read_text(encoding="utf-8")
 MODULES: Dict[str, str] = {
@@ -59,13 +60,15 @@ def test_the_benchmark_is_checked_and_planned(tmp_path: Path) -> None:
         load_file(file)
 
 
-def test_the_generator_is_found_by_its_name(tmp_path: Path) -> None:
+def test_the_generator_is_found_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "file.yaml"
     file.write_text(CLUSTER + WARP + "    cycle: {phases: [{fill: {duration: 5s, engine: tiny}}]}\n")
     (run,) = load_file(file).runs
     names = {bucket.key: "bucket" for bucket in run.plan.buckets}
     made = generator_of("tiny")(run.plan, names, "1").jobs(run.plan.phases[0], LoadStart())
     assert [job.argv for job in made] == [("{tiny-s3}", "put", "bucket", "{duration}")] * len(run.plan.drivers)
+    assert main(["plan", str(file)]) == 0
+    assert "(tiny-s3, cbt-rows, aggregates)" in capsys.readouterr().out, "what is copied to the clients"
 
 
 def test_the_fault_is_checked_injected_and_undone(tmp_path: Path) -> None:
