@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import sys
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 from cbt_plugins.inventory import nodes_of
 
@@ -95,6 +96,12 @@ class Monitor:
 def cache_dir() -> Path:
     """Return the folder of all that set-up makes outside the checkout."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cbt-plugins"
+
+
+def own_tool(*words: str) -> List[str]:
+    """Return the command line of `cbt-tools WORDS` with this Python; it imports nothing from the current folder."""
+    text = "import runpy; runpy.run_module('cbt_plugins.tools', run_name='__main__')"
+    return [sys.executable, "-c", f"import sys; sys.path[:] = [path for path in sys.path if path]; {text}", *words]
 
 
 def own_program(name: str) -> Optional[Path]:

@@ -512,7 +512,8 @@ def _restart(argument):
     if text is None:
         with open(sys.argv[0], "rb") as file:
             text = file.read()
-    again = "import sys; program = sys.argv.pop(1).encode(); exec(compile(program, 'sampler_agent.py', 'exec'))"
+    again = "import sys; sys.path[:] = [p for p in sys.path if p]; program = sys.argv.pop(1).encode(); "
+    again += "exec(compile(program, 'sampler_agent.py', 'exec'))"
     os.execv(sys.executable, [sys.executable, "-c", again, text, argument])
 
 

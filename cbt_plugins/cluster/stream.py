@@ -11,9 +11,11 @@ import time
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
-# a node needs nothing of ours on its disk, also when it was booted again
+# a node needs nothing of ours on its disk, also when it was booted again; nothing is imported from the current folder,
+# which may be anybody's
 _RECEIVE = """\
 import os, sys
+sys.path[:] = [path for path in sys.path if path]
 left, program = int(sys.argv.pop(1)), b""
 while left:
     data = os.read(0, left)

@@ -14,7 +14,6 @@ import secrets
 import select
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Mapping, Optional
@@ -66,7 +65,7 @@ class Faults(Monitor):
             shutil.copyfile(self.config["file"], folder / "faults.yaml")
         # a unique ID: it marks what is ours on the nodes and in the cluster
         access.ensure(folder, self.cluster, self.common, f"inject-{secrets.token_hex(4)}")
-        line = [sys.executable, "-m", "cbt_plugins.tools", "inject", str(self.config["file"]), "--tied"]
+        line = host.own_tool("inject", str(self.config["file"]), "--tied")
         if host.current:
             line += ["--beside", "/".join(host.current.archive_dir.parts[-2:])]
         with open(folder / "log.txt", "wb") as log:

@@ -215,12 +215,15 @@ def collect(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> No
         "for i in $(seq 150); do [ -n \"$(left)\" ] || exit 0; sleep 0.2; done; kill -9 $(left); sleep 0.5"
     )
     remote.run(nodes, gone, timeout=90.0)
-    scratch = into / "fetched"
+    scratch, seen = into / "fetched", set()
     remote.fetch(nodes, folder, scratch)
     for node in nodes:
         for kind in KINDS:
             (into / kind).mkdir(parents=True, exist_ok=True)
             for file in sorted((scratch / node / kind).glob("*")):
+                if (kind, file.name) in seen:  # each job is of one node
+                    raise LoadError(f"{node}: it also has the file {kind}/{file.name} of another node: left there")
+                seen.add((kind, file.name))
                 shutil.move(str(file), str(into / kind / file.name))
     shutil.rmtree(scratch)
     try:

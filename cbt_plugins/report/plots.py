@@ -51,7 +51,7 @@ def _of_run(summary: Mapping[str, Any]) -> Iterator[Tuple[str, Figure]]:
         yield "throughput", _over_time(phases, "obj/s", _rates)
         yield "latency", _over_time(phases, "p99 latency, ms", _latencies, log=True)
     for its in drawn["tails"]:
-        yield f"percentiles-{its['op'].lower()}", _tail(its)
+        yield re.sub(r"[^\w.-]+", "-", f"percentiles-{its['op'].lower()}"), _tail(its)
     if any(phase["failure"] for phase in phases):
         yield "recovery", _recovery(phases)
     if any(phase["cores"] for phase in phases):

@@ -166,6 +166,8 @@ def _phase(directory: Path) -> ArchivedPhase:
     data = json.loads((directory / "phase.json").read_text(encoding="utf-8"))
     if data.get("version") != ARCHIVE_VERSION:
         raise ValueError(f"version {data.get('version')!r}; this program reads version {ARCHIVE_VERSION}")
+    if directory.is_symlink() or directory.name != f"{int(data['index']):02d}-{data['name']}":
+        raise ValueError(f"it is of phase {data['index']}, {data['name']!r}, and in {directory.name}")
     window = data.get("window") or {}
     start, end = window.get("start"), window.get("end")
     asked = data.get("asked") or {}
@@ -197,8 +199,8 @@ def _job(directory: Path, data: Mapping[str, Any], engine: str) -> ArchivedJob:
         op=str(data["op"]).upper(),
         workers=int(data["workers"]),
         rate_limit=float(data.get("rate_limit") or 0),
-        rows=directory / data["rows"] if data.get("rows") else None,
-        aggregates=directory / data["aggregates"] if data.get("aggregates") else None,
+        rows=_inside(directory, data.get("rows")),
+        aggregates=_inside(directory, data.get("aggregates")),
         role=str(data.get("role") or ""),
         clock_offset=float(data.get("clock_offset") or 0),
         bucket=str(data.get("bucket") or ""),
@@ -216,6 +218,15 @@ def _job(directory: Path, data: Mapping[str, Any], engine: str) -> ArchivedJob:
     )
 
 
+def _inside(directory: Path, name: Optional[str]) -> Optional[Path]:
+    """Return a file of a phase, None for no name. Raises ValueError for a path to elsewhere."""
+    if not name:
+        return None
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise ValueError(f"{name!r} is not in the phase's folder")
+    return directory / name
+
+
 def texts(run: Path) -> Dict[str, str]:
     """Return what was recorded around the run in this directory: path in it -> text, the most asked for first."""
     names = ["config.yaml", "plan.json", "benchmark_config.yaml", "manifest.json", "events.jsonl"]
@@ -223,4 +234,6 @@ def texts(run: Path) -> Dict[str, str]:
     for directory in ("before", "after"):
         for path in sorted((run / "cluster" / directory).glob("*")):
             found[str(path.relative_to(run))] = path
-    return {name: path.read_text(encoding="utf-8", errors="replace") for name, path in found.items() if path.is_file()}
+    # a link may lead to what is not meant for a report
+    own = {name: path for name, path in found.items() if path.is_file() and not path.is_symlink()}
+    return {name: path.read_text(encoding="utf-8", errors="replace") for name, path in own.items()}

@@ -10,7 +10,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 import time
 import traceback
 from pathlib import Path, PurePosixPath
@@ -22,7 +21,7 @@ from cbt_plugins.cluster.remote import Remote, RemoteError, find_own
 from cbt_plugins.config.source import mask_secrets
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector
 from cbt_plugins.faults.access import RUN_ID
-from cbt_plugins.host import HostRun, RunFailed
+from cbt_plugins.host import HostRun, RunFailed, own_tool
 from cbt_plugins.journal import Journal, JournalInUse, archive_refusal, write_json, write_whole
 from cbt_plugins.load.session import LoadError
 from cbt_plugins.monitors.recovery import cluster_watch
@@ -201,7 +200,7 @@ def summarize(folder: Path) -> None:
     root = str(Path(__file__).resolve().parents[2])
     environment = dict(os.environ)
     environment["PYTHONPATH"] = os.pathsep.join(p for p in (root, environment.get("PYTHONPATH")) if p)
-    line = [sys.executable, "-m", "cbt_plugins.tools", "report", str(folder)]
+    line = own_tool("report", str(folder))
     before = _written(folder)
     status = subprocess.run(line, env=environment, check=False).returncode
     if _written(folder) == before:  # a status alone also means that the run is incomplete

@@ -5,6 +5,6 @@ echo "kernel $(uname -r)"
 echo "arch $(uname -m)"
 echo "cores $(nproc)"
 echo "memory_kib $(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo)"
-echo "python $(python3 -c 'import platform; print(platform.python_version())' 2>/dev/null)"
+echo "python $(python3 -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null)"
 # shellcheck source=/dev/null
 echo "os $(. /etc/os-release 2>/dev/null; echo "$PRETTY_NAME")"

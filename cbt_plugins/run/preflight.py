@@ -42,7 +42,9 @@ _FACTS = Path(__file__).parent / "node_facts.sh"
 
 #: prints the endpoints that do not reply, one a line
 _REACH = """\
-import http.client, ssl, sys
+import sys
+sys.path[:] = [path for path in sys.path if path]  # the current folder may be anybody's
+import http.client, ssl
 from urllib.parse import urlsplit
 for url in sys.argv[1:]:
     parts = urlsplit(url)

@@ -29,7 +29,7 @@ def profile_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) ->
     def start(line: List[str], **options: Any) -> Any:
         if line[0] == "sh":  # the folder of the seal's key
             return START(line, **options)
-        assert line[2:6] == ["cbt_plugins.tools", "inject", "faults.yaml", "--tied"]
+        assert line[3:6] == ["inject", "faults.yaml", "--tied"]
         return START([sys.executable, "-c", program], **options)
 
     monkeypatch.setattr(faults.subprocess, "Popen", start)

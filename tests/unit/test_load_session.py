@@ -259,3 +259,12 @@ def test_orders_have_no_secret(start: Starter, tmp_path: Path) -> None:
     assert "hush" not in json.dumps([j.order() for j in session.jobs])
     session.go()
     run_to_end(session)
+
+
+def test_no_node_speaks_for_the_jobs_of_another(tmp_path: Path) -> None:
+    folder = tmp_path / "scratch"
+    (folder / "aggregates").mkdir(parents=True)
+    (folder / "aggregates" / "a.aggregates").write_text("")
+    with pytest.raises(LoadError, match=f"{NODE}: it also has the file aggregates/a.aggregates of another node"):
+        collect(Remote.from_host({}, {}), ["localhost", NODE], str(folder), tmp_path / "into")
+    assert (folder / "aggregates" / "a.aggregates").exists()

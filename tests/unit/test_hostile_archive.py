@@ -1,0 +1,104 @@
+"""Archives of strangers: who reads one gets numbers or an error, and nothing outside it is read or written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+import analysis_archives as made
+import pytest
+
+from cbt_plugins.host import own_tool
+from cbt_plugins.tools.__main__ import main
+
+SECRET = "a line of the reader's own file"
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """A run with one phase, and beside it a file of whoever reads it."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "private").write_text(SECRET)
+    directory = made.run(tmp_path / "archive", phases=["x"])
+    made.phase(directory, 1, "x", [made.job("g", "GET", made.steady("GET", workers=2, seconds=12, latency=0.1))])
+    return directory
+
+
+def outside(tmp_path: Path) -> Dict[str, bytes]:
+    files = (path for path in tmp_path.rglob("*") if path.is_file() and "archive" not in path.parts)
+    return {str(path): path.read_bytes() for path in files}
+
+
+def change(directory: Path, **facts: Any) -> None:
+    path = directory / "phases" / "01-x" / "phase.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **facts}))
+
+
+def name_that_leads_out(directory: Path) -> None:
+    name = "x/../../../../../../home/x"
+    change(directory, name=name)
+    plan = directory / "plan.json"
+    plan.write_text(plan.read_text().replace('"x"', json.dumps(name)))
+
+
+def folder_that_leads_out(directory: Path) -> None:
+    away = directory.parents[3] / "home" / "01-x"
+    (directory / "phases" / "01-x").rename(away)
+    (directory / "phases" / "01-x").symlink_to(away)
+
+
+def rows_that_lead_out(directory: Path) -> None:
+    job = json.loads((directory / "phases" / "01-x" / "phase.json").read_text())["jobs"][0]
+    away = "../../../../../../home/private"
+    change(directory, jobs=[{**job, "rows": away}, {**job, "aggregates": str(directory.parents[3] / away[-12:])}])
+
+
+def links_to_private_files(directory: Path) -> None:
+    for name in ("config.yaml", "events.jsonl", "report.html", "cluster/before/osd_df.json"):
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.symlink_to(directory.parents[3] / "home" / "private")
+    path = directory / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "head": "/../../../../../../home/x"}))
+
+
+@pytest.mark.parametrize(
+    "prepare", [name_that_leads_out, folder_that_leads_out, rows_that_lead_out, links_to_private_files]
+)
+def test_nothing_outside_is_read_or_written(
+    prepare: Callable[[Path], None], archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert archive.parents[3] == tmp_path
+    prepare(archive)
+    before = outside(tmp_path)
+    assert main(["report", str(archive)]) in (0, 1, 4)
+    said = capsys.readouterr()
+    assert outside(tmp_path) == before
+    written = "".join(p.read_text() for p in archive.rglob("*.html") if not p.is_symlink())
+    assert SECRET not in said.out + said.err + written and "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("module", ["json", "platform", "numpy", "http"])
+def test_no_program_of_ours_imports_from_the_current_folder(module: str, tmp_path: Path) -> None:
+    """It may be /tmp, where anybody can put a module."""
+    (tmp_path / f"{module}.py").write_text("print('imported'); raise SystemExit(9)")
+    done = subprocess.run(own_tool("--version"), cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, "imported" in done.stdout) == (0, False), done.stderr
+    from cbt_plugins.cluster.stream import NodeProgram
+    from cbt_plugins.run.preflight import _FACTS, _REACH
+
+    (tmp_path / "program").write_text(f"import {module}\nprint('ran')\n" if module != "numpy" else "print('ran')\n")
+    program = NodeProgram(tmp_path / "program")
+    for line, text in (
+        ([sys.executable, *program.words()], program.text),
+        ([sys.executable, "-c", _REACH], ""),
+        (["sh", "-c", _FACTS.read_text()], ""),
+    ):
+        done = subprocess.run(line, cwd=tmp_path, input=text, capture_output=True, text=True, check=False)
+        assert (done.returncode, "imported" in done.stdout) == (0, False), done.stderr
+    assert os.listdir(tmp_path)
