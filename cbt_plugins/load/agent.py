@@ -7,7 +7,7 @@ standard input is the instant at which the timed jobs start, in this node's cloc
 
 A generator writes its rows into the pipe of a cbt-rows, which turns them into aggregates and says once a second what it
 has seen. A generator is the agent's own child in a session of its own, dies with the agent (PR_SET_PDEATHSIG), and is
-ended when the head is gone (our output is a closed pipe). cbt-rows ends when its input does.
+ended when the run is gone (our output is a closed pipe). cbt-rows ends when its input does.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ TERM_TIMEOUT = 3.0
 STDERR_LIMIT = 1 << 20
 #: seconds after which a job that found nothing to do looks again
 LOOK_AGAIN = 30.0
-#: seconds for `go` to come after we are ready; without it the head is gone
+#: seconds for `go` to come after we are ready; without it the run is gone
 GO_TIMEOUT = 600.0
 #: where a count of cbt-rows has the end of the first row; see load.jobs.Counts for the others
 FIRST_ROW = 4

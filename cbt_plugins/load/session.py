@@ -1,4 +1,4 @@
-"""The generators of one phase, on all client nodes at once, from the head's side."""
+"""The generators of one phase, on all client nodes at once, from the run's side."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class LoadSession:
         self._heard: Dict[str, float] = {}
         self.ready: List[str] = []
         self.ended: Dict[str, Dict[str, Any]] = {}
-        self.go_at: Optional[float] = None  # head's clock
+        self.go_at: Optional[float] = None  # run's clock
 
     def start(self) -> None:
         """Give every node its orders and start its agent; the early jobs begin."""
@@ -124,7 +124,7 @@ class LoadSession:
         return [*argv, "-"]
 
     def go(self) -> float:
-        """Start all timed jobs at one instant, a whole second of the head's clock, and return it; all nodes are ready.
+        """Start all timed jobs at one instant, a whole second of the run's clock, and return it; all nodes are ready.
         """
         assert self._stream is not None
         self.go_at = math.ceil(time.time() + GO_AHEAD)
@@ -134,7 +134,7 @@ class LoadSession:
 
     @property
     def deadline(self) -> Optional[float]:
-        """Return when everything must have ended, on the head's clock; None when the phase has no end of its own."""
+        """Return when everything must have ended, on the run's clock; None when the phase has no end of its own."""
         if self.go_at is None or not self._orders.duration:
             return None
         preparation = PREPARE_LIMIT if any(j.prepares for j in self.jobs) else max(j.lead for j in self.jobs)
@@ -203,7 +203,7 @@ class LoadSession:
 def collect(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> None:
     """Bring what a session (perhaps of a dead run) left on the nodes into the folders of KINDS; then remove it there.
 
-    Waits for an agent that is still there to end: it does so by itself when its head is gone.
+    Waits for an agent that is still there to end: it does so by itself when the run is gone.
     """
     quoted = shlex.quote(folder)
     # own pids with their start times: never another process that got the number

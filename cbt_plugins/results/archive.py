@@ -23,7 +23,7 @@ class ArchivedJob:
     workers: int
     rate_limit: float  # requests a second it is held to; 0 = closed loop
     rows: Optional[Path]
-    clock_offset: float  # node's clock minus head's clock, seconds
+    clock_offset: float  # node's clock minus run's clock, seconds
     aggregates: Optional[Path] = None
     role: str = ""
     bucket: str = ""
@@ -55,7 +55,7 @@ class ArchivedPhase:
     kind: str
     role: str
     status: str
-    window: Tuple[float, float]  # head's clock; equal when no window was reached
+    window: Tuple[float, float]  # run's clock; equal when no window was reached
     duration: Optional[float]  # asked
     mix: Mapping[str, float]  # asked, percent
     asked: Mapping[str, Any]  # all that phase.json says was asked

@@ -81,7 +81,7 @@ class JobAggregates:
     sizes: Dict[Tuple[str, int], OpAggregates] = field(default_factory=dict)  # by op and bit length of the bytes
     ops: Dict[str, OpAggregates] = field(default_factory=dict)  # over all sizes
     endpoints: Dict[Tuple[str, str], EndpointAggregates] = field(default_factory=dict)  # by endpoint and op
-    last_end: Dict[int, int] = field(default_factory=dict)  # thread -> ns on the head's clock
+    last_end: Dict[int, int] = field(default_factory=dict)  # thread -> ns on the run's clock
     crossing: Tuple[int, int] = (0, 0)  # requests in flight at the begin and at the end of the window
     rows: int = 0
     errors: int = 0

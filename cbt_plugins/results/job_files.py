@@ -47,7 +47,7 @@ class Reduced(NamedTuple):
 def frames_of_rows(path: Path, offset: float, block: int) -> Iterator[Optional[Frame]]:
     """Yield the frames of one rows file; the last one is an end frame. Raises Unreadable.
 
-    `offset` is the clock of the rows' node minus the head's, in seconds; `block` the resolution in seconds.
+    `offset` is the clock of the rows' node minus the run's, in seconds; `block` the resolution in seconds.
     """
     with _reduced(path, f"--offset={offset!r}", f"--block={block}") as made:
         yield from frames(made, places(made)[0])

@@ -1,4 +1,4 @@
-"""Samples of the `resources` monitor on one node, as counters on the head's clock."""
+"""Samples of the `resources` monitor on one node, as counters on the run's clock."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class NodeSamples:
 
 
 def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[NodeSamples]:
-    """Return the samples of a monitor's file; None when it has none. `offset` is the node's clock minus the head's."""
+    """Return the samples of a monitor's file; None when it has none. `offset` is the node's clock minus the run's."""
     node = NodeSamples(name)
     lines: Optional[_Lines] = None
     try:

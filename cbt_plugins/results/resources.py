@@ -133,7 +133,7 @@ def of_window(
     roles: Mapping[str, Sequence[str]],
     networks: Networks,
 ) -> Dict[str, Any]:
-    """Return one phase: `window` on the head's clock, `load` {"made", "per_s", "bytes_per_s", "ops": {op: rate}}."""
+    """Return one phase: `window` on the run's clock, `load` {"made", "per_s", "bytes_per_s", "ops": {op: rate}}."""
     grid = UsageGrid(window, max(node.interval for node in nodes))
     lines: List[Dict[str, Any]] = []
     curves: Dict[str, np.ndarray] = {}

@@ -27,7 +27,7 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class TimeGrid:
-    """The window of a phase (head's clock) in seconds and in blocks, the time resolution of its aggregates.
+    """The window of a phase (run's clock) in seconds and in blocks, the time resolution of its aggregates.
 
     A window that is `snapped` begins and ends with a block: exactly the blocks in it count. One that is not is that of
     all requests, from the first to the last, and every block counts.
@@ -135,7 +135,7 @@ class Seconds:
         return max(0, int(gaps[at])) / SECOND, int(before[at]) / SECOND
 
     def silent(self) -> List[int]:
-        """Return the whole seconds of the window (head's clock) in which nothing succeeded."""
+        """Return the whole seconds of the window (run's clock) in which nothing succeeded."""
         first = self.grid.first
         inner = slice(math.ceil(self.grid.start) - first, math.floor(self.grid.end) - first)
         return (np.flatnonzero(self.sums["n"][inner] == 0) + first + (inner.start or 0)).tolist()

@@ -180,7 +180,7 @@ class _Observer:
     _counts: Dict[str, Mapping[str, Counts]] = field(default_factory=dict)
     _rates: List[float] = field(default_factory=lambda: [0.0, 0.0])
     _stalled: Dict[str, bool] = field(default_factory=dict)
-    _first_rows: Dict[str, float] = field(default_factory=dict)  # head's clock
+    _first_rows: Dict[str, float] = field(default_factory=dict)  # run's clock
     _stopping: Optional[float] = None
     _written: Dict[str, float] = field(default_factory=dict)
     _told: Dict[str, str] = field(default_factory=dict)  # conditions of the cluster
@@ -307,7 +307,7 @@ class _Observer:
             self._beats.write({"t": beat.at - offset, "node": beat.node, "jobs": jobs})
 
     def _note_stall(self, beat: Beat, job: str, offset: float) -> None:
-        """Warn of a generator that finishes nothing; `offset` is its node's clock minus the head's."""
+        """Warn of a generator that finishes nothing; `offset` is its node's clock minus the run's."""
         since = max(beat.last_row[job], (self.session.go_at or beat.at) + offset)
         stalled = beat.states[job] == "running" and beat.at - since > STALL and not self._past_end()
         if stalled and not self._stalled.get(job):

@@ -35,7 +35,7 @@ class PhaseOutcome:
     phase: Phase
     rate: Optional[float] = None  # requests/s of all drivers that an open loop was asked for
     status: str = "ok"  # ok | degraded | failed | aborted
-    window: Optional[Tuple[float, float]] = None  # head's clock
+    window: Optional[Tuple[float, float]] = None  # run's clock
     jobs: List[Dict[str, Any]] = field(default_factory=list)
     accounting: List[ObjectCount] = field(default_factory=list)
     warnings: List[Dict[str, Any]] = field(default_factory=list)
@@ -61,7 +61,7 @@ class PhaseOutcome:
         programs: Mapping[str, Mapping[str, str]],
         keep_rows: bool,
     ) -> None:
-        """Record how every job ran, in the head's clock."""
+        """Record how every job ran, in the run's clock."""
         for job in jobs:
             end = ends.get(job.id)
             if end is None:
@@ -177,7 +177,7 @@ class PhaseOutcome:
 
 
 def _job_record(job: LoadJob, end: JobEnd, offset: float) -> Dict[str, Any]:
-    """Return what phase.json says of a job; `offset` is its node's clock minus the head's, in seconds."""
+    """Return what phase.json says of a job; `offset` is its node's clock minus the run's, in seconds."""
     record = {**job.record(), "aggregates": f"aggregates/{job.id}.aggregates", "clock_offset": offset}
     own = end.counts.get(job.op)  # a job may have rows of preparation too
     times = {"first_row": own.first, "last_row": own.last} if own and own.first else {}
@@ -202,7 +202,7 @@ def block_of(phase: Phase) -> int:
 def window_of(phase: Phase, jobs: Sequence[Mapping[str, Any]], go_at: Optional[float]) -> Optional[Tuple[float, float]]:
     """Return the time in which every job of the phase was at work, from the job records; None when there is none.
 
-    In whole blocks of the aggregates. cbt-load begins at `go_at` (head's clock), to the second. Of warp's jobs it
+    In whole blocks of the aggregates. cbt-load begins at `go_at` (run's clock), to the second. Of warp's jobs it
     is from the last of their first rows to the first of their last rows; jobs that ran dry (DELETE with nothing left)
     do not end it. A phase that ends by itself has no common end: its window is from the first request to the last.
     """

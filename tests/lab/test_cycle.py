@@ -152,7 +152,7 @@ def test_again_does_nothing(cycle: Cycle) -> None:
 
 
 def test_kill_9_and_resume(cycle: Cycle) -> None:
-    """What is done is not done again, what was broken off is kept aside and redone, and the load dies with its head."""
+    """What is done is not done again, what was broken off is kept aside and redone, and the load dies with its run."""
     begun = [r["phase"] for r in cycle.journal() if r["event"] == "phase-begun"]
     assert begun == ["fill", "calibrate", "measure-new", "measure-new", "age", "measure-aged"]
     partial = next(cycle.folder.glob("phases/*-measure-new.partial-1"))

@@ -31,7 +31,7 @@ THREADS = [["source", "u2"], ["thread", "u4"], ["last_end", "i8"]]
 
 
 class Request(NamedTuple):
-    """Times in ns, head's clock."""
+    """Times in ns, run's clock."""
 
     op: str
     end: int

@@ -29,7 +29,7 @@ class Made:
 
 
 def write(folder: Path, name: str, node: Made, seconds: int = 20, begin: float = T0, offset: float = 0.0) -> Path:
-    """A file in folder/resources.NAME; the node's clock is `offset` ahead of the head's."""
+    """A file in folder/resources.NAME; the node's clock is `offset` ahead of the run's."""
     path = folder / f"resources.{name}" / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     about = {"version": 1, "t": begin + offset, "node": name, "interval": 1.0, "cpus": node.cpus, "hz": 100}

@@ -216,7 +216,7 @@ def test_stop_ends_everything_and_keeps_the_rows(start: Starter, tmp_path: Path)
     assert len(rows_of(tmp_path / "got" / "rows" / "a.csv.zst")) >= counted
 
 
-def test_a_dead_head_ends_the_load_and_its_rows_are_whole(start: Starter, tmp_path: Path) -> None:
+def test_a_dead_run_ends_the_load_and_its_rows_are_whole(start: Starter, tmp_path: Path) -> None:
     """What kill -9 of the run leaves: closed pipes. The agent ends its generators and itself."""
     session = start(job("a", "--duration", "1000s", "--every", "0.001"))
     pid = agent_pid(session, tmp_path)

@@ -64,7 +64,7 @@ def test_failed_requests_are_counted_apart(tmp_path: Path) -> None:
 
 
 def test_clock_offsets_move_rows_into_the_window(tmp_path: Path) -> None:
-    # the node's clock is 3.5 s ahead of the head's
+    # the node's clock is 3.5 s ahead of the run's
     rows = [made.row("GET", end + 3.5, 0.1) for end in (-0.1, 0.1, 9.9, 10.1)]
     got = reduced(tmp_path / "r", rows, offset=3.5)
     assert (got.ops["GET"].latency.n, got.ops["GET"].ok_outside) == (2, 2)

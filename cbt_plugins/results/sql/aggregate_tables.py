@@ -24,7 +24,7 @@ op VARCHAR GET, PUT, STAT, DELETE, LIST
 """
 _SECONDS = columns_of(
     _WHERE
-    + """second TIMESTAMP in which the requests ended, head's clock (UTC)
+    + """second TIMESTAMP in which the requests ended, run's clock (UTC)
 in_window BOOLEAN the second is in the phase's window
 n BIGINT successful requests
 failed BIGINT failed ones

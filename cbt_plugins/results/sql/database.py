@@ -27,9 +27,9 @@ bytes BIGINT that it moved
 endpoint VARCHAR gateway
 file VARCHAR object
 error VARCHAR message; null when it ended well
-started TIMESTAMP head's clock (UTC)
+started TIMESTAMP run's clock (UTC)
 first_byte TIMESTAMP of those that have one
-ended TIMESTAMP head's clock (UTC)
+ended TIMESTAMP run's clock (UTC)
 duration_ns BIGINT exact; times have microseconds
 """)
 
@@ -63,7 +63,7 @@ def _rows_view(con: Any, runs: Sequence[TableRun]) -> str:
 
 
 def _time(name: str, shown: str) -> str:
-    """RFC 3339 -> UTC by the head's clock."""
+    """RFC 3339 -> UTC by the run's clock."""
     utc = f"timezone('UTC', CAST(\"{name}\" AS TIMESTAMPTZ))"
     return f'{utc} - to_microseconds(CAST(round(clock_offset * 1e6) AS BIGINT)) AS "{shown}"'
 

@@ -17,7 +17,7 @@ from cbt_plugins.results.sql.table import Columns, Table, TableRun, columns_of, 
 from cbt_plugins.space import Space
 
 _EVENTS = columns_of("""
-time TIMESTAMP head's clock (UTC)
+time TIMESTAMP run's clock (UTC)
 event VARCHAR what began or ended
 phase VARCHAR in which, if it says so
 label VARCHAR of a fault
@@ -25,7 +25,7 @@ data VARCHAR all of the line, as JSON
 """)
 _HEARTBEATS = columns_of("""
 phase VARCHAR name
-time TIMESTAMP head's clock (UTC)
+time TIMESTAMP run's clock (UTC)
 node VARCHAR who said it
 job VARCHAR process of the load generator
 ops BIGINT requests so far
@@ -37,7 +37,7 @@ oldest_s DOUBLE age of the oldest of them
 """)
 _STATUS = columns_of("""
 phase VARCHAR name; null: after the last one
-time TIMESTAMP head's clock (UTC)
+time TIMESTAMP run's clock (UTC)
 health VARCHAR of the cluster
 pgs BIGINT placement groups
 not_clean BIGINT of them not active+clean
@@ -49,7 +49,7 @@ raw_used DOUBLE share of the cluster
 """)
 _CAPACITY = columns_of("""
 phase VARCHAR at whose end; null: before the first one
-time TIMESTAMP of the answer, head's clock (UTC)
+time TIMESTAMP of the answer, run's clock (UTC)
 pool VARCHAR name
 objects BIGINT in it
 stored BIGINT bytes that clients have written
@@ -58,7 +58,7 @@ max_avail BIGINT bytes that clients can still write
 raw_used DOUBLE share of the cluster
 """)
 _RECOVERY = columns_of("""
-time TIMESTAMP of the sample, head's clock (UTC)
+time TIMESTAMP of the sample, run's clock (UTC)
 epoch BIGINT of the OSD map
 osds_up BIGINT OSDs
 osds_in BIGINT OSDs

@@ -36,7 +36,7 @@ kind VARCHAR fill, hybrid, ...
 role VARCHAR fill, measure, age, none
 engine VARCHAR warp or cbt-load
 status VARCHAR ok, or what it was
-started TIMESTAMP begin of the window, head's clock (UTC)
+started TIMESTAMP begin of the window, run's clock (UTC)
 ended TIMESTAMP its end
 seconds DOUBLE its length
 block BIGINT seconds of the resolution in time
