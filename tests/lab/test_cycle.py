@@ -118,11 +118,10 @@ def test_what_describes_the_cluster_is_in_the_archive(cycle: Cycle) -> None:
 
 
 def test_collectl_ran_beside_it_and_its_files_arrived(cycle: Cycle) -> None:
-    for name in ("fill", "age"):
-        (folder,) = cycle.folder.glob(f"phases/[0-9][0-9]-{name}/monitors")
+    for begun in ("01", "02"):  # the invocation that was killed, and the one that resumed
         for node in ("node1", "rgw1", "client1"):
-            files = [p for p in (folder / f"collectl.{node}").iterdir() if p.stat().st_size]
-            assert files, (name, node)
+            files = [p for p in (cycle.folder / "monitors" / begun / f"collectl.{node}").iterdir() if p.stat().st_size]
+            assert files, (begun, node)
 
 
 def test_no_secret_is_in_archive_or_log(cycle: Cycle) -> None:

@@ -90,10 +90,14 @@ def test_cell(
         assert all(count["ok"] for count in phase["accounting"]), (name, phase["accounting"])
         if phase["jobs"]:
             assert samples.between(phase["window"]["start"], phase["window"]["end"]), name
-            for file in files_of_monitors(cycle, name):
-                assert file, name
             requests += sum(job["rows_total"] for job in phase["jobs"])
     assert requests > 100
+    for monitor in ("collectl", "resources"):
+        for node in ("node1", "rgw1", "client1"):
+            files = cycle.folder.glob(f"monitors/*/{monitor}.{node}/*")
+            assert any(path.stat().st_size for path in files), (monitor, node)
+    watched = summary["resources"]["phases"]
+    assert all(name in watched for name, phase in phases.items() if phase["jobs"]), list(watched)
     if cycle_of is one_node_fails:
         episodes = summary["failure"]["milestones"]["episodes"]
         assert [(e["kind"], e["outcome"]) for e in episodes][1:] == [("return", "recovered")], episodes
@@ -102,14 +106,6 @@ def test_cell(
     record_property("tested", [engine, *cycle_of(engine), f"{requests:,}", " ".join(codes)])
     record_property("seconds", round(time.monotonic() - begun))
     record_property("ceph", " ".join(ceph_version(cycle)))
-
-
-def files_of_monitors(cycle: Cycle, name: str) -> Iterator[List[Path]]:
-    """Yield what each of the other monitors has of a phase, from a node of each kind."""
-    (folder,) = cycle.folder.glob(f"phases/[0-9][0-9]-{name}/monitors")
-    for monitor in ("collectl", "resources"):
-        for node in ("node1", "rgw1", "client1"):
-            yield [path for path in (folder / f"{monitor}.{node}").iterdir() if path.stat().st_size]
 
 
 def ceph_version(cycle: Cycle) -> List[str]:

@@ -50,7 +50,7 @@ def test_a_cycle_through_cbt(lab: RunningLab, tmp_path: Path) -> None:
         assert json.loads((run / "manifest.json").read_text())["cbt"]["commit"]
         phases = sorted(p.name for p in run.glob("phases/*"))
         assert phases == ["01-fill", "02-calibrate", "03-hybrid", "04-warp"]
-        assert list(run.glob("phases/03-hybrid/monitors/collectl.node1/*"))
+        assert list(run.glob("monitors/*/collectl.node1/*"))
         mixed = json.loads((run / "phases/04-warp/phase.json").read_text())
         assert all(b["ok"] for b in mixed["accounting"]) and {j["op"] for j in mixed["jobs"]} == {"MIXED"}
     assert (cycle.archive / "results" / "cbt_config.yaml").exists()
