@@ -84,10 +84,12 @@ def find_own(folder: str) -> str:
     return f"{OWN_FOLDER}own_folder {shlex.quote(folder)} look || exit $(($? == 3 ? 0 : $?))\n"
 
 
-def own_here(folder: Path, action: str = "make") -> None:
-    """Make a folder on this machine, or "look" at one. Raises PermissionError where others could write or replace it.
+def own_here(folder: Path, action: str = "make", other: str = "set XDG_CACHE_HOME to a folder of your own") -> None:
+    """Make a folder on this machine, or "look" at one; `other`: what else the user can do.
+
+    Raises PermissionError where others could write or replace it.
     """
-    remedy = "close it to others (chmod go-w), or set XDG_CACHE_HOME to a folder of your own"
+    remedy = f"close it to others (chmod go-w), or {other}"
     line = f"{OWN_FOLDER}own_folder {shlex.quote(str(folder.absolute()))} {action} {shlex.quote(remedy)}"
     done = subprocess.run(["sh", "-c", line], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -16,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
+from cbt_plugins.cluster.remote import own_here
+
 from .conf import write_ssh
 from .daemons import Daemons, bring_up, finish
 from .needs import LabError, LabUsage, missing, refuse_without_aio, refuse_without_namespaces
@@ -85,7 +87,10 @@ class Lab:
         Without `detach` the lab ends with this process, however that ends.
         """
         self._born = time.monotonic()
-        self.dir.mkdir(parents=True, exist_ok=True)
+        try:
+            own_here(self.dir, other="name another folder with --dir")
+        except PermissionError as error:
+            raise LabError(str(error.strerror)) from error
         with self._locked():
             if self.running:
                 raise LabError(f"already running: {self.dir}")
