@@ -29,6 +29,8 @@ PIPE_FAILURES = 3
 RESTART_AFTER = 60.0
 #: seconds for which the mgr is not asked after it did not answer; doubled each time up to the second one
 MGR_PAUSE, MGR_LONGEST_PAUSE = 15.0, 240.0
+#: librados asks so many times as often while PGs are not clean: milestones are as exact as the samples
+BUSY_PACE = 4
 #: seconds from one question for the space to the next
 SPACE_PERIOD = 5.0
 #: seconds after which all OSDs know of a change of the map
@@ -337,7 +339,7 @@ class StateSampler:
         self.osds, self.daemons = Osds(epoch), DaemonChanges()
         self.reports = Reports(period)
         self._df, self._recovery = settings.get("df"), settings.get("recovery")
-        self._period, self._asked, self._busy = period, 0.0, False
+        self._period, self._asked, self.busy = period, 0.0, False
         self._pause, self._quiet_until = MGR_PAUSE, 0.0
         self._recovered = None
         self._space, self._space_asked = None, 0.0
@@ -362,10 +364,10 @@ class StateSampler:
             return []
         if changes:
             self.reports.begin(now)
-        was_busy, self._busy = self._busy, not is_clean(state["pgs"], state["num_pgs"])
-        ends = was_busy and not self._busy
+        was_busy, self.busy = self.busy, not is_clean(state["pgs"], state["num_pgs"])
+        ends = was_busy and not self.busy
         # the mgr has news once a period, and to ask it costs most: 80 ms of a processor with `ceph`
-        due = (self._busy or not self.reports.settled) and now >= self._asked + self._period / 2
+        due = (self.busy or not self.reports.settled) and now >= self._asked + self._period / 2
         available = status.get("mgrmap", {}).get("available", True) and time.monotonic() >= self._quiet_until
         if available and (due or ends):
             self._asked = now
@@ -472,7 +474,8 @@ def main(settings, epoch=None, last=None):
             late = state["t"] - last if last else 0.0
             lines.sample(state, changes, daemons, [round(late, 3), why] if late > max(3 * interval, 2.0) else None)
             last, failing_since, why = state["t"], time.monotonic(), "a reply took so long"
-        if not _answer_until(max(time.monotonic() + 0.05, begun + interval), source, lines):
+        hurry = BUSY_PACE if isinstance(source, Librados) and sampler.busy else 1
+        if not _answer_until(max(time.monotonic() + 0.05, begun + interval / hurry), source, lines):
             break
     if source is not None:
         source.close()

@@ -21,6 +21,7 @@ from cbt_plugins.report.sweep import TOTAL, Sweep, sweeps
 from cbt_plugins.report.terminal import ceiling_rows
 from cbt_plugins.results.archive import texts
 from cbt_plugins.results.configuration import configuration
+from cbt_plugins.results.recovery import titled
 from cbt_plugins.results.summary_file import measured
 
 INDEX = "index.html"
@@ -150,7 +151,7 @@ def sentences(summary: Mapping[str, Any]) -> Iterator[str]:
         if line["op"] == "total" and line["metric"] == "obj_per_s" and line["change"] is not None:
             yield f"{aging['aged']} compared with {aging['new']}: {formatting.percent(line['change'])} objects/s"
     for episode in ((summary["failure"] or {}).get("milestones") or {}).get("episodes") or ():
-        text = f"{episode['kind']} of {', '.join(episode['labels'])}: {episode['outcome']}"
+        text = f"{titled(episode)}: {episode['outcome']}"
         clean = next((m["seconds"] for m in episode["milestones"] if m.get("name") == "clean"), None)
         yield text + (f", all PGs active+clean after {formatting.seconds(clean)}" if clean is not None else "")
 

@@ -22,6 +22,7 @@ class Episode:
     end: float = 0.0  # the next episode begins, or the samples end
     end_why: str = ""
     failed: str = ""  # why its commands failed
+    aborted: str = ""  # the folder of the attempt at a phase that it belongs to, where that was broken off
     switch_fired: Optional[float] = None  # a node had ended its fault by its own switch ...
     asked: float = 0.0  # ... before its undo began
 
@@ -51,7 +52,22 @@ def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
             found[at] = replace(found[at], failed=str(event.get("text") or event.get("why") or "it failed"))
     ends = [(e.begin, f"the {_WORDS[e.kind]} {', '.join(e.labels)} begins") for e in found[1:]]
     ends.append((max([last, *(e.done or e.begin for e in found[-1:])]), "the samples end"))
-    return [replace(episode, end=end, end_why=why) for episode, (end, why) in zip(found, ends)]
+    attempts = list(_aborted(events))
+    return [
+        replace(its, end=end, end_why=why, aborted=next((kept for a, b, kept in attempts if a <= its.begin <= b), ""))
+        for its, (end, why) in zip(found, ends)
+    ]
+
+
+def _aborted(events: Sequence[Mapping[str, Any]]) -> Iterator[Tuple[float, float, str]]:
+    """Yield (begin, end, folder) of the attempts at phases that were broken off: what they did was undone."""
+    begun: Dict[str, float] = {}
+    for event in events:
+        phase = str(event.get("phase"))
+        if event.get("event") == "phase-begin":
+            begun[phase] = float(event["t"])
+        elif event.get("event") == "phase-broken-off" and phase in begun:
+            yield begun.pop(phase), float(event["t"]), str(event.get("kept"))
 
 
 def _early_return(back: Episode, before: Episode, fired: float) -> Episode:
@@ -116,7 +132,11 @@ def stretches(recovery: Mapping[str, Any], start: float, end: float) -> List[Str
 
 def _borders(episode: Mapping[str, Any]) -> Iterator[Tuple[str, float, bool]]:
     """(state, its begin, whether a milestone begins it), by time."""
-    times: Dict[str, Optional[float]] = {m["name"]: m["t"] for m in episode["milestones"]}
+    # of what happened unseen, the time at which it had happened for sure
+    times: Dict[str, Optional[float]] = {
+        m["name"]: m["between"][1] if m["t"] is None and m.get("between") and m["happened"] else m["t"]
+        for m in episode["milestones"]
+    }
     falls = episode["kind"] == "failure"
     yield ("failing" if falls else "returning"), episode["begin"], False
     moved = times.get("all-down" if falls else "all-up") or times.get("first-down" if falls else "first-up")

@@ -94,7 +94,8 @@ def measurements(summary: Mapping[str, Any]) -> Iterator[Measurement]:
     failure = summary["failure"]
     if failure:
         for episode in failure["milestones"]["episodes"]:
-            yield from of_episode(episode)
+            if not episode.get("aborted"):
+                yield from of_episode(episode)
         for phase in failure["impact"]["phases"]:
             if phase["phase"] in series:
                 yield from _of_states(phase, *series[phase["phase"]])

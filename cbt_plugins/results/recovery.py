@@ -131,6 +131,13 @@ _OF = {
 }
 
 
+#: what lasts once it has happened, so that a later sample would show it
+_LASTING = ("first-down", "all-down", "first-up", "all-up", "out", "no-object-degraded", "health-ok", "clean")
+_BEFORE, _ALREADY, _UNCHANGED = "they were before", "PGs were recovering already", "no OSD changed"
+#: reasons that no gap can change
+_CERTAIN = (_BEFORE, _ALREADY)
+
+
 class Found(NamedTuple):
     """Answer to a rule."""
 
@@ -138,6 +145,8 @@ class Found(NamedTuple):
     reason: Optional[str] = None  # why there is no time
     value: Optional[Dict[str, Any]] = None
     resolution: Optional[float] = None  # seconds since the sample before, which did not show it yet
+    between: Optional[Tuple[float, float]] = None  # nobody watched, and it was then, if at all
+    happened: bool = False  # ... it was
 
 
 def milestones(samples: Samples, events: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
@@ -159,9 +168,9 @@ def milestones(samples: Samples, events: Sequence[Mapping[str, Any]]) -> Dict[st
 
 def _told(search: _Search) -> Dict[str, Any]:
     episode = search.episode
-    found = {name: getattr(search, name.replace("-", "_"))() for name in _OF[episode.kind]}
+    found = {name: search.find(name) for name in _OF[episode.kind]}
     clean = found["clean"]
-    until = clean.t if clean.t is not None else episode.end
+    until = clean.t if clean.t is not None else clean.between[1] if clean.between else episode.end
     rate = None
     if search.changed and search.changed[0] < until:
         # the mgr's counters are ahead of the PG states: what they rose by before the first state that shows it counts
@@ -170,7 +179,8 @@ def _told(search: _Search) -> Dict[str, Any]:
         rate["copies"] = copies
         rate["copies_per_s"] = None if copies is None else round(copies / rate["seconds"], 2)
     before, last = search.before, search.samples[-1] if search.samples else None
-    outcome = "recovered" if clean.t is not None else "not recovered" if last and search.touched_anything else "unknown"
+    unknown = clean.between is not None or not last or not search.touched_anything
+    outcome = "recovered" if clean.t is not None or clean.happened else "unknown" if unknown else "not recovered"
     return {
         "kind": episode.kind,
         "labels": list(episode.labels),
@@ -179,13 +189,14 @@ def _told(search: _Search) -> Dict[str, Any]:
         "begin": episode.begin,
         "end": episode.end,
         "end_why": episode.end_why,
+        "aborted": episode.aborted or None,
         "switch_fired": None if episode.switch_fired is None else {"t": episode.switch_fired, "undo": episode.asked},
         "before": _before(before) if before else None,
         "effect": search.touched_anything if search.samples else None,
         "outcome": outcome,
         "milestones": [_line(name, found[name], episode.begin) for name in _OF[episode.kind]],
         "recovery": rate,
-        "left": _left(last) if last and clean.t is None else None,
+        "left": _left(last) if last and outcome != "recovered" else None,
     }
 
 
@@ -204,6 +215,8 @@ def _line(name: str, found: Found, begin: float) -> Dict[str, Any]:
         "resolution": None if found.resolution is None else round(found.resolution, 3),
         "value": found.value,
         "reason": found.reason,
+        "between": [round(t, 3) for t in found.between] if found.between else None,
+        "happened": found.t is not None or found.happened,
     }
 
 
@@ -233,7 +246,53 @@ class _Search:
         moved = [(change.t, set(change.down if self.falls else change.up)) for change in self.changes]
         self.osds: Set[int] = set(episode.osds) or {osd for _, osds in moved for osd in osds}
         self.changed = [t for t, osds in moved if osds & self.osds]
-        self.touched_anything = bool(self.changed) or not all(sample.clean for sample in self.samples)
+
+        watched = [*([self.before] if self.before else []), *self.samples]
+        times = [episode.begin, *(sample.t for sample in watched if sample.t > episode.begin), episode.end]
+        self.unwatched = [(a, b) for a, b in zip(times, times[1:]) if b - a > samples.longest_interval]
+        self.watched = watched
+        moved_unseen = self._turn("first-down" if self.falls else "first-up") is not None
+        stayed_clean = all(sample.clean for sample in self.samples)
+        self.touched_anything = bool(self.changed) or moved_unseen or not stayed_clean
+
+    def find(self, name: str) -> Found:
+        """Return the answer to a rule; "unknown, between A and B" where nobody watched when it may have been."""
+        found: Found = getattr(self, name.replace("-", "_"))()
+        if name in ("injected", "undone") or not self.samples:
+            return found
+        if found.t is not None:
+            late = found.resolution is not None and found.resolution > self.all.longest_interval
+            return self._unknown(found.t - (found.resolution or 0.0), found.t, True, found.value) if late else found
+        turn = self._turn(name)
+        if turn:
+            return self._unknown(*turn, True)
+        open_end = [gap for gap in self.unwatched if gap[1] == self.episode.end]
+        # the last sample shows that it was not yet; what is over in moments may have been in any gap
+        gaps = open_end if name in _LASTING else self.unwatched
+        return self._unknown(*gaps[0], False) if gaps and found.reason not in _CERTAIN else found
+
+    def _unknown(self, a: float, b: float, happened: bool, value: Optional[Dict[str, Any]] = None) -> Found:
+        since, until = (max(0.0, t - self.episode.begin) for t in (a, b))
+        reason = f"unknown, between {since:.1f} s and {until:.1f} s: no samples"
+        return Found(None, reason, value, None, (max(a, self.episode.begin), b), happened)
+
+    def _turn(self, name: str) -> Optional[Tuple[float, float]]:
+        """The two samples between which the OSDs changed, where no map tells of it."""
+        rules: Dict[str, Callable[[Set[int], Set[int]], bool]] = {
+            "first-down": lambda down, out: bool(self.osds & down),
+            "all-down": lambda down, out: self.osds <= down,
+            "first-up": lambda down, out: not self.osds <= down,
+            "all-up": lambda down, out: not self.osds & down,
+            "out": lambda down, out: self.osds <= out,
+        }
+        holds = rules.get(name)
+        if holds is None or not self.osds:
+            return None
+        states = [holds(set(s.state.get("down") or ()), set(s.state.get("out") or ())) for s in self.watched]
+        for a, b, before, after in zip(self.watched, self.watched[1:], states, states[1:]):
+            if after and not before:
+                return a.t, b.t
+        return None
 
     # what the events and the OSD maps say
 
@@ -266,9 +325,9 @@ class _Search:
 
     def _all(self, have: Set[int], gained: str, lost: str, otherwise: str) -> Found:
         if not self.osds:
-            return Found(reason="no OSD changed")
+            return Found(reason=_UNCHANGED)
         if self.osds <= have:
-            return Found(reason="they were before")
+            return Found(reason=_BEFORE)
         for change in self.changes:
             have = (have | set(getattr(change, gained))) - set(getattr(change, lost))
             if self.osds <= have:
@@ -297,7 +356,7 @@ class _Search:
 
     def recovery_starts(self) -> Found:
         if self.before and self.before.moving:
-            return Found(reason="PGs were recovering already")
+            return Found(reason=_ALREADY)
         begin = self.changed[0] if self.changed else self.episode.begin
         first = next((sample for sample in self.samples if sample.t >= begin and sample.moving), None)
         return self._at(first) if first else Found(reason=f"no PG recovered until {self.episode.end_why}")
@@ -325,19 +384,20 @@ class _Search:
         after = self.changed[-1] if self.changed else self.episode.begin
         first, current, before = None, False, None
         longest, outdated = 0.0, False
+        last_not = self.episode.begin  # the last sample that shows that it was not so
         for sample in self.samples:
             if before is not None and sample.t - before > self.all.longest_interval:
                 first = None  # what was in the gap nobody knows
             before = sample.t
             if sample.t < after or not holds(sample):
-                first = None
+                first, last_not = None, sample.t
                 continue
             if first is None:
                 first, current = sample, False
             current |= sample.settled
             lasted = sample.t - first.t
             if lasted >= STABLE and current:
-                return self._at(first)
+                return Found(first.t, None, None, first.t - last_not)
             outdated |= lasted >= STABLE
             longest = max(longest, lasted if current or outdated else 0.0)
         why = f"not until {self.episode.end_why}, {self.episode.end - self.episode.begin:.0f} s after the event"
@@ -357,6 +417,8 @@ def _warnings(samples: Samples, made: Sequence[Mapping[str, Any]]) -> Iterator[D
         yield {"code": "no-recovery-samples", "text": "no samples of the cluster: was the profile `recovery` on?"}
         return
     for episode in made:
+        if episode["aborted"]:
+            continue  # its phase was repeated
         about = f"{episode['kind']} {', '.join(episode['labels'])}"
         gaps = [gap for gap in samples.gaps if _overlap(gap, episode)]
         if gaps:
@@ -386,11 +448,17 @@ def _overlap(gap: Mapping[str, Any], episode: Mapping[str, Any]) -> bool:
     return bool(gap["t"] > episode["begin"] and gap["t"] - gap["seconds"] < episode["end"])
 
 
+def titled(episode: Mapping[str, Any]) -> str:
+    """Return what texts call an episode."""
+    aborted = f" (aborted attempt {episode['aborted']})" if episode.get("aborted") else ""
+    return f"{episode['kind']} of {', '.join(episode['labels'])}{aborted}"
+
+
 def table(made: Mapping[str, Any]) -> List[str]:
     """Return lines of text: a block for each episode."""
     lines: List[str] = []
     for episode in made["episodes"]:
-        lines.append(f"{episode['kind']} of {', '.join(episode['labels'])}: {episode['outcome']}")
+        lines.append(f"{titled(episode)}: {episode['outcome']}")
         for milestone in episode["milestones"]:
             if milestone["seconds"] is None:
                 lines.append(f"  {milestone['title']:<22} {'-':>9}    {milestone['reason']}")

@@ -276,9 +276,40 @@ def test_a_gap_in_the_samples_is_unknown(tmp_path: Path) -> None:
     lines = [DOWN, {"t": 13.0, "pgs": DEGRADED}, SETTLED, {"t": 20.0, "pgs": CLEAN}]
     lines += [{"t": float(t), "missing": True} for t in range(23, 29)]
     made = milestones(watched(tmp_path, *lines), FAULT)
-    assert seconds(made["episodes"][0])["clean"] == 19.0
+    (episode,) = made["episodes"]
+    (clean,) = (m for m in episode["milestones"] if m["name"] == "clean")
+    assert clean["t"] is None and clean["reason"] == "unknown, between 9.0 s and 19.0 s: no samples"
+    assert clean["between"] == [19.0, 29.0] and clean["happened"] and episode["outcome"] == "recovered"
+    assert [s.state for s in stretches(made, 0.0, 60.0)][-1] == "clean without them"
     assert made["gaps"] == [{"t": 29.0, "seconds": 7.0, "why": "no monitor ran"}]
     assert [w["code"] for w in made["warnings"]] == ["recovery-gap"]
+
+
+def test_nobody_watches_until_the_return(tmp_path: Path) -> None:
+    """Clean 12 s after the fault, and nobody was there: that is no cluster that did not recover."""
+    lines = [DOWN, {"t": 13.0, "pgs": DEGRADED, "degraded": [40, 100]}, SETTLED]
+    lines += [{"t": float(t), "missing": True} for t in range(20, 65)]
+    lines += [{"t": 65.0, "down": [], "pgs": CLEAN, "degraded": [0, 0]}]
+    made = milestones(watched(tmp_path, *lines), [*FAULT, *BACK])
+    failure, back = made["episodes"]
+    assert failure["outcome"] == "unknown" and back["outcome"] == "recovered"
+    told = reasons(failure)
+    assert told["clean"] == told["recovery-starts"] == told["out"] == "unknown, between 9.0 s and 50.0 s: no samples"
+    # no map tells of them, and two samples show it
+    assert reasons(back)["first-up"] == reasons(back)["all-up"] == "unknown, between 0.0 s and 5.0 s: no samples"
+    assert "not-recovered" not in [w["code"] for w in made["warnings"]]
+
+
+def test_what_an_aborted_attempt_did_is_marked(tmp_path: Path) -> None:
+    lines = [DOWN, {"t": 13.0, "pgs": DEGRADED, "degraded": [40, 100]}, SETTLED]
+    attempt = [{"t": 5.0, "event": "phase-begin", "phase": "one-down"}]
+    kept = {"t": 70.0, "event": "phase-broken-off", "phase": "one-down", "kept": "03-one-down.partial-1"}
+    again = {"t": 75.0, "event": "phase-begin", "phase": "one-down"}
+    second = [event(80.0, "inject-begin"), event(80.5, "injected")]
+    made = milestones(watched(tmp_path, *lines), [*attempt, *FAULT, *BACK, kept, again, *second])
+    assert [its["aborted"] for its in made["episodes"]] == ["03-one-down.partial-1"] * 2 + [None]
+    assert table(made)[0] == "failure of a (aborted attempt 03-one-down.partial-1): not recovered"
+    assert not any(w["text"].startswith("return a: not all PGs") for w in made["warnings"])
 
 
 def test_a_change_between_two_samples_is_seen(tmp_path: Path) -> None:
