@@ -152,6 +152,8 @@ class Generator(ABC):
     program: ClassVar[str]
     #: argument with which it prints its version
     version: ClassVar[str] = "--version"
+    #: seconds within which the jobs of a phase begin, one after the other; 0: at one instant
+    overlap: ClassVar[float] = 0.0
 
     def __init__(self, plan: Plan, names: Mapping[str, str], run_id: str) -> None:
         """`names` maps Bucket.key to the name of the real bucket."""

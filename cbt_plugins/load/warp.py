@@ -72,6 +72,7 @@ class WarpJobs(Generator):
     """warp: one process per driver and worker group."""
 
     program = "warp"
+    overlap = 2.0
 
     @classmethod
     def payload(cls, plan: Plan, versions: Mapping[str, Any]) -> str:

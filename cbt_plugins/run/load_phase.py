@@ -94,7 +94,7 @@ class LoadPhase:
             self.ready.programs,
             environment(self.ready.keys.access, self.ready.keys.secret),
             self.ready.offsets,
-            duration=_length(phase) or 0.0,
+            duration=lasting(phase),
             phase=phase.name,
             block=block_of(phase),
             keep_rows=self.context.plan.keep_rows,
@@ -404,6 +404,15 @@ def _length(phase: Phase) -> Optional[float]:
     """Seconds that a phase's load lasts, ramp and warm-up included; None when something else ends it."""
     duration = phase.goal.duration if phase.goal else phase.duration
     return duration + phase.ramp + phase.warmup if duration else duration
+
+
+def lasting(phase: Phase) -> float:
+    """Seconds for which the jobs run, so that all of them are at work for the phase's length; 0: until something else.
+    """
+    length = _length(phase) or 0.0
+    overlap = generator_of(phase.engine).overlap
+    # what a fill writes is asked for, not measured
+    return length + overlap + block_of(phase) if length and overlap and phase.goal is None else length
 
 
 def _target(ceph: Ceph, goal: Goal) -> Optional[Callable[[StatusFeed], bool]]:

@@ -213,14 +213,14 @@ def window_of(phase: Phase, jobs: Sequence[Mapping[str, Any]], go_at: Optional[f
     if not duration:
         start, end = min(j["first_row"] for j in working), max(j["last_row"] for j in working)
         return (start, end) if end > start else None
+    block = block_of(phase)
     if phase.engine == "cbt-load" and go_at is not None:
         start = go_at + phase.ramp + phase.warmup
         cut = [j["ended"] for j in jobs if j["cut"] and j["ended"] is not None]  # stopped by us, early
         end = min([start + duration, *cut])
     else:
-        start = max(j["first_row"] for j in working)
+        start = math.ceil(max(j["first_row"] for j in working) / block) * float(block)
         lasting = [j for j in working if j["role"] != "delete"] or working
         end = min(min(j["last_row"] for j in lasting), start + duration)
-    block = block_of(phase)
     start, end = math.ceil(start / block) * float(block), math.floor(end / block) * float(block)
     return (start, end) if end > start else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, cast
 
@@ -15,7 +16,7 @@ from cbt_plugins.load.session import Beat
 from cbt_plugins.plan import Goal, Phase
 from cbt_plugins.run.buckets import account, bucket_name
 from cbt_plugins.run.context import RunArchive
-from cbt_plugins.run.load_phase import _target, refusal
+from cbt_plugins.run.load_phase import _target, lasting, refusal
 from cbt_plugins.run.outcome import PhaseOutcome, block_of, window_of
 from cbt_plugins.run.progress import Now, clock
 
@@ -231,11 +232,24 @@ def test_cbt_loads_window_is_what_was_asked_for() -> None:
 
 
 def test_a_window_is_whole_blocks() -> None:
-    assert window_of(Phase("m", "hybrid", duration=60.0), [record(10.2, 90)], None) == (11, 70)
+    assert window_of(Phase("m", "hybrid", duration=60.0), [record(10.2, 90)], None) == (11, 71)
     day = Phase("m", "hybrid", duration=86400.0)
     assert block_of(day) == 60
     assert window_of(day, [record(130.0, 86530.0)], None) == (180, 86520)
     assert block_of(Phase("f", "fill", goal=Goal(objects=9))) == 10
+
+
+def test_jobs_that_begin_one_after_the_other_last_for_a_whole_window() -> None:
+    """A phase of 20 s by warp had a window of 18 s."""
+    phase = Phase("m", "hybrid", duration=20.0)
+    lasts = lasting(phase)
+    begins = (103.4, 104.9)  # within two seconds
+    assert window_of(phase, [record(begin, begin + lasts) for begin in begins], 100.0) == (105, 125)
+    day = replace(phase, duration=86400.0)
+    start, end = window_of(day, [record(begin, begin + lasting(day)) for begin in begins], 100.0) or (0, 0)
+    assert end - start == 86400
+    assert lasting(replace(phase, engine="cbt-load")) == 20.0
+    assert lasting(Phase("f", "fill", goal=Goal(duration=15.0))) == 15.0
 
 
 def test_the_accounting_of_the_driver_is_its_own() -> None:
