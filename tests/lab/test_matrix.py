@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 import yaml
+from cluster_log import assert_as_logged
 from cluster_state import clean, facts, moving
 from cycles import Cycle
 from releases import BRING, home_of, releases
@@ -99,8 +100,9 @@ def test_cell(
     watched = summary["resources"]["phases"]
     assert all(name in watched for name, phase in phases.items() if phase["jobs"]), list(watched)
     if cycle_of is one_node_fails:
-        episodes = summary["failure"]["milestones"]["episodes"]
-        assert [(e["kind"], e["outcome"]) for e in episodes][1:] == [("return", "recovered")], episodes
+        made = summary["failure"]["milestones"]
+        assert [(e["kind"], e["outcome"]) for e in made["episodes"]][1:] == [("return", "recovered")], made
+        assert assert_as_logged(lab, made, (6, 7), since=made["start"]) >= 5
     assert (cycle.folder / "report.html").exists()
     codes = sorted({w["code"] for w in summary["warnings"]})
     record_property("tested", [engine, *cycle_of(engine), f"{requests:,}", " ".join(codes)])

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import subprocess
 import sys
 import time
-from datetime import datetime
-from math import inf
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List
 
 import pytest
+from cluster_log import assert_as_logged
 from cycles import CLUSTER
 from running_lab import PROJECT, RunningLab
 from waiting import end_of, wait_for
@@ -33,8 +31,6 @@ cluster, profile, run_dir, local = json.loads(sys.argv[1])
 with watch(lambda: [Recovery(profile, cluster, {})], cluster, {}, run_dir, Path(local)):
     sys.stdin.read()
 """
-#: a line of the cluster's log
-CLEAN = re.compile(r"pgs: \d+ active\+clean;")
 OUT = "mon_osd_down_out_interval"
 WRITE = ["rados", "bench", "-p", "rbd", "6", "write", "-b", "65536", "-t", "8", "--no-cleanup"]
 
@@ -84,15 +80,6 @@ def filled(lab: RunningLab) -> Iterator[None]:
     lab.exec("client1", ["rados", "-p", "rbd", "cleanup"])
 
 
-def log_lines(lab: RunningLab, since: float) -> List[Tuple[float, str]]:
-    found = []
-    for line in lab.exec("node0", ["cat", "/var/log/ceph/cluster.log"]).stdout.splitlines():
-        with contextlib.suppress(ValueError):
-            t = datetime.strptime(line[:31], "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
-            found.append((t, line[32:]))
-    return [(t, text) for t, text in found if t >= since]
-
-
 def test_a_node_fails_and_returns(lab: RunningLab, filled: None, tmp_path: Path) -> None:
     events: List[Dict[str, Any]] = []
 
@@ -126,35 +113,8 @@ def test_a_node_fails_and_returns(lab: RunningLab, filled: None, tmp_path: Path)
     assert returned["first-up"] <= returned["all-up"] <= returned["clean"]
     assert failure["recovery"]["copies"] > 0 and failure["recovery"]["objects"] > 0
 
-    patterns = {
-        "down": r"osd\.(\d+) (?:marked itself down|failed )",
-        "out": r"Marking osd\.(\d+) out",
-        "up": r"osd\.(\d+) .* boot$",
-    }
-
-    def log_says_clean() -> bool:  # it has a line every few seconds
-        states = [text for _, text in log_lines(lab, events[-1]["t"]) if "pgmap" in text]
-        return bool(states and CLEAN.search(states[-1]))
-
-    wait_for(log_says_clean, "the cluster's log")
-    log = log_lines(lab, events[0]["t"] - 0.5)
-    told: Dict[str, Dict[int, float]] = {kind: {} for kind in patterns}
-    for t, text in log:
-        for kind, pattern in patterns.items():
-            found = re.search(pattern, text)
-            if found:
-                told[kind].setdefault(int(found.group(1)), t)
-    assert told["down"].keys() == told["out"].keys() == told["up"].keys() == {6, 7}
-    assert at["first-down"] == pytest.approx(min(told["down"].values()), abs=0.5)
-    assert at["all-down"] == pytest.approx(max(told["down"].values()), abs=0.5)
-    assert at["out"] == pytest.approx(max(told["out"].values()), abs=0.5)
-    assert returned["first-up"] == pytest.approx(min(told["up"].values()), abs=0.5)
-    assert returned["all-up"] == pytest.approx(max(told["up"].values()), abs=0.5)
-    for begin, end, clean in ((failure["begin"], back["begin"], at["clean"]), (back["begin"], inf, returned["clean"])):
-        inside = [(t, text) for t, text in log if "pgmap" in text and begin + 1 < t <= end]
-        dirty = max(t for t, text in inside if not CLEAN.search(text))
-        first = min(t for t, _ in inside if t > dirty)
-        assert clean == pytest.approx(first, abs=0.5)
+    assert_as_logged(lab, made, (6, 7), since=events[0]["t"] - 0.5)
+    assert at["clean"] is not None and returned["clean"] is not None
 
 
 def test_a_busy_monitor_is_a_gap_and_no_end(lab: RunningLab, tmp_path: Path) -> None:

@@ -1,0 +1,70 @@
+"""The cluster's own log, beside the milestones that were found in samples."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from datetime import datetime
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+import pytest
+from running_lab import RunningLab
+from waiting import wait_for
+
+#: seconds by which a milestone may differ from the log
+EXACT = 0.5
+CLEAN = re.compile(r"pgs: \d+ active\+clean;")
+_OSD = {
+    "down": re.compile(r"osd\.(\d+) (?:marked itself down|failed )"),
+    "out": re.compile(r"Marking osd\.(\d+) out"),
+    "up": re.compile(r"osd\.(\d+) .* boot$"),
+}
+#: milestone -> what the log has of each OSD, and which of them counts
+_MILESTONES = {
+    "first-down": ("down", min),
+    "all-down": ("down", max),
+    "out": ("out", max),
+    "first-up": ("up", min),
+    "all-up": ("up", max),
+}
+
+
+def log_lines(lab: RunningLab, since: float) -> List[Tuple[float, str]]:
+    found = []
+    for line in lab.exec("node0", ["cat", "/var/log/ceph/cluster.log"]).stdout.splitlines():
+        with contextlib.suppress(ValueError):
+            t = datetime.strptime(line[:31], "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
+            found.append((t, line[32:]))
+    return [(t, text) for t, text in found if t >= since]
+
+
+def assert_as_logged(lab: RunningLab, made: Mapping[str, Any], osds: Sequence[int], since: float) -> int:
+    """Compare the failure and the return of a node with the log; returns how many milestones were compared."""
+
+    def log_says_clean() -> bool:  # it has a line every few seconds
+        states = [text for _, text in log_lines(lab, made["end"] - 5) if "pgmap" in text]
+        return bool(states and CLEAN.search(states[-1]))
+
+    wait_for(log_says_clean, "the cluster's log")
+    log = log_lines(lab, since)
+    told: Dict[str, Dict[int, float]] = {kind: {} for kind in _OSD}
+    for t, text in log:
+        for kind, pattern in _OSD.items():
+            if found := pattern.search(text):
+                told[kind].setdefault(int(found[1]), t)
+    assert told["down"].keys() == told["up"].keys() == set(osds), told
+    compared = 0
+    for episode, end in zip(made["episodes"], [*(e["begin"] for e in made["episodes"][1:]), made["end"]]):
+        for milestone in episode["milestones"]:
+            name, t = milestone["name"], milestone["t"]
+            if name in _MILESTONES and t is not None:
+                kind, of = _MILESTONES[name]
+                assert t == pytest.approx(of(told[kind].values()), abs=EXACT), (episode["kind"], name)
+            elif name == "clean" and t is not None:
+                inside = [(at, text) for at, text in log if "pgmap" in text and episode["begin"] + 1 < at <= end]
+                dirty = max(at for at, text in inside if not CLEAN.search(text))
+                assert t == pytest.approx(min(at for at, _ in inside if at > dirty), abs=EXACT), (episode["kind"], name)
+            else:
+                continue
+            compared += 1
+    return compared
