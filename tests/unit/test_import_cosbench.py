@@ -135,3 +135,17 @@ def test_what_is_nothing_of_cosbench_is_refused(tmp_path: Path) -> None:
         (tmp_path / "x.csv").write_text(text)
         with pytest.raises(Unreadable):
             read_imported(tmp_path / "x.csv")
+
+
+def test_javas_largest_integer_is_no_time_and_one_request_has_no_percentile(tmp_path: Path) -> None:
+    row = "s2-read,read,read,{n},6000,10,5,10,20,{p},20,{p},{p},60,600,100%,completed,waiting @ 2026-01-01 00:00:00\n"
+    head = TABLE.splitlines()[0] + "\n"
+    (tmp_path / "w7-x.csv").write_text(head + row.format(n=600, p=9223372036854775807))
+    (record,) = read_imported(tmp_path / "w7-x.csv")
+    found = {its.metric for its in record.measurements}
+    assert found == {"obj_per_s", "mib_per_s", "success_rate", "mean_ms", "p95_ms"}
+    assert "N/A" in tables(cosbench.lines(tmp_path / "w7-x.csv"))
+    (tmp_path / "w7-x.csv").write_text(head + row.format(n=1, p=30))
+    (record,) = read_imported(tmp_path / "w7-x.csv")
+    assert not [its for its in record.measurements if its.metric in ("p90_ms", "p95_ms", "p99_ms")]
+    assert value(record, "read", "max_ms") == 30

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any, Dict, List, Optional
@@ -206,3 +207,41 @@ def test_what_is_nothing_of_fio_is_refused(tmp_path: Path) -> None:
 def test_sizes_of_fio(text: str, size: int) -> None:
     assert fio._size(text) == size
     assert fio._size("4k,64k") == "4k,64k"
+
+
+def test_of_several_documents_the_last_counts(tmp_path: Path) -> None:
+    text = (DATA / "intervals.txt").read_text()
+    assert text.count('"fio version"') > 1
+    (record,) = read_imported(DATA / "intervals.txt")
+    last = json.loads(text[text.rindex('{\n  "fio version"') : text.rindex("\n}") + 2])["jobs"][0]["write"]
+    assert line_of(record, "write", "obj_per_s").n == last["total_ios"] and record.usable
+    (tmp_path / "x").write_text(text[: text.rindex("\n}") - 500])  # fio was killed while it wrote the last one
+    (record,) = read_imported(tmp_path / "x")
+    assert (line_of(record, "write", "obj_per_s").n or 0) < last["total_ios"]
+    assert not record.usable and "torn-output" in [warning.code for warning in record.warnings]
+
+
+def test_each_fdatasync_is_no_short_request() -> None:
+    text = (DATA / "intervals.txt").read_text()
+    assert re.search(r'"short_ios" : [1-9]', text)  # counted as reads, of which there were none
+    (record,) = read_imported(DATA / "intervals.txt")
+    assert "errors" not in [warning.code for warning in record.warnings]
+
+
+def test_units_of_version_2() -> None:
+    (record,) = read_imported(DATA / "v2.2.10.json")
+    assert value(record, "write", "obj_per_s") == pytest.approx(15624.70, rel=1e-5)
+    assert value(record, "write", "mib_per_s") == pytest.approx(62499 / 1024, rel=1e-4)  # its `bw` is in KiB/s
+    assert value(record, "write", "mean_ms") == pytest.approx(8.15119)
+    assert value(record, "write", "p99_ms") == pytest.approx(8.640)
+    assert value(record, "write", "max_ms") == pytest.approx(261.110)
+
+
+@pytest.mark.parametrize(
+    ("name", "rate", "mean"), [("mixed.json", 399.9, 0.4574), ("v2.6-mixed.json", 2252.49, 1.78292)]
+)
+def test_directions_that_fio_has_put_together(name: str, rate: float, mean: float) -> None:
+    (record,) = read_imported(DATA / name)
+    assert {its.op for its in record.measurements} == {"mixed"}
+    assert value(record, "mixed", "obj_per_s") == pytest.approx(rate, rel=1e-3)
+    assert value(record, "mixed", "mean_ms") == pytest.approx(mean, rel=1e-3)

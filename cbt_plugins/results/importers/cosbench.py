@@ -1,19 +1,23 @@
 """COSbench's archive: workloads.csv, run-history.csv, and the table of one workload (w13-NAME/w13-NAME.csv).
 
 By its exporters: counts are of what ended well; times are ms; bandwidth is bytes/s; percentiles are the upper ends of
-bins of 10 ms; "N/A" is a value that was 0. workloads.csv has a line for each operation of each stage of each workload;
-names, times and how it ended are in run-history.csv. A workload is a record, a stage is a phase; all stages are kept.
+bins of 10 ms; "N/A" is a value that was 0, and 9223372036854775807 is none. workloads.csv has a line for each operation
+of each stage of each workload; names, times and how it ended are in run-history.csv. A workload is a record, a stage is
+a phase; all stages are kept.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.journal import read_text
+from cbt_plugins.metrics import METRICS
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
 from cbt_plugins.results.record import Measurement, ResultWarning, RunRecord
 from cbt_plugins.results.source import Unreadable
@@ -31,6 +35,7 @@ _BOUNDS = ResultWarning(
 _NO_CLOCK = ResultWarning("no-series", "COSbench's tables have no series: drift within a run is unknown")
 
 
+_NEVER = float(2**63 - 1)
 #: units of the controller's page
 _COUNT, _BYTES = ("ops", "kops", "mops", "gops"), ("B", "KB", "MB", "GB", "TB", "PB")
 _RATE = ("B/S", "KB/S", "MB/S", "GB/S")
@@ -106,7 +111,7 @@ def read(path: Path) -> List[RunRecord]:
 def lines(path: Path) -> List[CosbenchLine]:
     """Return the lines of workloads.csv or of a workload's table. Raises Unreadable."""
     try:
-        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+        with io.StringIO(read_text(path), newline="") as file:
             # what is behind the last column of a table is the history of its states
             return [_line(path, row) for row in csv.DictReader(file) if row.get("Op-Count") not in (None, "", "N/A")]
     except OSError as e:
@@ -143,13 +148,14 @@ def _line(path: Path, row: Mapping[str, str]) -> CosbenchLine:
 
 
 def _number(text: str) -> Optional[float]:
-    return None if text == "N/A" else float(text)
+    """Java's largest integer stands for what is above all bins, or was never counted."""
+    return None if text == "N/A" or float(text) >= _NEVER else float(text)
 
 
 def history(path: Path) -> Dict[str, CosbenchWorkload]:
     """Return the workloads of run-history.csv by id; {} when there is none."""
     try:
-        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+        with io.StringIO(read_text(path), newline="") as file:
             rows = list(csv.DictReader(file))
     except OSError:
         return {}
@@ -202,7 +208,7 @@ def _measurements(line: CosbenchLine) -> Iterator[Measurement]:
     if line.res_ms is not None:
         yield Measurement(*where, "mean_ms", line.res_ms, n=n)
     for q, metric in _METRICS.items():
-        if line.percentiles[q] is not None:
+        if line.percentiles[q] is not None and n >= METRICS[metric].needs:
             yield Measurement(*where, metric, line.percentiles[q], n=n, bin=BIN)
 
 

@@ -3,7 +3,10 @@
 By its manual, its source and recorded runs: `runtime` is that of a direction, in ms; an IO that failed ends the job
 unless continue_on_error is set, and is in no `total_ios` of 3.33's percentiles; latencies are those of the completion
 (clat), or in total (lat) with lat_percentiles; json+ has the histogram that the percentiles come from, a count for the
-middle of each bin: bins of several jobs add up.
+middle of each bin: bins of several jobs add up. Before fio 3, latencies are in us (`clat`) and `io_bytes` is in KiB.
+With --status-interval a document follows another, each of all that was done until then. unified_rw_reporting=mixed has
+one section for all directions, =both has it beside theirs. A job with fsync or fdatasync counts each of them as a short
+IO of the read direction.
 
 A line of a log (write_iops_log, write_lat_log) is: ms since the job began (its end), value, direction, block size,
 offset. Without log_avg_msec there is a line for each request: the value of an iops log is 1, that of a latency log its
@@ -27,6 +30,10 @@ from cbt_plugins.results.record import ResultWarning
 from cbt_plugins.results.source import Unreadable
 
 DIRECTIONS = ("read", "write", "trim")
+#: with unified_rw_reporting=mixed: the section of all directions together
+MIXED = "mixed"
+_NS, _US = 1e-6, 1e-3  # in ms
+_SYNCS = ("fsync", "fdatasync", "sync_file_range")
 #: a log: PREFIX_iops.1.log, and .HOST behind it when CBT has collected it
 _LOG = re.compile(r"(?P<prefix>.*)_(?P<kind>iops|clat|lat)\.(?P<job>\d+)\.log(?P<host>\..*)?$")
 _PERCENTILES = {
@@ -62,10 +69,12 @@ class Fio(ClientImporter):
 
 def parse(text: str, client: str, logs: Optional[Logs] = None, by_name: bool = True) -> Parsed:
     """Return one process's output; `by_name`: jobs with another name are another phase. Raises Unreadable."""
-    data = _document(text)
+    data, torn = _document(text)
     jobs = _jobs(data)
     options = dict(data.get("global options") or {})
     made = Parsed("fio", config={"benchmark": "fio", "engine": "fio"})
+    if torn:
+        made.warnings.append(ResultWarning("torn-output", f"{client}: its last document has no end"))
     made.started = min((begin for begin in (_start(data, job) for job in jobs) if begin is not None), default=None)
     made.config.update(_config(options, jobs))
     if data.get("fio version"):
@@ -77,21 +86,33 @@ def parse(text: str, client: str, logs: Optional[Logs] = None, by_name: bool = T
         phase = str(job.get("jobname")) if by_name and len(names) > 1 else mode
         who = f"{client}:{number}" if len(jobs) > 1 else client
         parts += _parts(job, phase, who, _start(data, job), logs.of(number, len(jobs)) if logs else {})
-        made.warnings += _warnings(job, phase, who)
-    made.usable = not any(warning.code == "job-failed" for warning in made.warnings)
+        made.warnings += _warnings(options, job, phase, who)
+    made.usable = not any(warning.code in ("job-failed", "torn-output") for warning in made.warnings)
     return made
 
 
-def _document(text: str) -> Dict[str, Any]:
-    """The JSON in it: with --output-format=json,normal there is text before and after."""
-    at = text.find("{") if text.lstrip().startswith("{") else text.find("\n{") + 1
-    try:
-        data, _ = json.JSONDecoder().raw_decode(text, max(at, 0))
-    except ValueError as e:
-        raise Unreadable(f"no JSON of fio: {e}") from e
-    if not isinstance(data, dict) or "fio version" not in data:
+def _document(text: str) -> Tuple[Dict[str, Any], bool]:
+    """Return the last complete JSON in it, and whether another begins behind that and does not end.
+
+    There is text around it with --output-format=json,normal.
+    """
+    last: Optional[Dict[str, Any]] = None
+    at = 0
+    while True:
+        begin = re.compile(r"^\s*\{", re.MULTILINE).search(text, at)
+        if begin is None:
+            break
+        try:
+            data, at = json.JSONDecoder().raw_decode(text, begin.end() - 1)
+        except ValueError as e:
+            if last is None:
+                raise Unreadable(f"no JSON of fio: {e}") from e
+            return last, True
+        if isinstance(data, dict) and "fio version" in data:
+            last = data
+    if last is None:
         raise Unreadable("no JSON of fio")
-    return data
+    return last, False
 
 
 def _jobs(data: Mapping[str, Any]) -> List[FioJob]:
@@ -121,7 +142,8 @@ def _config(options: Mapping[str, Any], jobs: Sequence[FioJob]) -> Iterator[Tupl
     if "bs" in same:
         yield "load.op_size", _size(str(same["bs"]))
     yield "load.queue_depth", int(same.get("iodepth") or 1)
-    clats = {"clat" if "percentile" in _named(job, "clat_ns") else "lat" for job in jobs}
+    most = [max(_sections(job).values(), key=lambda its: int(its["total_ios"]), default={}) for job in jobs]
+    clats = {_latency(its)[0] for its in most}
     yield "fio.latency", "+".join(sorted(clats))
 
 
@@ -131,22 +153,29 @@ def _size(text: str) -> Any:
     return int(found[1]) << 10 * " kmgt".index(found[2] or " ") if found else text
 
 
-def _named(job: FioJob, name: str) -> Mapping[str, Any]:
-    """This latency of the direction that has the most requests."""
-    most = max(DIRECTIONS, key=lambda way: (job.get(way) or {}).get("total_ios") or 0)
-    return (job.get(most) or {}).get(name) or {}
+def _sections(job: FioJob) -> Dict[str, Mapping[str, Any]]:
+    """The directions in which the job did something; "mixed" where fio gives no directions."""
+    found = {way: job.get(way) or {} for way in DIRECTIONS}
+    some = {way: its for way, its in found.items() if its.get("total_ios") or its.get("io_bytes")}
+    return some or ({MIXED: job[MIXED]} if (job.get(MIXED) or {}).get("total_ios") else {})
+
+
+def _latency(its: Mapping[str, Any]) -> Tuple[str, Mapping[str, Any], float]:
+    """Return of a section which latency has percentiles (else clat), that latency, and its unit in ms."""
+    unit, suffix = (_NS, "_ns") if "clat_ns" in its or "lat_ns" in its else (_US, "")
+    lat = its.get(f"lat{suffix}") or {}
+    clat = its.get(f"clat{suffix}") or {}
+    if not clat or ("percentile" not in clat and "percentile" in lat):
+        return "lat", lat, unit
+    return "clat", clat, unit
 
 
 def _parts(job: FioJob, phase: str, client: str, start: Optional[float], logs: Mapping[str, Any]) -> Iterator[Part]:
-    for way in DIRECTIONS:
-        its = job.get(way) or {}
-        if not its.get("total_ios") and not its.get("io_bytes"):
-            continue
-        latency = its.get("clat_ns") or {}
-        if "percentile" not in latency and "percentile" in (its.get("lat_ns") or {}):
-            latency = its["lat_ns"]
+    for way, its in _sections(job).items():
+        _, latency, unit = _latency(its)
         ios, seconds = int(its["total_ios"]), float(its["runtime"]) / 1000
         given = latency.get("percentile") or {}
+        known = "mean" in latency and bool(latency.get("N", ios))
         log = logs.get(way)
         yield Part(
             phase=phase,
@@ -155,13 +184,13 @@ def _parts(job: FioJob, phase: str, client: str, start: Optional[float], logs: M
             seconds=seconds,
             requests=ios,
             failed=_failed(job, way),
-            bytes=int(its["io_bytes"]),
+            bytes=int(its["io_bytes"]) * (1 if "io_kbytes" in its else 1024),
             start=start,
             steps=log.steps.completed(ios, seconds, ios * float(latency.get("mean") or 0)) if log else None,
-            mean_ms=float(latency["mean"]) / 1e6 if latency.get("N", ios) else None,
-            max_ms=float(latency["max"]) / 1e6 if latency.get("N", ios) else None,
-            percentiles={key: float(given[q]) / 1e6 for q, key in _PERCENTILES.items() if q in given},
-            bins=_bins(latency),
+            mean_ms=float(latency["mean"]) * unit if known else None,
+            max_ms=float(latency["max"]) * unit if known else None,
+            percentiles={key: float(given[q]) * unit for q, key in _PERCENTILES.items() if q in given},
+            bins=_bins(latency) if unit == _NS else None,  # older versions number their bins in another way
             single=log.single if log else None,
         )
 
@@ -169,8 +198,7 @@ def _parts(job: FioJob, phase: str, client: str, start: Optional[float], logs: M
 def _failed(job: FioJob, way: str) -> Optional[int]:
     """fio counts the failures of a job, and not of its directions; None when it cannot be told whose they are."""
     failed = int(job.get("total_err") or bool(job.get("error")))
-    others = any((job.get(other) or {}).get("total_ios") for other in DIRECTIONS if other != way)
-    return None if failed and others else failed
+    return None if failed and set(_sections(job)) - {way} else failed
 
 
 def _bins(latency: Mapping[str, Any]) -> Optional[Bins]:
@@ -183,16 +211,17 @@ def _bins(latency: Mapping[str, Any]) -> Optional[Bins]:
     return Bins.merged([Bins(values, np.array([count for _, count in pairs]))])
 
 
-def _warnings(job: FioJob, phase: str, client: str) -> Iterator[ResultWarning]:
+def _warnings(options: Mapping[str, Any], job: FioJob, phase: str, client: str) -> Iterator[ResultWarning]:
     if job.get("error"):
         yield ResultWarning("job-failed", f"{phase}: {client} ended with error {job['error']}")
     if job.get("total_err"):
         text = f"{phase}: {job['total_err']} requests of {client} failed, the first with error {job.get('first_error')}"
         yield ResultWarning("errors", text)
-    for way in DIRECTIONS:
+    syncs = any({**options, **(job.get("job options") or {})}.get(key) for key in _SYNCS)
+    for way, its in _sections(job).items():
         for key in ("short_ios", "drop_ios"):
-            if (job.get(way) or {}).get(key):
-                yield ResultWarning("errors", f"{phase}: {client} had {job[way][key]} {key.replace('_', ' ')} ({way})")
+            if its.get(key) and not (syncs and key == "short_ios"):
+                yield ResultWarning("errors", f"{phase}: {client} had {its[key]} {key.replace('_', ' ')} ({way})")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,160 @@
+"""elbencho's results: --csvfile (a table with a line for each phase) and --jsonfile (a document for each phase).
+
+By its manual, its source and recorded runs of 3.0: a file is appended to, so a phase that comes again is another loop;
+"first" is what was done when the first thread ended, "last" is everything; an entry is a file or an object, an IO is a
+block of it; with --rwmixpct the columns without a prefix are the writes; latencies are in us; "MiB" is rounded
+down in the table and is bytes in JSON. The first failed request ends a run, and leaves no line. Its histogram has bins
+that are a fifth wide: no percentile is made of it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import datetime
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+
+from cbt_plugins.results.importers.importer import ClientFile, ClientImporter
+from cbt_plugins.results.importers.parts import Parsed, Part
+from cbt_plugins.results.record import ResultWarning
+from cbt_plugins.results.source import Unreadable
+
+#: its name of a phase -> of the operation; others keep theirs
+_OPS = {"WRITE": "write", "READ": "read", "RMFILES": "delete", "RMOBJECTS": "delete", "STAT": "stat", "HEADOBJ": "stat"}
+#: make or remove what is around the objects
+_PREPARES = ("MKDIRS", "MKBUCKETS", "RMDIRS", "RMBUCKETS", "SYNC", "DROPCACHE")
+_CONFIG = ("hosts", "threads", "file size", "block size", "version")
+#: of the time of the slowest thread: below it the threads did not all run for most of the time
+_MOST = 0.95
+
+_Row = Mapping[str, Optional[str]]
+
+
+class Elbencho(ClientImporter):
+    """elbencho, alone or with its services on several hosts."""
+
+    kind = "elbencho"
+
+    def claims(self, head: str) -> bool:
+        return head.startswith("ISO date,label,path type,") or ('"phase_type"' in head and '"last_done"' in head)
+
+    def parse(self, file: ClientFile) -> Parsed:
+        rows = list(_documents(file.text) if file.text.lstrip().startswith("{") else _table(file.text))
+        if not rows:
+            raise Unreadable("elbencho ran no phase")
+        made = Parsed("elbencho", config={"benchmark": "elbencho", "engine": "elbencho"})
+        made.config.update(_config(rows[0]))
+        seen: Dict[str, int] = {}
+        for row in rows:
+            phase = " ".join(filter(None, (row["label"], (row["operation"] or "").lower())))
+            loop = seen[phase] = seen.get(phase, -1) + 1
+            made.loops.setdefault(loop, []).extend(_parts(row, phase, file.client))
+            first, last = _number(row, "time ms [first]"), _number(row, "time ms [last]")
+            if first is not None and last and first < _MOST * last and row["operation"] not in _PREPARES:
+                text = f"{phase}: its threads ran together for {first / 1000:.1f} of {last / 1000:.1f} s"
+                text += "; rates are of all of it"
+                made.warnings.append(ResultWarning("common-window", text))
+        made.started = min((its for its in map(_start, rows) if its is not None), default=None)
+        made.warnings.append(ResultWarning("no-series", "elbencho writes no series: drift within a run is unknown"))
+        return made
+
+
+def _table(text: str) -> Iterator[_Row]:
+    for row in csv.DictReader(io.StringIO(text)):
+        if row.get("operation") and row["operation"] != "operation":  # appended to with a head of its own
+            yield row
+
+
+def _documents(text: str) -> Iterator[_Row]:
+    """Each document, under the names that the table has."""
+    decoder, at = json.JSONDecoder(), 0
+    while text[at:].strip():
+        try:
+            its, length = decoder.raw_decode(text[at:].lstrip())
+            at += len(text[at:]) - len(text[at:].lstrip()) + length
+            yield _row(its)
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
+            raise Unreadable(f"no JSON of elbencho: {e}") from e
+
+
+def _row(document: Mapping[str, Any]) -> _Row:
+    config, first, last = document["config"], document["first_done"], document["last_done"]
+    row: Dict[str, Optional[str]] = {
+        "label": document.get("label"),
+        "operation": document["phase_type"],
+        "ISO date": document["iso_start_date"],
+        "time ms [first]": first["elapsed_time_ms"],
+        "time ms [last]": last["elapsed_time_ms"],
+        "IO depth": config.get("io_depth"),
+        **{key: config.get(key.replace(" ", "_")) for key in _CONFIG},
+    }
+    for prefix, read in (("", last), ("rwmix read ", last.get("rwmix_read") or {})):
+        row.update({f"{prefix}entries [last]": read.get("entries"), f"{prefix}bytes": read.get("bytes")})
+    for name, key in (("Ent", "entries"), ("IO", "IO")):
+        latency = (last.get("latency") or {}).get(key) or {}
+        for prefix, its in (("", latency), ("rwmix read ", latency.get("rwmix_read") or {})):
+            row.update({f"{prefix}{name} lat us [{which}]": its.get(f"{which}_us") for which in ("avg", "max")})
+    return row
+
+
+def _number(row: _Row, key: str) -> Optional[float]:
+    text = row.get(key)
+    try:
+        return None if text in (None, "") else float(text or 0)
+    except ValueError:
+        raise Unreadable(f"no number: {key} {text!r}") from None
+
+
+def _start(row: _Row) -> Optional[float]:
+    """When a phase began, epoch seconds; None where the file does not say in which time zone its times are."""
+    try:
+        return datetime.strptime(row["ISO date"] or "", "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
+    except (KeyError, ValueError):
+        return None
+
+
+def _parts(row: _Row, phase: str, client: str) -> Iterator[Part]:
+    name = row["operation"] or ""
+    for prefix, op in (("", _OPS.get(name, name.lower())), ("rwmix read ", "read")):
+        size = _number(row, f"{prefix}bytes")
+        if size is None and (mib := _number(row, f"{prefix}MiB [last]")) is not None:
+            size = mib * 2**20
+        requests, unit = _requests(row, prefix, size)
+        if requests is None:
+            continue
+        mean, high = (_number(row, f"{prefix}{unit} lat us [{which}]") for which in ("avg", "max"))
+        yield Part(
+            phase=phase,
+            op="write" if prefix == "" and name.startswith("RWMIX") else op,
+            client=client,
+            seconds=(_number(row, "time ms [last]") or 0) / 1000,
+            requests=requests,
+            failed=None,
+            prepares=name in _PREPARES,
+            bytes=None if size is None else int(size),
+            start=_start(row),
+            mean_ms=None if mean is None else mean / 1000,
+            max_ms=None if high is None else high / 1000,
+        )
+
+
+def _requests(row: _Row, prefix: str, size: Optional[float]) -> Tuple[Optional[int], str]:
+    """Return how many there were, and what they are: entries, or blocks where it counts no entries."""
+    entries, block = _number(row, f"{prefix}entries [last]"), _number(row, "block size")
+    if entries is not None:
+        return int(entries), "Ent"
+    if row.get(f"{prefix}bytes"):
+        return (round((size or 0) / block) if block else None), "IO"
+    rate, seconds = _number(row, f"{prefix}IOPS [last]"), (_number(row, "time ms [last]") or 0) / 1000
+    return (None if rate is None else round(rate * seconds)), "IO"
+
+
+def _config(row: _Row) -> Iterator[Tuple[str, Any]]:
+    names: List[Tuple[str, str]] = [("file size", "load.size"), ("block size", "load.op_size"), ("hosts", "load.hosts")]
+    for key, name in [*names, ("threads", "load.threads"), ("IO depth", "load.queue_depth")]:
+        number = _number(row, key)
+        if number is not None:
+            yield name, int(number)
+    if row.get("version"):
+        yield "version.elbencho", row["version"]
