@@ -23,27 +23,25 @@ type blocks struct {
 	size    int
 }
 
-// begin reads the first line and finds the columns by it; a header is taken off.
+// begin reads until it has found the columns; a header that comes first is taken off.
 func (b *blocks) begin() error {
 	buffer := make([]byte, 1<<16)
-	for b.err == nil && bytes.IndexByte(b.rest, '\n') < 0 && len(b.rest) < longestLine {
+	for {
+		columns, header, found, err := rows.Of(b.rest)
+		if err != nil {
+			return err
+		}
+		if found || b.err != nil || len(b.rest) >= longestLine {
+			b.columns = columns
+			if header {
+				b.rest = b.rest[bytes.IndexByte(b.rest, '\n')+1:]
+			}
+			return nil
+		}
 		var n int
 		n, b.err = b.from.Read(buffer)
 		b.rest = append(b.rest, buffer[:n]...)
 	}
-	first, _, whole := bytes.Cut(b.rest, []byte{'\n'})
-	if !whole { // a header that is torn
-		first = nil
-	}
-	columns, header, err := rows.Of(first)
-	if err != nil {
-		return err
-	}
-	b.columns = columns
-	if header && len(first) < len(b.rest) {
-		b.rest = b.rest[len(first)+1:]
-	}
-	return nil
 }
 
 // next fills a buffer with a block, and returns the buffer and the block's length; behind it stand rows.Room zeros.

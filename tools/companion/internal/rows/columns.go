@@ -46,18 +46,34 @@ func OfHeader(line string) (*Columns, error) {
 	return c, nil
 }
 
-// Of finds the columns by the first line of a text; header tells whether this line is one, and no row.
-func Of(first []byte) (columns *Columns, header bool, err error) {
-	if bytes.HasPrefix(first, []byte("idx\t")) || bytes.Equal(first, []byte("idx")) {
-		columns, err = OfHeader(string(first))
-		return columns, true, err
+// Of finds the columns by the first line that is a header or a row; what may stand before it (a comment, a message, an
+// empty line) says nothing. header tells whether text begins with a header, found whether there was such a line at all:
+// without one the columns are those of Header.
+func Of(text []byte) (columns *Columns, header, found bool, err error) {
+	for rest, more := text, true; more; {
+		var line []byte
+		at := rest
+		line, rest, more = bytes.Cut(rest, []byte{'\n'})
+		if !more { // its end has not come
+			break
+		}
+		if bytes.HasPrefix(line, []byte("idx\t")) || bytes.Equal(line, []byte("idx")) {
+			columns, err = OfHeader(string(line))
+			return columns, len(at) == len(text), true, err
+		}
+		for _, names := range headers {
+			if columns, _ = OfHeader(names); columns.plain(bytes.TrimSuffix(line, []byte{'\r'})) {
+				return columns, false, true, nil
+			}
+		}
 	}
-	names := Header
-	if bytes.Count(first, []byte("\t")) == 12 {
-		names = strings.TrimSuffix(names, "\tcat")
-	}
-	columns, err = OfHeader(names)
-	return columns, false, err
+	columns, err = OfHeader(Header)
+	return columns, false, false, err
+}
+
+// of all versions, whose rows differ in their numbers of columns: 14, 13 and 15
+var headers = []string{
+	Header, strings.TrimSuffix(Header, "\tcat"), strings.Replace(Header, "\tend\t", "\tlast_byte\tend\t", 1),
 }
 
 // a quoted error message that goes on for longer than this has lost its end

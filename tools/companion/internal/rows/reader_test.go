@@ -70,9 +70,11 @@ func TestVersions(t *testing.T) {
 		if len(rows) != 1 || bad != 0 || rows[0] != `3 GET 1 4096 http://rgw1:7480 "" 1795251988096048237 36211601 163355` {
 			t.Errorf("%s: %v, %d bad", header, rows, bad)
 		}
-		found, is, err := Of([]byte(strings.TrimSuffix(line, "\n")))
-		if err != nil || is || (found.width != c.width && c.width < 15) {
-			t.Errorf("%s: %d columns without a header, %v, %v", header, found.width, is, err)
+		for _, before := range []string{"", "# warp get\n", "\n", "warp: <ERROR> a message\n\n", "1\t2\n", header + "\n"} {
+			found, is, known, err := Of([]byte(before + line))
+			if err != nil || is != strings.HasPrefix(before, "idx") || !known || found.width != c.width || found.end != c.end {
+				t.Errorf("%q before a row of %d columns: found %d, %v, %v, %v", before, c.width, found.width, is, known, err)
+			}
 		}
 	}
 	if _, err := OfHeader("idx\tthread\top"); err == nil || !strings.Contains(err.Error(), "n_objects, bytes") {
