@@ -160,7 +160,7 @@ def test_forms_of_an_answer(archive: Path, capsys: pytest.CaptureFixture[str]) -
     [
         (["{archive}", "SELECT nonsense FROM ops"], "nonsense"),
         (["{archive}", "SELEC 1"], "syntax error"),
-        (["{archive}/none", "SELECT 1"], "no such directory"),
+        (["{archive}/none", "SELECT 1"], "no such file or directory"),
         (["{archive}"], "--list"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Iterable, Iterator, List, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, read_run
 from cbt_plugins.results.histogram import lows
 from cbt_plugins.results.job_files import NotBuilt, frames_of_rows
 from cbt_plugins.results.source import Unreadable
-from cbt_plugins.results.sql.table import Columns, Table, TableRun, columns_of
+from cbt_plugins.results.sql.table import Columns, Names, Table, TableRun, columns_of
 
 _WHERE = """
 phase VARCHAR name
@@ -113,21 +113,9 @@ def _frames_of(job: ArchivedJob, block: int) -> Iterable[Any]:
 def _where(phase: ArchivedPhase, job: ArchivedJob, frame: Frame, op: np.ndarray) -> Columns:
     n = len(op)
     about = {"phase": phase.name, "driver": job.driver, "job": job.id, "node": job.node}
-    made = {name: _same(text, n) for name, text in about.items()}
-    made["op"] = _named(frame.ops, op)
+    made: Dict[str, Any] = {name: Names.same(text, n) for name, text in about.items()}
+    made["op"] = Names(op, frame.ops)
     return made
-
-
-def _same(text: str, n: int) -> np.ndarray:
-    made = np.empty(n, object)
-    made[:] = text
-    return made
-
-
-def _named(names: Sequence[str], numbers: np.ndarray) -> np.ndarray:
-    texts = np.empty(len(names), object)
-    texts[:] = list(names)
-    return texts[numbers] if len(names) else np.empty(0, object)
 
 
 def _inside(phase: ArchivedPhase, at: np.ndarray, width: int) -> np.ndarray:
@@ -155,7 +143,7 @@ def _group(phase: ArchivedPhase, job: ArchivedJob, frame: Frame, its: np.ndarray
     counts = frame.table("counts")
     made = _where(phase, job, frame, counts["op"][its])
     block, size = counts["block"][its].astype(np.int64), counts["size"][its].astype(np.int64)
-    made["endpoint"] = _named(frame.endpoints, counts["endpoint"][its])
+    made["endpoint"] = Names(counts["endpoint"][its], frame.endpoints)
     made.update(block=block.astype(float), in_window=_inside(phase, block, frame.block))
     made["size_low"] = np.where(size > 0, np.int64(1) << np.maximum(size - 1, 0), 0)
     made["size_high"] = (np.int64(1) << size) - 1
@@ -181,7 +169,7 @@ def _histograms(run: TableRun) -> Iterator[Columns]:
             if len(table["group"]):
                 made = _group(phase, job, frame, table["group"].astype(np.int64))
                 bucket = table["bucket"].astype(np.int64)
-                made.update(what=_same(what, len(bucket)), low=lows(bucket), high=lows(bucket + 1))
+                made.update(what=Names.same(what, len(bucket)), low=lows(bucket), high=lows(bucket + 1))
                 made["count"] = table["count"].astype(np.int64)
                 yield made
 
@@ -191,9 +179,9 @@ def _errors(run: TableRun) -> Iterator[Columns]:
         table = frame.table("errors")
         if len(table["block"]):
             made = _where(phase, job, frame, table["op"])
-            made["endpoint"] = _named(frame.endpoints, table["endpoint"])
+            made["endpoint"] = Names(table["endpoint"], frame.endpoints)
             made.update(block=table["block"].astype(float), in_window=_inside(phase, table["block"], frame.block))
-            made.update(error=_named(frame.errors, table["error"]), count=table["count"].astype(np.int64))
+            made.update(error=Names(table["error"], frame.errors), count=table["count"].astype(np.int64))
             yield made
 
 

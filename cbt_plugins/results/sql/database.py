@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import duckdb
 import numpy as np
 
 from cbt_plugins.results.archive import find_runs
-from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.source import Unreadable, reading
 from cbt_plugins.results.sql import aggregate_tables, monitor_tables, summary_tables
 from cbt_plugins.results.sql.aggregate_tables import phases
-from cbt_plugins.results.sql.table import TEXT, TIME, Column, Columns, Table, TableRun, columns_of
+from cbt_plugins.results.sql.table import TEXT, TIME, Column, Names, Table, TableRun, columns_of
 
 _ROW_COLUMNS = columns_of("""
 phase VARCHAR name
@@ -100,8 +100,12 @@ def _ours(path: Path) -> bool:
     return (path / "plan.json").exists() or (path / "phases").is_dir()
 
 
-def connect(runs: Sequence[TableRun], wanted: str) -> Any:
-    """Return a connection with the tables whose names stand in the text `wanted`. Raises Unreadable, duckdb.Error."""
+def connect(runs: Sequence[TableRun], wanted: str, unreadable: Optional[List[str]] = None) -> Any:
+    """Return a connection with the tables whose names stand in the text `wanted`. Raises Unreadable, duckdb.Error.
+
+    `unreadable` gets a sentence on each run that is left out because it cannot be read; without it that is raised.
+    """
+    left_out: List[str] = []
     con = duckdb.connect(":memory:")
     con.execute("SET TimeZone = 'UTC'")
     words = set(re.findall(r"\w+", wanted.lower()))
@@ -109,7 +113,11 @@ def connect(runs: Sequence[TableRun], wanted: str) -> Any:
     for table in TABLES:
         if table.name in words:
             its = [column for column in table.columns if everything or column.name in words]
-            _create(con, table, its or table.columns[:1], runs)
+            _create(con, table, its or table.columns[:1], runs, left_out)
+    if left_out and unreadable is None:
+        raise Unreadable(left_out[0])
+    if unreadable is not None:
+        unreadable += dict.fromkeys(left_out)
     if ROWS.name in words:
         con.execute(_rows_view(con, runs))
     # from here on no file can be read or written but those of the rows
@@ -125,24 +133,54 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _create(con: Any, table: Table, wanted: Sequence[Column], runs: Sequence[TableRun]) -> None:
-    """Make a table of the columns that the query names: histograms of days are large."""
+def _create(con: Any, table: Table, wanted: Sequence[Column], runs: Sequence[TableRun], unreadable: List[str]) -> None:
+    """Make a table of the columns that the query names: histograms of days are large.
+
+    What is added up has numbers for texts until then; `unreadable` gets a sentence on each run that is left out.
+    """
     columns = (RUN, *wanted)
-    con.execute(f"CREATE TABLE {table.name} ({', '.join(f'{_name(column)} {column.type}' for column in columns)})")
     adds = bool(table.adds) and len(columns) <= len(table.columns)
+    types = ["BIGINT" if adds and column.type in (TEXT, TIME) else column.type for column in columns]
+    fields = ", ".join(f"{_name(column)} {type_}" for column, type_ in zip(columns, types))
+    con.execute(f"CREATE TABLE {table.name} ({fields})")
+    texts: Dict[str, int] = {}
     waiting = 0
-    for run, piece in _pieces(table, runs):
-        n = len(next(iter(piece.values())))
-        filled = {"run": np.full(n, run.name, object), **{column.name: piece[column.name] for column in wanted}}
-        con.register("piece", filled)
-        con.execute(f"INSERT INTO {table.name} SELECT {', '.join(map(_value, columns))} FROM piece")
-        con.unregister("piece")
-        waiting += n
-        if adds and waiting > _MANY:
-            _add_up(con, table, columns)
-            waiting = 0
+    for run in runs:
+        try:
+            with reading(run.path):
+                for piece in table.fill(run):
+                    n = len(next(iter(piece.values())))
+                    filled = {column.name: piece[column.name] for column in wanted}
+                    _insert(con, table, columns, {"run": Names.same(run.name, n), **filled}, texts if adds else None)
+                    waiting += n
+                    if adds and waiting > _MANY:
+                        _add_up(con, table, columns)
+                        waiting = 0
+        except Unreadable as e:
+            con.execute(f"DELETE FROM {table.name} WHERE run = {texts.get(run.name, -1) if adds else quoted(run.name)}")
+            unreadable.append(str(e))
     if adds:
         _add_up(con, table, columns)
+        _expand(con, table, columns, list(texts))
+
+
+def _insert(
+    con: Any, table: Table, columns: Sequence[Column], piece: Mapping[str, Any], texts: Optional[Dict[str, int]]
+) -> None:
+    """Put a piece into its table; with `texts` a text becomes its number in them, and a time its microseconds."""
+    filled, values = {}, []
+    for column in columns:
+        its = piece[column.name]
+        name = _name(column)
+        if isinstance(its, Names):
+            its = its.texts() if texts is None else its.numbered(texts)
+        filled[column.name] = its
+        values.append(f"CAST(round({name} * 1e6) AS BIGINT)" if column.type == TIME else name)
+        if column.type == TIME and texts is None:
+            values[-1] = f"make_timestamp({values[-1]})"
+    con.register("piece", filled)
+    con.execute(f"INSERT INTO {table.name} SELECT {', '.join(values)} FROM piece")
+    con.unregister("piece")
 
 
 def _add_up(con: Any, table: Table, columns: Sequence[Column]) -> None:
@@ -152,19 +190,19 @@ def _add_up(con: Any, table: Table, columns: Sequence[Column]) -> None:
     con.execute(f"CREATE OR REPLACE TABLE {table.name} AS SELECT {', '.join(values)} FROM {table.name} GROUP BY ALL")
 
 
-def _pieces(table: Table, runs: Sequence[TableRun]) -> Iterator[Tuple[TableRun, Columns]]:
-    for run in runs:
-        for piece in table.fill(run):
-            yield run, piece
+def _expand(con: Any, table: Table, columns: Sequence[Column], texts: Sequence[str]) -> None:
+    """Write the texts for their numbers."""
+    con.execute("SET VARIABLE texts = ?::VARCHAR[]", [list(texts)])
+    values = []
+    for column in columns:
+        name = _name(column)
+        shown = {TEXT: f"getvariable('texts')[{name} + 1]", TIME: f"make_timestamp({name})"}.get(column.type, name)
+        values.append(f"{shown} AS {name}")
+    con.execute(f"CREATE OR REPLACE TABLE {table.name} AS SELECT {', '.join(values)} FROM {table.name}")
 
 
 def _name(column: Column) -> str:
     return f'"{column.name}"'
-
-
-def _value(column: Column) -> str:
-    name = _name(column)
-    return f"make_timestamp(CAST(round({name} * 1e6) AS BIGINT))" if column.type == TIME else name
 
 
 def listed() -> Dict[str, Table]:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.journal import json_lines
+from cbt_plugins.journal import json_lines, read_json
 from cbt_plugins.results import flight
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.environment import Clocks
@@ -120,7 +120,7 @@ def _capacity(run: TableRun) -> Iterator[Columns]:
 def _pools(path: Path) -> List[Dict[str, Any]]:
     """The pools of an answer of `ceph df`, alone or with the time of the border; [] where it cannot be read."""
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        told = read_json(path)
         space = Space.parse(told.get("df", told))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []

@@ -11,8 +11,8 @@ import numpy as np
 #: SQL type of a column -> type of what fills it; TIME is seconds since 1970, and a TIMESTAMP (UTC) in the table
 TEXT, INTEGER, NUMBER, FLAG, TIME = "VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN", "TIMESTAMP"
 
-#: column -> its values; numpy arrays, masked where there is nothing
-Columns = Dict[str, np.ndarray]
+#: column -> its values; numpy arrays, masked where there is nothing, or Names
+Columns = Dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,33 @@ class Column:
     name: str
     type: str
     text: str
+
+
+@dataclass(frozen=True)
+class Names:
+    """A column of few different texts: the number of each line's text in `known`."""
+
+    numbers: np.ndarray
+    known: Sequence[str]
+
+    @classmethod
+    def same(cls, text: str, n: int) -> Names:
+        """Return a column of one text."""
+        return cls(np.zeros(n, np.int64), (text,))
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def texts(self) -> np.ndarray:
+        """Return each line's text."""
+        known = np.empty(len(self.known), object)
+        known[:] = list(self.known)
+        return known[self.numbers] if len(known) else np.empty(0, object)
+
+    def numbered(self, texts: Dict[str, int]) -> np.ndarray:
+        """Return the number of each line's text in `texts`, which gets those that it lacks."""
+        numbers = np.array([texts.setdefault(text, len(texts)) for text in self.known], np.int64)
+        return numbers[self.numbers] if len(numbers) else np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
