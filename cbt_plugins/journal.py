@@ -7,10 +7,11 @@ import errno
 import fcntl
 import json
 import os
+import stat
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, BinaryIO, Dict, List, Mapping, Optional
 
 from cbt_plugins import __version__
 
@@ -114,20 +115,57 @@ def _cut_torn_end(path: Path) -> None:
         os.truncate(path, whole)
 
 
+#: bytes of a document, and of a whole file of lines, beyond which it is none of ours
+_MOST, _MOST_LINES = 1 << 28, 1 << 33
+
+
+def open_regular(path: Path, most: Optional[int] = None) -> BinaryIO:
+    """Open a regular file of at most `most` bytes: an archive may be damaged, or come from anybody. Raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    facts = os.fstat(handle)
+    if not stat.S_ISREG(facts.st_mode):
+        why = "is no regular file"
+    elif most is not None and facts.st_size > most:
+        why = f"has more than {most} bytes"
+    else:
+        return open(handle, "rb")
+    os.close(handle)
+    raise OSError(errno.EINVAL, why, str(path))
+
+
+def read_bytes(path: Path, most: int = _MOST_LINES) -> bytes:
+    """Return what a regular file holds. Raises OSError."""
+    with open_regular(path, most) as file:
+        return file.read()
+
+
+def read_text(path: Path, most: int = _MOST) -> str:
+    """Return what a regular file holds, damaged characters replaced. Raises OSError."""
+    return read_bytes(path, most).decode("utf-8", errors="replace")
+
+
+def read_json(path: Path) -> Any:
+    """Return the JSON of a regular file. Raises OSError, and ValueError for what is no JSON."""
+    try:
+        return json.loads(read_bytes(path, _MOST).decode("utf-8"))
+    except RecursionError as e:
+        raise ValueError("nested too deeply") from e
+
+
 def json_lines(path: Path) -> List[Dict[str, Any]]:
     """Return the objects of a JSON-lines file, without lines that a kill has torn; [] when there is no file.
 
     A last line without its line feed is torn, whatever it holds: whoever wrote it did not see it on disk.
     """
     try:
-        lines = path.read_bytes().split(b"\n")[:-1]
+        lines = read_bytes(path).split(b"\n")[:-1]
     except (FileNotFoundError, NotADirectoryError):
         return []
     found = []
     for line in lines:
         try:
             value = json.loads(line.decode("utf-8", errors="replace"))
-        except ValueError:
+        except (ValueError, RecursionError):
             continue  # torn by a kill or a crash of the machine; later lines may be whole again
         if isinstance(value, dict):
             found.append(value)
@@ -185,7 +223,7 @@ def archive_refusal(run: Path) -> Optional[str]:
     """
     for name in _VERSIONED:
         try:
-            data = json.loads((run / name).read_text(encoding="utf-8"))
+            data = read_json(run / name)
         except (OSError, ValueError):
             continue  # whoever needs the file says what is wrong with it
         version = data.get("version", ARCHIVE_VERSION) if isinstance(data, dict) else ARCHIVE_VERSION

@@ -1,6 +1,7 @@
 """What all verbs of `cbt-tools` share: the parser, errors and warnings on stderr, and the exit status.
 
-0: done. 1: the run failed. 2: wrong use. A verb that has more of them says so in its help.
+0: done. 1: the run failed. 2: wrong use, also a path that does not exist. 4: a run is incomplete or unreadable. A verb
+that has more of them says so in its help.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import argparse
 import os
 import sys
 from typing import Callable, NoReturn
+
+from cbt_plugins.results.source import NotThere, Unreadable
 
 OK, FAILED, USAGE, UNUSABLE = 0, 1, 2, 4
 #: optional Python package -> the extra of cbt-plugins that installs it
@@ -46,6 +49,8 @@ def call(verb: Callable[[argparse.Namespace], int], args: argparse.Namespace) ->
     except BrokenPipeError:  # as in `cbt-tools plan FILE | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except Unreadable as e:
+        return say("Error", str(e), USAGE if isinstance(e, NotThere) else UNUSABLE)
     except ImportError as e:
         if not is_optional(e):
             raise

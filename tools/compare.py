@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator, List, Sequence, Tuple
 
-from .command import OK, UNUSABLE, CommandError
+from .command import OK, UNUSABLE, CommandError, say
 
 if TYPE_CHECKING:
     from cbt_plugins.compare.differences import Scale
+    from cbt_plugins.compare.sides import Side
     from cbt_plugins.compare.table import Choice, Compared, Rules
 
 FORMATS = ("text", "markdown", "csv", "json")
@@ -109,15 +110,12 @@ def run(args: argparse.Namespace) -> int:
 def errors() -> Iterator[None]:
     """Turn the errors of a comparison into those of a verb."""
     from cbt_plugins.compare.differences import Incomparable
-    from cbt_plugins.results.source import Unreadable
 
     try:
         yield
     except Incomparable as e:
         lines = [f"  {its.key}: {its.base} in the base, {its.new} in the other" for its in e.differences]
         raise CommandError("\n".join([str(e), *lines])) from e
-    except Unreadable as e:
-        raise CommandError(str(e), UNUSABLE) from e
     except ValueError as e:
         raise CommandError(str(e)) from e
     except OSError as e:
@@ -139,15 +137,24 @@ def choice(args: argparse.Namespace) -> Choice:
 
 def compare(args: argparse.Namespace, wanted: Choice) -> Compared:
     """Read the sides and compare them. Raises Unreadable, Incomparable, ValueError, CommandError."""
-    from cbt_plugins.compare.sides import sides
     from cbt_plugins.compare.table import compare
 
-    base, *contenders = sides(paths(args))
+    base, *contenders = read_sides(paths(args))
     made = compare(base, contenders, wanted, rules(args))
     if not made.rows and not any(section.missing for section in made.sections):
         phases = dict.fromkeys(its.phase for run in base.runs for its in run.measurements)
         raise CommandError(f"nothing to compare: no row matches; the phases are {', '.join(phases)}")
     return made
+
+
+def read_sides(given: Sequence[Sequence[Path]]) -> List[Side]:
+    """Read the runs of each side, and say which cannot be read. Raises Unreadable, ValueError."""
+    from cbt_plugins.compare.sides import sides
+
+    found = sides(given)
+    for text in (text for side in found for text in side.unreadable):
+        say("Error", text, UNUSABLE)
+    return found
 
 
 def paths(args: argparse.Namespace) -> List[Sequence[Path]]:

@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Dict, Mapping, Optional, Set
 
-from cbt_plugins.journal import write_whole
-from cbt_plugins.results.source import Unreadable
+from cbt_plugins.journal import read_text, write_whole
+from cbt_plugins.results.source import Unreadable, reading
 
-from .command import OK, UNUSABLE, CommandError, warn
+from .command import OK, UNUSABLE, CommandError, say, warn
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,8 +50,6 @@ def run(args: argparse.Namespace) -> int:
         if args.prometheus or args.csv:
             status = max(status, _numbers(args))
         return status
-    except Unreadable as e:
-        raise CommandError(str(e), UNUSABLE) from e
     except OSError as e:
         raise CommandError(f"{e.filename or args.archives[0]}: {e.strerror or e}") from e
 
@@ -87,11 +85,20 @@ def _numbers(args: argparse.Namespace) -> int:
     from cbt_plugins.results.archive import find_runs
     from cbt_plugins.results.summary_file import is_ours, summary_of, why_unusable
 
+    unreadable = OK
     paths = [run for archive in args.archives for run in find_runs(archive) if is_ours(run)]
     if not paths:
         raise CommandError("no run of cbt-plugins: results of other programs cannot be exported", UNUSABLE)
-    summaries = [summary_of(path) for path in paths]
-    reasons = [why_unusable(path, summary) for path, summary in zip(paths, summaries)]
+    summaries, reasons = [], []
+    for path in list(paths):
+        try:
+            with reading(path):
+                summary = summary_of(path)
+                reasons.append(why_unusable(path, summary))
+                summaries.append(summary)
+        except Unreadable as e:
+            paths.remove(path)
+            unreadable = say("Error", str(e), UNUSABLE)
     if args.prometheus:
         write_whole(args.prometheus, formats.prometheus((its, not why) for its, why in zip(summaries, reasons)))
     if args.csv:
@@ -100,7 +107,7 @@ def _numbers(args: argparse.Namespace) -> int:
     for path, why in zip(paths, reasons):
         if why:
             warn(f"{path}: left out: {why}")
-    return UNUSABLE if any(reasons) else OK
+    return max(UNUSABLE if any(reasons) else OK, unreadable)
 
 
 def _print_commands(written: Mapping[Path, Set[str]]) -> None:
@@ -121,5 +128,5 @@ def _cbt_config(archive: Path) -> Optional[str]:
     for directory in (resolved / "results", resolved, *resolved.parents[:2]):
         path = directory / "cbt_config.yaml"
         if path.is_file():
-            return path.read_text(encoding="utf-8", errors="replace")
+            return read_text(path)
     return None

@@ -21,10 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Find the changes and print them; returns the exit status."""
     from cbt_plugins.compare import history, output
-    from cbt_plugins.compare.sides import sides
-
     with compare.errors():
-        (side,) = sides([args.archives])
+        (side,) = compare.read_sides([args.archives])
         alpha = compare.share("--alpha", args.alpha)
         found = history.histories(side.runs, compare.choice(args), alpha, args.seed)
     if args.format == "csv":
@@ -34,4 +32,4 @@ def run(args: argparse.Namespace) -> int:
     else:
         draw = output.markdown if args.format == "markdown" else output.text
         print(draw(history.blocks(found)), end="")
-    return OK if all(its.usable for its in side.runs) else UNUSABLE
+    return OK if all(its.usable for its in side.runs) and not side.unreadable else UNUSABLE

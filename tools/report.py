@@ -8,9 +8,9 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from cbt_plugins.journal import write_whole
 from cbt_plugins.results.archive import find_runs
-from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.source import NotThere, Unreadable, reading
 
-from .command import OK, UNUSABLE, CommandError, is_optional, missing, warn
+from .command import OK, UNUSABLE, CommandError, is_optional, missing, say, warn
 
 Runs = List[Tuple[Path, Mapping[str, Any]]]  # directories and summaries
 
@@ -35,11 +35,15 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         runs = find_runs(args.archive)
+    except NotThere:
+        raise
     except Unreadable as e:
-        status = _imported(args.archive)
-        if status is None:
-            raise CommandError(str(e), UNUSABLE) from e
-        return status
+        try:
+            return _imported(args.archive)
+        except Unreadable:
+            if args.archive.is_file():
+                raise
+            raise e from None
     if (args.json or args.html) and len(runs) > 1:
         raise CommandError(f"{args.archive} has {len(runs)} runs: --json and --html need the directory of one run")
     status = OK
@@ -48,16 +52,20 @@ def run(args: argparse.Namespace) -> int:
         if number:
             print()
         if not (path / "plan.json").exists() and not (path / "phases").is_dir():
-            of_others = _imported(path)  # CBT's own benchmarks leave such directories, too
-            if of_others is not None:
-                status = max(status, of_others)
+            try:  # CBT's own benchmarks leave such directories, too
+                status = max(status, _imported(path))
                 continue
+            except Unreadable:
+                pass
         try:
-            summary = summarize(path)
+            with reading(path):
+                summary = summarize(path)
+                network = _ceilings(path, summary, args)
+                text = render(summary, network)
         except Unreadable as e:
-            raise CommandError(str(e), UNUSABLE) from e
-        network = _ceilings(path, summary, args)
-        print(render(summary, network), end="", flush=True)
+            status = say("Error", str(e), UNUSABLE)
+            continue
+        print(text, end="", flush=True)
         if not summary["usable"]:
             status = UNUSABLE
         if args.text:
@@ -66,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
             _write(summary, network, path, args, f"{path.name}-" if len(runs) > 1 else "")
         except OSError as e:
             raise _cannot_write(e, path) from e
+        except Unreadable as e:
+            status = say("Error", str(e), UNUSABLE)
         if len(runs) > 1:
             several.append((path, _without_series(summary)))
     if several:
@@ -73,6 +83,8 @@ def run(args: argparse.Namespace) -> int:
             _write_overview(several, args)
         except OSError as e:
             raise _cannot_write(e, args.archive) from e
+        except Unreadable as e:
+            status = say("Error", str(e), UNUSABLE)
     return status
 
 
@@ -128,7 +140,9 @@ def _write(
         except ImportError as e:
             _no_page("report.html", e)
         else:
-            write_whole(args.html or path / "report.html", run_page(summary, path, network))
+            with reading(path):
+                page = run_page(summary, path, network)
+            write_whole(args.html or path / "report.html", page)
     if args.plots:
         from cbt_plugins.report.plots import of_run
 
@@ -142,14 +156,18 @@ def _write_overview(runs: Runs, args: argparse.Namespace) -> None:
         from cbt_plugins.report.plots import of_sweeps
         from cbt_plugins.report.sweep import of_runs
 
-        of_sweeps(of_runs(runs), args.plots)
+        with reading(args.archive):
+            found = of_runs(runs)
+        of_sweeps(found, args.plots)
         return
     try:
         from cbt_plugins.report.page import INDEX, index_page
     except ImportError as e:
         _no_page("index.html", e)
         return
-    write_whole(args.archive / INDEX, index_page(runs, args.archive))
+    with reading(args.archive):
+        page = index_page(runs, args.archive)
+    write_whole(args.archive / INDEX, page)
     print(f"\n{len(runs)} runs: {args.archive / INDEX}")
 
 
@@ -165,13 +183,10 @@ def _no_page(name: str, error: ImportError) -> None:
     warn(f"no {name}: {missing(error)}")
 
 
-def _imported(path: Path) -> Optional[int]:
-    """Print the results of another program; None when there are none."""
+def _imported(path: Path) -> int:
+    """Print the results of another program; returns the exit status. Raises Unreadable when there are none."""
     from cbt_plugins.report.terminal import render_imported
 
-    try:
-        text, complete = render_imported(path)
-    except Unreadable:
-        return None
+    text, complete = render_imported(path)
     print(text, end="", flush=True)
     return OK if complete else UNUSABLE

@@ -12,11 +12,11 @@ from typing import Any, List, Sequence, Tuple
 
 from cbt_plugins.formatting import side_by_side
 
-from .command import OK, CommandError
+from .command import OK, UNUSABLE, CommandError, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "Exit status: 0 done; 2 an error in the archive or in the query."
+    parser.epilog = "Exit status: 0 done; 2 an error in the query, or no such path; 4 a run cannot be read."
     parser.add_argument(
         "archive", type=Path, help="an archive, a run's id-... directory, or a result of another program"
     )
@@ -31,7 +31,6 @@ def run(args: argparse.Namespace) -> int:
     """Run the query and print its result; returns the exit status."""
     import duckdb
 
-    from cbt_plugins.results.source import Unreadable
     from cbt_plugins.results.sql.database import QueryRefused, answer, connect, runs_of
 
     if args.list:
@@ -40,10 +39,11 @@ def run(args: argparse.Namespace) -> int:
     if args.query is None:
         raise CommandError("missing query: give one, or --list for the tables")
     query = sys.stdin.read() if args.query == "-" else args.query
+    unreadable: List[str] = []
     try:
-        con = connect(runs_of(args.archive), query)
+        con = connect(runs_of(args.archive), query, unreadable)
         names, lines = answer(con, query)
-    except (Unreadable, QueryRefused, duckdb.Error) as e:
+    except (QueryRefused, duckdb.Error) as e:
         raise CommandError(str(e).strip()) from e
     if args.csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -53,7 +53,9 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps([dict(zip(names, line)) for line in lines], indent=1, default=str))
     else:
         print(as_table(names, lines), end="")
-    return OK
+    for text in unreadable:
+        say("Error", text, UNUSABLE)
+    return UNUSABLE if unreadable else OK
 
 
 def tables() -> str:

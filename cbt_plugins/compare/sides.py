@@ -21,8 +21,9 @@ from cbt_plugins.compare.differences import (
 )
 from cbt_plugins.compare.statistics import series_warnings
 from cbt_plugins.compare.statistics.verdicts import StatisticsWarning
-from cbt_plugins.results.record import RunRecord
+from cbt_plugins.results.record import UNREADABLE, RunRecord
 from cbt_plugins.results.records import records_of
+from cbt_plugins.results.source import Unreadable
 from cbt_plugins.warning_kinds import caps, forbids_verdict
 
 Runs = Tuple[RunRecord, ...]
@@ -35,6 +36,7 @@ class Side:
     name: str
     runs: Runs
     given: Tuple[str, ...] = ()  # the paths
+    unreadable: Tuple[str, ...] = ()  # runs of these paths that cannot be read: one sentence each
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,12 @@ def titles(found: Sequence[Runs]) -> Iterator[str]:
 
 def sides(paths: Sequence[Sequence[Path]]) -> List[Side]:
     """Return one side for each list of paths. Raises Unreadable, and ValueError when a run comes twice."""
-    found = [[record for path in its for record in records_of(path)] for its in paths]
+    read = [[record for path in its for record in records_of(path)] for its in paths]
+    found = [[run for run in runs if not _unreadable(run)] for runs in read]
+    damaged = [tuple(text for run in runs for text in _unreadable(run)) for runs in read]
+    for runs, texts in zip(found, damaged):
+        if not runs:
+            raise Unreadable("; ".join(texts))
     seen = set()
     for run in (run for runs in found for run in runs):
         if _identity(run) in seen:
@@ -147,7 +154,12 @@ def sides(paths: Sequence[Sequence[Path]]) -> List[Side]:
     releases = [_release(runs) for runs in found]
     names = releases if all(releases) and len(set(releases)) == len(releases) else [_given(its) for its in paths]
     given = [tuple(str(path) for path in its) for its in paths]
-    return [Side(name, tuple(runs), its) for name, runs, its in zip(_unique(names), found, given)]
+    return [Side(name, tuple(runs), *its) for name, runs, *its in zip(_unique(names), found, given, damaged)]
+
+
+def _unreadable(run: RunRecord) -> Sequence[str]:
+    """Return why a run cannot be read; [] when it can."""
+    return [its.text for its in run.warnings if its.code == UNREADABLE and not run.measurements]
 
 
 def _identity(run: RunRecord) -> Tuple[str, str]:

@@ -194,7 +194,8 @@ class Compared:
 
     @property
     def usable(self) -> bool:
-        return all(run.usable for side in (self.base, *self.contenders) for run in side.runs)
+        every = (self.base, *self.contenders)
+        return all(run.usable for side in every for run in side.runs) and not any(side.unreadable for side in every)
 
 
 def compare(

@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from cbt_plugins import formatting
 from cbt_plugins.compare.differences import is_essential, text
+from cbt_plugins.journal import read_json
 from cbt_plugins.metrics import LATENCIES, RATES, number_at
 from cbt_plugins.report.plot_data import plot_data
 from cbt_plugins.report.sweep import TOTAL, Sweep, sweeps
@@ -185,7 +186,7 @@ def _pools(run: Path) -> List[Dict[str, Any]]:
 def _json(path: Path) -> Any:
     """Return what a file holds; None when it is missing or damaged."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_json(path)
     except (OSError, ValueError):
         return None
 

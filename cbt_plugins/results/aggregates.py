@@ -17,6 +17,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 
 import numpy as np
 
+from cbt_plugins.journal import open_regular
 from cbt_plugins.results.histogram import BITS, WIDTH
 from cbt_plugins.results.source import Unreadable
 
@@ -117,7 +118,7 @@ def places(path: Path) -> Tuple[List[Tuple[int, int]], Optional[str]]:
     """
     found: List[Tuple[int, int]] = []
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             at = 0
             while at < size:
@@ -147,7 +148,7 @@ def places(path: Path) -> Tuple[List[Tuple[int, int]], Optional[str]]:
 def frames(path: Path, where: Sequence[Tuple[int, int]]) -> Iterator[Optional[Frame]]:
     """Yield the frames at these places; None instead of one that is damaged. Raises Unreadable."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             for at, length in where:
                 file.seek(at)
                 data = file.read(length)

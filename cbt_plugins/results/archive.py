@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from cbt_plugins.journal import ARCHIVE_VERSION, archive_refusal, json_lines
+from cbt_plugins.journal import ARCHIVE_VERSION, archive_refusal, json_lines, read_json, read_text
 from cbt_plugins.plan import is_calibration
-from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.source import NotThere, Unreadable
 
 
 @dataclass(frozen=True)
@@ -95,10 +94,12 @@ class ArchivedRun:
 def find_runs(path: Path) -> List[Path]:
     """Return the run directories of an archive, of its results/, of one iteration, or the one that `path` is.
 
-    Raises Unreadable when there is none.
+    Raises Unreadable when there is none; NotThere.
     """
+    if not path.exists():
+        raise NotThere(f"{path}: no such file or directory")
     if not path.is_dir():
-        raise Unreadable(f"{path}: no such directory")
+        raise Unreadable(f"{path}: no directory")
     if path.name.startswith("id-") or (path / "phases").is_dir():
         return [path]
     for pattern in ("results/*/id-*", "*/id-*", "id-*"):
@@ -135,7 +136,7 @@ def read_run(path: Path) -> ArchivedRun:
 
 def _document(run: ArchivedRun, path: Path, needed: bool = True) -> Optional[Mapping[str, Any]]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path)
         if isinstance(data, dict):
             return data
         run.errors.append((None, f"{path.name} holds no mapping"))
@@ -155,7 +156,7 @@ def _cluster_config(run: ArchivedRun) -> Mapping[str, Any]:
     import yaml
 
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = yaml.safe_load(read_text(path))
     except (OSError, ValueError, yaml.YAMLError) as e:
         run.errors.append((None, f"{path.name} cannot be read: {e}"))
         return {}
@@ -163,7 +164,7 @@ def _cluster_config(run: ArchivedRun) -> Mapping[str, Any]:
 
 
 def _phase(directory: Path) -> ArchivedPhase:
-    data = json.loads((directory / "phase.json").read_text(encoding="utf-8"))
+    data = read_json(directory / "phase.json")
     if data.get("version") != ARCHIVE_VERSION:
         raise ValueError(f"version {data.get('version')!r}; this program reads version {ARCHIVE_VERSION}")
     if directory.is_symlink() or directory.name != f"{int(data['index']):02d}-{data['name']}":
@@ -236,4 +237,4 @@ def texts(run: Path) -> Dict[str, str]:
             found[str(path.relative_to(run))] = path
     # a link may lead to what is not meant for a report
     own = {name: path for name, path in found.items() if path.is_file() and not path.is_symlink()}
-    return {name: path.read_text(encoding="utf-8", errors="replace") for name, path in own.items()}
+    return {name: read_text(path) for name, path in own.items()}

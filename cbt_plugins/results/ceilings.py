@@ -6,13 +6,13 @@ which comes from what the archive recorded."""
 from __future__ import annotations
 
 import ipaddress
-import json
 import math
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 from urllib.parse import urlsplit
 
 from cbt_plugins.inventory import is_address, nodes_of, short_name
+from cbt_plugins.journal import read_json
 from cbt_plugins.models.network import CLUSTER, GET, PUBLIC, PUT, Layout, Nics, Weights, ceiling, usage
 from cbt_plugins.models.pools import Redundancy, copies
 from cbt_plugins.results.usage import Networks
@@ -67,7 +67,7 @@ class Wiring:
 
     def _json(self, name: str) -> Any:
         try:
-            return json.loads((self._folder / name).read_text(encoding="utf-8"))
+            return read_json(self._folder / name)
         except (OSError, ValueError) as e:
             raise Unknown(f"cluster/before/{name} cannot be read") from e
 
@@ -134,7 +134,7 @@ class Wiring:
     def _listed(self, run: Path) -> List[str]:
         """The nodes with gateways of the YAML."""
         try:
-            cluster = json.loads((run / "cluster.json").read_text(encoding="utf-8"))["cluster"]
+            cluster = read_json(run / "cluster.json")["cluster"]
             return list(nodes_of(cluster, "rgws"))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return []

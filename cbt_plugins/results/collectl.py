@@ -12,6 +12,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 
 import numpy as np
 
+from cbt_plugins.journal import read_bytes
 from cbt_plugins.results.node_samples import DiskSamples, InterfaceSamples, NodeSamples
 
 FOLDER = "collectl."
@@ -159,7 +160,7 @@ def _tables(folder: Path) -> Iterator[Table]:
 
 
 def _lines(path: Path) -> List[str]:
-    data = path.read_bytes()
+    data = read_bytes(path)
     if path.suffix == ".gz":
         member = zlib.decompressobj(31)
         try:

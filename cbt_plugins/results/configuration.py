@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import configparser
-import json
 import re
 from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.inventory import nodes_of
+from cbt_plugins.journal import read_json, read_text
 from cbt_plugins.plan import is_calibration
 
 Pairs = Iterator[Tuple[str, Any]]
@@ -183,7 +183,7 @@ def _of_pool(role: str, pool: Mapping[str, Any], profiles: Mapping[str, Any]) ->
 def _of_conf(before: Optional[Path]) -> Pairs:
     parser = configparser.RawConfigParser(strict=False, allow_no_value=True)
     try:
-        parser.read_string((before / "ceph.conf").read_text(encoding="utf-8", errors="replace") if before else "")
+        parser.read_string(read_text(before / "ceph.conf") if before else "")
     except (OSError, configparser.Error):
         return
     for section in parser.sections():
@@ -196,6 +196,6 @@ def _of_conf(before: Optional[Path]) -> Pairs:
 def _json(directory: Optional[Path], name: str) -> Any:
     """None for what is missing or damaged: the summary's warnings have said so."""
     try:
-        return json.loads((directory / name).read_text(encoding="utf-8")) if directory else None
+        return read_json(directory / name) if directory else None
     except (OSError, ValueError):
         return None

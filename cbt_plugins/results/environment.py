@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from statistics import median
 from typing import Any, Dict, List, Mapping, Optional
 
 from cbt_plugins.inventory import nodes_of
+from cbt_plugins.journal import read_json
 from cbt_plugins.results.archive import ArchivedRun
 
 _OTHERS = ("warp", "cbt", "cbt_plugins", "python")
@@ -55,7 +55,7 @@ def ceph_version(versions: Any) -> Optional[str]:
 def roles_of(run: ArchivedRun) -> Dict[str, List[str]]:
     """Return node -> what the file says that it is ("client", "osd", "mon", "rgw", "mgr", "head")."""
     try:
-        file = json.loads((run.path / "cluster.json").read_text(encoding="utf-8"))["cluster"]
+        file = read_json(run.path / "cluster.json")["cluster"]
     except (OSError, ValueError, KeyError, TypeError):
         file = {}
     found: Dict[str, List[str]] = {}

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional
 
+from cbt_plugins.journal import read_bytes
 from cbt_plugins.models import closed_loop
 from cbt_plugins.results.phase import PhaseAggregates
 from cbt_plugins.results.series import TimeGrid
@@ -147,7 +148,7 @@ def under_way(path: Path, grid: TimeGrid, drivers: Mapping[str, str]) -> Optiona
 
 def _beats(path: Path) -> Iterator[Mapping[str, Any]]:
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except OSError:
         return
     if b'"in_flight"' not in data:
@@ -158,7 +159,7 @@ def _beats(path: Path) -> Iterator[Mapping[str, Any]]:
         for line in lines[begin : begin + _RUN]:
             try:
                 beat = json.loads(line)
-            except ValueError:  # the last line of a run that was killed
+            except (ValueError, RecursionError):  # the last line of a run that was killed
                 continue
             if isinstance(beat, dict):
                 yield beat

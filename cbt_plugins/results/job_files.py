@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.host import own_program
+from cbt_plugins.journal import open_regular
 from cbt_plugins.results.aggregates import Frame, frames, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.job import JobAccumulator, JobAggregates
@@ -81,6 +82,10 @@ def _reduced(path: Path, *options: str) -> Iterator[Path]:
     program = own_program("cbt-rows")
     if program is None:
         raise NotBuilt("cbt-rows is not built: run `cbt-tools build cbt-rows`")
+    try:
+        open_regular(path).close()
+    except OSError as e:
+        raise Unreadable(f"{path}: {e.strerror or e}") from e
     with tempfile.TemporaryDirectory(prefix="cbt-rows-") as scratch:
         made = Path(scratch) / "rows.aggregates"
         argv = [str(program), "reduce", *options, "-o", str(made), str(path)]

@@ -11,6 +11,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
+from cbt_plugins.journal import open_regular
+
 Edges = Union[Sequence[float], np.ndarray]
 
 
@@ -125,7 +127,7 @@ def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[NodeSample
     node = NodeSamples(name)
     lines: Optional[_Lines] = None
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
+        with open_regular(path) as file:
             for text in file:
                 line = _mapping(text)
                 if "version" in line:
@@ -141,11 +143,11 @@ def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[NodeSample
     return node if node.processors.meets(-np.inf, np.inf) else None
 
 
-def _mapping(text: str) -> Mapping[str, Any]:
+def _mapping(text: bytes) -> Mapping[str, Any]:
     """A line; nothing of one that a kill has torn."""
     try:
         line = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return line if isinstance(line, dict) else {}
 

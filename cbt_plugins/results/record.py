@@ -37,6 +37,10 @@ class Measurement:
     bin: float = 0.0  # width of the bin that the value is an end of; 0: exact
 
 
+#: code of the warning about what cannot be read; a record without numbers has only this one
+UNREADABLE = "unreadable"
+
+
 @dataclass(frozen=True)
 class ResultWarning:
     """A warning about the numbers of a run. `code` is a fixed word (warning_kinds), `text` one sentence."""

@@ -5,18 +5,19 @@ docs/IMPORT.md says what is taken from each format, and what is not because it w
 
 from __future__ import annotations
 
-import json
 import re
+from itertools import islice
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
 
 from cbt_plugins.config import registry
+from cbt_plugins.journal import read_json
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.importers import cbt
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
-from cbt_plugins.results.record import RunRecord, measurements, warnings_of
-from cbt_plugins.results.source import PackedFile, Unreadable
+from cbt_plugins.results.record import UNREADABLE, ResultWarning, RunRecord, measurements, warnings_of
+from cbt_plugins.results.source import NotThere, PackedFile, Unreadable, reading
 from cbt_plugins.results.summary_file import FILE, summary_of
 
 
@@ -38,7 +39,19 @@ def records_of(path: Path) -> List[RunRecord]:
             return read_imported(path)
         except Unreadable:
             raise e from None
-    return [record for run in runs for record in _of_run(run)]
+    return [record for run in runs for record in _as_it_is(run, several=len(runs) > 1)]
+
+
+def _as_it_is(run: Path, several: bool) -> List[RunRecord]:
+    """Return the records of one run; of several runs one that cannot be read is a record without numbers."""
+    try:
+        with reading(run):
+            return _of_run(run)
+    except Unreadable as e:
+        if not several:
+            raise
+        warning = ResultWarning(UNREADABLE, str(e))
+        return [RunRecord(str(run), f"{run.parent.name}/{run.name}", "", {}, (), usable=False, warnings=(warning,))]
 
 
 def _of_run(run: Path) -> List[RunRecord]:
@@ -53,7 +66,7 @@ def _of_run(run: Path) -> List[RunRecord]:
 
 def _is_summary(path: Path) -> bool:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path)
     except (OSError, ValueError):
         return False
     return isinstance(data, dict) and {"version", "run", "phases", "usable"} <= set(data)
@@ -75,6 +88,8 @@ def _record(summary: Mapping[str, Any], source: Path, run: Optional[Path]) -> Ru
 
 #: bytes from the begin of a file that say what it is
 _HEAD = 1 << 14
+#: files below a folder that is no archive: more are somebody's disk
+_MOST_FILES = 10_000
 #: other files of a run's directory, which may be large
 _NOT = re.compile(
     r"_(bw|iops|lat|clat|slat|hist)(\.\d+)?\.log|^(collectl|perf|ceph-|historic|visualisation)|\.(png|svg|html|yaml|conf)$"
@@ -87,12 +102,15 @@ def read_imported(path: Path) -> List[RunRecord]:
 
     One record for each iteration and permutation. Raises Unreadable where there is nothing that is known.
     """
+    if not path.exists():
+        raise NotThere(f"{path}: no such file or directory")
     if not path.is_dir():
         known = importers()
         kind = _kind_of(path, known)
         if kind is None:
             raise Unreadable(f"{path}: not the result of a known program ({', '.join(known)})")
-        return known[kind].read(ResultFiles(path, path.name, (path,)))
+        with reading(path):
+            return known[kind].read(ResultFiles(path, path.name, (path,)))
     try:
         runs = find_runs(path)
     except Unreadable:
@@ -130,7 +148,10 @@ def _of_directory(path: Path, name: Optional[str] = None) -> List[RunRecord]:
     """Return the records of a directory; its files of one program are those of one run. Raises Unreadable."""
     known = importers()
     claimed: Dict[str, List[Path]] = {kind: [] for kind in known}
-    for file in sorted(path.rglob("*")):
+    files = list(islice(path.rglob("*"), _MOST_FILES + 1))
+    if len(files) > _MOST_FILES:
+        raise Unreadable(f"{path}: more than {_MOST_FILES} files, and no run of an archive: name the folder of a run")
+    for file in sorted(files):
         kind = _kind_of(file, known) if file.is_file() and not _NOT.search(file.name) else None
         if kind is not None:
             claimed[kind].append(file)
@@ -138,7 +159,8 @@ def _of_directory(path: Path, name: Optional[str] = None) -> List[RunRecord]:
     made: List[RunRecord] = []
     for kind, files in claimed.items():
         if files:
-            made += known[kind].read(ResultFiles(path, name or path.name, tuple(files), *about))
+            with reading(path):
+                made += known[kind].read(ResultFiles(path, name or path.name, tuple(files), *about))
     if not made:
         raise Unreadable(f"{path}: no result of a known program ({', '.join(known)})")
     return made

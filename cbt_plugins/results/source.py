@@ -5,9 +5,13 @@ from __future__ import annotations
 import importlib
 import shutil
 import subprocess
+import traceback
 import zlib
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Callable, Iterator, Optional
+
+from cbt_plugins.journal import open_regular
 
 #: decompressed bytes at a time: the rows of a chunk, as Python strings, should stay in the processor's cache
 _CHUNK = 1 << 17
@@ -15,6 +19,26 @@ _CHUNK = 1 << 17
 
 class Unreadable(Exception):
     """Data that cannot be used; the text names the file and says why."""
+
+
+class NotThere(Unreadable):
+    """A path that does not exist: wrong use, and no damage."""
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn every error that reading what is below `path` raises into Unreadable.
+
+    Files of an archive can be damaged in more ways than their readers can name.
+    """
+    try:
+        yield
+    except (Unreadable, ImportError):
+        raise
+    except Exception as e:
+        at = traceback.extract_tb(e.__traceback__)[-1]
+        place = f"{Path(at.filename).name}:{at.lineno}"
+        raise Unreadable(f"{path}: damaged: {type(e).__name__}: {e} ({place})") from e
 
 
 class PackedFile:
@@ -27,7 +51,7 @@ class PackedFile:
     def chunks(self) -> Iterator[bytes]:
         """Raises Unreadable when nothing can be read; what follows a damage is left out, `torn` is set."""
         try:
-            with self.path.open("rb") as raw:
+            with open_regular(self.path) as raw:
                 magic = raw.read(4)
                 raw.seek(0)
                 if magic[:2] == b"\x1f\x8b":

@@ -11,10 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Set
 
-from cbt_plugins.journal import write_whole
+from cbt_plugins.journal import read_json, write_whole
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.plan import is_calibration, is_measurement
-from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.source import Unreadable, reading
 
 FILE = "summary.json"
 #: 1 (0.1.0): phases by warp and cbt-hybrid. 2 (0.2.0): the terms of docs/GLOSSARY.md
@@ -75,7 +75,7 @@ def _all_numbers(values: Any, schema: Mapping[str, Any]) -> bool:
 def read_summary(path: Path) -> Dict[str, Any]:
     """Read a summary.json of the version that this program knows. Raises Unreadable."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path)
         version = data["version"]
     except (OSError, ValueError, KeyError, TypeError) as e:
         raise Unreadable(f"{path}: no summary can be read: {e}") from e
@@ -119,16 +119,15 @@ def summary_of(path: Path) -> Dict[str, Any]:
     except ImportError as e:
         hint = f"`cbt-tools report {path}` makes one, with pip install 'cbt-plugins[report]'"
         raise Unreadable(f"{why}; none can be made here without the Python package {e.name}: {hint}") from e
-    except (OSError, ValueError, KeyError) as e:
-        raise Unreadable(f"{path}: {e}") from e
 
 
 def summarize(path: Path) -> Dict[str, Any]:
-    """Return the summary of a run directory, made now and checked. Raises Unreadable, ValueError; ImportError."""
+    """Return the summary of a run directory, made now and checked. Raises Unreadable; ImportError."""
     from cbt_plugins.results.summary import numbers_of  # needs numpy
 
-    summary = {"version": VERSION, **numbers_of(path)}
-    check(summary)
+    with reading(path):
+        summary = {"version": VERSION, **numbers_of(path)}
+        check(summary)
     return summary
 
 
@@ -174,7 +173,7 @@ def is_ours(run: Path) -> bool:
 def why_unusable(run: Path, summary: Mapping[str, Any]) -> Optional[str]:
     """Return why the numbers of a run directory must not be passed on as a result; None when they may."""
     try:
-        degraded = json.loads((run / "complete").read_text(encoding="utf-8")).get("degraded")
+        degraded = read_json(run / "complete").get("degraded")
     except FileNotFoundError:
         return "the run was interrupted, or is still running"
     except (OSError, ValueError, AttributeError) as e:

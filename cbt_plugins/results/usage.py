@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import json
 import math
 import re
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from cbt_plugins.journal import read_json, read_text
 from cbt_plugins.results.node_samples import DaemonSamples, NodeSamples
 
 Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
@@ -31,13 +31,13 @@ class Networks:
         folder = run / "cluster" / "before"
         said: Dict[str, str] = {}
         try:
-            for option in json.loads((folder / "config_dump.json").read_text(encoding="utf-8")):
+            for option in read_json(folder / "config_dump.json"):
                 if option.get("section") in ("global", "osd"):
                     said[str(option["name"])] = str(option["value"])
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             pass
         try:
-            conf = (folder / "ceph.conf").read_text(encoding="utf-8", errors="replace")
+            conf = read_text(folder / "ceph.conf")
         except OSError:
             conf = ""
         for name in ("public", "cluster"):

@@ -241,8 +241,8 @@ def test_what_can_be_compared_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_wrong_use_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", str(tmp_path)]) == 2
     assert "nothing to write: give --upstream DIR, " in capsys.readouterr().err
-    assert export(tmp_path / "none", tmp_path / "out") == 4
-    assert "no such directory" in capsys.readouterr().err
+    assert export(tmp_path / "none", tmp_path / "out") == 2
+    assert "no such file or directory" in capsys.readouterr().err
     ea.run(tmp_path / "A", CONFIG)
     (tmp_path / "file").touch()
     assert export(tmp_path / "A", tmp_path / "file") == 2

@@ -146,9 +146,9 @@ def test_a_partial_run_is_reported_and_status_4(tmp_path: Path, capsys: pytest.C
     assert not (directory / "summary.json").exists()
 
 
-def test_no_run_is_status_4(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", str(tmp_path / "none")]) == 4
-    assert "no such directory" in capsys.readouterr().err
+def test_no_such_path_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(tmp_path / "none")]) == 2
+    assert "no such file or directory" in capsys.readouterr().err
     assert main(["report", str(tmp_path)]) == 4
     assert "no run in it" in capsys.readouterr().err
 

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
-from cbt_plugins.journal import write_json
+from cbt_plugins.journal import read_json, write_json
 from cbt_plugins.metrics import COLUMNS, METRICS, read
 from cbt_plugins.results.summary_file import loads, ops_of, why_unusable
 
@@ -139,7 +138,7 @@ def _phase_record(summary: Mapping[str, Any], phase: Mapping[str, Any]) -> Dict[
 def _head(run: Path) -> str:
     """Return the head node of the run by its manifest: the same wherever the file is made."""
     try:
-        manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
+        manifest = read_json(run / "manifest.json")
         head = manifest.get("head") or next(iter(manifest.get("nodes") or ()), "")
     except (OSError, ValueError, AttributeError):
         head = ""

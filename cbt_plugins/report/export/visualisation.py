@@ -23,7 +23,7 @@ from cbt_plugins.results.archive import ArchivedJob, ArchivedRun, find_runs, rea
 from cbt_plugins.results.histogram import Histogram, middles
 from cbt_plugins.results.job import JobAggregates, OpAggregates
 from cbt_plugins.results.phase import PhaseAggregates, rank, read_phase
-from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.source import Unreadable, reading
 from cbt_plugins.results.summary_file import is_ours, summary_of, why_unusable
 
 #: our operations -> fio's, as far as there is one: complete objects, from their first byte to their last
@@ -66,12 +66,13 @@ def curves_of(archive: Path) -> Tuple[List[Curves], List[str], List[str]]:
             left.append(f"{path.parent.name}/{path.name}: a benchmark of CBT's own")
             continue
         try:
-            summary = summary_of(path)
-            why = why_unusable(path, summary)
-            if why:
-                broken.append(f"{path}: left out: {why}")
-            else:
-                runs.append((read_run(path), summary))
+            with reading(path):
+                summary = summary_of(path)
+                why = why_unusable(path, summary)
+                if why:
+                    broken.append(f"{path}: left out: {why}")
+                else:
+                    runs.append((read_run(path), summary))
         except Unreadable as error:
             broken.append(str(error))
     suffixes = _suffixes([run for run, _ in runs])

@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from cbt_plugins.inventory import nodes_of
-from cbt_plugins.journal import json_lines
+from cbt_plugins.journal import json_lines, read_text
 from cbt_plugins.results.episodes import stretches
 from cbt_plugins.results.record import STATE, Measurement, ResultWarning, of_episode
 from cbt_plugins.results.recovery import milestones
@@ -77,7 +77,7 @@ def _yaml(path: Path) -> Mapping[str, Any]:
     import yaml
 
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = yaml.safe_load(read_text(path))
     except (OSError, ValueError, yaml.YAMLError):
         return {}
     return data if isinstance(data, dict) else {}

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.journal import read_text
 from cbt_plugins.results.importers.cbt import FAULTS_KEY, RunFaults
 from cbt_plugins.results.importers.parts import Parsed, Part, measurements
-from cbt_plugins.results.record import ResultWarning, RunRecord
+from cbt_plugins.results.record import UNREADABLE, ResultWarning, RunRecord
 from cbt_plugins.results.source import Unreadable
 
 #: output.NUMBER.HOST, json_output.NUMBER.HOST, output.NUMBER.csv.HOST, as CBT collects them
@@ -89,7 +90,7 @@ class ClientImporter(Importer):
             try:
                 parsed.append(self.parse(_client_file(path, found)))
             except Unreadable as e:
-                warnings.append(ResultWarning("unreadable", f"{path.relative_to(found.folder)}: {e}"))
+                warnings.append(ResultWarning(UNREADABLE, f"{path.relative_to(found.folder)}: {e}"))
         if not parsed:
             raise Unreadable(f"{found.source}: {warnings[0].text}")
         seen = {host for host in found.hosts for path in files if path.name.endswith(f".{host}")}
@@ -148,7 +149,7 @@ def _client_file(path: Path, found: ResultFiles) -> ClientFile:
     folder = path.parent.relative_to(found.folder).as_posix()
     return ClientFile(
         path=path,
-        text=path.read_text(encoding="utf-8", errors="replace"),
+        text=read_text(path),
         client=f"{name['number']}{host}" if name else path.stem,
         host=host,
         folder=folder if folder != "." else None,

@@ -1,0 +1,155 @@
+"""Every reader of archives on archives that a disk, a kill or a stranger has damaged."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+from pathlib import Path
+from typing import Callable, List
+
+import analysis_archives
+import pytest
+import sql_archive
+
+from cbt_plugins.tools.__main__ import main
+
+#: how many damages; each by its number, so that one that fails can be tried again
+DAMAGES = range(500 if os.environ.get("CBT_PLUGINS_LONG") else 24)
+SCRIPT = "<script>alert(1)</script>"
+#: exit statuses that a reader of archives may have, by its manual
+GOOD = (0, 1, 2, 3, 4)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive of two runs with everything that the readers know."""
+    folder = tmp_path_factory.mktemp("whole")
+    sql_archive.build(folder / "archive")
+    analysis_archives.small(folder / "small")
+    (folder / "small" / "results" / "00000000").rename(folder / "archive" / "results" / "00000001")
+    return folder / "archive"
+
+
+def cut(data: bytes, chance: random.Random) -> bytes:
+    return data[: chance.randrange(len(data) + 1)]
+
+
+def flip(data: bytes, chance: random.Random) -> bytes:
+    made = bytearray(data)
+    for _ in range(chance.choice((1, 8, 64))):
+        if made:
+            made[chance.randrange(len(made))] = chance.randrange(256)
+    return bytes(made)
+
+
+def other_values(data: bytes, chance: random.Random) -> bytes:
+    """One value of JSON or YAML becomes another kind, too large, or a script."""
+    places = list(re.finditer(rb"(?<=[:\[,] )(\d+(\.\d+)?|\"[^\"]*\"|null|true|false)|(?<=:)\d+|(?<=: )\w+", data))
+    other = [b"null", b"-1", b"1e400", b"[]", b"{}", b'"x"', b"true", b"9" * 400, f'"{SCRIPT}"'.encode(), b"[" * 5000]
+    for place in chance.sample(places, min(len(places), chance.choice((1, 3, 20)))):
+        data = data[: place.start()] + chance.choice(other) + data[place.end() :]
+        break
+    return data
+
+
+def lines_gone(data: bytes, chance: random.Random) -> bytes:
+    return b"\n".join(line for line in data.split(b"\n") if chance.random() > 0.3)
+
+
+CONTENT: List[Callable[[bytes, random.Random], bytes]] = [cut, flip, other_values, other_values, lines_gone]
+
+
+def damage(archive: Path, number: int) -> str:
+    """Damage a file or two; returns what was done."""
+    chance = random.Random(number)
+    files = sorted(path for path in archive.rglob("*") if path.is_file())
+    done = []
+    for path in chance.sample(files, chance.choice((1, 1, 2))):
+        name = str(path.relative_to(archive))
+        how = chance.randrange(8)
+        if how < 5:
+            path.write_bytes(CONTENT[how](path.read_bytes(), chance))
+            done.append(f"{name}: {CONTENT[how].__name__}")
+            continue
+        path.unlink()
+        if how == 6:
+            os.mkfifo(path)
+        elif how == 7:
+            path.symlink_to(chance.choice(["/dev/zero", "/nowhere", ".", "/proc/self/mem"]))
+        done.append(f"{name}: {('gone', 'a pipe', 'a link')[how - 5]}")
+    return ", ".join(done)
+
+
+@pytest.mark.parametrize("number", DAMAGES)
+def test_no_damage_ends_in_a_traceback(whole: Path, tmp_path: Path, number: int) -> None:
+    """No traceback, no hang, no other exit status than those of the manual, no script in a page."""
+    archive = tmp_path / "archive"
+    shutil.copytree(whole, archive)
+    done = damage(archive, number)
+    sql = ["SELECT * FROM ops", "SELECT op, sum(count) FROM histograms GROUP BY ALL", "SELECT * FROM events"]
+    calls = [
+        ["report", str(archive)],
+        ["compare", str(whole), str(archive)],
+        ["gate", str(whole), str(archive), *LIMIT],
+        ["history", str(archive), str(whole)],
+        ["export", str(archive), "--csv", str(tmp_path / "x.csv"), "--prometheus", str(tmp_path / "x.prom")],
+        ["sql", str(archive), random.Random(number).choice(sql)],
+    ]
+    for call in calls:
+        assert main(call) in GOOD, (done, call)
+    for page in archive.rglob("*.html"):
+        assert SCRIPT not in page.read_text(), (done, page)
+
+
+def test_one_damaged_run_does_not_hide_the_others(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = tmp_path / "archive"
+    shutil.copytree(whole, archive)
+    first, *others = sorted(archive.glob("results/*/id-*"))
+    assert others
+    (first / "manifest.json").write_text('{"version": 1}')  # of another format
+    (first / "summary.json").unlink(missing_ok=True)
+    assert main(["report", str(archive)]) == 4
+    told = capsys.readouterr()
+    assert all(f"{run.parent.name}/{run.name}" in told.out for run in others) and str(first) in told.err
+    assert main(["history", str(archive)]) == 4
+    assert str(first) in capsys.readouterr().err
+    assert main(["sql", str(archive), "SELECT run FROM ops GROUP BY ALL"]) == 4
+    told = capsys.readouterr()
+    assert str(first) in told.err and others[0].name in told.out
+
+
+def test_a_device_is_no_part_of_an_archive(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    archive = tmp_path / "archive"
+    shutil.copytree(whole, archive)
+    for path in archive.rglob("manifest.json"):
+        path.unlink()
+        path.symlink_to("/dev/zero")
+    assert main(["report", str(archive)]) in GOOD
+    assert "manifest.json cannot be read" in capsys.readouterr().out
+
+
+def test_a_folder_that_is_no_archive_is_not_searched_for_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cbt_plugins.results.records._MOST_FILES", 10)
+    for number in range(12):
+        (tmp_path / f"{number}.txt").touch()
+    assert main(["report", str(tmp_path)]) == 4
+    assert "no run in it" in capsys.readouterr().err
+
+
+LIMIT = ["--limit", "p99_ms=5%"]
+READERS = [["report"], ["history"], ["export", "--csv", "x.csv"], ["sql"], ["compare"], ["gate", *LIMIT]]
+
+
+@pytest.mark.parametrize("verb", READERS)
+def test_a_path_that_does_not_exist_is_wrong_use(
+    verb: List[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = {"sql": ["SELECT 1"], "compare": [str(tmp_path)], "gate": [str(tmp_path)]}.get(verb[0], [])
+    assert main([*verb, str(tmp_path / "none"), *more]) == 2
+    assert "none: no such file or directory" in capsys.readouterr().err
