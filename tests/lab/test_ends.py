@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
@@ -26,7 +27,7 @@ def left_on(lab: RunningLab) -> List[str]:
 
 def test_a_run_that_is_refused_leaves_the_other_alone(lab: RunningLab, tmp_path: Path) -> None:
     """Both have one file, so CBT gives both runs one id."""
-    section = warp({"fill": {"duration": "20s"}})
+    section = warp({"fill": {"duration": "2m"}})
     (tmp_path / "other").mkdir()
     first, second = (Cycle(lab, folder, warp=section) for folder in (tmp_path, tmp_path / "other"))
     first.start()
@@ -39,7 +40,10 @@ def test_a_run_that_is_refused_leaves_the_other_alone(lab: RunningLab, tmp_path:
     assert "Traceback" not in refused.stderr
     assert first.folder.name == second.folder.name
     assert [path for path in there if path not in left_on(lab)] == []
-    assert first.ended() == 0, first.log.read_text()[-3000:]
+    first.send(signal.SIGINT)
+    assert first.ended() == 130, first.log.read_text()[-3000:]
+    assert "no report was made" not in first.log.read_text()
+    assert (first.folder / "report.html").exists()
     assert left_on(lab) == []
 
 
@@ -68,6 +72,7 @@ def small_disk(lab: RunningLab, tmp_path: Path) -> Iterator[Path]:
         lab.exec("node0", ["umount", "-l", str(disk)])
 
 
+@pytest.mark.long
 def test_a_full_disk_ends_a_run_that_then_resumes(lab: RunningLab, tmp_path: Path, small_disk: Path) -> None:
     settings = {"flags": ["noout"]}  # to be undone, whatever the disk does
     section = warp({"fill": {"objects": 50}}, {"hybrid": {"duration": "6s", "mix": {"get": 100}}}, settings=settings)
