@@ -180,6 +180,7 @@ def test_ended_while_a_node_is_stopped(mode: str, tmp_path: Path, url: str) -> N
     assert world.settle() + world.broken() == []
 
 
+@pytest.mark.long  # the test above has two signals, the one before it what is brought in from the nodes
 def test_ended_again_while_rows_come_home(tmp_path: Path, url: str) -> None:
     """The second signal is not kept waiting; the next start brings in what is on the nodes still."""
     world = CycleOnStandIn(tmp_path / "w", url)

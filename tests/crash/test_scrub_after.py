@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List
 
+import pytest
 from test_cycle_sweep import PHASES, CycleOnStandIn, url
 
 __all__ = ["url"]
@@ -32,6 +33,7 @@ class Followed(CycleOnStandIn):
         return [next(n for n, line in enumerate(lines) if part in line) for part in parts]
 
 
+@pytest.mark.long  # test_osdfailure has a run to its end, test_afterwards the parts
 def test_scrubbed_and_watched_when_everything_is_undone(tmp_path: Path, url: str) -> None:
     world = Followed(tmp_path / "w", url)
     assert world.play(at=("ceph osd pool deep-scrub", "term")) == 130, world.said
