@@ -33,6 +33,7 @@ class Condition:
     find: Callable[[Sample], ConditionFound]
     of_faults: bool  # a fault of the run's own brings it with it
     remedy: str  # before the run
+    moments: bool = False  # it has no length: what each sample tells is another event
 
 
 #: words of a PG's state while it moves data
@@ -100,7 +101,7 @@ CONDITIONS: Tuple[Condition, ...] = (
     Condition("near-full", "OSDs or pools were nearly full", lambda s: _checks(s, _full), False,
               "remove data or add OSDs"),
     Condition("daemon-down", "a daemon was down", lambda s: _checks(s, _down), True, "start it"),
-    Condition("daemon-restarted", "a daemon ended or started", _daemons, True, "wait"),
+    Condition("daemon-restarted", "a daemon ended or started", _daemons, True, "wait", moments=True),
     Condition("slow-ops", "the cluster warned of slow operations", lambda s: _checks(s, _slow), True,
               "see `ceph health detail`"),
     Condition("health-error", "the cluster reported an error", _errors, False, "see `ceph health detail`"),
@@ -152,6 +153,8 @@ def spans(samples: Sequence[Sample], start: float, end: float) -> Tuple[List[Con
                 continue
             before = found.get(condition.name) or ConditionSpan(condition, low, low, 0.0, text)
             said = text if many > worst.get(condition.name, many - 1) else before.worst
+            if condition.moments and condition.name in found:
+                said = f"{before.worst}, {text}"
             worst[condition.name] = max(many, worst.get(condition.name, 0))
             found[condition.name] = ConditionSpan(condition, before.first, high, before.seconds + high - low, said)
     return list(found.values()), max(0.0, end - start - covered)

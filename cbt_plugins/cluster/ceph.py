@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence
 
-from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.remote import Remote, RemoteError, Result, subject_of
 from cbt_plugins.cluster.sampler_agent import state_of
 from cbt_plugins.inventory import head_of
 from cbt_plugins.space import PoolSpace, Space
 
+#: exit status of a command that was ended at its limit
+TIMED_OUT = 124
+#: seconds of a limit above which a command is work, and says nothing of how fast the cluster answers
+LONG = 60.0
 #: what describes a cluster well enough to read its results a year later: file name -> command
 SNAPSHOT = {
     "status.json": "status",
@@ -103,12 +109,34 @@ class Status:
         return cls(**known, degraded=degraded, misplaced=misplaced, raw_used=raw_used, daemons=changed)
 
 
+class CommandTimes:
+    """How long the cluster's commands have taken, and so how long the next one may: the limit of each grows with them.
+
+    A command that has hit its limit doubles that of the next one, up to `MOST`.
+    """
+
+    #: a command may take so many times as long as the slowest of so many before it; seconds that no limit goes beyond
+    TIMES, REMEMBERED, MOST = 10.0, 10, 300.0
+
+    def __init__(self) -> None:
+        self._last: Deque[float] = deque(maxlen=self.REMEMBERED)
+
+    def add(self, seconds: float, cut: bool) -> None:
+        """Learn from a command that took so long; `cut`: it was ended at its limit."""
+        self._last.append(2 * seconds / self.TIMES if cut else seconds)
+
+    def limit(self, usual: float) -> float:
+        """Return the seconds that a command may take which usually has this limit."""
+        return max(usual, min(self.MOST, self.TIMES * max(self._last, default=0.0)))
+
+
 class Ceph:
     """The cluster as seen from its head node."""
 
     def __init__(self, remote: Remote, cluster: Mapping[str, Any]) -> None:
         self.remote = remote
         self.head = head_of(cluster)
+        self.times = CommandTimes()
         conf = cluster.get("conf_file") or "/etc/ceph/ceph.conf"
         self.conf_file = str(conf)
         self._ceph = f"{cluster.get('ceph_cmd') or 'ceph'} -c {shlex.quote(self.conf_file)}"
@@ -119,9 +147,24 @@ class Ceph:
         """The `ceph` command with its configuration file, for a shell on the head node."""
         return self._ceph
 
+    def run(self, command: str, timeout: float, check: bool = False) -> Result:
+        """Run a shell command on the head that asks or tells the cluster; a slow cluster has longer than `timeout`.
+
+        Raises RemoteError when the head cannot be reached, and with `check` when the command fails.
+        """
+        limit, begun = self.times.limit(timeout), time.monotonic()
+        results = self.remote.run([self.head], command, timeout=limit, check=False)
+        result = results[self.head]
+        if timeout <= LONG:
+            cut = result.status == TIMED_OUT
+            self.times.add(limit if cut else time.monotonic() - begun, cut)
+        if check and result.status:
+            raise RemoteError(subject_of(command), results)
+        return result
+
     def _text(self, command: str, timeout: float) -> str:
         try:
-            return self.remote.run([self.head], command, timeout=timeout)[self.head].stdout
+            return self.run(command, timeout, check=True).stdout
         except RemoteError as error:
             raise CephError(str(error)) from error
 
@@ -209,8 +252,8 @@ class Ceph:
     def bucket(self, name: str, timeout: float = 120.0) -> Optional[BucketStats]:
         """Return a bucket's statistics, None when there is no such bucket. Raises CephError for no clear reply."""
         command = f"{self._admin} bucket stats --bucket={shlex.quote(name)}"
-        result = self.remote.run([self.head], command, timeout=timeout, check=False)[self.head]
-        if result.status == 124:
+        result = self.run(command, timeout)
+        if result.status == TIMED_OUT:
             raise CephTimeout(f"bucket stats of {name}: no reply within {timeout:g} s")
         if result.status:
             # 2002: no such bucket (ERR_NO_SUCH_BUCKET); older releases exit with 2 (ENOENT)

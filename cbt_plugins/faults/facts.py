@@ -171,7 +171,7 @@ def ask(ceph: Ceph, questions: Sequence[str] = QUESTIONS, timeout: float = 30.0,
     extra = "".join(f"; echo '{_MARK}'; {ceph.command} {q} -f json 2>&1; echo \"{_STATUS} $?\"" for q in alone)
     together = f"printf '{lines}' | {ceph.command} -f json 2>/dev/null" if questions else "true"
     for command in (together, each):
-        result = ceph.remote.run([ceph.head], command + extra, timeout=timeout, check=False)[ceph.head]
+        result = ceph.run(command + extra, timeout)
         first, *others = result.stdout.split(_MARK)
         answers = values(first)
         if len(answers) == len(questions):

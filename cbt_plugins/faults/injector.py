@@ -68,7 +68,7 @@ class Injector:
         self._limits = limits or limits_of(self._settings, ClusterLimits())
         self._event: Event = event or (lambda name, **facts: None)
         self._run_id = run_id
-        self._runner = Runner(access.remote, run_id, self._limits)
+        self._runner = Runner(access.ceph, run_id, self._limits)
         self._undoer = Undoer(self._journal, self._runner, self._event, self._limits, self._clock)
         self._maker = SettingsMaker(access.ceph, self._limits)
         self._preparer = Preparer(access.ceph, access.cluster, self._limits, self._settings.flags)
@@ -323,6 +323,8 @@ class Injector:
             if wait:
                 for record in done:
                     self._await(record)
+            if label in (SETTINGS, RECOVERY):
+                self._await_daemons(label, steps)
         except FaultError as error:
             self._event("fault-failed", **say, why=str(error))
             left = self.undo([label])
@@ -354,6 +356,26 @@ class Injector:
             raise
         self._journal.note("injected", record)
         return record
+
+    def _await_daemons(self, label: str, steps: Sequence[Step]) -> None:
+        """Wait until the daemons say that they run with what was set. Raises FaultError for those that do not.
+
+        For fast recovery, in the middle of a run, that is a warning.
+        """
+        until = self._clock.now() + self._limits.quick
+        while True:
+            wrong = self._maker.not_in_force(steps)
+            if not wrong:
+                return
+            if self._clock.now() >= until:
+                break
+            self._still_wanted()
+            self._clock.sleep(self._limits.pause)
+        text = f"not in force: {'; '.join(wrong[:5])}" + (f" (and {len(wrong) - 5} more)" if len(wrong) > 5 else "")
+        if label == SETTINGS:
+            raise FaultError(f"{text}; a ceph.conf on the node or another section of the configuration may win")
+        log.warning("%s: %s", label, text)
+        self._event("setting-not-in-force", label=label, daemons=wrong)
 
     def _await(self, record: UndoRecord) -> None:
         until = self._clock.now() + max([check.timeout for check in record.step.took], default=0.0)

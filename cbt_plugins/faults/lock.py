@@ -159,7 +159,7 @@ class Lock:
     def _run(self, command: str, what: str) -> str:
         # twice the time: the command may have to wait for one that is under way
         limit = 2 * self._timeout
-        result = self._ceph.remote.run([self._ceph.head], command, timeout=limit, check=False)[self._ceph.head]
+        result = self._ceph.run(command, limit)
         if result.status:
             why = result.stderr.strip().splitlines()[-1:] or [f"exit status {result.status}"]
             raise FaultError(f"ceph {what} on {self._ceph.head}: {why[0]}")

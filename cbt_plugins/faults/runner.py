@@ -9,7 +9,8 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
-from cbt_plugins.cluster.remote import Remote, RemoteError, Result
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.remote import RemoteError, Result
 from cbt_plugins.faults import node_shell
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Check, Command, FaultError, UndoRecord
@@ -45,8 +46,8 @@ Recovered = Callable[[UndoRecord, float], None]
 class Runner:
     """Runs one command at a time. `run_id` tells what it leaves on nodes from what other runs leave there."""
 
-    def __init__(self, remote: Remote, run_id: str, limits: ClusterLimits) -> None:
-        self.remote, self.limits = remote, limits
+    def __init__(self, ceph: Ceph, run_id: str, limits: ClusterLimits) -> None:
+        self._ceph, self.limits = ceph, limits
         self._run_id = run_id
 
     def inject(self, record: UndoRecord, command: Command) -> str:
@@ -112,7 +113,9 @@ class Runner:
         limit = command.timeout + more
         if command.node:
             try:
-                return self.remote.run([command.node], text, timeout=limit, check=False)[command.node]
+                if command.node == self._ceph.head and command.timeout < self.limits.slow:
+                    return self._ceph.run(text, limit)
+                return self._ceph.remote.run([command.node], text, timeout=limit, check=False)[command.node]
             except (RemoteError, OSError) as error:
                 raise FaultError(f"{command}: {error}") from error
         return _hide(_here(text, limit), [os.environ[name] for name in command.secrets])

@@ -72,11 +72,13 @@ class Scene:
 
     def set(self, *lines: str) -> Command:
         """Return a command to the cluster: each line is what follows `ceph`. It ends with the first that fails."""
-        return Command(self.head, " && ".join(f"{self.ceph.command} {line}" for line in lines), self.limits.quick)
+        text = " && ".join(f"{self.ceph.command} {line}" for line in lines)
+        return Command(self.head, text, len(lines) * self.limits.quick)
 
     def unset(self, *lines: str) -> Command:
         """Return the same for an undo: one that fails does not stop the others."""
-        return Command(self.head, "; ".join(f"{self.ceph.command} {line}" for line in lines), self.limits.quick)
+        text = "; ".join(f"{self.ceph.command} {line}" for line in lines)
+        return Command(self.head, text, len(lines) * self.limits.quick)
 
     def says(self, question: str, want: Sequence[Tuple[Tuple[Any, ...], Any]], timeout: float) -> Check:
         """Return a check of a reply of the cluster."""

@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults.facts import Facts, ask
+from cbt_plugins.faults.in_force import needs_restart, not_in_force
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Check, Command, FaultError, Step, find
 from cbt_plugins.plan import OSD_FLAGS, Settings
@@ -50,6 +51,9 @@ class SettingsMaker:
             raise FaultError(f"unknown flag: {', '.join(unknown)}; known are {', '.join(OSD_FLAGS)}")
         if not (settings.flags or settings.config) and settings.balancer is None and settings.autoscaler is None:
             return []
+        late = needs_restart(self._ceph, settings.config, self._limits.quick)
+        if late:
+            raise FaultError("settings: " + "; ".join(late[:5]))
         facts = ask(self._ceph, _QUESTIONS, self._limits.quick)
         made = [
             self._flags(facts, settings.flags),
@@ -81,10 +85,20 @@ class SettingsMaker:
         step = self._config(facts.answers["config dump"], triples, f"fast recovery ({queue})")
         return [step] if step else []
 
+    def not_in_force(self, steps: Sequence[Step]) -> List[str]:
+        """Return which daemons do not run with the configuration that steps have set. Raises FaultError."""
+        wanted = [
+            ("/".join(part for part in (place[0]["section"], place[0]["mask"]) if part), place[0]["name"], want["like"])
+            for step in steps
+            for check in step.took
+            for place, want in check.want
+            if isinstance(place[0], Mapping) and "section" in place[0]
+        ]
+        return [str(wrong) for wrong in not_in_force(self._ceph, wanted, self._limits.quick)]
+
     def _show(self, osd: int, option: str) -> str:
         command = f"{self._ceph.command} config show osd.{osd} {option}"
-        result = self._ceph.remote.run([self._ceph.head], command, timeout=self._limits.quick, check=False)
-        answer = result[self._ceph.head]
+        answer = self._ceph.run(command, self._limits.quick)
         if answer.status or not answer.stdout.strip():
             raise FaultError(f"ceph config show osd.{osd} {option}: {answer.stderr.strip()[-200:] or 'no reply'}")
         return answer.stdout.strip()
@@ -169,12 +183,11 @@ class SettingsMaker:
         former: Mapping[str, Any],
     ) -> Step:
         head, ceph = self._ceph.head, self._ceph.command
-        limit = self._limits.quick + 2.0 * len(do)
         return Step(
             what=what,
             node=head,
-            inject=(Command(head, " && ".join(f"{ceph} {line}" for line in do), limit),),
-            undo=(Command(head, "; ".join(f"{ceph} {line}" for line in undo), limit),),
+            inject=tuple(Command(head, f"{ceph} {line}", self._limits.quick) for line in do),
+            undo=tuple(Command(head, f"{ceph} {line}", self._limits.quick) for line in undo),
             checks=(undone,),
             took=(took,),
             former=former,

@@ -108,6 +108,8 @@ _OF_CBT_LOAD: Tuple[_Check, ...] = (_dry, _checksums, _unknown, _lost, _rate, _l
 
 #: seconds without a sample of the cluster's state that are told; a re-opened connection takes less
 UNKNOWN = 3 * LASTS
+#: characters of what was found
+_SHOWN = 200
 
 
 def of_cluster(run: ArchivedRun, phase: ArchivedPhase) -> Iterator[Warning_]:
@@ -130,11 +132,12 @@ def of_cluster(run: ArchivedRun, phase: ArchivedPhase) -> Iterator[Warning_]:
 
 
 def _told(span: ConditionSpan, start: float, end: float) -> str:
-    when = f"at second {span.first - start:.0f}"
-    if span.condition.name != "daemon-restarted":
+    when = f"from second {span.first - start:.0f} on"
+    if not span.condition.moments:
         when = f"for {span.seconds:.0f} of {end - start:.0f} s, from second {span.first - start:.0f}"
         when += f" to {span.last - start:.0f}"
-    return f"{span.condition.text} {when} ({span.worst})"
+    worst = span.worst if len(span.worst) <= _SHOWN else span.worst[:_SHOWN] + " ..."
+    return f"{span.condition.text} {when} ({worst})"
 
 
 LITTLE = 0.05  # share of the workers

@@ -130,7 +130,20 @@ class World:
         return 0.75 if name == "mon_osd_min_in_ratio" else 0
 
     def _config_show(self, who, name):
-        return ("wpq\n", "", 0)
+        if name == "osd_op_queue":
+            return ("wpq\n", "", 0)
+        values = {row[0]: row[3] for row in self.state["config"] if row[2] == name and not row[1]}
+        return (values.get(who, values.get(who.split(".")[0], "0")) + "\n", "", 0)
+
+    def _config_help(self, name):
+        return {"name": name, "can_update_at_runtime": name != "osd_op_num_shards"}
+
+    def _mgr_stat(self):
+        return {"epoch": 5, "available": True, "active_name": "node0", "num_standby": 0}
+
+    def _service_dump(self):
+        gateways = {"summary": "", "4114": {"metadata": {"id": "rgw1", "hostname": "rgw1"}}}
+        return {"services": {"rgw": {"daemons": gateways}}}
 
     def _config_dump(self):
         keys = ("section", "mask", "name", "value")

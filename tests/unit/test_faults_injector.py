@@ -363,7 +363,7 @@ def test_mclock_takes_the_override_first_and_gives_it_back_last(tmp_path: Path, 
     made = ready(tmp_path, world, settings=Settings(recovery="aggressive"))
     made.speed_up_recovery()
     (record,) = made.open
-    do, undo = record.step.inject[0].text, record.step.undo[0].text
+    do, undo = (" ".join(c.text for c in commands) for commands in (record.step.inject, record.step.undo))
     assert do.index("osd_mclock_override_recovery_settings true") < do.index("osd_max_backfills")
     assert undo.index("osd_max_backfills 4") < undo.index("rm osd osd_mclock_override_recovery_settings")
     assert "sleep" not in do

@@ -47,7 +47,7 @@ def test_one_node_can_go(tmp_path: Path, cluster: Connections, capsys: pytest.Ca
     live = out[out.index("The cluster now, asked on node0") :]
     for text in [
         "settings: set noscrub, nodeep-scrub\n",
-        "set     node0: ceph -c /etc/ceph/ceph.conf osd set noscrub && ceph",
+        "set     node0: ceph -c /etc/ceph/ceph.conf osd set noscrub\n    set     node0: ceph",
         "settings: balancer off\n",
         "settings: fast recovery (wpq)\n",
         "node-a: stop node1\n",
