@@ -197,13 +197,14 @@ class LoadSession:
 
     def collect(self, into: Path) -> None:
         """Bring what all nodes have into aggregates/, rows/, state/ and stderr/ of a folder, and remove it there."""
-        collect(self._remote, self.nodes, self._folder, into)
+        # each agent's last word comes when all its files are closed
+        collect(self._remote, self.nodes, self._folder, into, ended=self.over)
 
 
-def collect(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> None:
+def collect(remote: Remote, nodes: Sequence[str], folder: str, into: Path, ended: bool = False) -> None:
     """Bring what a session (perhaps of a dead run) left on the nodes into the folders of KINDS; then remove it there.
 
-    Waits for an agent that is still there to end: it does so by itself when the run is gone.
+    Waits for an agent that is still there to end, unless all have `ended`: it does so by itself when the run is gone.
     """
     quoted = shlex.quote(folder)
     # own pids with their start times: never another process that got the number
@@ -214,7 +215,8 @@ def collect(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> No
         'left() { while read pid born; do [ "$(now $pid)" != "$born" ] || echo $pid; done < pids; }; '
         "for i in $(seq 150); do [ -n \"$(left)\" ] || exit 0; sleep 0.2; done; kill -9 $(left); sleep 0.5"
     )
-    remote.run(nodes, gone, timeout=90.0)
+    if not ended:
+        remote.run(nodes, gone, timeout=90.0)
     scratch, seen = into / "fetched", set()
     remote.fetch(nodes, folder, scratch)
     for node in nodes:

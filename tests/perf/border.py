@@ -17,6 +17,8 @@ from typing import Any, Dict, List
 
 import yaml
 
+from cbt_plugins.tools.lab.needs import missing
+
 PROJECT = Path(__file__).parents[2]
 QUICK = PROJECT / "benchmark_configs" / "quickstart.yaml"
 #: seconds of dead time that a quiet machine should not exceed
@@ -50,6 +52,10 @@ def run(engine: str, phases: int, seconds: int, folder: Path) -> List[Dict[str, 
 
 
 def main() -> int:
+    lacking, _ = missing(ssh=True)
+    if lacking:
+        print(f"no lab on this machine: {'; '.join(lacking)}")
+        return 0
     phases = int(sys.argv[1]) if len(sys.argv) > 1 else 6
     seconds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
     load = os.getloadavg()[0]
