@@ -39,6 +39,10 @@ log = logging.getLogger(__name__)
 _FAILURES = (CephError, RemoteError, LoadError, PreflightError, FaultError, JournalInUse)
 
 
+class _Broken(Exception):
+    """A run that a monitor or an undo has failed, in their words."""
+
+
 class Engine:
     """One run. `execute` may be called again, in another process, after any end of this one."""
 
@@ -56,7 +60,7 @@ class Engine:
                 with self._context(journal, events) as run:
                     degraded = self._execute(run)
                 self._complete(journal, events, degraded)
-            except _FAILURES as error:
+            except (*_FAILURES, _Broken) as error:
                 events.write("run-failed", why=str(error), traceback=traceback.format_exc())
                 self._report_what_there_is()
                 raise RunFailed(str(error)) from error
@@ -87,6 +91,8 @@ class Engine:
                     run.watch.offset = ready.offsets[run.watch.node].seconds
                 self._describe(run, ready)
                 return self._run(run, ready, monitors)
+        except RunFailed as error:
+            raise _Broken(str(error)) from error
         finally:
             if held:
                 with signals.interruptible():

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, List, cast
 
 import pytest
 
-from cbt_plugins.host import HostRun
+from cbt_plugins.cluster.ceph import CephError
+from cbt_plugins.host import HostRun, RunFailed
 from cbt_plugins.plan import S3, Plan
-from cbt_plugins.run.engine import Engine
+from cbt_plugins.run.engine import Engine, summarize
 
 
-def test_a_snapshot_of_a_killed_invocation_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kill while buckets are removed, which takes long: the snapshot "after" is there, the run is not complete."""
+def engine_of(folder: Path) -> Engine:
     host = HostRun(
         benchmark="warp",
         config={},
         iteration=0,
-        archive_dir=tmp_path,
+        archive_dir=folder,
         run_dir="/nowhere",
         cluster={"head": "node0"},
         common={},
@@ -28,7 +29,12 @@ def test_a_snapshot_of_a_killed_invocation_is_taken_again(tmp_path: Path, monkey
         checkout=None,
         monitors=lambda folder: cast(Any, contextlib.nullcontext()),
     )
-    engine = Engine(host, Plan("warp", S3(urls=("http://a",)), (), (), ()))
+    return Engine(host, Plan("warp", S3(urls=("http://a",)), (), (), ()))
+
+
+def test_a_snapshot_of_a_killed_invocation_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill while buckets are removed, which takes long: the snapshot "after" is there, the run is not complete."""
+    engine = engine_of(tmp_path)
     taken = []
 
     def snapshot(folder: Path) -> None:
@@ -40,3 +46,39 @@ def test_a_snapshot_of_a_killed_invocation_is_taken_again(tmp_path: Path, monkey
     engine._snapshot("after")
     engine._snapshot("after")
     assert [p.name for p in (tmp_path / "cluster" / "after").iterdir()] == ["2.json"]
+
+
+@pytest.mark.parametrize("phases", [[], ["01-fill", "02-age.partial-1"]])
+@pytest.mark.parametrize("error", [CephError("no reply"), KeyboardInterrupt()])
+def test_a_run_without_an_end_is_reported_once_it_has_a_phase(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phases: List[str], error: BaseException
+) -> None:
+    for name in phases:
+        (tmp_path / "phases" / name / "rows").mkdir(parents=True)
+    engine, reported = engine_of(tmp_path), []
+
+    def fail(run: object) -> List[str]:
+        raise error
+
+    monkeypatch.setattr(engine, "_context", lambda journal, events: contextlib.nullcontext())
+    monkeypatch.setattr(engine, "_execute", fail)
+    monkeypatch.setattr("cbt_plugins.run.engine.summarize", reported.append)
+    with pytest.raises((RunFailed, KeyboardInterrupt)):
+        engine.execute()
+    assert reported == ([tmp_path] if phases else [])
+
+
+@pytest.mark.parametrize(("status", "made"), [(4, True), (4, False), (1, False)])
+def test_only_a_report_that_was_not_made_is_called_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, status: int, made: bool
+) -> None:
+    """Status 4 of a report says that its run is incomplete."""
+
+    def report(line: List[str], **_: object) -> subprocess.CompletedProcess[str]:
+        if made:
+            (tmp_path / "summary.json").write_text("{}")
+        return subprocess.CompletedProcess(line, status)
+
+    monkeypatch.setattr(subprocess, "run", report)
+    summarize(tmp_path)
+    assert ("no report was made" in caplog.text) is not made
