@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import time
 from collections import deque
@@ -31,6 +32,17 @@ SNAPSHOT = {
     "crush_rules.json": "osd crush rule dump",
     "osd_dump.json": "osd dump",
 }
+
+
+#: options of Ceph whose value nobody should see: rgw_keystone_admin_password, mgr/dashboard/RGW_API_SECRET_KEY, key
+_SECRET = re.compile(r"(?:^|[/_ -])(?:password|passwd|secret|token|keys?)$", re.IGNORECASE)
+_MASKED = "***"
+
+
+def _masked(line: str) -> str:
+    """Return a line of ceph.conf without the value of a secret."""
+    name, equals, _ = line.partition("=")
+    return f"{name}= {_MASKED}" if equals and _SECRET.search(name.strip()) else line
 
 
 class CephError(Exception):
@@ -184,13 +196,20 @@ class Ceph:
         return Status.parse(self.json("status"), self.json("df"))
 
     def snapshot(self, folder: Path) -> None:
-        """Write what describes the cluster into a folder: one JSON file per question, and the head's ceph.conf."""
+        """Write what describes the cluster into a folder: one JSON file per question, and the head's ceph.conf.
+
+        Values of options that are passwords or keys are masked.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         for name, command in SNAPSHOT.items():
-            (folder / name).write_text(json.dumps(self.json(command), indent=1) + "\n")
+            reply = self.json(command)
+            if command == "config dump":
+                reply = [{**row, "value": _MASKED} if _SECRET.search(row["name"]) else row for row in reply]
+            (folder / name).write_text(json.dumps(reply, indent=1) + "\n")
         profiles = {p: self.json(f"osd erasure-code-profile get {p}") for p in self.json("osd erasure-code-profile ls")}
         (folder / "ec_profiles.json").write_text(json.dumps(profiles, indent=1) + "\n")
-        (folder / "ceph.conf").write_text(self._text(f"cat -- {shlex.quote(self.conf_file)}", 30.0))
+        lines = self._text(f"cat -- {shlex.quote(self.conf_file)}", 30.0).splitlines()
+        (folder / "ceph.conf").write_text("".join(f"{_masked(line)}\n" for line in lines))
 
     def max_avail(self, pool: str) -> int:
         """Return the bytes that clients can still write into a pool (MAX AVAIL of `ceph df`: replication taken off)."""

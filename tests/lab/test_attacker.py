@@ -65,6 +65,7 @@ def test_a_folder_that_somebody_has_made_before_is_refused(lab: RunningLab, tmp_
     assert not lab.exec("client1", ["find", "/etc/bin", "/etc/load", "/etc/probe"]).stdout
 
 
+@pytest.mark.long
 def test_a_run_beside_an_attacker_is_not_affected(lab: RunningLab, tmp_path: Path) -> None:
     with attacked(lab, "client1", "/tmp/cbt-shared/x") as said:
         cycle = cycle_in(lab, tmp_path / "beside", "/tmp/cbt-shared")

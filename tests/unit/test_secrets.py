@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Dict, Sequence, cast
 
 import pytest
 
 from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
+from cbt_plugins.cluster.remote import Result
 from cbt_plugins.plan import S3
 from cbt_plugins.run.preflight import s3_keys
 
@@ -45,3 +47,23 @@ def test_from_an_rgw_user(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_keys_are_never_printed() -> None:
     assert "SK" not in repr(S3Keys("AK", "SK")) and "AK" not in f"{S3Keys('AK', 'SK')}"
+
+
+def test_a_snapshot_of_the_cluster_has_no_password(tmp_path: Path) -> None:
+    """Options of the gateways and of the dashboard may hold some."""
+    hidden = ("rgw_keystone_admin_password", "mgr/dashboard/RGW_API_SECRET_KEY", "rgw_crypt_default_encryption_key")
+    shown = ("rgw_keystone_token_cache_size", "mgr/dashboard/server_port", "rgw_keystone_admin_password_path")
+    rows = [{"section": "mgr", "name": name, "value": f"value of {name}"} for name in (*hidden, *shown)]
+    conf = "[global]\nkeyring = /etc/ceph/keyring\n[client.a]\n  key = AQBhunter2==\nrgw ldap secret=/etc/hunter2\n"
+
+    class Head:
+        def run(self, nodes: Sequence[str], command: str, **_: Any) -> Dict[str, Result]:
+            text = conf if command.startswith("cat ") else json.dumps(rows if " config dump " in command else [])
+            return dict.fromkeys(nodes, Result(text, "", 0))
+
+    Ceph(Head(), {"head": "node0", "mons": ["node0"]}).snapshot(tmp_path)  # type: ignore[arg-type]
+    dump = (tmp_path / "config_dump.json").read_text()
+    assert [f'"value of {name}"' in dump for name in (*hidden, *shown)] == [False] * 3 + [True] * 3
+    assert (tmp_path / "ceph.conf").read_text() == (
+        "[global]\nkeyring = /etc/ceph/keyring\n[client.a]\n  key = ***\nrgw ldap secret= ***\n"
+    )
