@@ -118,7 +118,7 @@ def load(source: YamlSource) -> Config:
         errors += [e for e in nothing_to_run(source, others) if not ours or e.path[0] != "cluster"]
     profiles = data.get("monitoring_profiles")
     if ours or (isinstance(profiles, dict) and set(profiles) & set(registry.built_in(registry.MONITORS))):
-        errors += [*_common(source, data.get("common")), *_monitors(source, data), *_fault_file(data)]
+        errors += [*_common(source, data.get("common")), *_monitors(source, data), *_fault_file(source, data)]
         if not ours and isinstance(data.get("cluster"), dict):
             wrong = list(node_errors(data["cluster"]))
             errors += [source.error_at(("cluster", *path), text, of_key) for path, text, of_key in wrong]
@@ -210,7 +210,7 @@ def _monitors(source: YamlSource, data: Mapping[str, Any]) -> Iterator[ErrorAt]:
                 yield source.error_at(("monitoring_profiles", name, *path), text, of_key)
 
 
-def _fault_file(data: Mapping[str, Any]) -> Sequence[ErrorAt]:
+def _fault_file(source: YamlSource, data: Mapping[str, Any]) -> Sequence[ErrorAt]:
     """Return the errors of the fault file that the profile names: otherwise they show when the load has begun."""
     profiles, cluster = data.get("monitoring_profiles"), data.get("cluster")
     profile = profiles.get("faults") if isinstance(profiles, dict) else None
@@ -221,7 +221,8 @@ def _fault_file(data: Mapping[str, Any]) -> Sequence[ErrorAt]:
     try:
         load_fault_file(path, osds or None)
     except ConfigError as error:
-        return error.errors
+        place = ("monitoring_profiles", "faults", "file")
+        return [e if e.line else source.error_at(place, f"{e.file}: {e.text}") for e in error.errors]
     return ()
 
 

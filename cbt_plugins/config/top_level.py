@@ -56,6 +56,9 @@ def errors_of_sections(source: YamlSource) -> List[ErrorAt]:
     if not isinstance(source.data, dict):
         what = "empty" if source.data is None else "not a CBT file"
         return [source.error_at((), f"{what}: needs the sections `cluster:` and `benchmarks:`")]
+    if "events" in source.data and not source.data.get("benchmarks"):
+        text = "a fault file: name it in a CBT file, under monitoring_profiles: {faults: {file: PATH}}"
+        return [source.error_at(("events",), text, of_key=True)]
     meant: Dict[str, str] = {}
     errors = list(_misspelt(source, (), _SECTIONS, meant))
     for name in _NEEDED if is_ours(source) else ("benchmarks",):

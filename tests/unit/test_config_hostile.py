@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import List, Tuple
+from typing import Any, List, Sequence, Tuple
 
 import pytest
 from config_files import CLUSTER, CYCLE, RGWTEST, S3, WARP, errors_in, marked
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mutations import VALUES, mutated
 
 from cbt_plugins.cbt import layout, run_loop
+from cbt_plugins.config.check import load
+from cbt_plugins.config.errors import ConfigError, ErrorAt
+from cbt_plugins.config.source import YamlSource
+from cbt_plugins.formatting import printable
 from cbt_plugins.tools.__main__ import main
 
+CONFIGS = Path(__file__).parents[2] / "benchmark_configs"
+#: all but the fault file, which is none of CBT's
+SHIPPED = [file for file in sorted(CONFIGS.glob("*.yaml")) if not file.name.startswith("faults-")]
 PROFILES = "monitoring_profiles:"
 NETWORK = "label: a, kind: network, nodes: [node1], options: {interfaces"
 FILE = CLUSTER + WARP + CYCLE
@@ -147,6 +158,59 @@ def test_every_number_and_their_total_have_a_bound(
     (found,) = refusals(tmp_path, text, capsys)
     assert found.startswith(places[0] if places else "f.yaml:")
     assert message in found
+
+
+@pytest.mark.parametrize("part", range(10))
+def test_a_mutated_file_is_refused_everywhere_by_the_same_words_or_nowhere(
+    tmp_path: Path, part: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty seeded mutations of the shipped files for each part; hunt on with more of them after a change here."""
+    monkeypatch.chdir(CONFIGS.parent)  # a file may name another one
+    for what in ("RunLoop", "_hand_over"):
+        monkeypatch.setattr(run_loop, what, accepted)
+    file, accepts = tmp_path / "f.yaml", 0
+    for seed in range(50 * part, 50 * part + 50):
+        file.write_bytes(mutated(SHIPPED[seed % len(SHIPPED)].read_text(encoding="utf-8"), seed))
+        status = main(["plan", str(file)])
+        said = capsys.readouterr()
+        assert "\x1b" not in said.out + said.err
+        if status == 0 or "no benchmark of cbt-plugins" in said.err:
+            with pytest.raises(WouldRun):
+                run_loop.main(["-a", str(tmp_path / "archive"), str(file)])
+            accepts += 1
+            continue
+        first, *lines = said.err.splitlines()
+        assert status == 2 and first.startswith("Error: ") and lines, (seed, said.err)
+        places = (f"{file}:", "benchmark_configs/faults-one-node.yaml:")
+        assert all(line.startswith(places) and line[len(str(file)) + 1].isdigit() for line in lines), (seed, lines)
+        assert run_loop.main(["-a", str(tmp_path / "archive"), str(file)]) == 2
+        assert capsys.readouterr().err == said.err, seed
+        if seed % 5 == 0:
+            assert layout.errors_of(file) == (lines if layout.has_ours(file) else []), seed
+    assert 0 < accepts < 50
+    assert not (tmp_path / "archive").exists()
+
+
+class WouldRun(Exception):
+    """Raised where a run would begin."""
+
+
+def accepted(*_: Any) -> Any:
+    raise WouldRun
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from([*VALUES]) | st.text(max_size=30) | st.binary(max_size=30), st.integers(0, 10_000))
+def test_any_text_at_any_place_is_a_plan_or_errors_with_places(value: Any, place: int) -> None:
+    text = FILE.encode()
+    place %= len(text) + 1
+    inserted = value if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass")
+    errors: Sequence[ErrorAt] = ()
+    try:
+        load(YamlSource(text[:place] + inserted + text[place:], "f.yaml"))
+    except ConfigError as error:
+        errors = error.errors
+    assert all(re.match(r"f\.yaml:\d+:\d+: ", str(one)) and printable(str(one)) == str(one) for one in errors)
 
 
 def write(tmp_path: Path, text: str) -> Path:
