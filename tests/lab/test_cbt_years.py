@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import subprocess
 import time
@@ -93,6 +92,8 @@ class Runs:
         (folder / "hasty.py").write_text(HASTY)
 
     def call(self, archive: str, plugins: str = "on") -> Tuple[int, str]:
+        """Exit status and output; what an earlier call left on the nodes would be collected again."""
+        wipe(self._lab)
         line = [self._lab.python, "-W", "ignore", str(self._folder / "hasty.py"), str(self._tree / "cbt.py")]
         environment = ["env", f"CBT_PLUGINS={plugins}", "PYTHONHASHSEED=0", "PYTHONDONTWRITEBYTECODE=1"]
         argv = ["sh", "-c", IN_HOME, str(self._lab.home), *environment, *line, "-a", str(self._folder / archive)]
@@ -100,11 +101,12 @@ class Runs:
         return done.returncode, done.stdout
 
     def left(self, archive: str) -> Dict[str, str]:
-        """Path -> content of the files that are to be the same however fast the cluster is; others are there."""
+        """Path -> content of the files that are the same however fast the cluster is; of others that they are there."""
         folder = self._folder / archive
         return {
             str(path.relative_to(folder)): path.read_text().replace(str(folder), "") if path.suffix == ".yaml" else ""
             for path in sorted(folder.rglob("*"))
+            if path.parent.name != "collectl"  # named by the time, and killed before it has written, or not
         }
 
 
@@ -115,9 +117,13 @@ def pools(lab: RunningLab) -> Iterator[None]:
     yield
     for pool in set(lab.exec("node0", ["ceph", "osd", "pool", "ls"]).stdout.split()) - before:
         lab.exec("node0", ["ceph", "osd", "pool", "rm", pool, pool, "--yes-i-really-really-mean-it"])
-    with contextlib.suppress(OSError):
-        for node in lab.nodes:
-            lab.exec(node, ["rm", "-rf", "/var/tmp/cbt"])
+    wipe(lab)
+
+
+def wipe(lab: RunningLab) -> None:
+    """Remove what CBT's own benchmarks leave on the nodes."""
+    for node in lab.nodes:
+        lab.exec(node, ["rm", "-rf", "/var/tmp/cbt"])
 
 
 @pytest.mark.parametrize("cell", CELLS)
