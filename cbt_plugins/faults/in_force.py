@@ -30,20 +30,20 @@ AT_START = frozenset(
 
 
 class Wrong(NamedTuple):
-    """A daemon that does not run with what was set."""
+    """Daemons that do not run with what was set, and run with one value; "" where they say none."""
 
-    daemon: str
+    daemons: Tuple[str, ...]
     option: str
     value: str
     runs_with: str
 
     def __str__(self) -> str:
-        runs = f"runs with {self.runs_with}" if self.runs_with else "does not say what it runs with"
-        return f"{self.daemon} {runs}, not {self.option} = {self.value}"
+        many = ", ".join(self.daemons[:3]) + (f" and {len(self.daemons) - 3} more" if len(self.daemons) > 3 else "")
+        return f"{many}: {self.option} is {self.runs_with or 'not told'}, not {self.value}"
 
 
 def not_in_force(ceph: Ceph, settings: Sequence[Setting], timeout: float) -> List[Wrong]:
-    """Return the daemons that do not run with these settings; those of gateways and OSDs that are down do not count.
+    """Return what daemons do not run with, of these settings; OSDs and gateways that are down do not count.
 
     Options of the mgr's modules have no daemon that would tell. Raises FaultError when the cluster does not answer.
     """
@@ -57,11 +57,12 @@ def not_in_force(ceph: Ceph, settings: Sequence[Setting], timeout: float) -> Lis
             wanted[daemon, option] = value  # what is said of fewer daemons wins
     shown = _shown(ceph, list(wanted), timeout)
     names = {key: f"rgw.{row['metadata'].get('id', key)}" for key, row in _gateways(facts)}
-    return [
-        Wrong(names.get(daemon[4:], daemon) if daemon.startswith("rgw.") else daemon, option, value, runs)
-        for ((daemon, option), value), runs in zip(wanted.items(), shown)
-        if not runs or not agrees(runs, value)
-    ]
+    wrong: Dict[Tuple[str, str, str], List[str]] = {}
+    for ((daemon, option), value), runs_with in zip(wanted.items(), shown):
+        if not runs_with or not agrees(runs_with, value):
+            name = names.get(daemon[4:], daemon) if daemon.startswith("rgw.") else daemon
+            wrong.setdefault((option, value, runs_with), []).append(name)
+    return [Wrong(tuple(daemons), *about) for about, daemons in wrong.items()]
 
 
 def needs_restart(ceph: Ceph, settings: Sequence[Setting], timeout: float) -> List[str]:

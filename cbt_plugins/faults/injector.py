@@ -371,7 +371,7 @@ class Injector:
                 break
             self._still_wanted()
             self._clock.sleep(self._limits.pause)
-        text = f"not in force: {'; '.join(wrong[:5])}" + (f" (and {len(wrong) - 5} more)" if len(wrong) > 5 else "")
+        text = f"not in force: {'; '.join(wrong)}"
         if label == SETTINGS:
             raise FaultError(f"{text}; a ceph.conf on the node or another section of the configuration may win")
         log.warning("%s: %s", label, text)

@@ -53,7 +53,7 @@ class SettingsMaker:
             return []
         late = needs_restart(self._ceph, settings.config, self._limits.quick)
         if late:
-            raise FaultError("settings: " + "; ".join(late[:5]))
+            raise FaultError("settings: " + "; ".join(late))
         facts = ask(self._ceph, _QUESTIONS, self._limits.quick)
         made = [
             self._flags(facts, settings.flags),

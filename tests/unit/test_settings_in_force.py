@@ -87,7 +87,7 @@ def test_the_clusters_commands_teach_the_limit(world: Connections) -> None:
 
 def test_a_value_counts_when_the_daemons_run_with_it(tmp_path: Path, world: Connections) -> None:
     shows(world, osd_2="4")
-    with pytest.raises(FaultError, match=r"osd\.2 runs with 4, not osd_max_backfills = 9.*a ceph\.conf on the node"):
+    with pytest.raises(FaultError, match=r"osd\.2: osd_max_backfills is 4, not 9; a ceph\.conf on the node"):
         applied(tmp_path, world, NINE)
     assert world.differences() == set()
 
@@ -108,7 +108,12 @@ def test_what_is_said_of_fewer_daemons_wins(world: Connections) -> None:
     shows(world, osd_0="9", osd_1="5", osd_2="9", osd_3="9")
     assert not_in_force(ceph(world), [("osd.1", "osd_max_backfills", "5"), NINE], 30.0) == []
     (wrong,) = not_in_force(ceph(world), [NINE], 30.0)
-    assert str(wrong) == "osd.1 runs with 5, not osd_max_backfills = 9"
+    assert str(wrong) == "osd.1: osd_max_backfills is 5, not 9"
+
+
+def test_daemons_with_one_value_are_told_together(world: Connections) -> None:
+    (wrong,) = not_in_force(ceph(world), [NINE], 30.0)
+    assert str(wrong) == "osd.0, osd.1, osd.2 and 1 more: osd_max_backfills is 4, not 9"
 
 
 def test_an_osd_that_is_down_is_not_asked(world: Connections) -> None:
@@ -131,7 +136,7 @@ def test_a_daemon_that_says_nothing_is_told(world: Connections) -> None:
 
     world.run = run  # type: ignore[method-assign]
     (wrong,) = not_in_force(ceph(world), [NINE], 30.0)
-    assert str(wrong) == "osd.3 does not say what it runs with, not osd_max_backfills = 9"
+    assert str(wrong) == "osd.3: osd_max_backfills is not told, not 9"
     assert asked[0].count("config show osd.") == 4
 
 
@@ -142,7 +147,7 @@ def test_what_is_read_at_the_start_is_refused_before_it_is_set(
     tmp_path: Path, world: Connections, option: str, who: str
 ) -> None:
     """Ceph says itself that the second can be changed at runtime."""
-    with pytest.raises(FaultError, match=rf"{option} = 600: it is read when the daemon starts; set it and restart"):
+    with pytest.raises(FaultError, match=rf"{option} is .*, not 600: it is read when the daemon starts"):
         applied(tmp_path, world, (who, option, "600"))
     assert not any("config set" in text for _, text in world.said)
     shows(world, **{"osd_0": "600", "osd_1": "600", "osd_2": "600", "osd_3": "600", "rgw_4114": "600"})
