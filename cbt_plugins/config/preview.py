@@ -273,8 +273,8 @@ def _warnings(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
 def _unread(plan: Plan) -> Iterator[str]:
     """Yield that reads may not find all objects; cbt-load knows its own, and lists those of warp and of others."""
     fills = [phase.goal for phase in plan.phases if phase.goal and phase.engine == "warp"]
-    listed = bool(fills) or any(bucket.existing for bucket in plan.buckets)
-    if not listed or not any(phase.kind == "hybrid" for phase in plan.phases):
+    existing = any(bucket.existing for bucket in plan.buckets)
+    if not (fills or existing) or not any(phase.kind == "hybrid" for phase in plan.phases):
         return
     filled = sum(goal.objects or 0 for goal in fills)
     lasts = sum(_seconds(phase) for phase in plan.phases if phase.engine == "warp" and phase.kind in ("fill", "hybrid"))
@@ -283,7 +283,7 @@ def _unread(plan: Plan) -> Iterator[str]:
             f"a bucket gets {filled} objects and read_objects is {plan.read_objects}: "
             "get and stat will know only some of them"
         )
-    elif lasts > _LONG or any(not (goal.objects or goal.duration) for goal in fills):
+    elif existing or lasts > _LONG or any(not (goal.objects or goal.duration) for goal in fills):
         yield (
             f"get and stat know the first {plan.read_objects} objects of a bucket by name (read_objects), perhaps none "
             "of the fill: the report says which share"

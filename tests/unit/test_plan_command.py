@@ -233,6 +233,8 @@ def test_what_reads_may_not_find_is_said_before_it_runs(tmp_path: Path, capsys: 
     short = SMALL.replace("        - fill: {max_avail: 30%}\n", "").replace("duration: 5m", "duration: 5s")
     assert "get and stat" not in plan(capsys, write(tmp_path, short))
     assert known in plan(capsys, write(tmp_path, short.replace("objects: 1000}", "duration: 11m}")))
+    others = short.replace("buckets: 2", "buckets: {names: [mine], existing: true}\n    keep_data: true")
+    assert known in plan(capsys, write(tmp_path, others))
     assert "get and stat" not in plan(capsys, CONFIGS / "rgwtest-small.yaml")
     assert "get and stat will know only some" in plan(capsys, write(tmp_path, short.replace("1000}", "1000001}")))
 
