@@ -3,7 +3,7 @@
 #
 # Its lines go to FOLDER/NAME.jsonl, its errors to FOLDER/output.txt. It leads its process group and is recorded with
 # its start time in FOLDER/NAME.pid. An agent that a lost connection has left behind there is ended first.
-umask 077
+umask 022 # of what comes into the archive; the folder here is closed
 own_folder "$1" make && cd -- "$1" || exit 1
 name=$2
 shift 2
