@@ -52,8 +52,10 @@ def _key() -> bytes:
                 os.link(draft, path)  # the first of two that do so at once
             except FileExistsError:
                 pass
+            except OSError:  # a file system without hard links
+                os.replace(draft, path)
             finally:
-                draft.unlink()
+                draft.unlink(missing_ok=True)
         key = path.read_bytes()
     except OSError as error:
         raise FaultError(f"{path}: {error.strerror or error}") from error

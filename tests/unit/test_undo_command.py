@@ -13,7 +13,7 @@ import pytest
 from faults_world import ANYTHING, MADE, Connections, injector
 
 import cbt_plugins.tools.undo as undo_tool
-from cbt_plugins.faults import FaultError, access
+from cbt_plugins.faults import FaultError, access, seal
 from cbt_plugins.faults.undo import FILE, UndoJournal, given_up_in, open_in
 from cbt_plugins.plan import Fault, Settings
 from cbt_plugins.tools.__main__ import main
@@ -296,3 +296,24 @@ def test_names_from_an_archive_reach_no_shell(tmp_path: Path, world: Connections
     sent = len(world.said)
     assert main(["undo", str(folder)]) == 1
     assert not [text for text in world.said[sent:] if "reboot" in str(text)]
+
+
+def test_the_key_is_made_once_and_is_for_its_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def no_links(*_: Any) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", no_links)  # some file systems have none
+    first = seal.of({"a": (1, 2)})
+    assert seal.of({"a": [1, 2]}) == first and seal.holds(first, {"a": [1, 2]}) and not seal.holds(first, {"a": []})
+    folder = tmp_path / "cbt-plugins" / "seal"
+    assert [path.name for path in folder.iterdir()] == ["key"]
+    assert [path.stat().st_mode & 0o777 for path in (folder, folder / "key")] == [0o700, 0o600]
+    folder.chmod(0o777)
+    with pytest.raises(FaultError, match=r"seal can be written by everybody.*chmod go-w"):
+        seal.of({})
+    folder.chmod(0o700)
+    (folder / "key").write_bytes(b"short")
+    with pytest.raises(FaultError, match="damaged: remove it"):
+        seal.of({})
