@@ -110,8 +110,7 @@ class BySizeSection(BenchmarkSection):
     )
     warp_mixed: _DurationOrFalse = Field(
         None,
-        description="After the first measurement, plain `warp mixed` with the same mix for this long, as phase "
-        "`warp-mixed`: what another generator says of the same cluster. `false`: none.",
+        description="After the first measurement, `warp mixed` with the same mix for this long, as phase `warp-mixed`.",
     )
 
     @field_validator("mix")

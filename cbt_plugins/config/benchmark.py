@@ -159,8 +159,7 @@ class BenchmarkSection(Strict):
     read_objects: int = Field(
         1_000_000,
         ge=1,
-        description="At most so many existing objects are listed for get and stat, the first by name; the report says "
-        "which share that was. cbt-load knows all objects that it wrote.",
+        description="At most so many existing objects are listed for get and stat, the first by name.",
     )
     engine: Engine = Field("warp", description=ENGINE)
     cbt_load: CbtLoadSection = Field(

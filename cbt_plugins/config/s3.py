@@ -103,7 +103,7 @@ class S3Section(Strict):
     verify_tls: bool = Field(True, description="Check the certificates of https URLs.")
     payload: Literal["signed", "unsigned"] = Field(
         "signed", description="`unsigned` leaves the payload out of the signature (UNSIGNED-PAYLOAD). "
-        "warp does so in any case with RGW 20 and newer, which refuses its signed ones."
+        "warp does so with RGW 20, which refuses its signatures."
     )
 
     @field_validator("urls")
