@@ -122,6 +122,7 @@ def _of_plan(plan: Mapping[str, Any]) -> Pairs:
         return
     yield "settings.flags", " ".join(settings.get("flags") or ()) or "none"
     yield "settings.recovery", settings.get("recovery") or "none"
+    yield "settings.accept", " ".join(settings.get("accept") or ()) or "none"
     for who, option, value in settings.get("config") or ():
         yield f"settings.{who}.{option}", value
 
