@@ -137,7 +137,7 @@ def _size_classes(drivers: Sequence[Mapping[str, Any]]) -> List[List[str]]:
 
 
 def _aging(aging: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{aging['aged']} (aged) compared with {aging['new']} (new): {aging['note']}"
+    yield from textwrap.wrap(f"{aging['aged']} (aged) compared with {aging['new']} (new): {aging['note']}", WIDTH)
     head = ["", "", "new", "aged", "change"]
     yield from _table([head, *map(_change, aging["lines"])], left=2)
 

@@ -215,7 +215,7 @@ def new_vs_aged(phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]
 
 def _chance(held: Sequence[str]) -> str:
     note = "one measurement each: a difference may be chance, no significance is claimed"
-    return f"{note}; {', '.join(held)} had a limit and says nothing about aging" if held else note
+    return f"{note}; held to a rate, and no word on aging: {', '.join(held)}" if held else note
 
 
 _ENGINES = tuple(METRICS[key] for key in ("obj_per_s", "mib_per_s", "p50_ms", "p99_ms"))

@@ -31,7 +31,8 @@ ceph: 18.2.7 reef, warp: 1.3.1, cbt: 9d6480f 2025-05-16, cbt_plugins: 0.1.0
    PUT    100.0  0.391    20.00  20.00  20.00  20.00  20.00  20.00         -       0  50.0%     33%
    total  200.0  0.781    20.00  20.00  20.00  20.00  20.00  20.00     10.00       0
 
-aged (aged) compared with new (new): one measurement each: a difference may be chance, no significance is claimed
+aged (aged) compared with new (new): one measurement each: a difference may be chance, no significance is
+claimed
                      new   aged    change
    GET    obj/s    200.0  100.0   -50.0 %
    GET    MiB/s    0.781  0.391   -50.0 %

@@ -198,7 +198,7 @@ def test_what_a_rate_holds_says_so_in_every_place(tmp_path: Path) -> None:
     assert "paced" in codes(slow) and "at-limit" not in codes(slow)
     assert "LIMITED: GET to 100.0/s: not what the cluster can do" in render(summary)
     again = {**summary["phases"][0], "name": "again"}
-    assert "GET had a limit and says nothing about aging" in (new_vs_aged([summary["phases"][0], again]) or {})["note"]
+    assert "held to a rate, and no word on aging: GET" in (new_vs_aged([summary["phases"][0], again]) or {})["note"]
 
 
 def aged_archive(tmp_path: Path, limit: int) -> Dict[str, Any]:
