@@ -230,7 +230,9 @@ class DaemonChanges:
             if isinstance(entry, dict)
         }
         if self._gateways is not None:
-            changes += ["%s ended" % name for key, name in self._gateways.items() if key not in gateways]
+            # the instance before a restart stays in the map for a minute: it ends no more when it goes
+            there = set(gateways.values())
+            changes += ["%s ended" % name for name in self._gateways.values() if name not in there]
             changes += ["%s started" % name for key, name in gateways.items() if key not in self._gateways]
         self._elections, self._gateways = elections, gateways
         return changes
