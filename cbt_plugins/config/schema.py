@@ -153,7 +153,9 @@ def tables() -> str:
                 if inner not in titles:
                     titles[inner] = f"`{prefix}{key}:`"
                     tables.append((titles[inner], defs[inner].get("description", ""), defs[inner]))
-    return "\n".join(f"### {title}\n\n{about}\n\n{_table(model, titles)}" for title, about, model in tables)
+    shown: Dict[str, str] = {}
+    made = ((title, about, _table(title, model, titles, shown)) for title, about, model in tables)
+    return "\n".join(f"### {title}\n\n{about}\n\n{table}" for title, about, table in made)
 
 
 def _family(
@@ -174,10 +176,29 @@ def _family(
             yield title, model.get("description", ""), {**model, "properties": rest}
 
 
-def _table(model: Mapping[str, Any], titles: Mapping[str, str]) -> str:
+def _table(title: str, model: Mapping[str, Any], titles: Mapping[str, str], shown: Dict[str, str]) -> str:
+    """Return the table of a mapping; rows that an earlier one has (`shown`: row -> its title) are named below it."""
     if not model["properties"]:
         return "It has no keys.\n"
-    lines = ["| key | value | default | meaning |", "| --- | --- | --- | --- |"]
+    rows = dict(_rows(model, titles))
+    known: Dict[str, List[str]] = {}
+    for key, row in rows.items():
+        known.setdefault(shown.get(row, ""), []).append(key)
+    again = {where: keys for where, keys in known.items() if where and len(keys) > 1}
+    left_out = {key for keys in again.values() for key in keys}
+    alike: Dict[str, List[str]] = {}
+    for key, row in rows.items():
+        if key not in left_out:
+            shown.setdefault(row, title)
+            alike.setdefault(row.partition(" | ")[2], []).append(f"`{key}`")
+    kept = [f"| {' '.join(keys)} | {rest}" for rest, keys in alike.items()]
+    lines = ["| key | value | default | meaning |", "| --- | --- | --- | --- |", *kept] if kept else []
+    notes = "; ".join(f"{', '.join(f'`{key}`' for key in keys)} as in {where}" for where, keys in again.items())
+    return "\n".join([*lines, *([""] if lines and notes else []), *([f"{notes}."] if notes else [])]) + "\n"
+
+
+def _rows(model: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[Tuple[str, str]]:
+    """Yield each key with its line of the table."""
     for key, node in model["properties"].items():
         if key in CBT_KEYS:
             continue
@@ -186,8 +207,7 @@ def _table(model: Mapping[str, Any], titles: Mapping[str, str]) -> str:
         else:
             default = f"`{_yaml(node['default'])}`" if "default" in node else ""
         value = " or ".join(dict.fromkeys(_kinds(node, titles)))
-        lines.append(f"| `{key}` | {value} | {default} | {node.get('description', '')} |")
-    return "\n".join(lines) + "\n"
+        yield key, f"| `{key}` | {value} | {default} | {node.get('description', '')} |"
 
 
 def _kinds(node: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[str]:
