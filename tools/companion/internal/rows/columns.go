@@ -61,8 +61,15 @@ func Of(text []byte) (columns *Columns, header, found bool, err error) {
 			columns, err = OfHeader(string(line))
 			return columns, len(at) == len(text), true, err
 		}
+		if !begins(line) {
+			continue
+		}
+		tabs, whole := tabs(at[:min(len(at), longest)])
+		if !whole && len(at) < longest { // an error's text of several lines
+			break
+		}
 		for _, names := range headers {
-			if columns, _ = OfHeader(names); columns.plain(bytes.TrimSuffix(line, []byte{'\r'})) {
+			if columns, _ = OfHeader(names); whole && columns.width == tabs+1 {
 				return columns, false, true, nil
 			}
 		}
@@ -114,16 +121,36 @@ func (s *records) add(line []byte) (record []byte, bad int) {
 
 // plain tells a row by its looks: without quotes, with all columns, and beginning with two numbers and an operation.
 func (c *Columns) plain(line []byte) bool {
+	return begins(line) && bytes.Count(line, []byte{'\t'}) == c.width-1 && bytes.IndexByte(line, '"') < 0
+}
+
+// begins tells whether a line begins as a row does: two numbers and an operation.
+func begins(line []byte) bool {
 	rest, ok := line, false
 	for n := 0; n < 2; n++ {
 		if rest, ok = behind(rest, '0', '9', '0'); !ok {
 			return false
 		}
 	}
-	if _, ok = behind(rest, 'A', 'Z', '_'); !ok {
-		return false
+	_, ok = behind(rest, 'A', 'Z', '_')
+	return ok
+}
+
+// tabs counts those of a text's first record that are not quoted, and tells whether its end is there.
+func tabs(text []byte) (n int, whole bool) {
+	quoted := false
+	for _, c := range text {
+		switch {
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '\t':
+			n++
+		case c == '\n':
+			return n, true
+		}
 	}
-	return bytes.Count(line, []byte{'\t'}) == c.width-1 && bytes.IndexByte(line, '"') < 0
+	return n, false
 }
 
 // behind cuts off a field that consists of low..high and other.

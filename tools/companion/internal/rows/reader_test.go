@@ -77,6 +77,16 @@ func TestVersions(t *testing.T) {
 			}
 		}
 	}
+	for _, line := range versions() { // a first request that failed, as it comes from a generator
+		failed := strings.Replace(line, "\t\t2026", "\t\"Put \"\"a\"\":\tno\nroute\"\t2026", 1)
+		found, _, known, err := Of([]byte(failed))
+		if want := strings.Count(line, "\t") + 1; failed == line || err != nil || !known || found.width != want {
+			t.Errorf("%q: %d columns, %v, %v", failed, found.width, known, err)
+		}
+		if _, _, known, _ := Of([]byte(failed[:strings.Index(failed, "route")])); known {
+			t.Errorf("%q: known before its end", failed)
+		}
+	}
 	if _, err := OfHeader("idx\tthread\top"); err == nil || !strings.Contains(err.Error(), "n_objects, bytes") {
 		t.Errorf("missing columns: %v", err)
 	}
