@@ -6,14 +6,17 @@ import argparse
 from pathlib import Path
 
 from . import compare
-from .command import OK, UNUSABLE
+from .command import OK, UNUSABLE, CommandError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Exit status: 0 done; 2 wrong use; 4 a run is unusable (it is left out) or unreadable."
     parser.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE", help="archives, in any order")
     compare.add_choice(parser)
-    parser.add_argument("--alpha", default="0.05", metavar="P", help="false alarm rate of all series (default: 0.05)")
+    parser.add_argument(
+        "--alarms", type=float, metavar="N", help="false alarms a year, if looked at after each run (default: 1)"
+    )
+    parser.add_argument("--alpha", metavar="P", help="instead: the false alarm rate of this one look")
     parser.add_argument("--seed", type=int, default=0, help="seed of the permutations (default: 0)")
     parser.add_argument("--format", choices=compare.FORMATS, default="text", help="of what is printed (default: text)")
 
@@ -23,8 +26,11 @@ def run(args: argparse.Namespace) -> int:
     from cbt_plugins.compare import history, output
     with compare.errors():
         (side,) = compare.read_sides([args.archives])
-        alpha = compare.share("--alpha", args.alpha)
-        found = history.histories(side.runs, compare.choice(args), alpha, args.seed)
+        if args.alarms is not None and (args.alpha or not args.alarms > 0):
+            raise CommandError("give a number of --alarms above 0, or --alpha")
+        alpha = compare.share("--alpha", args.alpha) if args.alpha else None
+        budget = history.AlarmBudget(args.alarms or 1.0, alpha)
+        found = history.histories(side.runs, compare.choice(args), budget, args.seed)
     if args.format == "csv":
         print(history.to_csv(found), end="")
     elif args.format == "json":

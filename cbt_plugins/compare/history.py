@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 from cbt_plugins.compare.differences import Difference, differing
 from cbt_plugins.compare.output import Block, Heading, Notes, TableGrid, Words, chance, change_of, number
 from cbt_plugins.compare.sides import groups, titles
-from cbt_plugins.compare.statistics import change_points
+from cbt_plugins.compare.statistics import alpha_of_budget, change_points
 from cbt_plugins.compare.statistics.changes import SHORTEST
 from cbt_plugins.compare.table import Key, Wanted
 from cbt_plugins.formatting import plain, when
@@ -22,6 +22,36 @@ from cbt_plugins.results.record import RunRecord
 
 #: runs below which no change of a level can be found
 FEWEST = 2 * SHORTEST
+
+
+DAY = 86400.0
+_DAYS = 365.25
+
+
+@dataclass(frozen=True)
+class AlarmBudget:
+    """How often a history may find a change where there is none."""
+
+    #: false alarms a year of one history, when it is looked at after each run (at most once a day)
+    a_year: float = 1.0
+    #: instead: the chance of a false change among all tracks in this one look
+    alpha: Optional[float] = None
+
+    def of(self, times: Sequence[float]) -> float:
+        """Return the chance of a false change in one look at runs made at these times."""
+        if self.alpha is not None:
+            return self.alpha
+        return alpha_of_budget(self.a_year, self.looks(times))
+
+    @staticmethod
+    def looks(times: Sequence[float]) -> float:
+        """Return how often a year such runs are looked at."""
+        span = max(times) - min(times) if times else 0.0
+        return min(_DAYS, (len(times) - 1) * _DAYS * DAY / span) if span else _DAYS
+
+
+#: of a history that is looked at for a long time
+DEFAULT_BUDGET = AlarmBudget()
 
 
 @dataclass(frozen=True)
@@ -64,12 +94,16 @@ class History:
     case: str
     runs: Tuple[RunRecord, ...]
     tracks: Tuple[Track, ...]
+    alpha: float  # chance of a false change among all tracks in this look
+    budget: AlarmBudget
 
 
-def histories(records: Sequence[RunRecord], choice: Wanted, alpha: float = 0.05, seed: int = 0) -> List[History]:
+def histories(
+    records: Sequence[RunRecord], choice: Wanted, budget: AlarmBudget = DEFAULT_BUDGET, seed: int = 0
+) -> List[History]:
     """Return a history for each configuration among the runs, the one with most runs first.
 
-    `alpha` is the chance of a false change among all tracks of one history. Raises ValueError when no run has a time.
+    `budget` is that of all tracks of one history together. Raises ValueError when no run has a time.
     """
     timed = [record for record in records if record.started is not None or not record.usable]
     if len(records) > 1 and timed != list(records):
@@ -77,10 +111,10 @@ def histories(records: Sequence[RunRecord], choice: Wanted, alpha: float = 0.05,
     ordered = sorted(timed, key=lambda record: (record.started or 0.0, record.source, record.name))
     cases = groups(ordered)
     named = sorted(zip(titles(cases), cases), key=lambda its: (-len(its[1]), its[0]))
-    return [_history(title, runs, choice, alpha, seed) for title, runs in named]
+    return [_history(title, runs, choice, budget, seed) for title, runs in named]
 
 
-def _history(case: str, runs: Tuple[RunRecord, ...], choice: Wanted, alpha: float, seed: int) -> History:
+def _history(case: str, runs: Tuple[RunRecord, ...], choice: Wanted, budget: AlarmBudget, seed: int) -> History:
     table: Dict[Key, List[Optional[float]]] = {}
     for i, run in enumerate(runs):
         for its in run.measurements:
@@ -92,8 +126,10 @@ def _history(case: str, runs: Tuple[RunRecord, ...], choice: Wanted, alpha: floa
         for key, values in table.items()
         if METRICS[key[2]].expected is None or len(set(values) - {None}) > 1
     }
+    alpha = budget.of([run.started for run in runs if run.started is not None])
     share = alpha / max(1, len(level))
-    return History(case, runs, tuple(_track(key, runs, values, share, seed) for key, values in level.items()))
+    tracks = tuple(_track(key, runs, values, share, seed) for key, values in level.items())
+    return History(case, runs, tracks, alpha, budget)
 
 
 def _track(key: Key, runs: Sequence[RunRecord], values: Sequence[Optional[float]], alpha: float, seed: int) -> Track:
@@ -127,7 +163,19 @@ def blocks(found: Sequence[History]) -> List[Block]:
         ]
         if not changes:
             made.append(Words(("no level change found",)))
+        made.append(Words((_promise(history),)))
     return made
+
+
+def _promise(history: History) -> str:
+    """How often noise alone gives an alarm."""
+    alpha, rows = f"{history.alpha:.2g}", len(history.tracks)
+    look = f"the chance of a false change in one look is {alpha}, over {rows} {'row' if rows == 1 else 'rows'}"
+    if history.budget.alpha is not None:
+        return look
+    times = [run.started for run in history.runs if run.started is not None]
+    a_year = history.alpha * AlarmBudget.looks(times)
+    return f"false alarms: at most {a_year:.2g} a year, if looked at after each run, but not more than daily; {look}"
 
 
 def _span(history: History) -> str:
@@ -204,6 +252,8 @@ def to_json(found: Sequence[History]) -> str:
 def _data(history: History) -> Dict[str, Any]:
     return {
         "case": history.case,
+        "alpha": number(history.alpha),
+        "false_alarms_a_year": None if history.budget.alpha is not None else history.budget.a_year,
         "runs": [
             {"source": run.source, "name": run.name, "release": run.label, "started": run.started, "usable": run.usable}
             for run in history.runs

@@ -9,25 +9,33 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 from scipy.signal import lfilter
 
+from cbt_plugins.compare.gate import GateLimits, GateOutcome, gate, limit
+from cbt_plugins.compare.sides import Side
 from cbt_plugins.compare.statistics import (
     Campaign,
     Comparison,
+    Scatter,
     Verdict,
+    alpha_of_budget,
     change_points,
     compare_runs,
     compare_series,
     gate_false_alarms,
     judge,
     minimum_runs,
+    pooled_scatter,
     power,
     smallest_p,
 )
+from cbt_plugins.compare.statistics.verdicts import widened
+from cbt_plugins.compare.table import Rules
 from cbt_plugins.metrics import Direction
+from cbt_plugins.results.record import Measurement, RunRecord
 
 ROWS = 20
 TABLES = 100
@@ -257,7 +265,8 @@ def _of_series(
     n: int, lag: float, change: float = 0.0, drift: float = 0.0
 ) -> Callable[[np.random.Generator], Comparison]:
     def compared(chance: np.random.Generator) -> Comparison:
-        return compare_series(series(chance, n, lag, drift=drift), (1 + change) * series(chance, n, lag, drift=drift))
+        base, new = (series(chance, n, lag, drift=drift) for _ in range(2))
+        return compare_series(base, (1 + change) * new, scatter=Scatter(0.001))
 
     return compared
 
@@ -270,7 +279,260 @@ def _most(runs: Optional[int]) -> str:
     return "> 50" if runs is None else str(runs)
 
 
-PARTS = (smallest, single, long, fewest, interleaved, gates, level, runs, seconds, found, equivalence, changes)
+def single_runs() -> None:
+    """Better or worse of two single runs of equal software that scatter by 2 % from run to run, by their length."""
+    sizes = (60, 300, 1800)
+    known: Dict[str, Optional[Callable[[np.random.Generator], Scatter]]] = {
+        "not known": None,
+        "given": lambda _: Scatter(0.02),
+        "learnt from 5 runs": lambda chance: _learnt(chance, 5),
+    }
+    lines = [
+        [f"{what}, scatter {name}", *(part(_single(n, scatter, change), ALARMS, SINGLE) for n in sizes)]
+        for what, change in (("equal", 0.0), ("10 % lower", -0.1))
+        for name, scatter in known.items()
+    ]
+    show(["two runs", *sizes], lines)
+
+
+def _learnt(chance: np.random.Generator, runs: int) -> Scatter:
+    known = pooled_scatter([np.exp(0.02 * chance.normal(size=runs))])
+    assert known is not None
+    return known
+
+
+def _single(
+    n: int, scatter: Optional[Callable[[np.random.Generator], Scatter]], change: float = 0.0
+) -> Callable[[np.random.Generator], Comparison]:
+    def compared(chance: np.random.Generator) -> Comparison:
+        base, new = (series(chance, n, 0.0) * math.exp(0.02 * chance.normal()) for _ in range(2))
+        return compare_series(base, (1 + change) * new, scatter=scatter(chance) if scatter else None)
+
+    return compared
+
+
+def unsteady() -> None:
+    """Better or worse of two single runs of one level, of which one is not steady; the scatter is known."""
+    sizes = (60, 300, 1800)
+    lines = [
+        [f"{name}, {lag}", *(part(_unsteady(n, lag, shape), ALARMS, SINGLE // 2) for n in sizes)]
+        for name, shape in _SHAPES.items()
+        for lag in (0.0, 0.6)
+    ]
+    show(["second run, autocorrelation", *sizes], lines)
+
+
+_SHAPES: Dict[str, Noise] = {
+    "steady": lambda chance, n: np.ones(n),
+    "step of 10 %": lambda chance, n: 1 - 0.1 * (np.arange(n) > n * chance.uniform(0.3, 0.7)),
+    "random walk of 5 %": lambda chance, n: 1 + 0.05 * np.cumsum(chance.normal(size=n)) / math.sqrt(n),
+    "drift of 10 %": lambda chance, n: 1 + 0.1 * np.arange(n) / n,
+}
+
+
+def _unsteady(n: int, lag: float, shape: Noise) -> Callable[[np.random.Generator], Comparison]:
+    def compared(chance: np.random.Generator) -> Comparison:
+        base, new = series(chance, n, lag), series(chance, n, lag) * shape(chance, n)
+        return compare_series(base, new, scatter=Scatter(0.005))
+
+    return compared
+
+
+def short() -> None:
+    """Power of two series of few effective samples; the scatter is known to be small."""
+    sizes = (60, 120, 300)
+    lines = [
+        [f"{change:.0%}, {lag}", *(part(_of_series(n, lag, change), ALARMS, SINGLE) for n in sizes)]
+        for change in (0.0, -0.1, -0.2)
+        for lag in (0.8, 0.9)
+    ]
+    show(["change, autocorrelation", *sizes], lines)
+
+
+def order() -> None:
+    """Better or worse of runs whose order is known: nothing changed, and a change of 3 %."""
+    sizes = (3, 5, 8, 10, 20)
+    lines = [
+        [f"{name}; {what}", *(part(_ordered(make(n), lag, drift, scatter, change), ALARMS, SINGLE) for n in sizes)]
+        for name, make in (("one after the other", lambda n: "B" * n + "N" * n), ("in turns", lambda n: "BN" * n))
+        for what, lag, drift, scatter, change in (
+            ("autocorrelation of runs 0.5", 0.5, 0.0, 0.02, 0.0),
+            ("drift of 3 %, scatter 1 %", 0.0, 0.03, 0.01, 0.0),
+            ("3 % higher, scatter 1 %", 0.0, 0.0, 0.01, 0.03),
+        )
+    ]
+    show(["order; runs on each side", *sizes], lines)
+
+
+def _ordered(
+    pattern: str, lag: float, drift: float, scatter: float, change: float
+) -> Callable[[np.random.Generator], Comparison]:
+    base, new = ([i for i, its in enumerate(pattern) if its == side] for side in "BN")
+
+    def compared(chance: np.random.Generator) -> Comparison:
+        made = series(chance, len(pattern), lag, scatter) * np.linspace(1, 1 + drift, len(pattern))
+        return compare_runs(made[base], (1 + change) * made[new], times=(base, new))
+
+    return compared
+
+
+def keys() -> None:
+    """Power of one row of 20 that changed: Holm over all, and as one of 2 key rows or of 18 others."""
+    sizes = (3, 4, 5, 6, 8, 10)
+    lines = [
+        [f"{change:.0%}, {scatter:.0%}; {name}", *(_in_table(n, change, scatter, place, few) for n in sizes)]
+        for change, scatter in ((0.03, 0.01), (0.05, 0.02))
+        for name, place, few in (("one of 20", 0, None), ("one of 2 key rows", 0, {0, 1}), ("of 18 others", 2, {0, 1}))
+    ]
+    show(["change, scatter; row", *sizes], lines)
+
+
+def _in_table(n: int, change: float, scatter: float, place: int, few: Optional[Set[int]]) -> float:
+    chance, found = np.random.default_rng(0), 0
+    for _ in range(TABLES):
+        made = np.exp(scatter * chance.normal(size=(ROWS, 2, n)))
+        made[place, 1] *= 1 + change
+        table = {row: compare_runs(made[row, 0], made[row, 1]) for row in range(ROWS)}
+        found += judge(table, dict.fromkeys(table, Direction.HIGHER), 1e-4, keys=few)[place].verdict in ALARMS
+    return found / TABLES
+
+
+def limits() -> None:
+    """Exit status 1 of a gate with a limit of 5 %, one row, by the true change."""
+    sizes = (3, 5, 10, 20)
+    lines = [
+        [f"{change:.0%}, {scatter:.0%}", *(_failed(n, change, scatter) for n in sizes)]
+        for change in (-0.05, -0.08)
+        for scatter in (0.01, 0.02, 0.03)
+    ]
+    show(["true change, scatter", *sizes], lines)
+
+
+def _failed(n: int, change: float, scatter: float) -> float:
+    chance, row = np.random.default_rng(0), ("measure", "GET", "obj_per_s")
+    only, failed = GateLimits((limit("GET.obj_per_s", "5%"),)), 0
+    for _ in range(SINGLE):
+        values = np.exp(scatter * chance.normal(size=(2, n))) * [[1], [1 + change]]
+        one, other = (
+            Side(name, tuple(_record(row, 2 * i + first, value) for i, value in enumerate(side)))
+            for name, first, side in zip(("base", "new"), (0, 1), values)
+        )
+        failed += gate(one, [other], only, Rules()).outcome is GateOutcome.REGRESSION
+    return failed / SINGLE
+
+
+def _record(row: Tuple[str, str, str], started: float, value: float) -> RunRecord:
+    return RunRecord(f"{started}", "", "cbt-plugins", {}, (Measurement(*row, value),), True, (), None, started)
+
+
+def bins() -> None:
+    """Equivalent within 5 %: true p99 of 101.5 and 108.5 ms, told as the upper ends of bins of 10 ms."""
+    chance, found = np.random.default_rng(0), [0, 0]
+    for _ in range(SINGLE):
+        true = np.exp(0.005 * chance.normal(size=(2, 6))) * [[101.5], [108.5]]
+        made = compare_runs(*np.ceil(true / 10) * 10)
+        for i, its in enumerate((made, widened(made, (5.0, 5.0)))):
+            found[i] += judge({0: its}, {0: Direction.LOWER}, 0.05)[0].verdict is Verdict.EQUIVALENT
+    show(["as exact values", "with half a bin"], [[its / SINGLE for its in found]])
+
+
+def nights() -> None:
+    """Histories of noise, looked at after each of 60 nights: those with any change point, and alarms a year."""
+    lines: List[List[object]] = []
+    rounds = TABLES // 2
+    for lag in (0.0, 0.3):
+        for name, alpha in (("alpha 0.05 a look", 0.05), ("1 false alarm a year", alpha_of_budget(1, 365.25))):
+            alarms = sum(_alarmed(series(np.random.default_rng(seed), 60, lag, 0.02), alpha) for seed in range(rounds))
+            lines.append([f"{name}, autocorrelation of runs {lag}", alarms / rounds, alarms / rounds * 365 / 60])
+    show(["looked at with", "any in 60 nights", "a year, at least"], lines)
+
+
+def _alarmed(values: np.ndarray, alpha: float) -> bool:
+    return any(change_points(values[:night], alpha) for night in range(6, len(values) + 1))
+
+
+def dips() -> None:
+    """Planted in 60 runs with 2 % scatter: both ends found, or any change point where there is none; three methods."""
+    methods: Dict[str, Callable[[np.ndarray], List[int]]] = {
+        "change_points": lambda values: [point.index for point in change_points(values)],
+        "... 1 a year": lambda values: [point.index for point in change_points(values, alpha_of_budget(1, 365.25))],
+        "PELT": pelt,
+        "e-divisive": e_divisive,
+    }
+    lines: List[List[object]] = [
+        [f"10 % lower for {runs} runs", *(_dip(method, runs) for method in methods.values())] for runs in (3, 4, 5)
+    ]
+    lines += [
+        [f"{change:.0%} lower from run 30 on", *(_dip(method, 30, change) for method in methods.values())]
+        for change in (0.02, 0.04)
+    ]
+    noises = {**RUNS, "autocorrelation of runs 0.3": _alike(0.3)}
+    lines += [[f"none; {name}", *(_any(its, noise) for its in methods.values())] for name, noise in noises.items()]
+    show(["planted", *methods], lines)
+
+
+def _dip(method: Callable[[np.ndarray], List[int]], runs: int, change: float = 0.1) -> float:
+    found, rounds = 0, TABLES // 2
+    for seed in range(rounds):
+        values = RUNS["normal, 2 %"](np.random.default_rng(seed), 60)
+        values[30 : 30 + runs] *= 1 - change
+        cuts = method(values)
+        found += all(any(abs(cut - wanted) <= 2 for cut in cuts) for wanted in (30, 30 + runs) if wanted < 60)
+    return found / rounds
+
+
+def _any(method: Callable[[np.ndarray], List[int]], noise: Noise) -> float:
+    return sum(bool(method(noise(np.random.default_rng(seed), 60))) for seed in range(TABLES // 2)) / (TABLES // 2)
+
+
+def pelt(values: np.ndarray, least: int = 3) -> List[int]:
+    """The cuts of PELT (Killick, 2012) with squares and the penalty 3 log n, by the dynamic program that it prunes."""
+    noise = float(np.median(np.abs(np.diff(values)))) / 0.6745 / math.sqrt(2)
+    scaled, n = (values - values.mean()) / noise, len(values)
+    sums, squares = (np.concatenate([[0.0], np.cumsum(its)]) for its in (scaled, scaled**2))
+    best, last = np.full(n + 1, math.inf), np.zeros(n + 1, dtype=int)
+    best[0] = -3 * math.log(n)
+    for end in range(least, n + 1):
+        start = np.arange(0, end - least + 1)
+        cost = squares[end] - squares[start] - (sums[end] - sums[start]) ** 2 / (end - start)
+        total = best[start] + cost + 3 * math.log(n)
+        last[end] = int(np.argmin(total))
+        best[end] = total[last[end]]
+    cuts, at = [], n
+    while last[at]:
+        at = int(last[at])
+        cuts.append(at)
+    return cuts[::-1]
+
+
+def e_divisive(values: np.ndarray, start: int = 0, seed: int = 0) -> List[int]:
+    """The cuts of E-divisive as its authors have it (Matteson and James, 2014): energy distances, 199 random orders."""
+    if len(values) < 6:
+        return []
+    chance = np.random.default_rng(seed)
+    apart = np.abs(np.subtract.outer(values, values))
+    at, seen = _energy(apart)
+    orders = (chance.permutation(len(values)) for _ in range(199))
+    if sum(_energy(apart[np.ix_(its, its)])[1] >= seen for its in orders) >= 2:
+        return []
+    return [*e_divisive(values[:at], start, seed), start + at, *e_divisive(values[at:], start + at, seed)]
+
+
+def _energy(apart: np.ndarray) -> Tuple[int, float]:
+    n = len(apart)
+    left = np.arange(3, n - 2)
+    rows = np.tril(apart).sum(axis=1)
+    before, after = np.cumsum(rows)[left - 1], np.cumsum(np.triu(apart).sum(axis=1)[::-1])[n - left - 1]
+    between, right = rows.sum() - before - after, n - left
+    energy = 2 * between / (left * right) - 2 * before / (left * (left - 1)) - 2 * after / (right * (right - 1))
+    best = int(np.argmax(energy * left * right / n))
+    return int(left[best]), float((energy * left * right / n)[best])
+
+
+PARTS = (
+    *(smallest, single, long, fewest, keys, interleaved, order, gates, limits, level, runs, single_runs, unsteady),
+    *(short, seconds, found, equivalence, bins, changes, nights, dips),
+)
 
 
 def main() -> int:

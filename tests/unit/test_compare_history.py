@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Sequence
 import pytest
 from compare_records import noise, record
 
-from cbt_plugins.compare.history import History, blocks, histories, to_csv, to_json
+from cbt_plugins.compare.history import AlarmBudget, History, blocks, histories, to_csv, to_json
 from cbt_plugins.compare.output import text
 from cbt_plugins.compare.table import Choice
 from cbt_plugins.results.record import RunRecord
@@ -65,6 +65,18 @@ def test_noise_has_no_changes() -> None:
     assert found <= 2
 
 
+def test_a_budget_is_of_false_alarms_a_year() -> None:
+    """Each look has its share: nightly runs are looked at daily, weekly ones weekly, ten in a night once."""
+    day = 86400.0
+    nightly, weekly, hourly = ([i * step for i in range(30)] for step in (day, 7 * day, 3600.0))
+    assert AlarmBudget().of(nightly) == pytest.approx(1 / 365.25)
+    assert AlarmBudget(2).of(weekly) == pytest.approx(2 / 52.18, rel=1e-3)
+    assert AlarmBudget().of(hourly) == pytest.approx(1 / 365.25) == AlarmBudget().of([])
+    assert AlarmBudget(100).of(weekly) == 0.05 and AlarmBudget(alpha=0.2).of(nightly) == 0.2
+    told = text(blocks(histories(nights([100] * 9), Choice())))
+    assert "false alarms: at most 1 a year" in told
+
+
 def test_alpha_is_shared_by_the_tracks(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
@@ -73,7 +85,7 @@ def test_alpha_is_shared_by_the_tracks(monkeypatch: pytest.MonkeyPatch) -> None:
         return []
 
     monkeypatch.setattr("cbt_plugins.compare.history.change_points", found)
-    one(nights([100] * 9), alpha=0.04, seed=3)
+    one(nights([100] * 9), budget=AlarmBudget(alpha=0.04), seed=3)
     assert asked == [(9, 0.02, 3), (9, 0.02, 3)]
 
 

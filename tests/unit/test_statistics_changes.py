@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from cbt_plugins.compare.statistics import change_points
+from cbt_plugins.compare.statistics import alpha_of_budget, change_points
 
 
 def runs(seed: int, *levels: float, length: int = 15) -> np.ndarray:
@@ -66,3 +66,31 @@ def test_too_few_runs_for_any() -> None:
 def test_the_newest_runs_are_judged_too() -> None:
     values = np.concatenate([runs(6, 100, length=25), runs(7, 93, length=4)])
     assert [point.index for point in change_points(values)] == [25]
+
+
+@pytest.mark.parametrize("length", [3, 4, 5])
+def test_short_dips_are_found(length: int) -> None:
+    """Both ends of a fall of 10 % that lasted 3 to 5 of 60 runs."""
+    found = 0
+    for seed in range(10):
+        values = 100 + 2 * np.random.default_rng(seed).normal(size=60)
+        values[30 : 30 + length] *= 0.9
+        cuts = [point.index for point in change_points(values)]
+        found += all(any(abs(cut - wanted) <= 2 for cut in cuts) for wanted in (30, 30 + length))
+    assert found >= 6
+
+
+def test_runs_that_went_wrong_are_no_dip() -> None:
+    chance = np.random.default_rng(5)
+    for _ in range(20):
+        values = (100 + 2 * chance.normal(size=60)) * np.where(chance.random(60) < 0.1, 0.8, 1)
+        assert change_points(values) == []
+
+
+def test_a_budget_over_a_year_needs_a_smaller_p_and_finds_a_change_soon() -> None:
+    alpha = alpha_of_budget(1, 365.25)
+    assert alpha == pytest.approx(0.0027, rel=0.02)
+    assert alpha_of_budget(1000, 12) == 0.05
+    values = np.concatenate([runs(6, 100, length=7), runs(7, 90, length=5)])
+    (point,) = change_points(values, alpha)  # no order of 12 runs has a p as small: Student's t helps
+    assert point.index == 7 and 0 < point.p < alpha

@@ -3,7 +3,7 @@
 docs/STATISTICS.md has the rules, their false alarms and their power.
 """
 
-from cbt_plugins.compare.statistics.changes import change_points
+from cbt_plugins.compare.statistics.changes import alpha_of_budget, change_points
 from cbt_plugins.compare.statistics.planning import (
     Campaign,
     gate_false_alarms,
@@ -34,6 +34,7 @@ __all__ = [
     "Scatter",
     "StatisticsWarning",
     "Verdict",
+    "alpha_of_budget",
     "change_points",
     "compare_runs",
     "compare_series",

@@ -1,32 +1,70 @@
-"""Change points: where the level of many runs in a row changed, one number per run.
+"""Change points: where the level of many runs in a row changed, one number per run, and whether it came back.
 
-E-divisive (Matteson and James, 2014): the sequence is cut where the energy distance of the two parts is largest. The
-cut counts when hardly any random order of the same runs has one as large, and then both parts are looked at likewise.
-Two changes to it: distances are those of ranks, so that single runs that went wrong weigh little; and in the end each
-change point must hold in an exact rank sum test of the runs between its neighbours (as in Hunter's second step).
+The sequence is cut where a stretch of runs differs most from the others: at one end (a change that stayed) or between
+two cuts (a dip). That is circular binary segmentation (Olshen, Venkatraman, Lucito and Wigler, 2004); what is found is
+cut again. A stretch counts when few random orders of the same runs have one that differs as much: single wild runs,
+which may stand side by side by chance, do so in the random orders too. A p far below `GUARD` would need more orders
+than runs have: where less is asked for, Student's t of the stretch and the others, times the number of stretches
+(Bonferroni), must be below it too.
 
-Runs must be independent. The seconds of a run are not: they would be full of change points.
+Runs further from the median than `CLIP` times the noise are moved there first (winsorized). The noise is that of the
+steps from run to run: neither single runs that went wrong nor changes of the level are in it.
+
+Runs that resemble their neighbours, with an autocorrelation r, are worth (1 - r) / (1 + r) of their number, and random
+orders are those of blocks of runs (Kuensch, 1989). r is the smaller one of two: of what the stretch leaves, and of the
+steps, which other changes of the level hardly touch: those over two runs have 1 + r times the variance of those over
+one. In the end each change point must hold in
+an exact rank sum test of the runs between its neighbours (as in Hunter's second step).
 """
 
 from __future__ import annotations
 
 import math
-from typing import List, Sequence, Tuple, Union
+from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from cbt_plugins.compare.statistics.runs import rank_sum_p
 from cbt_plugins.compare.statistics.verdicts import ChangePoint
 
 #: runs that a level has at least
 SHORTEST = 3
-#: random orders, as multiples of 1 / alpha
-_ORDERS = 5
+#: a run is at most so many standard deviations of the noise from the median
+CLIP = 3.0
+#: the smallest part of the random orders that is looked at, and how many orders there are
+GUARD, _ORDERS = 0.01, 499
+#: p of the rank sum test in which a change point must hold between its neighbours
+HOLDS = 0.05
+#: median of the absolute value of normal noise, in standard deviations
+_MEDIAN = 0.6745
+#: smaller differences, as a part of the values, are rounding
+_DIGITS = 1e-12
+
+
+class _Stretch(NamedTuple):
+    start: int
+    end: int
+    between: float  # sum of squares between the stretch and the others
+
+
+class _Rules(NamedTuple):
+    alpha: float
+    steps: float  # autocorrelation of the runs, by their steps
+    chance: np.random.Generator
+    resemblance: float = 0.0  # ... of a part of them
+
+
+def alpha_of_budget(alarms: float, looks: float) -> float:
+    """Return the alpha of one look, of so many in a year, that gives at most so many false alarms a year on average.
+
+    The chances of all looks are added (Bonferroni), because looks at the same runs are not independent.
+    """
+    return min(0.05, alarms / looks)
 
 
 def change_points(values: Union[Sequence[float], np.ndarray], alpha: float = 0.01, seed: int = 0) -> List[ChangePoint]:
-    """The change points of a sequence of runs, in order. Values that are not finite are passed over.
+    """Return the change points of a sequence of runs, in order. Values that are not finite are passed over.
 
     `alpha` is the chance of finding any in a sequence that has none. Time and memory grow with the square of the number
     of runs. ValueError when alpha is not between 0 and 1.
@@ -37,14 +75,16 @@ def change_points(values: Union[Sequence[float], np.ndarray], alpha: float = 0.0
     places = np.flatnonzero(np.isfinite(runs))
     known = runs[places]
     chance = np.random.default_rng(seed)
-    found = sorted(_cuts(known, 0, len(known), alpha, chance))
+    scores = _scores(known)
+    steps = _resemblance(scores) if len(known) >= 2 * SHORTEST else 0.0
+    found = sorted(_cuts(scores, known, (0, len(known)), _Rules(alpha, steps, chance)))
     while found:
         edges = [0, *(cut for cut, _ in found), len(known)]
         weak = [
             rank_sum_p(known[edges[i] : edges[i + 1]], known[edges[i + 1] : edges[i + 2]]) for i in range(len(found))
         ]
         worst = int(np.argmax(weak))
-        if weak[worst] < alpha:
+        if weak[worst] < HOLDS:
             break
         del found[worst]
     edges = [0, *(cut for cut, _ in found), len(known)]
@@ -52,49 +92,133 @@ def change_points(values: Union[Sequence[float], np.ndarray], alpha: float = 0.0
     return [ChangePoint(int(places[cut]), p, levels[i], levels[i + 1]) for i, (cut, p) in enumerate(found)]
 
 
-def _cuts(
-    known: np.ndarray, start: int, end: int, alpha: float, chance: np.random.Generator
-) -> List[Tuple[int, float]]:
+def _scores(known: np.ndarray) -> np.ndarray:
+    """Return the runs, winsorized."""
+    if len(known) < 2 * SHORTEST:
+        return known
+    middle = float(np.median(known))
+    steps = np.abs(np.diff(known))
+    noise = float(np.median(steps)) / _MEDIAN / math.sqrt(2) or float(np.std(known))
+    return np.asarray(np.clip(known, middle - CLIP * noise, middle + CLIP * noise))
+
+
+def _cuts(scores: np.ndarray, known: np.ndarray, between: Tuple[int, int], rules: _Rules) -> List[Tuple[int, float]]:
+    """Return the cuts between two places, each with its p."""
+    start, end = between
     if end - start < 2 * SHORTEST:
         return []
-    ranks = stats.rankdata(known[start:end])
-    distances = np.abs(np.subtract.outer(ranks, ranks))
-    at, seen = _largest(distances)
-    orders = math.ceil(_ORDERS / alpha) - 1
-    beyond, allowed = 0, alpha * (orders + 1) - 1
-    for _ in range(orders):
-        order = chance.permutation(end - start)
-        beyond += _largest(distances[np.ix_(order, order)])[1] >= seen * (1 - 1e-9)
+    part = scores[start:end] - scores[start:end].mean()
+    if float(part @ part) <= len(part) * (_DIGITS * float(np.abs(scores[start:end]).max())) ** 2:
+        return []
+    stretch = _largest(part[None, :])[0]
+    rules = rules._replace(resemblance=min(rules.steps, _left(part, stretch)))
+    p = _p(part, stretch, rules.resemblance) if rules.alpha < GUARD else 0.0
+    if p >= rules.alpha:
+        return []
+    by_orders = _p_of_orders(part, stretch, rules)
+    if by_orders is None:
+        return []
+    p = p or by_orders
+    edges = [start, *(start + cut for cut in stretch[:2] if 0 < cut < end - start), end]
+    places = [_placed(known, *around) for around in zip(edges, edges[1:], edges[2:])]
+    edges = sorted({start, *places, end})
+    inside = [cut for pair in zip(edges, edges[1:]) for cut in _cuts(scores, known, pair, rules)]
+    return [*((place, p) for place in places), *inside]
+
+
+def _stretches(n: int) -> Tuple[np.ndarray, np.ndarray]:
+    """Return the starts and ends of all stretches: levels of `SHORTEST` runs at least, inside and on both sides."""
+    ends = np.asarray([0, *range(SHORTEST, n - SHORTEST + 1), n])
+    start, end = (its.ravel() for its in np.meshgrid(ends, ends, indexing="ij"))
+    keep = (end - start >= SHORTEST) & (end - start <= n - SHORTEST) & (start + n > end) & ~((start == 0) & (end < n))
+    return start[keep], end[keep]  # from the first run on: the others are the stretch
+
+
+def _largest(rows: np.ndarray) -> List[_Stretch]:
+    """Return for each sequence, whose mean is 0, the stretch that differs most from the rest."""
+    n = rows.shape[1]
+    start, end = _stretches(n)
+    sums = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(rows, axis=1)], axis=1)
+    size = end - start
+    between = (sums[:, end] - sums[:, start]) ** 2 * (n / (size * (n - size)))
+    best = np.argmax(between, axis=1)
+    return [_Stretch(int(start[at]), int(end[at]), float(between[row, at])) for row, at in enumerate(best)]
+
+
+def _resemblance(scores: np.ndarray) -> float:
+    """Return the autocorrelation of runs, by their steps.
+
+    Of an AR(1) process the step over k runs has the variance 2 s^2 (1 - r^k). Steps of a change of the level are
+    clipped.
+    """
+    variances = []
+    for over in (1, 2):
+        steps = scores[over:] - scores[:-over]
+        reach = 3 * float(np.median(np.abs(steps))) / _MEDIAN
+        variances.append(float((np.clip(steps, -reach, reach) ** 2).mean()) if len(steps) else 0.0)
+    r = variances[1] / variances[0] - 1 if variances[0] else 0.0
+    return min(max(r, 0.0), 0.9)
+
+
+def _left(part: np.ndarray, stretch: _Stretch) -> float:
+    """Return the autocorrelation of the runs less the level of the stretch, or of the others.
+
+    It is corrected for its bias in short sequences, (2 + 4 r) / n.
+    """
+    inside = np.zeros(len(part), dtype=bool)
+    inside[stretch.start : stretch.end] = True
+    left = np.where(inside, part - part[inside].mean(), part - part[~inside].mean())
+    total = float(left @ left)
+    r = float(left[1:] @ left[:-1]) / total if total else 0.0
+    return max(r + (2 + 4 * r) / len(part), 0.0)
+
+
+def _p(part: np.ndarray, stretch: _Stretch, resemblance: float) -> float:
+    """Return the p of the stretch by Student's t, times the number of stretches."""
+    n = len(part)
+    worth = (1 - resemblance) / (1 + resemblance)
+    freedom = max(1.0, n * worth - 2)
+    within = max(float(part @ part) - stretch.between, 0.0) / (n - 2)
+    if not within:
+        return 5e-324
+    t = math.sqrt(stretch.between * worth / within)
+    return min(1.0, max(5e-324, 2 * float(special.stdtr(freedom, -t)) * len(_stretches(n)[0])))
+
+
+def _p_of_orders(part: np.ndarray, stretch: _Stretch, rules: _Rules) -> Optional[float]:
+    """Return the part of random orders that have a stretch that differs so much; None: more than may.
+
+    The orders are those of single runs, or of blocks of correlated ones.
+    """
+    n, allowed, beyond = len(part), max(GUARD, rules.alpha) * (_ORDERS + 1) - 1, 0
+    correlated = rules.resemblance > 1.645 / math.sqrt(n)  # beyond chance
+    length = math.ceil((1 + rules.resemblance) / (1 - rules.resemblance)) if correlated else 1
+    done, batch = 0, max(1, min(100, 2_000_000 // n**2))
+    while done < _ORDERS:
+        count = min(batch, _ORDERS - done)
+        rows = np.stack([part[_order(n, length, rules.chance)] for _ in range(count)])
+        beyond += sum(its.between >= stretch.between * (1 - 1e-9) for its in _largest(rows))
+        done += count
         if beyond > allowed:
-            return []
-    cut = _placed(known, start, start + at, end)
-    return [
-        (cut, (beyond + 1) / (orders + 1)),
-        *_cuts(known, start, cut, alpha, chance),
-        *_cuts(known, cut, end, alpha, chance),
-    ]
+            return None
+    return (beyond + 1) / (_ORDERS + 1)
+
+
+def _order(n: int, length: int, chance: np.random.Generator) -> np.ndarray:
+    """Return a random order of blocks of neighbours; the first one may be shorter."""
+    if length == 1:
+        return chance.permutation(n)
+    edges = np.arange(int(chance.integers(1, length + 1)), n, length)
+    blocks = np.split(np.arange(n), edges)
+    return np.concatenate([blocks[i] for i in chance.permutation(len(blocks))])
 
 
 def _placed(known: np.ndarray, start: int, cut: int, end: int) -> int:
-    """The cut, or one near it where values are nearest to both medians: ranks do not see how wide a gap is."""
+    """Return the cut, or one near it where values are nearest to the medians of both sides."""
 
     def misfit(place: int) -> float:
         return sum(float(np.abs(part - np.median(part)).sum()) for part in (known[start:place], known[place:end]))
 
-    near = range(max(start + SHORTEST, cut - SHORTEST), min(end - SHORTEST, cut + SHORTEST) + 1)
-    return min(near, key=misfit)
-
-
-def _largest(distances: np.ndarray) -> Tuple[int, float]:
-    """The cut with the largest energy distance of what is before and after it, weighted by their sizes, and that."""
-    n = len(distances)
-    sizes = np.arange(SHORTEST, n - SHORTEST + 1)
-    rows = np.tril(distances).sum(axis=1)
-    before = np.cumsum(rows)[sizes - 1]
-    after = np.cumsum(np.triu(distances).sum(axis=1)[::-1])[n - sizes - 1]
-    between = rows.sum() - before - after
-    left, right = sizes, n - sizes
-    energy = 2 * between / (left * right) - 2 * before / (left * (left - 1)) - 2 * after / (right * (right - 1))
-    weighted = energy * left * right / n
-    best = int(np.argmax(weighted))
-    return int(sizes[best]), float(weighted[best])
+    low, high = max(start + SHORTEST, cut - SHORTEST), min(end - SHORTEST, cut + SHORTEST)
+    near: Optional[range] = range(low, high + 1) if low <= high else None
+    return min(near, key=misfit) if near else cut
