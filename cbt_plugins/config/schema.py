@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Tuple, Type
@@ -132,10 +133,10 @@ def refresh(page: str) -> str:
 
 
 def tables() -> str:
-    """Return one table per mapping, in Markdown; keys that all benchmarks, or all kinds, have stand in one table."""
+    """Return one table per mapping, in Markdown; a row that an earlier table has is named and not repeated."""
     defs = build()["$defs"]
-    sections = our_sections(registry.BENCHMARKS)
-    benchmarks = {f"`{name}:`": section.__name__ for name, section in sections.items()}
+    sections = sorted(our_sections(registry.BENCHMARKS).items(), key=lambda item: len(item[1].model_fields))
+    benchmarks = {f"`{name}:`": section.__name__ for name, section in sections}
     kinds = {f"`options:` of `kind: {kind}`": _options(kind) for kind in registry.built_in(registry.FAULTS)}
     others = {"`cluster:`": ClusterSection.__name__, "`fault file:`": FaultFileSection.__name__}
     for name, profile in our_sections(registry.MONITORS).items():
@@ -143,19 +144,23 @@ def tables() -> str:
     tables = [
         *_family("every benchmark", "Where the load goes, and how it is made.", benchmarks, defs),
         *((title, defs[model].get("description", ""), defs[model]) for title, model in others.items()),
-        *_family("`options:` of every kind that has options", "", kinds, defs),
+        *_family("`options:` of every kind that has options", "What all of them know.", kinds, defs),
     ]
     titles: Dict[str, str] = {}
     for title, _, model in tables:
         prefix = "" if title == "every benchmark" else f"{title.strip('`:')}."
         for key, node in model["properties"].items():
             for inner in _refs(node):
-                if inner not in titles:
+                if inner in titles:
+                    continue
+                if not defs[inner].get("properties"):
+                    titles[inner] = "`{}`"
+                else:
                     titles[inner] = f"`{prefix}{key}:`"
                     tables.append((titles[inner], defs[inner].get("description", ""), defs[inner]))
-    shown: Dict[str, str] = {}
-    made = ((title, about, _table(title, model, titles, shown)) for title, about, model in tables)
-    return "\n".join(f"### {title}\n\n{about}\n\n{table}" for title, about, table in made)
+    seen: Dict[str, str] = {}
+    parts = [(title, about, _rows(model, titles)) for title, about, model in tables]
+    return "\n".join(f"### {title}\n\n{about}\n{_table(title, rows, seen)}" for title, about, rows in parts)
 
 
 def _family(
@@ -176,29 +181,26 @@ def _family(
             yield title, model.get("description", ""), {**model, "properties": rest}
 
 
-def _table(title: str, model: Mapping[str, Any], titles: Mapping[str, str], shown: Dict[str, str]) -> str:
-    """Return the table of a mapping; rows that an earlier one has (`shown`: row -> its title) are named below it."""
-    if not model["properties"]:
-        return "It has no keys.\n"
-    rows = dict(_rows(model, titles))
-    known: Dict[str, List[str]] = {}
-    for key, row in rows.items():
-        known.setdefault(shown.get(row, ""), []).append(key)
-    again = {where: keys for where, keys in known.items() if where and len(keys) > 1}
-    left_out = {key for keys in again.values() for key in keys}
-    alike: Dict[str, List[str]] = {}
-    for key, row in rows.items():
-        if key not in left_out:
-            shown.setdefault(row, title)
-            alike.setdefault(row.partition(" | ")[2], []).append(f"`{key}`")
-    kept = [f"| {' '.join(keys)} | {rest}" for rest, keys in alike.items()]
-    lines = ["| key | value | default | meaning |", "| --- | --- | --- | --- |", *kept] if kept else []
-    notes = "; ".join(f"{', '.join(f'`{key}`' for key in keys)} as in {where}" for where, keys in again.items())
-    return "\n".join([*lines, *([""] if lines and notes else []), *([f"{notes}."] if notes else [])]) + "\n"
+def _table(title: str, rows: Mapping[str, str], seen: Dict[str, str]) -> str:
+    """Return the rows that no table in `seen` (title by row) has, and where the others stand; add them to `seen`."""
+    new: Dict[str, List[str]] = {}
+    old: Dict[str, List[str]] = {}
+    for key, rest in rows.items():
+        place = seen.setdefault(f"{key} {rest}", title)
+        group = new.setdefault(rest, []) if place == title else old.setdefault(place, [])
+        group.append(f"`{key}`")
+    lines = [f"| {', '.join(keys)} | {rest} |" for rest, keys in new.items()]
+    if lines:
+        lines[:0] = ["", "| key | value | default | meaning |", "| --- | --- | --- | --- |"]
+    for place, keys in old.items():
+        anchor = re.sub(r"[^\w -]", "", place.lower()).replace(" ", "-")
+        lines += ["", f"As in [{place}](#{anchor}): {', '.join(keys)}."]
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _rows(model: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[Tuple[str, str]]:
-    """Yield each key with its line of the table."""
+def _rows(model: Mapping[str, Any], titles: Mapping[str, str]) -> Dict[str, str]:
+    """Return the cells of value, default and meaning by key."""
+    rows = {}
     for key, node in model["properties"].items():
         if key in CBT_KEYS:
             continue
@@ -207,7 +209,8 @@ def _rows(model: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[Tuple
         else:
             default = f"`{_yaml(node['default'])}`" if "default" in node else ""
         value = " or ".join(dict.fromkeys(_kinds(node, titles)))
-        yield key, f"| `{key}` | {value} | {default} | {node.get('description', '')} |"
+        rows[key] = f"{value} | {default} | {node.get('description', '')}"
+    return rows
 
 
 def _kinds(node: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[str]:
@@ -232,7 +235,7 @@ def _kinds(node: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[str]:
     elif node.get("type") == "object":
         yield "mapping"
     else:
-        words = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}
+        words = {"string": "text", "integer": "integer", "number": "number", "boolean": "boolean"}
         yield words.get(node.get("type", ""), "anything")
 
 

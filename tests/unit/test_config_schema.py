@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Dict, Optional, Tuple
 
@@ -72,6 +73,15 @@ def test_the_reference_has_every_key_with_its_meaning() -> None:
             assert field.description, f"{model.__name__}.{key} has no description"
             assert f"| `{field.alias or key}` |" in tables
     assert "|  |  |" not in tables
+
+
+def test_the_reference_says_each_row_once_and_links_to_it_elsewhere() -> None:
+    lines = schema.tables().splitlines()
+    rows = [line for line in lines if line.startswith("| `")]
+    assert len(set(rows)) == len(rows)
+    headings = {re.sub(r"[^\w -]", "", line[4:].lower()).replace(" ", "-") for line in lines if line.startswith("### ")}
+    linked = {anchor for line in lines for anchor in re.findall(r"\]\(#([^)]+)\)", line)}
+    assert linked and linked <= headings
 
 
 @pytest.mark.parametrize(
