@@ -106,7 +106,7 @@ class Runs:
         return {
             str(path.relative_to(folder)): path.read_text().replace(str(folder), "") if path.suffix == ".yaml" else ""
             for path in sorted(folder.rglob("*"))
-            if not path.parent.name.startswith("collectl")  # named by the time, and killed before it has written, or not
+            if not path.parent.name.startswith("collectl")  # named by the time, killed early or late
         }
 
 
