@@ -286,3 +286,27 @@ def test_rows_of_a_sweep_have_their_case_in_the_id() -> None:
         "phase.measure-new.workers=8/measure-new/GET/obj_per_s",
         "phase.measure-new.workers=16/measure-new/GET/obj_per_s",
     ]
+
+
+def test_key_rows_are_those_of_all_operations_and_recovery() -> None:
+    total, p99 = ("measure-new", "total", "obj_per_s"), ("measure-new", "total", "p99_ms")
+    values = {GET: 1.0, PUT: 1.0, P99: 1.0, total: 2.0, p99: 1.0, ("a return", "cluster", "recovery_s"): 1.0}
+
+    def keys(choice: Choice, *without: Any) -> List[str]:
+        kept = record({key: value for key, value in values.items() if key not in without})
+        return [row.id for row in compare(side("a", [kept]), [side("b", [kept])], choice).rows if row.comparison.key]
+
+    wide = ["measure-new/total/obj_per_s", "measure-new/total/p99_ms", "a return/cluster/recovery_s"]
+    assert keys(Choice()) == wide
+    assert keys(Choice(keys=("GET.p99_ms",))) == ["measure-new/GET/p99_ms"]
+    # the only operation of a phase says all
+    assert keys(Choice(), PUT) == ["measure-new/GET/obj_per_s", "measure-new/GET/p99_ms", wide[2]]
+
+
+def test_bins_of_an_importer_widen_the_interval() -> None:
+    made = [record({P99: 110.0}, name=str(i), started=float(i)) for i in range(6)]
+    binned = [
+        dataclasses.replace(its, measurements=(dataclasses.replace(its.measurements[0], bin=10.0),)) for its in made
+    ]
+    found = [verdicts(compare(side("a", its), [side("b", its)]))["measure-new/GET/p99_ms"] for its in (made, binned)]
+    assert found == [Verdict.EQUIVALENT, Verdict.INCONCLUSIVE]

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cbt_plugins.compare.statistics import Comparison, Estimate, Verdict, compare_runs, holm, judge
+from cbt_plugins.compare.statistics.verdicts import false_discovery, widened
 from cbt_plugins.metrics import Direction
 
 HIGHER, LOWER, NONE = Direction.HIGHER, Direction.LOWER, Direction.NONE
@@ -44,6 +45,42 @@ def test_holm_rejects_what_stepping_down_rejects(p_values: List[float]) -> None:
 
 def test_holm_of_the_textbook() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_the_false_discovery_rate_rejects_what_stepping_up_rejects(p_values: List[float]) -> None:
+    ordered = sorted(p_values)
+    most = max((rank for rank, p in enumerate(ordered, 1) if p <= 0.05 * rank / len(ordered)), default=0)
+    assert sum(p <= 0.05 * (1 + 1e-12) for p in false_discovery(p_values)) == most
+
+
+def test_the_false_discovery_rate_of_the_textbook() -> None:
+    assert false_discovery([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.02, 0.04, 0.04, 0.02])
+
+
+def test_key_rows_are_decided_first_with_the_whole_budget() -> None:
+    """A long table takes nothing from them, and they take nothing from it."""
+    rows: Dict[int, Comparison] = {0: row(0.1, 0.05, 0.02), **{i: row(0.0, 0.1, 0.5) for i in range(1, 20)}}
+    directions = dict.fromkeys(rows, HIGHER)
+    assert judge(rows, directions, 0.03)[0].verdict is Verdict.INCONCLUSIVE
+    judged = judge(rows, directions, 0.03, keys={0, 1})
+    assert judged[0].verdict is Verdict.BETTER and judged[0].adjusted == pytest.approx(0.04)
+    assert [its.key for its in judged.values()] == [True, True] + [False] * 18
+    rows = {**rows, 5: row(0.1, 0.05, 0.002), 6: row(0.1, 0.05, 0.004)}
+    judged = judge(rows, directions, 0.03, keys={0, 1})
+    assert judged[5].verdict is judged[6].verdict is Verdict.BETTER
+    assert judged[6].adjusted == pytest.approx(0.004 * 18 / 2)
+
+
+def test_values_in_bins_are_known_by_half_a_bin_less() -> None:
+    """True p99 of 101.5 and 108.5 ms, both told as 110: not equivalent within 5 %."""
+    told = compare_runs([110.0, 110, 120, 110, 110], [110.0, 110, 110, 110, 120])
+    wide = widened(told, (5.0, 5.0))
+    assert told.within is not None and wide.within is not None and wide.within > told.within + 0.08
+    assert (wide.change_low or 0) < (told.change_low or 0) and "in-bins" in codes(wide)
+    same = compare_runs([110.0] * 6, [110.0] * 6)
+    verdicts = [judge({0: its}, {0: LOWER}, 0.05)[0].verdict for its in (same, widened(same, (5.0, 5.0)))]
+    assert verdicts == [Verdict.EQUIVALENT, Verdict.INCONCLUSIVE]
 
 
 def test_the_direction_says_what_is_better() -> None:
