@@ -1,4 +1,4 @@
-"""Report a run: table, summary.json and HTML run_page; of several runs, an index."""
+"""Report a run: table, summary.json and HTML page; of several runs, an index."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Exit status: 0 every run is complete; 2 wrong use; 4 a run is incomplete or unreadable."
     parser.add_argument("archive", type=Path, help="an archive (all of its runs), or a run's id-... directory")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write only the summary, into this file")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write only the run_page, into this file")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write only the page, into this file")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="write plots (SVG and PNG) into this directory")
     parser.add_argument("--figures", type=_renamed, help=argparse.SUPPRESS)
     parser.add_argument("--text", action="store_true", help="print the table only, write nothing")
