@@ -63,6 +63,7 @@ def test_a_workload_is_a_record(name: str) -> None:
     assert value(hybrid, "read", "success_rate") == 0.9949
     assert (value(hybrid, "write", "mean_ms"), value(hybrid, "write", "p99_ms")) == (574.48, 11870)
     assert (value(delwrite, "delete", "p90_ms"), value(delwrite, "delete", "max_ms")) == (20, 10040)
+    assert {its.bin for its in hybrid.measurements if its.metric in ("p90_ms", "p99_ms", "max_ms")} == {10.0}
     assert not [its for its in hybrid.measurements if its.op == "list" and its.metric == "mib_per_s"]
     assert hybrid.config["phase.s1-main.mix"] == "delete:14 list:10 read:60 write:16"
     assert hybrid.config["phase.s1-main.workers"] == 20 and hybrid.usable
