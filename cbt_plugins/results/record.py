@@ -34,7 +34,7 @@ class Measurement:
     n: Optional[int] = None  # requests behind it
     step: int = 1
     start: Optional[float] = None  # epoch seconds of the series' begin, where they are known
-    bin: float = 0.0  # width of the bin that the value is an end of; 0: exact
+    bin: float = 0.0  # width of the bin of a histogram that the value is in; 0: exact
 
 
 #: code of the warning about what cannot be read; a record without numbers has only this one

@@ -49,6 +49,16 @@ def alone(tmp_path: Path, name: str) -> RunRecord:
     return record
 
 
+def test_percentiles_are_as_exact_as_their_bins(tmp_path: Path) -> None:
+    alone = tmp_path / "output.0.client1"
+    shutil.copy(RUN / alone.name, alone)
+    for path, wide in ((alone, 1 / 64), (RUN / alone.name, 0)):  # with the logs of single requests next to it
+        (record,) = read_imported(path)
+        line = line_of(record, "read", "p50_ms")
+        assert line.bin == pytest.approx(line.value * wide)
+        assert line_of(record, "read", "obj_per_s").bin == 0
+
+
 def test_one_client_has_the_percentiles_that_fio_prints() -> None:
     path = RUN / "output.0.client1"
     parts = fio.parse(path.read_text(), "0").loops[0]

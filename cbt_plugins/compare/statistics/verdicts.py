@@ -164,7 +164,7 @@ def widened(its: Comparison, half: Tuple[float, float]) -> Comparison:
     if its.change is None or min(its.base.value, its.new.value) <= 0:
         return replace(its, base=base, new=new)
     reach = 1 + half[0] / its.base.value + half[1] / its.new.value
-    text = f"values are the ends of bins: half a bin of each side, {reach - 1:.1%} together, is added to the interval"
+    text = f"values are in bins: half a bin of each side, {reach - 1:.1%} together, is added to the interval"
     return replace(
         its,
         base=base,

@@ -170,6 +170,10 @@ def _latency(its: Mapping[str, Any]) -> Tuple[str, Mapping[str, Any], float]:
     return "clat", clat, unit
 
 
+#: of fio's histograms, which have 64 bins from each power of two to the next one
+RESOLUTION = 1 / 64
+
+
 def _parts(job: FioJob, phase: str, client: str, start: Optional[float], logs: Mapping[str, Any]) -> Iterator[Part]:
     for way, its in _sections(job).items():
         _, latency, unit = _latency(its)
@@ -191,6 +195,7 @@ def _parts(job: FioJob, phase: str, client: str, start: Optional[float], logs: M
             max_ms=float(latency["max"]) * unit if known else None,
             percentiles={key: float(given[q]) * unit for q, key in _PERCENTILES.items() if q in given},
             bins=_bins(latency) if unit == _NS else None,  # older versions number their bins in another way
+            resolution=RESOLUTION,
             single=log.single if log else None,
         )
 

@@ -117,6 +117,7 @@ class Part:
     #: as the program gave them, by key of METRICS: of this part alone
     percentiles: Mapping[str, float] = field(default_factory=dict)
     bins: Optional[Bins] = None  # of all of its requests: what percentiles of several parts are made of
+    resolution: float = 0.0  # width of the program's bins, as a part of the latency; 0: exact
     #: (when it ended in seconds since the part began, its latency in ns) of every request
     single: Optional[Tuple[np.ndarray, np.ndarray]] = None
 
@@ -299,14 +300,16 @@ def _latencies(
             yield replace(line, metric="mean_ms", value=mean)
     bins = _bins(some, window)
     wanted = {key for part in some for key in part.percentiles}
+    wide, exact = max(part.resolution for part in some), all(part.single is not None for part in some)
     if bins is not None and bins.n:
         for metric in _QUANTILES:
             if bins.n >= metric.needs:
-                yield replace(line, metric=metric.key, value=bins.quantile(metric.quantile or 0) / 1e6, n=bins.n)
+                at = bins.quantile(metric.quantile or 0) / 1e6
+                yield replace(line, metric=metric.key, value=at, n=bins.n, bin=0 if exact else at * wide)
     elif len(some) == 1:
         for key, value in some[0].percentiles.items():
             if some[0].requests >= METRICS[key].needs:
-                yield replace(line, metric=key, value=value)
+                yield replace(line, metric=key, value=value, bin=value * wide)
     elif wanted and max(part.requests for part in some) >= METRICS["p99_ms"].needs:
         for key in sorted(wanted):
             yield replace(line, metric=key, value=None)
