@@ -159,6 +159,7 @@ class BenchmarkSection(Strict):
     read_objects: int = Field(
         1_000_000,
         ge=1,
+        le=10**9,
         description="At most so many existing objects are listed for get and stat, the first by name.",
     )
     engine: Engine = Field("warp", description=ENGINE)

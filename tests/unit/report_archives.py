@@ -36,7 +36,8 @@ def add_failure(summary: Dict[str, Any], name: str) -> None:
     """Something was broken in this phase: it is degraded from its first to its third second."""
     line = {"obj_per_s": 12.0, "obj_per_s_percent": 54.5, "mib_per_s": 1.0, "mib_per_s_percent": 54.5, "p50_ms": 3.0}
     line.update(p99_ms=99.0, longest_gap=2.5, silent_seconds=2, errors=7)
-    episode: Dict[str, Any] = {"kind": "failure", "labels": ["node-a"], "outcome": "recovered", "recovery": None}
+    episode: Dict[str, Any] = {"kind": "failure", "labels": ["node-a"], "outcome": "recovered"}
+    episode.update(recovery=None, aborted=None)
     clean = {"name": "clean", "title": "all PGs active+clean", "seconds": 42.5, "reason": None, "value": None}
     down = {"name": "first-down", "title": "first OSD down", "seconds": 0.25, "reason": None, "value": None}
     episode["milestones"] = [down, clean]

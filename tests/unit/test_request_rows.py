@@ -160,7 +160,7 @@ def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Unreadable, match=r"gone\.csv: no such file"):
+    with pytest.raises(Unreadable, match=r"gone\.csv: No such file"):
         read(tmp_path / "gone.csv")
 
 
