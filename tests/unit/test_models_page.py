@@ -33,4 +33,4 @@ def test_functions() -> None:
     said: list[str] = []
     result = doctest.DocTestRunner(verbose=False).run(session, out=said.append)
     assert (result.failed, "".join(said)) == (0, "")
-    assert result.attempted >= 15
+    assert result.attempted >= 10
