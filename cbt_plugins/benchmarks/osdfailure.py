@@ -199,7 +199,7 @@ class NodesDownSection(AnyFaultSection):
     kind: str = Field("stop", min_length=1, description="How a node goes down, as in `events:`.")
     nodes: Optional[Nodes] = Field(None, description="The first, and the second.")
     accept_second: List[str] = Field(
-        [], description="Rules that the second may break as well: the cluster recovers from the first by then."
+        [], description="Rules that the second may break as well."
     )
 
     @field_validator("nodes")

@@ -40,7 +40,7 @@ class ExistingBuckets(Strict):
     names: Annotated[List[str], Field(min_length=1)] = Field(description="Their names.")
     existing: bool = Field(
         False,
-        description="Must be true: their objects are read; objects are written under a prefix of ours only.",
+        description="Must be true: objects are written under a prefix of ours only.",
         json_schema_extra=_said_explicitly,
     )
 
@@ -82,12 +82,12 @@ class WarpSection(BenchmarkSection):
     size: Sizes = Field(
         ((4096, 4096, 1.0),),
         description="One object size, or sizes with their shares: `{4KiB: 50%, 1MiB: 50%}`; "
-        "exact, or a range `4KiB-64KiB`, of which all sizes are equally frequent.",
+        "each exact, or a range `4KiB-64KiB`.",
         json_schema_extra={"default": "4KiB"},
     )
     buckets: _Buckets = Field(1, description="Number of buckets that the run makes; or names of existing ones.")
     across_buckets: bool = Field(
-        False, description="engine: cbt-load. Every driver works on all buckets, instead of each on one."
+        False, description="engine: cbt-load. Every driver works on all buckets, not on one."
     )
     drivers: Optional[int] = Field(
         None,

@@ -32,7 +32,7 @@ Engine = Annotated[
     WithJsonSchema({"anyOf": [{"enum": registry.built_in(registry.GENERATORS)}, {"type": "string", "minLength": 1}]}),
 ]
 
-ENGINE = "What makes the load of fill and hybrid phases: `warp`, or our own `cbt-load`."
+ENGINE = "What makes the load of fill and hybrid phases."
 
 #: S3's limits for the parts of a multipart upload
 _SMALLEST_PART, _LARGEST_PART = 5 << 20, 5 << 30
@@ -160,14 +160,14 @@ class BenchmarkSection(Strict):
         1_000_000,
         ge=1,
         le=10**9,
-        description="At most so many existing objects are listed for get and stat, the first by name.",
+        description="So many existing objects at most are listed for get and stat, the first by name.",
     )
     engine: Engine = Field("warp", description=ENGINE)
     cbt_load: CbtLoadSection = Field(
         CbtLoadSection.model_validate({}), description="How cbt-load works.", json_schema_extra={"default": {}}
     )
     keep_rows: bool = Field(
-        False, description="Keep a row of every request too, beside the aggregates made of them."
+        False, description="Keep a row of every request too."
     )
     settings: SettingsSection = Field(
         SettingsSection.model_validate({}),
@@ -175,7 +175,7 @@ class BenchmarkSection(Strict):
         json_schema_extra={"default": {}},
     )
     post_poll: Optional[Duration] = Field(
-        None, description="Watch the cluster for this long after the last phase, when everything is restored."
+        None, description="Watch the cluster for this long after the last phase."
     )
 
     @field_validator("scale", mode="before")

@@ -82,7 +82,7 @@ class PhaseSection(Strict):
     )
     role: Optional[Literal["fill", "measure", "age", "none"]] = Field(
         None,
-        description="What a report takes the phase for: fill is `fill`, hybrid `measure`, others `none`.",
+        description="What a report takes it for; without it `fill` for fill, `measure` for hybrid, else `none`.",
     )
 
     @field_validator("name")

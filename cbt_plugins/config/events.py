@@ -173,11 +173,11 @@ class FaultsInForce:
 
 
 class FaultFileSection(Strict):
-    """Faults beside a benchmark that knows nothing of them; what is still in force at its end is undone then."""
+    """Faults beside any benchmark; what is still in force at its end is undone then."""
 
     settings: SettingsSection = Field(
         SettingsSection.model_validate({}),
-        description="Set on the cluster for the length of the benchmark, and restored at its end.",
+        description="Set on the cluster for the length of the run, and restored at its end.",
         json_schema_extra={"default": {}},
     )
     events: Events = Field(description="What happens, in order of time.")

@@ -77,17 +77,17 @@ class HybridSection(Strict):
     )
     rate: Optional[_Rate] = Field(
         None,
-        description="engine: cbt-load. Open loop: requests of all drivers together, as `500`, `500/s`, `30000/h`, "
-        "`5M/day`, or `50%` of what the last closed loop before it made. Without it a closed loop.",
+        description="engine: cbt-load. Open loop: requests of all drivers together, or `50%` of what the last closed "
+        "loop before it made. Without it a closed loop.",
     )
     arrivals: Optional[Literal["poisson", "even"]] = Field(
-        None, description="engine: cbt-load. How the requests of an open loop come; without this key `poisson`."
+        None, description="engine: cbt-load. Of an open loop; without this key `poisson`."
     )
     ramp: Optional[Duration] = Field(
-        None, description="engine: cbt-load. Before that, the load grows to its full size for so long."
+        None, description="engine: cbt-load. Before `duration`, the load grows to its full size."
     )
     warmup: Optional[Duration] = Field(
-        None, description="engine: cbt-load. After the ramp, the full load runs for so long before it is measured."
+        None, description="engine: cbt-load. Full load after the ramp, not measured."
     )
     keys: Optional[KeysSection] = Field(None, description="engine: cbt-load. Which objects an operation takes.")
     roles: Optional[RolesSection] = Field(

@@ -107,11 +107,11 @@ class LimitsSection(Strict):
     """How long the cluster may take before a fault, or its undo, counts as failed; none is scaled."""
 
     command: Duration = _limit(30.0, "For an answer to a question, and for a change of the cluster's map.")
-    daemons: Duration = _limit(180.0, "For the command that stops or starts the daemons of a node, or its power.")
+    daemons: Duration = _limit(180.0, "For a command that stops or starts a node's daemons, or its power.")
     down: Duration = _limit(60.0, "Until the cluster has seen that OSDs are down.")
     back: Duration = _limit(300.0, "Until it has seen that OSDs are up and in again.")
     boot: Duration = _limit(
-        900.0, "Until a node that starts anew is there with its OSDs, or an OSD that is made anew; never below `back`."
+        900.0, "Until a node has rebooted with its OSDs, or an OSD is made anew; never below `back`."
     )
 
     @model_validator(mode="after")
@@ -132,8 +132,8 @@ class SettingsSection(Strict):
 
     scrub: Optional[_Scrub] = Field(
         None,
-        description="`off` is the flags noscrub and nodeep-scrub; `on` leaves scrubbing as it is; `deep-after` is "
-        "`off`, and a deep scrub of RGW's log and index pools when the run has restored everything.",
+        description="`off`: the flags noscrub and nodeep-scrub; `on`: as it is; `deep-after`: `off`, and a deep scrub "
+        "of RGW's log and index pools after the run.",
     )
     balancer: Optional[Switch] = Field(None, description="The mgr's balancer; without this key as it is.")
     autoscaler: Optional[Switch] = Field(
@@ -145,7 +145,7 @@ class SettingsSection(Strict):
     config: _Config = Field({}, description="`{osd: {osd_max_backfills: 4}}`, as `ceph config set` takes it.")
     recovery: Optional[Literal["aggressive"]] = Field(
         None,
-        description="`aggressive`: as fast as the disks give, for wpq or mClock, from the first fault to the end.",
+        description="`aggressive`: as fast as the disks give, from the first fault to the end.",
     )
     accept: Annotated[List[str], Field(min_length=1)] = Field(
         [],
@@ -155,7 +155,7 @@ class SettingsSection(Strict):
     )
     limits: LimitsSection = Field(
         LimitsSection.model_validate({}),
-        description="How long the cluster may take over what faults and settings ask of it.",
+        description="How long the cluster may take.",
         json_schema_extra={"default": {}},
     )
 

@@ -58,7 +58,7 @@ class ServiceOptions(KindOptions):
     """Options of a kind that starts or stops daemons."""
 
     service_manager: Optional[Literal["systemd", "cephadm", "process"]] = Field(
-        None, description="What runs the daemons; without it that is found out on the node."
+        None, description="What runs the daemons; without it the node is asked."
     )
 
 

@@ -42,7 +42,7 @@ class Network(Kind):
         )
         deadline: Annotated[Seconds, AfterValidator(_possible)] = Field(
             900.0,
-            description="So long after it was cut off a node recovers by itself; 5s to 7d.",
+            description="After that a node recovers by itself; 5s to 7d.",
             json_schema_extra={"default": "15m"},
         )
         ssh_port: int = Field(22, ge=1, le=65535, description="What `method: nft` leaves open.")

@@ -109,13 +109,13 @@ class Power(_WholeNode):
     """Takes the power of nodes away by a command of the user's, on the machine that leads the run."""
 
     class Options(ServiceOptions):
-        """The commands, with {node} for the name of the node; the values of secrets are in no file."""
+        """The commands; the values of secrets are in no file."""
 
         off: str = Field("", description="Takes the power away; `{node}` is the name of the node.")
         on: str = Field("", description="Gives the power back.")
         secrets: Names = Field(
             [],
-            description="Environment variables that the commands need; those that they name as `${NAME}` are found.",
+            description="Environment variables that the commands need, beside those named as `${NAME}`.",
             json_schema_extra={"default": []},
         )
 
