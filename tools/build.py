@@ -1,4 +1,4 @@
-"""Build the load generators (warp, cbt-load) from pinned sources into the cache."""
+"""Build the load generators (warp, cbt-load) and cbt-rows from pinned sources into the cache."""
 
 from __future__ import annotations
 
