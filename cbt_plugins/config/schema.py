@@ -135,6 +135,7 @@ def refresh(page: str) -> str:
 def tables() -> str:
     """Return one table per mapping, in Markdown; a row that an earlier table has is named and not repeated."""
     defs = build()["$defs"]
+    # few keys first: a longer section names the rows that it shares with a shorter one
     sections = sorted(our_sections(registry.BENCHMARKS).items(), key=lambda item: len(item[1].model_fields))
     benchmarks = {f"`{name}:`": section.__name__ for name, section in sections}
     kinds = {f"`options:` of `kind: {kind}`": _options(kind) for kind in registry.built_in(registry.FAULTS)}
