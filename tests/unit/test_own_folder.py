@@ -81,8 +81,9 @@ def link_of_another(place: Path) -> None:
 
 
 def link_in_a_sticky_folder(place: Path) -> None:
+    (place.parent / "ours").mkdir()  # none of the machine's: a check that is broken on purpose goes there
     place.parent.chmod(0o1777)
-    place.symlink_to("/etc")
+    place.symlink_to(place.parent / "ours")
 
 
 def file(place: Path) -> None:
