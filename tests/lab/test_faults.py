@@ -57,7 +57,7 @@ def test_a_node_is_stopped_and_started(faulty: Faulty) -> None:
 
 def test_settings_go_back_to_what_they_were(faulty: Faulty) -> None:
     """A flag that the operator had set stays; values, also absent ones, are exactly as before; so is the balancer."""
-    faulty.lab.exec("node0", ["sh", "-c", "ceph osd set nodeep-scrub; ceph config set osd osd_max_scrubs 2"])
+    faulty.lab.exec("node0", ["sh", "-c", "ceph osd set nodeep-scrub; ceph config set osd osd_scrub_chunk_max 20"])
     try:
         before = faulty.configuration()
         folder = faulty.folder()
@@ -65,14 +65,14 @@ def test_settings_go_back_to_what_they_were(faulty: Faulty) -> None:
             folder,
             "injector.acquire(); injector.apply(); injector.speed_up_recovery()",
             flags=["noscrub", "nodeep-scrub", "noout"],
-            config=[["osd", "osd_max_scrubs", "3"], ["global", "osd_op_complaint_time", "20"]],
+            config=[["osd", "osd_scrub_chunk_max", "30"], ["global", "osd_op_complaint_time", "20"]],
             balancer=not before["balancer"],
             autoscaler=True,
             recovery="aggressive",
         )
         during = faulty.configuration()
         values = {(row["section"], row["name"]): row["value"] for row in during["config"]}
-        assert values["osd", "osd_max_scrubs"] == "3" and values["osd", "osd_max_backfills"] == "10"
+        assert values["osd", "osd_scrub_chunk_max"] == "30" and values["osd", "osd_max_backfills"] == "10"
         assert {"noscrub", "noout", "nodeep-scrub"} <= set(during["flags"])
         assert during["balancer"] != before["balancer"] and set(during["autoscale"].values()) == {"on"}
         assert any(key.startswith("cbt-plugins/run/") for key in during["keys"])
@@ -83,7 +83,7 @@ def test_settings_go_back_to_what_they_were(faulty: Faulty) -> None:
         assert done.returncode == 0, done.stderr
         assert faulty.configuration() == before
     finally:
-        faulty.lab.exec("node0", ["sh", "-c", "ceph osd unset nodeep-scrub; ceph config rm osd osd_max_scrubs"])
+        faulty.lab.exec("node0", ["sh", "-c", "ceph osd unset nodeep-scrub; ceph config rm osd osd_scrub_chunk_max"])
 
 
 def test_one_osd_out_with_its_weight(faulty: Faulty) -> None:
