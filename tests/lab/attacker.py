@@ -16,6 +16,8 @@ from typing import Set
 
 #: leaves the number of the user who runs it
 PAYLOAD = "#!/bin/sh\nid -u >>/tmp/was-run-by\necho 1\n"
+#: what links lead to: a folder of root that each node has for itself; its /etc is the whole machine's
+LINKED = "/run/sshd"
 
 
 class Attacker:
@@ -63,7 +65,7 @@ class Attacker:
     def _link(self, path: Path) -> None:
         self.tries += 1
         with contextlib.suppress(OSError):
-            path.symlink_to("/etc")
+            path.symlink_to(LINKED)
 
 
 def main(folder: str, secret: str) -> None:

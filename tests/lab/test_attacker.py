@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterator
 
 import pytest
 import yaml
+from attacker import LINKED
 from cycles import S3, Cycle
 from running_lab import RunningLab
 
@@ -62,7 +63,7 @@ def test_a_folder_that_somebody_has_made_before_is_refused(lab: RunningLab, tmp_
     assert said["tries"] > 10
     assert (said["done"], said["root ran it"]) == ([], [])
     # nobody's links are there and not followed
-    assert not lab.exec("client1", ["find", "/etc/bin", "/etc/load", "/etc/probe"]).stdout
+    assert lab.exec("client1", ["find", LINKED, "-printf", "%m %p\n"]).stdout == f"755 {LINKED}\n"
 
 
 @pytest.mark.long

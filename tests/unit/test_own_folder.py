@@ -191,8 +191,10 @@ def test_what_a_node_sends_is_files_and_folders_only(tmp_path: Path) -> None:
     sent.chmod(0o700)
     (sent / "d" / "file").write_text("x")
     (sent / "d" / "file").chmod(0o4777)
-    (sent / "d" / "link").symlink_to("/etc/passwd")
-    (sent / "to-folder").symlink_to("/etc")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "users").write_text("y")
+    (sent / "d" / "link").symlink_to(tmp_path / "outside" / "users")
+    (sent / "to-folder").symlink_to(tmp_path / "outside")
     os.mkfifo(sent / "pipe")
     REMOTE.fetch([HERE], str(sent), tmp_path / "back")
     came = tmp_path / "back" / HERE
