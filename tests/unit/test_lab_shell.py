@@ -6,6 +6,8 @@ from typing import Dict
 
 import pytest
 
+from cbt_plugins.tools.lab import Topology
+from cbt_plugins.tools.lab.daemons import await_up
 from cbt_plugins.tools.lab.needs import LabError
 from cbt_plugins.tools.lab.process import CephShell
 
@@ -15,7 +17,8 @@ FAKE = """#!/bin/sh
 while read -r line; do
     case "$line" in
     fsid) printf '\\n{"fsid":"f-1"}\\n' ;;
-    status) printf '\\n{"fsid":"f-1","health":{"status":"HEALTH_OK"}}\\n' ;;
+    status) printf '\\n{"fsid":"f-1","health":{"status":"HEALTH_OK"},"osdmap":{"num_up_osds":3}}\\n' ;;
+    "osd dump") printf '\\n{"osds":[{"osd":0,"up":1},{"osd":1,"up":1},{"osd":2,"up":1},{"osd":3,"up":0}]}\\n' ;;
     "osd pool create p") echo "pool 'p' created" >&2 ;;
     die) echo "no cluster" >&2; exit 1 ;;
     hang) exec sleep 60 ;;
@@ -54,3 +57,10 @@ def test_a_command_that_ends_or_hangs_is_no_end_of_the_world(environment: Dict[s
         ceph.ask("hang", seconds=0.2)
     with CephShell(["env"], environment, "f-1") as ceph, pytest.raises(LabError, match=r"no cluster|ended"):
         ceph.ask("die")
+
+
+def test_osds_that_do_not_come_up_are_named(environment: Dict[str, str]) -> None:
+    with CephShell(["env"], environment, "f-1") as ceph:
+        with pytest.raises(LabError, match=r"OSDs up: down are osd\.3 on node2 \(see nodes/NODE/log"):
+            await_up(ceph, Topology(osd_nodes=2), seconds=0)
+        await_up(ceph, Topology(osd_nodes=1, osds_per_node=3))

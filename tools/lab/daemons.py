@@ -219,7 +219,7 @@ def bring_up(directory: Path, record: LabRecord, spaces: Spaces, fresh: bool, st
             for job in [*starting, mgr]:
                 finish(job)
             step(f"{len(shape.osds)} OSDs started")
-            wait_until(lambda: ceph.status()["osdmap"]["num_up_osds"] == len(shape.osds), "OSDs up", 120, 0.1)
+            await_up(ceph, shape)
             step("OSDs up")
             rgws = [node for node in nodes if node.rgw]
             for job in [daemons.start_rgw(node) for node in rgws]:
@@ -265,6 +265,20 @@ def _make_s3_user(directory: Path, daemons: Daemons, shape: Topology) -> None:
     key = json.loads(said[said.index("{") :])["keys"][0]
     keys = {name: key[name] for name in ("access_key", "secret_key")}
     write_json(directory / "s3.json", {"uid": S3_USER, **keys, "urls": shape.urls}, mode=0o600)
+
+
+def await_up(ceph: CephShell, shape: Topology, seconds: float = 120) -> None:
+    """Wait until every OSD is up; LabError with those that are not, and their nodes."""
+    try:
+        wait_until(
+            lambda: ceph.status()["osdmap"]["num_up_osds"] == len(shape.osds), "OSDs up", seconds, pause=0.1
+        )
+    except LabError as error:
+        answer = ceph.ask("osd dump")
+        up = {osd["osd"] for osd in json.loads(answer[answer.index("{") :])["osds"] if osd["up"]}
+        down = [f"osd.{osd} on {node.name}" for node in shape.nodes.values() for osd in node.osds if osd not in up]
+        hint = "see nodes/NODE/log; with --systemd they run as user ceph, who must be able to read /etc"
+        raise LabError(f"{error}: down are {', '.join(down)} ({hint})") from None
 
 
 def _await_clean(ceph: CephShell, osds: int, placement_groups: int, seconds: float = 300) -> str:
