@@ -3,10 +3,12 @@ from __future__ import annotations
 import base64
 import configparser
 import struct
+from pathlib import Path
 
 import pytest
 
-from cbt_plugins.tools.lab.conf import ceph_conf, key_like, keyring, pool_commands, runtime_commands
+from cbt_plugins.tools.lab.conf import ceph_conf, key_like, keyring, pool_commands, runtime_commands, write_ssh
+from cbt_plugins.tools.lab.needs import LabError
 from cbt_plugins.tools.lab.topology import Topology
 
 #: Printed by ceph-authtool --gen-print-key of 16.2.15 (type 1, 16 bytes).
@@ -75,3 +77,12 @@ def test_keyring_has_a_key_for_every_daemon() -> None:
     assert ring.sections() == ["mon.", "client.admin", "mgr.node0", "osd.0", "osd.1", "client.rgw1"]
     assert ring["client.rgw1"]["caps osd"] == '"allow rwx"'
     assert len({ring[name]["key"] for name in ring.sections()}) == 6
+
+
+def test_ssh_keygen_says_why_it_makes_no_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "ssh-keygen").write_text("#!/bin/sh\necho No user exists for uid 7 >&2; exit 255\n")
+    (tmp_path / "ssh-keygen").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    (tmp_path / "lab").mkdir()
+    with pytest.raises(LabError, match="ssh-keygen made no key: No user exists for uid 7"):
+        write_ssh(tmp_path / "lab", Topology(), {})

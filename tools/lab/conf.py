@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Dict, List, Mapping, Tuple
 
+from .needs import LabError
 from .topology import HEAD, MASK, PREFIX, S3_PORT, Topology
 
 _GLOBAL = """\
@@ -241,7 +242,9 @@ def write_ssh(directory: Path, topology: Topology, environment: Mapping[str, str
     for name in ("id_ed25519", "host_ed25519"):
         (home / name).unlink(missing_ok=True)
         argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", str(home / name)]
-        subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
+        made = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if made.returncode:  # also where /etc/passwd has no line for this user, or cannot be read
+            raise LabError(f"ssh-keygen made no key: {(made.stderr or made.stdout).strip()}")
     shutil.copy(home / "id_ed25519.pub", home / "authorized_keys")
     given = " ".join(f'{name}="{value}"' for name, value in environment.items())
     (home / "sshd_config").write_text(_SERVER.format(environment=given))
