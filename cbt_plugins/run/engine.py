@@ -198,7 +198,7 @@ def _clean_nodes(run: RunContext) -> None:
         f"find . -depth -type d -empty -delete 2>/dev/null; cd / && rmdir -- {shlex.join(own)} 2>/dev/null || true"
     )
     with contextlib.suppress(RemoteError):
-        run.remote.run(run.nodes, command, timeout=300.0)
+        run.remote.run(run.watched, command, timeout=300.0)
 
 
 def summarize(folder: Path) -> None:

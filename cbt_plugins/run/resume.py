@@ -29,7 +29,7 @@ def rescue(run: RunContext) -> None:
     if not last:
         return
     scratch = {record["phase"]: record["scratch"] for record in run.journal.all("phase-begun")}
-    clients = [node for node in last["clients"] if node in run.nodes]
+    clients = [node for node in last["clients"] if node in run.watched]
     for index, phase in enumerate(run.plan.phases, 1):
         attempt = run.archive.last_attempt(index, phase.name)
         if attempt is None:
@@ -41,7 +41,7 @@ def rescue(run: RunContext) -> None:
             except (RemoteError, LoadError) as error:
                 log.warning("%s: its unfinished rows are still on the nodes in %s: %s", phase.name, folder, error)
     folder_of_monitors = run.archive.monitors_of(len(run.journal.all("invocation")))
-    bring_left(run.host.cluster, run.host.common, run.nodes, last["run_dir"], folder_of_monitors)
+    bring_left(run.host.cluster, run.host.common, run.watched, last["run_dir"], folder_of_monitors)
     for index, phase in enumerate(run.plan.phases, 1):
         set_aside(run, index, phase, "the run was killed")
 

@@ -147,6 +147,13 @@ class Cycle:
         found = list(self.archive.glob("results/*/id-*/journal.jsonl"))
         return [json.loads(line) for line in found[0].read_text().splitlines()] if found else []
 
+    def left(self) -> List[str]:
+        """What is in the run's own folders on the nodes, and these."""
+        folders = {line["run_dir"] for line in self.journal() if line["event"] == "invocation"}
+        assert folders
+        found = {node: self.lab.exec(node, ["find", *folders]).stdout for node in self.lab.nodes}
+        return [f"{node}: {path}" for node, text in found.items() for path in text.splitlines()]
+
     def phases(self) -> Dict[str, Any]:
         """name -> phase.json of the whole phases."""
         files = sorted(self.folder.glob("phases/[0-9][0-9]-*/phase.json"))

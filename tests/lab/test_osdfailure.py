@@ -73,6 +73,7 @@ def test_a_node_fails_and_comes_back_and_all_is_as_before(
     done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]
     assert facts(lab) == before
+    assert cycle.left() == []  # on client2 neither, which makes no load
     assert scrubbed and all(stamp > scrubbed[pg] for pg, stamp in index_scrubs(lab).items())
     watched = [json.loads(line) for line in (cycle.folder / "afterwards" / "status.jsonl").read_text().splitlines()]
     # the balancer is on again, and may move a PG
@@ -166,6 +167,7 @@ def test_ctrl_c_stops_the_load_puts_the_cluster_back_and_reports(
     assert cycle.broken_off(lambda: cycle.journal() and while_down(cycle), "the node to be down", signal.SIGINT) == 130
     assert facts(lab) == before
     assert generators(lab) == []
+    assert cycle.left() == []
     (partial,) = cycle.folder.glob("phases/*-one-down.partial-1")
     assert list((partial / "aggregates").glob("*.aggregates"))
     assert (cycle.folder / "report.html").exists()

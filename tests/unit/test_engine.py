@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, List, cast
 
 import pytest
+from run_context import context
 
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.host import HostRun, RunFailed
 from cbt_plugins.plan import S3, Plan
-from cbt_plugins.run.engine import Engine, summarize
+from cbt_plugins.run.engine import Engine, _clean_nodes, summarize
 
 
 def engine_of(folder: Path) -> Engine:
@@ -82,3 +84,14 @@ def test_only_a_report_that_was_not_made_is_called_so(
     monkeypatch.setattr(subprocess, "run", report)
     summarize(tmp_path)
     assert ("no report was made" in caplog.text) is not made
+
+
+def test_clients_that_make_no_load_are_watched_and_so_cleaned() -> None:
+    cleaned: List[str] = []
+    remote = SimpleNamespace(run=lambda nodes, command, timeout: cleaned.extend(nodes))
+    cluster = {"head": "node0", "clients": ["client1", "client2"], "osds": ["osd1"]}
+    host = SimpleNamespace(cluster=cluster, run_dir="/var/tmp/cbt/00000000/warp-1")
+    plan = SimpleNamespace(drivers=[SimpleNamespace(node="client1")])
+    run = context(host=host, plan=plan, remote=remote)
+    _clean_nodes(run)
+    assert run.nodes == ["node0", "client1", "osd1"] and cleaned == [*run.nodes, "client2"]
