@@ -14,6 +14,8 @@ from run_context import context
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.host import HostRun, RunFailed
 from cbt_plugins.plan import S3, Plan
+from cbt_plugins.run import resume
+from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.engine import Engine, _clean_nodes, summarize
 
 
@@ -86,12 +88,17 @@ def test_only_a_report_that_was_not_made_is_called_so(
     assert ("no report was made" in caplog.text) is not made
 
 
-def test_clients_that_make_no_load_are_watched_and_so_cleaned() -> None:
+def test_clients_that_make_no_load_are_watched_and_so_cleaned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cleaned: List[str] = []
+    fetched: List[str] = []
+    monkeypatch.setattr(resume, "bring_left", lambda cluster, common, nodes, *folders: fetched.extend(nodes))
     remote = SimpleNamespace(run=lambda nodes, command, timeout: cleaned.extend(nodes))
     cluster = {"head": "node0", "clients": ["client1", "client2"], "osds": ["osd1"]}
-    host = SimpleNamespace(cluster=cluster, run_dir="/var/tmp/cbt/00000000/warp-1")
-    plan = SimpleNamespace(drivers=[SimpleNamespace(node="client1")])
-    run = context(host=host, plan=plan, remote=remote)
+    host = SimpleNamespace(cluster=cluster, common={}, run_dir="/var/tmp/cbt/00000000/warp-1")
+    plan = SimpleNamespace(drivers=[SimpleNamespace(node="client1")], phases=[])
+    last = {"run_dir": host.run_dir, "clients": ["client1"]}
+    journal = SimpleNamespace(last=lambda event: last, all=lambda event: [])
+    run = context(host=host, plan=plan, remote=remote, journal=journal, archive=RunArchive(tmp_path))
+    resume.rescue(run)
     _clean_nodes(run)
-    assert run.nodes == ["node0", "client1", "osd1"] and cleaned == [*run.nodes, "client2"]
+    assert run.nodes == ["node0", "client1", "osd1"] and cleaned == fetched == [*run.nodes, "client2"]
