@@ -83,3 +83,16 @@ def test_wipe_removes_only_what_the_lab_made(tmp_path: Path) -> None:
 )
 def test_daemons_are_known_by_their_arguments(command: List[str], name: str) -> None:
     assert daemon_name(command) == name
+
+
+@pytest.mark.parametrize("verb", ["up", "run"])
+def test_a_folder_with_something_else_in_it_stays_as_it_is(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A lab closes its folder, and removes what a lab of before has left: etc, log, ..."""
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "mine").touch()
+    tmp_path.chmod(0o755)
+    assert main(["lab", verb, "--dir", str(tmp_path), *(["--", "true"] if verb == "run" else [])]) == 2
+    assert "no lab, and not empty (log)" in capsys.readouterr().err
+    assert (tmp_path / "log" / "mine").exists() and tmp_path.stat().st_mode & 0o777 == 0o755

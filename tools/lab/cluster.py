@@ -33,6 +33,16 @@ def to_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+def _refuse_somebodys(folder: Path) -> None:
+    """Raise LabUsage for a folder that holds something, and no lab: it would be closed, and parts of it removed."""
+    if (folder / "lab.json").exists() or not folder.is_dir():
+        return
+    found = sorted(path.name for path in folder.iterdir() if path.name != "run")
+    if found:
+        raise LabUsage(f"--dir {folder}: no lab, and not empty ({', '.join(found[:3])}): name an empty or a new folder")
+
+
+
 class Lab:
     """A lab in a folder, running or not. `say` gets one line for each step."""
 
@@ -87,6 +97,7 @@ class Lab:
         Without `detach` the lab ends with this process, however that ends.
         """
         self._born = time.monotonic()
+        _refuse_somebodys(self.dir)
         try:
             own_here(self.dir, other="name another folder with --dir")
         except PermissionError as error:
@@ -141,9 +152,9 @@ class Lab:
     def _prepare(self, record: LabRecord, fresh: bool) -> Birth:
         if fresh:
             self._remove(keep=("run",))
+        record.save(self.dir)
         for part in ("etc/ceph", "ssh", "nodes", "run", "log"):
             (self.dir / part).mkdir(parents=True, exist_ok=True)
-        record.save(self.dir)
         spaces = self.spaces
         if fresh:
             write_ssh(self.dir, record.topology, spaces.environment())
