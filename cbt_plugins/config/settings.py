@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Dict, List, Literal, Optional, Sequence, Tuple, Union
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
 from cbt_plugins import conditions, plan
 from cbt_plugins.config.patterns import check_option_value
@@ -159,21 +159,17 @@ class SettingsSection(Strict):
         json_schema_extra={"default": {}},
     )
 
-    @field_validator("flags")
+    @field_validator("flags", "accept")
     @classmethod
-    def _known_flags(cls, flags: List[str]) -> List[str]:
-        errors = errors_of_words(flags, plan.OSD_FLAGS, "not a flag that a run may set")
+    def _known(cls, words: List[str], info: ValidationInfo) -> List[str]:
+        known, text = {
+            "flags": (plan.OSD_FLAGS, "not a flag that a run may set"),
+            "accept": (conditions.NAMES, "unknown condition"),
+        }[info.field_name or ""]
+        errors = errors_of_words(words, known, text)
         if errors:
             raise FieldErrors(errors)
-        return flags
-
-    @field_validator("accept")
-    @classmethod
-    def _known_conditions(cls, accept: List[str]) -> List[str]:
-        errors = errors_of_words(accept, conditions.NAMES, "unknown condition")
-        if errors:
-            raise FieldErrors(errors)
-        return accept
+        return words
 
     def hidden(self, accept: Sequence[str]) -> List[str]:
         """Return why the cluster would not see a fault that accepts these rules: a flag that hides it."""
