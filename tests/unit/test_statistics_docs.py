@@ -5,9 +5,10 @@ from __future__ import annotations
 import doctest
 import importlib.util
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict
+from typing import Any, Dict, Iterator
 
 import pytest
 
@@ -19,13 +20,16 @@ PAGE = (ROOT / "docs" / "STATISTICS.md").read_text()
 
 
 @pytest.fixture(scope="module")
-def chance() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("chance", ROOT / "tests" / "perf" / "chance.py")
+def chance() -> Iterator[ModuleType]:
+    folder = ROOT / "tests" / "perf"
+    sys.path.insert(0, str(folder))  # as for a script
+    spec = importlib.util.spec_from_file_location("chance", folder / "chance.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
+    yield module
+    sys.path.remove(str(folder))
 
 
 def test_the_examples_say_what_the_page_says() -> None:
