@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
+from cbt_plugins.cbt import checkout
+from cbt_plugins.cbt.own_sections import unread_keys
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config.bounds import total_of
@@ -25,7 +27,7 @@ from cbt_plugins.formatting import side_by_side
 from cbt_plugins.inventory import head_of, nodes_of
 from cbt_plugins.plan import Keys, Phase, Plan, Settings
 
-from .command import OK, USAGE, CommandError, say
+from .command import OK, USAGE, CommandError, say, warn
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,16 +50,29 @@ def run(args: argparse.Namespace) -> int:
         config = load(source)
     except ConfigError as e:  # each line begins with file:line:column
         raise CommandError(f"{_count(len(e.errors), 'error')}; nothing was run\n{e}") from None
+    unread = _unread_by_cbt(source)
     if not config.runs:
+        for text in unread:
+            warn(text)
         raise CommandError(f"{args.file}: benchmarks: no benchmark of cbt-plugins in this file")
     live = _look([run.plan for run in config.runs], config.cluster, config.common) if args.live else None
     if args.json:
-        print(json.dumps({**_document(config), **({"live": asdict(live)} if live else {})}, indent=2))
+        document = {**_document(config), "unread_by_cbt": unread}
+        print(json.dumps({**document, **({"live": asdict(live)} if live else {})}, indent=2))
     else:
-        print("\n".join([*_lines(config, args.live), *(["", *live.lines] if live else [])]))
+        lines = [*_lines(config, args.live, unread), *(["", *live.lines] if live else [])]
+        print("\n".join(lines))
     for text in live.refused if live else ():
         say("Error", text, USAGE)
     return USAGE if live and live.refused else OK
+
+
+def _unread_by_cbt(source: YamlSource) -> List[str]:
+    """Return the keys of CBT's own sections that the checkout does not read; none without a checkout."""
+    try:
+        return list(map(str, unread_keys(source, checkout.find())))
+    except ValueError:  # CBT_HOME is no checkout: of no meaning here
+        return []
 
 
 def _fault_file(source: YamlSource, args: argparse.Namespace) -> int:
@@ -99,7 +114,7 @@ def _document(config: Config) -> Dict[str, Any]:
     }
 
 
-def _lines(config: Config, asked: bool) -> Iterator[str]:
+def _lines(config: Config, asked: bool, unread: Sequence[str]) -> Iterator[str]:
     cluster, runs = config.cluster, config.runs
     iterations = cluster["iterations"]
     yield (
@@ -142,6 +157,7 @@ def _lines(config: Config, asked: bool) -> Iterator[str]:
         yield "    undo: stopped at the end of each phase"
     yield f"  nothing else: no {unchanged([run.plan for run in runs])} is changed"
     found = dict.fromkeys(text for run in runs for text in warnings(run.plan, nodes_of(cluster, "clients")))
+    found.update(dict.fromkeys(unread))
     if found:
         yield ""
         yield "Warnings"

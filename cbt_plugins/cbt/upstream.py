@@ -16,8 +16,10 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 from cbt_plugins.cbt.delegate import Delegate, around, monitor_class
 from cbt_plugins.cbt.layout import RequestedRun, errors_of, refuse, saved_file
+from cbt_plugins.cbt.own_sections import unread_keys
 from cbt_plugins.cbt.session import begin, leads, session
 from cbt_plugins.config import registry
+from cbt_plugins.config.source import read
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +52,8 @@ def patch_settings(settings: Any) -> None:
             sys.exit(refuse(errors))
         initialize(ctx)
         _warn_of_stale_config(settings, Path(ctx.config_file))
+        for warning in unread_keys(read(Path(ctx.config_file)), Path(settings.__file__).resolve().parent):
+            logger.warning("%s", warning)
         begin(settings, Path(ctx.config_file).resolve())
 
     settings.initialize = checked_initialize

@@ -115,9 +115,12 @@ def test_an_unknown_benchmark_is_named(cbt: Cbt, tree: Path) -> None:
 
 def test_cbts_own_benchmarks_run_too_and_their_results_are_kept(cbt: Cbt, tree: Path) -> None:
     """Since mid 2024 upstream skips hsbench and others silently, with status 0."""
-    config = cbt.config({**SWEEP, "hsbench": {"size": ["4K", "8K"], "client_endpoints": "s3", "duration": 1}})
+    theirs = {"size": ["4K", "8K"], "client_endpoints": "s3", "duration": 1, "report_interval": 1}
+    config = cbt.config({**SWEEP, "hsbench": theirs})
     first = cbt.cbt(tree, config)
     assert first.status == 0, first.output
+    (warning,) = (line for line in first.output.splitlines() if "does not read this key" in line)
+    assert warning.endswith("did you mean 'report_intervals'?") and "benchmarks.hsbench.report_interval" in warning
     assert "8 of 8 planned runs executed" in first.output
     load = [line for line in cbt.stub_log.read_text().splitlines() if "/usr/local/bin/hsbench" in line]
     assert len(load) == 4

@@ -1,0 +1,74 @@
+"""Keys of CBT's own sections that its classes do not read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from cbt_plugins.cbt.checkout import MARKS
+from cbt_plugins.cbt.own_sections import unread_keys
+from cbt_plugins.config.source import read
+from cbt_plugins.tools.__main__ import main
+
+#: shaped as CBT's: a class reads its keys in its module, in its base class, and in a package that it imports
+TREE = {
+    "benchmark/benchmark.py": "class Benchmark:\n    def __init__(self, config):\n        config.get('log_bw')\n",
+    "benchmark/hsbench.py": "from .benchmark import Benchmark\nimport settings\n"
+    "class Hsbench(Benchmark):\n    x = lambda config: (config.get('report_intervals'), config.get('size'))\n",
+    "benchmark/newfio.py": "from workloads.workloads import Workloads\nfrom command import options\n",
+    "workloads/workloads.py": "KEYS = ['iodepth']\n",
+    "command/options.py": "'total_iodepth' in {}\n",
+    "settings.py": "common.get('tmp_dir')\n",
+}
+SECTIONS = """\
+benchmarks:
+  hsbench: {size: 4K, acceptable: {}, log_bw: false,
+            report_interval: 1, tmp_dir: /x, colour: 3}
+  newfio: {iodepth: 1, total_iodepth: 2, depth: 3}
+  unheard: {a: 1}
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    home = tmp_path / "cbt"
+    for name, text in {**dict.fromkeys(MARKS, ""), **TREE}.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+    return home
+
+
+def texts(tmp_path: Path, tree: Path, sections: str) -> List[str]:
+    path = tmp_path / "f.yaml"
+    path.write_text(sections)
+    return [str(each).replace(str(tmp_path), ".") for each in unread_keys(read(path), tree)]
+
+
+def test_each_has_its_place_and_what_may_be_meant(tmp_path: Path, tree: Path) -> None:
+    assert texts(tmp_path, tree, SECTIONS) == [
+        "./f.yaml:3:13: benchmarks.hsbench.report_interval: ./cbt/benchmark/hsbench.py does not read this key; "
+        "did you mean 'report_intervals'?",
+        "./f.yaml:3:33: benchmarks.hsbench.tmp_dir: ./cbt/benchmark/hsbench.py does not read this key",
+        "./f.yaml:3:46: benchmarks.hsbench.colour: ./cbt/benchmark/hsbench.py does not read this key",
+        "./f.yaml:4:42: benchmarks.newfio.depth: ./cbt/benchmark/newfio.py does not read this key",
+    ]
+
+
+def test_a_tree_that_cannot_be_read_says_nothing(tmp_path: Path, tree: Path) -> None:
+    (tree / "benchmark" / "hsbench.py").write_text("def (")
+    assert all("newfio" in text for text in texts(tmp_path, tree, SECTIONS))
+    assert texts(tmp_path, tree, "- benchmarks\n") == texts(tmp_path, tmp_path, SECTIONS) == []
+
+
+def test_plan_shows_them(
+    tmp_path: Path, tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CBT_HOME", str(tree))
+    path = tmp_path / "f.yaml"
+    path.write_text("cluster: {iterations: 1}\n" + SECTIONS)
+    assert main(["plan", str(path)]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert sum(line.startswith("Warning: ") and "does not read this key" in line for line in errors) == 4
+    assert errors[-1].endswith("no benchmark of cbt-plugins in this file")
