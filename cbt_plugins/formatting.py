@@ -78,6 +78,11 @@ def count(value: Optional[int]) -> str:
     return NONE if value is None else f"{value:,}"
 
 
+def several(n: int, noun: str) -> str:
+    """Return a number of things: "1 worker", "2 workers"."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
 def percent(share: Optional[float], digits: int = 1) -> str:
     """0.123 -> +12.3 %; what rounds to nothing has no sign."""
     if share is None:

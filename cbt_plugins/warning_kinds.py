@@ -9,8 +9,17 @@ To add a kind: one line in `_ALL`, one in the table of its page in docs/.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from fnmatch import fnmatchcase
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Tuple
+
+
+class Severity(Enum):
+    """What a reader must do about a warning; from bad to harmless."""
+
+    INVALID = "invalid"  # do not use the numbers that it is about: exit status 4
+    WARNING = "warning"  # read it before the numbers are used
+    INFO = "info"  # every number is right as it is shown; this says how it came about, or why one is not there
 
 
 @dataclass(frozen=True)
@@ -19,35 +28,80 @@ class WarningKind:
 
     code: str
     text: str  # when it is said
-    unusable: bool = False  # the numbers are not those of a complete run: exit status 4
+    severity: Severity = Severity.WARNING
     #: the number is not what was meant to be measured, or its noise is unknown: compare calls every row that the
-    #: warning is about inconclusive, and says why. A warning with a phase is about the rows of that phase, one with
-    #: an operation about those of that operation and of all operations, one without both about the whole run.
+    #: warning is about inconclusive, and says why; so it does with all that are invalid. A warning with a phase is
+    #: about the rows of that phase, one with an operation about those of that operation and of all operations, one
+    #: without both about the whole run.
     forbids_verdict: bool = False
     #: something else than the cluster held these metrics (shell patterns) down: compare calls no row of them that the
     #: warning is about better or equivalent
     caps: Tuple[str, ...] = ()
 
 
+def _invalid(code: str, text: str) -> WarningKind:
+    return WarningKind(code, text, Severity.INVALID, forbids_verdict=True)
+
+
+def _info(code: str, text: str) -> WarningKind:
+    return WarningKind(code, text, Severity.INFO)
+
+
 # fmt: off
 _ALL = (
     # of a summary: docs/SUMMARY.md
-    WarningKind("incomplete", "the run has no end marker", unusable=True, forbids_verdict=True),
-    WarningKind("missing-phase", "the archive lacks a phase of the plan", unusable=True, forbids_verdict=True),
-    WarningKind("no-phases", "no phase has ended", unusable=True, forbids_verdict=True),
-    WarningKind("unreadable-phase", "a phase.json is damaged or of an unknown version", unusable=True,
-                forbids_verdict=True),
-    WarningKind("no-rows", "a job's requests are in no number", unusable=True, forbids_verdict=True),
-    WarningKind("no-window", "the jobs never ran at the same time", unusable=True, forbids_verdict=True),
-    WarningKind("checksum-errors", "objects were read with other content than was written", unusable=True,
-                forbids_verdict=True),
-    WarningKind("lost-objects", "objects are gone that were written and not deleted", unusable=True,
-                forbids_verdict=True),
+    _invalid("incomplete", "the run has no end marker"),
+    _invalid("missing-phase", "a phase of the plan is not in the archive"),
+    _invalid("no-phases", "no phase has ended"),
+    _invalid("unreadable-phase", "a phase.json is damaged or of an unknown version"),
+    _invalid("no-rows", "the requests of a job are in no number"),
+    _invalid("no-window", "the jobs never ran at the same time"),
+    _invalid("checksum-errors", "objects were read with other content than was written"),
+    _invalid("lost-objects", "objects are gone that were written and not deleted"),
     WarningKind("paced", "warp was held to a rate, and did not reach it", caps=("*_per_s", "*_ms")),
     # another calibration gives another rate: less of it may be as fast a cluster
     WarningKind("at-limit", "warp made the rate that it was held to", forbids_verdict=True),
     # of no summary, which says it as `loop`: a table of rates needs to be told
-    WarningKind("rate-given", "an open loop had the rate that it was asked for", caps=("*_per_s",)),
+    WarningKind("rate-given", "an open loop had the rate that it was asked for", Severity.INFO, caps=("*_per_s",)),
+    _info("partial-attempt", "an interrupted attempt is kept, and in no number"),
+    WarningKind("damaged-archive", "a document of the archive is missing or damaged"),
+    WarningKind("phase-status", "a phase did not end as ok"),
+    WarningKind("short-window", "a window is shorter than was asked for"),
+    WarningKind("generator-died", "a load generator failed"),
+    WarningKind("job-restarted", "a load generator was started again"),
+    WarningKind("generator-idle", "a load generator finished no request"),
+    WarningKind("job-lost", "the node of a job was lost"),
+    WarningKind("ran-dry", "an operation had no object left for a time"),
+    WarningKind("torn-rows", "the rows of a job have no end"),
+    WarningKind("bad-rows", "lines of a job are no rows"),
+    WarningKind("lost-rows", "the archive has not as many rows as were counted"),
+    _info("no-aggregates", "numbers are those of a job's rows"),
+    WarningKind("aggregates", "the aggregates of a job could not be made on its node"),
+    WarningKind("missing-objects", "requests found no object where one was expected (404)"),
+    WarningKind("unknown-objects", "it is unknown whether objects exist"),
+    WarningKind("rate", "an open loop did not issue the rate that was asked for"),
+    WarningKind("read-share", "reads could not find all objects"),
+    WarningKind("late-starts", "requests of an open loop started late"),
+    WarningKind("errors", "requests failed"),
+    WarningKind("accounting", "objects before + PUT - DELETE is not objects after"),
+    WarningKind("no-accounting", "objects could not be counted"),
+    _info("no-capacity", "the capacity used at the end of a phase is unknown"),
+    WarningKind("littles-law", "throughput x latency is not the number of workers"),
+    WarningKind("mix", "the mix is not what was asked for"),
+    WarningKind("no-samples", "no request of an operation succeeded"),
+    # where there are too few, the percentile is not shown
+    _info("few-samples", "too few requests for p99 or p99.9: it is left out"),
+    WarningKind("stall", "nothing succeeded for whole seconds"),
+    WarningKind("unfinished-request", "the slowest request has no row"),
+    WarningKind("clock-offset", "a node's clock is off"),
+    WarningKind("generator-bound", "the load generator was the limit"),
+    WarningKind("resources-gap", "a node was not watched all the time"),
+    WarningKind("repeated", "a phase was run again after an interruption"),
+    WarningKind("late", "load generators did not end in time"),
+    WarningKind("refused", "the cluster refused the requests of a fill"),
+    WarningKind("full", "the cluster became full"),
+    WarningKind("events-left", "the load ended before events of its phase"),
+    WarningKind("fault-failed", "a fault could not be injected or undone"),
     # of the cluster during a phase, unless its own faults explain them or `accept` names them: docs/CONFIG.md
     WarningKind("not-clean", "PGs were not active+clean", forbids_verdict=True),
     WarningKind("recovering", "the cluster recovered or moved data", forbids_verdict=True),
@@ -58,9 +112,50 @@ _ALL = (
     # what a worse release may do by itself forbids nothing
     WarningKind("scrubbing", "PGs were scrubbed"),
     WarningKind("slow-ops", "the cluster warned of slow operations"),
-    WarningKind("accepted-condition", "one of these, which `accept` names"),
-    WarningKind("state-unknown", "the state of the cluster is not known for a part of the phase"),
-    # of a comparison: docs/STATISTICS.md
+    WarningKind("accepted-condition", "a condition of the cluster that `accept` names"),
+    WarningKind("state-unknown", "the state of the cluster is not known for a part of a phase"),
+    # of a failure: docs/RECOVERY.md
+    WarningKind("no-baseline", "no second without a failure was measured"),
+    WarningKind("short-baseline", "the time without a failure is short"),
+    WarningKind("other-load", "phases with and without a failure have different loads"),
+    WarningKind("coarse-latencies", "a state was shorter than two blocks of the histograms"),
+    WarningKind("errors-in-state", "requests failed in a state of the cluster"),
+    WarningKind("not-watched", "a failure has no samples of the cluster"),
+    WarningKind("no-recovery-samples", "no samples of the cluster"),
+    WarningKind("recovery-gap", "samples of the cluster are missing"),
+    WarningKind("switch-fired-early", "a fault ended by itself before its undo"),
+    WarningKind("not-clean-before", "not all PGs were active+clean before a fault"),
+    WarningKind("not-recovered", "a milestone of the recovery was not reached"),
+    _info("sampled-by-command", "recovery was sampled through the ceph command"),
+    WarningKind("clock-skew", "the monitors' clock is off"),
+    # of another program's results: docs/IMPORT.md
+    _invalid("unreadable", "a file cannot be read"),
+    _invalid("missing-client", "a client left no result"),
+    _invalid("job-failed", "a job ended with an error"),
+    _invalid("threads-lost", "hsbench's threads may have given up"),
+    _invalid("no-faults", "the faults could not begin"),
+    _invalid("faults-failed", "the faults did not go as planned"),
+    _invalid("not-finished", "COSbench did not finish the workload"),
+    _invalid("torn-output", "fio's last document has no end"),
+    WarningKind("no-common-window", "the clients of a phase never ran at the same time"),
+    WarningKind("no-clock", "several processes, and no time stamps"),
+    WarningKind("common-window", "the clients did not all run for all of the time"),
+    WarningKind("no-series", "rates could not be cut to the common time, or drift is unknown"),
+    WarningKind("percentiles-not-merged", "several clients, and no histograms"),
+    WarningKind("no-intervals", "the series ends early"),
+    _info("stale-tail", "the file ends with what a longer run left, and that is in no number"),
+    WarningKind("get-without-body", "hsbench measures a GET without its body"),
+    WarningKind("upper-bounds", "COSbench's percentiles are upper ends of bins"),
+    WarningKind("faults-late", "an event began late"),
+    WarningKind("warp-aggregated", "warp's percentiles are means of windows"),
+    WarningKind("warp-trimmed", "warp's series lack the first and the last seconds"),
+    # of a comparison: docs/COMPARE.md, docs/STATISTICS.md
+    WarningKind("not-usable", "a run is incomplete or lost data"),
+    WarningKind("not-interleaved", "all runs of one side were made before those of the other"),
+    _info("known-scatter", "the interval has the scatter from run to run in it"),
+    WarningKind("mixed-side", "the runs of a side have different configurations"),
+    WarningKind("missing-values", "some runs of a side have no number"),
+    WarningKind("missing", "a side or a run has no number"),
     WarningKind("one-run", "one run each, and the scatter from run to run is not known", forbids_verdict=True),
     WarningKind("not-steady", "a run has no level: its tenths differ more than the noise of seconds explains",
                 forbids_verdict=True),
@@ -68,10 +163,29 @@ _ALL = (
                 forbids_verdict=True),
     WarningKind("correlated-runs", "runs of one side after the other's resemble their neighbours",
                 forbids_verdict=True),
+    WarningKind("too-few-runs", "fewer than 3 runs: no interval"),
+    _info("assumes-normal", "it holds if the logarithms of runs are about normally distributed"),
+    _info("not-positive", "differences instead of logarithms"),
+    WarningKind("no-base", "no relative change"),
+    WarningKind("no-scatter", "all numbers of a side are the same"),
+    WarningKind("tests-disagree", "the tests do not agree"),
+    WarningKind("drift", "numbers rise or fall with time"),
+    _info("autocorrelation", "seconds resemble their neighbours"),
+    _info("gaps", "seconds are missing"),
+    _info("short-series", "few seconds"),
+    _info("in-bins", "values are in bins"),
+    _info("small-difference", "equivalent, and sure to differ within the margin"),
+    _info("no-direction", "it differs, and neither way is better"),
+    _info("below-least", "it differs by less than was asked for"),
 )
 # fmt: on
 
 KINDS: Dict[str, WarningKind] = {kind.code: kind for kind in _ALL}
+
+
+def severity_of(code: str) -> Severity:
+    """Return the severity of a kind of warning; of a kind that is not known, WARNING."""
+    return KINDS[code].severity if code in KINDS else Severity.WARNING
 
 
 def forbids_verdict(code: str) -> bool:
@@ -85,9 +199,41 @@ def caps(code: str, metric: str = "*") -> bool:
     return bool(its) if metric == "*" else any(fnmatchcase(metric, pattern) for pattern in its)
 
 
-def is_unusable(code: str) -> bool:
-    """Return whether a run with such a warning is unusable."""
-    return code in KINDS and KINDS[code].unusable
+@dataclass(frozen=True)
+class WarningGroup:
+    """All warnings of one kind."""
+
+    code: str
+    severity: Severity
+    text: str  # of the kind
+    about: Tuple[str, ...]  # what it covers: the text of each warning, behind its phase
+
+    @property
+    def word(self) -> str:
+        """What stands before it."""
+        return "note" if self.severity is Severity.INFO else self.severity.value
+
+
+def by_kind(warnings: Iterable[Mapping[str, Any]]) -> List[WarningGroup]:
+    """Return a summary's warnings, one group for each kind, the worst first."""
+    found: Dict[str, List[str]] = {}
+    for its in warnings:
+        where = f"{its['phase']}: " if its.get("phase") else ""
+        found.setdefault(its["code"], []).append(where + its["text"])
+    groups = [
+        WarningGroup(code, severity_of(code), KINDS[code].text if code in KINDS else code, tuple(about))
+        for code, about in found.items()
+    ]
+    return sorted(groups, key=lambda group: list(Severity).index(group.severity))
+
+
+def counted(warnings: Iterable[Mapping[str, Any]]) -> str:
+    """Return how many kinds of warnings there are: "2 warnings, 1 note", "no warnings"."""
+    severities = [group.severity for group in by_kind(warnings)]
+    notes = severities.count(Severity.INFO)
+    real = len(severities) - notes
+    text = f"{real or 'no'} warning{'' if real == 1 else 's'}"
+    return f"{text}, {notes} note{'' if notes == 1 else 's'}" if notes else text
 
 
 def paced(phase: Mapping[str, Any]) -> List[Tuple[str, int, float]]:

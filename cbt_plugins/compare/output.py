@@ -11,10 +11,11 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.compare.differences import short
 from cbt_plugins.compare.sides import ComparisonWarning, Side
-from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate
+from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, StatisticsWarning
 from cbt_plugins.compare.table import Compared, Row, Rules, Section, gains
 from cbt_plugins.formatting import plain, side_by_side
 from cbt_plugins.metrics import METRICS
+from cbt_plugins.warning_kinds import severity_of
 
 #: columns of lines of words; tables are as wide as they must be
 WIDTH = 110
@@ -368,12 +369,16 @@ def _side_data(name: str, runs: Any) -> Dict[str, Any]:
     }
 
 
+def _warning(its: Union[ComparisonWarning, StatisticsWarning]) -> Dict[str, str]:
+    return {"code": its.code, "severity": severity_of(its.code).value, "text": its.text}
+
+
 def _section_data(section: Section, rules: Rules) -> Dict[str, Any]:
     rows: List[Dict[str, Any]] = []
     for row in section.rows:
         its = row.comparison
         warnings = dict.fromkeys((*its.base.warnings, *its.new.warnings, *its.warnings))
-        rows.append({"id": row.id, **flat(row), "warnings": [{"code": c.code, "text": c.text} for c in warnings]})
+        rows.append({"id": row.id, **flat(row), "warnings": [_warning(its) for its in warnings]})
     return {
         "contender": section.contender,
         "case": section.case,
@@ -384,5 +389,5 @@ def _section_data(section: Section, rules: Rules) -> Dict[str, Any]:
             for gain in (gains(section, rules.scale) if rules.scale else ())
         ],
         "missing": [{"row": its.where, "text": its.text} for its in section.missing],
-        "warnings": [{"code": its.code, "where": its.where, "text": its.text} for its in section.warnings],
+        "warnings": [{**_warning(its), "where": its.where} for its in section.warnings],
     }

@@ -24,7 +24,7 @@ from cbt_plugins.compare.statistics.verdicts import StatisticsWarning
 from cbt_plugins.results.record import UNREADABLE, RunRecord
 from cbt_plugins.results.records import records_of
 from cbt_plugins.results.source import Unreadable
-from cbt_plugins.warning_kinds import caps, forbids_verdict
+from cbt_plugins.warning_kinds import Severity, caps, forbids_verdict, severity_of
 
 Runs = Tuple[RunRecord, ...]
 
@@ -184,8 +184,6 @@ def _unique(names: Sequence[str]) -> List[str]:
     return found
 
 
-#: what is there whatever is compared with what, and is said elsewhere
-_QUIET = ("few-samples",)
 #: what matters only where seconds are compared, which says it by itself
 _OF_SECONDS = ("autocorrelation", "short-series", "gaps")
 
@@ -251,7 +249,7 @@ def _runs(side: str, runs: Runs, rows: Set[Tuple[str, str]]) -> Iterator[Compari
         if not run.usable:
             yield ComparisonWarning("not-usable", where, "the run is incomplete or lost data: do not use its numbers")
         for warning in run.warnings:
-            if warning.code not in _QUIET:
+            if severity_of(warning.code) is not Severity.INFO:  # those of rows say it by themselves
                 yield ComparisonWarning(warning.code, where, warning.text)
         yield from _of_series(where, run, rows)
 

@@ -11,6 +11,7 @@ from cbt_plugins.config.fault import deadline_of, warnings_of
 from cbt_plugins.config.operations import range_of
 from cbt_plugins.config.spans import Span, spans, targets_text
 from cbt_plugins.config.units import about_size, format_duration, format_percent
+from cbt_plugins.formatting import several
 from cbt_plugins.models.capacity import growth, mean_size, steady_occupancy
 from cbt_plugins.plan import Phase, Plan, Settings
 
@@ -253,7 +254,7 @@ def _warnings(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
         loops = _loops(phase.mix or {})
         few = min((driver.workers for driver in plan.drivers), default=loops)
         if phase.kind == "hybrid" and phase.engine == "warp" and phase.workers is None and few < loops:
-            yield f"{phase.name}: {few} workers per driver; this mix takes {loops} at least, and gets them"
+            yield f"{phase.name}: {several(few, 'worker')} per driver; this mix takes {loops} at least, and gets them"
     yield from _limiters(plan)
     yield from _unread(plan)
     drivers = Counter(driver.node for driver in plan.drivers)

@@ -24,6 +24,7 @@ from cbt_plugins.results.archive import texts
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.recovery import titled
 from cbt_plugins.results.summary_file import measured
+from cbt_plugins.warning_kinds import by_kind, counted
 
 INDEX = "index.html"
 
@@ -86,6 +87,7 @@ def run_page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[s
         plots,
         s=summary,
         verdict=completeness(summary),
+        warnings=by_kind(summary["warnings"]),
         headline=headline(summary),
         sentences=list(sentences(summary)),
         aging=_by_op((summary["new_vs_aged"] or {"lines": []})["lines"]),
@@ -105,12 +107,10 @@ def run_page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[s
 
 def completeness(summary: Mapping[str, Any]) -> Dict[str, str]:
     """Return {"kind": good | warning | bad, "text"}: whether the run is complete, and its warnings."""
-    n = len(summary["warnings"])
     if not summary["usable"]:
         return {"kind": "bad", "text": "Incomplete run: do not use these numbers"}
-    if n:
-        return {"kind": "warning", "text": f"Complete run, {n} warning{'s' if n > 1 else ''}"}
-    return {"kind": "good", "text": "Complete run, no warnings"}
+    text = f"Complete run, {counted(summary['warnings'])}"
+    return {"kind": "good" if text.startswith("Complete run, no") else "warning", "text": text}
 
 
 def headline(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:

@@ -6,15 +6,17 @@ import textwrap
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.formatting import NONE, count, percent, plain, seconds, share, side_by_side, size, size_class
+from cbt_plugins.formatting import NONE, count, percent, plain, seconds, several, share, side_by_side, size, size_class
 from cbt_plugins.metrics import CLUSTER, COLUMNS, LATENCIES, RATES, Metric, number_at
 from cbt_plugins.results import impact, recovery
 from cbt_plugins.results.importers.cbt import FAULTS_KEY
 from cbt_plugins.results.record import Measurement, RunRecord
 from cbt_plugins.results.records import importers, read_imported
-from cbt_plugins.warning_kinds import paced
+from cbt_plugins.warning_kinds import by_kind, counted, paced
 
 WIDTH = 110
+#: warnings of one kind that are shown
+_SHOWN = 5
 _CLASSES = {"osd": "OSD", "rgw": "RGW", "mon": "mon", "mgr": "mgr", "mds": "MDS", "generator": "load generator"}
 
 
@@ -55,7 +57,7 @@ def _phase(phase: Mapping[str, Any]) -> Iterator[str]:
         about.append(phase["status"].upper())
     if law["workers"]:
         in_flight = f"{law['in_flight']:.2f} ({percent(law['deviation'])})"
-        about.append(f"{law['workers']} workers, throughput x latency = {in_flight}")
+        about.append(f"{several(law['workers'], 'worker')}, throughput x latency = {in_flight}")
     if phase["loop"] == "open":
         rate = phase["rate"]
         issued = "" if rate["issued"] is None else f", {plain(rate['issued'])} issued ({percent(rate['deviation'])})"
@@ -164,18 +166,18 @@ def _failure(made: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _warnings(warnings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    if not warnings:
-        yield "no warnings"
-        return
-    yield f"{len(warnings)} warning{'s' if len(warnings) > 1 else ''}"
-    for warning in warnings:
-        where = f"{warning['phase']}: " if warning.get("phase") else ""
-        yield from textwrap.wrap(
-            f"{where}{warning['text']} [{warning['code']}]",
-            WIDTH,
-            initial_indent=" - ",
-            subsequent_indent="   ",
-        )
+    yield counted(warnings)
+    for group in by_kind(warnings):
+        one = len(group.about) == 1
+        yield from _wrapped(f"{group.word}: {group.about[0] if one else group.text} [{group.code}]", " ")
+        for text in group.about[:_SHOWN] if not one else ():
+            yield from _wrapped(f"- {text}", "   ")
+        if len(group.about) > _SHOWN:
+            yield f"   - and {len(group.about) - _SHOWN} more"
+
+
+def _wrapped(text: str, indent: str) -> List[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ")
 
 
 def _table(rows: Sequence[Sequence[str]], left: int = 1) -> Iterator[str]:
@@ -256,8 +258,9 @@ def _record(record: RunRecord) -> Iterator[str]:
     if record.failure is not None:
         yield f"  faults during the load: {record.config[FAULTS_KEY]}\n"
         yield from (f"  {line}\n" for line in recovery.table(record.failure))
-    for warning in record.warnings:
-        yield f"  {warning.code}: {warning.text}\n"
+    if record.warnings:
+        lines_ = _warnings([{"code": its.code, "text": its.text} for its in record.warnings])
+        yield from (f"  {line}\n" for line in lines_)
 
 
 def _imported_cell(lines: Sequence[Measurement], metric: str) -> str:

@@ -6,6 +6,7 @@ import math
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Set, Tuple
 
 from cbt_plugins.conditions import LASTS, ConditionSpan, of_own_faults, spans
+from cbt_plugins.formatting import several
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
 from cbt_plugins.results.job import kind, missing
@@ -35,9 +36,8 @@ def _checksums(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[
     said = sum(int(job.driver_end.get("checksum_errors") or 0) for job in made.phase.jobs)
     seen = sum(n for of in made.ops.values() for text, n in of.messages.items() if kind(text) == "checksum")
     if max(said, seen):
-        text = (
-            f"{max(said, seen)} objects were read with other content than was written: the cluster returned wrong data"
-        )
+        read = several(max(said, seen), "object")
+        text = f"{read} read with other content than was written: the cluster returned wrong data"
         yield {"code": "checksum-errors", "text": text}
 
 
@@ -46,7 +46,7 @@ def _unknown(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[st
         for space in job.driver_end.get("spaces") or ():
             if space.get("unknown"):
                 n, name = space["unknown"], space.get("name")
-                text = f"{job.id}: it is unknown whether {n} objects of {name} exist"
+                text = f"{job.id}: unknown whether the cluster has {several(n, 'object')} of {name}"
                 yield {"code": "unknown-objects", "text": text, "job": job.id}
 
 
@@ -54,7 +54,8 @@ def _lost(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, 
     for job in made.phase.jobs:
         for space in job.driver_end.get("spaces") or ():
             if space.get("lost"):
-                text = f"{job.id}: {space['lost']} objects of {space.get('name')} are missing, and were not deleted"
+                gone = several(space["lost"], "object")
+                text = f"{job.id}: {gone} of {space.get('name')} missing, and not deleted"
                 yield {"code": "lost-objects", "text": text, "job": job.id}
 
 
@@ -220,7 +221,7 @@ def _rows(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
         if its.bad:
             yield {
                 "code": "bad-rows",
-                "text": f"{job.id}: {its.bad} lines are not rows and were left out",
+                "text": f"{job.id}: {several(its.bad, 'line')} left out: no rows",
                 "job": job.id,
             }
         if job.rows_total is not None and job.rows_total != its.rows:
@@ -284,12 +285,12 @@ def _little(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_
             by_op.setdefault(job["op"], []).append(job)
     for op, jobs in by_op.items():
         worst = max(jobs, key=lambda job: abs(job["deviation"]))
-        more = f" (and {len(jobs) - 1} more jobs)" if len(jobs) > 1 else ""
+        more = f" (and {several(len(jobs) - 1, 'more job')})" if len(jobs) > 1 else ""
         done = made.phase.kind == "fill" and made.phase.duration is None
         why = "drivers that were done early, or " if done else ""
         text = (
             f"{worst['job']}: throughput x latency = {worst['in_flight']:.2f} requests in flight, "
-            f"but {worst['workers']} workers ({100 * worst['deviation']:+.1f} %){more}: "
+            f"but {several(worst['workers'], 'worker')} ({100 * worst['deviation']:+.1f} %){more}: "
             f"{why}a starved generator, lost requests, or a wrong clock"
         )
         yield {"code": "littles-law", "text": text, "op": op}

@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from cbt_plugins.formatting import several
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results import flight
 from cbt_plugins.results.archive import ArchivedRun
@@ -180,7 +181,8 @@ def _warnings(
     for line in lines:
         for state in line["states"]:
             if state["total"]["errors"]:
-                text = f"{line['phase']}: {state['total']['errors']} requests failed in the state: {state['state']}"
+                failed = several(state["total"]["errors"], "request")
+                text = f"{line['phase']}: {failed} failed in the state: {state['state']}"
                 yield {"code": "errors-in-state", "text": text}
     if any(episode["effect"] is None for episode in recovery.get("episodes") or ()):
         text = "a failure has no samples of the cluster: its states are those of its commands"

@@ -7,6 +7,7 @@ import math
 from datetime import datetime, timezone
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
+from cbt_plugins.formatting import several
 from cbt_plugins.results.episodes import Episode, episodes
 from cbt_plugins.results.samples import Sample, Samples
 
@@ -423,7 +424,8 @@ def _warnings(samples: Samples, made: Sequence[Mapping[str, Any]]) -> Iterator[D
         gaps = [gap for gap in samples.gaps if _overlap(gap, episode)]
         if gaps:
             worst = max(gaps, key=lambda gap: float(gap["seconds"]))
-            text = f"{about}: {len(gaps)} gaps in the samples, the longest {worst['seconds']:.1f} s: {worst['why']}"
+            many = several(len(gaps), "gap")
+            text = f"{about}: {many} in the samples, the longest {worst['seconds']:.1f} s: {worst['why']}"
             yield {"code": "recovery-gap", "text": text}
         fired = episode["switch_fired"]
         if fired and fired["undo"] - fired["t"] > _EARLY:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.formatting import several
 from cbt_plugins.metrics import METRICS, TOTAL, number_at
 from cbt_plugins.plan import is_calibration, is_measurement
 from cbt_plugins.results import flight, resources
@@ -18,7 +19,7 @@ from cbt_plugins.results.checks import CLOCK, check_phase, of_cluster
 from cbt_plugins.results.environment import environment
 from cbt_plugins.results.impact import breaks, failure, warnings_of
 from cbt_plugins.results.readable import Readable
-from cbt_plugins.warning_kinds import is_unusable, paced
+from cbt_plugins.warning_kinds import Severity, paced, severity_of
 
 
 def numbers_of(path: Path) -> Dict[str, Any]:
@@ -42,6 +43,7 @@ def numbers_of(path: Path) -> Dict[str, Any]:
     warnings.extend(warnings_of(failed))
     used = resources.resources(run, phases)
     warnings.extend(resources.warnings_of(used))
+    warnings = [{"code": its["code"], "severity": severity_of(its["code"]).value, **its} for its in warnings]
     return {
         "run": {
             "name": run.name,
@@ -49,7 +51,7 @@ def numbers_of(path: Path) -> Dict[str, Any]:
             "benchmark": run.plan.get("benchmark") or run.config.get("benchmark"),
             "complete": run.complete is not None,
         },
-        "usable": not any(is_unusable(warning["code"]) for warning in warnings),
+        "usable": not any(warning["severity"] == Severity.INVALID.value for warning in warnings),
         "warnings": warnings,
         "phases": phases,
         "new_vs_aged": None if broken else new_vs_aged(phases),
@@ -270,7 +272,7 @@ def _entry(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Dict[str, Any]
     workers = [sum(job["workers"] for job in phase["jobs"]) for phase in (ours, theirs)]
     note = _MIXED if theirs["kind"] == "warp" else _JOBS
     if workers[0] != workers[1]:
-        note += f"; cbt-load had {workers[0]} workers, warp {workers[1]}"
+        note += f"; cbt-load had {several(workers[0], 'worker')}, warp {workers[1]}"
     lines: List[Dict[str, Any]] = []
     for op in [*ours["ops"], *(op for op in theirs["ops"] if op not in ours["ops"]), None]:
         both = [phase["total"] if op is None else phase["ops"].get(op) for phase in (ours, theirs)]

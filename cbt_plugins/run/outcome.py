@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.cluster.sampler import ClusterWatch
+from cbt_plugins.formatting import several
 from cbt_plugins.journal import ARCHIVE_VERSION, write_json
 from cbt_plugins.load.generator import JobEnd, LoadJob
 from cbt_plugins.plan import Phase
@@ -112,10 +113,11 @@ class PhaseOutcome:
         self.accounting = list(accounting)
         for its in accounting:
             if not its.ok:
+                flying = several(its.in_flight, "request")
                 self.warn(
                     "accounting",
                     f"{its.bucket}: {its.before} + {its.put} PUT - {its.delete} DELETE + {its.prepared} prepared "
-                    f"= {its.expected} objects expected, found {its.after}, with {its.in_flight} requests in flight",
+                    f"= {its.expected} objects expected, found {its.after}, with {flying} in flight",
                 )
                 self.degrade("degraded")
 

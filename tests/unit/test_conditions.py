@@ -129,7 +129,7 @@ def test_a_phase_on_a_cluster_that_moved_data_says_so(tmp_path: Path) -> None:
         "the cluster recovered or moved data for 20 of 40 s, from second 20 to 40 "
         "(11 of 31 PGs: 11 active+remapped+backfilling)"
     )
-    assert warning == {"code": "recovering", "text": text, "phase": "new"}
+    assert warning == {"code": "recovering", "severity": "warning", "text": text, "phase": "new"}
 
 
 def test_a_restarted_daemon_has_a_moment_and_no_span(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ claimed
    total  p99 ms   20.00  20.00     0.0 %
 
 1 warning
- - aged: GET is 50.0 % of the requests, 67 % were asked for [mix]
+ warning: aged: GET is 50.0 % of the requests, 67 % were asked for [mix]
 """
 
 

@@ -56,9 +56,9 @@ def test_aggregates_and_rows_give_the_same_summary(tmp_path: Path) -> None:
     ("end", "code", "text"),
     [
         ({"dry": {"DELETE": 7, "GET": 0}}, "ran-dry", "h: 7 DELETE were skipped because there was no object"),
-        ({"checksum_errors": 2}, "checksum-errors", "2 objects were read with other content than was written"),
-        ({"spaces": [{"name": "4KiB", "unknown": 5}]}, "unknown-objects", "unknown whether 5 objects of 4KiB exist"),
-        ({"spaces": [{"name": "4KiB", "lost": 2}]}, "lost-objects", "2 objects of 4KiB are missing"),
+        ({"checksum_errors": 2}, "checksum-errors", "2 objects read with other content than was written"),
+        ({"spaces": [{"name": "4KiB", "unknown": 5}]}, "unknown-objects", "whether the cluster has 5 objects of 4KiB"),
+        ({"spaces": [{"name": "4KiB", "lost": 2}]}, "lost-objects", "2 objects of 4KiB missing"),
     ],
 )
 def test_what_its_end_says(tmp_path: Path, end: Dict[str, Any], code: str, text: str) -> None:
@@ -71,7 +71,7 @@ def test_what_its_end_says(tmp_path: Path, end: Dict[str, Any], code: str, text:
 def test_wrong_data_that_only_the_rows_tell_of(tmp_path: Path) -> None:
     rows = [*load(), made.row("GET", 3, 0.1, error="checksum: 17 of 4096 bytes differ")]
     summary = one(tmp_path, made.cbt_load("h", rows))
-    assert "1 objects were read with other content" in warnings(summary)["checksum-errors"]
+    assert "1 object read with other content" in warnings(summary)["checksum-errors"]
     assert not summary["usable"]
 
 

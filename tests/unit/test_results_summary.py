@@ -20,7 +20,7 @@ from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.source import Unreadable
 from cbt_plugins.results.summary import new_vs_aged
 from cbt_plugins.results.summary_file import check, dumps, json_schema, read_summary, summarize, write_summary
-from cbt_plugins.warning_kinds import KINDS
+from cbt_plugins.warning_kinds import KINDS, Severity
 
 GET = {"workers": 2, "seconds": 14, "latency": 0.01, "begin": -2, "size": 4096}
 
@@ -161,10 +161,14 @@ def test_moving_the_archive_changes_nothing(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_marks_the_kinds_that_make_a_run_unusable() -> None:
+def test_the_page_has_the_severity_of_each_kind() -> None:
     page = (Path(__file__).parents[2] / "docs" / "SUMMARY.md").read_text()
-    table = page[page.index("## Warnings") :]
-    assert set(re.findall(r"\*\*([a-z-]+)\*\*", table)) == {kind.code for kind in KINDS.values() if kind.unusable}
+    table = page[page.index("| code | when |") :]
+    listed = set(re.findall(r"[a-z]+(?:-[a-z]+)*", " ".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE))))
+    assert listed - {"code"} <= set(KINDS)
+    for mark, severity in (("**", Severity.INVALID), ("_", Severity.INFO)):
+        marked = set(re.findall(re.escape(mark) + r"([a-z-]+)" + re.escape(mark), table))
+        assert marked == {code for code in listed - {"code"} if KINDS[code].severity is severity}
 
 
 def test_littles_law_sees_idle_workers(tmp_path: Path) -> None:
@@ -310,7 +314,8 @@ def test_phase_states(tmp_path: Path) -> None:
     summary = one(tmp_path, jobs, status="degraded", warnings=said, accounting=accounting, asked=asked)
     assert codes(summary) == ["accounting", "agent-lost", "mix", "short-window"]
     by = {w["code"]: w for w in summary["warnings"]}
-    assert by["agent-lost"] == {"code": "agent-lost", "text": "it went", "job": "g", "phase": "new"}
+    lost = {"code": "agent-lost", "severity": "warning", "text": "it went", "job": "g", "phase": "new"}
+    assert by["agent-lost"] == lost
     assert len(summary["warnings"]) == 4
     assert "2 objects at the end, 3 expected (up to 1 requests" in by["accounting"]["text"]
     assert by["mix"]["text"] == "GET is 100.0 % of the requests, 90 % were asked for"

@@ -15,6 +15,7 @@ import csv
 import io
 import re
 from datetime import datetime, timezone
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
@@ -116,7 +117,7 @@ def write_collected(summary: Mapping[str, Any], run: Path) -> List[Path]:
 
 def _phase_record(summary: Mapping[str, Any], phase: Mapping[str, Any]) -> Dict[str, Any]:
     resources = (summary.get("resources") or {}).get("phases", {}).get(phase["name"]) or {}
-    warnings = [w["code"] for w in summary["warnings"] if w.get("phase") in (None, phase["name"])]
+    warnings = [its for its in summary["warnings"] if its.get("phase") in (None, phase["name"])]
     return {
         "version": VERSION,
         "benchmark": summary["run"]["benchmark"],
@@ -131,7 +132,7 @@ def _phase_record(summary: Mapping[str, Any], phase: Mapping[str, Any]) -> Dict[
         "total": phase["total"],
         "ops": {op: {k: v for k, v in line.items() if k not in _HEAVY} for op, line in phase["ops"].items()},
         "resources": {k: v for k, v in resources.items() if isinstance(v, (int, float))} or None,
-        "warnings": sorted(set(warnings)),
+        "warnings": {its["code"]: its["severity"] for its in sorted(warnings, key=itemgetter("code"))},
     }
 
 

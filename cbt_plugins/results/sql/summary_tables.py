@@ -13,6 +13,7 @@ from cbt_plugins.results.record import RunRecord
 from cbt_plugins.results.records import records_of
 from cbt_plugins.results.sql.table import Columns, Table, TableRun, columns_of, from_rows
 from cbt_plugins.results.summary_file import summary_of
+from cbt_plugins.warning_kinds import severity_of
 
 Row = Dict[str, Any]
 
@@ -83,7 +84,12 @@ value DOUBLE null where it is unknown
 n BIGINT requests behind it
 """)
 _CONFIG = columns_of("name VARCHAR as in runs\nkey VARCHAR dotted\nvalue VARCHAR as text")
-_WARNINGS = columns_of("name VARCHAR as in runs\ncode VARCHAR kind\ntext VARCHAR one sentence")
+_WARNINGS = columns_of("""
+name VARCHAR as in runs
+code VARCHAR kind
+severity VARCHAR invalid, warning, info
+text VARCHAR one sentence
+""")
 _DAEMONS = columns_of("""
 phase VARCHAR name
 node VARCHAR where it ran
@@ -214,7 +220,8 @@ def _config(run: TableRun) -> Iterator[Row]:
 def _warnings(run: TableRun) -> Iterator[Row]:
     for record in records(run.path):
         for warning in record.warnings:
-            yield {"name": record.name, "code": warning.code, "text": warning.text}
+            severity = severity_of(warning.code).value
+            yield {"name": record.name, "code": warning.code, "severity": severity, "text": warning.text}
 
 
 def _resources(run: TableRun, key: str) -> Iterator[Row]:
