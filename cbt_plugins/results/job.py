@@ -107,8 +107,8 @@ class JobAggregates:
         self.torn = self.torn or other.torn
 
 
-class _Buckets:
-    """Histograms by group."""
+class HistogramGroups:
+    """Histograms by the number of their group."""
 
     def __init__(self) -> None:
         self.dense: List[np.ndarray] = []
@@ -148,7 +148,7 @@ class JobAccumulator:
         self._known: Dict[str, Dict[str, int]] = {"op": {}, "endpoint": {}, "error": {}}  # name -> number here
         self._groups = np.full(256 << 7, -1, np.int64)  # op << 7 | size -> number of its histograms
         self._used = 0
-        self._histograms = {name: _Buckets() for name in ("latency", "ttfb", "failed")}
+        self._histograms = {name: HistogramGroups() for name in ("latency", "ttfb", "failed")}
         self._counts: List[Tuple[np.ndarray, Columns]] = []
         self._errors: List[Tuple[np.ndarray, np.ndarray]] = []
 

@@ -99,7 +99,7 @@ def _reduced(path: Path, *options: str) -> Iterator[Path]:
 
 
 #: bytes of files from which on other processes are worth their start
-_MANY = 4 << 20
+MANY = 4 << 20
 #: a byte of rows takes as long as so many of aggregates
 _ROWS = 4
 #: bytes of an aggregates file that are at least one task
@@ -122,6 +122,14 @@ class Task:
         return joined(frames(self.path, self.where))
 
 
+class JobTasks(NamedTuple):
+    """The tasks of a job, in the order of time; several for a long file."""
+
+    tasks: List[Task]
+    torn: Optional[str] = None  # why the aggregates have no end
+    from_rows: Optional[str] = None  # why they are not used
+
+
 @dataclass
 class Read:
     """The aggregates of a phase's jobs."""
@@ -136,7 +144,16 @@ def read_jobs(phase: ArchivedPhase, grid: TimeGrid) -> Read:
     """Read every job's aggregates, or its rows where there are none."""
     made = Read(Timeline(grid))
     torn: Dict[str, str] = {}
-    tasks = [task for job in phase.jobs for task in _tasks(job, grid, made, torn)]
+    tasks: List[Task] = []
+    for job in phase.jobs:
+        try:
+            found = tasks_of(job)
+        except Unreadable as e:
+            made.unreadable[job.id] = str(e)
+            continue
+        tasks += found.tasks
+        torn.update({job.id: found.torn} if found.torn else {})
+        made.from_rows.update({job.id: found.from_rows} if found.from_rows else {})
     for results, timeline in _lots(tasks, grid):
         made.timeline.merge(timeline)
         for job_id, its in results:
@@ -152,27 +169,25 @@ def read_jobs(phase: ArchivedPhase, grid: TimeGrid) -> Read:
     return made
 
 
-def _tasks(job: ArchivedJob, grid: TimeGrid, made: Read, torn: Dict[str, str]) -> Iterator[Task]:
-    """Several tasks for long files; notes why there are none."""
+def tasks_of(job: ArchivedJob) -> JobTasks:
+    """Return how the files of a job are read. Raises Unreadable, whose text does not name the file."""
+    unused = None
     if job.aggregates is not None:
         try:
-            found, why = places(job.aggregates)
+            found, torn = places(job.aggregates)
+            tasks = [
+                Task(job.id, job.aggregates, where=part, weight=sum(length for _, length in part))
+                for part in _parts(found)
+            ]
+            return JobTasks(tasks, torn)
         except Unreadable as e:
-            why = str(e).replace(f"{job.aggregates}: ", "")
+            unused = str(e).replace(f"{job.aggregates}: ", "")
             if job.rows is None:
-                made.unreadable[job.id] = why
-                return
-            made.from_rows[job.id] = why
-        else:
-            torn.update({job.id: why} if why else {})
-            for part in _parts(found):
-                yield Task(job.id, job.aggregates, where=part, weight=sum(length for _, length in part))
-            return
+                raise Unreadable(unused) from e
     if job.rows is None:
-        made.unreadable[job.id] = "no aggregates file, and no rows"
-        return
+        raise Unreadable("no aggregates file, and no rows")
     weight = _ROWS * job.rows.stat().st_size if job.rows.exists() else 0
-    yield Task(job.id, job.rows, job.clock_offset, weight=weight)
+    return JobTasks([Task(job.id, job.rows, job.clock_offset, weight=weight)], from_rows=unused)
 
 
 def _parts(found: Sequence[Tuple[int, int]]) -> Iterator[Sequence[Tuple[int, int]]]:
@@ -193,7 +208,7 @@ Results = List[Tuple[str, Union[JobAggregates, str]]]
 def _lots(tasks: Sequence[Task], grid: TimeGrid) -> Iterator[Tuple[Results, Timeline]]:
     """The results of all tasks, a lot for each process: a timeline is large, so that there should be few."""
     workers = min(len(tasks), os.cpu_count() or 1)
-    if sum(task.weight for task in tasks) <= _MANY or workers <= 1:
+    if sum(task.weight for task in tasks) <= MANY or workers <= 1:
         yield _lot((tasks, grid))
         return
     lots: List[List[Task]] = [[] for _ in range(workers)]

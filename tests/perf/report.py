@@ -1,4 +1,4 @@
-"""How long the report of a long run takes: archives of aggregates as five busy drivers leave them, summary and page.
+"""How long the answers of a long run take: archives of aggregates as five busy drivers leave them, summary, page, SQL.
 
 Prints seconds and sizes, and where there is a Chromium how long it takes to open the page: medians of several times.
 The nodes were watched, and one OSD node fails and returns. Usage: ./run bench report   (or: python
@@ -13,6 +13,7 @@ import resource
 import shutil
 import statistics
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -185,6 +186,20 @@ def opened(path: Path, scratch: Path) -> str:
     return f"{load:6.2f} s to the load event, {frame:.2f} s to the first frame with charts (medians of {OPENED})"
 
 
+def asked(archive: Path) -> str:
+    """How long the question of docs/SQL.md for a percentile takes, and the largest of its processes."""
+    text = (Path(__file__).parents[2] / "docs" / "SQL.md").read_text()
+    question = text.partition("99th percentile per gateway")[2].partition("```sql\n")[2].partition("```")[0]
+    command = [sys.executable, "-m", "cbt_plugins.tools", "sql", str(archive), question]
+    before, begun = os.times(), time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    assert status == 0, command
+    took, after = time.perf_counter() - begun, os.times()
+    processor = sum(after[2:4]) - sum(before[2:4])
+    return f" {took:5.2f} s, processor time {processor:.2f} s, largest process {used.ru_maxrss / 1024:.0f} MB"
+
+
 def megabytes(path: Path) -> float:
     return path.stat().st_size / 1e6
 
@@ -209,12 +224,13 @@ def measure(hours: float, block: int, scratch: Path) -> None:
     print(f"  report.html         {ended - written:6.2f} s  {megabytes(run / 'report.html'):6.2f} MB")
     print(f"  together            {ended - begun:6.2f} s")
     print(f"  opened in Chromium  {opened(run / 'report.html', scratch)}")
+    print(f"  p99 by cbt-tools sql{asked(scratch)}")
     print(f"  processor time {processor:.2f} s, largest process {used:.0f} MB", flush=True)
 
 
 def main() -> int:
-    asked = [float(text) for text in sys.argv[1:]]
-    cases = [(asked[0], int(asked[1]) if len(asked) > 1 else 60)] if asked else [(38.0, 60), (2.0, 1)]
+    given = [float(text) for text in sys.argv[1:]]
+    cases = [(given[0], int(given[1]) if len(given) > 1 else 60)] if given else [(38.0, 60), (2.0, 1)]
     for hours, block in cases:
         with tempfile.TemporaryDirectory() as scratch:
             measure(hours, block, Path(scratch))

@@ -12,6 +12,7 @@ import analysis_archives as made
 import pytest
 import sql_archive
 
+from cbt_plugins.results.sql import aggregate_tables
 from cbt_plugins.results.sql.database import RUN, listed
 from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.tools.__main__ import main
@@ -56,7 +57,12 @@ def test_every_column_can_be_named_as_it_is_listed(archive: Path, capsys: pytest
     assert "longest_gap_s" in capsys.readouterr().out
 
 
-def test_aggregates_and_rows_add_up_to_the_summary(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("limits", [{}, {"MANY": -1}, {"_FEW": 0, "_LONG": 0}], ids=["few", "processes", "many"])
+def test_aggregates_and_rows_add_up_to_the_summary(
+    archive: Path, limits: Dict[str, int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in limits.items():
+        monkeypatch.setattr(aggregate_tables, name, value)
     summary = summarize(next(archive.glob("results/*/id-*")))
     for table, count in (("seconds", "sum(n)"), ("counts", "sum(n)"), ("histograms", "sum(count)")):
         its = "AND what = 'latency'" if table == "histograms" else ""

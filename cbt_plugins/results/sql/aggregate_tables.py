@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
+import os
 from functools import lru_cache
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
+from typing import Any, Collection, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cbt_plugins.results.aggregates import Frame, frames, joined, places
+from cbt_plugins.results.aggregates import Frame, frames, grouped, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, read_run
-from cbt_plugins.results.histogram import lows
-from cbt_plugins.results.job_files import NotBuilt, frames_of_rows
+from cbt_plugins.results.histogram import WIDTH, lows
+from cbt_plugins.results.job import HistogramGroups
+from cbt_plugins.results.job_files import MANY, NotBuilt, Task, frames_of_rows, tasks_of
 from cbt_plugins.results.source import Unreadable
-from cbt_plugins.results.sql.table import Columns, Names, Table, TableRun, columns_of
+from cbt_plugins.results.sql.table import FLAG, TEXT, TIME, Column, Columns, Names, Table, TableRun, columns_of
 
 _WHERE = """
 phase VARCHAR name
@@ -162,16 +167,127 @@ def _counts(run: TableRun) -> Iterator[Columns]:
             yield made
 
 
-def _histograms(run: TableRun) -> Iterator[Columns]:
-    for phase, job, frame in _frames(run):
+_Work = Tuple[ArchivedJob, Task]
+#: bytes of files that are added up at once where little of them is the same: some million lines
+_AT_ONCE = 1 << 24
+#: as many histograms are added up as arrays, more of them as lists
+_FEW = 256
+#: lines of such lists from which on they are added up
+_LONG = 1 << 22
+
+
+def _histograms(run: TableRun, wanted: Collection[str]) -> Iterator[Columns]:
+    for phase in phases(run.path) if run.ours else ():
+        parts = [(phase, part, wanted) for part in _parts(phase, "block" in wanted)]
+        workers = min(len(parts), os.cpu_count() or 1)
+        if workers <= 1 or sum(task.weight for _, part, _ in parts for _, task in part) <= MANY:
+            yield from filter(None, map(_summed, parts))
+            continue
+        with concurrent.futures.ProcessPoolExecutor(workers) as pool:
+            yield from filter(None, pool.map(_summed, parts))
+
+
+def _parts(phase: ArchivedPhase, by_block: bool) -> Iterator[Sequence[_Work]]:
+    """What is added up at once: stretches of time of all jobs, short ones where blocks are told apart."""
+    jobs = []
+    for job in phase.jobs:
+        with contextlib.suppress(Unreadable):  # the run's warnings name it
+            jobs.append([(job, task) for task in tasks_of(job).tasks])
+    works = [work for same_time in zip_longest(*jobs) for work in same_time if work]
+    most = sum(task.weight for _, task in works) / (os.cpu_count() or 1)
+    if by_block:
+        most = min(most, _AT_ONCE)
+    part: List[_Work] = []
+    for work in works:
+        part.append(work)
+        if sum(task.weight for _, task in part) >= most:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def _summed(work: Tuple[ArchivedPhase, Sequence[_Work], Collection[str]]) -> Optional[Columns]:
+    """Return the sums of a part, None where it has nothing."""
+    phase, part, wanted = work
+    sums = _Sums(phase, [column for column in _HISTOGRAMS if column.name in wanted])
+    for job, task in part:
+        try:
+            for frame in task.frames(phase.block):
+                if frame is not None:
+                    sums.add(job, frame)
+        except NotBuilt:
+            raise
+        except Unreadable:
+            continue
+    return sums.columns()
+
+
+class _Sums:
+    """Histograms of the groups that differ in the wanted columns."""
+
+    def __init__(self, phase: ArchivedPhase, wanted: Sequence[Column]) -> None:
+        self._phase = phase
+        self._wanted = [column for column in wanted if column.name not in ("low", "high", "count")]
+        self._numbers: Dict[Tuple[Any, ...], int] = {}  # values of the wanted columns -> number of the histogram
+        self._dense = HistogramGroups()
+        self._sparse: List[Tuple[np.ndarray, np.ndarray]] = []  # number * WIDTH + bucket, and counts
+        self._waiting = 0  # lines of them
+
+    def add(self, job: ArchivedJob, frame: Frame) -> None:
+        """Add a frame that was checked."""
+        n = len(frame.table("counts")["n"])
+        about = _group(self._phase, job, frame, np.arange(n))
         for what in ("latency", "ttfb", "failed"):
-            table = frame.table(what)
-            if len(table["group"]):
-                made = _group(phase, job, frame, table["group"].astype(np.int64))
-                bucket = table["bucket"].astype(np.int64)
-                made.update(what=Names.same(what, len(bucket)), low=lows(bucket), high=lows(bucket + 1))
-                made["count"] = table["count"].astype(np.int64)
-                yield made
+            if not len(frame.table(what)["group"]):
+                continue
+            numbers = self._numbers_of({**about, "what": Names.same(what, n)}, n)
+            entries, bucket, count = frame.histograms(what)
+            if len(self._numbers) <= _FEW:
+                self._dense.add(numbers, entries, bucket, count)
+            else:
+                self._add_sparse(np.repeat(numbers * WIDTH, entries) + bucket, count)
+
+    def _numbers_of(self, about: Columns, n: int) -> np.ndarray:
+        """Return the number of the histogram of each group."""
+        its = [about[column.name] for column in self._wanted]
+        lines = np.array([c.numbers if isinstance(c, Names) else c for c in its], np.int64).reshape(len(its), n)
+        different, where = np.unique(lines, axis=1, return_inverse=True)
+        pairs = zip(its, different.tolist())
+        values = [[c.known[i] for i in line] if isinstance(c, Names) else line for c, line in pairs]
+        keys = zip(*values) if values else [()] * different.shape[1]
+        return np.array([self._numbers.setdefault(key, len(self._numbers)) for key in keys], np.int64)[where.ravel()]
+
+    def _add_sparse(self, flat: np.ndarray, count: np.ndarray) -> None:
+        self._sparse.append((flat, count))
+        self._waiting += len(flat)
+        if self._waiting > _LONG + 2 * len(self._sparse[0][0]):
+            self._add_up()
+
+    def _add_up(self) -> None:
+        flat, count = (np.concatenate(its) for its in zip(*self._sparse))
+        flat, sums = grouped(flat, {"count": count})
+        self._sparse, self._waiting = [(flat, sums["count"])], 0
+
+    def columns(self) -> Optional[Columns]:
+        """Return the wanted columns, those of the buckets and the counts; None when there is nothing."""
+        for i, row in enumerate(self._dense.dense):
+            found = np.flatnonzero(row)
+            self._sparse.append((i * WIDTH + found, row[found]))
+        if not self._sparse:
+            return None
+        self._add_up()
+        ((flat, count),) = self._sparse
+        number, bucket = np.divmod(flat, WIDTH)
+        made: Columns = {"low": lows(bucket), "high": lows(bucket + 1), "count": count}
+        for column, values in zip(self._wanted, zip(*self._numbers)):
+            if column.type == TEXT:
+                known = {text: i for i, text in enumerate(dict.fromkeys(values))}
+                made[column.name] = Names(np.array([known[text] for text in values], np.int64)[number], tuple(known))
+            else:
+                kinds = {FLAG: np.bool_, TIME: np.float64}
+                made[column.name] = np.array(values, kinds.get(column.type, np.int64))[number]
+        return made
 
 
 def _errors(run: TableRun) -> Iterator[Columns]:
@@ -188,6 +304,6 @@ def _errors(run: TableRun) -> Iterator[Columns]:
 TABLES: List[Table] = [
     Table("seconds", "what ended in each second, per job and operation", _SECONDS, _seconds),
     Table("counts", "counts and sums per block, job, operation, gateway and class of sizes", _COUNTS, _counts),
-    Table("histograms", "the buckets of the latencies of these groups", _HISTOGRAMS, _histograms, "count"),
+    Table("histograms", "the buckets of the latencies of these groups", _HISTOGRAMS, _histograms, sums=True),
     Table("errors", "messages of failed requests per block", _ERRORS, _errors),
 ]

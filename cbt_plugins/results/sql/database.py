@@ -72,8 +72,6 @@ TABLES: Tuple[Table, ...] = (*summary_tables.TABLES, *aggregate_tables.TABLES, *
 ROWS = Table("rows", "every request, where rows were kept", _ROW_COLUMNS, lambda run: ())
 RUN = Column("run", TEXT, "directory of the run, below results/")
 
-#: lines of a table of counts that may wait to be added up
-_MANY = 5_000_000
 #: where a query may mean columns that it does not name
 _STAR = re.compile(r"(\bselect|\bdistinct|,|\.)\s*\*")
 _ALL = {"natural", "columns", "positional", "describe", "summarize", "table"}
@@ -112,8 +110,8 @@ def connect(runs: Sequence[TableRun], wanted: str, unreadable: Optional[List[str
     everything = bool(_STAR.search(wanted.lower()) or words & _ALL)
     for table in TABLES:
         if table.name in words:
-            its = [column for column in table.columns if everything or column.name in words]
-            _create(con, table, its or table.columns[:1], runs, left_out)
+            its = [column for column in (RUN, *table.columns) if everything or column.name in words]
+            _create(con, table, its or [RUN], runs, left_out)
     if left_out and unreadable is None:
         raise Unreadable(left_out[0])
     if unreadable is not None:
@@ -133,72 +131,41 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _create(con: Any, table: Table, wanted: Sequence[Column], runs: Sequence[TableRun], unreadable: List[str]) -> None:
+def _create(con: Any, table: Table, columns: Sequence[Column], runs: Sequence[TableRun], left_out: List[str]) -> None:
     """Make a table of the columns that the query names: histograms of days are large.
 
-    What is added up has numbers for texts until then; `unreadable` gets a sentence on each run that is left out.
+    `left_out` gets a sentence on each run that cannot be read.
     """
-    columns = (RUN, *wanted)
-    adds = bool(table.adds) and len(columns) <= len(table.columns)
-    types = ["BIGINT" if adds and column.type in (TEXT, TIME) else column.type for column in columns]
-    fields = ", ".join(f"{_name(column)} {type_}" for column, type_ in zip(columns, types))
+    fields = ", ".join(f"{_name(column)} {column.type}" for column in columns)
     con.execute(f"CREATE TABLE {table.name} ({fields})")
-    texts: Dict[str, int] = {}
-    waiting = 0
+    wanted = {column.name for column in columns}
     for run in runs:
+        con.begin()
         try:
             with reading(run.path):
-                for piece in table.fill(run):
+                for piece in table.fill(run, wanted) if table.sums else table.fill(run):
                     n = len(next(iter(piece.values())))
-                    filled = {column.name: piece[column.name] for column in wanted}
-                    _insert(con, table, columns, {"run": Names.same(run.name, n), **filled}, texts if adds else None)
-                    waiting += n
-                    if adds and waiting > _MANY:
-                        _add_up(con, table, columns)
-                        waiting = 0
+                    _insert(con, table, columns, {**piece, RUN.name: Names.same(run.name, n)})
+            con.commit()
         except Unreadable as e:
-            con.execute(f"DELETE FROM {table.name} WHERE run = {texts.get(run.name, -1) if adds else quoted(run.name)}")
-            unreadable.append(str(e))
-    if adds:
-        _add_up(con, table, columns)
-        _expand(con, table, columns, list(texts))
+            con.rollback()
+            left_out.append(str(e))
 
 
-def _insert(
-    con: Any, table: Table, columns: Sequence[Column], piece: Mapping[str, Any], texts: Optional[Dict[str, int]]
-) -> None:
-    """Put a piece into its table; with `texts` a text becomes its number in them, and a time its microseconds."""
+def _insert(con: Any, table: Table, columns: Sequence[Column], piece: Mapping[str, Any]) -> None:
     filled, values = {}, []
     for column in columns:
-        its = piece[column.name]
-        name = _name(column)
+        its, value = piece[column.name], _name(column)
         if isinstance(its, Names):
-            its = its.texts() if texts is None else its.numbered(texts)
+            value = f"([{', '.join(map(quoted, its.known))}]::VARCHAR[])[{value} + 1]"
+            its = its.numbers
+        elif column.type == TIME:
+            value = f"make_timestamp(CAST(round({value} * 1e6) AS BIGINT))"
         filled[column.name] = its
-        values.append(f"CAST(round({name} * 1e6) AS BIGINT)" if column.type == TIME else name)
-        if column.type == TIME and texts is None:
-            values[-1] = f"make_timestamp({values[-1]})"
+        values.append(value)
     con.register("piece", filled)
     con.execute(f"INSERT INTO {table.name} SELECT {', '.join(values)} FROM piece")
     con.unregister("piece")
-
-
-def _add_up(con: Any, table: Table, columns: Sequence[Column]) -> None:
-    """Make one line of those that differ in nothing but their counts."""
-    values = [_name(column) for column in columns]
-    values = [f"sum({name})::BIGINT AS {name}" if name == f'"{table.adds}"' else name for name in values]
-    con.execute(f"CREATE OR REPLACE TABLE {table.name} AS SELECT {', '.join(values)} FROM {table.name} GROUP BY ALL")
-
-
-def _expand(con: Any, table: Table, columns: Sequence[Column], texts: Sequence[str]) -> None:
-    """Write the texts for their numbers."""
-    con.execute("SET VARIABLE texts = ?::VARCHAR[]", [list(texts)])
-    values = []
-    for column in columns:
-        name = _name(column)
-        shown = {TEXT: f"getvariable('texts')[{name} + 1]", TIME: f"make_timestamp({name})"}.get(column.type, name)
-        values.append(f"{shown} AS {name}")
-    con.execute(f"CREATE OR REPLACE TABLE {table.name} AS SELECT {', '.join(values)} FROM {table.name}")
 
 
 def _name(column: Column) -> str:

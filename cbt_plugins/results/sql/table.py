@@ -37,17 +37,6 @@ class Names:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def texts(self) -> np.ndarray:
-        """Return each line's text."""
-        known = np.empty(len(self.known), object)
-        known[:] = list(self.known)
-        return known[self.numbers] if len(known) else np.empty(0, object)
-
-    def numbered(self, texts: Dict[str, int]) -> np.ndarray:
-        """Return the number of each line's text in `texts`, which gets those that it lacks."""
-        numbers = np.array([texts.setdefault(text, len(texts)) for text in self.known], np.int64)
-        return numbers[self.numbers] if len(numbers) else np.empty(0, np.int64)
-
 
 @dataclass(frozen=True)
 class TableRun:
@@ -60,14 +49,17 @@ class TableRun:
 
 @dataclass(frozen=True)
 class Table:
-    """`fill` gives the columns of one run, in pieces; the column `run` is put before them."""
+    """`fill` gives the columns of one run, in pieces; the column `run` is put before them.
+
+    With `sums` it also gets the names of the columns that the query has: it adds up the lines that differ in no other,
+    and may leave out the rest.
+    """
 
     name: str
     text: str
     columns: Tuple[Column, ...]
-    fill: Callable[[TableRun], Iterable[Columns]]
-    #: a column of counts: lines that are equal in all columns of the query are added up; there may be millions
-    adds: str = ""
+    fill: Callable[..., Iterable[Columns]]
+    sums: bool = False
 
 
 def columns_of(lines: str) -> Tuple[Column, ...]:
