@@ -77,6 +77,11 @@ class Stream:
         """True while any node may still say something."""
         return bool(self._selector.get_map())
 
+    @property
+    def lost(self) -> List[str]:
+        """The nodes whose command has ended; what it has said may not have been read yet."""
+        return [node for node, process in zip(self.nodes, self._processes) if process.poll() is not None]
+
     def send(self, text: str, node: str = "") -> None:
         """Write to the standard input of a node's process, or of every process."""
         for its, process in zip(self.nodes, self._processes):

@@ -1,19 +1,23 @@
-"""Agent on a client node: starts the load generators of one phase, has their rows reduced, ends them on time.
+"""Agent on a client node: starts the load generators of a phase, has their rows reduced, ends them on time.
 
-Standard library only (Python 3.6 and newer). `python3 agent.py FOLDER`; in FOLDER are plan.json (see `LoadJob.order`),
-env.json (the generators' secrets, deleted as soon as read) and, once the head says so, `stop`. The line `go SECONDS` on
-standard input is the instant at which the timed jobs start, in this node's clock. Left in FOLDER: aggregates/, rows/
-(when they are kept), state/, stderr/<job>.txt and end.json.
+Standard library only (Python 3.6 and newer). Orders are lines of JSON on standard input, one phase after the other:
+{"load": {...}} begins one (see `LoadSession.start`), {"go": SECONDS} is the instant at which its timed jobs start, in
+this node's clock, {"stop": true} ends it early, {"remove": FOLDER} removes what is left of it. Left in its folder:
+aggregates/, rows/ (when they are kept), state/, stderr/<job>.txt and end.json. The generators' secrets are in their
+environment and nowhere else.
 
 A generator writes its rows into the pipe of a cbt-rows, which turns them into aggregates and says once a second what it
 has seen. A generator is the agent's own child in a session of its own, dies with the agent (PR_SET_PDEATHSIG), and is
-ended when the run is gone (our output is a closed pipe). cbt-rows ends when its input does.
+ended when the run is gone: our input has ended, our output is a closed pipe, or somebody made the file `stop` in the
+folder. Then the agent ends, too. cbt-rows ends when its input does.
 """
 
+import base64
 import ctypes
 import json
 import os
 import selectors
+import shutil
 import signal
 import sys
 import time
@@ -35,8 +39,8 @@ START_TIME = 19
 MESSAGE_LENGTH = 300
 #: bytes that are read from a pipe at once
 READ_SIZE = 1 << 18
-#: seconds to wait for output: until all have started, and afterwards
-STARTING_WAIT, RUNNING_WAIT = 0.05, 0.2
+#: seconds to wait for output: until all have started, afterwards, and between two phases
+STARTING_WAIT, RUNNING_WAIT, IDLE_WAIT = 0.05, 0.2, 1.0
 #: seconds for cbt-rows to end after its input has
 REDUCE_TIMEOUT = 60.0
 
@@ -215,6 +219,8 @@ class GeneratorProcess:
             self.exit, self.signal = (code, None) if code >= 0 else (None, -code)
             self.process = None
             self.gone = now
+            if not self.order["respawn"]:
+                self.reducer.close()  # its last word comes at once, not with its next beat
         if self.gone is not None and (self.reducer.said["t"] > self.gone or self.reducer.poll()):
             if self.exit and self.order["respawn"] and not self.rows_in_pass:
                 self.exit = 0  # warp fails when its listing is empty: that is nothing to do, and no error
@@ -266,70 +272,48 @@ class GeneratorProcess:
         }
 
 
-class Agent:
-    def __init__(self, folder):
-        self.folder = folder
-        with open(os.path.join(folder, "plan.json")) as file:
-            self.plan = json.load(file)
-        secrets = os.path.join(folder, "env.json")
-        with open(secrets) as file:
-            env = dict(os.environ, **json.load(file))
-        os.unlink(secrets)
-        for name in ("aggregates", "rows", "state", "stderr", "work"):
-            os.makedirs(os.path.join(folder, name))
-        self.selector = selectors.DefaultSelector()
-        self.jobs = [GeneratorProcess(order, folder, env, self.watch) for order in self.plan["jobs"]]
+class Load:
+    """The generators of one phase."""
+
+    def __init__(self, agent, order):
+        self.agent = agent
+        self.order = order
+        self.folder = order["folder"]
+        for name in ("aggregates", "rows", "spec", "state", "stderr", "work"):
+            os.makedirs(os.path.join(self.folder, name))
+        for name, content in order["files"].items():
+            with open(os.path.join(self.folder, "spec", name), "wb") as file:
+                file.write(base64.b64decode(content))
+        env = dict(os.environ, **order["environment"])
+        self.jobs = [GeneratorProcess(its, self.folder, env, agent.watch) for its in order["jobs"]]
         self.early = [j for j in self.jobs if j.order["start"] == "early"]
         self.timed = [j for j in self.jobs if j.order["start"] == "go"]
         self.alone = [j for j in self.jobs if j.order["start"] == "self"]
         self.stopping = False
         self.went = None
         self.ready = False
-        try:
-            self.watch(sys.stdin.buffer, Lines(self.take_order))
-        except OSError:
-            pass  # no pipe: nobody will say anything
-        with open(os.path.join(folder, "pids"), "w") as file:
+        with open(os.path.join(self.folder, "pids"), "w") as file:
             for pid in [os.getpid()] + [j.reducer.process.pid for j in self.jobs]:
                 file.write("%d %s\n" % (pid, born(pid)))
 
-    def watch(self, pipe, lines):
-        os.set_blocking(pipe.fileno(), False)
-        self.selector.register(pipe, selectors.EVENT_READ, lines)
-
-    def take_order(self, line):
-        """Take what the head says: `go`, and the instant in this node's clock; its file is what cbt-load waits for."""
-        word, _, at = line.decode().partition(" ")
-        if word == "go" and self.went is None:
-            draft = os.path.join(self.folder, "go.part")
-            with open(draft, "w") as file:
-                file.write(at)
-            os.rename(draft, os.path.join(self.folder, "go"))
-
-    def say(self, **what):
-        try:
-            sys.stdout.write(json.dumps(what, separators=(",", ":")) + "\n")
-            sys.stdout.flush()
-        except (BrokenPipeError, OSError):
-            self.stopping = True
-            # what is still buffered must not fail again at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
-    def asked(self, name):
-        try:
-            with open(os.path.join(self.folder, name)) as file:
-                return file.read().strip()
-        except OSError:
-            return None
+    def go(self, at):
+        """Take the instant, in this node's clock, from the head; its file is what cbt-load waits for."""
+        draft = os.path.join(self.folder, "go.part")
+        with open(draft, "w") as file:
+            file.write(repr(at))
+        os.rename(draft, os.path.join(self.folder, "go"))
+        self.went = at
 
     def run(self):
         begun = time.time()
         for job in self.early + self.alone:
-            job.start(self.plan["duration"], begun)
+            job.start(self.order["duration"], begun)
         next_second = begun + 1.0
         while True:
             now = time.time()
-            if self.stopping or self.asked("stop") is not None:
+            if os.path.exists(os.path.join(self.folder, "stop")):
+                self.agent.ending = True
+            if self.stopping or self.agent.ending:
                 self.stopping = True
                 for job in self.jobs:
                     job.terminate(now)
@@ -337,12 +321,12 @@ class Agent:
                 self.prepare(now, begun)
             elif now >= self.went:
                 self.drive(now)
-            self.pump(STARTING_WAIT if self.went is None or now < self.went else RUNNING_WAIT)
+            self.agent.pump(STARTING_WAIT if self.went is None or now < self.went else RUNNING_WAIT)
             for job in self.jobs:
                 job.collect(time.time())
             if now >= next_second:
                 next_second += 1.0
-                self.say(t=now, jobs={j.id: j.beat() for j in self.jobs})
+                self.agent.say(t=now, jobs={j.id: j.beat() for j in self.jobs})
             if not any(j.busy for j in self.jobs) and (self.stopping or self.over(now)):
                 break
         self.finish()
@@ -358,13 +342,13 @@ class Agent:
                     if not job.reducer.poll():
                         job.reducer.process.kill()
                 until += REDUCE_TIMEOUT
-            self.pump(RUNNING_WAIT)
+            self.agent.pump(RUNNING_WAIT)
         for job in self.jobs:
             job.close()
         end = {"stopped": self.stopping, "jobs": {j.id: j.report() for j in self.jobs}}
         with open(os.path.join(self.folder, "end.json"), "w") as file:
             json.dump(end, file)
-        self.say(t=time.time(), end=end)
+        self.agent.say(t=time.time(), end=end)
 
     def prepare(self, now, begun):
         """Wait until the head says `go`: tell it once that all readers have listed their objects."""
@@ -372,21 +356,18 @@ class Agent:
         done = [j for j in waiting if j.state == "done"]
         if done:
             reasons = ["%s: %s" % (j.id, j.report()["message"]) for j in done]
-            self.say(t=now, failed="a generator ended before the phase began: " + "; ".join(reasons))
+            self.agent.say(t=now, failed="a generator ended before the phase began: " + "; ".join(reasons))
             self.stopping = True
             return
         if not self.ready and all(j.state == "running" for j in waiting):
             self.ready = True
-            self.say(t=now, ready=True)
-        go = self.asked("go")
-        if go:
-            self.went = float(go)
-        elif now > begun + GO_TIMEOUT + self.plan["prepare_limit"]:
+            self.agent.say(t=now, ready=True)
+        elif now > begun + GO_TIMEOUT + self.order["prepare_limit"]:
             self.stopping = True
 
     def drive(self, now):
         """Start the timed jobs after `go`, restart what may run again, end what is due."""
-        duration = self.plan["duration"]
+        duration = self.order["duration"]
         for job in self.timed:
             if job.state == "waiting":
                 job.start(duration, now)
@@ -403,18 +384,74 @@ class Agent:
     def due(self, job):
         """Return when a job must have ended."""
         if job.order["prepares"]:
-            begun = job.began() or self.went + self.plan["prepare_limit"]
+            begun = job.began() or self.went + self.order["prepare_limit"]
         else:
             begun = self.went + job.order["lead"]
-        return begun + self.plan["duration"] + job.order["grace"]
+        return begun + self.order["duration"] + job.order["grace"]
 
     def may_respawn(self, job, now):
-        left = self.went + self.plan["duration"] - now
+        left = self.went + self.order["duration"] - now
         fruitful = job.rows_in_pass > 0 or now > job.ended + LOOK_AGAIN
         return job.exit == 0 and not job.cut and fruitful and left > 2 * job.order["lead"] + 1
 
     def over(self, now):
         return self.went is not None and now >= self.went and all(j.state == "done" for j in self.jobs)
+
+
+class Orders(Lines):
+    """Standard input: the run is gone when it ends."""
+
+    def __init__(self, agent):
+        Lines.__init__(self, agent.take)
+        self.agent = agent
+
+    def end(self):
+        self.agent.ending = True
+
+
+class Agent:
+    """Does what the head orders, until the head is gone."""
+
+    def __init__(self):
+        self.selector = selectors.DefaultSelector()
+        self.ending = False
+        self.load = None
+        self.watch(sys.stdin.buffer, Orders(self))
+
+    def watch(self, pipe, lines):
+        os.set_blocking(pipe.fileno(), False)
+        self.selector.register(pipe, selectors.EVENT_READ, lines)
+
+    def take(self, line):
+        order = json.loads(line.decode())
+        if "load" in order:
+            self.load = Load(self, order["load"])
+        elif "remove" in order:
+            try:
+                shutil.rmtree(order["remove"])
+                self.say(removed=order["remove"])
+            except OSError as error:
+                self.say(failed=str(error))
+        elif self.load is not None and "go" in order:
+            self.load.go(order["go"])
+        elif self.load is not None and "stop" in order:
+            self.load.stopping = True
+
+    def say(self, **what):
+        try:
+            sys.stdout.write(json.dumps(what, separators=(",", ":")) + "\n")
+            sys.stdout.flush()
+        except (BrokenPipeError, OSError):
+            self.ending = True
+            # what is still buffered must not fail again at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+    def run(self):
+        while not self.ending:
+            self.pump(IDLE_WAIT)
+            if self.load is not None:
+                self.load.run()
+                self.load = None
 
     def pump(self, timeout):
         for key, _ in self.selector.select(timeout) if self.selector.get_map() else ():
@@ -432,11 +469,12 @@ class Agent:
             time.sleep(STARTING_WAIT)
 
 
-def main(folder):
-    agent = Agent(folder)
+def main():
+    os.umask(0o077)
+    agent = Agent()
 
     def stop(*_):
-        agent.stopping = True
+        agent.ending = True
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop)
@@ -444,4 +482,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import shlex
@@ -12,8 +13,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.clock import Offset
-from cbt_plugins.cluster.remote import Remote, RemoteError, find_own
-from cbt_plugins.cluster.stream import Stream
+from cbt_plugins.cluster.remote import Remote, RemoteError, find_own, make_own
+from cbt_plugins.cluster.stream import NodeProgram, Stream
 from cbt_plugins.load.agent import TERM_TIMEOUT
 from cbt_plugins.load.generator import FOLDER, ROWS, Counts, JobEnd, LoadJob, parse_counts
 
@@ -21,6 +22,10 @@ from cbt_plugins.load.generator import FOLDER, ROWS, Counts, JobEnd, LoadJob, pa
 GO_AHEAD = 0.4
 #: seconds for listing the objects that are there, or for writing those that a plain warp wants
 PREPARE_LIMIT = 3600.0
+#: seconds for removing a phase's folder on the nodes
+REMOVE_LIMIT = 300.0
+#: what clients run; standard library only
+AGENT = Path(__file__).with_name("agent.py")
 #: what a session leaves on a node and in a phase's folder
 KINDS = ("aggregates", "rows", "state", "stderr")
 
@@ -57,12 +62,39 @@ class LoadOrders:
     keep_rows: bool = False  # the rows stay beside the aggregates
 
 
-class LoadSession:
-    """One phase's load: `start`, `beats` until `over`, `collect`; `stop` at any time, `close` always."""
+class Agents:
+    """The agents of a run's clients: they stay up from phase to phase, over one connection each, until `close`."""
 
-    def __init__(self, remote: Remote, folder: str, orders: LoadOrders) -> None:
+    def __init__(self, remote: Remote, nodes: Sequence[str], folder: str) -> None:
+        """`folder` is the same path on every node; the folders of sessions are made in it."""
+        self.remote = remote
+        self._nodes = list(nodes)
+        self._folder = folder
+        self._stream: Optional[Stream] = None
+
+    def stream(self) -> Stream:
+        """Return the connections, made anew when one of them was lost."""
+        if self._stream is None or self._stream.lost:
+            self.close()
+            agent = NodeProgram(AGENT)
+            line = f"{make_own(self._folder)}exec python3 {shlex.join(agent.words())}"
+            self._stream = self.remote.stream(self._nodes, line)
+            self._stream.send(agent.text)
+        return self._stream
+
+    def close(self) -> None:
+        """Close the connections: each agent ends its generators and itself within seconds."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+
+class LoadSession:
+    """One phase's load: `start`, `beats` until `over`, `collect`; `stop` at any time."""
+
+    def __init__(self, agents: Agents, folder: str, orders: LoadOrders) -> None:
         """`folder` is the same path on every node and belongs to this session alone."""
-        self._remote = remote
+        self._agents = agents
         self._folder = folder
         self._orders = orders
         self.jobs = orders.jobs
@@ -75,33 +107,33 @@ class LoadSession:
         self.go_at: Optional[float] = None  # run's clock
 
     def start(self) -> None:
-        """Give every node its orders and start its agent; the early jobs begin."""
-        agent = (Path(__file__).parent / "agent.py").read_bytes()
-        files = {}
+        """Give every node its orders; the early jobs begin."""
+        self._stream = self._agents.stream()
         for node in self.nodes:
             mine = [j for j in self.jobs if j.node == node]
-            plan = {
+            load = {
+                "folder": self._folder,
                 "jobs": [{**job.order(), "argv": self._argv(job), "reduce": self._reduce(job)} for job in mine],
+                "files": {name: base64.b64encode(text).decode() for job in mine for name, text in self._files(job)},
+                "environment": dict(self._orders.environment),
                 "duration": self._orders.duration,
                 "prepare_limit": PREPARE_LIMIT,
             }
-            files[node] = {
-                self._path("agent.py"): agent,
-                self._path("plan.json"): json.dumps(plan).encode(),
-                self._path("env.json"): json.dumps(dict(self._orders.environment)).encode(),
-            }
-            for job in mine:
-                if job.spec is not None:
-                    spec = {name: self._placed(job, value) for name, value in job.spec.items()}
-                    files[node][self._path("spec", f"{job.id}.json")] = json.dumps(spec).encode()
-                if job.state is not None:
-                    files[node][self._path("spec", f"{job.id}.state")] = job.state.read_bytes()
-        self._remote.put(files)
-        self._stream = self._remote.stream(
-            self.nodes, f"exec python3 {shlex.quote(self._path('agent.py'))} {shlex.quote(self._folder)}"
-        )
+            self._order(node, load=load)
         self._started = time.monotonic()
         self._heard = {n: self._started for n in self.nodes}
+
+    def _order(self, node: str, **order: Any) -> None:
+        if self._stream is not None:
+            self._stream.send(json.dumps(order) + "\n", node)
+
+    def _files(self, job: LoadJob) -> Iterator[Tuple[str, bytes]]:
+        """Yield what a job finds in the folder spec/."""
+        if job.spec is not None:
+            spec = {name: self._placed(job, value) for name, value in job.spec.items()}
+            yield f"{job.id}.json", json.dumps(spec).encode()
+        if job.state is not None:
+            yield f"{job.id}.state", job.state.read_bytes()
 
     def _path(self, *names: str) -> str:
         return str(PurePosixPath(self._folder, *names))
@@ -126,10 +158,9 @@ class LoadSession:
     def go(self) -> float:
         """Start all timed jobs at one instant, a whole second of the run's clock, and return it; all nodes are ready.
         """
-        assert self._stream is not None
         self.go_at = math.ceil(time.time() + GO_AHEAD)
         for node in self.nodes:
-            self._stream.send(f"go {self.go_at + self._orders.offsets[node].seconds!r}\n", node)
+            self._order(node, go=self.go_at + self._orders.offsets[node].seconds)
         return self.go_at
 
     @property
@@ -149,6 +180,7 @@ class LoadSession:
     def beats(self, timeout: float) -> Iterator[Beat]:
         """Yield what the nodes say, for up to `timeout` seconds. Raises LoadError when a node was lost."""
         assert self._stream is not None
+        lost = self._stream.lost  # what they have said is read below
         for node, line in self._stream.lines(timeout):
             try:
                 said = json.loads(line)
@@ -167,12 +199,13 @@ class LoadSession:
                     return
             if "jobs" in said:
                 yield _beat(node, said)
-        lost = [n for n in self.nodes if n not in self.ended]
-        if not self._stream.open and lost:
+        left = [n for n in self.nodes if n not in self.ended]
+        lost = [n for n in lost if n in left]
+        if lost:
             raise LoadError(f"lost the connection to {', '.join(lost)}: " + " | ".join(self._stream.messages[-3:]))
         if self.go_at is None and time.monotonic() - self._started > PREPARE_LIMIT:
             raise LoadError(f"the objects were not listed within {PREPARE_LIMIT:.0f} s")
-        silent = [n for n in lost if time.monotonic() - self._heard[n] > 60.0]
+        silent = [n for n in left if time.monotonic() - self._heard[n] > 60.0]
         if silent:
             raise LoadError(f"no reply from {', '.join(silent)} for 60 s")
 
@@ -183,13 +216,13 @@ class LoadSession:
 
     def stop(self) -> None:
         """Ask all nodes to end their generators now; their last words still come."""
-        self._remote.put({n: {self._path("stop"): b"stop"} for n in self.nodes if n not in self.ended}, timeout=30.0)
+        for node in self.nodes:
+            self._order(node, stop=True)
 
-    def close(self) -> None:
-        """Close the connection: an agent that is still there ends its generators and itself within seconds."""
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
+    def break_off(self) -> None:
+        """Close the connections: every agent ends its generators and itself within seconds."""
+        self._stream = None
+        self._agents.close()
 
     def ends(self) -> Dict[str, JobEnd]:
         """Return how each job ended: {job id: JobEnd}; jobs of nodes that were lost are missing."""
@@ -197,14 +230,28 @@ class LoadSession:
 
     def collect(self, into: Path) -> None:
         """Bring what all nodes have into aggregates/, rows/, state/ and stderr/ of a folder, and remove it there."""
+        if self._stream is None or not self.over:
+            collect(self._agents.remote, self.nodes, self._folder, into)
+            return
         # each agent's last word comes when all its files are closed
-        collect(self._remote, self.nodes, self._folder, into, ended=self.over)
+        _bring(self._agents.remote, self.nodes, self._folder, into)
+        removed = set()
+        for node in self.nodes:
+            self._order(node, remove=self._folder)
+        for node, line in self._stream.lines(REMOVE_LIMIT):
+            said = json.loads(line)
+            if "failed" in said:
+                raise LoadError(f"{node}: {said['failed']}")
+            removed.add(node)
+            if len(removed) == len(self.nodes):
+                return
+        raise LoadError(f"{self._folder} was not removed on {', '.join(set(self.nodes) - removed)}")
 
 
-def collect(remote: Remote, nodes: Sequence[str], folder: str, into: Path, ended: bool = False) -> None:
+def collect(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> None:
     """Bring what a session (perhaps of a dead run) left on the nodes into the folders of KINDS; then remove it there.
 
-    Waits for an agent that is still there to end, unless all have `ended`: it does so by itself when the run is gone.
+    Waits for an agent that is still there to end: it does so by itself when the run is gone.
     """
     quoted = shlex.quote(folder)
     # own pids with their start times: never another process that got the number
@@ -215,8 +262,16 @@ def collect(remote: Remote, nodes: Sequence[str], folder: str, into: Path, ended
         'left() { while read pid born; do [ "$(now $pid)" != "$born" ] || echo $pid; done < pids; }; '
         "for i in $(seq 150); do [ -n \"$(left)\" ] || exit 0; sleep 0.2; done; kill -9 $(left); sleep 0.5"
     )
-    if not ended:
-        remote.run(nodes, gone, timeout=90.0)
+    remote.run(nodes, gone, timeout=90.0)
+    _bring(remote, nodes, folder, into)
+    try:
+        remote.run(nodes, f"{find_own(folder)}rm -rf -- {quoted}", timeout=300.0)
+    except RemoteError as error:
+        raise LoadError(str(error)) from error
+
+
+def _bring(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> None:
+    """Fetch the folders of KINDS, each file of one node."""
     scratch, seen = into / "fetched", set()
     remote.fetch(nodes, folder, scratch)
     for node in nodes:
@@ -228,10 +283,6 @@ def collect(remote: Remote, nodes: Sequence[str], folder: str, into: Path, ended
                 seen.add((kind, file.name))
                 shutil.move(str(file), str(into / kind / file.name))
     shutil.rmtree(scratch)
-    try:
-        remote.run(nodes, f"{find_own(folder)}rm -rf -- {quoted}", timeout=300.0)
-    except RemoteError as error:
-        raise LoadError(str(error)) from error
 
 
 def _beat(node: str, said: Mapping[str, Any]) -> Beat:

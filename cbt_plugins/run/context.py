@@ -18,6 +18,8 @@ from cbt_plugins.journal import Journal, sync_folder, write_json
 from cbt_plugins.plan import Plan
 
 RUNNING, PARTIAL = ".running", ".partial-"
+#: where the load's folders are, in the run's folder on the clients
+LOAD = "load"
 
 
 class RunArchive:

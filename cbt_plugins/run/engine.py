@@ -23,11 +23,11 @@ from cbt_plugins.faults import ClusterAccess, FaultError, Injector
 from cbt_plugins.faults.access import RUN_ID
 from cbt_plugins.host import HostRun, RunFailed, own_tool
 from cbt_plugins.journal import Journal, JournalInUse, archive_refusal, write_json, write_whole
-from cbt_plugins.load.session import LoadError
+from cbt_plugins.load.session import Agents, LoadError
 from cbt_plugins.monitors.recovery import cluster_watch
 from cbt_plugins.plan import Plan
 from cbt_plugins.run.buckets import Buckets
-from cbt_plugins.run.context import RunArchive, RunContext
+from cbt_plugins.run.context import LOAD, RunArchive, RunContext
 from cbt_plugins.run.phases import PhaseRunner, Watchers
 from cbt_plugins.run.preflight import PreflightError, Ready, check
 from cbt_plugins.run.resume import rescue
@@ -106,8 +106,10 @@ class Engine:
         buckets.claim()
         run.injector.apply()
         run.events.write("run-begun", run_id=run.run_id, phases=[phase.name for phase in run.plan.phases])
-        runner = PhaseRunner(run, ready, buckets, Watchers(run, monitors))
-        trusted = [runner.run(i, phase) for i, phase in enumerate(run.plan.phases, 1)]
+        folder = str(PurePosixPath(run.host.run_dir) / LOAD)
+        with contextlib.closing(Agents(run.remote, run.clients, folder)) as agents:
+            runner = PhaseRunner(run, ready, buckets, Watchers(run, monitors), agents)
+            trusted = [runner.run(i, phase) for i, phase in enumerate(run.plan.phases, 1)]
         _undo_all(run.injector)
         after_phases(run)
         monitors.close()

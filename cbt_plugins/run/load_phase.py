@@ -19,7 +19,7 @@ from cbt_plugins.faults.undo import RECOVERY, SETTINGS
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.load import worker_groups
 from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, LoadStart, environment, generator_of
-from cbt_plugins.load.session import Beat, LoadError, LoadOrders, LoadSession
+from cbt_plugins.load.session import Agents, Beat, LoadError, LoadOrders, LoadSession
 from cbt_plugins.plan import Goal, Phase
 from cbt_plugins.run.buckets import Buckets, ObjectCount, account, settled
 from cbt_plugins.run.context import RunContext
@@ -52,6 +52,7 @@ class LoadPhase:
     context: RunContext
     ready: Ready
     buckets: Buckets
+    agents: Agents
 
     def run(self, index: int, phase: Phase, start: LoadStart, schedule: EventSchedule, scratch: str) -> PhaseOutcome:
         """Run one phase into its .running folder; `scratch` is a folder on the nodes that no attempt has used.
@@ -99,7 +100,7 @@ class LoadPhase:
             block=block_of(phase),
             keep_rows=self.context.plan.keep_rows,
         )
-        return LoadSession(self.context.remote, scratch, orders)
+        return LoadSession(self.agents, scratch, orders)
 
     def _make_load(
         self,
@@ -121,7 +122,6 @@ class LoadPhase:
                 session.start()
                 observer.until_over()
                 schedule.close()
-                session.close()
             except BaseException:
                 self._break_off(session, schedule, folder)
                 raise
@@ -131,13 +131,13 @@ class LoadPhase:
         """End the load, then the faults, and only then bring the rows in: a second signal may skip that."""
         try:
             with signals.interruptible():
-                session.close()
+                session.break_off()
         finally:
             with signals.deferred():
                 schedule.abandon()
                 self.context.injector.undo_all()
         with signals.interruptible():
-            session.close()
+            session.break_off()
             try:
                 session.collect(folder)
             except Exception as error:  # nothing may hide why the phase was lost

@@ -12,10 +12,11 @@ from cbt_plugins.faults.kind import make
 from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import write_json
 from cbt_plugins.load.generator import LoadStart, Memory
+from cbt_plugins.load.session import Agents
 from cbt_plugins.load.worker_groups import WorkerGroup, by_latency, by_share, fixed, groups_of
 from cbt_plugins.plan import CALIBRATE, Phase, Plan
 from cbt_plugins.run.buckets import Buckets
-from cbt_plugins.run.context import RunContext
+from cbt_plugins.run.context import LOAD, RunContext
 from cbt_plugins.run.events import EventSchedule
 from cbt_plugins.run.load_phase import LoadPhase
 from cbt_plugins.run.outcome import PhaseOutcome
@@ -55,6 +56,7 @@ class PhaseRunner:
     ready: Ready
     buckets: Buckets
     watchers: Watchers
+    agents: Agents
 
     def run(self, index: int, phase: Phase) -> bool:
         """Run one phase (counted from 1) unless it is done; False when its result is not to be trusted.
@@ -84,15 +86,16 @@ class PhaseRunner:
         start = start_of(run, index, phase)
         # the folder on the nodes is the configuration's: a killed run of another archive may have left files there
         attempt = f"{run.run_id}-{index:02d}-{phase.name}.{len(run.journal.all('phase-begun'))}"
-        scratch = str(PurePosixPath(run.host.run_dir) / "load" / attempt)
+        scratch = str(PurePosixPath(run.host.run_dir) / LOAD / attempt)
         run.journal.write("phase-begun", index=index, phase=phase.name, scratch=scratch)
         run.events.write("phase-begin", phase=phase.name, kind=phase.kind, role=phase.role)
         schedule = EventSchedule(phase.events, run.injector, run.events.write, phase.name)
         if phase.kind == "wait":
+            self.agents.close()  # a wait may take a day, and restart nodes
             outcome = wait(run, index, phase, schedule)
             outcome.note_capacity(run.watch, run.archive.running(index, phase.name))
             return outcome
-        return LoadPhase(run, self.ready, self.buckets).run(index, phase, start, schedule, scratch)
+        return LoadPhase(run, self.ready, self.buckets, self.agents).run(index, phase, start, schedule, scratch)
 
     def _finish(self, index: int, phase: Phase, outcome: PhaseOutcome) -> None:
         """Give the phase its place in the archive. Raises RunFailed when it has no result."""

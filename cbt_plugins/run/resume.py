@@ -13,7 +13,7 @@ from cbt_plugins.load.session import LoadError, collect
 from cbt_plugins.monitors.lifecycle import bring_left
 from cbt_plugins.plan import Fault, Phase
 from cbt_plugins.run.buckets import Buckets
-from cbt_plugins.run.context import RunContext
+from cbt_plugins.run.context import LOAD, RunContext
 from cbt_plugins.run.wait_phase import wait_for_clean
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def rescue(run: RunContext) -> None:
 def _is_scratch(run: RunContext, folder: PurePosixPath) -> bool:
     """Whether this run makes folders of that name: anybody may have written the journal, and what is there is removed.
     """
-    return folder.name.startswith(f"{run.run_id}-") and folder.parent.name == "load" and ".." not in folder.parts
+    return folder.name.startswith(f"{run.run_id}-") and folder.parent.name == LOAD and ".." not in folder.parts
 
 
 def set_aside(run: RunContext, index: int, phase: Phase, why: str) -> None:

@@ -38,7 +38,7 @@ def load_phase(folder: Path, remote: Silent, *in_force: str) -> LoadPhase:
     journal.close()
     injector = SimpleNamespace(open=[SimpleNamespace(label=label) for label in in_force])
     nothing = cast(Any, None)
-    return LoadPhase(context(plan=plan, injector=injector), nothing, buckets)
+    return LoadPhase(context(plan=plan, injector=injector), nothing, buckets, nothing)
 
 
 def test_an_index_that_a_fault_took_along_costs_the_accounting_and_not_the_phase(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.host import own_program
 from cbt_plugins.load.generator import LoadJob
-from cbt_plugins.load.session import LoadError, LoadOrders, LoadSession, collect
+from cbt_plugins.load.session import Agents, LoadError, LoadOrders, LoadSession, collect
 
 NODE = socket.gethostname()
 FAKE = str(Path(__file__).with_name("fake_warp.py"))
@@ -63,7 +63,7 @@ Starter = Callable[..., LoadSession]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Starter]:
-    sessions: List[LoadSession] = []
+    agents = Agents(Remote.from_host({}, {}), [NODE], str(tmp_path / "load"))
 
     def make(*jobs: LoadJob, duration: float = 1.0, **env: str) -> LoadSession:
         orders = LoadOrders(
@@ -74,15 +74,14 @@ def start(tmp_path: Path) -> Iterator[Starter]:
             duration,
             keep_rows=True,
         )
-        session = LoadSession(Remote.from_host({}, {}), str(tmp_path / "node"), orders)
-        sessions.append(session)
+        session = LoadSession(agents, str(tmp_path / "load" / "node"), orders)
         session.start()
         return session
 
     yield make
-    for session in sessions:
-        session.close()
-        collect(Remote.from_host({}, {}), [NODE], str(tmp_path / "node"), tmp_path / "swept")
+    agents.close()
+    if (tmp_path / "load" / "node").exists():
+        collect(Remote.from_host({}, {}), [NODE], str(tmp_path / "load" / "node"), tmp_path / "swept")
 
 
 def run_to_end(session: LoadSession) -> None:
@@ -98,7 +97,7 @@ def run_to_end(session: LoadSession) -> None:
 
 def agent_pid(session: LoadSession, tmp_path: Path) -> int:
     """Wait until the agent is at work, and return its pid."""
-    file = tmp_path / "node" / "pids"
+    file = tmp_path / "load" / "node" / "pids"
 
     def at_work() -> bool:
         for _ in session.beats(0.1):
@@ -117,13 +116,12 @@ def test_rows_counts_and_exit_status_arrive(start: Starter, tmp_path: Path) -> N
     assert end.counts["PUT"].size == 20 * 4096
     assert end.counts["PUT"].busy_ns == 20 * 36211601
     assert (end.exit, end.signal, end.cut, end.died) == (0, None, False, False)
-    session.close()
     session.collect(tmp_path / "got")
     assert len(rows_of(tmp_path / "got" / "rows" / "a.csv.zst")) == 25
     file = tmp_path / "got" / "aggregates" / "a.aggregates"
     shown = subprocess.run([str(ROWS), "show", str(file)], capture_output=True)
     assert b"PUT" in shown.stdout
-    assert not (tmp_path / "node").exists()
+    assert not (tmp_path / "load" / "node").exists()
 
 
 def test_each_beat_has_the_first_error(start: Starter) -> None:
@@ -194,7 +192,7 @@ def test_the_secret_is_in_the_environment_and_nowhere_on_disk(start: Starter, tm
     told = tmp_path / "told"
     session = start(job("a", "--rows", "50"), FAKE_WARP_SECRET_TO=str(told))
     agent_pid(session, tmp_path)
-    texts = [p.read_bytes() for p in (tmp_path / "node").rglob("*") if p.is_file()]
+    texts = [p.read_bytes() for p in (tmp_path / "load" / "node").rglob("*") if p.is_file()]
     assert texts and not [t for t in texts if b"hush" in t]
     session.go()
     run_to_end(session)
@@ -212,7 +210,6 @@ def test_stop_ends_everything_and_keeps_the_rows(start: Starter, tmp_path: Path)
             counted = sum(c.good for c in beat.counts["a"].values())
     session.stop()
     run_to_end(session)
-    session.close()
     session.collect(tmp_path / "got")
     assert session.ends()["a"].cut
     assert len(rows_of(tmp_path / "got" / "rows" / "a.csv.zst")) >= counted
@@ -223,8 +220,8 @@ def test_a_dead_run_ends_the_load_and_its_rows_are_whole(start: Starter, tmp_pat
     session = start(job("a", "--duration", "1000s", "--every", "0.001"))
     pid = agent_pid(session, tmp_path)
     session.go()
-    session.close()
-    collect(Remote.from_host({}, {}), [NODE], str(tmp_path / "node"), tmp_path / "got")
+    session.break_off()
+    collect(Remote.from_host({}, {}), [NODE], str(tmp_path / "load" / "node"), tmp_path / "got")
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     rows = rows_of(tmp_path / "got" / "rows" / "a.csv.zst")
@@ -242,7 +239,7 @@ def test_a_killed_agent_takes_its_generators_along_and_loses_no_row(start: Start
     os.kill(agent_pid(session, tmp_path), signal.SIGKILL)
     with pytest.raises(LoadError, match="lost the connection"):
         run_to_end(session)
-    collect(Remote.from_host({}, {}), [NODE], str(tmp_path / "node"), tmp_path / "got")
+    collect(Remote.from_host({}, {}), [NODE], str(tmp_path / "load" / "node"), tmp_path / "got")
     rows = rows_of(tmp_path / "got" / "rows" / "a.csv.zst")
     assert [int(r["idx"]) for r in rows] == list(range(len(rows))) and len(rows) >= counted
 
@@ -250,7 +247,6 @@ def test_a_killed_agent_takes_its_generators_along_and_loses_no_row(start: Start
 def test_messages_are_kept_up_to_a_limit(start: Starter, tmp_path: Path) -> None:
     session = start(job("a", "--rows", "200", "--every", "0", "--chatter"))
     run_to_end(session)
-    session.close()
     session.collect(tmp_path / "got")
     size = (tmp_path / "got" / "stderr" / "a.txt").stat().st_size
     assert 1 << 20 <= size < (1 << 20) + 100
@@ -270,3 +266,55 @@ def test_no_node_speaks_for_the_jobs_of_another(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match=f"{NODE}: it also has the file aggregates/a.aggregates of another node"):
         collect(Remote.from_host({}, {}), ["localhost", NODE], str(folder), tmp_path / "into")
     assert (folder / "aggregates" / "a.aggregates").exists()
+
+
+def test_the_agent_stays_up_from_phase_to_phase(start: Starter, tmp_path: Path) -> None:
+    """Each phase has orders of its own, the next finds nothing of the one before; it ends when the run is gone."""
+    pids = []
+    for name in ("a", "b"):
+        session = start(job(name, "--rows", "5"))
+        pids.append(agent_pid(session, tmp_path))
+        run_to_end(session)
+        session.collect(tmp_path / name)
+        assert [file.name for file in (tmp_path / name / "aggregates").iterdir()] == [f"{name}.aggregates"]
+        assert not list((tmp_path / "load").iterdir())
+    assert pids[0] == pids[1] and running(pids[0])
+    session.break_off()
+    assert not running(pids[0])
+
+
+def test_an_agent_that_was_lost_between_two_phases_is_started_again(start: Starter, tmp_path: Path) -> None:
+    session = start(job("a", "--rows", "5"))
+    pid = agent_pid(session, tmp_path)
+    run_to_end(session)
+    session.collect(tmp_path / "got")
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not running(pid), "the agent's end")
+    session = start(job("b", "--rows", "5"))
+    assert agent_pid(session, tmp_path) != pid
+    run_to_end(session)
+    assert session.ends()["b"].counts["PUT"].good == 5
+
+
+def test_a_stop_at_once_is_no_stop_of_nothing(start: Starter) -> None:
+    """It may arrive with the orders, and before there is any process."""
+    session = start(job("a", "--duration", "1000s", start="early"), duration=0.0)
+    session.stop()
+    wait_for(lambda: not list(session.beats(0.2)) and session.over, "the session's end")
+    assert session.ends()["a"].counts == {} or session.ends()["a"].cut
+
+
+def test_a_file_ends_an_agent_whose_connection_hangs(start: Starter, tmp_path: Path) -> None:
+    session = start(job("a", "--duration", "1000s"), duration=0.0)
+    pid = agent_pid(session, tmp_path)
+    (tmp_path / "load" / "node" / "stop").touch()
+    run_to_end(session)
+    wait_for(lambda: not running(pid), "the agent's end")
+
+
+def running(pid: int) -> bool:
+    """Whether a process is there, and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -81,7 +81,7 @@ class Recovery(Connections):
 
 
 class NoLoad:
-    """Stands for LoadPhase, buckets and host: a phase lasts until its events have happened."""
+    """Stands for LoadPhase, buckets, agents and host: a phase lasts until its events have happened."""
 
     run_id = "r1"
     run_dir = "/nowhere"
@@ -96,6 +96,9 @@ class NoLoad:
         return {}
 
     def empty(self, counts: Dict[str, int]) -> None:
+        pass
+
+    def close(self) -> None:
         pass
 
     @contextlib.contextmanager
@@ -150,7 +153,7 @@ class Run:
             )
             run = replace(run, journal=journal, events=events)
             watchers = Watchers(run, stack.enter_context(contextlib.ExitStack()))
-            runner = PhaseRunner(run, anything.ready, anything, watchers)
+            runner = PhaseRunner(run, anything.ready, anything, watchers, anything)
             return [runner.run(i, phase) for i, phase in enumerate(self.plan.phases, 1)]
 
     def events(self, name: str) -> List[Dict[str, Any]]:
@@ -166,7 +169,7 @@ class Run:
 def world(monkeypatch: pytest.MonkeyPatch) -> Recovery:
     made = Recovery()
     monkeypatch.setattr(waiting, "STABLE", 0.0)
-    monkeypatch.setattr(phases, "LoadPhase", lambda run, ready, buckets: buckets)
+    monkeypatch.setattr(phases, "LoadPhase", lambda run, ready, buckets, agents: buckets)
     return made
 
 
