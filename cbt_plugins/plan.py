@@ -156,6 +156,18 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class Ladder:
+    """Phases whose load rises to the highest one that meets an objective: models.ladder has the rules."""
+
+    name: str  # of all its phases, which have a number behind it
+    unit: str  # of its loads: "rate", requests/s of all drivers, or "workers", of each driver
+    lowest: float
+    highest: float
+    steps: int
+    objective: Mapping[str, float]  # "GET/p99_ms" -> its limit, in the unit of the metric
+
+
+@dataclass(frozen=True)
 class Phase:
     """One step of the cycle; phases run one after the other."""
 
@@ -170,6 +182,7 @@ class Phase:
     engine: str = "warp"  # fill, hybrid: or "cbt-load"; verify, delete: always "cbt-load"
     rate: Optional[float] = None  # hybrid by cbt-load: open loop, requests/s of all drivers together ...
     rate_share: Optional[float] = None  # ... or this share of what the last closed loop before it made
+    ladder: Optional[Ladder] = None  # ... or the next one of this ladder
     arrivals: str = "poisson"  # or "even"
     ramp: float = 0.0  # seconds in which the load grows to its full size; not measured
     warmup: float = 0.0  # seconds after that which are not measured either

@@ -25,6 +25,7 @@ from cbt_plugins.faults.access import limits_of
 from cbt_plugins.faults.settings import SettingsMaker
 from cbt_plugins.formatting import side_by_side
 from cbt_plugins.inventory import head_of, nodes_of
+from cbt_plugins.models.ladder import load_text, objective_text
 from cbt_plugins.plan import Keys, Phase, Plan, Settings
 
 from .command import OK, USAGE, CommandError, say, warn
@@ -213,6 +214,10 @@ def _how(phase: Phase) -> Iterator[str]:
         yield f"open loop: {about_rate(phase.rate)} of all drivers together, {arrivals}"
     if phase.rate_share is not None:
         yield f"open loop: {format_percent(phase.rate_share)} of what the last closed loop made, {arrivals}"
+    if phase.ladder is not None:
+        its, arrives = phase.ladder, f", {arrivals}" if phase.ladder.unit == "rate" else ""
+        reach = f"from {load_text(its, its.lowest)} to {load_text(its, its.highest)}"
+        yield f"next load of {its.name}, {reach}{arrives}: {objective_text(its)}"
     if phase.keys:
         yield "keys: " + ", ".join(f"{op} {_keys(keys)}" for op, keys in phase.keys.items())
     if phase.roles:

@@ -135,7 +135,9 @@ class WarpSection(BenchmarkSection):
             buckets=tuple(plan.Bucket(key, self.size, existing) for key in keys),
             drivers=tuple(drivers),
             phases=tuple(
-                phase.to_plan(name, self.scale, self.engine, keys, force) for name, phase in self.cycle.named()
+                each
+                for name, phase in self.cycle.named()
+                for each in phase.to_plan(name, self.scale, self.engine, keys, force)
             ),
             full_guard=self.full_guard,
             keep_data=self.keep_data,

@@ -57,9 +57,15 @@ def too_much(plans: Sequence[Plan], iterations: int) -> Iterator[str]:
         yield f"{time}, and {format_duration(SECONDS)} is the limit of a file: {split}"
     if total.bytes > BYTES:
         yield f"{about_size(total.bytes)} written in all, and {about_size(BYTES)} is the limit of a file: {split}"
-    in_flight = max((sum(driver.workers for driver in plan.drivers) for plan in plans), default=0)
+    in_flight = max((_in_flight(plan) for plan in plans), default=0)
     if in_flight > IN_FLIGHT:
         yield f"{in_flight} requests in flight in one run, and {IN_FLIGHT} are the limit: fewer drivers or workers"
     pairs = max((sum(len(driver.buckets) for driver in plan.drivers) for plan in plans), default=0)
     if pairs > PAIRS:
         yield f"{pairs} pairs of a driver and a bucket in one run, and {PAIRS} are the limit: fewer drivers or buckets"
+
+
+def _in_flight(plan: Plan) -> int:
+    ladders = [phase.ladder for phase in plan.phases if phase.ladder and phase.ladder.unit == "workers"]
+    most = max((int(ladder.highest) for ladder in ladders), default=0)
+    return sum(max(driver.workers, most) for driver in plan.drivers)

@@ -11,14 +11,14 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from cbt_plugins import plan
 from cbt_plugins.config.benchmark import Engine, FillSection, check_raw_goal, scaled_duration, scaled_objects
 from cbt_plugins.config.events import EventSection, FaultsInForce, PhaseEvents
-from cbt_plugins.config.load_phases import HybridSection, WarpPhaseSection
+from cbt_plugins.config.load_phases import HybridSection, LadderSection, WarpPhaseSection
 from cbt_plugins.config.operations import range_of
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import Duration
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
 from cbt_plugins.plan import CALIBRATE
 
-_KINDS = ("fill", "hybrid", "warp", "verify", "delete", "wait")
+_KINDS = ("fill", "hybrid", "ladder", "warp", "verify", "delete", "wait")
 _ROLES: Dict[str, Literal["fill", "measure", "none"]] = {"fill": "fill", "hybrid": "measure"}
 #: more phases than this are a typing error
 _MANY = 1000
@@ -67,12 +67,13 @@ class WaitSection(Strict):
 
 
 class PhaseSection(Strict):
-    """One phase: exactly one of fill, hybrid, warp, verify, delete, wait; and what to call it."""
+    """One phase: exactly one of fill, hybrid, ladder, warp, verify, delete, wait; and what to call it."""
 
     model_config = ConfigDict(json_schema_extra=exactly_one(_KINDS))
 
     fill: Optional[FillPhaseSection] = Field(None, description="Write objects until a goal is reached.")
     hybrid: Optional[HybridSection] = Field(None, description="Mixed operations on the data that is there.")
+    ladder: Optional[LadderSection] = Field(None, description="The highest load that meets an objective.")
     warp: Optional[WarpPhaseSection] = Field(None, description="A plain warp command.")
     verify: Optional[VerifySection] = Field(None, description="Read and compare everything, once.")
     delete: Optional[DeleteSection] = Field(None, description="Delete everything.")
@@ -101,13 +102,18 @@ class PhaseSection(Strict):
 
     @property
     def kind(self) -> str:
-        """Which of the six it is."""
+        """Which of the seven it is."""
         return only_one(self, _KINDS)
 
     @property
     def writes(self) -> bool:
         """Whether it makes objects."""
-        return bool(self.fill or self.warp or (self.hybrid and self.hybrid.mix.writes))
+        return bool(self.fill or self.warp or (self.mixed and self.mixed.mix.writes))
+
+    @property
+    def mixed(self) -> Optional[HybridSection]:
+        """Its mix of operations: a hybrid phase, or a step of a ladder."""
+        return self.ladder.hybrid if self.ladder else self.hybrid
 
     def engine(self, usual: Optional[Engine]) -> Optional[Engine]:
         """Return what makes its load when the benchmark's engine is `usual`; None for a wait."""
@@ -128,8 +134,8 @@ class PhaseSection(Strict):
 
     def ends(self, scale: float) -> Optional[float]:
         """Return the seconds after which it is over at the latest; None when that is not known."""
-        if self.hybrid:
-            parts = (self.hybrid.ramp, self.hybrid.warmup, self.hybrid.duration)
+        if self.mixed:
+            parts = (self.mixed.ramp, self.mixed.warmup, self.mixed.duration)
             return sum(scaled_duration(part, scale) or 0.0 for part in parts)
         if self.wait and self.wait.at_most is not None:
             return self.wait.at_most
@@ -138,11 +144,18 @@ class PhaseSection(Strict):
 
     def to_plan(
         self, name: str, scale: float, usual: Engine, buckets: Sequence[str], force: FaultsInForce
-    ) -> plan.Phase:
-        """Return the plan's phase of this name.
+    ) -> Tuple[plan.Phase, ...]:
+        """Return the plan's phase of this name, or those of a ladder.
 
         `usual` is the benchmark's engine, `buckets` its buckets, `force` the faults of the phases before.
         """
+        if self.ladder:
+            return self.ladder.to_plan(name, self.role or "none", scale, buckets)
+        return (self._with_events(name, scale, usual, buckets, force),)
+
+    def _with_events(
+        self, name: str, scale: float, usual: Engine, buckets: Sequence[str], force: FaultsInForce
+    ) -> plan.Phase:
         return replace(self._quiet(name, scale, usual, buckets), events=force.to_plan(self.events, scale))
 
     def _quiet(self, name: str, scale: float, usual: Engine, buckets: Sequence[str]) -> plan.Phase:
@@ -177,6 +190,10 @@ class CycleSection(Strict):
     @field_validator("phases")
     @classmethod
     def _names_once(cls, phases: List[PhaseSection]) -> List[PhaseSection]:
+        steps = {each for phase in phases if phase.ladder for each in phase.ladder.names(phase.name or "ladder")}
+        for i, phase in enumerate(phases):
+            if phase.name in steps:
+                raise FieldErrors([FieldError((i, "name"), f"{phase.name!r} is the name of a step of a ladder")])
         names = [phase.name for phase in phases]
         twice = [
             FieldError((i, "name"), f"{name!r} is the name of an earlier phase already")
@@ -255,7 +272,7 @@ def _data(
     if (phase.verify is not None or phase.delete is not None) and not numbered:
         done = "compares" if phase.verify else "deletes"
         yield FieldError((), f"{done} what a fill with engine: cbt-load wrote: put one before it", of_key=True)
-    hybrid = phase.hybrid
+    hybrid = phase.mixed
     if hybrid is None:
         return
     if hybrid.rate and hybrid.rate[1] and not so_far.closed_loop:
@@ -302,12 +319,13 @@ def _own(
         yield FieldError((), "warp works on one bucket; across_buckets: true needs engine: cbt-load", of_key=True)
     if phase.hybrid and engine:
         yield from phase.hybrid.errors(engine)
-    if phase.hybrid and phase.hybrid.roles and engine != "warp":
+    mixed = phase.mixed
+    if mixed and mixed.roles and engine != "warp":
         if across is False:
             text = "every driver has one bucket: roles of buckets need across_buckets: true"
             yield FieldError(("roles",), text, of_key=True)
         elif names is not None:
-            for error in phase.hybrid.roles.errors(names):
+            for error in mixed.roles.errors(names):
                 yield error._replace(path=("roles", *error.path))
     try:
         check_raw_goal(phase.fill, data.get("full_guard"))

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple
 
-from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from cbt_plugins import plan
+from cbt_plugins.config.acceptable import target_of
 from cbt_plugins.config.benchmark import MOST_OBJECTS, Engine, Workers, scaled_duration, scaled_objects
 from cbt_plugins.config.events import PhaseEvents
 from cbt_plugins.config.operations import (
@@ -20,7 +30,8 @@ from cbt_plugins.config.operations import (
 )
 from cbt_plugins.config.patterns import check_option_name, check_option_value
 from cbt_plugins.config.units import PERCENT_PATTERN, RATE_PATTERN, Duration, parse_percent, parse_rate
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
+from cbt_plugins.metrics import ACCEPTABLE, TOTAL
 
 #: keys of a hybrid phase that warp has no way to follow
 _FOR_HYBRID = ("rate", "arrivals", "ramp", "warmup", "keys", "roles")
@@ -165,6 +176,115 @@ class HybridSection(Strict):
             keys=self.keys.to_plan() if self.keys else {},
             roles=self.roles.to_plan(buckets) if self.roles else {},
         )
+
+
+def _objective(value: Any) -> Any:
+    """Return limits by metric: numbers in its unit, or a percentage for a share."""
+    if not isinstance(value, dict) or not value:
+        raise ValueError("must name a metric and its limit, as {GET/p99_ms: 50, success_rate: 99.9%}")
+    errors: List[FieldError] = []
+    limits: Dict[str, float] = {}
+    for key, limit in value.items():
+        try:
+            target = target_of(str(key))
+            if target.phase is not None:
+                raise ValueError("must be metric or operation/metric: it is about every step")
+        except ValueError as error:
+            errors.append(FieldError((key,), str(error), of_key=True))
+            continue
+        if isinstance(limit, str) and ACCEPTABLE[target.metric].unit == "":
+            limits[str(key)] = parse_percent(limit)
+        elif isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 < limit < 1e9:
+            unit = ACCEPTABLE[target.metric].unit or "0 to 1, or a percentage"
+            errors.append(FieldError((key,), f"must be a number more than 0 ({unit})"))
+        else:
+            limits[str(key)] = float(limit)
+    if errors:
+        raise FieldErrors(errors)
+    return limits
+
+
+class LadderRates(Strict):
+    """From where to where an open loop's rate may go: requests of all drivers together."""
+
+    lowest: _Rate = Field(description="Rate of the first step.")
+    highest: _Rate = Field(description="No step is faster.")
+
+
+class LadderWorkers(Strict):
+    """From where to where the workers of a closed loop may go, per driver."""
+
+    lowest: Workers = Field(1, description="Workers of the first step.")
+    highest: Workers = Field(description="No step has more.")
+
+
+class LadderSection(Strict):
+    """The load rises step by step, then is narrowed down, to the highest one that meets an objective (cbt-load)."""
+
+    model_config = ConfigDict(json_schema_extra=exactly_one(("rate", "workers")))
+
+    rate: Optional[LadderRates] = Field(None, description="Open loop: latency counts from the scheduled time.")
+    workers: Optional[LadderWorkers] = Field(None, description="Closed loop.")
+    objective: Annotated[
+        Dict[str, float],
+        BeforeValidator(_objective),
+        WithJsonSchema({"type": "object", "minProperties": 1, "additionalProperties": {"type": ["number", "string"]}}),
+    ] = Field(description="Limits by metric, as in `acceptable:`: `{GET/p99_ms: 50, success_rate: 99.9%}`.")
+    steps: int = Field(10, ge=2, le=100, description="Number of phases; those that are left over repeat a load.")
+    duration: Duration = Field(description="How long each step measures.")
+    warmup: Optional[Duration] = Field(None, description="Before that in each step, not measured.")
+    arrivals: Optional[Literal["poisson", "even"]] = Field(None, description="Of `rate`; without this key `poisson`.")
+    mix: MixSection = Field(
+        DEFAULT_MIX, description="Operations and their ratio.", json_schema_extra={"default": DEFAULT_MIX_TEXT}
+    )
+    keys: Optional[KeysSection] = Field(None, description="Which objects an operation takes.")
+    roles: Optional[RolesSection] = Field(None, description="across_buckets. Which buckets an operation works on.")
+
+    @model_validator(mode="after")
+    def _whole(self) -> LadderSection:
+        only_one(self, ("rate", "workers"))
+        if self.rate and None in (self.rate.lowest[0], self.rate.highest[0]):
+            raise FieldErrors([FieldError(("rate",), "must be rates such as 100/s, no shares")])
+        if self.arrivals and not self.rate:
+            raise FieldErrors([FieldError(("arrivals",), "goes with rate: only", of_key=True)])
+        lowest, highest = self._range
+        if lowest >= highest:
+            raise FieldErrors([FieldError((self.unit, "highest"), "must be more than lowest")])
+        named = {op.upper() for op, share in self.mix if share}
+        absent = [key for key in self.objective if "/" in key and key.split("/")[0] not in {*named, TOTAL}]
+        errors = [FieldError(("objective", key), "this operation is not in the mix", of_key=True) for key in absent]
+        if errors:
+            raise FieldErrors(errors)
+        return self
+
+    @property
+    def unit(self) -> str:
+        """What rises: "rate" or "workers"."""
+        return only_one(self, ("rate", "workers"))
+
+    @property
+    def _range(self) -> Tuple[float, float]:
+        if self.rate:
+            return self.rate.lowest[0] or 0.0, self.rate.highest[0] or 0.0
+        assert self.workers is not None
+        return float(self.workers.lowest), float(self.workers.highest)
+
+    @property
+    def hybrid(self) -> HybridSection:
+        """One step of it."""
+        own = {name: getattr(self, name) for name in ("duration", "warmup", "arrivals", "mix", "keys", "roles")}
+        return HybridSection.model_construct(**own)
+
+    def to_plan(self, name: str, role: str, scale: float, buckets: Sequence[str]) -> Tuple[plan.Phase, ...]:
+        """Return the plan's phases, `NAME-step-1` and so on."""
+        lowest, highest = self._range
+        ladder = plan.Ladder(name, self.unit, lowest, highest, self.steps, self.objective)
+        one = self.hybrid.to_plan(name, role, scale, "cbt-load", buckets)
+        return tuple(replace(one, name=each, ladder=ladder) for each in self.names(name))
+
+    def names(self, name: str) -> List[str]:
+        """Return the names of its phases."""
+        return [f"{name}-step-{number}" for number in range(1, self.steps + 1)]
 
 
 def _not_in_mix(given: Any, mix: MixSection, what: str) -> List[FieldError]:

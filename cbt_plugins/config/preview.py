@@ -291,6 +291,10 @@ def _unread(plan: Plan) -> Iterator[str]:
         )
 
 
+def _by_rate(phase: Phase) -> bool:
+    return phase.ladder is not None and phase.ladder.unit == "rate"
+
+
 def _limiters(plan: Plan) -> Iterator[str]:
     """Yield which measurements something else than the cluster holds down."""
     measured = [phase for phase in plan.phases if phase.kind in ("hybrid", "warp") and not phase.is_calibration]
@@ -301,7 +305,7 @@ def _limiters(plan: Plan) -> Iterator[str]:
             f"{', '.join(paced)}: LIMITED: warp is held to rates, which the calibration finds or rps-limit gives; "
             "what is held is never better nor equivalent in a comparison: use engine: cbt-load"
         )
-    given = [phase.name for phase in measured if phase.rate or phase.rate_share]
+    given = [phase.name for phase in measured if phase.rate or phase.rate_share or _by_rate(phase)]
     if given:
         yield f"{', '.join(given)}: the rate is given: compare latencies; throughput is never better nor equivalent"
 

@@ -6,6 +6,7 @@ that it left after the phase before, or, when a phase was broken off, from listi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Dict, List
 
 from cbt_plugins.load.generator import CBT_LOAD, FOLDER, Generator, LoadJob, LoadStart, Memory
@@ -31,9 +32,10 @@ class CbtLoadJobs(Generator):
     def jobs(self, phase: Phase, start: LoadStart) -> List[LoadJob]:
         """Return a job per driver; with a rate an open loop, which the drivers share."""
         make = {"fill": self._fill, "hybrid": self._mix, "verify": self._verify, "delete": self._delete}[phase.kind]
-        workers = sum(d.workers for d in self._plan.drivers)
+        drivers = [replace(d, workers=start.workers or d.workers) for d in self._plan.drivers]
+        workers = sum(d.workers for d in drivers)
         jobs = []
-        for number, driver in enumerate(self._plan.drivers):
+        for number, driver in enumerate(drivers):
             share = start.rate * driver.workers / workers if start.rate else 0.0
             spec = {**self._common(driver, start.memory), **make(phase, driver)}
             spec["seed"] = self._plan.cbt_load.seed * 10_000 + number
@@ -104,7 +106,7 @@ class CbtLoadJobs(Generator):
         if phase.goal.objects is not None:
             drivers = [d for d in self._plan.drivers if driver.bucket in d.buckets]
             whole, rest = divmod(phase.goal.objects, len(drivers))
-            orders["objects"] = whole + (drivers.index(driver) < rest)
+            orders["objects"] = whole + ([d.id for d in drivers].index(driver.id) < rest)
         return {**orders, "ops": [self._op("PUT", 100.0, Keys("new"), driver, driver.buckets)]}
 
     def _mix(self, phase: Phase, driver: Driver) -> Dict[str, Any]:

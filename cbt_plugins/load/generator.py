@@ -138,6 +138,7 @@ class LoadStart:
     worker_groups: Mapping[str, Sequence[WorkerGroup]] = field(default_factory=dict)  # warp hybrid: by driver
     memory: Memory = field(default_factory=Memory)  # cbt-load: which objects there are
     rate: Optional[float] = None  # cbt-load: requests/s of an open loop
+    workers: Optional[int] = None  # cbt-load: of each driver, instead of the plan's
 
 
 class Generator(ABC):

@@ -19,7 +19,7 @@ from cbt_plugins.journal import read_json
 from cbt_plugins.metrics import LATENCIES, RATES, number_at
 from cbt_plugins.report.plot_data import plot_data
 from cbt_plugins.report.sweep import TOTAL, Sweep, sweeps
-from cbt_plugins.report.terminal import ceiling_rows
+from cbt_plugins.report.terminal import ceiling_rows, ladder_rows
 from cbt_plugins.results.archive import texts
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.recovery import titled
@@ -91,6 +91,7 @@ def run_page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[s
         headline=headline(summary),
         sentences=list(sentences(summary)),
         aging=_by_op((summary["new_vs_aged"] or {"lines": []})["lines"]),
+        ladders=[{**ladder, "rows": ladder_rows(ladder)} for ladder in summary.get("ladders") or ()],
         engines=[{**entry, "table": _by_op(entry["lines"])} for entry in summary["engines"]],
         pools=_pools(run),
         broken=[phase["failure"] is not None for phase in plots["phases"]],

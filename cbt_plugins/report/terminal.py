@@ -30,6 +30,8 @@ def render(summary: Mapping[str, Any], ceilings: Optional[Mapping[str, Any]] = N
         lines += ["", *_aging(summary["new_vs_aged"])]
     for entry in summary["engines"]:
         lines += ["", *_engines(entry)]
+    for ladder in summary.get("ladders") or ():
+        lines += ["", *textwrap.wrap(f"{ladder['name']}: {ladder['text']}", WIDTH), *_table(ladder_rows(ladder))]
     if ceilings and ceilings["phases"]:
         lines += ["", *textwrap.wrap(_ceiling_sentence(ceilings), WIDTH), *_table(ceiling_rows(ceilings))]
     if summary["failure"]:
@@ -147,6 +149,19 @@ def _aging(aging: Mapping[str, Any]) -> Iterator[str]:
 def _change(line: Mapping[str, Any]) -> List[str]:
     metric = line["metric"].replace("_", " ") if line["unit"] == "ms" else line["unit"]
     return [line["op"], metric, plain(line["new"]), plain(line["aged"]), percent(line["change"])]
+
+
+def ladder_rows(ladder: Mapping[str, Any]) -> List[List[str]]:
+    """Return the steps of a ladder in the order of their loads, and what was missed; the first row is the head."""
+    head = ["requests/s" if ladder["unit"] == "rate" else "workers per driver"]
+    head += [key.replace("/", " ") for key in ladder["objective"]]
+    rows = [[*head, "obj/s", "errors", "kinds of error", "objective"]]
+    for step in sorted(ladder["steps"], key=lambda step: float(step["load"])):
+        values = [plain(step["values"].get(key)) for key in ladder["objective"]]
+        kinds = ", ".join(f"{n} x {kind}" for kind, n in step["error_kinds"].items())
+        met = "missed: " + "; ".join(step["missed"]) if step["missed"] else "met"
+        rows.append([plain(step["load"]), *values, plain(step["obj_per_s"]), count(step["errors"]), kinds, met])
+    return rows
 
 
 def _engines(entry: Mapping[str, Any]) -> Iterator[str]:

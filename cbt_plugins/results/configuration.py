@@ -63,12 +63,17 @@ def _of_phase(phase: Mapping[str, Any], planned: Mapping[str, Any]) -> Pairs:
         return
     yield "engine", phase["engine"]
     yield "loop", phase["loop"]
-    yield "workers", sum(driver["workers"] for driver in phase["drivers"])
+    ladder = planned.get("ladder")
+    if ladder:  # each run finds its own loads
+        objective = " ".join(f"{key}:{limit:g}" for key, limit in ladder["objective"].items())
+        yield "ladder", f"{ladder['unit']} {ladder['lowest']:g}-{ladder['highest']:g} {objective}"
+    else:
+        yield "workers", sum(driver["workers"] for driver in phase["drivers"])
     yield "mix", mix(phase["mix"]["asked"])
     yield "seconds", phase["asked_seconds"]
     if planned.get("rate_share") is not None:  # of what the run itself has made
         yield "rate_share", planned["rate_share"]
-    else:
+    elif not ladder:
         yield "rate", phase["rate"]["asked"]
     goal = {name: value for name, value in (planned.get("goal") or {}).items() if value is not None}
     yield "goal", " ".join(f"{name}:{value:g}" for name, value in goal.items()) or None

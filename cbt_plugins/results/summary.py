@@ -5,13 +5,16 @@ docs/SUMMARY.md says what each number means; summary.schema.json is the form.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.formatting import several
 from cbt_plugins.metrics import METRICS, TOTAL, number_at
-from cbt_plugins.plan import is_calibration, is_measurement
+from cbt_plugins.models.ladder import LadderStep, answer, judge, ladder_of
+from cbt_plugins.plan import Ladder, is_calibration, is_measurement
 from cbt_plugins.results import flight, resources
 from cbt_plugins.results import phase as of_phase
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, ArchivedRun, read_run
@@ -56,6 +59,7 @@ def numbers_of(path: Path) -> Dict[str, Any]:
         "phases": phases,
         "new_vs_aged": None if broken else new_vs_aged(phases),
         "engines": engine_pairs(phases),
+        "ladders": ladders(run, phases),
         "failure": failed,
         "resources": used,
         "environment": environment(run),
@@ -173,6 +177,55 @@ def _all(ops: Mapping[str, Mapping[str, Any]], names: Iterable[str]) -> Dict[str
         "requests": sum(line["requests"] + line["outside"]["requests"] for line in lines),
         "errors": sum(line["errors"] + line["outside"]["errors"] for line in lines),
     }
+
+
+def ladders(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
+    """Return, for each ladder of the plan, its steps in their order and what they say together (models.ladder)."""
+    lines = {line["name"]: line for line in phases}
+    loads = {phase.name: phase.asked.get("rate") or phase.asked.get("workers") for phase in run.phases}
+    found: Dict[str, Tuple[Ladder, List[LadderStep]]] = {}
+    for planned in run.plan.get("phases") or ():
+        ladder = ladder_of(planned)
+        if ladder:
+            steps = found.setdefault(ladder.name, (ladder, []))[1]
+            line = lines.get(planned["name"])
+            load = loads.get(planned["name"])
+            if line and load:
+                steps.append(judge(ladder, float(load), {"resources": None}, line))
+    return [_ladder(ladder, steps, lines) for ladder, steps in found.values()]
+
+
+def _ladder(ladder: Ladder, steps: Sequence[LadderStep], lines: Mapping[str, Mapping[str, Any]]) -> Dict[str, Any]:
+    found = answer(ladder, steps)
+    return {
+        "name": ladder.name,
+        "unit": ladder.unit,
+        "objective": dict(ladder.objective),
+        "low": found.low,
+        "high": found.high,
+        "text": found.text,
+        "steps": [
+            {
+                "phase": step.phase,
+                "load": step.load,
+                "obj_per_s": lines[step.phase]["total"]["obj_per_s"],
+                "errors": lines[step.phase]["total"]["errors"],
+                "error_kinds": _kinds(lines[step.phase]["ops"].values()),
+                "values": dict(step.values),
+                "missed": list(step.missed),
+            }
+            for step in steps
+        ],
+    }
+
+
+def _kinds(ops: Iterable[Mapping[str, Any]]) -> Dict[str, int]:
+    """Return how often each kind of error was among the most frequent ones: {"503": 12, "timeout": 3}."""
+    kinds: Counter[str] = Counter()
+    for line in ops:
+        for kind in line["error_kinds"]:
+            kinds[re.split(r"[: ]", kind["text"], maxsplit=1)[0]] += kind["count"]
+    return dict(kinds.most_common())
 
 
 _AGING = tuple(METRICS[key] for key in ("obj_per_s", "mib_per_s", "mean_ms", "p99_ms"))

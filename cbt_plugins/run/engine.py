@@ -9,10 +9,9 @@ import logging
 import os
 import shlex
 import shutil
-import subprocess
 import time
 import traceback
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Iterator, List, Tuple
 
 from cbt_plugins import signals
@@ -21,7 +20,7 @@ from cbt_plugins.cluster.remote import Remote, RemoteError, find_own
 from cbt_plugins.config.source import mask_secrets
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector
 from cbt_plugins.faults.access import RUN_ID
-from cbt_plugins.host import HostRun, RunFailed, own_tool
+from cbt_plugins.host import HostRun, RunFailed
 from cbt_plugins.journal import Journal, JournalInUse, archive_refusal, write_json, write_whole
 from cbt_plugins.load.session import Agents, LoadError
 from cbt_plugins.monitors.recovery import cluster_watch
@@ -30,6 +29,7 @@ from cbt_plugins.run.buckets import Buckets
 from cbt_plugins.run.context import LOAD, RunArchive, RunContext
 from cbt_plugins.run.phases import PhaseRunner, Watchers
 from cbt_plugins.run.preflight import PreflightError, Ready, check
+from cbt_plugins.run.reporting import summarize
 from cbt_plugins.run.resume import rescue
 from cbt_plugins.run.wait_phase import after_phases
 
@@ -201,23 +201,3 @@ def _clean_nodes(run: RunContext) -> None:
     )
     with contextlib.suppress(RemoteError):
         run.remote.run(run.watched, command, timeout=300.0)
-
-
-def summarize(folder: Path) -> None:
-    """Make summary and report in a process of their own: analysis is no part of a run, and may need much memory."""
-    root = str(Path(__file__).resolve().parents[2])
-    environment = dict(os.environ)
-    environment["PYTHONPATH"] = os.pathsep.join(p for p in (root, environment.get("PYTHONPATH")) if p)
-    line = own_tool("report", str(folder))
-    before = _written(folder)
-    status = subprocess.run(line, env=environment, check=False).returncode
-    if _written(folder) == before:  # a status alone also means that the run is incomplete
-        log.error("no report was made (exit status %d); try again: cbt-tools report %s", status, folder)
-
-
-def _written(folder: Path) -> int:
-    """Return when the summary of a run was written, in ns; 0 when there is none."""
-    try:
-        return (folder / "summary.json").stat().st_mtime_ns
-    except FileNotFoundError:
-        return 0

@@ -62,7 +62,7 @@ class LoadPhase:
         jobs = self._jobs(phase, start)
         folder = self.context.archive.running(index, phase.name)
         folder.mkdir(parents=True)
-        outcome = PhaseOutcome(index, phase, rate=start.rate)
+        outcome = PhaseOutcome(index, phase, rate=start.rate, workers=start.workers)
         # counted while the generators start: they write nothing before the go
         known = self.buckets.kept()
         before = Pending(self._counts if known is None else lambda: known)

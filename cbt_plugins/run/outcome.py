@@ -35,6 +35,7 @@ class PhaseOutcome:
     index: int
     phase: Phase
     rate: Optional[float] = None  # requests/s of all drivers that an open loop was asked for
+    workers: Optional[int] = None  # of each driver, where they are not the plan's
     status: str = "ok"  # ok | degraded | failed | aborted
     window: Optional[Tuple[float, float]] = None  # run's clock
     jobs: List[Dict[str, Any]] = field(default_factory=list)
@@ -92,7 +93,8 @@ class PhaseOutcome:
         if record["errors_total"]:
             text = f"{job.id}: {record['errors_total']} of {record['rows_total']} requests failed"
             self.warn("errors", text, job=job.id)
-            if record["errors_total"] > ERROR_SHARE * record["rows_total"]:
+            # overload is what a ladder looks for
+            if record["errors_total"] > ERROR_SHARE * record["rows_total"] and self.phase.ladder is None:
                 self.degrade("degraded")
 
     def note_dry(self) -> None:
@@ -168,6 +170,7 @@ class PhaseOutcome:
                 "duration": phase.duration,
                 "mix": dict(phase.mix) if phase.mix else None,
                 "rate": self.rate,
+                "workers": self.workers,
                 "arrivals": phase.arrivals if self.rate else None,
                 "op": phase.warp.op if phase.warp else None,
             },

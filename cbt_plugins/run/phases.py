@@ -14,13 +14,15 @@ from cbt_plugins.journal import write_json
 from cbt_plugins.load.generator import LoadStart, Memory
 from cbt_plugins.load.session import Agents
 from cbt_plugins.load.worker_groups import WorkerGroup, by_latency, by_share, fixed, groups_of
-from cbt_plugins.plan import CALIBRATE, Phase, Plan
+from cbt_plugins.models.ladder import answer, judge, load_text, next_load
+from cbt_plugins.plan import CALIBRATE, Ladder, Phase, Plan
 from cbt_plugins.run.buckets import Buckets
 from cbt_plugins.run.context import LOAD, RunContext
 from cbt_plugins.run.events import EventSchedule
 from cbt_plugins.run.load_phase import LoadPhase
 from cbt_plugins.run.outcome import PhaseOutcome
 from cbt_plugins.run.preflight import Ready
+from cbt_plugins.run.reporting import numbers_so_far
 from cbt_plugins.run.resume import restore_state, set_aside
 from cbt_plugins.run.wait_phase import wait
 
@@ -127,6 +129,13 @@ def start_of(run: RunContext, index: int, phase: Phase) -> LoadStart:
 
     Raises RunFailed when the phase needs the result of an earlier one and there is none.
     """
+    if phase.ladder is not None:
+        load = _next_of_ladder(run, index, phase.ladder)
+        log.info("%s: %s", phase.name, load_text(phase.ladder, load))
+        by_rate = phase.ladder.unit == "rate"
+        return LoadStart(
+            memory=_memory(run, index), rate=load if by_rate else None, workers=None if by_rate else int(load)
+        )
     if phase.engine == "cbt-load":
         return LoadStart(memory=_memory(run, index), rate=_rate(run, index, phase))
     return LoadStart(worker_groups=_worker_groups(run, phase) if phase.kind == "hybrid" else {})
@@ -141,6 +150,23 @@ def _memory(run: RunContext, index: int) -> Memory:
     return Memory(states, stale=any(record["event"] == "phase-begun" for record in since))
 
 
+def _next_of_ladder(run: RunContext, index: int, ladder: Ladder) -> float:
+    """Return the load of the next step, from the numbers of those that are done."""
+    names = [p.name for p in run.plan.phases[: index - 1] if p.ladder and p.ladder.name == ladder.name]
+    if not names:
+        return next_load(ladder, ())
+    summary = numbers_so_far(run.archive.folder)
+    lines = {line["name"]: line for line in summary["phases"]}
+    steps = []
+    for i, earlier in enumerate(run.plan.phases[: index - 1], 1):
+        record = run.archive.finished(i, earlier.name) if earlier.name in names else None
+        if record and earlier.name in lines:
+            load = record["asked"]["rate"] or record["asked"]["workers"]
+            steps.append(judge(ladder, load, summary, lines[earlier.name]))
+    log.info("%s: %s", ladder.name, answer(ladder, steps).text)
+    return next_load(ladder, steps)
+
+
 def _rate(run: RunContext, index: int, phase: Phase) -> Optional[float]:
     """A share is of the successful and failed requests a second that the last closed loop before made."""
     if phase.rate_share is None:
@@ -148,7 +174,7 @@ def _rate(run: RunContext, index: int, phase: Phase) -> Optional[float]:
     for i in range(index - 1, 0, -1):
         earlier = run.plan.phases[i - 1]
         record = run.archive.finished(i, earlier.name)
-        closed = earlier.kind == "hybrid" and earlier.rate is None and earlier.rate_share is None
+        closed = earlier.kind == "hybrid" and earlier.rate is earlier.rate_share is earlier.ladder is None
         if not closed or earlier.is_calibration or not record or not record["window"]:
             continue
         # not until the jobs ended: what they waited for and looked up after the window is no part of their load

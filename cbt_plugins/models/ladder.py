@@ -1,0 +1,148 @@
+"""A ladder: the load is raised step by step, then narrowed down, to the highest one that meets an objective.
+
+The run asks for the next load here, and the report for the answer, so that both judge by the same numbers of a summary.
+A load is requests/s of all drivers (open loop: latency counts from the scheduled time) or workers of each driver.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from cbt_plugins.metrics import ACCEPTABLE, TOTAL, Direction, Metric, number_at, read
+from cbt_plugins.plan import Ladder
+
+#: bounds nearer than this are one: what is left of the steps repeats the lower one
+CLOSE = 1.05
+#: share of the asked rate that an open loop has to issue; less is a load that nobody has made
+ISSUED = 0.99
+
+
+@dataclass(frozen=True)
+class LadderStep:
+    """One load and what came of it."""
+
+    phase: str
+    load: float
+    values: Mapping[str, Optional[float]]  # by the keys of the objective, in the metrics' units
+    missed: Tuple[str, ...]  # what of the objective it missed, in words; empty: met
+
+
+@dataclass(frozen=True)
+class LadderAnswer:
+    """The highest load that met the objective lies between `low` and `high`; None: no load did, or none missed it."""
+
+    low: Optional[float]
+    high: Optional[float]
+    text: str
+
+
+def metric_of(key: str) -> Tuple[str, Metric]:
+    """Return operation and metric of a key of an objective: "GET/p99_ms", "success_rate"."""
+    op, _, name = key.rpartition("/")
+    return op or TOTAL, ACCEPTABLE[name]
+
+
+def objective_text(ladder: Ladder) -> str:
+    """Return the objective in words: "GET p99 at most 50 ms, success rate at least 0.999"."""
+    return ", ".join(_limit(key, limit) for key, limit in ladder.objective.items())
+
+
+def _limit(key: str, limit: float) -> str:
+    op, metric = metric_of(key)
+    least = "at least" if metric.direction is Direction.HIGHER else "at most"
+    return f"{op + ' ' if op != TOTAL else ''}{metric.title} {least} {limit:g}{_unit(metric)}"
+
+
+def _unit(metric: Metric) -> str:
+    return f" {metric.unit}" if metric.unit else ""
+
+
+def load_text(ladder: Ladder, load: float) -> str:
+    """Return a load in words: "437/s", "12 workers per driver"."""
+    return f"{load:g}/s" if ladder.unit == "rate" else f"{load:g} workers per driver"
+
+
+def judge(ladder: Ladder, load: float, summary: Mapping[str, Any], phase: Mapping[str, Any]) -> LadderStep:
+    """Return what the phase of a summary says of its step; a number that is missing misses the objective."""
+    values: Dict[str, Optional[float]] = {}
+    missed: List[str] = []
+    for key, limit in ladder.objective.items():
+        op, metric = metric_of(key)
+        value = values[key] = read(metric, summary, phase, op)
+        name = f"{op + ' ' if op != TOTAL else ''}{metric.title}"
+        if value is None:
+            done = (phase["ops"].get(op) or {} if op != TOTAL else phase["total"]).get("requests") or 0
+            missed.append(f"{name} unknown: {done} requests succeeded")
+        elif value < limit if metric.direction is Direction.HIGHER else value > limit:
+            missed.append(f"{name} {value:.4g}{_unit(metric)}")
+    off = number_at(phase, ("rate", "deviation"))
+    if off is not None and off < ISSUED - 1:
+        missed.append(f"{-100 * off:.3g} % of the requests were not issued: all workers waited")
+    return LadderStep(phase["name"], load, values, tuple(missed))
+
+
+def _bounds(steps: Sequence[LadderStep]) -> Tuple[Optional[float], Optional[float]]:
+    """Return the highest load below all that missed, and the lowest that missed; once is enough to miss."""
+    high = min((step.load for step in steps if step.missed), default=None)
+    low = max((step.load for step in steps if not step.missed and (high is None or step.load < high)), default=None)
+    return low, high
+
+
+def next_load(ladder: Ladder, steps: Sequence[LadderStep]) -> float:
+    """Return the load of the next step.
+
+    Loads grow at least twofold, so fast that the steps reach `highest`. After a miss the geometric mean of the bounds
+    follows. When the bounds are close, or `highest` is met, the lower one is repeated: the answer rests on more.
+    """
+    if not steps:
+        return ladder.lowest
+    low, high = _bounds(steps)
+    growth = max(2.0, (ladder.highest / ladder.lowest) ** (1 / max(1, ladder.steps - 1)))
+    if high is None:
+        assert low is not None
+        return _rounded(ladder, min(ladder.highest, low * growth))
+    if low is None:  # also `lowest` is too much
+        return _rounded(ladder, high / growth)
+    between = _rounded(ladder, math.sqrt(low * high))
+    return between if low < between < high and high / low > CLOSE else low
+
+
+def _rounded(ladder: Ladder, load: float) -> float:
+    return max(1.0, float(round(load))) if ladder.unit == "workers" else float(f"{load:.4g}")
+
+
+def ladder_of(plan: Mapping[str, Any]) -> Optional[Ladder]:
+    """Return the ladder of a phase of plan.json. Raises ValueError for one that nobody can have planned."""
+    its = plan.get("ladder")
+    if not its:
+        return None
+    ladder = Ladder(**{**its, "objective": {str(key): float(limit) for key, limit in its["objective"].items()}})
+    if ladder.unit not in ("rate", "workers") or not all(_known(key) for key in ladder.objective):
+        raise ValueError(f"no ladder: {its}")
+    return ladder
+
+
+def _known(key: str) -> bool:
+    return key.rpartition("/")[2] in ACCEPTABLE
+
+
+def answer(ladder: Ladder, steps: Sequence[LadderStep]) -> LadderAnswer:
+    """Return the interval that the answer lies in, and a sentence."""
+    low, high = _bounds(steps)
+    goal = objective_text(ladder)
+    if not steps:
+        return LadderAnswer(None, None, f"no step was made ({goal})")
+    if high is None:
+        assert low is not None
+        return LadderAnswer(low, None, f"{goal}: met at {load_text(ladder, low)}, the highest load tried")
+    why = next("; ".join(step.missed) for step in steps if step.missed and step.load == high)
+    if low is None:
+        return LadderAnswer(None, high, f"{goal}: missed at {load_text(ladder, high)}, the lowest load tried ({why})")
+    times = sum(step.load == low for step in steps)
+    often = f", {times} times" if times > 1 else ""
+    text = f"{goal}: met at {load_text(ladder, low)}{often}, missed at {load_text(ladder, high)} ({why})"
+    if ladder.unit == "workers":  # what the SDC study calls production level
+        text += f"; 80 % of it are {load_text(ladder, max(1, math.floor(0.8 * low)))}"
+    return LadderAnswer(low, high, text)

@@ -1,0 +1,51 @@
+"""What a run lets `cbt-tools report` make: its summary and its page at the end, and the numbers so far."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any, Dict
+
+from cbt_plugins.host import RunFailed, own_tool
+
+log = logging.getLogger(__name__)
+
+
+def _report(folder: Path, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    root = str(Path(__file__).resolve().parents[2])
+    environment = dict(os.environ)
+    environment["PYTHONPATH"] = os.pathsep.join(p for p in (root, environment.get("PYTHONPATH")) if p)
+    line = own_tool("report", str(folder), *words)
+    return subprocess.run(line, env=environment, check=False, text=True, **options)
+
+
+def numbers_so_far(folder: Path) -> Dict[str, Any]:
+    """Return the summary of the phases that have ended. Raises RunFailed when there is none."""
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "summary.json"
+        done = _report(folder, "--json", str(path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        try:
+            summary: Dict[str, Any] = json.loads(path.read_text())
+        except (OSError, ValueError):
+            raise RunFailed(f"no numbers of the phases so far: {done.stderr.strip()[-500:]}") from None
+        return summary
+
+
+def summarize(folder: Path) -> None:
+    """Make summary and report in a process of their own: analysis is no part of a run, and may need much memory."""
+    before = _written(folder)
+    status = _report(folder).returncode
+    if _written(folder) == before:  # a status alone also means that the run is incomplete
+        log.error("no report was made (exit status %d); try again: cbt-tools report %s", status, folder)
+
+
+def _written(folder: Path) -> int:
+    """Return when the summary of a run was written, in ns; 0 when there is none."""
+    try:
+        return (folder / "summary.json").stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,156 @@
+"""Ladders: how the load is searched, what is an answer, and what a file may ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Tuple
+
+import pytest
+
+from cbt_plugins.config.check import load_file
+from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.models.ladder import LadderStep, answer, judge, ladder_of, next_load
+from cbt_plugins.plan import Ladder
+from cbt_plugins.tools.__main__ import main
+
+RATES = Ladder("find", "rate", 100.0, 5000.0, 12, {"GET/p99_ms": 50.0})
+WORKERS = Ladder("find", "workers", 1.0, 256.0, 12, {"mean_ms": 20.0})
+
+
+def climb(ladder: Ladder, meets: Callable[[float], bool]) -> List[LadderStep]:
+    steps: List[LadderStep] = []
+    for number in range(ladder.steps):
+        load = next_load(ladder, steps)
+        steps.append(LadderStep(f"step-{number}", load, {}, () if meets(load) else ("p99 99 ms",)))
+    return steps
+
+
+@pytest.mark.parametrize("true", [130.0, 437.0, 1999.0, 4990.0])
+def test_the_answer_is_between_two_close_loads(true: float) -> None:
+    steps = climb(RATES, lambda load: load <= true)
+    found = answer(RATES, steps)
+    assert found.low and found.high and found.low <= true < found.high <= 1.1 * found.low
+    assert steps[0].load == 100 and max(step.load for step in steps) <= 5000
+    assert f"met at {found.low:g}/s" in found.text and f"missed at {found.high:g}/s (p99 99 ms)" in found.text
+
+
+def test_workers_are_whole_and_the_neighbours_of_the_answer_are_tried() -> None:
+    steps = climb(WORKERS, lambda load: load <= 37)
+    assert [step.load for step in steps[:7]] == [1, 2, 4, 8, 16, 32, 64]
+    assert all(step.load == int(step.load) for step in steps)
+    found = answer(WORKERS, steps)
+    assert (found.low, found.high) == (37, 38) and "80 % of it are 29 workers per driver" in found.text
+
+
+def test_what_no_load_or_every_load_meets() -> None:
+    none, every = climb(RATES, lambda _: False), climb(RATES, lambda _: True)
+    assert answer(RATES, none).low is None and "missed at " in answer(RATES, none).text
+    assert min(step.load for step in none) < 100
+    assert answer(RATES, every).high is None
+    assert [step.load for step in every].count(5000) > 3  # repeated: it rests on more than one
+    assert answer(RATES, ()).text.startswith("no step was made")
+
+
+def test_a_load_that_misses_once_is_missed() -> None:
+    steps = [LadderStep("a", 100, {}, ()), LadderStep("b", 100, {}, ("p99",)), LadderStep("c", 200, {}, ())]
+    assert (answer(RATES, steps).low, answer(RATES, steps).high) == (None, 100)
+
+
+def phase(**line: Any) -> Dict[str, Any]:
+    get = {"latency_ms": {"p99": 40.0}, "requests": 500, **line}
+    total = {"latency_ms": {"mean": 5.0}, "requests": 900, "success_rate": 0.9995}
+    return {"name": "find-step-1", "ops": {"GET": get}, "total": total, "rate": {"deviation": 0.0}}
+
+
+def missed(ladder: Ladder, its: Mapping[str, Any]) -> Tuple[str, ...]:
+    return judge(ladder, 100.0, {}, its).missed
+
+
+def test_what_misses_an_objective() -> None:
+    assert missed(RATES, phase()) == ()
+    assert missed(RATES, phase(latency_ms={"p99": 50.5})) == ("GET p99 50.5 ms",)
+    assert missed(RATES, phase(latency_ms=None, requests=0)) == ("GET p99 unknown: 0 requests succeeded",)
+    assert missed(RATES, {**phase(), "ops": {}}) == ("GET p99 unknown: 0 requests succeeded",)
+    late = {**phase(), "rate": {"deviation": -0.031}}
+    assert missed(RATES, late) == ("3.1 % of the requests were not issued: all workers waited",)
+    share = Ladder("x", "rate", 1.0, 2.0, 2, {"success_rate": 0.9999})
+    assert missed(share, phase()) == ("success rate 0.9995",)
+
+
+def test_a_ladder_of_a_strange_plan_is_refused() -> None:
+    its = vars(RATES)
+    assert ladder_of({"ladder": its}) == RATES and ladder_of({}) is None
+    for wrong in ({"unit": "x"}, {"objective": {"GET/no": 1}}):
+        with pytest.raises(ValueError):
+            ladder_of({"ladder": {**its, **wrong}})
+
+
+FILE = """\
+cluster: {user: root, head: node0, clients: [c1, c2], osds: [o], mons: [m], iterations: 1}
+benchmarks:
+  warp:
+    s3: {urls: ['http://rgw1:7480'], user: cbt}
+    engine: cbt-load
+    cycle:
+      phases:
+        - fill: {objects: 1000}
+        - ladder: {SECTION, duration: 30s, objective: {GET/p99_ms: 50, success_rate: 99.9%}}
+"""
+
+
+def file_of(tmp_path: Path, section: str, **replaced: str) -> Path:
+    text = FILE.replace("SECTION", section)
+    for old, new in replaced.items():
+        text = text.replace(old, new)
+    path = tmp_path / "f.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_ladder_becomes_phases(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = file_of(tmp_path, "rate: {lowest: 100/s, highest: 2000/s}, steps: 3")
+    (run,) = load_file(path).runs
+    assert [its.name for its in run.plan.phases] == ["fill", *(f"ladder-step-{n}" for n in (1, 2, 3))]
+    ladder = Ladder("ladder", "rate", 100.0, 2000.0, 3, {"GET/p99_ms": 50.0, "success_rate": 0.999})
+    assert all(its.ladder == ladder and its.duration == 30 and its.engine == "cbt-load" for its in run.plan.phases[1:])
+    assert main(["plan", str(path)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "next load of ladder, from 100/s to 2000/s, Poisson arrivals: GET p99 at most 50 ms, success rate" in text
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ("steps: 3", "ladder: needs one of rate, workers"),
+        ("rate: {lowest: 100/s, highest: 100/s}", "ladder.rate.highest: must be more than lowest"),
+        ("rate: {lowest: 10%, highest: 100/s}", "must be rates such as 100/s, no shares"),
+        ("workers: {highest: 8}, arrivals: even", "ladder.arrivals: goes with rate: only"),
+        ("workers: {highest: 8}, mix: {put: 100}", "objective.GET/p99_ms: this operation is not in the mix"),
+        ("workers: {highest: 2000000}", "ladder.workers.highest: "),
+    ],
+)
+def test_errors_of_a_file(tmp_path: Path, section: str, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_file(file_of(tmp_path, section))
+    assert said in str(error.value)
+
+
+def test_the_workers_of_all_drivers_have_a_limit(tmp_path: Path) -> None:
+    many = {"engine: cbt-load": "engine: cbt-load\n    drivers: 101"}
+    with pytest.raises(ConfigError, match="1010000 requests in flight in one run"):
+        load_file(file_of(tmp_path, "workers: {highest: 10000}", **many))
+
+
+@pytest.mark.parametrize(
+    ("objective", "said"),
+    [
+        ("{GET/p98_ms: 50", "unknown metric 'p98_ms'; did you mean"),
+        ("{x/GET/p99_ms: 50", "it is about every step"),
+        ("{GET/p99_ms: 50ms", "must be a number more than 0 (ms)"),
+        ("{GET/p99_ms: .inf", "must be a number more than 0 (ms)"),
+    ],
+)
+def test_errors_of_an_objective(tmp_path: Path, objective: str, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_file(file_of(tmp_path, "workers: {highest: 8}", **{"{GET/p99_ms: 50": objective}))
+    assert said in str(error.value) and "objective" in str(error.value)
