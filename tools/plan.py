@@ -216,8 +216,8 @@ def _how(phase: Phase) -> Iterator[str]:
         yield f"open loop: {format_percent(phase.rate_share)} of what the last closed loop made, {arrivals}"
     if phase.ladder is not None:
         its, arrives = phase.ladder, f", {arrivals}" if phase.ladder.unit == "rate" else ""
-        reach = f"from {load_text(its, its.lowest)} to {load_text(its, its.highest)}"
-        yield f"next load of {its.name}, {reach}{arrives}: {objective_text(its)}"
+        reach = f", from {load_text(its, its.lowest)} to {load_text(its, its.highest)}{arrives}: {objective_text(its)}"
+        yield f"next load of {its.name}{reach if phase.name.endswith('-step-1') else ''}"
     if phase.keys:
         yield "keys: " + ", ".join(f"{op} {_keys(keys)}" for op, keys in phase.keys.items())
     if phase.roles:

@@ -204,11 +204,25 @@ def _objective(value: Any) -> Any:
     return limits
 
 
+_PlainRate = Annotated[
+    float,
+    BeforeValidator(parse_rate),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0},
+                {"type": "string", "pattern": RATE_PATTERN, "title": "rate"},
+            ]
+        }
+    ),
+]
+
+
 class LadderRates(Strict):
     """From where to where an open loop's rate may go: requests of all drivers together."""
 
-    lowest: _Rate = Field(description="Rate of the first step.")
-    highest: _Rate = Field(description="No step is faster.")
+    lowest: _PlainRate = Field(description="Rate of the first step.")
+    highest: _PlainRate = Field(description="No step is faster.")
 
 
 class LadderWorkers(Strict):
@@ -243,8 +257,6 @@ class LadderSection(Strict):
     @model_validator(mode="after")
     def _whole(self) -> LadderSection:
         only_one(self, ("rate", "workers"))
-        if self.rate and None in (self.rate.lowest[0], self.rate.highest[0]):
-            raise FieldErrors([FieldError(("rate",), "must be rates such as 100/s, no shares")])
         if self.arrivals and not self.rate:
             raise FieldErrors([FieldError(("arrivals",), "goes with rate: only", of_key=True)])
         lowest, highest = self._range
@@ -265,7 +277,7 @@ class LadderSection(Strict):
     @property
     def _range(self) -> Tuple[float, float]:
         if self.rate:
-            return self.rate.lowest[0] or 0.0, self.rate.highest[0] or 0.0
+            return self.rate.lowest, self.rate.highest
         assert self.workers is not None
         return float(self.workers.lowest), float(self.workers.highest)
 

@@ -61,7 +61,9 @@ def _unit(metric: Metric) -> str:
 
 def load_text(ladder: Ladder, load: float) -> str:
     """Return a load in words: "437/s", "12 workers per driver"."""
-    return f"{load:g}/s" if ladder.unit == "rate" else f"{load:g} workers per driver"
+    if ladder.unit == "rate":
+        return f"{load:g}/s"
+    return f"{load:g} worker{'' if load == 1 else 's'} per driver"
 
 
 def judge(ladder: Ladder, load: float, summary: Mapping[str, Any], phase: Mapping[str, Any]) -> LadderStep:
@@ -144,5 +146,5 @@ def answer(ladder: Ladder, steps: Sequence[LadderStep]) -> LadderAnswer:
     often = f", {times} times" if times > 1 else ""
     text = f"{goal}: met at {load_text(ladder, low)}{often}, missed at {load_text(ladder, high)} ({why})"
     if ladder.unit == "workers":  # what the SDC study calls production level
-        text += f"; 80 % of it are {load_text(ladder, max(1, math.floor(0.8 * low)))}"
+        text += f"; 80 % of it: {load_text(ladder, max(1, math.floor(0.8 * low)))}"
     return LadderAnswer(low, high, text)

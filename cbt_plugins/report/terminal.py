@@ -152,15 +152,15 @@ def _change(line: Mapping[str, Any]) -> List[str]:
 
 
 def ladder_rows(ladder: Mapping[str, Any]) -> List[List[str]]:
-    """Return the steps of a ladder in the order of their loads, and what was missed; the first row is the head."""
-    head = ["requests/s" if ladder["unit"] == "rate" else "workers per driver"]
+    """Return the steps of a ladder in the order of their loads; the first row is the head."""
+    head = ["requests/s" if ladder["unit"] == "rate" else "workers per driver", "objective"]
     head += [key.replace("/", " ") for key in ladder["objective"]]
-    rows = [[*head, "obj/s", "errors", "kinds of error", "objective"]]
+    rows = [[*head, "obj/s", "errors", "kinds of error"]]
     for step in sorted(ladder["steps"], key=lambda step: float(step["load"])):
         values = [plain(step["values"].get(key)) for key in ladder["objective"]]
         kinds = ", ".join(f"{n} x {kind}" for kind, n in step["error_kinds"].items())
-        met = "missed: " + "; ".join(step["missed"]) if step["missed"] else "met"
-        rows.append([plain(step["load"]), *values, plain(step["obj_per_s"]), count(step["errors"]), kinds, met])
+        met = "missed" if step["missed"] else "met"
+        rows.append([plain(step["load"]), met, *values, plain(step["obj_per_s"]), count(step["errors"]), kinds])
     return rows
 
 

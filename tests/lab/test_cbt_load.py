@@ -298,6 +298,25 @@ def test_an_open_loop_holds_its_rate(lab: RunningLab, tmp_path: Path) -> None:
     assert rates[1] == pytest.approx(asked, abs=4 * (asked / 10) ** 0.5 + 0.05 * asked)
 
 
+@pytest.mark.long  # the unit tests have its arithmetic and its files
+def test_a_ladder_finds_what_the_cluster_can_do(lab: RunningLab, tmp_path: Path) -> None:
+    rates = {"rate": {"lowest": "20/s", "highest": "5000/s"}, "objective": {"GET/p99_ms": 500, "success_rate": "99%"}}
+    workers = {"workers": {"highest": 8}, "objective": {"mean_ms": 10_000}}
+    phases = [
+        {"fill": {"objects": 200}},
+        {"ladder": {**rates, "steps": 6, "duration": "6s"}},
+        {"ladder": {**workers, "steps": 4, "duration": "3s"}, "name": "sizing"},
+    ]
+    cycle = Cycle(lab, tmp_path, warp=cbt_load(workers=16, cycle={"phases": phases}))
+    done = cycle.run()
+    assert done.returncode == 0, done.stderr[-3000:]  # overload is a result
+    by_rate, sizing = cycle.summary()["ladders"]
+    assert by_rate["low"] and by_rate["high"] and by_rate["low"] < by_rate["high"] <= 5000
+    assert [its["load"] for its in sizing["steps"]] == [1, 2, 4, 8] and sizing["high"] is None
+    jobs = [job["workers"] for number in (1, 2, 3, 4) for job in cycle.phases()[f"sizing-step-{number}"]["jobs"]]
+    assert jobs == [1, 1, 2, 2, 4, 4, 8, 8]
+
+
 @pytest.mark.long  # test_cycle has one, the Go tests what is read then
 def test_a_killed_measurement_is_done_again_on_what_is_there(lab: RunningLab, tmp_path: Path) -> None:
     phases = [{"fill": {"objects": 300}}, {"hybrid": {"duration": "6s", "mix": REEF}, "name": "mix"}, {"verify": {}}]

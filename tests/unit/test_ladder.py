@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
+import analysis_archives as made
 import pytest
+from run_context import context
 
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.models.ladder import LadderStep, answer, judge, ladder_of, next_load
-from cbt_plugins.plan import Ladder
+from cbt_plugins.plan import S3, Ladder, Phase, Plan
+from cbt_plugins.run.context import RunArchive
+from cbt_plugins.run.phases import start_of
 from cbt_plugins.tools.__main__ import main
 
 RATES = Ladder("find", "rate", 100.0, 5000.0, 12, {"GET/p99_ms": 50.0})
@@ -39,7 +46,7 @@ def test_workers_are_whole_and_the_neighbours_of_the_answer_are_tried() -> None:
     assert [step.load for step in steps[:7]] == [1, 2, 4, 8, 16, 32, 64]
     assert all(step.load == int(step.load) for step in steps)
     found = answer(WORKERS, steps)
-    assert (found.low, found.high) == (37, 38) and "80 % of it are 29 workers per driver" in found.text
+    assert (found.low, found.high) == (37, 38) and "80 % of it: 29 workers per driver" in found.text
 
 
 def test_what_no_load_or_every_load_meets() -> None:
@@ -81,8 +88,47 @@ def test_a_ladder_of_a_strange_plan_is_refused() -> None:
     its = vars(RATES)
     assert ladder_of({"ladder": its}) == RATES and ladder_of({}) is None
     for wrong in ({"unit": "x"}, {"objective": {"GET/no": 1}}):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="no ladder"):
             ladder_of({"ladder": {**its, **wrong}})
+
+
+def half_way(tmp_path: Path) -> Tuple[Path, Tuple[Phase, ...]]:
+    """An archive with two of three steps: 100/s with a p99 of 10 ms, 200/s with one of 80 ms and refusals."""
+    ladder = Ladder("find", "rate", 100.0, 400.0, 3, {"GET/p99_ms": 50.0})
+    phases = tuple(Phase(f"find-step-{n}", "hybrid", engine="cbt-load", ladder=ladder) for n in (1, 2, 3))
+    directory = made.run(tmp_path, phases=[its.name for its in phases])
+    plan = json.loads((directory / "plan.json").read_text())
+    plan["phases"] = [asdict(its) for its in phases]
+    (directory / "plan.json").write_text(json.dumps(plan))
+    for number, (rate, latency) in enumerate([(100.0, 0.01), (200.0, 0.08)], 1):
+        rows = made.steady("GET", workers=2, seconds=12, latency=latency, begin=-1, size=4096)
+        rows += [made.row("GET", 5.0, 0.001, error="503: SlowDown")] * number
+        about: Dict[str, Any] = {"role": "none", "engine": "cbt-load"}
+        about["asked"] = {"duration": 10.0, "mix": {"GET": 100}, "rate": rate, "workers": None}
+        job = made.cbt_load("h", rows, rate_limit=rate, end={"issued": {"GET": round(14 * rate)}})
+        made.phase(directory, number, f"find-step-{number}", [job], **about)
+    return directory, phases
+
+
+def test_the_next_step_follows_from_the_numbers_of_the_archive(tmp_path: Path) -> None:
+    directory, phases = half_way(tmp_path)
+    plan = Plan("warp", S3(("http://rgw1:7480",)), (), (), phases)
+    journal = SimpleNamespace(since=lambda _: [])
+    run = context(plan=plan, archive=RunArchive(directory), journal=journal)
+    assert start_of(run, 1, phases[0]).rate == 100.0
+    assert start_of(run, 3, phases[2]).rate == 141.4
+
+
+def test_what_the_report_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory, _ = half_way(tmp_path)
+    assert main(["report", str(directory)]) == 4  # it is not complete
+    (found,) = json.loads((directory / "summary.json").read_text())["ladders"]
+    assert (found["low"], found["high"]) == (100.0, 200.0)
+    assert [step["error_kinds"] for step in found["steps"]] == [{"503": 1}, {"503": 2}]
+    out = " ".join(capsys.readouterr().out.split())
+    assert "GET p99 at most 50 ms: met at 100/s, missed at 200/s (GET p99 80 ms)" in out
+    assert "200.0 missed 80.00 " in out and "2 x 503" in out
+    assert "Ladder find" in (directory / "report.html").read_text()
 
 
 FILE = """\
@@ -123,7 +169,7 @@ def test_a_ladder_becomes_phases(tmp_path: Path, capsys: pytest.CaptureFixture[s
     [
         ("steps: 3", "ladder: needs one of rate, workers"),
         ("rate: {lowest: 100/s, highest: 100/s}", "ladder.rate.highest: must be more than lowest"),
-        ("rate: {lowest: 10%, highest: 100/s}", "must be rates such as 100/s, no shares"),
+        ("rate: {lowest: 10%, highest: 100/s}", "ladder.rate.lowest: not a rate; write for example 500/s"),
         ("workers: {highest: 8}, arrivals: even", "ladder.arrivals: goes with rate: only"),
         ("workers: {highest: 8}, mix: {put: 100}", "objective.GET/p99_ms: this operation is not in the mix"),
         ("workers: {highest: 2000000}", "ladder.workers.highest: "),
