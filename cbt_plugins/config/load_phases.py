@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple
+from typing import Annotated, Any, Dict, Iterator, List, Literal, Mapping, Optional, Sequence, Tuple
 
 from pydantic import (
     BeforeValidator,
@@ -265,9 +265,21 @@ class LadderSection(Strict):
         named = {op.upper() for op, share in self.mix if share}
         absent = [key for key in self.objective if "/" in key and key.split("/")[0] not in {*named, TOTAL}]
         errors = [FieldError(("objective", key), "this operation is not in the mix", of_key=True) for key in absent]
+        errors += self._too_few()
         if errors:
             raise FieldErrors(errors)
         return self
+
+    def _too_few(self) -> Iterator[FieldError]:
+        """Yield the percentiles that the first step of an open loop cannot have, before `scale`."""
+        for key in self.objective if self.rate else ():
+            target = target_of(key)
+            needs = ACCEPTABLE[target.metric].needs
+            share = 100.0 if target.op == TOTAL else getattr(self.mix, target.op.lower())
+            requests = self._range[0] * self.duration * share / 100
+            if 0 < requests < 1.5 * needs > 2:
+                text = f"needs {needs} requests, and the first step makes about {requests:.0f}"
+                yield FieldError(("objective", key), f"{text}: longer steps, or a higher lowest", of_key=True)
 
     @property
     def unit(self) -> str:

@@ -86,17 +86,28 @@ def judge(ladder: Ladder, load: float, summary: Mapping[str, Any], phase: Mappin
 
 
 def _bounds(steps: Sequence[LadderStep]) -> Tuple[Optional[float], Optional[float]]:
-    """Return the highest load below all that missed, and the lowest that missed; once is enough to miss."""
-    high = min((step.load for step in steps if step.missed), default=None)
-    low = max((step.load for step in steps if not step.missed and (high is None or step.load < high)), default=None)
+    """Return the highest load below all that missed, and the lowest that missed; a load has what most of its steps had.
+
+    As many steps that met as that missed: missed.
+    """
+    loads = {step.load for step in steps}
+    missed = {load for load in loads if 2 * _times(steps, load, met=True) <= _times(steps, load)}
+    high = min(missed, default=None)
+    low = max((load for load in loads - missed if high is None or load < high), default=None)
     return low, high
 
 
+def _times(steps: Sequence[LadderStep], load: float, met: Optional[bool] = None) -> int:
+    """Return how many steps had this load, or how many of them met (or missed) the objective."""
+    return sum(step.load == load and met in (None, not step.missed) for step in steps)
+
+
 def next_load(ladder: Ladder, steps: Sequence[LadderStep]) -> float:
-    """Return the load of the next step.
+    """Return the load of the next step, from `lowest` to `highest`.
 
     Loads grow at least twofold, so fast that the steps reach `highest`. After a miss the geometric mean of the bounds
-    follows. When the bounds are close, or `highest` is met, the lower one is repeated: the answer rests on more.
+    follows. When they are close, or there is one only, what was tried less often is repeated: one disturbance shall not
+    decide.
     """
     if not steps:
         return ladder.lowest
@@ -105,14 +116,21 @@ def next_load(ladder: Ladder, steps: Sequence[LadderStep]) -> float:
     if high is None:
         assert low is not None
         return _rounded(ladder, min(ladder.highest, low * growth))
-    if low is None:  # also `lowest` is too much
-        return _rounded(ladder, high / growth)
+    if low is None:
+        return high
     between = _rounded(ladder, math.sqrt(low * high))
-    return between if low < between < high and high / low > CLOSE else low
+    if low < between < high and high / low > CLOSE:
+        return between
+    return low if _times(steps, low) < _times(steps, high) else high
 
 
 def _rounded(ladder: Ladder, load: float) -> float:
     return max(1.0, float(round(load))) if ladder.unit == "workers" else float(f"{load:.4g}")
+
+
+def _often(ladder: Ladder, steps: Sequence[LadderStep], load: float, met: bool) -> str:
+    number = _times(steps, load)
+    return load_text(ladder, load) + (f" in {_times(steps, load, met)} of {number} steps" if number > 1 else "")
 
 
 def ladder_of(plan: Mapping[str, Any]) -> Optional[Ladder]:
@@ -140,11 +158,10 @@ def answer(ladder: Ladder, steps: Sequence[LadderStep]) -> LadderAnswer:
         assert low is not None
         return LadderAnswer(low, None, f"{goal}: met at {load_text(ladder, low)}, the highest load tried")
     why = next("; ".join(step.missed) for step in steps if step.missed and step.load == high)
+    missed = f"missed at {_often(ladder, steps, high, met=False)}"
     if low is None:
-        return LadderAnswer(None, high, f"{goal}: missed at {load_text(ladder, high)}, the lowest load tried ({why})")
-    times = sum(step.load == low for step in steps)
-    often = f", {times} times" if times > 1 else ""
-    text = f"{goal}: met at {load_text(ladder, low)}{often}, missed at {load_text(ladder, high)} ({why})"
+        return LadderAnswer(None, high, f"{goal}: {missed}, the lowest load ({why})")
+    text = f"{goal}: met at {_often(ladder, steps, low, met=True)}, {missed} ({why})"
     if ladder.unit == "workers":  # what the SDC study calls production level
         text += f"; 80 % of it: {load_text(ladder, max(1, math.floor(0.8 * low)))}"
     return LadderAnswer(low, high, text)

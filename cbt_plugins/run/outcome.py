@@ -89,13 +89,17 @@ class PhaseOutcome:
             self.degrade("failed")
         elif record["rows_total"] == 0:
             self.warn("generator-idle", f"{job.id}: no request was finished", job=job.id)
-            self.degrade("degraded")
+            self._degrade_measurement()
         if record["errors_total"]:
             text = f"{job.id}: {record['errors_total']} of {record['rows_total']} requests failed"
             self.warn("errors", text, job=job.id)
-            # overload is what a ladder looks for
-            if record["errors_total"] > ERROR_SHARE * record["rows_total"] and self.phase.ladder is None:
-                self.degrade("degraded")
+            if record["errors_total"] > ERROR_SHARE * record["rows_total"]:
+                self._degrade_measurement()
+
+    def _degrade_measurement(self) -> None:
+        """Degrade it, unless overload is what is looked for."""
+        if self.phase.ladder is None:
+            self.degrade("degraded")
 
     def note_dry(self) -> None:
         """Warn of jobs that ran out of objects to delete, once the window is known."""
@@ -212,9 +216,10 @@ def window_of(phase: Phase, jobs: Sequence[Mapping[str, Any]], go_at: Optional[f
     do not end it. A phase that ends by itself has no common end: its window is from the first request to the last.
     """
     working = [j for j in jobs if j["first_row"] is not None]
-    if not working:
-        return None
     duration = phase.goal.duration if phase.goal else phase.duration
+    known = phase.engine == "cbt-load" and go_at is not None and duration  # also when nothing was finished
+    if not (working or known):
+        return None
     if not duration:
         start, end = min(j["first_row"] for j in working), max(j["last_row"] for j in working)
         return (start, end) if end > start else None

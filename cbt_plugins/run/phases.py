@@ -178,8 +178,11 @@ def _rate(run: RunContext, index: int, phase: Phase) -> Optional[float]:
         if not closed or earlier.is_calibration or not record or not record["window"]:
             continue
         # not until the jobs ended: what they waited for and looked up after the window is no part of their load
-        lasted = record["window"]["end"] - min(j["first_row"] for j in record["jobs"])
-        made = sum(j["rows_total"] for j in record["jobs"]) / lasted
+        worked = [j for j in record["jobs"] if j["first_row"] is not None]
+        if not worked:
+            continue
+        lasted = record["window"]["end"] - min(j["first_row"] for j in worked)
+        made = sum(j["rows_total"] for j in worked) / lasted
         return round(phase.rate_share * made, 3)
     raise RunFailed(f"{phase.name}: no closed loop before it to take {100 * phase.rate_share:g} % of")
 

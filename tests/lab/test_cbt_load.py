@@ -300,7 +300,7 @@ def test_an_open_loop_holds_its_rate(lab: RunningLab, tmp_path: Path) -> None:
 
 @pytest.mark.long  # the unit tests have its arithmetic and its files
 def test_a_ladder_finds_what_the_cluster_can_do(lab: RunningLab, tmp_path: Path) -> None:
-    rates = {"rate": {"lowest": "20/s", "highest": "5000/s"}, "objective": {"GET/p99_ms": 500, "success_rate": "99%"}}
+    rates = {"rate": {"lowest": "40/s", "highest": "5000/s"}, "objective": {"GET/p99_ms": 500, "success_rate": "99%"}}
     workers = {"workers": {"highest": 8}, "objective": {"mean_ms": 10_000}}
     phases = [
         {"fill": {"objects": 200}},
@@ -311,7 +311,7 @@ def test_a_ladder_finds_what_the_cluster_can_do(lab: RunningLab, tmp_path: Path)
     done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]  # overload is a result
     by_rate, sizing = cycle.summary()["ladders"]
-    assert by_rate["low"] and by_rate["high"] and by_rate["low"] < by_rate["high"] <= 5000
+    assert by_rate["high"] and (by_rate["low"] or 0) < by_rate["high"] <= 5000
     assert [its["load"] for its in sizing["steps"]] == [1, 2, 4, 8] and sizing["high"] is None
     jobs = [job["workers"] for number in (1, 2, 3, 4) for job in cycle.phases()[f"sizing-step-{number}"]["jobs"]]
     assert jobs == [1, 1, 2, 2, 4, 4, 8, 8]

@@ -112,7 +112,7 @@ WARP_FAULTS = [
     ),
     (
         "    cycle: {phases: [§{name: x}]}\n",
-        "benchmarks.warp.cycle.phases[0]: needs one of fill, hybrid, warp, verify, delete, wait",
+        "benchmarks.warp.cycle.phases[0]: needs one of fill, hybrid, ladder, warp, verify, delete, wait",
     ),
     (
         "    cycle: {phases: [{§fil: {}}]}\n",

@@ -38,7 +38,7 @@ def test_the_answer_is_between_two_close_loads(true: float) -> None:
     found = answer(RATES, steps)
     assert found.low and found.high and found.low <= true < found.high <= 1.1 * found.low
     assert steps[0].load == 100 and max(step.load for step in steps) <= 5000
-    assert f"met at {found.low:g}/s" in found.text and f"missed at {found.high:g}/s (p99 99 ms)" in found.text
+    assert f"met at {found.low:g}/s" in found.text and f"missed at {found.high:g}/s" in found.text
 
 
 def test_workers_are_whole_and_the_neighbours_of_the_answer_are_tried() -> None:
@@ -51,16 +51,26 @@ def test_workers_are_whole_and_the_neighbours_of_the_answer_are_tried() -> None:
 
 def test_what_no_load_or_every_load_meets() -> None:
     none, every = climb(RATES, lambda _: False), climb(RATES, lambda _: True)
-    assert answer(RATES, none).low is None and "missed at " in answer(RATES, none).text
-    assert min(step.load for step in none) < 100
+    assert answer(RATES, none).low is None and {step.load for step in none} == {100}
+    assert "missed at 100/s in 12 of 12 steps, the lowest load (p99 99 ms)" in answer(RATES, none).text
     assert answer(RATES, every).high is None
-    assert [step.load for step in every].count(5000) > 3  # repeated: it rests on more than one
+    assert [step.load for step in every].count(5000) > 3
     assert answer(RATES, ()).text.startswith("no step was made")
 
 
-def test_a_load_that_misses_once_is_missed() -> None:
+def test_one_disturbance_does_not_decide() -> None:
+    """The fourth step misses for another reason than its load: it is repeated, and the search goes on above it."""
+    ladder = Ladder("find", "rate", 100.0, 1000.0, 30, {"GET/p99_ms": 50.0})
+    disturbed = iter([True, True, True, False])
+    found = answer(ladder, climb(ladder, lambda load: next(disturbed, True) and load <= 950))
+    assert found.low and found.high and found.low <= 950 < found.high <= 1.1 * found.low
+
+
+def test_half_of_the_steps_is_not_enough_to_meet() -> None:
     steps = [LadderStep("a", 100, {}, ()), LadderStep("b", 100, {}, ("p99",)), LadderStep("c", 200, {}, ())]
-    assert (answer(RATES, steps).low, answer(RATES, steps).high) == (None, 100)
+    found = answer(RATES, steps)
+    assert (found.low, found.high) == (None, 100) and "missed at 100/s in 1 of 2 steps" in found.text
+    assert answer(RATES, [*steps, LadderStep("d", 100, {}, ())]).high is None
 
 
 def phase(**line: Any) -> Dict[str, Any]:
@@ -194,9 +204,10 @@ def test_the_workers_of_all_drivers_have_a_limit(tmp_path: Path) -> None:
         ("{x/GET/p99_ms: 50", "it is about every step"),
         ("{GET/p99_ms: 50ms", "must be a number more than 0 (ms)"),
         ("{GET/p99_ms: .inf", "must be a number more than 0 (ms)"),
+        ("{GET/p999_ms: 50", "GET/p999_ms: needs 1000 requests, and the first step makes about 135: longer steps"),
     ],
 )
 def test_errors_of_an_objective(tmp_path: Path, objective: str, said: str) -> None:
     with pytest.raises(ConfigError) as error:
-        load_file(file_of(tmp_path, "workers: {highest: 8}", **{"{GET/p99_ms: 50": objective}))
+        load_file(file_of(tmp_path, "rate: {lowest: 10/s, highest: 80/s}", **{"{GET/p99_ms: 50": objective}))
     assert said in str(error.value) and "objective" in str(error.value)
