@@ -150,3 +150,26 @@ def test_javas_largest_integer_is_no_time_and_one_request_has_no_percentile(tmp_
     (record,) = read_imported(tmp_path / "w7-x.csv")
     assert not [its for its in record.measurements if its.metric in ("p90_ms", "p95_ms", "p99_ms")]
     assert value(record, "read", "max_ms") == 30
+
+
+def test_its_two_digits_are_bins() -> None:
+    record = cosbench.read(DATA / "workloads.csv")[0]
+    bins = {its.metric: its.bin for its in record.measurements}
+    assert bins["obj_per_s"] == bins["mean_ms"] == 0.01 and bins["success_rate"] == 0.0001 and bins["p99_ms"] == 10
+
+
+def test_nothing_that_ended_well_is_said(tmp_path: Path) -> None:
+    """It writes N/A for a success ratio of 0, and for one that it does not know."""
+    lines = (DATA / "workloads.csv").read_text().splitlines()
+    fields = lines[1].split(",")
+    fields[2:4], fields[5:16] = ["0", "0"], [*["N/A"] * 8, "0", "0", "N/A"]
+    (tmp_path / "workloads.csv").write_text("\n".join([lines[0], ",".join(fields)]) + "\n")
+    (record,) = cosbench.read(tmp_path / "workloads.csv")
+    assert "no read ended well" in " ".join(warning.text for warning in record.warnings)
+
+
+def test_a_torn_line_is_refused(tmp_path: Path) -> None:
+    text = (DATA / "workloads.csv").read_text()
+    (tmp_path / "workloads.csv").write_text(text[: text.index("25.79") + 4])
+    with pytest.raises(Unreadable, match="a line has no end"):
+        cosbench.read(tmp_path / "workloads.csv")

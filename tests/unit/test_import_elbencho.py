@@ -59,3 +59,48 @@ def test_what_is_torn_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text((DATA / "phases.csv").read_text().splitlines()[0] + "\n")
     with pytest.raises(Unreadable, match="no phase"):
         read_imported(tmp_path / "x.csv")
+
+
+def test_version_3_1_and_what_it_rounds_to() -> None:
+    (record,) = read_imported(DATA / "v3.1-1.csv")
+    assert value(record, "write", "write", "obj_per_s") == pytest.approx(32 / 2.784)
+    assert value(record, "write", "write", "mib_per_s") == pytest.approx(8192 / 2.784)  # 32 files of 256 MiB
+    assert value(record, "read", "read", "mean_ms") == 214.645
+    bins = {its.metric: its.bin for its in record.measurements if its.phase == "write"}
+    assert bins["mean_ms"] == bins["max_ms"] == 0.001  # whole us
+    assert bins["obj_per_s"] == pytest.approx(32 / 2.784 * 0.001 / 2.784)  # whole ms
+    assert record.started is None  # no time zone
+
+
+def test_mib_that_are_rounded_down(tmp_path: Path) -> None:
+    """Where a file is not written as a whole, its table has no more than whole MiB."""
+    (tmp_path / "x.csv").write_text((DATA / "v3.1-1.csv").read_text().replace(",25,32,7460,8192,", ",25,32,7460,8190,"))
+    (record,) = read_imported(tmp_path / "x.csv")
+    (line,) = [its for its in record.measurements if (its.phase, its.metric) == ("write", "mib_per_s")]
+    assert line.value == pytest.approx(8190 / 2.784)
+    assert line.bin == pytest.approx(2 / 2.784 + line.value * 0.001 / 2.784)  # of whole MiB, and of whole ms
+
+
+def test_tables_before_version_2_1_have_no_label(tmp_path: Path) -> None:
+    lines = (DATA / "v3.1-1.csv").read_text().splitlines()
+    rows = [line.split(",") for line in lines]
+    (tmp_path / "x.csv").write_text("".join(",".join(row[:1] + row[2:]) + "\n" for row in rows))
+    (record,) = read_imported(tmp_path / "x.csv")
+    assert value(record, "write", "write", "obj_per_s") == pytest.approx(32 / 2.784)
+
+
+def test_writes_with_the_latencies_of_reads_have_none(tmp_path: Path) -> None:
+    """Until 2.0-7 one histogram has both, and the table has no latency of the reads."""
+    head, _, row, _ = (DATA / "v3.1-1.csv").read_text().splitlines()
+    (tmp_path / "x.csv").write_text(f"{head},rwmix read IOPS [first],rwmix read IOPS [last]\n{row},900,1000\n")
+    (record,) = read_imported(tmp_path / "x.csv")
+    assert {its.op for its in record.measurements} == {"write", "read", "total"}
+    assert not [its for its in record.measurements if its.metric in ("mean_ms", "max_ms")]
+
+
+def test_a_torn_line_is_no_phase(tmp_path: Path) -> None:
+    text = (DATA / "v3.1-1.csv").read_text()
+    (tmp_path / "x.csv").write_text(text[: text.index("READ,846,9") + len("READ,846,9")])
+    (record,) = read_imported(tmp_path / "x.csv")
+    assert {its.phase for its in record.measurements} == {"write", "mkdirs"} and not record.usable
+    assert "torn-output" in [warning.code for warning in record.warnings]

@@ -255,3 +255,21 @@ def test_directions_that_fio_has_put_together(name: str, rate: float, mean: floa
     assert {its.op for its in record.measurements} == {"mixed"}
     assert value(record, "mixed", "obj_per_s") == pytest.approx(rate, rel=1e-3)
     assert value(record, "mixed", "mean_ms") == pytest.approx(mean, rel=1e-3)
+
+
+def test_version_3_42_in_the_text_that_cbt_leaves() -> None:
+    """Its latencies have requests that the ramp began: the rate is that of `total_ios`, as fio says it."""
+    (record,) = read_imported(DATA / "v3.42.txt")
+    assert line_of(record, "write", "obj_per_s").value == pytest.approx(3201.659668, rel=1e-6)
+    assert line_of(record, "write", "mib_per_s").value == pytest.approx(131194880 / 2**20 / 10.002)
+    assert line_of(record, "write", "mean_ms").value == pytest.approx(2.486019)
+    p99 = line_of(record, "write", "p99_ms")
+    assert p99.value == pytest.approx(4.75136) and p99.bin == pytest.approx(4.75136 / 64)
+    assert record.started == pytest.approx(1783516269.595) and record.usable
+
+
+def test_two_runs_in_one_file_are_refused(tmp_path: Path) -> None:
+    text = (DATA / "v3.42.txt").read_text()
+    (tmp_path / "x").write_text(text + text.replace("1783516269595", "1783516369595"))
+    with pytest.raises(Unreadable, match="several runs"):
+        read_imported(tmp_path / "x")

@@ -211,3 +211,10 @@ def test_what_is_nothing_of_hsbench_is_refused(tmp_path: Path) -> None:
         (tmp_path / "x").write_text(text)
         with pytest.raises(Unreadable):
             read_imported(tmp_path / "x")
+
+
+def test_the_two_digits_of_its_table_are_bins() -> None:
+    of_csv, of_json = (read_imported(DATA / f"twice.{form}")[0].measurements for form in ("csv", "json"))
+    for metric in ("mean_ms", "p99_ms", "max_ms"):
+        assert line_of(of_csv, "PUT", metric).bin == 0.01 and line_of(of_json, "PUT", metric).bin == 0
+    assert line_of(of_csv, "PUT", "obj_per_s").bin == pytest.approx(0.01)

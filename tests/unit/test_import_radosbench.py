@@ -101,3 +101,17 @@ def test_what_is_cut_off_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text(text[: text.index("Total time run")])
     with pytest.raises(Unreadable):
         read_imported(tmp_path / "x")
+
+
+def test_the_words_of_hammer() -> None:
+    (record,) = read_imported(DATA / "hammer-write.txt")
+    assert value(record, "obj_per_s") == pytest.approx(7430 / 60.231902)
+    assert value(record, "mib_per_s") == pytest.approx(493.426, rel=1e-5)
+    assert value(record, "mean_ms") == pytest.approx(129.699) and value(record, "max_ms") == pytest.approx(793.961)
+
+
+def test_two_runs_in_one_file_are_refused(tmp_path: Path) -> None:
+    """The time of one would be taken for the requests of the other."""
+    (tmp_path / "x").write_text((DATA / "write.txt").read_text() + (DATA / "rand.txt").read_text())
+    with pytest.raises(Unreadable, match="several runs"):
+        read_imported(tmp_path / "x")

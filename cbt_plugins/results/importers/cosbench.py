@@ -25,6 +25,8 @@ from cbt_plugins.results.source import Unreadable
 MATRIX, HISTORY = "workloads.csv", "run-history.csv"
 #: width of the bins of response times, ms
 BIN = 10.0
+#: two digits are written of rates, mean times and percents
+ROUNDED = 0.01
 #: percent of the responses that took at most so long
 PERCENTILES = (60, 80, 90, 95, 99, 100)
 _METRICS = {90: "p90_ms", 95: "p95_ms", 99: "p99_ms", 100: "max_ms"}
@@ -113,7 +115,8 @@ def lines(path: Path) -> List[CosbenchLine]:
     try:
         with io.StringIO(read_text(path), newline="") as file:
             # what is behind the last column of a table is the history of its states
-            return [_line(path, row) for row in csv.DictReader(file) if row.get("Op-Count") not in (None, "", "N/A")]
+            rows = [row for row in csv.DictReader(file) if row.get("Op-Count") not in (None, "", "N/A")]
+            return [_line(path, row) for row in rows]
     except OSError as e:
         raise Unreadable(f"{path}: {e.strerror or e}") from e
     except (KeyError, ValueError, TypeError) as e:
@@ -128,6 +131,8 @@ def _line(path: Path, row: Mapping[str, str]) -> CosbenchLine:
         workload, stage = found["workload"], found["stage"]
     else:
         workload, stage = path.stem, row["Stage"]
+    if row["Succ-Ratio"] is None:
+        raise ValueError("a line has no end")
     ratio = row["Succ-Ratio"]
     return CosbenchLine(
         workload=workload,
@@ -182,6 +187,9 @@ def _record(path: Path, id: str, its: Sequence[CosbenchLine], known: Optional[Co
         warnings.append(ResultWarning("not-finished", f"{id}: COSbench calls it {', '.join(bad)}"))
     made = [measurement for line in its for measurement in _measurements(line)]
     for line in its:
+        if not line.count:
+            text = f"{line.stage}: no {line.op} ended well: all failed, or none was tried"
+            warnings.append(ResultWarning("errors", text))
         if line.success is not None and line.success < 1:
             text = f"{line.stage}: {1 - line.success:.2%} of {line.op} failed; rates and latencies are without them"
             warnings.append(ResultWarning("errors", text))
@@ -200,13 +208,13 @@ def _record(path: Path, id: str, its: Sequence[CosbenchLine], known: Optional[Co
 def _measurements(line: CosbenchLine) -> Iterator[Measurement]:
     """Of an operation that moved no bytes no bandwidth."""
     where, n = (line.stage, line.op), line.count
-    yield Measurement(*where, "obj_per_s", line.throughput, n=n)
+    yield Measurement(*where, "obj_per_s", line.throughput, n=n, bin=ROUNDED)
     if line.bytes:
         yield Measurement(*where, "mib_per_s", line.bandwidth / 2**20, n=n)
     if line.success is not None:
-        yield Measurement(*where, "success_rate", line.success, n=n)
+        yield Measurement(*where, "success_rate", line.success, n=n, bin=ROUNDED / 100)
     if line.res_ms is not None:
-        yield Measurement(*where, "mean_ms", line.res_ms, n=n)
+        yield Measurement(*where, "mean_ms", line.res_ms, n=n, bin=ROUNDED)
     for q, metric in _METRICS.items():
         if line.percentiles[q] is not None and n >= METRICS[metric].needs:
             yield Measurement(*where, metric, line.percentiles[q], n=n, bin=BIN)

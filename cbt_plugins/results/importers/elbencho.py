@@ -37,17 +37,23 @@ class Elbencho(ClientImporter):
     kind = "elbencho"
 
     def claims(self, head: str) -> bool:
-        return head.startswith("ISO date,label,path type,") or ('"phase_type"' in head and '"last_done"' in head)
+        table = head.startswith(("ISO date,label,path type,", "ISO date,path type,"))
+        return table or ('"phase_type"' in head and '"last_done"' in head)
 
     def parse(self, file: ClientFile) -> Parsed:
         rows = list(_documents(file.text) if file.text.lstrip().startswith("{") else _table(file.text))
+        torn = bool(rows) and None in rows[-1].values() and file.text.startswith("ISO date")
+        rows = rows[:-1] if torn else rows
         if not rows:
             raise Unreadable("elbencho ran no phase")
         made = Parsed("elbencho", config={"benchmark": "elbencho", "engine": "elbencho"})
         made.config.update(_config(rows[0]))
+        if torn:
+            made.usable = False
+            made.warnings.append(ResultWarning("torn-output", f"{file.client}: its last line has no end"))
         seen: Dict[str, int] = {}
         for row in rows:
-            phase = " ".join(filter(None, (row["label"], (row["operation"] or "").lower())))
+            phase = " ".join(filter(None, (row.get("label"), (row["operation"] or "").lower())))
             loop = seen[phase] = seen.get(phase, -1) + 1
             made.loops.setdefault(loop, []).extend(_parts(row, phase, file.client))
             first, last = _number(row, "time ms [first]"), _number(row, "time ms [last]")
@@ -83,7 +89,7 @@ def _row(document: Mapping[str, Any]) -> _Row:
     row: Dict[str, Optional[str]] = {
         "label": document.get("label"),
         "operation": document["phase_type"],
-        "ISO date": document["iso_start_date"],
+        "ISO date": document.get("iso_start_date"),
         "time ms [first]": first["elapsed_time_ms"],
         "time ms [last]": last["elapsed_time_ms"],
         "IO depth": config.get("io_depth"),
@@ -117,13 +123,13 @@ def _start(row: _Row) -> Optional[float]:
 def _parts(row: _Row, phase: str, client: str) -> Iterator[Part]:
     name = row["operation"] or ""
     for prefix, op in (("", _OPS.get(name, name.lower())), ("rwmix read ", "read")):
-        size = _number(row, f"{prefix}bytes")
-        if size is None and (mib := _number(row, f"{prefix}MiB [last]")) is not None:
-            size = mib * 2**20
+        size, rounded = _bytes(row, prefix)
         requests, unit = _requests(row, prefix, size)
         if requests is None:
             continue
         mean, high = (_number(row, f"{prefix}{unit} lat us [{which}]") for which in ("avg", "max"))
+        if row.get("rwmix read IOPS [last]") and "rwmix read IO lat us [avg]" not in row:
+            mean = high = None  # before 2.0-9 those of writes have the reads in them
         yield Part(
             phase=phase,
             op="write" if prefix == "" and name.startswith("RWMIX") else op,
@@ -136,7 +142,21 @@ def _parts(row: _Row, phase: str, client: str) -> Iterator[Part]:
             start=_start(row),
             mean_ms=None if mean is None else mean / 1000,
             max_ms=None if high is None else high / 1000,
+            rounded_ms=0.001,
+            rounded_s=0.001,
+            rounded_bytes=rounded,
         )
+
+
+def _bytes(row: _Row, prefix: str) -> Tuple[Optional[float], float]:
+    """Return how many were moved, and how wide the range is that it may be: the table has MiB, rounded down."""
+    size, mib = _number(row, f"{prefix}bytes"), _number(row, f"{prefix}MiB [last]")
+    if size is not None or mib is None:
+        return size, 0.0
+    whole = (_number(row, f"{prefix}entries [last]") or 0) * (_number(row, "file size") or 0)
+    if mib <= whole / 2**20 < mib + 1:
+        return whole, 0.0
+    return mib * 2**20, 2.0**21
 
 
 def _requests(row: _Row, prefix: str, size: Optional[float]) -> Tuple[Optional[int], str]:

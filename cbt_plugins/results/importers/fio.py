@@ -109,10 +109,24 @@ def _document(text: str) -> Tuple[Dict[str, Any], bool]:
                 raise Unreadable(f"no JSON of fio: {e}") from e
             return last, True
         if isinstance(data, dict) and "fio version" in data:
+            if last is not None and not _goes_on(last, data):
+                raise Unreadable("the output of several runs of fio: give each its own file")
             last = data
     if last is None:
         raise Unreadable("no JSON of fio")
     return last, False
+
+
+def _goes_on(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether a document is of the same run as the one before it, later."""
+    named, done = zip(*(_progress(its) for its in (before, after)))
+    return before.get("global options") == after.get("global options") and named[0] == named[1] and done[0] <= done[1]
+
+
+def _progress(data: Mapping[str, Any]) -> Tuple[List[Any], int]:
+    jobs = _jobs(data)
+    done = sum(int(its["total_ios"]) for job in jobs for its in _sections(job).values())
+    return [(job.get("jobname"), job.get("job_start")) for job in jobs], done
 
 
 def _jobs(data: Mapping[str, Any]) -> List[FioJob]:
@@ -196,6 +210,7 @@ def _parts(job: FioJob, phase: str, client: str, start: Optional[float], logs: M
             percentiles={key: float(given[q]) * unit for q, key in _PERCENTILES.items() if q in given},
             bins=_bins(latency) if unit == _NS else None,  # older versions number their bins in another way
             resolution=RESOLUTION,
+            rounded_ms=unit if unit == _US else 0.0,
             single=log.single if log else None,
         )
 

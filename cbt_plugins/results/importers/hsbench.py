@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from dataclasses import replace
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
@@ -65,11 +66,15 @@ def parse(text: str, client: str, threads: Optional[int] = None) -> Parsed:
     lines, stale = _csv(text) if text.startswith("Loop,") else _json(text)
     made = Parsed("hsbench", config={"benchmark": "hsbench", "engine": "hsbench"})
     if stale:
-        text = f"{client}: the end of the file is that of an earlier, longer run"
-        made.warnings.append(ResultWarning("stale-tail", text))
+        why = f"{client}: the end of the file is that of an earlier, longer run"
+        made.warnings.append(ResultWarning("stale-tail", why))
     sizes = set()
     for loop, number, start, intervals, total in _modes(lines):
         part = _part(client, number, start, intervals, total)
+        if text.startswith("Loop,"):
+            # two digits of everything
+            off = 0.01 * part.seconds / total["Iops"] if total["Iops"] else 0.01
+            part = replace(part, rounded_ms=0.01, rounded_s=off)
         made.loops.setdefault(loop, []).append(part)
         if total["Mode"] in _MOVES and total["Ops"] and total["Seconds"]:
             sizes.add(_size(total))

@@ -118,6 +118,10 @@ class Part:
     percentiles: Mapping[str, float] = field(default_factory=dict)
     bins: Optional[Bins] = None  # of all of its requests: what percentiles of several parts are made of
     resolution: float = 0.0  # width of the program's bins, as a part of the latency; 0: exact
+    #: to what the program rounds: latencies, the time, the bytes
+    rounded_ms: float = 0.0
+    rounded_s: float = 0.0
+    rounded_bytes: float = 0.0
     #: (when it ended in seconds since the part began, its latency in ns) of every request
     single: Optional[Tuple[np.ndarray, np.ndarray]] = None
 
@@ -214,8 +218,9 @@ def _rates(
     """Requests and bytes per second: of one part in its own time, of several in the window."""
     alone = len(parts) == 1
     low, high = window
-    rate = 0.0
+    rate = bin_ = 0.0
     flow: Optional[float] = 0.0
+    flow_bin = 0.0
     unlogged = False
     for part in parts:
         its = part.requests / part.seconds if part.seconds > 0 else 0.0
@@ -225,6 +230,9 @@ def _rates(
         elif not alone and _cut(high - low, part.seconds):
             unlogged = True
         rate += its
+        if part.requests and part.seconds > 0:
+            bin_ += its * part.rounded_s / part.seconds
+            flow_bin += its * part.rounded_bytes / part.requests
         # bytes go along with requests: sizes do not change while a phase runs
         if part.bytes is None:
             flow = None
@@ -238,12 +246,17 @@ def _rates(
         return
     series, mean = _series(parts, window)
     line = replace(line, step=_step(parts), start=None if any(part.start is None for part in parts) else low)
-    yield replace(line, metric="obj_per_s", value=rate, series=series)
+    yield replace(line, metric="obj_per_s", value=rate, series=series, bin=bin_)
     if flow is not None and rate:
         scaled = tuple(value * flow / rate / 2**20 for value in series) if series else None
-        yield replace(line, metric="mib_per_s", value=flow / 2**20, series=scaled)
+        flow_bin = (bin_ * flow / rate + flow_bin) / 2**20
+        yield replace(line, metric="mib_per_s", value=flow / 2**20, series=scaled, bin=flow_bin)
     if mean is not None:
-        yield replace(line, metric="mean_ms", value=_mean(parts), series=mean)
+        yield replace(line, metric="mean_ms", value=_mean(parts), series=mean, bin=_rounded(parts))
+
+
+def _rounded(parts: Sequence[Part]) -> float:
+    return max(part.rounded_ms for part in parts)
 
 
 def _step(parts: Sequence[Part]) -> int:
@@ -297,7 +310,7 @@ def _latencies(
     if window is None or _series(parts, window)[1] is None:
         mean = _mean(parts)
         if mean is not None:
-            yield replace(line, metric="mean_ms", value=mean)
+            yield replace(line, metric="mean_ms", value=mean, bin=_rounded(some))
     bins = _bins(some, window)
     wanted = {key for part in some for key in part.percentiles}
     wide, exact = max(part.resolution for part in some), all(part.single is not None for part in some)
@@ -305,11 +318,12 @@ def _latencies(
         for metric in _QUANTILES:
             if bins.n >= metric.needs:
                 at = bins.quantile(metric.quantile or 0) / 1e6
-                yield replace(line, metric=metric.key, value=at, n=bins.n, bin=0 if exact else at * wide)
+                bin_ = 0 if exact else max(at * wide, _rounded(some))
+                yield replace(line, metric=metric.key, value=at, n=bins.n, bin=bin_)
     elif len(some) == 1:
         for key, value in some[0].percentiles.items():
             if some[0].requests >= METRICS[key].needs:
-                yield replace(line, metric=key, value=value, bin=value * wide)
+                yield replace(line, metric=key, value=value, bin=max(value * wide, _rounded(some)))
     elif wanted and max(part.requests for part in some) >= METRICS["p99_ms"].needs:
         for key in sorted(wanted):
             yield replace(line, metric=key, value=None)
@@ -319,7 +333,7 @@ def _latencies(
         warnings.append(ResultWarning("percentiles-not-merged", text))
     highs = [part.max_ms for part in some]
     if all(high is not None for high in highs):
-        yield replace(line, metric="max_ms", value=max(high or 0 for high in highs))
+        yield replace(line, metric="max_ms", value=max(high or 0 for high in highs), bin=_rounded(some))
 
 
 def _bins(parts: Sequence[Part], window: Optional[Window]) -> Optional[Bins]:
@@ -351,4 +365,5 @@ def _total(phase: str, lines: Sequence[Measurement], ops: int) -> Iterator[Measu
             shortest = min(len(line.series or ()) for line in its)
             series = tuple(sum(values) for values in zip(*((line.series or ())[:shortest] for line in its)))
         n = sum(line.n or 0 for line in its)
-        yield replace(its[0], op=TOTAL, value=sum(line.value or 0.0 for line in its), series=series, n=n)
+        value, bin_ = sum(line.value or 0.0 for line in its), sum(line.bin for line in its)
+        yield replace(its[0], op=TOTAL, value=value, series=series, n=n, bin=bin_)

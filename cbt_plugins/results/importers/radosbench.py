@@ -28,6 +28,9 @@ _TOTALS = {
     "Object size": "object_size",
     "Average Latency(s)": "average_latency",
     "Max latency(s)": "max_latency",
+    # until Hammer
+    "Average Latency": "average_latency",
+    "Max latency": "max_latency",
 }
 _HINTS = re.compile(r"\s*(hints = \d+\s*)?(?=\{)")
 _MAINTAINING = re.compile(r"Maintaining (\d+) concurrent (\w+) of (\d+) bytes")
@@ -43,7 +46,7 @@ class RadosBench(ClientImporter):
     kind = "radosbench"
 
     def claims(self, head: str) -> bool:
-        text = bool(_MAINTAINING.search(head)) or ("Cur ops" in head and "last lat(s)" in head)
+        text = bool(_MAINTAINING.search(head)) or ("Cur ops" in head and "last lat" in head)
         return text or bool(_HINTS.match(head) and '"datas"' in head) or '"Total time run"' in head
 
     def parse(self, file: ClientFile) -> Parsed:
@@ -103,6 +106,8 @@ def _text(text: str) -> Found:
         if found:
             finished.append((int(found[1]), int(found[4])))
         elif colon and key.strip() in _TOTALS:
+            if _TOTALS[key.strip()] in totals:
+                raise Unreadable("the output of several runs of rados bench: give each its own file")
             totals[_TOTALS[key.strip()]] = value.strip()
     about = _MAINTAINING.search(text)
     return totals, finished, about.groups() if about else None
