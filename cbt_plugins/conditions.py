@@ -160,8 +160,8 @@ def spans(samples: Sequence[Sample], start: float, end: float) -> Tuple[List[Con
     return list(found.values()), max(0.0, end - start - covered)
 
 
-#: kinds in the event log that are no faults
-_SETTINGS = ("settings", "recovery")
+#: kinds in the event log that are no faults: `settings:`, its fast recovery, and what a run has made for itself
+NO_FAULTS = ("settings", "recovery", "prepared")
 #: the event of a wait that has seen all PGs active+clean
 CLEAN = "cluster-clean"
 
@@ -178,7 +178,7 @@ def _stretches(events: Iterable[Mapping[str, Any]]) -> Iterator[Tuple[float, flo
     begun, open_ = float("inf"), set()
     for event in events:
         name, label = event.get("event"), str(event.get("label"))
-        if name == "fault-inject-begin" and event.get("kind") not in _SETTINGS:
+        if name == "fault-inject-begin" and event.get("kind") not in NO_FAULTS:
             begun = min(begun, float(event["t"]))
             open_.add(label)
         elif name == "fault-undone":

@@ -27,6 +27,7 @@ def is_measurement(name: str, role: str) -> bool:
     """Return whether a phase is one whose numbers are the result of a run."""
     return role == "measure" and not is_calibration(name, role)
 
+
 #: flags of the OSD map that a run may set; others are the cluster's own
 OSD_FLAGS = (
     *("noup", "nodown", "noout", "noin", "nobackfill", "norebalance", "norecover"),
@@ -168,6 +169,30 @@ class Ladder:
 
 
 @dataclass(frozen=True)
+class RunPool:
+    """A pool that the run makes, and removes at its end; or, `existing`, one that it gives other options meanwhile."""
+
+    key: str  # unique in the plan; the name of an existing one
+    existing: bool = False
+    replicas: Optional[int] = None  # exactly one of these two, unless it exists
+    ec: Optional[Tuple[int, int]] = None  # k, m
+    profile: Tuple[Tuple[str, str], ...] = ()  # further options of the erasure code's profile
+    rule: str = ""  # a CRUSH rule that is there; without it the pool has its own where one of these is given:
+    root: str = ""
+    failure_domain: str = ""
+    device_class: str = ""
+    pg_num: Optional[int] = None
+    target_ratio: Optional[float] = None
+    bulk: Optional[bool] = None
+    application: str = "rgw"
+    options: Tuple[Tuple[str, str], ...] = ()  # of `ceph osd pool set`: compression_mode, compression_algorithm
+
+    def name(self, run_id: str) -> str:
+        """Return its name on the cluster: that of one which the run makes can be nobody else's."""
+        return self.key if self.existing else f"cbtp-{run_id}-{self.key}"
+
+
+@dataclass(frozen=True)
 class Phase:
     """One step of the cycle; phases run one after the other."""
 
@@ -236,4 +261,5 @@ class Plan:
     cbt_load: CbtLoad = CbtLoad()
     keep_rows: bool = False  # the request rows too, beside their aggregates
     settings: Settings = Settings()
+    pools: Tuple[RunPool, ...] = ()
     post_poll: Optional[float] = None  # seconds for which the cluster is watched after everything

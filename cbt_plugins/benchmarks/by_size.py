@@ -164,6 +164,7 @@ class BySizeSection(BenchmarkSection):
             cbt_load=self.cbt_load.to_plan(),
             keep_rows=self.keep_rows,
             settings=settings,
+            pools=self.pools_to_plan(),
             post_poll=scaled_duration(self.post_poll, self.scale),
         )
 

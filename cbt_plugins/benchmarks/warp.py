@@ -147,6 +147,7 @@ class WarpSection(BenchmarkSection):
             cbt_load=self.cbt_load.to_plan(),
             keep_rows=self.keep_rows,
             settings=self.settings.to_plan(),
+            pools=self.pools_to_plan(),
             post_poll=scaled_duration(self.post_poll, self.scale),
         )
 

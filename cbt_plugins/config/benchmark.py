@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, Optional, Tuple
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
@@ -10,6 +10,7 @@ from cbt_plugins import plan
 from cbt_plugins.config import registry
 from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.patterns import AbsolutePath
+from cbt_plugins.config.pools import PoolsSection
 from cbt_plugins.config.s3 import S3Section
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import PERCENT_PATTERN, Duration, Percent, Size, format_size, parse_percent
@@ -174,6 +175,9 @@ class BenchmarkSection(Strict):
         description="Set on the cluster for the length of the run, and restored at its end.",
         json_schema_extra={"default": {}},
     )
+    pools: PoolsSection = Field(
+        {}, description="Pools that the run makes, and removes at its end, by names of yours."
+    )
     post_poll: Optional[Duration] = Field(
         None, description="Watch the cluster for this long after the last phase."
     )
@@ -184,6 +188,10 @@ class BenchmarkSection(Strict):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ValueError("must be a number such as 0.01")
         return value
+
+    def pools_to_plan(self) -> Tuple[plan.RunPool, ...]:
+        """Return the plan's pools."""
+        return tuple(pool.to_plan(key) for key, pool in self.pools.items())
 
 
 def check_raw_goal(goal: Optional[FillSection], full_guard: Optional[float]) -> None:

@@ -28,7 +28,7 @@ from cbt_plugins.inventory import host_of, nodes_of
 _MANY = 1000
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 #: of undo:, and of what a run writes down under these labels itself
-_RESERVED = ("all", "settings", "recovery")
+_RESERVED = ("all", "settings", "recovery", "prepared")
 _TARGETS = ("nodes", "osds", "daemons", "osd_nodes", "osd_number", "daemon_number")
 
 Nodes = Annotated[List[Node], Field(min_length=1)]

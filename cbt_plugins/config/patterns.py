@@ -45,6 +45,8 @@ RgwUser = _text(
     r"[A-Za-z0-9_][A-Za-z0-9_.,@$:+=/-]*", "the name of a user: letters, digits and . _ , @ $ : + = / - only"
 )
 Region = _text(_WORD, "letters, digits and . _ + - only")
+#: pool, CRUSH rule, bucket of the CRUSH tree, device class
+CrushName = _text(r"[A-Za-z0-9_.][A-Za-z0-9_.+-]*", "a name of letters, digits and . _ + - only, not - at first")
 #: network interface, as Linux allows them
 Interface = _text(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}", "an interface: up to 15 letters, digits, . _ : @ -")
 Daemon = _text(r"[a-z]+\.[A-Za-z0-9_][A-Za-z0-9._-]*", "a type and a name, as in osd.3 or rgw.a")

@@ -13,7 +13,7 @@ from cbt_plugins.config.spans import Span, spans, targets_text
 from cbt_plugins.config.units import about_size, format_duration, format_percent
 from cbt_plugins.formatting import several
 from cbt_plugins.models.capacity import growth, mean_size, steady_occupancy
-from cbt_plugins.plan import Phase, Plan, Settings
+from cbt_plugins.plan import Phase, Plan, RunPool, Settings
 
 
 @dataclass(frozen=True)
@@ -196,6 +196,7 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChang
         *(["rows"] if plan.keep_rows else []),
     ]
     yield PlannedChange(f"nodes {nodes}: scratch directory under {where} ({', '.join(content)})", "removed at the end")
+    yield from _pools(plan)
     yield from _set(plan.settings)
     for span in spans(plan):
         fault = span.fault
@@ -209,6 +210,32 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChang
 
 
 _KILLED = "; after a kill -9 by `cbt-tools undo ARCHIVE`"
+#: a run that is broken off needs its data when it is resumed
+_KEPT = "at the end of the whole run; of one that is broken off by `cbt-tools undo ARCHIVE`"
+
+
+def _pools(plan: Plan) -> Iterator[PlannedChange]:
+    for pool in plan.pools:
+        name, about = pool.name("<run id>"), ", ".join(pool_words(pool))
+        if pool.existing:
+            yield PlannedChange(f"existing pool {name}: {about}", f"what it was before, {_KEPT}")
+        else:
+            yield PlannedChange(f"pool {name}: made: {about}", f"removed with all that is in it, {_KEPT}")
+
+
+def pool_words(pool: RunPool) -> Iterator[str]:
+    """Yield what is said of a pool: "EC 4+2", "pg_num 4096", "failure_domain host"."""
+    if pool.ec:
+        yield f"EC {pool.ec[0]}+{pool.ec[1]}"
+    if pool.replicas:
+        yield f"{pool.replicas} replica{'s' if pool.replicas > 1 else ''}"
+    for name in ("pg_num", "target_ratio", "bulk", "rule", "root", "failure_domain", "device_class"):
+        value = getattr(pool, name)
+        if value not in (None, ""):
+            yield f"{name} {str(value).lower() if isinstance(value, bool) else value}"
+    yield from (f"{name} {value}" for name, value in (*pool.profile, *pool.options))
+    if not pool.existing:
+        yield f"application {pool.application}"
 
 
 def _set(settings: Settings) -> Iterator[PlannedChange]:
@@ -234,9 +261,10 @@ def unchanged(plans: Sequence[Plan]) -> str:
     flags = any(plan.settings.flags for plan in plans)
     options = any(plan.settings.config or plan.settings.recovery for plan in plans)
     switches = any(plan.settings.balancer is not None for plan in plans)
+    autoscaler = any(plan.settings.autoscaler is not None for plan in plans)
     injected = any(event.inject for plan in plans for phase in plan.phases for event in phase.events)
     words = [
-        "pool" if not any(plan.settings.autoscaler is not None for plan in plans) else "",
+        "other pool" if any(plan.pools for plan in plans) else "pool" if not autoscaler else "",
         "user",
         "other flag" if flags else "flag",
         "other setting" if options or switches else "setting",
@@ -257,6 +285,9 @@ def _warnings(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
             yield f"{phase.name}: {several(few, 'worker')} per driver; this mix takes {loops} at least, and gets them"
     yield from _limiters(plan)
     yield from _unread(plan)
+    loose = [pool.key for pool in plan.pools if not (pool.existing or pool.pg_num)]
+    if loose:
+        yield f"pools {', '.join(loose)}: the autoscaler may split their PGs while phases run: give pg_num"
     drivers = Counter(driver.node for driver in plan.drivers)
     idle = [node for node in clients if not drivers[node]]
     if idle:

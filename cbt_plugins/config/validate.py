@@ -195,7 +195,7 @@ def _child(node: Mapping[str, Any], part: Any) -> Optional[Mapping[str, Any]]:
     if isinstance(part, int):
         items = node.get("items")
         return items if isinstance(items, Mapping) else None
-    child = node.get("properties", {}).get(part)
+    child = node.get("properties", {}).get(part, node.get("additionalProperties"))
     return child if isinstance(child, Mapping) else None
 
 

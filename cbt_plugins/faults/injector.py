@@ -9,12 +9,13 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Union
 
 from cbt_plugins.faults import lock, seal
 from cbt_plugins.faults.access import ClusterAccess, ensure, limits_of, remembered
 from cbt_plugins.faults.facts import DaemonName
 from cbt_plugins.faults.kind import BlastRadius
+from cbt_plugins.faults.pools import Part
 from cbt_plugins.faults.prepared import Prepared, Preparer
 from cbt_plugins.faults.runner import Clock, Refused, Runner
 from cbt_plugins.faults.safety import Held
@@ -24,6 +25,7 @@ from cbt_plugins.faults.step import FaultError, Step, UndoRecord
 from cbt_plugins.faults.undo import (
     FILE,
     GIVEN_UP,
+    PREPARED,
     RECOVERY,
     SETTINGS,
     Event,
@@ -75,10 +77,12 @@ class Injector:
         self._taken: Dict[str, BlastRadius] = {}  # by label: of the faults that this process has injected
         self._lock = lock.Lock(access.ceph, run_id, folder, self._limits.quick)
         #: left open by an earlier process: nothing is injected before they are undone
-        self._inherited = {record.id for record in self._journal.still_open()}
+        self._inherited = {record.id for record in self._journal.still_open() if record.kind != PREPARED}
         #: one step, or one undo, at a time: faults come from a thread beside the load
         self._turn = threading.RLock()
         self._shut = False
+        #: whether what the run has made for itself is to stay when it is broken off
+        self.keeps_prepared = False
 
     # ---- one run per cluster ----
 
@@ -86,6 +90,7 @@ class Injector:
     def holding(self) -> Iterator[None]:
         """Hold the cluster for a run; at its end, however it comes, undo everything and release the cluster.
 
+        With `keeps_prepared`, what was `set_up` stays, and the cluster is held for the run until it is resumed.
         Raises FaultError: another run has it; or at the end: not everything is undone.
         """
         try:
@@ -94,9 +99,12 @@ class Injector:
         finally:
             with deferred():
                 self.shut()
-                left = self.undo_all()
+                left = self.undo_all(prepared=not self.keeps_prepared)
                 if not left:
                     self._give_back()
+                if self.open and not left:
+                    kept = ", ".join(record.label for record in self.open)
+                    log.warning("for the resumed run there stay: %s; without it: `%s`", kept, self._undo)
             if left:
                 raise FaultError("not undone: " + "; ".join(map(str, left)) + f" ({self._by_hand})")
 
@@ -109,7 +117,11 @@ class Injector:
 
     @property
     def _by_hand(self) -> str:
-        return f"`cbt-tools undo {self._folder}` tries again and prints the commands for doing it by hand"
+        return f"`{self._undo}` tries again and prints the commands for doing it by hand"
+
+    @property
+    def _undo(self) -> str:
+        return f"cbt-tools undo {self._folder}"
 
     def acquire(self) -> None:
         """Take the cluster for this run. Raises FaultError when another run has it."""
@@ -195,6 +207,22 @@ class Injector:
         self._may_begin()
         steps = self._maker.steps(settings or self._settings)
         self._perform(SETTINGS, SETTINGS, steps, wait=True)
+
+    def set_up(self, parts: Iterable[Part]) -> None:
+        """Make what the run needs, one after the other, but for what an earlier process has made.
+
+        Raises FaultError, and what could not be made is undone.
+        """
+        self._may_begin()
+        made = {record["id"] for record in self._journal.records if record["event"] == "injected"}
+        known = [record for record in self.open if record.kind == PREPARED]
+        half = [record.label for record in known if record.id not in made]
+        left = self.undo(half)
+        if left:
+            raise FaultError("not undone: " + "; ".join(map(str, left)))
+        for label, make in parts:
+            if not any(record.label == label for record in self.open):
+                self._perform(label, PREPARED, [make()], wait=True)
 
     def speed_up_recovery(self) -> None:
         """Set `Settings.recovery`, unless it is in force; the first `inject` does so by itself."""
@@ -283,15 +311,16 @@ class Injector:
         """Refuse every new fault from now on with a FaultError, in all threads."""
         self._shut = True
 
-    def undo_all(self) -> List[StillOpen]:
+    def undo_all(self, prepared: bool = True) -> List[StillOpen]:
         """Undo all that is open, last in first out; return what is still open, each with its reason.
 
+        `prepared`: also what was `set_up`.
         A failure does not stop the others, nor does a disk that is full or read-only: what cannot be written is done
         all the same, and stays open. Only the third signal stops it. A step that is beginning in another thread is
         waited for, and undone with the rest.
         """
         with deferred(), self._turn:
-            left = self._undoer.undo(self.open)
+            left = self._undoer.undo([record for record in self.open if prepared or record.kind != PREPARED])
         self._inherited &= {record.id for record in self.open}
         return left
 

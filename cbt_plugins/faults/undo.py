@@ -24,6 +24,8 @@ FILE = "undo.jsonl"
 GIVEN_UP = "given-up"
 #: labels of the steps that are no faults
 SETTINGS, RECOVERY = "settings", "recovery"
+#: kind of what a run has made for itself: it stays when the run is broken off, so that it can be resumed
+PREPARED = "prepared"
 
 Event = Callable[..., None]
 

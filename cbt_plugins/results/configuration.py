@@ -149,10 +149,15 @@ def _of_cluster(run: Optional[Path]) -> Pairs:
     """The snapshot that was made before the first phase."""
     before = run / "cluster" / "before" if run else None
     profiles = _json(before, "ec_profiles.json") or {}
+    own = {its.get("pool_name"): key for key, its in ((_json(run, "manifest.json") or {}).get("pools") or {}).items()}
+    roles = [(end, role) for end, role in _ROLES if role not in own.values()]
+    rules = {rule.get("rule_id"): rule for rule in _json(before, "crush_rules.json") or ()}
     for pool in _json(before, "pools.json") or ():
-        role = next((role for end, role in _ROLES if str(pool.get("pool_name")).endswith(end)), None)
+        name = str(pool.get("pool_name"))
+        role = own.get(name) or next((role for end, role in roles if name.endswith(end)), None)
         if role:
             yield from _of_pool(role, pool, profiles)
+            yield from _of_rule(role, rules.get(pool.get("crush_rule")) or {})
     nodes: List[Mapping[str, Any]] = (_json(before, "osd_tree.json") or {}).get("nodes") or []
     osds = [node for node in nodes if node.get("type") == "osd"]
     if osds:
@@ -183,7 +188,23 @@ def _of_pool(role: str, pool: Mapping[str, Any], profiles: Mapping[str, Any]) ->
         yield f"pool.{role}.{name}", int(profile[name]) if name in profile else None
     for name in ("pg_num", "pg_autoscale_mode", "min_size"):
         yield f"pg.{role}.{name}", pool.get(name)
+    options = pool.get("options") or {}
+    for name in ("compression_mode", "compression_algorithm"):
+        yield f"pool.{role}.{name}", options.get(name, "none" if name.endswith("mode") else None)
+    yield f"pg.{role}.target_size_ratio", options.get("target_size_ratio")
+    yield f"pg.{role}.bulk", "bulk" in str(pool.get("flags_names") or "").split(",")
     yield f"pg.{role}.plugin", profile.get("plugin")
+
+
+def _of_rule(role: str, rule: Mapping[str, Any]) -> Pairs:
+    """Where the PGs of a pool are: the rule's name says nothing, each run has its own."""
+    steps = rule.get("steps") or []
+    taken = [str(step.get("item_name")) for step in steps if step.get("op") == "take"]
+    root, _, device = (taken or [""])[0].partition("~")
+    yield f"pool.{role}.root", root or None
+    yield f"pool.{role}.device_class", device or ("any" if root else None)
+    domains = [str(step.get("type")) for step in steps if str(step.get("op")).startswith("choose")]
+    yield f"pool.{role}.failure_domain", "+".join(domains) or None
 
 
 def _of_conf(before: Optional[Path]) -> Pairs:

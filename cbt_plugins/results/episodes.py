@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from cbt_plugins.conditions import NO_FAULTS
+
 #: undos that begin within so many seconds after the one before has ended are one return
 ONE_RETURN = 30.0
 
@@ -30,7 +32,7 @@ class Episode:
 def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
     """Return failures and returns by time, from lines of events.jsonl; `last` is the time of the last sample."""
     found: List[Episode] = []
-    faults = [event for event in events if event.get("kind") not in _SETTINGS]
+    faults = [event for event in events if event.get("kind") not in NO_FAULTS]
     for event in sorted(faults, key=lambda event: float(event.get("t") or 0)):
         name, t = event.get("event"), float(event.get("t") or 0)
         label, osds = str(event.get("label")), tuple(int(osd) for osd in event.get("osds") or ())
@@ -80,8 +82,6 @@ def _early_return(back: Episode, before: Episode, fired: float) -> Episode:
     return replace(back, begin=begin, switch_fired=fired, asked=asked)
 
 
-#: what is set on the cluster has events, too
-_SETTINGS = ("settings", "recovery")
 _WORDS = {"failure": "fault", "return": "return of"}
 
 

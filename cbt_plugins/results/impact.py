@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from cbt_plugins.conditions import NO_FAULTS
 from cbt_plugins.formatting import several
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results import flight
@@ -234,10 +235,6 @@ def _number(value: Optional[float]) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
-#: changes of settings are in the same journal as faults, and break nothing
-_SETTINGS = ("settings", "recovery")
-
-
 def breaks(run: ArchivedRun) -> bool:
     """Return whether a fault was injected."""
     return any(_is_fault(event) for event in json_lines(run.path / "events.jsonl"))
@@ -262,4 +259,4 @@ def warnings_of(made: Optional[Mapping[str, Any]]) -> List[Dict[str, Any]]:
 
 
 def _is_fault(event: Mapping[str, Any]) -> bool:
-    return event.get("event") == "fault-injected" and event.get("kind") not in _SETTINGS
+    return event.get("event") == "fault-injected" and event.get("kind") not in NO_FAULTS

@@ -25,6 +25,7 @@ from cbt_plugins.journal import Journal, JournalInUse, archive_refusal, write_js
 from cbt_plugins.load.session import Agents, LoadError
 from cbt_plugins.monitors.recovery import cluster_watch
 from cbt_plugins.plan import Plan
+from cbt_plugins.run import prepare
 from cbt_plugins.run.buckets import Buckets
 from cbt_plugins.run.context import LOAD, RunArchive, RunContext
 from cbt_plugins.run.phases import PhaseRunner, Watchers
@@ -78,7 +79,8 @@ class Engine:
 
     def _execute(self, run: RunContext) -> List[str]:
         """Resume what a killed invocation left, then run; returns the phases that are not to be trusted."""
-        _undo_all(run.injector)
+        run.injector.keeps_prepared = bool(run.journal.all("phase-begun"))
+        _undo_all(run.injector, prepared=False)
         held = False
         try:
             # the faults are undone before anybody waits for the monitors' files
@@ -89,6 +91,7 @@ class Engine:
                 ready = check(run)
                 if run.watch.node in ready.offsets:
                     run.watch.offset = ready.offsets[run.watch.node].seconds
+                ready.manifest.update(prepare.set_up(run))
                 self._describe(run, ready)
                 return self._run(run, ready, monitors)
         except RunFailed as error:
@@ -106,16 +109,19 @@ class Engine:
         buckets.claim()
         run.injector.apply()
         run.events.write("run-begun", run_id=run.run_id, phases=[phase.name for phase in run.plan.phases])
+        run.injector.keeps_prepared = True
         folder = str(PurePosixPath(run.host.run_dir) / LOAD)
         with contextlib.closing(Agents(run.remote, run.clients, folder)) as agents:
             runner = PhaseRunner(run, ready, buckets, Watchers(run, monitors), agents)
             trusted = [runner.run(i, phase) for i, phase in enumerate(run.plan.phases, 1)]
-        _undo_all(run.injector)
+        _undo_all(run.injector, prepared=False)
         after_phases(run)
         monitors.close()
         self._snapshot("after")
         if not run.plan.keep_data:
             buckets.remove()
+        run.injector.keeps_prepared = False
+        _undo_all(run.injector)
         return [phase.name for phase, ok in zip(run.plan.phases, trusted) if not ok]
 
     def _complete(self, journal: Journal, events: Journal, degraded: List[str]) -> None:
@@ -179,9 +185,9 @@ class Engine:
         draft.rename(folder)
 
 
-def _undo_all(injector: Injector) -> None:
-    """Undo all that the run has changed on the cluster. Raises RunFailed when something stays changed."""
-    left = injector.undo_all()
+def _undo_all(injector: Injector, prepared: bool = True) -> None:
+    """Undo what the run has changed on the cluster, and `prepared` for itself. Raises RunFailed for what stays."""
+    left = injector.undo_all(prepared)
     if left:
         raise RunFailed("not undone: " + "; ".join(map(str, left)) + " (`cbt-tools undo` prints the commands)")
 

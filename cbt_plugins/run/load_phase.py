@@ -14,8 +14,7 @@ from cbt_plugins import signals
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Pending
 from cbt_plugins.cluster.sampler import StatusFeed
-from cbt_plugins.conditions import found_in, of_own_faults
-from cbt_plugins.faults.undo import RECOVERY, SETTINGS
+from cbt_plugins.conditions import NO_FAULTS, found_in, of_own_faults
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.load import worker_groups
 from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, LoadStart, environment, generator_of
@@ -163,7 +162,7 @@ class LoadPhase:
     @property
     def faulty(self) -> bool:
         """Whether a fault is in force."""
-        return any(record.label not in (SETTINGS, RECOVERY) for record in self.context.injector.open)
+        return any(record.kind not in NO_FAULTS for record in self.context.injector.open)
 
 
 @dataclass

@@ -13,8 +13,9 @@ from cbt_plugins.cluster import remote
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector
+from cbt_plugins.faults.pools import PoolMaker
 from cbt_plugins.faults.scene import ClusterLimits
-from cbt_plugins.plan import Fault, Settings
+from cbt_plugins.plan import Fault, RunPool, Settings
 from cbt_plugins.tools import __main__ as tools
 
 CLUSTER = {
@@ -31,6 +32,11 @@ SETTINGS = Settings(
     recovery="aggressive",
 )
 #: seconds until what hangs is given up; generous where nothing does, so that a busy machine changes nothing
+POOLS = (
+    RunPool("data", ec=(2, 1), pg_num=4, device_class="hdd", options=(("compression_mode", "force"),)),
+    RunPool("index", replicas=3, pg_num=4, failure_domain="host"),
+    RunPool("rbd", existing=True, options=(("compression_mode", "passive"),)),
+)
 TIMEOUT = float(os.environ.get("STANDIN_TIMEOUT", "20"))
 LIMITS = ClusterLimits(TIMEOUT, TIMEOUT, down=20.0, back=20.0, boot=20.0, pause=0.3, again=1.0, lag=2.0)
 ANYTHING = ("clean", "inactive", "domain", "data", "ok-to-stop", "min-in")
@@ -48,6 +54,13 @@ def cut(injector: Injector) -> None:
     """A node is cut off; nobody can reach it before it recovers by itself."""
     options = {"interfaces": ["eth0"], "deadline": 5}
     injector.inject(Fault("cut", "network", ("node1",), options=options))
+
+
+def pools(injector: Injector) -> None:
+    """An erasure coded and a replicated pool of the run's own, and options for somebody else's; kept until the end."""
+    remote_ = Remote.from_host(CLUSTER, {})
+    maker = PoolMaker(Ceph(remote_, CLUSTER), LIMITS, "r1")
+    injector.set_up(maker.parts(POOLS))
 
 
 def main(folder: Path, steps: Callable[[Injector], None]) -> int:
@@ -86,4 +99,4 @@ def undo(folder: Path) -> int:
 
 if __name__ == "__main__":
     what, archive = sys.argv[1], Path(sys.argv[2])
-    sys.exit(undo(archive) if what == "undo" else main(archive, {"run": cycle, "cut": cut}[what]))
+    sys.exit(undo(archive) if what == "undo" else main(archive, {"run": cycle, "cut": cut, "pools": pools}[what]))

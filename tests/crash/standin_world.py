@@ -24,6 +24,8 @@ def new_state(hosts=4, per_host=1):
             {"pool": 2, "pool_name": "data", "type": 3, "size": 3, "min_size": 2, "crush_rule": 1, "pg_num": 8},
         ],
         "autoscale": {"rbd": "on", "data": "warn"},
+        "rules": ["rule0", "rule1"],
+        "profiles": ["ec"],
         "links": {f"node{h + 1}": True for h in range(hosts)},
         "buckets": {},
         "scrubbed": {},
@@ -72,7 +74,7 @@ class World:
             entry.update({"in": osd["in"], "weight": osd["weight"] if osd["in"] else 0, "up_from": 1})
             entries.append(entry)
         pools = [
-            dict(p, pg_autoscale_mode=self.state["autoscale"][p["pool_name"]], erasure_code_profile="ec")
+            {"erasure_code_profile": "ec", **p, "pg_autoscale_mode": self.state["autoscale"][p["pool_name"]]}
             for p in self.state["pools"]
         ]
         return {
@@ -221,16 +223,69 @@ class World:
 
     def _pg_ls_by_pool(self, pool):
         stamp = f"2026-11-21T10:00:{self.state['scrubbed'].get(pool, 0):02}.000000+0000"
-        return {"pg_stats": [{"pgid": f"{pool}.{seed:x}", "last_deep_scrub_stamp": stamp} for seed in range(4)]}
+        about = {"last_deep_scrub_stamp": stamp, "state": "active+clean"}
+        return {"pg_stats": [{"pgid": f"{pool}.{seed:x}", **about} for seed in range(4)]}
 
-    def _osd_pool_set(self, pool, name, value):
-        self.state["autoscale"][pool] = value
+    def _osd_pool_set(self, pool, name, value, *_):
+        if name == "pg_autoscale_mode":
+            self.state["autoscale"][pool] = value
+            return
+        (entry,) = (entry for entry in self.state["pools"] if entry["pool_name"] == pool)
+        if name == "size":
+            entry["size"] = int(value)
+        elif value == "unset":
+            entry["options"] = {key: its for key, its in entry["options"].items() if key != name}
+            if not entry["options"]:
+                del entry["options"]
+        else:
+            entry.setdefault("options", {})[name] = value
+
+    def _osd_pool_get(self, pool, name):
+        (entry,) = (entry for entry in self.state["pools"] if entry["pool_name"] == pool)
+        return {name: entry["crush_rule"]}
+
+    def _osd_pool_create(self, name, pg_num, pgp_num, kind, *rest):
+        words = [word for word in rest if not word.startswith("--")]
+        entry = {"pool": 1 + max(p["pool"] for p in self.state["pools"]), "pool_name": name, "pg_num": int(pg_num)}
+        entry.update(pg_placement_num=int(pgp_num), type=3 if kind == "erasure" else 1, size=3, min_size=2, options={})
+        entry.update(erasure_code_profile=words[0] if kind == "erasure" else "", crush_rule=(words or [0])[-1])
+        self.state["pools"].append(entry)
+        self.state["autoscale"][name] = "off"
+
+    def _osd_pool_rm(self, name, again, sure):
+        if ["mon", "", "mon_allow_pool_delete", "true"] not in self.state["config"]:
+            return "", "Error EPERM: pool deletion is disabled", 1
+        self.state["pools"] = [entry for entry in self.state["pools"] if entry["pool_name"] != name]
+        self.state["autoscale"].pop(name, None)
+
+    def _osd_pool_application_enable(self, pool, name):
+        (entry,) = (entry for entry in self.state["pools"] if entry["pool_name"] == pool)
+        entry["application_metadata"] = {name: {}}
+
+    def _osd_crush_rule_ls(self):
+        return self.state["rules"]
+
+    def _osd_crush_rule_create_replicated(self, name, *_):
+        self.state["rules"] = [*self.state["rules"], name]
+
+    _osd_crush_rule_create_erasure = _osd_crush_rule_create_replicated
+
+    def _osd_crush_rule_rm(self, name):
+        if any(entry["crush_rule"] == name for entry in self.state["pools"]):
+            return "", f"Error EBUSY: crush rule {name} is in use", 16
+        self.state["rules"] = [rule for rule in self.state["rules"] if rule != name]
+
+    def _osd_erasure_code_profile_set(self, name, *_):
+        self.state["profiles"] = [*self.state["profiles"], name]
+
+    def _osd_erasure_code_profile_rm(self, name):
+        self.state["profiles"] = [profile for profile in self.state["profiles"] if profile != name]
 
     def _osd_pool_ls_detail(self):
         return self._osd_dump()["pools"]
 
     def _osd_erasure_code_profile_ls(self):
-        return ["ec"]
+        return self.state["profiles"]
 
     def _osd_erasure_code_profile_get(self, name):
         return {"k": "2", "m": "1"}

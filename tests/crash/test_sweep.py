@@ -71,11 +71,22 @@ def test_a_straggler_of_a_killed_run_is_counted_as_that_runs(tmp_path: Path) -> 
     assert len((world.folder / "runs" / "1" / "calls.jsonl").read_text().splitlines()) == 8
 
 
+@pytest.mark.parametrize("moment", ["osd pool application", "osd pool rm", "config rm mon"])
+def test_pools_are_removed_whenever_the_run_is_killed(moment: str, tmp_path: Path) -> None:
+    """While the first of them is made, or the last removed: the monitors' leave to remove pools is taken back, too."""
+    world = Injections(tmp_path / "w")
+    assert world.play("pools", at=(f"ceph {moment}", "kill")) == -9
+    world.settle()
+    assert world.changes() != []
+    assert world.play("undo") == 0, world.said
+    assert world.settle() + world.changes() == []
+
+
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, int]:
     """Scenario -> K, its calls when nothing happens to it."""
     found: Dict[str, int] = {}
-    for scenario in ("run", "cut"):
+    for scenario in ("run", "cut", "pools"):
         whole = Injections(tmp_path_factory.mktemp("whole") / scenario)
         assert whole.play(scenario) == 0, whole.said
         assert whole.changes() == []
@@ -108,7 +119,7 @@ def sample(calls: int, mode: str) -> str:
 
 @pytest.mark.crash
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("scenario", ["run", "cut"])
+@pytest.mark.parametrize("scenario", ["run", "cut", pytest.param("pools", marks=pytest.mark.long)])
 def test_sweep(mode: str, scenario: str, tmp_path: Path, calls: Dict[str, int]) -> None:
     """After the accident and `cbt-tools undo` the cluster is as before, and the same run goes through.
 

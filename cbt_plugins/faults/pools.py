@@ -1,0 +1,236 @@
+"""Pools of a run: made with a profile and a CRUSH rule of their own, or given other options, and undone as steps."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from cbt_plugins.cluster.ceph import Ceph, CephError
+from cbt_plugins.faults.scene import ClusterLimits
+from cbt_plugins.faults.step import Check, Command, FaultError, Place, Step
+from cbt_plugins.plan import RunPool
+
+#: prints how many PGs a pool has, and how many of them are not active+clean
+_PGS = (
+    "import json, sys; pgs = json.load(sys.stdin)['pg_stats']; "
+    "clean = [pg for pg in pgs if {'active', 'clean'} <= set(pg['state'].split('+'))]; "
+    "print(json.dumps({'pgs': len(pgs), 'not_clean': len(pgs) - len(clean)}))"
+)
+_ALLOW = "mon_allow_pool_delete"
+
+#: a part of what a run needs, by its label, and what finds out how it is made
+Part = Tuple[str, Callable[[], Step]]
+#: what is asked of a pool: place in the reply, value
+_Want = Tuple[Place, Any]
+
+
+class PoolMaker:
+    """Makes the steps of a run's pools; changes nothing."""
+
+    def __init__(self, ceph: Ceph, limits: ClusterLimits, run_id: str) -> None:
+        self._ceph, self._limits, self._run_id = ceph, limits, run_id
+
+    def parts(self, pools: Sequence[RunPool]) -> Iterator[Part]:
+        """Yield what is made, in this order."""
+        for pool in pools:
+            what = f"pool {pool.key}"
+            yield what, lambda pool=pool: self._changed(pool) if pool.existing else self._made(pool)  # type: ignore[misc]
+
+    def seen(self, pools: Sequence[RunPool]) -> Dict[str, Mapping[str, Any]]:
+        """Return what the cluster says of the pools, by their keys. Raises FaultError."""
+        known = {str(row["pool_name"]): row for row in self._ask("osd pool ls detail")}
+        absent = [name for name in (pool.name(self._run_id) for pool in pools) if name not in known]
+        if absent:
+            raise FaultError(f"no pool {', '.join(absent)} on the cluster")
+        names = ("pool_id", "pool_name", "size", "min_size", "pg_num", "pg_autoscale_mode", "options")
+        return {
+            pool.key: {name: known[pool.name(self._run_id)].get(name) for name in names}
+            for pool in pools
+        }
+
+    def _removal(self, of: str) -> Tuple[Command, Check]:
+        """Return what removes a pool, and what tells that the monitors' leave to do so is as it was."""
+        entry = {"section": "mon", "name": _ALLOW, "mask": ""}
+        dump = self._ask("config dump")
+        row = next((r for r in dump if all(r.get(k, "") == v for k, v in entry.items())), None)
+        was = str(row["value"]) if row else None
+        ceph = self._ceph.command
+        back = f"config rm mon {_ALLOW}" if was is None else f"config set mon {_ALLOW} {shlex.quote(was)}"
+        # in one command: whatever becomes of the removal, its leave is taken back; monitors may take a moment to know
+        text = (
+            f"{ceph} config set mon {_ALLOW} true && {{ n=0; until {ceph} osd pool rm {of} {of} "
+            "--yes-i-really-really-mean-it; do n=$((n + 1)); [ $n -lt 10 ] || break; sleep 0.5; done; "
+            f"{ceph} {back}; [ $n -lt 10 ]; }}"
+        )
+        want = [((entry, "value"), None if was is None else {"like": was})]
+        return Command(self._ceph.head, text, 4 * self._limits.quick), self._says("config dump", want)
+
+    def _made(self, pool: RunPool) -> Step:
+        name = pool.name(self._run_id)
+        if any(row["pool_name"] == name for row in self._ask("osd pool ls detail")):
+            raise FaultError(f"there is a pool {name} already, and this run has not made it")
+        of, rules = shlex.quote(name), self._ask("osd crush rule ls")
+        if pool.rule and pool.rule not in rules:
+            raise FaultError(f"pools: {pool.key}: there is no CRUSH rule {pool.rule}; there are {', '.join(rules)}")
+        removal, allowed = self._removal(of)
+        do, undo = [], []
+        checks = [self._says("osd pool ls detail", [(({"pool_name": name}, "pool_name"), None)]), allowed]
+        rule = pool.rule
+        if pool.ec:
+            do.append(f"osd erasure-code-profile set {of} {shlex.join(_profile_of(pool))}")
+            if not rule:
+                rule = name
+                do.append(f"osd crush rule create-erasure {of} {of}")
+        elif not rule and (pool.root or pool.failure_domain or pool.device_class):
+            rule = name
+            where = [pool.root or "default", pool.failure_domain or "host", *filter(None, [pool.device_class])]
+            do.append(f"osd crush rule create-replicated {of} {shlex.join(where)}")
+        if rule == name:
+            undo.append(f"osd crush rule rm {of}")
+            checks.append(self._says("osd crush rule ls", [(({"=": name},), None)]))
+        if pool.ec:
+            undo.append(f"osd erasure-code-profile rm {of}")
+            checks.append(self._says("osd erasure-code-profile ls", [(({"=": name},), None)]))
+        do += list(self._creation(pool, of, rule))
+        do += [f"osd pool set {of} {option} {shlex.quote(value)}" for option, value, _ in _options_of(pool)]
+        do.append(f"osd pool application enable {of} {shlex.quote(pool.application)}")
+        step = self._step(f"pool {name}: made, of {_kept(pool)}", do, undo, checks, self._took(pool, name, rule))
+        return replace(step, undo=(removal, *step.undo))
+
+    @staticmethod
+    def _creation(pool: RunPool, of: str, rule: str) -> Iterator[str]:
+        number = f" {pool.pg_num} {pool.pg_num}" if pool.pg_num else ""
+        kind = f"erasure {of}" if pool.ec else "replicated"
+        mode = "off" if pool.pg_num else "on"
+        yield f"osd pool create {of}{number} {kind} {shlex.quote(rule)} --autoscale-mode={mode}".replace(" '' ", " ")
+        if pool.replicas:
+            sure = " --yes-i-really-mean-it" if pool.replicas == 1 else ""
+            yield f"osd pool set {of} size {pool.replicas}{sure}"
+        if pool.ec and pool.application == "rbd":
+            yield f"osd pool set {of} allow_ec_overwrites true"
+
+    def _took(self, pool: RunPool, name: str, rule: str) -> List[Check]:
+        """Return what is seen of a pool that is as asked, and ready: its PGs are active+clean."""
+        entry = {"pool_name": name}
+        want: List[_Want] = [((entry, *place), value) for _, _, (place, value) in _options_of(pool) if place]
+        if pool.replicas or pool.ec:
+            want.append(((entry, "size"), pool.replicas or sum(pool.ec or ())))
+            want.append(((entry, "application_metadata", pool.application), {"not": ""}))
+        if pool.ec:
+            want.append(((entry, "erasure_code_profile"), name))
+        if pool.pg_num:
+            want += [((entry, "pg_num"), pool.pg_num), ((entry, "pg_placement_num"), pool.pg_num)]
+        of = shlex.quote(name)
+        asked = [self._says("osd pool ls detail", want, self._limits.back)]
+        if rule:
+            asked.append(self._says(f"osd pool get {of} crush_rule", [(("crush_rule",), rule)]))
+        if pool.bulk is not None:
+            asked.append(self._says(f"osd pool get {of} bulk", [(("bulk",), pool.bulk)]))
+        if not pool.existing:  # the PGs of another's may move for days
+            text = f"{self._ceph.command} pg ls-by-pool {of} -f json | python3 -I -c {shlex.quote(_PGS)}"
+            ready = ((("pgs",), {"not": 0}), (("not_clean",), 0))
+            asked.append(Check(self._ceph.head, text, ready, self._limits.back))
+        return asked
+
+    def _changed(self, pool: RunPool) -> Step:
+        """Return the step that gives an existing pool its options, and later its former ones."""
+        row = next((row for row in self._ask("osd pool ls detail") if row["pool_name"] == pool.key), None)
+        if row is None:
+            raise FaultError(f"pools: {pool.key}: there is no such pool, and it is said to be existing")
+        of, entry = shlex.quote(pool.key), {"pool_name": pool.key}
+        do: List[str] = []
+        undo: List[str] = []
+        back: List[_Want] = []
+        former: Dict[str, Any] = {}
+        for option, value, (place, _) in _options_of(pool):
+            was = self._former(row, of, option, place)
+            former[option] = was
+            do.append(f"osd pool set {of} {option} {shlex.quote(value)}")
+            undo.insert(0, f"osd pool set {of} {option} {_text(option, was)}")
+            if place:
+                back.append(((entry, *place), was))
+        checks = [self._says("osd pool ls detail", back, self._limits.back)]
+        if "bulk" in former:
+            checks.append(self._says(f"osd pool get {of} bulk", [(("bulk",), former["bulk"])]))
+        return self._step(
+            f"pool {pool.key}: {', '.join(former)}", do, undo, checks, self._took(pool, pool.key, ""), former
+        )
+
+    def _former(self, row: Mapping[str, Any], of: str, option: str, place: Place) -> Any:
+        if option == "bulk":
+            return self._ask(f"osd pool get {of} bulk")["bulk"]
+        value: Any = row
+        for part in place:
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return value
+
+    def _ask(self, question: str) -> Any:
+        try:
+            return self._ceph.json(question, self._limits.quick)
+        except CephError as error:
+            raise FaultError(str(error)) from error
+
+    def _says(self, question: str, want: Sequence[_Want], timeout: Optional[float] = None) -> Check:
+        limit = self._limits.quick if timeout is None else timeout
+        return Check(self._ceph.head, f"{self._ceph.command} {question} -f json", tuple(want), limit)
+
+    def _step(
+        self,
+        what: str,
+        do: Sequence[str],
+        undo: Sequence[str],
+        checks: Sequence[Check],
+        took: Sequence[Check] = (),
+        former: Optional[Mapping[str, Any]] = None,
+    ) -> Step:
+        return Step(
+            what=what,
+            node=self._ceph.head,
+            inject=self._commands(do),
+            undo=self._commands(undo),
+            checks=tuple(checks),
+            took=tuple(took),
+            former=former or {},
+        )
+
+    def _commands(self, lines: Sequence[str]) -> Tuple[Command, ...]:
+        """Return one command, which ends with the first line that fails."""
+        text = " && ".join(f"{self._ceph.command} {line}" for line in lines)
+        return (Command(self._ceph.head, text, len(lines) * self._limits.quick),) if lines else ()
+
+
+def _profile_of(pool: RunPool) -> List[str]:
+    k, m = pool.ec or (0, 0)
+    where = {"root": pool.root, "failure-domain": pool.failure_domain, "device-class": pool.device_class}
+    placed = [f"crush-{name}={value}" for name, value in where.items() if value]
+    return [f"k={k}", f"m={m}", *placed, *(f"{name}={value}" for name, value in pool.profile)]
+
+
+def _options_of(pool: RunPool) -> List[Tuple[str, str, _Want]]:
+    """Return (option of `osd pool set`, value, (place in a pool's entry of `osd pool ls detail`, value there)).
+
+    The place of `bulk` is (): it is asked for by itself.
+    """
+    found: List[Tuple[str, str, _Want]] = []
+    if pool.existing and pool.pg_num:
+        found.append(("pg_autoscale_mode", "off", (("pg_autoscale_mode",), "off")))
+        found.append(("pg_num", str(pool.pg_num), (("pg_num_target",), pool.pg_num)))
+    if pool.target_ratio is not None:
+        ratio = f"{pool.target_ratio:g}"
+        found.append(("target_size_ratio", ratio, (("options", "target_size_ratio"), pool.target_ratio)))
+    if pool.bulk is not None:
+        found.append(("bulk", str(pool.bulk).lower(), ((), pool.bulk)))
+    found += [(option, value, (("options", option), value)) for option, value in pool.options]
+    return found
+
+
+def _text(option: str, was: Any) -> str:
+    """Return how a former value is set again; where there was none, the word that takes the option away."""
+    if was is None:
+        return "0" if option == "target_size_ratio" else "unset"
+    return str(was).lower() if isinstance(was, bool) else shlex.quote(str(was))
+
+
+def _kept(pool: RunPool) -> str:
+    return f"EC {pool.ec[0]}+{pool.ec[1]}" if pool.ec else f"{pool.replicas} replicas"
