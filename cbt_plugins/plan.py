@@ -51,7 +51,7 @@ class S3:
     access_key_source: Optional[str] = None  # "env:NAME" or "file:/path"
     secret_key_source: Optional[str] = None
     region: str = "us-east-1"
-    host_select: str = "weighed"  # or "roundrobin"
+    host_select: str = "weighed"  # or "roundrobin"; "one": each driver has one URL
     lookup: str = "path"  # or "dns"
     verify_tls: bool = True
     payload: str = "signed"  # or "unsigned"

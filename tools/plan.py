@@ -31,6 +31,10 @@ from cbt_plugins.plan import Keys, Phase, Plan, Settings
 from .command import OK, USAGE, CommandError, say, warn
 
 
+#: of the drivers, and of the buckets, all are shown up to this number
+_MANY = 12
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("file", help="YAML file of CBT, or a fault file")
@@ -148,21 +152,25 @@ def _lines(config: Config, asked: bool, unread: Sequence[str]) -> Iterator[str]:
         yield f"Runs {configurations + 1} to {len(runs)}: the same again, {iterations} iterations in all"
     yield ""
     yield "Changes, and how each is undone"
-    for what, undo in dict.fromkeys(
-        (change.what, change.undo) for run in runs for change in changes(run.plan, cluster)
-    ):
-        yield f"  {what}"
-        yield f"    undo: {undo}"
+    found = list(dict.fromkeys((change.what, change.undo) for run in runs for change in changes(run.plan, cluster)))
+    buckets = [change for change in found if change[0].startswith("bucket ")]
+    for change in found:
+        if change in buckets[_MANY:]:
+            if change is buckets[-1]:
+                yield f"  {len(buckets) - _MANY} more buckets in the same way"
+            continue
+        yield f"  {change[0]}"
+        yield f"    undo: {change[1]}"
     if config.monitors:
         yield f"  monitors on the nodes while phases run: {', '.join(config.monitors)}"
         yield "    undo: stopped at the end of each phase"
     yield f"  nothing else: no {unchanged([run.plan for run in runs])} is changed"
-    found = dict.fromkeys(text for run in runs for text in warnings(run.plan, nodes_of(cluster, "clients")))
-    found.update(dict.fromkeys(unread))
-    if found:
+    warned = dict.fromkeys(text for run in runs for text in warnings(run.plan, nodes_of(cluster, "clients")))
+    warned.update(dict.fromkeys(unread))
+    if warned:
         yield ""
         yield "Warnings"
-        yield from (f"  {text}" for text in found)
+        yield from (f"  {text}" for text in warned)
 
 
 def _parts(plan: Plan, cluster: Mapping[str, Any]) -> Iterator[Tuple[str, List[str]]]:
@@ -170,13 +178,16 @@ def _parts(plan: Plan, cluster: Mapping[str, Any]) -> Iterator[Tuple[str, List[s
     yield "S3", [f"  S3       {', '.join(plan.s3.urls)} ({keys}; {plan.s3.host_select})"]
     buckets = {bucket.key: bucket for bucket in plan.buckets}
     rows: List[Sequence[str]] = [("  drivers", "node", "bucket", "object size", "workers")]
-    for driver in plan.drivers:
+    shown = plan.drivers if len(plan.drivers) <= _MANY else (*plan.drivers[: _MANY - 1], plan.drivers[-1])
+    for driver in shown:
+        if driver is shown[-1] and len(shown) < len(plan.drivers):
+            rows.append((f"    ... {len(plan.drivers) - len(shown)} more", "", "", "", ""))
         bucket = buckets[driver.bucket]
         sizes = ", ".join(
             text + (f" {format_percent(share)}" if len(bucket.sizes) > 1 else "")
             for text, (_, _, share) in zip(size_texts(bucket.sizes), bucket.sizes)
         )
-        name = ", ".join(driver.buckets) + (" (existing)" if bucket.existing else "")
+        name = _names(driver.buckets) + (" (existing)" if bucket.existing else "")
         rows.append((f"    {driver.id}", driver.node, name, sizes, str(driver.workers)))
     yield "drivers", list(side_by_side(rows, left=len(rows[0])))
     rows = [("  phases", "until", "role", "what")]
@@ -196,6 +207,10 @@ def _parts(plan: Plan, cluster: Mapping[str, Any]) -> Iterator[Tuple[str, List[s
         "guard",
         [f"  guard    any phase stops when {format_percent(plan.full_guard)} of the raw capacity is used"],
     )
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= _MANY else f"{names[0]}, {names[1]} ... {names[-1]} ({len(names)})"
 
 
 def _what(phase: Phase) -> str:

@@ -149,7 +149,7 @@ class BySizeSection(BenchmarkSection):
         names = [format_size(size) for size in sizes for _ in range(self.drivers_per_size)]
         return plan.Plan(
             benchmark=benchmark,
-            s3=self.s3.to_plan(endpoints),
+            s3=self.endpoints_plan(endpoints),
             buckets=tuple(plan.Bucket(key=format_size(size), sizes=((size, size, 1.0),)) for size in sizes),
             drivers=tuple(
                 plan.Driver(f"{i + 1:02d}-{name}", clients[i % len(clients)], (name,), self.workers)

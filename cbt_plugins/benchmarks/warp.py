@@ -131,7 +131,7 @@ class WarpSection(BenchmarkSection):
         force = FaultsInForce()
         return plan.Plan(
             benchmark="warp",
-            s3=self.s3.to_plan(endpoints),
+            s3=self.endpoints_plan(endpoints),
             buckets=tuple(plan.Bucket(key, self.size, existing) for key in keys),
             drivers=tuple(drivers),
             phases=tuple(

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Optional, Tuple
+from dataclasses import replace
+from typing import Annotated, Any, Mapping, Optional, Tuple
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from cbt_plugins import plan
 from cbt_plugins.config import registry
@@ -141,6 +150,9 @@ class BenchmarkSection(Strict):
     """Keys that every benchmark of ours has. A list at this level is a sweep: CBT runs each element."""
 
     s3: S3Section = Field(description="Where the load goes.")
+    use_endpoints: Optional[Annotated[int, Field(ge=1, le=MANY)]] = Field(
+        None, description="So many of the endpoints of `s3`, the first ones; `[1, 2, 4]` shows how RGWs scale."
+    )
     workers: Workers = 8
     scale: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False, strict=False)] = Field(
         1.0,
@@ -181,6 +193,20 @@ class BenchmarkSection(Strict):
     post_poll: Optional[Duration] = Field(
         None, description="Watch the cluster for this long after the last phase."
     )
+
+    @field_validator("use_endpoints")
+    @classmethod
+    def _there_are_so_many(cls, number: Optional[int], info: ValidationInfo) -> Optional[int]:
+        s3: Optional[S3Section] = info.data.get("s3")
+        there = len(s3.to_plan((info.context or {}).get("endpoints") or {}).urls) if s3 else None
+        if number and there and number > there:
+            raise ValueError(f"s3 has {there}")
+        return number
+
+    def endpoints_plan(self, endpoints: Mapping[str, Any]) -> plan.S3:
+        """Return where the load goes."""
+        s3 = self.s3.to_plan(endpoints)
+        return replace(s3, urls=s3.urls[: self.use_endpoints])
 
     @field_validator("scale", mode="before")
     @classmethod

@@ -57,7 +57,7 @@ class CbtLoadJobs(Generator):
             prefix=self._prefix(driver, self._buckets[driver.bucket]),
             sizes=self._buckets[driver.bucket].sizes,
             workers=driver.workers,
-            urls=self._plan.s3.urls,
+            urls=self.urls_of(driver),
             argv=(CBT_LOAD, "run", f"{FOLDER}/spec/{spec['job']}.json", "--go", f"{FOLDER}/go"),
             start="self",
             grace=GRACE + self._plan.cbt_load.deadline + LAST_WORDS,
@@ -80,8 +80,8 @@ class CbtLoadJobs(Generator):
                 spaces.append({**old, **found, "limit": self._plan.read_objects})
         return {
             "version": 1,
-            "hosts": list(s3.urls),
-            "host_select": s3.host_select,
+            "hosts": list(self.urls_of(driver)),
+            "host_select": "weighed" if s3.host_select == "one" else s3.host_select,
             "region": s3.region,
             "lookup": "path" if s3.lookup == "path" else "host",
             "verify_tls": s3.verify_tls,

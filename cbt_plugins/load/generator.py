@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.config import registry
 from cbt_plugins.load.worker_groups import WorkerGroup
-from cbt_plugins.plan import Phase, Plan, Sizes
+from cbt_plugins.plan import Driver, Phase, Plan, Sizes
 
 #: placeholders in command lines: the session's folder on the node, and programs there
 FOLDER, WARP, CBT_LOAD, ROWS = "{folder}", "{warp}", "{cbt-load}", "{cbt-rows}"
@@ -162,6 +162,19 @@ class Generator(ABC):
         self._names = names
         self._run_id = run_id
         self._buckets = {b.key: b for b in plan.buckets}
+
+    def urls_of(self, driver: Driver) -> Tuple[str, ...]:
+        """Return the endpoints of a driver: all, or with `host_select: one` one of them.
+
+        The drivers of a node go round the endpoints, and the first ones of the nodes, too: one driver on each node
+        makes pairs, as many as there are endpoints a mesh.
+        """
+        urls = self._plan.s3.urls
+        if self._plan.s3.host_select != "one":
+            return urls
+        nodes = list(dict.fromkeys(each.node for each in self._plan.drivers))
+        before = [each.id for each in self._plan.drivers if each.node == driver.node].index(driver.id)
+        return (urls[(nodes.index(driver.node) + before) % len(urls)],)
 
     @classmethod
     def payload(cls, plan: Plan, versions: Mapping[str, Any]) -> str:

@@ -178,7 +178,9 @@ class WarpJobs(Generator):
         s3 = self._plan.s3
         bucket = self._names[driver.bucket]
         argv = [WARP, its.command, "--no-color", "--full", "--stress", "--stdout", "--noclear"]
-        argv += ["--host", ",".join(urlsplit(u).netloc for u in s3.urls), "--host-select", s3.host_select]
+        urls = self.urls_of(driver)
+        select = "weighed" if s3.host_select == "one" else s3.host_select
+        argv += ["--host", ",".join(urlsplit(u).netloc for u in urls), "--host-select", select]
         argv += ["--lookup", "path" if s3.lookup == "path" else "host", "--region", s3.region]
         argv += ["--bucket", bucket, "--concurrent", str(its.workers), "--duration", its.duration]
         if its.prefix:
@@ -199,7 +201,7 @@ class WarpJobs(Generator):
             prefix=its.prefix,
             sizes=self._buckets[driver.bucket].sizes,
             workers=its.workers,
-            urls=s3.urls,
+            urls=urls,
             argv=(*argv, *its.options),
             start="early" if its.early else "go",
             lead=LEAD,

@@ -1,4 +1,4 @@
-"""Runs that differ in their load only: throughput against latency, and where the knee is."""
+"""Runs that differ in their load, or in the endpoints they use, only: the knee of the curve; what an endpoint adds."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.compare.differences import is_essential
+from cbt_plugins.models.closed_loop import efficiency
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.summary_file import measured
 
 #: keys of a run's configuration that are its load, and what follows from it
 _LOAD = re.compile(r"phase\..*\.(workers|rate|rate_share)$|load\.workers$")
+_ENDPOINTS = "cluster.endpoints"
 TOTAL = "total"
 
 #: a run: its configuration (compare.configuration) and its summary
@@ -22,7 +24,7 @@ Run = Tuple[Mapping[str, Any], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Point:
-    """One load: medians of its runs. `load` is workers, or requests a second that were asked for."""
+    """One load: medians of its runs. `load` is workers, requests a second that were asked for, or endpoints."""
 
     load: float
     runs: int
@@ -45,7 +47,7 @@ class Sweep:
     title: str  # what sets this sweep apart from others of the archive, "" when it is the only one
     phase: str
     op: str
-    unit: str  # of the load: "workers" or "requests/s"
+    unit: str  # of the load: "workers", "requests/s" or "endpoints"
     points: Tuple[Point, ...]
 
     @property
@@ -57,6 +59,8 @@ class Sweep:
         rules of thumb for probabilistic problems in computer communications, ICC 1979.)
         """
         best = max(range(len(self.points)), key=lambda i: self.points[i].power)
+        if self.unit == "endpoints":
+            return None
         return best if 0 < best < len(self.points) - 1 else None
 
     @property
@@ -64,9 +68,22 @@ class Sweep:
         """The number of the point with the highest throughput."""
         return max(range(len(self.points)), key=lambda i: self.points[i].obj_per_s)
 
+    def speed_up(self, point: Point) -> float:
+        """Throughput relative to that of the fewest endpoints."""
+        return point.obj_per_s / self.points[0].obj_per_s
+
+    def efficiency(self, point: Point) -> Optional[float]:
+        """Share of the added endpoints that came out as throughput; None for the fewest endpoints."""
+        first = self.points[0].load
+        return efficiency(self.speed_up(point) - 1, first, point.load) if point.load > first else None
+
     @property
     def about(self) -> str:
-        """The knee in words."""
+        """The knee in words, or what the endpoints have added."""
+        if self.unit == "endpoints":
+            first, most = self.points[0], self.points[-1]
+            gained = f"{100 * (self.efficiency(most) or 0.0):.0f} % of what was added"
+            return f"{first.load:g} to {most.load:g} endpoints: {self.speed_up(most):.3g} times the throughput, {gained}"
         if self.knee is not None:
             its = self.points[self.knee]
             return f"knee at {its.load:g} {self.unit}: {its.obj_per_s:.4g} obj/s at {its.mean_ms:.4g} ms"
@@ -77,13 +94,22 @@ class Sweep:
 
 def sweeps(runs: Sequence[Run]) -> List[Sweep]:
     """Every phase and operation that was measured with two loads at least, all else being equal."""
+    by_load = _sweeps(runs, lambda key: bool(_LOAD.search(key)), _load)
+    by_endpoints = _sweeps(runs, lambda key: key == _ENDPOINTS, _endpoints)
+    return [sweep for sweep in (*by_load, *by_endpoints) if len(sweep.points) > 1]
+
+
+#: (summary, phase) -> unit, load
+_Axis = Callable[[Mapping[str, Any], Mapping[str, Any]], Tuple[str, Optional[float]]]
+
+
+def _sweeps(runs: Sequence[Run], varies: Callable[[str], bool], axis: _Axis) -> List[Sweep]:
     groups: Dict[Tuple[Tuple[str, Any], ...], List[Mapping[str, Any]]] = {}
     for config, summary in runs:
-        fixed = tuple((key, config[key]) for key in sorted(config) if is_essential(key) and not _LOAD.search(key))
+        fixed = tuple((key, config[key]) for key in sorted(config) if is_essential(key) and not varies(key))
         groups.setdefault(fixed, []).append(summary)
     titles = _titles(list(groups))
-    found = [sweep for title, group in zip(titles, groups.values()) for sweep in _of_group(title, group)]
-    return [sweep for sweep in found if len(sweep.points) > 1]
+    return [sweep for title, group in zip(titles, groups.values()) for sweep in _of_group(title, group, axis)]
 
 
 def of_runs(runs: Sequence[Tuple[Path, Mapping[str, Any]]]) -> List[Sweep]:
@@ -98,11 +124,11 @@ def _titles(groups: Sequence[Tuple[Tuple[str, Any], ...]]) -> Iterator[str]:
         yield ", ".join(f"{key}={value}" for key, value in group if (key, value) not in common)
 
 
-def _of_group(title: str, summaries: Sequence[Mapping[str, Any]]) -> Iterator[Sweep]:
+def _of_group(title: str, summaries: Sequence[Mapping[str, Any]], axis: _Axis) -> Iterator[Sweep]:
     lines: Dict[Tuple[str, str, str], Dict[float, List[Mapping[str, Any]]]] = {}
     for summary in summaries:
         for phase in measured(summary):
-            unit, load = _load(phase)
+            unit, load = axis(summary, phase)
             ops = phase["ops"] if len(phase["ops"]) > 1 else {}
             for op, line in [(TOTAL, phase["total"]), *ops.items()]:
                 if load and line["latency_ms"] and line["obj_per_s"]:
@@ -111,7 +137,11 @@ def _of_group(title: str, summaries: Sequence[Mapping[str, Any]]) -> Iterator[Sw
         yield Sweep(title, name, op, unit, tuple(_point(load, its) for load, its in sorted(loads.items())))
 
 
-def _load(phase: Mapping[str, Any]) -> Tuple[str, Optional[float]]:
+def _endpoints(summary: Mapping[str, Any], _: Mapping[str, Any]) -> Tuple[str, Optional[float]]:
+    return "endpoints", float(len(summary["environment"]["endpoints"])) or None
+
+
+def _load(_: Mapping[str, Any], phase: Mapping[str, Any]) -> Tuple[str, Optional[float]]:
     if phase["loop"] == "open":
         return "requests/s", phase["rate"]["asked"]
     return "workers", float(sum(driver["workers"] for driver in phase["drivers"])) or None

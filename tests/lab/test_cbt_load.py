@@ -300,7 +300,7 @@ def test_an_open_loop_holds_its_rate(lab: RunningLab, tmp_path: Path) -> None:
 
 @pytest.mark.long  # the unit tests have its arithmetic and its files
 def test_a_ladder_finds_what_the_cluster_can_do(lab: RunningLab, tmp_path: Path) -> None:
-    rates = {"rate": {"lowest": "40/s", "highest": "5000/s"}, "objective": {"GET/p99_ms": 500, "success_rate": "99%"}}
+    rates = {"rate": {"lowest": "80/s", "highest": "5000/s"}, "objective": {"GET/p99_ms": 500, "success_rate": "99%"}}
     workers = {"workers": {"highest": 8}, "objective": {"mean_ms": 10_000}}
     phases = [
         {"fill": {"objects": 200}},

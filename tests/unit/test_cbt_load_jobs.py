@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -65,6 +66,19 @@ def test_the_rate_is_shared_among_the_drivers() -> None:
     assert [job.rate_limit for job in made] == [50.0, 50.0]
     assert all(job.spec and (job.spec["rate"], job.spec["arrivals"]) == (50.0, "even") for job in made)
     assert [job.rate_limit for job in jobs(plan(FILL, mix), mix)] == [0.0, 0.0]
+
+
+def test_each_driver_has_one_endpoint_of_a_mesh() -> None:
+    mix = Phase("m", "hybrid", duration=60.0, mix=MIX, engine="cbt-load")
+    pairs = plan(FILL, mix)
+    urls = ("http://r1", "http://r2", "http://r3")
+    pairs = replace(pairs, s3=replace(pairs.s3, urls=urls, host_select="one"))
+    assert [job.urls for job in jobs(pairs, mix)] == [("http://r1",), ("http://r2",)]
+    mesh = replace(pairs, drivers=tuple(Driver(f"{i}", f"c{i % 2}", ("a",), 8) for i in range(6)))
+    made = jobs(mesh, mix)
+    assert {(job.node, *job.urls) for job in made} == {(node, url) for node in ("c0", "c1") for url in urls}
+    assert all(job.spec and tuple(job.spec["hosts"]) == job.urls for job in made)
+    assert {job.spec["host_select"] for job in made if job.spec} == {"weighed"}
 
 
 def test_what_a_driver_knows_of_its_objects_goes_with_it() -> None:

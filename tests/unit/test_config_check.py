@@ -161,6 +161,7 @@ WARP_FAULTS = [
         "    cycle: {phases: [{warp: {op: get, duration: 60s, args: {§bucket: x}}}]}\n",
         "benchmarks.warp.cycle.phases[0].warp.args.bucket: warp's --bucket is set by the plan",
     ),
+    ("    use_endpoints: §3\n" + CYCLE, "benchmarks.warp.use_endpoints: s3 has 1"),
     (
         "    §phases: [{fill: {objects: 5}}]\n" + CYCLE,
         "benchmarks.warp.phases: CBT makes each element of a list here a run",
@@ -217,7 +218,7 @@ def test_errors_of_warp(tmp_path: Path, section: str, message: str) -> None:
         ),
         (
             "{urls: ['http://a'], user: u, host_select: §robin}",
-            "must be weighed or roundrobin; did you mean 'roundr",
+            "must be weighed or roundrobin or one; did you mean 'roundr",
         ),
         ("{urls: ['http://a'], access_key: '${A}', secret_key: §'file:key'}", "file: needs an absolute path"),
     ],

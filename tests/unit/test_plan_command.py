@@ -194,6 +194,12 @@ def test_which_programs_and_rows_are_on_the_nodes(tmp_path: Path, capsys: pytest
     assert "read_objects" not in text
 
 
+def test_many_drivers_and_buckets_are_not_all_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    text = plan(capsys, CONFIGS / "hsbench-mesh.yaml")
+    assert "4MiB-1, 4MiB-2 ... 4MiB-512 (512)" in text and "... 188 more" in text and "500 more buckets" in text
+    assert len(text.splitlines()) < 120
+
+
 def test_existing_buckets_and_kept_data_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     existing = "buckets: {names: [mine], existing: true}\n    keep_data: true"
     text = SMALL.replace("buckets: 2", existing).replace("[2, 16]", "8")

@@ -32,6 +32,25 @@ def test_the_knee_is_where_the_service_is_saturated(tmp_path: Path) -> None:
     assert sweep.about == "knee at 8 workers: 1000 obj/s at 8 ms"
 
 
+def test_what_more_endpoints_add(tmp_path: Path) -> None:
+    """1, 2 and 4 endpoints; workers are a sweep of their own for each of them."""
+    runs = []
+    for endpoints, loads in ((1, (4, 8)), (2, (4, 8)), (4, (8,))):
+        for path in swept(tmp_path / str(endpoints), loads):
+            summary = summarize(path)
+            summary["environment"]["endpoints"] = [f"http://rgw{number}" for number in range(endpoints)]
+            line = summary["phases"][0]["total"]
+            line["obj_per_s"] *= {1: 1.0, 2: 1.75, 4: 2.5}[endpoints]
+            runs.append((path, summary))
+    found = of_runs(runs)
+    assert [(its.unit, len(its.points)) for its in found].count(("workers", 2)) == 2
+    most = max((its for its in found if its.unit == "endpoints"), key=lambda its: len(its.points))
+    assert [point.load for point in most.points] == [1, 2, 4] and most.knee is None
+    assert [most.speed_up(point) for point in most.points] == pytest.approx([1.0, 1.75, 2.5])
+    assert [most.efficiency(point) for point in most.points[1:]] == pytest.approx([0.75, 0.5])
+    assert most.about == "1 to 4 endpoints: 2.5 times the throughput, 50 % of what was added"
+
+
 def test_a_knee_at_an_end_is_none() -> None:
     rising = curve((1, 100, 10), (2, 200, 10), (4, 400, 10))
     assert rising.knee is None and "measure more" in rising.about

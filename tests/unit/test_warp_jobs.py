@@ -44,6 +44,13 @@ FILL = Phase(name="fill", kind="fill", role="fill", goal=Goal(objects=1000))
 MIXED = Phase(name="plain", kind="warp", duration=9.0, mix=MIX, warp=WarpOp("mixed", objects=1001))
 
 
+def test_one_endpoint_for_each_driver() -> None:
+    hosts = {(job.node, option(job, "--host"), option(job, "--host-select")) for job in all_jobs(
+        plan(FILL, HYBRID, host_select="one")
+    )}
+    assert hosts == {("client1", "rgw1:7480", "weighed"), ("client2", "rgw2:7480", "weighed")}
+
+
 def test_no_command_may_empty_a_bucket() -> None:
     """warp empties its bucket before and after unless told; `stat --list-existing` even then but for --noclear."""
     for job in all_jobs(plan(FILL, HYBRID, MIXED)):
