@@ -30,7 +30,6 @@ from cbt_plugins.plan import Keys, Phase, Plan, Settings
 
 from .command import OK, USAGE, CommandError, say, warn
 
-
 #: of the drivers, and of the buckets, all are shown up to this number
 _MANY = 12
 
