@@ -97,8 +97,8 @@ class S3Section(Strict):
     region: Region = Field("us-east-1", description="Region that requests are signed for.")
     host_select: Literal["weighed", "roundrobin", "one"] = Field(
         "weighed",
-        description="How a driver chooses among the URLs: the least busy one, or one after the other; `one`: each driver "
-        "has one, another than the other drivers of its node where there are enough.",
+        description="How a driver chooses among the URLs: the least busy one, or one after the other; `one`: each "
+        "driver has one, and those of a node have different ones.",
     )
     lookup: Literal["path", "dns"] = Field("path", description="Bucket in the path, or in the host name.")
     verify_tls: bool = Field(True, description="Check the certificates of https URLs.")

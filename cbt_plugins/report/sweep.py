@@ -82,8 +82,9 @@ class Sweep:
         """The knee in words, or what the endpoints have added."""
         if self.unit == "endpoints":
             first, most = self.points[0], self.points[-1]
-            gained = f"{100 * (self.efficiency(most) or 0.0):.0f} % of what was added"
-            return f"{first.load:g} to {most.load:g} endpoints: {self.speed_up(most):.3g} times the throughput, {gained}"
+            gained = f"{self.speed_up(most):.3g} times the throughput"
+            share = f"{100 * (self.efficiency(most) or 0.0):.0f} % of what was added"
+            return f"{first.load:g} to {most.load:g} endpoints: {gained}, {share}"
         if self.knee is not None:
             its = self.points[self.knee]
             return f"knee at {its.load:g} {self.unit}: {its.obj_per_s:.4g} obj/s at {its.mean_ms:.4g} ms"
