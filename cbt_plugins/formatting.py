@@ -1,17 +1,22 @@
-"""Numbers, tables and texts as people read them in a terminal and on a page."""
+"""Numbers, texts and tables as people read them: in a terminal, in Markdown and on a page."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import sys
-from contextlib import contextmanager
+import textwrap
+from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any, Iterator, Optional, Sequence, TextIO, Union
+from typing import Any, Callable, Iterator, List, Optional, Sequence, TextIO, Tuple, Union
 
-#: clears the line of a terminal: the only control sequence that we write
+#: clears the line of a terminal
 CLEAR_LINE = "\r\x1b[K"
 #: control characters but tab and line feed, invisible and turning ones, halves of a pair
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+#: our own control sequences, beside CLEAR_LINE: colours on and off
+_COLOUR = re.compile("(\x1b\\[[0-9;]*m)")
 
 
 def printable(text: str) -> str:
@@ -22,40 +27,300 @@ def printable(text: str) -> str:
 class _Printable:
     """A text stream that writes what is printable."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, endures: bool) -> None:
         self._stream = stream
+        self._endures = endures
 
     def write(self, text: str) -> int:
         start = CLEAR_LINE if text.startswith(CLEAR_LINE) else ""
-        self._stream.write(start + printable(text[len(start) :]))
+        self.write_safe(start + printable(text[len(start) :]))
         return len(text)
+
+    def write_safe(self, text: str) -> None:
+        """Write a text of which all is ours, or printable."""
+        with self._unread():
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with self._unread():
+            self._stream.flush()
+
+    @contextlib.contextmanager
+    def _unread(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            if not self._endures:
+                raise
+            discard(self._stream)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
 
-@contextmanager
-def printable_output() -> Iterator[None]:
-    """Let everything that this process writes to its terminal be `printable`."""
+def discard(stream: Any) -> None:
+    """Let what is still to be written to a stream go nowhere: its reader has ended."""
+    with contextlib.suppress(OSError):  # no file
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def write_coloured(stream: Any, text: str) -> None:
+    """Write a text with colours of `painted`; what they are around has to be printable where it is not ours."""
+    safe = "".join(part if i % 2 else printable(part) for i, part in enumerate(_COLOUR.split(text)))
+    (stream.write_safe if isinstance(stream, _Printable) else stream.write)(safe)
+
+
+@contextlib.contextmanager
+def printable_output(endures: bool = False) -> Iterator[None]:
+    """Let everything that this process writes to its terminal be `printable`.
+
+    `endures`: it goes on when nobody reads its output any more, as an undo has to in `cbt-tools undo DIR | head`.
+    """
     streams = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = _Printable(streams[0]), _Printable(streams[1])
+    sys.stdout, sys.stderr = _Printable(streams[0], endures), _Printable(streams[1], endures)
     try:
         yield
     finally:
         sys.stdout, sys.stderr = streams
 
 
-def side_by_side(rows: Sequence[Sequence[str]], left: Union[int, Sequence[bool]] = 1) -> Iterator[str]:
+# --- what a text is written on
+# --------------------------------------------------------------------------------------------------------
+
+#: columns of lines of words, where a terminal has no fewer; tables are as wide as they must be
+WIDTH = 110
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What a text is written on: `columns` (None: as many as it takes), and whether it shows colours."""
+
+    columns: Optional[int] = None
+    colours: bool = False
+
+    @property
+    def words(self) -> int:
+        """The columns of lines of words."""
+        return min(self.columns or WIDTH, WIDTH)
+
+    def safe(self, text: str) -> str:
+        """Return a text of a file or a node as it may stand beside our colours."""
+        return printable(text) if self.colours else text
+
+
+def paper_of(stream: Any) -> Paper:
+    """Return what a stream writes on. NO_COLOR and FORCE_COLOR decide about colours: https://no-color.org"""
+    terminal = stream.isatty()
+    wanted = bool(os.environ.get("FORCE_COLOR")) or (terminal and os.environ.get("TERM") != "dumb")
+    columns = None
+    if terminal:
+        import shutil  # slow, and of no use to most calls
+
+        columns = shutil.get_terminal_size().columns
+    return Paper(columns, wanted and not os.environ.get("NO_COLOR"))
+
+
+GREEN, RED, YELLOW = "32", "31", "33"
+#: words at the begin of a cell or a line -> their colour
+_COLOURS = {
+    **dict.fromkeys(("better", "ok"), GREEN),
+    **dict.fromkeys(("worse", "regression", "unusable", "INCOMPLETE RUN", "UNUSABLE", "invalid"), RED),
+    **dict.fromkeys(("inconclusive", "LIMITED", "warning"), YELLOW),
+}
+_VERDICT = re.compile(rf"( *)({'|'.join(_COLOURS)})(?=$| *$|: | \()")
+
+
+def painted(text: str, colour: str) -> str:
+    """Return a text in a colour, for a Paper that has some."""
+    return f"\x1b[{colour}m{text}\x1b[0m" if colour else text
+
+
+def _verdict(text: str) -> str:
+    """Return a cell or a line with its verdict, if it begins with one, in colour."""
+    return _VERDICT.sub(lambda found: found[1] + painted(found[2], _COLOURS[found[2]]), text, count=1)
+
+
+# --- headings, words, lists, tables
+# --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Heading:
+    text: str
+
+
+@dataclass(frozen=True)
+class Words:
+    """Single lines; in Markdown several of them are a list."""
+
+    lines: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Notes:
+    """A titled list; left out when it has no items."""
+
+    title: str
+    items: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TableGrid:
+    """A table; left out when it has no rows. `left`: as for `side_by_side`. Without a head it has rows only."""
+
+    head: Tuple[str, ...]
+    rows: Tuple[Tuple[str, ...], ...]
+    left: Union[int, Sequence[bool]] = 1
+    title: str = ""
+    ruled: bool = False  # with a line below the head
+
+
+@dataclass(frozen=True)
+class TitledBlocks:
+    """A title and the blocks below it: in text they are indented, with no empty lines between them."""
+
+    title: str
+    blocks: Tuple[Block, ...]
+
+
+Block = Union[Heading, Words, Notes, TableGrid, TitledBlocks]
+
+
+def text(blocks: Sequence[Block], paper: Paper = Paper()) -> str:
+    """Return blocks as plain text: no trailing blanks, ends with a line end."""
+    return _joined([list(_text(block, paper)) for block in blocks])
+
+
+def markdown(blocks: Sequence[Block]) -> str:
+    """Return blocks as Markdown, for a pull request."""
+    return _joined([list(_markdown(block)) for block in blocks])
+
+
+def _joined(parts: Sequence[Sequence[str]]) -> str:
+    texts = ["\n".join(line.rstrip() for line in part) for part in parts if part]
+    return "\n\n".join(texts) + "\n"
+
+
+def _text(block: Block, paper: Paper, indent: str = "") -> Iterator[str]:
+    if isinstance(block, Heading):
+        yield paper.safe(block.text)
+        yield "=" * len(block.text)
+    elif isinstance(block, Words):
+        for line in block.lines:
+            yield from _wrapped(line, paper, indent)
+    elif isinstance(block, Notes):
+        if block.items:
+            yield from _wrapped(block.title, paper, indent)
+        for item in block.items:
+            yield from _wrapped(item, paper, f"{indent} - ", f"{indent}   ")
+    elif isinstance(block, TitledBlocks):
+        yield from _wrapped(block.title, paper, indent)
+        for its in block.blocks:
+            yield from _text(its, paper, indent + "   ")
+    elif block.rows:
+        if block.title:
+            yield indent + paper.safe(block.title)
+        yield from _table(block, paper, indent)
+
+
+def _wrapped(line: str, paper: Paper, first: str, others: Optional[str] = None) -> Iterator[str]:
+    others = first if others is None else others
+    # tabs stay: they are columns for a spreadsheet
+    wrap = textwrap.TextWrapper(paper.words, first, others, expand_tabs=False, replace_whitespace=False)
+    wrapped = wrap.wrap(line.replace("\n", " ")) or [""]
+    yield from map(_verdict, map(paper.safe, wrapped)) if paper.colours else wrapped
+
+
+def _table(grid: TableGrid, paper: Paper, indent: str) -> Iterator[str]:
+    rows = [grid.head, *grid.rows] if grid.head else grid.rows
+    columns = paper.columns and max(paper.columns - len(indent), 20)
+    lines = [[paper.safe(cell) for cell in row] for row in rows]
+    made = side_by_side(lines, grid.left, columns, _verdict if paper.colours else str, grid.ruled)
+    yield from (indent + line for line in made)
+
+
+def _markdown(block: Block, level: int = 3) -> Iterator[str]:
+    if isinstance(block, Heading):
+        yield f"{'#' * level} {block.text}"
+    elif isinstance(block, Words):
+        yield from (f"- {line}" if len(block.lines) > 1 else line for line in block.lines)
+    elif isinstance(block, Notes):
+        if block.items:
+            yield f"{block.title}:"
+            yield ""
+        for item in block.items:
+            yield f"- {item}"
+    elif isinstance(block, TitledBlocks):
+        yield f"{'#' * (level + 1)} {block.title}"
+        for part in filter(None, (list(_markdown(its, level + 1)) for its in block.blocks)):
+            yield ""
+            yield from part
+    elif block.rows:
+        if block.title:
+            yield f"{block.title}:"
+            yield ""
+        sides = _sides(block.left, len(block.rows[0]))
+        yield _row(block.head or [""] * len(sides))
+        yield _row([":---" if side else "---:" for side in sides])
+        yield from map(_row, block.rows)
+
+
+def _row(cells: Sequence[str]) -> str:
+    escaped = (cell.replace("|", "\\|").replace("\n", " ") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
+
+
+def _sides(left: Union[int, Sequence[bool]], number: int) -> Sequence[bool]:
+    return [i < left for i in range(number)] if isinstance(left, int) else left
+
+
+def side_by_side(
+    rows: Sequence[Sequence[str]],
+    left: Union[int, Sequence[bool]] = 1,
+    room: Optional[int] = None,
+    painter: Callable[[str], str] = str,
+    ruled: bool = False,
+) -> Iterator[str]:
     """A line for each row, each column as wide as its widest cell, two blanks between them.
 
     `left`: so many of the first columns begin at the left, or for each column whether it does; the others end at the
-    right. All rows have the same number of cells.
+    right. All rows have the same number of cells. In a `room` of fewer columns cells become several lines, as far as
+    words allow it: nothing is cut off. `painter` gives colour to a cell that has its width; `ruled`: a line below the
+    first row.
     """
+    sides = _sides(left, len(rows[0]))
+    widths = _widths(rows, sides, room)
+    for number, row in enumerate(rows):
+        if ruled and number == 1:
+            yield "  ".join("-" * width for width in widths)
+        cells = [_cell(cell, width, side) for cell, width, side in zip(row, widths, sides)]
+        for i in range(max(map(len, cells))):
+            lines = [cell[i] if i < len(cell) else "" for cell in cells]
+            padded = (its.ljust(w) if side else its.rjust(w) for its, w, side in zip(lines, widths, sides))
+            yield "  ".join(map(painter, padded)).rstrip()
+
+
+def _widths(rows: Sequence[Sequence[str]], sides: Sequence[bool], room: Optional[int]) -> List[int]:
+    """Return the widths of columns; what is too much for the room is taken from the widest that can do with less."""
     widths = [max(map(len, column)) for column in zip(*rows)]
-    sides = [i < left for i in range(len(widths))] if isinstance(left, int) else left
-    for row in rows:
-        cells = (cell.ljust(w) if side else cell.rjust(w) for cell, w, side in zip(row, widths, sides))
-        yield "  ".join(cells).rstrip()
+    longest = [max(len(word) for cell in column for word in cell.split(" ")) for column in zip(*rows)]
+    least = [min(word, _LEAST) if side else word for word, side in zip(longest, sides)]
+    while room is not None and sum(widths) + 2 * len(widths) - 2 > room:
+        spare = [(width, i) for i, width in enumerate(widths) if width > least[i]]
+        if not spare:
+            break
+        widths[max(spare)[1]] -= 1
+    return widths
+
+
+#: columns that a name can do with: longer ones are broken
+_LEAST = 12
+
+
+def _cell(cell: str, width: int, side: bool) -> List[str]:
+    return [cell] if len(cell) <= width else textwrap.wrap(cell, width, break_on_hyphens=side)
 
 
 NONE = "-"

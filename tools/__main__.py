@@ -14,13 +14,15 @@ from typing import Optional, Sequence
 from cbt_plugins import __version__
 from cbt_plugins.formatting import printable_output
 
-from .command import USAGE, Parser, call, say
+from .command import STATUSES, CommandError, Parser, call, explain
 
 #: each verb is a module of this package with `add_arguments` and `run`; its docstring's first line is the verb's help
 VERBS = (
     *("build", "lab", "plan", "size", "inject", "undo"),
     *("report", "sql", "export", "compare", "gate", "history"),
 )
+#: those that change something, and go on when nobody reads their output any more
+_ENDURING = ("build", "lab", "inject", "undo")
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -28,24 +30,30 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     completing = "_ARGCOMPLETE" in os.environ
     argv = list(sys.argv[1:] if argv is None else argv)
     typed = os.environ.get("COMP_LINE", "").split()[1:] if completing else argv
+    if typed[:1] == ["help"]:
+        argv = typed = [*typed[1:2], "--help"]
     verb = typed[0] if typed else ""
-    if verb and not verb.startswith("-") and verb not in VERBS and not completing:
-        near = difflib.get_close_matches(verb, VERBS, 1)
-        hint = f"did you mean {near[0]}?" if near else f"the verbs are {', '.join(VERBS)}"
-        return say("Error", f"unknown verb {verb}: {hint}", USAGE)
-    parser = _parser(verb)
     if completing:
         import argcomplete
 
-        argcomplete.autocomplete(parser)
-    with printable_output():
-        args = parser.parse_args(argv)
-        return call(args.run, args)
+        argcomplete.autocomplete(parser_of(verb))
+    with printable_output(endures=verb in _ENDURING):
+        return call(lambda: _run(verb, argv))
 
 
-def _parser(chosen: str) -> Parser:
-    """The parser with all verbs, of which only the chosen one has its arguments."""
+def _run(verb: str, argv: Sequence[str]) -> int:
+    if verb and not verb.startswith("-") and verb not in VERBS:
+        near = difflib.get_close_matches(verb, VERBS, 1)
+        hint = f"did you mean {near[0]}?" if near else f"the verbs are {', '.join(VERBS)}"
+        raise CommandError(f"unknown verb {verb}: {hint}")
+    args = parser_of(verb).parse_args(argv)
+    return int(args.run(args))
+
+
+def parser_of(chosen: str) -> Parser:
+    """Return the parser with all verbs, of which only the chosen one has its arguments."""
     parser = Parser(prog="cbt-tools", description="Prepare, run and evaluate benchmarks of cbt-plugins.")
+    explain(parser, ("cbt-tools compare --help", "cbt-tools plan my.yaml", "cbt-tools report archive"), STATUSES)
     parser.add_argument("--version", action="version", version=f"cbt-tools {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name in VERBS:

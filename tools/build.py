@@ -15,6 +15,8 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from cbt_plugins.host import cache_dir
 
+from .command import FAILED, OK, CommandError, explain
+
 MODULE = Path(__file__).resolve().parent / "companion"
 
 #: -buildvcs: a fresh machine may have the checkout without git, or owned by somebody else
@@ -142,21 +144,21 @@ def say(text: str) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `cbt-tools build`."""
+    explain(parser, ("cbt-tools build", "cbt-tools build warp --into bin"), {FAILED: "a program could not be built"})
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these programs")
     parser.add_argument("--into", type=Path, help="folder for the binaries (default: the cache's bin/)")
     parser.add_argument("--force", action="store_true", help="build what is up to date, too")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Build what is not up to date. Exit status 1 when a build failed, 2 for an unknown name."""
+    """Build what is not up to date; returns the exit status."""
     cache = cache_dir()
     into = (args.into or cache / "bin").absolute()
     try:
         known = binaries(MODULE)
         unknown = [name for name in args.names if name not in known]
         if unknown:
-            say(f"no such program: {', '.join(unknown)} (there are: {', '.join(known)})")
-            return 2
+            raise CommandError(f"no such program: {', '.join(unknown)} (there are: {', '.join(known)})")
         into.mkdir(parents=True, exist_ok=True)
         go = None
         for name in args.names or known:
@@ -168,6 +170,5 @@ def run(args: argparse.Namespace) -> int:
             build(name, known[name], MODULE, go, into)
             stamp.write_text(key)
     except (BuildError, OSError) as error:
-        say(str(error))
-        return 1
-    return 0
+        raise CommandError(str(error), FAILED) from error
+    return OK

@@ -1,19 +1,27 @@
-"""What all verbs of `cbt-tools` share: the parser, errors and warnings on stderr, and the exit status.
-
-0: done. 1: the run failed. 2: wrong use, also a path that does not exist. 4: a run is incomplete or unreadable. A verb
-that has more of them says so in its help.
-"""
+"""What all verbs of `cbt-tools` share: the parser, the exit statuses, errors and warnings on stderr."""
 
 from __future__ import annotations
 
 import argparse
-import os
+import difflib
 import sys
-from typing import Callable, NoReturn
+import textwrap
+from typing import Callable, Iterator, Mapping, NoReturn, Sequence
 
+from cbt_plugins.formatting import RED, YELLOW, discard, painted, paper_of, printable, write_coloured
 from cbt_plugins.results.source import NotThere, Unreadable
 
-OK, FAILED, USAGE, UNUSABLE = 0, 1, 2, 4
+OK, FAILED, USAGE, INCONCLUSIVE, UNUSABLE, INTERRUPTED, UNREAD = 0, 1, 2, 3, 4, 130, 141
+#: the exit statuses of every verb; its help has those that it may have
+STATUSES = {
+    OK: "done",
+    FAILED: "it failed, or the answer is no",
+    USAGE: "an error in the command line or in its files, a path that does not exist, runs that cannot be compared",
+    INCONCLUSIVE: "inconclusive",
+    UNUSABLE: "a run is incomplete, unusable or unreadable; the others are in the result",
+    INTERRUPTED: "interrupted",
+    UNREAD: "the reader of the output ended, as `head` does",
+}
 #: optional Python package -> the extra of cbt-plugins that installs it
 _EXTRAS = {
     **dict.fromkeys(("numpy", "scipy", "jinja2", "markupsafe", "jsonschema"), "report"),
@@ -35,20 +43,51 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        self.exit(USAGE, f"Error: {message}\n")
+        unknown = message.partition("unrecognized arguments: ")[2].partition("=")[0].split()
+        near = difflib.get_close_matches(unknown[0], self.options(), 1) if unknown else ()
+        say("Error", message + (f": did you mean {near[0]}?" if near else ""), USAGE)
+        self.exit(USAGE)
+
+    def options(self) -> Iterator[str]:
+        """Yield the options that are in the help, also those of the verbs."""
+        for action in self._actions:
+            if isinstance(action.choices, dict):
+                for parser in action.choices.values():
+                    yield from parser.options()
+            elif action.help != argparse.SUPPRESS:
+                yield from action.option_strings
 
 
-def call(verb: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+def explain(parser: argparse.ArgumentParser, examples: Sequence[str], statuses: Mapping[int, str] = {}) -> None:
+    """Add examples and exit statuses to a help: 0, 2 and these; "" stands for the text of STATUSES."""
+    lines = ["example:" if len(examples) == 1 else "examples:", *(f"  {line}" for line in examples), "", "exit status:"]
+    for status, text in sorted({OK: "", USAGE: "", **statuses}.items()):
+        told = f"{status:<5} {text or STATUSES[status]}"
+        lines += textwrap.wrap(told, 78, initial_indent="  ", subsequent_indent=" " * 8)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = "\n".join(lines)
+
+
+def call(work: Callable[[], int]) -> int:
     """Run a verb and return its exit status; what ends it with an error is said on stderr."""
     try:
-        status = int(verb(args))
+        status = _called(work)
         sys.stdout.flush()
         return status
+    except BrokenPipeError:  # as in `cbt-tools plan FILE | head`
+        discard(sys.stdout)
+        discard(sys.stderr)
+        return UNREAD
+
+
+def _called(work: Callable[[], int]) -> int:
+    try:
+        return int(work())
+    except SystemExit:  # of the parser
+        sys.stdout.flush()
+        raise
     except CommandError as e:
         return say("Error", str(e), e.status)
-    except BrokenPipeError:  # as in `cbt-tools plan FILE | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
     except Unreadable as e:
         return say("Error", str(e), USAGE if isinstance(e, NotThere) else UNUSABLE)
     except ImportError as e:
@@ -56,7 +95,7 @@ def call(verb: Callable[[argparse.Namespace], int], args: argparse.Namespace) ->
             raise
         return say("Error", missing(e), USAGE)
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
 
 
 def is_optional(error: ImportError) -> bool:
@@ -77,5 +116,6 @@ def warn(text: str) -> None:
 
 def say(kind: str, text: str, status: int) -> int:
     """Print a line on stderr; returns `status`."""
-    print(f"{kind}: {text}", file=sys.stderr)
+    colour = {"Error": RED, "Warning": YELLOW}.get(kind, "") if paper_of(sys.stderr).colours else ""
+    write_coloured(sys.stderr, f"{painted(f'{kind}:', colour)} {printable(text)}\n")
     return status

@@ -7,18 +7,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator, List, Sequence, Tuple
 
-from .command import OK, UNUSABLE, CommandError, say
+from .command import OK, UNUSABLE, CommandError, explain, say
+from .forms import CSV, HTML, JSON, MD, TEXT, add_forms, add_renamed, put
 
 if TYPE_CHECKING:
     from cbt_plugins.compare.differences import Scale
     from cbt_plugins.compare.sides import Side
     from cbt_plugins.compare.table import Choice, Compared, Rules
 
-FORMATS = ("text", "markdown", "csv", "json")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "Exit status: 0 compared; 2 wrong use, or incomparable runs; 4 a run is unusable or unreadable."
+    examples = (
+        "cbt-tools compare quincy reef",
+        "cbt-tools compare --base quincy1 quincy2 --new reef1 reef2 -o page.html",
+        "cbt-tools compare quincy reef --op GET --metric '*_ms' --format csv",
+    )
+    explain(parser, examples, {UNUSABLE: ""})
     add_sides(parser)
     add_rules(parser)
     add_choice(parser)
@@ -30,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="key rows, decided first (default: total.obj_per_s, total.p99_ms, recovery_s); a pattern; repeatable",
     )
     parser.add_argument("--releases", action="store_true", help="releases side by side: read and write, recovery, CPU")
-    parser.add_argument("--format", choices=FORMATS, default="text", help="of what is printed (default: text)")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page with charts")
+    add_forms(parser, TEXT, JSON, CSV, MD, HTML)
+    add_renamed(parser, {"--html": "--format html -o FILE"})
 
 
 def add_choice(parser: argparse.ArgumentParser) -> None:
@@ -92,17 +96,20 @@ def add_rules(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compare the archives and print the result; returns the exit status."""
-    from cbt_plugins.compare.releases import CHOICE
+    from cbt_plugins.compare import output, releases
 
     if args.releases and (args.phase or args.op or args.metric):
         raise CommandError("--releases has rows of its own: remove --phase, --op and --metric")
     with errors():
-        compared = compare(args, CHOICE if args.releases else choice(args))
-        print(_rendered(compared, args), end="", flush=True)
-        if args.html:
-            from cbt_plugins.report.comparison import write
-
-            write(compared, args.html)
+        compared = compare(args, releases.CHOICE if args.releases else choice(args))
+        drawn = releases if args.releases else output
+        forms = {
+            TEXT: lambda: drawn.blocks(compared),
+            JSON: lambda: output.data(compared),
+            CSV: lambda: drawn.table(compared),
+            HTML: lambda: _page(compared),
+        }
+        put(args, forms)
     return OK if compared.usable else UNUSABLE
 
 
@@ -217,12 +224,7 @@ def _scale(text: str) -> Scale:
     return Scale(int(base), int(new))
 
 
-def _rendered(compared: Compared, args: argparse.Namespace) -> str:
-    from cbt_plugins.compare import output, releases
+def _page(compared: Compared) -> str:
+    from cbt_plugins.report.comparison import page
 
-    if args.format == "csv":
-        return releases.to_csv(compared) if args.releases else output.to_csv(compared)
-    if args.format == "json":
-        return output.to_json(compared)
-    found = releases.blocks(compared) if args.releases else output.blocks(compared)
-    return output.markdown(found) if args.format == "markdown" else output.text(found)
+    return page(compared)

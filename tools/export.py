@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Dict, Mapping, Optional, Set
 
-from cbt_plugins.journal import read_text, write_whole
+from cbt_plugins.journal import read_text
 from cbt_plugins.results.source import Unreadable, reading
 
-from .command import OK, UNUSABLE, CommandError, say, warn
+from .command import OK, UNUSABLE, CommandError, explain, say, warn
+from .forms import CSV, add_forms, add_renamed, form_of, is_file, put
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "Exit status: 0 everything is written; 2 wrong use; 4 a run is left out, or nothing can be written."
+    examples = (
+        "cbt-tools export archive -o runs.csv",
+        "cbt-tools export archive --format prometheus -o cbt.prom",
+        "cbt-tools export archive --format cbt -o OUT",
+    )
+    explain(parser, examples, {UNUSABLE: ""})
     parser.add_argument(
         "archives",
         type=Path,
@@ -21,40 +28,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ARCHIVE",
         help="an archive (all of its runs), or a run's id-... directory",
     )
-    parser.add_argument(
-        "--upstream",
-        type=Path,
-        metavar="DIR",
-        help="write the input of CBT's report generators: DIR/DIALECT/ARCHIVE-PHASE/visualisation/*.json",
-    )
+    csv = "csv: a line for each run, as Apache Otava reads it"
+    cbt = "cbt: the input of CBT's report generators, in the folder of -o"
+    text = f"{csv}; prometheus: its text format; {cbt} (default: csv)"
+    add_forms(parser, CSV, "prometheus", "cbt", text=text)
     parser.add_argument(
         "--dialect",
         choices=("head", "main", "both"),
         default="both",
-        help="the CBT branch for --upstream: head (`master` of 2025) or main (`main` of 2026) (default: both)",
+        help="the CBT branch for --format cbt: head (`master` of 2025) or main (`main` of 2026) (default: both)",
     )
-    parser.add_argument("--prometheus", type=Path, metavar="FILE", help="write the metrics in Prometheus' text format")
-    parser.add_argument(
-        "--csv", type=Path, metavar="FILE", help="write a table with a line for each run, as Apache Otava reads it"
-    )
+    names = {"--csv": "--format csv -o FILE", "--prometheus": "--format prometheus -o FILE"}
+    add_renamed(parser, {**names, "--upstream": "--format cbt -o DIR"})
 
 
 def run(args: argparse.Namespace) -> int:
     """Write what was asked for; returns the exit status."""
-    if not (args.upstream or args.prometheus or args.csv):
-        raise CommandError("nothing to write: give --upstream DIR, --prometheus FILE or --csv FILE")
-    status = OK
+    if form_of(args) != "cbt":
+        return _numbers(args)
+    if not is_file(args):
+        raise CommandError("--format cbt makes a folder: give -o DIR")
     try:
-        if args.upstream:
-            status = max(_upstream(archive, args.upstream, args.dialect) for archive in args.archives)
-        if args.prometheus or args.csv:
-            status = max(status, _numbers(args))
-        return status
+        return max(_cbt(archive, Path(args.output), args.dialect) for archive in args.archives)
     except OSError as e:
         raise CommandError(f"{e.filename or args.archives[0]}: {e.strerror or e}") from e
 
 
-def _upstream(archive: Path, target: Path, dialect: str) -> int:
+def _cbt(archive: Path, target: Path, dialect: str) -> int:
     from cbt_plugins.report.export import visualisation
     from cbt_plugins.report.export.visualisation import curves_of
 
@@ -99,11 +99,12 @@ def _numbers(args: argparse.Namespace) -> int:
         except Unreadable as e:
             paths.remove(path)
             unreadable = say("Error", str(e), UNUSABLE)
-    if args.prometheus:
-        write_whole(args.prometheus, formats.prometheus((its, not why) for its, why in zip(summaries, reasons)))
-    if args.csv:
-        write_whole(args.csv, formats.otava_csv([its for its, why in zip(summaries, reasons) if not why]))
-    print(f"complete runs: {reasons.count(None)} of {len(paths)}")
+    forms = {
+        CSV: lambda: formats.otava_csv([its for its, why in zip(summaries, reasons) if not why]),
+        "prometheus": lambda: formats.prometheus((its, not why) for its, why in zip(summaries, reasons)),
+    }
+    put(args, forms)
+    print(f"complete runs: {reasons.count(None)} of {len(paths)}", file=sys.stderr)
     for path, why in zip(paths, reasons):
         if why:
             warn(f"{path}: left out: {why}")

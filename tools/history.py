@@ -6,11 +6,13 @@ import argparse
 from pathlib import Path
 
 from . import compare
-from .command import OK, UNUSABLE, CommandError
+from .command import OK, UNUSABLE, CommandError, explain
+from .forms import CSV, JSON, MD, TEXT, add_forms, put
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "Exit status: 0 done; 2 wrong use; 4 a run is unusable (it is left out) or unreadable."
+    examples = ("cbt-tools history night1 night2 night3", "cbt-tools history archive --metric p99_ms --format csv")
+    explain(parser, examples, {UNUSABLE: ""})
     parser.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE", help="archives, in any order")
     compare.add_choice(parser)
     parser.add_argument(
@@ -18,12 +20,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--alpha", metavar="P", help="instead: the false alarm rate of this one look")
     parser.add_argument("--seed", type=int, default=0, help="seed of the permutations (default: 0)")
-    parser.add_argument("--format", choices=compare.FORMATS, default="text", help="of what is printed (default: text)")
+    add_forms(parser, TEXT, JSON, CSV, MD)
 
 
 def run(args: argparse.Namespace) -> int:
     """Find the changes and print them; returns the exit status."""
-    from cbt_plugins.compare import history, output
+    from cbt_plugins.compare import history
+
     with compare.errors():
         (side,) = compare.read_sides([args.archives])
         if args.alarms is not None and (args.alpha or not args.alarms > 0):
@@ -31,11 +34,10 @@ def run(args: argparse.Namespace) -> int:
         alpha = compare.share("--alpha", args.alpha) if args.alpha else None
         budget = history.AlarmBudget(args.alarms or 1.0, alpha)
         found = history.histories(side.runs, compare.choice(args), budget, args.seed)
-    if args.format == "csv":
-        print(history.to_csv(found), end="")
-    elif args.format == "json":
-        print(history.to_json(found), end="")
-    else:
-        draw = output.markdown if args.format == "markdown" else output.text
-        print(draw(history.blocks(found)), end="")
+    forms = {
+        TEXT: lambda: history.blocks(found),
+        JSON: lambda: history.data(found),
+        CSV: lambda: history.table(found),
+    }
+    put(args, forms)
     return OK if all(its.usable for its in side.runs) and not side.unreadable else UNUSABLE

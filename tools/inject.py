@@ -25,7 +25,7 @@ from cbt_plugins.journal import Journal, JournalInUse
 from cbt_plugins.plan import Event, Settings
 from cbt_plugins.run.events import EventSchedule
 
-from .command import FAILED, OK, CommandError, say
+from .command import FAILED, INTERRUPTED, OK, CommandError, explain, say
 
 #: printed with `--tied` when the settings are in force and the clock of the events runs
 BEGUN = "begun"
@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
+    example = "cbt-tools inject faults.yaml --cluster my.yaml --archive faults"
+    failed = "a fault was refused, something failed or is not undone"
+    explain(parser, (f"{example} --dry-run", example), {FAILED: failed, INTERRUPTED: ""})
     parser.add_argument("file", type=Path, help="YAML with `events:` and `settings:` (docs/FAULTS.md)")
     parser.add_argument("--cluster", type=Path, required=True, help="a CBT YAML file, for its `cluster:` section")
     parser.add_argument("--archive", type=Path, required=True, help="folder for undo.jsonl and events.jsonl")
@@ -59,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         raise CommandError(str(error)) from error
     except (OSError, KeyError, yaml.YAMLError) as error:
-        raise CommandError(f"{args.cluster}: cannot read a `cluster:` section: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise CommandError(f"{args.cluster}: cannot read a `cluster:` section: {why}") from error
     args.archive.mkdir(parents=True, exist_ok=True)
     try:
         return _run(args, events, settings, cluster, common)

@@ -28,7 +28,8 @@ from cbt_plugins.inventory import head_of, nodes_of
 from cbt_plugins.models.ladder import load_text, objective_text
 from cbt_plugins.plan import Keys, Phase, Plan, Settings
 
-from .command import OK, USAGE, CommandError, say, warn
+from .command import FAILED, OK, CommandError, explain, say, warn
+from .forms import JSON, TEXT, add_forms, add_renamed, put
 
 #: of the drivers, and of the buckets, all are shown up to this number
 _MANY = 12
@@ -36,17 +37,19 @@ _MANY = 12
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
+    explain(parser, ("cbt-tools plan my.yaml", "cbt-tools plan my.yaml --live"), {FAILED: "a fault would be refused"})
     parser.add_argument("file", help="YAML file of CBT, or a fault file")
-    parser.add_argument("--json", action="store_true", help="print the plan as JSON")
     parser.add_argument(
         "--live",
         action="store_true",
         help="ask the cluster, without changing anything, for the blast radius of each fault, and show every command",
     )
+    add_forms(parser, TEXT, JSON)
+    add_renamed(parser, {"--json": "--format json"})
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the plan. Returns 2 when the file has errors, all of which go to stderr, or a fault would be refused."""
+    """Print the plan; returns the exit status. All errors of the file go to stderr."""
     try:
         source = read(Path(args.file))
         if is_fault_file(source):
@@ -60,15 +63,12 @@ def run(args: argparse.Namespace) -> int:
             warn(text)
         raise CommandError(f"{args.file}: benchmarks: no benchmark of cbt-plugins in this file")
     live = _look([run.plan for run in config.runs], config.cluster, config.common) if args.live else None
-    if args.json:
-        document = {**_document(config), "unread_by_cbt": unread}
-        print(json.dumps({**document, **({"live": asdict(live)} if live else {})}, indent=2))
-    else:
-        lines = [*_lines(config, args.live, unread), *(["", *live.lines] if live else [])]
-        print("\n".join(lines))
+    lines = [*_lines(config, args.live, unread), *(["", *live.lines] if live else [])]
+    document = {**_document(config), "unread_by_cbt": unread, **({"live": asdict(live)} if live else {})}
+    put(args, {TEXT: lambda: "\n".join(lines) + "\n", JSON: lambda: document})
     for text in live.refused if live else ():
-        say("Error", text, USAGE)
-    return USAGE if live and live.refused else OK
+        say("Error", text, FAILED)
+    return FAILED if live and live.refused else OK
 
 
 def _unread_by_cbt(source: YamlSource) -> List[str]:
@@ -84,15 +84,14 @@ def _fault_file(source: YamlSource, args: argparse.Namespace) -> int:
     if args.live:
         raise CommandError(f"{args.file}: a fault file has no cluster to ask; leave out --live")
     events, settings = load_fault_file(source)
-    if args.json:
-        document = {"version": 1, "file": args.file, "events": [*map(asdict, events)], "settings": asdict(settings)}
-        print(json.dumps(document, indent=2))
-        return OK
-    print(f"{args.file}: faults beside a benchmark; times count from its start")
-    if settings != Settings():
-        print(f"  settings {_settings(settings)}")
-    print("\n".join(f"  {event_text(event)}" for event in events))
-    print("faults in force at the end are undone then, and settings are restored")
+    lines = [
+        f"{args.file}: faults beside a benchmark; times count from its start",
+        *([f"  settings {_settings(settings)}"] if settings != Settings() else []),
+        *(f"  {event_text(event)}" for event in events),
+        "faults in force at the end are undone then, and settings are restored",
+    ]
+    document = {"version": 1, "file": args.file, "events": [*map(asdict, events)], "settings": asdict(settings)}
+    put(args, {TEXT: lambda: "\n".join(lines) + "\n", JSON: lambda: document})
     return OK
 
 

@@ -4,56 +4,65 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.journal import write_whole
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.source import NotThere, Unreadable, reading
 
-from .command import OK, UNUSABLE, CommandError, is_optional, missing, say, warn
+from .command import OK, UNUSABLE, CommandError, explain, is_optional, missing, say, warn
+from .forms import CSV, HTML, JSON, MD, TEXT, Printer, add_forms, add_renamed
 
 Runs = List[Tuple[Path, Mapping[str, Any]]]  # directories and summaries
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "Exit status: 0 every run is complete; 2 wrong use; 4 a run is incomplete or unreadable."
+    examples = (
+        "cbt-tools report archive",
+        "cbt-tools report archive/results/00000000/id-1a2b3c4d -o page.html",
+        "cbt-tools report archive --format csv",
+    )
+    explain(parser, examples, {UNUSABLE: ""})
     parser.add_argument("archive", type=Path, help="an archive (all of its runs), or a run's id-... directory")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write only the summary, into this file")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write only the page, into this file")
+    text = "print only this, write nothing into the archive (default: text, and the files of the report)"
+    add_forms(parser, TEXT, JSON, CSV, MD, HTML, text=text)
     parser.add_argument("--plots", type=Path, metavar="DIR", help="write plots (SVG and PNG) into this directory")
-    parser.add_argument("--figures", type=_renamed, help=argparse.SUPPRESS)
-    parser.add_argument("--text", action="store_true", help="print the table only, write nothing")
     parser.add_argument(
         "--nic", type=_link, metavar="SPEED", help="speed of every node's interface, such as 25Gbit: network ceiling"
     )
+    names = {"--json": "--format json -o FILE", "--html": "--format html -o FILE", "--text": "--format text"}
+    add_renamed(parser, {**names, "--figures": "--plots DIR"})
 
 
 def run(args: argparse.Namespace) -> int:
     """Report every run that can be read; returns the exit status."""
-    from cbt_plugins.report.terminal import render
+    with Printer(args) as printer:
+        try:
+            runs = find_runs(args.archive)
+        except NotThere:
+            raise
+        except Unreadable as e:
+            try:
+                return _imported(args.archive, printer)
+            except Unreadable:
+                if args.archive.is_file():
+                    raise
+                raise e from None
+        if printer.form in (JSON, HTML) and len(runs) > 1:
+            why = f"--format {printer.form} needs the directory of one of them, such as {runs[0]}"
+            raise CommandError(f"{args.archive} has {len(runs)} runs: {why}")
+        return _report(runs, args, printer)
+
+
+def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) -> int:
     from cbt_plugins.results.summary_file import summarize
 
-    try:
-        runs = find_runs(args.archive)
-    except NotThere:
-        raise
-    except Unreadable as e:
-        try:
-            return _imported(args.archive)
-        except Unreadable:
-            if args.archive.is_file():
-                raise
-            raise e from None
-    if (args.json or args.html) and len(runs) > 1:
-        raise CommandError(f"{args.archive} has {len(runs)} runs: --json and --html need the directory of one run")
     status = OK
     several: Runs = []
-    for number, path in enumerate(runs):
-        if number:
-            print()
+    for path in runs:
         if not (path / "plan.json").exists() and not (path / "phases").is_dir():
             try:  # CBT's own benchmarks leave such directories, too
-                status = max(status, _imported(path))
+                status = max(status, _imported(path, printer))
                 continue
             except Unreadable:
                 pass
@@ -61,15 +70,12 @@ def run(args: argparse.Namespace) -> int:
             with reading(path):
                 summary = summarize(path)
                 network = _ceilings(path, summary, args)
-                text = render(summary, network)
+                _print(printer, summary, path, network)
         except Unreadable as e:
             status = say("Error", str(e), UNUSABLE)
             continue
-        print(text, end="", flush=True)
         if not summary["usable"]:
             status = UNUSABLE
-        if args.text:
-            continue
         try:
             _write(summary, network, path, args, f"{path.name}-" if len(runs) > 1 else "")
         except OSError as e:
@@ -78,14 +84,30 @@ def run(args: argparse.Namespace) -> int:
             status = say("Error", str(e), UNUSABLE)
         if len(runs) > 1:
             several.append((path, _without_series(summary)))
-    if several:
-        try:
-            _write_overview(several, args)
-        except OSError as e:
-            raise _cannot_write(e, args.archive) from e
-        except Unreadable as e:
-            status = say("Error", str(e), UNUSABLE)
+    try:
+        _write_overview(several, args)
+    except OSError as e:
+        raise _cannot_write(e, args.archive) from e
+    except Unreadable as e:
+        status = say("Error", str(e), UNUSABLE)
     return status
+
+
+def _print(printer: Printer, summary: Mapping[str, Any], path: Path, network: Optional[Mapping[str, Any]]) -> None:
+    from cbt_plugins.report import terminal
+
+    if printer.form == JSON:
+        from cbt_plugins.results.summary_file import dumps
+
+        printer.text(dumps(summary) + "\n")
+    elif printer.form == HTML:
+        from cbt_plugins.report.page import run_page
+
+        printer.text(run_page(summary, path, network))
+    elif printer.form == CSV:
+        printer.table([terminal.MEASURED, *terminal.measured(summary)])
+    else:
+        printer.blocks(terminal.blocks(summary, network))
 
 
 def _link(text: str) -> float:
@@ -97,12 +119,9 @@ def _link(text: str) -> float:
         raise argparse.ArgumentTypeError(str(e)) from e
 
 
-def _renamed(_: str) -> None:
-    raise argparse.ArgumentTypeError("the option was renamed: use --plots DIR")
-
-
 def _cannot_write(error: OSError, path: Path) -> CommandError:
-    return CommandError(f"cannot write {error.filename or path}: {error.strerror or error}; --text writes nothing")
+    why = error.strerror or error
+    return CommandError(f"cannot write {error.filename or path}: {why}; --format text writes nothing")
 
 
 def _ceilings(path: Path, summary: Mapping[str, Any], args: argparse.Namespace) -> Optional[Dict[str, Any]]:
@@ -117,6 +136,11 @@ def _ceilings(path: Path, summary: Mapping[str, Any], args: argparse.Namespace) 
         return None
 
 
+def _writes(args: argparse.Namespace) -> bool:
+    """Return whether the files of the report are made: nothing else was asked for."""
+    return args.format is None and args.output is None and not args.plots
+
+
 def _write(
     summary: Mapping[str, Any],
     network: Optional[Mapping[str, Any]],
@@ -124,17 +148,13 @@ def _write(
     args: argparse.Namespace,
     prefix: str,
 ) -> None:
-    """Write the files that the options name; without any, summary, page and collected numbers next to the run."""
-    from cbt_plugins.results.summary_file import FILE, write_summary
-
-    only = args.json or args.html or args.plots
-    if args.json or not only:
-        write_summary(summary, args.json or path / FILE)
-    if not only:
+    """Write the plots that were asked for, or else summary, page and collected numbers next to the run."""
+    if _writes(args):
         from cbt_plugins.report.export.formats import write_collected
+        from cbt_plugins.results.summary_file import FILE, write_summary
 
+        write_summary(summary, path / FILE)
         write_collected(summary, path)
-    if args.html or not only:
         try:
             from cbt_plugins.report.page import run_page
         except ImportError as e:
@@ -142,7 +162,7 @@ def _write(
         else:
             with reading(path):
                 page = run_page(summary, path, network)
-            write_whole(args.html or path / "report.html", page)
+            write_whole(path / "report.html", page)
     if args.plots:
         from cbt_plugins.report.plots import of_run
 
@@ -152,13 +172,14 @@ def _write(
 
 def _write_overview(runs: Runs, args: argparse.Namespace) -> None:
     """Write the page or the plots of several runs."""
-    if args.plots:
+    if runs and args.plots:
         from cbt_plugins.report.plots import of_sweeps
         from cbt_plugins.report.sweep import of_runs
 
         with reading(args.archive):
             found = of_runs(runs)
         of_sweeps(found, args.plots)
+    if not runs or not _writes(args):
         return
     try:
         from cbt_plugins.report.page import INDEX, index_page
@@ -183,10 +204,16 @@ def _no_page(name: str, error: ImportError) -> None:
     warn(f"no {name}: {missing(error)}")
 
 
-def _imported(path: Path) -> int:
+def _imported(path: Path, printer: Printer) -> int:
     """Print the results of another program; returns the exit status. Raises Unreadable when there are none."""
-    from cbt_plugins.report.terminal import render_imported
+    from cbt_plugins.report import terminal
+    from cbt_plugins.results.records import read_imported
 
-    text, complete = render_imported(path)
-    print(text, end="", flush=True)
-    return OK if complete else UNUSABLE
+    records = read_imported(path)
+    if printer.form in (JSON, HTML):
+        raise CommandError(f"{path}: results of other programs have no format {printer.form}: there is text, csv, md")
+    if printer.form == CSV:
+        printer.table([terminal.MEASURED, *terminal.imported_measured(records)])
+    else:
+        printer.blocks(terminal.imported_blocks(records))
+    return OK if all(record.usable for record in records) else UNUSABLE

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import Any, Callable, Dict, List, Tuple
 
 from cbt_plugins.config import units
@@ -12,18 +10,21 @@ from cbt_plugins.models.capacity import FULL, MIN_ALLOC, parse_cosbench
 from cbt_plugins.models.pools import TARGET, Redundancy
 
 from . import size_answers
-
-OK, USAGE = 0, 2
+from .command import OK, CommandError, explain
+from .forms import JSON, TEXT, add_forms, add_renamed, put
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     whats = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
-    for name, (answer, declare) in _WHATS.items():
+    explain(parser, [_WHATS["network"][2], _WHATS["workers"][2]])
+    for name, (answer, declare, example) in _WHATS.items():
         text = (answer.__doc__ or "").strip().splitlines()[0].rstrip(".")
         what = whats.add_parser(name, help=text, description=text)
         declare(what)
-        what.add_argument("--json", action="store_true", help="for programs: bytes, seconds, shares of 1")
+        explain(what, [example])
+        add_forms(what, TEXT, JSON, text="text; json for programs: bytes, seconds, shares of 1 (default: text)")
+        add_renamed(what, {"--json": "--format json"})
         what.set_defaults(answer=answer)
 
 
@@ -32,13 +33,11 @@ def run(args: argparse.Namespace) -> int:
     try:
         answer = args.answer(args)
     except (ValueError, OSError, ZeroDivisionError) as error:
-        text = "division by zero: a number that must be above 0 is 0" if isinstance(error, ZeroDivisionError) else error
-        print(f"Error: {text}", file=sys.stderr)
-        return USAGE
-    if args.json:
-        print(json.dumps({"version": 1, "what": args.what, **answer.data}, indent=2))
-    else:
-        print("\n".join(answer.lines))
+        zero = isinstance(error, ZeroDivisionError)
+        text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        raise CommandError("division by zero: a number that must be above 0 is 0" if zero else text) from error
+    data = {"version": 1, "what": args.what, **answer.data}
+    put(args, {TEXT: lambda: "\n".join(answer.lines) + "\n", JSON: lambda: data})
     return OK
 
 
@@ -229,12 +228,17 @@ def _odds(parser: argparse.ArgumentParser) -> None:
 
 
 _Declare = Callable[[argparse.ArgumentParser], None]
-_WHATS: Dict[str, Tuple[Callable[[argparse.Namespace], Any], _Declare]] = {
-    "capacity": (size_answers.capacity, _capacity),
-    "pgs": (size_answers.pgs, _pgs),
-    "network": (size_answers.network, _network),
-    "workers": (size_answers.workers, _workers),
-    "mix": (size_answers.mix, _mix_arguments),
-    "scale": (size_answers.scale, _scale),
-    "odds": (size_answers.odds, _odds),
+#: what -> what answers it, its arguments, an example
+_WHATS: Dict[str, Tuple[Callable[[argparse.Namespace], Any], _Declare, str]] = {
+    "capacity": (
+        size_answers.capacity,
+        _capacity,
+        "cbt-tools size capacity --raw 524TiB --pool 4+2 --fill 55% --sizes 4KiB-64KiB:50,4MiB:50",
+    ),
+    "pgs": (size_answers.pgs, _pgs, "cbt-tools size pgs --osds 192 --data 4+2"),
+    "network": (size_answers.network, _network, "cbt-tools size network --nodes 10 --nic 100Gbit --pool 3"),
+    "workers": (size_answers.workers, _workers, "cbt-tools size workers --workers 64 --latency 12ms"),
+    "mix": (size_answers.mix, _mix_arguments, "cbt-tools size mix --mix get=60,list=10,put=16,delete=14 --keys 400000"),
+    "scale": (size_answers.scale, _scale, "cbt-tools size scale --nodes 3:5 --gain 55%"),
+    "odds": (size_answers.odds, _odds, "cbt-tools size odds --nodes 8 --down 2 --pool 4+2"),
 }

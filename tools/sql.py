@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import datetime
-import json
 import sys
 from pathlib import Path
-from typing import Any, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
-from cbt_plugins.formatting import side_by_side
+from cbt_plugins.formatting import Block, TableGrid, TitledBlocks, Words
 
-from .command import OK, UNUSABLE, CommandError, say
+from .command import OK, UNUSABLE, CommandError, explain, say
+from .forms import CSV, JSON, MD, TEXT, add_forms, add_renamed, put
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "Exit status: 0 done; 2 an error in the query, or no such path; 4 a run cannot be read."
+    examples = (
+        'cbt-tools sql archive "SELECT phase, op, obj_per_s, p99_ms FROM ops"',
+        "cbt-tools sql archive --list",
+        'cbt-tools sql archive "SELECT * FROM warnings" -o warnings.csv',
+    )
+    explain(parser, examples, {UNUSABLE: ""})
     parser.add_argument(
         "archive", type=Path, help="an archive, a run's id-... directory, or a result of another program"
     )
     parser.add_argument("query", nargs="?", help="the query; - reads it from standard input")
     parser.add_argument("--list", action="store_true", help="print the tables and their columns")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--csv", action="store_true", help="print CSV")
-    form.add_argument("--json", action="store_true", help="print a JSON array of objects")
+    add_forms(parser, TEXT, JSON, CSV, MD)
+    add_renamed(parser, {"--csv": "--format csv", "--json": "--format json"})
 
 
 def run(args: argparse.Namespace) -> int:
@@ -34,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     from cbt_plugins.results.sql.database import QueryRefused, answer, connect, runs_of
 
     if args.list:
-        print(tables(), end="")
+        put(args, {TEXT: tables, JSON: _columns, CSV: lambda: [_COLUMN, *(tuple(its.values()) for its in _columns())]})
         return OK
     if args.query is None:
         raise CommandError("missing query: give one, or --list for the tables")
@@ -45,39 +48,43 @@ def run(args: argparse.Namespace) -> int:
         names, lines = answer(con, query)
     except (QueryRefused, duckdb.Error) as e:
         raise CommandError(str(e).strip()) from e
-    if args.csv:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(names)
-        writer.writerows(lines)
-    elif args.json:
-        print(json.dumps([dict(zip(names, line)) for line in lines], indent=1, default=str))
-    else:
-        print(as_table(names, lines), end="")
+    forms = {
+        TEXT: lambda: [as_table(names, lines) if lines else Words((f"no rows; the columns are {', '.join(names)}",))],
+        JSON: lambda: [dict(zip(names, line)) for line in lines],
+        CSV: lambda: [names, *lines],
+    }
+    put(args, forms)
     for text in unreadable:
         say("Error", text, UNUSABLE)
     return UNUSABLE if unreadable else OK
 
 
-def tables() -> str:
-    """Return all tables with their columns, as text."""
+_COLUMN = ("table", "column", "type", "text")
+
+
+def _columns() -> List[Dict[str, str]]:
     from cbt_plugins.results.sql.database import RUN, listed
 
-    made = []
+    every = [(table, column) for table in listed().values() for column in (RUN, *table.columns)]
+    return [dict(zip(_COLUMN, (table.name, its.name, its.type, its.text))) for table, its in every]
+
+
+def tables() -> List[Block]:
+    """Return all tables with their columns."""
+    from cbt_plugins.results.sql.database import RUN, listed
+
+    found: List[Block] = []
     for table in listed().values():
-        columns = (RUN, *table.columns)
-        width = max(len(column.name) for column in columns)
-        made.append(f"{table.name}: {table.text}\n")
-        made += [f"  {column.name:{width}}  {column.type:9}  {column.text}\n" for column in columns]
-    return "".join(made)
+        lines = tuple((its.name, its.type, its.text) for its in (RUN, *table.columns))
+        found.append(TitledBlocks(f"{table.name}: {table.text}", (TableGrid((), lines, left=3),)))
+    return found
 
 
-def as_table(names: Sequence[str], lines: Sequence[Tuple[Any, ...]]) -> str:
-    """Return a result as aligned columns, numbers to the right."""
-    cells: List[List[str]] = [[_text(value) for value in line] for line in lines]
+def as_table(names: Sequence[str], lines: Sequence[Tuple[Any, ...]]) -> TableGrid:
+    """Return a result as a table, numbers to the right."""
+    cells = tuple(tuple(_text(value) for value in line) for line in lines)
     left = [not all(isinstance(line[i], (int, float, type(None))) for line in lines) for i in range(len(names))]
-    widths = [max([len(name), *(len(line[i]) for line in cells)]) for i, name in enumerate(names)]
-    rule = ["-" * width for width in widths]
-    return "".join(f"{line}\n" for line in side_by_side([list(names), rule, *cells], left))
+    return TableGrid(tuple(names), cells, left, ruled=True)
 
 
 def _text(value: Any) -> str:

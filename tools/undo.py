@@ -19,7 +19,7 @@ from cbt_plugins.journal import JournalInUse, archive_refusal, json_lines
 from cbt_plugins.monitors.lifecycle import stop_left
 from cbt_plugins.run.context import RunArchive
 
-from .command import FAILED, OK, CommandError, say
+from .command import FAILED, OK, CommandError, explain, say
 
 UNDONE, OPEN = OK, FAILED
 
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
+    examples = ("cbt-tools undo archive --dry-run", "cbt-tools undo archive")
+    explain(parser, examples, {FAILED: "something is still open, or may be"})
     parser.add_argument("archive", type=Path, help="archive (all runs in it), or the directory of one run")
     parser.add_argument("--dry-run", action="store_true", help="print what is open and its undo; change nothing")
     parser.add_argument(
@@ -53,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
     """Return 0: nothing is open; 1: something is, or may be; 2: no such archive, or no such label in it."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     if not args.archive.is_dir():
-        raise CommandError(f"{args.archive}: no such directory")
+        there = args.archive.exists()
+        raise CommandError(f"{args.archive}: {'no directory' if there else 'no such file or directory'}")
     found, unread = _runs(args.archive)
     for error in unread:
         say("Error", f"{error.filename}: {error.strerror}: what is open there is not known", OPEN)

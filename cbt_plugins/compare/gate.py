@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.compare import output
-from cbt_plugins.compare.output import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.compare.sides import Side
 from cbt_plugins.compare.statistics.verdicts import Verdict, judge
 from cbt_plugins.compare.table import Choice, Compared, Key, Row, Rules, Section, compare
 from cbt_plugins.config.errors import ConfigError, ErrorAt
 from cbt_plugins.config.source import YamlSource
+from cbt_plugins.formatting import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.metrics import METRICS, Direction
 
 _FORM = re.compile(r"\s*(?P<sign><=|>=|)\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<percent>%?)\s*\Z")
@@ -292,6 +292,8 @@ def _there_is(compared: Compared) -> str:
 
 
 HEAD = ("phase", "op", "metric", "limit", "base", "new", "change", "p", "n", "outcome")
+#: the columns of HEAD that begin at the left
+_LEFT = tuple(name in ("phase", "op", "metric", "outcome") for name in HEAD)
 
 
 def blocks(gated: Gated) -> List[Block]:
@@ -306,7 +308,7 @@ def blocks(gated: Gated) -> List[Block]:
         lines = [_line(row, next(rulings)) for row in section.rows]
         found += [
             TableGrid(output.DIFFERENCES, tuple(output.differences(section)), left=3),
-            TableGrid(HEAD, tuple(lines), left=3),
+            TableGrid(HEAD, tuple(lines), left=_LEFT),
             Notes("warnings", tuple(output.merged([*section.warnings, *output.of_rows(section.rows)]))),
         ]
     found.append(Notes("missing numbers", tuple(f"{its.row}: {its.why}" for its in rulings)))
@@ -335,3 +337,10 @@ def data(gated: Gated) -> Dict[str, Any]:
         {"row": its.row, "limit": its.limit.text, "outcome": its.outcome.word, "why": its.why} for its in gated.rulings
     ]
     return {**output.data(gated.compared), "rulings": rulings, "outcome": gated.outcome.word}
+
+
+def table(gated: Gated) -> List[Sequence[Any]]:
+    """Return the comparison's columns and a line for each row, with its limit, outcome and reason."""
+    head, *lines = output.table(gated.compared)
+    rulings = [(its.limit.text, its.outcome.word, its.why) for its in gated.rulings]
+    return [(*head, "limit", "outcome", "why"), *((*line, *ruling) for line, ruling in zip(lines, rulings))]

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from statistics import median
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from cbt_plugins.compare.differences import Difference, differing
-from cbt_plugins.compare.output import Block, Heading, Notes, TableGrid, Words, chance, change_of, number
+from cbt_plugins.compare.output import chance, change_of, number
 from cbt_plugins.compare.sides import groups, titles
 from cbt_plugins.compare.statistics import alpha_of_budget, change_points
 from cbt_plugins.compare.statistics.changes import SHORTEST
 from cbt_plugins.compare.table import Key, Wanted
-from cbt_plugins.formatting import plain, when
+from cbt_plugins.formatting import Block, Heading, Notes, TableGrid, Words, plain, when
 from cbt_plugins.metrics import METRICS, Direction
 from cbt_plugins.results.record import RunRecord
 
@@ -224,19 +221,19 @@ def _warnings(history: History) -> Iterator[str]:
         yield f"too-few-runs: {short} of {len(history.tracks)} series have fewer than {FEWEST} runs: too few"
 
 
-def to_csv(found: Sequence[History]) -> str:
-    """Return CSV: a line for each run, a column for each track, as other change point programs read it."""
-    out = io.StringIO()
+def table(found: Sequence[History]) -> List[Sequence[str]]:
+    """Return a line for each run, a column for each track, as other change point programs read it; the first names
+    the columns.
+    """
     names = list(dict.fromkeys(_name(track) for history in found for track in history.tracks))
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("time", "case", "source", "release", *names))
+    lines: List[Sequence[str]] = [("time", "case", "source", "release", *names)]
     for history in found:
         tracks = {_name(track): track for track in history.tracks}
         for i, run in enumerate(history.runs):
             values = [number(tracks[name].values[i]) if name in tracks else None for name in names]
             shown = ("" if value is None else f"{value:.10g}" for value in values)
-            writer.writerow((_time(run), history.case, run.source, run.label or "", *shown))
-    return out.getvalue()
+            lines.append((_time(run), history.case, run.source, run.label or "", *shown))
+    return lines
 
 
 def _time(run: RunRecord) -> str:
@@ -245,8 +242,9 @@ def _time(run: RunRecord) -> str:
     return datetime.fromtimestamp(run.started, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def to_json(found: Sequence[History]) -> str:
-    return json.dumps([_data(history) for history in found], indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+def data(found: Sequence[History]) -> List[Dict[str, Any]]:
+    """Return the histories as plain values."""
+    return [_data(history) for history in found]
 
 
 def _data(history: History) -> Dict[str, Any]:

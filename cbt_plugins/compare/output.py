@@ -1,115 +1,17 @@
-"""Output of a comparison: text, Markdown, CSV and JSON."""
+"""A comparison as blocks for people, rows for CSV and data for JSON."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import textwrap
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.compare.differences import short
 from cbt_plugins.compare.sides import ComparisonWarning, Side
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, StatisticsWarning
 from cbt_plugins.compare.table import Compared, Row, Rules, Section, gains
-from cbt_plugins.formatting import plain, side_by_side
+from cbt_plugins.formatting import Block, Heading, Notes, TableGrid, Words, plain
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.warning_kinds import severity_of
-
-#: columns of lines of words; tables are as wide as they must be
-WIDTH = 110
-
-
-@dataclass(frozen=True)
-class Heading:
-    text: str
-
-
-@dataclass(frozen=True)
-class Words:
-    """Single lines; in Markdown several of them are a list."""
-
-    lines: Tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Notes:
-    """A titled list; left out when it has no items."""
-
-    title: str
-    items: Tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class TableGrid:
-    """A table whose first `left` columns are left-aligned; left out when it has no rows."""
-
-    head: Tuple[str, ...]
-    rows: Tuple[Tuple[str, ...], ...]
-    left: int = 1
-    title: str = ""
-
-
-Block = Union[Heading, Words, Notes, TableGrid]
-
-
-def text(blocks: Sequence[Block]) -> str:
-    """Return blocks as plain text: no trailing blanks, ends with a line end."""
-    return _joined([list(_text(block)) for block in blocks])
-
-
-def markdown(blocks: Sequence[Block]) -> str:
-    """Return blocks as Markdown, for a pull request."""
-    return _joined([list(_markdown(block)) for block in blocks])
-
-
-def _joined(parts: Sequence[Sequence[str]]) -> str:
-    texts = ["\n".join(line.rstrip() for line in part) for part in parts if part]
-    return "\n\n".join(texts) + "\n"
-
-
-def _text(block: Block) -> Iterator[str]:
-    if isinstance(block, Heading):
-        yield block.text
-        yield "=" * len(block.text)
-    elif isinstance(block, Words):
-        yield from block.lines
-    elif isinstance(block, Notes):
-        if block.items:
-            yield block.title
-        for item in block.items:
-            yield from textwrap.wrap(item, WIDTH, initial_indent=" - ", subsequent_indent="   ")
-    elif block.rows:
-        if block.title:
-            yield block.title
-        yield from side_by_side([block.head, *block.rows], block.left)
-
-
-def _markdown(block: Block) -> Iterator[str]:
-    if isinstance(block, Heading):
-        yield f"### {block.text}"
-    elif isinstance(block, Words):
-        yield from (f"- {line}" if len(block.lines) > 1 else line for line in block.lines)
-    elif isinstance(block, Notes):
-        if block.items:
-            yield f"{block.title}:"
-            yield ""
-        for item in block.items:
-            yield f"- {item}"
-    elif block.rows:
-        if block.title:
-            yield f"{block.title}:"
-            yield ""
-        yield _line(block.head)
-        yield _line([":---" if i < block.left else "---:" for i in range(len(block.head))])
-        for row in block.rows:
-            yield _line([cell.replace("|", "\\|") for cell in row])
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
 
 HEAD = ("phase", "op", "metric", "unit", "base", "new", "change", "p", "n", "verdict")
 DIFFERENCES = ("configuration differences", "base", "new")
@@ -326,16 +228,9 @@ def _estimate(name: str, its: Estimate) -> Dict[str, Any]:
     return {name: number(its.value), f"{name}_low": low, f"{name}_high": high, f"{name}_n": number(its.n)}
 
 
-def to_csv(compared: Compared) -> str:
-    out = io.StringIO()
-    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(flat(row) for row in compared.rows)
-    return out.getvalue()
-
-
-def to_json(compared: Compared) -> str:
-    return json.dumps(data(compared), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+def table(compared: Compared) -> List[Sequence[Any]]:
+    """Return COLUMNS and a line for each row."""
+    return [COLUMNS, *(tuple(flat(row).values()) for row in compared.rows)]
 
 
 def data(compared: Compared) -> Dict[str, Any]:

@@ -5,25 +5,13 @@ Read and write new, aged and per failure state, then hours of recovery, then CPU
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import replace
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
-from cbt_plugins.compare.output import (
-    Block,
-    Heading,
-    Notes,
-    TableGrid,
-    Words,
-    chance,
-    change,
-    legend,
-    side_lines,
-    value,
-)
+from cbt_plugins.compare.output import chance, change, legend, side_lines, value
 from cbt_plugins.compare.statistics.verdicts import Estimate
 from cbt_plugins.compare.table import Choice, Compared, Row, Section
+from cbt_plugins.formatting import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.metrics import CLUSTER, TOTAL
 from cbt_plugins.results.record import STATE
 
@@ -152,11 +140,12 @@ def _in(its: Estimate, scale: float) -> Estimate:
     return replace(its, value=its.value / scale, low=low, high=high)
 
 
-def to_csv(compared: Compared) -> str:
-    """Return CSV: one line for each row and contender; seconds stay seconds."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("case", "what", "phase", "unit", "base", "base_value", "contender", "value", "change", "verdict"))
+COLUMNS = ("case", "what", "phase", "unit", "base", "base_value", "contender", "value", "change", "verdict")
+
+
+def table(compared: Compared) -> List[Sequence[str]]:
+    """Return COLUMNS and a line for each row and contender; seconds stay seconds."""
+    found: List[Sequence[str]] = [COLUMNS]
     for case, sections in _cases(compared).items():
         for line in _lines(sections):
             for name, row in line.items():
@@ -164,5 +153,5 @@ def to_csv(compared: Compared) -> str:
                 shown = [f"{number:.10g}" for number in (its.base.value, its.new.value)]
                 rate = "" if its.change is None else f"{its.change:.10g}"
                 about = [case, what(row), _place(row, sections[0]), row.unit]
-                writer.writerow([*about, compared.base.name, shown[0], name, shown[1], rate, row.verdict.value])
-    return out.getvalue()
+                found.append([*about, compared.base.name, shown[0], name, shown[1], rate, row.verdict.value])
+    return found

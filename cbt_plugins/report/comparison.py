@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.compare import output, releases
-from cbt_plugins.compare.output import Heading, TableGrid
 from cbt_plugins.compare.sides import Runs
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Compared, Row, Section, compare
-from cbt_plugins.journal import write_whole
+from cbt_plugins.formatting import Heading, TableGrid
 from cbt_plugins.metrics import METRICS, TOTAL, Direction
 from cbt_plugins.report.page import document
 from cbt_plugins.report.plot_data import curve, factor, means, milliseconds, short
@@ -23,10 +22,6 @@ from cbt_plugins.results.summary_file import summary_of
 _HALF = 80
 #: the order in which verdicts are told
 _TOLD = (Verdict.WORSE, Verdict.BETTER, Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)
-
-
-def write(compared: Compared, path: Path) -> None:
-    write_whole(path, page(compared))
 
 
 def page(compared: Compared) -> str:

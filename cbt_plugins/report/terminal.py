@@ -1,43 +1,65 @@
-"""Results as plain text of at most 110 columns: a run's summary, and results of other programs."""
+"""Results as blocks for a terminal or Markdown, and as lines for CSV: a run's summary, other programs' results."""
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
 
-from cbt_plugins.formatting import NONE, count, percent, plain, seconds, several, share, side_by_side, size, size_class
-from cbt_plugins.metrics import CLUSTER, COLUMNS, LATENCIES, RATES, Metric, number_at
+from cbt_plugins.formatting import (
+    NONE,
+    Block,
+    Notes,
+    TableGrid,
+    TitledBlocks,
+    Words,
+    count,
+    percent,
+    plain,
+    seconds,
+    several,
+    share,
+    size,
+    size_class,
+)
+from cbt_plugins.metrics import CLUSTER, COLUMNS, LATENCIES, METRICS, RATES, Metric, number_at
 from cbt_plugins.results import impact, recovery
 from cbt_plugins.results.importers.cbt import FAULTS_KEY
-from cbt_plugins.results.record import Measurement, RunRecord
-from cbt_plugins.results.records import importers, read_imported
+from cbt_plugins.results.record import Measurement, RunRecord, measurements
+from cbt_plugins.results.records import importers
 from cbt_plugins.warning_kinds import by_kind, counted, paced
 
-WIDTH = 110
 #: warnings of one kind that are shown
 _SHOWN = 5
 _CLASSES = {"osd": "OSD", "rgw": "RGW", "mon": "mon", "mgr": "mgr", "mds": "MDS", "generator": "load generator"}
 
 
-def render(summary: Mapping[str, Any], ceilings: Optional[Mapping[str, Any]] = None) -> str:
-    """Return a summary as text that ends with a line end; `ceilings` are those of results.ceilings, if known."""
-    lines = [*_headline(summary)]
+def blocks(summary: Mapping[str, Any], ceilings: Optional[Mapping[str, Any]] = None) -> List[Block]:
+    """Return a summary as blocks; `ceilings` are those of results.ceilings, if known."""
     resources = (summary.get("resources") or {"phases": {}})["phases"]
-    for phase in summary["phases"]:
-        lines += ["", *_phase(phase), *_resources(resources.get(phase["name"]))]
+    found: List[Block] = [Words(tuple(_headline(summary)))]
+    found += [_phase(phase, resources.get(phase["name"])) for phase in summary["phases"]]
     if summary["new_vs_aged"]:
-        lines += ["", *_aging(summary["new_vs_aged"])]
-    for entry in summary["engines"]:
-        lines += ["", *_engines(entry)]
-    for ladder in summary.get("ladders") or ():
-        lines += ["", *textwrap.wrap(f"{ladder['name']}: {ladder['text']}", WIDTH), *_table(ladder_rows(ladder))]
+        found.append(_aging(summary["new_vs_aged"]))
+    found += map(_engines, summary["engines"])
+    found += map(_ladder, summary.get("ladders") or ())
     if ceilings and ceilings["phases"]:
-        lines += ["", *textwrap.wrap(_ceiling_sentence(ceilings), WIDTH), *_table(ceiling_rows(ceilings))]
+        found.append(TitledBlocks(_ceiling_sentence(ceilings), (_table(ceiling_rows(ceilings)),)))
     if summary["failure"]:
-        lines += ["", *_failure(summary["failure"])]
-    lines += ["", *_warnings(summary["warnings"])]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+        found += [*recovery.blocks(summary["failure"]["milestones"]), *impact.blocks(summary["failure"]["impact"])]
+    return [*found, _warnings(summary["warnings"])]
+
+
+def measured(summary: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+    """Yield a line for each number of a run, under MEASURED."""
+    yield from _measured(summary["run"]["name"], measurements(summary))
+
+
+MEASURED = ("run", "phase", "op", "metric", "unit", "value", "requests")
+
+
+def _measured(run: str, found: Iterable[Measurement]) -> Iterator[Sequence[Any]]:
+    for its in found:
+        yield run, its.phase, its.op, its.metric, METRICS[its.metric].unit, its.value, its.n
 
 
 def _headline(summary: Mapping[str, Any]) -> Iterator[str]:
@@ -47,12 +69,12 @@ def _headline(summary: Mapping[str, Any]) -> Iterator[str]:
         f"  run {run['run_id']}" if run["run_id"] else ""
     )
     if versions:
-        yield from textwrap.wrap(", ".join(f"{name}: {text}" for name, text in versions.items()), WIDTH)
+        yield ", ".join(f"{name}: {text}" for name, text in versions.items())
     if not summary["usable"]:
         yield "INCOMPLETE RUN: do not use these numbers (see the warnings)"
 
 
-def _phase(phase: Mapping[str, Any]) -> Iterator[str]:
+def _phase(phase: Mapping[str, Any], used: Optional[Mapping[str, Any]]) -> TitledBlocks:
     law = phase["littles_law"]
     about = [f"{phase['index']:02d} {phase['name']}", phase["role"], seconds(phase["window"]["seconds"])]
     if phase["status"] != "ok":
@@ -64,40 +86,39 @@ def _phase(phase: Mapping[str, Any]) -> Iterator[str]:
         rate = phase["rate"]
         issued = "" if rate["issued"] is None else f", {plain(rate['issued'])} issued ({percent(rate['deviation'])})"
         about.append(f"open loop, target {plain(rate['asked'])} requests/s{issued}")
-    yield "  ".join(about)
+    its = [Words(tuple(_about_phase(phase))), *(_operations(phase) if phase["ops"] else ()), *_resources(used)]
+    return TitledBlocks("  ".join(about), tuple(its))
+
+
+def _about_phase(phase: Mapping[str, Any]) -> Iterator[str]:
     held = ", ".join(f"{op} to {rate:.1f}/s" for op, _, rate in paced(phase))
     if held:
-        yield f"   LIMITED: {held}: not what the cluster can do"
+        yield f"LIMITED: {held}: not what the cluster can do"
     for its in phase.get("readable") or ():
         if its["share"] < 1:
-            known = f"{its['listed']} of {its['objects']} objects of {its['bucket']} ({share(its['share'])})"
-            yield f"   reads know {known}"
+            yield f"reads know {its['listed']} of {its['objects']} objects of {its['bucket']} ({share(its['share'])})"
     if phase["sentence"]:
-        yield f"   {phase['sentence']}"
-    if not phase["ops"]:
-        return
+        yield phase["sentence"]
+
+
+def _operations(phase: Mapping[str, Any]) -> Iterator[Block]:
     rows = [["", *_headings([*RATES, *LATENCIES]), "TTFB p50", "errors", "mix", "target"]]
     for op, line in phase["ops"].items():
         rows.append(_cells(op, line, phase["mix"]))
     if len(phase["ops"]) > 1:
         rows.append(_cells("total", phase["total"], {"measured": {}, "asked": {}}))
-    yield from _table(rows)
+    yield _table(rows)
     drivers = [driver for driver in phase["drivers"] if driver["ops"]]
     if len(drivers) > 1:
-        yield "   by driver, obj/s and mean ms"
-        yield from _table(_drivers(drivers, list(phase["ops"])))
+        yield _table(_drivers(drivers, list(phase["ops"])), title="by driver, obj/s and mean ms")
     if any(driver["size_classes"] for driver in drivers):
-        yield "   by size"
-        yield from _table(_size_classes(drivers), left=3)
+        yield _table(_size_classes(drivers), left=3, title="by size")
 
 
-def _resources(used: Optional[Mapping[str, Any]]) -> Iterator[str]:
+def _resources(used: Optional[Mapping[str, Any]]) -> Iterator[Block]:
     if used:
-        table = _usage_rows(used)
-        if table:
-            yield "   CPU, memory and disks by daemon class"
-            yield from _table(table)
-        yield from _usage_sentences(used)
+        yield _table(_usage_rows(used), title="CPU, memory and disks by daemon class")
+        yield Words(tuple(_usage_sentences(used)))
 
 
 def _cells(op: str, line: Mapping[str, Any], mix: Mapping[str, Any]) -> List[str]:
@@ -140,15 +161,19 @@ def _size_classes(drivers: Sequence[Mapping[str, Any]]) -> List[List[str]]:
     return rows
 
 
-def _aging(aging: Mapping[str, Any]) -> Iterator[str]:
-    yield from textwrap.wrap(f"{aging['aged']} (aged) compared with {aging['new']} (new): {aging['note']}", WIDTH)
+def _aging(aging: Mapping[str, Any]) -> TitledBlocks:
     head = ["", "", "new", "aged", "change"]
-    yield from _table([head, *map(_change, aging["lines"])], left=2)
+    title = f"{aging['aged']} (aged) compared with {aging['new']} (new): {aging['note']}"
+    return TitledBlocks(title, (_table([head, *map(_change, aging["lines"])], left=2),))
 
 
 def _change(line: Mapping[str, Any]) -> List[str]:
     metric = line["metric"].replace("_", " ") if line["unit"] == "ms" else line["unit"]
     return [line["op"], metric, plain(line["new"]), plain(line["aged"]), percent(line["change"])]
+
+
+def _ladder(ladder: Mapping[str, Any]) -> TitledBlocks:
+    return TitledBlocks(f"{ladder['name']}: {ladder['text']}", (_table(ladder_rows(ladder)),))
 
 
 def ladder_rows(ladder: Mapping[str, Any]) -> List[List[str]]:
@@ -164,9 +189,10 @@ def ladder_rows(ladder: Mapping[str, Any]) -> List[List[str]]:
     return rows
 
 
-def _engines(entry: Mapping[str, Any]) -> Iterator[str]:
-    yield from textwrap.wrap(f"cbt-load ({entry['cbt_load']}) against warp ({entry['warp']}): {entry['note']}", WIDTH)
-    yield from _table([["", "", "cbt-load", "warp", "ratio"], *map(_engine, entry["lines"])], left=2)
+def _engines(entry: Mapping[str, Any]) -> TitledBlocks:
+    title = f"cbt-load ({entry['cbt_load']}) against warp ({entry['warp']}): {entry['note']}"
+    head = ["", "", "cbt-load", "warp", "ratio"]
+    return TitledBlocks(title, (_table([head, *map(_engine, entry["lines"])], left=2),))
 
 
 def _engine(line: Mapping[str, Any]) -> List[str]:
@@ -174,29 +200,21 @@ def _engine(line: Mapping[str, Any]) -> List[str]:
     return [line["op"], metric, plain(line["cbt_load"]), plain(line["warp"]), plain(line["ratio"])]
 
 
-def _failure(made: Mapping[str, Any]) -> Iterator[str]:
-    for part in (recovery.table(made["milestones"]), impact.table(made["impact"])):
-        yield from (line[:WIDTH] for line in part)
-        yield ""
-
-
-def _warnings(warnings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield counted(warnings)
+def _warnings(warnings: Sequence[Mapping[str, Any]]) -> Block:
+    groups: List[Block] = []
     for group in by_kind(warnings):
-        one = len(group.about) == 1
-        yield from _wrapped(f"{group.word}: {group.about[0] if one else group.text} [{group.code}]", " ")
-        for text in group.about[:_SHOWN] if not one else ():
-            yield from _wrapped(f"- {text}", "   ")
-        if len(group.about) > _SHOWN:
-            yield f"   - and {len(group.about) - _SHOWN} more"
+        if len(group.about) == 1:
+            groups.append(Words((f"{group.word}: {group.about[0]} [{group.code}]",)))
+            continue
+        more = [f"and {len(group.about) - _SHOWN} more"] if len(group.about) > _SHOWN else []
+        groups.append(Notes(f"{group.word}: {group.text} [{group.code}]", (*group.about[:_SHOWN], *more)))
+    return TitledBlocks(counted(warnings), tuple(groups))
 
 
-def _wrapped(text: str, indent: str) -> List[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ")
-
-
-def _table(rows: Sequence[Sequence[str]], left: int = 1) -> Iterator[str]:
-    yield from (f"   {line}"[:WIDTH] for line in side_by_side(rows, left))
+def _table(rows: Sequence[Sequence[str]], left: int = 1, title: str = "") -> TableGrid:
+    """Return rows, of which the first is the head, as a table."""
+    head, *others = (tuple(row) for row in rows or [()])
+    return TableGrid(head, tuple(others), left, title)
 
 
 def _usage_rows(used: Mapping[str, Any]) -> List[List[str]]:
@@ -225,10 +243,9 @@ def _usage_sentences(used: Mapping[str, Any]) -> Iterator[str]:
     if used["cores_per_gb_s"] is not None:
         parts.append(f"{plain(used['cores_per_gb_s'])} cores per GB/s")
     if parts:
-        yield f"   {', '.join(parts)}"
+        yield ", ".join(parts)
     its = used["bottleneck"]
-    text = f"bottleneck: {its['what']}. {'; '.join(its['evidence']) or NONE}"
-    yield from textwrap.wrap(text, WIDTH, initial_indent="   ", subsequent_indent="   ")
+    yield f"bottleneck: {its['what']}. {'; '.join(its['evidence']) or NONE}"
 
 
 def _ceiling_sentence(made: Mapping[str, Any]) -> str:
@@ -251,31 +268,34 @@ def _ceiling_row(name: str, line: Mapping[str, Any]) -> List[str]:
     return [*cells, share(line["share"]), f"{full['node']} {full['way']}{network}" if full else NONE]
 
 
-def render_imported(path: Path) -> Tuple[str, bool]:
-    """Return the text on the results of another program, and whether all runs are complete. Raises Unreadable."""
-    records = read_imported(path)
-    parts = ["".join(_record(record)) for record in records]
+def imported_blocks(records: Sequence[RunRecord]) -> List[Block]:
+    """Return the records of another program's results as blocks."""
+    found: List[Block] = [block for record in records for block in _record(record)]
     known = importers()
     for source, kind in sorted({(record.source, record.kind) for record in records}):
         more = known[kind].more(Path(source)) if kind in known else ""
-        parts += [more] if more else []
-    return "\n".join(parts), all(record.usable for record in records)
+        found += [Words(tuple(more.rstrip("\n").split("\n")))] if more else []
+    return found
 
 
-def _record(record: RunRecord) -> Iterator[str]:
+def imported_measured(records: Sequence[RunRecord]) -> Iterator[Sequence[Any]]:
+    """Yield a line for each number of another program's results, under MEASURED."""
+    for record in records:
+        yield from _measured(record.name, record.measurements)
+
+
+def _record(record: RunRecord) -> Iterator[Block]:
     mark = "" if record.usable else "  UNUSABLE (see the warnings)"
-    yield f"{record.name}  {record.config.get('benchmark', record.kind)}{mark}\n"
     lines: List[List[str]] = [["", "", "requests", *_headings(COLUMNS)]]
     for phase, op in dict.fromkeys((its.phase, its.op) for its in record.measurements if its.op != CLUSTER):
         its = [line for line in record.measurements if (line.phase, line.op) == (phase, op)]
         lines.append([phase, op, str(its[0].n or ""), *(_imported_cell(its, metric.key) for metric in COLUMNS)])
-    yield from (f"  {line}\n" for line in side_by_side(lines, left=2))
+    parts: List[Block] = [_table(lines, left=2)]
     if record.failure is not None:
-        yield f"  faults during the load: {record.config[FAULTS_KEY]}\n"
-        yield from (f"  {line}\n" for line in recovery.table(record.failure))
+        parts += [Words((f"faults during the load: {record.config[FAULTS_KEY]}",)), *recovery.blocks(record.failure)]
     if record.warnings:
-        lines_ = _warnings([{"code": its.code, "text": its.text} for its in record.warnings])
-        yield from (f"  {line}\n" for line in lines_)
+        parts.append(_warnings([{"code": its.code, "text": its.text} for its in record.warnings]))
+    yield TitledBlocks(f"{record.name}  {record.config.get('benchmark', record.kind)}{mark}", tuple(parts))
 
 
 def _imported_cell(lines: Sequence[Measurement], metric: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from cbt_plugins.conditions import NO_FAULTS
-from cbt_plugins.formatting import several
+from cbt_plugins.formatting import NONE, Block, TableGrid, Words, several
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results import flight
 from cbt_plugins.results.archive import ArchivedRun
@@ -214,25 +214,28 @@ def timeline(made: PhaseAggregates, samples: Samples, recovery: Mapping[str, Any
     return {"start": grid.first, "step": grid.step, "cluster": cluster, "windows": windows, "marks": marks}
 
 
-def table(made: Mapping[str, Any]) -> List[str]:
-    """Return lines of text: one for each state of each phase."""
-    head = f"{'phase':<16} {'state':<20} {'s':>6} {'obj/s':>9} {'%':>6} {'MiB/s':>9} {'%':>6} {'p99 ms':>9}"
-    lines = [head + f" {'gap s':>7} {'silent':>6} {'errors':>6}"]
+_HEAD = ("phase", "state", "s", "obj/s", "%", "MiB/s", "%", "p99 ms", "gap s", "silent", "errors")
+_TOTAL = ("obj_per_s", "obj_per_s_percent", "mib_per_s", "mib_per_s_percent", "p99_ms")
+
+
+def blocks(made: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield a table with a line for each state of each phase, and what was lost."""
+    rows, lost = [], []
     for phase in made["phases"]:
         for state in phase["states"]:
             of = state["total"]
-            text = f"{phase['phase']:<16} {state['state']:<20} {state['seconds']:>6.0f}"
-            for name in ("obj_per_s", "obj_per_s_percent", "mib_per_s", "mib_per_s_percent", "p99_ms"):
-                text += f" {_number(of[name]):>{6 if 'percent' in name else 9}}"
-            lines.append(f"{text} {of['longest_gap']:>7.2f} {of['silent_seconds']:>6} {of['errors']:>6}")
-        lost = phase["lost"]
-        if lost["unfinished"] or lost["cut"]:
-            lines.append(f"{phase['phase']:<16} lost: {lost['unfinished']} unfinished, {lost['cut']} cut")
-    return lines
+            numbers = (_number(of[name]) for name in _TOTAL)
+            ends = (f"{of['longest_gap']:.2f}", str(of["silent_seconds"]), str(of["errors"]))
+            rows.append((phase["phase"], state["state"], f"{state['seconds']:.0f}", *numbers, *ends))
+        its = phase["lost"]
+        if its["unfinished"] or its["cut"]:
+            lost.append(f"{phase['phase']}: lost: {its['unfinished']} unfinished, {its['cut']} cut")
+    yield TableGrid(_HEAD, tuple(rows), left=2)
+    yield Words(tuple(lost))
 
 
 def _number(value: Optional[float]) -> str:
-    return "-" if value is None else f"{value:.1f}"
+    return NONE if value is None else f"{value:.1f}"
 
 
 def breaks(run: ArchivedRun) -> bool:

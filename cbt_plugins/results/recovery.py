@@ -7,7 +7,7 @@ import math
 from datetime import datetime, timezone
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
-from cbt_plugins.formatting import several
+from cbt_plugins.formatting import NONE, Block, TableGrid, TitledBlocks, Words, several
 from cbt_plugins.results.episodes import Episode, episodes
 from cbt_plugins.results.samples import Sample, Samples
 
@@ -456,24 +456,24 @@ def titled(episode: Mapping[str, Any]) -> str:
     return f"{episode['kind']} of {', '.join(episode['labels'])}{aborted}"
 
 
-def table(made: Mapping[str, Any]) -> List[str]:
-    """Return lines of text: a block for each episode."""
-    lines: List[str] = []
+def blocks(made: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield a block for each episode."""
     for episode in made["episodes"]:
-        lines.append(f"{titled(episode)}: {episode['outcome']}")
-        for milestone in episode["milestones"]:
-            if milestone["seconds"] is None:
-                lines.append(f"  {milestone['title']:<22} {'-':>9}    {milestone['reason']}")
-                continue
-            value = milestone["value"]
-            more = f"    {value['objects']} of {value['total']} object copies" if value else ""
-            lines.append(f"  {milestone['title']:<22} {milestone['seconds']:>9.1f} s{more}")
-        rate = episode["recovery"]
+        parts: List[Block] = [TableGrid((), tuple(map(_milestone, episode["milestones"])), (True, False, True))]
+        rate, left = episode["recovery"], episode["left"]
         if rate and rate["objects_per_s"] is not None:
-            text = f"  {'recovered':<22} {rate['objects_per_s']:>9.0f} objects/s    {rate['mib_per_s']:.1f} MiB/s"
-            lines.append(text + ("" if rate["copies"] is None else f", {rate['copies_per_s']:.0f} copies/s"))
-        if episode["left"]:
-            left = episode["left"]
+            copies = "" if rate["copies"] is None else f", {rate['copies_per_s']:.0f} copies/s"
+            text = f"recovered {rate['objects_per_s']:.0f} objects/s, {rate['mib_per_s']:.1f} MiB/s{copies}"
+            parts.append(Words((text,)))
+        if left:
             states = ", ".join(f"{n} {state}" for state, n in sorted(left["pgs"].items(), key=lambda item: -item[1]))
-            lines.append(f"  left: {left['degraded']} degraded, {left['unfound']} unfound; PGs: {states}")
-    return lines
+            parts.append(Words((f"left: {left['degraded']} degraded, {left['unfound']} unfound; PGs: {states}",)))
+        yield TitledBlocks(f"{titled(episode)}: {episode['outcome']}", tuple(parts))
+
+
+def _milestone(its: Mapping[str, Any]) -> Tuple[str, str, str]:
+    if its["seconds"] is None:
+        return its["title"], NONE, its["reason"]
+    value = its["value"]
+    more = f"{value['objects']} of {value['total']} object copies" if value else ""
+    return its["title"], f"{its['seconds']:.1f} s", more

@@ -27,7 +27,7 @@ def numbers_so_far(folder: Path) -> Dict[str, Any]:
     """Return the summary of the phases that have ended. Raises RunFailed when there is none."""
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "summary.json"
-        done = _report(folder, "--json", str(path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        done = _report(folder, "--format", "json", "-o", str(path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         try:
             summary: Dict[str, Any] = json.loads(path.read_text())
         except (OSError, ValueError):

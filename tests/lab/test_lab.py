@@ -158,7 +158,7 @@ def test_keys_of_the_s3_user_are_in_one_private_file_only(lab: RunningLab) -> No
 
 
 def test_status_is_true_for_people_and_programs(lab: RunningLab) -> None:
-    found = json.loads(lab.tool("status", "--json").stdout)
+    found = json.loads(lab.tool("status", "--format", "json").stdout)
     assert found["running"]
     assert sorted(found["nodes"]["node0"]["daemons"]) == ["mgr", "mon", "sshd"]
     assert sorted(found["nodes"]["node4"]["daemons"]) == ["osd.6", "osd.7", "sshd"]

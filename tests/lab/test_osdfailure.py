@@ -103,7 +103,7 @@ def test_a_node_fails_and_comes_back_and_all_is_as_before(
     assert states["no failure"]["total"]["obj_per_s_percent"] == 100.0 and "returning" in states
     assert "recovery" in (cycle.folder / "report.html").read_text().lower()
     text = subprocess.run(
-        [sys.executable, "-m", "cbt_plugins.tools", "report", str(cycle.folder), "--text"],
+        [sys.executable, "-m", "cbt_plugins.tools", "report", str(cycle.folder), "--format", "text"],
         capture_output=True,
         text=True,
         cwd=PROJECT,

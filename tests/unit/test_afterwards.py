@@ -118,7 +118,7 @@ def test_what_was_seen_is_there_in_sql(
     (run / "phases").mkdir(parents=True)
     follow(run, monkeypatch, Cluster([]), plan_of(post_poll=0.01))
     capsys.readouterr()
-    assert main(["sql", str(tmp_path), "SELECT DISTINCT phase, pgs, not_clean FROM status", "--json"]) == 0
+    assert main(["sql", str(tmp_path), "SELECT DISTINCT phase, pgs, not_clean FROM status", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == [{"phase": None, "pgs": 4, "not_clean": 0}]
 
 

@@ -29,7 +29,7 @@ def old(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("verb", ["report", "compare", "export", "sql"])
 def test_what_answers_refuses_it(old: Path, verb: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    more = {"compare": [str(old)], "export": ["--csv", str(tmp_path / "x.csv")], "sql": ["SELECT * FROM ops"]}
+    more = {"compare": [str(old)], "export": ["-o", str(tmp_path / "x.csv")], "sql": ["SELECT * FROM ops"]}
     assert main([verb, str(old), *more.get(verb, [])]) != 0
     said = capsys.readouterr()
     assert said.err.count(SAID) == 1 and said.err.startswith("Error: "), said

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import stat
-from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 
 from cbt_plugins.tools import build
+from cbt_plugins.tools.__main__ import main
 
 GO = """#!/usr/bin/python3
 import json, os, sys
@@ -46,9 +46,7 @@ class Machine:
         return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
     def build(self, *argv: str) -> int:
-        parser = ArgumentParser()
-        build.add_arguments(parser)
-        return build.run(parser.parse_args(list(argv)))
+        return main(["build", *argv])
 
 
 @pytest.fixture

@@ -267,19 +267,19 @@ def test_in_words(archive: Archive) -> None:
 def test_the_report_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = made.small(tmp_path / "archive")
     Archive(tmp_path / "other").write()
-    assert main(["report", str(run), "--text", "--nic", "10Gbit"]) == 0
+    assert main(["report", str(run), "--format", "text", "--nic", "10Gbit"]) == 0
     captured = capsys.readouterr()
     assert "network ceiling" not in captured.out
     assert "id-1a2b3c4d: no network ceiling: cluster/before/crush_rules.json cannot be read" in captured.err
     for path in (tmp_path / "other" / "cluster" / "before").iterdir():
         path.replace(run / "cluster" / "before" / path.name)
-    assert main(["report", str(run), "--text", "--nic", "10Gbit"]) == 0
+    assert main(["report", str(run), "--format", "text", "--nic", "10Gbit"]) == 0
     captured = capsys.readouterr()
     assert captured.err == ""
     assert "\nnetwork ceiling: default.rgw.buckets.data (EC 2+2) on 4 nodes" in captured.out
     # 4096 bytes x 100 PUT/s; one client
     assert "   new       0.391     1192  0.0 %      0.781     1192  0.1 %     0.1 %  client1 receives\n" in captured.out
-    assert main(["report", str(run), "--text"]) == 0
+    assert main(["report", str(run), "--format", "text"]) == 0
     captured = capsys.readouterr()
     assert "network ceiling" not in captured.out + captured.err
     with pytest.raises(SystemExit, match="2"):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Iterator, List
 
 import pytest
 
 from cbt_plugins import __version__
-from cbt_plugins.tools.__main__ import VERBS, main
+from cbt_plugins.tools.__main__ import VERBS, main, parser_of
+from cbt_plugins.tools.command import STATUSES
 
 HEAVY = ("numpy", "scipy", "jinja2", "pydantic", "yaml", "duckdb", "matplotlib", "argcomplete")
 
@@ -51,6 +55,84 @@ def test_every_verb_says_what_it_does(verb: str, capsys: pytest.CaptureFixture[s
     line = " ".join(told.split("\n\n")[1].split())
     assert line[0].isupper() and line.endswith(".")
     assert f" {verb} {line.rstrip('.')}" in listed
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """A parser and those of its verbs."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action.choices, dict):
+            for its in action.choices.values():
+                yield from parsers(its)
+
+
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_every_help_has_examples_that_are_good_and_its_exit_statuses(verb: str) -> None:
+    found = list(parsers(parser_of(verb)))[1 if verb else 0 :]
+    for parser in found if verb else found[:1]:
+        assert parser.epilog, parser.prog
+        examples, statuses = parser.epilog.split("\n\nexit status:\n")
+        lines = examples.splitlines()[1:]
+        assert lines and all(line.startswith("  cbt-tools ") for line in lines), parser.prog
+        for line in lines:
+            words = shlex.split(line)[1:]
+            assert line.split("cbt-tools ")[1].startswith(parser.prog.partition(" ")[2]), line
+            if "--help" not in words:
+                args = parser_of(words[0]).parse_args(words)
+                assert callable(args.run)
+        listed = [int(line[2:8]) for line in statuses.splitlines() if line[2:3].isdigit()]
+        assert {0, 2} <= set(listed) <= set(STATUSES) and listed == sorted(listed)
+
+
+PATHS: List[List[str]] = [
+    ["plan", "NONE"],
+    ["inject", "NONE", "--cluster", "HERE", "--archive", "x"],
+    ["inject", "FAULTS", "--cluster", "NONE", "--archive", "x"],
+    ["undo", "NONE"],
+    ["report", "NONE"],
+    ["sql", "NONE", "SELECT 1"],
+    ["export", "NONE"],
+    ["export", "NONE", "--format", "cbt", "-o", "x"],
+    ["compare", "NONE", "NONE"],
+    ["gate", "NONE", "NONE", "--limit", "p99_ms=5%"],
+    ["gate", "a", "b", "--limits", "NONE"],
+    ["history", "NONE"],
+    ["size", "capacity", "--df", "NONE"],
+    ["size", "workers", "--workers", "8", "--latency", "1ms", "-o", "NONE/x"],
+    ["lab", "up", "--dir", "x", "--root", "NONE"],
+]
+
+
+@pytest.mark.parametrize("words", PATHS, ids=" ".join)
+def test_a_path_that_does_not_exist_is_status_2_and_is_named(
+    words: List[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    configs = Path(__file__).parents[2] / "benchmark_configs"
+    for name in ("HERE", "FAULTS"):
+        (tmp_path / name).symlink_to(configs / "faults-one-node.yaml")
+    assert main(words) == 2
+    told = capsys.readouterr()
+    assert "NONE" in told.err and told.err.count("\n") <= 2 and "Errno" not in told.err, told.err
+    assert told.out == ""
+
+
+def test_a_mistyped_option_is_answered_with_the_right_one(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, hint in ((["gate", "--limt", "x"], "--limit"), (["size", "pgs", "--osds", "3", "--dta=3"], "--data")):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 2
+        assert capsys.readouterr().err.endswith(f": did you mean {hint}?\n")
+
+
+def test_help_of_a_verb_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    told = []
+    for words in (["help", "gate"], ["gate", "--help"]):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 0
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1]
 
 
 def test_the_list_of_verbs_loads_no_library() -> None:

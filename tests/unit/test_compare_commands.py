@@ -127,7 +127,7 @@ def test_the_status_of_a_comparison(
     assert said in told.out + told.err
 
 
-@pytest.mark.parametrize("form", ["text", "markdown", "csv", "json"])
+@pytest.mark.parametrize("form", ["text", "md", "csv", "json"])
 def test_formats_are_the_same_every_time(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     for more in ([], ["--releases"]):
         told = []
@@ -145,9 +145,9 @@ def test_nothing_is_written_into_an_archive(place: Path) -> None:
 
 
 def test_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", "one", "late", "--html", str(tmp_path / "page.html")]) == 0
+    assert main(["compare", "one", "late", "--format", "html", "-o", str(tmp_path / "page.html")]) == 0
     assert "measure" in (tmp_path / "page.html").read_text()
-    assert main(["compare", "one", "late", "--html", str(tmp_path / "page.html" / "page.html")]) == 2
+    assert main(["compare", "one", "late", "--format", "html", "-o", str(tmp_path / "page.html" / "page.html")]) == 2
 
 
 def test_history(capsys: pytest.CaptureFixture[str]) -> None:

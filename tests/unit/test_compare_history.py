@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from typing import Any, Dict, List, Sequence
 
 import pytest
 from compare_records import noise, record
 
-from cbt_plugins.compare.history import AlarmBudget, History, blocks, histories, to_csv, to_json
-from cbt_plugins.compare.output import text
+from cbt_plugins.compare.history import AlarmBudget, History, blocks, data, histories, table
 from cbt_plugins.compare.table import Choice
+from cbt_plugins.formatting import text
 from cbt_plugins.results.record import RunRecord
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
@@ -133,13 +130,14 @@ def test_success_rates_only_where_one_is_not_1() -> None:
 
 
 def test_csv_has_a_line_for_each_run_and_a_column_for_each_metric() -> None:
-    rows = list(csv.DictReader(io.StringIO(to_csv(histories(nights([100] * 3), Choice())))))
+    head, *lines = table(histories(nights([100] * 3), Choice()))
+    rows = [dict(zip(head, line)) for line in lines]
     assert [row["time"] for row in rows] == ["1970-01-01T00:00:00Z", "1970-01-02T00:00:00Z", "1970-01-03T00:00:00Z"]
     assert rows[0]["release"] == "17.2.6 quincy" and 95 < float(rows[2]["measure-new/GET/obj_per_s"]) < 105
 
 
 def test_json_has_everything() -> None:
-    (told,) = json.loads(to_json(histories(nights([100] * 9 + [85] * 9, change_at=9), Choice())))
+    (told,) = data(histories(nights([100] * 9 + [85] * 9, change_at=9), Choice()))
     assert told["tracks"][0]["id"] == "measure-new/GET/obj_per_s" and len(told["tracks"][0]["values"]) == 18
     (change,) = told["tracks"][0]["changes"]
     assert change["run"] == 9 and change["verdict"] == "worse" and change["p"] < 0.05

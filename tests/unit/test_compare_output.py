@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from typing import Any, Dict, Tuple
 
 import pytest
 from compare_records import noise, record, runs, side, warning
 
+from cbt_plugins import formatting
 from cbt_plugins.compare import output, releases
 from cbt_plugins.compare.differences import Scale
-from cbt_plugins.compare.output import Heading, Notes, TableGrid, Words
 from cbt_plugins.compare.sides import ComparisonWarning
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate
 from cbt_plugins.compare.table import Choice, Compared, Rules, compare, gains
+from cbt_plugins.formatting import Heading, Notes, TableGrid, Words
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
 
@@ -26,8 +25,12 @@ def compared(**more: Any) -> Compared:
     return compare(side("old", base), [side("young", new)], **more)
 
 
+def as_json(made: Compared) -> Any:
+    return json.loads(json.dumps(output.data(made), allow_nan=False))
+
+
 def test_text() -> None:
-    assert output.text(output.blocks(compared())) == (
+    assert formatting.text(output.blocks(compared())) == (
         """\
 base: old, 3 runs
 new:  young, 3 runs
@@ -52,7 +55,7 @@ better and worse need p < 0.05, equivalent needs a change that is surely within 
 
 
 def test_markdown_says_the_same() -> None:
-    text, markdown = (draw(output.blocks(compared())) for draw in (output.text, output.markdown))
+    text, markdown = (draw(output.blocks(compared())) for draw in (formatting.text, formatting.markdown))
     head, rule = "| phase | op | metric | unit | base | new | change | p | n | verdict |", "| :--- " * 4 + "| ---: " * 6
     assert f"{head}\n{rule}|\n" in markdown
     assert "| measure-new | GET | throughput | obj/s | 100.0 ±2.5% | 80.00 ±2.6% | -19.8% [-21.6, -18.0] |" in markdown
@@ -61,8 +64,8 @@ def test_markdown_says_the_same() -> None:
 
 def test_csv_and_json_have_the_same_numbers() -> None:
     made = compared()
-    rows = list(csv.DictReader(io.StringIO(output.to_csv(made))))
-    told = json.loads(output.to_json(made))
+    rows = [dict(zip(output.COLUMNS, line)) for line in output.table(made)[1:]]
+    told = as_json(made)
     assert tuple(rows[0]) == output.COLUMNS and len(rows) == len(told["sections"][0]["rows"]) == 2
     for row, its in zip(rows, told["sections"][0]["rows"]):
         assert {key: its[key] for key in ("phase", "op", "metric", "unit", "verdict")}.items() <= row.items()
@@ -79,10 +82,10 @@ def test_csv_and_json_have_the_same_numbers() -> None:
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda made: output.text(output.blocks(made)),
-        lambda made: output.markdown(output.blocks(made)),
-        output.to_csv,
-        output.to_json,
+        lambda made: formatting.text(output.blocks(made)),
+        lambda made: formatting.markdown(output.blocks(made)),
+        output.table,
+        output.data,
     ],
 )
 def test_the_same_input_gives_the_same_bytes(draw: Any) -> None:
@@ -93,7 +96,7 @@ def test_what_cannot_be_computed_is_not_made_up() -> None:
     made = compare(side("a", [record({P99: 20.0})]), [side("b", [record({P99: 40.0})])])
     (row,) = made.rows
     assert output.line(row)[4:] == ("20.00 ±inf", "40.00 ±inf", "+100.0%", "-", "1+1", "inconclusive")
-    told = json.loads(output.to_json(made))["sections"][0]["rows"][0]
+    told = as_json(made)["sections"][0]["rows"][0]
     assert told["p"] is None and told["base_low"] is None and told["verdict"] == "inconclusive"
     assert output.number(float("inf")) is output.number(float("nan")) is None
 
@@ -126,7 +129,8 @@ def test_warnings_are_given_once_for_each_code() -> None:
 def test_single_runs_and_several_contenders() -> None:
     series = {GET: noise(100.0, 60, scatter=0.1, seed=1)}
     one = side("one", [record(series, warnings=warning("generator-bound"))])
-    text = output.text(output.blocks(compare(one, [side("two", [record(series)]), side("three", [record(series)])])))
+    made = compare(one, [side("two", [record(series)]), side("three", [record(series)])])
+    text = formatting.text(output.blocks(made))
     assert text.count("\ntwo\n===\n") == text.count("\nthree\n=====\n") == 1
     assert "n with ~: independent seconds of single runs" in text and "n: runs of the base" not in text
     assert "generator-bound (base 0): because of generator-bound" in text
@@ -136,18 +140,18 @@ def test_single_runs_and_several_contenders() -> None:
 def test_long_values_are_cut_and_pipes_are_no_columns() -> None:
     new = runs({GET: [1.0, 2.0]}, config={"ceph.osd.long": "x" * 100})
     made = compare(side("a", runs({GET: [1.0, 2.0]})), [side("b", [*new, record({GET: 3.0})])])
-    text, markdown = (draw(output.blocks(made)) for draw in (output.text, output.markdown))
+    text, markdown = (draw(output.blocks(made)) for draw in (formatting.text, formatting.markdown))
     assert "x" * 57 + "..." in text and "x" * 58 not in text
-    assert json.loads(output.to_json(made))["sections"][0]["differences"][0]["new"].startswith("x" * 100)
+    assert as_json(made)["sections"][0]["differences"][0]["new"].startswith("x" * 100)
     assert "\\|" not in text and all("\\|" in line or line.count("|") in (0, 4, 11) for line in markdown.splitlines())
 
 
 def test_blocks() -> None:
     blocks = [Heading("h"), Words(()), Notes("n", ()), TableGrid(("a",), ()), Notes("n", ("word " * 40,))]
-    assert output.text(blocks).splitlines()[:4] == ["h", "=", "", "n"]
-    assert all(len(line) <= output.WIDTH for line in output.text(blocks).splitlines())
-    assert output.markdown([Words(("a", "b"))]) == "- a\n- b\n" and output.markdown([Words(("a",))]) == "a\n"
-    assert output.markdown([Notes("n", ("i",))]) == "n:\n\n- i\n"
+    assert formatting.text(blocks).splitlines()[:4] == ["h", "=", "", "n"]
+    assert all(len(line) <= formatting.WIDTH for line in formatting.text(blocks).splitlines())
+    assert formatting.markdown([Words(("a", "b"))]) == "- a\n- b\n" and formatting.markdown([Words(("a",))]) == "a\n"
+    assert formatting.markdown([Notes("n", ("i",))]) == "n:\n\n- i\n"
 
 
 def study() -> Tuple[Compared, Dict[str, float]]:
@@ -172,7 +176,7 @@ def study() -> Tuple[Compared, Dict[str, float]]:
 
 def test_releases_side_by_side() -> None:
     made, _ = study()
-    lines = output.text(releases.blocks(made)).splitlines()
+    lines = formatting.text(releases.blocks(made)).splitlines()
     cells = [[cell for cell in line.split("  ") if cell] for line in lines]
     told = [[part.strip() for part in row] for row in cells]
     assert ["read", "measure-new", "MiB/s", "100.0 ±inf", "120.0 ±inf", "+20.0%", "-", "inconclusive"] in told
@@ -188,7 +192,7 @@ def test_hours_keep_their_intervals() -> None:
     key = ("node-a return", "cluster", "recovery_s")
     hours = {"a": (79, 80, 81), "b": (39, 38, 37)}
     a, b = (side(name, runs({key: [3600.0 * hour for hour in its]})) for name, its in hours.items())
-    text = output.text(releases.blocks(compare(a, [b], releases.CHOICE)))
+    text = formatting.text(releases.blocks(compare(a, [b], releases.CHOICE)))
     assert "to active+clean  node-a return  h     80.00 ±3.1%  38.00 ±6.7%" in text
 
 
@@ -196,14 +200,14 @@ def test_new_and_aged_are_said_where_the_name_does_not() -> None:
     values = {(phase, "GET", "mib_per_s"): 1.0 for phase in ("one", "two", "three")}
     config = {f"phase.{name}.role": "measure" for name in ("one", "two", "three")}
     both = side("a", [record(values, config=config)])
-    text = output.text(releases.blocks(compare(both, [both], releases.CHOICE)))
+    text = formatting.text(releases.blocks(compare(both, [both], releases.CHOICE)))
     assert "one (new)" in text and "three (aged)" in text and "two (" not in text
 
 
 def test_the_only_state_of_a_phase_is_not_shown_once_more() -> None:
     rates = {"calm": 9.0, "calm / no failure": 9.0, "hurt": 5.0, "hurt / degraded": 4.0, "hurt / recovering": 6.0}
     both = side("a", [record({(phase, "GET", "mib_per_s"): rate for phase, rate in rates.items()})])
-    text = output.text(releases.blocks(compare(both, [both], releases.CHOICE)))
+    text = formatting.text(releases.blocks(compare(both, [both], releases.CHOICE)))
     assert [line.split("  ")[1].strip() for line in text.splitlines() if line.startswith("read")] == [
         "calm",
         "hurt",
@@ -214,13 +218,14 @@ def test_the_only_state_of_a_phase_is_not_shown_once_more() -> None:
 
 def test_sides_say_which_runs_are_not_usable() -> None:
     bad = [record({P99: 1.0}), record({P99: 1.0}, usable=False)]
-    text = output.text(output.blocks(compare(side("a", bad), [side("b", bad)])))
+    text = formatting.text(output.blocks(compare(side("a", bad), [side("b", bad)])))
     assert text.startswith("base: a, 2 runs, 1 unusable\n")
 
 
 def test_releases_as_csv_keep_seconds() -> None:
     made, _ = study()
-    rows = list(csv.DictReader(io.StringIO(releases.to_csv(made))))
+    head, *lines = releases.table(made)
+    rows = [dict(zip(head, line)) for line in lines]
     (recovery,) = [row for row in rows if row["what"] == "to active+clean"]
     assert (recovery["base_value"], recovery["value"], recovery["unit"]) == ("288000", "136800", "s")
     assert float(recovery["change"]) == pytest.approx(-0.525)
@@ -248,6 +253,6 @@ def test_the_scale_out_table_of_the_study_of_3_and_5_nodes() -> None:
     }
     told = [round(100 * (found[job].predicted or 0), 1) for job in expected]
     assert told == [-35.5, -48.7, -43.5] and found["randread"].latency == pytest.approx(-0.29)
-    text = output.text(output.blocks(made))
+    text = formatting.text(output.blocks(made))
     assert "randread   total  +55.0%       82.5%        -29.0%                -35.5%" in text
-    assert json.loads(output.to_json(made))["sections"][0]["scale"][0]["efficiency"] == pytest.approx(0.825)
+    assert as_json(made)["sections"][0]["scale"][0]["efficiency"] == pytest.approx(0.825)

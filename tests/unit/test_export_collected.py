@@ -75,8 +75,8 @@ def test_an_incomplete_run_is_not_exported(archive: Path, capsys: pytest.Capture
 def test_what_is_asked_for_by_name_is_all_that_is_written(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["report", str(archive), "--json", str(tmp_path / "s.json")]) == 0
-    assert main(["report", str(archive), "--text"]) == 0
+    assert main(["report", str(archive), "--format", "json", "-o", str(tmp_path / "s.json")]) == 0
+    assert main(["report", str(archive), "--format", "text"]) == 0
     assert collected(archive) == []
 
 

@@ -1,4 +1,4 @@
-"""cbt-tools export --prometheus and --csv: the numbers of runs for other programs."""
+"""cbt-tools export as Prometheus and CSV: the numbers of runs for other programs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def samples(text: str) -> Dict[str, float]:
 
 def test_prometheus_gets_base_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = ea.run(tmp_path / "A", CONFIG)
-    assert main(["export", str(tmp_path / "A"), "--prometheus", str(tmp_path / "x.prom")]) == 0
+    assert main(["export", str(tmp_path / "A"), "--format", "prometheus", "-o", str(tmp_path / "x.prom")]) == 0
     found = samples((tmp_path / "x.prom").read_text())
     name = f'benchmark="warp",run="00000000/{run.name}"'
     where = f'{name},phase="measure-new",role="measure"'
@@ -50,7 +50,7 @@ def test_prometheus_gets_base_units(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert found[f'cbt_latency_mean_seconds{{{where},op="GET"}}'] == pytest.approx(0.01)
     assert found[f'cbt_success_ratio{{{where},op="total"}}'] == 1
     assert found[f"cbt_phase_end_timestamp_seconds{{{where}}}"] == 1_700_000_110
-    assert "complete runs: 1 of 1" in capsys.readouterr().out
+    assert "complete runs: 1 of 1" in capsys.readouterr().err
 
 
 def test_labels_are_escaped(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_table_has_a_line_for_each_complete_run_oldest_first(
     ea.run(tmp_path / "B", CONFIG, complete=False)
     last = ea.run(tmp_path / "C", CONFIG, ops=("GET",), start=1000)
     archives = [str(tmp_path / name) for name in "CBA"]
-    assert main(["export", *archives, "--csv", str(tmp_path / "x.csv")]) == 4, "one is not whole"
+    assert main(["export", *archives, "--format", "csv", "-o", str(tmp_path / "x.csv")]) == 4, "one is not whole"
     text = (tmp_path / "x.csv").read_text()
     first, second = list(csv.DictReader(text.splitlines()))
     assert {first["run_id"], first["ceph"], first["benchmark"]} == {"k3j9", "18.2.7 reef", "warp"}
@@ -83,13 +83,5 @@ def test_a_table_has_a_line_for_each_complete_run_oldest_first(
 
 def test_of_an_incomplete_run_prometheus_gets_only_that(tmp_path: Path) -> None:
     run = ea.run(tmp_path / "A", CONFIG, complete=False)
-    assert main(["export", str(run), "--prometheus", str(tmp_path / "x.prom")]) == 4
+    assert main(["export", str(run), "--format", "prometheus", "-o", str(tmp_path / "x.prom")]) == 4
     assert list(samples((tmp_path / "x.prom").read_text()).values()) == [0.0]
-
-
-def test_all_forms_at_once(tmp_path: Path) -> None:
-    ea.run(tmp_path / "A", CONFIG)
-    files = {"--prometheus": "x.prom", "--csv": "x.csv", "--upstream": "o"}
-    options = [text for option, name in files.items() for text in (option, str(tmp_path / name))]
-    assert main(["export", str(tmp_path / "A"), *options]) == 0
-    assert (tmp_path / "x.prom").exists() and (tmp_path / "x.csv").exists() and (tmp_path / "o" / "head").is_dir()

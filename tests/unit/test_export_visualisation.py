@@ -1,4 +1,4 @@
-"""cbt-tools export --upstream: points of curves, their files in both dialects, and what has no place in them."""
+"""cbt-tools export --format cbt: points of curves, their files in both dialects, and what has no place in them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONFIG = {"benchmark": "warp", "iteration": 0}
 
 
 def export(archive: Path, target: Path, *options: str) -> int:
-    return main(["export", str(archive), "--upstream", str(target), *options])
+    return main(["export", str(archive), "--format", "cbt", "-o", str(target), *options])
 
 
 def files(target: Path) -> Dict[str, Any]:
@@ -218,11 +218,12 @@ def test_benchmarks_of_cbts_own_are_no_fault(tmp_path: Path, capsys: pytest.Capt
     other = run.with_name("id-0c9d41ab")
     other.mkdir()
     (other / "json_output.0.client1").write_text("{}")
-    assert export(tmp_path / "A", tmp_path / "out", "--csv", str(tmp_path / "x.csv")) == 0
+    assert export(tmp_path / "A", tmp_path / "out") == 0
     said = capsys.readouterr()
     assert "left out: 00000000/id-0c9d41ab: a benchmark of CBT's own" in said.out
-    assert "complete runs: 1 of 1" in said.out
     assert said.err == ""
+    assert main(["export", str(tmp_path / "A")]) == 0
+    assert capsys.readouterr().err == "complete runs: 1 of 1\n"
 
 
 def test_what_can_be_compared_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -239,8 +240,8 @@ def test_what_can_be_compared_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_wrong_use_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", str(tmp_path)]) == 2
-    assert "nothing to write: give --upstream DIR, " in capsys.readouterr().err
+    assert main(["export", str(tmp_path), "--format", "cbt"]) == 2
+    assert "--format cbt makes a folder: give -o DIR" in capsys.readouterr().err
     assert export(tmp_path / "none", tmp_path / "out") == 2
     assert "no such file or directory" in capsys.readouterr().err
     ea.run(tmp_path / "A", CONFIG)
@@ -252,7 +253,7 @@ def test_wrong_use_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_without_numpy_it_is_said(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['numpy'] = None\n"
-        "from cbt_plugins.tools.__main__ import main; sys.exit(main(['export', 'a', '--upstream', 'b']))"
+        "from cbt_plugins.tools.__main__ import main; sys.exit(main(['export', 'a', '--format', 'cbt', '-o', 'b']))"
     )
     argv = [sys.executable, "-c", program]
     done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, timeout=600)

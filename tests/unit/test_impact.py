@@ -8,8 +8,9 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import pytest
 from aggregates_writer import NS, Request, write
 
+from cbt_plugins.formatting import text
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
-from cbt_plugins.results.impact import impact, table, timeline
+from cbt_plugins.results.impact import blocks, impact, timeline
 from cbt_plugins.results.phase import PhaseAggregates, read_phase
 from cbt_plugins.results.samples import Sample, Samples
 
@@ -109,7 +110,7 @@ def test_requests_that_were_lost(tmp_path: Path) -> None:
     cut = [Request("GET", (T0 + 99) * NS, NS, error="cut: the run ends")] * 4
     made = impact([phase(tmp_path, [*load(0, 98, 0.1, 0.01), *cut], cut=True, ended=T0 + 100.0)], recovery(FAULT))
     assert made["phases"][0]["lost"] == {"unfinished": 1, "oldest_seconds": 1.0, "cut": 4}
-    assert any("1 unfinished, 4 cut" in line for line in table(made))
+    assert any("1 unfinished, 4 cut" in line for line in text(list(blocks(made))).splitlines())
 
 
 def test_a_phase_without_failure_is_the_baseline(tmp_path: Path) -> None:
@@ -151,6 +152,6 @@ def test_the_cluster_on_the_time_axis_of_the_client(tmp_path: Path) -> None:
 
 
 def test_the_text_has_a_line_for_each_state(tmp_path: Path) -> None:
-    lines = table(impact([usual(tmp_path)], recovery(FAULT)))
+    lines = text(list(blocks(impact([usual(tmp_path)], recovery(FAULT))))).splitlines()
     assert len(lines) == 6
     assert lines[4].split() == ["hybrid", "recovering", "20", "5.0", "50.0", "15.0", "50.0", "40.0", "0.20", "0", "0"]

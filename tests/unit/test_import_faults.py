@@ -111,7 +111,7 @@ def test_report_tells_the_failure(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_archive_without_runs_of_ours_is_not_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", str(DATA), "--csv", str(tmp_path / "runs.csv")]) == 4
+    assert main(["export", str(DATA), "-o", str(tmp_path / "runs.csv")]) == 4
     assert "no run of cbt-plugins" in capsys.readouterr().err
 
 

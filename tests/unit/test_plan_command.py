@@ -246,7 +246,7 @@ def test_what_reads_may_not_find_is_said_before_it_runs(tmp_path: Path, capsys: 
 
 
 def test_json_has_the_plans_themselves(capsys: pytest.CaptureFixture[str]) -> None:
-    document = json.loads(plan(capsys, CONFIGS / "quickstart.yaml", "--json"))
+    document = json.loads(plan(capsys, CONFIGS / "quickstart.yaml", "--format", "json"))
     (run,) = document["runs"]
     assert run["plan"]["phases"][3]["duration"] == 20.0
     assert run["forecast"]["seconds"] == 90.0
@@ -416,7 +416,7 @@ def test_a_file_of_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert lines[0].endswith("faults-one-node.yaml: faults beside a benchmark; times count from its start")
     assert "settings flags noscrub, nodeep-scrub; mon mon_osd_down_out_interval=60; balancer off" in lines
     assert "2m: fault node-a: stop 1 node, chosen with seed 7" in lines
-    document = json.loads(plan(capsys, file, "--json"))
+    document = json.loads(plan(capsys, file, "--format", "json"))
     assert document["events"][2]["inject"]["choose_of"] == "node"
     assert document["settings"]["balancer"] is False
     assert main(["plan", "--live", str(file)]) == 2

@@ -64,7 +64,7 @@ def test_one_node_can_go(tmp_path: Path, cluster: Connections, capsys: pytest.Ca
 def test_a_second_node_is_judged_as_if_the_first_were_down(
     tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["plan", "--live", write(tmp_path, FILE)]) == 2
+    assert main(["plan", "--live", write(tmp_path, FILE)]) == 1
     out, err = capsys.readouterr()
     live = out[out.index("The cluster now") :]
     assert "node-b: stop node3, while node-a is in force" in live
@@ -89,7 +89,7 @@ def test_monitors_that_go_one_after_the_other(
     monkeypatch.setattr(Network, "steps", lambda *_: [])
     cut = "{kind: network, nodes: [node1, node3], options: {method: nft}, accept: []"
     file = write(tmp_path, FILE.replace("{kind: stop, nodes: [node1, node3], accept: []", cut))
-    assert main(["plan", "--live", file]) == 2
+    assert main(["plan", "--live", file]) == 1
     lines = [line.replace("Error: ", "") for line in capsys.readouterr().err.splitlines()]
     assert "node-b: refused by rule quorum: 1 of 3 monitors would be left, 2 are needed for a quorum" in lines
     assert not any(line.startswith("node-a") for line in lines)
@@ -111,7 +111,7 @@ def test_warnings_refuse_nothing(tmp_path: Path, cluster: Connections, capsys: p
 
 def test_what_cannot_be_made_is_said(tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.state["osds"]["0"]["up"] = 0
-    assert main(["plan", "--live", write(tmp_path, FILE)]) == 2
+    assert main(["plan", "--live", write(tmp_path, FILE)]) == 1
     assert "node-a: osd.0: down already, and not by this run" in capsys.readouterr().err
 
 
@@ -119,14 +119,14 @@ def test_a_cluster_that_does_not_answer(
     tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.fail = ["ceph"]
-    assert main(["plan", "--live", write(tmp_path, FILE)]) == 2
+    assert main(["plan", "--live", write(tmp_path, FILE)]) == 1
     assert "ceph on node0 gave 0 of" in capsys.readouterr().err
 
 
 def test_for_programs_and_without_faults(
     tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["plan", "--live", "--json", write(tmp_path, FILE)]) == 2
+    assert main(["plan", "--live", "--format", "json", write(tmp_path, FILE)]) == 1
     document = json.loads(capsys.readouterr().out)
     assert any("rule domain" in text for text in document["live"]["refused"])
     calls = cluster.calls
@@ -140,7 +140,7 @@ def test_two_runs_that_differ_are_both_asked_for(
     tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str]
 ) -> None:
     swept = FILE.replace("down_nodes: 2", "down_nodes: [1, 2]") + "    workers: [4, 8]\n"
-    assert main(["plan", "--live", write(tmp_path, swept)]) == 2
+    assert main(["plan", "--live", write(tmp_path, swept)]) == 1
     out = capsys.readouterr().out
     live = out[out.index("The cluster now") :].splitlines()
     assert [line for line in live if line.startswith("  Run ")] == ["  Run 1", "  Run 3"]  # workers make no difference

@@ -10,9 +10,10 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import pytest
 
+from cbt_plugins import formatting
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results.episodes import STATES, stretches
-from cbt_plugins.results.recovery import milestones, series, table
+from cbt_plugins.results.recovery import blocks, milestones, series
 from cbt_plugins.results.samples import Samples, files_of, read_samples
 
 DATA = Path(__file__).parents[1] / "data" / "recovery"
@@ -145,7 +146,7 @@ def test_not_recovered_is_a_result_with_data() -> None:
     assert "osd.7 stayed in" in reasons(failure)["out"]
     assert [w["code"] for w in made["warnings"]] == ["not-recovered"]
     assert back["left"] is None
-    assert any("17 down" in line for line in table(made))
+    assert any("17 down" in line for line in formatting.text(list(blocks(made))).splitlines())
 
 
 def test_the_rates_are_those_of_the_counters() -> None:
@@ -308,7 +309,7 @@ def test_what_an_aborted_attempt_did_is_marked(tmp_path: Path) -> None:
     second = [event(80.0, "inject-begin"), event(80.5, "injected")]
     made = milestones(watched(tmp_path, *lines), [*attempt, *FAULT, *BACK, kept, again, *second])
     assert [its["aborted"] for its in made["episodes"]] == ["03-one-down.partial-1"] * 2 + [None]
-    assert table(made)[0] == "failure of a (aborted attempt 03-one-down.partial-1): not recovered"
+    assert next(blocks(made)).title == "failure of a (aborted attempt 03-one-down.partial-1): not recovered"
     assert not any(w["text"].startswith("return a: not all PGs") for w in made["warnings"])
 
 

@@ -75,7 +75,7 @@ def test_a_comparison(browser: Browser, tmp_path: Path) -> None:
     for name in "ab":
         made.small(tmp_path / name)
     path = tmp_path / "compared.html"
-    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--html", str(path)]) == 0
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--format", "html", "-o", str(path)]) == 0
     # two operations of two phases: through the time, and their percentiles
     looked_at(browser, path.as_uri(), 8)
 

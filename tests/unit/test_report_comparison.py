@@ -140,9 +140,9 @@ def test_texts_of_archives_are_no_markup(compared: Compared) -> None:
 def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base, new = archives(tmp_path)
     path = tmp_path / "c.html"
-    assert main(["compare", str(base), str(new), "--html", str(path)]) == 0
+    assert main(["compare", str(base), str(new), "--format", "html", "-o", str(path)]) == 0
     html = path.read_text()
     assert "Releases side by side" in html and "objects per core" not in html
     first = path.read_bytes()
-    main(["compare", str(base), str(new), "--html", str(path)])
+    main(["compare", str(base), str(new), "--format", "html", "-o", str(path)])
     assert path.read_bytes() == first

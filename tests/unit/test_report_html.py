@@ -12,6 +12,7 @@ import analysis_archives as made
 import pytest
 from report_archives import add_failure, add_resources, both_engines
 
+from cbt_plugins import formatting
 from cbt_plugins.report.plot_data import chart_data, factor, highs, lows, means, weighted
 from cbt_plugins.results.histogram import tail_quantiles
 from cbt_plugins.results.summary_file import summarize
@@ -310,7 +311,7 @@ def test_a_headline_without_a_measurement_is_of_all_that_was_loaded(tmp_path: Pa
 
 def test_a_table_of_operations_has_a_column_for_each_metric_of_the_registry(tmp_path: Path) -> None:
     summary = summarize(made.small(tmp_path))
-    page, text = run_page(summary, tmp_path), terminal.render(summary)
+    page, text = run_page(summary, tmp_path), formatting.text(terminal.blocks(summary))
     head = re.findall(r"<tr><th></th>(?:<th[^>]*>[^<]*</th>)+", page.split('id="phases"')[-1])
     shown = next(re.findall(r"<th[^>]*>([^<]+)</th>", row) for row in head if ">max<" in row)
     wanted = [metric.heading for metric in (*RATES, *LATENCIES)]

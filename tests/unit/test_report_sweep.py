@@ -133,5 +133,5 @@ def test_one_run_has_none(tmp_path: Path) -> None:
 
 def test_nothing_is_written_with_text(tmp_path: Path) -> None:
     swept(tmp_path, (2, 8))
-    main(["report", str(tmp_path), "--text"])
+    main(["report", str(tmp_path), "--format", "text"])
     assert not (tmp_path / "index.html").exists()

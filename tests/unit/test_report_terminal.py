@@ -11,7 +11,7 @@ import analysis_archives as made
 import pytest
 
 from cbt_plugins import formatting
-from cbt_plugins.report.terminal import WIDTH, render
+from cbt_plugins.report.terminal import blocks
 from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.tools.__main__ import main
 
@@ -48,12 +48,12 @@ claimed
    total  p99 ms   20.00  20.00     0.0 %
 
 1 warning
- warning: aged: GET is 50.0 % of the requests, 67 % were asked for [mix]
+   warning: aged: GET is 50.0 % of the requests, 67 % were asked for [mix]
 """
 
 
 def test_the_complete_text(tmp_path: Path) -> None:
-    assert render(summarize(made.small(tmp_path))) == EXPECTED
+    assert formatting.text(blocks(summarize(made.small(tmp_path)))) == EXPECTED
 
 
 def test_it_fits_the_terminal(tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ def test_it_fits_the_terminal(tmp_path: Path) -> None:
         for op in ("GET", "PUT", "STAT", "DELETE")
     ]
     made.phase(directory, 1, "new", jobs)
-    text = render(summarize(directory))
-    assert max(map(len, text.splitlines())) <= WIDTH
+    text = formatting.text(blocks(summarize(directory)))
+    assert max(map(len, text.splitlines())) <= formatting.WIDTH
     assert "INCOMPLETE" in text
     assert "04-256MiB" in text
 
@@ -84,7 +84,7 @@ def test_what_cbt_load_adds(tmp_path: Path) -> None:
     made.phase(directory, 1, "open", [made.cbt_load("h", rows, rate_limit=300.0)], **more)
     deletes = [row.replace("GET", "DELETE") for row in rows]
     made.phase(directory, 2, "delete", [made.cbt_load("d", deletes)], kind="delete", **more)
-    text = render(summarize(directory))
+    text = formatting.text(blocks(summarize(directory)))
     assert "01 open  measure  10.0 s  open loop, target 300.0 requests/s, 300.0 issued (0.0 %)\n" in text
     assert "   01-4KiB  64 KiB to 128 KiB  GET  100.0  6.676    20.00  20.00  20.00  20.00\n" in text
     assert "\n   4,200 objects deleted, 0 could not be; 9 are left\n" in text
@@ -140,7 +140,7 @@ def test_report_writes_and_prints(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_a_partial_run_is_reported_and_status_4(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = made.small(tmp_path, complete=False)
-    assert main(["report", str(directory), "--text"]) == 4
+    assert main(["report", str(directory), "--format", "text"]) == 4
     out = capsys.readouterr().out
     assert "INCOMPLETE" in out
     assert "GET    200.0" in out
@@ -156,21 +156,21 @@ def test_no_such_path_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_files_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = made.small(tmp_path / "a")
-    assert main(["report", str(directory), "--json", str(tmp_path / "s.json")]) == 0
+    assert main(["report", str(directory), "--format", "json", "-o", str(tmp_path / "s.json")]) == 0
     assert json.loads((tmp_path / "s.json").read_text())["version"] == 2
     assert not (directory / "summary.json").exists()
     assert not (directory / "report.html").exists()
     other = directory.with_name("id-ffffffff")
     other.mkdir()
     capsys.readouterr()
-    assert main(["report", str(tmp_path / "a"), "--json", str(tmp_path / "t.json")]) == 2
+    assert main(["report", str(tmp_path / "a"), "--format", "json", "-o", str(tmp_path / "t.json")]) == 2
     assert "has 2 runs" in capsys.readouterr().err
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = made.small(tmp_path)
     (tmp_path / "no").touch()
-    assert main(["report", str(directory), "--json", str(tmp_path / "no" / "s.json")]) == 2
+    assert main(["report", str(directory), "--format", "json", "-o", str(tmp_path / "no" / "s.json")]) == 2
     assert "Error: cannot write " in capsys.readouterr().err
 
 

@@ -11,7 +11,8 @@ import jsonschema
 import pytest
 from resources_lines import T0, Made, write
 
-from cbt_plugins.report.terminal import render
+from cbt_plugins import formatting
+from cbt_plugins.report.terminal import blocks
 from cbt_plugins.results import resources, usage
 from cbt_plugins.results.node_samples import Counter
 from cbt_plugins.results.summary_file import json_schema, summarize, write_summary
@@ -324,7 +325,7 @@ def test_the_summary_of_a_run_without_monitors_has_none(tmp_path: Path) -> None:
 
 
 def test_the_text_has_a_table_of_the_classes(watched: Path) -> None:
-    text = render(summarize(watched))
+    text = formatting.text(blocks(summarize(watched)))
     (osd,) = [line.split() for line in text.splitlines() if line.split()[:1] == ["OSD"]]
     assert osd == ["OSD", "2", "0.750", "0.750", "900.0", "2.000", "4.000"]
     assert "RGW:OSD 2.000 (2/1), 133.3 requests/s per core of RGW and OSD, 1831 cores per GB/s" in text

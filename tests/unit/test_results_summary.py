@@ -11,7 +11,8 @@ from typing import Any, Dict, List
 import analysis_archives as made
 import pytest
 
-from cbt_plugins.report.terminal import render
+from cbt_plugins import formatting
+from cbt_plugins.report.terminal import blocks
 from cbt_plugins.results import job_files
 from cbt_plugins.results import phase as of_phase
 from cbt_plugins.results.archive import find_runs, texts
@@ -200,7 +201,7 @@ def test_what_a_rate_holds_says_so_in_every_place(tmp_path: Path) -> None:
     # 100/s of 300/s: that it is slower than before would be no fault of the limit
     slow = one(tmp_path / "slow", [made.job("g", "GET", rows, rate_limit=300)])
     assert "paced" in codes(slow) and "at-limit" not in codes(slow)
-    assert "LIMITED: GET to 100.0/s: not what the cluster can do" in render(summary)
+    assert "LIMITED: GET to 100.0/s: not what the cluster can do" in formatting.text(blocks(summary))
     again = {**summary["phases"][0], "name": "again"}
     assert "held to a rate, and no word on aging: GET" in (new_vs_aged([summary["phases"][0], again]) or {})["note"]
 
@@ -229,7 +230,7 @@ def test_the_share_of_the_objects_that_reads_could_find(tmp_path: Path) -> None:
         texts_ = [its["text"] for its in summary["warnings"] if its["code"] == "read-share"]
         assert bool(texts_) == warned and all(f"reads know {limit} of 800 objects" in text for text in texts_)
         assert ("none of those of fill" in " ".join(texts_)) == bool(unread)
-        assert ("reads know" in render(summary)) == warned
+        assert ("reads know" in formatting.text(blocks(summary))) == warned
 
 
 def test_littles_law_does_not_warn_of_a_job_that_had_nothing_to_delete(tmp_path: Path) -> None:

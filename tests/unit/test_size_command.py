@@ -18,7 +18,7 @@ STUDY = "h(1|1|50,64|64|15,8192|8192|15,65536|65536|15,1048576|1048576|5)KB"
 
 def size(capsys: pytest.CaptureFixture[str], text: str, *more: str) -> Dict[str, Any]:
     """The answer as data."""
-    assert main(["size", *text.split(), *more, "--json"]) == 0
+    assert main(["size", *text.split(), *more, "--format", "json"]) == 0
     answer: Dict[str, Any] = json.loads(capsys.readouterr().out)
     assert (answer.pop("version"), answer.pop("what")) == (1, text.split()[0])
     return answer

@@ -30,7 +30,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ask(archive: Path, query: str, capsys: pytest.CaptureFixture[str]) -> List[Dict[str, Any]]:
-    assert main(["sql", str(archive), query, "--json"]) == 0
+    assert main(["sql", str(archive), query, "--format", "json"]) == 0
     answer: List[Dict[str, Any]] = json.loads(capsys.readouterr().out)
     return answer
 
@@ -154,7 +154,7 @@ def test_a_question_leaves_no_trace(archive: Path, capsys: pytest.CaptureFixture
 
 def test_forms_of_an_answer(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
     query = "SELECT phase, op, NULL AS nothing FROM ops WHERE op = 'GET' ORDER BY phase LIMIT 1;"
-    assert main(["sql", str(archive), query, "--csv"]) == 0
+    assert main(["sql", str(archive), query, "--format", "csv"]) == 0
     assert capsys.readouterr().out == "phase,op,nothing\naged,GET,\n"
     assert ask(archive, query, capsys) == [{"phase": "aged", "op": "GET", "nothing": None}]
     assert main(["sql", str(archive), query]) == 0

@@ -1,4 +1,4 @@
-"""CBT's report generators take what `cbt-tools export --upstream` writes; its formatters leave our files alone."""
+"""CBT's report generators take what `cbt-tools export --format cbt` writes; its formatters leave our files alone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def exported(cbt: Cbt, capsys: pytest.CaptureFixture[str]) -> Path:
         size = {"4KiB": 4096, "64KiB": 65536}[config["size"]]
         phases = ("measure-new", "measure-aged")
         ea.run(path, config, workers=config["workers"], size=size, aged=2.0, phases=phases, summary=False)
-    assert main(["export", str(path), "--upstream", str(cbt.tmp / "out")]) == 0
+    assert main(["export", str(path), "--format", "cbt", "-o", str(cbt.tmp / "out")]) == 0
     capsys.readouterr()
     return cbt.tmp / "out"
 

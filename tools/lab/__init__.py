@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import sys
@@ -11,7 +10,8 @@ import time
 from pathlib import Path
 from typing import Callable, Dict, List, NoReturn
 
-from ..command import FAILED, OK, USAGE, CommandError
+from ..command import FAILED, INTERRUPTED, OK, USAGE, CommandError, explain
+from ..forms import JSON, TEXT, add_forms, add_renamed, put
 from .cluster import Lab, as_text, status_of
 from .needs import LabError
 from .process import default_signals
@@ -21,12 +21,17 @@ from .topology import Topology, parse_ec, parse_size
 __all__ = ["Lab", "LabError", "Topology", "add_arguments", "run"]
 
 
+_STATUSES = {FAILED: "the lab failed, or does not run", INTERRUPTED: ""}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs of the lab."""
+    explain(parser, ("cbt-tools lab up", "cbt-tools lab exec node0 -- ceph -s", "cbt-tools lab down"), _STATUSES)
     verbs = parser.add_subparsers(dest="lab_verb", required=True, metavar="up|down|run|status|exec|...")
 
-    def verb(name: str, text: str) -> argparse.ArgumentParser:
+    def verb(name: str, text: str, more: str = "") -> argparse.ArgumentParser:
         made = verbs.add_parser(name, help=text, description=text)
+        explain(made, (f"cbt-tools lab {name}{more}",), _STATUSES)
         made.add_argument(
             "--dir", type=Path, default=cache_home() / "cbt-plugins" / "lab", help="default: %(default)s"
         )
@@ -37,15 +42,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     up.add_argument(
         "--foreground", action="store_true", help="stay; the lab ends with this command, however it ends"
     )
-    alone = verb("run", "up, run a command in node0, down in any case; exits with the command's status")
+    alone = verb("run", "up, run a command in node0, down in any case; exits with the command's status", " -- ceph -s")
     _add_shape(alone)
     alone.add_argument("--wipe", action="store_true", help="remove the cluster's files afterwards")
     alone.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     down = verb("down", "end the lab; its files stay")
     down.add_argument("--graceful", action="store_true", help="stop the daemons first")
     down.add_argument("--wipe", action="store_true", help="remove the files, too")
-    verb("status", "nodes, daemons, health, memory").add_argument("--json", action="store_true")
-    inside = verb("exec", "run a command in a node; exits with its status")
+    status = verb("status", "nodes, daemons, health, memory")
+    add_forms(status, TEXT, JSON)
+    add_renamed(status, {"--json": "--format json"})
+    inside = verb("exec", "run a command in a node; exits with its status", " node0 -- ceph -s")
     inside.add_argument("node")
     inside.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     for name, text in (
@@ -54,11 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("crash", "power failure of a node"),
         ("boot", "start a crashed node with its daemons"),
     ):
-        one = verb(name, text)
+        one = verb(name, text, " node4")
         one.add_argument("node")
         if name == "stop-osds":
             one.add_argument("--kill", action="store_true", help="SIGKILL instead of SIGTERM")
-    link = verb("link", "plug or pull the network cable of a node")
+    link = verb("link", "plug or pull the network cable of a node", " node3 down")
     link.add_argument("node")
     link.add_argument("state", choices=("up", "down"))
 
@@ -198,7 +205,7 @@ def _down(lab: Lab, args: argparse.Namespace) -> int:
 
 def _status(lab: Lab, args: argparse.Namespace) -> int:
     found = status_of(lab)
-    print(json.dumps(found, indent=1) if args.json else "\n".join(as_text(found)))
+    put(args, {TEXT: lambda: "\n".join(as_text(found)) + "\n", JSON: lambda: found})
     return 0 if found["running"] else 1
 
 

@@ -1,0 +1,300 @@
+"""What every verb's output has: --format and -o, a terminal's columns and colours, and an end without a reader."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List
+
+import analysis_archives as made
+import pytest
+
+from cbt_plugins import formatting
+from cbt_plugins.formatting import Heading, Notes, Paper, TableGrid, TitledBlocks, Words, printable_output, side_by_side
+from cbt_plugins.tools.__main__ import main
+
+CONFIGS = Path(__file__).parents[2] / "benchmark_configs"
+#: verb -> its words without the archive, and the forms that it has
+FORMS: Dict[str, List[str]] = {
+    "report": ["text", "json", "csv", "md", "html"],
+    "compare": ["text", "json", "csv", "md", "html"],
+    "gate": ["text", "json", "csv", "md"],
+    "history": ["text", "json", "csv", "md"],
+    "sql": ["text", "json", "csv", "md"],
+    "export": ["csv", "prometheus"],
+    "size": ["text", "json"],
+    "plan": ["text", "json"],
+}
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, List[str]]:
+    """What each verb is called with."""
+    place = tmp_path_factory.mktemp("archives")
+    run = made.small(place / "a")
+    made.small(place / "b")
+    both = [str(place / "a"), str(place / "b")]
+    return {
+        "report": [str(run)],
+        "compare": both,
+        "gate": [*both, "--limit", "obj_per_s=5%"],
+        "history": both,
+        "sql": [both[0], "SELECT phase, op, obj_per_s FROM ops ORDER BY ALL"],
+        "export": [both[0]],
+        "size": ["workers", "--workers", "8", "--latency", "10ms"],
+        "plan": [str(CONFIGS / "quickstart.yaml")],
+    }
+
+
+@pytest.mark.parametrize("verb", FORMS)
+def test_each_form_is_printed_and_written_alike(
+    verb: str, words: Dict[str, List[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("jinja2")
+    told = {}
+    for form in FORMS[verb]:
+        status = main([verb, *words[verb], "--format", form, "-o", "-"])
+        told[form] = capsys.readouterr().out
+        file = tmp_path / f"x.{form}"
+        assert main([verb, *words[verb], "-o", str(file)]) == status, form
+        assert file.read_text() == told[form], form  # the file's name says the form
+        assert capsys.readouterr().out == ""
+    assert len(set(told.values())) == len(told) and "" not in told.values()
+    assert main([verb, *words[verb]]) == status
+    assert capsys.readouterr().out == told[FORMS[verb][0]]  # the first is the default
+    if "json" in told:
+        json.loads(told["json"])
+    if "md" in told:
+        assert "\n| " in told["md"] and "--: |" in told["md"]
+
+
+@pytest.mark.parametrize("verb", FORMS)
+def test_a_form_that_is_not_there_names_those_that_are(
+    verb: str, words: Dict[str, List[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([verb, *words[verb], "--format", "xml"])
+    assert ended.value.code == 2
+    assert f"no format 'xml' here: there is {', '.join(FORMS[verb])}" in capsys.readouterr().err
+    if "md" in FORMS[verb]:
+        with pytest.raises(SystemExit):
+            main([verb, *words[verb], "--format", "markdown"])
+        assert "no format 'markdown' here: use md" in capsys.readouterr().err
+    else:
+        assert main([verb, *words[verb], "-o", str(tmp_path / "x.md")]) == 2
+        assert "no format md here" in capsys.readouterr().err
+
+
+OLD = [
+    ("report", "--json", "--format json -o FILE"),
+    ("report", "--html", "--format html -o FILE"),
+    ("report", "--text", "--format text"),
+    ("compare", "--html", "--format html -o FILE"),
+    ("sql", "--csv", "--format csv"),
+    ("sql", "--json", "--format json"),
+    ("export", "--csv", "--format csv -o FILE"),
+    ("export", "--prometheus", "--format prometheus -o FILE"),
+    ("export", "--upstream", "--format cbt -o DIR"),
+    ("size", "--json", "--format json"),
+    ("plan", "--json", "--format json"),
+]
+
+
+@pytest.mark.parametrize(("verb", "old", "new"), OLD)
+def test_an_old_name_is_refused_with_the_new_one(
+    verb: str, old: str, new: str, words: Dict[str, List[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([verb, *words[verb], old, "x"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(f"Error: {old} was replaced: use {new}\n")
+
+
+def test_what_is_no_regular_file_is_written_to_and_stays(words: Dict[str, List[str]], tmp_path: Path) -> None:
+    """As /dev/null and /dev/stdout."""
+    pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
+    os.mkfifo(pipe)
+    read: List[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    assert main(["size", *words["size"], "-o", str(pipe)]) == 0
+    reader.join()
+    assert "throughput" in read[0] and pipe.is_fifo()
+    target.touch()
+    link.symlink_to(target)
+    assert main(["size", *words["size"], "-o", str(link)]) == 0
+    assert link.is_symlink() and target.read_text() == read[0]
+
+
+def test_a_file_that_cannot_be_written(
+    words: Dict[str, List[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["size", *words["size"], "-o", str(tmp_path / "none" / "x")]) == 2
+    assert f"cannot write {tmp_path}/none/x: no such directory: {tmp_path}/none" in capsys.readouterr().err
+    assert main(["size", *words["size"], "-o", str(tmp_path)]) == 2
+    assert f"cannot write {tmp_path}: Is a directory" in capsys.readouterr().err
+
+
+def test_results_of_other_programs_have_fewer_forms(capsys: pytest.CaptureFixture[str]) -> None:
+    hsbench = next((Path(__file__).parents[1] / "data" / "imported" / "hsbench").glob("*.json"))
+    assert main(["report", str(hsbench), "--format", "csv"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "run,phase,op,metric,unit,value,requests" and any(",PUT,obj_per_s," in line for line in told)
+    assert main(["report", str(hsbench), "--format", "json"]) == 2
+    assert "there is text, csv, md" in capsys.readouterr().err
+
+
+# --- no reader
+# --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def unread(*names: str) -> Iterator[None]:
+    """Let streams be a pipe that nobody reads any more."""
+    streams = {name: getattr(sys, name) for name in names}
+    for name in names:
+        reader, writer = os.pipe()
+        os.close(reader)
+        setattr(sys, name, os.fdopen(writer, "w", buffering=1))
+    try:
+        yield
+    finally:
+        for name, stream in streams.items():
+            getattr(sys, name).close()
+            setattr(sys, name, stream)
+
+
+@pytest.mark.parametrize("verb", [*FORMS, "--help"])
+def test_without_a_reader_a_verb_ends_quietly(
+    verb: str, words: Dict[str, List[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in `cbt-tools VERB | head`: neither "done" nor "a regression"."""
+    with unread("stdout"):
+        assert main([verb, *words.get(verb, [])]) == 141
+    assert "Traceback" not in capsys.readouterr().err
+    with unread("stdout", "stderr"):  # 2>&1
+        assert main([verb, *words.get(verb, [])]) == 141
+
+
+def test_head(words: Dict[str, List[str]]) -> None:
+    tool = f"{sys.executable} -m cbt_plugins.tools"
+    script = f"set -o pipefail; {tool} sql --list x | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert done.stderr == "" and done.stdout.splitlines()[0].startswith("runs: ")
+    assert done.stdout.splitlines()[-1] in ("0", "141")  # 0: everything was in the pipe before head ended
+
+
+def test_what_changes_a_cluster_goes_on_without_a_reader(tmp_path: Path) -> None:
+    with unread("stdout", "stderr"), printable_output(endures=True):
+        print("1 undone")
+        print("and the next", file=sys.stderr)
+        sys.stdout.flush()
+    with unread("stdout", "stderr"):
+        assert main(["undo", str(tmp_path)]) == 0  # nothing is open: its status, and not that of the pipe
+
+
+# --- a terminal
+# --------------------------------------------------------------------------------------------------------
+
+Terminal = Callable[[List[str]], str]
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Runs a verb whose output is a terminal, and returns what it shows."""
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+    def run(words: List[str]) -> str:
+        master, slave = pty.openpty()
+        shown: List[bytes] = []
+
+        def read() -> None:
+            try:
+                while True:
+                    shown.append(os.read(master, 65536))
+            except OSError:  # the last writer has closed it
+                pass
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        with open(slave, "w") as stream:
+            monkeypatch.setattr(sys, "stdout", stream)
+            main(words)
+            monkeypatch.undo()
+        reader.join()
+        os.close(master)
+        return b"".join(shown).decode().replace("\r\n", "\n")
+
+    return run
+
+
+def test_a_terminal_gets_colours(terminal: Terminal, words: Dict[str, List[str]]) -> None:
+    assert "\x1b[33minconclusive\x1b[0m" in terminal(["compare", *words["compare"]])
+
+
+def test_no_color(terminal: Terminal, words: Dict[str, List[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in terminal(["compare", *words["compare"]])
+
+
+def test_colours_elsewhere_only_if_forced(
+    words: Dict[str, List[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["compare", *words["compare"]])
+    assert "\x1b" not in capsys.readouterr().out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    main(["compare", *words["compare"]])
+    assert "\x1b[33minconclusive\x1b[0m" in capsys.readouterr().out
+    for form in ("md", "csv", "json"):
+        main(["compare", *words["compare"], "--format", form])
+        assert "\x1b" not in capsys.readouterr().out
+    main(["compare", *words["compare"], "-o", str(tmp_path / "x.txt")])
+    assert "\x1b" not in (tmp_path / "x.txt").read_text()
+
+
+def test_a_table_is_as_wide_as_the_terminal(
+    terminal: Terminal, words: Dict[str, List[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "90")
+    shown = terminal(["gate", *words["gate"]])
+    assert max(map(len, shown.splitlines())) <= 90
+    monkeypatch.setenv("COLUMNS", "90")
+    main(["gate", *words["gate"]])  # no terminal: nothing is fitted
+    told = capsys.readouterr().out
+    assert max(map(len, told.splitlines())) > 90
+    assert sorted("".join(told.split())) == sorted("".join(shown.split()))  # nothing is cut off
+
+
+def test_the_cells_of_a_narrow_table() -> None:
+    rows = [["name", "what it is", "n"], ["a-long-name-of-a-run", "some words about it", "12.5"]]
+    assert list(side_by_side(rows, [True, True, False], 30)) == [
+        "name          what it is     n",
+        "a-long-name-  some words  12.5",
+        "of-a-run      about it",
+    ]
+    assert next(iter(side_by_side(rows, 2, 5))) == "name          what      n"  # not less than words need
+    rule = list(side_by_side(rows, 2, ruled=True))[1]
+    assert rule == "--------------------  -------------------  ----"
+
+
+def test_what_a_file_says_gives_no_colour() -> None:
+    """Control sequences of a name are escaped beside ours."""
+    evil = "\x1b[31mred"
+    blocks = [
+        Heading(evil),
+        Words((evil,)),
+        Notes(evil, (evil,)),
+        TableGrid((evil, "verdict"), ((evil, "worse"),), title=evil),
+        TitledBlocks(evil, (Words((evil,)),)),
+    ]
+    text = formatting.text(blocks, Paper(colours=True))
+    assert text.count("\x1b") == 2 and "\x1b[31mworse\x1b[0m" in text
