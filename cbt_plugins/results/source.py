@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import shutil
+import struct
 import subprocess
 import traceback
 import zlib
@@ -15,6 +16,10 @@ from cbt_plugins.journal import open_regular
 
 #: decompressed bytes at a time: the rows of a chunk, as Python strings, should stay in the processor's cache
 _CHUNK = 1 << 17
+
+
+#: what parsing damaged data raises; any other error may be a mistake of ours
+_OF_DATA = (ValueError, LookupError, ArithmeticError, OSError, EOFError, RecursionError, struct.error, zlib.error)
 
 
 class Unreadable(Exception):
@@ -35,10 +40,21 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except (Unreadable, ImportError):
         raise
+    except _OF_DATA as e:
+        raise Unreadable(f"{path}: damaged: {_told(e)}") from e
     except Exception as e:
-        at = traceback.extract_tb(e.__traceback__)[-1]
-        place = f"{Path(at.filename).name}:{at.lineno}"
-        raise Unreadable(f"{path}: damaged: {type(e).__name__}: {e} ({place})") from e
+        raise unexpected(path, e) from e
+
+
+def unexpected(path: Path, error: Exception) -> Exception:
+    """Return what is raised for an error that damage seldom explains. The tests let the error itself through."""
+    text = "if its files are whole, this is an error of cbt-plugins: please report it"
+    return Unreadable(f"{path}: cannot be read: {_told(error)}; {text}")
+
+
+def _told(error: Exception) -> str:
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(at.filename).name}:{at.lineno})"
 
 
 class PackedFile:

@@ -1,11 +1,16 @@
-"""A RunContext of stand-ins, for tests of parts of a run."""
+"""A RunContext and an Engine of stand-ins, for tests of parts of a run."""
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from cbt_plugins.host import HostRun
+from cbt_plugins.plan import S3, Plan
 from cbt_plugins.run.context import RunContext
+from cbt_plugins.run.engine import Engine
 
 
 def context(**parts: Any) -> RunContext:
@@ -13,3 +18,21 @@ def context(**parts: Any) -> RunContext:
     events = SimpleNamespace(write=lambda event, **facts: None)
     given = {**dict.fromkeys(RunContext.__dataclass_fields__), "run_id": "r1", "events": events, **parts}
     return RunContext(**cast(Any, given))
+
+
+def engine_of(folder: Path) -> Engine:
+    """An engine of a plan without phases, whose run is in this folder."""
+    host = HostRun(
+        benchmark="warp",
+        config={},
+        iteration=0,
+        archive_dir=folder,
+        run_dir="/nowhere",
+        cluster={"head": "node0"},
+        common={},
+        endpoints={},
+        config_file=None,
+        checkout=None,
+        monitors=lambda folder: cast(Any, contextlib.nullcontext()),
+    )
+    return Engine(host, Plan("warp", S3(urls=("http://a",)), (), (), ()))

@@ -1,17 +1,15 @@
 """An archive of another format is refused with one sentence, by everything that reads one."""
 
-import contextlib
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import analysis_archives as made
 import pytest
+from run_context import engine_of
 
-from cbt_plugins.host import HostRun, RunFailed
+from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import archive_refusal
-from cbt_plugins.plan import S3, Plan
-from cbt_plugins.run.engine import Engine
 from cbt_plugins.tools.__main__ import main
 
 SAID = "was written by cbt-plugins 0.1.0 (format 1), this is "
@@ -46,21 +44,8 @@ def test_undo_refuses_it(old: Path, dry: Any, capsys: pytest.CaptureFixture[str]
 
 
 def test_it_is_not_resumed(old: Path) -> None:
-    host = HostRun(
-        benchmark="warp",
-        config={},
-        iteration=0,
-        archive_dir=old,
-        run_dir="/nowhere",
-        cluster={"head": "node0"},
-        common={},
-        endpoints={},
-        config_file=None,
-        checkout=None,
-        monitors=lambda folder: cast(Any, contextlib.nullcontext()),
-    )
     with pytest.raises(RunFailed, match=r"format 1.* read it with that version"):
-        Engine(host, Plan("warp", S3(urls=("http://a",)), (), (), ())).execute()
+        engine_of(old).execute()
 
 
 def test_a_newer_one_is_refused_and_a_damaged_one_left_to_its_readers(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import analysis_archives
 import pytest
 import sql_archive
 
+from cbt_plugins.results.source import Unreadable, reading
 from cbt_plugins.tools.__main__ import main
 
 #: how many damages; each by its number, so that one that fails can be tried again
@@ -20,6 +21,11 @@ DAMAGES = range(500 if os.environ.get("CBT_PLUGINS_LONG") else 24)
 SCRIPT = "<script>alert(1)</script>"
 #: exit statuses that a reader of archives may have, by its manual
 GOOD = (0, 1, 2, 3, 4)
+
+
+@pytest.fixture
+def no_error_of_ours_passes_for_damage() -> None:
+    """Not here: values of another kind lead to any error."""
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +107,12 @@ def test_no_damage_ends_in_a_traceback(whole: Path, tmp_path: Path, number: int)
         assert main(call) in GOOD, (done, call)
     for page in archive.rglob("*.html"):
         assert SCRIPT not in page.read_text(), (done, page)
+
+
+@pytest.mark.parametrize(("error", "said"), [(TypeError("x"), "please report it"), (ValueError("x"), ": damaged: ")])
+def test_an_error_of_ours_is_not_called_damage(error: Exception, said: str, tmp_path: Path) -> None:
+    with pytest.raises(Unreadable, match=said), reading(tmp_path):
+        raise error
 
 
 def test_one_damaged_run_does_not_hide_the_others(

@@ -6,34 +6,16 @@ import contextlib
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, List, cast
+from typing import List
 
 import pytest
-from run_context import context
+from run_context import context, engine_of
 
 from cbt_plugins.cluster.ceph import CephError
-from cbt_plugins.host import HostRun, RunFailed
-from cbt_plugins.plan import S3, Plan
+from cbt_plugins.host import RunFailed
 from cbt_plugins.run import resume
 from cbt_plugins.run.context import RunArchive
-from cbt_plugins.run.engine import Engine, _clean_nodes, summarize
-
-
-def engine_of(folder: Path) -> Engine:
-    host = HostRun(
-        benchmark="warp",
-        config={},
-        iteration=0,
-        archive_dir=folder,
-        run_dir="/nowhere",
-        cluster={"head": "node0"},
-        common={},
-        endpoints={},
-        config_file=None,
-        checkout=None,
-        monitors=lambda folder: cast(Any, contextlib.nullcontext()),
-    )
-    return Engine(host, Plan("warp", S3(urls=("http://a",)), (), (), ()))
+from cbt_plugins.run.engine import _clean_nodes, summarize
 
 
 def test_a_snapshot_of_a_killed_invocation_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

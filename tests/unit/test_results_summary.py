@@ -480,7 +480,7 @@ def test_the_same_with_several_processes(tmp_path: Path, monkeypatch: pytest.Mon
     expected = dumps(summarize(directory))
     used = []
     pool = job_files.concurrent.futures.ProcessPoolExecutor
-    monkeypatch.setattr(job_files, "_MANY", 0)
+    monkeypatch.setattr(job_files, "MANY", 0)
     monkeypatch.setattr(job_files.os, "cpu_count", lambda: 2)
     monkeypatch.setattr(job_files.concurrent.futures, "ProcessPoolExecutor", lambda n: used.append(n) or pool(n))
     assert dumps(summarize(directory)) == expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import duckdb
 import numpy as np
@@ -13,7 +13,7 @@ from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.source import Unreadable, reading
 from cbt_plugins.results.sql import aggregate_tables, monitor_tables, summary_tables
 from cbt_plugins.results.sql.aggregate_tables import phases
-from cbt_plugins.results.sql.table import TEXT, TIME, Column, Names, Table, TableRun, columns_of
+from cbt_plugins.results.sql.table import TEXT, TIME, Column, Columns, Names, Table, TableRun, columns_of
 
 _ROW_COLUMNS = columns_of("""
 phase VARCHAR name
@@ -142,14 +142,18 @@ def _create(con: Any, table: Table, columns: Sequence[Column], runs: Sequence[Ta
     for run in runs:
         con.begin()
         try:
-            with reading(run.path):
-                for piece in table.fill(run, wanted) if table.sums else table.fill(run):
-                    n = len(next(iter(piece.values())))
-                    _insert(con, table, columns, {**piece, RUN.name: Names.same(run.name, n)})
+            for piece in _pieces(table, run, wanted):
+                n = len(next(iter(piece.values())))
+                _insert(con, table, columns, {**piece, RUN.name: Names.same(run.name, n)})
             con.commit()
         except Unreadable as e:
             con.rollback()
             left_out.append(str(e))
+
+
+def _pieces(table: Table, run: TableRun, wanted: Collection[str]) -> Iterator[Columns]:
+    with reading(run.path):
+        yield from table.fill(run, wanted) if table.sums else table.fill(run)
 
 
 def _insert(con: Any, table: Table, columns: Sequence[Column], piece: Mapping[str, Any]) -> None:
