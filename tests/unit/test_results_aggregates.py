@@ -327,7 +327,7 @@ def test_the_same_in_many_tasks_and_processes(tmp_path: Path, monkeypatch: pytes
     path = aggregates_writer.write(tmp_path / "f", steady(100))
     used: List[Task] = []
     lots = job_files._lots
-    monkeypatch.setattr(job_files, "_MANY", 0)
+    monkeypatch.setattr(job_files, "MANY", 0)
     monkeypatch.setattr(job_files, "_TASK", 1)
     monkeypatch.setattr(job_files.os, "cpu_count", lambda: 2)
     monkeypatch.setattr(job_files, "_lots", lambda tasks, grid: used.extend(tasks) or lots(tasks, grid))
