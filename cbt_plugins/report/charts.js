@@ -6,7 +6,7 @@ const opColour = (op) => colour(known.includes(op.toLowerCase()) ? op.toLowerCas
 const palette = (i) => colour(typeof i === "number" ? "line" + i % 8 : i);
 const dashes = [[], [6, 3], [2, 3], [9, 3, 2, 3]];
 const tint = (hex, alpha) => hex + alpha;
-const number = (v) => v == null ? "–" : v >= 1000 ? Math.round(v).toLocaleString("en-US") : String(+v.toPrecision(4));
+const number = (v) => v == null ? "" : v >= 1000 ? Math.round(v).toLocaleString("en-US") : String(+v.toPrecision(4));
 const two = (n) => String(n).padStart(2, "0");
 const clock = (s) => {
   const sign = s < 0 ? "-" : "", t = Math.round(Math.abs(s)), h = Math.floor(t / 3600), m = Math.floor(t / 60) % 60;
@@ -21,7 +21,7 @@ const timeAxis = () => axis({ incrs: steps, space: 70, values: (u, splits) => sp
 const short = (v) => v == null ? "" : v >= 1e6 ? v / 1e6 + "M" : v >= 1e4 ? v / 1e3 + "k" : +v.toPrecision(6) + "";
 const valueAxis = (more) => axis({ values: (u, splits) => splits.map(short), size: 52, space: 40, ...more });
 
-const time = { label: "time", value: (u, v) => v == null ? "–" : clock(v) };
+const time = { label: "time", value: (u, v) => v == null ? "" : clock(v) };
 // A line of one point or two would not be seen
 const few = (u, i) => u.data[i].reduce((n, v) => n + (v != null), 0) < 3;
 const line = (label, stroke, more) =>
@@ -35,7 +35,7 @@ const charts = {
   tail(place) {
     const curves = data.tails[place.dataset.tail].curves, longest = Math.max(...curves.map((c) => c.ms.length));
     const nines = [0, 1, 2, 3, 4, 5, 6, 7], between = [0.30103, 1.30103];
-    const percent = (v) => v == null ? "–" : +(100 * (1 - 10 ** -v)).toFixed(Math.max(1, Math.ceil(v) - 1)) + " %";
+    const percent = (v) => v == null ? "" : +(100 * (1 - 10 ** -v)).toFixed(Math.max(1, Math.ceil(v) - 1)) + " %";
     const quantile = { label: "quantile", value: (u, v) => percent(v) };
     return {
       data: [Array.from({ length: longest }, (_, k) => k / 10),
@@ -44,7 +44,7 @@ const charts = {
         series: [quantile, ...curves.map((c) => line(c.name, palette(c.colour), { dash: dashes[c.dash % 4], width: c.dash ? 1.5 : 2 }))],
         scales: { x: { time: false }, y: { distr: 3 } },
         padding: [8, 32, 0, 0],
-        axes: [axis({ splits: (u, i, low, high) => (high - low > 4 ? nines : [...nines, ...between]).filter((v) => v >= low - 1e-9 && v <= high + 1e-9),
+        axes: [axis({ splits: (u, i, low, high) => (high - low > 4 || u.width < 420 ? nines : [...nines, ...between]).filter((v) => v >= low - 1e-9 && v <= high + 1e-9),
           values: (u, splits) => splits.map(percent), size: 26 }), valueAxis()],
         cursor: together("tail"),
       },
@@ -59,12 +59,15 @@ const start = () => {
     plots.forEach((plot) => plot.destroy());
     plots = places.map((place) => {
       const made = charts[place.dataset.chart](place);
-      if (!made.data[0].length) { place.classList.add("empty"); return null; }
       const height = ["tall", "low"].map((name) => place.classList.contains(name)).reduce((h, is, i) => is ? [260, 96][i] : h, 210);
       const axes = [timeAxis(), valueAxis(height < 150 ? { space: 25 } : {})];
+      // the axes of a low chart need less room from line to line
+      if (made.options.axes && height < 150) made.options.axes[1] = axes[1];
+      const dashed = (u, i) => (u.series[i].dash || []).length > 0;
+      const legend = { markers: { dash: (u, i) => dashed(u, i) ? "dotted" : "solid", fill: (u, i) => dashed(u, i) ? null : u.series[i].stroke(u, i) } };
       const cursor = { points: { size: 6 }, drag: { x: true, y: false }, ...made.options.cursor };
-      return new uPlot({ width: place.clientWidth, height, padding: [8, 24, 0, 0], axes, ...made.options, cursor }, made.data, place);
-    }).filter(Boolean);
+      return new uPlot({ width: place.clientWidth, height, padding: [8, 24, 0, 0], axes, legend, ...made.options, cursor }, made.data, place);
+    });
   };
   // Paper is white, whatever the screen is
   const paper = (is) => { document.documentElement.classList.toggle("paper", is); draw(); };

@@ -4,30 +4,69 @@ const begin = Math.min(...phases.map((p) => p.start));
 const first = Math.min(0, ...phases.flatMap((p) => p.pgs.t.slice(0, 1).map((t) => t + p.start - begin)));
 const last = Math.max(...phases.map((p) => p.window.end - begin), ...phases.flatMap((p) => p.pgs.t.slice(-1).map((t) => t + p.start - begin)));
 
-// The window of every phase: shaded, with its name when there is room for it
+// Times between the windows in which nothing was loaded: an idle hour is drawn as short as a fiftieth of the load
+const idle = [];
+{
+  const windows = phases.map((p) => [p.window.start - begin, p.window.end - begin]).filter(([a, b]) => b > a).sort((a, b) => a[0] - b[0]);
+  const short = windows.reduce((sum, [a, b]) => sum + b - a, 0) / 50;
+  let end = Infinity;
+  for (const [a, b] of windows) {
+    if (a - end > short) idle.push({ from: end, to: a, cut: a - end - short });
+    end = end === Infinity ? b : Math.max(end, b);
+  }
+}
+// From seconds of the run to places on its axis, and back
+const squeeze = (t) => idle.reduce((x, g) => x - Math.min(1, Math.max(0, (t - g.from) / (g.to - g.from))) * g.cut, t);
+const stretch = (x) => {
+  let gone = 0;
+  for (const g of idle) {
+    const left = x + gone - g.from, kept = g.to - g.from - g.cut;
+    if (left <= 0) break;
+    gone += left < kept ? left * g.cut / kept : g.cut;
+  }
+  return x + gone;
+};
+const runAxis = () => ({ ...timeAxis(), values: (u, at) => at.map((x) => clock(stretch(x))),
+  splits: (u, i, low, high, step) => {
+    const found = [];
+    for (let t = Math.ceil(stretch(low) / step) * step; t <= stretch(high); t += step) {
+      const x = squeeze(t), hidden = idle.some((g) => t > g.from && t < g.to);
+      if (!hidden && !(x - found[found.length - 1] < 0.7 * step)) found.push(x);
+    }
+    return found;
+  } });
+
+// The window of every phase: shaded, with its name; with its number where a name has no room
 const shade = (u) => {
   const { ctx, bbox } = u, ratio = devicePixelRatio || 1;
   ctx.save();
   ctx.font = 11 * ratio + "px " + font;
   ctx.textAlign = "center";
-  for (const p of phases) {
-    const clip = (v) => Math.min(Math.max(v, bbox.left), bbox.left + bbox.width);
-    const left = clip(u.valToPos(p.window.start - begin, "x", true)), right = clip(u.valToPos(p.window.end - begin, "x", true));
-    if (right - left < 1) continue;
+  const clip = (v) => Math.min(Math.max(v, bbox.left), bbox.left + bbox.width);
+  const at = (t) => clip(u.valToPos(squeeze(t - begin), "x", true));
+  const seen = phases.map((p, i) => ({ p, i, left: at(p.window.start), right: at(p.window.end) })).filter((its) => its.right - its.left >= 1);
+  const room = ({ p, left, right }) => ctx.measureText(p.name).width + 8 * ratio < right - left;
+  const names = seen.every(room), list = u.root.parentNode.nextElementSibling;
+  if (list && list.classList.contains("names")) list.hidden = names;
+  for (const { p, i, left, right } of seen) {
     ctx.fillStyle = colour("band");
     ctx.fillRect(left, bbox.top, right - left, bbox.height);
-    broken(u, p, begin);
+    broken(u, p, (t) => squeeze(t + p.failure.start - begin));
     ctx.fillStyle = colour("soft");
-    if (ctx.measureText(p.name).width + 8 * ratio < right - left) ctx.fillText(p.name, (left + right) / 2, bbox.top - 6 * ratio);
+    ctx.fillText(names ? p.name : i + 1, (left + right) / 2, bbox.top - 6 * ratio);
+  }
+  for (const g of idle) {
+    const x = u.valToPos(squeeze((g.from + g.to) / 2), "x", true);
+    if (x > bbox.left && x < bbox.left + bbox.width) ctx.fillText("//", x, bbox.top + bbox.height - 3 * ratio);
   }
   ctx.restore();
 };
 
-// What was broken: shaded states and a line at every milestone; `zero` is the chart's own beginning
-const broken = (u, p, zero) => {
+// What was broken: shaded states and a line at every milestone; `place` leads from its seconds to the chart's axis
+const broken = (u, p, place) => {
   if (!p.failure) return;
-  const { ctx, bbox } = u, shift = p.failure.start - zero;
-  const at = (t) => Math.min(Math.max(u.valToPos(t + shift, "x", true), bbox.left), bbox.left + bbox.width);
+  const { ctx, bbox } = u;
+  const at = (t) => Math.min(Math.max(u.valToPos(place(t), "x", true), bbox.left), bbox.left + bbox.width);
   ctx.save();
   for (const w of p.failure.windows) {
     if (w.state === "no failure" || w.state.startsWith("clean")) continue;
@@ -54,11 +93,21 @@ const xs = (p, zero) => {
 const errors = (p) => xs(p, 0).map((_, i) => Object.values(p.ops).reduce((sum, its) => sum + its.errors[i], 0));
 // A chart of one phase: its failure shaded, its cursor and its zoom those of the other charts of the phase
 const ofPhase = (p, values, series, y, more) =>
-  ({ data: values, options: overTime(series, y, { hooks: { drawClear: [(u) => broken(u, p, p.start)] }, cursor: together(p.name), ...more }) });
+  ({ data: values, options: overTime(series, y, { hooks: { drawClear: [(u) => broken(u, p, (t) => t + p.failure.start - p.start)] }, cursor: together(p.name), ...more }) });
 // A chart of the run: all of them have the same first and last time, so that they stand over each other
-const ofRun = ([times, ...values], series, y) => !times.length ? { data: [[]] } : {
-  data: [[first, ...times, last], ...values.map((v) => [null, ...v, null])],
-  options: overTime(series, y, { padding: [18, 24, 0, 0], hooks: { drawClear: [shade] }, cursor: together("run") }),
+const ofRun = ([times, ...values], series, y) => ({
+  data: [[first, ...times, last].map(squeeze), ...values.map((v) => [null, ...v, null])],
+  options: overTime([{ ...time, value: (u, v) => v == null ? "" : clock(stretch(v)) }, ...series], y,
+    { padding: [18, 24, 0, 0], axes: [runAxis(), valueAxis()], hooks: { drawClear: [shade] }, cursor: together("run") }),
+});
+// From 0 to the highest value of what is seen; a calibration is seen only as far as that, unless nothing else is
+const calmRange = () => {
+  const tops = phases.filter((p) => !p.calibration).map((p) =>
+    [squeeze(p.window.start - begin), squeeze(p.window.end - begin), Math.max(0, ...Object.values(p.ops).flatMap((its) => its.high || its.rate))]);
+  return { range: (u, low, high) => {
+    const { min, max } = u.scales.x, seen = tops.filter(([from, to]) => min == null || (to > min && from < max)).map((its) => its[2]);
+    return [0, (Math.min(high || 0, Math.max(0, ...seen) || Infinity) || 1) * 1.06];
+  } };
 };
 // Lines of names that not every phase has, with a hole after every phase
 const joined = (names, timesOf, valuesOf) => {
@@ -132,16 +181,16 @@ Object.assign(charts, {
   run() {
     const names = [...new Set(phases.flatMap((p) => Object.keys(p.ops)))];
     const all = joined(names, (p) => xs(p, begin), (p, op) => p.ops[op] && p.ops[op].rate);
-    return ofRun(all, [time, ...names.map((op) => line(op, opColour(op), {}))], fromZero());
+    return ofRun(all, names.map((op) => line(op, opColour(op), {})), calmRange());
   },
   "run-pgs"() {
     const times = phases.flatMap((p) => p.pgs.t.map((t) => t + p.start - begin));
-    return ofRun([times, phases.flatMap((p) => p.pgs.not_clean)], [time, pgLine()], fromZero(1));
+    return ofRun([times, phases.flatMap((p) => p.pgs.not_clean)], [pgLine()], fromZero(1));
   },
   "run-cores"() {
     const names = classes.filter((name) => phases.some((p) => p.cores && p.cores.classes[name]));
     const all = joined(names, (p) => coreTimes(p, begin), (p, name) => p.cores.classes[name]);
-    return ofRun(all, [time, ...names.map(classLine)], fromZero());
+    return ofRun(all, names.map(classLine), fromZero());
   },
 });
 start();

@@ -16,12 +16,14 @@ from markupsafe import Markup
 from cbt_plugins import formatting
 from cbt_plugins.compare.differences import is_essential, text
 from cbt_plugins.journal import read_json
-from cbt_plugins.metrics import LATENCIES, RATES, number_at
-from cbt_plugins.report.plot_data import plot_data
+from cbt_plugins.metrics import LATENCIES, METRICS, RATES, number_at
+from cbt_plugins.report.plot_data import phase_charts, plot_data, timeline_charts
+from cbt_plugins.report.sentence import aging, of_aging, of_run
 from cbt_plugins.report.sweep import TOTAL, Sweep, sweeps
 from cbt_plugins.report.terminal import ceiling_rows, ladder_rows
 from cbt_plugins.results.archive import texts
 from cbt_plugins.results.configuration import configuration
+from cbt_plugins.results.environment import hardware
 from cbt_plugins.results.recovery import titled
 from cbt_plugins.results.summary_file import measured
 from cbt_plugins.warning_kinds import by_kind, counted
@@ -34,6 +36,12 @@ _NOTHING_ELSE = "base-uri 'none'; form-action 'none'"
 _LONGEST = 100_000
 #: recorded files that hold the plan of the run
 _PLAN = ("config.yaml", "benchmark_config.yaml", "plan.json")
+#: columns of the smaller tables; those of operations have all of metrics.RATES and LATENCIES
+_PAIRS = [METRICS[key] for key in ("obj_per_s", "mean_ms", "p99_ms")]
+_ENGINES = [METRICS[key] for key in ("obj_per_s", "mib_per_s", "p50_ms", "p99_ms")]
+_DRIVERS = [METRICS[key] for key in ("obj_per_s", "mean_ms", "p99_ms")]
+#: what stands before a result: colours alone are not for everybody
+_MARKS = dict(better="\u25b2", worse="\u25bc", equivalent="=", inconclusive="?", warning="!", invalid="\u2716")
 
 
 def document(template: str, scripts: Sequence[str], data: Any, **values: Any) -> str:
@@ -54,7 +62,7 @@ def document(template: str, scripts: Sequence[str], data: Any, **values: Any) ->
     )
     names = ("plain", "count", "success", "seconds", "size", "size_class", "when", "share")
     environment.filters.update({name: getattr(formatting, name) for name in names}, change=formatting.percent)
-    environment.globals.update(rates=RATES, latencies=LATENCIES, number_at=number_at)
+    environment.globals.update(rates=RATES, latencies=LATENCIES, number_at=number_at, marks=_MARKS)
     return environment.get_template(template).render(
         **values,
         style=Markup(style),
@@ -80,6 +88,8 @@ def run_page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[s
     The same input gives the same bytes.
     """
     plots = plot_data(summary)
+    resources = (summary.get("resources") or {"phases": {}})["phases"]
+    network = ceiling_rows(ceilings) if ceilings and ceilings["phases"] else []
     files = [{"name": name, "text": text[:_LONGEST], "cut": len(text) > _LONGEST} for name, text in texts(run).items()]
     return document(
         "page.html.j2",
@@ -88,22 +98,50 @@ def run_page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[s
         s=summary,
         verdict=completeness(summary),
         warnings=by_kind(summary["warnings"]),
+        contents=list(_contents(summary, plots, network)),
         headline=headline(summary),
-        sentences=list(sentences(summary)),
+        sentences=of_run(summary, configuration(summary, run)),
+        hardware=hardware(run, summary),
+        titled=titled,
         aging=_by_op((summary["new_vs_aged"] or {"lines": []})["lines"]),
         ladders=[{**ladder, "rows": ladder_rows(ladder)} for ladder in summary.get("ladders") or ()],
         engines=[{**entry, "table": _by_op(entry["lines"])} for entry in summary["engines"]],
         pools=_pools(run),
-        broken=[phase["failure"] is not None for phase in plots["phases"]],
+        timeline=timeline_charts(plots["phases"]),
+        charts=[phase_charts(phase) for phase in plots["phases"]],
+        pair_columns=_PAIRS,
+        engine_columns=_ENGINES,
+        driver_columns=_DRIVERS,
         tails=[its["op"] for its in plots["tails"]],
-        resources=(summary.get("resources") or {"phases": {}})["phases"],
-        cores=[phase["cores"] is not None for phase in plots["phases"]],
+        resources=resources,
         ceilings=ceilings,
-        network=ceiling_rows(ceilings) if ceilings and ceilings["phases"] else [],
+        network=network,
         planned=(_json(run / "plan.json") or {}).get("phases") or [],
         plan=[file for file in files if file["name"] in _PLAN],
         files=[file for file in files if file["name"] not in _PLAN],
     )
+
+
+def _contents(
+    summary: Mapping[str, Any], plots: Mapping[str, Any], network: Sequence[Any]
+) -> Iterator[Tuple[str, str]]:
+    """Yield the sections of the page: what links to them, and their names."""
+    parts = {
+        "result": ("Result", True),
+        "warnings": ("Warnings", summary["warnings"]),
+        "summary": ("Summary", headline(summary)),
+        "aging": ("Aging", summary["new_vs_aged"]),
+        "failure": ("Failure", summary["failure"]),
+        "engines": ("Engines", summary["engines"]),
+        "ladders": ("Ladder", summary.get("ladders")),
+        "timeline": ("Timeline", timeline_charts(plots["phases"])),
+        "tails": ("Percentiles", plots["tails"]),
+        "resources": ("CPU", (summary.get("resources") or {}).get("phases")),
+        "network": ("Network", network),
+    }
+    yield from ((key, name) for key, (name, there) in parts.items() if there)
+    yield from ((f"phase-{phase['name']}", phase["name"]) for phase in summary["phases"])
+    yield from (("environment", "Environment"), ("formulas", "Definitions"), ("plan", "Plan"))
 
 
 def completeness(summary: Mapping[str, Any]) -> Dict[str, str]:
@@ -144,18 +182,6 @@ def headline(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
 def _mib(ops: Mapping[str, Any], *names: str) -> Optional[float]:
     values = [ops[name]["mib_per_s"] for name in names if name in ops and ops[name]["mib_per_s"] is not None]
     return sum(values) if values else None
-
-
-def sentences(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the effects of aging and of the failures of the run, in words."""
-    aging = summary["new_vs_aged"] or {"lines": []}
-    for line in aging["lines"]:
-        if line["op"] == "total" and line["metric"] == "obj_per_s" and line["change"] is not None:
-            yield f"{aging['aged']} compared with {aging['new']}: {formatting.percent(line['change'])} objects/s"
-    for episode in ((summary["failure"] or {}).get("milestones") or {}).get("episodes") or ():
-        text = f"{titled(episode)}: {episode['outcome']}"
-        clean = next((m["seconds"] for m in episode["milestones"] if m.get("name") == "clean"), None)
-        yield text + (f", all PGs active+clean after {formatting.seconds(clean)}" if clean is not None else "")
 
 
 def _by_op(lines: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
@@ -217,6 +243,7 @@ def index_page(runs: Sequence[Tuple[Path, Mapping[str, Any]]], place: Path) -> s
         place=place.resolve().name,
         keys=keys,
         runs=lines,
+        sentences=of_aging(aging([(config, summary) for config, (_, summary) in zip(configs, runs)])),
         phases=phases,
         best={name: _best(lines, name) for name in phases},
         sweeps=found,

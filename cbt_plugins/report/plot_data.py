@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
+from cbt_plugins.plan import is_calibration
 from cbt_plugins.results.histogram import Histogram, tail_quantiles
 from cbt_plugins.results.phase import rank
 from cbt_plugins.results.summary_file import measured
@@ -171,7 +172,8 @@ def tails(summary: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]) -> Li
                 if state["state"] in _STATES and len(states[phase["name"]]) > 1:
                     its = (state.get("ops") or {}).get(op) or {}
                     curves += curve(f"{phase['name']}: {state['state']}", its.get("tail_ms"), *_STATES[state["state"]])
-        found.append({"op": op, "curves": curves})
+        if curves:
+            found.append({"op": op, "curves": curves})
     return found
 
 
@@ -197,6 +199,7 @@ def plot_data(summary: Mapping[str, Any]) -> Dict[str, Any]:
         {
             "name": phase["name"],
             "role": phase["role"],
+            "calibration": is_calibration(phase["name"], phase["role"]),
             "window": phase["window"],
             "under_way": phase["under_way"],
             "failure": failure_data(timelines.get(phase["name"])),
@@ -206,3 +209,45 @@ def plot_data(summary: Mapping[str, Any]) -> Dict[str, Any]:
         for phase in summary["phases"]
     ]
     return {"phases": phases, "tails": tails(summary, measured(summary))}
+
+
+Chart = Dict[str, str]  # "kind", "caption" and "size" of a chart on the page
+
+
+def phase_charts(phase: Mapping[str, Any]) -> List[Chart]:
+    """Return the charts of a phase that have something to show; `phase` is its part of plot_data."""
+    ops, broken = phase["ops"].values(), phase["failure"] or {}
+    cores = (phase["cores"] or {"classes": {}})["classes"].values()
+    drivers = ((phase["under_way"] or {}).get("drivers") or {}).values()
+    found = [
+        ("rate", "Throughput, obj/s", "", _any(*(its[key] for its in ops for key in ("rate", "errors")))),
+        ("latency", "Latency, ms: p99 (line) and mean (dots)", "", _any(*(its["mean"] for its in ops))),
+        ("copies", "Degraded and misplaced object copies", "low", _any(*map(broken.get, ("degraded", "misplaced")))),
+        ("recovered", "Objects recovered per second", "low", _any(broken.get("objects_per_s"))),
+        ("cores", "CPU cores used, by daemon class", "wide", _any(*cores)),
+        ("in_flight", "Requests in flight, by driver", "low", _any(*(its["in_flight"] for its in drivers))),
+        (
+            "oldest_seconds",
+            "Age of the oldest request in flight, s",
+            "low",
+            _any(*(its["oldest_seconds"] for its in drivers)),
+        ),
+        ("pgs", "PGs not active+clean", "wide", _any(phase["pgs"]["not_clean"])),
+    ]
+    return [{"kind": kind, "caption": caption, "size": size} for kind, caption, size, shown in found if shown]
+
+
+def timeline_charts(phases: Sequence[Mapping[str, Any]]) -> List[Chart]:
+    """Return the charts of the run that have something to show."""
+    kinds = {chart["kind"] for phase in phases for chart in phase_charts(phase)}
+    found = [
+        ("run", "rate", "Objects per second", "tall"),
+        ("run-cores", "cores", "CPU cores used, by daemon class", "low"),
+        ("run-pgs", "pgs", "PGs not active+clean", "low"),
+    ]
+    return [{"kind": kind, "caption": caption, "size": size} for kind, of, caption, size in found if of in kinds]
+
+
+def _any(*series: Optional[Values]) -> bool:
+    """Return whether any of the series has a value but 0."""
+    return any(value for values in series for value in values or ())

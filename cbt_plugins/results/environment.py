@@ -6,8 +6,10 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Counter, Dict, Iterator, List, Mapping, Optional
 
+from cbt_plugins.config.units import about_size
+from cbt_plugins.formatting import several
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import read_json
 from cbt_plugins.results.archive import ArchivedRun
@@ -54,10 +56,7 @@ def ceph_version(versions: Any) -> Optional[str]:
 
 def roles_of(run: ArchivedRun) -> Dict[str, List[str]]:
     """Return node -> what the file says that it is ("client", "osd", "mon", "rgw", "mgr", "head")."""
-    try:
-        file = read_json(run.path / "cluster.json")["cluster"]
-    except (OSError, ValueError, KeyError, TypeError):
-        file = {}
+    file = _file(run.path / "cluster.json", "cluster")
     found: Dict[str, List[str]] = {}
     for key, role in _ROLES.items():
         for node in nodes_of(file, key):
@@ -67,6 +66,62 @@ def roles_of(run: ArchivedRun) -> Dict[str, List[str]]:
             if "client" not in found.setdefault(job.node, []):
                 found[job.node].append("client")
     return found
+
+
+#: keys of the cluster's configuration -> what such a node is called, in the order of a sentence
+_CALLED = {"osds": "OSD node", "rgws": "RGW node", "mons": "mon node", "clients": "client"}
+
+
+def hardware(run: Path, summary: Mapping[str, Any]) -> List[str]:
+    """Return what the run was made on, as far as it recorded: nodes with cores and memory, OSDs, links.
+
+    ["4 OSD nodes, 2 RGW nodes, 2 clients: 64 cores, 512 GiB each", "96 OSDs of 7.28 TiB (hdd)", "25 Gbit/s"]
+    """
+    file, facts = _file(run / "cluster.json", "cluster"), _file(run / "manifest.json", "nodes")
+    shapes: Dict[str, List[str]] = {}
+    for key, name in _CALLED.items():
+        nodes = nodes_of(file, key)
+        if nodes:
+            its = sorted({_shape(_mapping(facts, node)) for node in nodes} - {""})
+            shapes[several(len(nodes), name)] = its
+    every = {tuple(its) for its in shapes.values()}
+    if len(every) == 1 and any(every):
+        told = [f"{', '.join(shapes)}: {' or '.join(every.pop())} each"]
+    else:
+        told = [", ".join(f"{name} ({' or '.join(its)})" if its else name for name, its in shapes.items())]
+    resources = summary.get("resources") or {"nodes": [], "phases": {}}
+    machines = {node.get("machine") for node in resources["nodes"]}
+    if len(machines) == 1 < len(resources["nodes"]):
+        told[0] += ", all on one machine"
+    used = [phase["interfaces"] for phase in resources["phases"].values()]
+    speeds = sorted({its["speed_mbit"] for lines in used for its in lines if its.get("speed_mbit")})
+    links = f"{' and '.join(f'{speed / 1000:g}' for speed in speeds)} Gbit/s" if speeds else ""
+    return [text for text in (*told, *_osds(run), links) if text]
+
+
+def _shape(facts: Mapping[str, Any]) -> str:
+    cores, memory = (re.fullmatch("[0-9]{1,15}", str(facts.get(key))) for key in ("cores", "memory_kib"))
+    parts = [several(int(cores[0]), "core")] if cores else []
+    return ", ".join([*parts, *([about_size(int(memory[0]) * 1024)] if memory else [])])
+
+
+def _osds(run: Path) -> Iterator[str]:
+    """Yield how many OSDs of each size and class there were before the run."""
+    lines = _file(run / "cluster" / "before" / "osd_df.json", "nodes")
+    kinds: Counter[str] = Counter()
+    for its in lines if isinstance(lines, list) else ():
+        if isinstance(its, dict) and isinstance(its.get("kb"), int):
+            kinds[f"{about_size(its['kb'] * 1024)} ({its.get('device_class') or 'no class'})"] += 1
+    if kinds:
+        yield ", ".join(f"{several(n, 'OSD')} of {kind}" for kind, n in sorted(kinds.items()))
+
+
+def _file(path: Path, key: str) -> Any:
+    """Return what a document of the archive has under a key; {} where it is missing or damaged."""
+    try:
+        return read_json(path)[key]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def _nodes(run: ArchivedRun) -> List[Dict[str, Any]]:

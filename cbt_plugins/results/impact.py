@@ -170,7 +170,8 @@ def _warnings(
     elif base["seconds"] < SHORT:
         text = f"the time without a failure is {base['seconds']:g} s: too short to compare with"
         yield {"code": "short-baseline", "text": text}
-    loads = {(made.phase.kind, sum(job.workers for job in made.phase.jobs)) for made, _ in cut}
+    compared = [made for made, its in cut if made.phase.name == (base or {}).get("phase") or _broken(its)]
+    loads = {(made.phase.kind, sum(job.workers for job in made.phase.jobs)) for made in compared}
     if len(loads) > 1:
         text = "the phases have different loads: their percentages are no effect of the failure alone"
         yield {"code": "other-load", "text": text}
@@ -188,6 +189,11 @@ def _warnings(
     if any(episode["effect"] is None for episode in recovery.get("episodes") or ()):
         text = "a failure has no samples of the cluster: its states are those of its commands"
         yield {"code": "not-watched", "text": text}
+
+
+def _broken(its: Sequence[Stretch]) -> bool:
+    """Return whether a phase has a part of a failure."""
+    return any(stretch.state != "no failure" for stretch in its)
 
 
 def timeline(made: PhaseAggregates, samples: Samples, recovery: Mapping[str, Any]) -> Dict[str, Any]:

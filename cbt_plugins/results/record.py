@@ -94,7 +94,7 @@ def measurements(summary: Mapping[str, Any]) -> Iterator[Measurement]:
     for phase in summary["phases"]:
         if phase["ops"] and not is_calibration(phase["name"], phase["role"]):
             series[phase["name"]] = phase["series"], _series(phase["series"])
-            yield from _of_phase(summary, phase, series[phase["name"]][1])
+            yield from of_phase(summary, phase, series[phase["name"]][1])
     failure = summary["failure"]
     if failure:
         for episode in failure["milestones"]["episodes"]:
@@ -109,9 +109,13 @@ def measurements(summary: Mapping[str, Any]) -> Iterator[Measurement]:
             yield from _of_resources(summary, phase, used[phase["name"]])
 
 
-def _of_phase(summary: Mapping[str, Any], phase: Mapping[str, Any], series: Series) -> Iterator[Measurement]:
-    step = phase["series"]["step"]
-    low, high = _whole_bins(phase)
+def of_phase(
+    summary: Mapping[str, Any], phase: Mapping[str, Any], series: Optional[Series] = None
+) -> Iterator[Measurement]:
+    """Yield the numbers of the operations of a phase; its series are read here unless they are given."""
+    made = phase["series"]  # None in an overview of many runs
+    step, low, high = (made["step"], *_whole_bins(phase)) if made else (1, 0, None)
+    series = (_series(made) if made else {}) if series is None else series
     lines = [*phase["ops"].items(), (TOTAL, phase["total"])]
     for op, line in lines:
         for metric in from_source(MetricSource.OPERATION):

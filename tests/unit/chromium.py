@@ -77,7 +77,7 @@ class Browser:
         os.close(self._in)
         os.close(self._out)
 
-    def open(self, url: str, **media: str) -> Times:
+    def open(self, url: str, width: Optional[int] = None, **media: str) -> Times:
         """A new page; `media` are its media features, as prefers_color_scheme="dark"."""
         self._session, self.events = "", []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -86,7 +86,7 @@ class Browser:
             self.call(f"{domain}.enable")
         features = [{"name": name.replace("_", "-"), "value": value} for name, value in media.items()]
         self.call("Emulation.setEmulatedMedia", features=features)
-        size = {"width": self._width, "height": self._height, "deviceScaleFactor": 1, "mobile": False}
+        size = {"width": width or self._width, "height": self._height, "deviceScaleFactor": 1, "mobile": False}
         self.call("Emulation.setDeviceMetricsOverride", **size)
         self.events.clear()
         self.call("Page.navigate", url=url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Iterator
 
@@ -10,6 +11,7 @@ import pytest
 from chromium import CHROMIUM, Browser
 from report_archives import add_failure, add_resources, both_engines, swept
 
+from cbt_plugins.plan import CALIBRATE
 from cbt_plugins.results.summary_file import summarize
 
 pytest.importorskip("jinja2")
@@ -108,3 +110,50 @@ def test_hovering_shows_the_numbers(browser: Browser, run: str) -> None:
     browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + width / 2, y=y + 50)
     legend = browser.evaluate("document.querySelector('[data-chart=rate] .u-legend').innerText")
     assert "250" in legend, legend  # GETs per second
+
+
+def test_a_narrow_page_does_not_overflow_and_names_its_phases(browser: Browser, run: str, tmp_path: Path) -> None:
+    directory = both_engines(tmp_path)
+    summary = summarize(directory)
+    for phase in summary["phases"]:
+        phase["name"] = f"{phase['name']}-after-{'long-' * 12}aging"  # 480 px
+    path = tmp_path / "report.html"
+    path.write_text(run_page(summary, directory), encoding="utf-8")
+    names = "document.querySelector('.names')"
+    browser.open(path.as_uri())
+    assert browser.evaluate(f"{names}.hidden"), "there is room for the names of the phases"
+    for address in (path.as_uri(), run):
+        browser.open(address, width=420)
+        assert browser.evaluate("document.documentElement.scrollWidth") == 420
+    browser.open(path.as_uri(), width=420)
+    assert browser.evaluate(f"!{names}.hidden && {names}.innerText").split()[:2] == ["1", summary["phases"][0]["name"]]
+
+
+#: how high the line of GETs is in the middle of the timeline, as a part of its canvas from the top
+_HIGH = """(() => {
+  const canvas = document.querySelector("[data-chart=run] canvas"), [w, h] = [canvas.width, canvas.height];
+  const data = canvas.getContext("2d").getImageData(0, 0, w, h).data, blue = [38, 103, 201];
+  for (let y = 0; y < h; y++) for (let x = w * .45 | 0; x < w * .6; x++)
+    if (blue.every((part, i) => Math.abs(data[4 * (y * w + x) + i] - part) < 8)) return y / h;
+})()"""
+
+
+def test_neither_a_calibration_nor_idle_time_sets_the_scale(browser: Browser, tmp_path: Path) -> None:
+    """Two phases of 10 s, an hour apart, and a calibration with a hundred times the rate."""
+    directory = both_engines(tmp_path)
+    summary = summarize(directory)
+    first, second = summary["phases"][:2]
+    for part in (second["window"], second["series"]):
+        part.update({key: part[key] + 3600 for key in ("start", "end") if key in part})
+    calibration = json.loads(json.dumps(first))
+    calibration.update(name=CALIBRATE, role="none")
+    for its in calibration["series"]["ops"].values():
+        its["obj_per_s"] = [100 * rate for rate in its["obj_per_s"]]
+    for part in (calibration["window"], calibration["series"]):
+        part.update({key: part[key] - 20 for key in ("start", "end") if key in part})
+    summary["phases"] = [calibration, first, second]
+    path = tmp_path / "report.html"
+    path.write_text(run_page(summary, directory), encoding="utf-8")
+    browser.open(path.as_uri())
+    assert browser.complaints() == []
+    assert browser.evaluate(_HIGH) < 0.4, "the rates of the measurement are at the bottom, or not in the middle"

@@ -14,6 +14,7 @@ from report_archives import add_failure, add_resources, both_engines
 
 from cbt_plugins import formatting
 from cbt_plugins.report.plot_data import chart_data, factor, highs, lows, means, weighted
+from cbt_plugins.results.environment import hardware
 from cbt_plugins.results.histogram import tail_quantiles
 from cbt_plugins.results.summary_file import summarize
 
@@ -216,7 +217,7 @@ def test_what_was_broken_is_shaded_and_in_tables(tmp_path: Path) -> None:
     html = run_page(summary, directory)
     text = " ".join(elements(html).text.split())
     for part in (
-        "failure of node-a: recovered, all PGs active+clean after 42.5 s",
+        "Failure of node-a: all PGs were active+clean after 42.5 s",
         "first OSD down 0.250",
         "Percentages are relative to calm",
         "degraded 2.000 12.00 54.50",
@@ -290,12 +291,12 @@ def test_the_ceiling_of_the_network_and_what_was_measured(tmp_path: Path) -> Non
     assert "new 100.0 400.0 25.0 % 7.500 - - 30.0 % osd1 sends (cluster network)" in text
 
 
-def test_the_order_is_summary_warnings_phases_plan(tmp_path: Path) -> None:
+def test_the_order_is_result_warnings_summary_phases_plan(tmp_path: Path) -> None:
     directory = both_engines(tmp_path)
     (directory / "config.yaml").write_text("benchmarks: {the: whole}\n")
-    text = elements(run_page(summarize(directory), directory)).text
-    parts = ("Summary", "Complete run", "Timeline of the run", "Latency percentiles", "By gateway", "Environment")
-    places = [text.index(part) for part in (*parts, "Plan", "benchmarks: {the: whole}")]
+    text = elements(run_page(summarize(directory), directory).split("</nav>")[1]).text
+    parts = ("new: 350.0 obj/s", "Complete run", "Summary", "Timeline of the run", "Latency percentiles", "By gateway")
+    places = [text.index(part) for part in (*parts, "Environment", "Plan", "benchmarks: {the: whole}")]
     assert places == sorted(places)
 
 
@@ -318,3 +319,44 @@ def test_a_table_of_operations_has_a_column_for_each_metric_of_the_registry(tmp_
     assert shown[: len(wanted)] == wanted
     line = next(line for line in text.splitlines() if "TTFB" in line)
     assert re.findall(r"\S+", line.replace(" ms", "").split("TTFB")[0]) == wanted
+
+
+def test_what_is_left_out_is_not_in_the_contents_either(tmp_path: Path) -> None:
+    """No chart of PGs that were clean all the time, of nodes that nobody watched, of a failure that was none."""
+    directory = made.small(tmp_path)
+    summary = summarize(directory)
+    html = run_page(summary, directory)
+    assert re.findall(r'data-chart="([a-z_-]+)"', html) == ["run", "tail", "tail", *["rate", "latency"] * 2]
+    links = re.findall(r'href="#([a-z-]+)"', html.split("</nav>")[0])
+    assert "failure" not in links and "resources" not in links and links[:2] == ["result", "warnings"]
+    assert all(f'id="{link}"' in html for link in links)
+    for pgs in (phase["series"]["pgs"] for phase in summary["phases"][:1]):
+        pgs["t"], pgs["not_clean"] = [1, 2], [0, 3]
+    add_failure(summary, "new")
+    summary["failure"]["timelines"]["new"]["cluster"]["objects_per_s"] = [0.0, 0.0, 0.0]
+    html = run_page(summary, directory)
+    kinds = re.findall(r'data-chart="([a-z_-]+)"', html)
+    assert kinds[:2] == ["run", "run-pgs"] and kinds.count("pgs") == kinds.count("copies") == 1
+    assert "recovered" not in kinds
+
+
+def test_a_line_says_what_the_run_was_made_on(tmp_path: Path) -> None:
+    directory = made.small(tmp_path)
+    nodes = {name: {"cores": "64", "memory_kib": "528280977"} for name in ("n1", "n2", "c1", "</p>")}
+    manifest = json.loads((directory / "manifest.json").read_text())
+    (directory / "manifest.json").write_text(json.dumps({**manifest, "nodes": nodes}))
+    cluster: Dict[str, Any] = {"osds": ["n1", "n2"], "clients": ["c1"]}
+    (directory / "cluster.json").write_text(json.dumps({"cluster": cluster}))
+    osd = {"device_class": "<b>", "kb": 7813529600}
+    (directory / "cluster" / "before" / "osd_df.json").write_text(json.dumps({"nodes": [osd, osd, {"kb": "x"}]}))
+    summary = summarize(directory)
+    add_resources(summary, "new")
+    told = ["2 OSD nodes, 1 client: 64 cores, 504 GiB each", "2 OSDs of 7.28 TiB (<b>)", "25 Gbit/s"]
+    assert hardware(directory, summary) == told
+    assert "2 OSDs of 7.28 TiB (&lt;b&gt;) · 25 Gbit/s" in run_page(summary, directory)
+    nodes["c1"]["cores"], nodes["n1"]["memory_kib"] = "32", "1" * 99
+    (directory / "manifest.json").write_text(json.dumps({**manifest, "nodes": nodes}))
+    nodes_told = "2 OSD nodes (64 cores or 64 cores, 504 GiB), 1 client (32 cores, 504 GiB)"
+    assert hardware(directory, summary)[0] == nodes_told
+    (directory / "cluster.json").write_text("[]")
+    assert hardware(directory, summary)[0] == told[1]

@@ -1,0 +1,246 @@
+"""The result of a run, of repeated runs or of a comparison in words: the first sentence of a page.
+
+It says no more than the statistics of a comparison do (docs/STATISTICS.md): one run a side is inconclusive, however
+clearly its seconds differ, because nobody knows how much two measurements differ by themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from cbt_plugins.compare.sides import Side
+from cbt_plugins.compare.statistics.verdicts import Verdict
+from cbt_plugins.compare.table import KEY, Compared, Row, Rules, compare
+from cbt_plugins.formatting import plain, seconds, several
+from cbt_plugins.metrics import METRICS
+from cbt_plugins.results.record import RunRecord, of_phase, warnings_of
+from cbt_plugins.results.recovery import titled
+from cbt_plugins.results.summary_file import measured
+from cbt_plugins.warning_kinds import KINDS
+
+#: the phase that both halves of a run have in their comparison
+AGING = "aging"
+#: states of the cluster between a fault, or its undo, and all PGs active+clean
+_HURT = ("failing", "degraded", "recovering", "returning", "recovering back")
+_NOUNS = {"GET": "reads", "PUT": "writes", "STAT": "stats", "DELETE": "deletes", "LIST": "lists"}
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One result: a sentence, what it rests on, and its kind: a verdict, "invalid", or "" where nothing is judged."""
+
+    text: str
+    kind: str = ""
+    more: str = ""
+
+
+def of_run(summary: Mapping[str, Any], config: Mapping[str, Any]) -> List[Sentence]:
+    """Return the results of one run: its failures, else what aging did, else its numbers."""
+    if not summary["usable"]:
+        return [Sentence("This run is not complete: do not use its numbers.", "invalid")]
+    found = list(_failures(summary["failure"])) if summary["failure"] else of_aging(aging([(config, summary)]))
+    return found or [_numbers(phase) for phase in measured(summary)[:1]]
+
+
+def aging(runs: Sequence[Tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Optional[Compared]:
+    """Return the comparison of the first with the last measurement of the runs (configuration, summary).
+
+    Repeated runs are compared in pairs. None where no usable run has both.
+    """
+    halves = [
+        [_half(config, summary, summary["new_vs_aged"][which]) for which in ("new", "aged")]
+        for config, summary in runs
+        if summary["usable"] and summary["new_vs_aged"]
+    ]
+    if not halves:
+        return None
+    new, aged = zip(*halves)
+    return compare(Side("new", new), [Side("aged", aged)], rules=Rules(paired=True))
+
+
+def _half(config: Mapping[str, Any], summary: Mapping[str, Any], name: str) -> RunRecord:
+    """Return one measurement of a run as a record of its own."""
+    phase = next(its for its in summary["phases"] if its["name"] == name)
+    warnings = (its for its in warnings_of(summary) if its.phase in (None, name))
+    return RunRecord(
+        source=f"{summary['run']['name']}/{name}",
+        name=summary["run"]["name"],
+        kind="cbt-plugins",
+        config=config,
+        measurements=tuple(replace(its, phase=AGING) for its in of_phase(summary, phase)),
+        usable=summary["usable"],
+        warnings=tuple(replace(its, phase=AGING if its.phase else None) for its in warnings),
+    )
+
+
+def of_aging(compared: Optional[Compared]) -> List[Sentence]:
+    """Return what aging did, a sentence for each configuration."""
+    found = []
+    for section in compared.sections if compared else ():
+        rows = _leading([row for row in section.rows if row.comparison.key])
+        if rows:
+            noun = _noun(rows[0])
+            sentence = _sentence(rows, (f"aged {noun}", "new ones"), "this run")
+            found.append(_placed(sentence, section.case))
+    return found
+
+
+def of_comparison(compared: Compared) -> List[Sentence]:
+    """Return the results of a comparison: a sentence for each contender, configuration and phase, the worst first."""
+    found = []
+    for section in compared.sections:
+        phases: Dict[str, List[Row]] = {}
+        for row in section.rows:
+            if row.comparison.key:
+                phases.setdefault(row.phase, []).append(row)
+        for phase, rows in phases.items():
+            lead = _leading(rows)
+            if lead:
+                names = f"{_noun(lead[0])} of {section.contender}", f"those of {compared.base.name}"
+                where = ", ".join(filter(None, (section.case, phase if len(phases) > 1 else "")))
+                found.append(_placed(_sentence(lead, names, "these runs"), where))
+    order = [its.value for its in (Verdict.WORSE, Verdict.BETTER, Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)]
+    return sorted(found, key=lambda its: order.index(its.kind))
+
+
+def _leading(rows: Sequence[Row]) -> List[Row]:
+    """Return the rows of a phase that are said, the throughput first, unless something else set it; p99 next."""
+    by_metric = {row.metric: row for row in reversed(rows)}
+    throughput = by_metric.get("obj_per_s")
+    if throughput and throughput.comparison.capped_by and len(by_metric) > 1:
+        del by_metric["obj_per_s"]
+    return [by_metric[key] for key in (*KEY, "recovery_s") if key in by_metric]
+
+
+def _noun(row: Row) -> str:
+    return "recoveries" if row.metric == "recovery_s" else _NOUNS.get(row.op, "operations")
+
+
+def _placed(sentence: Sentence, where: str) -> Sentence:
+    return replace(sentence, text=f"{where}: {sentence.text}" if where else _capital(sentence.text))
+
+
+def _sentence(rows: Sequence[Row], names: Tuple[str, str], here: str) -> Sentence:
+    """Return the sentence on the first row, and the verdicts of the others behind it."""
+    row, its = rows[0], rows[0].comparison
+    new, base = names
+    one = row.metric not in _WORDS
+    if one:
+        new, base = f"the {METRICS[row.metric].title} of {new}", f"that of {base.removeprefix('those of ')}"
+    if row.verdict is Verdict.INCONCLUSIVE:
+        return _inconclusive(row, new, base, here)
+    if row.verdict is Verdict.EQUIVALENT:
+        way = f"as {_words(row)[2]} as {base} within {_share(its.margin or 0.0)}"
+    else:
+        way = f"{_way(row, base)} ({_interval(row)})"
+    text = "; ".join([f"{new} {'is' if one else 'are'} {way}", *map(_clause, rows[1:])])
+    told = [its.verdict for its in rows]
+    worst = next((its for its in (Verdict.WORSE, Verdict.BETTER) if its in told), row.verdict)
+    return Sentence(f"{text}.", worst.value)
+
+
+def _inconclusive(row: Row, new: str, base: str, here: str) -> Sentence:
+    its = row.comparison
+    why = its.forbidden_by or its.capped_by
+    text, more = f"{new} compared with {base}: inconclusive", "More or longer runs are needed."
+    if its.change is not None and why and why.code == "one-run":
+        were = "were" if row.metric in _WORDS else "was"
+        text = f"{new} {were} {_way(row, base)} in {here}; one run is inconclusive"
+        by_seconds = f"By its seconds: {_interval(row)}. " if its.change_low is not None else ""
+        more = f"{by_seconds}How much repeated runs differ is not known: repeat the run."
+    elif its.change_low is not None:
+        text = f"{text}, {_interval(row)}"
+    if why and why.code != "one-run":
+        more = f"No verdict: {KINDS[why.code].text} ({why.code})."
+    return Sentence(f"{text}.", Verdict.INCONCLUSIVE.value, more)
+
+
+def _clause(row: Row) -> str:
+    title = METRICS[row.metric].title
+    if row.verdict is Verdict.EQUIVALENT:
+        return f"{title} is equivalent within {_share(row.comparison.margin or 0.0)}"
+    if row.verdict is Verdict.INCONCLUSIVE:
+        return f"{title} is inconclusive"
+    return f"{title} is {_way(row)} ({_interval(row)})"
+
+
+#: metric -> what more of it is called, what less, and how two are that do not differ
+_WORDS = {"obj_per_s": ("faster", "slower", "fast"), "recovery_s": ("slower", "faster", "fast")}
+
+
+def _words(row: Row) -> Tuple[str, str, str]:
+    return _WORDS.get(row.metric, ("higher", "lower", "high"))
+
+
+def _way(row: Row, base: str = "") -> str:
+    """Return the change: "12 % slower than new ones"."""
+    change = row.comparison.change or 0.0
+    if not float(f"{100 * change:.1f}"):
+        return f"as {_words(row)[2]} as {base or 'before'}"
+    return f"{_share(abs(change))} {_words(row)[change < 0]}{f' than {base}' if base else ''}"
+
+
+def _interval(row: Row) -> str:
+    """Return the interval of the change: "8 to 16 %", "8 % slower to 2 % faster"."""
+    low, high = row.comparison.change_low or 0.0, row.comparison.change_high or 0.0
+    if low * high > 0:
+        near, far = sorted((abs(low), abs(high)))
+        return f"{_share(near).removesuffix(' %')} to {_share(far)}"
+    more, less, _ = _words(row)
+    return f"{_share(-low)} {less} to {_share(high)} {more}"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f}".removesuffix(".0") + " %"
+
+
+def _failures(failure: Mapping[str, Any]) -> Iterator[Sentence]:
+    """Yield what followed each fault and each undo, and what that cost the clients."""
+    for episode in failure["milestones"]["episodes"]:
+        if episode["aborted"]:
+            continue
+        found = {its["name"]: its for its in episode["milestones"]}
+        clean, peak = (found.get(name) or {} for name in ("clean", "degraded-peak"))
+        recovered = clean.get("seconds") is not None
+        osds = f" ({several(len(episode['osds']), 'OSD')})" if episode.get("osds") else ""
+        after = f"all PGs were active+clean after {seconds(clean['seconds'])}" if recovered else episode["outcome"]
+        if not recovered and episode.get("end_why"):
+            after += f" in {seconds(episode['end'] - episode['begin'])}, until {episode['end_why']}"
+        parts = [f"{titled(episode)}{osds}: {after}"]
+        if peak.get("value") and peak["value"]["total"]:
+            degraded = peak["value"]["objects"] / peak["value"]["total"]
+            parts.append(f"up to {_share(degraded)} of the object copies were degraded")
+        yield Sentence(_capital("; ".join(parts)) + ".", "" if recovered else "warning")
+    lines = [state for phase in failure["impact"]["phases"] for state in phase["states"]]
+    hurt = [its for its in lines if its["state"] in _HURT]
+    if hurt:
+        yield _impact(hurt)
+
+
+def _impact(states: Sequence[Mapping[str, Any]]) -> Sentence:
+    shares = {its["total"]["obj_per_s_percent"]: its["state"] for its in states}
+    ends = [share for share in (min, max) if None not in shares]
+    failed = sum(its["total"]["errors"] for its in states)
+    gap = max(its["total"]["longest_gap"] for its in states)
+    told = " to ".join(dict.fromkeys(f"{end(shares):.0f} % ({shares[end(shares)]})" for end in ends))
+    parts = [f"clients had {told} of the throughput without a failure"] if told else []
+    parts.append(f"{several(failed, 'request') if failed else 'no request'} failed")
+    parts.append(f"the longest time without a success was {seconds(gap)}")
+    return Sentence(f"Until all PGs were active+clean again: {'; '.join(parts)}.")
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _numbers(phase: Mapping[str, Any]) -> Sentence:
+    """Return the numbers of a measurement."""
+    total = phase["total"]
+    times = total["latency_ms"] or {}
+    parts = [f"{plain(total['obj_per_s'])} obj/s"]
+    if total["mib_per_s"] is not None:
+        parts.append(f"{plain(total['mib_per_s'])} MiB/s")
+    parts += [f"{name} {plain(times[name])} ms" for name in ("p50", "p99") if times.get(name) is not None]
+    failed = several(total["errors"], "request") if total["errors"] else "no request"
+    return Sentence(f"{phase['name']}: {', '.join(parts)}; {failed} failed.")

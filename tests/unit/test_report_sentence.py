@@ -1,0 +1,146 @@
+"""The first sentence of a page: each verdict in words, and no more than the statistics allow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List, Sequence
+
+import analysis_archives as made
+import pytest
+from compare_records import noise, record, runs, side
+from report_archives import add_failure
+
+pytest.importorskip("scipy")
+
+from cbt_plugins.compare.table import Rules, compare
+from cbt_plugins.report.sentence import Sentence, aging, of_aging, of_comparison, of_run
+from cbt_plugins.results.record import ResultWarning, RunRecord
+from cbt_plugins.results.summary_file import summarize
+
+RATE, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
+
+
+def told(base: Sequence[RunRecord], new: Sequence[RunRecord], **rules: Any) -> List[Sentence]:
+    return of_comparison(compare(side("17.2.6", base), [side("18.2.7", new)], rules=Rules(**rules)))
+
+
+def repeated(rate: float, p99: float, seed: int, **more: Any) -> List[RunRecord]:
+    values = {RATE: noise(rate, 6, scatter=0.005, seed=seed), P99: noise(p99, 6, scatter=0.005, seed=seed + 1)}
+    return runs(values, begin=0.5 * seed, **more)
+
+
+def test_better_and_worse_have_their_interval() -> None:
+    (sentence,) = told(repeated(100, 50, 1), repeated(88, 50, 2))
+    assert sentence.kind == "worse"
+    assert sentence.text.startswith("Reads of 18.2.7 are 1") and " % slower than those of 17.2.6 (" in sentence.text
+    assert sentence.text.endswith(" %); p99 is equivalent within 5 %.")
+    (sentence,) = told(repeated(100, 50, 1), repeated(112, 60, 2))
+    assert sentence.kind == "worse", "a worse p99 is not hidden by a better throughput"
+    assert " % faster than those of 17.2.6 (" in sentence.text
+    assert "; p99 is " in sentence.text and "higher (" in sentence.text
+    (sentence,) = told(repeated(100, 50, 1), repeated(112, 40, 2))
+    assert sentence.kind == "better" and "lower (" in sentence.text
+
+
+def test_equivalent_names_its_margin() -> None:
+    (sentence,) = told(repeated(100, 50, 1), repeated(100, 50, 2), margin=0.03)
+    text = "Reads of 18.2.7 are as fast as those of 17.2.6 within 3 %; p99 is equivalent within 3 %."
+    assert sentence == Sentence(text, "equivalent")
+
+
+def test_one_run_is_inconclusive_however_clear_its_seconds_are() -> None:
+    base, new = (record({RATE: noise(level, 300, scatter=0.02, seed=7)}) for level in (100.0, 88.0))
+    (sentence,) = told([base], [new])
+    assert sentence.kind == "inconclusive"
+    text = "Reads of 18.2.7 were 12 % slower than those of 17.2.6 in these runs; one run is inconclusive."
+    assert sentence.text == text
+    assert sentence.more.startswith("By its seconds: 1") and sentence.more.endswith("is not known: repeat the run.")
+    (sentence,) = told([base], [base])
+    assert "were as fast as those of 17.2.6 in these runs; one run is inconclusive" in sentence.text
+
+
+def test_noise_says_between_what_it_is() -> None:
+    values = [{RATE: noise(100, 4, scatter=0.2, seed=seed)} for seed in (1, 2)]
+    (sentence,) = told(runs(values[0]), runs(values[1], begin=0.5))
+    assert sentence.kind == "inconclusive" and sentence.more == "More or longer runs are needed."
+    assert "inconclusive, " in sentence.text and "slower to " in sentence.text and sentence.text.endswith("faster.")
+
+
+def test_a_warning_that_forbids_a_verdict_is_the_reason() -> None:
+    moved = (ResultWarning("recovering", "the cluster moved data", "measure-new"),)
+    (sentence,) = told(repeated(100, 50, 1), repeated(88, 50, 2, warnings=moved))
+    assert sentence.kind == "inconclusive"
+    assert sentence.more == "No verdict: the cluster recovered or moved data (recovering)."
+
+
+def test_a_rate_that_was_asked_for_is_no_result() -> None:
+    """The throughput of an open loop is the file's: p99 is said first."""
+    given = (ResultWarning("rate-given", "asked for", "measure-new"),)
+    (sentence,) = told(repeated(100, 50, 1, warnings=given), repeated(100, 60, 2, warnings=given))
+    assert sentence.text.startswith("The p99 of reads of 18.2.7 is ")
+    assert " % higher than that of 17.2.6 (" in sentence.text
+
+
+def test_the_worst_is_first() -> None:
+    other = {(f"measure-{name}", "GET", "obj_per_s"): name for name in ("new", "aged")}
+    base, new = (
+        runs({key: noise(level[name], 6, scatter=0.005, seed=i) for key, name in other.items()}, begin=0.5 * i)
+        for i, level in ((1, {"new": 100, "aged": 100}), (2, {"new": 112, "aged": 88}))
+    )
+    sentences = told(base, new)
+    assert [its.kind for its in sentences] == ["worse", "better"]
+    assert sentences[0].text.startswith("measure-aged: reads of 18.2.7 are ")
+
+
+CONFIG: Dict[str, Any] = {"benchmark": "rgwtest"}
+
+
+def test_what_aging_did_in_one_run_is_inconclusive(tmp_path: Path) -> None:
+    """`small` has two thirds of the rate when it is aged."""
+    (sentence,) = of_run(summarize(made.small(tmp_path)), CONFIG)
+    assert sentence.kind == "inconclusive"
+    assert sentence.text == "Aged operations were 33.3 % slower than new ones in this run; one run is inconclusive."
+
+
+def test_what_aging_did_in_repeated_runs(tmp_path: Path) -> None:
+    summaries = [summarize(made.small(tmp_path / str(i))) for i in range(4)]
+    for i, summary in enumerate(summaries):
+        for phase in summary["phases"]:
+            phase["total"]["obj_per_s"] *= 1 + 0.001 * i
+            phase["series"] = None  # as in the overview of an archive
+        summary["phases"][1]["total"]["obj_per_s"] *= 1.5 - 0.0005 * i
+    (sentence,) = of_aging(aging([(CONFIG, summary) for summary in summaries]))
+    assert sentence.text.startswith("Aged operations are as fast as new ones within 5 %")
+    summaries[0]["usable"] = False
+    assert of_run(summaries[0], CONFIG) == [
+        Sentence("This run is not complete: do not use its numbers.", "invalid"),
+    ]
+
+
+def test_what_happened_in_a_failure(tmp_path: Path) -> None:
+    summary = summarize(made.small(tmp_path))
+    add_failure(summary, "new")
+    failure, impact = of_run(summary, CONFIG)
+    assert failure == Sentence("Failure of node-a: all PGs were active+clean after 42.5 s.")
+    assert impact.text == (
+        "Until all PGs were active+clean again: clients had 54 % (degraded) of the throughput without a failure; "
+        "7 requests failed; the longest time without a success was 2.5 s."
+    )
+    (episode,) = summary["failure"]["milestones"]["episodes"]
+    episode["milestones"][1].update(seconds=None, reason="not until the run's end")
+    episode.update(outcome="not recovered", osds=[6, 7], begin=10.0, end=58.0, end_why="the return of node-a begins")
+    peak = {"name": "degraded-peak", "seconds": 1.0, "value": {"objects": 1, "total": 4}}
+    episode["milestones"].append(peak)
+    failure, _ = of_run(summary, CONFIG)
+    assert failure.kind == "warning"
+    assert failure.text == (
+        "Failure of node-a (2 OSDs): not recovered in 48.0 s, until the return of node-a begins; "
+        "up to 25 % of the object copies were degraded."
+    )
+
+
+def test_a_run_without_anything_to_compare_has_its_numbers(tmp_path: Path) -> None:
+    summary = summarize(made.small(tmp_path))
+    summary["new_vs_aged"] = None
+    (sentence,) = of_run(summary, CONFIG)
+    assert sentence == Sentence("new: 300.0 obj/s, 1.172 MiB/s, p50 10.00 ms, p99 20.00 ms; no request failed.")
