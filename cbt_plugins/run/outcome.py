@@ -171,7 +171,7 @@ class PhaseOutcome:
             "window": {"start": self.window[0], "end": self.window[1]} if self.window else None,
             "block": block_of(phase),
             "asked": {
-                "duration": phase.duration,
+                "duration": None if took_all(self.jobs) else phase.duration,
                 "mix": dict(phase.mix) if phase.mix else None,
                 "rate": self.rate,
                 "workers": self.workers,
@@ -208,6 +208,11 @@ def block_of(phase: Phase) -> int:
     return 10
 
 
+def took_all(jobs: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether all jobs ended with their last object, each being taken once (`keys: r(1,N)`), and not by time."""
+    return bool(jobs) and all((job.get("driver_end") or {}).get("reason") == "exhausted" for job in jobs)
+
+
 def window_of(phase: Phase, jobs: Sequence[Mapping[str, Any]], go_at: Optional[float]) -> Optional[Tuple[float, float]]:
     """Return the time in which every job of the phase was at work, from the job records; None when there is none.
 
@@ -217,6 +222,8 @@ def window_of(phase: Phase, jobs: Sequence[Mapping[str, Any]], go_at: Optional[f
     """
     working = [j for j in jobs if j["first_row"] is not None]
     duration = phase.goal.duration if phase.goal else phase.duration
+    if took_all(jobs):
+        duration = None
     known = phase.engine == "cbt-load" and go_at is not None and duration  # also when nothing was finished
     if not (working or known):
         return None

@@ -231,6 +231,17 @@ def test_cbt_loads_window_is_what_was_asked_for() -> None:
     assert window_of(hybrid(), [*jobs, {**record(100, 130), "cut": True, "ended": 130.7}], 100.0) == (100, 130)
 
 
+def test_a_phase_that_takes_each_object_once_ends_with_the_last_one() -> None:
+    about: Dict[str, Any] = {"cut": False, "ended": 120.5}
+    ended = [{**record(100.5, 120.25), **about, "driver_end": {"reason": "exhausted"}} for _ in range(2)]
+    assert window_of(hybrid(), ended, 100.0) == (100.5, 120.25)
+    outcome = PhaseOutcome(1, hybrid(), jobs=ended)
+    assert outcome.record()["asked"]["duration"] is None
+    ended[1]["driver_end"] = {"reason": "duration"}
+    assert window_of(hybrid(), ended, 100.0) == (100, 160)
+    assert outcome.record()["asked"]["duration"] == 60.0
+
+
 def test_a_window_is_whole_blocks() -> None:
     assert window_of(Phase("m", "hybrid", duration=60.0), [record(10.2, 90)], None) == (11, 71)
     day = Phase("m", "hybrid", duration=86400.0)
