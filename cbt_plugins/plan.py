@@ -54,6 +54,7 @@ class S3:
     host_select: str = "weighed"  # or "roundrobin"; "one": each driver has one URL
     lookup: str = "path"  # or "dns"
     verify_tls: bool = True
+    ca_file: Optional[str] = None  # PEM file on the machine that leads the run; without it the clients' own authorities
     payload: str = "signed"  # or "unsigned"
 
     def admin_name(self, bucket: str) -> str:

@@ -20,7 +20,7 @@ from pydantic import (
 
 from cbt_plugins import plan
 from cbt_plugins.config.errors import did_you_mean
-from cbt_plugins.config.patterns import Region, RgwUser
+from cbt_plugins.config.patterns import AbsolutePath, Region, RgwUser
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one
 
 _USER = TypeAdapter(RgwUser)
@@ -102,6 +102,11 @@ class S3Section(Strict):
     )
     lookup: Literal["path", "dns"] = Field("path", description="Bucket in the path, or in the host name.")
     verify_tls: bool = Field(True, description="Check the certificates of https URLs.")
+    ca_file: Optional[AbsolutePath] = Field(
+        None,
+        description="PEM file, on the machine that leads the run, with the authority of https URLs; without it the "
+        "clients' own authorities.",
+    )
     payload: Literal["signed", "unsigned"] = Field(
         "signed", description="`unsigned` leaves the payload out of the signature (UNSIGNED-PAYLOAD). "
         "warp does so with RGW 20, which refuses its signatures."
@@ -155,6 +160,10 @@ class S3Section(Strict):
         errors = []
         if self.urls is None and self.endpoints is None:
             errors.append(FieldError((), "needs urls: [http://rgw1:7480, ...] or endpoints: NAME"))
+        if self.ca_file and any(not url.startswith("https:") for url in self.urls or ()):
+            errors.append(FieldError(("ca_file",), "goes with https URLs", of_key=True))
+        if self.ca_file and not self.verify_tls:
+            errors.append(FieldError(("ca_file",), "verify_tls: false checks no certificate: keep one", of_key=True))
         if self.urls is not None and self.endpoints is not None:
             errors.append(FieldError(("endpoints",), "either urls or endpoints, not both", of_key=True))
         keys = {"access_key": self.access_key, "secret_key": self.secret_key}
@@ -193,5 +202,6 @@ class S3Section(Strict):
             host_select=self.host_select,
             lookup=self.lookup,
             verify_tls=self.verify_tls,
+            ca_file=self.ca_file,
             payload=self.payload,
         )

@@ -3,11 +3,13 @@ programs on the nodes."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import logging
 import os
 import platform
 import shlex
+import ssl
 import sys
 import time
 from dataclasses import dataclass
@@ -34,23 +36,28 @@ log = logging.getLogger(__name__)
 MAX_SKEW = 1.0
 #: seconds for which the cluster may settle, and between two looks: PGs peer, a scrub ends
 SETTLE, SETTLE_EVERY = 60.0, 2.0
+#: bytes of s3.ca_file
+_LARGEST_AUTHORITY = 64 << 10
 #: bytes that must be free for rows on a client node
 ROOM = 1 << 30
 
 #: prints what a node is, one `key value` a line
 _FACTS = Path(__file__).parent / "node_facts.sh"
 
-#: prints the endpoints that do not reply, one a line
+#: "verify" or "no", an authority in base64 ("": the system's), URLs: prints the endpoints that do not reply, one a line
 _REACH = """\
 import sys
 sys.path[:] = [path for path in sys.path if path]  # the current folder may be anybody's
-import http.client, ssl
+import base64, http.client, ssl
 from urllib.parse import urlsplit
-for url in sys.argv[1:]:
+verify, authority = sys.argv[1:3]
+given = base64.b64decode(authority).decode() or None
+context = ssl.create_default_context(cadata=given) if verify == "verify" else ssl._create_unverified_context()
+for url in sys.argv[3:]:
     parts = urlsplit(url)
     try:
         if parts.scheme == "https":
-            there = http.client.HTTPSConnection(parts.netloc, timeout=10, context=ssl._create_unverified_context())
+            there = http.client.HTTPSConnection(parts.netloc, timeout=10, context=context)
         else:
             there = http.client.HTTPConnection(parts.netloc, timeout=10)
         there.request("GET", "/")
@@ -76,6 +83,7 @@ class Ready:
     offsets: Mapping[str, Offset]
     programs: Mapping[str, Mapping[str, str]]  # client node -> program -> its path there
     manifest: Dict[str, Any]
+    authority: Optional[str] = None  # path of s3.ca_file on the clients
 
 
 def check(run: RunContext) -> Ready:
@@ -93,8 +101,9 @@ def check(run: RunContext) -> Ready:
     ]
     errors += [f"{n}: python3 is not installed" for n in [ceph.head, *clients] if not facts[n].get("python")]
     errors += _scratch_errors(remote, clients, run.host.run_dir)
-    errors += _unreachable(remote, clients, run.plan.s3.urls)
     try:
+        authority = _authority(run.plan.s3)
+        errors += _unreachable(remote, clients, run.plan.s3, authority)
         keys = s3_keys(run.plan.s3, ceph)
         versions = ceph.json("versions")
         ceph.bucket("cbtp-preflight")  # radosgw-admin answers
@@ -109,6 +118,9 @@ def check(run: RunContext) -> Ready:
         generators = {name: _version(remote, clients[0], path, arguments[name]) for name, path in paths.items()}
     except (RemoteError, OSError) as error:
         raise PreflightError([str(error)]) from error
+    place = str(PurePosixPath(run.host.run_dir) / "bin" / "ca.pem") if authority else None
+    if place:
+        remote.put({client: {place: authority} for client in clients}, mode=0o600)
     manifest = {
         **_ourselves(run.host),
         "payload": _payloads(run.plan, versions),
@@ -118,7 +130,7 @@ def check(run: RunContext) -> Ready:
         "nodes": facts,
         "clock_offsets": {n: {"seconds": o.seconds, "error": o.error} for n, o in skew.items()},
     }
-    return Ready(keys, skew, {client: paths for client in clients}, manifest)
+    return Ready(keys, skew, {client: paths for client in clients}, manifest, place)
 
 
 def _payloads(plan: Plan, versions: Mapping[str, Any]) -> Dict[str, str]:
@@ -215,10 +227,30 @@ def _scratch_errors(remote: Remote, clients: Sequence[str], run_dir: str) -> Lis
     return errors
 
 
-def _unreachable(remote: Remote, clients: Sequence[str], urls: Sequence[str]) -> List[str]:
-    command = f"python3 -c {shlex.quote(_REACH)} {' '.join(shlex.quote(u) for u in urls)}"
-    answers = remote.run(clients, command, timeout=15.0 * len(urls) + 15.0, check=False)
-    return [f"{node}: no reply from {line}" for node, r in answers.items() for line in r.stdout.splitlines()]
+def _authority(s3: S3) -> bytes:
+    """Return the PEM text that s3.ca_file names. Raises CephError for what is none."""
+    if not s3.ca_file:
+        return b""
+    try:
+        with open(s3.ca_file, "rb") as file:
+            text = file.read(_LARGEST_AUTHORITY + 1)
+        if len(text) > _LARGEST_AUTHORITY:
+            raise ValueError  # a bundle of all authorities, of which nobody can say what it trusts
+        ssl.create_default_context(cadata=text.decode())
+    except (OSError, ValueError, ssl.SSLError) as error:
+        wrong = error.strerror if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) else None
+        raise CephError(f"s3.ca_file: {s3.ca_file}: {wrong or 'not the certificates of an authority (PEM)'}") from None
+    return text
+
+
+def _unreachable(remote: Remote, clients: Sequence[str], s3: S3, authority: bytes) -> List[str]:
+    words = ["verify" if s3.verify_tls else "no", base64.b64encode(authority).decode(), *s3.urls]
+    command = f"python3 -c {shlex.quote(_REACH)} {shlex.join(words)}"
+    answers = remote.run(clients, command, timeout=15.0 * len(s3.urls) + 15.0, check=False)
+    errors = [f"{node}: no reply from {line}" for node, r in answers.items() for line in r.stdout.splitlines()]
+    if any("CERTIFICATE_VERIFY_FAILED" in error for error in errors):
+        errors.append("certificates are not trusted: name their authority, s3: {ca_file: PATH}, or verify_tls: false")
+    return errors
 
 
 def s3_keys(s3: S3, ceph: Ceph) -> S3Keys:

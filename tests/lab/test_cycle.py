@@ -348,3 +348,22 @@ def test_the_buckets_of_a_tenant(lab: RunningLab, tmp_path: Path) -> None:
         assert all(count["ok"] and count["after"] >= 50 for count in phase["accounting"]), phase["accounting"]
     listed = json.loads(lab.exec("node0", ["radosgw-admin", "metadata", "list", "bucket"]).stdout)
     assert listed is not None and not [name for name in listed if made.journal()[0]["run_id"] in name]
+
+
+def test_https_with_an_authority_of_its_own(lab: RunningLab, tmp_path: Path) -> None:
+    """Both engines trust what s3.ca_file names; without it the run is refused before anything is touched."""
+    if not (lab.lab.dir / "etc" / "ceph" / "rgw-ca.pem").exists():
+        pytest.skip("needs openssl: apt-get install openssl")
+    s3 = {"urls": ["https://rgw1:7443", "https://rgw2:7443"], "user": "cbt"}
+    phases = [{"fill": {"objects": 40}}, {"hybrid": {"duration": "2s"}}, {"warp": {"op": "put", "duration": "2s"}}]
+    keys = {"engine": "cbt-load", "workers": 2, "cycle": {"phases": phases}}
+    (tmp_path / "refused").mkdir()
+    refused = Cycle(lab, tmp_path / "refused", warp={"s3": s3, **keys})
+    done = refused.run()
+    assert done.returncode == 1 and "CERTIFICATE_VERIFY_FAILED" in done.stderr and "ca_file" in done.stderr
+    assert not list(refused.archive.glob("results/*/id-*/phases/*"))
+    made = Cycle(lab, tmp_path, warp={"s3": {**s3, "ca_file": "/etc/ceph/rgw-ca.pem"}, **keys})
+    done = made.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    for phase in made.phases().values():
+        assert sum(job["rows_total"] for job in phase["jobs"]) and not sum(j["errors_total"] for j in phase["jobs"])

@@ -220,6 +220,8 @@ def test_errors_of_warp(tmp_path: Path, section: str, message: str) -> None:
             "{urls: ['http://a'], user: u, host_select: §robin}",
             "must be weighed or roundrobin or one; did you mean 'roundr",
         ),
+        ("{urls: ['http://a'], user: u, §ca_file: /ca.pem}", "goes with https URLs"),
+        ("{urls: ['https://a'], user: u, verify_tls: false, §ca_file: /ca.pem}", "checks no certificate"),
         ("{urls: ['http://a'], access_key: '${A}', secret_key: §'file:key'}", "file: needs an absolute path"),
     ],
 )

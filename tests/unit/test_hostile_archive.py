@@ -96,7 +96,7 @@ def test_no_program_of_ours_imports_from_the_current_folder(module: str, tmp_pat
     program = NodeProgram(tmp_path / "program")
     for line, text in (
         ([sys.executable, *program.words()], program.text),
-        ([sys.executable, "-c", _REACH], ""),
+        ([sys.executable, "-c", _REACH, "no", ""], ""),
         (["sh", "-c", _FACTS.read_text()], ""),
     ):
         done = subprocess.run(line, cwd=tmp_path, input=text, capture_output=True, text=True, check=False)

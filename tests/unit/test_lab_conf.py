@@ -2,12 +2,22 @@ from __future__ import annotations
 
 import base64
 import configparser
+import shutil
+import ssl
 import struct
 from pathlib import Path
 
 import pytest
 
-from cbt_plugins.tools.lab.conf import ceph_conf, key_like, keyring, pool_commands, runtime_commands, write_ssh
+from cbt_plugins.tools.lab.conf import (
+    ceph_conf,
+    key_like,
+    keyring,
+    pool_commands,
+    runtime_commands,
+    write_ssh,
+    write_tls,
+)
 from cbt_plugins.tools.lab.needs import LabError
 from cbt_plugins.tools.lab.topology import Topology
 
@@ -86,3 +96,15 @@ def test_ssh_keygen_says_why_it_makes_no_key(monkeypatch: pytest.MonkeyPatch, tm
     (tmp_path / "lab").mkdir()
     with pytest.raises(LabError, match="ssh-keygen made no key: No user exists for uid 7"):
         write_ssh(tmp_path / "lab", Topology(), {})
+
+
+def test_a_certificate_for_all_rgws(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl: apt-get install openssl")
+    assert write_tls(tmp_path, Topology(rgws=2)) and not write_tls(tmp_path, Topology(rgws=0))
+    assert (tmp_path / "rgw.pem").stat().st_mode & 0o777 == 0o600
+    assert "PRIVATE" not in (tmp_path / "rgw-ca.pem").read_text()
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(tmp_path / "rgw.pem")
+    conf = parsed(ceph_conf(Topology(rgws=2), "f", tls=True))
+    assert conf["client.rgw2"]["rgw_frontends"].endswith("ssl_port=7443 ssl_certificate=/etc/ceph/rgw.pem")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Dict, List, Mapping, Tuple
 
 from .needs import LabError
-from .topology import HEAD, MASK, PREFIX, S3_PORT, Topology
+from .topology import HEAD, MASK, PREFIX, S3_PORT, S3_TLS_PORT, Topology
 
 _GLOBAL = """\
 [global]
@@ -94,9 +94,12 @@ admin_socket = /var/run/ceph/$cluster-$name.$pid.asok
 rbd_cache = true
 """
 
+#: in /etc/ceph of every node: key and certificate of the RGWs; the certificate alone
+TLS_KEY, TLS_AUTHORITY = "rgw.pem", "rgw-ca.pem"
+
 _RGW = """
 [client.{name}]
-rgw_frontends = beast port={port} tcp_nodelay=1
+rgw_frontends = beast port={port} tcp_nodelay=1{tls}
 rgw_run_sync_thread = false
 rgw_enable_quota_threads = false
 rgw_enable_usage_log = false
@@ -106,8 +109,8 @@ rgw_override_bucket_index_max_shards = 4
 """
 
 
-def ceph_conf(topology: Topology, fsid: str) -> str:
-    """The one ceph.conf that all nodes share."""
+def ceph_conf(topology: Topology, fsid: str, tls: bool = False) -> str:
+    """The one ceph.conf that all nodes share; `tls`: RGWs have https, too."""
     values = {
         "fsid": fsid,
         "head": HEAD,
@@ -119,7 +122,8 @@ def ceph_conf(topology: Topology, fsid: str) -> str:
         "block": topology.block,
         "osd_memory": topology.osd_memory,
     }
-    rgws = [_RGW.format(name=node.name, port=S3_PORT) for node in topology.nodes.values() if node.rgw]
+    secured = f" ssl_port={S3_TLS_PORT} ssl_certificate=/etc/ceph/{TLS_KEY}" if tls else ""
+    rgws = [_RGW.format(name=node.name, port=S3_PORT, tls=secured) for node in topology.nodes.values() if node.rgw]
     return (_GLOBAL + _DAEMONS).format(**values) + "".join(rgws)
 
 
@@ -233,6 +237,23 @@ _MULTIPLEX = """\
   ControlPath /run/ssh-%C
   ControlPersist 600
 """
+
+
+def write_tls(config: Path, topology: Topology) -> bool:
+    """Make a certificate for all RGWs, which is its own authority; returns False without openssl."""
+    names = [node.name for node in topology.nodes.values() if node.rgw]
+    if not names or shutil.which("openssl") is None:
+        return False
+    key, authority = config / TLS_KEY, config / TLS_AUTHORITY
+    alternatives = ",".join(f"DNS:{name},IP:{topology.nodes[name].address}" for name in names)
+    argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    argv += ["-days", "3650", "-subj", "/CN=lab", "-addext", f"subjectAltName={alternatives}"]
+    with open(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        made = subprocess.run([*argv, "-keyout", "-", "-out", str(authority)], stdout=file, stderr=subprocess.PIPE)
+        if made.returncode:
+            raise LabError(f"openssl made no certificate: {made.stderr.decode(errors='replace').strip()}")
+        file.write(authority.read_bytes())
+    return True
 
 
 def write_ssh(directory: Path, topology: Topology, environment: Mapping[str, str]) -> None:

@@ -11,7 +11,7 @@ from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, 
 
 from cbt_plugins.journal import write_json
 
-from .conf import ceph_conf, keyring, pool_commands, runtime_commands
+from .conf import ceph_conf, keyring, pool_commands, runtime_commands, write_tls
 from .needs import LabError
 from .process import CephShell, LabProcess, by_namespace, default_signals, wait_until
 from .spaces import Spaces
@@ -243,7 +243,7 @@ def _make_stores(directory: Path, record: LabRecord, daemons: Daemons) -> List[L
     for name in ("keyring", "ceph.client.admin.keyring"):
         with open(os.open(config / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
             out.write(text)
-    (config / "ceph.conf").write_text(ceph_conf(shape, record.fsid))
+    (config / "ceph.conf").write_text(ceph_conf(shape, record.fsid, write_tls(config, shape)))
     stores = daemons.make_osds(shape.nodes.values(), record.osd_uuids)
     finish(daemons.make_mon(shape.nodes[HEAD].address, record.fsid))
     return stores

@@ -16,7 +16,7 @@ from .needs import LabUsage
 #: The whole lab is one subnet that exists inside its own network namespace only; the third octet is the role.
 PREFIX = "10.77"
 MASK = 16
-S3_PORT = 7480
+S3_PORT, S3_TLS_PORT = 7480, 7443
 HEAD = "node0"
 FORMAT = 1
 
