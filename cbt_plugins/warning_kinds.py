@@ -151,6 +151,7 @@ _ALL = (
     WarningKind("warp-trimmed", "warp's series lack the first and the last seconds"),
     # of a comparison: docs/COMPARE.md, docs/STATISTICS.md
     WarningKind("not-usable", "a run is incomplete or lost data"),
+    WarningKind("same-runs", "both sides of the comparison are the same runs"),
     WarningKind("not-interleaved", "all runs of one side were made before those of the other"),
     _info("known-scatter", "the interval has the scatter from run to run in it"),
     WarningKind("mixed-side", "the runs of a side have different configurations"),

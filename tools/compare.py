@@ -170,9 +170,26 @@ def paths(args: argparse.Namespace) -> List[Sequence[Path]]:
         if args.archives or not args.base or not args.new:
             raise CommandError("give either BASE NEW..., or --base PATH... --new PATH...")
         return [args.base, *args.new]
-    if len(args.archives) < 2:
+    if len(args.archives) == 1:
+        raise _one_side(args.archives[0])
+    if not args.archives:
         raise CommandError("need two archives at least: BASE NEW...")
     return [[path] for path in args.archives]
+
+
+def _one_side(path: Path) -> CommandError:
+    """Return what to do with one path alone. Raises Unreadable where there is nothing."""
+    from cbt_plugins.results.archive import find_runs
+    from cbt_plugins.results.source import NotThere, Unreadable
+
+    try:
+        runs = find_runs(path)
+    except NotThere:
+        raise
+    except Unreadable:
+        runs = []
+    more = f", or two of its {len(runs)} runs, such as {runs[0]} {runs[1]}" if len(runs) > 1 else ""
+    return CommandError(f"{path} is one side: give what it is compared with{more}")
 
 
 def rules(args: argparse.Namespace) -> Rules:

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check the limits and print the result; returns the exit status that the help lists."""
     from cbt_plugins.compare.gate import GateLimits, blocks, data, gate, of_file, of_texts, table
-    from cbt_plugins.compare.sides import sides
+    from cbt_plugins.compare.sides import are_same, sides
     from cbt_plugins.config.errors import ConfigError
 
     try:
@@ -44,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
             if not limits.limits:
                 raise CommandError("no limits: give --limit GET.p99_ms=10%, or --limits FILE")
             base, *contenders = sides(compare.paths(args))
+            if any(are_same(base.runs, side.runs) for side in contenders):
+                raise CommandError(f"{base.name} and the other side are the same runs: a gate of them checks nothing")
             gated = gate(base, contenders, limits, compare.rules(args))
     except ConfigError as e:  # each line begins with file:line:column
         print(e, file=sys.stderr)

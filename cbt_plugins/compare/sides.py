@@ -139,22 +139,33 @@ def titles(found: Sequence[Runs]) -> Iterator[str]:
 
 
 def sides(paths: Sequence[Sequence[Path]]) -> List[Side]:
-    """Return one side for each list of paths. Raises Unreadable, and ValueError when a run comes twice."""
+    """Return one side for each list of paths. Raises Unreadable, and ValueError when a run comes twice.
+
+    Two sides may be the same runs: everybody tries that first.
+    """
     read = [[record for path in its for record in records_of(path)] for its in paths]
     found = [[run for run in runs if not _unreadable(run)] for runs in read]
     damaged = [tuple(text for run in runs for text in _unreadable(run)) for runs in read]
     for runs, texts in zip(found, damaged):
         if not runs:
             raise Unreadable("; ".join(texts))
-    seen = set()
-    for run in (run for runs in found for run in runs):
-        if _identity(run) in seen:
-            raise ValueError(f"{run.source} is given twice")
-        seen.add(_identity(run))
+    identities = [set(map(_identity, runs)) for runs in found]
+    for runs, its in zip(found, identities):
+        twice = next((run for i, run in enumerate(runs) if _identity(run) in map(_identity, runs[:i])), None)
+        if twice:
+            raise ValueError(f"{twice.source} is given twice")
+        both = [run for run in runs if any(_identity(run) in other and other != its for other in identities)]
+        if both:
+            raise ValueError(f"{both[0].source} is on both sides")
     releases = [_release(runs) for runs in found]
     names = releases if all(releases) and len(set(releases)) == len(releases) else [_given(its) for its in paths]
     given = [tuple(str(path) for path in its) for its in paths]
     return [Side(name, tuple(runs), *its) for name, runs, *its in zip(_unique(names), found, given, damaged)]
+
+
+def are_same(base: Runs, new: Runs) -> bool:
+    """Return whether both sides are the same runs."""
+    return set(map(_identity, base)) == set(map(_identity, new))
 
 
 def _unreadable(run: RunRecord) -> Sequence[str]:
@@ -220,6 +231,9 @@ def forbidding(side: str, runs: Runs, key: Tuple[str, str, str]) -> Tuple[Statis
 
 def warnings_of_case(case: Case, rows: Set[Tuple[str, str]]) -> Tuple[ComparisonWarning, ...]:
     """Return the warnings about the runs; those about its series only where `rows` has the phase and operation."""
+    if are_same(case.base, case.new):
+        text = "both sides are the same runs: there is nothing that could differ"
+        return (ComparisonWarning("same-runs", "base, new", text), *_mixed(case), *_runs("base", case.base, rows))
     return tuple([*_mixed(case), *_order(case), *_runs("base", case.base, rows), *_runs("new", case.new, rows)])
 
 

@@ -70,9 +70,11 @@ LIMITS = ["--limit", "GET.obj_per_s=10%", "--limit", "PUT.obj_per_s=10%"]
         (["base", "broken-off"], 4, "unusable (exit status 4)"),
         (["base", "nowhere"], 2, "nowhere: no such file or directory"),
         (["base", "other"], 2, "objects.sizes: 4096 in the base, 65536 in the other"),
-        (["base"], 2, "two archives at least"),
+        (["base"], 2, "is one side"),
         (["base", "--new", "slow"], 2, "either BASE NEW"),
-        (["base", "base"], 2, "given twice"),
+        (["base", "base"], 2, "base and the other side are the same runs: a gate of them checks nothing"),
+        (["--base", "base", "base/results/00000000", "--new", "slow"], 2, "is given twice"),
+        (["--base", "base", "--new", "slow", "base/results/00000000"], 2, "id-1a2b3c4d is on both sides"),
         (["--pairs", "base", "again/results/00000000"], 2, "5 and 1"),
         (["--scale", "5:3", "base", "slow"], 2, "--scale 5:3"),
         (["--scale", "3:5", "base", "slow"], 2, "cluster.osd_nodes 4:4"),
@@ -116,6 +118,9 @@ def test_a_gate_without_limits_and_with_wrong_ones(capsys: pytest.CaptureFixture
         (["base", "slow", "--margin", "5"], 2, "--margin 5: give a share"),
         (["base", "slow", "--pairs"], 0, "5 pairs"),
         (["base", "slow", "--releases"], 0, "read   measure  MiB/s"),
+        (["base"], 2, "or two of its 5 runs, such as base/results/00000000/id-1a2b3c4d base/results/00000001/id"),
+        (["one"], 2, "one is one side: give what it is compared with\n"),
+        (["nowhere"], 2, "nowhere: no such file or directory"),
         (["--base", "one", "two", "--new", "late"], 0, "base: one and 1 more, 2 runs in one, two"),
     ],
 )
@@ -125,6 +130,20 @@ def test_the_status_of_a_comparison(
     assert main(["compare", *words]) == status
     told = capsys.readouterr()
     assert said in told.out + told.err
+
+
+def test_an_archive_compared_with_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    """As everybody tries first: nothing differs, and the note says why that is no finding."""
+    for archive, verdict in (("base", "equivalent"), ("one", "inconclusive")):
+        assert main(["compare", archive, archive, "--format", "json"]) == 0
+        (section,) = json.loads(capsys.readouterr().out)["sections"]
+        assert {row["verdict"] for row in section["rows"]} <= {verdict, "inconclusive"} and section["rows"]
+        assert {row["change"] for row in section["rows"]} == {0} and section["differences"] == []
+        assert [its["text"] for its in section["warnings"] if its["code"] == "same-runs"] == [
+            "both sides are the same runs: there is nothing that could differ"
+        ]
+        assert verdict in {row["verdict"] for row in section["rows"]}
+        assert "not-interleaved" not in {its["code"] for its in section["warnings"]}
 
 
 @pytest.mark.parametrize("form", ["text", "md", "csv", "json"])
