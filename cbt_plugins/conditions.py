@@ -1,7 +1,7 @@
 """Conditions of a cluster under which a measurement is not what it seems, each with its one definition.
 
-Standard library only. The preflight asks for them, a phase samples them, results and comparisons warn of them. What is
-asked of is a line of status.jsonl: a plain mapping, so that a run and an archive are read alike.
+Standard library only. The preflight asks for them, a phase watches for them, results and comparisons warn of them. They
+are found in a plain mapping (`Status.sample` of a run, `Sample.status` of an archive), so that both are read alike.
 
 To add a condition: one line in `CONDITIONS`, one kind in `warning_kinds`, one row in docs/CONFIG.md.
 """

@@ -98,7 +98,7 @@ class Status:
         return self.num_pgs - clean
 
     def sample(self, at: float) -> Dict[str, Any]:
-        """Return a line of status.jsonl; `at` is epoch seconds on the clock of the machine that leads the run."""
+        """Return what `conditions` are found in; `at` is epoch seconds on the run's clock."""
         names = ("pgs", "health", "checks", "says", "raw_used", "degraded", "misplaced", "osds_up", "osds_in")
         told = {name: getattr(self, name) for name in names}
         if self.daemons:

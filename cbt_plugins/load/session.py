@@ -182,10 +182,7 @@ class LoadSession:
         assert self._stream is not None
         lost = self._stream.lost  # what they have said is read below
         for node, line in self._stream.lines(timeout):
-            try:
-                said = json.loads(line)
-            except ValueError:
-                continue  # a shell's greeting
+            said = _said(line)
             self._heard[node] = time.monotonic()
             if "failed" in said:
                 raise LoadError(f"{node}: {said['failed']}")
@@ -239,10 +236,10 @@ class LoadSession:
         for node in self.nodes:
             self._order(node, remove=self._folder)
         for node, line in self._stream.lines(REMOVE_LIMIT):
-            said = json.loads(line)
+            said = _said(line)
             if "failed" in said:
                 raise LoadError(f"{node}: {said['failed']}")
-            removed.add(node)
+            removed |= {node} if "removed" in said else set()
             if len(removed) == len(self.nodes):
                 return
         raise LoadError(f"{self._folder} was not removed on {', '.join(set(self.nodes) - removed)}")
@@ -283,6 +280,15 @@ def _bring(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> Non
                 seen.add((kind, file.name))
                 shutil.move(str(file), str(into / kind / file.name))
     shutil.rmtree(scratch)
+
+
+def _said(line: str) -> Dict[str, Any]:
+    """Return what an agent said; {} for a shell's greeting."""
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
 
 
 def _beat(node: str, said: Mapping[str, Any]) -> Beat:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from cbt_plugins.journal import ARCHIVE_VERSION, archive_refusal, json_lines, read_json, read_text
+from cbt_plugins.journal import ARCHIVE_VERSION, archive_refusal, read_json, read_text
 from cbt_plugins.plan import is_calibration
 from cbt_plugins.results.source import NotThere, Unreadable
 
@@ -63,7 +63,6 @@ class ArchivedPhase:
     jobs: Tuple[ArchivedJob, ...]
     accounting: Tuple[Mapping[str, Any], ...]
     warnings: Tuple[Mapping[str, Any], ...]
-    pgs: Tuple[Mapping[str, Any], ...]  # samples of status.jsonl
 
     @property
     def takes_all(self) -> bool:
@@ -188,7 +187,6 @@ def _phase(directory: Path) -> ArchivedPhase:
         jobs=tuple(_job(directory, job, str(data.get("engine"))) for job in data.get("jobs") or ()),
         accounting=tuple(data.get("accounting") or ()),
         warnings=tuple(data.get("warnings") or ()),
-        pgs=tuple(json_lines(directory / "status.jsonl")),
     )
 
 

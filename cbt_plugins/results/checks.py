@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 
 from cbt_plugins.conditions import LASTS, ConditionSpan, of_own_faults, spans
 from cbt_plugins.formatting import several
@@ -113,14 +113,16 @@ UNKNOWN = 3 * LASTS
 _SHOWN = 200
 
 
-def of_cluster(run: ArchivedRun, phase: ArchivedPhase) -> Iterator[Warning_]:
+def of_cluster(
+    run: ArchivedRun, phase: ArchivedPhase, status: Sequence[Mapping[str, Any]]
+) -> Iterator[Warning_]:
     """Yield what was wrong with the cluster in the window of a phase, but for what the run's own faults explain."""
     start, end = phase.window
     if not phase.jobs or end <= start:
         return
     ours = of_own_faults(json_lines(run.path / "events.jsonl"))
     accepted = (run.plan.get("settings") or {}).get("accept") or ()
-    found, unknown = spans(phase.pgs, start, end)
+    found, unknown = spans(status, start, end)
     for span in found:
         name = span.condition.name
         if span.condition.of_faults and any(low <= span.first < high for low, high in ours):

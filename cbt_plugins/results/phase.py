@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -208,7 +208,7 @@ def mix(made: PhaseAggregates) -> Dict[str, Any]:
     return {"asked": asked, "measured": measured}
 
 
-def series(made: PhaseAggregates) -> Dict[str, Any]:
+def series(made: PhaseAggregates, status: Sequence[Mapping[str, Any]] = ()) -> Dict[str, Any]:
     """Return numbers per bin of `step` seconds from `start` (the window may cut the first and the last), and the PGs.
 
     {"start", "step", "percentiles": {"start", "step"}, "ops": {op: {"obj_per_s", "mib_per_s" or null, "mean_ms",
@@ -236,7 +236,7 @@ def series(made: PhaseAggregates) -> Dict[str, Any]:
         "step": grid.step,
         "percentiles": {"start": grid.first_block, "step": grid.block_step},
         "ops": ops,
-        "pgs": _pgs(made),
+        "pgs": _pgs(status, made.grid.first),
     }
 
 
@@ -248,13 +248,13 @@ def _where(n: np.ndarray, values: List[float]) -> List[Optional[float]]:
     return [value if some else None for value, some in zip(values, n.tolist())]
 
 
-def _pgs(made: PhaseAggregates) -> Dict[str, List[Any]]:
+def _pgs(status: Sequence[Mapping[str, Any]], first: float) -> Dict[str, List[Any]]:
     found: Dict[str, List[Any]] = {"t": [], "not_clean": [], "total": []}
-    for sample in made.phase.pgs:
+    for sample in status:
         states = sample.get("pgs")
         if not isinstance(states, dict) or not isinstance(sample.get("t"), (int, float)):
             continue
-        found["t"].append(round(sample["t"] - made.grid.first, 1))
+        found["t"].append(round(sample["t"] - first, 1))
         found["not_clean"].append(sum(n for state, n in states.items() if not is_clean(state)))
         found["total"].append(sum(states.values()))
     return found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from cbt_plugins.journal import json_lines
+from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.environment import UNMEASURED, Clocks
 from cbt_plugins.results.phase import is_clean
 
@@ -34,6 +36,7 @@ class Sample(NamedTuple):
     state: Mapping[str, Any]  # keys of docs/RECOVERY.md
     clean: bool  # all PGs active+clean, maybe scrubbing
     moving: bool  # a PG is recovering or being backfilled; one that waits for it is not
+    changed: Tuple[str, ...] = ()  # daemons that ended or started since the sample before: "osd.3 down"
 
     def count(self, what: str) -> int:
         """Return the object copies that are "degraded", "misplaced" or "unfound"."""
@@ -77,6 +80,19 @@ class Sample(NamedTuple):
     @property
     def osds_in(self) -> int:
         return int(self.state.get("osds") or 0) - len(self.state.get("out") or ())
+
+
+    def status(self) -> Dict[str, Any]:
+        """Return what `conditions` are found in."""
+        told: Dict[str, Any] = {name: self.state.get(name) for name in _STATUS}
+        told.update((what, self.count(what)) for what in ("degraded", "misplaced"))
+        told.update(osds_up=self.osds_up, osds_in=self.osds_in)
+        if self.changed:
+            told["daemons"] = list(self.changed)
+        return {"t": self.t, "clean": self.clean, "not_clean": self.not_clean, **told}
+
+
+_STATUS = ("pgs", "health", "checks", "says", "raw_used")
 
 
 @dataclass
@@ -138,14 +154,14 @@ def _add(made: Samples, lines: Sequence[Mapping[str, Any]], offset: float, of_ma
         if "end" in line or "event" in line or not isinstance(line.get("t"), (int, float)):
             continue
         t = float(line["t"]) - offset
-        new = {key: value for key, value in line.items() if key not in ("t", "map", "gap")}
+        new = {key: value for key, value in line.items() if key not in ("t", "map", "gap", "daemons")}
         if new:
             state = {**state, **new}
         if "pgs" in new or "num_pgs" in new:
             clean, moving = _states(state)
         if "pgs" not in state:
             continue  # the file's first lines are missing
-        made.samples.append(Sample(t, state, clean, moving))
+        made.samples.append(Sample(t, state, clean, moving, _changed(line)))
         for change in line.get("map") or ():
             # a map is made after the last sample that did not show it, and before the first one that does
             low = made.samples[-2].t if len(made.samples) > 1 else -math.inf
@@ -156,6 +172,12 @@ def _add(made: Samples, lines: Sequence[Mapping[str, Any]], offset: float, of_ma
         if line.get("gap"):
             seconds, why = line["gap"]
             made.gaps.append({"t": t, "seconds": float(seconds), "why": str(why)})
+
+
+def _changed(line: Mapping[str, Any]) -> Tuple[str, ...]:
+    maps = line.get("map") or ()
+    osds = [f"osd.{osd} {how}" for change in maps for how in ("down", "up") for osd in change.get(how) or ()]
+    return (*osds, *(line.get("daemons") or ()))
 
 
 def _states(state: Mapping[str, Any]) -> Tuple[bool, bool]:
@@ -181,3 +203,28 @@ def _missing(made: Samples) -> List[Dict[str, Any]]:
         for a, b in zip(made.samples, made.samples[1:])
         if b.t - a.t > made.longest_interval and b.t not in told
     ]
+
+
+#: a file that phases have in archives made before the whole run was sampled
+OWN_FILE = "status.jsonl"
+Status = List[Mapping[str, Any]]
+
+
+def status_by_phase(run: ArchivedRun) -> Dict[Optional[str], Status]:
+    """Return what `conditions` are found in, by phase; None: before, between and after the phases."""
+    samples = read_samples(files_of(run.path), Clocks.of(run)).samples
+    borders: Dict[str, Dict[str, float]] = {"phase-begin": {}, "phase-end": {}}
+    for event in json_lines(run.path / "events.jsonl"):
+        if event.get("event") in borders and isinstance(event.get("t"), (int, float)):
+            borders[event["event"]][str(event.get("phase"))] = float(event["t"])  # the last attempt counts
+    made: Dict[Optional[str], Status] = {None: list(json_lines(run.path / "afterwards" / OWN_FILE))}
+    times, apart = [sample.t for sample in samples], bytearray(b"x" * len(samples))
+    for phase in run.phases:
+        begin = borders["phase-begin"].get(phase.name, phase.window[0])
+        end = max(borders["phase-end"].get(phase.name, 0.0), phase.window[1])
+        during = slice(bisect.bisect_left(times, begin), bisect.bisect_left(times, end))
+        own = json_lines(phase.path / OWN_FILE)
+        made[phase.name] = list(own) or [sample.status() for sample in samples[during]]
+        apart[during] = bytes(len(apart[during]))
+    made[None] = made[None] or [sample.status() for sample, its in zip(samples, apart) if its]
+    return made

@@ -22,6 +22,7 @@ from cbt_plugins.results.checks import CLOCK, check_phase, of_cluster
 from cbt_plugins.results.environment import environment
 from cbt_plugins.results.impact import breaks, failure, warnings_of
 from cbt_plugins.results.readable import Readable
+from cbt_plugins.results.samples import Status, status_by_phase
 from cbt_plugins.warning_kinds import Severity, paced, severity_of
 
 
@@ -34,13 +35,13 @@ def numbers_of(path: Path) -> Dict[str, Any]:
     warnings = list(_run_warnings(run))
     phases, broken = [], breaks(run)
     kept: List[of_phase.PhaseAggregates] = []
-    readable = Readable(run.plan.get("read_objects"))
+    readable, status = Readable(run.plan.get("read_objects")), status_by_phase(run)
     for phase in run.phases:
         made = of_phase.read_phase(phase)
-        line, its_warnings = _phase(phase, made, readable)
+        line, its_warnings = _phase(phase, made, readable, status[phase.name])
         phases.append(line)
         warnings.extend(its_warnings)
-        warnings.extend(of_cluster(run, phase))
+        warnings.extend(of_cluster(run, phase, status[phase.name]))
         kept += [made] if broken else []
     failed = failure(run, kept) if broken else None
     warnings.extend(warnings_of(failed))
@@ -67,7 +68,7 @@ def numbers_of(path: Path) -> Dict[str, Any]:
 
 
 def _phase(
-    phase: ArchivedPhase, made: of_phase.PhaseAggregates, readable: Readable
+    phase: ArchivedPhase, made: of_phase.PhaseAggregates, readable: Readable, status: Status
 ) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
     gap = made.all_ops.longest_gap()
     drivers = {job.id: job.driver for job in phase.jobs}
@@ -96,7 +97,7 @@ def _phase(
         "jobs": [_job(made, job) for job in phase.jobs],
         "accounting": [dict(count) for count in phase.accounting],
         "readable": readable.of(made),
-        "series": of_phase.series(made),
+        "series": of_phase.series(made, status),
         "under_way": flight.under_way(phase.path / flight.FILE, made.grid, drivers),
     }
     line["sentence"] = sentence(phase, line)

@@ -32,7 +32,6 @@ class RunArchive:
         self.plan = folder / "plan.json"
         self.manifest = folder / "manifest.json"
         self.complete = folder / "complete"
-        self.afterwards = folder / "afterwards"
         self.monitors = folder / "monitors"
         self._phases = folder / "phases"
 

@@ -187,7 +187,6 @@ class _Observer:
     def __post_init__(self) -> None:
         self.duration = _length(self.outcome.phase)
         self._beats = LineWriter(self.folder / "heartbeat.jsonl")
-        self._status = LineWriter(self.folder / "status.jsonl")
         self._progress = Progress(self.duration)
         # a day of seconds would be a hundred megabytes
         self._every = 1.0 if block_of(self.outcome.phase) < 60 else 10.0
@@ -196,7 +195,6 @@ class _Observer:
     def close(self) -> None:
         self._progress.close()
         self._beats.close()
-        self._status.close()
 
     def until_over(self) -> None:
         """Follow the load until all generators have ended; stop them when something ends the phase."""
@@ -215,9 +213,7 @@ class _Observer:
         for beat in self.session.beats(1.0):
             self._take(beat)
         for at, status in self.watch.poll():
-            sample = status.sample(at)
-            self._status.write(sample)
-            self._note_conditions(sample)
+            self._note_conditions(status.sample(at))
         for job, end in self.session.ends().items():  # an agent whose last generator has died says no more than that
             if end.died:
                 self._died(job, f"signal {end.signal}" if end.signal else f"exit status {end.exit}")

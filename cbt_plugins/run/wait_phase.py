@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import shutil
 import time
 from dataclasses import dataclass
 from typing import Callable, List, Optional, Set, Tuple
@@ -13,7 +12,6 @@ from cbt_plugins.cluster.ceph import CephError, Status
 from cbt_plugins.cluster.sampler import StatusFeed
 from cbt_plugins.conditions import CLEAN
 from cbt_plugins.faults.facts import not_clean
-from cbt_plugins.journal import LineWriter
 from cbt_plugins.plan import Phase, Plan
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.events import EventSchedule
@@ -33,7 +31,7 @@ SCRUB_STALLED = 1800.0
 
 
 def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule) -> PhaseOutcome:
-    """Wait as the phase says, recording the status. A cluster that is not clean in time is a result, with its data."""
+    """Wait as the phase says. A cluster that is not clean in time is a result, with its data."""
     folder = run.archive.running(index, phase.name)
     folder.mkdir(parents=True)
     outcome = PhaseOutcome(index, phase)
@@ -47,8 +45,7 @@ def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule) -> 
         with run.host.monitors(folder / "monitors", acting=True), run.watch.feed() as watch:
             begun = time.time()  # the monitors run before anything happens
             schedule.begin(begun)
-            with contextlib.closing(LineWriter(folder / "status.jsonl")) as samples:
-                given_up = waiting.follow(watch, samples, lambda: schedule.failure is not None)
+            given_up = waiting.follow(watch, lambda: schedule.failure is not None)
             schedule.close()
     except BaseException:
         schedule.abandon()
@@ -75,7 +72,7 @@ def wait_for_clean(run: RunContext, index: int, phase: Phase, beside_faults: boo
     waiting.at_most, waiting.stalled = _limits(run.plan, index)
     waiting.note = "until the PGs are active+clean"
     with run.watch.feed() as watch:
-        return waiting.follow(watch, None, lambda: False)
+        return waiting.follow(watch, lambda: False)
 
 
 def _limits(plan: Plan, index: int) -> Tuple[Optional[float], Optional[float]]:
@@ -101,7 +98,7 @@ class _Waiting:
     _progress_at: float = 0.0  # when less was to be done than ever before
     _least: Optional[Tuple[int, int]] = None
 
-    def follow(self, watch: StatusFeed, samples: Optional[LineWriter], stop: Callable[[], bool]) -> Optional[str]:
+    def follow(self, watch: StatusFeed, stop: Callable[[], bool]) -> Optional[str]:
         """Watch until the wait is over or `stop` says so; None, or why it was given up."""
         self._begun = self._progress_at = time.time()
         limit = self.at_most if self.duration is None else self.duration
@@ -109,8 +106,6 @@ class _Waiting:
             while not stop():
                 for at, status in watch.poll(1.0):
                     self._take(at, status)
-                    if samples is not None:
-                        samples.write(status.sample(at))
                 now = time.time()
                 elapsed = now - self._begun
                 left = None if limit is None else max(0.0, limit - elapsed)
@@ -147,32 +142,25 @@ class _Waiting:
 
 
 def after_phases(run: RunContext) -> None:
-    """Deep-scrub and watch the cluster as the plan says, when all is undone; into a folder like that of a phase.
+    """Deep-scrub and watch the cluster as the plan says, when all is undone.
 
     Done again from the start after a kill. A scrub that fails is an event, no failed run.
     """
-    plan, folder, note = run.plan, run.archive.afterwards, run.events.write
-    if not (plan.settings.deep_scrub or plan.post_poll):
-        return
-    if folder.exists():
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)
-    recording = contextlib.closing(LineWriter(folder / "status.jsonl"))
-    with run.watch.feed() as watch, recording as samples:
-        if plan.settings.deep_scrub:
-            try:
-                _deep_scrub(run, watch, samples)
-            except CephError as error:
-                log.warning("no deep scrub: %s", error)
-                note("deep-scrub-failed", why=str(error))
-        if plan.post_poll:
-            log.info("watching the cluster for another %.0f s; all changes are undone", plan.post_poll)
-            note("post-poll-begin", seconds=plan.post_poll)
-            _sample(watch, samples, plan.post_poll)
-            note("post-poll-end")
+    plan, note = run.plan, run.events.write
+    if plan.settings.deep_scrub:
+        try:
+            _deep_scrub(run)
+        except CephError as error:
+            log.warning("no deep scrub: %s", error)
+            note("deep-scrub-failed", why=str(error))
+    if plan.post_poll:
+        log.info("watching the cluster for another %.0f s; all changes are undone", plan.post_poll)
+        note("post-poll-begin", seconds=plan.post_poll)
+        time.sleep(plan.post_poll)
+        note("post-poll-end")
 
 
-def _deep_scrub(run: RunContext, watch: StatusFeed, samples: LineWriter) -> None:
+def _deep_scrub(run: RunContext) -> None:
     """Until every PG has another time of its last deep scrub than before."""
     ceph, note = run.ceph, run.events.write
     pools = ceph.log_and_index_pools()
@@ -183,7 +171,7 @@ def _deep_scrub(run: RunContext, watch: StatusFeed, samples: LineWriter) -> None
     ceph.deep_scrub(pools)
     progress_at = time.monotonic()
     while left and time.monotonic() - progress_at < SCRUB_STALLED:
-        _sample(watch, samples, SCRUB_EVERY)
+        time.sleep(SCRUB_EVERY)
         now = ceph.deep_scrubs(pools)
         # a PG that is no longer there was merged into another
         done = {pg for pg in left if now.get(pg) != before[pg]}
@@ -194,10 +182,3 @@ def _deep_scrub(run: RunContext, watch: StatusFeed, samples: LineWriter) -> None
     note("deep-scrub-end", pgs=len(before) - len(rest), left=rest)
     if rest:
         log.warning("deep scrub: %d of %d PGs were not scrubbed: %s", len(rest), len(before), ", ".join(rest[:10]))
-
-
-def _sample(watch: StatusFeed, samples: LineWriter, seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        for at, status in watch.poll(min(1.0, left)):
-            samples.write(status.sample(at))

@@ -17,6 +17,8 @@ import yaml
 from standin_cluster import HERE, Accident, StandIn, part_of
 
 from cbt_plugins.host import own_program
+from cbt_plugins.results.archive import read_run
+from cbt_plugins.results.samples import status_by_phase
 
 PHASES = ["fill", "no-failure", "one-down", "recover", "wait-clean"]
 #: calls 7, 147 ...: what is tried where CRASH_PART does not say otherwise
@@ -137,8 +139,8 @@ class CycleOnStandIn(StandIn):
             if record["name"] in PHASES[1:4] and window["end"] - window["start"] != 2.0:
                 bad.append(f"{folder.name}: {window}")
         # the phase itself may be shorter than the time from one sample to the next; the node is down until after it
-        watched = [f / "status.jsonl" for f in whole if f.name[3:] in ("one-down", "recover")]
-        samples = [json.loads(line) for path in watched for line in path.read_text().splitlines()]
+        status = status_by_phase(read_run(whole[0].parents[1]))
+        samples = [sample for name in ("one-down", "recover") for sample in status[name]]
         bad += [] if any(sample["osds_up"] == 3 for sample in samples) else ["no OSD was seen down"]
         return bad
 
@@ -184,7 +186,7 @@ def test_ended_while_a_node_is_stopped(mode: str, tmp_path: Path, url: str) -> N
 def test_ended_again_while_rows_come_home(tmp_path: Path, url: str) -> None:
     """The second signal is not kept waiting; the next start brings in what is on the nodes still."""
     world = CycleOnStandIn(tmp_path / "w", url)
-    assert world.play(at=("ssh touch stop", "term")) == 130
+    assert world.play(at=("ssh exec tar -c -f - .", "term")) == 130
     assert world.settle() + world.broken() == []
     (partial,) = world.archive.glob("results/*/id-*/phases/01-fill*")
     assert partial.name == "01-fill.partial-1" and not list(partial.glob("aggregates/*"))

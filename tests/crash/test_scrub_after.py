@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 from test_cycle_sweep import PHASES, CycleOnStandIn, url
+
+from cbt_plugins.results.samples import files_of, read_samples
 
 __all__ = ["url"]
 
@@ -49,9 +50,10 @@ def test_scrubbed_and_watched_when_everything_is_undone(tmp_path: Path, url: str
     assert world.state()["scrubbed"] == {pool: once.get(pool, 0) + 1 for pool in ("log", "index")}
     names = [event["event"] for event in world.events()]
     assert names.index("deep-scrub-end") < names.index("post-poll-begin") < names.index("post-poll-end")
-    (status,) = world.archive.glob("results/*/id-*/afterwards/status.jsonl")
-    samples = [json.loads(line) for line in status.read_text().splitlines()]
-    assert samples and all(sample["clean"] for sample in samples)
+    (run,) = world.archive.glob("results/*/id-*")
+    ended = next(event["t"] for event in world.events() if event["event"] == "deep-scrub-end")
+    samples = [sample for sample in read_samples(files_of(run)).samples if sample.t > ended]
+    assert samples and all(sample.clean for sample in samples)
     (watched,) = world.archive.glob("results/*/id-*/monitors/recovery.node0/recovery.jsonl")
     assert sum('"pgs"' in line for line in watched.read_text().splitlines()) >= 2  # one for each invocation
     assert world.settle() + world.but_scrubs(world.changes()) + world.not_whole() == []

@@ -15,7 +15,8 @@ from cycles import S3, Cycle, generators
 from running_lab import PROJECT, RunningLab
 from waiting import busy, wait_for
 
-from cbt_plugins.results.samples import files_of, read_samples
+from cbt_plugins.results.archive import read_run
+from cbt_plugins.results.samples import files_of, read_samples, status_by_phase
 
 pytestmark = pytest.mark.lab
 
@@ -53,11 +54,6 @@ def happened(cycle: Cycle, name: str) -> bool:
     return any(f'"event": "{name}"' in path.read_text() for path in found)
 
 
-def status_of(cycle: Cycle, phase: str) -> List[Dict[str, Any]]:
-    (path,) = cycle.folder.glob(f"phases/[0-9][0-9]-{phase}/status.jsonl")
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def index_scrubs(lab: RunningLab) -> Dict[str, str]:
     """When each PG of RGW's index pool was scrubbed deeply last."""
     pgs = ask(lab, "pg ls-by-pool default.rgw.buckets.index")["pg_stats"]
@@ -75,9 +71,10 @@ def test_a_node_fails_and_comes_back_and_all_is_as_before(
     assert facts(lab) == before
     assert cycle.left() == []  # on client2 neither, which makes no load
     assert scrubbed and all(stamp > scrubbed[pg] for pg, stamp in index_scrubs(lab).items())
-    watched = [json.loads(line) for line in (cycle.folder / "afterwards" / "status.jsonl").read_text().splitlines()]
+    undone = [e["t"] for e in events(cycle) if e["event"] == "deep-scrub-begin"][-1]
+    watched = [sample for sample in read_samples(files_of(cycle.folder)).samples if sample.t > undone]
     # the balancer is on again, and may move a PG
-    assert watched and watched[-1]["clean"] and all(sample["degraded"] == 0 for sample in watched)
+    assert watched and watched[-1].clean and all(sample.count("degraded") == 0 for sample in watched)
     phases = cycle.phases()
     assert list(phases) == ["fill", "no-failure", "one-down", "recover", "wait-clean"]
     for name in ("no-failure", "one-down", "recover"):
@@ -92,7 +89,7 @@ def test_a_node_fails_and_comes_back_and_all_is_as_before(
     begun, *_, ended = (e["t"] for e in events(cycle) if e["event"] in ("run-begun", "run-done"))
     assert samples.samples[0].t < begun and samples.samples[-1].t > ended - 4.0 * busy()
     assert not [gap for gap in samples.gaps if gap["why"] == "no monitor ran"]
-    assert min(s["osds_up"] for s in status_of(cycle, "one-down")) == 6
+    assert min(s["osds_up"] for s in status_by_phase(read_run(cycle.folder))["one-down"]) == 6
     made = cycle.summary()["failure"]
     (failed, returned) = made["milestones"]["episodes"]
     assert (failed["kind"], returned["kind"], returned["outcome"]) == ("failure", "return", "recovered")
@@ -209,7 +206,7 @@ def test_faults_beside_a_benchmark_that_knows_nothing_of_them(
     (own,) = cycle.archive.glob("faults/*/events.jsonl")
     told = [json.loads(line)["event"] for line in own.read_text().splitlines()]
     assert told.count("fault-injected") == 2 and told.count("fault-undone") == 2
-    status = status_of(cycle, "fill")
+    status = status_by_phase(read_run(cycle.folder))["fill"]
     assert min(s["osds_up"] for s in status) == 6
     # on a busy machine OSDs start for longer than the load lasts: then they are back after it
     ended = [json.loads(line) for line in own.read_text().splitlines() if '"fault-undone"' in line]

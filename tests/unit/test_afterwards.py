@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List, Sequence, Tuple, cast
@@ -19,7 +18,6 @@ from cbt_plugins.config.validate import validate
 from cbt_plugins.plan import S3, Plan, Settings
 from cbt_plugins.run import wait_phase
 from cbt_plugins.run.context import RunArchive
-from cbt_plugins.tools.__main__ import main
 
 STATUS = Status("HEALTH_OK", {}, {"active+clean": 4}, 4, 3, 3, 3, 0, 0, 0.1)
 
@@ -108,18 +106,6 @@ def test_all_pgs_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("deep-scrub-begin", {"pools": ["log", "index"], "pgs": 4}),
         ("deep-scrub-end", {"pgs": 4, "left": []}),
     ]
-    assert json.loads((tmp_path / "a" / "afterwards" / "status.jsonl").read_text().splitlines()[0])["clean"]
-
-
-def test_what_was_seen_is_there_in_sql(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = tmp_path / "results" / "00000000" / "id-1"
-    (run / "phases").mkdir(parents=True)
-    follow(run, monkeypatch, Cluster([]), plan_of(post_poll=0.01))
-    capsys.readouterr()
-    assert main(["sql", str(tmp_path), "SELECT DISTINCT phase, pgs, not_clean FROM status", "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out) == [{"phase": None, "pgs": 4, "not_clean": 0}]
 
 
 def test_what_gets_nowhere_is_given_up_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,8 @@ from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import compare
 from cbt_plugins.conditions import CLEAN, NAMES, found_in, of_own_faults, spans
 from cbt_plugins.plan import S3, Goal, Phase, Plan, Settings
+from cbt_plugins.results.archive import read_run
+from cbt_plugins.results.samples import status_by_phase
 from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.run import preflight
 from cbt_plugins.warning_kinds import KINDS
@@ -156,6 +158,35 @@ def test_a_state_that_is_not_known(tmp_path: Path) -> None:
     lines = (folder / "status.jsonl").read_text().splitlines(keepends=True)
     (folder / "status.jsonl").write_text("".join(lines[:10]))
     assert "the cluster's state is not known for 72 s of 100 s" in [w["text"] for w in summarize(run)["warnings"]]
+
+
+def test_the_states_of_a_phase_are_in_the_samples_of_the_run(tmp_path: Path) -> None:
+    """From its last begin to its end, on the run's clock; a file of its own is of an older archive."""
+    run = made.run(tmp_path, phases=["new", "aged"])
+    borders = [(0, "begin", "new"), (4, "begin", "new"), (11, "end", "new"), (13, "begin", "aged")]
+    told = [{"t": made.T0 + t, "event": f"phase-{which}", "phase": phase} for t, which, phase in borders]
+    (run / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in told))
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["clock_offsets"]["node0"]["seconds"] = 100.0
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    get = made.steady("GET", workers=2, seconds=30, latency=0.1, begin=0, size=4096)
+    for index, name, window in ((1, "new", (5, 10)), (2, "aged", (14, 24))):
+        folder = made.phase(run, index, name, [made.job("g", "GET", get)], window=window)
+        (folder / "status.jsonl").unlink()
+    first = {"pgs": {"active+clean": 31}, "num_pgs": 31, "osds": 4, "down": [], "out": [], "degraded": [0, 9]}
+    lines: List[Dict[str, Any]] = [{"t": made.T0 + 100.0 + t} for t in range(30)]
+    lines[0].update(first)
+    lines[6].update(MOVING, down=[3], map=[{"epoch": 2, "t": made.T0 + 105.5, "down": [3]}], daemons=["mon election"])
+    (run / "monitors" / "recovery.node0").mkdir(parents=True)
+    watched = run / "monitors" / "recovery.node0" / "recovery.jsonl"
+    watched.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    status = status_by_phase(read_run(run))
+    times = {name: [sample["t"] - made.T0 for sample in of] for name, of in status.items()}
+    assert times == {"new": [*range(4, 11)], "aged": [*range(13, 24)], None: [0, 1, 2, 3, 11, 12, *range(24, 30)]}
+    changed = {sample["t"] - made.T0: sample["daemons"] for sample in status["new"] if "daemons" in sample}
+    assert changed == {6: ["osd.3 down", "mon election"]}
+    assert [(its["clean"], its["osds_up"]) for its in status["new"][1:3]] == [(True, 4), (False, 3)]
+    assert "recovering" in {warning["code"] for warning in summarize(run)["warnings"]}
 
 
 def test_compare_forbids_a_verdict_on_rows_of_a_cluster_that_moved_data(tmp_path: Path) -> None:

@@ -260,6 +260,5 @@ def _aggregates(clients: Dict[str, List[Frame]], grid: TimeGrid) -> of_phase.Pha
         jobs=(),
         accounting=(),
         warnings=(),
-        pgs=(),
     )
     return of_phase.PhaseAggregates(phase, grid, jobs, timeline)

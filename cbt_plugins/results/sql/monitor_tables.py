@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List
 
 from cbt_plugins.journal import json_lines, read_json
 from cbt_plugins.results import flight
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.phase import is_clean
-from cbt_plugins.results.samples import files_of, read_samples
+from cbt_plugins.results.samples import files_of, read_samples, status_by_phase
 from cbt_plugins.results.sql.aggregate_tables import phases
 from cbt_plugins.results.sql.table import Columns, Table, TableRun, columns_of, from_rows
 from cbt_plugins.space import Space
@@ -36,7 +36,7 @@ in_flight BIGINT requests under way
 oldest_s DOUBLE age of the oldest of them
 """)
 _STATUS = columns_of("""
-phase VARCHAR name; null: after the last one
+phase VARCHAR name; null: outside of all phases
 time TIMESTAMP run's clock (UTC)
 health VARCHAR of the cluster
 pgs BIGINT placement groups
@@ -94,11 +94,7 @@ def _heartbeats(run: TableRun) -> Iterator[Columns]:
 
 
 def _status(run: TableRun) -> Iterator[Columns]:
-    watched = [(phase.name, phase.pgs) for phase in phases(run.path)] if run.ours else []
-    after: List[Tuple[Optional[str], Sequence[Mapping[str, Any]]]] = [
-        (None, json_lines(run.path / "afterwards" / "status.jsonl"))
-    ]
-    for name, samples in [*watched, *after]:
+    for name, samples in status_by_phase(read_run(run.path)).items() if run.ours else ():
         rows = []
         for sample in samples:
             states = sample.get("pgs")
