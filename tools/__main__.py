@@ -18,9 +18,11 @@ from .command import STATUSES, CommandError, Parser, call, explain
 
 #: each verb is a module of this package with `add_arguments` and `run`; its docstring's first line is the verb's help
 VERBS = (
-    *("build", "lab", "plan", "size", "inject", "undo"),
+    *("build", "lab", "import", "plan", "size", "inject", "undo"),
     *("report", "sql", "export", "compare", "gate", "history"),
 )
+#: a word of Python's is no name of a module
+_MODULES = {"import": "import_"}
 #: those that change something, and go on when nobody reads their output any more
 _ENDURING = ("build", "lab", "inject", "undo")
 
@@ -62,7 +64,7 @@ def parser_of(chosen: str) -> Parser:
         text = _help(name)
         verb = verbs.add_parser(name, help=text, description=f"{text}.", add_help=name == chosen)
         if name == chosen:
-            module = importlib.import_module(f".{name}", __package__)
+            module = importlib.import_module(f".{_MODULES.get(name, name)}", __package__)
             module.add_arguments(verb)
             verb.set_defaults(run=module.run)
     return parser
@@ -70,7 +72,7 @@ def parser_of(chosen: str) -> Parser:
 
 def _help(module: str) -> str:
     """The first line of a module's docstring, without importing the module."""
-    path = Path(__file__).parent / module
+    path = Path(__file__).parent / _MODULES.get(module, module)
     source = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0].rstrip(".")
 

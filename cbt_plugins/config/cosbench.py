@@ -1,0 +1,316 @@
+"""A COSBench workload (XML) as a file of ours, and what of it could not be carried over.
+
+The forms are those of COSBench's user guide 0.4: a workload has storage and a workflow; stages run one after the other,
+the works of a stage side by side, and a work has operations with ratios. `c(n)` is a constant, `u(a,b)`, `s(a,b)` and
+`r(a,b)` are ranges, `h(low|high|weight,...)` is a histogram. KB is 1000 bytes.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+
+import yaml
+
+from cbt_plugins.config.units import format_duration
+
+#: bytes of a workload; real ones have a few thousand
+_LARGEST = 1 << 20
+_OPERATIONS = {"read": "get", "write": "put", "delete": "delete", "list": "list", "filewrite": "put"}
+_RANGE = re.compile(r"([cursh])\((.*)\)([KMGT]?B)?")
+_HEAD = """\
+# Made by `cbt-tools import cosbench {file}`. Edit what is marked EDIT, then: cbt-tools plan FILE
+#
+{notes}cluster:
+  user: root                                     # EDIT
+  head: admin1                                   # EDIT: node with ceph and radosgw-admin; cbt.py runs here
+  clients: [client1]                             # EDIT
+  osds: [osd1, osd2, osd3]                       # EDIT
+  mons: [osd1]                                   # EDIT
+  rgws: [osd1]                                   # EDIT
+  use_existing: true
+  iterations: 1
+  tmp_dir: /var/tmp/cbt
+
+monitoring_profiles:
+  resources: {{}}
+
+"""
+
+
+class CosbenchError(Exception):
+    """A file that is no workload of COSBench; its text says why."""
+
+
+@dataclass
+class _Draft:
+    """The section `warp:` so far, and what it cannot say."""
+
+    section: Dict[str, Any] = field(default_factory=dict)
+    phases: List[Dict[str, Any]] = field(default_factory=list)
+    notes: List[str] = field(default_factory=list)
+    objects: int = 0  # that the fill writes into each bucket
+    buckets: int = 1
+    workers: List[int] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def convert(path: Path) -> Tuple[str, List[str]]:
+    """Return the text of a file of ours, and what could not be carried over. Raises CosbenchError; OSError."""
+    root = _read(path)
+    draft = _Draft()
+    works = list(_works(root))
+    for _, work, config in works:
+        if _kind(work) in ("init", "prepare"):
+            _fill_of(draft, work, config)
+    _storage(draft, root)
+    kinds = {_kind(work) for _, work, _ in works}
+    if not kinds & {"prepare", "normal"}:
+        raise CosbenchError(f"{path}: no work in it that makes load")
+    if "prepare" not in kinds:
+        _fill_by_another(draft, works)
+    for stage, work, config in works:
+        _work(draft, stage, work, config)
+    if len(set(draft.workers)) > 1:
+        draft.note(f"works have {', '.join(map(str, sorted(set(draft.workers))))} workers: here all have as many")
+    section = {**draft.section, "workers": max(draft.workers, default=1), "cycle": {"phases": draft.phases}}
+    name = root.get("name")
+    lines = [f"# The workload is called {_plain(name)}.\n"] if name else []
+    lines += [f"# Not carried over: {_plain(note)}.\n" for note in draft.notes] + (["#\n"] if draft.notes else [])
+    body = yaml.safe_dump({"benchmarks": {"warp": section}}, sort_keys=False, width=200, default_flow_style=None)
+    return _HEAD.format(file=_plain(path.name), notes="".join(lines)) + body, draft.notes
+
+
+def _plain(text: Any) -> str:
+    return " ".join(str(text).split())
+
+
+def _read(path: Path) -> ET.Element:
+    with open(path, "rb") as file:
+        text = file.read(_LARGEST + 1)
+    if len(text) > _LARGEST:
+        raise CosbenchError(f"{path}: larger than {_LARGEST >> 20} MiB: no workload is")
+    if b"<!" in text.replace(b"<!--", b""):  # a DOCTYPE may define entities that grow without end
+        raise CosbenchError(f"{path}: a workload has no DOCTYPE and no CDATA")
+    try:
+        root = ET.fromstring(text)
+    except ET.ParseError as error:
+        raise CosbenchError(f"{path}:{error.position[0]}: no XML: {error}") from None
+    if root.tag != "workload" or root.find("workflow") is None:
+        raise CosbenchError(f"{path}: no COSBench workload: needs <workload> with a <workflow>")
+    return root
+
+
+def _options(*elements: Optional[ET.Element]) -> Dict[str, str]:
+    """Return `config="a=1;b=2"` of these elements, the last one's values first."""
+    found: Dict[str, str] = {}
+    for element in elements:
+        for part in (element.get("config") or "").split(";") if element is not None else ():
+            key, sign, value = part.partition("=")
+            if sign:
+                found[key.strip()] = value.strip()
+    return found
+
+
+def _works(root: ET.Element) -> Iterator[_Work]:
+    """Yield all works in their order."""
+    for stage in root.iterfind("workflow/workstage"):
+        for work in stage.iterfind("work"):
+            yield stage, work, _options(root, root.find("workflow"), stage, work)
+
+
+#: stage, work, what of `config` holds for the work
+_Work = Tuple[ET.Element, ET.Element, Dict[str, str]]
+
+
+def _kind(work: ET.Element) -> str:
+    return work.get("type") or "normal"
+
+
+def _span(text: str, what: str) -> Tuple[str, int, int]:
+    """Return (form, first, last) of c(5), u(1,5), s(1,5) or r(1,5). Raises CosbenchError."""
+    match = _RANGE.fullmatch(text.replace(" ", ""))
+    if match is None or match[1] == "h":
+        raise CosbenchError(f"{what}={text}: must be c(n), u(a,b), s(a,b) or r(a,b)")
+    numbers = match[2].split(",")
+    try:
+        first, last = int(numbers[0]), int(numbers[-1])
+    except ValueError:
+        raise CosbenchError(f"{what}={text}: must be whole numbers") from None
+    return match[1], first, last
+
+
+def _sizes(text: str) -> Any:
+    """Return our `size:` of c(64)KB, u(1,8)MB or h(1|1|50,64|64|50)KB. Raises CosbenchError."""
+    match = _RANGE.fullmatch(text.replace(" ", ""))
+    if match is None:
+        raise CosbenchError(f"sizes={text}: must be c(n), u(a,b) or h(low|high|weight,...), and a unit")
+    unit = match[3] or "B"
+    if match[1] != "h":
+        numbers = match[2].split(",")
+        return f"{numbers[0]}{unit}" if len(set(numbers)) == 1 else f"{numbers[0]}{unit}-{numbers[-1]}{unit}"
+    try:
+        parts = [tuple(map(int, part.split("|"))) for part in match[2].split(",")]
+        total = sum(weight for _, _, weight in parts)
+        return {
+            (f"{low}{unit}" if low == high else f"{low}{unit}-{high}{unit}"): f"{100 * weight / total:.10g}%"
+            for low, high, weight in parts
+        }
+    except (ValueError, ZeroDivisionError):
+        raise CosbenchError(f"sizes={text}: must be h(low|high|weight,...)") from None
+
+
+def _fill_of(draft: _Draft, work: ET.Element, config: Mapping[str, str]) -> None:
+    """Take the buckets of `init`, and what `prepare` writes."""
+    if "containers" in config:
+        draft.buckets = max(draft.buckets, _span(config["containers"], "containers")[2])
+    if _kind(work) == "prepare" and "objects" in config:
+        draft.objects = max(draft.objects, _span(config["objects"], "objects")[2])
+
+
+def _fill_by_another(draft: _Draft, works: List[_Work]) -> None:
+    """Put the fill first that another workload has made: a run of ours works on objects of its own."""
+    for _, work, config in works:
+        for operation in work.iterfind("operation"):
+            own = {**config, **_options(operation)}
+            if operation.get("type") in ("read", "list") and "objects" in own:
+                draft.objects = max(draft.objects, _span(own["objects"], "objects")[2])
+            if "containers" in own:
+                draft.buckets = max(draft.buckets, _span(own["containers"], "containers")[2])
+    draft.objects = draft.objects or 1000
+    if draft.buckets > 1:
+        draft.section.update(buckets=draft.buckets, across_buckets=True)
+    draft.phases.append({"fill": {"objects": draft.objects}})
+    draft.note("the fill, which another workload makes: here it is the first phase (EDIT fill.objects and size)")
+
+
+def _storage(draft: _Draft, root: ET.Element) -> None:
+    storage = root.find(".//storage")
+    kind, config = (storage.get("type") if storage is not None else None), _options(storage)
+    endpoint = config.get("endpoint", "").rstrip("/")
+    plain = re.fullmatch(r"https?://[^/@\s]+", endpoint) is not None
+    draft.section["s3"] = {"urls": [endpoint if plain else "http://osd1:8080"], "user": "cbt"}
+    if not plain:
+        draft.note(f"the endpoint of storage {kind or 'unknown'} (EDIT s3.urls)")
+    if kind not in ("s3", None):
+        draft.note(f"storage {kind}: the load here is S3")
+    draft.note("the keys: s3.user names an RGW user, whose keys radosgw-admin gives (EDIT)")
+    draft.section["engine"] = "cbt-load"
+    options: Dict[str, Any] = {}
+    if config.get("timeout", "").isdigit() and int(config["timeout"]) >= 1000:
+        options["deadline"] = format_duration(int(config["timeout"]) / 1000)
+    if any("hashCheck=true" in (each.get("config") or "").replace("True", "true") for each in root.iter()):
+        options["verify"] = True
+    if options:
+        draft.section["cbt_load"] = options
+    if draft.buckets > 1:
+        draft.section.update(buckets=draft.buckets, across_buckets=True)
+
+
+def _work(draft: _Draft, stage: ET.Element, work: ET.Element, config: Mapping[str, str]) -> None:
+    kind, name = _kind(work), _name(work.get("name") or stage.get("name") or "")
+    if (work.get("workers") or "").isdigit() and kind in ("prepare", "normal"):
+        draft.workers.append(int(work.get("workers") or 1))
+    if kind == "prepare":
+        _set_size(draft, config)
+        draft.phases.append({"fill": {"objects": draft.objects or 1}})
+    elif kind == "cleanup":
+        draft.phases.append({"delete": {}})
+    elif kind == "normal":
+        _hybrid(draft, work, config, name)
+    elif kind == "dispose":
+        draft.note("dispose: the end of the run removes its buckets")
+    elif kind not in ("init", "delay"):
+        draft.note(f"work {name or kind} of type {kind}")
+    if len(list(stage.iterfind("work"))) > 1 and kind in ("prepare", "normal"):
+        draft.note(f"the works of {stage.get('name')} ran side by side: here one after the other")
+    delay = stage.get("closuredelay") or ""
+    if delay.isdigit() and int(delay) and work is list(stage.iterfind("work"))[-1]:
+        draft.phases.append({"wait": {"duration": format_duration(float(delay))}})
+
+
+def _set_size(draft: _Draft, config: Mapping[str, str]) -> None:
+    if "sizes" not in config:
+        return
+    size = _sizes(config["sizes"])
+    if draft.section.setdefault("size", size) != size:
+        draft.note(f"sizes={config['sizes']}: every phase here has the sizes of the first one")
+
+
+def _hybrid(draft: _Draft, work: ET.Element, config: Mapping[str, str], name: str) -> None:
+    mix: Dict[str, float] = {}
+    keys: Dict[str, Any] = {}
+    roles: Dict[str, List[int]] = {}
+    for operation in work.iterfind("operation"):
+        kind, own = operation.get("type") or "", {**config, **_options(operation)}
+        op, ratio = _OPERATIONS.get(kind), _ratio(operation)
+        if op is None or not ratio:
+            if ratio:
+                draft.note(f"operation {kind} of {name}")
+            continue
+        if op in mix:
+            draft.note(f"the second {kind} of {name}: both are one operation here")
+        mix[op] = mix.get(op, 0) + ratio
+        if op == "put":
+            _set_size(draft, own)
+        if "containers" in own and draft.buckets > 1:
+            _, first, last = _span(own["containers"], "containers")
+            roles[op] = list(range(first, min(last, draft.buckets) + 1))
+        if "objects" in own and op != "list":
+            keys[op] = _keys(draft, op, own["objects"])
+    if not mix:
+        return
+    total = sum(mix.values())
+    shares = {op: float(f"{100 * ratio / total:.10g}") for op, ratio in mix.items()}
+    runtime = work.get("runtime") or work.get("totalTime") or ""
+    if not (runtime.isdigit() and int(runtime)):
+        draft.note(f"the end of {name} by a number of operations or bytes: it lasts 5 minutes here (EDIT)")
+    timed = runtime.isdigit() and int(runtime)
+    phase: Dict[str, Any] = {"duration": format_duration(float(runtime)) if timed else "5m"}
+    phase["mix"] = {op: int(share) if share == int(share) else share for op, share in shares.items()}
+    given = {op: select for op, select in keys.items() if select is not None}
+    everywhere = list(range(1, draft.buckets + 1))
+    phase.update({"keys": given} if given else {})
+    phase.update({"roles": roles} if any(numbers != everywhere for numbers in roles.values()) else {})
+    named = [its.get("name") for its in draft.phases]
+    unique = name if name and name not in named else f"{name or 'work'}-{len(draft.phases) + 1}"
+    draft.phases.append({"hybrid": phase, "name": unique})
+
+
+def _ratio(operation: ET.Element) -> float:
+    text = operation.get("ratio") or "100"
+    try:
+        ratio = float(text)
+    except ValueError:
+        ratio = -1.0
+    if not 0 <= ratio <= 100:
+        raise CosbenchError(f"ratio={text}: must be a number from 0 to 100")
+    return ratio
+
+
+def _keys(draft: _Draft, op: str, text: str) -> Optional[Any]:
+    """Return which objects an operation takes, counted by what the fill wrote; None: those that are there."""
+    form, first, last = _span(text, "objects")
+    if not draft.objects or form == "c":
+        draft.note(f"objects={text} of {op}: any object that is there")
+        return None
+    select = f"{'u' if form == 'u' else 's'}({_bound(first, draft.objects)},{_bound(last, draft.objects)})"
+    return {"select": select, "absent": True} if op == "delete" and select.startswith("u") else select
+
+
+def _bound(number: int, objects: int) -> str:
+    """Return a number of an object as 5, N, 2N or N+1, N being what the fill wrote: it is there for each driver."""
+    times, rest = divmod(number, objects)
+    if not times:
+        return str(number)
+    return f"{times if times > 1 else ''}N" + (f"+{rest}" if rest else "")
+
+
+def _name(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -1,0 +1,127 @@
+"""`cbt-tools import cosbench`: XML workloads as files of ours, and what of them is left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, Tuple
+
+import pytest
+import yaml
+
+from cbt_plugins.config.check import load
+from cbt_plugins.config.cosbench import CosbenchError, convert
+from cbt_plugins.config.source import YamlSource
+from cbt_plugins.plan import Plan
+from cbt_plugins.tools.__main__ import main
+
+SIZES = "sizes=h(1|1|50,64|64|30,100|200|20)KB"
+WORKLOAD = f"""\
+<?xml version="1.0" encoding="UTF-8" ?>
+<!-- as RGWtest and genXMLs write them -->
+<workload name="Hybrid SS" description="five buckets">
+  <storage type="s3" config="accesskey=AKEY;secretkey=SKEY;endpoint=http://lb:5000;timeout=900000"/>
+  <workflow config="cprefix=abc">
+    <workstage name="init"><work type="init" workers="1" config="containers=r(1,5)"/></workstage>
+    <workstage name="prepare">
+      <work type="prepare" workers="40" config="containers=r(1,5);objects=r(1,2000);{SIZES}"/>
+    </workstage>
+    <workstage name="MAIN" closuredelay="30">
+      <work name="Hybrid 2x" workers="40" runtime="3600">
+        <operation type="read" ratio="60" config="containers=u(3,5);objects=u(1,2000)"/>
+        <operation type="list" ratio="10" config="containers=u(3,5);objects=u(1,2000)"/>
+        <operation type="write" ratio="16" config="containers=u(1,2);objects=s(2001,4000);{SIZES}"/>
+        <operation type="delete" ratio="14" config="containers=u(1,2);objects=u(1,4000)"/>
+      </work>
+    </workstage>
+    <workstage name="cleanup"><work type="cleanup" workers="1" config="containers=r(1,5);objects=r(1,4000)"/></workstage>
+    <workstage name="dispose"><work type="dispose" workers="1" config="containers=r(1,5)"/></workstage>
+  </workflow>
+</workload>
+"""
+
+
+def converted(tmp_path: Path, text: str) -> Tuple[str, str, Plan]:
+    """The file, what was not carried over, and the plan that the file is."""
+    path = tmp_path / "w.xml"
+    path.write_text(text)
+    made, notes = convert(path)
+    (run,) = load(YamlSource(made.encode(), "made.yaml")).runs
+    return made, "\n".join(notes), run.plan
+
+
+def test_a_hybrid_workload(tmp_path: Path) -> None:
+    made, notes, plan = converted(tmp_path, WORKLOAD)
+    assert plan.s3.urls == ("http://lb:5000",) and plan.cbt_load.deadline == 900
+    assert "AKEY" not in made + notes and "SKEY" not in made + notes
+    assert len(plan.buckets) == 5 and plan.drivers[0].workers == 40
+    assert plan.buckets[0].sizes == ((1000, 1000, 0.5), (64000, 64000, 0.3), (100000, 200000, 0.2))
+    fill, hybrid, delay, delete = plan.phases
+    assert fill.goal and fill.goal.objects == 2000
+    assert (hybrid.name, hybrid.duration) == ("hybrid-2x", 3600.0)
+    assert hybrid.mix == {"GET": 60, "LIST": 10, "PUT": 16, "DELETE": 14}
+    selected = {op: keys.select for op, keys in hybrid.keys.items()}
+    assert selected == {"GET": "u(1,N)", "PUT": "s(N+1,2N)", "DELETE": "u(1,2N)"}
+    assert hybrid.keys["DELETE"].absent and not hybrid.keys["GET"].absent
+    assert [len(hybrid.roles[op]) for op in ("GET", "PUT")] == [3, 2]
+    assert (delay.kind, delay.duration, delete.kind) == ("wait", 30.0, "delete")
+    assert "# The workload is called Hybrid SS." in made and "# Not carried over: dispose:" in made
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "note"),
+    [
+        ('type="s3"', 'type="swift"', "storage swift: the load here is S3"),
+        ("endpoint=http://lb:5000;", "", "the endpoint of storage s3 (EDIT s3.urls)"),
+        ('workers="40" runtime', 'workers="16" runtime', "works have 16, 40 workers"),
+        ('runtime="3600"', 'totalOps="500"', "it lasts 5 minutes here"),
+        ('type="list"', 'type="mwrite"', "operation mwrite of hybrid-2x"),
+        ("objects=u(1,4000)", "objects=c(7)", "objects=c(7) of delete: any object that is there"),
+        ("s(2001,4000);" + SIZES, "s(2001,4000);sizes=c(4)MB", "every phase here has the sizes of the first one"),
+        ('<work name="Hybrid 2x"', '<work type="repair"/><work name="Hybrid 2x"', "work main of type repair"),
+        (' name="cleanup"><work', ' name="x"><work workers="3"><operation type="read"/></work><work', "ran side by side"),
+    ],
+)
+def test_what_is_left_behind_is_named(tmp_path: Path, old: str, new: str, note: str) -> None:
+    assert old in WORKLOAD
+    _, notes, _ = converted(tmp_path, WORKLOAD.replace(old, new))
+    assert note in notes
+
+
+def test_a_workload_on_data_of_another_one(tmp_path: Path) -> None:
+    text = WORKLOAD.replace('type="prepare"', 'type="init"')
+    _, notes, plan = converted(tmp_path, text)
+    assert plan.phases[0].goal and plan.phases[0].goal.objects == 2000 and "(EDIT fill.objects and size)" in notes
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no XML"),
+        ("<a/>", "no COSBench workload"),
+        (WORKLOAD.replace("u(3,5)", "RANGE"), "containers=RANGE: must be c(n)"),
+        (WORKLOAD.replace("r(1,5)", "r(1,x)"), "must be whole numbers"),
+        (WORKLOAD.replace('ratio="60"', 'ratio="nan"'), "ratio=nan: must be a number from 0 to 100"),
+        (WORKLOAD.replace("h(1|1|50,", "h(1|1|,"), "must be h(low|high|weight,...)"),
+        (WORKLOAD.replace("<workload", '<!DOCTYPE a [<!ENTITY b "c">]><workload', 1), "has no DOCTYPE"),
+        (WORKLOAD.replace("prepare", "x").replace('<work name="Hybrid 2x"', '<work type="y"'), "no work in it"),
+        ("<workload>" + " " * (1 << 20), "larger than 1 MiB"),
+    ],
+)
+def test_what_is_no_workload(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "w.xml"
+    path.write_text(text)
+    with pytest.raises(CosbenchError) as error:
+        convert(path)
+    assert said in str(error.value)
+
+
+def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, target = tmp_path / "w.xml", tmp_path / "made.yaml"
+    source.write_text(WORKLOAD)
+    assert main(["import", "cosbench", str(source), "-o", str(target)]) == 0
+    assert "Warning: not carried over: the keys" in capsys.readouterr().err
+    made: Dict[str, Any] = yaml.safe_load(target.read_text())
+    assert made["benchmarks"]["warp"]["engine"] == "cbt-load"
+    assert main(["import", "cosbench", str(source), "-o", str(target)]) == 2  # nothing is overwritten
+    assert main(["import", "cosbench", str(tmp_path / "none.xml")]) == 2
+    assert "none.xml: No such file or directory" in capsys.readouterr().err

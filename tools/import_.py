@@ -1,0 +1,36 @@
+"""Make a file of ours from another program's workload."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from cbt_plugins.config.cosbench import CosbenchError, convert
+
+from .command import OK, CommandError, explain, warn
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    explain(parser, ("cbt-tools import cosbench workload.xml -o my.yaml",))
+    parser.add_argument("program", choices=("cosbench",), help="what the workload is for")
+    parser.add_argument("file", type=Path, help="its workload (XML)")
+    parser.add_argument("-o", "--output", metavar="FILE", default="-", help="a new file (default: standard output, -)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the file, and what could not be carried over on stderr; returns the exit status."""
+    try:
+        text, notes = convert(args.file)
+        if args.output == "-":
+            sys.stdout.write(text)
+        else:
+            with open(args.output, "x", encoding="utf-8") as file:  # somebody may have edited one of this name
+                file.write(text)
+    except CosbenchError as e:
+        raise CommandError(str(e)) from None
+    except OSError as e:
+        raise CommandError(f"{e.filename}: {e.strerror}") from None
+    for note in notes:
+        warn(f"not carried over: {note}")
+    return OK
