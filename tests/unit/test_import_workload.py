@@ -33,7 +33,7 @@ WORKLOAD = f"""\
         <operation type="delete" ratio="14" config="containers=u(1,2);objects=u(1,4000)"/>
       </work>
     </workstage>
-    <workstage name="cleanup"><work type="cleanup" workers="1" config="containers=r(1,5);objects=r(1,4000)"/></workstage>
+    <workstage name="cleanup"><work type="cleanup" config="containers=r(1,5);objects=r(1,4000)"/></workstage>
     <workstage name="dispose"><work type="dispose" workers="1" config="containers=r(1,5)"/></workstage>
   </workflow>
 </workload>
@@ -78,7 +78,7 @@ def test_a_hybrid_workload(tmp_path: Path) -> None:
         ("objects=u(1,4000)", "objects=c(7)", "objects=c(7) of delete: any object that is there"),
         ("s(2001,4000);" + SIZES, "s(2001,4000);sizes=c(4)MB", "every phase here has the sizes of the first one"),
         ('<work name="Hybrid 2x"', '<work type="repair"/><work name="Hybrid 2x"', "work main of type repair"),
-        (' name="cleanup"><work', ' name="x"><work workers="3"><operation type="read"/></work><work', "ran side by side"),
+        (' name="cleanup"><work', ' name="x"><work workers="3"><operation type="read"/></work><work', "ran side by"),
     ],
 )
 def test_what_is_left_behind_is_named(tmp_path: Path, old: str, new: str, note: str) -> None:
@@ -103,7 +103,7 @@ def test_a_workload_on_data_of_another_one(tmp_path: Path) -> None:
         (WORKLOAD.replace('ratio="60"', 'ratio="nan"'), "ratio=nan: must be a number from 0 to 100"),
         (WORKLOAD.replace("h(1|1|50,", "h(1|1|,"), "must be h(low|high|weight,...)"),
         (WORKLOAD.replace("<workload", '<!DOCTYPE a [<!ENTITY b "c">]><workload', 1), "has no DOCTYPE"),
-        (WORKLOAD.replace("prepare", "x").replace('<work name="Hybrid 2x"', '<work type="y"'), "no work in it"),
+        (WORKLOAD.replace("prepare", "x").replace('name="Hybrid 2x"', 'type="y"'), "no work in it"),
         ("<workload>" + " " * (1 << 20), "larger than 1 MiB"),
     ],
 )
