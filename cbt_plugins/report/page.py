@@ -132,10 +132,10 @@ def _contents(
         "summary": ("Summary", headline(summary)),
         "aging": ("Aging", summary["new_vs_aged"]),
         "failure": ("Failure", summary["failure"]),
-        "engines": ("Engines", summary["engines"]),
-        "ladders": ("Ladder", summary.get("ladders")),
         "timeline": ("Timeline", timeline_charts(plots["phases"])),
         "tails": ("Percentiles", plots["tails"]),
+        "engines": ("Engines", summary["engines"]),
+        "ladders": ("Ladder", summary.get("ladders")),
         "resources": ("CPU", (summary.get("resources") or {}).get("phases")),
         "network": ("Network", network),
     }

@@ -150,14 +150,13 @@ def _drivers(drivers: Sequence[Mapping[str, Any]], ops: Sequence[str]) -> List[L
 
 
 def _size_classes(drivers: Sequence[Mapping[str, Any]]) -> List[List[str]]:
-    rows = [["", "size", "", "obj/s", "MiB/s", "mean ms", "p50", "p99", "max"]]
+    metrics = (*RATES, *LATENCIES)
+    rows = [["", "size", "", *_headings(metrics)]]
     for driver in drivers:
         for its in driver["size_classes"]:
             for op, line in its["ops"].items():
-                times = line["latency_ms"] or {}
                 row = [driver["driver"], size_class(its["smallest"], its["largest"]), op]
-                row += [plain(line["obj_per_s"]), plain(line["mib_per_s"])]
-                rows.append(row + [plain(times.get(key)) for key in ("mean", "p50", "p99", "max")])
+                rows.append(row + [plain(number_at(line, metric.path)) for metric in metrics])
     return rows
 
 
@@ -168,7 +167,7 @@ def _aging(aging: Mapping[str, Any]) -> TitledBlocks:
 
 
 def _change(line: Mapping[str, Any]) -> List[str]:
-    metric = line["metric"].replace("_", " ") if line["unit"] == "ms" else line["unit"]
+    metric = " ".join(_headings([METRICS[line["metric"]]]))
     return [line["op"], metric, plain(line["new"]), plain(line["aged"]), percent(line["change"])]
 
 
@@ -196,7 +195,7 @@ def _engines(entry: Mapping[str, Any]) -> TitledBlocks:
 
 
 def _engine(line: Mapping[str, Any]) -> List[str]:
-    metric = line["metric"].replace("_", " ") if line["unit"] == "ms" else line["unit"]
+    metric = " ".join(_headings([METRICS[line["metric"]]]))
     return [line["op"], metric, plain(line["cbt_load"]), plain(line["warp"]), plain(line["ratio"])]
 
 

@@ -1,14 +1,20 @@
-"""Chromium without a window, driven through the pipe of its DevTools: what a page says, loads, costs and looks like."""
+"""Chromium without a window, driven through the pipe of its DevTools: what a page says, loads, costs and looks like.
+
+python tests/unit/chromium.py PAGE PREFIX    makes PREFIX.png, PREFIX-420.png, PREFIX-dark.png and PREFIX-print.png
+"""
 
 from __future__ import annotations
 
 import base64
 import fcntl
+import io
 import json
 import os
 import select
 import shutil
 import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
@@ -116,9 +122,10 @@ class Browser:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=to, y=y, button="left", buttons=1)
         self.call("Input.dispatchMouseEvent", type="mouseReleased", x=to, **about)
 
-    def picture(self) -> bytes:
-        """PNG of the whole page."""
-        made = self.call("Page.captureScreenshot", captureBeyondViewport=True)
+    def picture(self, width: int, height: int) -> bytes:
+        """PNG of the upper part of the page."""
+        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        made = self.call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
         return base64.b64decode(made["data"])
 
     def paper(self) -> bytes:
@@ -160,3 +167,39 @@ class Browser:
             if not data:
                 raise OSError("the browser has ended")
             self._buffer += data
+
+
+#: name of a picture -> width and height in pixels, and the media features of the page
+_PICTURES = {
+    "": (1400, 1600, {"prefers_color_scheme": "light"}),
+    "-420": (420, 1500, {"prefers_color_scheme": "light"}),
+    "-dark": (1400, 1600, {"prefers_color_scheme": "dark"}),
+}
+
+
+def pictures(page: Path, prefix: str) -> None:
+    """Write the upper part of a page as PNG: wide, narrow and dark; and its first two sheets of paper (pdftoppm)."""
+    with tempfile.TemporaryDirectory() as folder, Browser(Path(folder)) as browser:
+        for name, (width, height, media) in _PICTURES.items():
+            browser.open(page.resolve().as_uri(), width=width, **media)
+            _write(f"{prefix}{name}.png", browser.picture(width, height))
+        sheets = []
+        for number in ("1", "2"):
+            command = ["pdftoppm", "-r", "75", "-png", "-f", number, "-l", number, "-"]
+            sheets.append(subprocess.run(command, input=browser.paper(), stdout=subprocess.PIPE, check=True).stdout)
+    _write(f"{prefix}-print.png", *sheets)
+
+
+def _write(path: str, *parts: bytes) -> None:
+    """Write pictures side by side as one of 256 colours."""
+    from PIL import Image
+
+    images = [Image.open(io.BytesIO(part)).convert("RGB") for part in parts]
+    whole = Image.new("RGB", (sum(its.width for its in images), max(its.height for its in images)))
+    for i, image in enumerate(images):
+        whole.paste(image, (sum(its.width for its in images[:i]), 0))
+    whole.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+if __name__ == "__main__":
+    pictures(Path(sys.argv[1]), sys.argv[2])

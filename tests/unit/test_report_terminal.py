@@ -86,7 +86,7 @@ def test_what_cbt_load_adds(tmp_path: Path) -> None:
     made.phase(directory, 2, "delete", [made.cbt_load("d", deletes)], kind="delete", **more)
     text = formatting.text(blocks(summarize(directory)))
     assert "01 open  measure  10.0 s  open loop, target 300.0 requests/s, 300.0 issued (0.0 %)\n" in text
-    assert "   01-4KiB  64 KiB to 128 KiB  GET  100.0  6.676    20.00  20.00  20.00  20.00\n" in text
+    assert "   01-4KiB  64 KiB to 128 KiB  GET  100.0  6.676    20.00  20.00  20.00  20.00  20.00  20.00\n" in text
     assert "\n   4,200 objects deleted, 0 could not be; 9 are left\n" in text
 
 
