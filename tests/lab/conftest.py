@@ -6,14 +6,11 @@ from typing import Any, Dict, Generator, Iterator, List
 
 import pytest
 from cluster_state import clean, facts, moving
-from cycles import Cycle
+from cycles import Cycle, free
 from running_lab import RunningLab, lost_writes, need_machine
 from waiting import wait_for
 
 from cbt_plugins.tools.lab import Lab, Topology
-
-#: the session's lab, once there is one
-SHARED: List[RunningLab] = []
 
 
 @pytest.fixture(scope="session")
@@ -27,10 +24,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     made = Lab(tmp_path_factory.mktemp("lab"), say=log.append)
     try:
         made.up(Topology(bind=(str(tmp_path_factory.getbasetemp()),)), detach=False)
-        SHARED.append(RunningLab(made, log))
-        yield SHARED[0]
+        yield RunningLab(made, log)
     finally:
-        SHARED.clear()
         made.down(wipe=True)
 
 
@@ -44,21 +39,11 @@ def before(lab: RunningLab) -> Iterator[Dict[str, Any]]:
     wait_for(back, "the OSDs to be back", moving=lambda: moving(lab))
 
 
-def free(lab: RunningLab) -> None:
-    """End the runs that are under way, undo what they changed, release the cluster, and bring every node back."""
-    for cycle in Cycle.started:
-        cycle.end()
-        if list(cycle.archive.rglob("undo.jsonl")):
-            cycle.undo()
-    for name, node in lab.nodes.items():
-        if lab.lab.spaces.first(name) is None:
-            lab.lab.boot(name)
-        lab.lab.link(name, up=True)
-        lab.exec(name, ["pkill", "-CONT", "-x", "radosgw|ceph-mon|ceph-osd"])
-        if node.osds:
-            lab.lab.start_osds(name)
-    for key in facts(lab)["lock"]:
-        lab.exec("node0", ["ceph", "config-key", "rm", key])
+def holders(item: pytest.Item) -> Iterator[Any]:
+    """Yield the fixtures of a test that are a lab, or have one."""
+    for value in getattr(item, "funcargs", {}).values():
+        if isinstance(value, RunningLab) or isinstance(getattr(value, "lab", None), RunningLab):
+            yield value
 
 
 @pytest.hookimpl(wrapper=True)
@@ -68,9 +53,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     # the session's lab only: in others OSDs are made anew, and what a checksum says may be our own fault
     shared = getattr(item, "funcargs", {}).get("lab")
     lost = lost_writes(shared.dir) if report.failed and isinstance(shared, RunningLab) else []
-    if report.failed and SHARED:
+    for holder in holders(item) if report.failed else ():
         try:
-            free(SHARED[0])
+            free(holder)
         except Exception as error:
             report.sections.append(("freeing the lab", repr(error)))
     if report.when == "teardown":

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, ClassVar, Dict, List, NamedTuple, Optional
 
 import yaml
+from cluster_state import facts
 from running_lab import RunningLab
 from waiting import wait_for
 
@@ -197,3 +198,23 @@ def generators(lab: RunningLab) -> List[str]:
     for node in ("client1", "client2"):
         found += lab.exec(node, ["pgrep", "-x", "warp|cbt-load|cbt-rows"]).stdout.split()
     return found
+
+
+def free(holder: Any) -> None:
+    """End the runs that are under way, undo what they changed, release the cluster, and bring every node back."""
+    lab = holder if isinstance(holder, RunningLab) else holder.lab
+    if hasattr(holder, "undo_all"):
+        holder.undo_all()
+    for cycle in Cycle.started:
+        cycle.end()
+        if list(cycle.archive.rglob("undo.jsonl")):
+            cycle.undo()
+    for name, node in lab.nodes.items():
+        if lab.lab.spaces.first(name) is None:
+            lab.lab.boot(name)
+        lab.lab.link(name, up=True)
+        lab.exec(name, ["pkill", "-CONT", "-x", "radosgw|ceph-mon|ceph-osd"])
+        if node.osds:
+            lab.lab.start_osds(name)
+    for key in facts(lab)["lock"]:
+        lab.exec("node0", ["ceph", "config-key", "rm", key])

@@ -22,6 +22,7 @@ class Faulty:
 
     def __init__(self, lab: RunningLab, base: Path) -> None:
         self.lab, self._base, self._number = lab, base, 0
+        self._started: List[subprocess.Popen[str]] = []
         osds = [node.name for node in lab.nodes.values() if node.osds]
         self._cluster = {"head": "node0", "user": "root", "osds": osds, "mons": ["node0"]}
 
@@ -47,7 +48,9 @@ class Faulty:
         """The same in the background."""
         line = [sys.executable, "-m", "cbt_plugins.tools", "lab", "exec", "--dir", str(self.lab.dir), "node0", "--"]
         line += self._line(folder, statements, {})
-        return subprocess.Popen(line, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, cwd=PROJECT)
+        started = subprocess.Popen(line, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, cwd=PROJECT)
+        self._started.append(started)
+        return started
 
     def await_event(self, folder: Path, running: subprocess.Popen[str], event: str) -> None:
         """Wait until the journal of a run in the background has this event."""
@@ -62,6 +65,16 @@ class Faulty:
     def undo(self, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         line = [sys.executable, "-m", "cbt_plugins.tools", "undo", *words, str(folder)]
         return self.lab.exec("node0", ["sh", "-c", 'cd "$0" && exec "$@"', str(PROJECT), *line], timeout=1800)
+
+    def undo_all(self) -> None:
+        """End the runs that are under way, and undo what is left of all."""
+        for text in self.ceph("config-key dump cbt-plugins/run").values():
+            self.lab.exec("node0", ["kill", "-9", str(json.loads(text)["pid"])])
+        for running in self._started:
+            with running:  # waits, and closes its pipe
+                running.kill()
+        for journal in self._base.glob("run*/undo.jsonl"):
+            self.undo(journal.parent)
 
     def ceph(self, words: str) -> Any:
         return json.loads(self.lab.exec("node0", ["sh", "-c", f"ceph {words} -f json"]).stdout)

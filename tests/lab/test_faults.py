@@ -8,6 +8,7 @@ import time
 from typing import Iterator
 
 import pytest
+from cycles import free
 from faulty import Faulty, fault
 from running_lab import RunningLab, need_machine
 from waiting import end_of, wait_for
@@ -128,6 +129,17 @@ def test_a_crash_is_of_that_process(faulty: Faulty) -> None:
     assert faulty.undo(folder).returncode == 0
     again = faulty.lab.exec("node2", ["pgrep", "-x", "ceph-osd"]).stdout.split()
     assert len(again) == 1 and again != pid
+    faulty.clean()
+
+
+def test_what_a_failed_test_has_left_is_undone(faulty: Faulty) -> None:
+    before, folder = (faulty.osd(1), faulty.configuration()), faulty.folder()
+    mark = fault("m", "mark", "osd.1")
+    running = faulty.start(folder, f"injector.acquire(); injector.inject({mark}); hold()")
+    faulty.await_event(folder, running, "injected")
+    assert faulty.osd(1)["up"] == 0
+    free(faulty)
+    assert running.poll() is not None and (faulty.osd(1), faulty.configuration()) == before
     faulty.clean()
 
 
