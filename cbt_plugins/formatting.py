@@ -9,6 +9,7 @@ import sys
 import textwrap
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import zip_longest
 from typing import Any, Callable, Iterator, List, Optional, Sequence, TextIO, Tuple, Union
 
 #: clears the line of a terminal
@@ -164,6 +165,7 @@ class Notes:
 
     title: str
     items: Tuple[str, ...]
+    colours: Tuple[str, ...] = ()  # of the first word of each item
 
 
 @dataclass(frozen=True)
@@ -213,8 +215,11 @@ def _text(block: Block, paper: Paper, indent: str = "") -> Iterator[str]:
     elif isinstance(block, Notes):
         if block.items:
             yield from _wrapped(block.title, paper, indent)
-        for item in block.items:
-            yield from _wrapped(item, paper, f"{indent} - ", f"{indent}   ")
+        for item, colour in zip_longest(block.items, block.colours, fillvalue=""):
+            first, *others = _wrapped(item, paper, f"{indent} - ", f"{indent}   ")
+            word = item.partition(" ")[0]
+            yield first.replace(word, painted(word, colour), 1) if paper.colours else first
+            yield from others
     elif isinstance(block, TitledBlocks):
         yield from _wrapped(block.title, paper, indent)
         for its in block.blocks:

@@ -48,7 +48,11 @@ def _run(verb: str, argv: Sequence[str]) -> int:
         near = difflib.get_close_matches(verb, VERBS, 1)
         hint = f"did you mean {near[0]}?" if near else f"the verbs are {', '.join(VERBS)}"
         raise CommandError(f"unknown verb {verb}: {hint}")
-    args = parser_of(verb).parse_args(argv)
+    parser = parser_of(verb)
+    if not argv:
+        parser.print_help(sys.stderr)
+        raise CommandError("missing VERB")
+    args = parser.parse_args(argv)
     return int(args.run(args))
 
 

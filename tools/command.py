@@ -42,8 +42,9 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors look like those of the verbs."""
 
     def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
         unknown = message.partition("unrecognized arguments: ")[2].partition("=")[0].split()
+        verbs = [its for action in self._actions if isinstance(action.choices, dict) for its in action.choices.values()]
+        (verbs[0] if unknown and len(verbs) == 1 else self).print_usage(sys.stderr)
         near = difflib.get_close_matches(unknown[0], self.options(), 1) if unknown else ()
         say("Error", message + (f": did you mean {near[0]}?" if near else ""), USAGE)
         self.exit(USAGE)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from . import compare
-from .command import FAILED, INCONCLUSIVE, UNUSABLE, USAGE, CommandError, explain
+from .command import FAILED, INCONCLUSIVE, UNUSABLE, CommandError, explain
 from .forms import CSV, JSON, MD, TEXT, add_forms, put
 
 
@@ -37,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from cbt_plugins.compare.gate import GateLimits, blocks, data, gate, of_file, of_texts, table
     from cbt_plugins.compare.sides import are_same, sides
     from cbt_plugins.config.errors import ConfigError
+    from cbt_plugins.formatting import several
 
     try:
         with compare.errors():
@@ -48,7 +48,6 @@ def run(args: argparse.Namespace) -> int:
                 raise CommandError(f"{base.name} and the other side are the same runs: a gate of them checks nothing")
             gated = gate(base, contenders, limits, compare.rules(args))
     except ConfigError as e:  # each line begins with file:line:column
-        print(e, file=sys.stderr)
-        return USAGE
+        raise CommandError(f"{several(len(e.errors), 'error')}; nothing was compared\n{e}") from None
     put(args, {TEXT: lambda: blocks(gated), JSON: lambda: data(gated), CSV: lambda: table(gated)})
     return gated.outcome.value

@@ -21,6 +21,7 @@ from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector
+from cbt_plugins.formatting import several
 from cbt_plugins.journal import Journal, JournalInUse
 from cbt_plugins.plan import Event, Settings
 from cbt_plugins.run.events import EventSchedule
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         document: Dict[str, Any] = yaml.safe_load(args.cluster.read_text(encoding="utf-8")) or {}
         cluster, common = document["cluster"], document.get("common") or {}
     except ConfigError as error:
-        raise CommandError(str(error)) from error
+        raise CommandError(f"{several(len(error.errors), 'error')}; nothing was injected\n{error}") from error
     except (OSError, KeyError, yaml.YAMLError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise CommandError(f"{args.cluster}: cannot read a `cluster:` section: {why}") from error

@@ -163,6 +163,8 @@ def _write(
             with reading(path):
                 page = run_page(summary, path, network)
             write_whole(path / "report.html", page)
+            if not prefix:  # one run: several have an index
+                print(f"\n{path / 'report.html'}")
     if args.plots:
         from cbt_plugins.report.plots import of_run
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import difflib
+import re
 import sys
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
@@ -17,12 +19,12 @@ from .forms import CSV, JSON, MD, TEXT, add_forms, add_renamed, put
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     examples = (
         'cbt-tools sql archive "SELECT phase, op, obj_per_s, p99_ms FROM ops"',
-        "cbt-tools sql archive --list",
+        "cbt-tools sql --list",
         'cbt-tools sql archive "SELECT * FROM warnings" -o warnings.csv',
     )
     explain(parser, examples, {UNUSABLE: ""})
     parser.add_argument(
-        "archive", type=Path, help="an archive, a run's id-... directory, or a result of another program"
+        "archive", type=Path, nargs="?", help="an archive, a run's id-... directory, or a result of another program"
     )
     parser.add_argument("query", nargs="?", help="the query; - reads it from standard input")
     parser.add_argument("--list", action="store_true", help="print the tables and their columns")
@@ -39,15 +41,15 @@ def run(args: argparse.Namespace) -> int:
     if args.list:
         put(args, {TEXT: tables, JSON: _columns, CSV: lambda: [_COLUMN, *(tuple(its.values()) for its in _columns())]})
         return OK
-    if args.query is None:
-        raise CommandError("missing query: give one, or --list for the tables")
+    if args.archive is None or args.query is None:
+        raise CommandError("give an archive and a query; --list shows the tables")
     query = sys.stdin.read() if args.query == "-" else args.query
     unreadable: List[str] = []
     try:
         con = connect(runs_of(args.archive), query, unreadable)
         names, lines = answer(con, query)
     except (QueryRefused, duckdb.Error) as e:
-        raise CommandError(str(e).strip()) from e
+        raise CommandError(_unknown_table(str(e)) or str(e).strip()) from e
     forms = {
         TEXT: lambda: [as_table(names, lines) if lines else Words((f"no rows; the columns are {', '.join(names)}",))],
         JSON: lambda: [dict(zip(names, line)) for line in lines],
@@ -57,6 +59,18 @@ def run(args: argparse.Namespace) -> int:
     for text in unreadable:
         say("Error", text, UNUSABLE)
     return UNUSABLE if unreadable else OK
+
+
+def _unknown_table(error: str) -> str:
+    """Return what to say of a table that is not there: DuckDB would name one of its own."""
+    from cbt_plugins.results.sql.database import listed
+
+    found = re.search(r"Table with name (\S+) does not exist", error)
+    if not found:
+        return ""
+    near = difflib.get_close_matches(found[1], listed(), 1)
+    hint = f"did you mean {near[0]}?" if near else f"the tables are {', '.join(listed())}"
+    return f"unknown table {found[1]}: {hint}"
 
 
 _COLUMN = ("table", "column", "type", "text")

@@ -309,7 +309,7 @@ def blocks(gated: Gated) -> List[Block]:
         found += [
             TableGrid(output.DIFFERENCES, tuple(output.differences(section)), left=3),
             TableGrid(HEAD, tuple(lines), left=_LEFT),
-            Notes("warnings", tuple(output.merged([*section.warnings, *output.of_rows(section.rows)]))),
+            output.notes([*section.warnings, *output.of_rows(section.rows)]),
         ]
     found.append(Notes("missing numbers", tuple(f"{its.row}: {its.why}" for its in rulings)))
     found.append(Notes("not compared", compared.alone))

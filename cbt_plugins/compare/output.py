@@ -9,9 +9,9 @@ from cbt_plugins.compare.differences import short
 from cbt_plugins.compare.sides import ComparisonWarning, Side
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, StatisticsWarning
 from cbt_plugins.compare.table import Compared, Row, Rules, Section, gains
-from cbt_plugins.formatting import Block, Heading, Notes, TableGrid, Words, plain
+from cbt_plugins.formatting import RED, YELLOW, Block, Heading, Notes, TableGrid, Words, plain
 from cbt_plugins.metrics import METRICS
-from cbt_plugins.warning_kinds import severity_of
+from cbt_plugins.warning_kinds import Severity, severity_of
 
 HEAD = ("phase", "op", "metric", "unit", "base", "new", "change", "p", "n", "verdict")
 DIFFERENCES = ("configuration differences", "base", "new")
@@ -29,7 +29,7 @@ def blocks(compared: Compared) -> List[Block]:
             *_tables(section.rows),
             *_scale(section, compared.rules),
             Notes("missing numbers", tuple(f"{its.where}: {its.text}" for its in section.missing)),
-            Notes("warnings", tuple(merged([*section.warnings, *of_rows(section.rows)]))),
+            notes([*section.warnings, *of_rows(section.rows)]),
         ]
     found.append(Notes("not compared", compared.alone))
     found.append(Words(tuple(legend(compared.rules, compared.rows))))
@@ -139,6 +139,15 @@ def of_rows(rows: Sequence[Row]) -> Iterator[ComparisonWarning]:
         its = row.comparison
         for warning in dict.fromkeys((*its.base.warnings, *its.new.warnings, *its.warnings)):
             yield ComparisonWarning(warning.code, f"{row.phase} {row.op} {row.metric}", warning.text)
+
+
+_COLOURS = {Severity.INVALID: RED, Severity.WARNING: YELLOW, Severity.INFO: ""}
+
+
+def notes(warnings: Sequence[ComparisonWarning]) -> Notes:
+    """Return the warnings as a list in the colours of their severities."""
+    codes = dict.fromkeys(warning.code for warning in warnings)
+    return Notes("warnings", tuple(merged(warnings)), tuple(_COLOURS[severity_of(code)] for code in codes))
 
 
 def merged(warnings: Sequence[ComparisonWarning]) -> Iterator[str]:

@@ -33,13 +33,23 @@ def test_a_wrong_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.startswith("Error: unknown verb qqq: the verbs are build, lab")
 
 
-@pytest.mark.parametrize("words", [[], ["report"], ["compare", "--format", "x", "a", "b"], ["size", "pgs", "--what"]])
+def test_without_a_verb_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and all(f"    {verb} " in told.err for verb in VERBS)
+    assert told.err.endswith("Error: missing VERB\n")
+
+
+WRONG = [["report", "a", "b"], ["report"], ["compare", "--format", "x", "a", "b"], ["size", "pgs", "--what"]]
+
+
+@pytest.mark.parametrize("words", WRONG)
 def test_wrong_use(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == 2
     said = capsys.readouterr().err.splitlines()
-    assert said[0].startswith("usage: cbt-tools")
+    assert said[0].startswith(f"usage: cbt-tools {words[0]}")
     assert said[-1].startswith("Error: ")
 
 

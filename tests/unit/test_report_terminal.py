@@ -132,7 +132,7 @@ def test_report_writes_and_prints(tmp_path: Path, capsys: pytest.CaptureFixture[
     pytest.importorskip("jinja2")
     directory = made.small(tmp_path)
     assert main(["report", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == EXPECTED
+    assert capsys.readouterr().out == f"{EXPECTED}\n{directory}/report.html\n"
     before = [(directory / name).read_bytes() for name in ("summary.json", "report.html")]
     assert main(["report", str(directory)]) == 0
     assert [(directory / name).read_bytes() for name in ("summary.json", "report.html")] == before

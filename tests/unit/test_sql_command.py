@@ -53,7 +53,7 @@ def test_every_column_can_be_named_as_it_is_listed(archive: Path, capsys: pytest
     for table in listed().values():
         names = ", ".join(column.name for column in (RUN, *table.columns))
         assert main(["sql", str(archive), f"SELECT {names} FROM {table.name} LIMIT 1"]) == 0, table.name
-    assert main(["sql", str(archive), "--list"]) == 0
+    assert main(["sql", "--list"]) == 0
     assert "longest_gap_s" in capsys.readouterr().out
 
 
@@ -190,3 +190,10 @@ def test_without_duckdb_it_says_what_to_install(
     monkeypatch.setattr("builtins.__import__", missing)
     assert main(["sql", str(archive), "select 1"]) == 2
     assert "pip install 'cbt-plugins[sql]'" in capsys.readouterr().err
+
+
+def test_an_unknown_table_is_answered_with_ours(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sql", str(archive), "SELECT * FROM op"]) == 2
+    assert capsys.readouterr().err == "Error: unknown table op: did you mean ops?\n"
+    assert main(["sql", str(archive)]) == 2
+    assert capsys.readouterr().err == "Error: give an archive and a query; --list shows the tables\n"
