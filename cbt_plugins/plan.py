@@ -50,6 +50,8 @@ class S3:
     user: Optional[str] = None  # keys from `radosgw-admin user info` on the head node
     access_key_source: Optional[str] = None  # "env:NAME" or "file:/path"
     secret_key_source: Optional[str] = None
+    session_token_source: Optional[str] = None
+    profile: Optional[str] = None  # keys from this section of the AWS credentials file here
     region: str = "us-east-1"
     host_select: str = "weighed"  # or "roundrobin"; "one": each driver has one URL
     lookup: str = "path"  # or "dns"

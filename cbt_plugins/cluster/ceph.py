@@ -9,7 +9,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.remote import Remote, RemoteError, Result, subject_of
 from cbt_plugins.cluster.sampler_agent import state_of
@@ -59,6 +59,12 @@ class S3Keys:
 
     access: str
     secret: str
+    token: str = ""  # of a session
+
+    @property
+    def all(self) -> Tuple[str, str, str]:
+        """Access key, secret key, and the token or ""."""
+        return self.access, self.secret, self.token
 
     def __repr__(self) -> str:
         return "S3Keys(...)"

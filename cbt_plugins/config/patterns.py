@@ -44,6 +44,8 @@ Login = _text(r"[A-Za-z_][A-Za-z0-9_.-]*\$?", "the name of a user: letters, digi
 RgwUser = _text(
     r"[A-Za-z0-9_][A-Za-z0-9_.,@$:+=/-]*", "the name of a user: letters, digits and . _ , @ $ : + = / - only"
 )
+#: a section of the AWS credentials file
+AwsProfile = _text(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*", "the name of a profile: letters, digits and . _ @ - only")
 Region = _text(_WORD, "letters, digits and . _ + - only")
 #: pool, CRUSH rule, bucket of the CRUSH tree, device class
 CrushName = _text(r"[A-Za-z0-9_.][A-Za-z0-9_.+-]*", "a name of letters, digits and . _ + - only, not - at first")

@@ -20,7 +20,7 @@ from pydantic import (
 
 from cbt_plugins import plan
 from cbt_plugins.config.errors import did_you_mean
-from cbt_plugins.config.patterns import AbsolutePath, Region, RgwUser
+from cbt_plugins.config.patterns import AbsolutePath, AwsProfile, Region, RgwUser
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one
 
 _USER = TypeAdapter(RgwUser)
@@ -93,6 +93,10 @@ class S3Section(Strict):
     )
     secret_key: Optional[_Secret] = Field(
         None, description="`${NAME}` (environment of the machine that leads the run) or `file:/path`."
+    )
+    session_token: Optional[_Secret] = Field(None, description="The same, of a session that outlives the run.")
+    profile: Optional[AwsProfile] = Field(
+        None, description="Instead: keys of this profile in `~/.aws/credentials` of the machine that leads the run."
     )
     region: Region = Field("us-east-1", description="Region that requests are signed for.")
     host_select: Literal["weighed", "roundrobin", "one"] = Field(
@@ -173,13 +177,17 @@ class S3Section(Strict):
             errors.append(
                 FieldError((given[0],), f"{missing} is missing: {given[0]} needs it", of_key=True)
             )
+        if self.session_token is not None and not given:
+            errors.append(FieldError(("session_token",), "goes with access_key and secret_key", of_key=True))
+        if self.profile is not None and (given or self.user is not None):
+            errors.append(FieldError(("profile",), "one of user, profile, access_key + secret_key", of_key=True))
         if given and self.user is not None:
             errors.append(
                 FieldError(("user",), "either user or access_key + secret_key, not both", of_key=True)
             )
-        if not given and self.user is None and not self._endpoint(info.context).get("user"):
+        if not given and self.user is self.profile is None and not self._endpoint(info.context).get("user"):
             errors.append(
-                FieldError((), "needs user: (keys from radosgw-admin), or access_key: and secret_key:")
+                FieldError((), "needs user: (keys from radosgw-admin), profile:, or access_key: and secret_key:")
             )
         if errors:
             raise FieldErrors(errors)
@@ -192,12 +200,14 @@ class S3Section(Strict):
     def to_plan(self, endpoints: Mapping[str, Any]) -> plan.S3:
         """Return the plan's S3; `endpoints` is the file's client_endpoints section."""
         shared = self._endpoint({"endpoints": endpoints})
-        own_keys = self.access_key is not None
+        own_keys = self.access_key is not None or self.profile is not None
         return plan.S3(
             urls=tuple(self.urls) if self.urls else tuple(_url(url) for url in shared["urls"]),
             user=None if own_keys else self.user or str(shared["user"]),
             access_key_source=self.access_key,
             secret_key_source=self.secret_key,
+            session_token_source=self.session_token,
+            profile=self.profile,
             region=self.region,
             host_select=self.host_select,
             lookup=self.lookup,

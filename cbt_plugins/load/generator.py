@@ -195,13 +195,16 @@ def generator_of(engine: str) -> Type[Generator]:
     return found
 
 
-def environment(access_key: str, secret_key: str, authority: Optional[str] = None) -> Dict[str, str]:
+def environment(keys: Tuple[str, str, str], authority: Optional[str] = None) -> Dict[str, str]:
     """Return the variables from which the generators read their S3 keys: they are nowhere else.
 
-    `authority` is the path on the client of a PEM file, which Go's programs take instead of the system's.
+    `keys` are access key, secret key, and the token of a session or "". `authority` is the path on the client of a PEM
+    file, which Go's programs take instead of the system's.
     """
+    access_key, secret_key, token = keys
     return {
         **({"SSL_CERT_FILE": authority} if authority else {}),
+        **({"WARP_SESSION_TOKEN": token, "AWS_SESSION_TOKEN": token} if token else {}),
         "WARP_ACCESS_KEY": access_key,
         "WARP_SECRET_KEY": secret_key,
         "AWS_ACCESS_KEY_ID": access_key,

@@ -92,7 +92,7 @@ class LoadPhase:
         orders = LoadOrders(
             tuple(jobs),
             self.ready.programs,
-            environment(self.ready.keys.access, self.ready.keys.secret, self.ready.authority),
+            environment(self.ready.keys.all, self.ready.authority),
             self.ready.offsets,
             duration=lasting(phase),
             phase=phase.name,

@@ -4,6 +4,7 @@ programs on the nodes."""
 from __future__ import annotations
 
 import base64
+import configparser
 import hashlib
 import logging
 import os
@@ -36,6 +37,8 @@ log = logging.getLogger(__name__)
 MAX_SKEW = 1.0
 #: seconds for which the cluster may settle, and between two looks: PGs peer, a scrub ends
 SETTLE, SETTLE_EVERY = 60.0, 2.0
+#: of a profile: the token is optional
+_AWS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 #: bytes of s3.ca_file
 _LARGEST_AUTHORITY = 64 << 10
 #: bytes that must be free for rows on a client node
@@ -257,7 +260,29 @@ def s3_keys(s3: S3, ceph: Ceph) -> S3Keys:
     """Return the keys from where the plan says. Raises CephError."""
     if s3.user:
         return ceph.user_keys(s3.user)
-    return S3Keys(_secret(s3.access_key_source, "access_key"), _secret(s3.secret_key_source, "secret_key"))
+    if s3.profile:
+        return _profile(s3.profile)
+    token = _secret(s3.session_token_source, "session_token") if s3.session_token_source else ""
+    return S3Keys(_secret(s3.access_key_source, "access_key"), _secret(s3.secret_key_source, "secret_key"), token)
+
+
+def _profile(name: str) -> S3Keys:
+    """Return the keys of a section of the AWS credentials file. Raises CephError; no text has a value of the file."""
+    path = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials").expanduser()
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, configparser.Error) as error:
+        wrong = error.strerror if isinstance(error, OSError) else "cannot be read as a credentials file"
+        raise CephError(f"s3.profile: {path}: {wrong}") from None
+    if not parser.has_section(name):
+        known = ", ".join(parser.sections()) or "none"
+        raise CephError(f"s3.profile: {path} has no profile {name}; there are: {known}")
+    found = {key: parser.get(name, key, fallback="").strip() for key in _AWS}
+    missing = [key for key in _AWS[:2] if not found[key]]
+    if missing:
+        raise CephError(f"s3.profile: {path}: profile {name} has no {' and no '.join(missing)}")
+    return S3Keys(*(found[key] for key in _AWS))
 
 
 def _secret(source: Optional[str], name: str) -> str:

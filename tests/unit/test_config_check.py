@@ -190,7 +190,7 @@ def test_errors_of_warp(tmp_path: Path, section: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("s3", "message"),
     [
-        ("§{urls: ['http://a']}", "needs user: (keys from radosgw-admin), or access_key: and secret_key:"),
+        ("§{urls: ['http://a']}", "needs user: (keys from radosgw-admin), profile:, or access_key: and secret_key:"),
         ("§{user: cbt}", "needs urls: [http://rgw1:7480, ...] or endpoints: NAME"),
         ("{urls: §[], user: cbt}", "must not be empty"),
         ("{urls: ['http://a', §'http://a/'], user: cbt}", "this URL is in the list twice"),
@@ -221,6 +221,10 @@ def test_errors_of_warp(tmp_path: Path, section: str, message: str) -> None:
             "must be weighed or roundrobin or one; did you mean 'roundr",
         ),
         ("{urls: ['http://a'], user: u, §ca_file: /ca.pem}", "goes with https URLs"),
+        ("{urls: ['http://a'], user: u, §profile: p}", "one of user, profile, access_key + secret_key"),
+        ("{urls: ['http://a'], profile: §'-x'}", "the name of a profile: letters"),
+        ("{urls: ['http://a'], user: u, §session_token: '${T}'}", "goes with access_key and secret_key"),
+        ("{urls: ['http://a'], access_key: '${A}', secret_key: '${B}', session_token: §abc}", "no secret in the YAML"),
         ("{urls: ['https://a'], user: u, verify_tls: false, §ca_file: /ca.pem}", "checks no certificate"),
         ("{urls: ['http://a'], access_key: '${A}', secret_key: §'file:key'}", "file: needs an absolute path"),
     ],

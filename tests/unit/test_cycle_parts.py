@@ -9,15 +9,17 @@ from typing import Any, Dict, cast
 
 import pytest
 
+from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.journal import Journal, JournalInUse, json_lines, write_json
-from cbt_plugins.load.generator import Counts, JobEnd, LoadJob
+from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, environment
 from cbt_plugins.load.session import Beat
-from cbt_plugins.plan import Goal, Phase
+from cbt_plugins.plan import S3, Goal, Phase
 from cbt_plugins.run.buckets import account, bucket_name
 from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.load_phase import _target, lasting, refusal
 from cbt_plugins.run.outcome import PhaseOutcome, block_of, window_of
+from cbt_plugins.run.preflight import s3_keys
 from cbt_plugins.run.progress import Now, clock
 
 
@@ -289,3 +291,40 @@ def test_aggregates_that_are_not_whole_degrade() -> None:
     outcome.add_jobs([job("p", "PUT")], ends, {"c1": Offset(0.0, 0.0)}, {"c1": {"warp": "/x/warp"}}, True)
     assert (outcome.status, outcome.warnings[0]["code"]) == ("degraded", "aggregates")
     assert (outcome.jobs[0]["aggregates"], outcome.jobs[0]["rows"]) == ("aggregates/p.aggregates", "rows/p.csv.zst")
+
+
+CREDENTIALS = """\
+[default]
+aws_access_key_id = A%1
+aws_secret_access_key=S/+=
+[perf.lab]
+aws_access_key_id = B
+aws_secret_access_key = T
+aws_session_token = U
+[half]
+aws_access_key_id = C
+"""
+
+
+def test_keys_of_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "credentials"
+    path.write_text(CREDENTIALS)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(path))
+    ceph = cast(Any, None)
+    assert s3_keys(S3(("http://a",), profile="default"), ceph).all == ("A%1", "S/+=", "")
+    keys = s3_keys(S3(("http://a",), profile="perf.lab"), ceph)
+    assert keys.all == ("B", "T", "U") and "T" not in repr(keys)
+    given = environment(keys.all, "/x/ca.pem")
+    assert given["AWS_SESSION_TOKEN"] == given["WARP_SESSION_TOKEN"] == "U" and given["SSL_CERT_FILE"] == "/x/ca.pem"
+    assert set(environment(("B", "T", ""))) == {
+        f"{name}_KEY" for name in ("WARP_ACCESS", "WARP_SECRET", "AWS_SECRET_ACCESS")
+    } | {"AWS_ACCESS_KEY_ID"}
+    for name, said in (("none", "has no profile none; there are: default, perf.lab, half"), ("half", "no aws_secret")):
+        with pytest.raises(CephError, match=said):
+            s3_keys(S3(("http://a",), profile=name), ceph)
+    path.write_text("AKIA-of-somebody")
+    with pytest.raises(CephError, match="cannot be read as a credentials file"):
+        s3_keys(S3(("http://a",), profile="default"), ceph)
+    path.unlink()
+    with pytest.raises(CephError, match="No such file"):
+        s3_keys(S3(("http://a",), profile="default"), ceph)
