@@ -10,19 +10,17 @@ from cbt_plugins.compare import output, releases
 from cbt_plugins.compare.sides import Runs
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Compared, Row, Section, compare
-from cbt_plugins.formatting import Heading, TableGrid, several
+from cbt_plugins.formatting import Heading, TableGrid
 from cbt_plugins.metrics import METRICS, TOTAL, Direction
 from cbt_plugins.report.page import document
 from cbt_plugins.report.plot_data import curve, factor, means, milliseconds, short
-from cbt_plugins.report.sentence import Sentence, of_comparison
+from cbt_plugins.report.sentence import first, of_comparison
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.record import STATE, Measurement, RunRecord
 from cbt_plugins.results.summary_file import summary_of
 
 #: half the width of the picture of an interval, in its own units
 _HALF = 80
-#: sentences at the top; the tables have all
-_SENTENCES = 5
 #: the order in which verdicts are told
 _TOLD = (Verdict.WORSE, Verdict.BETTER, Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)
 
@@ -38,7 +36,7 @@ def page(compared: Compared) -> str:
         {"overlays": charts, "tails": curves},
         base=compared.base,
         contenders=compared.contenders,
-        sentences=_sentences(compared),
+        sentences=first(of_comparison(compared)),
         contents=list(_contents(compared, charts, curves)),
         verdict=verdict(compared.rows),
         decided=[(row, _class(row)) for row in compared.rows if _class(row)],
@@ -56,12 +54,6 @@ def page(compared: Compared) -> str:
         overlays=charts,
         tails=curves,
     )
-
-
-def _sentences(compared: Compared) -> List[Sentence]:
-    found = of_comparison(compared)
-    more = f"{several(len(found) - _SENTENCES, 'more result')}: see the tables." if len(found) > _SENTENCES else ""
-    return [*found[:_SENTENCES], *([Sentence(more)] if more else [])]
 
 
 def _contents(compared: Compared, charts: Sequence[Any], curves: Sequence[Any]) -> Iterator[Tuple[str, str]]:

@@ -18,7 +18,7 @@ from cbt_plugins.compare.differences import is_essential, text
 from cbt_plugins.journal import read_json
 from cbt_plugins.metrics import LATENCIES, METRICS, RATES, number_at
 from cbt_plugins.report.plot_data import phase_charts, plot_data, timeline_charts
-from cbt_plugins.report.sentence import aging, of_aging, of_run
+from cbt_plugins.report.sentence import aging, first, of_aging, of_run
 from cbt_plugins.report.sweep import TOTAL, Sweep, sweeps
 from cbt_plugins.report.terminal import ceiling_rows, ladder_rows
 from cbt_plugins.results.archive import texts
@@ -243,7 +243,7 @@ def index_page(runs: Sequence[Tuple[Path, Mapping[str, Any]]], place: Path) -> s
         place=place.resolve().name,
         keys=keys,
         runs=lines,
-        sentences=of_aging(aging([(config, summary) for config, (_, summary) in zip(configs, runs)])),
+        sentences=first(of_aging(aging([(config, summary) for config, (_, summary) in zip(configs, runs)]))),
         phases=phases,
         best={name: _best(lines, name) for name in phases},
         sweeps=found,

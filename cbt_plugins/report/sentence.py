@@ -35,6 +35,12 @@ class Sentence:
     more: str = ""
 
 
+def first(found: List[Sentence], most: int = 5) -> List[Sentence]:
+    """Return the sentences for the top of a page, whose tables have all."""
+    more = Sentence(f"{several(len(found) - most, 'more result')}: see the tables.")
+    return [*found[:most], *([more] if len(found) > most else [])]
+
+
 def of_run(summary: Mapping[str, Any], config: Mapping[str, Any]) -> List[Sentence]:
     """Return the results of one run: its failures, else what aging did, else its numbers."""
     if not summary["usable"]:
@@ -137,7 +143,8 @@ def _sentence(rows: Sequence[Row], names: Tuple[str, str], here: str) -> Sentenc
     text = "; ".join([f"{new} {'is' if one else 'are'} {way}", *map(_clause, rows[1:])])
     told = [its.verdict for its in rows]
     worst = next((its for its in (Verdict.WORSE, Verdict.BETTER) if its in told), row.verdict)
-    return Sentence(f"{text}.", worst.value)
+    runs = f"{row.runs[0]} runs, in pairs" if row.way == "pairs" else f"{row.runs[0]} and {row.runs[1]} runs"
+    return Sentence(f"{text}.", worst.value, f"Intervals of {_share(its.base.confidence)}, from {runs}.")
 
 
 def _inconclusive(row: Row, new: str, base: str, here: str) -> Sentence:
@@ -147,10 +154,10 @@ def _inconclusive(row: Row, new: str, base: str, here: str) -> Sentence:
     if its.change is not None and why and why.code == "one-run":
         were = "were" if row.metric in _WORDS else "was"
         text = f"{new} {were} {_way(row, base)} in {here}; one run is inconclusive"
-        by_seconds = f"By its seconds: {_interval(row)}. " if its.change_low is not None else ""
+        by_seconds = f"By its seconds: {_interval(row, way=True)}. " if its.change_low is not None else ""
         more = f"{by_seconds}How much repeated runs differ is not known: repeat the run."
     elif its.change_low is not None:
-        text = f"{text}, {_interval(row)}"
+        text = f"{text}, from {_interval(row, way=True)}"
     if why and why.code != "one-run":
         more = f"No verdict: {KINDS[why.code].text} ({why.code})."
     return Sentence(f"{text}.", Verdict.INCONCLUSIVE.value, more)
@@ -181,13 +188,13 @@ def _way(row: Row, base: str = "") -> str:
     return f"{_share(abs(change))} {_words(row)[change < 0]}{f' than {base}' if base else ''}"
 
 
-def _interval(row: Row) -> str:
-    """Return the interval of the change: "8 to 16 %", "8 % slower to 2 % faster"."""
+def _interval(row: Row, way: bool = False) -> str:
+    """Return the interval of the change: "8 to 16 %", with its way "8 to 16 % slower", "8 % slower to 2 % faster"."""
     low, high = row.comparison.change_low or 0.0, row.comparison.change_high or 0.0
+    more, less, _ = _words(row)
     if low * high > 0:
         near, far = sorted((abs(low), abs(high)))
-        return f"{_share(near).removesuffix(' %')} to {_share(far)}"
-    more, less, _ = _words(row)
+        return f"{_share(near).removesuffix(' %')} to {_share(far)}" + (f" {more if low > 0 else less}" if way else "")
     return f"{_share(-low)} {less} to {_share(high)} {more}"
 
 

@@ -56,7 +56,7 @@ def ceph_version(versions: Any) -> Optional[str]:
 
 def roles_of(run: ArchivedRun) -> Dict[str, List[str]]:
     """Return node -> what the file says that it is ("client", "osd", "mon", "rgw", "mgr", "head")."""
-    file = _file(run.path / "cluster.json", "cluster")
+    file = _mapping(_file(run.path / "cluster.json"), "cluster")
     found: Dict[str, List[str]] = {}
     for key, role in _ROLES.items():
         for node in nodes_of(file, key):
@@ -77,7 +77,7 @@ def hardware(run: Path, summary: Mapping[str, Any]) -> List[str]:
 
     ["4 OSD nodes, 2 RGW nodes, 2 clients: 64 cores, 512 GiB each", "96 OSDs of 7.28 TiB (hdd)", "25 Gbit/s"]
     """
-    file, facts = _file(run / "cluster.json", "cluster"), _file(run / "manifest.json", "nodes")
+    file, facts = _mapping(_file(run / "cluster.json"), "cluster"), _mapping(_file(run / "manifest.json"), "nodes")
     shapes: Dict[str, List[str]] = {}
     for key, name in _CALLED.items():
         nodes = nodes_of(file, key)
@@ -107,7 +107,7 @@ def _shape(facts: Mapping[str, Any]) -> str:
 
 def _osds(run: Path) -> Iterator[str]:
     """Yield how many OSDs of each size and class there were before the run."""
-    lines = _file(run / "cluster" / "before" / "osd_df.json", "nodes")
+    lines = _file(run / "cluster" / "before" / "osd_df.json").get("nodes")
     kinds: Counter[str] = Counter()
     for its in lines if isinstance(lines, list) else ():
         if isinstance(its, dict) and isinstance(its.get("kb"), int):
@@ -116,12 +116,13 @@ def _osds(run: Path) -> Iterator[str]:
         yield ", ".join(f"{several(n, 'OSD')} of {kind}" for kind, n in sorted(kinds.items()))
 
 
-def _file(path: Path, key: str) -> Any:
-    """Return what a document of the archive has under a key; {} where it is missing or damaged."""
+def _file(path: Path) -> Dict[str, Any]:
+    """Return a document of the archive; {} where it is missing or damaged."""
     try:
-        return read_json(path)[key]
-    except (OSError, ValueError, KeyError, TypeError):
+        found = read_json(path)
+    except (OSError, ValueError):
         return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _nodes(run: ArchivedRun) -> List[Dict[str, Any]]:

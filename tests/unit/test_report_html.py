@@ -358,5 +358,7 @@ def test_a_line_says_what_the_run_was_made_on(tmp_path: Path) -> None:
     (directory / "manifest.json").write_text(json.dumps({**manifest, "nodes": nodes}))
     nodes_told = "2 OSD nodes (64 cores or 64 cores, 504 GiB), 1 client (32 cores, 504 GiB)"
     assert hardware(directory, summary)[0] == nodes_told
-    (directory / "cluster.json").write_text("[]")
-    assert hardware(directory, summary)[0] == told[1]
+    for damaged in ("[]", '{"cluster": [1]}', '{"cluster": {"osds": {"a": {"b": 1}}}}', "{"):
+        (directory / "cluster.json").write_text(damaged)
+        (directory / "manifest.json").write_text('{"nodes": [3]}')
+        assert told[1] in hardware(directory, summary)

@@ -13,7 +13,7 @@ from report_archives import add_failure
 pytest.importorskip("scipy")
 
 from cbt_plugins.compare.table import Rules, compare
-from cbt_plugins.report.sentence import Sentence, aging, of_aging, of_comparison, of_run
+from cbt_plugins.report.sentence import Sentence, aging, first, of_aging, of_comparison, of_run
 from cbt_plugins.results.record import ResultWarning, RunRecord
 from cbt_plugins.results.summary_file import summarize
 
@@ -45,7 +45,7 @@ def test_better_and_worse_have_their_interval() -> None:
 def test_equivalent_names_its_margin() -> None:
     (sentence,) = told(repeated(100, 50, 1), repeated(100, 50, 2), margin=0.03)
     text = "Reads of 18.2.7 are as fast as those of 17.2.6 within 3 %; p99 is equivalent within 3 %."
-    assert sentence == Sentence(text, "equivalent")
+    assert sentence == Sentence(text, "equivalent", "Intervals of 95 %, from 6 and 6 runs.")
 
 
 def test_one_run_is_inconclusive_however_clear_its_seconds_are() -> None:
@@ -63,7 +63,8 @@ def test_noise_says_between_what_it_is() -> None:
     values = [{RATE: noise(100, 4, scatter=0.2, seed=seed)} for seed in (1, 2)]
     (sentence,) = told(runs(values[0]), runs(values[1], begin=0.5))
     assert sentence.kind == "inconclusive" and sentence.more == "More or longer runs are needed."
-    assert "inconclusive, " in sentence.text and "slower to " in sentence.text and sentence.text.endswith("faster.")
+    assert "inconclusive, from " in sentence.text
+    assert "slower to " in sentence.text and sentence.text.endswith("faster.")
 
 
 def test_a_warning_that_forbids_a_verdict_is_the_reason() -> None:
@@ -79,6 +80,12 @@ def test_a_rate_that_was_asked_for_is_no_result() -> None:
     (sentence,) = told(repeated(100, 50, 1, warnings=given), repeated(100, 60, 2, warnings=given))
     assert sentence.text.startswith("The p99 of reads of 18.2.7 is ")
     assert " % higher than that of 17.2.6 (" in sentence.text
+
+
+def test_the_top_of_a_page_is_short() -> None:
+    found = [Sentence(str(i)) for i in range(7)]
+    assert first(found) == [*found[:5], Sentence("2 more results: see the tables.")]
+    assert first(found[:5]) == found[:5] and first([]) == []
 
 
 def test_the_worst_is_first() -> None:
@@ -111,6 +118,7 @@ def test_what_aging_did_in_repeated_runs(tmp_path: Path) -> None:
         summary["phases"][1]["total"]["obj_per_s"] *= 1.5 - 0.0005 * i
     (sentence,) = of_aging(aging([(CONFIG, summary) for summary in summaries]))
     assert sentence.text.startswith("Aged operations are as fast as new ones within 5 %")
+    assert sentence.more == "Intervals of 95 %, from 4 runs, in pairs."
     summaries[0]["usable"] = False
     assert of_run(summaries[0], CONFIG) == [
         Sentence("This run is not complete: do not use its numbers.", "invalid"),
