@@ -31,6 +31,8 @@ STDERR_LIMIT = 1 << 20
 LOOK_AGAIN = 30.0
 #: seconds for `go` to come after we are ready; without it the run is gone
 GO_TIMEOUT = 600.0
+#: seconds without a phase after which an agent ends: its connection may hang. A run that is there starts another one
+IDLE_TIMEOUT = 600.0
 #: where a count of cbt-rows has the end of the first row; see load.jobs.Counts for the others
 FIRST_ROW = 4
 #: where /proc/PID/stat has the start time, counted from the state, which follows the name in parentheses
@@ -447,11 +449,12 @@ class Agent:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
     def run(self):
-        while not self.ending:
+        idle = time.monotonic()
+        while not self.ending and time.monotonic() < idle + IDLE_TIMEOUT:
             self.pump(IDLE_WAIT)
             if self.load is not None:
                 self.load.run()
-                self.load = None
+                self.load, idle = None, time.monotonic()
 
     def pump(self, timeout):
         for key, _ in self.selector.select(timeout) if self.selector.get_map() else ():

@@ -18,6 +18,7 @@ from waiting import wait_for
 from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.host import own_program
+from cbt_plugins.load import session
 from cbt_plugins.load.generator import LoadJob
 from cbt_plugins.load.session import Agents, LoadError, LoadOrders, LoadSession, collect
 
@@ -294,6 +295,17 @@ def test_an_agent_that_was_lost_between_two_phases_is_started_again(start: Start
     assert agent_pid(session, tmp_path) != pid
     run_to_end(session)
     assert session.ends()["b"].counts["PUT"].good == 5
+
+
+def test_an_agent_that_hears_nothing_ends(start: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "agent.py"
+    program.write_text(session.AGENT.read_text().replace("IDLE_TIMEOUT = 600.0", "IDLE_TIMEOUT = 3.0"))
+    monkeypatch.setattr(session, "AGENT", program)
+    its = start(job("a", "--duration", "4s"), duration=4.0)  # longer than it may be idle
+    pid = agent_pid(its, tmp_path)
+    run_to_end(its)
+    its.collect(tmp_path / "got")
+    wait_for(lambda: not running(pid), "the agent's end")
 
 
 def test_a_stop_at_once_is_no_stop_of_nothing(start: Starter) -> None:
