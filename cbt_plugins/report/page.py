@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -53,6 +54,19 @@ def document(template: str, scripts: Sequence[str], data: Any, **values: Any) ->
     script = "".join(map(_asset, ("uplot.min.js", "charts.js", *scripts)))
     # at least two pixels of a plot for each of the screen, so that it is sharp on paper too
     script = f"(() => {{\nconst devicePixelRatio = Math.max(2, window.devicePixelRatio);\n{script}}})();\n"
+    return _environment().get_template(template).render(
+        **values,
+        style=Markup(style),
+        script=Markup(script),
+        # "<" would let a text of the archive end the script element
+        data=Markup(json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")),
+        policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; {_NOTHING_ELSE}",
+    )
+
+
+@lru_cache(maxsize=1)
+def _environment() -> jinja2.Environment:
+    """The templates; to compile them takes longer than to fill them in."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(str(_HERE)),
         autoescape=True,
@@ -63,14 +77,7 @@ def document(template: str, scripts: Sequence[str], data: Any, **values: Any) ->
     names = ("plain", "count", "success", "seconds", "size", "size_class", "when", "share")
     environment.filters.update({name: getattr(formatting, name) for name in names}, change=formatting.percent)
     environment.globals.update(rates=RATES, latencies=LATENCIES, number_at=number_at, marks=_MARKS)
-    return environment.get_template(template).render(
-        **values,
-        style=Markup(style),
-        script=Markup(script),
-        # "<" would let a text of the archive end the script element
-        data=Markup(json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")),
-        policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; {_NOTHING_ELSE}",
-    )
+    return environment
 
 
 def _asset(name: str) -> str:

@@ -16,8 +16,9 @@ import sql_archive
 from cbt_plugins.results.source import Unreadable, reading
 from cbt_plugins.tools.__main__ import main
 
+LONG = bool(os.environ.get("CBT_PLUGINS_LONG"))
 #: how many damages; each by its number, so that one that fails can be tried again
-DAMAGES = range(500 if os.environ.get("CBT_PLUGINS_LONG") else 24)
+DAMAGES = range(500 if LONG else 25)
 SCRIPT = "<script>alert(1)</script>"
 #: exit statuses that a reader of archives may have, by its manual
 GOOD = (0, 1, 2, 3, 4)
@@ -103,6 +104,8 @@ def test_no_damage_ends_in_a_traceback(whole: Path, tmp_path: Path, number: int)
         ["export", str(archive), "-o", str(tmp_path / random.Random(number).choice(["x.csv", "x.prom"]))],
         ["sql", str(archive), random.Random(number).choice(sql)],
     ]
+    if not LONG:
+        calls = [calls[0], calls[1 + number % 5]]
     for call in calls:
         assert main(call) in GOOD, (done, call)
     for page in archive.rglob("*.html"):
