@@ -98,6 +98,7 @@ PATHS: List[List[str]] = [
     ["plan", "NONE"],
     ["inject", "NONE", "--cluster", "HERE", "--archive", "x"],
     ["inject", "FAULTS", "--cluster", "NONE", "--archive", "x"],
+    ["import", "cosbench", "NONE"],
     ["undo", "NONE"],
     ["report", "NONE"],
     ["sql", "NONE", "SELECT 1"],

@@ -81,8 +81,10 @@ class Lab:
         return [*self.spaces.enter(node), "sh", "-c", script, node, os.getcwd(), *argv]
 
     def environment(self) -> Dict[str, str]:
+        """Return the environment of commands in nodes; they find the programs of this Python, such as cbt-tools."""
         given = {name: os.environ[name] for name in ("TERM",) if name in os.environ}
-        return {**self.spaces.environment(), **given}
+        fixed = self.spaces.environment()
+        return {**fixed, "PATH": f"{fixed['PATH']}:{os.path.dirname(sys.executable)}", **given}
 
     def exec(self, node: str, argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
         """Run a program in a node. `options` as in subprocess.run; output is captured as text by default."""

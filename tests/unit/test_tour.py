@@ -1,0 +1,35 @@
+"""The examples of docs/TOUR.md that need no cluster; tests/lab/test_tour.py has the others."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import compare_archives
+import pytest
+from doc_examples import play, sections
+
+from cbt_plugins.tools.__main__ import VERBS, main
+
+
+def test_a_run_and_two_releases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("jinja2")
+    monkeypatch.chdir(tmp_path)
+    compare_archives.archive(tmp_path / "quincy", runs=3, seconds=10, seed=1, ceph=compare_archives.QUINCY)
+    compare_archives.archive(tmp_path / "reef", runs=3, seconds=10, seed=2, latency={"GET": 0.023}, begin=500)
+
+    def run(command: str) -> str:
+        line, _, status = command.partition("; ")
+        code = main(shlex.split(line)[1:])
+        said = capsys.readouterr()
+        return said.out + said.err + (f"{code}\n" if status else "")
+
+    assert play("A run: size, import, plan, report, sql, export", tmp_path, run) == 7
+    assert play("Two releases: compare, gate, history", tmp_path, run) == 3
+
+
+def test_no_verb_is_left_out() -> None:
+    commands = [command for examples in sections("TOUR.md").values() for command, _ in examples]
+    assert [verb for verb in VERBS if not any(f"cbt-tools {verb} " in f"{command} " for command in commands)] == []
