@@ -232,11 +232,11 @@ class WaitCleanSection(Strict):
     """How long the cluster may take until all PGs are active+clean; neither is scaled."""
 
     at_most: Duration = Field(
-        100 * _HOUR, description="Give up after this long.", json_schema_extra={"default": "100h"}
+        100 * _HOUR, description="After this long.", json_schema_extra={"default": "100h"}
     )
     stalled: Duration = Field(
         2 * _HOUR,
-        description="Give up when recovery has made no progress for this long.",
+        description="Without progress for this long.",
         json_schema_extra={"default": "2h"},
     )
 
@@ -257,7 +257,7 @@ class OsdFailureSection(BySizeSection):
 
     settings: SettingsSection = Field(
         SettingsSection.model_validate({}),
-        description="Set on the cluster for the length of the run, and restored at its end; without `scrub` it is off.",
+        description="Set on the cluster during the run; without `scrub` it is off.",
         json_schema_extra={"default": {"scrub": "off"}},
     )
     shape: Literal["reef", "classic"] = Field(
@@ -273,7 +273,7 @@ class OsdFailureSection(BySizeSection):
     down_nodes: Literal[1, 2] = Field(2, description="reef. How many nodes go down, one after the other.")
     fault: Optional[NodesDownSection] = Field(
         None,
-        description="reef. How and which; without this key all OSDs of chosen nodes are stopped.",
+        description="reef. How and which; without this key all OSDs of chosen nodes stop.",
         json_schema_extra={"default": {"kind": "stop"}},
     )
     size: Sizes = Field(
@@ -305,7 +305,7 @@ class OsdFailureSection(BySizeSection):
     )
     wait: WaitCleanSection = Field(
         WaitCleanSection.model_validate({}),
-        description="When the wait for active+clean is given up.",
+        description="When the wait for active+clean is given up; never scaled.",
         json_schema_extra={"default": {"at_most": "100h", "stalled": "2h"}},
     )
 

@@ -94,7 +94,7 @@ class WarpSection(BenchmarkSection):
         ge=1,
         le=MANY,
         description="Drivers in all, spread over nodes and buckets in turn; "
-        "without it as many as there are client nodes, or buckets when they are more (and not across_buckets).",
+        "without it one for each client node, or bucket when these are more (and not across_buckets).",
     )
     cycle: CycleSection = Field(description="The phases.")
 

@@ -78,7 +78,7 @@ class CbtLoadSection(Strict):
         _DEFAULT.seed,
         ge=0,
         lt=1 << 63,
-        description="Same seed, same plan: same sizes, contents and order of operations.",
+        description="Same seed: same sizes, contents and order of operations.",
     )
 
     @field_validator("part_size")
@@ -156,7 +156,7 @@ class BenchmarkSection(Strict):
     workers: Workers = 8
     scale: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False, strict=False)] = Field(
         1.0,
-        description="Multiplies every duration and number of objects of the cycle (at least 1 s, 1 object).",
+        description="Multiplies every duration and number of objects (at least 1 s, 1 object).",
     )
     full_guard: Percent = Field(
         0.8,
@@ -164,16 +164,16 @@ class BenchmarkSection(Strict):
         json_schema_extra={"default": "80%"},
     )
     keep_data: bool = Field(
-        False, description="Leave the buckets that the run made; otherwise its end removes them."
+        False, description="Leave the buckets that the run made."
     )
     warp_path: Optional[AbsolutePath] = Field(
-        None, description="warp on the client nodes (absolute path); without it, ours is copied there."
+        None, description="warp on the client nodes; without it ours is copied there."
     )
     read_objects: int = Field(
         1_000_000,
         ge=1,
         le=10**9,
-        description="So many existing objects at most are listed for get and stat, the first by name.",
+        description="Most existing objects listed for get and stat, the first by name.",
     )
     engine: Engine = Field("warp", description=ENGINE)
     cbt_load: CbtLoadSection = Field(
@@ -184,7 +184,7 @@ class BenchmarkSection(Strict):
     )
     settings: SettingsSection = Field(
         SettingsSection.model_validate({}),
-        description="Set on the cluster for the length of the run, and restored at its end.",
+        description="Set on the cluster during the run.",
         json_schema_extra={"default": {}},
     )
     pools: PoolsSection = Field(

@@ -55,7 +55,7 @@ class ClusterSection(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True, frozen=True, hide_input_in_errors=True)
 
     user: Login = Field(description="Who logs in on the nodes.")
-    head: Node = Field(description="Node with `ceph` and `radosgw-admin`; the run is led from here.")
+    head: Node = Field(description="Node with `ceph` and `radosgw-admin`.")
     clients: _List = Field(description="Nodes that make the load.")
     osds: NodesOrMapping = Field(description="Nodes with OSDs.")
     mons: NodesOrMapping = Field(description="Nodes with monitors.")

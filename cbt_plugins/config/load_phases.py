@@ -237,8 +237,10 @@ class LadderSection(Strict):
 
     model_config = ConfigDict(json_schema_extra=exactly_one(("rate", "workers")))
 
-    rate: Optional[LadderRates] = Field(None, description="Open loop: latency counts from the scheduled time.")
-    workers: Optional[LadderWorkers] = Field(None, description="Closed loop.")
+    rate: Optional[LadderRates] = Field(
+        None, description="Open loop, requests of all drivers: latency counts from the scheduled time."
+    )
+    workers: Optional[LadderWorkers] = Field(None, description="Closed loop, per driver.")
     objective: Annotated[
         Dict[str, float],
         BeforeValidator(_objective),

@@ -79,10 +79,10 @@ class S3Section(Strict):
     model_config = ConfigDict(json_schema_extra=exactly_one(("urls", "endpoints")))
 
     urls: Optional[Annotated[List[_Url], Field(min_length=1)]] = Field(
-        None, description="RGW endpoints, `http://host:port` each. Required unless `endpoints` is given."
+        None, description="RGW endpoints, `http://host:port` each; or give `endpoints`."
     )
     endpoints: Optional[str] = Field(
-        None, description="Name of a section under `client_endpoints:` whose `urls` (and `user`) are used."
+        None, description="A section under `client_endpoints:` whose `urls` (and `user`) are used."
     )
     user: Optional[RgwUser] = Field(
         None,
@@ -101,15 +101,15 @@ class S3Section(Strict):
     region: Region = Field("us-east-1", description="Region that requests are signed for.")
     host_select: Literal["weighed", "roundrobin", "one"] = Field(
         "weighed",
-        description="How a driver chooses among the URLs: the least busy one, or one after the other; `one`: each "
-        "driver has one, and those of a node have different ones.",
+        description="Which URL a driver takes: the least busy, the next, or always `one`; drivers of a node have "
+        "different ones.",
     )
     lookup: Literal["path", "dns"] = Field("path", description="Bucket in the path, or in the host name.")
     verify_tls: bool = Field(True, description="Check the certificates of https URLs.")
     ca_file: Optional[AbsolutePath] = Field(
         None,
         description="PEM file, on the machine that leads the run, with the authority of https URLs; without it the "
-        "clients' own authorities.",
+        "clients' own.",
     )
     payload: Literal["signed", "unsigned"] = Field(
         "signed", description="`unsigned` leaves the payload out of the signature (UNSIGNED-PAYLOAD). "

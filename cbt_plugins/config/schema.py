@@ -6,8 +6,9 @@ import argparse
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Tuple, Type
+from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Tuple, Type
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
@@ -147,7 +148,8 @@ def tables() -> str:
         *((title, defs[model].get("description", ""), defs[model]) for title, model in others.items()),
         *_family("`options:` of every kind that has options", "What all of them know.", kinds, defs),
     ]
-    titles: Dict[str, str] = {}
+    small = _small(defs)
+    titles = dict.fromkeys(small, "mapping")
     for title, _, model in tables:
         prefix = "" if title == "every benchmark" else f"{title.strip('`:')}."
         for key, node in model["properties"].items():
@@ -160,8 +162,29 @@ def tables() -> str:
                     titles[inner] = f"`{prefix}{key}:`"
                     tables.append((titles[inner], defs[inner].get("description", ""), defs[inner]))
     seen: Dict[str, str] = {}
-    parts = [(title, about, _rows(model, titles)) for title, about, model in tables]
+    parts = [(title, about, _rows(_with_small(model, defs, small), titles)) for title, about, model in tables]
     return "\n".join(f"### {title}\n\n{about}\n{_table(title, rows, seen)}" for title, about, rows in parts)
+
+
+def _small(defs: Mapping[str, Any]) -> FrozenSet[str]:
+    """Return the models of one key's few keys, which have their rows in the table of that key."""
+    keys = (node for model in defs.values() for node in model.get("properties", {}).values())
+    used = Counter(inner for node in keys for inner in set(_refs(node)))
+    return frozenset(
+        name for name, model in defs.items()
+        if used[name] == 1 and 1 <= len(model.get("properties", {})) <= 3 and not any(_refs(model["properties"]))
+    )  # fmt: skip
+
+
+def _with_small(model: Mapping[str, Any], defs: Mapping[str, Any], small: FrozenSet[str]) -> Mapping[str, Any]:
+    """Return the model with the keys of its small models behind theirs."""
+    properties, required = {}, list(model.get("required", ()))
+    for key, node in model["properties"].items():
+        properties[key] = node
+        for inner in small.intersection(_refs(node)):
+            properties.update({f"{key}.{name}": its for name, its in defs[inner]["properties"].items()})
+            required += [f"{key}.{name}" for name in defs[inner].get("required", ())]
+    return {**model, "properties": properties, "required": required}
 
 
 def _family(

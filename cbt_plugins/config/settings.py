@@ -135,9 +135,9 @@ class SettingsSection(Strict):
         description="`off`: the flags noscrub and nodeep-scrub; `on`: as it is; `deep-after`: `off`, and a deep scrub "
         "of RGW's log and index pools after the run.",
     )
-    balancer: Optional[Switch] = Field(None, description="The mgr's balancer; without this key as it is.")
+    balancer: Optional[Switch] = Field(None, description="The mgr's balancer.")
     autoscaler: Optional[Switch] = Field(
-        None, description="pg_autoscale_mode of every pool; without this key as it is."
+        None, description="pg_autoscale_mode of every pool."
     )
     flags: Annotated[List[str], Field(min_length=1)] = Field(
         [], description="Flags of the OSD map: `noout`, `norebalance`, `noscrub`, ..."
@@ -149,7 +149,7 @@ class SettingsSection(Strict):
     )
     accept: Annotated[List[str], Field(min_length=1)] = Field(
         [],
-        description="Conditions with which the run may begin, and which forbid no verdict: "
+        description="Conditions with which a run may begin, and which forbid no verdict: "
         + ", ".join(f"`{name}`" for name in conditions.NAMES)
         + ".",
     )
