@@ -235,12 +235,14 @@ _AGING = tuple(METRICS[key] for key in ("obj_per_s", "mib_per_s", "mean_ms", "p9
 def new_vs_aged(phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
     """Return the change of each op, and of all operations, from the first to the last phase with the role "measure".
 
-    None when there are not two. One run against itself says nothing about chance: no significance is claimed.
+    None when there are not two, or they had different loads. One run against itself says nothing about chance: no significance is claimed.
     """
     measured = [phase for phase in phases if is_measurement(phase["name"], phase["role"])]
     if len(measured) < 2:
         return None
     new, aged = measured[0], measured[-1]
+    if new["loop"] != aged["loop"] or not _same(new["mix"]["asked"] or {}, aged["mix"]["asked"] or {}):
+        return None
     lines: List[Dict[str, Any]] = []
     for op in [*new["ops"], *(op for op in aged["ops"] if op not in new["ops"]), None]:
         before = new["total"] if op is None else new["ops"].get(op)
