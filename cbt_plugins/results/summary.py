@@ -235,7 +235,9 @@ _AGING = tuple(METRICS[key] for key in ("obj_per_s", "mib_per_s", "mean_ms", "p9
 def new_vs_aged(phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
     """Return the change of each op, and of all operations, from the first to the last phase with the role "measure".
 
-    None when there are not two, or they had different loads. One run against itself says nothing about chance: no significance is claimed.
+    None when there are not two, or they had different loads.
+
+    One run against itself says nothing about chance: no significance is claimed.
     """
     measured = [phase for phase in phases if is_measurement(phase["name"], phase["role"])]
     if len(measured) < 2:

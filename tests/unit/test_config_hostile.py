@@ -165,7 +165,7 @@ def test_every_number_and_their_total_have_a_bound(
 def test_a_mutated_file_is_refused_everywhere_by_the_same_words_or_nowhere(
     tmp_path: Path, part: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fifty seeded mutations of the shipped files for each part; after a change here run all parts (CBT_PLUGINS_LONG=1)."""
+    """Fifty seeded mutations of the shipped files a part; after a change here run all parts (CBT_PLUGINS_LONG=1)."""
     monkeypatch.chdir(CONFIGS.parent)  # a file may name another one
     for what in ("RunLoop", "_hand_over"):
         monkeypatch.setattr(run_loop, what, accepted)
