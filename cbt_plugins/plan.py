@@ -196,6 +196,33 @@ class RunPool:
 
 
 @dataclass(frozen=True)
+class Gateways:
+    """What the run gives RGW, until its end."""
+
+    #: "data", "index", "extra" -> RunPool.key: where the buckets of the run's own user are; empty: as it is
+    placement: Mapping[str, str] = field(default_factory=dict)
+    index_shards: Optional[int] = None
+    threads: Optional[int] = None
+    make_user: bool = False  # S3.user, where there is none
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Return the options of Ceph that are set; gateways read them when they start."""
+        found = {"rgw_thread_pool_size": self.threads, "rgw_override_bucket_index_max_shards": self.index_shards}
+        return {name: str(value) for name, value in found.items() if value is not None}
+
+    @property
+    def restarts(self) -> bool:
+        """Whether gateways have to be restarted."""
+        return bool(self.placement or self.options)
+
+
+def placement_id(run_id: str) -> str:
+    """Return the name of a run's placement target in the zone."""
+    return f"cbtp-{run_id}"
+
+
+@dataclass(frozen=True)
 class Phase:
     """One step of the cycle; phases run one after the other."""
 
@@ -265,4 +292,5 @@ class Plan:
     keep_rows: bool = False  # the request rows too, beside their aggregates
     settings: Settings = Settings()
     pools: Tuple[RunPool, ...] = ()
+    rgw: Gateways = Gateways()
     post_poll: Optional[float] = None  # seconds for which the cluster is watched after everything

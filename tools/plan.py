@@ -16,7 +16,16 @@ from cbt_plugins.config.bounds import total_of
 from cbt_plugins.config.check import Config, PlannedRun, load
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import is_fault_file, load_fault_file
-from cbt_plugins.config.preview import changes, data_text, forecast, goal_text, pool_words, unchanged, warnings
+from cbt_plugins.config.preview import (
+    changes,
+    data_text,
+    forecast,
+    goal_text,
+    pool_words,
+    rgw_words,
+    unchanged,
+    warnings,
+)
 from cbt_plugins.config.source import YamlSource, read
 from cbt_plugins.config.spans import estimate, event_text, span_text, spans
 from cbt_plugins.config.units import about_rate, about_size, format_duration, format_percent, size_texts
@@ -198,6 +207,8 @@ def _parts(plan: Plan, cluster: Mapping[str, Any]) -> Iterator[Tuple[str, List[s
     yield "faults", [f"  {'' if i else 'faults':8} {line}" for i, line in enumerate(faults)]
     pools = [f"{pool.key}: {', '.join(pool_words(pool))}" for pool in plan.pools]
     yield "pools", [f"  {'' if i else 'pools':8} {line}" for i, line in enumerate(pools)]
+    words = "; ".join(rgw_words(plan.rgw))
+    yield "rgw", [f"  rgw      {words}"] if words else []
     yield "settings", [f"  settings {_settings(plan.settings)}"] if plan.settings != Settings() else []
     known = forecast(plan)
     yield "time", [f"  time     {_time(known.seconds, known.unknown_time)}"]

@@ -165,6 +165,7 @@ class BySizeSection(BenchmarkSection):
             keep_rows=self.keep_rows,
             settings=settings,
             pools=self.pools_to_plan(),
+            rgw=self.rgw.to_plan(),
             post_poll=scaled_duration(self.post_poll, self.scale),
         )
 

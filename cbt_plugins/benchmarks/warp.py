@@ -148,6 +148,7 @@ class WarpSection(BenchmarkSection):
             keep_rows=self.keep_rows,
             settings=self.settings.to_plan(),
             pools=self.pools_to_plan(),
+            rgw=self.rgw.to_plan(),
             post_poll=scaled_duration(self.post_poll, self.scale),
         )
 

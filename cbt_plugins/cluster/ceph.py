@@ -165,6 +165,11 @@ class Ceph:
         """The `ceph` command with its configuration file, for a shell on the head node."""
         return self._ceph
 
+    @property
+    def admin(self) -> str:
+        """The `radosgw-admin` command, likewise."""
+        return self._admin
+
     def run(self, command: str, timeout: float, check: bool = False) -> Result:
         """Run a shell command on the head that asks or tells the cluster; a slow cluster has longer than `timeout`.
 
@@ -231,19 +236,19 @@ class Ceph:
         except ValueError as error:
             raise CephError(str(error)) from error
 
-    def data_pool(self) -> str:
-        """Return the pool of new buckets' objects: default placement of the default zone."""
-        zone = self._admin_json("zone get")
+    def data_pool(self, of: str = "default-placement") -> str:
+        """Return the pool of new buckets' objects, with a placement target of the default zone."""
+        zone = self.admin_json("zone get")
         for placement in zone["placement_pools"]:
-            if placement["key"] == "default-placement":
+            if placement["key"] == of:
                 classes = placement["val"].get("storage_classes", {})
                 pool = classes.get("STANDARD", {}).get("data_pool") or placement["val"].get("data_pool")
                 return str(pool)
-        raise CephError("the zone has no default-placement: the data pool is not known")
+        raise CephError(f"the zone has no placement {of}: the data pool is not known")
 
     def log_and_index_pools(self) -> List[str]:
         """Return the default zone's pools of logs (garbage collection too) and bucket indexes. Raises CephError."""
-        zone = self._admin_json("zone get")
+        zone = self.admin_json("zone get")
         named = [zone["log_pool"], *(placement["val"]["index_pool"] for placement in zone["placement_pools"])]
         # POOL:NAMESPACE
         return list(dict.fromkeys(str(name).split(":")[0] for name in named))
@@ -260,13 +265,14 @@ class Ceph:
             found.update((pg["pgid"], pg["last_deep_scrub_stamp"]) for pg in stats)
         return found
 
-    def _admin_json(self, command: str, timeout: float = 120.0) -> Any:
+    def admin_json(self, command: str, timeout: float = 120.0) -> Any:
+        """Return the reply of `radosgw-admin COMMAND`. Raises CephError."""
         return self._parsed(self._text(f"{self._admin} {command} 2>/dev/null", timeout), f"radosgw-admin {command}")
 
     def user_keys(self, uid: str) -> S3Keys:
         """Return the S3 keys of an RGW user. Raises CephError when there is no such user or it has no keys."""
         try:
-            keys = self._admin_json(f"user info --uid={shlex.quote(uid)}")["keys"]
+            keys = self.admin_json(f"user info --uid={shlex.quote(uid)}")["keys"]
         except CephError as error:
             raise CephError(f"RGW user {uid!r} not found: radosgw-admin user info failed on {self.head}") from error
         for key in keys:

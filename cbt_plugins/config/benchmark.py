@@ -20,6 +20,7 @@ from cbt_plugins.config import registry
 from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.patterns import AbsolutePath
 from cbt_plugins.config.pools import PoolsSection
+from cbt_plugins.config.rgw import RgwSection
 from cbt_plugins.config.s3 import S3Section
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import PERCENT_PATTERN, Duration, Percent, Size, format_size, parse_percent
@@ -190,6 +191,11 @@ class BenchmarkSection(Strict):
     pools: PoolsSection = Field(
         {}, description="Pools that the run makes, and removes at its end, by names of yours."
     )
+    rgw: RgwSection = Field(
+        RgwSection.model_validate({}),
+        description="What RGW has for the length of the run; its gateways are restarted in turn.",
+        json_schema_extra={"default": {}},
+    )
     post_poll: Optional[Duration] = Field(
         None, description="Watch the cluster for this long after the last phase."
     )
@@ -214,6 +220,14 @@ class BenchmarkSection(Strict):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ValueError("must be a number such as 0.01")
         return value
+
+    @field_validator("rgw")
+    @classmethod
+    def _on_pools(cls, rgw: RgwSection, info: ValidationInfo) -> RgwSection:
+        errors = rgw.errors(info.data)
+        if errors:
+            raise FieldErrors(errors)
+        return rgw
 
     def pools_to_plan(self) -> Tuple[plan.RunPool, ...]:
         """Return the plan's pools."""

@@ -13,7 +13,7 @@ from cbt_plugins.config.spans import Span, spans, targets_text
 from cbt_plugins.config.units import about_size, format_duration, format_percent
 from cbt_plugins.formatting import several
 from cbt_plugins.models.capacity import growth, mean_size, steady_occupancy
-from cbt_plugins.plan import Phase, Plan, RunPool, Settings
+from cbt_plugins.plan import Gateways, Phase, Plan, RunPool, Settings, placement_id
 
 
 @dataclass(frozen=True)
@@ -197,6 +197,7 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChang
     ]
     yield PlannedChange(f"nodes {nodes}: scratch directory under {where} ({', '.join(content)})", "removed at the end")
     yield from _pools(plan)
+    yield from _gateways(plan)
     yield from _set(plan.settings)
     for span in spans(plan):
         fault = span.fault
@@ -221,6 +222,29 @@ def _pools(plan: Plan) -> Iterator[PlannedChange]:
             yield PlannedChange(f"existing pool {name}: {about}", f"what it was before, {_KEPT}")
         else:
             yield PlannedChange(f"pool {name}: made: {about}", f"removed with all that is in it, {_KEPT}")
+
+
+def _gateways(plan: Plan) -> Iterator[PlannedChange]:
+    rgw = plan.rgw
+    for name, value in rgw.options.items():
+        yield PlannedChange(f"configuration: client {name} = {value}", f"what it was before, {_KEPT}")
+    if rgw.placement:
+        where = ", ".join(f"{role} {key}" for role, key in rgw.placement.items())
+        yield PlannedChange(f"zone: placement target {placement_id('<run id>')} on pools {where}", f"removed {_KEPT}")
+    if rgw.restarts:
+        yield PlannedChange("gateways: restarted, one after the other", f"restarted again {_KEPT}")
+    if rgw.make_user:
+        there = "" if rgw.placement else ", unless it is there"
+        yield PlannedChange(f"RGW user {plan.s3.user}: made{there}", f"removed with its buckets, {_KEPT}")
+
+
+def rgw_words(rgw: Gateways) -> Iterator[str]:
+    """Yield what RGW is given: "placement data data, index index", "threads 512"."""
+    if rgw.placement:
+        yield "placement " + ", ".join(f"{role} {key}" for role, key in rgw.placement.items())
+    yield from (f"{name} {value}" for name, value in rgw.options.items())
+    if rgw.make_user:
+        yield "its own user"
 
 
 def pool_words(pool: RunPool) -> Iterator[str]:
@@ -259,16 +283,17 @@ def _set(settings: Settings) -> Iterator[PlannedChange]:
 def unchanged(plans: Sequence[Plan]) -> str:
     """Return what none of the plans changes, in words: "pool, user, flag"."""
     flags = any(plan.settings.flags for plan in plans)
-    options = any(plan.settings.config or plan.settings.recovery for plan in plans)
+    options = any(plan.settings.config or plan.settings.recovery or plan.rgw.restarts for plan in plans)
     switches = any(plan.settings.balancer is not None for plan in plans)
     autoscaler = any(plan.settings.autoscaler is not None for plan in plans)
+    restarted = any(plan.rgw.restarts for plan in plans)
     injected = any(event.inject for plan in plans for phase in plan.phases for event in phase.events)
     words = [
         "other pool" if any(plan.pools for plan in plans) else "pool" if not autoscaler else "",
-        "user",
+        "other user" if any(plan.rgw.make_user for plan in plans) else "user",
         "other flag" if flags else "flag",
         "other setting" if options or switches else "setting",
-        "other daemon or node" if injected else "daemon",
+        "other daemon or node" if injected else "other daemon" if restarted else "daemon",
     ]
     *first, last = filter(None, words)
     return f"{', '.join(first)} or {last}"

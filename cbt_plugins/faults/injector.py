@@ -224,6 +224,12 @@ class Injector:
             if not any(record.label == label for record in self.open):
                 self._perform(label, PREPARED, [make()], wait=True)
 
+    def no_longer_set_up(self) -> List[str]:
+        """Return the labels of what was `set_up` and has been undone."""
+        labels = [str(r["label"]) for r in self._journal.records if r["event"] == "open" and r["kind"] == PREPARED]
+        present = {record.label for record in self.open}
+        return [label for label in dict.fromkeys(labels) if label not in present]
+
     def speed_up_recovery(self) -> None:
         """Set `Settings.recovery`, unless it is in force; the first `inject` does so by itself."""
         if self._settings.recovery and not any(record.label == RECOVERY for record in self.open):

@@ -34,7 +34,7 @@ class PoolMaker:
     def parts(self, pools: Sequence[RunPool]) -> Iterator[Part]:
         """Yield what is made, in this order."""
         for pool in pools:
-            what = f"pool {pool.key}"
+            what = f"{'existing ' if pool.existing else ''}pool {pool.key}"
             yield what, lambda pool=pool: self._changed(pool) if pool.existing else self._made(pool)  # type: ignore[misc]
 
     def seen(self, pools: Sequence[RunPool]) -> Dict[str, Mapping[str, Any]]:

@@ -1,19 +1,27 @@
 #!/bin/sh
-# Signal, start or count bare processes of Ceph.
+# Signal, start, restart or count bare processes of Ceph.
 #   action=signal: signal=TERM processes="PID:START ...": signal exactly these, and wait until they are gone
 #   action=start:  program, pattern (of its command line), line, folder, files (its limit of open files), foreground:
 #                  run the line unless the program runs already
+#   action=restart: the same as start, after what runs of it has ended in good order
 #   action=count:  program, pattern: print the number of processes
 action=${action:?}
 started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
-running() {
-  number=0
+found() {
   for p in /proc/[0-9]*; do
     c=; { read -r c < "$p/comm"; } 2>/dev/null
     if [ "$c" = "${program:?}" ] && tr '\0' ' ' < "$p/cmdline" 2>/dev/null | grep -Eq -e "${pattern:?}"; then
-      number=$((number + 1)); fi
+      echo "${p##*/}:$(started "${p##*/}")"; fi
   done
-  echo "$number"
+}
+running() { found | grep -c .; }
+signalled() {
+  for p in ${processes?}; do
+    [ "$(started "${p%:*}")" != "${p#*:}" ] || kill "-${signal:?}" "${p%:*}"; done
+  for p in $processes; do
+    while [ "$(started "${p%:*}")" = "${p#*:}" ] && ! grep -q '^State:[[:space:]]*Z' "/proc/${p%:*}/status" 2>/dev/null
+    do sleep 0.1; done
+  done
 }
 launch() {
   cd "${folder:?}" 2>/dev/null || cd / || exit
@@ -22,13 +30,8 @@ launch() {
   if [ -n "${foreground:-}" ]; then eval "setsid ${line:?} </dev/null >/dev/null 2>&1 &"; else eval "${line:?}"; fi
 }
 case $action in
-  signal)
-    for p in ${processes:?}; do
-      [ "$(started "${p%:*}")" != "${p#*:}" ] || kill "-${signal:?}" "${p%:*}"; done
-    for p in $processes; do
-      while [ "$(started "${p%:*}")" = "${p#*:}" ] && ! grep -q '^State:[[:space:]]*Z' "/proc/${p%:*}/status" 2>/dev/null
-      do sleep 0.1; done
-    done ;;
+  signal) signalled ;;
+  restart) signal=TERM processes=$(found); signalled; ( launch ) ;;
   start) [ "$(running)" != 0 ] || ( launch ) ;;
   count) running ;;
 esac

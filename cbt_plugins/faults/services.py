@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.faults.facts import DaemonName
@@ -60,6 +60,11 @@ class ServiceManager:
     def start(self, scene: Scene, services: Sequence[Service]) -> Command:
         """Return the command that starts services again; those that run are left alone."""
         raise NotImplementedError
+
+    def restart(self, scene: Scene, services: Sequence[Service]) -> Command:
+        """Return the command that stops services, whatever process they are by then, and starts them again."""
+        stop, start = self.stop(scene, services), self.start(scene, services)
+        return replace(stop, text=f"{stop.text}\n{start.text}", timeout=stop.timeout + start.timeout)
 
     def kill(self, scene: Scene, services: Sequence[Service]) -> Command:
         """Return the command that sends SIGKILL, by pid and start time, and keeps systemd from restarting (Restart=).
@@ -138,6 +143,10 @@ class BareProcess(ServiceManager):
         texts = [launch(s.name, s.process) for s in services if s.process]
         return self._on_node(scene, services, "\n".join(texts))
 
+    def restart(self, scene: Scene, services: Sequence[Service]) -> Command:
+        texts = [launch(s.name, s.process, "restart") for s in services if s.process]
+        return self._on_node(scene, services, "\n".join(texts))
+
     def count(self, scene: Scene, services: Sequence[Service]) -> Command:
         counts = "".join(f"c=$({_counted(s.name)}\n)\nn=$((n + c))\n" for s in services)
         return self._on_node(scene, services, f"n=0\n{counts}echo $n")
@@ -171,6 +180,11 @@ def stop(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
 def start(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
     """Return the commands that start services of one node again."""
     return tuple(MANAGERS[manager].start(scene, its) for manager, its in _by_manager(services))
+
+
+def restart(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
+    """Return the commands that restart services of one node, whatever process they are by then."""
+    return tuple(MANAGERS[manager].restart(scene, its) for manager, its in _by_manager(services))
 
 
 def kill(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
@@ -300,15 +314,15 @@ def signal(name: str, processes: Sequence[DaemonProcess]) -> str:
     return script("process", action="signal", signal=name, processes=known)
 
 
-def launch(name: DaemonName, process: DaemonProcess) -> str:
-    """Return shell text that starts a bare process as it was, unless it runs."""
+def launch(name: DaemonName, process: DaemonProcess, action: str = "start") -> str:
+    """Return shell text that starts a bare process as it was, unless it runs; or "restart" for one that runs, too."""
     line = " ".join(map(shlex.quote, ["env", *process.environment, *process.argv]))
     if process.user and not any(word.startswith("--setuser") for word in process.argv):
         line = f"setpriv --reuid={process.user} --regid={process.group} --init-groups {line}"
     foreground = any(word in ("-f", "-d", "--foreground") for word in process.argv)
     return script(
         "process",
-        action="start",
+        action=action,
         **_which(name),
         line=line,
         folder=process.folder,
@@ -326,7 +340,7 @@ def _which(name: DaemonName) -> Dict[str, str]:
     program = next(program for program, type in PROGRAMS.items() if type == name.type)
     heads = ("rgw.", "radosgw.", "") if name.type == "rgw" else ("",)
     ids = "|".join(re.escape(head + name.id) for head in heads)
-    whole = "|".join(re.escape(f"client.{head}{name.id}") for head in heads[:2])
+    whole = "|".join(re.escape(f"client.{head}{name.id}") for head in heads)
     full = f"({whole})" if name.type == "rgw" else re.escape(str(name))
     return {"program": program, "pattern": rf"-i ?({ids}) |--id[ =]({ids}) |(-n|--name)[ =]{full} "}
 

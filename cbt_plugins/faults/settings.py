@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults.facts import Facts, ask
@@ -38,6 +38,19 @@ FAST_MCLOCK = (
 )
 
 
+def everywhere(
+    dump: Sequence[Mapping[str, Any]], section: str, wanted: Iterable[Tuple[str, str]]
+) -> List[Tuple[str, str, str]]:
+    """Return (who, option, value) for a section, and for each part of it that has a value of its own, which would win.
+    """
+    options = dict(wanted)
+    whos = {(section, "")}
+    for row in dump:
+        if row["name"] in options and row["section"].split(".")[0] == section:
+            whos.add((row["section"], row.get("mask", "")))
+    return [(who + (f"/{mask}" if mask else ""), n, v) for n, v in options.items() for who, mask in sorted(whos)]
+
+
 class SettingsMaker:
     """Makes the steps of settings; changes nothing."""
 
@@ -57,7 +70,7 @@ class SettingsMaker:
         facts = ask(self._ceph, _QUESTIONS, self._limits.quick)
         made = [
             self._flags(facts, settings.flags),
-            self._config(facts.answers["config dump"], settings.config, "set configuration"),
+            self.configuration(facts.answers["config dump"], settings.config, "set configuration"),
             self._balancer(facts, settings.balancer),
             self._autoscaler(facts, settings.autoscaler),
         ]
@@ -75,14 +88,8 @@ class SettingsMaker:
             raise FaultError("no OSD is up, so its scheduler is not known")
         queue = self._show(up[0], "osd_op_queue")
         wanted = FAST_MCLOCK if queue == "mclock_scheduler" else FAST_WPQ
-        # a value set for a class or a host would win over one set for all OSDs: each of these is set as well
-        whos = {("osd", "")}
-        names = {name for name, _ in wanted}
-        for row in facts.answers["config dump"]:
-            if row["name"] in names and row["section"].split(".")[0] == "osd":
-                whos.add((row["section"], row.get("mask", "")))
-        triples = [(who + (f"/{mask}" if mask else ""), n, v) for n, v in wanted for who, mask in sorted(whos)]
-        step = self._config(facts.answers["config dump"], triples, f"fast recovery ({queue})")
+        triples = everywhere(facts.answers["config dump"], "osd", wanted)
+        step = self.configuration(facts.answers["config dump"], triples, f"fast recovery ({queue})")
         return [step] if step else []
 
     def not_in_force(self, steps: Sequence[Step]) -> List[str]:
@@ -118,9 +125,11 @@ class SettingsMaker:
             {"flags": list(facts.flags)},
         )
 
-    def _config(
+    def configuration(
         self, dump: Sequence[Mapping[str, Any]], wanted: Sequence[Tuple[str, str, str]], what: str
     ) -> Optional[Step]:
+        """Return the step that sets options, (who, option, value), by the reply to `config dump`; None for no options.
+        """
         do, undo, set_to, was = [], [], [], []
         former: Dict[str, Optional[str]] = {}
         for who, option, value in wanted:

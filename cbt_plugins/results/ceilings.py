@@ -37,6 +37,7 @@ class Wiring:
             raise Unknown(f"cluster/before is not what Ceph's commands print ({type(e).__name__}: {e})") from e
 
     def _read(self, run: Path, endpoints: Sequence[str]) -> None:
+        self._data_pool = self._own_data_pool(run) or DATA_POOL
         pool = self._pool()
         self.pool_name = str(pool["pool_name"])
         self.kept = self._redundancy(pool)
@@ -71,8 +72,16 @@ class Wiring:
         except (OSError, ValueError) as e:
             raise Unknown(f"cluster/before/{name} cannot be read") from e
 
+    def _own_data_pool(self, run: Path) -> str:
+        """Return the name of the pool that the run has made for its objects, "" for none."""
+        try:
+            key = (read_json(run / "plan.json").get("rgw") or {}).get("placement", {}).get("data")
+            return str(read_json(run / "manifest.json")["pools"][key]["pool_name"]) if key else ""
+        except (OSError, ValueError, KeyError):
+            return ""
+
     def _pool(self) -> Mapping[str, Any]:
-        pools = [pool for pool in self._json("pools.json") if str(pool.get("pool_name")).endswith(DATA_POOL)]
+        pools = [pool for pool in self._json("pools.json") if str(pool.get("pool_name")).endswith(self._data_pool)]
         if len(pools) != 1:
             raise Unknown(f"{len(pools) or 'no'} pools end in {DATA_POOL}: which one has the objects is not known")
         its: Mapping[str, Any] = pools[0]

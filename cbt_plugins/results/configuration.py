@@ -150,6 +150,9 @@ def _of_cluster(run: Optional[Path]) -> Pairs:
     before = run / "cluster" / "before" if run else None
     profiles = _json(before, "ec_profiles.json") or {}
     own = {its.get("pool_name"): key for key, its in ((_json(run, "manifest.json") or {}).get("pools") or {}).items()}
+    placed = ((_json(run, "plan.json") or {}).get("rgw") or {}).get("placement") or {}
+    roles_of = {key: role for role, key in reversed(list(placed.items()))}
+    own = {name: roles_of.get(key, key) for name, key in own.items()}
     roles = [(end, role) for end, role in _ROLES if role not in own.values()]
     rules = {rule.get("rule_id"): rule for rule in _json(before, "crush_rules.json") or ()}
     for pool in _json(before, "pools.json") or ():

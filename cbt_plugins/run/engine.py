@@ -91,7 +91,7 @@ class Engine:
                 ready = check(run)
                 if run.watch.node in ready.offsets:
                     run.watch.offset = ready.offsets[run.watch.node].seconds
-                ready.manifest.update(prepare.set_up(run))
+                ready = prepare.set_up(run, ready)
                 self._describe(run, ready)
                 return self._run(run, ready, monitors)
         except RunFailed as error:

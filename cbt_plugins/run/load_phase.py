@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins import signals
-from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Pending
 from cbt_plugins.cluster.sampler import StatusFeed
 from cbt_plugins.conditions import NO_FAULTS, found_in, of_own_faults
@@ -19,7 +18,7 @@ from cbt_plugins.journal import LineWriter
 from cbt_plugins.load import worker_groups
 from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, LoadStart, environment, generator_of
 from cbt_plugins.load.session import Agents, Beat, LoadError, LoadOrders, LoadSession
-from cbt_plugins.plan import Goal, Phase
+from cbt_plugins.plan import Goal, Phase, placement_id
 from cbt_plugins.run.buckets import Buckets, ObjectCount, account, settled
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.events import EventSchedule
@@ -199,7 +198,7 @@ class _Observer:
     def until_over(self) -> None:
         """Follow the load until all generators have ended; stop them when something ends the phase."""
         goal = self.outcome.phase.goal
-        reached = _target(self.load.context.ceph, goal) if goal else None
+        reached = _target(self.load.context, goal) if goal else None
         while not self.session.over:
             self._look()
             self._begin_what_is_due()
@@ -410,14 +409,15 @@ def lasting(phase: Phase) -> float:
     return length + overlap + block_of(phase) if length and overlap and phase.goal is None else length
 
 
-def _target(ceph: Ceph, goal: Goal) -> Optional[Callable[[StatusFeed], bool]]:
+def _target(run: RunContext, goal: Goal) -> Optional[Callable[[StatusFeed], bool]]:
     """Return what tells whether a fill by share is done; None for goals that end by themselves."""
     max_avail, raw = goal.max_avail, goal.raw
     if raw is not None:
         return lambda watch: bool(watch.latest and watch.latest.raw_used is not None and watch.latest.raw_used >= raw)
     if max_avail is None:
         return None
-    pool = ceph.data_pool()
+    ceph = run.ceph
+    pool = ceph.data_pool(*([placement_id(run.run_id)] if run.plan.rgw.placement else []))
     wanted = ceph.pool_bytes(pool) + max_avail * ceph.max_avail(pool)
     asked = [0.0]
 

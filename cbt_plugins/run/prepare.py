@@ -1,32 +1,39 @@
-"""What a run makes for itself before its first phase."""
+"""What a run makes for itself before its first phase: pools, and what RGW has."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Dict
 
 from cbt_plugins.faults.access import limits_of
+from cbt_plugins.faults.gateways import GatewayMaker
 from cbt_plugins.faults.pools import PoolMaker
 from cbt_plugins.host import RunFailed
 from cbt_plugins.run.context import RunContext
+from cbt_plugins.run.preflight import Ready, s3_keys
+
+#: what holds objects, beside pools
+_WITH_DATA = ("rgw placement", "rgw user")
 
 
-def set_up(run: RunContext) -> Dict[str, Any]:
-    """Make the pools of the plan, or what is missing of them; return what the manifest says of them.
+def set_up(run: RunContext, ready: Ready) -> Ready:
+    """Make what the plan asks for, or what is missing of it; return what is ready then, with what was seen.
 
-    Raises FaultError, and RunFailed when what earlier phases have written was removed.
+    Raises FaultError and CephError, and RunFailed when what earlier phases have written was removed.
     """
-    pools = run.plan.pools
-    if not pools:
-        return {}
-    maker = PoolMaker(run.ceph, limits_of(run.plan.settings), run.run_id)
-    present = {record.label for record in run.injector.open}
-    parts = list(maker.parts(pools))
-    gone = [label for (label, _), pool in zip(parts, pools) if not pool.existing and label not in present]
-    begun = bool(run.journal.all("phase-done"))
-    if begun and gone:
+    plan, limits = run.plan, limits_of(run.plan.settings)
+    lost = [label for label in run.injector.no_longer_set_up() if label.startswith("pool ") or label in _WITH_DATA]
+    if lost and run.journal.all("phase-done"):
         raise RunFailed(
-            f"{', '.join(gone)}: removed since the run was broken off, with what its phases have written: "
+            f"{', '.join(lost)}: removed since the run was broken off, with what its phases have written: "
             "begin again, in another archive directory"
         )
-    run.injector.set_up(parts)
-    return {"pools": maker.seen(pools)}
+    pools = PoolMaker(run.ceph, limits, run.run_id)
+    gateways = GatewayMaker(run.ceph, run.host.cluster, limits, run.run_id, plan.rgw, plan.s3.user or "")
+    run.injector.set_up(pools.parts(plan.pools))
+    run.injector.set_up(gateways.parts(plan.pools))
+    found: Dict[str, Any] = {"pools": pools.seen(plan.pools)} if plan.pools else {}
+    if plan.rgw.restarts:
+        found["rgw"] = gateways.seen()
+    keys = s3_keys(plan.s3, run.ceph) if plan.rgw.make_user else ready.keys
+    return replace(ready, keys=keys, manifest={**ready.manifest, **found})

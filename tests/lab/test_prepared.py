@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import pytest
 from cluster_state import ask, facts
@@ -27,12 +27,55 @@ def state(lab: RunningLab) -> Dict[str, Any]:
     """What a run may make for itself."""
     pools = {row["pool_name"]: row["options"] for row in ask(lab, "osd pool ls detail")}
     names = {what: ask(lab, f"{what} ls") for what in ("osd crush rule", "osd erasure-code-profile")}
+    for question, key in (("zone get", "placement_pools"), ("zonegroup get", "placement_targets"), ("user list", "")):
+        answer = json.loads(lab.exec("node0", ["radosgw-admin", *question.split()]).stdout)
+        names[question] = answer[key] if key else answer
     return {"pools": pools, "config": facts(lab)["config"], "lock": facts(lab)["lock"], **names}
 
 
 def cycle(lab: RunningLab, folder: Path, **keys: Any) -> Cycle:
     phases = [{"fill": {"objects": 20}}, {"hybrid": {"duration": "3s"}}]
     return Cycle(lab, folder, warp={"s3": S3, "engine": "cbt-load", "cycle": {"phases": phases}, **keys})
+
+
+def threads(lab: RunningLab) -> List[str]:
+    """What the gateways that were started last say of themselves."""
+    rows = ask(lab, "service dump")["services"]["rgw"]["daemons"]
+    newest = {row["metadata"]["id"]: key for key, row in sorted(rows.items()) if isinstance(row, dict)}
+    shown = [["ceph", "config", "show", f"rgw.{key}", "rgw_thread_pool_size"] for key in newest.values()]
+    return [lab.exec("node0", words).stdout.strip() for words in shown]
+
+
+def test_a_user_and_a_pool_for_one_run(lab: RunningLab, tmp_path: Path) -> None:
+    before = state(lab)
+    keys = {"s3": {**S3, "user": "bench"}, "rgw": {"make_user": True}, "pools": {"a": {"replicas": 2, "pg_num": 4}}}
+    done = (one := cycle(lab, tmp_path, **keys)).run()
+    assert done.returncode == 0, done.stderr
+    assert state(lab) == before
+    seen = json.loads((one.folder / "manifest.json").read_text())["pools"]["a"]
+    assert (seen["size"], seen["pg_num"]) == (2, 4)
+
+
+@pytest.mark.long
+def test_buckets_on_pools_of_the_run(lab: RunningLab, tmp_path: Path) -> None:
+    """Killed while a gateway restarts, then run to its end: objects and shards are where they were asked for."""
+    before, were = state(lab), threads(lab)
+    pools = {"data": {"ec": "2+1", "pg_num": 8}, "index": {"replicas": 3, "pg_num": 4}}
+    rgw = {"placement": {"data": "data", "index": "index", "extra": "index"}, "threads": 48, "index_shards": 3}
+    one = cycle(lab, tmp_path, s3={**S3, "user": "bench"}, pools=pools, rgw=rgw)
+    journal = lambda: "".join(path.read_text() for path in one.archive.glob("results/*/id-*/undo.jsonl"))  # noqa: E731
+    one.broken_off(lambda: "rgw.rgw1 restarted" in journal(), "a restart")
+    assert one.undo().returncode == 0
+    assert state(lab) == before and set(threads(lab)) == set(were)
+    done = one.run()
+    assert done.returncode == 0, done.stderr
+    assert state(lab) == before and set(threads(lab)) == set(were)
+    manifest = json.loads((one.folder / "manifest.json").read_text())
+    assert [gateway["rgw_thread_pool_size"] for gateway in manifest["rgw"].values()] == ["48", "48"]
+    border = json.loads((one.folder / "phases" / "02-hybrid" / "capacity.json").read_text())
+    stored = {row["name"]: row["stats"]["objects"] for row in border.get("df", border)["pools"]}
+    own = {key: stored[its["pool_name"]] for key, its in manifest["pools"].items()}
+    assert own["data"] >= 20 and own["index"] == 3
 
 
 @pytest.mark.long

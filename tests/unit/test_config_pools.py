@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
+import pytest
 from config_files import CLUSTER, CYCLE, WARP, errors_in, marked
 
 from cbt_plugins.config.preview import changes, pool_words, unchanged, warnings
 from cbt_plugins.config.sections import plan_of
-from cbt_plugins.plan import Plan, RunPool
+from cbt_plugins.plan import Gateways, Plan, RunPool
 
 PHASES = {"phases": [{"fill": {"objects": 5}}]}
 
 
-def plan(pools: Dict[str, Any]) -> Plan:
-    section = {"s3": {"urls": ["http://a"], "user": "u"}, "cycle": PHASES, "pools": pools}
+def plan(pools: Dict[str, Any], rgw: Optional[Dict[str, Any]] = None) -> Plan:
+    section = {"s3": {"urls": ["http://a"], "user": "u"}, "cycle": PHASES, "pools": pools, "rgw": rgw or {}}
     return plan_of("warp", section, {"clients": ["c1"]}, None)
 
 
@@ -43,6 +44,59 @@ def test_pools_of_a_plan() -> None:
     assert said[f"existing pool default.rgw.log: {about}"].startswith("what it was before")
     assert unchanged([made]) == "other pool, user, flag, setting or daemon"
     assert "pools index: the autoscaler may split their PGs while phases run: give pg_num" in warnings(made, ["c1"])
+
+
+def test_what_rgw_is_given() -> None:
+    pools = {"data": {"ec": "2+1", "pg_num": 8}, "index": {"replicas": 3, "pg_num": 8}}
+    placement = {"data": "data", "index": "index", "extra": "index"}
+    made = plan(pools, {"placement": placement, "threads": 512, "index_shards": 11})
+    assert made.rgw == Gateways(placement, index_shards=11, threads=512, make_user=True)
+    said = {change.what: change.undo for change in changes(made, {})}
+    target = "zone: placement target cbtp-<run id> on pools data data, index index, extra index"
+    assert said[target].startswith("removed at the end of the whole run")
+    assert said["gateways: restarted, one after the other"].startswith("restarted again")
+    assert said["RGW user u: made"].startswith("removed with its buckets")
+    assert "configuration: client rgw_thread_pool_size = 512" in said
+    assert unchanged([made]) == "other pool, other user, flag, other setting or other daemon"
+    alone = plan({}, {"make_user": True})
+    assert not alone.rgw.restarts and unchanged([alone]) == "pool, other user, flag, setting or daemon"
+    assert plan({}).rgw == Gateways()
+
+
+RGW = [
+    ("{placement: {data: ec, index: §ec, extra: rep}}", ".placement.index: ec is erasure coded, and index needs"),
+    ("{placement: {data: ec, index: rep, extra: §ec}}", ".placement.extra: ec is erasure coded, and extra needs"),
+    ("{placement: §{data: ec, index: rep}}", ".placement: data is erasure coded: give extra: a pool with replicas"),
+    ("{placement: {data: §rip, index: rep}}", ".placement.data: no pool 'rip' under pools:; did you mean 'rep'?"),
+    ("{placement: {data: rep, index: §other}}", ".placement.index: other must be a pool that the run makes"),
+    ("{placement: {data: rep, index: §log}}", ".placement.index: log must be a pool that the run makes"),
+    ("{placement: {data: rep, index: rep}, make_user: §false}", ".make_user: placement is for a user that the run"),
+    ("{index_shards: §0}", ".index_shards: must be at least 1"),
+    ("{threads: §1.5}", ".threads: must be a whole number"),
+    ("{make_user: §1}", ".make_user: must be true or false"),
+    ("{§thread: 5}", ".thread: unknown key; did you mean 'threads'?"),
+]
+
+
+@pytest.mark.parametrize(("rgw", "message"), RGW)
+def test_errors_of_rgw(tmp_path: Path, rgw: str, message: str) -> None:
+    pools = "{ec: {ec: 2+1}, rep: {replicas: 3}, other: {replicas: 3, application: x}, log: {existing: true, bulk: on}}"
+    text, (place,) = marked(CLUSTER + WARP + CYCLE + f"    pools: {pools}\n    rgw: {rgw}\n")
+    (found,) = errors_in(tmp_path, text)
+    assert found.startswith(f"{place}benchmarks.warp.rgw{message}"), found
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("    keep_data: true\n    rgw: {§make_user: true}\n", "rgw.make_user: the user is removed with its buckets"),
+        ("    keep_data: true\n    pools: {a: {replicas: 3}}\n    rgw: {placement: {data: a, index: a}}\n", None),
+    ],
+)
+def test_what_rgw_is_not_given(tmp_path: Path, keys: str, message: Optional[str]) -> None:
+    """What goes at the end of the run cannot keep its data."""
+    (found,) = errors_in(tmp_path, marked(CLUSTER + WARP + CYCLE + keys)[0])
+    assert (message or "rgw.placement: its pools are removed at the end") in found
 
 
 ERRORS = [

@@ -39,7 +39,7 @@ def test_what_is_missing_is_named(source: str, said: str) -> None:
 def test_from_an_rgw_user(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {"with": {"keys": [{"access_key": "AK", "secret_key": "SK"}]}, "without": {"keys": []}}
     ceph = Ceph(NO_CLUSTER, {"head": "node0"})
-    monkeypatch.setattr(ceph, "_admin_json", lambda command: answers[command.rsplit("=", 1)[1]])
+    monkeypatch.setattr(ceph, "admin_json", lambda command: answers[command.rsplit("=", 1)[1]])
     assert s3_keys(S3(("http://a",), user="with"), ceph) == S3Keys("AK", "SK")
     with pytest.raises(CephError, match="no S3 keys: run radosgw-admin key create"):
         s3_keys(S3(("http://a",), user="without"), ceph)

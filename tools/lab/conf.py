@@ -104,8 +104,6 @@ rgw_run_sync_thread = false
 rgw_enable_quota_threads = false
 rgw_enable_usage_log = false
 rgw_dynamic_resharding = false
-rgw_thread_pool_size = 64
-rgw_override_bucket_index_max_shards = 4
 """
 
 
@@ -128,13 +126,15 @@ def ceph_conf(topology: Topology, fsid: str, tls: bool = False) -> str:
 
 
 def runtime_commands(topology: Topology) -> List[str]:
-    """`ceph` commands for what belongs into the monitors' database: recovery at full speed, `out` soon.
+    """`ceph` commands for what belongs into the monitors' database: recovery at full speed, `out` soon,
+    gateways as small as the lab.
 
     osd_recovery_sleep = 0 alone means "by the class of the disk", and files count as hdd.
     """
     options = [("mon", "mon_osd_down_out_interval", topology.out_interval), ("osd", "osd_max_backfills", 4)]
     options += [("osd", name, 8) for name in ("osd_recovery_max_active", "osd_recovery_max_active_hdd")]
     options += [("osd", f"osd_recovery_sleep{kind}", 0) for kind in ("", "_hdd", "_hybrid")]
+    options += [("client", "rgw_thread_pool_size", 64), ("client", "rgw_override_bucket_index_max_shards", 4)]
     return [f"config set {who} {name} {value}" for who, name, value in options]
 
 
