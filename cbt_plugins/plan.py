@@ -246,8 +246,10 @@ class Phase:
     warp: Optional[WarpOp] = None
     events: Tuple[Event, ...] = ()  # fill, hybrid, warp; wait: from its begin
     wait_clean: bool = False  # wait until all PGs are active+clean ...
+    wait_gc: bool = False  # ... or until RGW has no garbage
     at_most: Optional[float] = None  # ... for at most this long
     stalled: Optional[float] = None  # ... and while something changes within this long
+    drop_caches: bool = False  # of the OSD nodes, before a wait
 
     @property
     def is_calibration(self) -> bool:

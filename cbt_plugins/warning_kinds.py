@@ -104,6 +104,7 @@ _ALL = (
     WarningKind("fault-failed", "a fault could not be injected or undone"),
     # of the cluster during a phase, unless its own faults explain them or `accept` names them: docs/CONFIG.md
     WarningKind("not-clean", "PGs were not active+clean", forbids_verdict=True),
+    WarningKind("garbage-left", "garbage of RGW was left when the wait for its end was given up"),
     WarningKind("recovering", "the cluster recovered or moved data", forbids_verdict=True),
     WarningKind("near-full", "OSDs or pools were nearly full", forbids_verdict=True),
     WarningKind("daemon-down", "a daemon was down", forbids_verdict=True),

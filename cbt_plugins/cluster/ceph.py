@@ -269,6 +269,19 @@ class Ceph:
         """Return the reply of `radosgw-admin COMMAND`. Raises CephError."""
         return self._parsed(self._text(f"{self._admin} {command} 2>/dev/null", timeout), f"radosgw-admin {command}")
 
+    def garbage(self) -> int:
+        """Return how many entries RGW's garbage has, also those that are not due. Raises CephError."""
+        count = "awk '/\"tag\":/ { n++ } /^failed$/ { f = 1 } END { print f ? \"failed\" : n + 0 }'"
+        line = f"{{ {self._admin} gc list --include-all 2>/dev/null || echo failed; }} | {count}"
+        said = self._text(line, 600.0).strip()
+        if not said.isdigit():
+            raise CephError(f"radosgw-admin gc list failed on {self.head}")
+        return int(said)
+
+    def collect_garbage(self, timeout: float) -> None:
+        """Have all garbage collected, also what is not due; return when that has ended. Raises CephError."""
+        self._text(f"{self._admin} gc process --include-all 2>&1", timeout)
+
     def user_keys(self, uid: str) -> S3Keys:
         """Return the S3 keys of an RGW user. Raises CephError when there is no such user or it has no keys."""
         try:

@@ -39,28 +39,39 @@ class DeleteSection(Strict):
     """Delete every object of the run (cbt-load); write `delete: {}`."""
 
 
+#: what ends a wait
+_UNTIL = ("duration", "clean", "gc")
+
+
 class WaitSection(Strict):
     """Wait for time to pass, or for the cluster."""
 
-    model_config = ConfigDict(json_schema_extra=exactly_one(("duration", "clean")))
+    model_config = ConfigDict(json_schema_extra=exactly_one(_UNTIL))
 
     duration: Optional[Duration] = Field(None, description="Wait for this long.")
     clean: Optional[Literal[True]] = Field(None, description="Wait until all PGs are active+clean.")
-    at_most: Optional[Duration] = Field(None, description="Give up waiting for `clean` after this long; never scaled.")
+    gc: Optional[Literal[True]] = Field(
+        None, description="Have RGW's garbage collected, also what is not due, and wait until there is none."
+    )
+    at_most: Optional[Duration] = Field(
+        None, description="Give up waiting for `clean` or `gc` after this long; never scaled."
+    )
     stalled: Optional[Duration] = Field(
-        None, description="Give up earlier, when recovery has made no progress for this long; never scaled."
+        None, description="Give up earlier, when there was no progress for this long; never scaled."
+    )
+    drop_caches: Optional[Literal[True]] = Field(
+        None, description="First write back and drop the page caches of the OSD nodes."
     )
     events: Optional[PhaseEvents] = Field(None, description="Faults and marks while waiting, in order of time.")
 
     @model_validator(mode="after")
     def _whole(self) -> WaitSection:
-        only_one(self, ("duration", "clean"))
-        if self.clean and self.at_most is None:
-            raise ValueError("clean needs at_most: without it the wait may never end")
-        if self.at_most is not None and not self.clean:
-            raise FieldErrors([FieldError(("at_most",), "goes with clean: true only", of_key=True)])
-        if self.stalled is not None and not self.clean:
-            raise FieldErrors([FieldError(("stalled",), "goes with clean: true only", of_key=True)])
+        until = only_one(self, _UNTIL)
+        if until != "duration" and self.at_most is None:
+            raise ValueError(f"{until} needs at_most: without it the wait may never end")
+        for name in ("at_most", "stalled"):
+            if until == "duration" and getattr(self, name) is not None:
+                raise FieldErrors([FieldError((name,), "goes with clean: true or gc: true only", of_key=True)])
         if self.stalled is not None and self.at_most is not None and self.stalled > self.at_most:
             raise FieldErrors([FieldError(("stalled",), "is longer than at_most, which ends the wait before")])
         return self
@@ -177,6 +188,8 @@ class PhaseSection(Strict):
             wait_clean=bool(self.wait.clean),
             at_most=self.wait.at_most,
             stalled=self.wait.stalled,
+            wait_gc=bool(self.wait.gc),
+            drop_caches=bool(self.wait.drop_caches),
         )
 
 

@@ -39,7 +39,7 @@ def forecast(plan: Plan) -> Forecast:
             size += sum(phase.goal.objects * mean_size(bucket.sizes) for bucket in plan.buckets)
         if phase.kind == "fill" and not (phase.goal and phase.goal.duration):
             unknown_time.append(f"{phase.name}: until {goal_text(phase)}")
-        if phase.kind in ("verify", "delete") or phase.wait_clean:
+        if phase.kind in ("verify", "delete") or phase.wait_clean or phase.wait_gc:
             unknown_time.append(f"{phase.name}: {goal_text(phase)}")
         unknown_data += _unknown_data(plan, phase)
     seconds = sum(_seconds(phase) for phase in plan.phases) + (plan.post_poll or 0.0)
@@ -65,10 +65,10 @@ def goal_text(phase: Phase) -> str:
         return format_duration(goal.duration or 0.0)
     if phase.kind in ("verify", "delete"):
         return f"every object is {'read' if phase.kind == 'verify' else 'deleted'}"
-    if phase.wait_clean:
+    if phase.wait_clean or phase.wait_gc:
         limit = f", at most {format_duration(phase.at_most)}" if phase.at_most else ""
         limit += f", or {format_duration(phase.stalled)} without progress" if phase.stalled else ""
-        return f"all PGs are active+clean{limit}"
+        return f"{'all PGs are active+clean' if phase.wait_clean else 'RGW has no garbage'}{limit}"
     parts = [(phase.ramp, " ramp"), (phase.warmup, " warm-up"), (phase.duration or 0.0, "")]
     text = " + ".join(f"{format_duration(seconds)}{what}" for seconds, what in parts if seconds or not what)
     once = bool(phase.keys) and all(op in phase.keys and phase.keys[op].select[:2] == "r(" for op in phase.mix or {})
@@ -196,6 +196,12 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChang
         *(["rows"] if plan.keep_rows else []),
     ]
     yield PlannedChange(f"nodes {nodes}: scratch directory under {where} ({', '.join(content)})", "removed at the end")
+    dropped = [phase.name for phase in plan.phases if phase.drop_caches]
+    if dropped:
+        yield PlannedChange(f"OSD nodes: page caches dropped, in {', '.join(dropped)}", "nothing to undo")
+    collected = [phase.name for phase in plan.phases if phase.wait_gc]
+    if collected:
+        yield PlannedChange(f"garbage of RGW, everybody's: collected, in {', '.join(collected)}", "nothing to undo")
     yield from _pools(plan)
     yield from _gateways(plan)
     yield from _set(plan.settings)

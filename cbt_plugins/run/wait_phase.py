@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
 from dataclasses import dataclass
 from typing import Callable, List, Optional, Set, Tuple
 
-from cbt_plugins.cluster.ceph import CephError, Status
+from cbt_plugins.cluster.ceph import Ceph, CephError, Status
 from cbt_plugins.cluster.sampler import StatusFeed
 from cbt_plugins.conditions import CLEAN
+from cbt_plugins.faults import node_shell
 from cbt_plugins.faults.facts import not_clean
+from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Phase, Plan
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.events import EventSchedule
@@ -36,22 +39,28 @@ def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule) -> 
     folder.mkdir(parents=True)
     outcome = PhaseOutcome(index, phase)
     waiting = _Waiting(phase.name, lambda status: status.not_clean)
-    if phase.wait_clean:
+    if phase.wait_clean or phase.wait_gc:
         waiting.at_most, waiting.stalled = phase.at_most, phase.stalled
     else:
         waiting.duration = phase.duration
     schedule.prepare()
+    if phase.drop_caches:
+        drop_caches(run)
     try:
         with run.host.monitors(folder / "monitors", acting=True), run.watch.feed() as watch:
             begun = time.time()  # the monitors run before anything happens
             schedule.begin(begun)
+            if phase.wait_gc:
+                garbage = _Garbage(run.ceph, phase.at_most or AT_MOST)
+                waiting.of_garbage(garbage)
+                garbage.start()
             given_up = waiting.follow(watch, lambda: schedule.failure is not None)
             schedule.close()
     except BaseException:
         schedule.abandon()
         raise
     if given_up:
-        outcome.warn("not-clean", given_up)
+        outcome.warn("garbage-left" if phase.wait_gc else "not-clean", given_up)
         outcome.degrade("degraded")
     if schedule.failure is not None:
         outcome.warn("fault-failed", schedule.failure)
@@ -82,6 +91,34 @@ def _limits(plan: Plan, index: int) -> Tuple[Optional[float], Optional[float]]:
     return (found.at_most, found.stalled) if found else (AT_MOST, STALLED)
 
 
+def drop_caches(run: RunContext) -> None:
+    """Write back and drop the page caches of the OSD nodes. Raises RemoteError."""
+    nodes = nodes_of(run.host.cluster, "osds")
+    log.info("dropping the page caches of %s", ", ".join(nodes))
+    run.remote.run(nodes, node_shell.sudo("sync && echo 3 > /proc/sys/vm/drop_caches"), timeout=600.0)
+    run.events.write("caches-dropped", nodes=list(nodes))
+
+
+class _Garbage(threading.Thread):
+    """Has RGW's garbage collected until there is none; `left` is how much there is, None until that is known."""
+
+    def __init__(self, ceph: Ceph, limit: float) -> None:
+        super().__init__(name="garbage", daemon=True)  # nobody waits for a collection that takes hours
+        self._ceph, self._until = ceph, time.monotonic() + limit
+        self.left: Optional[int] = None
+        self.error: Optional[str] = None
+
+    def run(self) -> None:
+        try:
+            while (seconds := self._until - time.monotonic()) > 0:
+                self.left = self._ceph.garbage()
+                if not self.left:
+                    return
+                self._ceph.collect_garbage(seconds)
+        except CephError as error:
+            self.error = str(error)
+
+
 @dataclass
 class _Waiting:
     """One wait: for `duration`, or until no PG counts any more and it has stayed so."""
@@ -92,11 +129,18 @@ class _Waiting:
     at_most: Optional[float] = None  # seconds after which the wait is given up
     stalled: Optional[float] = None  # seconds without progress after which it is given up
     note: str = ""
+    what: str = "PGs are not active+clean"
+    stable: float = STABLE  # seconds that it must last
+    garbage: Optional[_Garbage] = None
     not_clean: Optional[int] = None
     clean_since: Optional[float] = None  # our clock
     _begun: float = 0.0
     _progress_at: float = 0.0  # when less was to be done than ever before
     _least: Optional[Tuple[int, int]] = None
+
+    def of_garbage(self, garbage: _Garbage) -> None:
+        """Wait for the end of garbage, which is what is counted instead of PGs."""
+        self.garbage, self.what, self.stable = garbage, "entries of RGW's garbage are left", 0.0
 
     def follow(self, watch: StatusFeed, stop: Callable[[], bool]) -> Optional[str]:
         """Watch until the wait is over or `stop` says so; None, or why it was given up."""
@@ -105,25 +149,28 @@ class _Waiting:
         with contextlib.closing(Progress(limit)) as progress:
             while not stop():
                 for at, status in watch.poll(1.0):
-                    self._take(at, status)
+                    if self.garbage is None:
+                        self._take(at, self.count(status), status.degraded + status.misplaced)
                 now = time.time()
+                if self.garbage is not None and self.garbage.left is not None:
+                    self._take(now, self.garbage.left, 0)
                 elapsed = now - self._begun
                 left = None if limit is None else max(0.0, limit - elapsed)
                 progress.show(Now(self.phase, "waiting", elapsed, left, not_clean=self.not_clean, note=self.note))
                 if self.duration is not None:
                     if elapsed >= self.duration:
                         return None
-                elif self.clean_since is not None and now - self.clean_since >= STABLE:
+                elif self.clean_since is not None and now - self.clean_since >= self.stable:
                     return None
                 elif given_up := self._given_up(now):
                     return given_up
         return None
 
-    def _take(self, at: float, status: Status) -> None:
-        self.not_clean = self.count(status)
+    def _take(self, at: float, left: int, more: int) -> None:
+        self.not_clean = left
         self.clean_since = (self.clean_since or at) if self.not_clean == 0 else None
         # degraded may rise while PGs move: either getting less is progress
-        todo = (self.not_clean, status.degraded + status.misplaced)
+        todo = (self.not_clean, more)
         if self._least is None or todo[0] < self._least[0] or todo[1] < self._least[1]:
             least = self._least or todo
             self._least = (min(todo[0], least[0]), min(todo[1], least[1]))
@@ -131,9 +178,11 @@ class _Waiting:
 
     def _given_up(self, now: float) -> Optional[str]:
         """Why it is not waited for any longer; None while it is."""
-        many = f"{self.not_clean} PGs are not active+clean"
+        many = f"{self.not_clean} {self.what}"
+        if self.garbage is not None and self.garbage.error is not None:
+            return self.garbage.error
         if self.not_clean is None:
-            many = "ceph status has not answered"
+            many = "ceph status has not answered" if self.garbage is None else "RGW's garbage is not known"
         if self.at_most is not None and now - self._begun >= self.at_most:
             return f"{many} after {now - self._begun:.0f} s"
         if self.stalled is not None and now - self._progress_at >= self.stalled:

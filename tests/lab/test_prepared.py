@@ -57,6 +57,20 @@ def test_a_user_and_a_pool_for_one_run(lab: RunningLab, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_garbage_goes_and_caches_are_dropped(lab: RunningLab, tmp_path: Path) -> None:
+    """What large objects leave when they are deleted is collected hours later, unless somebody asks for it."""
+    listed = ["radosgw-admin", "gc", "list", "--include-all"]
+    wait = {"gc": True, "at_most": "5m", "drop_caches": True}
+    cycle = {"phases": [{"fill": {"objects": 3}}, {"delete": {}}, {"wait": wait}]}
+    done = (one := Cycle(lab, tmp_path, warp={"s3": S3, "engine": "cbt-load", "size": "8MiB", "cycle": cycle})).run()
+    assert done.returncode == 0, done.stderr
+    assert json.loads(lab.exec("node0", listed).stdout) == []
+    assert one.phases()["wait"]["status"] == "ok"
+    (event,) = [e for e in map(json.loads, (one.folder / "events.jsonl").open()) if e["event"] == "caches-dropped"]
+    assert event["nodes"] == ["node1", "node2", "node3", "node4"]
+
+
+@pytest.mark.long
 def test_buckets_on_pools_of_the_run(lab: RunningLab, tmp_path: Path) -> None:
     """Killed while a gateway restarts, then run to its end: objects and shards are where they were asked for."""
     before, were = state(lab), threads(lab)

@@ -381,7 +381,11 @@ def test_errors_of_settings(tmp_path: Path, settings: str, message: str) -> None
 @pytest.mark.parametrize(
     ("wait", "message"),
     [
-        ("{duration: 5m, §stalled: 1m}", ".stalled: goes with clean: true only"),
+        ("{duration: 5m, §stalled: 1m}", ".stalled: goes with clean: true or gc: true only"),
+        ("§{gc: true}", ": gc needs at_most: without it the wait may never end"),
+        ("§{gc: true, clean: true, at_most: 1h}", ": clean and gc exclude each other: keep one"),
+        ("{gc: §false}", ".gc: must be true"),
+        ("{duration: 5m, drop_caches: §yess}", ".drop_caches: must be true"),
         ("{clean: true, at_most: 5m, stalled: §1h}", ".stalled: is longer than at_most, which ends the wait before"),
         ("{clean: true, at_most: 5m, stalled: §60}", ".stalled: 60: seconds? write 60s"),
         ("{clean: true, at_most: 5m, events: [{at: §5m, mark: x}]}", ".events[0].at: 5m: the phase is over after 5m"),

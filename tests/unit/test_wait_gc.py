@@ -1,0 +1,49 @@
+"""A wait for the end of RGW's garbage."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, Optional
+
+from cbt_plugins.cluster.ceph import CephError
+from cbt_plugins.run.wait_phase import _Garbage, _Waiting
+
+
+class Bin:
+    """Garbage that goes in lots; with a lot of 0 it stays."""
+
+    def __init__(self, left: int, lot: int, error: Optional[str] = None) -> None:
+        self.left, self.lot, self.error = left, lot, error
+
+    def garbage(self) -> int:
+        if self.error:
+            raise CephError(self.error)
+        return self.left
+
+    def collect_garbage(self, timeout: float) -> None:
+        self.left = max(0, self.left - self.lot)
+
+
+def waited(bin: Bin, limit: float) -> Optional[str]:
+    waiting = _Waiting("gc", lambda status: 0)
+    waiting.at_most = limit
+    ceph: Any = bin
+    garbage = _Garbage(ceph, limit)
+    waiting.of_garbage(garbage)
+    garbage.start()
+    watch: Any = SimpleNamespace(poll=lambda timeout: [])
+    return waiting.follow(watch, lambda: False)
+
+
+def test_garbage_is_collected_until_there_is_none() -> None:
+    bin = Bin(12, lot=5)
+    assert waited(bin, 600.0) is None
+    assert bin.left == 0
+
+
+def test_garbage_that_stays_is_given_up() -> None:
+    assert str(waited(Bin(7, lot=0), 0.05)).startswith("7 entries of RGW's garbage are left after ")
+
+
+def test_garbage_that_cannot_be_asked_for() -> None:
+    assert waited(Bin(7, lot=0, error="no reply"), 600.0) == "no reply"
