@@ -160,8 +160,8 @@ def spans(samples: Sequence[Sample], start: float, end: float) -> Tuple[List[Con
     return list(found.values()), max(0.0, end - start - covered)
 
 
-#: kinds in the event log that are no faults: `settings:`, its fast recovery, and what a run has made for itself
-NO_FAULTS = ("settings", "recovery", "prepared")
+#: kinds in the event log that are no faults: `settings:`, its fast recovery, what a run has made for itself, `run:`
+NO_FAULTS = ("settings", "recovery", "prepared", "command")
 #: the event of a wait that has seen all PGs active+clean
 CLEAN = "cluster-clean"
 

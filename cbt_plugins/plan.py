@@ -135,12 +135,25 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class NodeCommand:
+    """A command of the user's on a node, and its undo."""
+
+    label: str  # unique in the plan, among faults too
+    command: str
+    node: str = ""  # the head
+    undo: str = ""  # nothing to undo
+    timeout: float = 60.0  # seconds, of each of both
+    root: bool = False
+
+
+@dataclass(frozen=True)
 class Event:
     """What happens in a phase beside its load, in seconds after the load began."""
 
     at: float
     inject: Optional[Fault] = None
-    undo: Tuple[str, ...] = ()  # labels of faults of this or an earlier phase
+    run: Optional[NodeCommand] = None
+    undo: Tuple[str, ...] = ()  # labels of faults and commands of this or an earlier phase
     mark: str = ""  # name of the part of the phase that begins here, for the report
 
 

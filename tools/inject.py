@@ -20,6 +20,7 @@ from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import load_fault_file
+from cbt_plugins.config.spans import event_text
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector
 from cbt_plugins.formatting import several
 from cbt_plugins.journal import Journal, JournalInUse
@@ -97,6 +98,8 @@ def _dry(injector: Injector, events: Sequence[Event]) -> int:
             prepared = injector.prepare(event.inject)
             print("\n".join([f"at {event.at:g} s", *prepared.lines()]))
             status = FAILED if prepared.refused else status
+        if event.run is not None:
+            print(event_text(event))
     return status
 
 

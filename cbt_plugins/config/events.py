@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -17,16 +19,31 @@ from pydantic import (
 )
 
 from cbt_plugins import plan
+from cbt_plugins.config.cluster import Node
 from cbt_plugins.config.errors import ConfigError, did_you_mean
-from cbt_plugins.config.fault import FaultSection
+from cbt_plugins.config.fault import FaultSection, usable_label
+from cbt_plugins.config.patterns import check_no_password
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.source import YamlSource, read
-from cbt_plugins.config.units import DURATION_PATTERN, format_duration, parse_duration
+from cbt_plugins.config.units import DURATION_PATTERN, Duration, format_duration, parse_duration
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one, validate
+from cbt_plugins.inventory import host_of
 
-_WHAT = ("fault", "undo", "mark")
+_WHAT = ("fault", "run", "undo", "mark")
 #: undo: everything that is in force
 _ALL = "all"
+#: seconds of one command
+_LONGEST = 86400.0
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+def _shell_text(text: str) -> str:
+    if not text.strip() or len(text) > 4000 or _CONTROL.search(text):
+        raise ValueError("must be shell text of at most 4000 characters, without control characters")
+    return check_no_password(text)
+
+
+_Command = Annotated[str, AfterValidator(_shell_text)]
 
 #: seconds, 0 included
 Moment = Annotated[
@@ -53,14 +70,50 @@ Undo = Annotated[
 ]
 
 
+class RunSection(Strict):
+    """A command on a node, and what undoes it: at `undo:` with its label, or at the end of the run."""
+
+    label: Annotated[str, AfterValidator(usable_label)] = Field(description="What undo: calls it; unique in the cycle.")
+    command: _Command = Field(description="Shell text. A status other than 0 fails the phase.")
+    node: Optional[Node] = Field(None, description="A node of `cluster:`; without it the head.")
+    undo: Optional[_Command] = Field(
+        None, description="Shell text; may run several times, until its status is 0."
+    )
+    timeout: Duration = Field(
+        60.0, description="Of each; never scaled.", json_schema_extra={"default": "1m"}
+    )
+    root: bool = Field(False, description="As root, by sudo.")
+
+    @field_validator("node")
+    @classmethod
+    def _known(cls, node: Optional[str], info: ValidationInfo) -> Optional[str]:
+        known = [host_of(one) for one in (info.context or {}).get("nodes") or ()]
+        if node and known and host_of(node) not in known:
+            hint = did_you_mean(node, known) or f"; there are {', '.join(known)}"
+            raise ValueError(f"{node} is not a node of cluster:{hint}")
+        return host_of(node) if node else node
+
+    @field_validator("timeout")
+    @classmethod
+    def _bounded(cls, seconds: float) -> float:
+        if seconds > _LONGEST:
+            raise ValueError(f"is more than {format_duration(_LONGEST)}")
+        return seconds
+
+    def to_plan(self) -> plan.NodeCommand:
+        """Return the plan's command."""
+        return plan.NodeCommand(self.label, self.command, self.node or "", self.undo or "", self.timeout, self.root)
+
+
 class EventSection(Strict):
-    """Something that happens at its time: exactly one of fault, undo, mark."""
+    """Something that happens at its time: exactly one of fault, run, undo, mark."""
 
     model_config = ConfigDict(json_schema_extra=exactly_one(_WHAT))
 
     at: Moment = Field(description="After the load began, ramp and warm-up included; scaled as durations are.")
     fault: Optional[FaultSection] = Field(None, description="Inject a fault.")
-    undo: Optional[Undo] = Field(None, description="Undo a fault: its label, several, or `all` in force.")
+    run: Optional[RunSection] = Field(None, description="Run a command on a node.")
+    undo: Optional[Undo] = Field(None, description="Undo a fault or command: its label, several, or `all` in force.")
     mark: Optional[str] = Field(None, min_length=1, description="A part of the phase begins, which the report shows.")
 
     @model_validator(mode="after")
@@ -111,6 +164,9 @@ class FaultsInForce:
             if event.fault:
                 self._inject(event.fault)
                 made.append(plan.Event(at, inject=event.fault.planned()))
+            elif event.run:
+                self._inject(event.run)
+                made.append(plan.Event(at, run=event.run.to_plan()))
             elif event.undo:
                 made.append(plan.Event(at, undo=tuple(self._undo(event.undo))))
             else:
@@ -130,6 +186,9 @@ class FaultsInForce:
             if event.fault:
                 yield from self._clashes(index, event.fault)
                 self._inject(event.fault)
+            elif event.run:
+                yield from self._known_already(index, "run", event.run.label)
+                self._inject(event.run)
             elif event.undo:
                 yield from self._not_in_force(index, event.undo)
                 self._undo(event.undo)
@@ -138,14 +197,17 @@ class FaultsInForce:
             marks.add(event.mark)
 
     def _clashes(self, index: int, fault: FaultSection) -> Iterator[FieldError]:
-        if fault.label in self._known:
-            text = f"{fault.label!r} is the label of an earlier fault; every fault has its own"
-            yield FieldError((index, "fault", "label"), text)
+        yield from self._known_already(index, "fault", fault.label)
         for place, target in enumerate(fault.targets):
             holder = next((label for label, held in self._held.items() if target in held), None)
             if holder:
                 text = f"{target} is hit by {holder!r} already, which is in force then"
                 yield FieldError((index, "fault", fault.named, place), text)
+
+    def _known_already(self, index: int, what: str, label: str) -> Iterator[FieldError]:
+        if label in self._known:
+            text = f"{label!r} is the label of an earlier {what}; every {what} has its own"
+            yield FieldError((index, what, "label"), text)
 
     def _not_in_force(self, index: int, labels: Sequence[str]) -> Iterator[FieldError]:
         if labels == [_ALL]:
@@ -161,9 +223,12 @@ class FaultsInForce:
             elif label in labels[:place]:
                 yield FieldError((index, "undo", place), f"{label} is in the list twice")
 
-    def _inject(self, fault: FaultSection) -> None:
-        self._known.add(fault.label)
-        self._held[fault.label] = tuple(fault.targets)
+    def _inject(self, what: Union[FaultSection, RunSection]) -> None:
+        self._known.add(what.label)
+        if isinstance(what, FaultSection):
+            self._held[what.label] = tuple(what.targets)
+        elif what.undo:
+            self._held[what.label] = ()
 
     def _undo(self, labels: Sequence[str]) -> List[str]:
         undone = list(self._held) if labels == [_ALL] else list(labels)

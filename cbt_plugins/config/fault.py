@@ -28,7 +28,7 @@ from cbt_plugins.inventory import host_of, nodes_of
 _MANY = 1000
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 #: of undo:, and of what a run writes down under these labels itself
-_RESERVED = ("all", "settings", "recovery", "prepared")
+_RESERVED = ("all", "settings", "recovery")
 _TARGETS = ("nodes", "osds", "daemons", "osd_nodes", "osd_number", "daemon_number")
 
 Nodes = Annotated[List[Node], Field(min_length=1)]
@@ -137,6 +137,15 @@ class AnyFaultSection(Strict):
         )
 
 
+def usable_label(label: str) -> str:
+    """Return the label of a fault or a command; raises ValueError."""
+    if label in _RESERVED:
+        raise ValueError(f"{label!r} is reserved; so are {', '.join(_RESERVED)}")
+    if not _LABEL.fullmatch(label):
+        raise ValueError("must be letters, digits and . _ -")
+    return label
+
+
 def usable_nodes(nodes: Optional[Sequence[str]], info: ValidationInfo) -> Optional[List[str]]:
     """Return the names without users; raises FieldErrors for what is no OSD node, or in the list twice.
 
@@ -175,11 +184,7 @@ class FaultSection(AnyFaultSection):
     @field_validator("label")
     @classmethod
     def _usable_label(cls, label: str) -> str:
-        if label in _RESERVED:
-            raise ValueError(f"{label!r} is reserved; so are {', '.join(_RESERVED)}")
-        if not _LABEL.fullmatch(label):
-            raise ValueError("must be letters, digits and . _ -")
-        return label
+        return usable_label(label)
 
     @field_validator("nodes")
     @classmethod

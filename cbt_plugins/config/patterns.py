@@ -95,3 +95,18 @@ def check_arguments(text: str, folder: str) -> str:
     except (KeyError, IndexError, ValueError, AttributeError):
         raise ValueError(f"braces stand for {{{folder}}} only: write {{{{ and }}}} for braces") from None
     return text
+
+
+#: a password in the commands of power controllers; the word behind it must come from the environment
+_PASSWORD = re.compile(
+    r"""(?:(?:^|\s)-P\s*|--?(?:password|passwd|secret|token)(?:\s+|=)|(?:password|passwd|secret|token)=
+    |sshpass\s+-p\s*|(?:^|\s)(?:-u|--user)\s+[^\s:]+:|://[^\s:/@]+:)["']?(?P<word>[^\s"']+)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def check_no_password(text: str) -> str:
+    """Return the text of a command; raises ValueError, which does not show it, for a password in it."""
+    if any(not match["word"].startswith("$") for match in _PASSWORD.finditer(text)):
+        raise ValueError("password in the text: take it from the environment: ${NAME}")
+    return text

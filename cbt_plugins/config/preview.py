@@ -9,7 +9,7 @@ from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.config import registry
 from cbt_plugins.config.fault import deadline_of, warnings_of
 from cbt_plugins.config.operations import range_of
-from cbt_plugins.config.spans import Span, spans, targets_text
+from cbt_plugins.config.spans import Span, event_text, spans, targets_text
 from cbt_plugins.config.units import about_size, format_duration, format_percent
 from cbt_plugins.formatting import several
 from cbt_plugins.models.capacity import growth, mean_size, steady_occupancy
@@ -212,6 +212,12 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChang
         yield PlannedChange(
             f"{what}, at {format_duration(round(span.at, 3))} of {span.phase}", f"{undo}at any end of the run{_KILLED}"
         )
+    for phase in plan.phases:
+        for event in phase.events:
+            if event.run:
+                what = f"{event_text(event)} ({phase.name})"
+                undo = f"{event.run.undo}, at any end of the run{_KILLED}" if event.run.undo else "nothing to undo"
+                yield PlannedChange(what, undo)
     key = "config-key cbt-plugins/run/... on the cluster: says which run has it"
     yield PlannedChange(key, f"removed at the end{_KILLED}")
 

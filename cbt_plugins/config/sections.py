@@ -50,7 +50,8 @@ def understand(
         return None, (FieldError((), f"no benchmark {benchmark!r} is known"),)
     own = {key: value for key, value in config.items() if key not in HOST_KEYS | CBT_KEYS}
     clients = list(nodes_of(cluster, "clients"))
-    context = {"endpoints": endpoints, "clients": clients, "osds": nodes_of(cluster, "osds")}
+    nodes = {"clients": clients, "osds": nodes_of(cluster, "osds"), "nodes": nodes_of(cluster)}
+    context = {"endpoints": endpoints, **nodes}
     model, errors = validate(section, own, context)
     if model is None:
         return None, errors

@@ -41,6 +41,8 @@ def spans(plan: Plan) -> List[Span]:
                 began[label] = clock + event.at
                 held.append(label)
             for label in event.undo:
+                if label not in held:
+                    continue  # a command's
                 held.remove(label)
                 seconds = lasted(label, clock + event.at)
                 made[label] = replace(made[label], undone=(phase.name, event.at), seconds=seconds)
@@ -71,6 +73,8 @@ def event_text(event: Event) -> str:
     if event.inject:
         accept = f"; may break {', '.join(event.inject.accept)}" if event.inject.accept else ""
         return f"{at}: fault {event.inject.label}: {event.inject.kind} {targets_text(event.inject)}{accept}"
+    if event.run:
+        return f"{at}: run {event.run.label} on {event.run.node or 'the head'}: {event.run.command}"
     return f"{at}: undo {', '.join(event.undo)}" if event.undo else f"{at}: {event.mark} begins"
 
 

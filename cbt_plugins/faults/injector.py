@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
+import shlex
 import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
-from cbt_plugins.faults import lock, seal
+from cbt_plugins.faults import lock, node_shell, seal
 from cbt_plugins.faults.access import ClusterAccess, ensure, limits_of, remembered
 from cbt_plugins.faults.facts import DaemonName
 from cbt_plugins.faults.kind import BlastRadius
@@ -21,8 +22,9 @@ from cbt_plugins.faults.runner import Clock, Refused, Runner
 from cbt_plugins.faults.safety import Held
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.settings import SettingsMaker
-from cbt_plugins.faults.step import FaultError, Step, UndoRecord
+from cbt_plugins.faults.step import Check, Command, FaultError, Step, UndoRecord
 from cbt_plugins.faults.undo import (
+    COMMAND,
     FILE,
     GIVEN_UP,
     PREPARED,
@@ -34,7 +36,8 @@ from cbt_plugins.faults.undo import (
     UndoJournal,
     are_sealed,
 )
-from cbt_plugins.plan import Fault, Settings
+from cbt_plugins.inventory import find_host, nodes_of
+from cbt_plugins.plan import Fault, NodeCommand, Settings
 from cbt_plugins.signals import deferred
 
 log = logging.getLogger(__name__)
@@ -65,7 +68,7 @@ class Injector:
         except BaseException:
             self._journal.close()
             raise
-        self._ceph, self._clock = access.ceph, clock or Clock()
+        self._ceph, self._clock, self._cluster = access.ceph, clock or Clock(), access.cluster
         self._settings = remembered(self._journal, settings)
         self._limits = limits or limits_of(self._settings, ClusterLimits())
         self._event: Event = event or (lambda name, **facts: None)
@@ -207,6 +210,19 @@ class Injector:
         self._may_begin()
         steps = self._maker.steps(settings or self._settings)
         self._perform(SETTINGS, SETTINGS, steps, wait=True)
+
+    def run(self, command: NodeCommand) -> None:
+        """Run a command of the user's; it is open until its undo, if it has one. Raises FaultError, and undoes it."""
+        self._may_begin()
+        if any(record.label == command.label for record in self.open):
+            raise FaultError(f"{command.label}: in force already")
+        nodes = nodes_of(self._cluster)
+        node = find_host(command.node, nodes) if command.node else self._ceph.head
+        if node is None:
+            raise FaultError(f"{command.label}: {command.node} is not a node of `cluster:`")
+        self._perform(command.label, COMMAND, [_step_of(command, node, self._name(command.label))], wait=False)
+        if not command.undo:
+            self.undo([command.label])
 
     def set_up(self, parts: Iterable[Part]) -> None:
         """Make what the run needs, one after the other, but for what an earlier process has made.
@@ -423,3 +439,22 @@ class Injector:
                 raise FaultError(f"{record.step.what}: no effect: {why}")
             self._still_wanted()
             self._clock.sleep(self._limits.pause)
+
+
+def _step_of(command: NodeCommand, node: str, name: str) -> Step:
+    """Return the step of a command; its undo has run when it has left a file behind. `name` is unique on the node."""
+    undo: Tuple[Command, ...] = ()
+    checks: Tuple[Check, ...] = ()
+    if command.undo:
+        left = f'"$d/{name}.undo-ran"'
+        text = f"{node_shell.FOLDER}; sh -c {shlex.quote(command.undo)} && : > {left}"
+        undo = (Command(node, text, command.timeout, command.root),)
+        told = f"{node_shell.FOLDER}; [ -e {left} ] && echo ran"
+        checks = (Check(node, told, (((), "ran"),), command.timeout, command.root),)
+    return Step(
+        what=f"{command.label} on {node}: {command.command.strip().splitlines()[0][:80]}",
+        node=node,
+        inject=(Command(node, f"sh -c {shlex.quote(command.command)}", command.timeout, command.root),),
+        undo=undo,
+        checks=checks,
+    )

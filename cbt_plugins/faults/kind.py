@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Iterator, List, Literal, Mapping, Optional, Sequence, Tuple, Type
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from cbt_plugins.config.fault import PLANNED, make_kind
+from cbt_plugins.config.patterns import check_no_password
 from cbt_plugins.config.units import DURATION_PATTERN, parse_duration
 from cbt_plugins.config.validate import Strict
 from cbt_plugins.faults.facts import DaemonName
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import FaultError, Step
-
-#: a password in the commands of power controllers; the word behind it must come from the environment
-_PASSWORD = re.compile(
-    r"""(?:(?:^|\s)-P\s*|--?(?:password|passwd|secret|token)(?:\s+|=)|(?:password|passwd|secret|token)=
-    |sshpass\s+-p\s*|(?:^|\s)(?:-u|--user)\s+[^\s:]+:|://[^\s:/@]+:)["']?(?P<word>[^\s"']+)""",
-    re.IGNORECASE | re.VERBOSE,
-)
 
 
 def _seconds(value: Any, info: ValidationInfo) -> float:
@@ -48,9 +41,8 @@ class KindOptions(Strict):
     @field_validator("*", mode="before")
     @classmethod
     def _no_password(cls, value: Any) -> Any:
-        for match in _PASSWORD.finditer(value) if isinstance(value, str) else ():
-            if not match["word"].startswith("$"):  # the message must not show the value
-                raise ValueError("password in the text: take it from the environment: ${NAME}")
+        if isinstance(value, str):
+            check_no_password(value)
         return value
 
 

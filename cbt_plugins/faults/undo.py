@@ -26,6 +26,8 @@ GIVEN_UP = "given-up"
 SETTINGS, RECOVERY = "settings", "recovery"
 #: kind of what a run has made for itself: it stays when the run is broken off, so that it can be resumed
 PREPARED = "prepared"
+#: kind of a command of the user's
+COMMAND = "command"
 
 Event = Callable[..., None]
 

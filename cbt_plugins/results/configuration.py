@@ -89,6 +89,8 @@ def _events(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         fault = event.get("inject")
         if fault:
             yield f"{event['at']:g}s:{fault['kind']}*{len(fault.get('targets') or ()) or fault.get('choose') or 1}"
+        if event.get("run"):
+            yield f"{event['at']:g}s:run"
         if event.get("undo"):
             yield f"{event['at']:g}s:undo*{len(event['undo'])}"
 

@@ -53,7 +53,7 @@ class EventSchedule:
 
     def prepare(self) -> None:
         """Check the first fault, if it comes soon. Raises FaultError when it is refused."""
-        first = next((event for event in self._events if not event.mark or event.inject or event.undo), None)
+        first = next((event for event in self._events if event.inject or event.undo or event.run), None)
         if first is not None and first.at < AHEAD and first.inject is not None:
             self._ready = self._injector.ready(first.inject)
 
@@ -116,6 +116,10 @@ class EventSchedule:
             self._note("event", phase=self._phase, inject=event.inject.label, late=late)
             ready, self._ready = self._ready, None
             self._injector.inject_ready(ready)
+        if event.run is not None:
+            log.info("%s: running %s", self._phase, event.run.label)
+            self._note("event", phase=self._phase, run=event.run.label, late=late)
+            self._injector.run(event.run)
         if event.undo:
             log.info("%s: undoing %s", self._phase, ", ".join(event.undo))
             self._note("event", phase=self._phase, undo=list(event.undo), late=late)

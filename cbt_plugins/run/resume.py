@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from pathlib import PurePosixPath
-from typing import Dict, List, Sequence
+from typing import Dict, List, Sequence, Union
 
 from cbt_plugins.cluster.remote import RemoteError
 from cbt_plugins.faults.facts import ask, down_otherwise
 from cbt_plugins.load.session import LoadError, collect
 from cbt_plugins.monitors.lifecycle import bring_left
-from cbt_plugins.plan import Fault, Phase
+from cbt_plugins.plan import Fault, NodeCommand, Phase
 from cbt_plugins.run.buckets import Buckets
 from cbt_plugins.run.context import LOAD, RunContext
 from cbt_plugins.run.wait_phase import wait_for_clean
@@ -89,10 +89,12 @@ def _restore_faults(run: RunContext, index: int, phase: Phase) -> List[str]:
     have degraded are no reason to wait.
     """
     earlier = [event for p in run.plan.phases[: index - 1] for event in sorted(p.events, key=lambda e: e.at)]
-    wanted: Dict[str, Fault] = {}
+    wanted: Dict[str, Union[Fault, NodeCommand]] = {}
     for event in earlier:
         if event.inject is not None:
             wanted[event.inject.label] = event.inject
+        if event.run is not None and event.run.undo:
+            wanted[event.run.label] = event.run
         for label in event.undo:
             wanted.pop(label, None)
     present = {record.label for record in run.injector.open}
@@ -100,6 +102,9 @@ def _restore_faults(run: RunContext, index: int, phase: Phase) -> List[str]:
     if any(event.inject for event in earlier):
         run.injector.speed_up_recovery()  # in force from the first fault to the end of the run, in every invocation
     for fault in lost:
+        if isinstance(fault, NodeCommand):
+            run.injector.run(fault)
+            continue
         _wait_before(run, index, phase, [fault])
         log.warning("injecting %s again: it was in force when the run was broken off", fault.label)
         run.injector.inject(fault)

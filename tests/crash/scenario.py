@@ -15,7 +15,7 @@ from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector
 from cbt_plugins.faults.pools import PoolMaker
 from cbt_plugins.faults.scene import ClusterLimits
-from cbt_plugins.plan import Fault, RunPool, Settings
+from cbt_plugins.plan import Fault, NodeCommand, RunPool, Settings
 from cbt_plugins.tools import __main__ as tools
 
 CLUSTER = {
@@ -63,6 +63,13 @@ def pools(injector: Injector) -> None:
     injector.set_up(maker.parts(POOLS))
 
 
+def commands(injector: Injector) -> None:
+    """A command with an undo, and one without."""
+    injector.run(NodeCommand("quiet", "ceph osd set noout", undo="ceph osd unset noout"))
+    injector.run(NodeCommand("again", "ceph osd in 0", node="node1"))
+    assert [record.label for record in injector.open] == ["quiet"]
+
+
 def main(folder: Path, steps: Callable[[Injector], None]) -> int:
     """0: done and all is undone; 1: failed; 130: interrupted; in both cases undone as far as could be."""
     shorten()
@@ -99,4 +106,5 @@ def undo(folder: Path) -> int:
 
 if __name__ == "__main__":
     what, archive = sys.argv[1], Path(sys.argv[2])
-    sys.exit(undo(archive) if what == "undo" else main(archive, {"run": cycle, "cut": cut, "pools": pools}[what]))
+    scenarios = {"run": cycle, "cut": cut, "pools": pools, "commands": commands}
+    sys.exit(undo(archive) if what == "undo" else main(archive, scenarios[what]))

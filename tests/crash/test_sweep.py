@@ -82,6 +82,24 @@ def test_pools_are_removed_whenever_the_run_is_killed(moment: str, tmp_path: Pat
     assert world.settle() + world.changes() == []
 
 
+@pytest.mark.parametrize("moment", ["osd set noout", "osd in 0", "osd unset noout"])
+def test_commands_are_undone_whenever_the_run_is_killed(moment: str, tmp_path: Path) -> None:
+    world = Injections(tmp_path / "w")
+    assert world.play("commands", at=(f"ceph {moment}", "kill")) == -9
+    world.settle()
+    assert world.play("undo") == 0, world.said
+    assert world.settle() + world.changes() == []
+    unset = [call for call in world.calls() if call["words"][-3:] == ["osd", "unset", "noout"]]
+    assert unset or moment == "osd unset noout"
+
+
+def test_a_command_that_fails_is_undone_and_said(tmp_path: Path) -> None:
+    world = Injections(tmp_path / "w")
+    assert world.play("commands", at=("ceph osd in 0", "fail")) == 1
+    assert "again: " in world.said and "the stand-in fails" in world.said
+    assert world.settle() + world.changes() == []
+
+
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, int]:
     """Scenario -> K, its calls when nothing happens to it."""

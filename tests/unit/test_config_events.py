@@ -177,7 +177,7 @@ def fault(text: str) -> str:
 
 FAULTS = [
     (events("{at: §5, mark: x}"), "[0].at: 5: seconds? write 5s"),
-    (events("§{at: 5s}"), "[0]: needs one of fault, undo, mark"),
+    (events("§{at: 5s}"), "[0]: needs one of fault, run, undo, mark"),
     (events("§{at: 5s, mark: x, undo: a}"), "[0]: undo and mark exclude each other"),
     (events("{at: 5s, §marc: x}"), "[0].marc: unknown key; did you mean 'mark'?"),
     (events("{at: §10m, mark: x}"), "[0].at: 10m: the phase is over after 10m"),
@@ -376,6 +376,39 @@ def test_errors_of_settings(tmp_path: Path, settings: str, message: str) -> None
     text, (place,) = marked(CLUSTER + RGWTEST + f"    settings: {settings}\n")
     (found,) = errors_in(tmp_path, text)
     assert found.startswith(f"{place}benchmarks.rgwtest.settings{message}"), found
+
+
+RUN = [
+    ("{label: a, command: x, §udno: x}", ".udno: unknown key; did you mean 'undo'?"),
+    ("{label: §all, command: x}", ".label: 'all' is reserved; so are all, settings, recovery"),
+    ("{label: a, command: §''}", ".command: must be shell text of at most 4000 characters"),
+    ("{label: a, command: §'curl -u me:hunter2 x'}", ".command: password in the text: take it from the environment"),
+    ("{label: a, command: x, node: §nod1}", ".node: nod1 is not a node of cluster:; did you mean 'node1'?"),
+    ("{label: a, command: x, timeout: §60}", ".timeout: 60: seconds? write 60s"),
+    ("{label: a, command: x, timeout: §2d}", ".timeout: is more than 1d"),
+    ("{label: a, command: x, undo: §3}", ".undo: must be text, not a number"),
+]
+
+
+def test_errors_of_a_command(tmp_path: Path) -> None:
+    phases = "".join(f"        - wait: {{duration: 5s, events: [{{at: 0s, run: {run}}}]}}\n" for run, _ in RUN)
+    text, places = marked(CLUSTER + WARP + "    cycle:\n      phases:\n" + phases)
+    found = errors_in(tmp_path, text)
+    assert len(found) == len(RUN), found
+    for n, (place, (_, message)) in enumerate(zip(places, RUN)):
+        where = f"benchmarks.warp.cycle.phases[{n}].wait.events[0].run"
+        assert any(line.startswith(f"{place}{where}{message}") for line in found), (message, found)
+
+
+def test_a_command_in_force_and_its_undo(tmp_path: Path) -> None:
+    events = "[{at: 0s, run: {label: a, command: x, undo: y}}, {at: 1s, run: {label: b, command: x}}, {at: 2s, undo: a}"
+    good = CLUSTER + WARP + f"    cycle: {{phases: [{{wait: {{duration: 5s, events: {events}]}}}}]}}\n"
+    assert errors_in(tmp_path, good) == []
+    twice, (place,) = marked(good.replace("label: b", "label: §a"))
+    (found,) = errors_in(tmp_path, twice)
+    assert found.startswith(f"{place}") and "'a' is the label of an earlier run; every run has its own" in found
+    (found,) = errors_in(tmp_path, good.replace("undo: a}", "undo: b}"))
+    assert "no fault 'b' is in force then" in found
 
 
 @pytest.mark.parametrize(
