@@ -63,7 +63,7 @@ class RgwSection(Strict):
         errors: List[FieldError] = []
         s3: Optional[S3Section] = data.get("s3")
         user = self.make_user or self.placement
-        if user and s3 and s3.access_key is not None:
+        if user and s3 and (s3.access_key is not None or s3.profile is not None):
             errors.append(FieldError((), "needs s3: user: it makes the user itself, and its keys"))
         if self.placement and self.make_user is False:
             errors.append(FieldError(("make_user",), "placement is for a user that the run makes"))
