@@ -130,7 +130,6 @@ class _Waiting:
     stalled: Optional[float] = None  # seconds without progress after which it is given up
     note: str = ""
     what: str = "PGs are not active+clean"
-    stable: float = STABLE  # seconds that it must last
     garbage: Optional[_Garbage] = None
     not_clean: Optional[int] = None
     clean_since: Optional[float] = None  # our clock
@@ -140,7 +139,7 @@ class _Waiting:
 
     def of_garbage(self, garbage: _Garbage) -> None:
         """Wait for the end of garbage, which is what is counted instead of PGs."""
-        self.garbage, self.what, self.stable = garbage, "entries of RGW's garbage are left", 0.0
+        self.garbage, self.what = garbage, "entries of RGW's garbage are left"
 
     def follow(self, watch: StatusFeed, stop: Callable[[], bool]) -> Optional[str]:
         """Watch until the wait is over or `stop` says so; None, or why it was given up."""
@@ -160,7 +159,7 @@ class _Waiting:
                 if self.duration is not None:
                     if elapsed >= self.duration:
                         return None
-                elif self.clean_since is not None and now - self.clean_since >= self.stable:
+                elif self.clean_since is not None and now - self.clean_since >= (0.0 if self.garbage else STABLE):
                     return None
                 elif given_up := self._given_up(now):
                     return given_up
