@@ -20,7 +20,7 @@ from cbt_plugins.results.record import STATE, Measurement, RunRecord
 from cbt_plugins.results.summary_file import summary_of
 
 #: half the width of the picture of an interval, in its own units
-_HALF = 80
+_HALF = 60
 #: the order in which verdicts are told
 _TOLD = (Verdict.WORSE, Verdict.BETTER, Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)
 

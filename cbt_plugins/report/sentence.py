@@ -158,6 +158,8 @@ def _inconclusive(row: Row, new: str, base: str, here: str) -> Sentence:
         more = f"{by_seconds}How much repeated runs differ is not known: repeat the run."
     elif its.change_low is not None:
         text = f"{text}, from {_interval(row, way=True)}"
+        if (its.change_low or 0.0) * (its.change_high or 0.0) > 0 and its.adjusted is not None:
+            more = f"p is {its.adjusted:.3f} after the correction for the key rows. {more}"
     if why and why.code != "one-run":
         more = f"No verdict: {KINDS[why.code].text} ({why.code})."
     return Sentence(f"{text}.", Verdict.INCONCLUSIVE.value, more)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
@@ -65,6 +66,14 @@ def test_noise_says_between_what_it_is() -> None:
     assert sentence.kind == "inconclusive" and sentence.more == "More or longer runs are needed."
     assert "inconclusive, from " in sentence.text
     assert "slower to " in sentence.text and sentence.text.endswith("faster.")
+
+
+def test_a_correction_that_takes_a_verdict_away_is_the_reason() -> None:
+    base = {RATE: [100.0, 104.0, 97.0], P99: [50.0, 60.0, 40.0]}
+    new = {RATE: [90.0, 95.0, 91.0], P99: [50.0, 40.0, 61.0]}
+    (sentence,) = told(runs(base), runs(new, begin=0.5))
+    assert sentence.kind == "inconclusive" and sentence.text.endswith(" % slower.")
+    assert re.match(r"p is 0\.062 after the correction for the key rows\. More or longer", sentence.more)
 
 
 def test_a_warning_that_forbids_a_verdict_is_the_reason() -> None:
