@@ -28,9 +28,9 @@ def test_every_part_of_size_has_an_example() -> None:
 def test_functions() -> None:
     """One session over the whole page: what was imported above is known below."""
     blocks = re.findall(r"```pycon\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) >= 2
+    assert blocks
     session = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, "MODELS.md", None, 0)
     said: list[str] = []
     result = doctest.DocTestRunner(verbose=False).run(session, out=said.append)
     assert (result.failed, "".join(said)) == (0, "")
-    assert result.attempted >= 10
+    assert result.attempted >= 5
