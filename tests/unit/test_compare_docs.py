@@ -38,8 +38,6 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ceph=compare_archives.REEF if new else compare_archives.QUINCY,
             begin=(i - 1) * compare_archives.DAY,
         )
-    make(place / "three", runs=3, seed=4, seconds=20, osd_nodes=3)
-    make(place / "five", runs=3, seed=5, seconds=20, osd_nodes=5, latency={"GET": 0.0129, "PUT": 0.0226}, begin=500)
     return place
 
 
