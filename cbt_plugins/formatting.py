@@ -130,7 +130,7 @@ _COLOURS = {
     **dict.fromkeys(("worse", "regression", "unusable", "INCOMPLETE RUN", "UNUSABLE", "invalid"), RED),
     **dict.fromkeys(("inconclusive", "LIMITED", "warning"), YELLOW),
 }
-_VERDICT = re.compile(rf"( *)({'|'.join(_COLOURS)})(?=$| *$|: | \()")
+_VERDICT = re.compile(rf"( *)({'|'.join(_COLOURS)})(?= *$|:( |$)| \()")
 
 
 def painted(text: str, colour: str) -> str:

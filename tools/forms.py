@@ -77,6 +77,11 @@ def is_file(args: argparse.Namespace) -> bool:
     return args.output not in (None, "-")
 
 
+def columns_of(args: argparse.Namespace) -> Optional[int]:
+    """Return how wide tables may be: None in a file, or where no terminal is."""
+    return None if is_file(args) else paper_of(sys.stdout).columns
+
+
 class Printer:
     """Where the results of a verb go, in the form that was asked for. A file is written at the end, as a whole."""
 

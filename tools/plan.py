@@ -6,7 +6,7 @@ import argparse
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cbt import checkout
 from cbt_plugins.cbt.own_sections import unread_keys
@@ -38,7 +38,7 @@ from cbt_plugins.models.ladder import load_text, objective_text
 from cbt_plugins.plan import Keys, Phase, Plan, Settings
 
 from .command import FAILED, OK, CommandError, explain, say, warn
-from .forms import JSON, TEXT, add_forms, add_renamed, put
+from .forms import JSON, TEXT, add_forms, add_renamed, columns_of, put
 
 #: of the drivers, and of the buckets, all are shown up to this number
 _MANY = 12
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
             warn(text)
         raise CommandError(f"{args.file}: benchmarks: no benchmark of cbt-plugins in this file")
     live = _look([run.plan for run in config.runs], config.cluster, config.common) if args.live else None
-    lines = [*_lines(config, args.live, unread), *(["", *live.lines] if live else [])]
+    lines = [*_lines(config, args.live, unread, columns_of(args)), *(["", *live.lines] if live else [])]
     document = {**_document(config), "unread_by_cbt": unread, **({"live": asdict(live)} if live else {})}
     put(args, {TEXT: lambda: "\n".join(lines) + "\n", JSON: lambda: document})
     for text in live.refused if live else ():
@@ -126,7 +126,7 @@ def _document(config: Config) -> Dict[str, Any]:
     }
 
 
-def _lines(config: Config, asked: bool, unread: Sequence[str]) -> Iterator[str]:
+def _lines(config: Config, asked: bool, unread: Sequence[str], columns: Optional[int]) -> Iterator[str]:
     cluster, runs = config.cluster, config.runs
     iterations = cluster["iterations"]
     yield (
@@ -146,7 +146,7 @@ def _lines(config: Config, asked: bool, unread: Sequence[str]) -> Iterator[str]:
     first: Dict[str, Tuple[int, Dict[str, str]]] = {}
     for number, run in enumerate(runs[:configurations], 1):
         varied = "".join(f", {key}={_short(value)}" for key, value in run.varied.items())
-        parts = {name: "\n".join(lines) for name, lines in _parts(run.plan, cluster)}
+        parts = {name: "\n".join(lines) for name, lines in _parts(run.plan, cluster, columns)}
         model, known = first.setdefault(run.benchmark, (number, {}))
         yield ""
         yield f"Run {number} of {len(runs)}: {run.benchmark}{varied}" + (
@@ -180,7 +180,7 @@ def _lines(config: Config, asked: bool, unread: Sequence[str]) -> Iterator[str]:
         yield from (f"  {text}" for text in warned)
 
 
-def _parts(plan: Plan, cluster: Mapping[str, Any]) -> Iterator[Tuple[str, List[str]]]:
+def _parts(plan: Plan, cluster: Mapping[str, Any], columns: Optional[int]) -> Iterator[Tuple[str, List[str]]]:
     source = f"profile {plan.s3.profile}" if plan.s3.profile else plan.s3.access_key_source
     keys = f"user {plan.s3.user}" if plan.s3.user else f"keys from {source}"
     yield "S3", [f"  S3       {', '.join(plan.s3.urls)} ({keys}; {plan.s3.host_select})"]
@@ -197,12 +197,12 @@ def _parts(plan: Plan, cluster: Mapping[str, Any]) -> Iterator[Tuple[str, List[s
         )
         name = _names(driver.buckets) + (" (existing)" if bucket.existing else "")
         rows.append((f"    {driver.id}", driver.node, name, sizes, str(driver.workers)))
-    yield "drivers", list(side_by_side(rows, left=len(rows[0])))
+    yield "drivers", list(side_by_side(rows, len(rows[0]), columns))
     rows = [("  phases", "until", "role", "what")]
     for index, phase in enumerate(plan.phases, 1):
         rows.append((f"    {index} {phase.name}", goal_text(phase), phase.role, _what(phase)))
         rows += [("", "", "", f"  {text}") for text in (*_how(phase), *map(event_text, phase.events))]
-    yield "phases", list(side_by_side(rows, left=len(rows[0])))
+    yield "phases", list(side_by_side(rows, len(rows[0]), columns))
     faults = [*map(span_text, spans(plan)), *estimate(plan, cluster)]
     yield "faults", [f"  {'' if i else 'faults':8} {line}" for i, line in enumerate(faults)]
     pools = [f"{pool.key}: {', '.join(pool_words(pool))}" for pool in plan.pools]

@@ -301,3 +301,10 @@ def test_what_a_file_says_gives_no_colour() -> None:
     ]
     text = formatting.text(blocks, Paper(colours=True))
     assert text.count("\x1b") == 2 and "\x1b[31mworse\x1b[0m" in text
+
+
+def test_a_verdict_has_its_colour_also_where_its_cell_is_several_lines() -> None:
+    grid = TableGrid(("outcome", "n"), (("regression: worse by 11.9 to 16.5 %", "50000"), ("better-than", "5")))
+    lines = formatting.text([grid], Paper(20, colours=True)).splitlines()
+    assert lines[1] == "\x1b[31mregression\x1b[0m:    50000" and sum(line.count("\x1b") for line in lines) == 2
+    assert " ".join(lines[2:4]).split() == ["worse", "by", "11.9", "to", "16.5", "%"]
