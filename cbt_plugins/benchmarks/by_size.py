@@ -53,7 +53,7 @@ class ObjectsSection(Strict):
         None, description="`small` is 1, 4, 8, 64, 256 KiB; `generic` is 1, 4, 8, 64, 256 MiB."
     )
     sizes: Optional[Annotated[List[Size], Field(min_length=1)]] = Field(
-        None, description="Own sizes, one bucket each."
+        None, description="Or own sizes, one bucket each."
     )
 
     @field_validator("sizes")
@@ -105,7 +105,7 @@ class BySizeSection(BenchmarkSection):
     )
     fill: FillSection = Field(
         FillSection.model_validate({"duration": "4h"}),
-        description="How the buckets are filled.",
+        description="How the buckets are filled, by one of its keys.",
         json_schema_extra={"default": {"duration": "4h"}},
     )
     warp_mixed: _DurationOrFalse = Field(

@@ -197,7 +197,7 @@ class NodesDownSection(AnyFaultSection):
     """What happens to the nodes, one after the other; without names they are chosen from `ceph osd tree`."""
 
     kind: str = Field("stop", min_length=1, description="How a node goes down, as in `events:`.")
-    nodes: Optional[Nodes] = Field(None, description="The first, and the second.")
+    nodes: Optional[Nodes] = Field(None, description="The first, and the second; without this key chosen.")
     accept_second: List[str] = Field(
         [], description="Rules that the second may break as well."
     )

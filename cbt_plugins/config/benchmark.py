@@ -189,7 +189,7 @@ class BenchmarkSection(Strict):
         json_schema_extra={"default": {}},
     )
     pools: PoolsSection = Field(
-        {}, description="Pools that the run makes, and removes at its end, by names of yours."
+        {}, description="Pools that the run makes and removes, by name; each has one of replicas, ec, existing."
     )
     rgw: RgwSection = Field(
         RgwSection.model_validate({}),

@@ -82,7 +82,7 @@ class PhaseSection(Strict):
 
     model_config = ConfigDict(json_schema_extra=exactly_one(_KINDS))
 
-    fill: Optional[FillPhaseSection] = Field(None, description="Write objects until a goal is reached.")
+    fill: Optional[FillPhaseSection] = Field(None, description="Write objects until one goal is reached.")
     hybrid: Optional[HybridSection] = Field(None, description="Mixed operations on the data that is there.")
     ladder: Optional[LadderSection] = Field(None, description="The highest load that meets an objective.")
     warp: Optional[WarpPhaseSection] = Field(None, description="A plain warp command.")

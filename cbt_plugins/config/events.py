@@ -245,7 +245,7 @@ class FaultFileSection(Strict):
         description="Set on the cluster for the length of the run, and restored at its end.",
         json_schema_extra={"default": {}},
     )
-    events: Events = Field(description="What happens, in order of time.")
+    events: Events = Field(description="In order of time; each is one of fault, run, undo, mark.")
 
     @field_validator("events")
     @classmethod

@@ -102,7 +102,7 @@ class HybridSection(Strict):
     )
     keys: Optional[KeysSection] = Field(None, description="engine: cbt-load. Which objects an operation takes.")
     roles: Optional[RolesSection] = Field(
-        None, description="engine: cbt-load, across_buckets. Which buckets an operation works on."
+        None, description="engine: cbt-load, across_buckets. Buckets of an operation, by number from 1 or name."
     )
     events: Optional[PhaseEvents] = Field(None, description="Faults and marks beside the load, in order of time.")
 
@@ -253,8 +253,8 @@ class LadderSection(Strict):
     mix: MixSection = Field(
         DEFAULT_MIX, description="Operations and their ratio.", json_schema_extra={"default": DEFAULT_MIX_TEXT}
     )
-    keys: Optional[KeysSection] = Field(None, description="Which objects an operation takes.")
-    roles: Optional[RolesSection] = Field(None, description="across_buckets. Which buckets an operation works on.")
+    keys: Optional[KeysSection] = Field(None, description="As in hybrid.")
+    roles: Optional[RolesSection] = Field(None, description="across_buckets. As in hybrid.")
 
     @model_validator(mode="after")
     def _whole(self) -> LadderSection:

@@ -160,10 +160,11 @@ def tables() -> str:
                     titles[inner] = "`{}`"
                 else:
                     titles[inner] = f"`{prefix}{key}:`"
-                    tables.append((titles[inner], defs[inner].get("description", ""), defs[inner]))
+                    tables.append((titles[inner], "", defs[inner]))  # the key's own row says what it is
     seen: Dict[str, str] = {}
     parts = [(title, about, _rows(_with_small(model, defs, small), titles)) for title, about, model in tables]
-    return "\n".join(f"### {title}\n\n{about}\n{_table(title, rows, seen)}" for title, about, rows in parts)
+    heads = (f"### {title}\n" + (f"\n{about}\n" if about else "") for title, about, _ in parts)
+    return "\n".join(head + _table(title, rows, seen) for head, (title, _, rows) in zip(heads, parts))
 
 
 def _small(defs: Mapping[str, Any]) -> FrozenSet[str]:
@@ -215,7 +216,7 @@ def _table(title: str, rows: Mapping[str, str], seen: Dict[str, str]) -> str:
         group.append(f"`{key}`")
     lines = [f"| {', '.join(keys)} | {rest} |" for rest, keys in new.items()]
     if lines:
-        lines[:0] = ["", "| key | value | default | meaning |", "| --- | --- | --- | --- |"]
+        lines[:0] = ["", "| | | | |", "| --- | --- | --- | --- |"]
     for place, keys in old.items():
         anchor = re.sub(r"[^\w -]", "", place.lower()).replace(" ", "-")
         lines += ["", f"As in [{place}](#{anchor}): {', '.join(keys)}."]
@@ -255,7 +256,8 @@ def _kinds(node: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[str]:
             if part.get("items") not in parts:
                 yield from _kinds(part, titles)
     elif node.get("type") == "array":
-        yield f"list of {' or '.join(_kinds(node['items'], titles))}"
+        items = " or ".join(_kinds(node["items"], titles))
+        yield "list" if items == "text" else f"list of {items}"
     elif node.get("type") == "object":
         yield "mapping"
     else:

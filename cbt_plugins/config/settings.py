@@ -155,7 +155,7 @@ class SettingsSection(Strict):
     )
     limits: LimitsSection = Field(
         LimitsSection.model_validate({}),
-        description="How long the cluster may take.",
+        description="How long the cluster may take before a fault or undo has failed; never scaled.",
         json_schema_extra={"default": {}},
     )
 
