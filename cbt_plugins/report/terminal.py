@@ -286,10 +286,14 @@ def imported_measured(records: Sequence[RunRecord]) -> Iterator[Sequence[Any]]:
 def _record(record: RunRecord) -> Iterator[Block]:
     mark = "" if record.usable else "  UNUSABLE (see the warnings)"
     lines: List[List[str]] = [["", "", "requests", *_headings(COLUMNS)]]
-    for phase, op in dict.fromkeys((its.phase, its.op) for its in record.measurements if its.op != CLUSTER):
+    columns = {metric.key for metric in COLUMNS}
+    shown = [its for its in record.measurements if its.op != CLUSTER and its.metric in columns]
+    for phase, op in dict.fromkeys((its.phase, its.op) for its in shown):
         its = [line for line in record.measurements if (line.phase, line.op) == (phase, op)]
         lines.append([phase, op, str(its[0].n or ""), *(_imported_cell(its, metric.key) for metric in COLUMNS)])
     parts: List[Block] = [_table(lines, left=2)]
+    for used in (record.used or {}).values():
+        parts += _resources(used)
     if record.failure is not None:
         parts += [Words((f"faults during the load: {record.config[FAULTS_KEY]}",)), *recovery.blocks(record.failure)]
     if record.warnings:

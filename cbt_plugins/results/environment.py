@@ -54,13 +54,18 @@ def ceph_version(versions: Any) -> Optional[str]:
     return ", ".join(f"{name} ({n} daemons)" for name, n in zip(names, overall.values()))
 
 
-def roles_of(run: ArchivedRun) -> Dict[str, List[str]]:
-    """Return node -> what the file says that it is ("client", "osd", "mon", "rgw", "mgr", "head")."""
-    file = _mapping(_file(run.path / "cluster.json"), "cluster")
+def roles_in(cluster: Mapping[str, Any]) -> Dict[str, List[str]]:
+    """Return node -> what a `cluster:` section says that it is."""
     found: Dict[str, List[str]] = {}
     for key, role in _ROLES.items():
-        for node in nodes_of(file, key):
+        for node in nodes_of(cluster, key):
             found.setdefault(node, []).append(role)
+    return found
+
+
+def roles_of(run: ArchivedRun) -> Dict[str, List[str]]:
+    """Return node -> what the file says that it is ("client", "osd", "mon", "rgw", "mgr", "head")."""
+    found = roles_in(_mapping(_file(run.path / "cluster.json"), "cluster"))
     for phase in run.phases:
         for job in phase.jobs:
             if "client" not in found.setdefault(job.node, []):

@@ -84,6 +84,8 @@ class RunRecord:
     warnings: Tuple[ResultWarning, ...]
     label: Optional[str] = None  # the release it measured: "18.2.7 reef"
     started: Optional[float] = None  # epoch seconds
+    #: of another program's run that the monitor `resources` watched: phase -> what results.resources.of_window returns
+    used: Optional[Mapping[str, Mapping[str, Any]]] = None
     #: of another program's run during a fault file: what results.recovery.milestones found
     failure: Optional[Mapping[str, Any]] = None
 
@@ -106,7 +108,7 @@ def measurements(summary: Mapping[str, Any]) -> Iterator[Measurement]:
     used = (summary.get("resources") or {}).get("phases") or {}
     for phase in summary["phases"]:
         if phase["name"] in used and not is_calibration(phase["name"], phase["role"]):
-            yield from _of_resources(summary, phase, used[phase["name"]])
+            yield from of_resources(phase["name"], used[phase["name"]])
 
 
 def of_phase(
@@ -202,9 +204,8 @@ def _of_states(phase: Mapping[str, Any], made: Mapping[str, Any], series: Series
                     yield Measurement(name, op, metric, line[metric], bins, line["requests"], step)
 
 
-def _of_resources(
-    summary: Mapping[str, Any], phase: Mapping[str, Any], used: Mapping[str, Any]
-) -> Iterator[Measurement]:
+def of_resources(phase: str, used: Mapping[str, Any]) -> Iterator[Measurement]:
+    """Yield what nodes and daemons used in a phase, as results.resources.of_window returns it."""
     series = used.get("series") or {}
     for name, its in (used.get("classes") or {}).items():
         for metric in from_source(MetricSource.CLASS):
@@ -212,11 +213,11 @@ def _of_resources(
             if value is not None:
                 values = (series.get(metric.path[0]) or {}).get(name) or ()
                 bins = _bins([math.nan if value is None else value for value in values], 0, None)
-                yield Measurement(phase["name"], name, metric.key, value, bins, step=series.get("step") or 1)
+                yield Measurement(phase, name, metric.key, value, bins, step=series.get("step") or 1)
     for metric in from_source(MetricSource.NODES):
-        value = read(metric, summary, phase, TOTAL)
+        value = number_at(used, metric.path)
         if value is not None:
-            yield Measurement(phase["name"], TOTAL, metric.key, value)
+            yield Measurement(phase, TOTAL, metric.key, value * metric.factor)
 
 
 def warnings_of(summary: Mapping[str, Any]) -> Iterator[ResultWarning]:

@@ -6,6 +6,7 @@ docs/IMPORT.md says what is taken from each format, and what is not because it w
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
@@ -15,8 +16,11 @@ from cbt_plugins.journal import read_json
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.importers import cbt
+from cbt_plugins.results.importers.cbt import cluster_of
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
-from cbt_plugins.results.record import UNREADABLE, ResultWarning, RunRecord, measurements, warnings_of
+from cbt_plugins.results.node_samples import FOLDER
+from cbt_plugins.results.record import UNREADABLE, ResultWarning, RunRecord, measurements, of_resources, warnings_of
+from cbt_plugins.results.resources import of_record
 from cbt_plugins.results.source import NotThere, PackedFile, Unreadable, reading
 from cbt_plugins.results.summary_file import FILE, summary_of
 
@@ -121,12 +125,25 @@ def read_imported(path: Path) -> List[RunRecord]:
         if (run / "plan.json").exists():
             continue  # a run of ours
         try:
-            made += _of_directory(run, f"{run.resolve().parent.name}/{run.name}")
+            made += [_watched(run, its) for its in _of_directory(run, f"{run.resolve().parent.name}/{run.name}")]
         except Unreadable as e:
             errors.append(str(e))
     if not made:
         raise Unreadable(errors[0] if errors else f"{path}: no run of another program in it")
     return made
+
+
+def _watched(run: Path, record: RunRecord) -> RunRecord:
+    """Return the record with what the monitor `resources` saw beside CBT's own benchmark."""
+    if not any(run.glob(f"{FOLDER}*")):
+        return record
+    try:
+        with reading(run):
+            used = of_record(run, record, cluster_of(run))
+    except Unreadable as e:
+        return replace(record, warnings=(*record.warnings, ResultWarning("damaged-archive", str(e))))
+    lines = [line for phase, its in used.items() for line in of_resources(phase, its)]
+    return replace(record, used=used, measurements=(*record.measurements, *lines))
 
 
 def importers() -> Dict[str, Importer]:

@@ -10,11 +10,13 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from cbt_plugins.metrics import TOTAL
 from cbt_plugins.results import collectl
 from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
 from cbt_plugins.results.bottleneck import bottleneck
-from cbt_plugins.results.environment import Clocks, roles_of
+from cbt_plugins.results.environment import Clocks, roles_in, roles_of
 from cbt_plugins.results.node_samples import FOLDER, NodeSamples, read_node
+from cbt_plugins.results.record import RunRecord
 from cbt_plugins.results.usage import (
     CLASSES,
     Networks,
@@ -55,6 +57,28 @@ def resources(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional
             for node in nodes:
                 known.setdefault(node.name, _about(node, nodes, roles))
     return {"nodes": list(known.values()), "phases": made} if made else None
+
+
+def of_record(run: Path, record: RunRecord, cluster: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
+    """Return phase -> use, of a run by another program whose phases have times; {} without a monitor.
+
+    Nobody has compared the clocks of the nodes: they are taken to be equal. `cluster` is the file's section.
+    """
+    nodes = read_nodes(run, {})
+    made: Dict[str, Dict[str, Any]] = {}
+    for phase in dict.fromkeys(its.phase for its in record.measurements) if nodes else ():
+        its = [m for m in record.measurements if m.phase == phase and m.start is not None and m.series]
+        ops = {m.op: m.value or 0.0 for m in its if m.metric == "obj_per_s" and m.op != TOTAL}
+        if not ops:
+            continue
+        start = max(m.start or 0.0 for m in its)
+        window = (start, min((m.start or 0.0) + m.step * len(m.series or ()) for m in its))
+        there = [node for node in nodes if window[0] < window[1] and node.processors.meets(*window)]
+        if there:
+            moved = sum((m.value or 0.0) * 2**20 for m in its if m.metric == "mib_per_s" and m.op != TOTAL)
+            load = {"made": True, "per_s": sum(ops.values()), "bytes_per_s": moved, "ops": ops, "ceiling": {}}
+            made[phase] = of_window(there, window, load, roles_in(cluster), Networks())
+    return made
 
 
 def warnings_of(made: Optional[Mapping[str, Any]]) -> List[Dict[str, Any]]:

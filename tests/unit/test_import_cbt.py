@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Dict
 
 import pytest
+import resources_lines
 
 from cbt_plugins.results.importers import cbt
 from cbt_plugins.results.record import RunRecord
@@ -128,3 +129,22 @@ def test_an_archive_of_nothing_is_refused(tmp_path: Path) -> None:
         read_imported(tmp_path)
     with pytest.raises(Unreadable):
         read_imported(tmp_path / "nothing")
+
+
+def test_what_the_nodes_did_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Samples of the monitor `resources`, which CBT collects into the run's folder."""
+    shutil.copytree(DATA / "results", tmp_path / "results")
+    run = tmp_path / "results" / "00000000" / "id-606b4c0d"
+    (plain,) = read_imported(run)
+    assert plain.used is None
+    start = next(its.start for its in plain.measurements if its.start is not None)
+    osd = resources_lines.Made(daemons=[("osd", "0", 1.5, 100)], busy=0.5)
+    resources_lines.write(run, "node1", osd, seconds=60, begin=start - 20)
+    (record,) = read_imported(run)
+    assert record.used and record.used["randread"]["classes"]["osd"]["cores"] == pytest.approx(1.5)
+    per_core = value(record, "randread", "ops_per_core")
+    assert per_core == pytest.approx(value(record, "randread", "obj_per_s") / 1.5, rel=0.01)
+    assert main(["report", str(run)]) == 0
+    out = capsys.readouterr().out
+    assert "CPU, memory and disks by daemon class" in out and "bottleneck: " in out
+    assert "randread  osd" not in out  # classes of daemons are no operations

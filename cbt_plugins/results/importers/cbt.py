@@ -47,7 +47,7 @@ def configuration(run: Path) -> Dict[str, Any]:
     """Return flat keys of RunRecord.config; {} where nothing was written down."""
     benchmark = _yaml(run / "benchmark_config.yaml").get("cluster") or {}
     found = dict(_benchmark(benchmark if isinstance(benchmark, dict) else {}))
-    found.update(_cluster(_archive(run)))
+    found.update(_cluster(cluster_of(run)))
     document = _document(run)
     if document and "faults" not in (document.get("monitoring_profiles") or {}):
         found["load.faults"] = "none"
@@ -56,10 +56,11 @@ def configuration(run: Path) -> Dict[str, Any]:
 
 def clients(run: Path) -> List[str]:
     """Return the hosts that should have left results, without their users."""
-    return list(nodes_of(_archive(run), "clients"))
+    return list(nodes_of(cluster_of(run), "clients"))
 
 
-def _archive(run: Path) -> Mapping[str, Any]:
+def cluster_of(run: Path) -> Mapping[str, Any]:
+    """Return the section `cluster:` of the archive that a run is in."""
     cluster: Mapping[str, Any] = _document(run).get("cluster") or {}
     return cluster
 
