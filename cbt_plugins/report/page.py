@@ -41,6 +41,8 @@ _PLAN = ("config.yaml", "benchmark_config.yaml", "plan.json")
 _PAIRS = [METRICS[key] for key in ("obj_per_s", "mean_ms", "p99_ms")]
 _ENGINES = [METRICS[key] for key in ("obj_per_s", "mib_per_s", "p50_ms", "p99_ms")]
 _DRIVERS = [METRICS[key] for key in ("obj_per_s", "mean_ms", "p99_ms")]
+_IMPACT = [METRICS[key] for key in ("p50_ms", "p99_ms")]
+_SWEEPS = [METRICS[key] for key in ("obj_per_s", "mib_per_s", "mean_ms", "p50_ms", "p99_ms")]
 #: what stands before a result: colours alone are not for everybody
 _MARKS = dict(better="\u25b2", worse="\u25bc", equivalent="=", inconclusive="?", warning="!", invalid="\u2716")
 
@@ -119,6 +121,7 @@ def run_page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[s
         pair_columns=_PAIRS,
         engine_columns=_ENGINES,
         driver_columns=_DRIVERS,
+        impact_columns=_IMPACT,
         tails=[its["op"] for its in plots["tails"]],
         resources=resources,
         ceilings=ceilings,
@@ -254,6 +257,7 @@ def index_page(runs: Sequence[Tuple[Path, Mapping[str, Any]]], place: Path) -> s
         phases=phases,
         best={name: _best(lines, name) for name in phases},
         sweeps=found,
+        sweep_columns=_SWEEPS,
         total=TOTAL,
     )
 

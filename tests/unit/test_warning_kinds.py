@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
 from typing import Iterator
 
+import analysis_archives as made
 import pytest
 
 import cbt_plugins
+
+pytest.importorskip("scipy")
+
+from cbt_plugins.compare.output import data
+from cbt_plugins.compare.sides import sides
+from cbt_plugins.compare.table import compare
 from cbt_plugins.formatting import several
+from cbt_plugins.report.export.formats import write_collected
 from cbt_plugins.results.record import UNREADABLE
+from cbt_plugins.results.sql.summary_tables import TABLES
+from cbt_plugins.results.sql.table import TableRun
+from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.warning_kinds import KINDS, Severity, by_kind, counted, forbids_verdict, severity_of
 
 _MAKERS = ("warn", "_abort", "ResultWarning", "StatisticsWarning", "ComparisonWarning")
@@ -31,11 +43,11 @@ def codes_of(tree: ast.AST) -> Iterator[str]:
 
 
 def test_every_warning_of_the_program_is_a_kind() -> None:
-    made = {UNREADABLE}
+    found = {UNREADABLE}
     for path in Path(cbt_plugins.__file__).parent.rglob("*.py"):
-        made.update(codes_of(ast.parse(path.read_text(encoding="utf-8"))))
-    assert len(made) > 90
-    assert made - set(KINDS) == set()
+        found.update(codes_of(ast.parse(path.read_text(encoding="utf-8"))))
+    assert len(found) > 90
+    assert found - set(KINDS) == set()
 
 
 def test_what_is_invalid_forbids_a_verdict_and_what_informs_forbids_none() -> None:
@@ -70,3 +82,18 @@ def test_one_text_for_each_kind_with_what_it_covers() -> None:
 @pytest.mark.parametrize(("n", "text"), [(0, "0 workers"), (1, "1 worker"), (2, "2 workers"), (2000, "2,000 workers")])
 def test_one_is_no_plural(n: int, text: str) -> None:
     assert several(n, "worker") == text
+
+
+def test_what_reads_results_gets_the_severity(tmp_path: Path) -> None:
+    """The collected JSON, SQL's table and a comparison."""
+    run, other = made.small(tmp_path / "a"), made.small(tmp_path / "b")
+    summary = summarize(run)
+    assert [(its["code"], its["severity"]) for its in summary["warnings"]] == [("mix", "warning")]
+    _, aged = write_collected(summary, run)
+    assert json.loads(aged.read_text())["warnings"] == {"mix": "warning"}
+    (table,) = (its for its in TABLES if its.name == "warnings")
+    (columns,) = table.fill(TableRun(run, run.name, True))
+    assert (list(columns["code"]), list(columns["severity"])) == (["mix"], ["warning"])
+    base, new = sides([[run], [other]])
+    told = data(compare(base, [new]))["sections"][0]["warnings"]
+    assert {(its["code"], its["severity"]) for its in told if its["code"] == "mix"} == {("mix", "warning")}
