@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import multiprocessing
 import os
 from functools import lru_cache
 from itertools import zip_longest
@@ -183,7 +184,8 @@ def _histograms(run: TableRun, wanted: Collection[str]) -> Iterator[Columns]:
         if workers <= 1 or sum(task.weight for _, part, _ in parts for _, task in part) <= MANY:
             yield from filter(None, map(_summed, parts))
             continue
-        with concurrent.futures.ProcessPoolExecutor(workers) as pool:
+        # DuckDB has threads: a process that has them must not fork
+        with concurrent.futures.ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
             yield from filter(None, pool.map(_summed, parts))
 
 
