@@ -42,10 +42,12 @@ def first(found: List[Sentence], most: int = 5) -> List[Sentence]:
 
 
 def of_run(summary: Mapping[str, Any], config: Mapping[str, Any]) -> List[Sentence]:
-    """Return the results of one run: its failures, else what aging did, else its numbers."""
+    """Return the results of one run: its failures, else its ladders, else what aging did, else its numbers."""
     if not summary["usable"]:
         return [Sentence("This run is not complete: do not use its numbers.", "invalid")]
-    found = list(_failures(summary["failure"])) if summary["failure"] else of_aging(aging([(config, summary)]))
+    found = list(_failures(summary["failure"])) if summary["failure"] else []
+    found = found or [Sentence(f"{its['name']}: {its['text']}.") for its in summary.get("ladders") or ()]
+    found = found or ([] if summary["failure"] else of_aging(aging([(config, summary)])))
     return found or [_numbers(phase) for phase in measured(summary)[:1]]
 
 

@@ -48,6 +48,9 @@ def numbers_of(path: Path) -> Dict[str, Any]:
     used = resources.resources(run, phases)
     warnings.extend(resources.warnings_of(used))
     warnings = [{"code": its["code"], "severity": severity_of(its["code"]).value, **its} for its in warnings]
+    found = ladders(run, phases)
+    steps = {step["phase"] for ladder in found for step in ladder["steps"]}
+    warnings = [its for its in warnings if not (its.get("phase") in steps and its["code"] in _OVERLOAD)]
     return {
         "run": {
             "name": run.name,
@@ -60,7 +63,7 @@ def numbers_of(path: Path) -> Dict[str, Any]:
         "phases": phases,
         "new_vs_aged": None if broken else new_vs_aged(phases),
         "engines": engine_pairs(phases),
-        "ladders": ladders(run, phases),
+        "ladders": found,
         "failure": failed,
         "resources": used,
         "environment": environment(run),
@@ -178,6 +181,10 @@ def _all(ops: Mapping[str, Mapping[str, Any]], names: Iterable[str]) -> Dict[str
         "requests": sum(line["requests"] + line["outside"]["requests"] for line in lines),
         "errors": sum(line["errors"] + line["outside"]["errors"] for line in lines),
     }
+
+
+#: warnings of what a ladder looks for: its answer says so
+_OVERLOAD = ("rate", "late-starts", "errors", "stall", "generator-idle")
 
 
 def ladders(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:

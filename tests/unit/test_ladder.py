@@ -16,6 +16,8 @@ from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.models.ladder import LadderStep, answer, judge, ladder_of, next_load
 from cbt_plugins.plan import S3, Ladder, Phase, Plan
+from cbt_plugins.report.sentence import of_run
+from cbt_plugins.results.summary import numbers_of
 from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.phases import start_of
 from cbt_plugins.tools.__main__ import main
@@ -139,6 +141,12 @@ def test_what_the_report_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "GET p99 at most 50 ms: met at 100/s, missed at 200/s (GET p99 80 ms)" in out
     assert "200.0 missed 80.00 " in out and "2 x 503" in out
     assert "Ladder find" in (directory / "report.html").read_text()
+    (directory / "complete").write_text('{"t": 1700000100.0, "run_id": "k3j9"}')
+    summary = numbers_of(directory)
+    assert not {its["code"] for its in summary["warnings"]} & {"rate", "errors"}  # overload is what is looked for
+    summary["usable"] = True
+    (sentence,) = of_run(summary, {})
+    assert sentence.text == f"find: {summary['ladders'][0]['text']}."
 
 
 FILE = """\
