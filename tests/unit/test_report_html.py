@@ -113,6 +113,19 @@ def test_what_is_in_it(tmp_path: Path) -> None:
         assert part in text, part
 
 
+def test_an_arrow_shows_the_better_way_and_claims_nothing(tmp_path: Path) -> None:
+    directory = made.small(tmp_path)
+    summary = summarize(directory)
+    changes = {"obj_per_s": -0.2, "mean_ms": 0.3, "p99_ms": -0.4}
+    for line in summary["new_vs_aged"]["lines"]:
+        line["change"] = changes.get(line["metric"], 0.0) if line["op"] == "GET" else 0.01
+    html = run_page(summary, directory)
+    table = html[html.index('id="aging"') :].split("</table>")[0]
+    cells = re.findall(r'<td class="main">([^<]*)</td>', table)
+    assert cells[:4] == ["\u25bc -20.0 %", "\u25bc +30.0 %", "\u25b2 -40.0 %", "+1.0 %"]
+    assert "better" not in "".join(re.findall(r'class="([^"]*)"', table)), "a colour is a verdict"
+
+
 def test_every_number_is_the_summary_s(tmp_path: Path) -> None:
     directory = made.small(tmp_path)
     summary = summarize(directory)
