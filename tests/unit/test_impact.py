@@ -44,12 +44,19 @@ def load(begin: float, end: float, every: float, latency: float, op: str = "GET"
 
 
 def phase(
-    tmp_path: Path, requests: Sequence[Request], *, block: int = 1, name: str = "hybrid", **job: Any
+    tmp_path: Path,
+    requests: Sequence[Request],
+    *,
+    block: int = 1,
+    name: str = "hybrid",
+    workers: int = 8,
+    begin: float = 0.0,
+    **job: Any,
 ) -> PhaseAggregates:
     path = write(tmp_path / name / "j.aggregates", [sorted(requests, key=lambda r: r.end)], block)
-    one = ArchivedJob("j", "d", "n", "GET", 8, 0.0, None, 0.0, aggregates=path, **job)
+    one = ArchivedJob("j", "d", "n", "GET", workers, 0.0, None, 0.0, aggregates=path, **job)
     about: Dict[str, Any] = dict.fromkeys(("role", "status", "engine"), "x")
-    about.update(window=(float(T0), T0 + 100.0), duration=100.0, mix={}, asked={}, accounting=(), warnings=(), pgs=())
+    about.update(window=(T0 + begin, T0 + begin + 100.0), duration=100.0, mix={}, asked={}, accounting=(), warnings=())
     return read_phase(ArchivedPhase(path.parent, 1, name=name, kind="hybrid", block=block, jobs=(one,), **about))
 
 
@@ -121,6 +128,17 @@ def test_a_phase_without_failure_is_the_baseline(tmp_path: Path) -> None:
     nothing = impact([usual(tmp_path)], later)
     assert nothing["baseline"] is None and by_state(nothing)["degraded"]["total"]["obj_per_s_percent"] is None
     assert "no-baseline" in {w["code"] for w in nothing["warnings"]}
+
+
+def test_only_phases_of_a_failure_must_have_the_load_of_the_baseline(tmp_path: Path) -> None:
+    """warp's phase beside them has another load, and no part in the failure."""
+    before = phase(tmp_path, load(-300, -200, 0.1, 0.01), name="before", begin=-300.0)
+    warp = phase(tmp_path, load(-200, -100, 0.1, 0.01), name="warp-mixed", begin=-200.0, workers=16)
+    found = [
+        {w["code"] for w in impact([before, *others], recovery(FAULT))["warnings"]}
+        for others in ([warp, usual(tmp_path)], [phase(tmp_path, load(0, 100, 0.1, 0.01), name="other", workers=16)])
+    ]
+    assert ["other-load" in codes for codes in found] == [False, True]
 
 
 def test_a_named_baseline(tmp_path: Path) -> None:
