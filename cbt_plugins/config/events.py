@@ -242,7 +242,7 @@ class FaultFileSection(Strict):
 
     settings: SettingsSection = Field(
         SettingsSection.model_validate({}),
-        description="Set on the cluster for the length of the run, and restored at its end.",
+        description="Set on the cluster during the run.",
         json_schema_extra={"default": {}},
     )
     events: Events = Field(description="In order of time; each is one of fault, run, undo, mark.")

@@ -120,6 +120,7 @@ def _tidy(node: Any, named: bool = False) -> Any:
 
 #: the page in a checkout; an installation has none
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "CONFIG.md"
+_ANY_KIND = "`options:` of every kind that has options"
 _BEGIN = "<!-- keys: made by `python -m cbt_plugins.config.schema --write` -->"
 _END = "<!-- end of keys -->"
 
@@ -146,7 +147,7 @@ def tables() -> str:
     tables = [
         *_family("every benchmark", "Where the load goes, and how it is made.", benchmarks, defs),
         *((title, defs[model].get("description", ""), defs[model]) for title, model in others.items()),
-        *_family("`options:` of every kind that has options", "What all of them know.", kinds, defs),
+        *((title, "", model) for title, _, model in _family(_ANY_KIND, "", kinds, defs)),
     ]
     small = _small(defs)
     titles = dict.fromkeys(small, "mapping")
