@@ -27,7 +27,8 @@ _TEXTS = {TEXT: "for people", JSON: "for programs", CSV: "a table", MD: "Markdow
 
 def add_forms(parser: argparse.ArgumentParser, *forms: str, text: str = "") -> None:
     """Add `--format` with these forms, of which the first is the default, and `-o`."""
-    parser.add_argument("--format", type=_form(forms), metavar="|".join(forms), help=text or _text(forms))
+    form = parser.add_argument("--format", type=_form(forms), metavar="|".join(forms), help=text or _text(forms))
+    form.completer = lambda **_: forms  # type: ignore[attr-defined]  # for argcomplete
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write into this file; its suffix gives the format; - is standard output"
     )

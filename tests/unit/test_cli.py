@@ -157,7 +157,12 @@ def test_the_list_of_verbs_loads_no_library() -> None:
 
 @pytest.mark.parametrize(
     ("line", "words"),
-    [("cbt-tools re", ["report "]), ("cbt-tools report --pl", ["--plots "]), ("cbt-tools hi", ["history "])],
+    [
+        ("cbt-tools re", ["report "]),
+        ("cbt-tools report --pl", ["--plots "]),
+        ("cbt-tools hi", ["history "]),
+        ("cbt-tools gate --format m", ["md "]),
+    ],
 )
 def test_completion(line: str, words: list[str], tmp_path: Path) -> None:
     pytest.importorskip("argcomplete")
