@@ -25,6 +25,10 @@ def printable(text: str) -> str:
     return _UNSAFE.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
+class NoReader(BaseException):
+    """Nobody reads our output any more. No OSError, which would be taken for one of the files that a verb reads."""
+
+
 class _Printable:
     """A text stream that writes what is printable."""
 
@@ -52,7 +56,7 @@ class _Printable:
             yield
         except BrokenPipeError:
             if not self._endures:
-                raise
+                raise NoReader from None
             discard(self._stream)
 
     def __getattr__(self, name: str) -> Any:

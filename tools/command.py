@@ -8,7 +8,7 @@ import sys
 import textwrap
 from typing import Callable, Iterator, Mapping, NoReturn, Sequence
 
-from cbt_plugins.formatting import RED, YELLOW, discard, painted, paper_of, printable, write_coloured
+from cbt_plugins.formatting import RED, YELLOW, NoReader, discard, painted, paper_of, printable, write_coloured
 from cbt_plugins.results.source import NotThere, Unreadable
 
 OK, FAILED, USAGE, INCONCLUSIVE, UNUSABLE, INTERRUPTED, UNREAD = 0, 1, 2, 3, 4, 130, 141
@@ -75,7 +75,7 @@ def call(work: Callable[[], int]) -> int:
         status = _called(work)
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # as in `cbt-tools plan FILE | head`
+    except NoReader:  # as in `cbt-tools plan FILE | head`
         discard(sys.stdout)
         discard(sys.stderr)
         return UNREAD

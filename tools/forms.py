@@ -100,28 +100,37 @@ class Printer:
         if kind is None and self._file:
             _write(self._file, "".join(self._texts))
 
-    def text(self, text: str) -> None:
-        """Print a text that has its form."""
+    def show(self, made: Any) -> None:
+        """Print a text, or what becomes one: blocks, data for JSON, lines of cells for CSV."""
+        if isinstance(made, str):
+            self._text(made)
+        elif self.form == JSON:
+            self._text(json.dumps(made, indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n")
+        elif self.form == CSV:
+            self._table(made)
+        else:
+            self._blocks(made)
+
+    def _text(self, text: str) -> None:
         if self._file:
             self._texts.append(text)
         else:
             print(text, end="", flush=True)
 
-    def blocks(self, blocks: Sequence[Block]) -> None:
-        """Print blocks as text or Markdown."""
+    def _blocks(self, blocks: Sequence[Block]) -> None:
         made = markdown(blocks) if self.form == MD else as_text(blocks, self._paper)
         made = "\n" + made if self._again else made
         self._again = True
         if self._paper.colours and self.form == TEXT:
             write_coloured(sys.stdout, made)
         else:
-            self.text(made)
+            self._text(made)
 
-    def table(self, lines: Iterable[Sequence[Any]]) -> None:
-        """Print lines of cells as CSV; the first names the columns, and is printed once."""
+    def _table(self, lines: Iterable[Sequence[Any]]) -> None:
+        """The first line names the columns, and is printed once."""
         out = io.StringIO()
         csv.writer(out, lineterminator="\n").writerows(islice(lines, int(self._again), None))
-        self.text(out.getvalue())
+        self._text(out.getvalue())
         self._again = True
 
 
@@ -132,16 +141,7 @@ def put(args: argparse.Namespace, forms: Mapping[str, Callable[[], Any]]) -> Non
     lines of cells, the first with the names of the columns, for `csv`.
     """
     with Printer(args) as printer:
-        form = printer.form
-        made = forms[form if form in forms else TEXT]()
-        if isinstance(made, str):
-            printer.text(made)
-        elif form == JSON:
-            printer.text(json.dumps(made, indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n")
-        elif form == CSV:
-            printer.table(made)
-        else:
-            printer.blocks(made)
+        printer.show(forms[printer.form if printer.form in forms else TEXT]())
 
 
 def _write(path: Path, text: str) -> None:

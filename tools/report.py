@@ -70,10 +70,11 @@ def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) ->
             with reading(path):
                 summary = summarize(path)
                 network = _ceilings(path, summary, args)
-                _print(printer, summary, path, network)
+                shown = _shown(printer.form, summary, path, network)
         except Unreadable as e:
             status = say("Error", str(e), UNUSABLE)
             continue
+        printer.show(shown)
         if not summary["usable"]:
             status = UNUSABLE
         try:
@@ -93,21 +94,19 @@ def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) ->
     return status
 
 
-def _print(printer: Printer, summary: Mapping[str, Any], path: Path, network: Optional[Mapping[str, Any]]) -> None:
+def _shown(form: str, summary: Mapping[str, Any], path: Path, network: Optional[Mapping[str, Any]]) -> Any:
+    """Return what a Printer shows of a run."""
     from cbt_plugins.report import terminal
 
-    if printer.form == JSON:
+    if form == JSON:
         from cbt_plugins.results.summary_file import dumps
 
-        printer.text(dumps(summary) + "\n")
-    elif printer.form == HTML:
+        return dumps(summary) + "\n"
+    if form == HTML:
         from cbt_plugins.report.page import run_page
 
-        printer.text(run_page(summary, path, network))
-    elif printer.form == CSV:
-        printer.table([terminal.MEASURED, *terminal.measured(summary)])
-    else:
-        printer.blocks(terminal.blocks(summary, network))
+        return run_page(summary, path, network)
+    return [terminal.MEASURED, *terminal.measured(summary)] if form == CSV else terminal.blocks(summary, network)
 
 
 def _link(text: str) -> float:
@@ -214,8 +213,6 @@ def _imported(path: Path, printer: Printer) -> int:
     records = read_imported(path)
     if printer.form in (JSON, HTML):
         raise CommandError(f"{path}: results of other programs have no format {printer.form}: there is text, csv, md")
-    if printer.form == CSV:
-        printer.table([terminal.MEASURED, *terminal.imported_measured(records)])
-    else:
-        printer.blocks(terminal.imported_blocks(records))
+    lines = [terminal.MEASURED, *terminal.imported_measured(records)]
+    printer.show(lines if printer.form == CSV else terminal.imported_blocks(records))
     return OK if all(record.usable for record in records) else UNUSABLE

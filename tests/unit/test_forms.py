@@ -177,9 +177,17 @@ def test_without_a_reader_a_verb_ends_quietly(
     """As in `cbt-tools VERB | head`: neither "done" nor "a regression"."""
     with unread("stdout"):
         assert main([verb, *words.get(verb, [])]) == 141
-    assert "Traceback" not in capsys.readouterr().err
+    assert capsys.readouterr().err == ""
     with unread("stdout", "stderr"):  # 2>&1
         assert main([verb, *words.get(verb, [])]) == 141
+
+
+def test_a_report_of_cbts_form_without_a_reader(
+    words: Dict[str, List[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with unread("stdout"):
+        assert main(["export", *words["export"], "--format", "cbt", "-o", str(tmp_path)]) == 141
+    assert capsys.readouterr().err == ""
 
 
 def test_head(words: Dict[str, List[str]]) -> None:
