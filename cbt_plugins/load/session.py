@@ -156,9 +156,12 @@ class LoadSession:
         return [*argv, "-"]
 
     def go(self) -> float:
-        """Start all timed jobs at one instant, a whole second of the run's clock, and return it; all nodes are ready.
+        """Start all timed jobs at one instant of the run's clock, and return it; all nodes are ready.
+
+        A whole second where jobs begin at it: there the window begins. Others take a time to their first request.
         """
-        self.go_at = math.ceil(time.time() + GO_AHEAD)
+        at = time.time() + GO_AHEAD
+        self.go_at = math.ceil(at) if any(job.start == "self" for job in self.jobs) else at
         for node in self.nodes:
             self._order(node, go=self.go_at + self._orders.offsets[node].seconds)
         return self.go_at
