@@ -36,7 +36,7 @@ def load_phase(folder: Path, remote: Silent, *in_force: str) -> LoadPhase:
     journal = Journal(folder / "journal.jsonl")
     buckets = Buckets(plan, "r1", Ceph(cast(Any, remote), {"head": "node0"}), journal)
     journal.close()
-    injector = SimpleNamespace(open=[SimpleNamespace(label=label) for label in in_force])
+    injector = SimpleNamespace(open=[SimpleNamespace(label=label, kind="stop") for label in in_force])
     nothing = cast(Any, None)
     return LoadPhase(context(plan=plan, injector=injector), nothing, buckets, nothing)
 
