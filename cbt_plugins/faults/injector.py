@@ -232,7 +232,8 @@ class Injector:
         self._may_begin()
         made = {record["id"] for record in self._journal.records if record["event"] == "injected"}
         known = [record for record in self.open if record.kind == PREPARED]
-        half = [record.label for record in known if record.id not in made]
+        gone = self.no_longer_set_up()
+        half = [record.label for record in known if record.id not in made or record.label in gone]
         left = self.undo(half)
         if left:
             raise FaultError("not undone: " + "; ".join(map(str, left)))
@@ -241,10 +242,14 @@ class Injector:
                 self._perform(label, PREPARED, [make()], wait=True)
 
     def no_longer_set_up(self) -> List[str]:
-        """Return the labels of what was `set_up` and has been undone."""
-        labels = [str(r["label"]) for r in self._journal.records if r["event"] == "open" and r["kind"] == PREPARED]
-        present = {record.label for record in self.open}
-        return [label for label in dict.fromkeys(labels) if label not in present]
+        """Return the labels of what was `set_up` and has been undone, or whose undo has begun."""
+        present: Dict[str, bool] = {}
+        for line in self._journal.records:
+            if line["event"] == "open" and line["kind"] == PREPARED:
+                present[line["label"]] = True
+            elif line["event"] in ("undo", "undone") and line["label"] in present:
+                present[line["label"]] = False
+        return [label for label, there in present.items() if not there]
 
     def speed_up_recovery(self) -> None:
         """Set `Settings.recovery`, unless it is in force; the first `inject` does so by itself."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any, Dict
 
@@ -14,6 +15,8 @@ from cbt_plugins.run.preflight import Ready, s3_keys
 
 #: what holds objects, beside pools
 _WITH_DATA = ("rgw placement", "rgw user")
+#: keys of the manifest
+_SEEN = ("pools", "rgw")
 
 
 def set_up(run: RunContext, ready: Ready) -> Ready:
@@ -23,6 +26,10 @@ def set_up(run: RunContext, ready: Ready) -> Ready:
     """
     plan, limits = run.plan, limits_of(run.plan.settings)
     lost = [label for label in run.injector.no_longer_set_up() if label.startswith("pool ") or label in _WITH_DATA]
+    phases = enumerate(plan.phases, 1)
+    if lost and all(run.archive.finished(index, phase.name) is not None for index, phase in phases):
+        known = json.loads(run.archive.manifest.read_text())  # killed while it was removed: the rest goes, too
+        return replace(ready, manifest={**ready.manifest, **{key: known[key] for key in _SEEN if key in known}})
     if lost and run.journal.all("phase-done"):
         raise RunFailed(
             f"{', '.join(lost)}: removed since the run was broken off, with what its phases have written: "

@@ -174,6 +174,25 @@ def test_killed_again_and_again(tmp_path: Path, url: str) -> None:
     assert list(world.archive.glob("results/*/id-*/monitors/recovery.node0/recovery.jsonl"))
 
 
+class WithPools(CycleOnStandIn):
+    """The cycle, with a pool of its own."""
+
+    def _config(self, url: str) -> Dict[str, Any]:
+        file = super()._config(url)
+        file["benchmarks"]["osdfailure"]["pools"] = {"own": {"ec": "2+1", "pg_num": 4}}
+        return file
+
+
+def test_killed_while_its_pool_is_removed(tmp_path: Path, url: str) -> None:
+    """All phases are done: the next start removes what is left, and the run is whole."""
+    world = WithPools(tmp_path / "w", url)
+    assert world.play(at=("ceph osd erasure-code-profile rm", "kill")) == -9
+    assert world.play() == 0, world.said
+    assert at_the_end(world) == []
+    (manifest,) = world.archive.glob("results/*/id-*/manifest.json")
+    assert json.loads(manifest.read_text())["pools"]["own"]["pg_num"] == 4
+
+
 @pytest.mark.parametrize("mode", ["term", "twice"])
 def test_ended_while_a_node_is_stopped(mode: str, tmp_path: Path, url: str) -> None:
     """By one signal, and by a second one while that is cleared up: the run itself puts everything back."""
