@@ -14,7 +14,12 @@ for n in $daemons; do
 done
 for p in /proc/[0-9]*; do
   c=; { read -r c < "$p/comm"; } 2>/dev/null
-  case $c in ceph-osd|ceph-mon|ceph-mgr|ceph-mds|radosgw) ;; *) continue ;; esac
+  # Reef's radosgw has the name of one of its threads
+  case $c in
+    ceph-osd|ceph-mon|ceph-mgr|ceph-mds|radosgw) ;;
+    notif-worker*) c=radosgw; grep -q radosgw "$p/cmdline" 2>/dev/null || continue ;;
+    *) continue ;;
+  esac
   files=$(sed -n 's/^Max open files *\([0-9]*\).*/\1/p' "$p/limits" 2>/dev/null)
   around=$({ stat -c '%u %g' "$p"; readlink "$p/cwd"
              tr '\0' '\n' < "$p/environ" | grep -E '^(LD|TCMALLOC)_[A-Z0-9_]*='; } 2>/dev/null | base64 -w0)

@@ -10,6 +10,7 @@ started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
 found() {
   for p in /proc/[0-9]*; do
     c=; { read -r c < "$p/comm"; } 2>/dev/null
+    case $c in notif-worker*) c=radosgw ;; esac  # Reef's radosgw has the name of one of its threads
     if [ "$c" = "${program:?}" ] && tr '\0' ' ' < "$p/cmdline" 2>/dev/null | grep -Eq -e "${pattern:?}"; then
       echo "${p##*/}:$(started "${p##*/}")"; fi
   done
