@@ -36,14 +36,14 @@ def load_phase(folder: Path, remote: Silent, *in_force: str) -> LoadPhase:
     journal = Journal(folder / "journal.jsonl")
     buckets = Buckets(plan, "r1", Ceph(cast(Any, remote), {"head": "node0"}), journal)
     journal.close()
-    injector = SimpleNamespace(open=[SimpleNamespace(label=label, kind="stop") for label in in_force])
+    injector = SimpleNamespace(open=[SimpleNamespace(kind=kind) for kind in in_force])
     nothing = cast(Any, None)
     return LoadPhase(context(plan=plan, injector=injector), nothing, buckets, nothing)
 
 
 def test_an_index_that_a_fault_took_along_costs_the_accounting_and_not_the_phase(tmp_path: Path) -> None:
     remote = Silent()
-    assert load_phase(tmp_path, remote, "settings", "recovery", "node-a")._counts() == {}
+    assert load_phase(tmp_path, remote, "settings", "recovery", "stop")._counts() == {}
     assert remote.limits == [FAULTY_STATS_TIMEOUT] and FAULTY_STATS_TIMEOUT < STATS_TIMEOUT
 
 
