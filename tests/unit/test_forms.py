@@ -285,6 +285,19 @@ def test_a_table_is_as_wide_as_the_terminal(
     assert sorted("".join(told.split())) == sorted("".join(shown.split()))  # nothing is cut off
 
 
+def test_the_tables_of_a_plan_are_as_wide_as_the_terminal(
+    terminal: Terminal, words: Dict[str, List[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def phases(text: str) -> List[str]:
+        return text[text.index("  phases ") : text.index("  time ")].splitlines()
+
+    monkeypatch.setenv("COLUMNS", "60")
+    assert max(map(len, phases(terminal(["plan", *words["plan"]])))) <= 60
+    monkeypatch.setenv("COLUMNS", "60")
+    terminal(["plan", *words["plan"], "-o", str(tmp_path / "plan.txt")])
+    assert max(map(len, phases((tmp_path / "plan.txt").read_text()))) > 60
+
+
 def test_the_cells_of_a_narrow_table() -> None:
     rows = [["name", "what it is", "n"], ["a-long-name-of-a-run", "some words about it", "12.5"]]
     assert list(side_by_side(rows, [True, True, False], 30)) == [
