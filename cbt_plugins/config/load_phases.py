@@ -397,13 +397,13 @@ class WarpPhaseSection(Strict):
     )
     duration: Duration = Field(description="How long it runs, without its preparation.")
     mix: Optional[MixSection] = Field(
-        None, description="Only for `mixed`; without it 45 get, 35 put, 15 stat, 5 delete."
+        None, description="Only for `mixed`; without it as in hybrid."
     )
     objects: Optional[int] = Field(
         None,
         ge=1,
         le=MOST_OBJECTS,
-        description="Objects that warp uploads first (its --objects); warp's own default without it.",
+        description="Objects that warp uploads first (its --objects).",
     )
     args: Annotated[Dict[str, str], BeforeValidator(_options)] = Field(
         {}, description="Further options of warp, without dashes: `{disable-multipart: true}`."
