@@ -49,7 +49,7 @@ def threads(lab: RunningLab) -> List[str]:
 def test_a_user_and_a_pool_for_one_run(lab: RunningLab, tmp_path: Path) -> None:
     before = state(lab)
     keys = {"s3": {**S3, "user": "bench"}, "rgw": {"make_user": True}, "pools": {"a": {"replicas": 2, "pg_num": 4}}}
-    done = (one := cycle(lab, tmp_path, **keys)).run()
+    done = (one := cycle(lab, tmp_path, **keys, cycle={"phases": [{"fill": {"objects": 20}}]})).run()
     assert done.returncode == 0, done.stderr
     assert state(lab) == before
     seen = json.loads((one.folder / "manifest.json").read_text())["pools"]["a"]
@@ -66,7 +66,8 @@ def test_garbage_goes_and_caches_are_dropped(lab: RunningLab, tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     assert json.loads(lab.exec("node0", listed).stdout) == []
     assert one.phases()["wait"]["status"] == "ok"
-    (event,) = [e for e in map(json.loads, (one.folder / "events.jsonl").open()) if e["event"] == "caches-dropped"]
+    events = map(json.loads, (one.folder / "events.jsonl").read_text().splitlines())
+    (event,) = [event for event in events if event["event"] == "caches-dropped"]
     assert event["nodes"] == ["node1", "node2", "node3", "node4"]
 
 
