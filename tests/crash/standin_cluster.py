@@ -55,7 +55,8 @@ class StandIn:
     def calls(self) -> List[Dict[str, Any]]:
         """Of the program that was started last."""
         path = self.folder / "runs" / str(self._runs) / "calls.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]  # the last one may be half written
 
     def run(
         self, line: Sequence[str], at: Accident = None, environment: Optional[Mapping[str, str]] = None

@@ -355,7 +355,7 @@ def test_https_with_an_authority_of_its_own(lab: RunningLab, tmp_path: Path) -> 
     if not (lab.lab.dir / "etc" / "ceph" / "rgw-ca.pem").exists():
         pytest.skip("needs openssl: apt-get install openssl")
     s3 = {"urls": ["https://rgw1:7443", "https://rgw2:7443"], "user": "cbt"}
-    phases = [{"fill": {"objects": 40}}, {"hybrid": {"duration": "2s"}}, {"warp": {"op": "put", "duration": "2s"}}]
+    phases = [{"fill": {"objects": 40}}, {"warp": {"op": "put", "duration": "2s"}}]
     keys = {"engine": "cbt-load", "workers": 2, "cycle": {"phases": phases}}
     (tmp_path / "refused").mkdir()
     refused = Cycle(lab, tmp_path / "refused", warp={"s3": s3, **keys})

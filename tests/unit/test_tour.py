@@ -1,4 +1,4 @@
-"""The examples of docs/TOUR.md that need no cluster; tests/lab/test_tour.py has the others."""
+"""The examples of docs/TOUR.md that need no cluster; tests/lab/test_tour_on_lab.py has the others."""
 
 from __future__ import annotations
 
