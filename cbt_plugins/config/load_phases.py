@@ -47,16 +47,16 @@ def _rate(value: Any) -> Tuple[Optional[float], Optional[float]]:
     return None, share
 
 
+_RATES: List[Dict[str, Any]] = [
+    {"type": "number", "exclusiveMinimum": 0},
+    {"type": "string", "pattern": RATE_PATTERN, "title": "rate"},
+]
 _Rate = Annotated[
     Tuple[Optional[float], Optional[float]],
     BeforeValidator(_rate),
     WithJsonSchema(
         {
-            "anyOf": [
-                {"type": "number", "exclusiveMinimum": 0},
-                {"type": "string", "pattern": RATE_PATTERN, "title": "rate"},
-                {"type": "string", "pattern": PERCENT_PATTERN},
-            ],
+            "anyOf": [*_RATES, {"type": "string", "pattern": PERCENT_PATTERN}],
             "examples": ["500/s", "5M/day", "50%"],
         }
     ),
@@ -204,18 +204,7 @@ def _objective(value: Any) -> Any:
     return limits
 
 
-_PlainRate = Annotated[
-    float,
-    BeforeValidator(parse_rate),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "exclusiveMinimum": 0},
-                {"type": "string", "pattern": RATE_PATTERN, "title": "rate"},
-            ]
-        }
-    ),
-]
+_PlainRate = Annotated[float, BeforeValidator(parse_rate), WithJsonSchema({"anyOf": _RATES})]
 
 
 class LadderRates(Strict):

@@ -56,6 +56,10 @@ def bounds(workers: float, unloaded: float, most: float) -> Tuple[float, float]:
     return min(workers / unloaded, most), max(unloaded, workers / most)
 
 
+#: share of the workers at saturation with which the SDC study measures, its production level
+PRODUCTION = 0.8
+
+
 @dataclass(frozen=True)
 class Sizing:
     """How many workers a target of latency allows, from a sweep."""
@@ -65,7 +69,7 @@ class Sizing:
     production: Optional[float]  # 80 % of `workers`
 
 
-def size_workers(sweep: Sequence[Tuple[float, float]], target: float, production: float = 0.8) -> Sizing:
+def size_workers(sweep: Sequence[Tuple[float, float]], target: float, production: float = PRODUCTION) -> Sizing:
     """Size a load by a sweep, (workers, mean latency) of each step: latency(N) <= target < latency(next).
 
     A step beyond the target ends the search, even if a later one is within it again.

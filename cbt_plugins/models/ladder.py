@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.metrics import ACCEPTABLE, TOTAL, Direction, Metric, number_at, read
+from cbt_plugins.models.closed_loop import PRODUCTION
 from cbt_plugins.plan import Ladder
 
 #: bounds nearer than this are one: what is left of the steps repeats the lower one
@@ -162,6 +163,6 @@ def answer(ladder: Ladder, steps: Sequence[LadderStep]) -> LadderAnswer:
     if low is None:
         return LadderAnswer(None, high, f"{goal}: {missed}, the lowest load ({why})")
     text = f"{goal}: met at {_often(ladder, steps, low, met=True)}, {missed} ({why})"
-    if ladder.unit == "workers":  # what the SDC study calls production level
-        text += f"; 80 % of it: {load_text(ladder, max(1, math.floor(0.8 * low)))}"
+    if ladder.unit == "workers":
+        text += f"; {100 * PRODUCTION:g} % of it: {load_text(ladder, max(1, math.floor(PRODUCTION * low)))}"
     return LadderAnswer(low, high, text)

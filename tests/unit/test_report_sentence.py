@@ -16,6 +16,7 @@ pytest.importorskip("scipy")
 from cbt_plugins.compare.table import Rules, compare
 from cbt_plugins.report.sentence import Sentence, aging, first, of_aging, of_comparison, of_run
 from cbt_plugins.results.record import ResultWarning, RunRecord
+from cbt_plugins.results.summary import new_vs_aged
 from cbt_plugins.results.summary_file import summarize
 
 RATE, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
@@ -161,3 +162,13 @@ def test_a_run_without_anything_to_compare_has_its_numbers(tmp_path: Path) -> No
     summary["new_vs_aged"] = None
     (sentence,) = of_run(summary, CONFIG)
     assert sentence == Sentence("new: 300.0 obj/s, 1.172 MiB/s, p50 10.00 ms, p99 20.00 ms; no request failed.")
+
+
+def test_phases_with_other_loads_are_not_new_and_aged(tmp_path: Path) -> None:
+    """Sequential reads and a mix were."""
+    phases = summarize(made.small(tmp_path))["phases"]
+    assert new_vs_aged(phases)
+    phases[-1]["mix"]["asked"] = {"GET": 60.0, "PUT": 40.0}
+    assert new_vs_aged(phases) is None
+    phases[-1]["mix"]["asked"], phases[-1]["loop"] = phases[0]["mix"]["asked"], "open"
+    assert new_vs_aged(phases) is None

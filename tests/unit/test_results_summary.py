@@ -81,16 +81,6 @@ def test_new_against_aged(tmp_path: Path) -> None:
     assert "no significance" in aging["note"]
 
 
-def test_phases_with_other_loads_are_not_new_and_aged(tmp_path: Path) -> None:
-    """Sequential reads and a mix were."""
-    phases = summarize(made.small(tmp_path))["phases"]
-    assert new_vs_aged(phases)
-    phases[-1]["mix"]["asked"] = {"GET": 60.0, "PUT": 40.0}
-    assert new_vs_aged(phases) is None
-    phases[-1]["mix"]["asked"], phases[-1]["loop"] = phases[0]["mix"]["asked"], "open"
-    assert new_vs_aged(phases) is None
-
-
 def test_one_measurement_is_compared_with_nothing(tmp_path: Path) -> None:
     assert one(tmp_path, [made.job("g", "GET", made.steady("GET", **GET))])["new_vs_aged"] is None
 
