@@ -12,6 +12,9 @@ from typing import Any, Dict
 
 from cbt_plugins.host import RunFailed, own_tool
 
+#: seconds for the numbers of the phases so far, for which a ladder waits between two steps
+NUMBERS_LIMIT = 1800.0
+
 log = logging.getLogger(__name__)
 
 
@@ -27,7 +30,11 @@ def numbers_so_far(folder: Path) -> Dict[str, Any]:
     """Return the summary of the phases that have ended. Raises RunFailed when there is none."""
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "summary.json"
-        done = _report(folder, "--format", "json", "-o", str(path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        pipes: Dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        try:
+            done = _report(folder, "--format", "json", "-o", str(path), timeout=NUMBERS_LIMIT, **pipes)
+        except subprocess.TimeoutExpired:
+            raise RunFailed(f"no numbers of the phases so far within {NUMBERS_LIMIT:g} s") from None
         try:
             summary: Dict[str, Any] = json.loads(path.read_text())
         except (OSError, ValueError):

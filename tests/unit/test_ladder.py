@@ -14,10 +14,12 @@ from run_context import context
 
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.host import RunFailed
 from cbt_plugins.models.ladder import LadderStep, answer, judge, ladder_of, next_load
 from cbt_plugins.plan import S3, Ladder, Phase, Plan
 from cbt_plugins.report.sentence import of_run
 from cbt_plugins.results.summary import numbers_of
+from cbt_plugins.run import reporting
 from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.phases import start_of
 from cbt_plugins.tools.__main__ import main
@@ -219,3 +221,10 @@ def test_errors_of_an_objective(tmp_path: Path, objective: str, said: str) -> No
     with pytest.raises(ConfigError) as error:
         load_file(file_of(tmp_path, "rate: {lowest: 10/s, highest: 80/s}", **{"{GET/p99_ms: 50": objective}))
     assert said in str(error.value) and "objective" in str(error.value)
+
+
+def test_numbers_that_do_not_come_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, _ = half_way(tmp_path)
+    monkeypatch.setattr(reporting, "NUMBERS_LIMIT", 0.01)
+    with pytest.raises(RunFailed, match="no numbers of the phases so far within 0"):
+        reporting.numbers_so_far(directory)

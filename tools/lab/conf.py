@@ -249,7 +249,8 @@ def write_tls(config: Path, topology: Topology) -> bool:
     argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     argv += ["-days", "3650", "-subj", "/CN=lab", "-addext", f"subjectAltName={alternatives}"]
     with open(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        made = subprocess.run([*argv, "-keyout", "-", "-out", str(authority)], stdout=file, stderr=subprocess.PIPE)
+        argv += ["-keyout", "-", "-out", str(authority)]
+        made = subprocess.run(argv, stdout=file, stderr=subprocess.PIPE, timeout=60)
         if made.returncode:
             raise LabError(f"openssl made no certificate: {made.stderr.decode(errors='replace').strip()}")
         file.write(authority.read_bytes())
