@@ -106,7 +106,12 @@ def _shown(form: str, summary: Mapping[str, Any], path: Path, network: Optional[
         from cbt_plugins.report.page import run_page
 
         return run_page(summary, path, network)
-    return [terminal.MEASURED, *terminal.measured(summary)] if form == CSV else terminal.blocks(summary, network)
+    if form == CSV:
+        return [terminal.MEASURED, *terminal.measured(summary)]
+    from cbt_plugins.report.sentence import of_run
+    from cbt_plugins.results.configuration import configuration
+
+    return terminal.blocks(summary, network, of_run(summary, configuration(summary, path)))
 
 
 def _link(text: str) -> float:

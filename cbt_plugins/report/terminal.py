@@ -22,6 +22,7 @@ from cbt_plugins.formatting import (
     size_class,
 )
 from cbt_plugins.metrics import CLUSTER, COLUMNS, LATENCIES, METRICS, RATES, Metric, number_at
+from cbt_plugins.report.sentence import Sentence, first
 from cbt_plugins.results import impact, recovery
 from cbt_plugins.results.importers.cbt import FAULTS_KEY
 from cbt_plugins.results.record import Measurement, RunRecord, measurements
@@ -33,10 +34,15 @@ _SHOWN = 5
 _CLASSES = {"osd": "OSD", "rgw": "RGW", "mon": "mon", "mgr": "mgr", "mds": "MDS", "generator": "load generator"}
 
 
-def blocks(summary: Mapping[str, Any], ceilings: Optional[Mapping[str, Any]] = None) -> List[Block]:
-    """Return a summary as blocks; `ceilings` are those of results.ceilings, if known."""
+def blocks(
+    summary: Mapping[str, Any],
+    ceilings: Optional[Mapping[str, Any]] = None,
+    sentences: Sequence[Sentence] = (),
+) -> List[Block]:
+    """Return a summary as blocks, `sentences` on top; `ceilings` are those of results.ceilings, if known."""
     resources = (summary.get("resources") or {"phases": {}})["phases"]
-    found: List[Block] = [Words(tuple(_headline(summary)))]
+    found: List[Block] = [Words(tuple(f"{its.text} {its.more}".rstrip() for its in first(list(sentences))))]
+    found.append(Words(tuple(_headline(summary))))
     found += [_phase(phase, resources.get(phase["name"])) for phase in summary["phases"]]
     if summary["new_vs_aged"]:
         found.append(_aging(summary["new_vs_aged"]))

@@ -1,4 +1,4 @@
-"""COSbench's tables: the two of a published talk, made from its slides, and made ones with several stages."""
+"""COSbench's tables: a published run, the two of a talk, made from its slides, and made ones with several stages."""
 
 from __future__ import annotations
 
@@ -67,6 +67,16 @@ def test_a_workload_is_a_record(name: str) -> None:
     assert not [its for its in hybrid.measurements if its.op == "list" and its.metric == "mib_per_s"]
     assert hybrid.config["phase.s1-main.mix"] == "delete:14 list:10 read:60 write:16"
     assert hybrid.config["phase.s1-main.workers"] == 20 and hybrid.usable
+
+
+def test_a_published_run_whose_last_column_has_commas() -> None:
+    (record,) = read_imported(DATA.parent / "cosbench-public" / "w55-1cont_4kb.csv")
+    found = {(its.phase, its.op, its.metric): its.value for its in record.measurements}
+    stage = "s2-w(4)KB_c1_o1000_r80w15d5_1"
+    assert found[stage, "read", "obj_per_s"] == 74.45 and found[stage, "read", "success_rate"] == 0.7487
+    assert found[stage, "delete", "p99_ms"] == 100 and found["s20-cleanup", "cleanup-delete", "max_ms"] == 60
+    assert found["s10-w(4)KB_c1_o1000_r0w100d0_64", "write", "mib_per_s"] == pytest.approx(2025430.67 / 2**20)
+    assert record.usable and "errors" in {warning.code for warning in record.warnings}
 
 
 def test_its_percentiles_are_upper_bounds_and_say_so() -> None:
