@@ -1,0 +1,234 @@
+"""One trial: the commands that prepare the cluster, one cycle into an archive of its own, and the record of that.
+
+    folder/prepare-1.log ... cycle.log    what the commands printed
+    folder/archive/                       the archive of the cycle
+    folder/trial.json                     the mark: written last, so a trial is there whole or not at all
+
+A trial that was killed has no mark. The next call ends what is left of it, moves its folder to `.partial-N` and makes
+it again. A cycle runs as a process: whatever it needs of CBT stays out of this one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
+
+from cbt_plugins import signals
+from cbt_plugins.journal import read_json, read_text, sync_folder, write_json
+from cbt_plugins.results.record import RunRecord
+from cbt_plugins.results.records import records_of
+from cbt_plugins.results.source import Unreadable
+
+MARK, GROUP, ARCHIVE, CYCLE = "trial.json", "group", "archive", "cycle"
+VERSION = 1
+#: in the environment of every command
+ARM, NAME, FOLDER = "CBT_PLUGINS_ARM", "CBT_PLUGINS_TRIAL", "CBT_PLUGINS_TRIAL_FOLDER"
+ARCHIVE_NAME, FILE = "CBT_PLUGINS_ARCHIVE", "CBT_PLUGINS_FILE"
+#: the program that runs a CBT file
+PROGRAM = f"{shlex.quote(sys.executable)} -m cbt_plugins"
+#: $1 is the file for the group's number, which is there before the command begins
+_SHELL = 'echo $$ >"$1" && eval "$0"'
+#: seconds from SIGTERM to SIGKILL: a cycle recovers the faults that it injected
+_UNDO, _END, _POLL = 900.0, 10.0, 0.1
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """What a trial does: shell commands that prepare, and the CBT file."""
+
+    arm: str  # the name of an arm, or a commit
+    file: Path
+    prepare: Tuple[str, ...] = ()
+    program: str = PROGRAM  # or cbt.py; a shell word list
+    through: str = ""  # what takes a command to the head node: "cbt-tools lab exec node0 --"
+    limit: float = 3600.0  # seconds for each command of `prepare`
+    cycle_limit: Optional[float] = None  # seconds for the cycle
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def command(self, archive: Path) -> str:
+        """Return the shell command that runs the cycle."""
+        words = f"{self.program} -a {shlex.quote(str(archive))} {shlex.quote(str(self.file))}"
+        return f"{self.through} {words}".strip()
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A trial that has ended. `reason` is None where all went well; then there are records."""
+
+    folder: Path
+    arm: str
+    step: str  # the one that ended it: "prepare-2", "cycle"
+    status: Optional[int]  # its exit status; None: it was over its time limit
+    reason: Optional[str]
+    began: float  # epoch seconds
+    prepared: float  # seconds that the preparation took
+    measured: float  # seconds that the cycle took
+    records: Tuple[RunRecord, ...] = ()
+
+    @property
+    def archive(self) -> Path:
+        return self.folder / ARCHIVE
+
+    @property
+    def values(self) -> Dict[Tuple[str, str, str], float]:
+        """Return the numbers of the first run: (phase, operation, metric) -> value; {} of a trial that failed."""
+        runs = (record.measurements for record in self.records[:1])
+        return {(m.phase, m.op, m.metric): m.value for found in runs for m in found if m.value is not None}
+
+
+def finished(folder: Path) -> Optional[Trial]:
+    """Return the trial of a folder with its records; None where it was never made, or was killed."""
+    try:
+        mark = read_json(folder / MARK)
+        trial = Trial(folder, **{key: value for key, value in mark.items() if key != "version"})
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+    return trial if trial.reason else _with_records(trial)
+
+
+def _facts(trial: Trial) -> Dict[str, Any]:
+    return {key: value for key, value in vars(trial).items() if key not in ("folder", "records")}
+
+
+def run_trial(cycle: Cycle, folder: Path, again: bool = False) -> Trial:
+    """Make a trial, or return the one that is there; with `again` one that failed is put aside and made again.
+
+    A command that fails, or that takes longer than its limit, ends the trial: `reason` says it. A signal goes to the
+    command first, and raises KeyboardInterrupt here when that has ended; the trial has no mark then. Raises OSError.
+    """
+    there = finished(folder)
+    if there and not (again and there.reason):
+        return there
+    put_aside(folder, "failed" if there else "partial")
+    folder.mkdir(parents=True)
+    sync_folder(folder.parent)
+    made = _made(cycle, folder.resolve())
+    write_json(folder / MARK, {"version": VERSION, **_facts(made)})
+    return made if made.reason else _with_records(made)
+
+
+def put_aside(folder: Path, suffix: str = "partial") -> Optional[Path]:
+    """End what is left of a trial's processes and move its folder to `.SUFFIX-N`; return where to."""
+    if not folder.exists():
+        return None
+    _end_orphans(folder.resolve())
+    number = 1
+    while (target := folder.with_name(f"{folder.name}.{suffix}-{number}")).exists():
+        number += 1
+    folder.rename(target)
+    sync_folder(folder.parent)
+    return target
+
+
+def _made(cycle: Cycle, folder: Path) -> Trial:
+    began = time.time()
+    archive = folder / ARCHIVE
+    steps = [(f"prepare-{i}", line, cycle.limit) for i, line in enumerate(cycle.prepare, 1)]
+    own = {ARM: cycle.arm, NAME: folder.name, FOLDER: str(folder), ARCHIVE_NAME: str(archive), FILE: str(cycle.file)}
+    path = f"{os.environ.get('PATH', os.defpath)}:{os.path.dirname(sys.executable)}"
+    environment = {**os.environ, "PATH": path, **cycle.environment, **own}
+    prepared, start = 0.0, time.monotonic()
+    status: Optional[int] = 0
+    for step, line, limit in [*steps, (CYCLE, cycle.command(archive), cycle.cycle_limit)]:
+        if step == CYCLE:
+            prepared, start = time.monotonic() - start, time.monotonic()
+        log = folder / f"{step}.log"
+        status = _run(line, log, environment, limit)
+        if status != 0:
+            break
+    spent = time.monotonic() - start
+    times = (prepared, spent) if step == CYCLE else (spent, 0.0)
+    reason = None if status == 0 else _reason(step, line, status, limit, log)
+    return Trial(folder, cycle.arm, step, status, reason, began, *times)
+
+
+def _with_records(trial: Trial) -> Trial:
+    """Return the trial with what its archive says; with a reason where that is no result."""
+    try:
+        records = tuple(records_of(trial.archive))
+    except Unreadable as e:
+        return replace(trial, reason=f"its archive cannot be read: {e}")
+    bad = next((record for record in records if not record.usable), None)
+    if bad is None:
+        return replace(trial, records=records)
+    texts = "; ".join(dict.fromkeys(warning.text for warning in bad.warnings)) or "the run is incomplete"
+    return replace(trial, reason=f"{bad.source}: not usable: {texts}")
+
+
+def _reason(step: str, line: str, status: Optional[int], limit: Optional[float], log: Path) -> str:
+    how = f"took longer than its limit of {limit:g} s" if status is None else f"ended with {_status(status)}"
+    with contextlib.suppress(OSError):
+        last = read_text(log).rstrip().rpartition("\n")[2].strip()
+        if last:
+            how += f": {last[-300:]}"
+    return f"{step} ({line}) {how} (see {log})"
+
+
+def _status(status: int) -> str:
+    return f"status {status}" if status >= 0 else signal.Signals(-status).name
+
+
+def _run(line: str, log: Path, environment: Mapping[str, str], limit: Optional[float]) -> Optional[int]:
+    """Run a shell command and return its exit status; None when it was ended by its limit."""
+    grace = _UNDO if log.stem == CYCLE else _END
+    with signals.handled(), open(log, "ab") as output:
+        # a session of its own: a Ctrl-C of the terminal reaches the command once, through us
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", _SHELL, line, str(log.parent / GROUP)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=dict(environment),
+            start_new_session=True,
+        )
+        try:
+            return process.wait(limit)
+        except subprocess.TimeoutExpired:
+            _end(process.pid, log.parent, grace)
+            process.wait()
+            return None
+        except BaseException:
+            _end(process.pid, log.parent, grace)
+            process.wait()
+            raise
+
+
+def _end(group: int, folder: Path, grace: float) -> None:
+    """End a command: SIGTERM, again for each further signal to us, and SIGKILL after `grace` seconds."""
+    for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, _END)):
+        deadline = time.monotonic() + seconds
+        again = True
+        while any(_members(group, folder)) and time.monotonic() < deadline:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if again:
+                    os.killpg(group, number)
+            try:
+                with signals.interruptible():
+                    time.sleep(_POLL)
+                again = False
+            except KeyboardInterrupt:
+                again = True
+
+
+def _end_orphans(folder: Path) -> None:
+    """End the command of a trial whose own process was killed; daemons with a session of their own stay."""
+    with contextlib.suppress(OSError, ValueError):
+        _end(int((folder / GROUP).read_text()), folder, _UNDO)
+
+
+def _members(group: int, folder: Path) -> Iterator[int]:
+    """Yield the processes of a group that have this trial in their environment: a number may be somebody else's now."""
+    word = f"{FOLDER}={folder}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
+            if int(fields[2]) == group and fields[0] != b"Z" and word in (entry / "environ").read_bytes().split(b"\0"):
+                yield int(entry.name)

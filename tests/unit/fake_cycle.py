@@ -1,0 +1,60 @@
+"""A stand-in for `python -m cbt_plugins -a ARCHIVE FILE`: an archive with the numbers that a test asks for.
+
+FAKE_ARCHIVE is the archive that it copies, FAKE_EFFECTS (JSON) by how much the rates of an arm differ, FAKE_NOISE how
+much they scatter from trial to trial, FAKE_WARNING the code of a warning that each summary gets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, Dict
+
+#: the program of a campaign; it starts fast
+PROGRAM = f"{sys.executable} -S -E {__file__}"
+
+
+def template(folder: Path) -> Path:
+    """Make the archive that the stand-in copies."""
+    import compare_archives
+
+    from cbt_plugins.results.archive import find_runs
+    from cbt_plugins.results.summary_file import summarize, write_summary
+
+    made = compare_archives.archive(folder, seconds=12)
+    run = find_runs(made)[0]
+    write_summary(summarize(run), run / "summary.json")
+    shutil.rmtree(run / "phases")
+    return made
+
+
+def scale(summary: Dict[str, Any], factor: float) -> None:
+    """Make a summary that of a cluster that is faster by a factor."""
+    for phase in summary["phases"]:
+        for line in [*phase["ops"].values(), phase["total"]]:
+            line.update({key: line[key] * factor for key in ("obj_per_s", "mib_per_s")})
+            times = line["latency_ms"]
+            times.update({key: value / factor for key, value in times.items() if key != "n" and value is not None})
+
+
+def main() -> None:
+    archive, arm, name = Path(sys.argv[2]), os.environ["CBT_PLUGINS_ARM"], os.environ["CBT_PLUGINS_TRIAL"]
+    shutil.copytree(os.environ["FAKE_ARCHIVE"], archive)
+    chance = random.Random(f"{os.environ.get('FAKE_SEED', '')}{name}")
+    noise = chance.gauss(0, float(os.environ.get("FAKE_NOISE", "0.01")))
+    factor = json.loads(os.environ.get("FAKE_EFFECTS", "{}")).get(arm, 1.0) * (1 + noise)
+    for path in archive.glob("results/*/id-*/summary.json"):
+        summary = json.loads(path.read_text())
+        scale(summary, factor)
+        code = os.environ.get("FAKE_WARNING")
+        if code:
+            summary["warnings"].append({"code": code, "phase": None, "op": None, "text": "said by the stand-in"})
+        path.write_text(json.dumps(summary))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""A trial: commands that prepare, one cycle into its own archive, its record; whole, or put aside and made again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, Iterator, List
+
+import fake_cycle
+import pytest
+from waiting import wait_for
+
+from cbt_plugins.campaigns.trial import Cycle, finished, run_trial
+
+CODE = """
+import sys
+from pathlib import Path
+from cbt_plugins.campaigns.trial import Cycle, run_trial
+run_trial(Cycle("A", Path("my.yaml"), tuple(sys.argv[2:]), program="true"), Path(sys.argv[1]))
+"""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, str]:
+    return {"FAKE_ARCHIVE": str(fake_cycle.template(tmp_path_factory.mktemp("made") / "archive"))}
+
+
+def cycle(world: Dict[str, str], *prepare: str, arm: str = "A", effect: float = 1.0) -> Cycle:
+    environment = {**world, "FAKE_EFFECTS": json.dumps({arm: effect}), "FAKE_NOISE": "0"}
+    return Cycle(arm, Path("my.yaml"), prepare, fake_cycle.PROGRAM, environment=environment)
+
+
+def test_it_prepares_runs_the_cycle_and_reads_the_record(tmp_path: Path, world: Dict[str, str]) -> None:
+    line = 'echo "$CBT_PLUGINS_ARM $CBT_PLUGINS_TRIAL $CBT_PLUGINS_FILE" && basename "$CBT_PLUGINS_ARCHIVE"'
+    plain = run_trial(cycle(world, line), tmp_path / "01-A")
+    twice = run_trial(cycle(world, arm="B", effect=2.0), tmp_path / "02-B")
+    assert (tmp_path / "01-A" / "prepare-1.log").read_text() == "A 01-A my.yaml\narchive\n"
+    key = ("measure", "total", "obj_per_s")
+    assert plain.reason is None and twice.values[key] == pytest.approx(2 * plain.values[key])
+    assert finished(tmp_path / "02-B") == twice
+
+
+def test_a_finished_trial_is_not_made_again(tmp_path: Path, world: Dict[str, str]) -> None:
+    made = run_trial(cycle(world), tmp_path / "01-A")
+    assert run_trial(cycle(world, "false"), tmp_path / "01-A") == made
+
+
+def test_a_command_that_fails_is_named_and_the_cycle_is_not_run(tmp_path: Path, world: Dict[str, str]) -> None:
+    bad = cycle(world, "true", "echo no such snapshot; exit 3", "touch never")
+    trial = run_trial(bad, tmp_path / "01-A")
+    assert (trial.step, trial.status, trial.records, trial.values) == ("prepare-2", 3, (), {})
+    assert "exit 3) ended with status 3: no such snapshot" in str(trial.reason)
+    assert not trial.archive.exists()
+    assert run_trial(bad, tmp_path / "01-A").began == trial.began
+    assert run_trial(cycle(world), tmp_path / "01-A", again=True).reason is None
+    assert (tmp_path / "01-A.failed-1" / "trial.json").exists()
+
+
+def test_a_command_over_its_limit_is_ended_with_its_children(tmp_path: Path) -> None:
+    trial = run_trial(Cycle("A", Path("x"), ("sleep 987 & sleep 987; true",), limit=0.2), tmp_path / "01-A")
+    assert (trial.step, trial.status) == ("prepare-1", None) and "longer than its limit of 0.2 s" in str(trial.reason)
+    assert processes(tmp_path) == []
+
+
+def test_an_archive_without_a_result_is_no_result(tmp_path: Path) -> None:
+    trial = run_trial(Cycle("A", Path("x"), program="true"), tmp_path / "01-A")
+    assert "archive cannot be read" in str(trial.reason)
+
+
+def processes(folder: Path) -> List[str]:
+    """Return the processes that know a folder of trials."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            known = f"CBT_PLUGINS_TRIAL_FOLDER={folder}".encode() in (entry / "environ").read_bytes()
+            zombie = b") Z" in (entry / "stat").read_bytes()
+        except OSError:
+            continue
+        found += [entry.name] if known and not zombie else []
+    return found
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A trial whose command waits until it is ended, and then takes its time."""
+    line = "trap 'echo undone; exit 1' TERM; echo up; while :; do sleep 0.05; done"
+    words = [sys.executable, "-c", CODE, str(tmp_path / "01-A"), line]
+    process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+    log = tmp_path / "01-A" / "prepare-1.log"
+    wait_for(lambda: log.exists() and "up" in log.read_text(), "the command")
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_signal_ends_the_command_and_leaves_no_mark(tmp_path: Path, started: subprocess.Popen[bytes]) -> None:
+    started.send_signal(signal.SIGINT)
+    assert started.wait() != 0
+    assert (tmp_path / "01-A" / "prepare-1.log").read_text().endswith("undone\n")
+    assert processes(tmp_path) == [] and finished(tmp_path / "01-A") is None
+
+
+def test_what_was_killed_is_ended_put_aside_and_made_again(
+    tmp_path: Path, started: subprocess.Popen[bytes], world: Dict[str, str]
+) -> None:
+    os.kill(started.pid, signal.SIGKILL)
+    started.wait()
+    assert processes(tmp_path)
+    trial = run_trial(cycle(world), tmp_path / "01-A")
+    assert trial.reason is None and processes(tmp_path) == []
+    assert (tmp_path / "01-A.partial-1" / "prepare-1.log").read_text().endswith("undone\n")
