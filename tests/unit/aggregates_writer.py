@@ -1,4 +1,4 @@
-"""Aggregates files as docs/AGGREGATES.md describes them, made one request after the other, in plain Python."""
+"""Aggregates files as docs/AGGREGATES.md describes them, made and read in plain Python."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import zlib
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+import numpy as np
 from request_rows import STREAMED
 
 NS = 10**9
@@ -172,3 +173,38 @@ def instant(text: str) -> int:
     """RFC 3339 in UTC -> ns."""
     whole, _, fraction = text.rstrip("Z").partition(".")
     return int(datetime.fromisoformat(whole + "+00:00").timestamp()) * NS + int(fraction.ljust(9, "0") or 0)
+
+
+def frames(path: Path) -> Iterator[Tuple[Dict[str, Any], Dict[str, Dict[str, Any]]]]:
+    """(header, {table: {column: array}}) of each frame."""
+    data, at = path.read_bytes(), 0
+    while at + 14 <= len(data):
+        magic, version, packing, length, crc = struct.unpack_from("<4sBBII", data, at)
+        packed = data[at + 14 : at + 14 + length]
+        if (magic, version, packing) != (b"CBTF", 2, 1) or len(packed) < length or zlib.crc32(packed) != crc:
+            return  # torn
+        at += 14 + length
+        payload = zlib.decompress(packed)
+        place = 4 + struct.unpack_from("<I", payload)[0]
+        header: Dict[str, Any] = json.loads(payload[4:place])
+        tables: Dict[str, Dict[str, Any]] = {}
+        for table in header["tables"]:
+            columns: Dict[str, Any] = {}
+            tables[table["name"]] = columns
+            for name, kind in table["columns"]:
+                columns[name] = np.frombuffer(payload, "<" + kind, table["rows"], place)
+                place += columns[name].nbytes
+        yield header, tables
+
+
+def quantile(path: Path, op: str, q: float) -> float:
+    """A latency in ns, of all successes of an operation."""
+    buckets = np.zeros(1 << 16, np.int64)
+    for header, tables in frames(path):
+        if header["kind"] == "counts" and op in header["ops"]:
+            latency = tables["latency"]
+            mine = tables["counts"]["op"][latency["group"]] == header["ops"].index(op)
+            np.add.at(buckets, latency["bucket"][mine], latency["count"][mine].astype(np.int64))
+    bucket = int(np.searchsorted(buckets.cumsum(), np.ceil(q * buckets.sum())))
+    e = max(0, (bucket >> 10) - 1)
+    return float(((bucket - (e << 10)) << e) + ((1 << e) - 1) / 2)

@@ -6,7 +6,6 @@ import csv
 import json
 import os
 import random
-import re
 import signal
 import subprocess
 from collections import defaultdict
@@ -26,7 +25,6 @@ np = pytest.importorskip("numpy")
 duckdb = pytest.importorskip("duckdb")
 zstandard = pytest.importorskip("zstandard")
 
-DOCS = Path(__file__).parents[2] / "docs" / "AGGREGATES.md"
 DATA = Path(__file__).parents[1] / "data" / "rows"
 RECORDED = sorted(DATA.glob("v*"))
 NS = made.NS
@@ -42,16 +40,6 @@ def program() -> Path:
     if build.run(arguments):
         pytest.skip("cbt-rows cannot be built here (see above): is there no Go, and no module proxy?")
     return cache_dir() / "bin" / "cbt-rows"
-
-
-@pytest.fixture(scope="module")
-def documented() -> Dict[str, Any]:
-    """What the page's Python example defines."""
-    example = re.search(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
-    assert example
-    names: Dict[str, Any] = {}
-    exec(example.group(1), names)
-    return names
 
 
 @pytest.fixture
@@ -103,12 +91,12 @@ def _add(total: Dict[str, int], row: Dict[str, int]) -> None:
 
 
 def by_hand(
-    path: Path, documented: Dict[str, Any], scratch: Path, offset: float = 0.0, block: int = 1
+    path: Path, scratch: Path, offset: float = 0.0, block: int = 1
 ) -> Sums:
     """The same by plain arithmetic, one row after the other."""
     requests = [aggregates_writer.request_of(row, round(offset * NS)) for row in rows_of(path)]
     file = aggregates_writer.write(scratch / "by-hand.aggregates", [requests], block)
-    return summed(documented["frames"](file))
+    return summed(aggregates_writer.frames(file))
 
 
 def totals_of(frames: List[Any]) -> Dict[str, Any]:
@@ -143,14 +131,14 @@ def recount(rows: List[str]) -> List[Dict[str, str]]:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_totals_and_quantiles_as_duckdb_counts_them(
-    seed: int, reduced: Callable[..., Path], documented: Dict[str, Any], tmp_path: Path
+    seed: int, reduced: Callable[..., Path], tmp_path: Path
 ) -> None:
     rows = synthetic(seed)
     path, clean = tmp_path / "rows.csv", tmp_path / "clean.csv"
     path.write_text(made.HEADER + "".join(rows) + made.row("PUT", 3, 0.5)[:-40])
     clean.write_text(made.HEADER + "".join(rows))
     aggregates = reduced(path)
-    frames = list(documented["frames"](aggregates))
+    frames = list(aggregates_writer.frames(aggregates))
     assert {k: totals_of(frames)[k] for k in ("rows", "bad", "torn")} == {
         "rows": len(rows), "bad": 0, "torn": "the last line has no end"}  # fmt: skip
     mine: Dict[str, Dict[str, int]] = defaultdict(dict)
@@ -173,19 +161,19 @@ def test_totals_and_quantiles_as_duckdb_counts_them(
     for op, *row in found:
         assert tuple(mine[op][name] for name in (*names, "ttfb_total", "ttfb_max")) == tuple(map(int, row[:12])), op
         for q, exact in zip((0.5, 0.9, 0.99, 0.999), row[12:]):
-            assert documented["quantile"](aggregates, op, q) == pytest.approx(exact, rel=0.001), (op, q)
+            assert aggregates_writer.quantile(aggregates, op, q) == pytest.approx(exact, rel=0.001), (op, q)
 
 
 @pytest.mark.parametrize("block", [1, 60])
 @pytest.mark.parametrize("offset", [0.0, 3.25, -0.7])
 def test_tables_by_plain_arithmetic(
-    block: int, offset: float, reduced: Callable[..., Path], documented: Dict[str, Any], tmp_path: Path
+    block: int, offset: float, reduced: Callable[..., Path], tmp_path: Path
 ) -> None:
     rows = synthetic(5, 2500)
     path = tmp_path / "rows.csv"
     path.write_text(made.HEADER + "".join(rows))
-    frames = list(documented["frames"](reduced("--block", block, "--offset", offset, path)))
-    tables, mine = by_hand(path, documented, tmp_path, offset, block), summed(iter(frames))
+    frames = list(aggregates_writer.frames(reduced("--block", block, "--offset", offset, path)))
+    tables, mine = by_hand(path, tmp_path, offset, block), summed(iter(frames))
     for name in tables:
         assert mine[name] == tables[name], name
     assert totals_of(frames)["bad"] == 0
@@ -193,10 +181,10 @@ def test_tables_by_plain_arithmetic(
 
 @pytest.mark.parametrize("path", RECORDED, ids=[path.name for path in RECORDED])
 def test_recorded_rows(
-    path: Path, reduced: Callable[..., Path], documented: Dict[str, Any], tmp_path: Path
+    path: Path, reduced: Callable[..., Path], tmp_path: Path
 ) -> None:
-    frames = list(documented["frames"](reduced(path)))
-    tables, mine = by_hand(path, documented, tmp_path), summed(iter(frames))
+    frames = list(aggregates_writer.frames(reduced(path)))
+    tables, mine = by_hand(path, tmp_path), summed(iter(frames))
     assert mine.keys() == tables.keys()
     for name in tables:
         assert mine[name] == tables[name], name
@@ -206,12 +194,12 @@ def test_recorded_rows(
 
 
 def test_seconds_by_plain_arithmetic(
-    reduced: Callable[..., Path], documented: Dict[str, Any], tmp_path: Path
+    reduced: Callable[..., Path], tmp_path: Path
 ) -> None:
     ends = [(1.5, 0.2), (2.0, 0.5), (2.0, 1.0), (5.25, 4.0), (3.0, 0.0), (4.000000001, 0.000000001), (2.75, 0.75)]
     path = tmp_path / "rows.csv"
     path.write_text(made.HEADER + "".join(made.row("GET", end, took) for end, took in ends))
-    mine = summed(documented["frames"](reduced(path)))["seconds"]
+    mine = summed(aggregates_writer.frames(reduced(path)))["seconds"]
     spans = [(made.T0 * NS + round(end * NS) - round(took * NS), made.T0 * NS + round(end * NS)) for end, took in ends]
     for second in range(made.T0, made.T0 + 7):
         border = second * NS
@@ -240,17 +228,17 @@ MANGLED = [(40, 3, 1), (30, 3, 2), (37, 2, 3), (35, 1, 3), (34, 1, 2), (34, 2, 2
 MANGLED += [(30, 2, 2), (35, 0, 2), (54, 3, 2)]
 
 
-def test_mangled_texts(reduced: Callable[..., Path], documented: Dict[str, Any], tmp_path: Path) -> None:
+def test_mangled_texts(reduced: Callable[..., Path], tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     for seed, expected in enumerate(MANGLED):
         path.write_text(made.HEADER + mangled(seed))
-        total = totals_of(list(documented["frames"](reduced(path))))
+        total = totals_of(list(aggregates_writer.frames(reduced(path))))
         assert (total["rows"], total["errors"], total["bad"]) == expected, seed
         assert (total["torn"] is None) == (seed == 4)
 
 
 def test_merged_pieces_are_the_whole(
-    program: Path, reduced: Callable[..., Path], documented: Dict[str, Any], tmp_path: Path
+    program: Path, reduced: Callable[..., Path], tmp_path: Path
 ) -> None:
     rows = synthetic(7)
     whole, pieces = tmp_path / "whole.csv", []
@@ -260,14 +248,15 @@ def test_merged_pieces_are_the_whole(
         pieces[-1].write_text(made.HEADER + "".join(rows[i::3]))
     out = tmp_path / "merged.aggregates"
     subprocess.run([program, "merge", "-o", out, *[reduced("--node", "n", piece) for piece in pieces]], check=True)
-    expected, merged = list(documented["frames"](reduced("--node", "n", whole))), list(documented["frames"](out))
+    expected = list(aggregates_writer.frames(reduced("--node", "n", whole)))
+    merged = list(aggregates_writer.frames(out))
     assert summed(iter(merged)) == summed(iter(expected))
     assert totals_of(merged) == totals_of(expected)
     assert merged[-1][0]["sources"] == [{"job": "", "driver": "", "node": "n", "phase": ""}]
 
 
 def test_a_torn_frame_is_left_out_and_a_damaged_one_is_named(
-    program: Path, reduced: Callable[..., Path], documented: Dict[str, Any], tmp_path: Path
+    program: Path, reduced: Callable[..., Path], tmp_path: Path
 ) -> None:
     path = tmp_path / "rows.csv"
     path.write_text(made.HEADER + "".join(synthetic(8, 300)))
@@ -276,11 +265,11 @@ def test_a_torn_frame_is_left_out_and_a_damaged_one_is_named(
     torn, out = tmp_path / "torn.aggregates", tmp_path / "out.aggregates"
     torn.write_bytes(data + data[: len(data) // 3])
     subprocess.run([program, "merge", "-o", out, torn], check=True)
-    assert summed(documented["frames"](out)) == summed(documented["frames"](one))
+    assert summed(aggregates_writer.frames(out)) == summed(aggregates_writer.frames(one))
     first = 14 + int.from_bytes(data[6:10], "little")
     torn.write_bytes(data[: first + 5])
     subprocess.run([program, "merge", "-o", out, torn], check=True)
-    total = totals_of(list(documented["frames"](out)))
+    total = totals_of(list(aggregates_writer.frames(out)))
     assert (total["rows"], "cut off" in total["torn"]) == (300, True)
     torn.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
     failed = subprocess.run([program, "show", torn], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
@@ -299,7 +288,7 @@ def kept(path: Path) -> str:
 
 
 def test_live_counts_rows_and_aggregates(
-    program: Path, reduced: Callable[..., Path], documented: Dict[str, Any], tmp_path: Path
+    program: Path, reduced: Callable[..., Path], tmp_path: Path
 ) -> None:
     rows = synthetic(9)
     process = live(program, tmp_path, "--beat", stdout=subprocess.PIPE)
@@ -326,12 +315,12 @@ def test_live_counts_rows_and_aggregates(
     assert kept(tmp_path / "kept.csv.zst") == made.HEADER + "".join(rows)
     whole = tmp_path / "rows.csv"
     whole.write_text(made.HEADER + "".join(rows))
-    frames = list(documented["frames"](tmp_path / "live.aggregates"))
-    assert summed(iter(frames)) == summed(documented["frames"](reduced(whole)))
+    frames = list(aggregates_writer.frames(tmp_path / "live.aggregates"))
+    assert summed(iter(frames)) == summed(aggregates_writer.frames(reduced(whole)))
     assert totals_of(frames)["torn"] == "the last line has no end"
 
 
-def test_a_killed_one_leaves_readable_files(program: Path, documented: Dict[str, Any], tmp_path: Path) -> None:
+def test_a_killed_one_leaves_readable_files(program: Path, tmp_path: Path) -> None:
     rows = synthetic(10)
     process = live(program, tmp_path, "--beat", stdout=subprocess.DEVNULL)
     assert process.stdin
@@ -339,7 +328,7 @@ def test_a_killed_one_leaves_readable_files(program: Path, documented: Dict[str,
     process.stdin.flush()
     try:
         aggregates = tmp_path / "live.aggregates"
-        wait_for(lambda: aggregates.exists() and list(documented["frames"](aggregates)))
+        wait_for(lambda: aggregates.exists() and list(aggregates_writer.frames(aggregates)))
         text = wait_for(lambda: kept(tmp_path / "kept.csv.zst"))
     finally:
         process.send_signal(signal.SIGKILL)
@@ -347,11 +336,11 @@ def test_a_killed_one_leaves_readable_files(program: Path, documented: Dict[str,
         process.stdin.close()
     assert text == made.HEADER + "".join(rows)
     assert kept(tmp_path / "kept.csv.zst") == text
-    counts = summed(documented["frames"](aggregates))["counts"]
+    counts = summed(aggregates_writer.frames(aggregates))["counts"]
     assert sum(row["n"] + row["failed"] for row in counts.values()) == len(rows)
 
 
-def test_counts_that_nobody_reads_stop_nothing(program: Path, documented: Dict[str, Any], tmp_path: Path) -> None:
+def test_counts_that_nobody_reads_stop_nothing(program: Path, tmp_path: Path) -> None:
     rows = synthetic(11, 500)
     read, write = os.pipe()
     process = live(program, tmp_path, "--beat", stdout=write)
@@ -359,7 +348,7 @@ def test_counts_that_nobody_reads_stop_nothing(program: Path, documented: Dict[s
     os.close(read)
     process.communicate("".join(rows).encode())
     assert process.returncode == 0
-    assert totals_of(list(documented["frames"](tmp_path / "live.aggregates")))["rows"] == len(rows)
+    assert totals_of(list(aggregates_writer.frames(tmp_path / "live.aggregates")))["rows"] == len(rows)
 
 
 def test_export_for_duckdb(program: Path, reduced: Callable[..., Path], tmp_path: Path) -> None:
@@ -393,14 +382,14 @@ def test_export_for_duckdb(program: Path, reduced: Callable[..., Path], tmp_path
     [(None, 4, "no such file"), (made.HEADER.replace("duration_ns", "x"), 4, "duration_ns"), ("", 0, None)],
 )
 def test_inputs_without_rows(
-    text: Optional[str], status: int, torn: Optional[str], reduced: Callable[..., Path], documented: Dict[str, Any],
+    text: Optional[str], status: int, torn: Optional[str], reduced: Callable[..., Path],
     tmp_path: Path,
 ) -> None:  # fmt: skip
     good, path = tmp_path / "good.csv", tmp_path / "rows.csv"
     good.write_text(made.HEADER + made.row("GET", 1, 0.5))
     if text is not None:
         path.write_text(text)
-    total = totals_of(list(documented["frames"](reduced(path, good, status=status))))
+    total = totals_of(list(aggregates_writer.frames(reduced(path, good, status=status))))
     assert total["rows"] == 1
     assert (torn in total["torn"]) if torn else total["torn"] is None
 
@@ -415,12 +404,12 @@ def test_what_cannot_be_written_is_an_error(program: Path, tmp_path: Path) -> No
 
 
 def test_damaged_compressed_files_give_what_is_whole(
-    reduced: Callable[..., Path], documented: Dict[str, Any], tmp_path: Path
+    reduced: Callable[..., Path], tmp_path: Path
 ) -> None:
     text = (made.HEADER + "".join(synthetic(13))).encode()
     path = tmp_path / "rows.csv.zst"
     packed = zstandard.ZstdCompressor().compress(text)
     path.write_bytes(packed[: len(packed) * 3 // 4])
-    total = totals_of(list(documented["frames"](reduced(path))))
+    total = totals_of(list(aggregates_writer.frames(reduced(path))))
     assert 0 < total["rows"] < 4000
     assert total["torn"] == "the zstd stream has no end"
