@@ -1,0 +1,340 @@
+"""Which commit changed a metric: a Bayesian search over an ordered history. Knows numbers only.
+
+A measurement is a log ratio of a commit against the reference (the good commit), both made in one block, so that a
+drift cancels; above 0 is worse. Position 0 is the reference, 1..N the commits after it, N the bad one. Hypotheses:
+nothing changed; the level rises at one commit; or at one commit to a share of the whole change, and at a later one to
+all of it. Size of the change and noise are unknown: both are summed over a grid. The likelihood is Student's t, so
+that one broken run does not decide.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+#: degrees of freedom of the noise
+_FREEDOM = 5.0
+#: before the data: nothing changed, one change, two of them
+_NONE, _ONE, _TWO = 0.45, 0.45, 0.1
+#: the level between two changes, as a share of the whole: above 1 is a change that is partly taken back later
+_SHARES = (-0.5, 0.25, 0.5, 0.75, 1.5)
+_LEVELS = np.asarray((0.0, *_SHARES, 1.0))
+#: what is taken off a posterior for what the model does not know: noise of another form, more than two changes
+_MODEL = 0.02
+#: the search begins once "nothing changed" is as unlikely as this
+_CHANGED = 0.03
+#: the prior of the noise of one log ratio: lognormal, its middle and the factor of one standard deviation
+_NOISE, _NOISE_FACTOR = 0.04, 3.0
+#: the largest change that is thought of, as a log ratio
+_LARGEST = 1.5
+
+
+@dataclass(frozen=True)
+class SearchRules:
+    """What is searched for, and how sure the answer must be."""
+
+    effect: float = 0.03  # the smallest change that counts, as a log ratio
+    posterior: float = 0.95
+    pairs: int = 3  # measurements of the bad commit before the search
+    most_pairs: int = 60  # of them without a change: the two commits do not differ
+
+
+class Observation(NamedTuple):
+    """One block: the log ratio of a commit against the reference."""
+
+    position: int
+    ratio: float
+
+
+@dataclass
+class Evidence:
+    """What is known of a history: its prior, the measurements so far, the commits that cannot be built."""
+
+    weights: Sequence[float]  # of the positions 1..N
+    seen: List[Observation] = field(default_factory=list)
+    unbuildable: Dict[int, None] = field(default_factory=dict)
+
+    @property
+    def last(self) -> int:
+        """The position of the bad commit."""
+        return len(self.weights)
+
+
+class Span(NamedTuple):
+    """Positions `first`..`last` that the measurements so far do not tell apart, and how likely it changed there."""
+
+    first: int
+    last: int
+    posterior: float
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What the evidence says."""
+
+    none: float  # nothing changed
+    spans: Tuple[Span, ...]  # the posterior of a change for the worse in each; two changes are in two of them
+    levels: np.ndarray  # position 1.. -> the probability of each of _LEVELS
+    size: float  # of the whole change, a log ratio
+    size_error: float
+    noise: float  # of one log ratio
+    second: float  # there are two changes, if any
+    second_spans: Tuple[Span, ...]  # where the other one of two is, given the most likely first
+
+    @property
+    def best(self) -> Span:
+        """The most likely span."""
+        return max(self.spans, key=lambda span: span.posterior)
+
+    def credible(self, share: float) -> Span:
+        """Return the shortest run of neighbouring spans that holds a share of the posterior of one change."""
+        total, mass = sum(span.posterior for span in self.spans), [span.posterior for span in self.spans]
+        sums = np.concatenate([[0.0], np.cumsum(mass)])
+        runs = []
+        for low in range(len(mass)):
+            high = int(np.searchsorted(sums, sums[low] + share * total - 1e-12))
+            if high <= len(mass):
+                runs.append(Span(self.spans[low].first, self.spans[high - 1].last, float(sums[high] - sums[low])))
+        return min(runs, key=lambda span: (span.last - span.first, -span.posterior))
+
+
+def belief(evidence: Evidence, rules: SearchRules) -> Belief:
+    """Return the posterior; the bad commit needs one measurement at least."""
+    knots = sorted({evidence.last, *(one.position for one in evidence.seen if one.position)})
+    grid = _coarse([one.ratio for one in evidence.seen if one.position == evidence.last], rules.effect)
+    grid = _fine(_sums(evidence, knots, grid, _LEVELS[[0, -1]]), grid, rules.effect)
+    sums, cells = _sums(evidence, knots, grid, _LEVELS), grid.prior
+    weights = np.asarray(evidence.weights, dtype=float) / math.fsum(evidence.weights)
+    total = np.concatenate([[0.0], np.cumsum(weights)])
+    mass = np.diff(total[[0, *knots]])  # of each span between knots
+    before, after = sums[0], sums[-1]
+    ones = before[:-1] + after[-1] - after[:-1] + cells
+    low, high = np.triu_indices(len(knots))
+    twice = np.log(mass[low] * mass[high] * np.where(low == high, 1, 2) * _TWO / len(_SHARES) + 1e-300)
+    start = before[low] + cells + after[-1] - after[high]
+    parts = [start + between[high] - between[low] for between in sums[1:-1]]
+    logs = [
+        np.asarray([math.log(_NONE) + _added(before[-1] + cells)]),
+        np.log(mass * _ONE + 1e-300) + _added(ones),
+        *(twice + _added(part) for part in parts),
+    ]
+    top = max(float(its.max()) for its in logs)
+    none, single, *doubles = (np.exp(its - top) for its in logs)
+    whole = float(none.sum() + single.sum() + sum(its.sum() for its in doubles))
+    pairs = np.zeros((len(_SHARES), len(knots), len(knots)))
+    for share, its in enumerate(doubles):
+        pairs[share, low, high] = its / whole
+    single = single / whole
+    size, error, noise, _ = _moments(ones + np.log(mass * _ONE + 1e-300)[:, None, None], grid)
+    changed = max(1 - float(none[0]) / whole, 1e-12)
+    spans = _spans(knots, (1 - _MODEL) * _included(single, pairs))
+    return Belief(
+        none=float(none[0]) / whole,
+        spans=spans,
+        levels=_levels(knots, total, single, pairs),
+        size=size,
+        size_error=error,
+        noise=noise,
+        second=float(pairs.sum()) / changed,
+        second_spans=_spans(knots, _other(pairs, int(np.argmax([span.posterior for span in spans])))),
+    )
+
+
+class _Grid(NamedTuple):
+    """Sizes of the change and noises that are summed over, and the log of the prior of each pair."""
+
+    sizes: np.ndarray
+    noises: np.ndarray
+    prior: np.ndarray
+
+
+def _grid(sizes: np.ndarray, noises: np.ndarray, effect: float) -> _Grid:
+    """Return a grid with the prior: a size is uniform in its logarithm, a noise lognormal."""
+    step, scale = math.log(noises[1] / noises[0]), math.log(_NOISE_FACTOR)
+    of_sizes = np.log((sizes[1] - sizes[0]) / sizes / math.log(_LARGEST / effect))
+    of_noises = -0.5 * (np.log(noises / _NOISE) / scale) ** 2 + math.log(step / scale / math.sqrt(2 * math.pi))
+    return _Grid(sizes, noises, of_sizes[:, None] + of_noises[None, :])
+
+
+def _coarse(bad: Sequence[float], effect: float) -> _Grid:
+    """Return sizes around what the bad commit shows, and all noises."""
+    middle = float(np.median(bad)) if bad else effect
+    spread = max(float(np.std(bad, ddof=1)) if len(bad) > 1 else 0.0, 0.02 if len(bad) < 3 else 0.001)
+    error = 6 * spread / math.sqrt(max(len(bad), 1))
+    low = min(max(effect, middle - error), 0.8 * _LARGEST)
+    high = min(max(middle + error, 1.5 * low, low + error), _LARGEST)
+    return _grid(np.linspace(low, high, 25), np.geomspace(0.0008, 0.8, 24), effect)
+
+
+def _fine(sums: np.ndarray, grid: _Grid, effect: float) -> _Grid:
+    """Return a grid around where the weight is, with one change or none; a little further to small noises."""
+    before, after = sums
+    cells = np.concatenate([before[:-1] + after[-1] - after[:-1], before[-1:]]) + grid.prior
+    size, size_error, noise, noise_error = _moments(cells, grid)
+    reach, wide = 5 * max(size_error, 0.01 * size), max(noise_error, 0.12)
+    low = min(max(effect, size - reach), 0.8 * _LARGEST)
+    sizes = np.linspace(low, min(max(size + reach, 1.2 * low), _LARGEST), 15)
+    return _grid(sizes, np.geomspace(noise * math.exp(-6 * wide), noise * math.exp(4 * wide), 15), effect)
+
+
+def _sums(evidence: Evidence, knots: Sequence[int], grid: _Grid, levels: np.ndarray) -> np.ndarray:
+    """Return the log likelihood of the first n knots at each level: level, n, size, noise."""
+    at = {position: index for index, position in enumerate(knots)}
+    table = np.zeros((len(levels), len(knots) + 1, *grid.prior.shape))
+    means = levels[:, None, None] * grid.sizes[None, :, None]
+    for position, ratio in evidence.seen:
+        if position:  # the reference against itself
+            z = (ratio - means) / grid.noises
+            table[:, at[position] + 1] += -np.log(grid.noises) - (_FREEDOM + 1) / 2 * np.log1p(z * z / _FREEDOM)
+    return np.asarray(table.cumsum(axis=1))
+
+
+def _added(cells: np.ndarray) -> np.ndarray:
+    """Return the log of the sum over the last two axes."""
+    flat = cells.reshape(*cells.shape[:-2], -1)
+    top = flat.max(axis=-1, keepdims=True)
+    return np.asarray(np.log(np.exp(flat - top).sum(axis=-1)) + top[..., 0])
+
+
+def _moments(cells: np.ndarray, grid: _Grid) -> Tuple[float, float, float, float]:
+    """Return mean and standard deviation of the change's size, and of the noise in its logarithm."""
+    weights = np.exp(cells - cells.max()).sum(axis=0)
+    weights /= weights.sum()
+    of_sizes, of_noises, logs = weights.sum(axis=1), weights.sum(axis=0), np.log(grid.noises)
+    size, noise = float((of_sizes * grid.sizes).sum()), float((of_noises * logs).sum())
+    errors = [
+        math.sqrt(max(float((w * (x - middle) ** 2).sum()), 0.0))
+        for w, x, middle in ((of_sizes, grid.sizes, size), (of_noises, logs, noise))
+    ]
+    return size, errors[0], math.exp(noise), errors[1]
+
+
+def _included(single: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Return how likely a change for the worse is in each span."""
+    found = single.copy()
+    for share, its in zip(_SHARES, pairs):
+        both = np.diag(its)
+        if share > 0:
+            found += its.sum(axis=1)
+        if share < 1:
+            found += its.sum(axis=0) - (both if share > 0 else 0)
+    return found
+
+
+def _other(pairs: np.ndarray, best: int) -> np.ndarray:
+    """Return how likely the other one of two changes is in each span when one is in the span `best`."""
+    both = pairs.sum(axis=0)
+    found = both[best, :] + both[:, best]
+    found[best] = 0.0  # two changes in one span are not told apart from one
+    return np.asarray(found)
+
+
+def _spans(knots: Sequence[int], posterior: np.ndarray) -> Tuple[Span, ...]:
+    firsts = [1, *(knot + 1 for knot in knots[:-1])]
+    return tuple(Span(first, last, float(p)) for first, last, p in zip(firsts, knots, posterior))
+
+
+def _levels(knots: Sequence[int], total: np.ndarray, single: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Return the probability of each level at each position 1..N."""
+    positions = np.arange(1, len(total))
+    span = np.searchsorted(knots, positions)
+    low = total[np.asarray([0, *knots[:-1]])][span]
+    mass = np.maximum(total[np.asarray(knots)][span] - low, 1e-300)
+    part = (total[1:] - low) / mass  # of the span's prior up to this position
+    levels = np.zeros((len(positions), len(_LEVELS)))
+    levels[:, -1] = (np.cumsum(single) - single)[span] + part * single[span]
+    for index, its in enumerate(pairs):
+        both, starts, ends = np.diag(its), its.sum(axis=1), its.sum(axis=0)
+        done = (np.cumsum(ends) - ends)[span] + part * (ends - both)[span] + part**2 * both[span]
+        begun = (np.cumsum(starts) - starts)[span] + part * (starts - both)[span] + (1 - (1 - part) ** 2) * both[span]
+        levels[:, -1] += done
+        levels[:, 1 + index] = begun - done
+    levels[:, 0] = 1 - levels[:, 1:].sum(axis=1)
+    return np.clip(levels, 0.0, 1.0)
+
+
+def information(held: Belief) -> np.ndarray:
+    """Return the bits that a measurement of each position 1..N is expected to tell."""
+    ratio = min(held.size / held.noise, 12.0)
+    y = np.arange(_LEVELS.min() * ratio - 8, _LEVELS.max() * ratio + 8, 0.25)
+    z = y - _LEVELS[:, None] * ratio
+    density = (1 + z * z / _FREEDOM) ** (-(_FREEDOM + 1) / 2)
+    density /= density.sum(axis=1, keepdims=True)
+    each = -(density * np.log2(density)).sum(axis=1)
+    mixed = held.levels @ density
+    bits = -(mixed * np.log2(mixed + 1e-300)).sum(axis=1) - held.levels @ each
+    return np.maximum(bits, 0.0)
+
+
+def buildable(evidence: Evidence) -> np.ndarray:
+    """Return how likely each position 1..N can be built: near one that cannot, others cannot either."""
+    chance = np.ones(evidence.last)
+    positions = np.arange(1, evidence.last + 1)
+    built = {one.position for one in evidence.seen}
+    broken = sorted(evidence.unbuildable)
+    for position in broken:
+        near = sum(not any(min(one, position) < b < max(one, position) for b in built) for one in broken)
+        away = np.abs(positions - position)
+        chance = np.minimum(chance, away / (away + near))
+    chance[[position - 1 for position in built if position]] = 1.0
+    return chance
+
+
+def choose(evidence: Evidence, rules: SearchRules, held: Belief, hours: Sequence[float]) -> Optional[int]:
+    """Return the position to measure next, the one that tells most for each hour; None when nothing tells more.
+
+    `hours`: what a measurement of each position 1..N costs, with its build where there is none yet.
+    """
+    pairs = sum(one.position == evidence.last for one in evidence.seen)
+    if pairs < rules.pairs or held.none > _CHANGED:
+        return evidence.last
+    rate = information(held) * buildable(evidence) / np.asarray(hours, dtype=float)
+    rate[[position - 1 for position in evidence.unbuildable]] = 0.0
+    return int(np.argmax(rate)) + 1 if rate.max() > 0 else None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the search can say now: `found`, `none` (the two commits do not differ), or neither: go on."""
+
+    found: Optional[Span] = None
+    none: bool = False
+
+
+def finding(evidence: Evidence, rules: SearchRules, held: Belief) -> Finding:
+    """Return the answer, if there is one. A span has several commits where those before its last cannot be built."""
+    pairs = sum(one.position == evidence.last for one in evidence.seen)
+    if pairs < rules.pairs:
+        return Finding()
+    if held.none >= rules.posterior or (pairs >= rules.most_pairs and held.none > _CHANGED):
+        return Finding(none=True)
+    best = held.best
+    told = all(position in evidence.unbuildable for position in range(best.first, best.last))
+    if told and best.posterior >= rules.posterior and held.none <= _CHANGED:
+        return Finding(found=best)
+    return Finding()
+
+
+def bits_left(held: Belief) -> float:
+    """Return the entropy of where the change is, in bits."""
+    p = np.asarray([span.posterior for span in held.spans])
+    wide = np.asarray([span.last - span.first + 1 for span in held.spans])
+    p = p / max(float(p.sum()), 1e-12)
+    p, wide = p[p > 0], wide[p > 0]
+    return float((p * (np.log2(wide) - np.log2(p))).sum())
+
+
+def state_of(evidence: Evidence, position: int, rules: SearchRules) -> Tuple[float, float]:
+    """Return how likely one commit is good and bad, of its own measurements and those of the bad commit only.
+
+    Bad: at least half of the change. Both are small when the bad commit does not differ from the reference.
+    """
+    known: FrozenSet[int] = frozenset((position, evidence.last))
+    part = Evidence(evidence.weights, [one for one in evidence.seen if one.position in known])
+    held = belief(part, rules)
+    levels = held.levels[position - 1]
+    bad = float(levels[_LEVELS >= 0.5].sum())
+    return 1 - bad - held.none, bad
