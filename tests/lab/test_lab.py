@@ -396,6 +396,28 @@ def test_run_passes_the_status_on_and_shows_no_secret_to_ps(tmp_path: Path) -> N
     assert not (tmp_path / "lab").exists()
 
 
+def test_a_snapshot_brings_the_same_objects_back(tmp_path: Path) -> None:
+    need_machine(1)
+    where = ("--dir", str(tmp_path / "lab"), "--snapshots", str(tmp_path / "snapshots"))
+    lab = Lab(tmp_path / "lab", say=lambda _: None)
+    try:
+        lab.up(Topology(1, 1, 0, 0), detach=False)
+        write = "for i in 1 2 3 4 5 6; do echo {} $i | rados -p rbd put object$i -; done"
+        lab.exec("node0", ["sh", "-c", write.format("old")], check=True)
+        assert lab_tool("snapshot", *where, "aged").returncode == 0
+        assert lab.running
+        lab.exec("node0", ["sh", "-c", write.format("new")], check=True)
+        # one of its six hashes is made wrong: the others must be right, and it must be seen
+        record = tmp_path / "snapshots/aged/snapshot.json"
+        record.write_text(re.sub(r'"sha256": "\w+"', f'"sha256": "{"0" * 64}"', record.read_text(), count=1))
+        done = lab_tool("restore", *where, "aged")
+        assert done.returncode == 1, done.stderr
+        assert re.findall(r"object\d of pool rbd: (.+)", done.stderr) == ["other content"]
+        assert lab.exec("node0", ["rados", "-p", "rbd", "get", "object3", "-"]).stdout == "old 3\n"
+    finally:
+        lab.down(wipe=True)
+
+
 def test_without_root_the_cluster_runs_and_what_is_missing_is_said() -> None:
     need_machine()
     folder = Path(tempfile.mkdtemp(prefix="lab-nobody-", dir="/var/tmp"))

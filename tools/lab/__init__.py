@@ -8,13 +8,15 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Callable, Dict, List, NoReturn
+from typing import Callable, Dict, List, NoReturn, Optional
 
 from ..command import FAILED, INTERRUPTED, OK, USAGE, CommandError, explain
 from ..forms import JSON, TEXT, add_forms, add_renamed, put
 from .cluster import Lab, as_text, status_of
 from .needs import LabError
 from .process import default_signals
+from .roots import root_of
+from .snapshots import Snapshots, mib
 from .spaces import cache_home
 from .topology import Topology, parse_ec, parse_size
 
@@ -27,7 +29,7 @@ _STATUSES = {FAILED: "the lab failed, or does not run", INTERRUPTED: ""}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs of the lab."""
     explain(parser, ("cbt-tools lab up", "cbt-tools lab exec node0 -- ceph -s", "cbt-tools lab down"), _STATUSES)
-    verbs = parser.add_subparsers(dest="lab_verb", required=True, metavar="up|down|run|status|exec|...")
+    verbs = parser.add_subparsers(dest="lab_verb", required=True, metavar="up|down|run|exec|snapshot|restore|...")
 
     def verb(name: str, text: str, more: str = "") -> argparse.ArgumentParser:
         made = verbs.add_parser(name, help=text, description=text)
@@ -49,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     down = verb("down", "end the lab; its files stay")
     down.add_argument("--graceful", action="store_true", help="stop the daemons first")
     down.add_argument("--wipe", action="store_true", help="remove the files, too")
+    _add_snapshots(verb)
     status = verb("status", "nodes, daemons, health, memory")
     add_forms(status, TEXT, JSON)
     add_renamed(status, {"--json": "--format json"})
@@ -68,6 +71,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     link = verb("link", "plug or pull the network cable of a node", " node3 down")
     link.add_argument("node")
     link.add_argument("state", choices=("up", "down"))
+
+
+def _add_snapshots(verb: Callable[..., argparse.ArgumentParser]) -> None:
+    taken = verb("snapshot", "keep the cluster under a name; one that runs is stopped and started again", " aged")
+    taken.add_argument("name")
+    restored = verb("restore", "make the lab's cluster that of a snapshot, start it and check its objects", " aged")
+    restored.add_argument("name")
+    _add_release(restored)
+    listed = verb("snapshots", "list the snapshots, or remove one")
+    listed.add_argument("--remove", metavar="NAME", help="remove this one")
+    add_forms(listed, TEXT, JSON)
+    for one in (taken, restored, listed):
+        one.add_argument(
+            "--snapshots", type=Path, default=Snapshots.default(), metavar="DIR", help="where they are (%(default)s)"
+        )
+
+
+def _add_release(parser: argparse.ArgumentParser, default: Optional[str] = None) -> None:
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--root", type=os.path.abspath, default=default, help="root folder of another release")
+    which.add_argument("--release", help="one of those that are there: reef, 18.2 (`lab root` makes one)")
+    parser.add_argument(
+        "--bind",
+        type=os.path.abspath,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="folder that every node sees, too",
+    )
 
 
 def _add_shape(parser: argparse.ArgumentParser) -> None:
@@ -98,17 +130,7 @@ def _add_shape(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-mux", dest="mux", action="store_false", help="a new ssh connection for each command"
     )
-    parser.add_argument(
-        "--root", type=os.path.abspath, default="/", help="root folder of another release for the nodes"
-    )
-    parser.add_argument(
-        "--bind",
-        type=os.path.abspath,
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="folder that every node sees, too",
-    )
+    _add_release(parser, default="/")
     parser.add_argument(
         "--systemd",
         action="append",
@@ -137,6 +159,9 @@ def run(args: argparse.Namespace) -> int:
         "down": _down,
         "status": _status,
         "exec": _exec,
+        "snapshot": _snapshot,
+        "restore": _restore,
+        "snapshots": _list_snapshots,
     }
     try:
         if args.lab_verb in verbs:
@@ -168,7 +193,36 @@ def _shape(args: argparse.Namespace) -> Topology:
         "mux",
     )
     given = {name: getattr(args, name) for name in names}
-    return Topology(**given, root=args.root, bind=tuple(args.bind), systemd=tuple(args.systemd))
+    return Topology(**given, root=_root(args), bind=tuple(args.bind), systemd=tuple(args.systemd))
+
+
+def _root(args: argparse.Namespace) -> str:
+    return root_of(args.release) if args.release else args.root or ""
+
+
+def _snapshot(lab: Lab, args: argparse.Namespace) -> int:
+    _terminate_in_order()
+    made = Snapshots(args.snapshots).take(lab, args.name)
+    print(f"{made.folder}: Ceph {made.release}, {mib(made.bytes)}, {len(made.sample.objects)} objects sampled")
+    return OK
+
+
+def _restore(lab: Lab, args: argparse.Namespace) -> int:
+    _terminate_in_order()
+    Snapshots(args.snapshots).restore(args.name, lab, _root(args), args.bind)
+    return OK
+
+
+def _list_snapshots(_: Lab, args: argparse.Namespace) -> int:
+    snapshots = Snapshots(args.snapshots)
+    if args.remove:
+        snapshots.remove(args.remove)
+        return OK
+    found = snapshots.all()
+    rows = [(one.name, one.made, str(one.release), mib(one.bytes)) for one in found]
+    text = "".join(f"{name:24} {made}  {release:18} {much:>10}\n" for name, made, release, much in rows)
+    put(args, {TEXT: lambda: text or "no snapshots\n", JSON: lambda: [one.as_json() for one in found]})
+    return OK
 
 
 def _up(lab: Lab, args: argparse.Namespace) -> int:

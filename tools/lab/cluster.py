@@ -21,12 +21,12 @@ from cbt_plugins.cluster.remote import own_here
 from .conf import write_ssh
 from .daemons import Daemons, bring_up, finish
 from .needs import LabError, LabUsage, missing, refuse_without_aio, refuse_without_namespaces
-from .process import by_namespace, default_signals
+from .process import CephShell, by_namespace, default_signals
 from .spaces import Birth, Spaces, needed_paths, remove_groups
 from .topology import HEAD, LabNode, LabRecord, Topology
 
 #: What a lab makes in its folder, and so what --wipe removes.
-PARTS = ("etc", "ssh", "nodes", "run", "log", "s3.json", "lab.json")
+PARTS = ("etc", "ssh", "nodes", "run", "log", "s3.json", "lab.json", "restoring", "restored")
 
 
 def to_stderr(line: str) -> None:
@@ -37,7 +37,7 @@ def _refuse_somebodys(folder: Path) -> None:
     """Raise LabUsage for a folder that holds something, and no lab: it would be closed, and parts of it removed."""
     if (folder / "lab.json").exists() or not folder.is_dir():
         return
-    found = sorted(path.name for path in folder.iterdir() if path.name != "run")
+    found = sorted(path.name for path in folder.iterdir() if path.name not in ("run", "restoring"))
     if found:
         raise LabUsage(f"--dir {folder}: no lab, and not empty ({', '.join(found[:3])}): name an empty or a new folder")
 
@@ -93,18 +93,18 @@ class Lab:
         defaults = {"text": True, "env": self.environment(), "preexec_fn": default_signals}
         return subprocess.run(self.enter(node, argv), **{**defaults, **options})
 
+    def ceph(self) -> CephShell:
+        """Return a shell for many `ceph` commands; it is a context."""
+        return CephShell(self.spaces.enter(HEAD), self.spaces.environment(), self.record.fsid)
+
     def up(self, topology: Topology, detach: bool = True) -> None:
         """Start this folder's cluster, or make one of that shape. After an error everything is down again.
 
         Without `detach` the lab ends with this process, however that ends.
         """
         self._born = time.monotonic()
-        _refuse_somebodys(self.dir)
-        try:
-            own_here(self.dir, other="name another folder with --dir")
-        except PermissionError as error:
-            raise LabError(str(error.strerror)) from error
-        with self._locked():
+        self._own()
+        with self.alone():
             if self.running:
                 raise LabError(f"already running: {self.dir}")
             record = LabRecord.load(self.dir)
@@ -123,13 +123,21 @@ class Lab:
             self._check_machine(record.topology)
             self._leash = self._prepare(record, fresh)
             try:
-                bring_up(self.dir, record, self.spaces, fresh, self._step)
+                bring_up(self.dir, record, self.spaces, fresh, self.step)
                 if detach:
                     self._leash.detach()
             except BaseException:
                 self._end()
                 raise
-            self._step(f"up: {self.dir}")
+            self.step(f"up: {self.dir}")
+
+    def _own(self) -> None:
+        """Make the lab's folder, or refuse one that is somebody else's."""
+        _refuse_somebodys(self.dir)
+        try:
+            own_here(self.dir, other="name another folder with --dir")
+        except PermissionError as error:
+            raise LabError(str(error.strerror)) from error
 
     def _check_machine(self, shape: Topology) -> None:
         if not sys.platform.startswith("linux"):
@@ -164,25 +172,25 @@ class Lab:
 
     def stop_osds(self, name: str, number: int = signal.SIGTERM) -> None:
         node = self._osd_node(name)
-        with self._locked():
+        with self.alone():
             Daemons(self.spaces).stop_osds(node, number)
 
     def start_osds(self, name: str) -> None:
         node = self._osd_node(name)
-        with self._locked(), Daemons(self.spaces) as daemons:
+        with self.alone(), Daemons(self.spaces) as daemons:
             for job in daemons.start_osds([node]):
                 finish(job)
 
     def crash(self, name: str) -> None:
         """Kill a node as a power failure does: SIGKILL to its first process."""
         self.record.topology.node(name)
-        with self._locked():
+        with self.alone():
             self.spaces.kill(name)
 
     def boot(self, name: str) -> None:
         """Start a crashed node with the daemons that belong on it."""
         node = self.record.topology.node(name)
-        with self._locked():
+        with self.alone():
             spaces = self.spaces
             if spaces.first(name):
                 raise LabError(f"already running: {name}")
@@ -215,7 +223,7 @@ class Lab:
         """
         if not LabRecord.load(self.dir):
             return False
-        with self._locked():
+        with self.alone():
             was = self.running
             if was and graceful:
                 daemons = Daemons(self.spaces)
@@ -232,6 +240,34 @@ class Lab:
             with contextlib.suppress(OSError):
                 self.dir.rmdir()
         return was
+
+    def replace(self, fill: Callable[[Path], None]) -> None:
+        """Put the cluster that `fill` writes into a new folder in the place of this one, which is ended and removed.
+
+        Killed before `fill` is done: the cluster is as it was. Later: the next command completes it.
+        """
+        self._born = time.monotonic()
+        self._own()
+        with self.alone():
+            stage = self.dir / "restoring"
+            shutil.rmtree(stage, ignore_errors=True)
+            fill(stage)
+            if LabRecord.load(self.dir):
+                self._end()
+            os.rename(stage, self.dir / "restored")
+            self._move_restored()
+
+    def _move_restored(self) -> None:
+        """Move each part of a complete restore to its place; what was moved before a kill is not moved again."""
+        ready = self.dir / "restored"
+        if not ready.is_dir():
+            return
+        if LabRecord.load(self.dir):
+            self._end()
+        for path in sorted(ready.iterdir()):
+            self._remove_part(self.dir / path.name)
+            os.rename(path, self.dir / path.name)
+        ready.rmdir()
 
     def _end(self) -> None:
         spaces = self.spaces
@@ -251,17 +287,19 @@ class Lab:
 
     def _remove(self, keep: Sequence[str] = ()) -> None:
         for part in PARTS:
-            path = self.dir / part
-            if part in keep:
-                continue
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+            if part not in keep:
+                self._remove_part(self.dir / part)
+
+    @staticmethod
+    def _remove_part(path: Path) -> None:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the lab's lock: one command at a time changes a lab."""
+    def alone(self) -> Iterator[None]:
+        """Hold the lab's lock: one command changes it. What a killed restore has left to do is done first."""
         (self.dir / "run").mkdir(parents=True, exist_ok=True)
         with open(self.dir / "run" / "lock", "w") as lock:
             try:
@@ -269,9 +307,11 @@ class Lab:
             except BlockingIOError:
                 self._say("waiting for another command on this lab")
                 fcntl.flock(lock, fcntl.LOCK_EX)
+            self._move_restored()
             yield
 
-    def _step(self, text: str) -> None:
+    def step(self, text: str) -> None:
+        """Tell what was reached, and when."""
         self._say(f"[{time.monotonic() - self._born:6.2f} s] {text}")
 
 

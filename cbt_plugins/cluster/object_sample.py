@@ -1,0 +1,117 @@
+"""A seeded sample of a cluster's objects: its hashes tell whether another cluster holds the same bytes."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shlex
+from dataclasses import asdict, dataclass
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+
+#: runs a bash script where `ceph` and `rados` work and returns what it printed; its errors are the caller's
+Shell = Callable[[str], str]
+FORMAT = 1
+OBJECTS, PER_PG = 16, 2
+#: names of one placement group that are looked at
+_LISTED = 2000
+#: placement groups that are listed at most: those of a nearly empty cluster would take minutes
+_ASKED = 256
+_MISSING = "missing"
+#: objects that a daemon changes without a client's request: RGW's own, all but what buckets hold, and the mgr's
+_OWN = re.compile(r"\.mgr|device_health_metrics|\.rgw\.root|.*\.rgw\.(?!buckets\.(?:data|non-ec)).*")
+#: names that need no care in a script; a tab would be a locator, which `rados get` does not take from the name
+_PLAIN = re.compile(r"[!-~ ]+")
+#: RGW's tails of S3 objects: those of deleted ones are there until its garbage collection
+_COLLECTED = re.compile("__shadow_|__multipart_")
+
+
+@dataclass(frozen=True)
+class SampledObject:
+    """A RADOS object and the SHA-256 of its data."""
+
+    pool: str
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class ObjectSample:
+    """Objects of one cluster, chosen by a seed."""
+
+    fsid: str
+    seed: int
+    objects: Tuple[SampledObject, ...]
+
+    @classmethod
+    def take(cls, shell: Shell, seed: int = 0, count: int = OBJECTS) -> ObjectSample:
+        """Choose up to `count` objects of the pools with clients' data and read them."""
+        fsid, pools = shell("ceph fsid && ceph osd pool ls detail -f json 2>/dev/null").strip().split("\n", 1)
+        chance = random.Random(seed)
+        asked = _placement_groups(json.loads(pools), chance)[:_ASKED]
+        chosen: List[Tuple[str, str]] = []
+        while asked and len(chosen) < count:
+            some, asked = asked[: count // PER_PG], asked[count // PER_PG :]
+            chosen += _chosen(shell, some, chance)
+        names = chosen[:count]
+        hashes = _read(shell, names)
+        return cls(fsid, seed, tuple(SampledObject(*name, digest) for name, digest in zip(names, hashes)))
+
+    def differences(self, shell: Shell) -> List[str]:
+        """Return how the cluster differs from the sample, a line each; [] when fsid and objects are the same."""
+        fsid = shell("ceph fsid").strip()
+        if fsid != self.fsid:
+            return [f"fsid {fsid}, expected {self.fsid}"]
+        found = _read(shell, [(one.pool, one.name) for one in self.objects])
+        return [
+            f"object {one.name} of pool {one.pool}: {'missing' if digest == _MISSING else 'other content'}"
+            for one, digest in zip(self.objects, found)
+            if digest != one.sha256
+        ]
+
+    def as_json(self) -> Dict[str, Any]:
+        return {"format": FORMAT, **asdict(self)}
+
+    @classmethod
+    def of_json(cls, document: Mapping[str, Any]) -> ObjectSample:
+        """Raises ValueError, KeyError or TypeError for something else than `as_json` wrote."""
+        if document["format"] != FORMAT:
+            raise ValueError(f"sample of format {document['format']}, this version reads {FORMAT}")
+        objects = tuple(SampledObject(**one) for one in document["objects"])
+        return cls(document["fsid"], document["seed"], objects)
+
+
+def _placement_groups(pools: Sequence[Mapping[str, Any]], chance: random.Random) -> List[Tuple[str, str]]:
+    """Return (pool, placement group) in a random order in which each pool has its turn."""
+    turns: List[Tuple[int, str, str]] = []
+    for pool in pools:
+        if not _OWN.fullmatch(pool["pool_name"]):
+            groups = [f"{pool['pool_id']}.{group:x}" for group in range(pool["pg_num"])]
+            chance.shuffle(groups)
+            turns += [(turn, pool["pool_name"], group) for turn, group in enumerate(groups)]
+    return [(name, group) for _, name, group in sorted(turns, key=lambda turn: turn[0])]
+
+
+def _chosen(shell: Shell, groups: Sequence[Tuple[str, str]], chance: random.Random) -> List[Tuple[str, str]]:
+    """Return some objects of each of these placement groups."""
+    list_one = f"echo ={{0}}; rados --pgid {{0}} ls 2>/dev/null | head -n {_LISTED} | sed 's/^/./'; "
+    listed: Dict[str, List[str]] = {}
+    for line in shell("".join(list_one.format(group) for _, group in groups)).splitlines():
+        if line.startswith("="):
+            names = listed.setdefault(line[1:], [])
+        elif _PLAIN.fullmatch(line) and not _COLLECTED.search(line):
+            names.append(line[1:])
+    chosen: List[Tuple[str, str]] = []
+    for pool, group in groups:
+        there = sorted(listed.get(group, ()))
+        chosen += [(pool, name) for name in chance.sample(there, min(PER_PG, len(there)))]
+    return chosen
+
+
+def _read(shell: Shell, names: Sequence[Tuple[str, str]]) -> List[str]:
+    lines = "".join(f"one {shlex.quote(pool)} {shlex.quote(name)}; " for pool, name in names)
+    get = f'sum=$(rados -p "$1" get "$2" - 2>/dev/null | sha256sum) && echo "${{sum%% *}}" || echo {_MISSING}'
+    found = shell(f"set -o pipefail; one() {{ {get}; }}; {lines}").split()
+    if len(found) != len(names):
+        raise ValueError(f"{len(names)} objects were read and {len(found)} hashes printed")
+    return found

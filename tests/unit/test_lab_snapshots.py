@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from cbt_plugins.cluster.object_sample import ObjectSample
+from cbt_plugins.tools.__main__ import main
+from cbt_plugins.tools.lab import Lab, LabError, Topology
+from cbt_plugins.tools.lab.roots import Release
+from cbt_plugins.tools.lab.snapshots import Snapshot, Snapshots, copy_cluster, occupied
+from cbt_plugins.tools.lab.topology import LabRecord
+
+PACIFIC, REEF = Release((16, 2, 15), "pacific"), Release((18, 2, 7), "reef")
+
+
+@pytest.mark.parametrize(
+    ("text", "release"),
+    [
+        ("ceph version 18.2.7 (6b0e98) reef (stable)", REEF),
+        ("ceph version 20.2.4 (7f7937) tentacle (stable - RelWithDebInfo)", Release((20, 2, 4), "tentacle")),
+        ("ceph version 19.3.1-12-g8a6 (8a6) squid (dev)", Release((19, 3, 1), "squid")),
+        ("16.2.15 pacific", PACIFIC),
+        ("sh: ceph-mon: not found", None),
+    ],
+)
+def test_a_release_is_read_from_what_ceph_prints(text: str, release: Release) -> None:
+    assert Release.parse(text) == release
+    assert not release or Release.parse(str(release)) == release
+
+
+@pytest.mark.parametrize(
+    ("writer", "opener", "reason"),
+    [
+        (PACIFIC, PACIFIC, ""),
+        (PACIFIC, REEF, ""),
+        (Release((18, 2, 4), "reef"), REEF, ""),
+        (REEF, Release((18, 2, 4), "reef"), "older release"),
+        (REEF, PACIFIC, "older release"),
+        (PACIFIC, Release((20, 2, 4), "tentacle"), "at most 2 releases"),
+    ],
+)
+def test_what_ceph_does_not_support_is_refused(writer: Release, opener: Release, reason: str) -> None:
+    refusal = writer.refusal(opener)
+    assert reason in refusal
+    assert bool(reason) == bool(refusal)
+
+
+def lab_of(folder: Path, content: str, said: List[str]) -> Lab:
+    """A lab that does not run, with one OSD's store of 1 GiB that is nearly all hole."""
+    (folder / "nodes/node1/lib/osd").mkdir(parents=True)
+    (folder / "nodes/node1/log").mkdir()
+    (folder / "nodes/node1/log/osd.log").write_text("old")
+    (folder / "etc/ceph").mkdir(parents=True)
+    (folder / "etc/ceph/keyring").write_text(content)
+    with open(folder / "nodes/node1/lib/osd/block", "wb") as block:
+        block.write(content.encode())
+        block.truncate(1 << 30)
+    lab = Lab(folder, say=said.append)
+    LabRecord(Topology(1, 1, 0, 0), f"fsid of {content}", {"0": "u"}, "created").save(folder)
+    return lab
+
+
+def begin_of(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(4)
+
+
+def test_a_copy_has_the_holes_and_not_the_logs(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path / "lab", "one", [])
+    assert "MiB" in copy_cluster(lab.dir, tmp_path / "copy")
+    block = tmp_path / "copy/nodes/node1/lib/osd/block"
+    assert block.stat().st_size == 1 << 30
+    assert begin_of(block) == b"one\0"
+    assert occupied(tmp_path / "copy") < 1 << 20
+    assert not (tmp_path / "copy/nodes/node1/log").exists()
+
+
+def test_a_disk_without_room_is_said_before_anything_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = lab_of(tmp_path / "lab", "one", [])
+    monkeypatch.setattr("shutil.disk_usage", lambda _: argparse.Namespace(free=10))
+    monkeypatch.setattr("cbt_plugins.tools.lab.snapshots._shares", lambda *_: False)
+    with pytest.raises(LabError, match="are needed, 0 MiB are free"):
+        copy_cluster(lab.dir, tmp_path / "copy")
+    assert list((tmp_path / "copy").iterdir()) == []
+
+
+def test_a_restore_that_is_killed_leaves_the_cluster_or_is_completed(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path / "lab", "old", [])
+    other = lab_of(tmp_path / "other", "new", [])
+
+    def killed(stage: Path) -> None:
+        copy_cluster(other.dir, stage)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lab.replace(killed)
+    assert lab.record.fsid == "fsid of old"
+    assert (lab.dir / "etc/ceph/keyring").read_text() == "old"
+    # all was copied, and a part of it moved to its place
+    os.rename(lab.dir / "restoring", lab.dir / "restored")
+    os.rename(lab.dir / "etc", lab.dir / "gone")
+    os.rename(lab.dir / "restored/etc", lab.dir / "etc")
+    with lab.alone():
+        assert lab.record.fsid == "fsid of new"
+        assert begin_of(lab.dir / "nodes/node1/lib/osd/block") == b"new\0"
+        assert (lab.dir / "etc/ceph/keyring").read_text() == "new"
+    assert not (lab.dir / "restored").exists()
+
+
+def test_a_new_lab_can_be_restored_after_a_killed_restore(tmp_path: Path) -> None:
+    other = lab_of(tmp_path / "other", "new", [])
+    (tmp_path / "lab/restoring/etc").mkdir(parents=True)
+    lab = Lab(tmp_path / "lab", say=lambda _: None)
+    lab.replace(lambda stage: copy_cluster(other.dir, stage) and None)
+    assert lab.record.fsid == "fsid of new"
+
+
+def kept(folder: Path, name: str, release: Release) -> Snapshots:
+    snapshots = Snapshots(folder)
+    (folder / name).mkdir(parents=True)
+    made = f"2026-01-{release.numbers[0]}"
+    snapshot = Snapshot(name, folder / name, made, release, 5 << 20, ObjectSample("f", 0, ()))
+    (folder / name / "snapshot.json").write_text(json.dumps(snapshot.as_json()))
+    lab_of(folder / name / "data", "aged", [])
+    return snapshots
+
+
+def test_snapshots_are_listed_and_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept(tmp_path, "aged", PACIFIC)
+    snapshots = kept(tmp_path, "new", REEF)
+    (tmp_path / "new").rename(tmp_path / "half.partial")
+    kept(tmp_path, "new", REEF)
+    assert [one.name for one in snapshots.all()] == ["aged", "new"]
+    assert main(["lab", "snapshots", "--snapshots", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines] == [
+        ["aged", "2026-01-16", "16.2.15", "pacific", "5", "MiB"],
+        ["new", "2026-01-18", "18.2.7", "reef", "5", "MiB"],
+    ]
+    assert main(["lab", "snapshots", "--snapshots", str(tmp_path), "--remove", "aged"]) == 0
+    assert [one.name for one in snapshots.all()] == ["new"]
+    assert main(["lab", "snapshots", "--snapshots", str(tmp_path), "--remove", "aged"]) == 2
+    assert "no snapshot aged" in capsys.readouterr().err
+
+
+def test_what_is_in_use_is_not_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    snapshots = kept(tmp_path, "aged", PACIFIC)
+    with snapshots._locked("aged"):
+        assert main(["lab", "snapshots", "--snapshots", str(tmp_path), "--remove", "aged"]) == 1
+    assert "another command uses snapshot aged" in capsys.readouterr().err
+    assert snapshots.get("aged")
+
+
+def test_an_older_release_never_gets_a_newer_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshots = kept(tmp_path / "store", "aged", REEF)
+    monkeypatch.setattr("cbt_plugins.tools.lab.snapshots.release_of", lambda _: PACIFIC)
+    lab = lab_of(tmp_path / "lab", "mine", [])
+    with pytest.raises(LabError, match=r"Ceph 18.2.7 reef wrote it, and an older release \(16.2.15 pacific\)"):
+        snapshots.restore("aged", lab, "/")
+    assert lab.record.fsid == "fsid of mine"
+
+
+@pytest.mark.parametrize("name", ["../up", "a b", ".hidden", "x.partial", ""])
+def test_names_that_are_no_plain_folder_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(LabError, match="name has"):
+        Snapshots(tmp_path).get(name)

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+from typing import Callable, Dict
+
+import pytest
+
+from cbt_plugins.cluster.object_sample import ObjectSample
+
+POOLS = [
+    {"pool_id": 1, "pool_name": "rbd", "pg_num": 4},
+    {"pool_id": 2, "pool_name": "default.rgw.log", "pg_num": 4},
+    {"pool_id": 3, "pool_name": "site.rgw.buckets.data", "pg_num": 32},
+    {"pool_id": 4, "pool_name": "device_health_metrics", "pg_num": 1},
+]
+#: stand-ins that work on a folder: POOL_ID.PG/NAME
+CEPH = '[ "$1" = fsid ] && echo F-1 || { echo; cat "$ROOT/pools"; }'
+RADOS = """
+case "$1" in
+--pgid) echo "$2" >> "$ROOT/asked"; ls "$ROOT/pgs/$2" 2>/dev/null ;;
+-p) cat "$ROOT"/pgs/*/"$4" ;;
+esac
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    (tmp_path / "pools").write_text(json.dumps(POOLS) + "\n")
+    objects: Dict[str, str] = {"1.0": "a", "1.3": "b", "3.1f": "c", "3.2": "it's d", "2.1": "log", "4.0": "device"}
+    objects["3.5"] = "b1__shadow_x.1"
+    for group, name in objects.items():
+        (tmp_path / "pgs" / group).mkdir(parents=True)
+        (tmp_path / "pgs" / group / name).write_text(f"data of {name}")
+    (tmp_path / "bin").mkdir()
+    for program, text in (("ceph", CEPH), ("rados", RADOS)):
+        (tmp_path / "bin" / program).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "bin" / program).chmod(0o755)
+    return tmp_path
+
+
+def shell_on(folder: Path) -> Callable[[str], str]:
+    def shell(script: str) -> str:
+        environment = {"ROOT": str(folder), "PATH": f"{folder}/bin:/usr/bin:/bin"}
+        return subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True).stdout
+
+    return shell
+
+
+def test_clients_objects_are_found_and_others_left_out(cluster: Path) -> None:
+    sample = ObjectSample.take(shell_on(cluster))
+    found = {(one.pool, one.name): one.sha256 for one in sample.objects}
+    data = "site.rgw.buckets.data"
+    assert set(found) == {("rbd", "a"), ("rbd", "b"), (data, "c"), (data, "it's d")}
+    assert found["rbd", "a"] == hashlib.sha256(b"data of a").hexdigest()
+    assert sample.fsid == "F-1"
+    assert ObjectSample.of_json(json.loads(json.dumps(sample.as_json()))) == sample
+
+
+def test_the_seed_chooses(cluster: Path) -> None:
+    (cluster / "pgs" / "1.1").mkdir()
+    for number in range(40):
+        (cluster / "pgs" / "1.1" / f"n{number}").write_text("")
+    names = [tuple(one.name for one in ObjectSample.take(shell_on(cluster), seed).objects) for seed in (1, 1, 2)]
+    assert names[0] == names[1] != names[2]
+    assert sum(name.startswith("n") for name in names[0]) == 2
+
+
+def test_changed_missing_and_foreign_are_told_apart(cluster: Path) -> None:
+    sample = ObjectSample.take(shell_on(cluster))
+    assert sample.differences(shell_on(cluster)) == []
+    (cluster / "pgs/1.0/a").write_text("other")
+    (cluster / "pgs/3.2/it's d").unlink()
+    assert sorted(sample.differences(shell_on(cluster))) == [
+        "object a of pool rbd: other content",
+        "object it's d of pool site.rgw.buckets.data: missing",
+    ]
+    (cluster / "bin/ceph").write_text("#!/bin/sh\necho F-2\n")
+    assert sample.differences(shell_on(cluster)) == ["fsid F-2, expected F-1"]
+
+
+def test_a_sample_of_another_format_is_refused(cluster: Path) -> None:
+    document = {**ObjectSample.take(shell_on(cluster)).as_json(), "format": 9}
+    with pytest.raises(ValueError, match="format 9"):
+        ObjectSample.of_json(document)

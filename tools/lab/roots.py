@@ -1,0 +1,99 @@
+"""Releases of Ceph that the lab can run: the machine's own, and those in root folders."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, List, Optional, Tuple
+
+from cbt_plugins.host import cache_dir
+
+from .needs import LabError, LabUsage, unshare_flags
+
+#: more root folders, as PATH is a list
+ELSEWHERE = "CBT_LAB_ROOTS"
+#: A store goes from a release to one of the next two, as Ceph's manual has it.
+STEPS = 2
+
+
+@dataclass(frozen=True, order=True)
+class Release:
+    """A version of Ceph, such as 18.2.7 reef; ordered by its numbers."""
+
+    numbers: Tuple[int, ...]
+    name: str
+
+    def __str__(self) -> str:
+        return f"{'.'.join(map(str, self.numbers))} {self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> Optional[Release]:
+        """Return what `ceph --version`, or str() of a Release, names; None when there is none."""
+        found = re.search(r"(?:ceph version )?(\d+)\.(\d+)\.(\d+)\S*(?: \([^)]*\))? ([a-z]+)", text)
+        return cls(tuple(map(int, found.group(1, 2, 3))), found[4]) if found else None
+
+    def refusal(self, newer: Release) -> str:
+        """Return why Ceph does not open this release's stores with another one; "" when it does."""
+        if newer.numbers < self.numbers:
+            return f"Ceph {self} wrote it, and an older release ({newer}) cannot open it"
+        if newer.numbers[0] - self.numbers[0] > STEPS:
+            return (
+                f"Ceph upgrades over at most {STEPS} releases, and from {self} to {newer} there are "
+                f"{newer.numbers[0] - self.numbers[0]}: restore it with a release between, make a snapshot of that"
+            )
+        return ""
+
+
+def kept() -> Path:
+    """Return the folder where `lab root` keeps what it makes."""
+    return cache_dir() / "roots"
+
+
+def roots() -> List[str]:
+    """Return the root folders that there are, the machine's own first."""
+    made = sorted(str(path) for path in kept().glob("*") if not path.name.startswith(".") and path.is_dir())
+    return ["/", *made, *(folder for folder in os.environ.get(ELSEWHERE, "").split(":") if folder)]
+
+
+def inside(root: str, *words: str) -> str:
+    """Return what a command prints in a root folder, "" when it fails or is not there."""
+    user = [] if os.geteuid() == 0 else ["unshare", *unshare_flags(privileged=False)]
+    line = [*([*user, "chroot", root] if root != "/" else []), *words]
+    try:
+        done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    except OSError:
+        return ""
+    return done.stdout.strip()
+
+
+def release_of(root: str) -> Release:
+    """Return the release of a root folder; LabError when no Ceph is in it."""
+    found = Release.parse(inside(root, "ceph-mon", "--version"))
+    if not found:
+        raise LabError(f"{root}: no Ceph in it (`ceph-mon --version` printed no version)")
+    return found
+
+
+def releases() -> Dict[Release, str]:
+    """Return each release that there is, and its root folder: the first of two with one version."""
+    found: Dict[Release, str] = {}
+    for root in roots():
+        release = Release.parse(inside(root, "ceph-mon", "--version"))
+        if release:
+            found.setdefault(release, root)
+    return found
+
+
+def root_of(wanted: str) -> str:
+    """Return the root folder of a release by its name, its version or a folder that `lab root` made; LabUsage."""
+    if re.fullmatch(r"[\w.-]+", wanted) and (kept() / wanted).is_dir():
+        return str(kept() / wanted)
+    there = releases()
+    fitting = [r for r in there if wanted == r.name or f"{str(r).split()[0]}.".startswith(f"{wanted}.")]
+    if not fitting:
+        known = ", ".join(str(release) for release in sorted(there)) or "none"
+        raise LabUsage(f"no release {wanted}: there is {known}; `cbt-tools lab root {wanted}` makes one")
+    return there[max(fitting)]

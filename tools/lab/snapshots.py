@@ -1,0 +1,248 @@
+"""Snapshots of a lab: its stores, keys and configuration, shared copy-on-write or copied without their holes."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
+
+from cbt_plugins.cluster.object_sample import ObjectSample, Shell
+from cbt_plugins.host import cache_dir
+from cbt_plugins.journal import sync_folder, write_json
+
+from .cluster import Lab
+from .daemons import await_clean
+from .needs import LabError, LabUsage
+from .roots import Release, release_of
+from .topology import HEAD, LabRecord
+
+FORMAT = 1
+#: what a restore brings back; logs and a node's temporary files are not part of the cluster
+PARTS = ("etc", "ssh", "nodes", "s3.json", "lab.json")
+_LEFT = ("log", "tmp")
+_FICLONE = 0x40049409
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One snapshot on disk. `bytes`: what its files occupy, shared or not; `release`: the one that wrote it."""
+
+    name: str
+    folder: Path
+    made: str
+    release: Release
+    bytes: int
+    sample: ObjectSample
+
+    def as_json(self) -> Dict[str, Any]:
+        told = {"name": self.name, "made": self.made, "release": str(self.release), "bytes": self.bytes}
+        return {"format": FORMAT, **told, "sample": self.sample.as_json()}
+
+    @classmethod
+    def load(cls, folder: Path) -> Snapshot:
+        path = folder / "snapshot.json"
+        try:
+            told = json.loads(path.read_text())
+            if told["format"] != FORMAT:
+                raise ValueError(f"format {told['format']}, this version reads {FORMAT}")
+            release = Release.parse(told["release"])
+            assert release, "no release"
+            sample = ObjectSample.of_json(told["sample"])
+            return cls(told["name"], folder, told["made"], release, told["bytes"], sample)
+        except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
+            raise LabError(f"{path}: not a snapshot that can be read ({error})") from None
+
+
+class Snapshots:
+    """The snapshots in a folder. One that is being made has the suffix .partial; a killed one keeps it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+
+    @classmethod
+    def default(cls) -> Path:
+        return cache_dir() / "snapshots"
+
+    def all(self) -> List[Snapshot]:
+        """Return every complete snapshot, oldest first."""
+        folders = [path.parent for path in self.folder.glob("*/snapshot.json")]
+        found = [Snapshot.load(folder) for folder in folders if not _partial(folder)]
+        return sorted(found, key=lambda one: one.made)
+
+    def get(self, name: str) -> Snapshot:
+        if not (self._of(name) / "snapshot.json").exists():
+            known = ", ".join(one.name for one in self.all()) or "none"
+            raise LabUsage(f"no snapshot {name} in {self.folder}: there is {known}")
+        return Snapshot.load(self._of(name))
+
+    def remove(self, name: str) -> None:
+        with self._locked(name):
+            found = self.get(name).folder
+            gone = found.with_name(f"{name}.partial")
+            shutil.rmtree(gone, ignore_errors=True)
+            os.rename(found, gone)
+            shutil.rmtree(gone)
+
+    def take(self, lab: Lab, name: str) -> Snapshot:
+        """Make a snapshot of a lab; one that runs is stopped for it and started again."""
+        with self._locked(name):
+            target = self._of(name)
+            if target.exists():
+                raise LabUsage(f"{target} is there: choose another name, or `cbt-tools lab snapshots --remove {name}`")
+            record, was = lab.record, lab.running
+            if not was:
+                lab.up(record.topology)
+            release, sample = _described(lab)
+            lab.down(graceful=True)
+            try:
+                made = self._copy(lab, target, release, sample)
+            finally:
+                if was:
+                    lab.up(record.topology)
+        return made
+
+    def _copy(self, lab: Lab, target: Path, release: Release, sample: ObjectSample) -> Snapshot:
+        partial = target.with_name(f"{target.name}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(mode=0o700)
+        with lab.alone():
+            if lab.running:
+                raise LabError(f"{lab.dir}: another command started the lab; the snapshot was not made")
+            lab.step(copy_cluster(lab.dir, partial / "data"))
+        made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        snapshot = Snapshot(target.name, target, made, release, occupied(partial), sample)
+        write_json(partial / "snapshot.json", snapshot.as_json(), mode=0o600)
+        _sync(partial)
+        os.rename(partial, target)
+        sync_folder(self.folder)
+        return snapshot
+
+    def restore(self, name: str, lab: Lab, root: str = "", bind: Sequence[str] = ()) -> None:
+        """Make a lab's cluster that of a snapshot, start it and check it; `root` "": with the release of the snapshot.
+
+        What the lab held before is gone. A newer release opens a copy, and completes the upgrade.
+        """
+        with self._locked(name, fcntl.LOCK_SH):
+            snapshot = self.get(name)
+            record = LabRecord.load(snapshot.folder / "data")
+            if not record:
+                raise LabError(f"{snapshot.folder}: lab.json is missing")
+            root = root or record.topology.root
+            refusal = snapshot.release.refusal(release_of(root))
+            if refusal:
+                raise LabUsage(f"snapshot {name} cannot be restored here: {refusal}")
+            shape = replace(record.topology, root=root, bind=tuple(bind))
+
+            def fill(stage: Path) -> None:
+                lab.step(copy_cluster(snapshot.folder / "data", stage))
+                LabRecord(shape, record.fsid, record.osd_uuids, record.state).save(stage)
+
+            lab.replace(fill)
+        lab.up(shape)
+        wrong = snapshot.sample.differences(shell_of(lab))
+        if wrong:
+            more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+            raise LabError(f"{lab.dir} is not what snapshot {name} was: {'; '.join(wrong[:3])}{more}")
+        lab.step(f"checked: fsid and {len(snapshot.sample.objects)} objects are those of snapshot {name}")
+
+    def _of(self, name: str) -> Path:
+        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name) or _partial(Path(name)):
+            raise LabUsage(f"{name}: a snapshot's name has letters, digits, _, - and . only, and no end .partial")
+        return self.folder / name
+
+    @contextlib.contextmanager
+    def _locked(self, name: str, kind: int = fcntl.LOCK_EX) -> Iterator[None]:
+        """Hold the lock of one name: nobody removes what somebody copies."""
+        self._of(name)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(self.folder / f".{name}.lock", "w") as lock:
+            try:
+                fcntl.flock(lock, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LabError(f"another command uses snapshot {name} in {self.folder}: wait until it ends") from None
+            yield
+
+
+def shell_of(lab: Lab) -> Shell:
+    """Return what runs a bash script in the head node of a running lab."""
+
+    def shell(script: str) -> str:
+        done = lab.exec(HEAD, ["bash", "-c", script], timeout=600)
+        if done.returncode:
+            raise LabError(f"{HEAD}: {script[:60]}: exit status {done.returncode}: {done.stderr.strip()[-300:]}")
+        return str(done.stdout)
+
+    return shell
+
+
+def _described(lab: Lab) -> Tuple[Release, ObjectSample]:
+    """Return the newest release that opened the stores of a clean cluster, and a sample of its objects."""
+    with lab.ceph() as ceph:
+        await_clean(ceph, len(lab.record.topology.osds), 1, 60)
+        said = ceph.ask("versions")
+    versions = json.loads(said[said.index("{") :])
+    found = [Release.parse(text) for daemons in ("mon", "mgr", "osd") for text in versions.get(daemons, {})]
+    if not found or None in found:
+        raise LabError(f"`ceph versions` names no release: {said}")
+    return max(release for release in found if release), ObjectSample.take(shell_of(lab))
+
+
+def copy_cluster(source: Path, target: Path) -> str:
+    """Copy what a cluster consists of into a new folder, its files shared where the file system can; return how."""
+    begun = time.monotonic()
+    target.mkdir()
+    nodes = (path for path in source.glob("nodes/*/*") if path.name not in _LEFT)
+    parts = [*(source / part for part in PARTS if part != "nodes"), *nodes]
+    paths = [str(path.relative_to(source)) for path in parts if path.exists()]
+    shared, needed = _shares(source / "lab.json", target), sum(occupied(source / path) for path in paths)
+    free = shutil.disk_usage(target).free
+    if not shared and needed > free:
+        raise LabError(f"{target}: {mib(needed)} are needed, {mib(free)} are free")
+    argv = ["cp", "-a", "--parents", "--reflink=auto", "--", *paths, str(target)]
+    done = subprocess.run(argv, cwd=source, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode:
+        raise LabError(done.stderr.strip()[-300:])
+    how = "shared copy-on-write" if shared else "copied without holes"
+    return f"{mib(needed)} {how} in {time.monotonic() - begun:.1f} s"
+
+
+def mib(value: int) -> str:
+    return f"{value / 2**20:,.0f} MiB"
+
+
+def occupied(path: Path) -> int:
+    """Return the bytes that a file, or all files of a folder, have on the disk."""
+    if not path.is_dir():
+        return path.stat().st_blocks * 512
+    return sum(found.lstat().st_blocks * 512 for found in path.rglob("*"))
+
+
+def _shares(file: Path, folder: Path) -> bool:
+    """Return whether files of one folder can share their blocks with copies in the other."""
+    with open(file, "rb") as source, tempfile.TemporaryFile(dir=folder) as copy:
+        try:
+            fcntl.ioctl(copy, _FICLONE, source.fileno())
+        except OSError:
+            return False
+    return True
+
+
+def _sync(folder: Path) -> None:
+    """Make sure that a loss of power leaves the files of a folder as they are."""
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            with open(path, "rb") as file:
+                os.fsync(file)
+
+
+def _partial(folder: Path) -> bool:
+    return folder.name.endswith(".partial")
