@@ -275,6 +275,19 @@ class Phase:
         return is_measurement(self.name, self.role)
 
 
+    @property
+    def has_ceiling(self) -> bool:
+        """Whether its generators can be measured without a cluster."""
+        kinds = self.kind in ("fill", "hybrid", "delete") or (self.warp is not None and self.warp.op in _WITHOUT_S3)
+        return self.is_measurement and kinds
+
+
+#: plain commands of warp that a server is enough for which keeps nothing
+_WITHOUT_S3 = ("get", "put", "stat", "delete", "mixed")
+#: seconds of measurements that are worth some seconds for the generators' ceilings
+_WORTH_CEILINGS = 300.0
+
+
 @dataclass(frozen=True)
 class CbtLoad:
     """What cbt-load does in every phase."""
@@ -305,7 +318,17 @@ class Plan:
     read_objects: int = 1_000_000  # at most so many existing objects are listed for get and stat
     cbt_load: CbtLoad = CbtLoad()
     keep_rows: bool = False  # the request rows too, beside their aggregates
+    generator_ceiling: Optional[bool] = None  # measure what the generators can do; None: where the run is long
     settings: Settings = Settings()
     pools: Tuple[RunPool, ...] = ()
     rgw: Gateways = Gateways()
     post_poll: Optional[float] = None  # seconds for which the cluster is watched after everything
+
+    @property
+    def wants_ceiling(self) -> bool:
+        """Whether the ceilings of its generators are measured first."""
+        phases = [phase for phase in self.phases if phase.has_ceiling]
+        seconds = sum(phase.duration or (phase.goal.duration if phase.goal else 0) or 0 for phase in phases)
+        return bool(phases) and (
+            seconds >= _WORTH_CEILINGS if self.generator_ceiling is None else self.generator_ceiling
+        )

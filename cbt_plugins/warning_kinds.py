@@ -94,7 +94,7 @@ _ALL = (
     WarningKind("stall", "nothing succeeded for whole seconds"),
     WarningKind("unfinished-request", "the slowest request has no row"),
     WarningKind("clock-offset", "a node's clock is off"),
-    WarningKind("generator-bound", "the load generator was the limit"),
+    WarningKind("generator-bound", "the load generator was the limit", caps=("*_per_s", "*_ms")),
     WarningKind("resources-gap", "a node was not watched all the time"),
     WarningKind("repeated", "a phase was run again after an interruption"),
     WarningKind("late", "load generators did not end in time"),

@@ -163,6 +163,7 @@ class BySizeSection(BenchmarkSection):
             read_objects=self.read_objects,
             cbt_load=self.cbt_load.to_plan(),
             keep_rows=self.keep_rows,
+            generator_ceiling=self.generator_ceiling,
             settings=settings,
             pools=self.pools_to_plan(),
             rgw=self.rgw.to_plan(),

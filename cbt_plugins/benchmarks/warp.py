@@ -146,6 +146,7 @@ class WarpSection(BenchmarkSection):
             read_objects=self.read_objects,
             cbt_load=self.cbt_load.to_plan(),
             keep_rows=self.keep_rows,
+            generator_ceiling=self.generator_ceiling,
             settings=self.settings.to_plan(),
             pools=self.pools_to_plan(),
             rgw=self.rgw.to_plan(),

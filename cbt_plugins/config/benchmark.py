@@ -183,6 +183,11 @@ class BenchmarkSection(Strict):
     keep_rows: bool = Field(
         False, description="Keep a row of every request too."
     )
+    generator_ceiling: Optional[bool] = Field(
+        None,
+        description="First measure, in seconds, what each client can do without a cluster; without this key where "
+        "measurements last 5 minutes or more.",
+    )
     settings: SettingsSection = Field(
         SettingsSection.model_validate({}),
         description="Set on the cluster during the run.",

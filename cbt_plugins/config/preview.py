@@ -191,6 +191,7 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChang
     programs = {engine: str(registry.load(registry.GENERATORS, engine).program) for engine in engines}
     content = [
         *(program for program in sorted(programs.values(), reverse=True) if program != "warp" or not plan.warp_path),
+        *(["cbt-load"] if plan.wants_ceiling and "cbt-load" not in programs.values() else []),
         "cbt-rows",
         "aggregates",
         *(["rows"] if plan.keep_rows else []),

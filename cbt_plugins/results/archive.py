@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
@@ -42,6 +43,10 @@ class ArchivedJob:
     def open_loop(self) -> bool:
         """The job starts requests by the clock; warp with a rate limit still waits for each request."""
         return self.cbt_load and self.rate_limit > 0
+
+
+#: of a client's generators without a cluster: requests/s, and the clients of the same machine, which were as busy
+Ceiling = Tuple[float, Tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,7 @@ class ArchivedRun:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     phases: List[ArchivedPhase] = field(default_factory=list)
+    ceilings: Mapping[str, Mapping[str, Ceiling]] = field(default_factory=dict)  # phase -> node
     partials: List[str] = field(default_factory=list)  # directories of interrupted attempts
     errors: List[Tuple[Optional[str], str]] = field(default_factory=list)  # (phase directory, what is wrong)
 
@@ -119,6 +125,7 @@ def read_run(path: Path) -> ArchivedRun:
     run.plan = _document(run, path / "plan.json") or {}
     run.manifest = _document(run, path / "manifest.json") or {}
     run.config = _cluster_config(run)
+    run.ceilings = _ceilings(run)
     for directory in sorted((path / "phases").glob("*")) if (path / "phases").is_dir() else []:
         if not directory.is_dir():
             continue
@@ -145,6 +152,23 @@ def _document(run: ArchivedRun, path: Path, needed: bool = True) -> Optional[Map
     except (OSError, ValueError) as e:
         run.errors.append((None, f"{path.name} cannot be read: {e}"))
     return None
+
+
+def _ceilings(run: ArchivedRun) -> Mapping[str, Mapping[str, Ceiling]]:
+    document = _document(run, run.path / "generator.json", needed=False)
+    if document is None:
+        return {}
+    try:
+        found: Dict[str, Dict[str, Ceiling]] = {}
+        for phase, its in document["phases"].items():
+            for node, rate in its["nodes"].items():
+                found.setdefault(phase, {})[node] = (float(rate["requests_per_s"]), tuple(map(str, rate["beside"])))
+        if not all(0 < rate < math.inf for nodes in found.values() for rate, _ in nodes.values()):
+            raise ValueError("a rate is none")
+        return found
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        run.errors.append((None, f"generator.json cannot be used: {type(e).__name__}: {e}"))
+    return {}
 
 
 def _cluster_config(run: ArchivedRun) -> Mapping[str, Any]:

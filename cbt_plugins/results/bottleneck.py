@@ -29,9 +29,9 @@ Line = Mapping[str, Any]
 def bottleneck(line: Line, load: Line) -> Dict[str, Any]:
     """Return {"what", "evidence": [text...]}; `line` is a phase of summary["resources"], without its bottleneck.
 
-    `load`: {"made": whether there was any, "ops": {op: requests/s}, "ceiling": {op: requests/s} or nothing: what the
-    generator can do against a server that does nothing}. The first of the rules that finds something names it: what
-    is nearer to the client hides what is behind it. The findings of the others follow as evidence.
+    `load`: {"made": whether there was any, "ceiling": `generator` of the phase in the summary, or None}. The first of
+    the rules that finds something names it: what is nearer to the client hides what is behind it. The findings of the
+    others follow as evidence.
     """
     if not load.get("made", True):
         return {"what": NONE, "evidence": ["nothing was asked of the cluster"]}
@@ -47,12 +47,21 @@ def bottleneck(line: Line, load: Line) -> Dict[str, Any]:
     return {"what": NONE, "evidence": _highest(line) or ["nothing was busy"]}
 
 
+def at_ceiling(found: Optional[Line]) -> Optional[str]:
+    """Return that a generator was near what it can do without a cluster; None below. `found`: summary's `generator`."""
+    if not found or found["share"] <= CEILING:
+        return None
+    first = found["nodes"][0]
+    beside = f", together with {', '.join(first['beside'])} on one machine" if first["beside"] else ""
+    rates = f"{first['requests_per_s']:,.0f} of {first['ceiling_per_s']:,.0f} requests/s"
+    share = f"{100 * first['share']:.0f} % of what its generator can do without a cluster"
+    return f"{first['node']}: {share}: {rates}{beside}"
+
+
 def _generator(line: Line, load: Line) -> Iterator[str]:
-    ceiling = load.get("ceiling") or {}
-    shares = {op: rate / ceiling[op] for op, rate in (load.get("ops") or {}).items() if ceiling.get(op)}
-    if sum(shares.values()) > CEILING:
-        text = ", ".join(f"{op} {load['ops'][op]:.0f} of {ceiling[op]:.0f}/s" for op in shares)
-        yield f"{100 * sum(shares.values()):.0f} % of what the generator can do without a cluster: {text}"
+    text = at_ceiling(load.get("ceiling"))
+    if text:
+        yield text
     yield from _processors(line, "generator", "client")
 
 

@@ -1,4 +1,5 @@
-"""Requests in flight: Little's law, the borders of the window, and what the generators said once a second."""
+"""Requests in flight: Little's law, the borders of the window, what the generators said once a second, and what they
+could do without a cluster."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from cbt_plugins.journal import read_bytes
 from cbt_plugins.models import closed_loop
+from cbt_plugins.results.archive import Ceiling
 from cbt_plugins.results.phase import PhaseAggregates
 from cbt_plugins.results.series import TimeGrid
 
@@ -99,6 +101,30 @@ def rate(made: PhaseAggregates) -> Dict[str, Any]:
             return {"asked": asked, "issued": None, "deviation": None}
         issued += sum(end["issued"].values()) / seconds
     return {"asked": asked, "issued": round(issued, 4), "deviation": round(issued / asked - 1, 6)}
+
+
+def generator_ceiling(phase: Mapping[str, Any], ceilings: Mapping[str, Ceiling]) -> Optional[Dict[str, Any]]:
+    """Return {"share", "nodes": [{"node", "requests_per_s", "ceiling_per_s", "share", "beside"}]}, the fullest first.
+
+    `phase` is its entry in the summary, `ceilings` that of ArchivedRun. None where nothing is known.
+    """
+    made: Dict[str, float] = {}
+    seconds = phase["window"]["seconds"]
+    for driver in phase["drivers"] if seconds else ():
+        made[driver["node"]] = made.get(driver["node"], 0.0) + driver["total"]["requests"] / seconds
+    nodes: List[Dict[str, Any]] = [
+        {
+            "node": node,
+            "requests_per_s": round(made[node], 3),
+            "ceiling_per_s": round(rate, 3),
+            "share": round(made[node] / rate, 6),
+            "beside": list(beside),
+        }
+        for node, (rate, beside) in ceilings.items()
+        if node in made
+    ]
+    nodes.sort(key=lambda its: -its["share"])
+    return {"share": nodes[0]["share"], "nodes": nodes} if nodes else None
 
 
 FILE = "heartbeat.jsonl"

@@ -13,7 +13,7 @@ import numpy as np
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.results import collectl
 from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
-from cbt_plugins.results.bottleneck import bottleneck
+from cbt_plugins.results.bottleneck import at_ceiling, bottleneck
 from cbt_plugins.results.environment import Clocks, roles_in, roles_of
 from cbt_plugins.results.node_samples import FOLDER, NodeSamples, read_node
 from cbt_plugins.results.record import RunRecord
@@ -33,6 +33,7 @@ from cbt_plugins.results.usage import (
 
 #: share of the window that has to be known on a node
 WATCHED = 0.95
+_BOUND = "the load generator is the limit, not the cluster: "
 #: bytes of files from which on other processes are worth their start
 _MANY = 8 << 20
 
@@ -53,7 +54,7 @@ def resources(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional
         its = [*of_run, *read_nodes(phase.path / "monitors", offsets)]
         nodes = [node for node in its if node.processors.meets(*window)]
         if nodes:
-            made[phase.name] = of_window(nodes, window, _load(run, phase, line), roles, networks)
+            made[phase.name] = of_window(nodes, window, _load(phase, line), roles, networks)
             for node in nodes:
                 known.setdefault(node.name, _about(node, nodes, roles))
     return {"nodes": list(known.values()), "phases": made} if made else None
@@ -76,21 +77,31 @@ def of_record(run: Path, record: RunRecord, cluster: Mapping[str, Any]) -> Dict[
         there = [node for node in nodes if window[0] < window[1] and node.processors.meets(*window)]
         if there:
             moved = sum((m.value or 0.0) * 2**20 for m in its if m.metric == "mib_per_s" and m.op != TOTAL)
-            load = {"made": True, "per_s": sum(ops.values()), "bytes_per_s": moved, "ops": ops, "ceiling": {}}
+            load = {"made": True, "per_s": sum(ops.values()), "bytes_per_s": moved, "ops": ops, "ceiling": None}
             made[phase] = of_window(there, window, load, roles_in(cluster), Networks())
     return made
 
 
-def warnings_of(made: Optional[Mapping[str, Any]]) -> List[Dict[str, Any]]:
-    """Return the warnings: nodes that were not watched all the time, a generator that was the limit."""
+def warnings_of(
+    made: Optional[Mapping[str, Any]], phases: Sequence[Mapping[str, Any]]
+) -> List[Dict[str, Any]]:
+    """Return the warnings: nodes that were not watched all the time, a generator that was the limit.
+
+    `phases` are those of the summary: without a monitor, too, it is known what generators can do.
+    """
     found = []
-    for name, line in (made or {"phases": {}})["phases"].items():
+    watched = made["phases"] if made else {}
+    for phase in phases:
+        near = at_ceiling(phase["generator"]) if phase["name"] not in watched else None
+        if near:
+            found.append({"code": "generator-bound", "text": _BOUND + near, "phase": phase["name"]})
+    for name, line in watched.items():
         gaps = [f"{n['node']} ({100 * n['watched']:.0f} %)" for n in line["nodes"] if n["watched"] < WATCHED]
         if gaps:
             text = f"processors and disks were not watched during all of the phase: {', '.join(gaps)}"
             found.append({"code": "resources-gap", "text": text, "phase": name})
         if line["bottleneck"]["what"] == "generator":
-            text = f"the load generator is the limit, not the cluster: {line['bottleneck']['evidence'][0]}"
+            text = _BOUND + line["bottleneck"]["evidence"][0]
             found.append({"code": "generator-bound", "text": text, "phase": name})
     return found
 
@@ -120,9 +131,8 @@ def _read_files(files: Sequence[Tuple[Path, str, float]]) -> List[Optional[NodeS
         return list(pool.map(read_node, *zip(*files)))
 
 
-def _load(run: ArchivedRun, phase: ArchivedPhase, line: Mapping[str, Any]) -> Dict[str, Any]:
+def _load(phase: ArchivedPhase, line: Mapping[str, Any]) -> Dict[str, Any]:
     """Return the load on the cluster: requests and bytes a second that ended well, and what the generator can do."""
-    ceiling = run.manifest.get("ceiling")
     total, length = line["total"], line["window"]["seconds"]
     ops = {op: its["requests"] / length for op, its in line["ops"].items()}
     return {
@@ -130,7 +140,7 @@ def _load(run: ArchivedRun, phase: ArchivedPhase, line: Mapping[str, Any]) -> Di
         "per_s": total["requests"] / length,
         "bytes_per_s": total["bytes"] / length,
         "ops": ops,
-        "ceiling": ceiling if isinstance(ceiling, dict) else {},
+        "ceiling": line["generator"],
     }
 
 

@@ -39,6 +39,7 @@ def numbers_of(path: Path) -> Dict[str, Any]:
     for phase in run.phases:
         made = of_phase.read_phase(phase)
         line, its_warnings = _phase(phase, made, readable, status[phase.name])
+        line["generator"] = flight.generator_ceiling(line, run.ceilings.get(phase.name, {}))
         phases.append(line)
         warnings.extend(its_warnings)
         warnings.extend(of_cluster(run, phase, status[phase.name]))
@@ -46,7 +47,7 @@ def numbers_of(path: Path) -> Dict[str, Any]:
     failed = failure(run, kept) if broken else None
     warnings.extend(warnings_of(failed))
     used = resources.resources(run, phases)
-    warnings.extend(resources.warnings_of(used))
+    warnings.extend(resources.warnings_of(used, phases))
     warnings = [{"code": its["code"], "severity": severity_of(its["code"]).value, **its} for its in warnings]
     found = ladders(run, phases)
     steps = {step["phase"] for ladder in found for step in ladder["steps"]}

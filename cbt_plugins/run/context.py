@@ -31,6 +31,7 @@ class RunArchive:
         self.events = folder / "events.jsonl"
         self.plan = folder / "plan.json"
         self.manifest = folder / "manifest.json"
+        self.generator = folder / "generator.json"
         self.complete = folder / "complete"
         self.monitors = folder / "monitors"
         self._phases = folder / "phases"

@@ -28,6 +28,7 @@ from cbt_plugins.plan import Plan
 from cbt_plugins.run import prepare
 from cbt_plugins.run.buckets import Buckets
 from cbt_plugins.run.context import LOAD, RunArchive, RunContext
+from cbt_plugins.run.generator_ceiling import GeneratorCeilings
 from cbt_plugins.run.phases import PhaseRunner, Watchers
 from cbt_plugins.run.preflight import PreflightError, Ready, check
 from cbt_plugins.run.reporting import summarize
@@ -112,6 +113,7 @@ class Engine:
         run.injector.keeps_prepared = True
         folder = str(PurePosixPath(run.host.run_dir) / LOAD)
         with contextlib.closing(Agents(run.remote, run.clients, folder)) as agents:
+            GeneratorCeilings(run, ready, agents).measure()
             runner = PhaseRunner(run, ready, buckets, Watchers(run, monitors), agents)
             trusted = [runner.run(i, phase) for i, phase in enumerate(run.plan.phases, 1)]
         _undo_all(run.injector, prepared=False)

@@ -3,6 +3,7 @@
 echo "hostname $(hostname)"
 echo "kernel $(uname -r)"
 echo "arch $(uname -m)"
+echo "boot $(cat /proc/sys/kernel/random/boot_id 2>/dev/null)"
 echo "cores $(nproc)"
 echo "memory_kib $(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo)"
 echo "python $(python3 -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null)"

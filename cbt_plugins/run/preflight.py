@@ -302,7 +302,8 @@ def _secret(source: Optional[str], name: str) -> str:
 def programs_of(plan: Plan) -> Dict[str, str]:
     """Return the programs that the client nodes need for this plan, each with what makes it print its version."""
     engines = dict.fromkeys(p.engine for p in plan.phases if p.kind != "wait")
-    return {"cbt-rows": "version", **{of.program: of.version for of in map(generator_of, engines)}}
+    server = {"cbt-load": "version"} if plan.wants_ceiling else {}
+    return {"cbt-rows": "version", **server, **{of.program: of.version for of in map(generator_of, engines)}}
 
 
 def deploy(run: RunContext) -> Dict[str, str]:

@@ -252,6 +252,7 @@ def test_some_warnings_forbid_a_verdict_on_the_rows_that_they_are_about() -> Non
         ("paced", "GET", 80.0, set()),
         ("rate-given", None, 120.0, {"GET/obj_per_s", "PUT/obj_per_s"}),
         ("rate-given", None, 80.0, set()),
+        ("generator-bound", None, 120.0, {"GET/obj_per_s", "PUT/obj_per_s", "GET/p99_ms"}),
     ],
 )
 def test_what_was_held_down_is_never_better_nor_equivalent(code: str, op: str, level: float, forbidden: Any) -> None:

@@ -53,6 +53,12 @@ def put(line: Dict[str, Any], **parts: Any) -> Dict[str, Any]:
     return made
 
 
+def ceiling(share: float) -> Dict[str, Any]:
+    """As a phase of the summary has it."""
+    one = {"node": "c1", "requests_per_s": 1000 * share, "ceiling_per_s": 1000.0, "share": share, "beside": []}
+    return {"share": share, "nodes": [one]}
+
+
 FULL_CLIENT = node("c1", "client", 0.9, generator=8.5)
 FULL_RGW = node("r1", "rgw", 0.97, rgw=9.0, osd=0.2)
 FULL_OSD = node("n1", "osd", 0.86, osd=8.0)
@@ -61,8 +67,8 @@ CASES = {
     "a generator without processors": ({"nodes": [FULL_CLIENT]}, {}, "generator", "c1: 90 % of 10 processors busy"),
     "not quite": ({"nodes": [node("c1", "client", 0.85, generator=8.4)]}, {}, "none", "c1 85 % (limit 85 %)"),
     "a thread of the generator": ({"daemons": [daemon("generator", 0.95)]}, {}, "generator", "used 95 % of"),
-    "near the ceiling": ({}, {"ceiling": {"GET": 1000.0, "PUT": 900.0}}, "generator", "83 % of what the generator"),
-    "below the ceiling": ({}, {"ceiling": {"GET": 1000.0, "PUT": 1000.0}}, "none", "busiest"),
+    "near the ceiling": ({}, {"ceiling": ceiling(0.83)}, "generator", "83 % of what its generator can do"),
+    "below the ceiling": ({}, {"ceiling": ceiling(0.8)}, "none", "busiest"),
     "a full link of a client": (
         {"interfaces": [link("client", 0.93, "c2")]},
         {},

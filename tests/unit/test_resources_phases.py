@@ -102,7 +102,7 @@ def test_without_samples_nothing_is_known(tmp_path: Path) -> None:
     assert node["watched"] == pytest.approx(0.7)
     assert made["daemons"][0]["cores"] == pytest.approx(1.0)
     assert made["series"]["cores"]["osd"] == [1.0] * 8 + [None] * 6 + [1.0] * 6
-    found = resources.warnings_of({"phases": {"x": made}})
+    found = resources.warnings_of({"phases": {"x": made}}, [{"name": "x", "generator": None}])
     assert [(w["code"], w["phase"]) for w in found] == [("resources-gap", "x")] and "n1 (70 %)" in found[0]["text"]
 
 
@@ -309,15 +309,14 @@ def test_the_summary_has_the_phases_that_were_watched(watched: Path, tmp_path: P
 
 
 def test_a_generator_near_its_ceiling_is_said(watched: Path) -> None:
-    manifest = json.loads((watched / "manifest.json").read_text())
-    manifest["ceiling"] = {"GET": 500.0, "PUT": 200.0}  # 200 and 100 a second were made
-    (watched / "manifest.json").write_text(json.dumps(manifest))
+    ceilings = {"phases": {"new": {"nodes": {"client1": {"requests_per_s": 330.0, "beside": []}}}}}
+    (watched / "generator.json").write_text(json.dumps(ceilings))  # 300 a second were made
     summary = summarize(watched)
     made = summary["resources"]["phases"]["new"]["bottleneck"]
     assert made["what"] == "generator"
-    assert made["evidence"][0].startswith("90 % of what the generator can do without a cluster: GET 200 of 500/s")
+    assert made["evidence"][0].startswith("client1: 91 % of what its generator can do without a cluster: 300 of 330")
     (warning,) = [w for w in summary["warnings"] if w["code"] == "generator-bound"]
-    assert warning["phase"] == "new" and "GET 200 of 500/s" in warning["text"]
+    assert warning["phase"] == "new" and "300 of 330 requests/s" in warning["text"]
 
 
 def test_the_summary_of_a_run_without_monitors_has_none(tmp_path: Path) -> None:

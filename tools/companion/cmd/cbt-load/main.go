@@ -12,7 +12,8 @@ import (
 )
 
 const usage = `usage: cbt-load run SPEC.json [--go FILE]    make the load that SPEC.json describes
-       cbt-load null [-h | OPTIONS]          an S3 server that keeps nothing, to measure a generator against
+       cbt-load null [-h | OPTIONS] [-- PROGRAM ARGUMENT...]   an S3 server that keeps nothing, to measure a generator
+                                             against; as long as PROGRAM runs, if there is one
        cbt-load version
 
 run: rows on stdout (tab separated: ` + "`cbt-rows show`" + ` makes a table of them), events on stderr.

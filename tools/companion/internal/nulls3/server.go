@@ -2,6 +2,7 @@
 package nulls3
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -9,7 +10,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -24,12 +27,14 @@ type options struct {
 	keys    int
 	delay   time.Duration
 	failPut float64
+	tls     bool
 }
 
 // counts are the requests that were answered, by what they were.
 type counts struct{ get, put, stat, remove, list, multipart, bucket, failed atomic.Int64 }
 
-// Main is `cbt-load null`: serves until SIGTERM or SIGINT, prints what it was asked and returns the exit status.
+// Main is `cbt-load null`: serves until SIGTERM or SIGINT, prints what it was asked and returns the exit status. With a
+// program behind its options it serves as long as that runs, and returns its exit status.
 func Main(args []string) int {
 	var o options
 	flags := flag.NewFlagSet("cbt-load null", flag.ContinueOnError)
@@ -38,19 +43,26 @@ func Main(args []string) int {
 	flags.IntVar(&o.keys, "keys", 10000, "objects that a listing finds below its prefix")
 	flags.DurationVar(&o.delay, "delay", 0, "time that each answer takes")
 	flags.Float64Var(&o.failPut, "fail-put", 0, "percent of the PUTs that are refused with 503 SlowDown")
+	flags.BoolVar(&o.tls, "tls", false, "https, with a certificate that nobody has signed")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0
 	} else if err != nil {
 		return 2
 	}
-	if flags.NArg() > 0 || o.size < 0 || o.keys < 0 || o.delay < 0 || o.failPut < 0 || o.failPut > 100 {
-		fmt.Fprintln(os.Stderr, "cbt-load null: a value is out of range, or there is more than flags")
+	if o.size < 0 || o.keys < 0 || o.delay < 0 || o.failPut < 0 || o.failPut > 100 {
+		fmt.Fprintln(os.Stderr, "cbt-load null: a value is out of range")
 		return 2
 	}
 	listener, err := net.Listen("tcp", o.listen)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "cbt-load null:", err)
 		return 1
+	}
+	if o.tls {
+		listener = encrypted(listener)
+	}
+	if flags.NArg() > 0 {
+		return beside(listener, o, flags.Args())
 	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
@@ -77,6 +89,44 @@ func serve(listener net.Listener, o options, stop <-chan os.Signal, out io.Write
 	}
 	listener.Close()
 	return json.NewEncoder(out).Encode(n.byName())
+}
+
+// encrypted is a listener of https with a certificate of its own.
+func encrypted(listener net.Listener) net.Listener {
+	certificate, key, err := fasthttp.GenerateTestCertificate("localhost")
+	if err != nil {
+		panic(err) // no entropy
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		panic(err)
+	}
+	return tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{pair}})
+}
+
+// beside serves while a program runs that has our input and output, and ends with us: a killed server leaves nobody behind.
+func beside(listener net.Listener, o options, argv []string) int {
+	runtime.LockOSThread() // the kernel sends Pdeathsig when the thread ends that started the program
+	program := exec.Command(argv[0], argv[1:]...)
+	program.Stdin, program.Stdout, program.Stderr = os.Stdin, os.Stdout, os.Stderr
+	program.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := program.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, "cbt-load null:", err)
+		return 1
+	}
+	signals, ended := make(chan os.Signal, 1), make(chan os.Signal)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		for one := range signals {
+			program.Process.Signal(one)
+		}
+	}()
+	go serve(listener, o, ended, io.Discard)
+	program.Wait()
+	if status := program.ProcessState.ExitCode(); status >= 0 {
+		return status
+	}
+	return 1 // a signal ended it
 }
 
 func (n *counts) byName() map[string]int64 {

@@ -3,11 +3,14 @@ package nulls3
 import (
 	"bytes"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/json"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -106,12 +109,49 @@ func TestPutsThatFail(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	for _, line := range [][]string{{"--size", "-1"}, {"--fail-put", "101"}, {"more"}, {"--unknown"}} {
+	for _, line := range [][]string{{"--size", "-1"}, {"--fail-put", "101"}, {"--unknown"}} {
 		if status := Main(line); status != 2 {
 			t.Errorf("%q: exit status %d", line, status)
 		}
 	}
+	if status := Main([]string{"--listen", "127.0.0.1:0", "--", "/no/such/program"}); status != 1 {
+		t.Errorf("exit status %d without a program", status)
+	}
 	if status := Main([]string{"--listen", "no-such-address.invalid:1"}); status != 1 {
 		t.Errorf("exit status %d without an address", status)
+	}
+}
+
+func TestServesAsLongAsAProgramRuns(t *testing.T) {
+	for script, status := range map[string]int{
+		"exec 3<>/dev/tcp/127.0.0.1/$PORT && printf 'HEAD /b/k HTTP/1.0\\r\\n\\r\\n' >&3 && grep -q '200 OK' <&3": 0,
+		"exit 7": 7, "kill -9 $$": 1} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("PORT", strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
+		if found := beside(listener, options{size: 1}, []string{"bash", "-c", script}); found != status {
+			t.Errorf("%s: exit status %d, not %d", script, found, status)
+		}
+	}
+}
+
+func TestHTTPS(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan os.Signal, 1)
+	ended := make(chan error, 1)
+	go func() { ended <- serve(encrypted(listener), options{size: 5}, stop, io.Discard) }()
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	answer, err := client.Get("https://" + listener.Addr().String() + "/b/k")
+	if err != nil || answer.ContentLength != 5 {
+		t.Fatal(answer, err)
+	}
+	stop <- syscall.SIGTERM
+	if err := <-ended; err != nil {
+		t.Fatal(err)
 	}
 }

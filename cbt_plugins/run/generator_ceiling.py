@@ -1,0 +1,264 @@
+"""What the load generators of the clients can do without a cluster: each against an S3 server that keeps nothing.
+
+The server runs beside its generator, on the same node: its own work makes a ceiling a little too low, never too high.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import shlex
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, Dict, Iterator, List, Mapping, Sequence
+from urllib.parse import urlsplit
+
+from cbt_plugins.cluster.remote import RemoteError
+from cbt_plugins.host import cache_dir, own_program
+from cbt_plugins.journal import read_json, write_json
+from cbt_plugins.load.generator import CBT_LOAD, Counts, JobEnd, LoadJob, LoadStart, Memory, environment, generator_of
+from cbt_plugins.load.session import Agents, LoadError, LoadOrders, LoadSession
+from cbt_plugins.load.worker_groups import WorkerGroup, by_share, fixed
+from cbt_plugins.plan import Goal, Keys, Phase, Plan
+from cbt_plugins.run.context import LOAD, RunContext
+from cbt_plugins.run.preflight import Ready
+
+log = logging.getLogger(__name__)
+
+#: seconds of a trial, and of one of large objects
+TRIAL, LARGE_TRIAL = 2.0, 5.0
+_LARGE = 1 << 20
+#: objects that the server says it has; DELETEs take any of them, again and again
+_OBJECTS = 10_000
+#: fewer requests for each worker are no rate
+_LEAST = 2
+#: entries of the file of what was measured before; the oldest go first
+_MOST_KEPT = 500
+#: stands for the address of a server until there is one
+_NOBODY = "127.0.0.1:0"
+#: processes of a driver at most: warp has one for each loop of a mix
+_MOST_JOBS = 5
+#: a number: prints so many ports of loopback that nobody has
+_PORTS = (
+    "import socket, sys; found = [socket.create_server(('127.0.0.1', 0)) for _ in range(int(sys.argv[1]))]; "
+    "print(*(one.getsockname()[1] for one in found))"
+)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """The load of one or several phases, as it is made against the null server."""
+
+    phase: Phase
+    plan: Plan
+
+    @classmethod
+    def of(cls, plan: Plan, phase: Phase, payload: str) -> _Trial:
+        """Return the load of a phase without its rate and its events, for some seconds."""
+        large = any(low >= _LARGE for bucket in plan.buckets for low, _, _ in bucket.sizes)
+        seconds = LARGE_TRIAL if large else TRIAL
+        its = replace(phase, name="ceiling", duration=seconds, ramp=0.0, warmup=0.0, events=(), keys={}, roles={})
+        its = replace(its, rate=None, rate_share=None, ladder=None)
+        if phase.kind == "fill":
+            its = replace(its, duration=None, goal=Goal(duration=seconds))
+        elif phase.kind == "delete":
+            its = replace(its, kind="hybrid", mix={"DELETE": 100.0})
+        if its.engine == "cbt-load" and (its.mix or {}).get("DELETE"):
+            its = replace(its, keys={"DELETE": Keys(f"u(1,{_OBJECTS})", absent=True)})
+        workers = int(phase.ladder.highest) if phase.ladder and phase.ladder.unit == "workers" else None
+        url = f"{urlsplit(plan.s3.urls[0]).scheme}://{_NOBODY}"
+        s3 = replace(plan.s3, urls=(url,), payload=payload, lookup="path", verify_tls=False, ca_file=None)
+        return cls(
+            its,
+            replace(
+                plan,
+                s3=replace(s3, host_select="weighed"),
+                drivers=tuple(replace(d, workers=workers or d.workers, buckets=d.buckets[:1]) for d in plan.drivers),
+                buckets=tuple(replace(bucket, existing=False) for bucket in plan.buckets),
+                cbt_load=replace(plan.cbt_load, verify=False, seed=1),  # what the server gives was written by nobody
+                phases=(),
+            ),
+        )
+
+    @property
+    def seconds(self) -> float:
+        """How long it lasts."""
+        return (self.phase.goal.duration if self.phase.goal else self.phase.duration) or TRIAL
+
+    def shape(self, nodes: Sequence[str]) -> Dict[str, Any]:
+        """Return what its rates depend on, as far as these nodes are concerned."""
+        sizes = {bucket.key: bucket.sizes for bucket in self.plan.buckets}
+        drivers = [d for d in self.plan.drivers if d.node in nodes]
+        return {
+            "phase": {**dataclasses.asdict(self.phase), "role": ""},
+            "drivers": [[d.node, d.workers, sizes[d.bucket]] for d in drivers],
+            "cbt_load": dataclasses.asdict(self.plan.cbt_load),
+            "payload": self.plan.s3.payload,
+            "url": self.plan.s3.urls[0],
+        }
+
+    def jobs(self, nodes: Sequence[str], ports: Mapping[str, Iterator[int]]) -> List[LoadJob]:
+        """Return its jobs on these nodes, each beside a server of its own on one of the node's ports."""
+        plan = replace(self.plan, drivers=tuple(d for d in self.plan.drivers if d.node in nodes))
+        names = {bucket.key: f"null-{number}" for number, bucket in enumerate(plan.buckets)}
+        # listed: the server says what there is
+        start = LoadStart(worker_groups=self._groups(), memory=Memory(stale=True))
+        generator = generator_of(self.phase.engine)(plan, names, "null")
+        return [self._beside(job, ports) for job in generator.jobs(self.phase, start)]
+
+    def _groups(self) -> Dict[str, List[WorkerGroup]]:
+        mix, workers = self.phase.mix, self.phase.workers
+        if self.phase.kind != "hybrid" or self.phase.engine != "warp" or mix is None:
+            return {}
+        return {d.id: fixed(mix, workers) if workers else by_share(mix, d.workers) for d in self.plan.drivers}
+
+    def _beside(self, job: LoadJob, ports: Mapping[str, Iterator[int]]) -> LoadJob:
+        address = f"127.0.0.1:{next(ports[job.node])}"
+        size = max(1, round(sum((low + high) / 2 * share for low, high, share in job.sizes)))
+        server = [CBT_LOAD, "null", "--listen", address, "--keys", str(_OBJECTS), "--size", str(size)]
+        server += ["--tls"] if self.plan.s3.urls[0].startswith("https:") else []
+        argv = (word.replace(_NOBODY, address) for word in job.argv)
+        spec = None if job.spec is None else {**job.spec, "hosts": [self.plan.s3.urls[0].replace(_NOBODY, address)]}
+        return replace(job, argv=(*server, "--", *argv), spec=spec)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What was measured before on this machine's clients: key -> {"at", "nodes"}."""
+
+    path: Path
+
+    def read(self) -> Dict[str, Any]:
+        try:
+            found = read_json(self.path)
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def add(self, new: Mapping[str, Any]) -> None:
+        every = {**self.read(), **new}
+        kept = sorted(every, key=lambda key: -every[key]["at"])[:_MOST_KEPT]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(self.path, {key: every[key] for key in kept}, mode=0o600)
+
+
+class GeneratorCeilings:
+    """Measures, once for each node, binary and shape of load, and keeps that for later runs."""
+
+    def __init__(self, run: RunContext, ready: Ready, agents: Agents) -> None:
+        self._run, self._ready, self._agents = run, ready, agents
+        facts = ready.manifest["nodes"]
+        #: machine -> its clients: they share processors
+        self._machines: Dict[str, List[str]] = {}
+        for node in run.clients:
+            self._machines.setdefault(facts[node].get("boot") or node, []).append(node)
+        self._kept = _Kept(cache_dir() / "generator-ceilings.json")
+        self._trials = 0
+
+    def measure(self) -> None:
+        """Write generator.json of the archive, unless it is there or nobody wants it. A failure is logged."""
+        run = self._run
+        if not run.plan.wants_ceiling or run.archive.generator.exists():
+            return
+        try:
+            phases = self._phases()
+        except (LoadError, RemoteError, OSError) as error:
+            log.warning("the generators' ceilings are not known: %s", error)
+            return
+        write_json(run.archive.generator, {"phases": phases})
+
+    def _phases(self) -> Dict[str, Any]:
+        found: Dict[str, Any] = {}
+        done: Dict[str, Dict[str, Any]] = {}
+        for phase in (phase for phase in self._run.plan.phases if phase.has_ceiling):
+            trial = _Trial.of(self._run.plan, phase, self._ready.manifest["payload"][phase.engine])
+            shape = json.dumps(trial.shape(self._run.clients), sort_keys=True)
+            if shape not in done:
+                done[shape] = self._nodes(trial)
+                rates = ", ".join(f"{node} {its['requests_per_s']:,.0f}/s" for node, its in done[shape].items())
+                log.info("ceiling of the generators in %s: %s", phase.name, rates or "not known")
+            found[phase.name] = {"seconds": trial.seconds, "nodes": done[shape]}
+        return found
+
+    def _nodes(self, trial: _Trial) -> Dict[str, Any]:
+        kept, keys = self._kept.read(), {boot: self._key(trial, boot) for boot in self._machines}
+        nodes = [node for boot, key in keys.items() if key not in kept for node in self._machines[boot]]
+        found = self._try(trial, nodes) if nodes else {}
+        new = {
+            key: {"at": time.time(), "nodes": {node: found[node] for node in self._machines[boot]}}
+            for boot, key in keys.items()
+            if key not in kept and all(node in found for node in self._machines[boot])
+        }
+        if new:
+            self._kept.add(new)
+        for key in keys.values():
+            found.update(kept[key]["nodes"] if key in kept else {})
+        return {node: found[node] for node in self._run.clients if node in found}
+
+    def _key(self, trial: _Trial, boot: str) -> str:
+        """Return what stands for a machine since its boot, the programs on it, and the load of its nodes."""
+        manifest, nodes = self._ready.manifest, self._machines[boot]
+        programs = {}
+        for name in ("cbt-load", "cbt-rows", generator_of(trial.phase.engine).program):
+            source = own_program(name) if not (name == "warp" and self._run.plan.warp_path) else None
+            programs[name] = hashlib.sha256(source.read_bytes()).hexdigest() if source else str(manifest.get(name))
+        cores = [manifest["nodes"][node].get("cores") for node in nodes]
+        text = json.dumps([boot, cores, programs, trial.shape(nodes)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _try(self, trial: _Trial, nodes: Sequence[str]) -> Dict[str, Any]:
+        """Run a trial on all of these nodes at once. Raises LoadError and RemoteError."""
+        most = len(trial.plan.drivers) * _MOST_JOBS
+        answers = self._run.remote.run(nodes, f"python3 -c {shlex.quote(_PORTS)} {most}")
+        jobs = trial.jobs(nodes, {node: iter([int(n) for n in its.stdout.split()]) for node, its in answers.items()})
+        ends = self._ends(trial, jobs)
+        found = {}
+        for node in nodes:
+            its = [ends[job.id] for job in jobs if job.node == node and job.id in ends]
+            failed = [end.message for end in its if end.died]
+            counts = sum((count for end in its for count in end.counts.values()), Counts())
+            lasted = (counts.last or 0.0) - (counts.first or 0.0)
+            workers = sum(job.workers for job in jobs if job.node == node)
+            if failed or lasted <= 0 or counts.good < _LEAST * workers:
+                why = failed[0] if failed else f"{counts.good} requests by {workers} workers"
+                log.warning("%s: the ceiling of its generator is not known: %s", node, why)
+                continue
+            beside = [other for boot in self._machines.values() if node in boot for other in boot if other != node]
+            found[node] = {
+                "requests_per_s": round(counts.good / lasted, 3),
+                "mib_per_s": round(counts.size / lasted / 2**20, 3),
+                "measured_at": round(time.time(), 3),
+                "beside": beside,
+            }
+        return found
+
+    def _ends(self, trial: _Trial, jobs: Sequence[LoadJob]) -> Dict[str, JobEnd]:
+        self._trials += 1
+        run, ready = self._run, self._ready
+        name = f"{run.run_id}-ceiling.{len(run.journal.all('invocation'))}.{self._trials}"
+        orders = LoadOrders(
+            tuple(jobs),
+            ready.programs,
+            environment(("null", "null-secret", "")),
+            ready.offsets,
+            duration=trial.seconds + generator_of(trial.phase.engine).overlap,
+            phase="ceiling",
+        )
+        session = LoadSession(self._agents, str(PurePosixPath(run.host.run_dir) / LOAD / name), orders)
+        try:
+            session.start()
+            while not session.over:
+                for _ in session.beats(0.5):
+                    pass
+                if session.go_at is None and session.all_ready:
+                    session.go()
+        except BaseException:
+            session.break_off()
+            raise
+        with tempfile.TemporaryDirectory() as nowhere:
+            session.collect(Path(nowhere))
+        return session.ends()
