@@ -131,7 +131,7 @@ GREEN, RED, YELLOW = "32", "31", "33"
 #: words at the begin of a cell or a line -> their colour
 _COLOURS = {
     **dict.fromkeys(("better", "ok"), GREEN),
-    **dict.fromkeys(("worse", "regression", "unusable", "INCOMPLETE RUN", "UNUSABLE", "invalid"), RED),
+    **dict.fromkeys(("worse", "regression", "unusable", "INCOMPLETE RUN", "INVALID RUN", "UNUSABLE", "invalid"), RED),
     **dict.fromkeys(("inconclusive", "LIMITED", "warning"), YELLOW),
 }
 _VERDICT = re.compile(rf"( *)({'|'.join(_COLOURS)})(?= *$|:( |$)| \()")

@@ -7,7 +7,8 @@ To add a metric:
 
 1. Put its number into the summary, where it is not there yet: results/phase.py for requests, results/resources.py for
    what nodes did, results/episodes.py for failures; and results/summary.schema.json.
-2. Add one line to `_ALL` below. What reads it, and what shows it, follows from that line.
+2. Add one line to `_ALL` below. What reads it, and what shows it, follows from that line; only the columns of the time
+   to first byte are written by hand (report/terminal.py, report/page.html.j2, results/sql/summary_tables.py).
 3. Name it in the table of docs/SUMMARY.md.
 """
 

@@ -239,7 +239,10 @@ def counted(warnings: Iterable[Mapping[str, Any]]) -> str:
 
 
 def paced(phase: Mapping[str, Any]) -> List[Tuple[str, int, float]]:
-    """Return (operation, jobs, requests/s of all of them) of the closed loops of a phase that were held to a rate."""
+    """Return (operation, jobs, requests/s of all of them) of the closed loops of a phase that were held to a rate.
+
+    LIMITED in plan, log and report; as warnings `paced`, and `at-limit` where the rate was reached.
+    """
     held: Dict[str, List[float]] = {}
     for job in phase["jobs"] if phase["loop"] != "open" else ():
         if job["rate_limit"]:

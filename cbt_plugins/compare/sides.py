@@ -234,7 +234,8 @@ def warnings_of_case(case: Case, rows: Set[Tuple[str, str]]) -> Tuple[Comparison
     if are_same(case.base, case.new):
         text = "both sides are the same runs: there is nothing that could differ"
         return (ComparisonWarning("same-runs", "base, new", text), *_mixed(case), *_runs("base", case.base, rows))
-    return tuple([*_mixed(case), *_order(case), *_runs("base", case.base, rows), *_runs("new", case.new, rows)])
+    each = [warning for side in ("base", "new") for warning in _runs(side, getattr(case, side), rows)]
+    return (*_mixed(case), *_not_interleaved(case), *each)
 
 
 def _mixed(case: Case) -> Iterator[ComparisonWarning]:
@@ -246,7 +247,7 @@ def _mixed(case: Case) -> Iterator[ComparisonWarning]:
                 )
 
 
-def _order(case: Case) -> Iterator[ComparisonWarning]:
+def _not_interleaved(case: Case) -> Iterator[ComparisonWarning]:
     """Runs of one side after all of the other's: a cluster that drifts looks like a change."""
     times = [[run.started for run in runs if run.started is not None] for runs in (case.base, case.new)]
     if min(len(its) for its in times) < 2:

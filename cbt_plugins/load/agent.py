@@ -8,8 +8,9 @@ environment and nowhere else.
 
 A generator writes its rows into the pipe of a cbt-rows, which turns them into aggregates and says once a second what it
 has seen. A generator is the agent's own child in a session of its own, dies with the agent (PR_SET_PDEATHSIG), and is
-ended when the run is gone: our input has ended, our output is a closed pipe, or somebody made the file `stop` in the
-folder. Then the agent ends, too. cbt-rows ends when its input does.
+ended when the run is gone: our input has ended, our output is a closed pipe, a signal came, or somebody made the file
+`stop` in the folder. Then the agent ends, too. A load without `go` within GO_TIMEOUT is ended; an agent without a load
+for IDLE_TIMEOUT ends. cbt-rows ends when its input does.
 """
 
 import base64
@@ -33,7 +34,7 @@ LOOK_AGAIN = 30.0
 GO_TIMEOUT = 600.0
 #: seconds without a phase after which an agent ends: its connection may hang. A run that is there starts another one
 IDLE_TIMEOUT = 600.0
-#: where a count of cbt-rows has the end of the first row; see load.jobs.Counts for the others
+#: where a count of cbt-rows has the end of the first row; see load.generator.Counts for the others
 FIRST_ROW = 4
 #: where /proc/PID/stat has the start time, counted from the state, which follows the name in parentheses
 START_TIME = 19

@@ -26,7 +26,7 @@ from cbt_plugins.results.archive import texts
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.environment import hardware
 from cbt_plugins.results.recovery import titled
-from cbt_plugins.results.summary_file import measured
+from cbt_plugins.results.summary_file import measured, run_state
 from cbt_plugins.warning_kinds import by_kind, counted
 
 INDEX = "index.html"
@@ -157,7 +157,7 @@ def _contents(
 def completeness(summary: Mapping[str, Any]) -> Dict[str, str]:
     """Return {"kind": good | warning | bad, "text"}: whether the run is complete, and its warnings."""
     if not summary["usable"]:
-        return {"kind": "bad", "text": "Incomplete run: do not use these numbers"}
+        return {"kind": "bad", "text": f"{run_state(summary).capitalize()} run: do not use these numbers"}
     text = f"Complete run, {counted(summary['warnings'])}"
     return {"kind": "good" if text.startswith("Complete run, no") else "warning", "text": text}
 

@@ -16,7 +16,7 @@ from cbt_plugins.formatting import plain, seconds, several
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.results.record import RunRecord, of_phase, warnings_of
 from cbt_plugins.results.recovery import titled
-from cbt_plugins.results.summary_file import measured
+from cbt_plugins.results.summary_file import measured, run_state
 from cbt_plugins.warning_kinds import KINDS
 
 #: the phase that both halves of a run have in their comparison
@@ -44,7 +44,7 @@ def first(found: List[Sentence], most: int = 5) -> List[Sentence]:
 def of_run(summary: Mapping[str, Any], config: Mapping[str, Any]) -> List[Sentence]:
     """Return the results of one run: its failures, else its ladders, else what aging did, else its numbers."""
     if not summary["usable"]:
-        return [Sentence("This run is not complete: do not use its numbers.", "invalid")]
+        return [Sentence(f"This run is {run_state(summary)}: do not use its numbers.", "invalid")]
     found = list(_failures(summary["failure"])) if summary["failure"] else []
     found = found or [Sentence(f"{its['name']}: {its['text']}.") for its in summary.get("ladders") or ()]
     found = found or ([] if summary["failure"] else of_aging(aging([(config, summary)])))

@@ -27,6 +27,7 @@ from cbt_plugins.results import impact, recovery
 from cbt_plugins.results.importers.cbt import FAULTS_KEY
 from cbt_plugins.results.record import Measurement, RunRecord, measurements
 from cbt_plugins.results.records import importers
+from cbt_plugins.results.summary_file import run_state
 from cbt_plugins.warning_kinds import by_kind, counted, paced
 
 #: warnings of one kind that are shown
@@ -77,7 +78,7 @@ def _headline(summary: Mapping[str, Any]) -> Iterator[str]:
     if versions:
         yield ", ".join(f"{name}: {text}" for name, text in versions.items())
     if not summary["usable"]:
-        yield "INCOMPLETE RUN: do not use these numbers (see the warnings)"
+        yield f"{run_state(summary).upper()} RUN: do not use these numbers (see the warnings)"
 
 
 def _phase(phase: Mapping[str, Any], used: Optional[Mapping[str, Any]]) -> TitledBlocks:

@@ -93,7 +93,7 @@ def _readable(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[s
 
 
 def _paced(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
-    """warp has no open loop: a rate is a limit, and what waits for it is not measured."""
+    """LIMITED: warp has no open loop; a rate is a limit, and what waits for it is not measured."""
     for op, held, rate in paced(line):
         of = [job for job in made.phase.jobs if job.op == op]
         part = "" if held == len(of) else f" in {held} of {len(of)} jobs"

@@ -170,6 +170,18 @@ def is_ours(run: Path) -> bool:
     return (run / "plan.json").exists() or (run / "phases").is_dir()
 
 
+def run_state(summary: Mapping[str, Any]) -> str:
+    """Return "complete", "incomplete" (it was cut short: the warning says where), or "invalid".
+
+    Only the numbers of a complete run are usable. An invalid run came to its end, and a warning of severity "invalid"
+    says why its numbers are not what was to be measured. report, compare and sql show such runs, marked as such; gate,
+    history, export and CBT's compare.py take no numbers of them (`why_unusable`). All end with status 4, but for sql.
+    """
+    if summary["usable"]:
+        return "complete"
+    return "incomplete" if any(its["code"] == "incomplete" for its in summary["warnings"]) else "invalid"
+
+
 def why_unusable(run: Path, summary: Mapping[str, Any]) -> Optional[str]:
     """Return why the numbers of a run directory must not be passed on as a result; None when they may."""
     try:

@@ -129,7 +129,7 @@ class PhaseOutcome:
 
     @property
     def limited(self) -> str:
-        """What its load was held to, to be put behind its numbers: "; LIMITED: GET to 79.2/s"."""
+        """What its load was held to, for the log: "; LIMITED: GET to 79.2/s". Results have `warning_kinds.paced`."""
         if self.rate:
             return f"; an open loop of {self.rate:g}/s"
         held: Dict[str, float] = {}

@@ -131,7 +131,7 @@ def test_what_aging_did_in_repeated_runs(tmp_path: Path) -> None:
     assert sentence.more == "Intervals of 95 %, from 4 runs, in pairs."
     summaries[0]["usable"] = False
     assert of_run(summaries[0], CONFIG) == [
-        Sentence("This run is not complete: do not use its numbers.", "invalid"),
+        Sentence("This run is invalid: do not use its numbers.", "invalid"),
     ]
 
 

@@ -4,6 +4,8 @@ Runs are independent only if nothing changes while they are made. Where one side
 the cluster looks like a change, and so does a slow wandering (correlated runs). Where sides were interleaved, both hit
 either side alike.
 
+`runs.compare_runs` chooses between the two; `compare.sides` warns of sides that were not interleaved.
+
 - **Interleaved**: the sequence is cut into blocks that have both sides in the same proportion as the whole. Runs are
   compared within their block (a randomized block design; Fisher, The Design of Experiments, 1935). Blocks of one pair
   are Wilcoxon's signed ranks; others are the aligned rank test of Hodges and Lehmann (1962): the mean of its block is

@@ -13,7 +13,7 @@ from cbt_plugins.faults.step import Command, Step
 
 
 class Stop(Kind):
-    """Stops all OSDs of a node, or single ones, in good order."""
+    """Stops daemons (here OSDs: all of a node, or single ones) in good order; services.py knows those of every type."""
 
     Options = ServiceOptions
     options: ServiceOptions

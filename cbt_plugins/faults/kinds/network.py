@@ -27,7 +27,10 @@ def _possible(deadline: float) -> float:
 
 
 class Network(Kind):
-    """Cuts nodes off. A dead man's switch on each ends that at the deadline, although nobody can reach it."""
+    """Cuts nodes off. A dead man's switch on each ends that at the deadline, although nobody can reach it.
+
+    It brings the network back, no more: OSDs that were marked out meanwhile wait for the undo.
+    """
 
     takes = "node"
 

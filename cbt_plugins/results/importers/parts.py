@@ -16,7 +16,7 @@ from cbt_plugins.metrics import METRICS, TOTAL
 from cbt_plugins.results.histogram import rank
 from cbt_plugins.results.record import Measurement, ResultWarning
 
-_QUANTILES = tuple(its for its in METRICS.values() if its.quantile is not None)
+_QUANTILES = tuple(its for its in METRICS.values() if its.quantile is not None and its.path[:1] != ("ttfb_ms",))
 #: a common window that is shorter than this share of some client's time, and by some seconds, is worth a warning
 _MOST = 0.95
 _LITTLE = 0.5
