@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.config import acceptable, registry
 from cbt_plugins.config.benchmark import BenchmarkSection
 from cbt_plugins.config.bounds import too_much
+from cbt_plugins.config.campaign import CampaignSection, errors_of_arms, errors_of_campaign, section_of_campaign
 from cbt_plugins.config.cluster import (
     CbtProfile,
     ClusterSection,
@@ -73,6 +74,7 @@ class Config:
     common: Mapping[str, Any]  # how nodes are reached, beside the cluster's own keys
     others: Tuple[str, ...]  # benchmarks in the file that are not ours
     data: Mapping[str, Any]  # the file as CBT reads it
+    campaign: Optional[CampaignSection] = None
 
 
 def check_file(path: Union[str, FilePath]) -> None:
@@ -125,7 +127,8 @@ def load(source: YamlSource) -> Config:
     if not errors:
         texts = too_much([run.plan for run in runs], cluster.get("iterations", 0))
         errors += [source.error_at(("benchmarks",), text, of_key=True) for text in texts]
-    if errors:
+    errors += errors_of_campaign(source)
+    if errors or (errors := list(errors_of_arms(source, load))):
         raise ConfigError(errors)
     iterations = range(cluster.get("iterations", 0))
     return Config(
@@ -142,6 +145,7 @@ def load(source: YamlSource) -> Config:
         common=data["common"] if isinstance(data.get("common"), dict) else {},
         data=data,
         others=tuple(map(str, others)),
+        campaign=section_of_campaign(source),
     )
 
 

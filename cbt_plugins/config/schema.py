@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from cbt_plugins.config import registry
+from cbt_plugins.config.campaign import CampaignSection
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.events import FaultFileSection
 from cbt_plugins.config.fault import kind_class
@@ -33,7 +34,9 @@ def build() -> Dict[str, Any]:
     A fault file has the definition FaultFileSection.
     """
     sections, profiles = our_sections(registry.BENCHMARKS), our_sections(registry.MONITORS)
-    models: List[Type[BaseModel]] = [*sections.values(), ClusterSection, FaultFileSection, *profiles.values()]
+    models: List[Type[BaseModel]] = [
+        *sections.values(), ClusterSection, FaultFileSection, CampaignSection, *profiles.values()
+    ]
     _, top = models_json_schema([(model, "validation") for model in models])
     defs = _tidy({"$defs": top["$defs"]})["$defs"]
     for section in sections.values():
@@ -47,6 +50,7 @@ def build() -> Dict[str, Any]:
         "properties": {
             "cluster": {"$ref": f"#/$defs/{ClusterSection.__name__}"},
             "client_endpoints": {"type": "object"},
+            "campaign": {"$ref": f"#/$defs/{CampaignSection.__name__}"},
             "monitoring_profiles": {
                 "type": "object",
                 "properties": {name: {"$ref": f"#/$defs/{model.__name__}"} for name, model in profiles.items()},
@@ -142,6 +146,7 @@ def tables() -> str:
     benchmarks = {f"`{name}:`": section.__name__ for name, section in sections}
     kinds = {f"`options:` of `kind: {kind}`": _options(kind) for kind in registry.built_in(registry.FAULTS)}
     others = {"`cluster:`": ClusterSection.__name__, "`fault file:`": FaultFileSection.__name__}
+    others["`campaign:`"] = CampaignSection.__name__
     for name, profile in our_sections(registry.MONITORS).items():
         others[f"`monitoring_profiles.{name}:`"] = profile.__name__
     tables = [

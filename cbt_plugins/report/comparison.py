@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.compare import output, releases
 from cbt_plugins.compare.sides import Runs
@@ -25,8 +25,11 @@ _HALF = 60
 _TOLD = (Verdict.WORSE, Verdict.BETTER, Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)
 
 
-def page(compared: Compared) -> str:
-    """Return the page of a comparison. The same input gives the same bytes."""
+def page(compared: Compared, campaign: Optional[Mapping[str, Any]] = None) -> str:
+    """Return the page of a comparison. The same input gives the same bytes.
+
+    `campaign`: what a campaign has decided, as campaigns.output makes it: it takes the place of the first sentences.
+    """
     groups = list(_groups(compared))
     charts = [chart for title, sides in groups for chart in overlays(title, sides)]
     curves = [chart for title, sides in groups for chart in percentiles(title, sides)]
@@ -36,9 +39,10 @@ def page(compared: Compared) -> str:
         {"overlays": charts, "tails": curves},
         base=compared.base,
         contenders=compared.contenders,
-        sentences=first(of_comparison(compared)),
+        campaign=campaign,
+        sentences=first(of_comparison(compared)) if campaign is None else (),
         contents=list(_contents(compared, charts, curves)),
-        verdict=verdict(compared.rows),
+        verdict=verdict(compared.rows) if campaign is None else campaign["verdict"],
         decided=[(row, _class(row)) for row in compared.rows if _class(row)],
         sections=[_section(section, _scale(compared.rows)) for section in compared.sections],
         head=output.HEAD,

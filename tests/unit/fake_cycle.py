@@ -41,19 +41,27 @@ def scale(summary: Dict[str, Any], factor: float) -> None:
             times.update({key: value / factor for key, value in times.items() if key != "n" and value is not None})
 
 
-def main() -> None:
-    archive, arm, name = Path(sys.argv[2]), os.environ["CBT_PLUGINS_ARM"], os.environ["CBT_PLUGINS_TRIAL"]
-    shutil.copytree(os.environ["FAKE_ARCHIVE"], archive)
-    chance = random.Random(f"{os.environ.get('FAKE_SEED', '')}{name}")
-    noise = chance.gauss(0, float(os.environ.get("FAKE_NOISE", "0.01")))
-    factor = json.loads(os.environ.get("FAKE_EFFECTS", "{}")).get(arm, 1.0) * (1 + noise)
-    for path in archive.glob("results/*/id-*/summary.json"):
-        summary = json.loads(path.read_text())
+def archive(made: Path, path: Path, factor: float, code: str = "") -> None:
+    """Copy an archive as that of a cluster that is faster by a factor, with a warning of this code."""
+    shutil.copytree(made, path)
+    for place in path.glob("results/*/id-*/summary.json"):
+        summary = json.loads(place.read_text())
         scale(summary, factor)
-        code = os.environ.get("FAKE_WARNING")
         if code:
-            summary["warnings"].append({"code": code, "phase": None, "op": None, "text": "said by the stand-in"})
-        path.write_text(json.dumps(summary))
+            summary["warnings"].append({"code": code, "severity": "warning", "text": "said by the stand-in"})
+        place.write_text(json.dumps(summary))
+
+
+def factor_of(arm: str, name: str) -> float:
+    """Return the level of a trial: the effect of its arm, and noise that its name and FAKE_SEED decide."""
+    noise = random.Random(f"{os.environ.get('FAKE_SEED', '')}{name}").gauss(0, float(os.environ["FAKE_NOISE"]))
+    return float(json.loads(os.environ["FAKE_EFFECTS"]).get(arm, 1.0)) * (1 + noise)
+
+
+def main() -> None:
+    arm, name = os.environ["CBT_PLUGINS_ARM"], os.environ["CBT_PLUGINS_TRIAL"]
+    code = os.environ.get("FAKE_WARNING", "")
+    archive(Path(os.environ["FAKE_ARCHIVE"]), Path(sys.argv[2]), factor_of(arm, name), code)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,257 @@
+"""The evaluation of a campaign: the log ratio of each block for each key row, the decision, what it would still take.
+
+The key rows are those of a comparison of the arms (compare.table). A trial whose record has a warning that forbids a
+verdict gives its block no observation for the rows that the warning is about; the reason is kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+from statistics import mean, median
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from cbt_plugins.campaigns.schedule import CampaignError, Contrast, PlannedTrial, Schedule
+from cbt_plugins.campaigns.trial import Trial
+from cbt_plugins.compare.differences import conflicts
+from cbt_plugins.compare.sides import Side, forbidding
+from cbt_plugins.compare.statistics.runs import pooled_scatter
+from cbt_plugins.compare.statistics.sequential import Decision, Outlook, decide, outlook
+from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict
+from cbt_plugins.compare.table import Choice, Compared, Rules, compare
+from cbt_plugins.metrics import METRICS, Direction
+from cbt_plugins.results.record import RunRecord
+from cbt_plugins.warning_kinds import caps, forbids_verdict
+
+#: effects that the outlook is given for; 0: to call it equivalent
+EFFECTS = (0.03, 0.05, 0.0)
+Key = Tuple[str, str, str]  # phase, operation, metric
+
+
+@dataclass(frozen=True)
+class RowId:
+    """A key row: a contrast, in one case of a sweep."""
+
+    contrast: str
+    case: str
+    phase: str
+    op: str
+    metric: str
+
+    @property
+    def key(self) -> Key:
+        return self.phase, self.op, self.metric
+
+    @property
+    def text(self) -> str:
+        return " ".join(filter(None, (self.case, self.phase, self.op, METRICS[self.metric].title)))
+
+
+@dataclass(frozen=True)
+class RowState:
+    """What is known of a key row."""
+
+    id: RowId
+    decision: Decision
+    ratios: Tuple[Optional[float], ...]  # the log ratio of each block; None: it says nothing of this row
+    left_out: Tuple[str, ...]  # why, with the blocks
+    capped: Optional[str]  # why it can be neither better nor equivalent
+    medians: Mapping[str, Optional[float]]  # of each arm
+    outlooks: Tuple[Outlook, ...]
+
+    @property
+    def verdict(self) -> Optional[Verdict]:
+        """The verdict; None: not decided."""
+        held = self.capped and self.decision.verdict in (Verdict.BETTER, Verdict.EQUIVALENT)
+        return Verdict.INCONCLUSIVE if held else self.decision.verdict
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A campaign so far."""
+
+    schedule: Schedule
+    blocks: int  # whole ones
+    trials: Tuple[Tuple[PlannedTrial, Trial], ...]
+    rows: Tuple[RowState, ...]
+    compared: Optional[Compared]  # all trials of all arms; None before each arm has one
+
+    @property
+    def decided(self) -> bool:
+        return bool(self.rows) and all(row.verdict for row in self.rows)
+
+    @property
+    def ended(self) -> bool:
+        """It is decided, or the budget is used up."""
+        return self.decided or self.blocks >= self.schedule.section.blocks
+
+    @property
+    def block_seconds(self) -> Optional[float]:
+        """What a block takes, from the trials so far; None: none has ended."""
+        return seconds_of_block(self.schedule, [trial for _, trial in self.trials])
+
+    def verdict_of(self, row: RowState) -> Optional[Verdict]:
+        """The verdict on a row; inconclusive at the end of the budget, None before."""
+        return row.verdict or (Verdict.INCONCLUSIVE if self.ended else None)
+
+
+def seconds_of_block(schedule: Schedule, trials: Sequence[Trial]) -> Optional[float]:
+    """Return what a block takes, from the median of each arm's trials that went well; None where one has none."""
+    times = {arm: [t.prepared + t.measured for t in trials if t.arm == arm and not t.reason] for arm in schedule.arms}
+    known = [median(its) for its in times.values() if its]
+    return schedule.per_arm * len(schedule.arms) * mean(known) if known else None
+
+
+def evaluate(schedule: Schedule) -> Evaluation:
+    """Return what the finished trials say. Raises CampaignError where there are trials and no key row."""
+    made = tuple(schedule.trials())
+    good = [(planned, trial) for planned, trial in made if not trial.reason]
+    done = Counter(planned.block for planned, _ in good)
+    blocks = 0
+    while done[blocks + 1] == schedule.per_arm * len(schedule.arms):
+        blocks += 1
+    records = _comparable(schedule, good)
+    if not all(any(planned.arm == arm for planned, _ in records) for arm in schedule.arms):
+        return Evaluation(schedule, blocks, made, (), None)
+    compared = _compared(schedule, records)
+    rows = _rows(schedule, compared, records, blocks)
+    if not rows:
+        raise CampaignError(f"{schedule.config.file}: campaign.keys: no row matches, so there is nothing to decide")
+    return Evaluation(schedule, blocks, made, tuple(rows), compared)
+
+
+_Records = List[Tuple[PlannedTrial, RunRecord]]
+
+
+def _comparable(schedule: Schedule, trials: Sequence[Tuple[PlannedTrial, Trial]]) -> _Records:
+    """Return the records of all trials. What sets the arms apart is meant: it is no reason to refuse a comparison."""
+    records = [(planned, record) for planned, trial in trials for record in trial.records]
+    first: Dict[str, RunRecord] = {}
+    for planned, record in records:
+        first.setdefault(planned.arm, record)
+    base = first.get(schedule.arms[0])
+    if base is None or any(len(trial.records) > 1 for _, trial in trials):
+        return records
+    apart = {its.key for record in first.values() for its in conflicts(base, record)}
+    return [
+        (planned, replace(record, config={k: v for k, v in record.config.items() if k not in apart}))
+        for planned, record in records
+    ]
+
+
+def _compared(schedule: Schedule, records: _Records) -> Compared:
+    sides = [
+        Side(arm, tuple(record for planned, record in records if planned.arm == arm), (str(schedule.file_of(arm)),))
+        for arm in schedule.arms
+    ]
+    section = schedule.section
+    return compare(sides[0], sides[1:], Choice(keys=tuple(section.keys)), Rules(section.margin, section.alpha))
+
+
+def _rows(schedule: Schedule, compared: Compared, records: _Records, blocks: int) -> List[RowState]:
+    arm_of = {(record.source, record.name): planned for planned, record in records}
+    found: Dict[Tuple[str, Key], List[Tuple[PlannedTrial, RunRecord]]] = {}
+    for section in compared.sections:
+        runs = [(arm_of[run.source, run.name], run) for run in (*section.base, *section.new)]
+        for row in section.rows:
+            if row.comparison.key and METRICS[row.metric].direction is not Direction.NONE:
+                its = found.setdefault((section.case, row.key), [])
+                its += [one for one in runs if one not in its]
+    made: Dict[RowId, _Observed] = {}
+    for (case, key), its in found.items():
+        cells = _Cells(key, its, schedule)
+        for contrast in schedule.contrasts:
+            made[RowId(contrast.name, case, *key)] = cells.observed(contrast, blocks)
+    directions = {row: METRICS[row.metric].direction for row in made}
+    decisions = decide({row: its.ratios for row, its in made.items()}, directions, schedule.design)
+    return [_state(row, decisions[row], its, (len(made), schedule)) for row, its in made.items()]
+
+
+@dataclass(frozen=True)
+class _Observed:
+    ratios: List[Optional[float]]
+    left_out: Tuple[str, ...]
+    capped: Optional[str]
+    medians: Mapping[str, Optional[float]]
+
+
+class _Cells:
+    """The numbers of one key row: those of each arm in each block."""
+
+    def __init__(self, key: Key, runs: Sequence[Tuple[PlannedTrial, RunRecord]], schedule: Schedule) -> None:
+        self._key, self._schedule = key, schedule
+        self._runs: Dict[Tuple[int, str], List[RunRecord]] = {}
+        for planned, run in runs:
+            self._runs.setdefault((planned.block, planned.arm), []).append(run)
+
+    def observed(self, contrast: Contrast, blocks: int) -> _Observed:
+        ratios: List[Optional[float]] = []
+        why: Dict[str, List[int]] = {}
+        capped: Optional[str] = None
+        for block in range(1, blocks + 1):
+            ratio = 0.0
+            reasons = []
+            for arm, weight in contrast.weights.items():
+                runs = tuple(self._runs.get((block, arm), ()))
+                warnings = forbidding(arm, runs, self._key)
+                held = next((its.text for its in warnings if caps(its.code, self._key[2])), None)
+                capped = capped or held
+                values = [value for run in runs for value in self._values(run)]
+                reasons += [f"{arm}: {its.code}" for its in warnings if forbids_verdict(its.code)]
+                if len(values) < max(len(runs), self._schedule.per_arm) or min(values) <= 0:
+                    reasons.append(f"{arm}: no number above 0")
+                else:
+                    ratio += weight * mean(map(math.log, values))
+            for reason in reasons:
+                why.setdefault(reason, []).append(block)
+            ratios.append(None if reasons else ratio)
+        left_out = tuple(f"{reason} (block {', '.join(map(str, its))})" for reason, its in why.items())
+        arms = {arm: self._median(arm) for arm in self._schedule.arms}
+        return _Observed(ratios, left_out, capped, arms)
+
+    def _values(self, run: RunRecord) -> Iterator[float]:
+        for its in run.measurements:
+            if (its.phase, its.op, its.metric) == self._key and its.value is not None:
+                yield its.value
+
+    def _median(self, arm: str) -> Optional[float]:
+        values = [v for (_, its), runs in self._runs.items() if its == arm for run in runs for v in self._values(run)]
+        return median(values) if values else None
+
+
+def _state(row: RowId, decision: Decision, its: _Observed, family: Tuple[int, Schedule]) -> RowState:
+    size, schedule = family
+    outlooks: Tuple[Outlook, ...] = ()
+    if decision.scatter and decision.n > 2:
+        outlooks = outlooks_of(Scatter(decision.scatter, decision.n - 1), size, schedule)
+    return RowState(row, decision, tuple(its.ratios), its.left_out, its.capped, its.medians, outlooks)
+
+
+def outlooks_of(scatter: Scatter, rows: int, schedule: Schedule) -> Tuple[Outlook, ...]:
+    """Return what 3 %, 5 % and "equivalent" take with a scatter of the blocks' log ratios."""
+    return tuple(outlook(effect, scatter, rows, schedule.design) for effect in EFFECTS)
+
+
+def expected(records: Sequence[RunRecord], schedule: Schedule) -> Dict[Key, Tuple[Scatter, Tuple[Outlook, ...]]]:
+    """Return for each key row what repeated runs of one configuration let expect: the scatter of a block's log ratio,
+    and the outlook. {} where no run is repeated.
+    """
+    side = Side("history", tuple(records))
+    if len(records) < 2:
+        return {}
+    choice = Choice(keys=tuple(schedule.section.keys))
+    compared = compare(side, [side], choice, Rules())
+    found: Dict[Key, Tuple[Scatter, Tuple[Outlook, ...]]] = {}
+    keys = [row.key for row in compared.rows if row.comparison.key]
+    for key in dict.fromkeys(keys):
+        groups = [
+            [m.value for run in section.base for m in run.measurements if (m.phase, m.op, m.metric) == key and m.value]
+            for section in compared.sections
+        ]
+        scatter = pooled_scatter([group for group in groups if len(group) > 1])
+        if scatter:
+            of_block = Scatter(scatter.value * math.sqrt(2 / schedule.per_arm), scatter.freedom)
+            rows = len(set(keys)) * len(schedule.contrasts)
+            found[key] = of_block, outlooks_of(of_block, rows, schedule)
+    return found

@@ -1,0 +1,88 @@
+"""The loop of a campaign: trials block by block, until the answer is sure or the budget is used up.
+
+All state is the marks of the trials: a campaign that was interrupted or killed continues with the first trial that has
+none. Nobody else may run it meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable
+
+from cbt_plugins import signals
+from cbt_plugins.campaigns.evaluation import Evaluation, evaluate
+from cbt_plugins.campaigns.output import data, headline, page, progress
+from cbt_plugins.campaigns.schedule import CampaignError, PlannedTrial, Schedule
+from cbt_plugins.campaigns.trial import Trial, finished, run_trial
+from cbt_plugins.formatting import seconds
+from cbt_plugins.journal import Journal, JournalInUse, write_json, write_whole
+
+#: attempts at a trial before the campaign stops
+_ATTEMPTS = 2
+
+
+class TrialFailed(CampaignError):
+    """A trial that failed again: the campaign stops, and the same command continues it."""
+
+
+@dataclass(frozen=True)
+class CampaignRun:
+    """One process that runs a campaign."""
+
+    schedule: Schedule
+    say: Callable[[str], None]
+
+    def run(self) -> Evaluation:
+        """Run the campaign to its end. Raises CampaignError, OSError, KeyboardInterrupt."""
+        self.schedule.begin()
+        try:
+            journal = Journal(self.schedule.folder / "campaign.jsonl")
+        except JournalInUse as e:
+            raise CampaignError(str(e)) from e
+        try:
+            with signals.handled():
+                return self._blocks(journal)
+        finally:
+            journal.close()
+
+    def _blocks(self, journal: Journal) -> Evaluation:
+        state = self._evaluated()
+        while not state.ended:
+            for planned in self.schedule.block(state.blocks + 1):
+                self._trial(planned, journal)
+            state = self._evaluated()
+            journal.write("block", number=state.blocks, rows=data(state)["rows"])
+            self._tell(state)
+        self.say(headline(state))
+        return state
+
+    def _evaluated(self) -> Evaluation:
+        state = evaluate(self.schedule)
+        write_json(self.schedule.folder / "status.json", data(state))
+        if state.compared:
+            write_whole(self.schedule.folder / "campaign.html", page(state))
+        return state
+
+    def _trial(self, planned: PlannedTrial, journal: Journal) -> None:
+        folder = self.schedule.folder_of(planned)
+        there = finished(folder)
+        if there and not there.reason:
+            return
+        for attempt in range(1, _ATTEMPTS + 1):
+            journal.write("trial", name=planned.name, arm=planned.arm, attempt=attempt)
+            trial = run_trial(self.schedule.cycle(planned.arm), folder, again=True)
+            journal.write("trial-ended", name=planned.name, reason=trial.reason)
+            self.say(f"{planned.name}: {_told(trial)}")
+            if not trial.reason:
+                return
+        raise TrialFailed(f"{planned.name} failed {_ATTEMPTS} times: {trial.reason}; the same command continues")
+
+    def _tell(self, state: Evaluation) -> None:
+        for line in progress(state):
+            self.say(line)
+
+
+def _told(trial: Trial) -> str:
+    if trial.reason:
+        return f"failed: {trial.reason}"
+    return f"prepared in {seconds(trial.prepared)}, measured in {seconds(trial.measured)}"

@@ -1,0 +1,313 @@
+"""A campaign as text, data, a table and a page: the decision on each key row, its blocks, what it would still take."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from cbt_plugins.campaigns.evaluation import Evaluation, Key, RowState
+from cbt_plugins.campaigns.schedule import Schedule
+from cbt_plugins.compare.output import number
+from cbt_plugins.compare.statistics.sequential import Outlook, critical
+from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict
+from cbt_plugins.compare.table import Compared
+from cbt_plugins.formatting import Block, Heading, Notes, TableGrid, Words, percent, plain, seconds, several
+from cbt_plugins.metrics import METRICS
+from cbt_plugins.report.comparison import page as comparison_page
+
+VERSION = 1
+#: half the height of the picture of the blocks
+_HALF = 45
+
+
+def headline(its: Evaluation) -> str:
+    """Return how far a campaign is, as one sentence."""
+    of = f"{its.blocks} of {several(its.schedule.section.blocks, 'block')}"
+    if its.decided:
+        return f"decided after {of}"
+    if its.ended:
+        return f"the budget is used up: {of}; what is not decided is inconclusive"
+    return f"not decided after {of}"
+
+
+def blocks(its: Evaluation) -> List[Block]:
+    """Return a campaign for people."""
+    schedule = its.schedule
+    spent = sum(trial.prepared + trial.measured for _, trial in its.trials)
+    made: List[Block] = [
+        Heading(f"{schedule.folder}: {headline(its)}"),
+        Words((f"arms {', '.join(schedule.arms)}; {several(len(its.trials), 'trial')} in {seconds(spent)}",)),
+        TableGrid(_HEAD, tuple(_line(row, its) for row in its.rows), left=2),
+    ]
+    if not its.ended:
+        title = "blocks needed in all, with the noise seen so far"
+        made.append(TableGrid(_OUTLOOK, tuple(_outlooks(its)), left=2, title=title))
+    return [*made, Notes("notes", tuple(_notes(its)))]
+
+
+_HEAD = ("row", "of", "base", "new", "change", "interval", "block scatter", "blocks", "verdict")
+_OUTLOOK = ("row", "of", "to find 3 %", "to find 5 %", "to call it equivalent")
+
+
+def _line(row: RowState, its: Evaluation) -> Tuple[str, ...]:
+    decision = row.decision
+    base, new = _medians(row, its.schedule)
+    verdict = its.verdict_of(row)
+    ends = "-" if decision.low is None else f"[{percent(decision.low)}, {percent(decision.high)}]"
+    return (
+        row.id.text,
+        row.id.contrast,
+        plain(base),
+        plain(new),
+        percent(decision.change),
+        ends,
+        "-" if decision.scatter is None else f"{100 * decision.scatter:.1f} %",
+        str(decision.n),
+        verdict.value if verdict else "not decided",
+    )
+
+
+def _medians(row: RowState, schedule: Schedule) -> Tuple[Optional[float], Optional[float]]:
+    """Return the medians of the base and of the arm of the contrast; none of the latter where it is several arms."""
+    base = row.medians.get(schedule.arms[0])
+    contrast = next(its for its in schedule.contrasts if its.name == row.id.contrast)
+    new = [arm for arm, weight in contrast.weights.items() if weight > 0]
+    return (base, row.medians.get(new[0])) if len(new) == 1 else (None, None)
+
+
+def _outlooks(its: Evaluation) -> Iterator[Tuple[str, ...]]:
+    for row in its.rows:
+        if not row.verdict:
+            cells = [needed(one, its.schedule, its.block_seconds) for one in row.outlooks] or ["-", "-", "-"]
+            yield (row.id.text, row.id.contrast, *cells)
+
+
+def needed(its: Outlook, schedule: Schedule, of_block: Optional[float]) -> str:
+    """Return how many blocks, and how long, an effect takes: "8 blocks (3 h 20 min)"."""
+    if its.blocks is None:
+        return f"more than {schedule.section.blocks} blocks (chance {100 * its.chance:.0f} %)"
+    return several(its.blocks, "block") + (f" ({seconds(its.blocks * of_block)})" if of_block else "")
+
+
+def progress(its: Evaluation) -> Iterator[str]:
+    """Yield what is said after each block: the rows, and what the noisiest one still needs."""
+    for row in its.rows:
+        decision, verdict = row.decision, its.verdict_of(row)
+        ends = "" if decision.low is None else f" [{percent(decision.low)}, {percent(decision.high)}]"
+        word = verdict.value if verdict else "not decided"
+        yield f"block {its.blocks}: {row.id.contrast}: {row.id.text}: {percent(decision.change)}{ends}: {word}"
+    still = [row for row in its.rows if not row.verdict and row.outlooks]
+    if still and not its.ended:
+        worst = max(still, key=lambda row: row.decision.scatter or 0.0)
+        three, five, _ = (needed(one, its.schedule, its.block_seconds) for one in worst.outlooks)
+        yield f"block {its.blocks}: to find 3 %: {three}; to find 5 %: {five} ({worst.id.text})"
+
+
+def _notes(its: Evaluation) -> Iterator[str]:
+    section = its.schedule.section
+    yield (
+        f"the chance of any false better or worse in the campaign is at most {100 * section.alpha:g} %; "
+        f"intervals hold at every look together; equivalent: within {100 * section.margin:g} %"
+    )
+    for row in its.rows:
+        name = f"{row.id.text} ({row.id.contrast})"
+        yield from (f"{name}: left out: {text}" for text in row.left_out)
+        if row.capped:
+            yield f"{name}: neither better nor equivalent: {row.capped}"
+    yield from (f"{planned.name} failed: {trial.reason}" for planned, trial in its.trials if trial.reason)
+
+
+def data(its: Evaluation) -> Dict[str, Any]:
+    """Return a campaign for programs; changes are shares."""
+    return {
+        "version": VERSION,
+        "file": its.schedule.config.file,
+        "folder": str(its.schedule.folder),
+        "arms": list(its.schedule.arms),
+        "blocks": its.blocks,
+        "budget": its.schedule.section.blocks,
+        "decided": its.decided,
+        "ended": its.ended,
+        "block_seconds": number(its.block_seconds),
+        "trials": [
+            {"name": planned.name, "arm": planned.arm, "archive": str(trial.archive), "reason": trial.reason}
+            for planned, trial in its.trials
+        ],
+        "rows": [_data_of(row, its) for row in its.rows],
+    }
+
+
+def _data_of(row: RowState, its: Evaluation) -> Dict[str, Any]:
+    decision, verdict = row.decision, its.verdict_of(row)
+    return {
+        **vars(row.id),
+        "medians": {arm: number(value) for arm, value in row.medians.items()},
+        "change": number(decision.change),
+        "change_low": number(decision.low),
+        "change_high": number(decision.high),
+        "scatter": number(decision.scatter),
+        "n": decision.n,
+        "verdict": verdict.value if verdict else None,
+        "decided_at": decision.decided_at,
+        "log_ratios": [number(value) for value in row.ratios],
+        "left_out": list(row.left_out),
+        "capped": row.capped,
+        "outlook": [vars(one) for one in row.outlooks],
+    }
+
+
+def table(its: Evaluation) -> Iterator[Sequence[Any]]:
+    """Yield the log ratio of each block and key row, for CSV."""
+    yield ("contrast", "case", "phase", "op", "metric", "block", "log_ratio", "change")
+    for row in its.rows:
+        for block, ratio in enumerate(row.ratios, 1):
+            known = () if ratio is None else (number(ratio), number(math.expm1(ratio)))
+            yield (*vars(row.id).values(), block, *(known or ("", "")))
+
+
+def page(its: Evaluation) -> str:
+    """Return the page: the decision with the sequence of blocks, then the comparison of all trials."""
+    assert its.compared is not None
+    told = {
+        "title": f"Campaign: {headline(its)}",
+        "verdict": _verdict(its),
+        "head": _HEAD,
+        "rows": [{"cells": _line(row, its), "class": _class(its.verdict_of(row)), "plot": _plot(row, its)}
+                 for row in its.rows],
+        "notes": list(_notes(its)),
+    }  # fmt: skip
+    return comparison_page(_decided(its), told)
+
+
+def _verdict(its: Evaluation) -> Dict[str, str]:
+    counts: Dict[str, int] = {}
+    for row in its.rows:
+        verdict = its.verdict_of(row)
+        word = verdict.value if verdict else "not decided"
+        counts[word] = counts.get(word, 0) + 1
+    kind = "bad" if "worse" in counts else "good" if "better" in counts else "equivalent"
+    open_ = {"inconclusive", "not decided"} & set(counts)
+    kind = "warning" if open_ and kind == "equivalent" else kind
+    return {"kind": kind, "text": "key rows: " + ", ".join(f"{n} {word}" for word, n in counts.items())}
+
+
+def _class(verdict: Optional[Verdict]) -> str:
+    return verdict.value if verdict in (Verdict.BETTER, Verdict.WORSE) else ""
+
+
+def _plot(row: RowState, its: Evaluation) -> Dict[str, Any]:
+    """Return the picture of a row: the log ratio of each block, their mean so far with its bounds, and the margin."""
+    section = its.schedule.section
+    bound = critical(section.alpha / max(1, len(its.rows)), section.blocks, section.spending)
+    points, means, values = [], [], []
+    for block, ratio in enumerate(row.ratios, 1):
+        if ratio is None:
+            continue
+        values.append(ratio)
+        points.append((block, ratio))
+        middle = sum(values) / len(values)
+        n = len(values)
+        spread = math.sqrt(sum((v - middle) ** 2 for v in values) / (n - 1) / n) if n > 1 else 0.0
+        reach = bound[n] * spread if n > 1 and not math.isinf(bound[n]) else None
+        means.append((block, middle, reach))
+    ends = [abs(v) for _, v in points] + [abs(m) + (r or 0.0) for _, m, r in means] + [2 * section.margin]
+    scale = min(max(ends), 5 * max([abs(v) for _, v in points] + [section.margin]))
+    place = lambda v: round(-_HALF * max(-1.0, min(1.0, v / scale)), 1)  # noqa: E731
+    return {
+        "half": _HALF,
+        "scale": percent(math.expm1(scale)),
+        "width": 16 * (section.blocks + 1),
+        "margin": round(_HALF * min(1.0, section.margin / scale), 1),
+        "points": [(16 * block, place(v)) for block, v in points],
+        "bounds": [(16 * b, place(m - r), place(m + r)) for b, m, r in means if r is not None],
+        "line": " ".join(f"{16 * b},{place(m)}" for b, m, _ in means),
+    }
+
+
+def _decided(its: Evaluation) -> Compared:
+    """Return the comparison with the campaign's verdicts: those of key rows are its own, others wait for its end."""
+    assert its.compared is not None
+    known: Dict[Tuple[str, str, Key], RowState] = {(r.id.contrast, r.id.case, r.id.key): r for r in its.rows}
+    sections = []
+    for section in its.compared.sections:
+        rows = []
+        for row in section.rows:
+            mine = known.get((section.contender, section.case, row.key))
+            verdict = mine and its.verdict_of(mine)
+            if row.comparison.key or not its.ended:
+                verdict = verdict or Verdict.INCONCLUSIVE
+                row = replace(row, comparison=replace(row.comparison, verdict=verdict))
+            rows.append(row)
+        sections.append(replace(section, rows=tuple(rows)))
+    return replace(its.compared, sections=tuple(sections))
+
+
+def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[Outlook, ...]]]) -> List[Block]:
+    """Return what a campaign will do, for people."""
+    section, facts = schedule.section, plan_data(schedule)
+    cycle = seconds(facts["cycle_seconds"])
+    more = f" + {'; '.join(facts['unknown_time'])}" if facts["unknown_time"] else ""
+    words = [
+        f"{several(len(schedule.arms), 'arm')}: {', '.join(schedule.arms)}; {schedule.arms[0]} is the base",
+        f"at most {several(section.blocks, 'block')} of {several(len(schedule.block(1)), 'cycle')}; a cycle takes "
+        f"{cycle}{more}, its preparation more",
+        f"at most {several(facts['trials'], 'trial')}: {seconds(facts['seconds'])} of load, "
+        f"{facts['bytes_text']} written by fills",
+        f"it ends when all key rows are better, worse or equivalent (within {100 * section.margin:g} %); chance of any "
+        f"false better or worse: {100 * section.alpha:g} %; first look after 3 blocks",
+    ]
+    order = [(str(n), " ".join(its.arm for its in schedule.block(n))) for n in range(1, section.blocks + 1)]
+    commands = []
+    for arm in schedule.arms:
+        cycle_of = schedule.cycle(arm)
+        commands += [(arm, line) for line in (*cycle_of.prepare, cycle_of.command(schedule.folder / "ARCHIVE"))]
+    made: List[Block] = [
+        Heading(f"{schedule.config.file}: campaign"),
+        Words(tuple(words)),
+        TableGrid(("block", "order"), tuple(order[:_SHOWN]), left=2, title=f"order (seed {section.seed})"),
+        TableGrid(("arm", "command"), tuple(commands), left=2, title="each trial, in this order"),
+    ]
+    of_block = len(schedule.block(1)) * facts["cycle_seconds"]
+    rows = [
+        (" ".join((*key[:2], METRICS[key[2]].title)), f"{100 * scatter.value:.1f} %",
+         *(needed(one, schedule, of_block) for one in outlooks))
+        for key, (scatter, outlooks) in expected.items()
+    ]  # fmt: skip
+    if rows:
+        head = ("row", "block scatter", *_OUTLOOK[2:])
+        made.append(TableGrid(head, tuple(rows), title="needed, with the noise of the history (load only)"))
+    else:
+        text = "blocks for a 3 % and a 5 % effect: known from the noise, with --history ARCHIVE..., or after 3 blocks"
+        made.append(Words((text,)))
+    return made
+
+
+#: blocks whose order the plan shows
+_SHOWN = 20
+
+
+def plan_data(schedule: Schedule) -> Dict[str, Any]:
+    """Return what a campaign will do, for programs."""
+    from cbt_plugins.config.bounds import total_of
+    from cbt_plugins.config.units import about_size
+
+    totals = []
+    for arm in schedule.arms:
+        runs = schedule.config_of(arm).runs
+        totals.append(total_of([run.plan for run in runs], 1))
+    each = schedule.section.blocks * schedule.per_arm
+    size = each * sum(total.bytes for total in totals)
+    return {
+        "version": VERSION,
+        "file": schedule.config.file,
+        "arms": list(schedule.arms),
+        "blocks": schedule.section.blocks,
+        "trials": each * len(schedule.arms),
+        "cycle_seconds": sum(total.seconds for total in totals) / len(totals),
+        "seconds": each * sum(total.seconds for total in totals),
+        "unknown_time": list(dict.fromkeys(text for total in totals for text in total.unknown_time)),
+        "bytes": size,
+        "bytes_text": about_size(size) if size else "an unknown amount",
+        "order": [[its.arm for its in schedule.block(n)] for n in range(1, schedule.section.blocks + 1)],
+    }

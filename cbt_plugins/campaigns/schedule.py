@@ -1,0 +1,165 @@
+"""The schedule of a campaign: its arms, the order of their cycles in blocks, what is compared, and its folder.
+
+    FOLDER/campaign.json    the file that it was started with; a campaign has one
+    FOLDER/arms/NAME.yaml   the CBT file of each arm
+    FOLDER/trials/01-2-NAME one trial: block, place in the block, arm
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, Iterator, List, Mapping, Optional, Tuple
+
+from cbt_plugins.campaigns.trial import PROGRAM, Cycle, Trial, finished
+from cbt_plugins.compare.statistics.sequential import Design
+from cbt_plugins.config.campaign import KEY, CampaignSection, file_of, text_of
+from cbt_plugins.config.check import Config, load
+from cbt_plugins.config.source import YamlSource
+from cbt_plugins.journal import read_json, write_json, write_whole
+
+STATE, VERSION = "campaign.json", 1
+
+
+class CampaignError(ValueError):
+    """Why a campaign cannot be made, for the user."""
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """What is compared: arm -> its weight in the log ratio of a block; the weights of new arms are above 0."""
+
+    name: str
+    weights: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class PlannedTrial:
+    """One trial of a block."""
+
+    block: int  # from 1
+    place: int  # from 1
+    arm: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.block:02d}-{self.place}-{self.arm}"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A campaign as its file asks for it."""
+
+    config: Config
+    section: CampaignSection
+    folder: Path
+    arms: Tuple[str, ...]  # the base first
+    contrasts: Tuple[Contrast, ...]
+
+    @property
+    def design(self) -> Design:
+        section = self.section
+        return Design(section.blocks, section.alpha, section.margin, section.spending)
+
+    @property
+    def per_arm(self) -> int:
+        """Cycles of each arm in a block."""
+        return 2 if len(self.arms) == 2 else 1
+
+    def block(self, number: int) -> List[PlannedTrial]:
+        """Return the trials of a block. Two arms: A B B A or B A A B, so that a steady drift cancels out.
+
+        More arms: each once, in an order that is drawn for every odd block and reversed in the next.
+        """
+        odd = number if len(self.arms) == 2 else number - (number - 1) % 2
+        order = random.Random(f"{self.section.seed}/{odd}").sample(self.arms, len(self.arms))
+        if len(self.arms) == 2:
+            order = [*order, *reversed(order)]
+        elif number != odd:
+            order.reverse()
+        return [PlannedTrial(number, place, arm) for place, arm in enumerate(order, 1)]
+
+    def folder_of(self, trial: PlannedTrial) -> Path:
+        return self.folder / "trials" / trial.name
+
+    def file_of(self, arm: str) -> Path:
+        return self.folder / "arms" / f"{arm}.yaml"
+
+    def cycle(self, arm: str) -> Cycle:
+        """Return what a trial of an arm does."""
+        its = self.section
+        return Cycle(
+            arm=arm,
+            file=self.file_of(arm).resolve(),
+            prepare=(*its.prepare, *its.arms[arm].prepare),
+            program=its.program or PROGRAM,
+            through=its.through or "",
+            limit=its.prepare_limit,
+            cycle_limit=its.cycle_limit,
+            environment={"CBT_PLUGINS_CAMPAIGN": str(self.folder.resolve())},
+        )
+
+    def data_of(self, arm: str) -> Dict[str, object]:
+        """Return the CBT file of an arm."""
+        return file_of(self.config.data, self.section.arms[arm])
+
+    def config_of(self, arm: str) -> Config:
+        """Return the checked file of an arm."""
+        return load(YamlSource(text_of(self.data_of(arm)).encode(), str(self.file_of(arm))))
+
+    def trials(self) -> Iterator[Tuple[PlannedTrial, Trial]]:
+        """Yield the trials that are finished, block by block, up to the first block with none."""
+        for number in range(1, self.section.blocks + 1):
+            made = [(its, finished(self.folder_of(its))) for its in self.block(number)]
+            yield from ((its, trial) for its, trial in made if trial is not None)
+            if not any(trial for _, trial in made):
+                return
+
+    def begin(self) -> None:
+        """Write the files of the arms. Raises CampaignError for a folder of another campaign, OSError."""
+        state = {"version": VERSION, "file": self.config.file, "data": self.config.data}
+        there = stored(self.folder)
+        if there is None:
+            write_json(self.folder / STATE, state)
+        elif there.get("data") != self.config.data:
+            raise CampaignError(
+                f"{self.folder} was started with another content of {there.get('file')}: a change in the middle would "
+                "make the answer worthless; use a new folder, or restore the file"
+            )
+        for arm in self.arms:
+            write_whole(self.file_of(arm), text_of(self.data_of(arm)))
+
+
+def stored(folder: Path) -> Optional[Mapping[str, object]]:
+    """Return what a campaign's folder was started with; None where none was. Raises CampaignError."""
+    try:
+        data = read_json(folder / STATE)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as e:
+        raise CampaignError(f"{folder / STATE} cannot be read: {e}") from e
+    if not isinstance(data, dict) or data.get("version") != VERSION:
+        raise CampaignError(f"{folder / STATE} was written by another version of cbt-plugins")
+    return data
+
+
+def schedule_of(config: Config, folder: Path) -> Schedule:
+    """Return the campaign of a checked file. Raises CampaignError where it has none."""
+    section = config.campaign
+    if section is None:
+        raise CampaignError(f"{config.file}: no `{KEY}:` in this file (docs/CAMPAIGN.md)")
+    first = section.first
+    arms = (first, *(name for name in section.arms if name != first))
+    contrasts = tuple(Contrast(name, {name: 1.0, first: -1.0}) for name in arms[1:])
+    return Schedule(config, section, folder, arms, contrasts)
+
+
+def schedule_in(folder: Path) -> Schedule:
+    """Return the campaign of a folder, from the file that it was started with. Raises CampaignError, ConfigError."""
+    there = stored(folder)
+    if there is None:
+        raise CampaignError(f"{folder}: no campaign in it: there is no {STATE}")
+    data = there["data"]
+    assert isinstance(data, dict)
+    return schedule_of(load(YamlSource(text_of(data).encode(), str(there["file"]))), folder)

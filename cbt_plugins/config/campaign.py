@@ -1,0 +1,147 @@
+"""`campaign:` -- arms, which are this file with some keys changed, and when their comparison is decided."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Callable, Dict, Iterator, List, Literal, Mapping, Optional
+
+import yaml
+from pydantic import Field, field_validator, model_validator
+
+from cbt_plugins.config.errors import ConfigError, ErrorAt, did_you_mean
+from cbt_plugins.config.source import YamlSource
+from cbt_plugins.config.units import Duration, Percent
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, validate
+
+#: the section's name, which CBT does not read
+KEY = "campaign"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,40}")
+#: sections of the file that an arm may change
+CHANGED = ("cluster", "benchmarks", "monitoring_profiles", "client_endpoints", "common")
+Command = Annotated[str, Field(min_length=1)]
+_Keys = Dict[str, Any]
+
+
+def _changes(section: str) -> Any:
+    return Field({}, description=f"Merged into the file's `{section}:`; a list replaces a list.")
+
+
+class ArmSection(Strict):
+    """One side of the comparison: the file, with these keys changed."""
+
+    prepare: List[Command] = Field([], description="Shell commands before each cycle of this arm.")
+    cluster: _Keys = _changes("cluster")
+    benchmarks: _Keys = _changes("benchmarks")
+    monitoring_profiles: _Keys = _changes("monitoring_profiles")
+    client_endpoints: _Keys = _changes("client_endpoints")
+    common: _Keys = _changes("common")
+
+
+class CampaignSection(Strict):
+    """The same cycle on several arms, in turns, until the answer is sure. CBT does not read this section."""
+
+    arms: Dict[str, ArmSection] = Field(min_length=2, description="Name -> what this arm changes in the file.")
+    base: Optional[str] = Field(None, description="The arm that the others are compared with. Default: the first.")
+    blocks: int = Field(20, ge=3, le=40, description="The budget. Two arms: each block has four cycles, A B B A.")
+    margin: Percent = Field(
+        0.05, description="Changes within it are equivalent.", json_schema_extra={"default": "5%"}
+    )
+    alpha: Percent = Field(
+        0.05,
+        description="Chance of any false `better` or `worse` in the campaign.",
+        json_schema_extra={"default": "5%"},
+    )
+    spending: Literal["pocock", "obrien-fleming"] = Field(
+        "pocock", description="`pocock` ends early for large changes, `obrien-fleming` finds small ones more often."
+    )
+    seed: int = Field(0, ge=0, description="Of the order of the arms in the blocks.")
+    keys: List[Command] = Field(
+        [], description="Key rows, as `compare --key` has them: `total.p99_ms`, `measure*.GET.obj_per_s`."
+    )
+    prepare: List[Command] = Field([], description="Shell commands before each cycle, before those of the arm.")
+    prepare_limit: Duration = Field(
+        3600.0, description="For each of these commands.", json_schema_extra={"default": "1h"}
+    )
+    cycle_limit: Optional[Duration] = Field(None, description="For a cycle; none by default.")
+    program: Optional[Command] = Field(
+        None,
+        description="What runs a cycle, without its arguments, such as `/opt/cbt/cbt.py`. Default: our run loop.",
+    )
+    through: Optional[Command] = Field(
+        None, description="What takes a command to the head node: `cbt-tools lab exec node0 --`."
+    )
+    code_or_defaults: bool = Field(
+        False, description="Two arms become four: each also with the other's defaults of Ceph's options."
+    )
+
+    @field_validator("arms")
+    @classmethod
+    def _names(cls, arms: Dict[str, ArmSection]) -> Dict[str, ArmSection]:
+        text = "the name of an arm: letters, digits and . _ + - only, 40 at most"
+        wrong = [FieldError((name,), text, of_key=True) for name in arms if not _NAME.fullmatch(name)]
+        if wrong:
+            raise FieldErrors(wrong)
+        return arms
+
+    @model_validator(mode="after")
+    def _whole(self) -> CampaignSection:
+        if self.base is not None and self.base not in self.arms:
+            hint = did_you_mean(self.base, self.arms) or f"; the arms are {', '.join(self.arms)}"
+            raise FieldErrors([FieldError(("base",), f"no arm of this name: {self.base!r}{hint}")])
+        if self.code_or_defaults and len(self.arms) != 2:
+            text = f"needs two arms, the old release and the new one; there are {len(self.arms)}"
+            raise FieldErrors([FieldError(("code_or_defaults",), text)])
+        return self
+
+    @property
+    def first(self) -> str:
+        """The arm that the others are compared with."""
+        return self.base or next(iter(self.arms))
+
+
+def file_of(data: Mapping[str, Any], arm: ArmSection) -> Dict[str, Any]:
+    """Return what CBT reads for an arm: the file's data with the arm's keys, without `campaign:`."""
+    changes = {section: getattr(arm, section) for section in CHANGED if getattr(arm, section)}
+    return _merged({key: value for key, value in data.items() if key != KEY}, changes)
+
+
+def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Dict[str, Any]:
+    made = dict(base)
+    for key, value in changes.items():
+        old = made.get(key)
+        made[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return made
+
+
+def text_of(data: Mapping[str, Any]) -> str:
+    """Return a file's data as YAML."""
+    return str(yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True))
+
+
+def section_of_campaign(source: YamlSource) -> Optional[CampaignSection]:
+    """Return the section of a file; None where there is none, or a wrong one."""
+    data = source.data.get(KEY) if isinstance(source.data, dict) else None
+    return validate(CampaignSection, data)[0] if data is not None else None
+
+
+def errors_of_campaign(source: YamlSource) -> Iterator[ErrorAt]:
+    """Yield what is wrong in the section itself."""
+    if KEY in source.data:
+        data = source.data[KEY]
+        if not isinstance(data, dict):
+            yield source.error_at((KEY,), "must be a mapping (key: value)")
+            return
+        for path, text, of_key in validate(CampaignSection, data)[1]:
+            yield source.error_at((KEY, *path), text, of_key)
+
+
+def errors_of_arms(source: YamlSource, load: Callable[[YamlSource], Any]) -> Iterator[ErrorAt]:
+    """Yield what is wrong in the file of an arm, at the place of the arm's own key where it has one."""
+    section = section_of_campaign(source)
+    for name, arm in section.arms.items() if section else ():
+        data = file_of(source.data, arm)
+        try:
+            load(YamlSource(text_of(data).encode(), source.file))
+        except ConfigError as error:
+            for its in error.errors:
+                yield source.error_at((KEY, "arms", name, *its.path), f"in the file of this arm: {its.text}")

@@ -1,0 +1,213 @@
+"""A campaign: order of the arms, decision, what it says beforehand, resumed after kill -9."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any, Dict, List, Sequence
+
+import fake_cycle
+import pytest
+import yaml
+from config_files import CLUSTER, CYCLE, WARP
+from waiting import wait_for
+
+from cbt_plugins.campaigns.evaluation import Evaluation, evaluate, expected
+from cbt_plugins.campaigns.loop import CampaignRun, TrialFailed
+from cbt_plugins.campaigns.output import plan_data, table
+from cbt_plugins.campaigns.schedule import CampaignError, Schedule, schedule_of
+from cbt_plugins.compare.statistics.verdicts import Verdict
+from cbt_plugins.config.check import load_file
+from cbt_plugins.results.records import records_of
+from cbt_plugins.tools.__main__ import main
+
+ARMS = {"old": {}, "new": {"benchmarks": {"warp": {"workers": 9}}}}
+THROUGHPUT = ("measure", "total", "obj_per_s")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fake_cycle.template(tmp_path_factory.mktemp("made") / "archive")
+
+
+def campaign(tmp_path: Path, **section: Any) -> Path:
+    """Write a CBT file with a campaign of the stand-in."""
+    data = {"arms": ARMS, "program": fake_cycle.PROGRAM, **section}
+    path = tmp_path / "my.yaml"
+    path.write_text(CLUSTER + WARP + CYCLE + "    workers: 8\n" + yaml.safe_dump({"campaign": data}, sort_keys=False))
+    return path
+
+
+def schedule(tmp_path: Path, **section: Any) -> Schedule:
+    return schedule_of(load_file(campaign(tmp_path, **section)), tmp_path / "folder")
+
+
+def after(made: Path, its: Schedule, blocks: int, effects: Dict[str, float], codes: Sequence[str] = ()) -> Evaluation:
+    """Return a campaign after some blocks; the trials named `codes` ("2 new not-clean") have a warning."""
+    its.begin()
+    noise = Random(7)
+    for number in range(1, blocks + 1):
+        for planned in its.block(number):
+            folder = its.folder_of(planned)
+            code = next((c.split()[2] for c in codes if c.split()[:2] == [str(number), planned.arm]), "")
+            factor = effects.get(planned.arm, 1.0) * (1 + noise.gauss(0, 0.01))
+            fake_cycle.archive(made, folder / "archive", factor, code)
+            mark = {"arm": planned.arm, "step": "cycle", "status": 0, "reason": None, "began": 0.0}
+            (folder / "trial.json").write_text(json.dumps({**mark, "version": 1, "prepared": 5.0, "measured": 15.0}))
+    return evaluate(its)
+
+
+def test_blocks_of_two_arms_are_mirrored_and_drawn_by_the_seed(tmp_path: Path) -> None:
+    orders = ["".join(its.arm[0] for its in schedule(tmp_path).block(n)) for n in range(1, 21)]
+    assert set(orders) == {"onno", "noon"}
+    again = ["".join(its.arm[0] for its in schedule(tmp_path, seed=1).block(n)) for n in range(1, 21)]
+    assert again != orders and set(again) == set(orders)
+
+
+def test_blocks_of_more_arms_are_balanced(tmp_path: Path) -> None:
+    its = schedule(tmp_path, arms={name: {} for name in "abcd"})
+    for number in (1, 3, 5):
+        one, two = ([t.arm for t in its.block(n)] for n in (number, number + 1))
+        assert sorted(one) == list("abcd") and two == one[::-1]
+    assert len({tuple(t.arm for t in its.block(n)) for n in range(1, 20, 2)}) > 3
+
+
+def test_a_slower_arm_is_found_in_few_blocks(tmp_path: Path, made: Path) -> None:
+    state = after(made, schedule(tmp_path), 4, {"new": 0.9})
+    assert [(row.id.key, row.verdict) for row in state.rows] == [
+        (THROUGHPUT, Verdict.WORSE),
+        (("measure", "total", "p99_ms"), Verdict.WORSE),
+    ]
+    assert state.ended and state.rows[0].decision.change == pytest.approx(-0.1, abs=0.02)
+    assert state.block_seconds == 80.0
+
+
+def test_equal_arms_are_equivalent(tmp_path: Path, made: Path) -> None:
+    state = after(made, schedule(tmp_path), 8, {})
+    assert [row.verdict for row in state.rows] == [Verdict.EQUIVALENT] * 2
+
+
+def test_before_the_end_it_says_what_it_would_take(tmp_path: Path, made: Path, capsys: Any) -> None:
+    its = schedule(tmp_path, margin="1%")
+    state = after(made, its, 3, {})
+    assert not state.ended and [one.effect for one in state.rows[0].outlooks] == [0.03, 0.05, 0.0]
+    three, five, _ = state.rows[0].outlooks
+    assert (five.blocks or 99) < (three.blocks or 99)
+    assert main(["campaign", "status", str(its.folder)]) == 3
+    out = capsys.readouterr().out
+    assert "not decided after 3 of 20 blocks" in out and f"{five.blocks} blocks (" in out
+
+
+def test_at_the_end_of_the_budget_it_is_inconclusive(tmp_path: Path, made: Path) -> None:
+    state = after(made, schedule(tmp_path, margin="0.1%", blocks=3), 3, {})
+    assert state.ended and not state.decided
+    assert {state.verdict_of(row) for row in state.rows} == {Verdict.INCONCLUSIVE}
+
+
+def test_what_forbids_a_verdict_gives_no_observation(tmp_path: Path, made: Path) -> None:
+    its = schedule(tmp_path)
+    row = after(made, its, 4, {"new": 0.9}, ["2 new not-clean"]).rows[0]
+    assert row.ratios[1] is None and row.decision.n == 3
+    assert row.left_out == ("new: not-clean (block 2)",)
+
+
+def test_what_was_held_down_is_not_better(tmp_path: Path, made: Path) -> None:
+    state = after(made, schedule(tmp_path), 4, {"new": 1.2}, ["1 old paced"])
+    assert [row.verdict for row in state.rows] == [Verdict.INCONCLUSIVE] * 2 and state.rows[0].capped
+
+
+def test_key_rows_can_be_chosen(tmp_path: Path, made: Path) -> None:
+    its = schedule(tmp_path, keys=["GET.obj_per_s"])
+    assert [row.id.key for row in after(made, its, 1, {}).rows] == [("measure", "GET", "obj_per_s")]
+    with pytest.raises(CampaignError, match="no row matches"):
+        after(made, schedule(tmp_path / "..", keys=["nothing"]), 1, {})
+
+
+def test_arms_may_differ_in_what_makes_other_runs_incomparable(tmp_path: Path, made: Path) -> None:
+    its = schedule(tmp_path)
+    after(made, its, 1, {})
+    for planned in its.block(1):
+        if planned.arm == "new":
+            for path in its.folder_of(planned).glob("archive/results/*/id-*/cluster/before/osd_tree.json"):
+                tree = json.loads(path.read_text())
+                tree["nodes"] = [node for node in tree["nodes"] if node["id"] not in (0, 1)]
+                path.write_text(json.dumps(tree))
+    state = evaluate(its)
+    assert state.blocks == 1 and state.rows[0].ratios[0] is not None
+
+
+def test_the_plan_says_how_much_it_is(tmp_path: Path, made: Path) -> None:
+    its = schedule(tmp_path, blocks=5)
+    facts = plan_data(its)
+    assert (facts["trials"], facts["cycle_seconds"], len(facts["order"])) == (20, 70.0, 5)
+    assert facts["seconds"] == 1400.0
+    after(made, its, 2, {})
+    noise = expected([run for path in sorted(its.folder.glob("trials/*-old/archive")) for run in records_of(path)], its)
+    scatter, outlooks = noise[THROUGHPUT]
+    assert scatter.value == pytest.approx(0.01, rel=0.9) and outlooks[0].blocks
+
+
+@pytest.fixture
+def world(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_ARCHIVE", str(made))
+    monkeypatch.setenv("FAKE_NOISE", "0.004")
+    monkeypatch.setenv("FAKE_EFFECTS", json.dumps({"new": 0.8}))
+
+
+def test_it_runs_until_it_is_decided(tmp_path: Path, world: Any, capsys: Any) -> None:
+    file, folder = campaign(tmp_path), tmp_path / "folder"
+    assert main(["campaign", "run", str(file), str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert out.count("measured in") == 12 and "decided after 3 of 20 blocks" in out
+    assert main(["campaign", "run", str(file), str(folder)]) == 0
+    assert "measured" not in capsys.readouterr().out
+    words = {"json": '"verdict": "worse"', "csv": "new,,measure,total,obj_per_s,3,", "html": "Block by"}
+    for form, word in words.items():
+        assert main(["campaign", "status", str(folder), "--format", form]) == 0
+        assert word in capsys.readouterr().out
+    arm = yaml.safe_load((folder / "arms" / "new.yaml").read_text())
+    assert arm["benchmarks"]["warp"]["workers"] == 9 and "campaign" not in arm
+
+
+def test_another_content_of_the_file_is_refused(tmp_path: Path) -> None:
+    schedule(tmp_path).begin()
+    with pytest.raises(CampaignError, match="another content"):
+        schedule(tmp_path, blocks=7).begin()
+
+
+def test_a_trial_that_fails_twice_stops_it_and_is_made_again(tmp_path: Path, world: Any) -> None:
+    said: List[str] = []
+    its = schedule(tmp_path, blocks=3, prepare=[f"test -e {tmp_path}/there"])
+    with pytest.raises(TrialFailed, match="failed 2 times: prepare-1"):
+        CampaignRun(its, said.append).run()
+    (tmp_path / "there").touch()
+    assert CampaignRun(its, said.append).run().blocks == 3
+
+
+def test_killed_it_continues_with_the_trial_that_was_running(tmp_path: Path, world: Any) -> None:
+    """kill -9 in the second trial of block 1: the first is kept, the second is put aside and made again."""
+    first = [planned.arm for planned in schedule(tmp_path).block(1)]
+    hold = f"case $CBT_PLUGINS_TRIAL in 01-2-*) test -e {tmp_path}/go || {{ echo held; sleep 600; }};; esac"
+    file = campaign(tmp_path, prepare=[hold])
+    folder = tmp_path / "folder"
+    words = [sys.executable, "-m", "cbt_plugins.tools", "campaign", "run", str(file), str(folder)]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    log = folder / "trials" / f"01-2-{first[1]}" / "prepare-1.log"
+    wait_for(lambda: log.exists() and "held" in log.read_text(), "the second trial")
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = (folder / "trials" / f"01-1-{first[0]}" / "trial.json").stat().st_mtime_ns
+    (tmp_path / "go").touch()
+    state = CampaignRun(schedule_of(load_file(file), folder), lambda _: None).run()
+    assert state.decided and (folder / "trials" / f"01-2-{first[1]}.partial-1").exists()
+    assert (folder / "trials" / f"01-1-{first[0]}" / "trial.json").stat().st_mtime_ns == kept
+
+
+def test_the_table_has_each_block(tmp_path: Path, made: Path) -> None:
+    lines = list(table(after(made, schedule(tmp_path), 2, {})))
+    assert len(lines) == 1 + 2 * 2 and lines[1][:6] == ("new", "", *THROUGHPUT, 1)

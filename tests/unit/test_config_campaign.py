@@ -1,0 +1,58 @@
+"""`campaign:` in a CBT file: checked like every other section, and the files of its arms too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+import yaml
+from config_files import CLUSTER, CYCLE, WARP, errors_in, marked
+
+from cbt_plugins.config.campaign import ArmSection, file_of
+from cbt_plugins.config.check import load_file
+
+BASE = CLUSTER + WARP + CYCLE + "    workers: 8\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("campaign: §5\n", "must be a mapping"),
+        ("campaign:\n  arms: §{a: {}}\n", "must not be empty"),
+        ("campaign:\n  arms: {a: {}, b: {}}\n  §marjin: 3%\n", "did you mean 'margin'?"),
+        ("campaign:\n  arms: {a: {}, b: {}}\n  margin: §3\n", "write 3%"),
+        ("campaign:\n  arms: {a: {}, §'b/c': {}}\n", "the name of an arm"),
+        ("campaign:\n  arms: {old: {}, new: {}}\n  base: §odl\n", "no arm of this name: 'odl'; did you mean 'old'?"),
+        ("campaign:\n  arms: {a: {}, b: {}}\n  blocks: §2\n", "at least 3"),
+        ("campaign:\n  arms: {a: {}, b: {§prepar: [x]}}\n", "did you mean 'prepare'?"),
+        ("campaign:\n  arms: {a: {}, b: {}, c: {}}\n  code_or_defaults: §true\n", "needs two arms"),
+        ("campaign:\n  arms:\n    a: {}\n    b: {benchmarks: {warp: {workers: §-1}}}\n", "of this arm: must be"),
+        ("campaign:\n  arms:\n    a: {}\n    b: {benchmarks: {warp: {§wrkers: 9}}}\n", "mean 'workers'?"),
+        ("campaign:\n  arms:\n    a: {}\n    b: §{cluster: {head: [x]}}\n", "one host name"),
+        ("§campain:\n  arms: {a: {}, b: {}}\n", "did you mean 'campaign'?"),
+    ],
+)  # fmt: skip
+def test_an_error_is_at_its_place(tmp_path: Path, text: str, said: str) -> None:
+    plain, places = marked(BASE + text)
+    found = errors_in(tmp_path, plain)
+    assert len(found) == 1 and said in found[0], found
+    # the value of a mapping's key is found by its key's line at least
+    assert found[0].split(":")[1] == places[0].split(":")[1], found
+
+
+def test_the_file_without_its_campaign_is_the_same_run(tmp_path: Path) -> None:
+    (tmp_path / "plain.yaml").write_text(BASE)
+    (tmp_path / "both.yaml").write_text(BASE + "campaign: {arms: {a: {}, b: {}}}\n")
+    plain, both = (load_file(tmp_path / name) for name in ("plain.yaml", "both.yaml"))
+    assert plain.runs == both.runs and plain.campaign is None and both.campaign is not None
+    assert both.campaign.first == "a"
+
+
+def test_an_arm_changes_single_keys_and_whole_lists() -> None:
+    data: Dict[str, Any] = yaml.safe_load(BASE + "campaign: {arms: {a: {}, b: {}}}\n")
+    arm = ArmSection(cluster={"clients": ["client9"]}, benchmarks={"warp": {"s3": {"user": "other"}}})
+    made = file_of(data, arm)
+    assert made["cluster"] == {**data["cluster"], "clients": ["client9"]}
+    assert made["benchmarks"]["warp"]["s3"] == {"urls": ["http://rgw1:7480"], "user": "other"}
+    assert made["benchmarks"]["warp"]["workers"] == 8 and "campaign" not in made

@@ -1,0 +1,137 @@
+"""Decisions that are looked at after every block: false alarms, power, what stays decided. Simulated with seeds."""
+
+from __future__ import annotations
+
+import math
+from typing import Dict, List, Optional, Sequence
+
+import numpy as np
+import pytest
+
+from cbt_plugins.compare.statistics.sequential import (
+    OBRIEN_FLEMING,
+    POCOCK,
+    SPENDING,
+    Design,
+    critical,
+    decide,
+    outlook,
+    spent,
+)
+from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict
+from cbt_plugins.metrics import Direction
+
+UP, DOWN = Direction.HIGHER, Direction.LOWER
+
+
+def crossings(values: np.ndarray, alpha: float, spending: str) -> float:
+    """Return the share of campaigns without a change that find one at any look."""
+    most = values.shape[1]
+    n = np.arange(1, most + 1)
+    means = values.cumsum(axis=1) / n
+    spread = np.sqrt(np.maximum((values**2).cumsum(axis=1) / n - means**2, 1e-300) / np.maximum(n - 1, 1))
+    return float((np.abs(means) > spread * np.asarray(critical(alpha, most, spending)[1:])).any(axis=1).mean())
+
+
+@pytest.mark.parametrize("spending", SPENDING)
+@pytest.mark.parametrize("most", [3, 5, 20])
+def test_false_alarms_of_a_row_are_as_stated_from_few_blocks_on(most: int, spending: str) -> None:
+    """Normal noise: alpha, within what 40,000 campaigns resolve. Noise with long tails: less."""
+    chance = np.random.default_rng(most)
+    for alpha in (0.05, 0.01):
+        resolved = 3 * math.sqrt(alpha / 40_000) + 0.03 * alpha
+        assert crossings(chance.standard_normal((40_000, most)), alpha, spending) == pytest.approx(alpha, abs=resolved)
+        assert crossings(chance.laplace(size=(40_000, most)), alpha, spending) < alpha
+
+
+def test_the_usual_values_without_calibration_would_alarm_too_often() -> None:
+    """The nominal level of Pocock's plan for 20 looks, through Student's t at each look, is not enough."""
+    from scipy import special
+
+    chance = np.random.default_rng(0)
+    values = chance.standard_normal((20_000, 20))
+    n = np.arange(3, 21)
+    means = values.cumsum(axis=1)[:, 2:] / n
+    error = np.sqrt(((values**2).cumsum(axis=1)[:, 2:] / n - means**2) / (n - 1))
+    naive = (2 * special.stdtr(n - 1, -np.abs(means / error)) < 0.05).any(axis=1).mean()
+    assert naive > 0.15 and crossings(values, 0.05, POCOCK) < 0.055
+
+
+@pytest.mark.parametrize("spending", SPENDING)
+def test_all_of_alpha_is_spent_at_the_end_and_little_of_it_early(spending: str) -> None:
+    assert spent(0.05, 1.0, spending) == pytest.approx(0.05)
+    assert spent(0.05, 0.15, OBRIEN_FLEMING) < 1e-5 < spent(0.05, 0.15, POCOCK) < 0.02
+
+
+Table = Dict[int, List[Optional[float]]]
+
+
+def table(chance: np.random.Generator, effect: Sequence[float], scatter: float = 0.02) -> Table:
+    """Rows of one campaign of 20 blocks; half of their noise is common to all, as that of a cluster is."""
+    common = chance.normal(0, scatter * math.sqrt(0.5), 20)
+    return {
+        row: list(common + chance.normal(0, scatter * math.sqrt(0.5), 20) + math.log1p(its))
+        for row, its in enumerate(effect)
+    }
+
+
+def test_false_alarms_of_a_table_are_at_most_alpha() -> None:
+    """Three rows without a change; nothing is called equivalent first, as the margin is small."""
+    chance, design = np.random.default_rng(3), Design(margin=0.001)
+    directions = dict.fromkeys(range(3), UP)
+    alarms = 0
+    for _ in range(400):
+        found = decide(table(chance, (0, 0, 0)), directions, design)
+        alarms += any(its.verdict in (Verdict.BETTER, Verdict.WORSE) for its in found.values())
+    assert alarms <= 400 * 0.05 + 3 * math.sqrt(400 * 0.05 * 0.95) / 2, alarms
+
+
+def test_verdicts_follow_the_direction_and_stay() -> None:
+    chance = np.random.default_rng(4)
+    rows = table(chance, (0.1, 0.1, -0.1, 0.0), scatter=0.01)
+    found = decide(rows, {0: UP, 1: DOWN, 2: UP, 3: UP}, Design())
+    assert [its.verdict for its in found.values()] == [
+        Verdict.BETTER, Verdict.WORSE, Verdict.WORSE, Verdict.EQUIVALENT,
+    ]  # fmt: skip
+    first = found[0].decided_at
+    assert first is not None and first < 8
+    back = {0: [*rows[0][:first], *(-0.3 for _ in range(20 - first))]}
+    assert decide({**rows, **back}, {0: UP, 1: DOWN, 2: UP, 3: UP}, Design())[0].verdict is Verdict.BETTER
+
+
+def test_what_is_found_leaves_its_alpha_to_the_others() -> None:
+    """Holm: the second of two rows is tested at alpha once the first is found, and at alpha / 2 before."""
+    c = {part: critical(0.05 / part, 20)[6] for part in (1, 2)}
+    between = (c[1] + c[2]) / 2
+    shape = np.asarray([-1.0, 1.0, -1.0, 1.0, -1.0, 1.0])
+    row = 0.05 * (shape / (shape.std(ddof=1) / math.sqrt(6)) + between)  # its t after 6 blocks is `between`
+    clear = list(0.5 + 0.001 * shape)
+    weak = list(0.0001 * shape)
+    design = Design(margin=1e-9)
+    both = decide({"a": list(row), "b": clear}, {"a": UP, "b": UP}, design)
+    alone = decide({"a": list(row), "b": weak}, {"a": UP, "b": UP}, design)
+    assert both["a"].verdict is Verdict.BETTER and alone["a"].verdict is None
+
+
+def test_a_block_that_says_nothing_is_left_out() -> None:
+    rows = table(np.random.default_rng(5), (0.1,), scatter=0.01)
+    holes: List[Optional[float]] = [None, *rows[0][:3], None]
+    made = decide({0: holes}, {0: UP}, Design())[0]
+    assert made.n == 3 and made.change == pytest.approx(math.expm1(float(np.mean([v for v in holes if v is not None]))))
+
+
+def test_blocks_without_any_scatter_decide_nothing() -> None:
+    assert decide({0: [0.1] * 10}, {0: UP}, Design())[0].verdict is None
+
+
+def test_the_outlook_is_what_campaigns_do() -> None:
+    """Blocks after which 80 % of simulated campaigns have found it, by the same rule."""
+    design = Design()
+    needed = outlook(0.05, Scatter(0.03), 1, design).blocks
+    chance = np.random.default_rng(6)
+    at = [decide(table(chance, (0.05,), 0.03), {0: UP}, design)[0].decided_at or 99 for _ in range(300)]
+    assert needed is not None and np.mean([its <= needed for its in at]) == pytest.approx(0.83, abs=0.1)
+    assert (outlook(0.05, Scatter(0.01), 1, design).blocks or 99) < needed
+    assert outlook(0.03, Scatter(0.2), 1, design).blocks is None
+    little = outlook(0.05, Scatter(0.03, 2), 1, design).blocks
+    assert little is None or little > needed

@@ -1,0 +1,100 @@
+"""Run a cycle on several arms in turns, until it is sure which is better."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator
+
+from .command import FAILED, INCONCLUSIVE, INTERRUPTED, OK, CommandError, explain, say
+from .forms import CSV, HTML, JSON, MD, TEXT, add_forms, put
+
+_STATUSES = {FAILED: "a trial failed", INCONCLUSIVE: "not decided", INTERRUPTED: "interrupted; run it again to resume"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs of a campaign."""
+    examples = ("cbt-tools campaign plan my.yaml", "cbt-tools campaign run my.yaml FOLDER")
+    explain(parser, (*examples, "cbt-tools campaign status FOLDER"), _STATUSES)
+    verbs = parser.add_subparsers(dest="campaign_verb", required=True, metavar="plan|run|status")
+    plan = verbs.add_parser("plan", help="blocks, hours, bytes, order and commands; touches nothing")
+    explain(plan, ("cbt-tools campaign plan my.yaml --history old-archives/*",), {})
+    plan.add_argument("file", type=Path, metavar="FILE", help="CBT file with `campaign:`")
+    plan.add_argument(
+        "--history", nargs="+", type=Path, default=[], metavar="PATH", help="archives of repeated runs: the noise"
+    )
+    add_forms(plan, TEXT, JSON, MD)
+    run = verbs.add_parser("run", help="run it, or resume it, until it is decided")
+    explain(run, ("cbt-tools campaign run my.yaml FOLDER",), _STATUSES)
+    run.add_argument("file", type=Path, metavar="FILE", help="CBT file with `campaign:`")
+    run.add_argument("folder", type=Path, metavar="FOLDER", help="where its state and its archives are kept")
+    status = verbs.add_parser("status", help="the decision so far, and what it would still take")
+    explain(status, ("cbt-tools campaign status FOLDER", "cbt-tools campaign status FOLDER -o page.html"), _STATUSES)
+    status.add_argument("folder", type=Path, metavar="FOLDER", help="of `campaign run`")
+    add_forms(status, TEXT, JSON, CSV, MD, HTML)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do one of the verbs of a campaign; returns the exit status."""
+    with _errors():
+        return {"plan": _plan, "run": _run, "status": _status}[args.campaign_verb](args)
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    from cbt_plugins.campaigns.schedule import CampaignError
+    from cbt_plugins.config.errors import ConfigError
+
+    try:
+        yield
+    except ConfigError as e:  # each line begins with file:line:column
+        number = len(e.errors)
+        raise CommandError(f"{number} error{'' if number == 1 else 's'}; nothing was run\n{e}") from None
+    except CampaignError as e:
+        raise CommandError(str(e)) from e
+    except OSError as e:
+        raise CommandError(f"{e.filename}: {e.strerror}", FAILED) from e
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from cbt_plugins.campaigns.evaluation import expected
+    from cbt_plugins.campaigns.output import plan_blocks, plan_data
+    from cbt_plugins.campaigns.schedule import schedule_of
+    from cbt_plugins.config.check import load_file
+    from cbt_plugins.results.records import records_of
+
+    schedule = schedule_of(load_file(args.file), Path("FOLDER"))
+    known = expected([run for path in args.history for run in records_of(path)], schedule)
+    put(args, {TEXT: lambda: plan_blocks(schedule, known), JSON: lambda: plan_data(schedule)})
+    return OK
+
+
+def _run(args: argparse.Namespace) -> int:
+    from cbt_plugins.campaigns.loop import CampaignRun, TrialFailed
+    from cbt_plugins.campaigns.schedule import schedule_of
+    from cbt_plugins.config.check import load_file
+
+    schedule = schedule_of(load_file(args.file), args.folder)
+    try:
+        state = CampaignRun(schedule, lambda text: print(text, flush=True)).run()
+    except TrialFailed as e:
+        return say("Error", str(e), FAILED)
+    print(f"page: {args.folder / 'campaign.html'}")
+    return OK if state.decided else INCONCLUSIVE
+
+
+def _status(args: argparse.Namespace) -> int:
+    from cbt_plugins.campaigns.evaluation import evaluate
+    from cbt_plugins.campaigns.output import blocks, data, page, table
+    from cbt_plugins.campaigns.schedule import schedule_in
+
+    state = evaluate(schedule_in(args.folder))
+    forms = {
+        TEXT: lambda: blocks(state),
+        JSON: lambda: data(state),
+        CSV: lambda: table(state),
+        HTML: lambda: page(state),
+    }
+    put(args, forms)
+    return OK if state.decided else INCONCLUSIVE
