@@ -41,6 +41,7 @@ class MetricSource(Enum):
     DEVIATION = "the series of a phase: the standard deviation of its bins"
     NODES = "a phase in `resources`: of all operations only"
     CLASS = "a class of daemons of a phase in `resources`"
+    THREADS = "a class of daemons, or a group of its threads, of a phase in `resources`"
     EPISODE = "an episode of a failure: its milestones, or its recovery"
     IMPORTED = "results of other programs only"
 
@@ -131,6 +132,8 @@ _ALL = (
            ("recovery", "mib_per_s")),
     # what it took
     Metric("cores", "cores", _DOWN, "CPU", "Processors used, mean.", _CLASS, ("cores",)),
+    Metric("cpu_ms_per_op", "ms", _DOWN, "CPU per operation", "CPU time of daemons for each successful request.",
+           MetricSource.THREADS, ("ms_per_op",)),
     Metric("rss_mib", "MiB", _DOWN, "memory", "Resident memory, mean.", _CLASS, ("rss_mib",)),
     Metric("ops_per_core", "ops/s", _UP, "per core", "Objects/s for each core of the cluster.", _NODES,
            ("ops_per_core",), main=True),

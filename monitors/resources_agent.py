@@ -23,6 +23,8 @@ SEARCH, SEARCH_ALL = 10.0, 300.0
 SEARCH_OFTEN = 30.0
 #: samples after which only every tenth is taken: somebody must read a day of them
 FINE, COARSER = 7200, 10
+#: seconds between two looks at the threads; of a run of hours, each sample is one
+LOOK = 5.0
 #: cores from which on a process may have a thread that is at its limit
 BUSY = 0.8
 #: threads of a process in a line
@@ -63,6 +65,8 @@ CLASSES = {
     "fio": "generator",
     "rados": "generator",
 }
+#: Reef's radosgw has the name of one of its threads
+RENAMED = "notif-worker"
 _NOT_DISKS = ("loop", "ram", "zram", "sr", "fd", "dm-")
 _NAMES = ("-i", "--id", "-n", "--name")
 
@@ -95,6 +99,15 @@ def fields(stat):
     return stat[stat.rindex(b")") + 2 :].split()
 
 
+def ran_for(thread):
+    """Return the ms for which a thread ran: to a thousandth, else in ticks, of which many threads lose many."""
+    exact = read(thread + "/schedstat")
+    if exact:
+        return int(exact.split(None, 1)[0]) / 1e6
+    its = fields(read(thread + "/stat"))
+    return (int(its[UTIME]) + int(its[STIME])) * 1000.0 / HZ
+
+
 def recognize(name, words):
     """Return (class, id) of a process by its name and arguments, None for one that is not watched."""
     its = CLASSES.get(name)
@@ -122,7 +135,7 @@ class WatchedProcess:
         with contextlib.suppress(OSError):
             self._io = os.open("/proc/%d/io" % pid, os.O_RDONLY)
         self.last = (0, 0, 0)
-        self.threads = None  # as read last: (seconds, {thread: (name, ticks)})
+        self.threads = None  # as read last: {thread: (name, ms, looks at it)}
         self.ticks_then = 0  # of all threads at that time
 
     def counters(self):
@@ -146,27 +159,28 @@ class WatchedProcess:
     def io(self):
         return self._io is not None
 
-    def busiest(self, now, least):
-        """Return [[thread, share of a core]] since the call before; None below `least` cores, and the first time."""
-        before, self.threads = self.threads, None
+    def look(self):
+        """Return [(ms, name)] of the threads that ran since the look before; none the first time."""
         ticks, self.ticks_then = self.last[0] - self.ticks_then, self.last[0]
-        if ticks < least * HZ:
-            return None
-        seen = {}
+        before = self.threads
+        if before is not None and not ticks:
+            return []
+        self.threads, ran = {}, []
         folder = "/proc/%d/task" % self.pid
         with contextlib.suppress(OSError):
             for thread in os.listdir(folder):
-                stat = read("%s/%s/stat" % (folder, thread))
-                if stat:
-                    its = fields(stat)
-                    name = stat[stat.index(b"(") + 1 : stat.rindex(b")")].decode(errors="replace")
-                    seen[thread] = (name, int(its[UTIME]) + int(its[STIME]))
-        self.threads = (now, seen)
-        if before is None:
-            return None
-        passed = (now - before[0]) * HZ
-        shares = [(n - before[1].get(thread, (name, 0))[1], name) for thread, (name, n) in seen.items()]
-        return [[name, round(n / passed, 3)] for n, name in sorted(shares, reverse=True)[:THREADS]]
+                name, used, looks = (before or {}).get(thread) or (b"", 0.0, 0)
+                its = "%s/%s" % (folder, thread)
+                try:
+                    if looks < 2:  # a thread gets its name after it has begun
+                        name = read(its + "/comm").rstrip(b"\n")
+                    now = ran_for(its)
+                except (AttributeError, ValueError):
+                    continue  # it has ended
+                self.threads[thread] = (name, now, looks + 1)
+                if now > used and before is not None:
+                    ran.append((now - used, name.decode(errors="replace")))
+        return ran
 
     def close(self):
         for fd in (self._stat, self._io):
@@ -213,6 +227,8 @@ class Processes:
 
     def _process(self, pid, mine):
         name = text("/proc/%d/comm" % pid)
+        renamed = name.startswith(RENAMED)
+        name = "radosgw" if renamed else name
         if pid != self._me and name not in CLASSES:
             return None
         stat = read("/proc/%d/stat" % pid)
@@ -223,7 +239,7 @@ class Processes:
             return None
         words = (read("/proc/%d/cmdline" % pid) or b"").decode(errors="replace").split("\0")
         its = ("monitor", "resources") if pid == self._me else recognize(name, words[1:])
-        if its is None:
+        if its is None or (renamed and os.path.basename(words[0]) != name):
             return None
         try:
             process = WatchedProcess(pid, its[0], its[1], ticks)
@@ -234,6 +250,8 @@ class Processes:
         # all that a younger one ever did was done under watch; its start is known to 0.01 s
         if not self._begun or process.started < self._begun - 1.0:
             process.last = (ticks_now, done, written)
+        else:
+            process.threads = {}
         process.ticks_then = process.last[0]
         return process
 
@@ -378,6 +396,7 @@ class NodeSampler:
         self._cpu = cpu_ticks()
         self._last = None
         self._looked = None  # when the threads were read
+        self._names = {}  # thread name -> its index in the lines
 
     def line(self, record):
         # one write: a kill leaves whole lines
@@ -385,7 +404,7 @@ class NodeSampler:
 
     def begin(self, interval):
         about = {
-            "version": 1,
+            "version": 2,
             "t": round(time.time(), 3),
             "node": os.uname()[1],
             "interval": interval,
@@ -399,13 +418,13 @@ class NodeSampler:
         self.line(about)
         self._take(None)
 
-    def sample(self, due):
+    def sample(self, due, last=False):
         """Write a line; `due` is the number of seconds that should have passed since the last one."""
         passed = time.monotonic() - self._last
-        self._take(passed, [round(passed, 3), "the node was too busy"] if passed > max(3 * due, 2.0) else None)
+        self._take(passed, [round(passed, 3), "the node was too busy"] if passed > max(3 * due, 2.0) else None, last)
         self.samples += 1
 
-    def _take(self, passed, gap=None):
+    def _take(self, passed, gap=None, last=False):
         now, t = time.monotonic(), time.time()
         self._last = now
         found = self._processes.scan(now)
@@ -422,6 +441,7 @@ class NodeSampler:
             self.line({"t": round(t, 3), "names": names})
         before, self._cpu = self._cpu, cpu_ticks()
         daemons, gone = self._daemons(now)
+        looked, ran = self._threads(now, t) if last or self._looked is None or now >= self._looked + LOOK else (0.0, {})
         if passed is None:
             return
         record = {"t": round(t, 3), "s": round(passed, 4), "c": [b - a for a, b in zip(before, self._cpu)]}
@@ -430,10 +450,13 @@ class NodeSampler:
             record["gone"] = gone
         if gap:
             record["gap"] = gap
-        if self._looked is None or now >= self._looked + SEARCH:
-            threads = self._threads(now)
-            if threads:
-                record["threads"] = threads
+        if looked:
+            record["look"] = round(looked, 3)
+            record["u"] = [[index, *row] for index, its in ran.items() for row in self._by_name(its)]
+            busiest = {index: self._busiest(its, 1000 * looked) for index, its in ran.items()}
+            busiest = {index: its for index, its in busiest.items() if its}
+            if busiest:
+                record["threads"] = busiest
         self.line(record)
 
     def _daemons(self, now):
@@ -450,14 +473,30 @@ class NodeSampler:
             lines.append([index, max(0, ticks - last[0]), rss, threads, done - last[1], written - last[2]])
         return lines, gone
 
-    def _threads(self, now):
-        least = 0.0 if self._looked is None else BUSY * (now - self._looked)
-        self._looked, found = now, {}
-        for index, process in self._processes.known.items():
-            shares = process.busiest(now, least)
-            if shares:
-                found[index] = shares
-        return found
+    def _threads(self, now, t):
+        """Return (seconds since the look before, 0 of the first one, {daemon: [(ms, thread name)]})."""
+        seconds, self._looked = now - self._looked if self._looked else 0.0, now
+        ran = {index: process.look() for index, process in self._processes.known.items() if process.its != "monitor"}
+        new = {name: None for its in ran.values() for _, name in its if name not in self._names}
+        for name in new:
+            self._names[name] = len(self._names)
+        if new:
+            self.line({"t": round(t, 3), "names": {"t": {self._names[name]: {"name": name} for name in new}}})
+        return seconds, {index: its for index, its in ran.items() if its}
+
+    def _by_name(self, ran):
+        """Return [[name index, ms]], one for each name."""
+        sums = {}
+        for ms, name in ran:
+            sums[self._names[name]] = sums.get(self._names[name], 0.0) + ms
+        return [[index, round(ms, 1)] for index, ms in sums.items() if ms >= 0.05]
+
+    @staticmethod
+    def _busiest(ran, passed):
+        """Return [[thread name, share of a core]] of `passed` ms; none where all together are not busy."""
+        if sum(ms for ms, _ in ran) < BUSY * passed:
+            return []
+        return [[name, round(ms / passed, 3)] for ms, name in sorted(ran, reverse=True)[:THREADS]]
 
     @staticmethod
     def _about(process):
@@ -480,7 +519,7 @@ def main(interval):
         if select.select([0], [], [], due - time.monotonic())[0] and not os.read(0, 4096):
             break
         sampler.sample(every)
-    sampler.sample(interval)
+    sampler.sample(interval, last=True)
     its = resource.getrusage(resource.RUSAGE_SELF)
     used = round(its.ru_utime + its.ru_stime, 3)
     sampler.line({"t": round(time.time(), 3), "end": "told", "samples": sampler.samples, "cpu": used})

@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.compare import output, releases
 from cbt_plugins.compare.sides import Runs
 from cbt_plugins.compare.statistics.verdicts import Verdict
-from cbt_plugins.compare.table import Compared, Row, Section, compare
+from cbt_plugins.compare.table import Choice, Compared, Row, Section, compare
 from cbt_plugins.formatting import Heading, TableGrid
 from cbt_plugins.metrics import METRICS, TOTAL, Direction
 from cbt_plugins.report.page import document
@@ -33,6 +33,7 @@ def page(compared: Compared, campaign: Optional[Mapping[str, Any]] = None) -> st
     groups = list(_groups(compared))
     charts = [chart for title, sides in groups for chart in overlays(title, sides)]
     curves = [chart for title, sides in groups for chart in percentiles(title, sides)]
+    times = _cpu_time(compared)
     return document(
         "comparison.html.j2",
         ["comparison.js"],
@@ -41,7 +42,7 @@ def page(compared: Compared, campaign: Optional[Mapping[str, Any]] = None) -> st
         contenders=compared.contenders,
         campaign=campaign,
         sentences=first(of_comparison(compared)) if campaign is None else (),
-        contents=list(_contents(compared, charts, curves)),
+        contents=list(_contents(compared, times, charts, curves)),
         verdict=verdict(compared.rows) if campaign is None else campaign["verdict"],
         decided=[(row, _class(row)) for row in compared.rows if _class(row)],
         sections=[_section(section, _scale(compared.rows)) for section in compared.sections],
@@ -53,6 +54,7 @@ def page(compared: Compared, campaign: Optional[Mapping[str, Any]] = None) -> st
         alone=compared.alone,
         legend=list(output.legend(compared.rules, compared.rows)),
         releases=_releases(compared),
+        cpu_time=times,
         half=_HALF,
         margin=min(_HALF, _HALF * compared.rules.margin / _scale(compared.rows)),
         overlays=charts,
@@ -60,14 +62,16 @@ def page(compared: Compared, campaign: Optional[Mapping[str, Any]] = None) -> st
     )
 
 
-def _contents(compared: Compared, charts: Sequence[Any], curves: Sequence[Any]) -> Iterator[Tuple[str, str]]:
+def _contents(
+    compared: Compared, times: Sequence[Any], charts: Sequence[Any], curves: Sequence[Any]
+) -> Iterator[Tuple[str, str]]:
     """Yield the sections of the page: what links to them, and their names."""
     yield from (("result", "Result"), ("sides", "Runs"))
     for number, section in enumerate(compared.sections, 1):
         name = section.contender if len(compared.contenders) > 1 else ""
         yield f"verdicts-{number}", " ".join(filter(None, (name, section.case))) or "Verdicts"
-    rest = {"releases": ("Releases", _releases(compared)), "overlays": ("Throughput", charts)}
-    rest["tails"] = ("Percentiles", curves)
+    rest = {"releases": ("Releases", _releases(compared)), "cpu-time": ("CPU time", times)}
+    rest.update(overlays=("Throughput", charts), tails=("Percentiles", curves))
     yield from ((key, name) for key, (name, there) in rest.items() if there)
 
 
@@ -136,6 +140,17 @@ def _releases(compared: Compared) -> List[Union[Heading, TableGrid]]:
     made = compare(compared.base, compared.contenders, releases.CHOICE, compared.rules)
     found = [block for block in releases.blocks(made) if isinstance(block, (Heading, TableGrid))]
     return [block for block in found if not isinstance(block, TableGrid) or block.rows]
+
+
+def _cpu_time(compared: Compared) -> List[Tuple[str, Sequence[Tuple[str, ...]]]]:
+    """Return the rows of CPU time for each operation of every contender and configuration, judged by themselves."""
+    made = compare(compared.base, compared.contenders, Choice(metrics=("cpu_ms_per_op",)), compared.rules)
+    several = len(made.contenders) > 1
+    return [
+        (" ".join(filter(None, (its.contender if several else "", its.case))), [output.line(row) for row in its.rows])
+        for its in made.sections
+        if its.rows
+    ]
 
 
 Sides = Sequence[Tuple[str, Sequence[RunRecord]]]

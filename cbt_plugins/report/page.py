@@ -24,6 +24,7 @@ from cbt_plugins.report.sweep import TOTAL, Sweep, sweeps
 from cbt_plugins.report.terminal import ceiling_rows, ladder_rows
 from cbt_plugins.results.archive import texts
 from cbt_plugins.results.configuration import configuration
+from cbt_plugins.results.cpu_time import side_by_side
 from cbt_plugins.results.environment import hardware
 from cbt_plugins.results.recovery import titled
 from cbt_plugins.results.summary_file import measured, run_state
@@ -124,6 +125,7 @@ def run_page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[s
         impact_columns=_IMPACT,
         tails=[its["op"] for its in plots["tails"]],
         resources=resources,
+        cpu_time=side_by_side(resources),
         ceilings=ceilings,
         network=network,
         planned=(_json(run / "plan.json") or {}).get("phases") or [],

@@ -24,6 +24,7 @@ from cbt_plugins.formatting import (
 from cbt_plugins.metrics import CLUSTER, COLUMNS, LATENCIES, METRICS, RATES, Metric, number_at
 from cbt_plugins.report.sentence import Sentence, first
 from cbt_plugins.results import impact, recovery
+from cbt_plugins.results.cpu_time import side_by_side
 from cbt_plugins.results.importers.cbt import FAULTS_KEY
 from cbt_plugins.results.record import Measurement, RunRecord, measurements
 from cbt_plugins.results.records import importers
@@ -45,6 +46,9 @@ def blocks(
     found: List[Block] = [Words(tuple(f"{its.text} {its.more}".rstrip() for its in first(list(sentences))))]
     found.append(Words(tuple(_headline(summary))))
     found += [_phase(phase, resources.get(phase["name"])) for phase in summary["phases"]]
+    times = side_by_side(resources)
+    if times:
+        found.append(TitledBlocks("CPU time of daemons for each successful request", (_table(times),)))
     if summary["new_vs_aged"]:
         found.append(_aging(summary["new_vs_aged"]))
     found += map(_engines, summary["engines"])

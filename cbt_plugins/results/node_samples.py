@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from cbt_plugins.journal import open_regular
+from cbt_plugins.results.thread_groups import GROUPS, Looks
 
 Edges = Union[Sequence[float], np.ndarray]
 
@@ -31,6 +32,11 @@ class Counter:
         if len(times):
             at = np.maximum.accumulate(np.concatenate(([min(begin, times[0])], times)))
             self._pieces.append((at, np.vstack((np.zeros(self._columns), np.cumsum(rises, axis=0)))))
+
+    @property
+    def first(self) -> float:
+        """When the newest piece begins."""
+        return float(self._pieces[-1][0][0])
 
     def rises(self, edges: Edges) -> np.ndarray:
         """Return what the counters rose by between each two edges: (len(edges) - 1, columns)."""
@@ -62,7 +68,8 @@ FOLDER = "resources."
 
 # History of the format. A reader accepts every version up to its own.
 #   1  (0.1.0) the first one
-VERSION = 1
+#   2  looks at all threads: "look", "u", names "t"
+VERSION = 2
 
 
 @dataclass
@@ -79,6 +86,7 @@ class DaemonSamples:
     rss: np.ndarray = field(default_factory=lambda: np.zeros(0))  # KiB
     threads: np.ndarray = field(default_factory=lambda: np.zeros(0))
     busiest: List[Tuple[float, str, float]] = field(default_factory=list)  # time, thread, share of a core
+    groups: Counter = field(default_factory=lambda: Counter(len(GROUPS)))  # seconds of a processor
 
 
 @dataclass
@@ -120,6 +128,7 @@ class NodeSamples:
     disks: Dict[str, DiskSamples] = field(default_factory=dict)
     interfaces: Dict[str, InterfaceSamples] = field(default_factory=dict)
     gaps: List[Dict[str, Any]] = field(default_factory=list)  # {"t": its end, "seconds", "why"}
+    looks: List[Tuple[float, float]] = field(default_factory=list)  # at the threads: time, seconds since the one before
 
 
 def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[NodeSamples]:
@@ -157,6 +166,7 @@ _COLUMNS = {
     "d": ("index", "ticks", "rss_kib", "threads", "read_bytes", "written_bytes"),
     "k": ("index", "reads", "read", "read_ms", "writes", "written", "write_ms", "busy_ms", "weighted_ms"),
     "n": ("index", "rx_bytes", "rx_packets", "rx_drops", "tx_bytes", "tx_packets", "tx_drops"),
+    "u": ("index", "name", "ms"),
 }
 _INDEX, _TICKS, _RSS, _THREADS, _READ, _WRITTEN = range(6)
 #: /proc/diskstats counts sectors
@@ -174,13 +184,14 @@ class _Lines:
 
     def __init__(self, about: Mapping[str, Any]) -> None:
         self._about = about
-        self._names: Dict[str, Dict[str, Any]] = {"d": {}, "k": {}, "n": {}}
+        self._names: Dict[str, Dict[str, Any]] = {"d": {}, "k": {}, "n": {}, "t": {}}
         self._times, self._ticks = array("d"), array("d")
         self._begin: Optional[float] = None
         self._values = {kind: array("d") for kind in _COLUMNS}
         self._numbers = {kind: array("l") for kind in _COLUMNS}  # of rows in each sample
         self._gaps: List[Dict[str, Any]] = []
         self._threads: List[Tuple[float, str, str, float]] = []
+        self._looks: List[Tuple[int, float]] = []  # number of the sample, seconds since the look before
 
     def take(self, line: Mapping[str, Any]) -> None:
         for kind, its in (line.get("names") or {}).items():
@@ -199,6 +210,8 @@ class _Lines:
                 rows = values = []
             self._values[kind].extend(values)
             self._numbers[kind].append(len(rows))
+        if "look" in line:
+            self._looks.append((len(self._times) - 1, float(line["look"])))
         if "gap" in line:
             self._gaps.append({"t": t, "seconds": line["gap"][0], "why": line["gap"][1]})
         for index, shares in (line.get("threads") or {}).items():
@@ -215,10 +228,16 @@ class _Lines:
             return
         edges = np.concatenate(([self._begin], self._times)) - offset
         ticks = np.array(self._ticks).reshape(len(self._times), -1) / float(about["hz"])
+        node.looks += [(self._times[number] - offset, seconds) for number, seconds in self._looks]
         busy = ticks[:, _BUSY].sum(axis=1)
         node.processors.add(edges[0], edges[1:], np.column_stack((busy, ticks[:, _WAITING])))
+        threads = self._rows("u")
         for index, (at, rows) in self._rows("d").items():
-            self._add_daemon(node, index, (edges, at, rows), offset)
+            daemon = self._daemon(node, index, (edges, at, rows), offset)
+            if daemon is not None and self._looks and daemon.its != "generator":
+                used = rows[:, _TICKS] / float(about["hz"])
+                shares = self._looked(threads.get(index)).shares(daemon.its, at, used)
+                daemon.groups.add(daemon.used.first, edges[at + 1], shares * used[:, None])
         for index, (at, rows) in self._rows("k").items():
             disk = names["k"].get(index)
             if disk:
@@ -240,13 +259,20 @@ class _Lines:
             found[str(int(index))] = (at[mine], rows[mine])
         return found
 
-    def _add_daemon(
+    def _looked(self, rows: Optional[Tuple[np.ndarray, np.ndarray]]) -> Looks:
+        """What the looks found of one daemon, from its rows and the numbers of their samples."""
+        looks = np.array([number for number, _ in self._looks], int)
+        at, found = rows if rows else (np.zeros(0, int), np.zeros((0, 3)))
+        names = {int(index): str(its.get("name")) for index, its in self._names["t"].items()}
+        return Looks(looks, np.searchsorted(looks, at), found[:, 1], found[:, 2] / 1000, names)
+
+    def _daemon(
         self, node: NodeSamples, index: str, table: Tuple[np.ndarray, np.ndarray, np.ndarray], offset: float
-    ) -> None:
-        """`table`: edges of all samples, numbers of those that have the daemon, their rows."""
+    ) -> Optional[DaemonSamples]:
+        """Add a daemon to its node; None for none. `table`: edges of all samples, numbers of its own, their rows."""
         about = self._names["d"].get(index)
         if not about:
-            return
+            return None
         edges, at, rows = table
         used = rows[:, [_TICKS, _READ, _WRITTEN]] / (float(self._about["hz"]), 1, 1)
         times = edges[at + 1]
@@ -256,7 +282,7 @@ class _Lines:
             begin = float(about["since"]) - offset
         if about["class"] == "monitor":
             node.monitor.add(begin, times, used[:, :1])
-            return
+            return None
         made = DaemonSamples(
             about["class"], str(about["id"]), int(about["pid"]), bool(about["io"]), about.get("disks") or {}
         )
@@ -264,6 +290,7 @@ class _Lines:
         made.at, made.rss, made.threads = times, rows[:, _RSS], rows[:, _THREADS]
         made.busiest = [(t - offset, name, share) for t, its, name, share in self._threads if its == index]
         node.daemons.append(made)
+        return made
 
 
 def _spread(counter: Counter, edges: np.ndarray, at: np.ndarray, rises: np.ndarray) -> None:

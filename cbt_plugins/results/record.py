@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.metrics import CLUSTER, TOTAL, MetricSource, from_source, number_at, read
 from cbt_plugins.plan import is_calibration
+from cbt_plugins.results.thread_groups import name_of
 
 #: between the name of a phase and that of a state of the cluster in it: "one-down / degraded"
 STATE = " / "
@@ -25,7 +26,9 @@ class Measurement:
     """One number of one run."""
 
     phase: str  # "measure-new"; of others: hsbench's mode, fio's job, COSbench's work stage
-    op: str  # "GET" "PUT" "STAT" "DELETE" "LIST" "MULTIPART", "read" "write", a class of daemons ("osd"), or TOTAL
+    #: "GET" "PUT" "STAT" "DELETE" "LIST" "MULTIPART", "read" "write", a class of daemons ("osd") or a group of its
+    #: threads ("osd:op-queue"), or TOTAL
+    op: str
     metric: str  # key of metrics.METRICS; the value has that metric's unit
     value: Optional[float]  # of all of the run
     #: the same through the run, one value every `step` seconds, nan where there is none; its mean is the run's value.
@@ -214,6 +217,13 @@ def of_resources(phase: str, used: Mapping[str, Any]) -> Iterator[Measurement]:
                 values = (series.get(metric.path[0]) or {}).get(name) or ()
                 bins = _bins([math.nan if value is None else value for value in values], 0, None)
                 yield Measurement(phase, name, metric.key, value, bins, step=series.get("step") or 1)
+    threads = used.get("threads") or {"lines": ()}
+    for line in threads["lines"]:
+        for metric in from_source(MetricSource.THREADS):
+            value = number_at(line, metric.path)
+            if value is not None:
+                bins = _bins(line["series"], 0, None)
+                yield Measurement(phase, name_of(line), metric.key, value, bins, step=threads["step"])
     for metric in from_source(MetricSource.NODES):
         value = number_at(used, metric.path)
         if value is not None:

@@ -6,7 +6,7 @@ import concurrent.futures
 import os
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -14,9 +14,10 @@ from cbt_plugins.metrics import TOTAL
 from cbt_plugins.results import collectl
 from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
 from cbt_plugins.results.bottleneck import at_ceiling, bottleneck
+from cbt_plugins.results.cpu_time import cpu_time
 from cbt_plugins.results.environment import Clocks, roles_in, roles_of
-from cbt_plugins.results.node_samples import FOLDER, NodeSamples, read_node
-from cbt_plugins.results.record import RunRecord
+from cbt_plugins.results.node_samples import FOLDER, Counter, NodeSamples, read_node
+from cbt_plugins.results.record import Measurement, RunRecord
 from cbt_plugins.results.usage import (
     CLASSES,
     Networks,
@@ -77,7 +78,9 @@ def of_record(run: Path, record: RunRecord, cluster: Mapping[str, Any]) -> Dict[
         there = [node for node in nodes if window[0] < window[1] and node.processors.meets(*window)]
         if there:
             moved = sum((m.value or 0.0) * 2**20 for m in its if m.metric == "mib_per_s" and m.op != TOTAL)
-            load = {"made": True, "per_s": sum(ops.values()), "bytes_per_s": moved, "ops": ops, "ceiling": None}
+            load: Dict[str, Any] = {"made": True, "per_s": sum(ops.values()), "bytes_per_s": moved, "ops": ops}
+            load["ceiling"] = None
+            load["served"] = _counter((m.start or 0.0, m.step, m.series or ()) for m in its if _counts(m))
             made[phase] = of_window(there, window, load, roles_in(cluster), Networks())
     return made
 
@@ -133,7 +136,7 @@ def _read_files(files: Sequence[Tuple[Path, str, float]]) -> List[Optional[NodeS
 
 def _load(phase: ArchivedPhase, line: Mapping[str, Any]) -> Dict[str, Any]:
     """Return the load on the cluster: requests and bytes a second that ended well, and what the generator can do."""
-    total, length = line["total"], line["window"]["seconds"]
+    total, length, series = line["total"], line["window"]["seconds"], line["series"]
     ops = {op: its["requests"] / length for op, its in line["ops"].items()}
     return {
         "made": bool(phase.jobs),
@@ -141,7 +144,21 @@ def _load(phase: ArchivedPhase, line: Mapping[str, Any]) -> Dict[str, Any]:
         "bytes_per_s": total["bytes"] / length,
         "ops": ops,
         "ceiling": line["generator"],
+        "served": _counter((series["start"], series["step"], its["obj_per_s"]) for its in series["ops"].values()),
     }
+
+
+def _counts(its: Measurement) -> bool:
+    return its.metric == "obj_per_s" and its.op != TOTAL
+
+
+def _counter(rates: Iterable[Tuple[float, int, Sequence[float]]]) -> Counter:
+    """Return a counter of requests, from (begin, seconds of a bin, requests a second)."""
+    made = Counter(1)
+    for begin, step, values in rates:
+        times = begin + step * np.arange(1, len(values) + 1)
+        made.add(begin, times, step * np.nan_to_num(np.array(values, float)).reshape(-1, 1))
+    return made
 
 
 def _about(node: NodeSamples, nodes: Sequence[NodeSamples], roles: Mapping[str, Sequence[str]]) -> Dict[str, Any]:
@@ -167,7 +184,10 @@ def of_window(
     roles: Mapping[str, Sequence[str]],
     networks: Networks,
 ) -> Dict[str, Any]:
-    """Return one phase: `window` on the run's clock, `load` {"made", "per_s", "bytes_per_s", "ops": {op: rate}}."""
+    """Return one phase: `window` on the run's clock, `load` {"made", "per_s", "bytes_per_s", "ops": {op: rate}}.
+
+    With "served", a Counter of requests, also the CPU time of thread groups for each.
+    """
     grid = UsageGrid(window, max(node.interval for node in nodes))
     lines: List[Dict[str, Any]] = []
     curves: Dict[str, np.ndarray] = {}
@@ -192,6 +212,7 @@ def of_window(
         "daemons": sorted(lines, key=lambda line: (CLASSES.index(line["class"]), line["node"], numbered(line["id"]))),
         "devices": list(devices(nodes, alone, grid)),
         "interfaces": list(interfaces(nodes, grid, roles, networks)),
+        "threads": cpu_time(alone, window, load.get("served") or Counter(1)),
         "series": {
             "start": float(grid.begin),
             "step": grid.step,

@@ -79,7 +79,7 @@ def _in(addresses: Sequence[str], networks: Sequence[Network]) -> bool:
 #: points of a series
 POINTS = 2000
 CLASSES = ("osd", "rgw", "mon", "mgr", "mds", "generator")
-#: seconds between two looks at threads
+#: seconds between two looks at threads, in files of version 1
 LOOK = 10.0
 _MIB = float(1 << 20)
 
@@ -151,13 +151,16 @@ def daemons(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[Dict[str, Any]
 def _thread(processes: Sequence[DaemonSamples], node: NodeSamples, grid: UsageGrid) -> Optional[Dict[str, Any]]:
     """The thread that was most often the busiest, and its share of a core; looks that found none count as nothing."""
     looks: Dict[str, List[float]] = {}
+    lasted = {t: seconds for t, seconds in node.looks if grid.begin < t <= grid.end}
     for process in processes:
         for t, name, share in process.busiest:
             if grid.begin < t <= grid.end:
-                looks.setdefault(name, []).append(share)
+                looks.setdefault(name, []).append(share * lasted.get(t, 1.0))
     if not looks:
         return None
     name = max(looks, key=lambda name: sum(looks[name]))
+    if lasted:
+        return {"name": name, "share": rounded(sum(looks[name]) / sum(lasted.values()))}
     # the first look only shows where a thread begins
     possible = math.floor(grid.length / max(LOOK, node.interval)) - 1
     return {"name": name, "share": rounded(sum(looks[name]) / max(possible, sum(map(len, looks.values()))))}

@@ -1,4 +1,5 @@
-"""What the resources monitor's agent takes of a processor beside 24 OSDs and 2000 other processes, all idle stand-ins.
+"""What the resources monitor's agent takes of a processor beside 24 OSDs and 2000 other processes: idle stand-ins,
+but each OSD works a little, since the threads of one that does nothing are not read.
 
 Needs root (a process namespace of its own) and a minute; SECONDS in the environment changes that.
 """
@@ -16,7 +17,9 @@ AGENT = Path(__file__).resolve().parents[2] / "monitors" / "resources_agent.py"
 THREADS = """\
 import threading, time
 for _ in range(60): threading.Thread(target=time.sleep, args=(9999,), daemon=True).start()
-time.sleep(9999)
+while True:
+    time.sleep(0.5)
+    sum(range(10**5))
 """
 INSIDE = """\
 for i in $(seq 24); do ./ceph-osd -S -c "$THREADS" --id "$i" & done

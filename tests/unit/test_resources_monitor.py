@@ -129,7 +129,7 @@ def test_a_busy_loop_is_as_many_cores_as_it_uses(tmp_path: Path, daemon: Callabl
     assert {path.name for path in folder.iterdir()} == {"output.txt", FILE}
     assert (folder / "output.txt").read_text() == ""
     written = lines(folder / FILE)
-    assert written[0]["version"] == 1 and written[0]["node"] == os.uname().nodename
+    assert written[0]["version"] == 2 and written[0]["node"] == os.uname().nodename
     assert written[-1]["end"] == "told" and written[-1]["samples"] > 3
 
     (node,) = analysis.read_nodes(local, {})
@@ -347,20 +347,40 @@ def test_all_that_a_later_process_did_was_done_since_somebody_watches(
     assert last[second.process.pid] == (0, 0, 0)
 
 
-def test_the_busiest_thread_of_a_busy_process(daemon: Callable[[str, float], Daemon]) -> None:
+def test_what_the_threads_of_a_process_ran_between_two_looks(daemon: Callable[[str, float], Daemon]) -> None:
     its = daemon(ID, 1.0)
     process = resources_agent.WatchedProcess(its.process.pid, "osd", ID, 0)
-    assert process.busiest(100.0, 0.0) is None  # where its threads begin
+    assert process.look() == []  # where its threads begin
     its.burnt()
     process.last = process.counters()[:1]
-    ((name, share), *_) = process.busiest(104.0, 0.5) or [("", 0.0)]
-    assert name == "ceph-osd" and 0.15 <= share <= 0.26  # at most 1.0 s of 4, less what it did before the first look
-    assert process.busiest(108.0, 0.5) is None  # it does nothing any more: its threads are not looked at ...
-    assert process.threads is None
-    process.last = (process.last[0] + 1000,)
-    assert process.busiest(112.0, 0.5) is None  # ... so that this is a first look again
-    assert process.busiest(116.0, 0.0) is not None
+    ((ms, name),) = process.look()
+    assert name == "ceph-osd" and 600 <= ms <= 1040  # at most 1.0 s, less what it did before the first look
+    assert resources_agent.NodeSampler._busiest([(ms, name)], ms) == [["ceph-osd", 1.0]]
+    assert resources_agent.NodeSampler._busiest([(ms, name)], 2 * ms) == []  # not busy: half a core
+    threads = process.threads
+    assert process.look() == [] and process.threads is threads  # it did nothing: its threads are not read
     process.close()
+
+
+def test_reefs_gateway_is_one_although_it_has_the_name_of_a_thread(tmp_path: Path) -> None:
+    """radosgw 18.2 is called notif-worker0, as one of its threads."""
+    program = tmp_path / "radosgw"
+    program.symlink_to(os.path.realpath(sys.executable))
+    rename = "import ctypes, sys; ctypes.CDLL(None).prctl(15, b'notif-worker0', 0, 0, 0); print(1, flush=True)"
+    line = ["-S", "-c", f"{rename}; sys.stdin.read()", "--name", "client.rgw.rgw7"]
+    commands = [[its, *line] for its in (str(program), sys.executable)]
+    started = [subprocess.Popen(its, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for its in commands]
+    try:
+        for its in started:
+            assert its.stdout is not None and its.stdout.readline()
+        processes = resources_agent.Processes(os.getpid())
+        processes.scan(0.0)
+        known = {process.pid: (process.its, process.id) for process in processes.known.values()}
+    finally:
+        for its in started:
+            its.kill()
+            its.communicate()
+    assert known[started[0].pid] == ("rgw", "rgw.rgw7") and started[1].pid not in known
 
 
 @pytest.mark.parametrize("program", [resources_agent, sampler_agent])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.metrics import METRICS, TOTAL
 from cbt_plugins.results.record import RunRecord
@@ -128,6 +128,17 @@ drops BIGINT packets
 """)
 
 
+_THREADS = columns_of("""
+phase VARCHAR name
+class VARCHAR osd, rgw, mon, mgr, mds
+thread_group VARCHAR what they do (docs/RESOURCES.md); null: all of the class
+cores DOUBLE processors used, mean
+ms_per_op DOUBLE CPU time for each successful request
+low DOUBLE its 95 % confidence interval
+high DOUBLE its 95 % confidence interval
+""")
+
+
 @lru_cache(maxsize=64)
 def summary(path: Path) -> Mapping[str, Any]:
     """Return `loader.summary_of`, once a run: several tables are made of it."""
@@ -224,11 +235,17 @@ def _warnings(run: TableRun) -> Iterator[Row]:
             yield {"name": record.name, "code": warning.code, "severity": severity, "text": warning.text}
 
 
-def _resources(run: TableRun, key: str) -> Iterator[Row]:
+def _resources(run: TableRun, key: str, within: Optional[str] = None) -> Iterator[Row]:
     used = (summary(run.path).get("resources") or {}).get("phases") or {} if run.ours else {}
     for phase, its in used.items():
-        for line in its.get(key) or ():
+        lines = its.get(key) or ()
+        for line in lines[within] if within and lines else lines:
             yield {"phase": phase, **line}
+
+
+def _threads(run: TableRun) -> Iterator[Row]:
+    for row in _resources(run, "threads", "lines"):
+        yield {**row, "thread_group": row["group"]}
 
 
 def _table(name: str, text: str, columns: Any, rows: Any) -> Table:
@@ -247,6 +264,7 @@ TABLES = (
     _table("config", "what the run was", _CONFIG, _config),
     _table("warnings", "the warnings about its numbers", _WARNINGS, _warnings),
     _table("daemons", "what each daemon used in a phase", _DAEMONS, lambda run: _resources(run, "daemons")),
+    _table("threads", "CPU time by what threads do", _THREADS, _threads),
     _table("devices", "what each disk did in a phase", _DEVICES, lambda run: _resources(run, "devices")),
     _table("interfaces", "what each interface did in a phase", _INTERFACES, lambda run: _resources(run, "interfaces")),
 )
