@@ -1,9 +1,7 @@
-"""Other releases of Ceph: root folders that CBT_LAB_ROOTS names, and what our programs need to run in their nodes."""
+"""Other releases of Ceph: root folders that are there, and what our programs need to run in their nodes."""
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
 import subprocess
 import sys
@@ -15,34 +13,22 @@ import pytest
 from running_lab import PROJECT
 
 from cbt_plugins.host import cache_dir
+from cbt_plugins.tools.lab.roots import inside
+from cbt_plugins.tools.lab.roots import releases as found_releases
 
 #: how to get them, for people who read why a test was skipped
-BRING = "docs/LAB.md, \"Another release\", makes one; then CBT_LAB_ROOTS=DIR[:DIR...] names them"
+BRING = "`cbt-tools lab root reef` makes one; or CBT_LAB_ROOTS=DIR[:DIR...] names them"
 
 
 def roots() -> List[str]:
-    """Return the folders of CBT_LAB_ROOTS, a list as PATH is one."""
-    return [folder for folder in os.environ.get("CBT_LAB_ROOTS", "").split(":") if folder]
-
-
-def inside(root: str, *words: str) -> str:
-    """Return what a command prints in a root folder, "" when it fails or is not there."""
-    line = [*(["chroot", root] if root != "/" else []), *words]
-    try:
-        return subprocess.run(line, capture_output=True, text=True, timeout=120).stdout.strip()
-    except OSError:
-        return ""
+    """Return the root folders but for the machine's own."""
+    return [root for root in releases().values() if root != "/"]
 
 
 @cache
 def releases() -> Dict[str, str]:
     """Return {"18.2.7": root folder}, this machine's among them; the first of two with one version."""
-    found: Dict[str, str] = {}
-    for root in ["/", *roots()]:
-        version = re.search(r"ceph version ([\d.]+)", inside(root, "ceph", "--version"))
-        if version:
-            found.setdefault(version[1], root)
-    return found
+    return {str(release).split()[0]: root for release, root in found_releases().items()}
 
 
 def home_of(root: str, folder: Path) -> Path:

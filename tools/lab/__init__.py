@@ -12,9 +12,10 @@ from typing import Callable, Dict, List, NoReturn, Optional
 
 from ..command import FAILED, INTERRUPTED, OK, USAGE, CommandError, explain
 from ..forms import JSON, TEXT, add_forms, add_renamed, put
-from .cluster import Lab, as_text, status_of
+from .cluster import Lab, as_text, status_of, to_stderr
 from .needs import LabError
 from .process import default_signals
+from .root_builder import RootBuilder
 from .roots import root_of
 from .snapshots import Snapshots, mib
 from .spaces import cache_home
@@ -52,6 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     down.add_argument("--graceful", action="store_true", help="stop the daemons first")
     down.add_argument("--wipe", action="store_true", help="remove the files, too")
     _add_snapshots(verb)
+    root = verb("root", "make the root folder of a release for `up --release`; kept in the cache", " reef")
+    root.add_argument("name", help="pacific, reef, tentacle: from Debian's mirror; any other with --image or --tree")
+    source = root.add_mutually_exclusive_group()
+    source.add_argument("--image", default="", help="from a container image that is there")
+    source.add_argument("--tree", type=Path, help="from a Ceph build tree (bin, lib) and a root of its distribution")
     status = verb("status", "nodes, daemons, health, memory")
     add_forms(status, TEXT, JSON)
     add_renamed(status, {"--json": "--format json"})
@@ -159,6 +165,7 @@ def run(args: argparse.Namespace) -> int:
         "down": _down,
         "status": _status,
         "exec": _exec,
+        "root": _make_root,
         "snapshot": _snapshot,
         "restore": _restore,
         "snapshots": _list_snapshots,
@@ -198,6 +205,11 @@ def _shape(args: argparse.Namespace) -> Topology:
 
 def _root(args: argparse.Namespace) -> str:
     return root_of(args.release) if args.release else args.root or ""
+
+
+def _make_root(lab: Lab, args: argparse.Namespace) -> int:
+    print(RootBuilder(to_stderr).make(args.name, args.image, args.tree))
+    return OK
 
 
 def _snapshot(lab: Lab, args: argparse.Namespace) -> int:

@@ -18,15 +18,16 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 from cbt_plugins.cluster.remote import own_here
 
-from .conf import write_ssh
+from .conf import write_links, write_ssh
 from .daemons import Daemons, bring_up, finish
 from .needs import LabError, LabUsage, missing, refuse_without_aio, refuse_without_namespaces
+from .pid1 import LINKS
 from .process import CephShell, by_namespace, default_signals
 from .spaces import Birth, Spaces, needed_paths, remove_groups
 from .topology import HEAD, LabNode, LabRecord, Topology
 
 #: What a lab makes in its folder, and so what --wipe removes.
-PARTS = ("etc", "ssh", "nodes", "run", "log", "s3.json", "lab.json", "restoring", "restored")
+PARTS = ("etc", "ssh", "nodes", "run", "log", "s3.json", "lab.json", LINKS, "restoring", "restored")
 
 
 def to_stderr(line: str) -> None:
@@ -165,6 +166,8 @@ class Lab:
         record.save(self.dir)
         for part in ("etc/ceph", "ssh", "nodes", "run", "log"):
             (self.dir / part).mkdir(parents=True, exist_ok=True)
+        if record.topology.root != "/":
+            write_links(self.dir / LINKS)
         spaces = self.spaces
         if fresh:
             write_ssh(self.dir, record.topology, spaces.environment())

@@ -12,8 +12,11 @@ import shutil
 import struct
 import subprocess
 import time
+from importlib import metadata
 from pathlib import Path
 from typing import Dict, List, Mapping, Tuple
+
+import cbt_plugins
 
 from .needs import LabError
 from .topology import HEAD, MASK, PREFIX, S3_PORT, S3_TLS_PORT, Topology
@@ -255,6 +258,23 @@ def write_tls(config: Path, topology: Topology) -> bool:
             raise LabError(f"openssl made no certificate: {made.stderr.decode(errors='replace').strip()}")
         file.write(authority.read_bytes())
     return True
+
+
+def write_links(folder: Path) -> None:
+    """Make a folder with this project as it would be installed, in links: another Python than ours imports it there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    package, home = folder / "cbt_plugins", Path(str(cbt_plugins.__file__)).resolve().parent
+    package.mkdir(parents=True)
+    parts = {path.name: path for path in home.iterdir() if path.name != "__pycache__"}
+    for name in ("monitors", "tools"):  # beside the package in a checkout
+        parts.setdefault(name, home.parent / name)
+    for name, path in parts.items():
+        (package / name).symlink_to(path)
+    distribution = metadata.distribution("cbt-plugins")
+    known = folder / f"cbt_plugins-{distribution.version}.dist-info"
+    known.mkdir()
+    for name in ("METADATA", "entry_points.txt"):
+        (known / name).write_text(distribution.read_text(name) or "")
 
 
 def write_ssh(directory: Path, topology: Topology, environment: Mapping[str, str]) -> None:

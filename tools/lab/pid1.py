@@ -25,6 +25,8 @@ MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC = 0x1, 0x20, 0x1000, 0x4000
 CLONE_NEWCGROUP = 0x2000000
 LIBC = ctypes.CDLL(None, use_errno=True)
 
+#: where the Python of another release finds this project, and the folder of the lab that is shown there
+OWN, LINKS = "/opt/cbt-plugins", "python"
 #: Folders that every node has for itself, and the mode of those that begin empty with each boot. /root also
 #: because a shell's slow ~/.bashrc would cost more than the command that CBT sends; /tmp because CBT works
 #: there unless told otherwise.
@@ -122,12 +124,15 @@ def furnish_node(order: Dict[str, Any]) -> None:
     mount("tmpfs", f"{root}/run", "tmpfs", data="mode=755,size=256m")
     for folder in ("ceph", "sshd", "lock"):
         os.mkdir(f"{root}/run/{folder}")
-    for source, target in (
+    shown = [
         (f"{private}/lib", "/var/lib/ceph"),
         (f"{private}/log", "/var/log/ceph"),
         (f"{home}/etc/ceph", "/etc/ceph"),
         (f"{home}/ssh", "/root/.ssh"),
-    ):
+    ]
+    if root:
+        shown.append((f"{home}/{LINKS}", OWN))
+    for source, target in shown:
         os.makedirs(root + target, exist_ok=True)
         bind(source, root + target)
     if not os.path.exists(f"{root}/etc/hosts"):
