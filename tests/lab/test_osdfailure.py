@@ -187,6 +187,7 @@ def test_a_second_run_on_the_cluster_is_refused(lab: RunningLab, tmp_path: Path,
     assert facts(lab) == before
 
 
+@pytest.mark.long  # tests/crash/test_inject_command does so on a stand-in
 def test_faults_beside_a_benchmark_that_knows_nothing_of_them(
     lab: RunningLab, tmp_path: Path, before: Dict[str, Any]
 ) -> None:
