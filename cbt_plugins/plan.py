@@ -319,6 +319,7 @@ class Plan:
     cbt_load: CbtLoad = CbtLoad()
     keep_rows: bool = False  # the request rows too, beside their aggregates
     generator_ceiling: Optional[bool] = None  # measure what the generators can do; None: where the run is long
+    admin: bool = True  # False: neither ceph nor radosgw-admin is there
     settings: Settings = Settings()
     pools: Tuple[RunPool, ...] = ()
     rgw: Gateways = Gateways()

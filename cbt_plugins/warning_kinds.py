@@ -114,6 +114,7 @@ _ALL = (
     WarningKind("scrubbing", "PGs were scrubbed"),
     WarningKind("slow-ops", "the cluster warned of slow operations"),
     WarningKind("accepted-condition", "a condition of the cluster that `accept` names"),
+    WarningKind("no-admin", "the run had none of Ceph's commands"),
     WarningKind("state-unknown", "the state of the cluster is not known for a part of a phase"),
     # of a failure: docs/RECOVERY.md
     WarningKind("no-baseline", "no second without a failure was measured"),

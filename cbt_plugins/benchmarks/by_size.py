@@ -164,6 +164,7 @@ class BySizeSection(BenchmarkSection):
             cbt_load=self.cbt_load.to_plan(),
             keep_rows=self.keep_rows,
             generator_ceiling=self.generator_ceiling,
+            admin=self.admin == "ceph",
             settings=settings,
             pools=self.pools_to_plan(),
             rgw=self.rgw.to_plan(),

@@ -147,6 +147,7 @@ class WarpSection(BenchmarkSection):
             cbt_load=self.cbt_load.to_plan(),
             keep_rows=self.keep_rows,
             generator_ceiling=self.generator_ceiling,
+            admin=self.admin == "ceph",
             settings=self.settings.to_plan(),
             pools=self.pools_to_plan(),
             rgw=self.rgw.to_plan(),

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.cluster.ceph import Ceph, Status
+from cbt_plugins.cluster.ceph import Ceph, CephError, Status
 from cbt_plugins.cluster.remote import side_by_side
 from cbt_plugins.cluster.stream import NodeProgram, Stream
 from cbt_plugins.journal import LineWriter, json_lines
@@ -201,6 +201,16 @@ class ClusterWatch:
             return False
         self._state.update(line)
         return True
+
+
+class NoWatch(ClusterWatch):
+    """For a run without Ceph's commands: there are no samples."""
+
+    def __enter__(self) -> NoWatch:
+        return self
+
+    def ask(self, commands: Sequence[str], timeout: float) -> List[Any]:
+        raise CephError("admin: none")
 
 
 def _changed(line: Mapping[str, Any]) -> List[str]:

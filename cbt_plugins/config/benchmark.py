@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Mapping, Optional, Tuple
+from typing import Annotated, Any, Iterator, Literal, Mapping, Optional, Tuple
 
 from pydantic import (
     BeforeValidator,
@@ -183,6 +183,9 @@ class BenchmarkSection(Strict):
     keep_rows: bool = Field(
         False, description="Keep a row of every request too."
     )
+    admin: Literal["ceph", "none"] = Field(
+        "ceph", description="`none`: without `ceph` and `radosgw-admin`; the report says what then is not known."
+    )
     generator_ceiling: Optional[bool] = Field(
         None,
         description="First measure, in seconds, what each client can do without a cluster; without this key where "
@@ -237,6 +240,29 @@ class BenchmarkSection(Strict):
     def pools_to_plan(self) -> Tuple[plan.RunPool, ...]:
         """Return the plan's pools."""
         return tuple(pool.to_plan(key) for key, pool in self.pools.items())
+
+
+def needs_admin(made: plan.Plan) -> Iterator[str]:
+    """Yield what a plan asks for that cannot be had without Ceph's commands."""
+    if made.s3.user:
+        yield "s3.user (give keys or a profile)"
+    if made.settings != plan.Settings():
+        yield "settings"
+    if made.pools:
+        yield "pools"
+    if made.rgw != plan.Gateways():
+        yield "rgw"
+    for phase in made.phases:
+        goal = phase.goal or plan.Goal()
+        asked = {
+            "max_avail": goal.max_avail,
+            "raw": goal.raw,
+            "clean": phase.wait_clean,
+            "gc": phase.wait_gc,
+            "drop_caches": phase.drop_caches,
+            "faults": any(event.inject for event in phase.events),
+        }
+        yield from (f"{what} of {phase.name}" for what, value in asked.items() if value)
 
 
 def check_raw_goal(goal: Optional[FillSection], full_guard: Optional[float]) -> None:

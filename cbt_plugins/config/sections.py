@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Dict, Mapping, Optional, Tuple, Type
 
 from cbt_plugins.config import registry
+from cbt_plugins.config.benchmark import needs_admin
 from cbt_plugins.config.errors import ConfigError, ErrorAt
 from cbt_plugins.config.validate import FieldError, validate
 from cbt_plugins.inventory import nodes_of
@@ -55,7 +56,11 @@ def understand(
     model, errors = validate(section, own, context)
     if model is None:
         return None, errors
-    return _with_calibration(model.to_plan(clients, endpoints)), ()
+    plan = _with_calibration(model.to_plan(clients, endpoints))
+    needed = [] if plan.admin else list(needs_admin(plan))
+    if needed:
+        return None, (FieldError(("admin",), f"none, but these need Ceph's commands: {', '.join(needed)}"),)
+    return plan, ()
 
 
 def plan_of(

@@ -40,25 +40,29 @@ class ClusterAccess:
     common: Mapping[str, Any] = field(default_factory=dict)
     run_id: str = "run"
     trusted: bool = False  # the user has seen what is open, whoever wrote it
+    admin: bool = True  # False: Ceph's commands are not there; nothing but commands of the user's is undone
 
 
-def ensure(folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], run_id: str) -> str:
+def ensure(
+    folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], run_id: str, admin: bool = True
+) -> str:
     """Return the ID of the run that has this folder: that of its cluster.json, which is written if there is none.
 
     All processes of a run have the same ID; it marks what is theirs on the nodes and in the cluster. Raises FaultError.
     """
     if not (folder / FILE).exists():
-        _write(folder, cluster, common, run_id)
+        _write(folder, cluster, common, run_id, admin)
     return _read(folder)[2]
 
 
-def _write(folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], run_id: str) -> None:
+def _write(folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], run_id: str, admin: bool) -> None:
     document = {
         "version": ARCHIVE_VERSION,
         "run_id": run_id,
         "cluster": {k: _plain(cluster[k]) for k in _CLUSTER if cluster.get(k)},
         "common": {k: common[k] for k in _COMMON if common.get(k)},
         "PDSH_SSH_ARGS_APPEND": os.environ.get("PDSH_SSH_ARGS_APPEND", ""),
+        **({} if admin else {"admin": False}),
     }
     write_json(folder / FILE, {**document, "seal": seal.of(document)})
 
@@ -90,7 +94,8 @@ def read(folder: Path, trusted: bool = False) -> ClusterAccess:
         os.environ.setdefault("PDSH_SSH_ARGS_APPEND", str(document["PDSH_SSH_ARGS_APPEND"]))
     common = document.get("common", {})
     remote = Remote.from_host(cluster, common)
-    return ClusterAccess(remote, Ceph(remote, cluster), cluster, common, run_id, trusted)
+    admin = document.get("admin") is not False
+    return ClusterAccess(remote, Ceph(remote, cluster), cluster, common, run_id, trusted, admin)
 
 
 def limits_of(settings: Settings, base: Optional[ClusterLimits] = None) -> ClusterLimits:

@@ -62,7 +62,7 @@ class Injector:
         self._folder = folder
         self._journal = UndoJournal(folder)
         try:  # only now: nobody else can have the folder
-            run_id = self._journal.run_id = ensure(folder, access.cluster, access.common, access.run_id)
+            run_id = self._journal.run_id = ensure(folder, access.cluster, access.common, access.run_id, access.admin)
             if not access.trusted and not are_sealed(self._journal.records, run_id):
                 raise FaultError(seal.refusal(folder / FILE))
         except BaseException:
@@ -78,7 +78,7 @@ class Injector:
         self._maker = SettingsMaker(access.ceph, self._limits)
         self._preparer = Preparer(access.ceph, access.cluster, self._limits, self._settings.flags)
         self._taken: Dict[str, BlastRadius] = {}  # by label: of the faults that this process has injected
-        self._lock = lock.Lock(access.ceph, run_id, folder, self._limits.quick)
+        self._lock = (lock.Lock if access.admin else lock.NoLock)(access.ceph, run_id, folder, self._limits.quick)
         #: left open by an earlier process: nothing is injected before they are undone
         self._inherited = {record.id for record in self._journal.still_open() if record.kind != PREPARED}
         #: one step, or one undo, at a time: faults come from a thread beside the load

@@ -118,7 +118,7 @@ def of_cluster(
 ) -> Iterator[Warning_]:
     """Yield what was wrong with the cluster in the window of a phase, but for what the run's own faults explain."""
     start, end = phase.window
-    if not phase.jobs or end <= start:
+    if not phase.jobs or end <= start or run.plan.get("admin") is False:
         return
     ours = of_own_faults(json_lines(run.path / "events.jsonl"))
     accepted = (run.plan.get("settings") or {}).get("accept") or ()

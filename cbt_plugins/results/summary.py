@@ -136,10 +136,18 @@ def _job(made: of_phase.PhaseAggregates, job: ArchivedJob) -> Dict[str, Any]:
     }
 
 
+_WITHOUT_ADMIN = (
+    "admin: none: not known are the cluster's state in each phase, objects against requests, capacity, and what Ceph "
+    "runs with; nothing stops a fill before the cluster is full"
+)
+
+
 def _run_warnings(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
     if run.complete is None:
         text = "the run has no end marker: it was interrupted, or is still running"
         yield {"code": "incomplete", "text": text}
+    if run.plan.get("admin") is False:
+        yield {"code": "no-admin", "text": _WITHOUT_ADMIN}
     for directory, text in run.errors:
         where = {"phase": directory} if directory else {}
         yield {"code": "unreadable-phase" if directory else "damaged-archive", "text": text, **where}

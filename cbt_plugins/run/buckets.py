@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
+import shlex
 import time
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster.ceph import BucketStats, Ceph, CephError, CephTimeout
 from cbt_plugins.cluster.remote import side_by_side
+from cbt_plugins.cluster.stream import NodeProgram
 from cbt_plugins.journal import Journal
 from cbt_plugins.load.generator import JobEnd, LoadJob
 from cbt_plugins.plan import Plan
+from cbt_plugins.run.context import RunContext
+from cbt_plugins.run.preflight import Ready
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +29,10 @@ REMOVE_RATE = 20.0
 STATS_TIMEOUT, FAULTY_STATS_TIMEOUT = 120.0, 15.0
 #: counts that are taken until two are equal, and seconds between them
 SETTLES, SETTLE = 10, 1.0
+#: removes buckets through S3, from a client
+AGENT = Path(__file__).with_name("bucket_agent.py")
+#: seconds without a word of it after which it is given up: it tries a request again for some minutes
+SILENT = 900.0
 #: warp 1.3.1 may end before it has printed its very last row (seen in about every second run of `put`)
 LAST_ROW = 1
 
@@ -135,6 +146,66 @@ class Buckets:
         if self._stats(name) is not None:
             command = f"radosgw-admin bucket rm --bucket={named} --purge-objects"
             raise CephError(f"bucket {named} is still there after its removal: run {command}")
+
+
+class BucketsByS3(Buckets):
+    """Those of a run that has no Ceph command: a client removes them through S3.
+
+    Nobody counts their objects: a listing of all of them would take as long as a phase.
+    """
+
+    def __init__(self, run: RunContext, ready: Ready) -> None:
+        super().__init__(run.plan, run.run_id, run.ceph, run.journal)
+        self._remote, self._node, self._ready = run.remote, run.clients[0], ready
+
+    def claim(self) -> None:
+        """Write down the buckets of ours; the random name of a run can be no other's."""
+        for key, name in self.names.items():
+            if key not in self._foreign and name not in self.own:
+                self._journal.write("bucket", bucket=name)
+
+    def counts(self, timeout: float = STATS_TIMEOUT) -> Dict[str, int]:
+        """Return {}: nothing is counted."""
+        return {}
+
+    def empty(self, objects: Mapping[str, int]) -> None:
+        """Remove our own buckets before a fill is repeated, whatever they hold."""
+        self._purge(self.own)
+
+    def remove(self) -> None:
+        """Remove the buckets that this run made, with their objects. Raises CephError."""
+        for name in self._purge(self.own):
+            self._journal.write("bucket-removed", bucket=name)
+
+    def _purge(self, names: Sequence[str]) -> Sequence[str]:
+        """Remove buckets and all that is in them; return their names. Raises CephError."""
+        if not names:
+            return names
+        log.info("removing %s through S3", ", ".join(names))
+        agent, s3 = NodeProgram(AGENT), self._s3
+        order = {
+            "url": s3.urls[0],
+            "region": s3.region,
+            "keys": list(self._ready.keys.all),
+            "verify": s3.verify_tls,
+            "authority": self._ready.authority,
+            "buckets": list(names),
+        }
+        failed, last = [], time.monotonic()
+        line = f"exec python3 {shlex.join(agent.words())}"
+        with contextlib.closing(self._remote.stream([self._node], line)) as stream:
+            stream.send(agent.text)
+            stream.send(json.dumps(order) + "\n")
+            while stream.open and time.monotonic() < last + SILENT:
+                for _, text in stream.lines(1.0):
+                    last = time.monotonic()
+                    with contextlib.suppress(ValueError):
+                        said = json.loads(text)
+                        failed += [said["failed"]] if "failed" in said else []
+                        if "end" in said and not failed:
+                            return names
+        why = "; ".join(failed) or " | ".join(stream.messages[-2:]) or "no answer"
+        raise CephError(f"{self._node}: buckets of the run are left: {why}")
 
 
 def bucket_name(run_id: str, key: str) -> str:

@@ -116,10 +116,12 @@ class RunContext:
     def nodes(self) -> List[str]:
         """Every node that the load or the cluster needs, the head first."""
         cluster = self.host.cluster
+        if not self.plan.admin:  # servers are somebody else's
+            return list(dict.fromkeys([head_of(cluster), *self.clients]))
         servers = [role for role in ROLES if role not in ("head", "clients")]
         return list(dict.fromkeys([head_of(cluster), *self.clients, *nodes_of(cluster, *servers)]))
 
     @property
     def watched(self) -> List[str]:
         """Every node that may have files of the run: monitors also watch clients that make no load."""
-        return list(dict.fromkeys([*self.nodes, *nodes_of(self.host.cluster)]))
+        return list(dict.fromkeys([*self.nodes, *(nodes_of(self.host.cluster) if self.plan.admin else ())]))

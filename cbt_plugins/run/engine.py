@@ -17,6 +17,7 @@ from typing import Iterator, List, Tuple
 from cbt_plugins import signals
 from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.remote import Remote, RemoteError, find_own
+from cbt_plugins.cluster.sampler import NoWatch
 from cbt_plugins.config.source import mask_secrets
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector
 from cbt_plugins.faults.access import RUN_ID
@@ -26,7 +27,7 @@ from cbt_plugins.load.session import Agents, LoadError
 from cbt_plugins.monitors.recovery import cluster_watch
 from cbt_plugins.plan import Plan
 from cbt_plugins.run import prepare
-from cbt_plugins.run.buckets import Buckets
+from cbt_plugins.run.buckets import Buckets, BucketsByS3
 from cbt_plugins.run.context import LOAD, RunArchive, RunContext
 from cbt_plugins.run.generator_ceiling import GeneratorCeilings
 from cbt_plugins.run.phases import PhaseRunner, Watchers
@@ -107,6 +108,8 @@ class Engine:
         if not run.archive.cluster("before").exists():
             self._snapshot("before")
         buckets = Buckets(run.plan, run.run_id, run.ceph, run.journal)
+        if not run.plan.admin:
+            buckets = BucketsByS3(run, ready)
         buckets.claim()
         run.injector.apply()
         run.events.write("run-begun", run_id=run.run_id, phases=[phase.name for phase in run.plan.phases])
@@ -148,10 +151,12 @@ class Engine:
     def _context(self, journal: Journal, events: Journal) -> Iterator[RunContext]:
         host, plan, archive = self._host, self._plan, self._archive
         run_id = self._identify(journal)
-        access = ClusterAccess(self._remote, self._ceph, host.cluster, host.common, run_id)
+        access = ClusterAccess(self._remote, self._ceph, host.cluster, host.common, run_id, admin=plan.admin)
         injector = Injector(archive.folder, access, events.write, plan.settings)
         with contextlib.closing(injector):
             watch = cluster_watch(self._ceph, host.cluster, host.profiles.get("recovery") or {}, archive.monitors)
+            if not plan.admin:
+                watch = NoWatch(watch.ceph, watch.node, watch.file, watch.settings)
             run = RunContext(host, plan, run_id, self._remote, self._ceph, archive, journal, events, injector, watch)
             with watch:
                 yield run
@@ -180,6 +185,8 @@ class Engine:
             write_whole(run.archive.folder / "config.yaml", mask_secrets(run.host.config_file.read_text()))
 
     def _snapshot(self, when: str) -> None:
+        if not self._plan.admin:
+            return
         draft, folder = self._archive.cluster(f"{when}.tmp"), self._archive.cluster(when)
         self._ceph.snapshot(draft)
         if folder.exists():  # of an invocation that was killed while it removed the buckets

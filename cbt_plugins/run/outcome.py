@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.clock import Offset
-from cbt_plugins.cluster.sampler import ClusterWatch
+from cbt_plugins.cluster.sampler import ClusterWatch, NoWatch
 from cbt_plugins.formatting import several
 from cbt_plugins.journal import ARCHIVE_VERSION, write_json
 from cbt_plugins.load.generator import JobEnd, LoadJob
@@ -149,6 +149,8 @@ class PhaseOutcome:
 
         A phase moves data beside what it writes, so the borders of phases are where capacity can be compared.
         """
+        if isinstance(watch, NoWatch):
+            return
         try:
             df, osd_df = watch.ask(("df detail", "osd df"), CAPACITY_TIMEOUT)
         except CephError as error:

@@ -77,7 +77,7 @@ def test_clients_that_make_no_load_are_watched_and_so_cleaned(monkeypatch: pytes
     remote = SimpleNamespace(run=lambda nodes, command, timeout: cleaned.extend(nodes))
     cluster = {"head": "node0", "clients": ["client1", "client2"], "osds": ["osd1"]}
     host = SimpleNamespace(cluster=cluster, common={}, run_dir="/var/tmp/cbt/00000000/warp-1")
-    plan = SimpleNamespace(drivers=[SimpleNamespace(node="client1")], phases=[])
+    plan = SimpleNamespace(admin=True, drivers=[SimpleNamespace(node="client1")], phases=[])
     last = {"run_dir": host.run_dir, "clients": ["client1"]}
     journal = SimpleNamespace(last=lambda event: last, all=lambda event: [])
     run = context(host=host, plan=plan, remote=remote, journal=journal, archive=RunArchive(tmp_path))
