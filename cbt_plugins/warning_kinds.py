@@ -96,6 +96,8 @@ _ALL = (
     WarningKind("clock-offset", "a node's clock is off"),
     WarningKind("generator-bound", "the load generator was the limit", caps=("*_per_s", "*_ms")),
     WarningKind("resources-gap", "a node was not watched all the time"),
+    WarningKind("throttled", "a daemon was stopped by the CPU limit of its cgroup"),
+    WarningKind("swapping", "a node swapped memory"),
     WarningKind("repeated", "a phase was run again after an interruption"),
     WarningKind("late", "load generators did not end in time"),
     WarningKind("refused", "the cluster refused the requests of a fill"),

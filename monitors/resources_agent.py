@@ -23,7 +23,7 @@ SEARCH, SEARCH_ALL = 10.0, 300.0
 SEARCH_OFTEN = 30.0
 #: samples after which only every tenth is taken: somebody must read a day of them
 FINE, COARSER = 7200, 10
-#: seconds between two looks at the threads; of a run of hours, each sample is one
+#: seconds between two looks at threads, limits and memory; of a run of hours, each sample is one
 LOOK = 5.0
 #: cores from which on a process may have a thread that is at its limit
 BUSY = 0.8
@@ -379,6 +379,74 @@ def cpu_ticks():
     return list(map(int, line.split()[CPU_TICKS]))
 
 
+class Limits:
+    """The CPU limits of cgroups (v1 and v2) that processes are in, their own and those above."""
+
+    def __init__(self):
+        self._files, self._last = {}, {}  # process index -> files; file -> (periods, throttled periods)
+
+    def rises(self, processes):
+        """Return [[process index, periods, periods in which it was throttled]] of those that a limit has stopped."""
+        now, found = {}, []
+        for index, process in processes.items():
+            if index not in self._files:
+                self._files[index] = throttle_files(process.pid)
+            for file in self._files[index]:
+                if file not in now:
+                    now[file] = self._periods(file)
+            its = [now[f] for f in self._files[index] if now[f] and f in self._last]
+            before = [self._last[f] for f in self._files[index] if now[f] and f in self._last]
+            rises = [(b[1] - a[1], b[0] - a[0]) for a, b in zip(before, its)]
+            throttled, periods = max(rises) if rises else (0, 0)
+            if throttled > 0:
+                found.append([index, periods, throttled])
+        self._last = {file: its for file, its in now.items() if its}
+        self._files = {index: its for index, its in self._files.items() if index in processes}
+        return found
+
+    @staticmethod
+    def _periods(file):
+        words = (read(file) or b"").split()
+        its = dict(zip(words[::2], words[1::2]))
+        return (int(its[b"nr_periods"]), int(its[b"nr_throttled"])) if b"nr_throttled" in its else None
+
+
+def throttle_files(pid):
+    """Return the cpu.stat of each cgroup of a process that could have a limit; the root has none."""
+    found = []
+    for line in text("/proc/%d/cgroup" % pid).splitlines():
+        number, kinds, path = line.split(":", 2)
+        if number != "0" and "cpu" not in kinds.split(","):
+            continue
+        top = "/sys/fs/cgroup/" + kinds
+        parts = [part for part in path.split("/") if part]
+        for n in range(len(parts), 0, -1):
+            file = "/".join([top.rstrip("/"), *parts[:n], "cpu.stat"])
+            if ".." not in parts and b"nr_throttled" in (read(file) or b""):
+                found.append(file)
+    return found
+
+
+class Memory:
+    """What a node says of its load and memory."""
+
+    def __init__(self):
+        self._swapped = self._read()
+
+    def line(self):
+        """Return [load of a minute, KiB available, pages swapped in, out since the line before]."""
+        before, self._swapped = self._swapped, self._read()
+        load, memory = text("/proc/loadavg").split()[0], text("/proc/meminfo").split()
+        available = int(memory[memory.index("MemAvailable:") + 1])
+        return [float(load), available, *(b - a for a, b in zip(before, self._swapped))]
+
+    @staticmethod
+    def _read():
+        words = text("/proc/vmstat").split()
+        its = dict(zip(words[::2], words[1::2]))
+        return [int(its.get(name, 0)) for name in ("pswpin", "pswpout")]
+
+
 def link(path):
     try:
         return os.readlink(path)
@@ -397,6 +465,7 @@ class NodeSampler:
         self._last = None
         self._looked = None  # when the threads were read
         self._names = {}  # thread name -> its index in the lines
+        self._limits, self._memory = Limits(), Memory()
 
     def line(self, record):
         # one write: a kill leaves whole lines
@@ -443,6 +512,7 @@ class NodeSampler:
         daemons, gone = self._daemons(now)
         looked, ran = self._threads(now, t) if last or self._looked is None or now >= self._looked + LOOK else (0.0, {})
         if passed is None:
+            self._limits.rises(self._processes.known)
             return
         record = {"t": round(t, 3), "s": round(passed, 4), "c": [b - a for a, b in zip(before, self._cpu)]}
         record.update({"d": daemons, "k": disk_lines, "n": net_lines})
@@ -451,7 +521,8 @@ class NodeSampler:
         if gap:
             record["gap"] = gap
         if looked:
-            record["look"] = round(looked, 3)
+            record["look"], record["h"] = round(looked, 3), self._memory.line()
+            record["q"] = self._limits.rises(self._processes.known)
             record["u"] = [[index, *row] for index, its in ran.items() for row in self._by_name(its)]
             busiest = {index: self._busiest(its, 1000 * looked) for index, its in ran.items()}
             busiest = {index: its for index, its in busiest.items() if its}

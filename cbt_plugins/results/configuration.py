@@ -137,7 +137,8 @@ def _of_plan(plan: Mapping[str, Any]) -> Pairs:
 def _of_nodes(run: Optional[Path]) -> Pairs:
     manifest = _json(run, "manifest.json") or {}
     facts = [its for its in (manifest.get("nodes") or {}).values() if isinstance(its, dict)]
-    for name in ("kernel", "os", "arch", "cores", "memory_kib"):
+    tuned = sorted({name for its in facts for name in its if name.startswith(("sysctl.", "ulimit."))})
+    for name in ("kernel", "os", "arch", "cores", "memory_kib", "tuned", "governor", "hugepages", *tuned):
         seen = Counter(str(its[name]) for its in facts if its.get(name))
         yield f"host.{name}", ", ".join(f"{value} ({n})" for value, n in sorted(seen.items())) or None
     for engine, payload in (manifest.get("payload") or {}).items():  # what the releases took, not what was asked

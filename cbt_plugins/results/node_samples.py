@@ -86,6 +86,7 @@ class DaemonSamples:
     rss: np.ndarray = field(default_factory=lambda: np.zeros(0))  # KiB
     threads: np.ndarray = field(default_factory=lambda: np.zeros(0))
     busiest: List[Tuple[float, str, float]] = field(default_factory=list)  # time, thread, share of a core
+    throttled: List[Tuple[float, int, int]] = field(default_factory=list)  # time, periods, those of a wait
     groups: Counter = field(default_factory=lambda: Counter(len(GROUPS)))  # seconds of a processor
 
 
@@ -128,6 +129,7 @@ class NodeSamples:
     disks: Dict[str, DiskSamples] = field(default_factory=dict)
     interfaces: Dict[str, InterfaceSamples] = field(default_factory=dict)
     gaps: List[Dict[str, Any]] = field(default_factory=list)  # {"t": its end, "seconds", "why"}
+    host: List[Tuple[float, float, float, float]] = field(default_factory=list)  # time, load, KiB free, bytes swapped
     looks: List[Tuple[float, float]] = field(default_factory=list)  # at the threads: time, seconds since the one before
 
 
@@ -172,6 +174,8 @@ _INDEX, _TICKS, _RSS, _THREADS, _READ, _WRITTEN = range(6)
 #: /proc/diskstats counts sectors
 _SECTOR = 512
 _DISK_UNITS = (1, _SECTOR, 1, 1, _SECTOR, 1, 1, 1)
+#: of memory, bytes; what is counted in them is a sign, and no measure
+_PAGE = 4096
 #: ticks of the processors, as in /proc/stat
 _CPU = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 #: what a daemon could not have had
@@ -191,6 +195,8 @@ class _Lines:
         self._numbers = {kind: array("l") for kind in _COLUMNS}  # of rows in each sample
         self._gaps: List[Dict[str, Any]] = []
         self._threads: List[Tuple[float, str, str, float]] = []
+        self._host: List[Tuple[float, float, float, float]] = []
+        self._throttled: Dict[str, List[Tuple[float, int, int]]] = {}
         self._looks: List[Tuple[int, float]] = []  # number of the sample, seconds since the look before
 
     def take(self, line: Mapping[str, Any]) -> None:
@@ -212,6 +218,11 @@ class _Lines:
             self._numbers[kind].append(len(rows))
         if "look" in line:
             self._looks.append((len(self._times) - 1, float(line["look"])))
+        if "h" in line:
+            load, available, *swapped = line["h"]
+            self._host.append((t, float(load), float(available), _PAGE * sum(swapped)))
+        for index, periods, throttled in line.get("q") or ():
+            self._throttled.setdefault(str(index), []).append((t, periods, throttled))
         if "gap" in line:
             self._gaps.append({"t": t, "seconds": line["gap"][0], "why": line["gap"][1]})
         for index, shares in (line.get("threads") or {}).items():
@@ -228,6 +239,7 @@ class _Lines:
             return
         edges = np.concatenate(([self._begin], self._times)) - offset
         ticks = np.array(self._ticks).reshape(len(self._times), -1) / float(about["hz"])
+        node.host += [(t - offset, load, left, swapped) for t, load, left, swapped in self._host]
         node.looks += [(self._times[number] - offset, seconds) for number, seconds in self._looks]
         busy = ticks[:, _BUSY].sum(axis=1)
         node.processors.add(edges[0], edges[1:], np.column_stack((busy, ticks[:, _WAITING])))
@@ -288,6 +300,7 @@ class _Lines:
         )
         made.used.add(begin, times, used)
         made.at, made.rss, made.threads = times, rows[:, _RSS], rows[:, _THREADS]
+        made.throttled = [(t - offset, of, waited) for t, of, waited in self._throttled.get(index, ())]
         made.busiest = [(t - offset, name, share) for t, its, name, share in self._threads if its == index]
         node.daemons.append(made)
         return made

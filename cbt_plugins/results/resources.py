@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from cbt_plugins.formatting import several
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.results import collectl
 from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
@@ -35,6 +36,8 @@ from cbt_plugins.results.usage import (
 #: share of the window that has to be known on a node
 WATCHED = 0.95
 _BOUND = "the load generator is the limit, not the cluster: "
+#: share of the periods of a CPU limit, and MiB of memory, above which there is a warning; what a warning names
+THROTTLED, SWAPPED, _SHOWN = 0.01, 1.0, 5
 #: bytes of files from which on other processes are worth their start
 _MANY = 8 << 20
 
@@ -103,6 +106,16 @@ def warnings_of(
         if gaps:
             text = f"processors and disks were not watched during all of the phase: {', '.join(gaps)}"
             found.append({"code": "resources-gap", "text": text, "phase": name})
+        stopped = [d for d in line["daemons"] if (d.get("throttled") or 0.0) > THROTTLED]
+        if stopped:
+            told = [f"{d['class']}.{d['id']} in {100 * d['throttled']:.0f} %" for d in stopped[:_SHOWN]]
+            number = several(len(stopped), "daemon")
+            text = f"CPU limits of cgroups stopped {number}: {', '.join(told)} of their periods"
+            found.append({"code": "throttled", "text": text, "phase": name})
+        swapping = [n for n in line["nodes"] if (n.get("swapped_mib") or 0.0) > SWAPPED]
+        if swapping:
+            told = [f"{n['node']} ({n['swapped_mib']:.0f} MiB)" for n in swapping[:_SHOWN]]
+            found.append({"code": "swapping", "text": f"memory was swapped on {', '.join(told)}", "phase": name})
         if line["bottleneck"]["what"] == "generator":
             text = _BOUND + line["bottleneck"]["evidence"][0]
             found.append({"code": "generator-bound", "text": text, "phase": name})
@@ -257,10 +270,14 @@ def _node(
     for line in lines:
         if line["node"] == node.name:
             cores[line["class"]] = round(cores.get(line["class"], 0.0) + line["cores"], 4)
+    host = [its for its in node.host if grid.begin < its[0] <= grid.end]
     return {
         "node": node.name,
         "machine": _machine(node, nodes),
         "roles": roles_at(node, roles),
+        "load": rounded(sum(its[1] for its in host) / len(host)) if host else None,
+        "available_mib": rounded(min(its[2] for its in host) / 1024) if host else None,
+        "swapped_mib": rounded(sum(its[3] for its in host) / 2**20) if host else None,
         "cpus": node.cpus,
         # its clock and that of the ticks are not one
         "busy": rounded(min(1.0, busy / node.cpus)) if node.cpus else None,

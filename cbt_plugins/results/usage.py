@@ -143,9 +143,16 @@ def daemons(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[Dict[str, Any]
                 "write_mib_s": rounded(used[2] / seconds / _MIB) if all(io) else None,
                 "threads": int(newest.threads[-1]) if len(newest.threads) else None,
                 "thread": _thread(processes, node, grid),
+                "throttled": _throttled(processes, grid) if node.looks else None,
             },
             curve,
         )
+
+
+def _throttled(processes: Sequence[DaemonSamples], grid: UsageGrid) -> float:
+    """Return the share of the periods of its cgroup's CPU limit in which it had to wait; 0.0 without a limit."""
+    its = [(n, of) for process in processes for t, of, n in process.throttled if grid.begin < t <= grid.end]
+    return rounded(sum(n for n, _ in its) / max(1, sum(of for _, of in its))) or 0.0
 
 
 def _thread(processes: Sequence[DaemonSamples], node: NodeSamples, grid: UsageGrid) -> Optional[Dict[str, Any]]:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
@@ -360,6 +361,40 @@ def test_what_the_threads_of_a_process_ran_between_two_looks(daemon: Callable[[s
     threads = process.threads
     assert process.look() == [] and process.threads is threads  # it did nothing: its threads are not read
     process.close()
+
+
+@contextmanager
+def limited(pid: int) -> Iterator[None]:
+    """Keep a process in a cgroup that may use a tenth of a processor; skip where this user may make none."""
+    first = Path("/sys/fs/cgroup/cpu")
+    folder = (first if first.exists() else first.parent) / f"cbtp-test-{pid}"
+    try:
+        folder.mkdir()
+        if first.exists():
+            (folder / "cpu.cfs_quota_us").write_text("10000")
+        else:
+            (folder / "cpu.max").write_text("10000 100000")
+        (folder / "cgroup.procs").write_text(str(pid))
+    except OSError as error:
+        pytest.skip(f"no cgroup of our own: {error}")
+    yield
+    (folder.parent / "cgroup.procs").write_text(str(pid))
+    folder.rmdir()
+
+
+def test_a_limit_of_its_cgroup_stops_a_daemon(daemon: Callable[[str, float], Daemon], tmp_path: Path) -> None:
+    its = daemon(ID, 0.15)
+    free = daemon(f"{ID}1", 0.1)
+    with limited(its.process.pid):
+        processes = resources_agent.Processes(os.getpid())
+        processes.scan(0.0)
+        limits = resources_agent.Limits()
+        assert limits.rises(processes.known) == []  # where its counters begin
+        its.burnt()
+        free.burnt()
+        ((index, periods, throttled),) = limits.rises(processes.known)
+    assert processes.known[index].pid == its.process.pid
+    assert 0 < throttled <= periods
 
 
 def test_reefs_gateway_is_one_although_it_has_the_name_of_a_thread(tmp_path: Path) -> None:

@@ -99,6 +99,27 @@ def test_time_for_each_request_its_interval_and_its_series(tmp_path: Path) -> No
     assert wide["low"] < wide["ms_per_op"] == 5.0 < wide["high"]
 
 
+def test_limits_and_memory_are_warnings(tmp_path: Path) -> None:
+    looked(tmp_path, {5: [], 10: [], 15: []})
+    path = tmp_path / "resources.n1" / "n1.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for number, line in enumerate(line for line in lines if "look" in line):
+        line["h"], line["q"] = [2.0 + number, 4096 - 1024 * number, 100, 412], [[0, 50, 20]] if number else []
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    made = of(tmp_path)
+    (node,), (osd,) = made["nodes"], made["daemons"]
+    assert (node["load"], node["available_mib"], node["swapped_mib"]) == (3.0, 2.0, 6.0)
+    assert osd["throttled"] == pytest.approx(0.4)
+    found = {its["code"]: its["text"] for its in resources.warnings_of({"phases": {"x": made}}, [])}
+    assert found == {
+        "throttled": "CPU limits of cgroups stopped 1 daemon: osd.1 in 40 % of their periods",
+        "swapping": "memory was swapped on n1 (6 MiB)",
+    }
+    before = of(tmp_path, (0.0, 4.0))  # no look in it
+    assert before["daemons"][0]["throttled"] == 0 and before["nodes"][0]["load"] is None
+    assert not resources.warnings_of({"phases": {"x": before}}, [])
+
+
 def test_files_of_before_say_nothing_of_threads(tmp_path: Path) -> None:
     write(tmp_path, "n1", Made([("osd", "1", 1.0, 100)]))
     made = of(tmp_path, rates=[100.0] * 20)

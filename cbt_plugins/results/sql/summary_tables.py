@@ -102,6 +102,18 @@ rss_mib DOUBLE memory, mean
 rss_max_mib DOUBLE memory, highest
 read_mib_s DOUBLE from disk
 write_mib_s DOUBLE to disk
+throttled DOUBLE share of its CPU limit's periods in which it was stopped
+""")
+_NODES = columns_of("""
+phase VARCHAR name
+node VARCHAR name
+cpus BIGINT processors
+busy DOUBLE share of them
+io_wait DOUBLE share of them
+load DOUBLE of a minute, mean
+available_mib DOUBLE memory that was left, lowest
+swapped_mib DOUBLE in and out
+watched DOUBLE share of the phase
 """)
 _DEVICES = columns_of("""
 phase VARCHAR name
@@ -264,6 +276,7 @@ TABLES = (
     _table("config", "what the run was", _CONFIG, _config),
     _table("warnings", "the warnings about its numbers", _WARNINGS, _warnings),
     _table("daemons", "what each daemon used in a phase", _DAEMONS, lambda run: _resources(run, "daemons")),
+    _table("nodes", "processors and memory of each node in a phase", _NODES, lambda run: _resources(run, "nodes")),
     _table("threads", "CPU time by what threads do", _THREADS, _threads),
     _table("devices", "what each disk did in a phase", _DEVICES, lambda run: _resources(run, "devices")),
     _table("interfaces", "what each interface did in a phase", _INTERFACES, lambda run: _resources(run, "interfaces")),
