@@ -18,12 +18,12 @@ from scipy import special
 from cbt_plugins.compare.statistics.search import (
     Belief,
     Evidence,
-    Finding,
     Observation,
+    SearchAnswer,
     SearchRules,
+    answer_of,
     belief,
     choose,
-    finding,
 )
 
 RULES = SearchRules()
@@ -63,13 +63,13 @@ class History:
         return float(self.levels[position] + first + self.chance.normal(0, self.noise * math.sqrt(2)))
 
 
-def search(history: History, build: float = 0.0) -> Tuple[Finding, Belief, int]:
+def search(history: History, build: float = 0.0) -> Tuple[SearchAnswer, Belief, int]:
     """Return the answer, the belief behind it, and how many measurements it took."""
     evidence = Evidence([1.0] * (len(history.levels) - 1))
     built: Set[int] = set()
     while True:
         held = belief(evidence, RULES)
-        answer = finding(evidence, RULES, held)
+        answer = answer_of(evidence, RULES, held)
         if answer.found or answer.none or len(evidence.seen) >= MOST:
             return answer, held, len(evidence.seen)
         hours = [1.0 if p in built else 1.0 + build for p in range(1, evidence.last + 1)]
@@ -101,7 +101,7 @@ def plain(history: History, change: float, sequential: bool) -> Tuple[int, int]:
     return high, made
 
 
-def right(answer: Finding, history: History) -> bool:
+def right(answer: SearchAnswer, history: History) -> bool:
     """Whether it names a commit that changed, with the unbuildable ones before it, or says that none did."""
     changed = {int(at) + 1 for at in np.flatnonzero(np.diff(history.levels) > 0)}
     if answer.found is None:

@@ -12,11 +12,11 @@ from cbt_plugins.compare.statistics.search import (
     Evidence,
     Observation,
     SearchRules,
+    answer_of,
     belief,
     bits_left,
     buildable,
     choose,
-    finding,
     information,
     state_of,
 )
@@ -62,11 +62,11 @@ def _evidence(ratios, commits=8, weights=None):
 
 def test_unbuildable_commits_share_what_is_known_of_them():
     evidence = _evidence({8: [0.1, 0.11, 0.1, 0.09], 3: [0.0, 0.01, -0.01], 6: [0.1, 0.1, 0.11]})
-    assert finding(evidence, RULES, belief(evidence, RULES)).found is None, "4 and 5 could be measured"
+    assert answer_of(evidence, RULES, belief(evidence, RULES)).found is None, "4 and 5 could be measured"
     evidence.unbuildable.update({4: None, 5: None})
-    span = finding(evidence, RULES, belief(evidence, RULES)).found
-    assert (span.first, span.last) == (4, 6)
-    assert span.posterior >= 0.95
+    found = answer_of(evidence, RULES, belief(evidence, RULES)).found
+    assert (found.first, found.last) == (4, 6)
+    assert found.posterior >= 0.95
 
 
 def test_it_goes_on_further_away_from_what_cannot_be_built():
@@ -91,7 +91,7 @@ def test_the_bad_commit_is_measured_first():
 def test_no_change_and_a_change_for_the_better_are_refused():
     for ratios in ([0.0, 0.01, -0.01] * 4, [-0.1, -0.09, -0.11] * 3):
         evidence = _evidence({8: ratios})
-        assert finding(evidence, RULES, belief(evidence, RULES)).none
+        assert answer_of(evidence, RULES, belief(evidence, RULES)).none
 
 
 def test_a_build_that_is_there_counts():
@@ -114,7 +114,7 @@ def test_a_prior_draws_the_search():
 def test_one_broken_run_does_not_decide():
     evidence = _evidence({8: [0.1, 0.11, 0.09, 0.1], 4: [0.005, -0.01, 0.0, 0.35]})
     held = belief(evidence, RULES)
-    assert sum(span.posterior for span in held.spans if span.last <= 4) < 0.1
+    assert sum(its.posterior for its in held.suspects if its.last <= 4) < 0.1
 
 
 def test_a_second_change_is_said_and_placed():
@@ -122,7 +122,7 @@ def test_a_second_change_is_said_and_placed():
     held = belief(_evidence(ratios, commits=64), RULES)
     assert held.second > 0.95
     assert (held.best.first, held.best.last) == (21, 21)
-    other = max(held.second_spans, key=lambda span: span.posterior)
+    other = max(held.second_suspects, key=lambda its: its.posterior)
     assert (other.first, other.last) == (41, 50)
     assert held.credible(0.9).first == 21
 

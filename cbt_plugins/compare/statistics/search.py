@@ -63,7 +63,7 @@ class Evidence:
         return len(self.weights)
 
 
-class Span(NamedTuple):
+class Suspects(NamedTuple):
     """Positions `first`..`last` that the measurements so far do not tell apart, and how likely it changed there."""
 
     first: int
@@ -76,29 +76,29 @@ class Belief:
     """What the evidence says."""
 
     none: float  # nothing changed
-    spans: Tuple[Span, ...]  # the posterior of a change for the worse in each; two changes are in two of them
+    suspects: Tuple[Suspects, ...]  # the posterior of a change for the worse in each; two changes are in two of them
     levels: np.ndarray  # position 1.. -> the probability of each of _LEVELS
     size: float  # of the whole change, a log ratio
     size_error: float
     noise: float  # of one log ratio
     second: float  # there are two changes, if any
-    second_spans: Tuple[Span, ...]  # where the other one of two is, given the most likely first
+    second_suspects: Tuple[Suspects, ...]  # where the other one of two is, given the most likely first
 
     @property
-    def best(self) -> Span:
-        """The most likely span."""
-        return max(self.spans, key=lambda span: span.posterior)
+    def best(self) -> Suspects:
+        """The most likely ones, of as likely ones the fewest."""
+        return _best(self.suspects)
 
-    def credible(self, share: float) -> Span:
-        """Return the shortest run of neighbouring spans that holds a share of the posterior of one change."""
-        total, mass = sum(span.posterior for span in self.spans), [span.posterior for span in self.spans]
+    def credible(self, share: float) -> Suspects:
+        """Return the shortest run of neighbouring suspects that holds a share of the posterior of one change."""
+        mass = [its.posterior for its in self.suspects]
         sums = np.concatenate([[0.0], np.cumsum(mass)])
         runs = []
-        for low in range(len(mass)):
-            high = int(np.searchsorted(sums, sums[low] + share * total - 1e-12))
+        for low, its in enumerate(self.suspects):
+            high = int(np.searchsorted(sums, sums[low] + share * sums[-1] - 1e-12))
             if high <= len(mass):
-                runs.append(Span(self.spans[low].first, self.spans[high - 1].last, float(sums[high] - sums[low])))
-        return min(runs, key=lambda span: (span.last - span.first, -span.posterior))
+                runs.append(Suspects(its.first, self.suspects[high - 1].last, float(sums[high] - sums[low])))
+        return min(runs, key=lambda its: (its.last - its.first, -its.posterior))
 
 
 def belief(evidence: Evidence, rules: SearchRules) -> Belief:
@@ -109,7 +109,7 @@ def belief(evidence: Evidence, rules: SearchRules) -> Belief:
     sums, cells = _sums(evidence, knots, grid, _LEVELS), grid.prior
     weights = np.asarray(evidence.weights, dtype=float) / math.fsum(evidence.weights)
     total = np.concatenate([[0.0], np.cumsum(weights)])
-    mass = np.diff(total[[0, *knots]])  # of each span between knots
+    mass = np.diff(total[[0, *knots]])  # of each stretch between knots
     before, after = sums[0], sums[-1]
     ones = before[:-1] + after[-1] - after[:-1] + cells
     low, high = np.triu_indices(len(knots))
@@ -130,16 +130,16 @@ def belief(evidence: Evidence, rules: SearchRules) -> Belief:
     single = single / whole
     size, error, noise, _ = _moments(ones + np.log(mass * _ONE + 1e-300)[:, None, None], grid)
     changed = max(1 - float(none[0]) / whole, 1e-12)
-    spans = _spans(knots, (1 - _MODEL) * _included(single, pairs))
+    suspects = _suspects(knots, (1 - _MODEL) * _included(single, pairs))
     return Belief(
         none=float(none[0]) / whole,
-        spans=spans,
+        suspects=suspects,
         levels=_levels(knots, total, single, pairs),
         size=size,
         size_error=error,
         noise=noise,
         second=float(pairs.sum()) / changed,
-        second_spans=_spans(knots, _other(pairs, int(np.argmax([span.posterior for span in spans])))),
+        second_suspects=_suspects(knots, _other(pairs, suspects.index(_best(suspects)))),
     )
 
 
@@ -213,7 +213,7 @@ def _moments(cells: np.ndarray, grid: _Grid) -> Tuple[float, float, float, float
 
 
 def _included(single: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Return how likely a change for the worse is in each span."""
+    """Return how likely a change for the worse is in each stretch."""
     found = single.copy()
     for share, its in zip(_SHARES, pairs):
         both = np.diag(its)
@@ -225,31 +225,35 @@ def _included(single: np.ndarray, pairs: np.ndarray) -> np.ndarray:
 
 
 def _other(pairs: np.ndarray, best: int) -> np.ndarray:
-    """Return how likely the other one of two changes is in each span when one is in the span `best`."""
+    """Return how likely the other one of two changes is in each stretch when one is in the stretch `best`."""
     both = pairs.sum(axis=0)
     found = both[best, :] + both[:, best]
-    found[best] = 0.0  # two changes in one span are not told apart from one
+    found[best] = 0.0  # two changes in one stretch are not told apart from one
     return np.asarray(found)
 
 
-def _spans(knots: Sequence[int], posterior: np.ndarray) -> Tuple[Span, ...]:
+def _suspects(knots: Sequence[int], posterior: np.ndarray) -> Tuple[Suspects, ...]:
     firsts = [1, *(knot + 1 for knot in knots[:-1])]
-    return tuple(Span(first, last, float(p)) for first, last, p in zip(firsts, knots, posterior))
+    return tuple(Suspects(first, last, float(p)) for first, last, p in zip(firsts, knots, posterior))
+
+
+def _best(suspects: Sequence[Suspects]) -> Suspects:
+    return max(suspects, key=lambda its: (round(its.posterior, 2), its.first - its.last))
 
 
 def _levels(knots: Sequence[int], total: np.ndarray, single: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """Return the probability of each level at each position 1..N."""
     positions = np.arange(1, len(total))
-    span = np.searchsorted(knots, positions)
-    low = total[np.asarray([0, *knots[:-1]])][span]
-    mass = np.maximum(total[np.asarray(knots)][span] - low, 1e-300)
-    part = (total[1:] - low) / mass  # of the span's prior up to this position
+    at = np.searchsorted(knots, positions)
+    low = total[np.asarray([0, *knots[:-1]])][at]
+    mass = np.maximum(total[np.asarray(knots)][at] - low, 1e-300)
+    part = (total[1:] - low) / mass  # of the stretch's prior up to this position
     levels = np.zeros((len(positions), len(_LEVELS)))
-    levels[:, -1] = (np.cumsum(single) - single)[span] + part * single[span]
+    levels[:, -1] = (np.cumsum(single) - single)[at] + part * single[at]
     for index, its in enumerate(pairs):
         both, starts, ends = np.diag(its), its.sum(axis=1), its.sum(axis=0)
-        done = (np.cumsum(ends) - ends)[span] + part * (ends - both)[span] + part**2 * both[span]
-        begun = (np.cumsum(starts) - starts)[span] + part * (starts - both)[span] + (1 - (1 - part) ** 2) * both[span]
+        done = (np.cumsum(ends) - ends)[at] + part * (ends - both)[at] + part**2 * both[at]
+        begun = (np.cumsum(starts) - starts)[at] + part * (starts - both)[at] + (1 - (1 - part) ** 2) * both[at]
         levels[:, -1] += done
         levels[:, 1 + index] = begun - done
     levels[:, 0] = 1 - levels[:, 1:].sum(axis=1)
@@ -297,31 +301,34 @@ def choose(evidence: Evidence, rules: SearchRules, held: Belief, hours: Sequence
 
 
 @dataclass(frozen=True)
-class Finding:
+class SearchAnswer:
     """What the search can say now: `found`, `none` (the two commits do not differ), or neither: go on."""
 
-    found: Optional[Span] = None
+    found: Optional[Suspects] = None
     none: bool = False
 
 
-def finding(evidence: Evidence, rules: SearchRules, held: Belief) -> Finding:
-    """Return the answer, if there is one. A span has several commits where those before its last cannot be built."""
+def answer_of(evidence: Evidence, rules: SearchRules, held: Belief) -> SearchAnswer:
+    """Return the answer, if there is one. A stretch has several commits where those before its last cannot be built."""
     pairs = sum(one.position == evidence.last for one in evidence.seen)
     if pairs < rules.pairs:
-        return Finding()
+        return SearchAnswer()
     if held.none >= rules.posterior or (pairs >= rules.most_pairs and held.none > _CHANGED):
-        return Finding(none=True)
-    best = held.best
-    told = all(position in evidence.unbuildable for position in range(best.first, best.last))
-    if told and best.posterior >= rules.posterior and held.none <= _CHANGED:
-        return Finding(found=best)
-    return Finding()
+        return SearchAnswer(none=True)
+    told = [
+        its
+        for its in held.suspects
+        if its.posterior >= rules.posterior and all(at in evidence.unbuildable for at in range(its.first, its.last))
+    ]
+    if told and held.none <= _CHANGED:
+        return SearchAnswer(found=max(told, key=lambda its: its.posterior))
+    return SearchAnswer()
 
 
 def bits_left(held: Belief) -> float:
     """Return the entropy of where the change is, in bits."""
-    p = np.asarray([span.posterior for span in held.spans])
-    wide = np.asarray([span.last - span.first + 1 for span in held.spans])
+    p = np.asarray([its.posterior for its in held.suspects])
+    wide = np.asarray([its.last - its.first + 1 for its in held.suspects])
     p = p / max(float(p.sum()), 1e-12)
     p, wide = p[p > 0], wide[p > 0]
     return float((p * (np.log2(wide) - np.log2(p))).sum())
