@@ -19,12 +19,12 @@ from .command import STATUSES, CommandError, Parser, call, explain
 #: each verb is a module of this package with `add_arguments` and `run`; its docstring's first line is the verb's help
 VERBS = (
     *("build", "lab", "import", "plan", "size", "inject", "undo"),
-    *("report", "sql", "export", "compare", "gate", "history", "campaign"),
+    *("report", "sql", "export", "compare", "gate", "history", "campaign", "bisect"),
 )
 #: a word of Python's is no name of a module
 _MODULES = {"import": "import_"}
 #: those that change something, and go on when nobody reads their output any more
-_ENDURING = ("build", "lab", "inject", "undo", "campaign")
+_ENDURING = ("build", "lab", "inject", "undo", "campaign", "bisect")
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

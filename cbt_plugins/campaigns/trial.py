@@ -133,21 +133,15 @@ def _made(cycle: Cycle, folder: Path) -> Trial:
     archive = folder / ARCHIVE
     steps = [(f"prepare-{i}", line, cycle.limit) for i, line in enumerate(cycle.prepare, 1)]
     own = {ARM: cycle.arm, NAME: folder.name, FOLDER: str(folder), ARCHIVE_NAME: str(archive), FILE: str(cycle.file)}
-    path = f"{os.environ.get('PATH', os.defpath)}:{os.path.dirname(sys.executable)}"
-    environment = {**os.environ, "PATH": path, **cycle.environment, **own}
-    prepared, start = 0.0, time.monotonic()
-    status: Optional[int] = 0
+    prepared, measured = 0.0, 0.0
     for step, line, limit in [*steps, (CYCLE, cycle.command(archive), cycle.cycle_limit)]:
-        if step == CYCLE:
-            prepared, start = time.monotonic() - start, time.monotonic()
         log = folder / f"{step}.log"
-        status = _run(line, log, environment, limit)
-        if status != 0:
+        done = run_command(line, log, {**cycle.environment, **own}, limit)
+        prepared, measured = (prepared, done.seconds) if step == CYCLE else (prepared + done.seconds, 0.0)
+        if done.status != 0:
             break
-    spent = time.monotonic() - start
-    times = (prepared, spent) if step == CYCLE else (spent, 0.0)
-    reason = None if status == 0 else _reason(step, line, status, limit, log)
-    return Trial(folder, cycle.arm, step, status, reason, began, *times)
+    reason = None if done.status == 0 else f"{step} ({line}) {done.how} (see {log})"
+    return Trial(folder, cycle.arm, step, done.status, reason, began, prepared, measured)
 
 
 def _with_records(trial: Trial) -> Trial:
@@ -163,13 +157,29 @@ def _with_records(trial: Trial) -> Trial:
     return replace(trial, reason=f"{bad.source}: not usable: {texts}")
 
 
-def _reason(step: str, line: str, status: Optional[int], limit: Optional[float], log: Path) -> str:
+@dataclass(frozen=True)
+class CommandEnd:
+    """How a shell command ended."""
+
+    status: Optional[int]  # None: it was over its limit
+    seconds: float
+    how: str  # "ended with status 1: the last line that it printed"
+
+
+def run_command(line: str, log: Path, own: Mapping[str, str], limit: Optional[float]) -> CommandEnd:
+    """Run a shell command with its output in a file; beyond its limit, or after a signal, it is ended first.
+
+    `own` is added to the environment, and needs FOLDER, the folder of the log: by that `put_aside` knows its processes.
+    """
+    path = f"{os.environ.get('PATH', os.defpath)}:{os.path.dirname(sys.executable)}"
+    began = time.monotonic()
+    status = _run(line, log, {**os.environ, "PATH": path, **own}, limit)
     how = f"took longer than its limit of {limit:g} s" if status is None else f"ended with {_status(status)}"
     with contextlib.suppress(OSError):
         last = read_text(log).rstrip().rpartition("\n")[2].strip()
         if last:
             how += f": {last[-300:]}"
-    return f"{step} ({line}) {how} (see {log})"
+    return CommandEnd(status, time.monotonic() - began, how)
 
 
 def _status(status: int) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.config import acceptable, registry
 from cbt_plugins.config.benchmark import BenchmarkSection
+from cbt_plugins.config.bisect import errors_of_bisect
 from cbt_plugins.config.bounds import too_much
 from cbt_plugins.config.campaign import CampaignSection, errors_of_arms, errors_of_campaign, section_of_campaign
 from cbt_plugins.config.cluster import (
@@ -127,7 +128,7 @@ def load(source: YamlSource) -> Config:
     if not errors:
         texts = too_much([run.plan for run in runs], cluster.get("iterations", 0))
         errors += [source.error_at(("benchmarks",), text, of_key=True) for text in texts]
-    errors += errors_of_campaign(source)
+    errors += [*errors_of_campaign(source), *errors_of_bisect(source)]
     if errors or (errors := list(errors_of_arms(source, load))):
         raise ConfigError(errors)
     iterations = range(cluster.get("iterations", 0))

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from cbt_plugins.config import registry
+from cbt_plugins.config.bisect import BisectSection
 from cbt_plugins.config.campaign import CampaignSection
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.events import FaultFileSection
@@ -34,9 +35,8 @@ def build() -> Dict[str, Any]:
     A fault file has the definition FaultFileSection.
     """
     sections, profiles = our_sections(registry.BENCHMARKS), our_sections(registry.MONITORS)
-    models: List[Type[BaseModel]] = [
-        *sections.values(), ClusterSection, FaultFileSection, CampaignSection, *profiles.values()
-    ]
+    ours = (ClusterSection, FaultFileSection, CampaignSection, BisectSection)
+    models: List[Type[BaseModel]] = [*sections.values(), *ours, *profiles.values()]
     _, top = models_json_schema([(model, "validation") for model in models])
     defs = _tidy({"$defs": top["$defs"]})["$defs"]
     for section in sections.values():
@@ -51,6 +51,7 @@ def build() -> Dict[str, Any]:
             "cluster": {"$ref": f"#/$defs/{ClusterSection.__name__}"},
             "client_endpoints": {"type": "object"},
             "campaign": {"$ref": f"#/$defs/{CampaignSection.__name__}"},
+            "bisect": {"$ref": f"#/$defs/{BisectSection.__name__}"},
             "monitoring_profiles": {
                 "type": "object",
                 "properties": {name: {"$ref": f"#/$defs/{model.__name__}"} for name, model in profiles.items()},
@@ -147,6 +148,7 @@ def tables() -> str:
     kinds = {f"`options:` of `kind: {kind}`": _options(kind) for kind in registry.built_in(registry.FAULTS)}
     others = {"`cluster:`": ClusterSection.__name__, "`fault file:`": FaultFileSection.__name__}
     others["`campaign:`"] = CampaignSection.__name__
+    others["`bisect:`"] = BisectSection.__name__
     for name, profile in our_sections(registry.MONITORS).items():
         others[f"`monitoring_profiles.{name}:`"] = profile.__name__
     tables = [

@@ -10,7 +10,7 @@ from cbt_plugins.config.source import YamlSource
 from cbt_plugins.inventory import ROLES
 
 _NEEDED = ("cluster", "benchmarks")
-_SECTIONS = frozenset({*_NEEDED, "common", "client_endpoints", "monitoring_profiles", "report", "campaign"})
+_SECTIONS = frozenset({*_NEEDED, "common", "client_endpoints", "monitoring_profiles", "report", "campaign", "bisect"})
 _COMMON = frozenset({"pdsh_cmd", "pdsh_ssh_args", "pdcp_cmd", "rpdcp_cmd", "scp_cmd"})
 #: programs and folders of `cluster:`, in any of CBT's versions
 _PROGRAMS = (

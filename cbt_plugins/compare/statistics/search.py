@@ -22,8 +22,9 @@ _NONE, _ONE, _TWO = 0.45, 0.45, 0.1
 #: the level between two changes, as a share of the whole: above 1 is a change that is partly taken back later
 _SHARES = (-0.5, 0.25, 0.5, 0.75, 1.5)
 _LEVELS = np.asarray((0.0, *_SHARES, 1.0))
-#: what is taken off a posterior for what the model does not know: noise of another form, more than two changes
-_MODEL = 0.02
+#: the search goes on until the chance of an error is this much smaller than asked for: what is measured most often is
+#: where chance has misled it, and noise may have another form (tests/perf/bisection.py)
+_CAUTION = 3.0
 #: the search begins once "nothing changed" is as unlikely as this
 _CHANGED = 0.03
 #: the prior of the noise of one log ratio: lognormal, its middle and the factor of one standard deviation
@@ -40,6 +41,11 @@ class SearchRules:
     posterior: float = 0.95
     pairs: int = 3  # measurements of the bad commit before the search
     most_pairs: int = 60  # of them without a change: the two commits do not differ
+
+    @property
+    def needed(self) -> float:
+        """The posterior at which the search ends."""
+        return 1 - (1 - self.posterior) / _CAUTION
 
 
 class Observation(NamedTuple):
@@ -130,7 +136,7 @@ def belief(evidence: Evidence, rules: SearchRules) -> Belief:
     single = single / whole
     size, error, noise, _ = _moments(ones + np.log(mass * _ONE + 1e-300)[:, None, None], grid)
     changed = max(1 - float(none[0]) / whole, 1e-12)
-    suspects = _suspects(knots, (1 - _MODEL) * _included(single, pairs))
+    suspects = _suspects(knots, _included(single, pairs))
     return Belief(
         none=float(none[0]) / whole,
         suspects=suspects,
@@ -318,7 +324,7 @@ def answer_of(evidence: Evidence, rules: SearchRules, held: Belief) -> SearchAns
     told = [
         its
         for its in held.suspects
-        if its.posterior >= rules.posterior and all(at in evidence.unbuildable for at in range(its.first, its.last))
+        if its.posterior >= rules.needed and all(at in evidence.unbuildable for at in range(its.first, its.last))
     ]
     if told and held.none <= _CHANGED:
         return SearchAnswer(found=max(told, key=lambda its: its.posterior))

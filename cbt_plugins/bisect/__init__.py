@@ -1,0 +1,1 @@
+"""Bisect: which commit of a git repository made a metric of a cycle worse."""

@@ -1,0 +1,126 @@
+"""A git repository as a line of commits, and a worktree of our own in which they are built."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import List, Mapping, Sequence, Tuple
+
+#: commits of a search; more are a mistake
+MOST = 20_000
+#: what git sets for the programs that it starts, as in `git bisect run`
+_OF_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+_LIMIT = 600.0
+
+
+class GitError(Exception):
+    """What git could not do; its text is for the user."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit of the line. Its weight is its prior: how likely it is the culprit, against the others."""
+
+    sha: str
+    subject: str
+    parents: Tuple[str, ...] = ()
+    weight: float = 1.0
+
+    @property
+    def short(self) -> str:
+        """What people write."""
+        return self.sha[:12]
+
+    def __str__(self) -> str:
+        return f"{self.short} {self.subject[:60]}".rstrip()
+
+
+def environment() -> Mapping[str, str]:
+    """Return the environment without what git sets for its own programs."""
+    return {key: value for key, value in os.environ.items() if key not in _OF_GIT}
+
+
+def git(folder: Path, *words: str) -> str:
+    """Return what git prints. Raises GitError."""
+    command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.quotepath=off", *words]
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=_LIMIT
+        )
+    except FileNotFoundError as e:
+        raise GitError(f"{folder}: no such folder" if e.filename != "git" else "git is not installed") from None
+    except NotADirectoryError:
+        raise GitError(f"{folder}: not a folder") from None
+    except subprocess.TimeoutExpired:
+        raise GitError(f"{folder}: git {words[0]} took longer than {_LIMIT:g} s") from None
+    if done.returncode:
+        text = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise GitError(f"{folder}: git {words[0]}: {text[-1] if text else f'ended with status {done.returncode}'}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+def resolve(folder: Path, revision: str) -> str:
+    """Return the hash of a commit. Raises GitError."""
+    try:
+        return git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}").strip()
+    except GitError as e:
+        if "git rev-parse: ended" not in str(e):
+            raise
+        raise GitError(f"{folder}: no commit {revision!r}: fetch it, or name another one") from None
+
+
+def line(folder: Path, good: str, bad: str, paths: Mapping[str, float]) -> List[Commit]:
+    """Return the commits from good to bad, both included, as the first parents of bad have them. Raises GitError.
+
+    A merge is one commit: when it is the culprit, its branch is searched next. `paths`: pattern of touched files ->
+    weight of such a commit; of a file's patterns the last one counts, of a commit's files the heaviest.
+    """
+    first, last = resolve(folder, good), resolve(folder, bad)
+    if first == last:
+        raise GitError(f"good and bad are the same commit, {first[:12]}")
+    base = git(folder, "merge-base", first, last).strip()
+    if base != first:
+        raise GitError(f"{good} is no ancestor of {bad}: take their merge base, {base[:12]}, for the good commit")
+    words = ["--first-parent", "--reverse", "--format=%x01%H%x02%P%x02%s", *(["-m", "--name-only"] if paths else [])]
+    text = git(folder, "log", *words, f"{first}..{last}", "--")
+    commits = []
+    for entry in text.split("\x01")[1:]:
+        head, _, files = entry.partition("\n")
+        sha, parents, subject = head.split("\x02", 2)
+        commits.append(Commit(sha, subject, tuple(parents.split()), _weight(files.split("\n"), paths)))
+    if len(commits) > MOST:
+        raise GitError(f"{len(commits)} commits from {good} to {bad}, and {MOST} are the limit: name nearer ones")
+    return [Commit(first, git(folder, "log", "-1", "--format=%s", first).strip()), *commits]
+
+
+def _weight(files: Sequence[str], paths: Mapping[str, float]) -> float:
+    heaviest = [
+        [weight for pattern, weight in paths.items() if fnmatchcase(file, pattern)][-1:] or [1.0]
+        for file in files
+        if file
+    ]
+    return max((weight for (weight,) in heaviest), default=1.0)
+
+
+class Worktree:
+    """A checkout of our own beside the user's, which stays as it is."""
+
+    def __init__(self, repo: Path, folder: Path) -> None:
+        self._repo = repo
+        self.folder = folder
+
+    def take(self, sha: str) -> None:
+        """Have the files of a commit there. What git ignores stays, so that a build can reuse it. Raises GitError."""
+        if not (self.folder / ".git").exists():
+            git(self._repo, "worktree", "prune")
+            git(self._repo, "worktree", "add", "--force", "--detach", str(self.folder), sha)
+        git(self.folder, "checkout", "--quiet", "--force", "--detach", sha)
+        git(self.folder, "clean", "-ffdq")
+
+    def remove(self) -> None:
+        """Take it away again."""
+        if self.folder.exists():
+            git(self._repo, "worktree", "remove", "--force", "--force", str(self.folder))

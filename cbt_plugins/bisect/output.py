@@ -1,0 +1,148 @@
+"""What a search says: the text, the page with the plot of the metric along the history, and the plot as a file."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from pathlib import Path
+from typing import Any, Iterator, List, Mapping, Sequence, Tuple
+
+from markupsafe import Markup
+
+from cbt_plugins.bisect.search import FOUND, SearchState, companions, data, per_commit, second_change
+from cbt_plugins.bisect.session import BisectSession
+from cbt_plugins.formatting import Block, Heading, Notes, TableGrid, Words, percent, share
+from cbt_plugins.formatting import seconds as about
+from cbt_plugins.journal import write_json, write_whole
+from cbt_plugins.report.page import document
+
+PAGE, PLOT, DATA = "bisect.html", "metric.svg", "bisect.json"
+_WIDE, _HIGH, _LEFT, _TOP = 900, 320, 64, 16
+_INK, _MARK, _RULE = "#5b6675", "#b3261e", "#9aa4b2"
+_HEAD = ("commit", "subject", "n", "change", "±", "posterior", "")
+
+
+def write(session: BisectSession, now: SearchState) -> List[Path]:
+    """Write bisect.json, the plot and the page into the archive; return the files."""
+    rows = per_commit(session, now)
+    plot = svg(rows, session)
+    files = [session.archive / name for name in (DATA, PLOT, PAGE)]
+    write_json(files[0], data(session, now))
+    write_whole(files[1], plot)
+    page = document(
+        "bisect.html.j2",
+        (),
+        {},
+        metric=session.section.metric,
+        place=session.repo.name,
+        good=session.good,
+        bad=session.bad,
+        lines=sentences(session, now),
+        plot=Markup(plot),
+        head=_HEAD,
+        rows=list(_cells(rows)),
+        others=list(_others(session, now)),
+    )
+    write_whole(files[2], page)
+    return files
+
+
+def sentences(session: BisectSession, now: SearchState) -> List[str]:
+    """Return the answer first, then what it rests on and what is open."""
+    lines = [f"{now.outcome}: {now.why}" if now.why else now.outcome]
+    if now.outcome not in (FOUND,) and now.held and now.suspects:
+        first, last = now.suspects[0], now.suspects[-1]
+        where = f"{first.short}..{last.short}" if first is not last else first.short
+        lines.append(f"{now.posterior:.0%} sure that it is in {where} ({len(now.suspects)} commits)")
+    if now.more:
+        hours = about(3600 * now.more[1])
+        lines.append(f"it takes at least {now.more[0]} more measurements, {hours}: raise `budget:` and run it again")
+    second = second_change(session, now)
+    left_out = len(session.skipped)
+    out = f"; {left_out} commits left out" if left_out else ""
+    spent = f"{len(session.blocks)} measurements of two cycles each, {about(session.spent)}{out}"
+    return [*lines, *([second] if second else []), spent]
+
+
+def blocks(session: BisectSession, now: SearchState) -> List[Block]:
+    """Return the answer for a terminal."""
+    title = f"{session.section.metric}: {session.good.short}..{session.bad.short}, {len(session.commits) - 1} commits"
+    first, *others = sentences(session, now)
+    return [
+        Heading(title),
+        Words((first,)),
+        Notes("evidence", tuple(others)),
+        TableGrid(_HEAD, tuple(_cells(per_commit(session, now))), left=2, title="history", ruled=True),
+        TableGrid(("number", "change", "±"), tuple(_others(session, now)), title="changed with it", ruled=True),
+    ]
+
+
+def _cells(rows: Sequence[Mapping[str, Any]]) -> Iterator[Tuple[str, ...]]:
+    for row in rows:
+        change = "" if row["change"] is None else percent(math.expm1(row["change"]))
+        error = "" if row["error"] is None else share(row["error"])
+        likely = f"{row['posterior']:.1%}" if row["posterior"] >= 0.001 else ""
+        why = "reference" if not row["position"] else ""
+        why = f"left out: {row['left_out'][:80]}" if row["left_out"] else why
+        yield (row["sha"][:12], row["subject"][:48], str(row["measurements"] or ""), change, error, likely, why)
+
+
+def _others(session: BisectSession, now: SearchState) -> Iterator[Tuple[str, ...]]:
+    for row in companions(session, now):
+        yield row["name"], percent(math.expm1(row["change"])), share(row["error"])
+
+
+def svg(rows: Sequence[Mapping[str, Any]], session: BisectSession) -> str:
+    """Return the plot: change against the good commit along the history, and the posterior of each commit below."""
+    last = len(session.commits) - 1
+    seen = [row for row in rows if row["change"] is not None]
+    ends = [row["change"] + sign * (row["error"] or 0) for row in seen for sign in (-1, 1)]
+    low, high = min([0.0, *ends]), max([0.01, *ends])
+    low, high = low - 0.08 * (high - low), high + 0.08 * (high - low)
+    floor = _HIGH - 70
+
+    def x(position: float) -> float:
+        return _LEFT + (_WIDE - _LEFT - 16) * position / max(last, 1)
+
+    def y(value: float) -> float:
+        return _TOP + (floor - _TOP) * (high - value) / (high - low)
+
+    parts = list(_axes(low, high, x, y, last))
+    for row in rows:
+        at = x(row["position"])
+        if row["change"] is not None:
+            colour = _MARK if row["posterior"] >= 0.5 else _INK
+            if row["error"]:
+                ends = [y(row["change"] - row["error"]), y(row["change"] + row["error"])]
+                parts.append(_line((at, ends[0]), (at, ends[1]), colour))
+            told = f"{row['sha'][:12]} {row['subject']}: {math.expm1(row['change']):+.1%}, n={row['measurements']}"
+            dot = f'<circle cx="{at:.1f}" cy="{y(row["change"]):.1f}" r="3.5" fill="{colour}">'
+            parts.append(f"{dot}<title>{escape(told)}</title></circle>")
+        elif row["left_out"]:
+            parts.append(_text(at, floor - 2, "x", "middle"))
+        tall = 36 * min(row["posterior"], 1.0)
+        if tall > 0.2:
+            box = f'x="{at - 2:.1f}" y="{_HIGH - 22 - tall:.1f}" width="4" height="{tall:.1f}"'
+            parts.append(f'<rect {box} fill="{_MARK}"/>')
+    size = f'viewBox="0 0 {_WIDE} {_HIGH}" font-family="sans-serif" font-size="11"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">{"".join(parts)}</svg>\n'
+
+
+def _axes(low: float, high: float, x: Any, y: Any, last: int) -> Iterator[str]:
+    step = next(s for s in (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0) if (high - low) / s <= 8 or s == 5.0)
+    for tick in range(math.ceil(low / step), math.floor(high / step) + 1):
+        yield _line((_LEFT, y(tick * step)), (_WIDE - 16, y(tick * step)), _RULE, 1.0 if not tick else 0.3)
+        yield _text(_LEFT - 6, y(tick * step) + 4, f"{math.expm1(tick * step):+.1%}", "end")
+    for position in sorted({0, last // 4, last // 2, 3 * last // 4, last}):
+        yield _text(x(position), _HIGH - 6, str(position), "middle")
+    yield _text(_LEFT - 6, _HIGH - 24, "posterior", "end")
+    yield _line((_LEFT, _HIGH - 22), (_WIDE - 16, _HIGH - 22), _RULE)
+
+
+def _line(start: Tuple[float, float], end: Tuple[float, float], colour: str, opacity: float = 1.0) -> str:
+    ends = f'x1="{start[0]:.1f}" y1="{start[1]:.1f}" x2="{end[0]:.1f}" y2="{end[1]:.1f}"'
+    return f'<line {ends} stroke="{colour}" stroke-opacity="{opacity}"/>'
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{_INK}">{escape(text)}</text>'

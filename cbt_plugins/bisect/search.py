@@ -1,0 +1,284 @@
+"""The search itself: block after block until the culprit is sure, and what can be said of it at any time."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cbt_plugins.bisect.history import Commit
+from cbt_plugins.bisect.session import BisectSession
+from cbt_plugins.compare.statistics.search import (
+    Belief,
+    Evidence,
+    Observation,
+    Suspects,
+    answer_of,
+    belief,
+    bits_left,
+    choose,
+    information,
+    state_of,
+)
+from cbt_plugins.formatting import percent, several
+from cbt_plugins.formatting import seconds as about
+from cbt_plugins.metrics import METRICS
+
+FOUND, NONE, OPEN = "found", "no difference", "undecided"
+#: measurements of one commit after which `git bisect` is told to skip it
+_MOST_OF_ONE = 40
+#: rows of what else changed
+_MOST_ROWS = 12
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SearchState:
+    """What is known at one time, as texts and numbers for people and programs."""
+
+    outcome: str
+    why: str  # one sentence
+    held: Optional[Belief]
+    suspects: Sequence[Commit]  # the culprit, or those that hold the posterior asked for
+    posterior: float
+    more: Optional[Tuple[int, float]]  # at least so many measurements, and hours; None: done, or nothing would help
+
+
+def state(session: BisectSession) -> SearchState:
+    """Return what the blocks so far say."""
+    evidence, over = session.evidence(), session.over_budget
+    if not any(one.position == evidence.last for one in evidence.seen):
+        return SearchState(OPEN, over or "the bad commit is not measured yet", None, session.commits[1:], 0.0, None)
+    held = belief(evidence, session.rules)
+    answer = answer_of(evidence, session.rules, held)
+    best = answer.found or held.credible(session.rules.posterior)
+    commits = session.commits[best.first : best.last + 1]
+    if answer.none:
+        return SearchState(NONE, _no_difference(session, held), held, (), held.none, None)
+    if answer.found:
+        return SearchState(FOUND, _culprit(session, held, best), held, commits, best.posterior, None)
+    more = _more(session, evidence, held)
+    why = over or ("" if more else "no other commit can be measured")
+    return SearchState(OPEN, why, held, commits, best.posterior, more)
+
+
+def run(session: BisectSession) -> SearchState:
+    """Measure until the answer is sure or the budget is spent; returns the last state."""
+    now = state(session)
+    while now.outcome == OPEN and not session.over_budget:
+        evidence = session.evidence()
+        position: Optional[int] = evidence.last
+        if now.held:
+            position = choose(evidence, session.rules, now.held, session.hours())
+        if position is None:
+            break
+        commit = session.commits[position]
+        log.info("measurement %d: %s", len(session.blocks) + 1, commit)
+        if session.measure(commit.sha):
+            block = session.blocks[-1]
+            log.info("  %.4g, good commit %.4g: %s", block["value"], block["good"], _worse(block["ratio"], session))
+        now = state(session)
+        log.info("  %s", progress(session, now))
+    if now.outcome != OPEN:
+        session.note("answer", outcome=now.outcome, commits=[its.sha for its in now.suspects], posterior=now.posterior)
+        session.tidy()
+    return now
+
+
+def progress(session: BisectSession, now: SearchState) -> str:
+    """Return one line: what is left, and how much was spent."""
+    spent = f"{several(len(session.blocks), 'measurement')}, {about(session.spent)}"
+    if now.held is None:
+        return f"{several(len(session.commits) - 1, 'commit')} left; {spent} so far"
+    if now.held.none > 0.03:
+        return f"the bad commit differs from the good one: {1 - now.held.none:.0%} sure; {spent} so far"
+    left = f"{several(len(now.suspects), 'commit')} left ({now.posterior:.0%})"
+    more = f"; at least {now.more[0]} more, {about(3600 * now.more[1])}" if now.more else ""
+    return f"{left}; {_size(session, now.held)}; {spent} so far{more}"
+
+
+def _worse(ratio: float, session: BisectSession) -> str:
+    return f"{percent(math.expm1(abs(ratio)))} {session.section.change if ratio > 0 else _opposite(session)}"
+
+
+def _opposite(session: BisectSession) -> str:
+    return "better" if session.section.change == "worse" else "worse"
+
+
+def _size(session: BisectSession, held: Belief) -> str:
+    error = 2 * math.exp(held.size) * held.size_error
+    noise = f"noise of one ratio {percent(held.noise)}"
+    return f"{math.expm1(held.size):.1%} ± {error:.1%} {session.section.change}, {noise}"
+
+
+def _culprit(session: BisectSession, held: Belief, best: Suspects) -> str:
+    last = session.commits[best.last]
+    text = f"{last} made {session.section.metric} {session.section.change}: posterior {best.posterior:.1%}, "
+    text += _size(session, held)
+    if best.first < best.last:
+        text += f"; or one of the {several(best.last - best.first, 'commit')} before it that could not be measured"
+    if len(last.parents) > 1:
+        text += f". It is a merge: search its branch with bad: {last.parents[1][:12]} and their merge base for good"
+    return text
+
+
+def _no_difference(session: BisectSession, held: Belief) -> str:
+    ratios = [its["ratio"] for its in session.blocks if its["sha"] == session.bad.sha]
+    error = 2 * float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios)) if len(ratios) > 1 else math.inf
+    middle = float(np.mean(ratios))
+    numbers = f"{_worse(middle, session)}, ± {percent(error)} in {several(len(ratios), 'measurement')}"
+    text = f"good and bad do not differ by {percent(session.section.effect)} or more, as far as this shows: the bad "
+    text += f"commit is {numbers}; no change of that kind: {held.none:.0%}"
+    if middle < -error:
+        return f"{text}. It is {_opposite(session)}: swap the meaning with change: {_opposite(session)}"
+    if held.none < session.rules.posterior:
+        return f"{text}. Too much noise: longer cycles, or a greater effect:"
+    return text
+
+
+def _more(session: BisectSession, evidence: Evidence, held: Belief) -> Optional[Tuple[int, float]]:
+    """Return how many measurements and hours it takes at least, if each told as much as the best one can."""
+    hours = session.hours()
+    best = choose(evidence, session.rules, held, hours)
+    if best is None:
+        return None
+    bits = max(float(information(held)[best - 1]), 1e-3)
+    number = max(1, math.ceil((bits_left(held) + 0.3) / bits))
+    return number, number * hours[best - 1]
+
+
+def second_change(session: BisectSession, now: SearchState) -> str:
+    """Return whether a second change lies in the range, as a sentence; "" without a belief."""
+    held = now.held
+    if held is None or now.outcome == NONE:
+        return ""
+    if held.second < 0.5:
+        return f"no sign of a second change between good and bad (posterior {held.second:.0%})"
+    place = max(held.second_suspects, key=lambda its: its.posterior)
+    first, last = session.commits[place.first], session.commits[place.last]
+    where = f"{first.short}" if first is last else f"{first.short}..{last.short}"
+    return f"a second change lies in the range (posterior {held.second:.0%}), most likely in {where}"
+
+
+def per_commit(session: BisectSession, now: SearchState) -> List[Dict[str, Any]]:
+    """Return the history: each commit that was measured or left out, or is a suspect."""
+    ratios: Dict[str, List[float]] = {}
+    for block in session.blocks:
+        ratios.setdefault(block["sha"], []).append(block["ratio"])
+    sign = 1 if session.section.change == "worse" else -1
+    skipped = session.skipped
+    named = {its.sha for its in now.suspects} if len(now.suspects) <= 50 else set()
+    rows = []
+    for position, commit in enumerate(session.commits):
+        its = ratios.get(commit.sha, [])
+        if not its and commit.sha not in skipped and commit.sha not in named and position:
+            continue
+        spread = float(np.std(its, ddof=1)) if len(its) > 1 else (now.held.noise if now.held else 0.0)
+        found = next((s for s in now.held.suspects if s.first <= position <= s.last), None) if now.held else None
+        row = {"position": position, "sha": commit.sha, "subject": commit.subject, "measurements": len(its)}
+        row["change"] = sign * float(np.mean(its)) if its else (None if position else 0.0)
+        row["error"] = 2 * spread / math.sqrt(len(its)) if its else None
+        row["posterior"] = found.posterior / (found.last - found.first + 1) if found else 0.0
+        row["left_out"] = skipped.get(commit.sha)
+        rows.append(row)
+    return rows
+
+
+def companions(session: BisectSession, now: SearchState) -> List[Dict[str, Any]]:
+    """Return which other numbers changed with the culprit: those that differ most clearly, as log ratios.
+
+    Of blocks with a commit from the culprit on: each number against that of the good commit in the same block.
+    """
+    if now.outcome != FOUND:
+        return []
+    at = {commit.sha: position for position, commit in enumerate(session.commits)}
+    first = at[now.suspects[-1].sha]
+    found: Dict[Tuple[str, str, str], List[float]] = {}
+    for block in session.blocks:
+        pair = session.values(block) if at.get(block["sha"], -1) >= first else None
+        for key in pair[1] if pair else ():
+            before, after = pair[0].get(key), pair[1][key]  # type: ignore[index]
+            if before and before > 0 and after > 0 and key[2] in METRICS:
+                found.setdefault(key, []).append(math.log(after / before))
+    rows: List[Dict[str, Any]] = []
+    for key, its in found.items():
+        if len(its) < 3:
+            continue
+        error = float(np.std(its, ddof=1)) / math.sqrt(len(its))
+        middle = float(np.mean(its))
+        if abs(middle) > max(3 * error, 0.02):
+            rows.append({"name": ".".join(key), "change": middle, "error": 2 * error, "n": len(its)})
+    rows.sort(key=lambda row: -abs(row["change"]) / max(row["error"], 1e-3))
+    return rows[:_MOST_ROWS]
+
+
+def step(session: BisectSession, sha: str) -> Optional[bool]:
+    """Measure one commit until it is good (True) or bad (False); None when it cannot be said. For `git bisect run`.
+
+    Each of its steps must be right: the chance of an error is shared among them.
+    """
+    steps = max(1.0, math.log2(len(session.commits)))
+    needed = 1 - (1 - session.rules.needed) / steps
+    while not session.over_budget:
+        its = [block for block in session.blocks if block["sha"] == sha]
+        if sha in session.skipped or len(its) >= _MOST_OF_ONE:
+            return None
+        good, bad = state_of(_pair(session, sha), 1, session.rules)
+        log.info("%s: good %.1f %%, bad %.1f %%", sha[:12], 100 * good, 100 * bad)
+        if max(good, bad) >= needed:
+            return good >= needed
+        # the bad commit, too, where little is known of it
+        many = sum(block["sha"] == session.bad.sha for block in session.blocks)
+        if not session.measure(session.bad.sha if many < len(its) // 2 else sha):
+            return None
+    log.warning("%s", session.over_budget)
+    return None
+
+
+def differ(session: BisectSession) -> Tuple[bool, str]:
+    """Measure the bad commit until it differs from the good one, or does not; returns that, and why."""
+    while True:
+        evidence = Evidence([1.0], _of(session, session.bad.sha, 1))
+        if evidence.seen:
+            held = belief(evidence, session.rules)
+            answer = answer_of(evidence, session.rules, held)
+            if answer.none:
+                return False, _no_difference(session, held)
+            if len(evidence.seen) >= session.rules.pairs and held.none <= 0.03:
+                return True, _size(session, held)
+        if session.over_budget:
+            return False, str(session.over_budget)
+        session.measure(session.bad.sha)
+
+
+def _pair(session: BisectSession, sha: str) -> Evidence:
+    return Evidence([1.0, 1.0], [*_of(session, sha, 1), *_of(session, session.bad.sha, 2)])
+
+
+def _of(session: BisectSession, sha: str, position: int) -> List[Observation]:
+    return [Observation(position, its["ratio"]) for its in session.blocks if its["sha"] == sha]
+
+
+def data(session: BisectSession, now: SearchState) -> Mapping[str, Any]:
+    """Return everything for programs."""
+    held = now.held
+    numbers = held and {"change": held.size, "error": 2 * held.size_error, "noise": held.noise, "none": held.none}
+    return {
+        "version": 1,
+        "outcome": now.outcome,
+        "why": now.why,
+        "metric": session.section.metric,
+        "commits": [{"sha": its.sha, "subject": its.subject} for its in now.suspects],
+        "posterior": now.posterior,
+        "log_ratio": numbers,
+        "second_change": {"posterior": held.second, "text": second_change(session, now)} if held else None,
+        "measurements": len(session.blocks),
+        "hours": session.spent / 3600,
+        "more": now.more and {"measurements": now.more[0], "hours": now.more[1]},
+        "history": per_commit(session, now),
+        "changed_with_it": companions(session, now),
+    }

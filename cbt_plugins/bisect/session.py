@@ -1,0 +1,285 @@
+"""A search on disk: builds, blocks of two cycles each, and the journal from which a killed search resumes.
+
+    archive/bisect.jsonl            what was done: builds, blocks, commits that are left out
+    archive/cycle.yaml              the CBT file of the cycles
+    archive/worktree/               a checkout of the repository
+    archive/builds/COMMIT-HASH/     build.log, build.json (the mark: written last) and files/, the $CBT_PLUGINS_BUILD
+    archive/blocks/0001/good/       a trial: the good commit, and beside it the other commit of this block
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import shlex
+import shutil
+from fnmatch import fnmatchcase
+from pathlib import Path
+from statistics import mean
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+import yaml
+
+from cbt_plugins.bisect.history import Commit, GitError, Worktree, line
+from cbt_plugins.campaigns.trial import FOLDER, PROGRAM, Cycle, Trial, finished, put_aside, run_command, run_trial
+from cbt_plugins.compare.statistics.search import Evidence, Observation, SearchRules
+from cbt_plugins.config.bisect import KEY, BisectSection, metric_of
+from cbt_plugins.formatting import seconds as about
+from cbt_plugins.journal import Journal, json_lines, write_json, write_whole
+from cbt_plugins.metrics import CLUSTER, METRICS, TOTAL, Direction
+from cbt_plugins.results.record import STATE
+
+VERSION = 1
+JOURNAL, CYCLE_FILE, BLOCKS, BUILDS, FILES = "bisect.jsonl", "cycle.yaml", "blocks", "builds", "files"
+#: in the environment of build and deploy
+COMMIT, BUILD, WORKTREE = "CBT_PLUGINS_COMMIT", "CBT_PLUGINS_BUILD", "CBT_PLUGINS_WORKTREE"
+GOOD, OTHER = "good", "other"
+_TRIES = 2
+
+log = logging.getLogger(__name__)
+
+
+class BisectError(Exception):
+    """Why a search cannot go on; its text is for the user. The same command resumes it."""
+
+
+Values = Mapping[Tuple[str, str, str], float]
+
+
+class BisectSession:
+    """The search of one file in one archive. Raises BisectError, GitError, JournalInUse and OSError."""
+
+    def __init__(
+        self, file: Path, section: BisectSection, data: Mapping[str, Any], archive: Path, reading: bool = False
+    ) -> None:
+        self.section = section
+        self.archive = archive.resolve()
+        self.repo = section.folder_of(file)
+        self.rules = SearchRules(effect=math.log1p(section.effect), posterior=section.posterior)
+        self.archive.mkdir(parents=True, exist_ok=True)
+        # somebody may look while another process searches
+        self._journal = None if reading else Journal(self.archive / JOURNAL)
+        self._worktree = Worktree(self.repo, self.archive / "worktree")
+        self._builds = (file.resolve().parent / section.builds) if section.builds else self.archive / BUILDS
+        try:
+            self.commits = self._line()
+            self._begin({key: value for key, value in data.items() if key not in (KEY, "campaign")})
+        except BaseException:
+            self.close()
+            raise
+
+    def _line(self) -> List[Commit]:
+        """Return the commits; names such as HEAD or a branch mean what they meant when the search began."""
+        names = [self.section.good, self.section.bad]
+        begun = next(iter(self._all("begin")), {})
+        known = [begun["good"], begun["bad"]] if begun.get("names") == names else names
+        return line(self.repo, known[0], known[1], self.section.paths)
+
+    def _begin(self, cycle: Mapping[str, Any]) -> None:
+        about = self.section.model_dump(exclude={"budget", "posterior", "builds", "repo", "good", "bad"})
+        text = json.dumps([about, cycle, self.good.sha, self.bad.sha], sort_keys=True, default=str)
+        mark = hashlib.sha256(text.encode()).hexdigest()[:16]
+        begun = next(iter(self._all("begin")), None)
+        if begun and (begun.get("version"), begun.get("of")) != (VERSION, mark):
+            what = "the file has changed" if begun.get("version") == VERSION else "another version wrote it"
+            raise BisectError(f"{self.archive}: the archive of another search ({what}): name another with -a")
+        if not begun:
+            write_whole(self.archive / CYCLE_FILE, yaml.safe_dump(dict(cycle), sort_keys=False, allow_unicode=True))
+            names = [self.section.good, self.section.bad]
+            self.note("begin", version=VERSION, of=mark, names=names, good=self.good.sha, bad=self.bad.sha)
+
+    def _all(self, event: str) -> List[Dict[str, Any]]:
+        records = self._journal.records if self._journal else json_lines(self.archive / JOURNAL)
+        return [record for record in records if record["event"] == event]
+
+    @property
+    def good(self) -> Commit:
+        """The reference."""
+        return self.commits[0]
+
+    @property
+    def bad(self) -> Commit:
+        """The commit with the change."""
+        return self.commits[-1]
+
+    @property
+    def blocks(self) -> List[Dict[str, Any]]:
+        """What was measured, oldest first: n, sha, good (its value), value, ratio, seconds."""
+        return self._all("block")
+
+    @property
+    def skipped(self) -> Dict[str, str]:
+        """Commits that could not be built or measured -> why."""
+        return {its["sha"]: its["reason"] for its in self._all("skip")}
+
+    @property
+    def spent(self) -> float:
+        """Seconds of builds and blocks so far."""
+        return math.fsum(its["seconds"] for its in (*self.blocks, *self._all("build")))
+
+    @property
+    def over_budget(self) -> Optional[str]:
+        """Why nothing more is measured; None while there is something left of the budget."""
+        budget = self.section.budget
+        if len(self.blocks) >= budget.measurements:
+            return f"the budget of {budget.measurements} measurements is spent"
+        if budget.time is not None and self.spent >= budget.time:
+            return f"the budget of {about(budget.time)} is spent"
+        return None
+
+    def evidence(self) -> Evidence:
+        """Return what is known of the line of commits."""
+        at = {commit.sha: position for position, commit in enumerate(self.commits)}
+        seen = [Observation(at[its["sha"]], its["ratio"]) for its in self.blocks if its["sha"] in at]
+        out = {at[sha]: None for sha in self.skipped if sha in at}
+        return Evidence([commit.weight for commit in self.commits[1:]], seen, out)
+
+    def hours(self) -> List[float]:
+        """Return what a measurement of each commit after the good one costs, in hours."""
+        block = mean(its["seconds"] for its in self.blocks) if self.blocks else 1.0
+        builds = [its["seconds"] for its in self._all("build")]
+        build = mean(builds) if builds else 0.0
+        return [max(block + (0.0 if self._built(its.sha) else build), 1e-3) / 3600 for its in self.commits[1:]]
+
+    # builds
+
+    def _build_folder(self, sha: str) -> Path:
+        mark = hashlib.sha256((self.section.build or "").encode()).hexdigest()[:8]
+        return self._builds / f"{sha[:16]}-{mark}"
+
+    def _built(self, sha: str) -> bool:
+        return self.section.build is None or (self._build_folder(sha) / "build.json").exists()
+
+    def build(self, sha: str) -> Optional[str]:
+        """Build a commit unless it is there; return why it cannot be built."""
+        if self._built(sha):
+            return None
+        folder = self._build_folder(sha)
+        partial = put_aside(folder)
+        if partial:
+            shutil.rmtree(partial, ignore_errors=True)
+        (folder / FILES).mkdir(parents=True)
+        self._worktree.take(sha)
+        log.info("build %s", sha[:12])
+        line = f"cd {shlex.quote(str(self._worktree.folder))} && eval {shlex.quote(self.section.build or '')}"
+        own = {**self._environment(sha), FOLDER: str(folder)}
+        output = folder / "build.log"
+        done = run_command(line, output, own, self.section.build_limit)
+        self.note("build", sha=sha, seconds=round(done.seconds, 3), status=done.status)
+        if done.status == 0:
+            write_json(folder / "build.json", {"version": VERSION, "sha": sha, "seconds": done.seconds})
+            return None
+        return f"build {done.how} (see {output})"
+
+    def _environment(self, sha: str) -> Dict[str, str]:
+        folder = str(self._build_folder(sha) / FILES) if self.section.build else ""
+        return {COMMIT: sha, WORKTREE: str(self._worktree.folder), BUILD: folder}
+
+    # measurements
+
+    def measure(self, sha: str) -> bool:
+        """Measure a commit against the good one in a block; False when it is left out from now on.
+
+        Which of the two comes first changes from block to block, so that a drift within a block cancels, too.
+        """
+        number = len(self.blocks) + 1
+        for one in (self.good.sha, sha):
+            why = self.build(one)
+            if why is not None:
+                self._leave_out(one, why)
+                return False
+        folder = self.archive / BLOCKS / f"{number:04}"
+        for name in (GOOD, OTHER):
+            put_aside(folder / name)  # of a block that was killed: both are measured anew, side by side
+        order = ((self.good.sha, GOOD), (sha, OTHER))
+        made = {name: self._trial(one, folder / name) for one, name in order[:: 1 if number % 2 else -1]}
+        bad = {name: trial for name, trial in made.items() if trial.reason}
+        if bad:
+            name = GOOD if GOOD in bad else OTHER
+            self._leave_out(self.good.sha if name == GOOD else sha, f"{_TRIES} times: {bad[name].reason}")
+            return False
+        before, after = (self._value(made[name]) for name in (GOOD, OTHER))
+        sign = (1 if METRICS[metric_of(self.section.metric).metric].direction is Direction.LOWER else -1) * (
+            1 if self.section.change == "worse" else -1
+        )
+        ratio = sign * math.log(after / before)
+        spent = math.fsum(its.prepared + its.measured for its in made.values())
+        facts = {"n": number, "sha": sha, "good": before, "value": after, "ratio": round(ratio, 6)}
+        self.note("block", **facts, seconds=round(spent, 3))
+        return True
+
+    def _leave_out(self, sha: str, reason: str) -> None:
+        if sha in (self.good.sha, self.bad.sha):
+            which = "good" if sha == self.good.sha else "bad"
+            raise BisectError(f"the {which} commit {sha[:12]} cannot be measured: {reason}")
+        log.warning("%s is left out: %s", sha[:12], reason)
+        self.note("skip", sha=sha, reason=reason)
+
+    def _trial(self, sha: str, folder: Path) -> Trial:
+        self._worktree.take(sha)
+        section = self.section
+        deploy = f"cd {shlex.quote(str(self._worktree.folder))} && eval {shlex.quote(section.deploy)}"
+        cycle = Cycle(
+            arm=sha[:12],
+            file=self.archive / CYCLE_FILE,
+            prepare=(deploy,),
+            program=section.program or PROGRAM,
+            through=section.through,
+            limit=section.deploy_limit,
+            cycle_limit=section.cycle_limit,
+            environment=self._environment(sha),
+        )
+        trial = run_trial(cycle, folder)
+        for _ in range(_TRIES - 1):
+            if trial.reason:
+                log.warning("%s: %s; once more", sha[:12], trial.reason)
+                trial = run_trial(cycle, folder, again=True)
+        return trial
+
+    def _value(self, trial: Trial) -> float:
+        found = matching(self.section.metric, trial.values)
+        if len(found) != 1:
+            there = ", ".join(".".join(key) for key in sorted(found or trial.values))
+            what = "several numbers of this name" if found else "no number of this name"
+            raise BisectError(f"metric {self.section.metric}: {what} in {trial.archive}: {there[:600]}")
+        value = next(iter(found.values()))
+        if not (value > 0 and math.isfinite(value)):
+            raise BisectError(f"metric {self.section.metric} is {value:g} in {trial.archive}: no ratio can be taken")
+        return value
+
+    def values(self, block: Mapping[str, Any]) -> Optional[Tuple[Values, Values]]:
+        """Return all numbers of a block: of the good commit, and of the other one."""
+        folder = self.archive / BLOCKS / f"{block['n']:04}"
+        trials = [finished(folder / name) for name in (GOOD, OTHER)]
+        made = [trial.values for trial in trials if trial]
+        return (made[0], made[1]) if len(made) == 2 else None
+
+    def note(self, event: str, **facts: Any) -> None:
+        """Write down what was decided."""
+        if self._journal:
+            self._journal.write(event, **facts)
+
+    def tidy(self) -> None:
+        """Remove the worktree; builds and trials stay."""
+        try:
+            self._worktree.remove()
+        except GitError as e:
+            log.warning("%s", e)
+
+    def close(self) -> None:
+        """Let another process have the archive."""
+        if self._journal:
+            self._journal.close()
+
+
+def matching(metric: str, values: Values) -> Dict[Tuple[str, str, str], float]:
+    """Return the numbers that a name of a metric means: [[PHASE.]OPERATION.]METRIC."""
+    key = metric_of(metric)
+
+    def takes(phase: str, op: str) -> bool:
+        of_phase = fnmatchcase(phase, key.phase) if key.phase else STATE not in phase
+        return of_phase and (fnmatchcase(op, key.op) if key.op else op in (TOTAL, CLUSTER))
+
+    return {its: value for its, value in values.items() if its[2] == key.metric and takes(*its[:2])}

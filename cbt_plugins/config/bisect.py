@@ -1,0 +1,156 @@
+"""`bisect:` -- a git repository, how a commit is built and deployed, and the metric that one of its commits changed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Dict, Iterator, Literal, Mapping, NamedTuple, Optional
+
+from pydantic import AfterValidator, Field, WithJsonSchema, field_validator
+
+from cbt_plugins.config.errors import ErrorAt, did_you_mean
+from cbt_plugins.config.patterns import check_no_password
+from cbt_plugins.config.source import YamlSource
+from cbt_plugins.config.units import Duration, Percent
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, validate
+from cbt_plugins.metrics import METRICS, Direction
+
+#: the section's name, which CBT does not read
+KEY = "bisect"
+_REVISION = r"[A-Za-z0-9_][A-Za-z0-9_./@{}^~+-]{0,200}"
+_PLACE = re.compile(r"[A-Za-z0-9_*?\[\]!. +-]+")
+
+
+def _revision(text: str) -> str:
+    if not re.fullmatch(_REVISION, text) or ".." in text:
+        raise ValueError("must be one commit: a hash, a tag or a branch")
+    return text
+
+
+def _command(text: str) -> str:
+    if "\0" in text or not text.strip():
+        raise ValueError("must be a shell command")
+    return check_no_password(text)
+
+
+Revision = Annotated[
+    str, AfterValidator(_revision), WithJsonSchema({"type": "string", "pattern": f"^(?:{_REVISION})$"})
+]
+ShellCommand = Annotated[str, AfterValidator(_command), WithJsonSchema({"type": "string", "minLength": 1})]
+
+
+class MetricKey(NamedTuple):
+    """[[PHASE.]OPERATION.]METRIC; phase and operation are patterns."""
+
+    phase: Optional[str]  # None: all but states of a failure
+    op: Optional[str]  # None: all operations together, or the cluster
+    metric: str
+
+
+def metric_of(text: str) -> MetricKey:
+    """Read "p99_ms", "GET.p99_ms" or "measure-aged.GET.p99_ms". Raises ValueError."""
+    *place, metric = text.strip().split(".")
+    if metric not in METRICS:
+        hint = did_you_mean(metric, METRICS) or f"; known are {', '.join(METRICS)}"
+        raise ValueError(f"unknown metric {metric!r}{hint}")
+    if METRICS[metric].direction is Direction.NONE:
+        raise ValueError(f"{metric} has no better direction")
+    if not all(_PLACE.fullmatch(part) for part in place):
+        raise ValueError("must be METRIC, OPERATION.METRIC or PHASE.OPERATION.METRIC")
+    op = place.pop() if place else None
+    return MetricKey(".".join(place) or None, op, metric)
+
+
+class BisectBudget(Strict):
+    """Where the search ends without an answer. It can be raised later: the search resumes."""
+
+    time: Optional[Duration] = Field(None, description="Of builds, deployments and cycles together.")
+    measurements: int = Field(
+        200, ge=3, le=10_000, description="Each is two cycles: the good commit and another one, in one block."
+    )
+
+
+class BisectSection(Strict):
+    """Which commit made a metric worse. CBT does not read this section."""
+
+    repo: str = Field(".", min_length=1, description="A git repository; from the folder of this file on.")
+    good: Revision = Field(description="The commit without the change, an ancestor of `bad`.")
+    bad: Revision = Field(description="The commit with the change.")
+    build: Optional[ShellCommand] = Field(
+        None, description="Builds the commit in the current folder into $CBT_PLUGINS_BUILD. Failed: not buildable."
+    )
+    build_limit: Duration = Field(4 * 3600.0, description="For one build.", json_schema_extra={"default": "4h"})
+    deploy: ShellCommand = Field(description="Deploys the commit in the current folder, or $CBT_PLUGINS_BUILD.")
+    deploy_limit: Duration = Field(
+        3600.0, description="For one deployment.", json_schema_extra={"default": "1h"}
+    )
+    cycle_limit: Optional[Duration] = Field(None, description="For a cycle; none by default.")
+    metric: str = Field(description="[[PHASE.]OPERATION.]METRIC, as `measure*.GET.p99_ms`; it must be one number.")
+    change: Literal["worse", "better"] = Field("worse", description="What the bad commit does to the metric.")
+    effect: Percent = Field(
+        0.03, description="The smallest change that counts.", json_schema_extra={"default": "3%"}
+    )
+    posterior: Percent = Field(
+        0.95, description="How sure the answer must be.", json_schema_extra={"default": "95%"}
+    )
+    paths: Dict[str, float] = Field(
+        {}, description="Pattern of touched files -> weight of such a commit; 1 for others. `src/rgw/*: 10`"
+    )
+    budget: BisectBudget = Field(
+        BisectBudget.model_validate({}), description="Where it ends.", json_schema_extra={"default": {}}
+    )
+    program: str = Field(
+        "", description="What runs a cycle, without its arguments, such as `/opt/cbt/cbt.py`. Default: our run loop."
+    )
+    through: str = Field("", description="What takes a command to the head node: `cbt-tools lab exec node0 --`.")
+    builds: Optional[str] = Field(
+        None, min_length=1, description="Folder of the builds, which several searches may share."
+    )
+
+    @field_validator("metric")
+    @classmethod
+    def _known(cls, text: str) -> str:
+        metric_of(text)
+        return text
+
+    @field_validator("posterior")
+    @classmethod
+    def _sure(cls, share: float) -> float:
+        if not 0.5 <= share <= 0.999:
+            raise ValueError("must be 50% to 99.9%")
+        return share
+
+    @field_validator("effect")
+    @classmethod
+    def _small(cls, share: float) -> float:
+        if not 0.002 <= share <= 0.5:
+            raise ValueError("must be 0.2% to 50%")
+        return share
+
+    @field_validator("paths")
+    @classmethod
+    def _weights(cls, paths: Mapping[str, float]) -> Mapping[str, float]:
+        wrong = [
+            FieldError((pattern,), "a weight is more than 0, and at most 1000")
+            for pattern, weight in paths.items()
+            if not 0 < weight <= 1000
+        ]
+        if wrong:
+            raise FieldErrors(wrong)
+        return paths
+
+    def folder_of(self, file: Path) -> Path:
+        """Return the repository that the file means."""
+        return (file.resolve().parent / Path(self.repo).expanduser()).resolve()
+
+
+def errors_of_bisect(source: YamlSource) -> Iterator[ErrorAt]:
+    """Yield what is wrong in the section."""
+    if KEY not in source.data:
+        return
+    data: Any = source.data[KEY]
+    if not isinstance(data, dict):
+        yield source.error_at((KEY,), "must be a mapping (key: value)")
+        return
+    for path, text, of_key in validate(BisectSection, data)[1]:
+        yield source.error_at((KEY, *path), text, of_key)

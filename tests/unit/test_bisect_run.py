@@ -1,0 +1,234 @@
+"""`cbt-tools bisect` on generated repositories; a stand-in runs the cycles."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Dict, List
+
+import fake_cycle
+import pytest
+import yaml
+
+from cbt_plugins.bisect.history import GitError, Worktree, line
+from cbt_plugins.journal import json_lines
+from cbt_plugins.tools.__main__ import main
+
+FILE: Dict[str, Any] = {
+    "cluster": {"user": "root", "head": "h", "clients": ["c"], "osds": ["o"], "mons": ["h"], "iterations": 1},
+    "benchmarks": {"rgwtest": {"s3": {"urls": ["http://h:7480"], "user": "u"}, "objects": {"sizes": ["4KiB"]}}},
+}
+SECTION = {
+    "repo": "repo",
+    "good": "HEAD~8",
+    "bad": "HEAD",
+    "metric": "measure.total.obj_per_s",
+    "build": 'cp speed "$CBT_PLUGINS_BUILD/" && ! grep broken speed',
+    "deploy": 'cat "$CBT_PLUGINS_BUILD/speed" speed > "$CBT_PLUGINS_TRIAL_FOLDER/deployed"',
+    "program": fake_cycle.PROGRAM,
+}
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def commit(repo: Path, files: Dict[str, str], subject: str) -> str:
+    for name, text in files.items():
+        (repo / name).parent.mkdir(parents=True, exist_ok=True)
+        (repo / name).write_text(text)
+    git(repo, "add", "-A")
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    git(repo, *who, "commit", "-qm", subject)
+    return git(repo, "rev-parse", "HEAD")
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(fake_cycle.template(tmp_path_factory.mktemp("made") / "archive"))
+
+
+class World(SimpleNamespace):
+    """A repository of 9 commits, a CBT file for it, and how fast the stand-in is at each commit."""
+
+    folder: Path
+    shas: List[str]
+
+    def write(self, **changes: Any) -> Path:
+        path = self.folder / "my.yaml"
+        path.write_text(yaml.safe_dump({**FILE, "bisect": {**SECTION, **changes}}))
+        return path
+
+    @property
+    def journal(self) -> List[Dict[str, Any]]:
+        return json_lines(self.folder / "my.bisect" / "bisect.jsonl")
+
+    def events(self, name: str) -> List[Dict[str, Any]]:
+        return [its for its in self.journal if its["event"] == name]
+
+
+@pytest.fixture
+def world(tmp_path: Path, template: str, monkeypatch: pytest.MonkeyPatch) -> World:
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    git(repo, "init", "-q", "-b", "main")
+    shas = [commit(repo, {"speed": f"{n}\n"}, f"commit {n}") for n in range(9)]
+    effects = {sha[:12]: 0.8 for sha in shas[5:]}
+    for name, value in (("ARCHIVE", template), ("EFFECTS", json.dumps(effects)), ("NOISE", "0.002")):
+        monkeypatch.setenv(f"FAKE_{name}", value)
+    return World(folder=tmp_path, shas=shas, repo=repo)
+
+
+def test_it_finds_the_commit_and_leaves_the_repository_as_it_is(world: World, capsys) -> None:
+    (world.repo / "speed").write_text("mine\n")
+    assert main(["bisect", "run", str(world.write()), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["outcome"] == "found"
+    assert [its["sha"] for its in found["commits"]] == [world.shas[5]]
+    assert found["posterior"] >= 0.95
+    assert found["log_ratio"]["change"] == pytest.approx(0.223, abs=0.02)
+    assert found["second_change"]["posterior"] < 0.5
+    archive = world.folder / "my.bisect"
+    page = (archive / "bisect.html").read_text()
+    assert "commit 5" in page and "<svg" in page
+    assert any("obj_per_s" in its["name"] for its in found["changed_with_it"])
+    # each build once, each deployment of the commit that was measured
+    built = world.events("build")
+    assert len(built) == len({its["sha"] for its in built}) == len({b["sha"] for b in world.events("block")}) + 1
+    for block in world.events("block"):
+        at = world.shas.index(block["sha"])
+        folder = archive / "blocks" / f"{block['n']:04}"
+        assert (folder / "other" / "deployed").read_text() == f"{at}\n{at}\n"
+        assert (folder / "good" / "deployed").read_text() == "0\n0\n"
+    assert (world.repo / "speed").read_text() == "mine\n"
+    assert git(world.repo, "worktree", "list").count("\n") == 0
+
+
+def test_the_order_within_a_block_alternates(world: World) -> None:
+    main(["bisect", "run", str(world.write(budget={"measurements": 3}))])
+    first = []
+    for number in (1, 2):
+        folder = world.folder / "my.bisect" / "blocks" / f"000{number}"
+        began = {n: json.loads((folder / n / "trial.json").read_text())["began"] for n in ("good", "other")}
+        first.append(min(began, key=lambda name: began[name]))
+    assert first == ["good", "other"]
+
+
+def test_what_cannot_be_built_is_gone_round(world: World, capsys) -> None:
+    commit(world.repo, {"speed": "broken\n"}, "broken")
+    fixed = commit(world.repo, {"speed": "10\n"}, "fixed, and slow")
+    os.environ["FAKE_EFFECTS"] = json.dumps({fixed[:12]: 0.8})
+    file = world.write(good="HEAD~3", bad="HEAD")
+    assert main(["bisect", "run", str(file), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [its["subject"] for its in found["commits"]] == ["broken", "fixed, and slow"]
+    assert "or one of the 1 commit before it" in found["why"]
+    (skip,) = world.events("skip")
+    assert "ended with status 1" in skip["reason"]
+
+
+def test_a_search_resumes_and_shows_what_is_left(world: World, capsys) -> None:
+    file = world.write(budget={"measurements": 3})
+    assert main(["bisect", "run", str(file)]) == 3
+    assert "raise `budget:` and run it again" in capsys.readouterr().out
+    number = len(world.events("block"))
+    # a block that was killed: its trials are put aside and made again
+    folder = world.folder / "my.bisect" / "blocks" / "0004" / "good"
+    folder.mkdir(parents=True)
+    (folder / "archive").mkdir()
+    assert main(["bisect", "status", str(file)]) == 0
+    assert "commits)" in capsys.readouterr().out
+    assert main(["bisect", "run", str(world.write())]) == 0
+    assert len(world.events("begin")) == 1
+    assert len(world.events("block")) > number == 3
+    assert folder.with_name("good.partial-1").is_dir()
+    assert main(["bisect", "run", str(world.write(metric="measure.total.p99_ms"))]) == 2
+    assert "the archive of another search" in capsys.readouterr().err
+
+
+def test_two_commits_that_do_not_differ_are_refused_with_numbers(world: World, capsys) -> None:
+    file = world.write(bad="HEAD~5")
+    assert main(["bisect", "run", str(file)]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "good and bad do not differ by +3.0 % or more" in out
+    assert re.search(r"bad commit is [+-]?\d.* in \d measurements; no change of that kind: (9\d|100)%", out)
+
+
+def test_a_reference_that_fails_stops_the_search(world: World, capsys) -> None:
+    file = world.write(deploy="! grep -q 0 speed || { echo no space; exit 7; }")
+    assert main(["bisect", "run", str(file)]) == 1
+    error = capsys.readouterr().err
+    assert "the good commit" in error and "status 7: no space" in error and "resumes" in error
+    assert not world.events("block")
+
+
+def test_a_metric_that_is_not_there_is_named_with_those_that_are(world: World, capsys) -> None:
+    assert main(["bisect", "run", str(world.write(metric="nothing.GET.p99_ms"))]) == 1
+    error = capsys.readouterr().err
+    assert "no number of this name" in error and "measure.total.obj_per_s" in error
+
+
+def test_steps_say_good_or_bad(world: World, monkeypatch) -> None:
+    monkeypatch.chdir(world.repo)
+    file = world.write(good=world.shas[0], bad="main")
+    for at, status in ((4, 0), (5, 1)):
+        git(world.repo, "checkout", "-q", "--detach", world.shas[at])
+        assert main(["bisect", "step", str(file)]) == status
+
+
+@pytest.mark.long
+def test_git_bisect_run_finds_it_by_steps(world: World) -> None:
+    file = world.write(good=world.shas[3], bad="main")
+    git(world.repo, "bisect", "start", "main", world.shas[3])
+    program = f"{sys.executable} -m cbt_plugins.tools bisect step {file}"
+    done = subprocess.run(["git", "bisect", "run", "sh", "-c", program], cwd=world.repo, capture_output=True, text=True)
+    assert f"{world.shas[5]} is the first bad commit" in done.stdout, done.stderr
+
+
+def test_steps_skip_what_cannot_be_built_and_abort_without_a_difference(world: World, monkeypatch) -> None:
+    monkeypatch.chdir(world.repo)
+    git(world.repo, "checkout", "-q", "--detach", world.shas[4])
+    commit(world.repo, {"speed": "broken\n"}, "broken")
+    assert main(["bisect", "step", str(world.write(good=world.shas[0], bad="main"))]) == 125
+    file = world.write(good=world.shas[0], bad=world.shas[3])
+    assert main(["bisect", "step", str(file), "-a", str(world.folder / "b")]) == 128
+
+
+def test_history_is_a_line_of_first_parents(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "-b", "main")
+    first = commit(tmp_path, {"a": "1"}, "one")
+    git(tmp_path, "checkout", "-qb", "side")
+    side = commit(tmp_path, {"src/rgw/b": "1"}, "side")
+    git(tmp_path, "checkout", "-q", "main")
+    second = commit(tmp_path, {"doc/c": "1"}, "two")
+    git(tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", "merge", "-q", "--no-ff", "-m", "merge", "side")
+    commits = line(tmp_path, first, "main", {"src/*": 10.0, "doc/*": 0.1})
+    assert [(its.subject, its.weight) for its in commits] == [("one", 1.0), ("two", 0.1), ("merge", 10.0)]
+    assert commits[-1].parents == (second, side)
+    for good, bad, text in (
+        (second, side, f"take their merge base, {first[:12]}"),
+        ("nothing", "main", "no commit 'nothing'"),
+        ("main", "main", "the same commit"),
+    ):
+        with pytest.raises(GitError, match=text):
+            line(tmp_path, good, bad, {})
+
+
+def test_a_worktree_is_clean_but_for_what_git_ignores(world: World, tmp_path: Path) -> None:
+    commit(world.repo, {".gitignore": "*.o\n"}, "ignore")
+    commit(world.repo, {"speed": "9\n"}, "nine")
+    tree = Worktree(world.repo, tmp_path / "tree")
+    tree.take("HEAD")
+    (tree.folder / "new").write_text("")
+    (tree.folder / "kept.o").write_text("")
+    (tree.folder / "speed").write_text("changed")
+    tree.take("HEAD~1")
+    assert sorted(path.name for path in tree.folder.iterdir()) == [".git", ".gitignore", "kept.o", "speed"]
+    assert (tree.folder / "speed").read_text() == "8\n"
+    tree.remove()
+    assert not tree.folder.exists()

@@ -1,0 +1,114 @@
+"""Find the commit that made a metric worse."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Iterator
+
+from .command import FAILED, INCONCLUSIVE, INTERRUPTED, OK, CommandError, explain, say
+from .forms import JSON, MD, TEXT, add_forms, put
+
+if TYPE_CHECKING:
+    from cbt_plugins.bisect.session import BisectSession
+
+#: for `git bisect run`: this commit is good, is bad, cannot be said; end all
+GOOD, BAD, SKIP, ABORT = 0, 1, 125, 128
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    examples = tuple(f"cbt-tools bisect {what} my.yaml" for what in ("run", "status", "step"))
+    statuses = {
+        FAILED: "good and bad do not differ, or something failed",
+        INCONCLUSIVE: "the budget is spent",
+        INTERRUPTED: "interrupted: the same command resumes",
+    }
+    explain(parser, examples, statuses)
+    step = "measure HEAD here for `git bisect run`, with status 0 good, 1 bad, 125 skip, 128 error"
+    what = f"search; {step}; show what is known, also while it runs"
+    parser.add_argument("what", choices=("run", "step", "status"), help=what)
+    parser.add_argument("file", type=Path, metavar="CONFIG", help="a CBT file with `bisect:` (docs/BISECT.md)")
+    parser.add_argument("-a", "--archive", type=Path, help="folder of the search (default: CONFIG with .bisect)")
+    add_forms(parser, TEXT, JSON, MD)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Search, step or show; returns the exit status that the help lists."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    try:
+        with _session(args) as session:
+            if args.what == "step":
+                return _step(session)
+            return _search(args, session)
+    except CommandError as e:
+        if args.what == "step":
+            return say("Error", str(e), ABORT)
+        raise
+    except KeyboardInterrupt:
+        return ABORT if args.what == "step" else INTERRUPTED
+
+
+@contextlib.contextmanager
+def _session(args: argparse.Namespace) -> Iterator[BisectSession]:
+    from cbt_plugins.bisect.history import GitError
+    from cbt_plugins.bisect.session import JOURNAL, BisectError, BisectSession
+    from cbt_plugins.config.bisect import KEY, BisectSection
+    from cbt_plugins.config.check import load
+    from cbt_plugins.config.errors import ConfigError
+    from cbt_plugins.config.source import read
+    from cbt_plugins.formatting import several
+    from cbt_plugins.journal import JournalInUse
+
+    try:
+        source = read(args.file)
+        config = load(source)
+        if KEY not in source.data:
+            raise CommandError(f"{args.file}: has no section `{KEY}:` (docs/BISECT.md)")
+        runs = len(config.runs) if not config.others else 1
+        if runs != 1:
+            raise CommandError(f"{args.file}: asks for {runs} runs; a bisect needs one: no lists, iterations: 1")
+        archive = args.archive or args.file.with_suffix(".bisect")
+        if args.what == "status" and not (archive / JOURNAL).is_file():
+            raise CommandError(f"{archive}: no such archive: nothing was measured yet")
+        section = BisectSection.model_validate(source.data[KEY])
+        session = BisectSession(args.file, section, source.data, archive, reading=args.what == "status")
+    except ConfigError as e:
+        raise CommandError(f"{several(len(e.errors), 'error')}; nothing was run\n{e}") from None
+    except (GitError, BisectError, JournalInUse, OSError) as e:
+        raise CommandError(str(e)) from None
+    try:
+        yield session
+    except (GitError, BisectError, OSError) as e:
+        raise CommandError(f"{e}; the same command resumes the search", FAILED) from None
+    finally:
+        session.close()
+
+
+def _search(args: argparse.Namespace, session: BisectSession) -> int:
+    from cbt_plugins.bisect import output, search
+
+    now = search.state(session) if args.what == "status" else search.run(session)
+    files = output.write(session, now) if session.blocks else []
+    put(args, {TEXT: lambda: output.blocks(session, now), JSON: lambda: search.data(session, now)})
+    if files:
+        say("Page", str(files[-1]), OK)
+    if args.what == "status":
+        return OK
+    return {search.FOUND: OK, search.NONE: FAILED}.get(now.outcome, INCONCLUSIVE)
+
+
+def _step(session: BisectSession) -> int:
+    from cbt_plugins.bisect import history, search
+
+    sha = history.resolve(Path.cwd(), "HEAD")
+    differ, why = search.differ(session)
+    if not differ:
+        return say("Error", why, ABORT)
+    if sha in (session.good.sha, session.bad.sha):
+        return GOOD if sha == session.good.sha else BAD
+    good = search.step(session, sha)
+    return SKIP if good is None else GOOD if good else BAD
