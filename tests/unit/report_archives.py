@@ -68,7 +68,8 @@ def add_resources(summary: Dict[str, Any], name: str) -> None:
     daemon = {"node": "osd1", "class": "osd", "id": "3", "pid": 77, "cores": 0.5, "peak": 0.75, "rss_mib": 256.0, **io}
     device = {"node": "osd1", "device": "nvme0n1", "util": 0.875, "queue": 3.5, "osd": 3, **io}
     port = {"node": "osd1", "name": "eth0", "rx_mib_s": 5.0, "tx_mib_s": 6.0, "speed_mbit": 25000, "util": 0.5}
-    node = {"node": "osd1", "cpus": 64, "busy": 0.25, "io_wait": 0.01, "watched": 1.0}
+    node = {"node": "osd1", "cpus": 64, "busy": 0.25, "io_wait": 0.01, "watched": 1.0, "load": 1.5}
+    node.update(available_mib=2048.0, swapped_mib=0.0)
     its: Dict[str, Any] = {"seconds": 10.0, "classes": {"osd": one, "rgw": {**one, "cores": 1.5}}, "daemons": [daemon]}
     its.update(rgw_osd_ratio=0.4615, ops_per_core=63.16, cores_per_gb_s=7.125, devices=[device], interfaces=[port])
     its["nodes"] = [node]

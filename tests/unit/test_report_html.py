@@ -279,7 +279,7 @@ def test_processors_are_in_it(tmp_path: Path) -> None:
         "new : nvme0n1 of osd1 was busy for 97 % of the time",
         "bottleneck new 3.250 1.500 0.462 63.16 7.125 media",
         "osd 8 3.250 4.500 2048 10.00 20.00",
-        "osd1 64 25.0 % 1.0 % 100.0 %",
+        "osd1 64 25.0 % 1.0 % 1.500 2048 0 100.0 %",
         "osd1 osd.3 0.500",
         "osd1 nvme0n1 3 87.5 %",
         "osd1 eth0 5.000 6.000 25,000 50.0 %",
