@@ -133,6 +133,9 @@ def _lines(config: Config, asked: bool, unread: Sequence[str], columns: Optional
         f"{config.file}: {_count(len(runs), 'run')} ({_count(iterations, 'iteration')} of "
         f"{_count(len(runs) // iterations, 'configuration')}), {_total(runs, iterations)}"
     )
+    if config.campaign:
+        arms = ", ".join(config.campaign.arms)
+        yield f"campaign: of arms {arms}; below is the file itself, without any arm's keys (`cbt-tools campaign plan`)"
     if config.others:
         yield f"not planned here, CBT runs them as well: {', '.join(config.others)}"
     yield ""

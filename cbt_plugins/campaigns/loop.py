@@ -6,11 +6,12 @@ none. Nobody else may run it meanwhile.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Callable
 
 from cbt_plugins import signals
 from cbt_plugins.campaigns.evaluation import Evaluation, evaluate
+from cbt_plugins.campaigns.options import told
 from cbt_plugins.campaigns.output import data, headline, page, progress
 from cbt_plugins.campaigns.schedule import CampaignError, PlannedTrial, Schedule
 from cbt_plugins.campaigns.trial import Trial, finished, run_trial
@@ -41,9 +42,24 @@ class CampaignRun:
             raise CampaignError(str(e)) from e
         try:
             with signals.handled():
-                return self._blocks(journal)
+                return CampaignRun(self._with_options(), self.say)._blocks(journal)
         finally:
             journal.close()
+
+    def _with_options(self) -> Schedule:
+        """Return the schedule; where it asks for code or defaults, with the options of both releases."""
+        its = self.schedule
+        if not its.section.code_or_defaults:
+            return its
+        try:
+            swapped = its.swapped or its.options_reader().read()
+        except ValueError as e:
+            raise TrialFailed(f"{e}; the same command continues") from e
+        for line in told(swapped, its.restarts):
+            self.say(line)
+        made = replace(its, swapped=swapped)
+        made.begin()
+        return made
 
     def _blocks(self, journal: Journal) -> Evaluation:
         state = self._evaluated()

@@ -3,6 +3,9 @@
     FOLDER/campaign.json    the file that it was started with; a campaign has one
     FOLDER/arms/NAME.yaml   the CBT file of each arm
     FOLDER/trials/01-2-NAME one trial: block, place in the block, arm
+
+With `code_or_defaults` the two arms become four: CODE, and CODE+OTHER-defaults, which is CODE with the options set to
+the other's defaults (campaigns.options).
 """
 
 from __future__ import annotations
@@ -10,16 +13,22 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
+from cbt_plugins.campaigns.options import SCRIPT, OptionReader, Settings, Swapped, lines_of, merged, set_line
+from cbt_plugins.campaigns.options import stored as stored_options
 from cbt_plugins.campaigns.trial import PROGRAM, Cycle, Trial, finished
 from cbt_plugins.compare.statistics.sequential import Design
+from cbt_plugins.config import registry
 from cbt_plugins.config.campaign import KEY, CampaignSection, file_of, text_of
 from cbt_plugins.config.check import Config, load
+from cbt_plugins.config.sections import our_sections
 from cbt_plugins.config.source import YamlSource
 from cbt_plugins.journal import read_json, write_json, write_whole
 
 STATE, VERSION = "campaign.json", 1
+#: between the two names of an arm that has one release's code and the other's defaults
+_CROSS = "+"
 
 
 class CampaignError(ValueError):
@@ -56,6 +65,7 @@ class Schedule:
     folder: Path
     arms: Tuple[str, ...]  # the base first
     contrasts: Tuple[Contrast, ...]
+    swapped: Optional[Swapped] = None  # the defaults that differ, once they are read
 
     @property
     def design(self) -> Design:
@@ -88,11 +98,11 @@ class Schedule:
 
     def cycle(self, arm: str) -> Cycle:
         """Return what a trial of an arm does."""
-        its = self.section
+        its, code = self.section, self.code_of(arm)
         return Cycle(
             arm=arm,
             file=self.file_of(arm).resolve(),
-            prepare=(*its.prepare, *its.arms[arm].prepare),
+            prepare=(*its.prepare, *its.arms[code].prepare, *self._restarted(arm)),
             program=its.program or PROGRAM,
             through=its.through or "",
             limit=its.prepare_limit,
@@ -100,9 +110,47 @@ class Schedule:
             environment={"CBT_PLUGINS_CAMPAIGN": str(self.folder.resolve())},
         )
 
-    def data_of(self, arm: str) -> Dict[str, object]:
+    def data_of(self, arm: str) -> Dict[str, Any]:
         """Return the CBT file of an arm."""
-        return file_of(self.config.data, self.section.arms[arm])
+        data = file_of(self.config.data, self.section.arms[self.code_of(arm)])
+        for name in self._options(arm) and our_sections(registry.BENCHMARKS):
+            its = data["benchmarks"].get(name)
+            if its is not None:
+                settings = dict(its.get("settings") or {})
+                settings["config"] = merged(self._options(arm), settings.get("config") or {})
+                data["benchmarks"] = {**data["benchmarks"], name: {**its, "settings": settings}}
+        return data
+
+    def code_of(self, arm: str) -> str:
+        """Return the arm of the file that an arm has its code of."""
+        return arm.partition(_CROSS)[0] if self.section.code_or_defaults else arm
+
+    @property
+    def restarts(self) -> bool:
+        """Whether options can be set that a daemon reads when it starts."""
+        return all(arm.restart for arm in self.section.arms.values())
+
+    def options_reader(self) -> OptionReader:
+        """Return what reads the options of the two releases."""
+        cycles = {name: self.cycle(name) for name in self.section.arms}
+        return OptionReader(self.folder / "options", cycles, ceph_command(self.config.cluster))
+
+    def _options(self, arm: str) -> Settings:
+        """Return the defaults that an arm has of the other."""
+        if self.swapped is None or self.code_of(arm) == arm:
+            return {}
+        late = self.swapped.at_start[self.code_of(arm)] if self.restarts else {}
+        return merged(self.swapped.running[self.code_of(arm)], late)
+
+    def _restarted(self, arm: str) -> Tuple[str, ...]:
+        """Return the commands that set what a daemon reads when it starts: the same for all four arms."""
+        restart = self.section.arms[self.code_of(arm)].restart
+        if self.swapped is None or not self.restarts or not restart or not any(self.swapped.at_start.values()):
+            return ()
+        reader = self.folder / "options"
+        there = (self.folder / "arms" / f"{arm}.options").resolve()
+        ceph = ceph_command(self.config.cluster)
+        return (set_line(self.section.through or "", reader / SCRIPT.name, "set", there, ceph), restart)
 
     def config_of(self, arm: str) -> Config:
         """Return the checked file of an arm."""
@@ -129,6 +177,11 @@ class Schedule:
             )
         for arm in self.arms:
             write_whole(self.file_of(arm), text_of(self.data_of(arm)))
+            if self._restarted(arm) and self.swapped:
+                code, target = self.code_of(arm), self.folder / "arms" / f"{arm}.options"
+                late = self.swapped.at_start[code]
+                write_whole(target / "all", lines_of(late, values=False))
+                write_whole(target / "set", lines_of(late) if arm != code else "")
 
 
 def stored(folder: Path) -> Optional[Mapping[str, object]]:
@@ -152,7 +205,29 @@ def schedule_of(config: Config, folder: Path) -> Schedule:
     first = section.first
     arms = (first, *(name for name in section.arms if name != first))
     contrasts = tuple(Contrast(name, {name: 1.0, first: -1.0}) for name in arms[1:])
-    return Schedule(config, section, folder, arms, contrasts)
+    if not section.code_or_defaults:
+        return Schedule(config, section, folder, arms, contrasts)
+    old, new = arms
+    mixed_old, mixed_new = f"{old}{_CROSS}{new}-defaults", f"{new}{_CROSS}{old}-defaults"
+    half = 0.5
+    return Schedule(
+        config,
+        section,
+        folder,
+        (old, mixed_old, mixed_new, new),
+        (
+            Contrast("code", {new: half, mixed_new: half, old: -half, mixed_old: -half}),
+            Contrast("defaults", {new: half, mixed_old: half, old: -half, mixed_new: -half}),
+            Contrast("both", {new: 1.0, old: -1.0}),
+        ),
+        stored_options(folder / "options"),
+    )
+
+
+def ceph_command(cluster: Mapping[str, object]) -> str:
+    """Return the ceph command of a file's cluster."""
+    conf = cluster.get("conf_file")
+    return f"{cluster.get('ceph_cmd') or 'ceph'}{f' -c {conf}' if conf else ''}"
 
 
 def schedule_in(folder: Path) -> Schedule:

@@ -19,7 +19,7 @@ import sys
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins import signals
 from cbt_plugins.journal import read_json, read_text, sync_folder, write_json
@@ -47,7 +47,7 @@ class Cycle:
     arm: str  # the name of an arm, or a commit
     file: Path
     prepare: Tuple[str, ...] = ()
-    program: str = PROGRAM  # or cbt.py; a shell word list
+    program: str = PROGRAM  # or cbt.py; a shell word list; "" runs no cycle: the trial ends with its preparation
     through: str = ""  # what takes a command to the head node: "cbt-tools lab exec node0 --"
     limit: float = 3600.0  # seconds for each command of `prepare`
     cycle_limit: Optional[float] = None  # seconds for the cycle
@@ -91,7 +91,7 @@ def finished(folder: Path) -> Optional[Trial]:
         trial = Trial(folder, **{key: value for key, value in mark.items() if key != "version"})
     except (OSError, ValueError, TypeError, AttributeError):
         return None
-    return trial if trial.reason else _with_records(trial)
+    return trial if trial.reason or trial.step != CYCLE else _with_records(trial)
 
 
 def _facts(trial: Trial) -> Dict[str, Any]:
@@ -112,7 +112,7 @@ def run_trial(cycle: Cycle, folder: Path, again: bool = False) -> Trial:
     sync_folder(folder.parent)
     made = _made(cycle, folder.resolve())
     write_json(folder / MARK, {"version": VERSION, **_facts(made)})
-    return made if made.reason else _with_records(made)
+    return finished(folder) or made
 
 
 def put_aside(folder: Path, suffix: str = "partial") -> Optional[Path]:
@@ -131,10 +131,14 @@ def put_aside(folder: Path, suffix: str = "partial") -> Optional[Path]:
 def _made(cycle: Cycle, folder: Path) -> Trial:
     began = time.time()
     archive = folder / ARCHIVE
+    steps: List[Tuple[str, str, Optional[float]]]
     steps = [(f"prepare-{i}", line, cycle.limit) for i, line in enumerate(cycle.prepare, 1)]
     own = {ARM: cycle.arm, NAME: folder.name, FOLDER: str(folder), ARCHIVE_NAME: str(archive), FILE: str(cycle.file)}
     prepared, measured = 0.0, 0.0
-    for step, line, limit in [*steps, (CYCLE, cycle.command(archive), cycle.cycle_limit)]:
+    steps += [(CYCLE, cycle.command(archive), cycle.cycle_limit)] if cycle.program else []
+    if not steps:
+        raise ValueError(f"{cycle.arm}: no command and no cycle: nothing to do")
+    for step, line, limit in steps:
         log = folder / f"{step}.log"
         done = run_command(line, log, {**cycle.environment, **own}, limit)
         prepared, measured = (prepared, done.seconds) if step == CYCLE else (prepared + done.seconds, 0.0)

@@ -15,7 +15,7 @@ from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, validat
 
 #: the section's name, which CBT does not read
 KEY = "campaign"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,40}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}")
 #: sections of the file that an arm may change
 CHANGED = ("cluster", "benchmarks", "monitoring_profiles", "client_endpoints", "common")
 Command = Annotated[str, Field(min_length=1)]
@@ -23,13 +23,16 @@ _Keys = Dict[str, Any]
 
 
 def _changes(section: str) -> Any:
-    return Field({}, description=f"Merged into the file's `{section}:`; a list replaces a list.")
+    return Field({}, description=f"Merged into `{section}:`.")
 
 
 class ArmSection(Strict):
-    """One side of the comparison: the file, with these keys changed."""
+    """One side of the comparison: the file with these keys changed. A list replaces a list."""
 
     prepare: List[Command] = Field([], description="Shell commands before each cycle of this arm.")
+    restart: Optional[Command] = Field(
+        None, description="Shell command that restarts all daemons, for `code_or_defaults`."
+    )
     cluster: _Keys = _changes("cluster")
     benchmarks: _Keys = _changes("benchmarks")
     monitoring_profiles: _Keys = _changes("monitoring_profiles")
@@ -77,7 +80,7 @@ class CampaignSection(Strict):
     @field_validator("arms")
     @classmethod
     def _names(cls, arms: Dict[str, ArmSection]) -> Dict[str, ArmSection]:
-        text = "the name of an arm: letters, digits and . _ + - only, 40 at most"
+        text = "the name of an arm: letters, digits and . _ - only, 40 at most"
         wrong = [FieldError((name,), text, of_key=True) for name in arms if not _NAME.fullmatch(name)]
         if wrong:
             raise FieldErrors(wrong)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
 import numpy as np
@@ -122,6 +123,14 @@ def test_a_block_that_says_nothing_is_left_out() -> None:
 
 def test_blocks_without_any_scatter_decide_nothing() -> None:
     assert decide({0: [0.1] * 10}, {0: UP}, Design())[0].verdict is None
+
+
+def test_the_table_of_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "CAMPAIGN.md").read_text(encoding="utf-8")
+    for scatter in (1, 2, 4):
+        found = [outlook(effect, Scatter(scatter / 100), 3, Design()).blocks for effect in (0.03, 0.05, 0.1, 0.2)]
+        first = f"{found[0]} blocks" if scatter == 1 else str(found[0] or "more than 20")
+        assert f"| {scatter} % | {first} | {' | '.join(map(str, found[1:]))} |" in page, found
 
 
 def test_the_outlook_is_what_campaigns_do() -> None:

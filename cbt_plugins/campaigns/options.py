@@ -1,0 +1,173 @@
+"""Code or defaults? Which defaults of Ceph's options differ between two releases, and the two arms that swap them.
+
+    FOLDER/options/NAME/{mon,mgr,osd,client}.json   what a daemon of each kind says it runs with, on the arm's cluster
+    FOLDER/options/options.json                     what differs, and what is left out, with the reason
+
+Only an option whose value is the default on both sides is swapped: what the cluster sets itself stays. An option that a
+daemon reads when it starts needs the arm's `restart:`; it is set before, and the run sees it in force.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
+
+from cbt_plugins.campaigns.trial import Cycle, run_trial
+from cbt_plugins.journal import json_lines, read_json, read_text, write_json, write_whole
+
+SCRIPT = Path(__file__).with_name("options.sh")
+FILE, VERSION = "options.json", 1
+KINDS = ("mon", "mgr", "osd", "client")
+#: flags of options that count only when something is made anew
+_MADE = frozenset({"create", "cluster_create", "no_mon_update", "mkfs"})
+#: read at the start of a daemon, although `config help` says otherwise (as faults.in_force knows)
+_AT_START = frozenset(
+    {"rgw_thread_pool_size", "rgw_num_rados_handles", "rgw_gc_max_objs", "rgw_cache_enabled", "ms_async_op_threads"}
+)
+#: names, paths and addresses of this very daemon; not what a release decides
+_OWN = ("_dir", "_path", "_file", "_socket", "_addr", "host", "fsid", "keyring", "_data")
+
+Table = Mapping[str, Mapping[str, str]]  # option -> {"value", "source"}
+Settings = Dict[str, Dict[str, str]]  # who -> option -> value
+
+
+@dataclass(frozen=True)
+class Swapped:
+    """The defaults that differ: of each release, those that the other's options are set to, by when they count."""
+
+    running: Mapping[str, Settings]  # code -> the other release's defaults, set while daemons run
+    at_start: Mapping[str, Settings]  # the same for those that are read when a daemon starts
+    left_out: Mapping[str, Tuple[str, ...]]  # reason -> options
+
+
+def differing(tables: Sequence[Mapping[str, Table]], help_of: Mapping[str, Any], names: Sequence[str]) -> Swapped:
+    """Return what differs between the tables of two releases (kind of daemon -> table), named `names`."""
+    running: Dict[str, Settings] = {name: {} for name in names}
+    at_start: Dict[str, Settings] = {name: {} for name in names}
+    left: Dict[str, Dict[str, None]] = {}
+    for kind in KINDS:
+        old, new = (its.get(kind, {}) for its in tables)
+        for name, has, lacks in [(names[0], old, new), (names[1], new, old)] if old and new else ():
+            for option in has.keys() - lacks.keys():
+                left.setdefault(f"only {name} has it", {})[option] = None
+        for option in sorted(old.keys() & new.keys()):
+            values = old[option]["value"], new[option]["value"]
+            if values[0] == values[1]:
+                continue
+            about = help_of.get(option, {})
+            reason = _reason(option, (old[option], new[option]), about)
+            if reason:
+                left.setdefault(reason, {})[option] = None
+                continue
+            late = option in _AT_START or not about.get("can_update_at_runtime", True)
+            for code, value in zip(names, reversed(values)):
+                (at_start if late else running)[code].setdefault(kind, {})[option] = value
+    return Swapped(running, at_start, {reason: tuple(sorted(its)) for reason, its in left.items()})
+
+
+def _reason(option: str, rows: Sequence[Mapping[str, str]], about: Mapping[str, Any]) -> str:
+    """Return why an option is left out; "" where it is not."""
+    if any(row.get("source") != "default" for row in rows):
+        return "the cluster sets it itself"
+    if option.endswith(_OWN):
+        return "a name, a path or an address"
+    if _MADE & set(about.get("flags") or ()):
+        return "it counts only when something is made anew"
+    if not all(row["value"] for row in rows):
+        return "one default is empty, which cannot be set"
+    return ""
+
+
+def tables_of(folder: Path) -> Dict[str, Table]:
+    """Return the tables that options.sh has written. Raises OSError, ValueError."""
+    found: Dict[str, Table] = {}
+    for kind in KINDS:
+        path = folder / f"{kind}.json"
+        if path.exists():
+            found[kind] = {row["name"]: row for row in read_json(path) if row.get("source") and "/" not in row["name"]}
+    return found
+
+
+@dataclass(frozen=True)
+class OptionReader:
+    """Reads the options of the two arms' releases, once in a campaign."""
+
+    folder: Path  # FOLDER/options
+    cycles: Mapping[str, Cycle]  # of the old and of the new arm
+    ceph: str  # the command
+
+    def read(self) -> Swapped:
+        """Prepare each arm, read its tables, and write what differs. Raises OSError, ValueError with what failed."""
+        known = stored(self.folder)
+        if known:
+            return known
+        script = self.folder / SCRIPT.name
+        write_whole(script, read_text(SCRIPT))
+        names = list(self.cycles)
+        for name in names:
+            self._run(name, "tables", self.cycles[name].prepare)
+        tables = [tables_of(self.folder / name) for name in names]
+        first, other = ({o: row["value"] for t in its.values() for o, row in t.items()} for its in tables)
+        differ = sorted(o for o in first.keys() & other.keys() if first[o] != other[o])
+        write_whole(self.folder / names[1] / "names", "".join(f"{option}\n" for option in differ))
+        self._run(names[1], "help", ())  # of the cluster that runs now
+        help_of = {row["name"]: row for row in json_lines(self.folder / names[1] / "help.jsonl") if "name" in row}
+        swapped = differing(tables, help_of, names)
+        write_json(self.folder / FILE, {"version": VERSION, **vars(swapped)})
+        return swapped
+
+    def _run(self, name: str, what: str, prepare: Sequence[str]) -> None:
+        cycle, there = self.cycles[name], self.folder.resolve() / name
+        line = set_line(cycle.through, self.folder / SCRIPT.name, what, there, self.ceph)
+        asked = replace(cycle, prepare=(*prepare, line), program="")
+        trial = run_trial(asked, self.folder / f"{name}-{what}", again=True)
+        if trial.reason:
+            raise ValueError(f"the options of {name} could not be read: {trial.reason}")
+
+
+def set_line(through: str, script: Path, what: str, folder: Path, ceph: str) -> str:
+    """Return the shell command that runs options.sh on the head node."""
+    return f"{through} sh {shlex.quote(str(script.resolve()))} {what} {shlex.quote(str(folder))} {ceph}".strip()
+
+
+def stored(folder: Path) -> Optional[Swapped]:
+    """Return what was read before; None where nothing was."""
+    try:
+        data = read_json(folder / FILE)
+        return Swapped(data["running"], data["at_start"], {k: tuple(v) for k, v in data["left_out"].items()})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def lines_of(settings: Settings, values: bool = True) -> str:
+    """Return settings as lines of WHO OPTION VALUE, or without the value."""
+    return "".join(
+        f"{who} {option}{f' {value}' if values else ''}\n"
+        for who, options in settings.items()
+        for option, value in options.items()
+    )
+
+
+def merged(*settings: Settings) -> Settings:
+    """Return settings of which later ones win."""
+    made: Settings = {}
+    for one in settings:
+        for who, options in one.items():
+            made.setdefault(who, {}).update(options)
+    return made
+
+
+def told(swapped: Swapped, restarts: bool) -> Iterator[str]:
+    """Yield what is swapped and what is not."""
+    for code, settings in swapped.running.items():
+        late = swapped.at_start[code]
+        options = sorted({o for its in (settings, *([late] if restarts else [])) for who in its.values() for o in who})
+        yield f"{code} gets the other's defaults of {len(options)} options: {', '.join(options) or 'none differ'}"
+    if not restarts:
+        late_ones = sorted({o for its in swapped.at_start.values() for who in its.values() for o in who})
+        if late_ones:
+            yield f"left out, read when a daemon starts (give each arm `restart:`): {', '.join(late_ones)}"
+    for reason, names in swapped.left_out.items():
+        yield f"left out, {reason}: {', '.join(names)}"

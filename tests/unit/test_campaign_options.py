@@ -1,0 +1,156 @@
+"""Code or defaults: which defaults differ between two releases, four arms from two, effects of each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+import yaml
+from config_files import CLUSTER, CYCLE, WARP
+from test_campaign import after
+from test_campaign import made as made  # a fixture
+
+from cbt_plugins.campaigns.options import OptionReader, differing, told
+from cbt_plugins.campaigns.schedule import Schedule, schedule_of
+from cbt_plugins.campaigns.trial import Cycle
+from cbt_plugins.compare.statistics.verdicts import Verdict
+from cbt_plugins.config.check import load_file
+
+OLD = {
+    "osd_max_backfills": ("1", "default"),
+    "osd_op_queue": ("wpq", "default"),
+    "osd_pool_default_size": ("3", "file"),
+    "osd_gone": ("1", "default"),
+    "bluestore_min_alloc_size": ("65536", "default"),
+    "osd_same": ("7", "default"),
+    "osd_class_dir": ("/usr/lib/a", "default"),
+    "osd_empty": ("", "default"),
+}
+NEW = {
+    **OLD,
+    "osd_max_backfills": ("3", "default"),
+    "osd_op_queue": ("mclock_scheduler", "default"),
+    "osd_pool_default_size": ("2", "default"),
+    "bluestore_min_alloc_size": ("4096", "default"),
+    "osd_class_dir": ("/usr/lib/b", "default"),
+    "osd_empty": ("x", "default"),
+    "osd_fresh": ("1", "default"),
+}
+del NEW["osd_gone"]
+HELP = {
+    "osd_op_queue": {"name": "osd_op_queue", "can_update_at_runtime": False, "flags": []},
+    "bluestore_min_alloc_size": {"name": "bluestore_min_alloc_size", "flags": ["create"]},
+    "osd_max_backfills": {"name": "osd_max_backfills", "can_update_at_runtime": True, "flags": ["runtime"]},
+}
+#: answers as `ceph` does, for the release in FOLDER/release
+CEPH = """#!/bin/sh
+here=$(dirname "$0"); release=$(cat "$here/release"); echo "$release: $*" >>"$here/calls"
+case "$*" in
+"quorum_status -f json") echo '{"quorum_leader_name":"a"}' ;;
+"mgr stat -f json") echo '{ "active_name": "x" }' ;;
+"osd ls") printf '0\\n1\\n' ;;
+"service dump -f json") echo '{"services":{}}' ;;
+"config show-with-defaults osd.0 -f json") cat "$here/$release.json" ;;
+"config show-with-defaults"*) echo '[]' ;;
+"config help osd_op_queue -f json") printf '\\n{"name":"osd_op_queue",\\n"can_update_at_runtime":false}\\n' ;;
+"config help bluestore_min"*) echo '{"name":"bluestore_min_alloc_size","flags":["create"]}' ;;
+"config help"*) echo '{"name":"other","can_update_at_runtime":true}' ;;
+esac
+"""
+
+
+def table(options: Dict[str, Any]) -> Dict[str, Dict[str, str]]:
+    return {name: {"name": name, "value": value, "source": source} for name, (value, source) in options.items()}
+
+
+def test_what_differs_is_swapped_and_the_rest_is_named() -> None:
+    its = differing([{"osd": table(OLD)}, {"osd": table(NEW)}], HELP, ["old", "new"])
+    assert its.running == {"old": {"osd": {"osd_max_backfills": "3"}}, "new": {"osd": {"osd_max_backfills": "1"}}}
+    assert its.at_start["old"] == {"osd": {"osd_op_queue": "mclock_scheduler"}}
+    assert its.at_start["new"] == {"osd": {"osd_op_queue": "wpq"}}
+    assert its.left_out == {
+        "only old has it": ("osd_gone",),
+        "only new has it": ("osd_fresh",),
+        "the cluster sets it itself": ("osd_pool_default_size",),
+        "it counts only when something is made anew": ("bluestore_min_alloc_size",),
+        "a name, a path or an address": ("osd_class_dir",),
+        "one default is empty, which cannot be set": ("osd_empty",),
+    }
+    said = list(told(its, restarts=False))
+    assert said[0] == "old gets the other's defaults of 1 options: osd_max_backfills"
+    assert "left out, read when a daemon starts (give each arm `restart:`): osd_op_queue" in said
+
+
+def crossed(tmp_path: Path, **arm: Any) -> Schedule:
+    arms = {name: {"prepare": [f"echo {name} >{tmp_path}/release"], **arm} for name in ("old", "new")}
+    section = {"arms": arms, "code_or_defaults": True, "keys": ["total.obj_per_s"]}
+    path = tmp_path / "my.yaml"
+    cluster = CLUSTER + f"  ceph_cmd: {tmp_path}/ceph\n"
+    path.write_text(cluster + WARP + CYCLE + yaml.safe_dump({"campaign": section}, sort_keys=False))
+    return schedule_of(load_file(path), tmp_path / "folder")
+
+
+def read(tmp_path: Path, its: Schedule) -> Schedule:
+    """Have the stand-in's options read."""
+    ceph = tmp_path / "ceph"
+    ceph.write_text(CEPH)
+    ceph.chmod(0o755)
+    for name, options in (("old", OLD), ("new", NEW)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(list(table(options).values())))
+    its.begin()
+    its.options_reader().read()
+    made = schedule_of(its.config, its.folder)
+    made.begin()
+    return made
+
+
+def test_tables_are_read_from_the_cluster_of_each_arm_once(tmp_path: Path) -> None:
+    its = read(tmp_path, crossed(tmp_path))
+    calls = (tmp_path / "calls").read_text()
+    assert "old: config show-with-defaults osd.0" in calls and "new: config help osd_op_queue" in calls
+    assert its.swapped and its.swapped.at_start["new"] == {"osd": {"osd_op_queue": "wpq"}}
+    its.options_reader().read()
+    assert (tmp_path / "calls").read_text() == calls
+
+
+def test_four_arms_have_the_defaults_of_both(tmp_path: Path) -> None:
+    its = read(tmp_path, crossed(tmp_path))
+    assert its.arms == ("old", "old+new-defaults", "new+old-defaults", "new")
+    config = {arm: its.data_of(arm)["benchmarks"]["warp"].get("settings", {}).get("config") for arm in its.arms}
+    assert config == {
+        "old": None,
+        "old+new-defaults": {"osd": {"osd_max_backfills": "3"}},
+        "new+old-defaults": {"osd": {"osd_max_backfills": "1"}},
+        "new": None,
+    }
+    assert its.cycle("new+old-defaults").prepare == (f"echo new >{tmp_path}/release",)
+    assert [load_file(its.file_of(arm)).campaign for arm in its.arms] == [None] * 4
+
+
+def test_what_is_read_at_the_start_is_set_before_a_restart(tmp_path: Path) -> None:
+    its = read(tmp_path, crossed(tmp_path, restart="systemctl restart ceph.target"))
+    for arm in its.arms:
+        *_, setting, restart = its.cycle(arm).prepare
+        assert "options.sh set" in setting and restart == "systemctl restart ceph.target"
+        assert (its.folder / "arms" / f"{arm}.options" / "all").read_text() == "osd osd_op_queue\n"
+    assert (its.folder / "arms" / "new+old-defaults.options" / "set").read_text() == "osd osd_op_queue wpq\n"
+    assert (its.folder / "arms" / "new.options" / "set").read_text() == ""
+    assert its.data_of("new+old-defaults")["benchmarks"]["warp"]["settings"]["config"]["osd"]["osd_op_queue"] == "wpq"
+
+
+def test_a_cluster_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
+    cycles = {name: Cycle(name, Path("x")) for name in ("old", "new")}
+    with pytest.raises(ValueError, match="the options of old could not be read"):
+        OptionReader(tmp_path / "options", cycles, "false").read()
+
+
+def test_the_effects_of_code_and_of_defaults_are_told_apart(tmp_path: Path, made: Path) -> None:
+    """The new code is 20 % slower, its defaults make it 10 % faster."""
+    effects = {"new": 0.8 * 1.1, "new+old-defaults": 0.8, "old+new-defaults": 1.1}
+    state = after(made, crossed(tmp_path), 6, effects)
+    found = {row.id.contrast: (row.verdict, round(row.decision.change or 0, 2)) for row in state.rows}
+    assert [its for its, _ in found.values()] == [Verdict.WORSE, Verdict.BETTER, Verdict.WORSE]
+    changes = [change for _, change in found.values()]
+    assert changes == pytest.approx([-0.2, 0.1, -0.12], abs=0.02)
