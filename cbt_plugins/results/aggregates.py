@@ -1,4 +1,5 @@
-"""Aggregates files: what cbt-rows made of the requests of a job, as numpy columns. docs/AGGREGATES.md is their form.
+"""Aggregates files: what cbt-rows made of the requests of a job, as numpy columns. The Go package aggregates has
+their form (tools/companion/internal/aggregates/doc.go).
 
 A file is a sequence of frames, each complete in itself, and their tables are added up: what was written before a
 kill counts.

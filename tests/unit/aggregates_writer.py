@@ -1,4 +1,4 @@
-"""Aggregates files as docs/AGGREGATES.md describes them, made and read in plain Python."""
+"""Aggregates files as the Go package aggregates describes them, made and read in plain Python."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-// Package aggregates reads and writes .aggregates files: counts and histograms of request rows, in frames that add up.
-// docs/AGGREGATES.md describes the format.
 package aggregates
 
 import (
