@@ -427,7 +427,7 @@ def throttle_files(pid):
     return found
 
 
-class Memory:
+class Swapping:
     """What a node says of its load and memory."""
 
     def __init__(self):
@@ -465,7 +465,7 @@ class NodeSampler:
         self._last = None
         self._looked = None  # when the threads were read
         self._names = {}  # thread name -> its index in the lines
-        self._limits, self._memory = Limits(), Memory()
+        self._limits, self._memory = Limits(), Swapping()
 
     def line(self, record):
         # one write: a kill leaves whole lines
