@@ -162,12 +162,14 @@ def spans(samples: Sequence[Sample], start: float, end: float) -> Tuple[List[Con
 
 #: kinds in the event log that are no faults: `settings:`, its fast recovery, what a run has made for itself, `run:`
 NO_FAULTS = ("settings", "recovery", "prepared", "command")
+#: an upgrade, and each of its steps: the versions are those before it
+UPGRADE_BEGIN, UPGRADE_STEP, UPGRADE_END = "upgrade-begin", "upgrade-step", "upgrade-end"
 #: the event of a wait that has seen all PGs active+clean
 CLEAN = "cluster-clean"
 
 
 def of_own_faults(events: Iterable[Mapping[str, Any]]) -> List[Tuple[float, float]]:
-    """Return the stretches of time in which the run's own faults explain the cluster's state, by its event log.
+    """Return the stretches of time in which the run's own faults and upgrades explain the cluster's state.
 
     Each begins with a fault and ends when all are undone and a wait has seen all PGs active+clean; else never.
     """
@@ -182,6 +184,11 @@ def _stretches(events: Iterable[Mapping[str, Any]]) -> Iterator[Tuple[float, flo
             begun = min(begun, float(event["t"]))
             open_.add(label)
         elif name == "fault-undone":
+            open_.discard(label)
+        elif name == UPGRADE_BEGIN:
+            begun = min(begun, float(event["t"]))
+            open_.add(label)
+        elif name == UPGRADE_END:
             open_.discard(label)
         elif name == CLEAN and begun < float("inf") and not open_:
             yield begun, float(event["t"])

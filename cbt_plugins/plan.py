@@ -147,12 +147,24 @@ class NodeCommand:
 
 
 @dataclass(frozen=True)
+class Upgrade:
+    """Another release for every daemon, one after the other, while the load runs; there is no undo."""
+
+    label: str
+    to: str  # the version that each daemon must say: "18.2" or "18.2.7"
+    command: str = ""  # for each daemon, on its node as root, with {daemon}, {type} and {id}; or
+    image: str = ""  # `ceph orch upgrade start --image` of it
+    timeout: float = 600.0  # seconds, of each daemon; of the whole with an image
+
+
+@dataclass(frozen=True)
 class Event:
     """What happens in a phase beside its load, in seconds after the load began."""
 
     at: float
     inject: Optional[Fault] = None
     run: Optional[NodeCommand] = None
+    upgrade: Optional[Upgrade] = None
     undo: Tuple[str, ...] = ()  # labels of faults and commands of this or an earlier phase
     mark: str = ""  # name of the part of the phase that begins here, for the report
 

@@ -29,7 +29,7 @@ from cbt_plugins.config.units import DURATION_PATTERN, Duration, format_duration
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one, validate
 from cbt_plugins.inventory import host_of
 
-_WHAT = ("fault", "run", "undo", "mark")
+_WHAT = ("fault", "run", "upgrade", "undo", "mark")
 #: undo: everything that is in force
 _ALL = "all"
 #: seconds of one command
@@ -105,14 +105,52 @@ class RunSection(Strict):
         return plan.NodeCommand(self.label, self.command, self.node or "", self.undo or "", self.timeout, self.root)
 
 
+class UpgradeSection(Strict):
+    """Every daemon gets another release, one after the other: mon, mgr, OSDs, RGWs."""
+
+    model_config = ConfigDict(json_schema_extra=exactly_one(("command", "image")))
+
+    label: Annotated[str, AfterValidator(usable_label)] = Field("upgrade", description="Its name in the results.")
+    to: str = Field(pattern=r"^\d+(\.\d+){0,2}$", description='The version that each must say in the end: "18.2".')
+    command: Optional[_Command] = Field(
+        None,
+        description="Shell text that restarts one daemon with the new release, on its node, as root; {daemon} is "
+        "osd.3, {type} osd, {id} 3.",
+    )
+    image: Optional[str] = Field(
+        None,
+        pattern=r"^[A-Za-z0-9][\w./:@-]*$",
+        description="For `ceph orch upgrade start --image`, in the place of command.",
+    )
+    timeout: Duration = Field(
+        600.0,
+        description="Until a daemon says the version and all PGs are active+clean; for the whole with image.",
+        json_schema_extra={"default": "10m"},
+    )
+    irreversible: bool = Field(False, description="Must be true: there is no undo.")
+
+    @model_validator(mode="after")
+    def _whole(self) -> UpgradeSection:
+        only_one(self, ("command", "image"))
+        if not self.irreversible:
+            text = "a store that a newer release has opened cannot go back, and no undo is made: say irreversible: true"
+            raise FieldErrors([FieldError(("irreversible",), text)])
+        return self
+
+    def to_plan(self) -> plan.Upgrade:
+        """Return the plan's upgrade."""
+        return plan.Upgrade(self.label, self.to, self.command or "", self.image or "", self.timeout)
+
+
 class EventSection(Strict):
-    """Something that happens at its time: exactly one of fault, run, undo, mark."""
+    """Something that happens at its time: exactly one of fault, run, upgrade, undo, mark."""
 
     model_config = ConfigDict(json_schema_extra=exactly_one(_WHAT))
 
     at: Moment = Field(description="After the load began, ramp and warm-up included; scaled as durations are.")
     fault: Optional[FaultSection] = Field(None, description="Inject a fault.")
     run: Optional[RunSection] = Field(None, description="Run a command on a node.")
+    upgrade: Optional[UpgradeSection] = Field(None, description="Upgrade the cluster, daemon by daemon; no undo.")
     undo: Optional[Undo] = Field(None, description="Undo a fault or command: its label, several, or `all` in force.")
     mark: Optional[str] = Field(None, min_length=1, description="A part of the phase begins, which the report shows.")
 
@@ -167,6 +205,9 @@ class FaultsInForce:
             elif event.run:
                 self._inject(event.run)
                 made.append(plan.Event(at, run=event.run.to_plan()))
+            elif event.upgrade:
+                self._known.add(event.upgrade.label)
+                made.append(plan.Event(at, upgrade=event.upgrade.to_plan()))
             elif event.undo:
                 made.append(plan.Event(at, undo=tuple(self._undo(event.undo))))
             else:
@@ -189,6 +230,9 @@ class FaultsInForce:
             elif event.run:
                 yield from self._known_already(index, "run", event.run.label)
                 self._inject(event.run)
+            elif event.upgrade:
+                yield from self._known_already(index, "upgrade", event.upgrade.label)
+                self._known.add(event.upgrade.label)
             elif event.undo:
                 yield from self._not_in_force(index, event.undo)
                 self._undo(event.undo)
@@ -245,7 +289,7 @@ class FaultFileSection(Strict):
         description="Set on the cluster during the run.",
         json_schema_extra={"default": {}},
     )
-    events: Events = Field(description="In order of time; each is one of fault, run, undo, mark.")
+    events: Events = Field(description="In order of time; each is one of fault, run, upgrade, undo, mark.")
 
     @field_validator("events")
     @classmethod
@@ -261,6 +305,11 @@ class FaultFileSection(Strict):
             FieldError(("events", index, "fault"), text, of_key=True)
             for index, event in enumerate(self.events)
             for text in (self.settings.hidden(event.fault.accept) if event.fault else ())
+        ]
+        errors += [
+            FieldError(("events", index, "upgrade"), "is for a phase of a cycle, which has its results", of_key=True)
+            for index, event in enumerate(self.events)
+            if event.upgrade
         ]
         if self.settings.deep_scrub:
             errors.append(FieldError(("settings", "scrub"), "deep-after follows a run of a benchmark of ours: say off"))

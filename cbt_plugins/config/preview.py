@@ -219,6 +219,8 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChang
                 what = f"{event_text(event)} ({phase.name})"
                 undo = f"{event.run.undo}, at any end of the run{_KILLED}" if event.run.undo else "nothing to undo"
                 yield PlannedChange(what, undo)
+            if event.upgrade:
+                yield PlannedChange(f"{event_text(event)} ({phase.name})", "none: the cluster stays at the new release")
     key = "config-key cbt-plugins/run/... on the cluster: says which run has it"
     yield PlannedChange(key, f"removed at the end{_KILLED}")
 
@@ -300,7 +302,7 @@ def unchanged(plans: Sequence[Plan]) -> str:
     switches = any(plan.settings.balancer is not None for plan in plans)
     autoscaler = any(plan.settings.autoscaler is not None for plan in plans)
     restarted = any(plan.rgw.restarts for plan in plans)
-    injected = any(event.inject for plan in plans for phase in plan.phases for event in phase.events)
+    injected = any(event.inject or event.upgrade for plan in plans for phase in plan.phases for event in phase.events)
     words = [
         "other pool" if any(plan.pools for plan in plans) else "pool" if not autoscaler else "",
         "other user" if any(plan.rgw.make_user for plan in plans) else "user",

@@ -75,6 +75,9 @@ def event_text(event: Event) -> str:
         return f"{at}: fault {event.inject.label}: {event.inject.kind} {targets_text(event.inject)}{accept}"
     if event.run:
         return f"{at}: run {event.run.label} on {event.run.node or 'the head'}: {event.run.command}"
+    if event.upgrade:
+        by = f"image {event.upgrade.image}" if event.upgrade.image else f"for each daemon: {event.upgrade.command}"
+        return f"{at}: upgrade every daemon to {event.upgrade.to}, {by}; no way back"
     return f"{at}: undo {', '.join(event.undo)}" if event.undo else f"{at}: {event.mark} begins"
 
 

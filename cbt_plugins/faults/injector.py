@@ -334,6 +334,11 @@ class Injector:
         with self._turn:
             return self._undoer.undo([record for record in self.open if record.label in labels])
 
+    @property
+    def stopping(self) -> bool:
+        """Whether nothing new may begin."""
+        return self._shut
+
     def shut(self) -> None:
         """Refuse every new fault from now on with a FaultError, in all threads."""
         self._shut = True

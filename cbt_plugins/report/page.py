@@ -22,6 +22,7 @@ from cbt_plugins.report.plot_data import phase_charts, plot_data, timeline_chart
 from cbt_plugins.report.sentence import aging, first, of_aging, of_run
 from cbt_plugins.report.sweep import TOTAL, Sweep, sweeps
 from cbt_plugins.report.terminal import ceiling_rows, ladder_rows
+from cbt_plugins.results import upgrade
 from cbt_plugins.results.archive import texts
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.cpu_time import side_by_side
@@ -123,6 +124,7 @@ def run_page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[s
         engine_columns=_ENGINES,
         driver_columns=_DRIVERS,
         impact_columns=_IMPACT,
+        upgrades=[(upgrade.sentence(its), upgrade.HEAD, upgrade.tables(its)) for its in summary.get("upgrades") or ()],
         tails=[its["op"] for its in plots["tails"]],
         resources=resources,
         cpu_time=side_by_side(resources),
@@ -144,6 +146,7 @@ def _contents(
         "summary": ("Summary", headline(summary)),
         "aging": ("Aging", summary["new_vs_aged"]),
         "failure": ("Failure", summary["failure"]),
+        "upgrade": ("Upgrade", summary.get("upgrades")),
         "timeline": ("Timeline", timeline_charts(plots["phases"])),
         "tails": ("Percentiles", plots["tails"]),
         "engines": ("Engines", summary["engines"]),

@@ -193,7 +193,8 @@ def milliseconds(histogram: Histogram) -> List[float]:
 
 def plot_data(summary: Mapping[str, Any]) -> Dict[str, Any]:
     """Return {"phases": [the data of each phase], "tails": as `tails` returns them}."""
-    timelines = (summary["failure"] or {"timelines": {}})["timelines"]
+    timelines = {its["phase"]: its["timeline"] for its in summary.get("upgrades") or ()}
+    timelines.update((summary["failure"] or {"timelines": {}})["timelines"])
     resources = (summary.get("resources") or {"phases": {}})["phases"]
     phases = [
         {

@@ -14,6 +14,7 @@ from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import KEY, Compared, Row, Rules, compare
 from cbt_plugins.formatting import plain, seconds, several
 from cbt_plugins.metrics import METRICS
+from cbt_plugins.results import upgrade
 from cbt_plugins.results.record import RunRecord, of_phase, warnings_of
 from cbt_plugins.results.recovery import titled
 from cbt_plugins.results.summary_file import measured, run_state
@@ -46,6 +47,9 @@ def of_run(summary: Mapping[str, Any], config: Mapping[str, Any]) -> List[Senten
     if not summary["usable"]:
         return [Sentence(f"This run is {run_state(summary)}: do not use its numbers.", "invalid")]
     found = list(_failures(summary["failure"])) if summary["failure"] else []
+    for made in summary.get("upgrades") or ():
+        failed = (made["total"] or {"total": {"errors": 0}})["total"]["errors"]
+        found.append(Sentence(upgrade.sentence(made), "" if made["complete"] and not failed else "warning"))
     found = found or [Sentence(f"{its['name']}: {its['text']}.") for its in summary.get("ladders") or ()]
     found = found or ([] if summary["failure"] else of_aging(aging([(config, summary)])))
     return found or [_numbers(phase) for phase in measured(summary)[:1]]

@@ -23,7 +23,7 @@ from cbt_plugins.formatting import (
 )
 from cbt_plugins.metrics import CLUSTER, COLUMNS, LATENCIES, METRICS, RATES, Metric, number_at
 from cbt_plugins.report.sentence import Sentence, first
-from cbt_plugins.results import impact, recovery
+from cbt_plugins.results import impact, recovery, upgrade
 from cbt_plugins.results.cpu_time import side_by_side
 from cbt_plugins.results.importers.cbt import FAULTS_KEY
 from cbt_plugins.results.record import Measurement, RunRecord, measurements
@@ -57,6 +57,8 @@ def blocks(
         found.append(TitledBlocks(_ceiling_sentence(ceilings), (_table(ceiling_rows(ceilings)),)))
     if summary["failure"]:
         found += [*recovery.blocks(summary["failure"]["milestones"]), *impact.blocks(summary["failure"]["impact"])]
+    for made in summary.get("upgrades") or ():
+        found += upgrade.blocks(made)
     return [*found, _warnings(summary["warnings"])]
 
 

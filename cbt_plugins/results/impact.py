@@ -52,7 +52,7 @@ def _baseline(cut: Sequence[Tuple[PhaseAggregates, List[Stretch]]], name: Option
     for made, its in calm_phases or cut:
         calm = [stretch for stretch in its if stretch.state == "no failure"]
         if calm:
-            return {"phase": made.phase.name, **_numbers(made, calm[0], None)}
+            return {"phase": made.phase.name, **numbers_in(made, calm[0], None)}
     return None
 
 
@@ -68,11 +68,12 @@ def _phase(made: PhaseAggregates, its: Sequence[Stretch], base: Optional[Mapping
         "longest_gap": {"seconds": round(seconds, 6), "at": round(at, 3), "state": state},
         # without a row, and with one that says that the end of the run cut it off
         "lost": {"unfinished": left["requests"], "oldest_seconds": left["oldest_seconds"], "cut": cut},
-        "states": [{"labels": list(s.labels), **_numbers(made, s, base)} for s in its],
+        "states": [{"labels": list(s.labels), **numbers_in(made, s, base)} for s in its],
     }
 
 
-def _numbers(made: PhaseAggregates, stretch: Stretch, base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+def numbers_in(made: PhaseAggregates, stretch: Stretch, base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    """Return the numbers of a stretch of whole seconds, compared with those of `base`."""
     line: Dict[str, Any] = {
         "state": stretch.state,
         "start": stretch.start,
@@ -230,7 +231,7 @@ def blocks(made: Mapping[str, Any]) -> Iterator[Block]:
     for phase in made["phases"]:
         for state in phase["states"]:
             of = state["total"]
-            numbers = (_number(of[name]) for name in _TOTAL)
+            numbers = (number_text(of[name]) for name in _TOTAL)
             ends = (f"{of['longest_gap']:.2f}", str(of["silent_seconds"]), str(of["errors"]))
             rows.append((phase["phase"], state["state"], f"{state['seconds']:.0f}", *numbers, *ends))
         its = phase["lost"]
@@ -240,7 +241,8 @@ def blocks(made: Mapping[str, Any]) -> Iterator[Block]:
     yield Words(tuple(lost))
 
 
-def _number(value: Optional[float]) -> str:
+def number_text(value: Optional[float]) -> str:
+    """Return a cell with one decimal."""
     return NONE if value is None else f"{value:.1f}"
 
 

@@ -15,7 +15,7 @@ from cbt_plugins.formatting import several
 from cbt_plugins.metrics import METRICS, TOTAL, number_at
 from cbt_plugins.models.ladder import LadderStep, answer, judge, ladder_of
 from cbt_plugins.plan import Ladder, is_calibration, is_measurement
-from cbt_plugins.results import flight, resources
+from cbt_plugins.results import flight, resources, upgrade
 from cbt_plugins.results import phase as of_phase
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, ArchivedRun, read_run
 from cbt_plugins.results.checks import CLOCK, check_phase, of_cluster
@@ -33,7 +33,7 @@ def numbers_of(path: Path) -> Dict[str, Any]:
     """
     run = read_run(path)
     warnings = list(_run_warnings(run))
-    phases, broken = [], breaks(run)
+    phases, broken, upgraded = [], breaks(run), upgrade.happened(run)
     kept: List[of_phase.PhaseAggregates] = []
     readable, status = Readable(run.plan.get("read_objects")), status_by_phase(run)
     for phase in run.phases:
@@ -43,9 +43,11 @@ def numbers_of(path: Path) -> Dict[str, Any]:
         phases.append(line)
         warnings.extend(its_warnings)
         warnings.extend(of_cluster(run, phase, status[phase.name]))
-        kept += [made] if broken else []
+        kept += [made] if broken or upgraded else []
     failed = failure(run, kept) if broken else None
     warnings.extend(warnings_of(failed))
+    its_upgrades = upgrade.upgrades(run, kept)
+    warnings.extend(upgrade.warnings_of(its_upgrades))
     used = resources.resources(run, phases)
     warnings.extend(resources.warnings_of(used, phases))
     warnings = [{"code": its["code"], "severity": severity_of(its["code"]).value, **its} for its in warnings]
@@ -66,6 +68,7 @@ def numbers_of(path: Path) -> Dict[str, Any]:
         "engines": engine_pairs(phases),
         "ladders": found,
         "failure": failed,
+        "upgrades": its_upgrades,
         "resources": used,
         "environment": environment(run),
     }

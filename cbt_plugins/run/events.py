@@ -8,7 +8,7 @@ import time
 from typing import Callable, List, Optional, Sequence
 
 from cbt_plugins.faults import FaultError, Injector, Prepared
-from cbt_plugins.plan import Event, Fault
+from cbt_plugins.plan import Event, Fault, Upgrade
 
 log = logging.getLogger(__name__)
 
@@ -25,11 +25,19 @@ class EventSchedule:
     `failure` says why the phase cannot continue as planned.
     """
 
-    def __init__(self, events: Sequence[Event], injector: Injector, note: Callable[..., None], phase: str) -> None:
+    def __init__(
+        self,
+        events: Sequence[Event],
+        injector: Injector,
+        note: Callable[..., None],
+        phase: str,
+        upgrade: Optional[Callable[[Upgrade], None]] = None,
+    ) -> None:
         self._events = sorted(events, key=lambda event: event.at)
         self._injector = injector
         self._note = note
         self._phase = phase
+        self._upgrade = upgrade
         self._ended = threading.Event()
         self._thread: Optional[threading.Thread] = None
         self._ready: Optional[Prepared] = None
@@ -53,7 +61,7 @@ class EventSchedule:
 
     def prepare(self) -> None:
         """Check the first fault, if it comes soon. Raises FaultError when it is refused."""
-        first = next((event for event in self._events if event.inject or event.undo or event.run), None)
+        first = next((event for event in self._events if not event.mark), None)
         if first is not None and first.at < AHEAD and first.inject is not None:
             self._ready = self._injector.ready(first.inject)
 
@@ -120,6 +128,9 @@ class EventSchedule:
             log.info("%s: running %s", self._phase, event.run.label)
             self._note("event", phase=self._phase, run=event.run.label, late=late)
             self._injector.run(event.run)
+        if event.upgrade is not None and self._upgrade is not None:
+            self._note("event", phase=self._phase, upgrade=event.upgrade.label, late=late)
+            self._upgrade(event.upgrade)
         if event.undo:
             log.info("%s: undoing %s", self._phase, ", ".join(event.undo))
             self._note("event", phase=self._phase, undo=list(event.undo), late=late)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Dict, List, Mapping, Optional
 
 from cbt_plugins.faults.kind import make
 from cbt_plugins.host import RunFailed
+from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import write_json
 from cbt_plugins.load.generator import LoadStart, Memory
 from cbt_plugins.load.session import Agents
@@ -24,6 +26,7 @@ from cbt_plugins.run.outcome import PhaseOutcome
 from cbt_plugins.run.preflight import Ready
 from cbt_plugins.run.reporting import numbers_so_far
 from cbt_plugins.run.resume import restore_state, set_aside
+from cbt_plugins.run.upgrade import Upgrader
 from cbt_plugins.run.wait_phase import wait
 
 log = logging.getLogger(__name__)
@@ -91,7 +94,9 @@ class PhaseRunner:
         scratch = str(PurePosixPath(run.host.run_dir) / LOAD / attempt)
         run.journal.write("phase-begun", index=index, phase=phase.name, scratch=scratch)
         run.events.write("phase-begin", phase=phase.name, kind=phase.kind, role=phase.role)
-        schedule = EventSchedule(phase.events, run.injector, run.events.write, phase.name)
+        note = partial(run.events.write, phase=phase.name)
+        upgrader = Upgrader(run.injector, run.ceph, note, nodes_of(run.host.cluster))
+        schedule = EventSchedule(phase.events, run.injector, run.events.write, phase.name, upgrader.run)
         if phase.kind == "wait":
             self.agents.close()  # a wait may take a day, and restart nodes
             outcome = wait(run, index, phase, schedule)

@@ -177,7 +177,7 @@ def fault(text: str) -> str:
 
 FAULTS = [
     (events("{at: §5, mark: x}"), "[0].at: 5: seconds? write 5s"),
-    (events("§{at: 5s}"), "[0]: needs one of fault, run, undo, mark"),
+    (events("§{at: 5s}"), "[0]: needs one of fault, run, upgrade, undo, mark"),
     (events("§{at: 5s, mark: x, undo: a}"), "[0]: undo and mark exclude each other"),
     (events("{at: 5s, §marc: x}"), "[0].marc: unknown key; did you mean 'mark'?"),
     (events("{at: §10m, mark: x}"), "[0].at: 10m: the phase is over after 10m"),

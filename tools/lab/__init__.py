@@ -74,6 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument("node")
         if name == "stop-osds":
             one.add_argument("--kill", action="store_true", help="SIGKILL instead of SIGTERM")
+    switch = verb("switch", "restart a daemon with another release, also from its node", " osd.3 --release reef")
+    switch.add_argument("daemon", help="mon.node0, mgr.node0, osd.3, rgw.rgw1")
+    _add_release(switch)
     link = verb("link", "plug or pull the network cable of a node", " node3 down")
     link.add_argument("node")
     link.add_argument("state", choices=("up", "down"))
@@ -175,6 +178,8 @@ def run(args: argparse.Namespace) -> int:
             return verbs[args.lab_verb](lab, args)
         if args.lab_verb == "stop-osds":
             lab.stop_osds(args.node, signal.SIGKILL if args.kill else signal.SIGTERM)
+        elif args.lab_verb == "switch":
+            lab.switch(args.daemon, _root(args) or "/")
         elif args.lab_verb == "link":
             lab.link(args.node, args.state == "up")
         else:

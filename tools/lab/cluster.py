@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -207,6 +208,25 @@ class Lab:
                 if node.rgw:
                     finish(daemons.start_rgw(node))
                     daemons.await_rgws([node])
+
+    def switch(self, daemon: str, root: str) -> None:
+        """Restart a daemon ("osd.3") with the programs of a root folder, from the machine or from the daemon's node."""
+        record, (kind, _, name) = self.record, daemon.partition(".")
+        places = {"rgw": name, "mon": HEAD, "mgr": HEAD}
+        osds = {str(osd): node.name for node in self.nodes.values() for osd in node.osds}
+        node = record.topology.node(osds.get(name, f"of {daemon}") if kind == "osd" else places.get(kind, daemon))
+        if node.systemd:
+            raise LabUsage(f"{daemon}: its unit on {node.name} starts the machine's own programs")
+        argv = ["sh", str(Path(__file__).with_name("switch.sh")), root, daemon]
+        if socket.gethostname() == node.name and not self.spaces.first(node.name):
+            done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        else:
+            done = self.exec(node.name, argv, stdin=subprocess.DEVNULL)
+        if done.returncode:
+            raise LabError(f"{daemon}: {done.stderr.strip() or f'exit status {done.returncode}'}")
+        if kind == "mon":  # an older release cannot start this lab again
+            record.topology = replace(record.topology, root=root)
+            record.save(self.dir)
 
     def link(self, name: str, up: bool) -> None:
         """Plug or pull the network cable of a node."""

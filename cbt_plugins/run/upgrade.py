@@ -1,0 +1,207 @@
+"""The event `upgrade:`: another release for every daemon, one after the other, while the load runs."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shlex
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+
+from cbt_plugins.cluster.ceph import Ceph, CephError
+from cbt_plugins.conditions import UPGRADE_BEGIN, UPGRADE_END, UPGRADE_STEP
+from cbt_plugins.faults import FaultError, Injector
+from cbt_plugins.faults.runner import Clock
+from cbt_plugins.inventory import find_host
+from cbt_plugins.plan import NodeCommand, Upgrade
+
+log = logging.getLogger(__name__)
+
+#: the order of Ceph's manual
+TYPES = ("mon", "mgr", "osd", "rgw")
+#: seconds for which all PGs must be active+clean after an OSD came back: their states lag behind its return
+SETTLED = 6.0
+#: seconds from one question to the next
+PAUSE, PAUSE_OF_ORCHESTRATOR = 0.5, 3.0
+#: seconds for which the orchestrator may say that no upgrade is in progress, before that is an error
+_STARTING = 30.0
+_VERSION = re.compile(r"ceph version (\d+(?:\.\d+)*)\S* \([^)]*\) (\w+)")
+
+#: type of daemon -> version -> number of them
+Versions = Dict[str, Dict[str, int]]
+
+
+class Daemon(NamedTuple):
+    """A daemon as the cluster knows it."""
+
+    type: str
+    id: str
+    host: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.type}.{self.id}"
+
+    def filled(self, command: str) -> str:
+        """Return the command for this daemon; other braces are the shell's."""
+        parts = {"{daemon}": self.name, "{type}": self.type, "{id}": self.id}
+        return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found[0]], command)
+
+
+class Upgrader:
+    """Upgrades the cluster of one run. `note` writes into the event log; `nodes` are those of `cluster:`."""
+
+    clock = Clock()
+
+    def __init__(self, injector: Injector, ceph: Ceph, note: Callable[..., None], nodes: Sequence[str]) -> None:
+        self._injector, self._ceph, self._note, self._nodes = injector, ceph, note, nodes
+
+    def run(self, upgrade: Upgrade) -> None:
+        """Upgrade every daemon. Raises FaultError; what has the new release by then keeps it."""
+        try:
+            daemons = list(self._daemons())
+            before = self.versions()
+            if not any(not fits(version, upgrade.to) for its in before.values() for version in its):
+                raise FaultError(f"{upgrade.label}: every daemon is at {upgrade.to} already: restore the cluster first")
+            self._note(UPGRADE_BEGIN, label=upgrade.label, to=upgrade.to, versions=before)
+            try:
+                self._by_image(upgrade) if upgrade.image else self._by_command(upgrade, daemons)
+            finally:
+                self._note(UPGRADE_END, label=upgrade.label, versions=self._versions_if_told())
+        except CephError as error:
+            raise FaultError(f"{upgrade.label}: {error}") from error
+
+    def _by_command(self, upgrade: Upgrade, daemons: Sequence[Daemon]) -> None:
+        nodes = {daemon: find_host(daemon.host, self._nodes) for daemon in daemons}
+        unknown = sorted({daemon.host for daemon, node in nodes.items() if node is None})
+        if unknown:
+            raise FaultError(f"{upgrade.label}: daemons run on {', '.join(unknown)}, which `cluster:` does not name")
+        for daemon in daemons:
+            if fits(self._version_of(daemon) or "", upgrade.to):
+                continue
+            self._step(upgrade, f"{daemon.name} on {nodes[daemon]}")
+            text = daemon.filled(upgrade.command)
+            label = f"{upgrade.label} {daemon.name}"
+            self._injector.run(NodeCommand(label, text, nodes[daemon] or "", "", upgrade.timeout, root=True))
+            self._await(upgrade, daemon)
+        self._require(upgrade)
+
+    def _require(self, upgrade: Upgrade) -> None:
+        """Let the OSDs use what the new release has."""
+        names = {found[2] for text in self._ceph.json("versions").get("osd", {}) if (found := _VERSION.search(text))}
+        if len(names) == 1:
+            text = f"require-osd-release {names.pop()}"
+            self._step(upgrade, text)
+            self._injector.run(NodeCommand(f"{upgrade.label} {text}", f"{self._ceph.command} osd {text}"))
+
+    def _await(self, upgrade: Upgrade, daemon: Daemon) -> None:
+        """Wait until a daemon says the new version and, after an OSD's return, all PGs stay active+clean."""
+        until = self.clock.now() + upgrade.timeout
+        clean_since: Optional[float] = None
+        said: Any = "no reply"
+        while True:
+            try:
+                said = self._version_of(daemon)
+                if fits(said or "", upgrade.to):
+                    clean = daemon.type != "osd" or self._ceph.status().not_clean == 0
+                    clean_since = (clean_since or self.clock.now()) if clean else None
+                    settled = SETTLED if daemon.type == "osd" else 0.0
+                    if clean_since is not None and self.clock.now() - clean_since >= settled:
+                        return
+            except CephError as error:  # a monitor that restarts does not answer
+                said = str(error)
+            if self.clock.now() >= until:
+                clean_text = ", or the PGs did not become active+clean" if fits(str(said), upgrade.to) else ""
+                raise FaultError(f"{upgrade.label}: {daemon.name} is not at {upgrade.to}: {said}{clean_text}")
+            self._pause(PAUSE)
+
+    def _by_image(self, upgrade: Upgrade) -> None:
+        """Let the orchestrator do it; a step begins whenever the number of daemons of a version has changed."""
+        begin = self.clock.now()
+        last = self.versions()
+        self._step(upgrade, "orchestrator begins")
+        start = f"{self._ceph.command} orch upgrade start --image {shlex.quote(upgrade.image)}"
+        self._injector.run(NodeCommand(upgrade.label, start))
+        while True:
+            self._pause(PAUSE_OF_ORCHESTRATOR)
+            try:
+                now, status = self.versions(), self._ceph.json("orch upgrade status")
+            except CephError as error:
+                now, status = last, {"in_progress": True, "message": str(error)}
+            if now != last:
+                self._step(upgrade, change(last, now), now)
+                last = now
+            passed, working = self.clock.now() - begin, bool(status.get("in_progress"))
+            if not working and all(fits(version, upgrade.to) for its in now.values() for version in its):
+                return
+            message = str(status.get("message") or "")
+            stuck = status.get("is_paused") or message.startswith("Error") or (not working and passed > _STARTING)
+            if stuck or passed > upgrade.timeout:
+                raise FaultError(f"{upgrade.label}: the orchestrator has not finished: {message or status}")
+
+    def _step(self, upgrade: Upgrade, what: str, versions: Optional[Versions] = None) -> None:
+        known = versions if versions is not None else self._versions_if_told()
+        log.info("%s: %s", upgrade.label, what)
+        self._note(UPGRADE_STEP, label=upgrade.label, step=what, versions=known)
+
+    def _pause(self, seconds: float) -> None:
+        if self._injector.stopping:
+            raise FaultError("the run is stopping; the upgrade is not complete")
+        self.clock.sleep(seconds)
+
+    def _daemons(self) -> Iterator[Daemon]:
+        by_type = self._ceph.json("node ls")
+        for kind in TYPES[:3]:
+            for host, ids in by_type.get(kind, {}).items():
+                yield from (Daemon(kind, str(one), host) for one in ids)
+        yield from (Daemon("rgw", one, about.get("hostname", "")) for one, about in sorted(self._gateways().items()))
+
+    def _gateways(self) -> Dict[str, Dict[str, Any]]:
+        """Return the metadata of each RGW by its id: the newest, as a restarted one is listed twice for a while."""
+        its = self._ceph.json("service dump").get("services", {}).get("rgw", {}).get("daemons", {})
+        about = [one for one in its.values() if isinstance(one, dict) and one.get("metadata")]
+        return {one["metadata"]["id"]: one["metadata"] for one in sorted(about, key=lambda one: int(one.get("gid", 0)))}
+
+    def _version_of(self, daemon: Daemon) -> Optional[str]:
+        if daemon.type == "rgw":
+            about = self._gateways().get(daemon.id, {})
+        else:
+            about = self._ceph.json(f"{daemon.type} metadata {shlex.quote(daemon.id)}", timeout=20.0)
+        return about.get("ceph_version_short")
+
+    def versions(self) -> Versions:
+        """Return how many daemons of each type run which version."""
+        found: Versions = {}
+        for kind, texts in self._ceph.json("versions", timeout=20.0).items():
+            if kind not in ("overall", "rgw"):
+                for text, number in texts.items():
+                    version = _VERSION.search(text)
+                    _count(found, kind, version[1] if version else text, number)
+        for about in self._gateways().values():
+            _count(found, "rgw", about.get("ceph_version_short", "unknown"), 1)
+        return found
+
+    def _versions_if_told(self) -> Optional[Versions]:
+        try:
+            return self.versions()
+        except CephError:
+            return None
+
+
+def fits(version: str, wanted: str) -> bool:
+    """Return whether a version is the one that was asked for: 18.2.7 is 18.2."""
+    return f"{version}.".startswith(f"{wanted}.")
+
+
+def change(before: Versions, after: Versions) -> str:
+    """Return which daemons have another version, in words: "1 of 3 mon"."""
+    parts: List[str] = []
+    for kind, its in after.items():
+        if its != before.get(kind):
+            total, new = sum(its.values()), max(its, key=lambda version: tuple(map(int, re.findall(r"\d+", version))))
+            parts.append(f"{its[new]} of {total} {kind} at {new}")
+    return ", ".join(parts) or "no daemon"
+
+
+def _count(found: Versions, kind: str, version: str, number: int) -> None:
+    its = found.setdefault(kind, {})
+    its[version] = its.get(version, 0) + number
