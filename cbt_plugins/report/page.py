@@ -22,7 +22,7 @@ from cbt_plugins.report.plot_data import phase_charts, plot_data, timeline_chart
 from cbt_plugins.report.sentence import aging, first, of_aging, of_run
 from cbt_plugins.report.sweep import TOTAL, Sweep, sweeps
 from cbt_plugins.report.terminal import ceiling_rows, ladder_rows
-from cbt_plugins.results import upgrade
+from cbt_plugins.results import internals, upgrade
 from cbt_plugins.results.archive import texts
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.cpu_time import side_by_side
@@ -128,6 +128,7 @@ def run_page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[s
         tails=[its["op"] for its in plots["tails"]],
         resources=resources,
         cpu_time=side_by_side(resources),
+        inside=internals.side_by_side(summary.get("internals")),
         ceilings=ceilings,
         network=network,
         planned=(_json(run / "plan.json") or {}).get("phases") or [],
@@ -152,6 +153,7 @@ def _contents(
         "engines": ("Engines", summary["engines"]),
         "ladders": ("Ladder", summary.get("ladders")),
         "resources": ("CPU", (summary.get("resources") or {}).get("phases")),
+        "internals": ("OSDs and gateways", (summary.get("internals") or {}).get("phases")),
         "network": ("Network", network),
     }
     yield from ((key, name) for key, (name, there) in parts.items() if there)

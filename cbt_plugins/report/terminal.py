@@ -23,7 +23,7 @@ from cbt_plugins.formatting import (
 )
 from cbt_plugins.metrics import CLUSTER, COLUMNS, LATENCIES, METRICS, RATES, Metric, number_at
 from cbt_plugins.report.sentence import Sentence, first
-from cbt_plugins.results import impact, recovery, upgrade
+from cbt_plugins.results import impact, internals, recovery, upgrade
 from cbt_plugins.results.cpu_time import side_by_side
 from cbt_plugins.results.importers.cbt import FAULTS_KEY
 from cbt_plugins.results.record import Measurement, RunRecord, measurements
@@ -49,6 +49,9 @@ def blocks(
     times = side_by_side(resources)
     if times:
         found.append(TitledBlocks("CPU time of daemons for each successful request", (_table(times),)))
+    inside = internals.side_by_side(summary.get("internals"))
+    if inside:
+        found.append(TitledBlocks("what OSDs and gateways count themselves", (_table(inside, left=2),)))
     if summary["new_vs_aged"]:
         found.append(_aging(summary["new_vs_aged"]))
     found += map(_engines, summary["engines"])

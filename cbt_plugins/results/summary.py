@@ -15,7 +15,7 @@ from cbt_plugins.formatting import several
 from cbt_plugins.metrics import METRICS, TOTAL, number_at
 from cbt_plugins.models.ladder import LadderStep, answer, judge, ladder_of
 from cbt_plugins.plan import Ladder, is_calibration, is_measurement
-from cbt_plugins.results import flight, resources, upgrade
+from cbt_plugins.results import flight, internals, resources, upgrade
 from cbt_plugins.results import phase as of_phase
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, ArchivedRun, read_run
 from cbt_plugins.results.checks import CLOCK, check_phase, of_cluster
@@ -50,6 +50,8 @@ def numbers_of(path: Path) -> Dict[str, Any]:
     warnings.extend(upgrade.warnings_of(its_upgrades))
     used = resources.resources(run, phases)
     warnings.extend(resources.warnings_of(used, phases))
+    inside = internals.internals(run, phases)
+    warnings.extend(internals.warnings_of(inside))
     warnings = [{"code": its["code"], "severity": severity_of(its["code"]).value, **its} for its in warnings]
     found = ladders(run, phases)
     steps = {step["phase"] for ladder in found for step in ladder["steps"]}
@@ -70,6 +72,7 @@ def numbers_of(path: Path) -> Dict[str, Any]:
         "failure": failed,
         "upgrades": its_upgrades,
         "resources": used,
+        "internals": inside,
         "environment": environment(run),
     }
 

@@ -20,7 +20,7 @@ from watched import lines, running
 from cbt_plugins.cluster import sampler_agent
 from cbt_plugins.config import registry
 from cbt_plugins.config.validate import validate
-from cbt_plugins.monitors import lifecycle, resources_agent
+from cbt_plugins.monitors import backlog_agent, internals_agent, lifecycle, resources_agent
 from cbt_plugins.monitors.resources import Resources
 from cbt_plugins.results import node_samples
 from cbt_plugins.results import resources as analysis
@@ -418,7 +418,7 @@ def test_reefs_gateway_is_one_although_it_has_the_name_of_a_thread(tmp_path: Pat
     assert known[started[0].pid] == ("rgw", "rgw.rgw7") and started[1].pid not in known
 
 
-@pytest.mark.parametrize("program", [resources_agent, sampler_agent])
+@pytest.mark.parametrize("program", [backlog_agent, internals_agent, resources_agent, sampler_agent])
 def test_programs_for_nodes_are_ones_for_old_pythons(program: Any) -> None:
     ast.parse(Path(program.__file__).read_text(), feature_version=(3, 6))
 

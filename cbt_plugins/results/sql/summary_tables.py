@@ -104,6 +104,17 @@ read_mib_s DOUBLE from disk
 write_mib_s DOUBLE to disk
 throttled DOUBLE share of its CPU limit's periods in which it was stopped
 """)
+_INTERNALS = columns_of("""
+phase VARCHAR name
+class VARCHAR osd, rgw
+name VARCHAR of the number
+unit VARCHAR ms, 1/s or bytes
+at_start DOUBLE of a state: at the begin of the phase, of all daemons
+at_end DOUBLE of a state: at its end
+value DOUBLE mean latency, rate, or state at the end, of all daemons
+highest DOUBLE of one daemon
+daemon VARCHAR that one
+""")
 _NODES = columns_of("""
 phase VARCHAR name
 node VARCHAR name
@@ -255,6 +266,13 @@ def _resources(run: TableRun, key: str, within: Optional[str] = None) -> Iterato
             yield {"phase": phase, **line}
 
 
+def _internals(run: TableRun) -> Iterator[Row]:
+    made = (summary(run.path).get("internals") or {}).get("phases") or {} if run.ours else {}
+    for phase, its in made.items():
+        for line in its["lines"]:
+            yield {"phase": phase, **line, "at_start": line["start"], "at_end": line["end"], "daemon": line["of"]}
+
+
 def _threads(run: TableRun) -> Iterator[Row]:
     for row in _resources(run, "threads", "lines"):
         yield {**row, "thread_group": row["group"]}
@@ -278,6 +296,7 @@ TABLES = (
     _table("daemons", "what each daemon used in a phase", _DAEMONS, lambda run: _resources(run, "daemons")),
     _table("nodes", "processors and memory of each node in a phase", _NODES, lambda run: _resources(run, "nodes")),
     _table("threads", "CPU time by what threads do", _THREADS, _threads),
+    _table("internals", "what OSDs and gateways count themselves", _INTERNALS, _internals),
     _table("devices", "what each disk did in a phase", _DEVICES, lambda run: _resources(run, "devices")),
     _table("interfaces", "what each interface did in a phase", _INTERFACES, lambda run: _resources(run, "interfaces")),
 )

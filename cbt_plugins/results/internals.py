@@ -1,0 +1,198 @@
+"""What the monitors `internals` (OSDs and gateways of themselves) and `backlog` (of RGW) saw in each phase."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cbt_plugins.formatting import plain, several
+from cbt_plugins.journal import json_lines
+from cbt_plugins.results.archive import ArchivedRun
+from cbt_plugins.results.environment import Clocks
+
+#: names of numbers that are a state, and no counter, beside all that end with "_bytes"
+_STATES = ("fragmentation_micros", "allocator_score", "queue", "active", "compact_queue", "rados_ops_active")
+#: what OSDs that use their slow device for RocksDB have more of, in bytes; entries of garbage that are many
+SPILLED, GARBAGE = 1 << 20, 1000
+#: what a warning names
+_SHOWN = 5
+Window = Tuple[float, float]
+
+
+class DaemonCounters:
+    """The samples of one daemon: name -> times and values; of a latency, values are (number, seconds)."""
+
+    def __init__(self) -> None:
+        self._times: Dict[str, List[float]] = {}
+        self._values: Dict[str, List[Any]] = {}
+
+    def add(self, t: float, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            pair = isinstance(value, list)
+            if pair == isinstance(next(iter(self._values.get(name, [value]))), list) and (not pair or len(value) == 2):
+                self._times.setdefault(name, []).append(t)
+                self._values.setdefault(name, []).append(value)
+
+    @property
+    def names(self) -> List[str]:
+        return list(self._times)
+
+    def at(self, name: str, window: Window) -> Optional[np.ndarray]:
+        """Return what it had at the begin and the end of a window: (2, columns); None without samples around both.
+
+        A counter that begins anew goes on from what it had.
+        """
+        times, values = np.array(self._times[name]), np.array(self._values[name], float)
+        values = values.reshape(len(times), -1)
+        near = max(1.0, float(np.diff(times).max())) if len(times) > 1 else 0.0
+        if not near or times[0] > window[0] + near or times[-1] < window[1] - near:
+            return None
+        if not _is_state(name):
+            rises = np.diff(values, axis=0)
+            fresh = (rises < 0).any(axis=1)
+            rises[fresh] = values[1:][fresh]
+            values = np.vstack((values[:1], values[0] + np.cumsum(rises, axis=0)))
+        return np.column_stack([np.interp(window, times, values[:, i]) for i in range(values.shape[1])])
+
+
+def _is_state(name: str) -> bool:
+    return name.endswith("_bytes") or name in _STATES
+
+
+def internals(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
+    """Return {"phases": {name: {"lines", "backlog"}}} of a run; None without these monitors. docs/RESOURCES.md."""
+    offsets = Clocks.of(run).nodes
+    daemons, backlog = _daemons(run.path, offsets), list(_backlog(run.path, offsets))
+    made: Dict[str, Any] = {}
+    for line in phases:
+        window = (line["window"]["start"], line["window"]["end"])
+        if window[1] > window[0]:
+            its = {"lines": list(_lines(daemons, window)), "backlog": _backlog_in(backlog, window)}
+            if its["lines"] or its["backlog"]:
+                made[line["name"]] = its
+    return {"phases": made} if made else None
+
+
+def _files(run: Path, monitor: str) -> Iterator[Tuple[str, Path]]:
+    for path in sorted(run.glob(f"monitors/[0-9][0-9]*/{monitor}.*/*.jsonl")):
+        yield path.parent.name[len(monitor) + 1 :], path
+
+
+def _daemons(run: Path, offsets: Mapping[str, float]) -> Dict[str, DaemonCounters]:
+    found: Dict[str, DaemonCounters] = {}
+    for node, path in _files(run, "internals"):
+        for line in json_lines(path):
+            for daemon, values in (line.get("d") or {}).items():
+                found.setdefault(daemon, DaemonCounters()).add(float(line["t"]) - offsets.get(node, 0.0), values)
+    return found
+
+
+def _lines(daemons: Mapping[str, DaemonCounters], window: Window) -> Iterator[Dict[str, Any]]:
+    """Yield a line for each number of a class of daemons: of all together, and of the one that has most."""
+    by_name: Dict[Tuple[str, str], Dict[str, np.ndarray]] = {}
+    for daemon, its in daemons.items():
+        for name in its.names:
+            at = its.at(name, window)
+            if at is not None:
+                by_name.setdefault(("osd" if daemon.startswith("osd.") else "rgw", name), {})[daemon] = at
+    for (kind, name), found in by_name.items():
+        every = np.array(list(found.values()))  # (daemons, 2, columns)
+        rises = every[:, 1] - every[:, 0]
+        start: Optional[float] = None
+        end: Optional[float] = None
+        value: Optional[float] = None
+        if _is_state(name):
+            whole = np.sum if name.endswith("_bytes") else np.mean
+            start, end = (float(whole(every[:, i, 0])) for i in (0, 1))
+            unit, value, each = ("bytes" if name.endswith("_bytes") else ""), end, every[:, 1, 0]
+        elif rises.shape[1] == 2:
+            n, seconds = rises.sum(axis=0)
+            unit, value = "ms", 1000 * float(seconds / n) if n else None
+            each = 1000 * rises[:, 1] / np.maximum(rises[:, 0], 1)
+        else:
+            each = rises[:, 0] / (window[1] - window[0])
+            unit, value = "1/s", float(each.sum())
+        most = int(each.argmax())
+        line = {"class": kind, "name": name, "unit": unit, "start": start, "end": end, "value": value}
+        line.update(highest=float(each[most]), of=list(found)[most])
+        yield {key: _rounded(value) for key, value in line.items()}
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.10g}") if isinstance(value, float) else value
+
+
+def _backlog(run: Path, offsets: Mapping[str, float]) -> Iterator[Dict[str, Any]]:
+    for node, path in _files(run, "backlog"):
+        for line in json_lines(path):
+            if "s" in line:
+                yield {**line, "t": float(line["t"]) - offsets.get(node, 0.0)}
+
+
+def _backlog_in(samples: Sequence[Mapping[str, Any]], window: Window) -> Optional[Dict[str, Any]]:
+    """Return {"gc", "sync": [at the begin, at the end], "reshard": buckets}; None where nobody looked near it."""
+    before = [its for its in samples if its["t"] <= window[0]]
+    during = [its for its in samples if window[0] < its["t"] <= window[1]]
+    after = [its for its in samples if its["t"] > window[1]]
+    near = [*before[-1:], *during, *after[:1]]
+    if not near:
+        return None
+    made: Dict[str, Any] = {"looks": len(during)}
+    for name in ("gc", "sync"):
+        known = [its[name] for its in near if name in its]
+        made[name] = [known[0], known[-1]] if known else None
+    made["reshard"] = sorted({bucket for its in during for bucket in its.get("reshard") or ()})
+    return made
+
+
+def warnings_of(made: Optional[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
+    """Yield the warnings: RocksDB on a slow device, garbage that grew, buckets that were resharded, a zone behind."""
+    for phase, its in (made or {"phases": {}})["phases"].items():
+        of = {line["name"]: line for line in its["lines"] if line["class"] == "osd"}
+        slow = of.get("slow_used_bytes")
+        if slow and slow["end"] - slow["start"] > SPILLED:
+            text = f"RocksDB took {plain((slow['end'] - slow['start']) / 2**20)} MiB more of slow devices"
+            yield {"code": "spillover", "text": f"{text}, most on {slow['of']}", "phase": phase}
+        backlog = its["backlog"] or {}
+        low, high = backlog.get("gc") or (0, 0)
+        if high - low > GARBAGE:
+            text = f"RGW's garbage grew from {low:,} to {high:,} entries: its collection falls into what follows"
+            yield {"code": "garbage-grew", "text": text, "phase": phase}
+        buckets = backlog.get("reshard") or []
+        if buckets:
+            text = f"{several(len(buckets), 'bucket')} had to be resharded: {', '.join(buckets[:_SHOWN])}"
+            yield {"code": "resharded", "text": text, "phase": phase}
+        low, high = backlog.get("sync") or (0, 0)
+        if high:
+            text = f"another zone was {several(high, 'shard')} behind at the end, {low} at the begin"
+            yield {"code": "sync-behind", "text": text, "phase": phase}
+
+
+#: cells of numbers that say nothing
+_NOTHING = {"-", "0", "0 → 0"}
+
+
+def side_by_side(made: Optional[Mapping[str, Any]]) -> List[List[str]]:
+    """Return a table of all phases: a head, then a line for each number; of states "begin -> end"."""
+    phases = (made or {"phases": {}})["phases"]
+    cells: Dict[Tuple[str, str], Dict[str, str]] = {}
+    for phase, its in phases.items():
+        for line in its["lines"]:
+            unit, scale = ("MiB", 2**20) if line["unit"] == "bytes" else (line["unit"], 1)
+            name = line["name"][: -len("_bytes")] if line["unit"] == "bytes" else line["name"]
+            shown = [None if value is None else value / scale for value in (line["start"], line["end"], line["value"])]
+            text = plain(shown[2]) if shown[0] is None else f"{_plain(shown[0])} → {_plain(shown[1])}"
+            cells.setdefault((f"{line['class']} {name.replace('_', ' ')}", unit), {})[phase] = text
+        for name, values in (its["backlog"] or {}).items():
+            if name in ("gc", "sync") and values:
+                key = ({"gc": "garbage entries", "sync": "shards behind"}[name], "")
+                cells.setdefault(key, {})[phase] = f"{values[0]:,} → {values[1]:,}"
+    said = {key: its for key, its in cells.items() if set(its.values()) - _NOTHING}
+    rows = [[name, unit, *(its.get(phase, "-") for phase in phases)] for (name, unit), its in said.items()]
+    return [["", "unit", *phases], *rows] if rows else []
+
+
+def _plain(value: Optional[float]) -> str:
+    return f"{value:.3g}" if value is not None and 0 < value < 0.01 else plain(value)

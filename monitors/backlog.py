@@ -1,0 +1,43 @@
+"""The `backlog` profile: what RGW still has to do: garbage, buckets to reshard, shards behind in another zone.
+
+Samples arrive as monitors/backlog.<node>/backlog.jsonl; docs/RESOURCES.md has their form.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Mapping
+
+from pydantic import Field
+
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.config.validate import Strict, values_of
+
+from .agents import AgentMonitor
+
+
+class BacklogProfile(Strict):
+    """RGW's garbage, resharding and multisite sync while a benchmark runs, asked from the head node."""
+
+    interval: float = Field(60.0, ge=1, le=3600, description="Seconds from one look to the next; a long look has more.")
+
+
+class Backlog(AgentMonitor):
+    """Keys: `interval` (seconds, default 60). The head node asks."""
+
+    Section = BacklogProfile
+    NAME, AGENT = "backlog", Path(__file__).parent / "backlog_agent.py"
+    DEFAULT_NODES = ("head",)
+
+    def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
+        self._profile = values_of(BacklogProfile, "backlog", config)
+        super().__init__(config, cluster, common)
+        self.nodes = self.nodes[:1]
+
+    def argument(self) -> str:
+        admin = Ceph(self._remote, self.cluster).admin
+        return json.dumps({"admin": admin, "interval": self._profile.interval})
+
+    def name_on(self, node: str) -> str:
+        return self.NAME

@@ -1,0 +1,97 @@
+"""Runs on a node with Ceph's admin keyring: what RGW still has to do, as JSON lines on standard output.
+
+Standard library only, Python 3.6. Its argument is {"admin": the radosgw-admin command, "interval"}. Ends when standard
+input closes.
+"""
+
+# mypy: disallow-untyped-defs=False
+
+import json
+import os
+import re
+import resource
+import select
+import signal
+import subprocess
+import sys
+import time
+
+#: an answer of more than two minutes is given up
+LIMITED = "timeout --foreground -k 1 120 "
+#: shares of a processor and of the time that questions may take: a full garbage list is long
+CPU_SHARE, SHARE = 0.01, 0.2
+#: lists can have millions of lines: they are counted as they come
+_COUNT = "awk '/\"tag\":/ { n++ } /^\\[?]$/ { end = 1 } END { if (end) print n + 0 }'"
+_BEHIND = re.compile(r"behind (?:on )?(\d+) shards?|(\d+) shards? (?:are )?behind")
+
+
+def run(line):
+    """Return what a command prints, as far as it gets in time."""
+    # in the agent's own process group: whoever ends that ends all
+    limited = LIMITED + line
+    its = subprocess.Popen(["/bin/sh", "-c", limited], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    return its.communicate()[0].decode(errors="replace")
+
+
+def cpu():
+    """Return the seconds of a processor that this process and those it has run have used."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(its.ru_utime + its.ru_stime for its in used)
+
+
+def parsed(text):
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def behind(text):
+    """Return how many shards are behind by `sync status`, None when it does not say; caught up is 0."""
+    found = [int(a or b) for a, b in _BEHIND.findall(text)]
+    if found:
+        return sum(found)
+    return 0 if "caught up" in text else None
+
+
+def sample(admin, sync):
+    record = {}
+    entries = run(admin + " gc list --include-all 2>/dev/null | " + _COUNT).strip()
+    if entries.isdigit():
+        record["gc"] = int(entries)
+    queue = parsed(run(admin + " reshard list 2>/dev/null"))
+    if isinstance(queue, list):
+        record["reshard"] = sorted({str(its.get("bucket_name")) for its in queue})
+    if sync:
+        shards = behind(run(admin + " sync status 2>/dev/null"))
+        if shards is not None:
+            record["sync"] = shards
+    return record
+
+
+def line(record):
+    # one write: a kill leaves whole lines
+    os.write(1, json.dumps(record, separators=(",", ":")).encode() + b"\n")
+
+
+def main(admin, interval):
+    group = parsed(run(admin + " zonegroup get 2>/dev/null")) or {}
+    sync = len(group.get("zones") or ()) > 1
+    line({"version": 1, "t": round(time.time(), 3), "node": os.uname()[1], "interval": interval, "sync": sync})
+    samples, last = 0, False
+    while True:
+        t, begun, used = time.time(), time.monotonic(), cpu()
+        record = sample(admin, sync)
+        took = time.monotonic() - begun
+        line(dict(record, t=round(t, 3), s=round(took, 3)))
+        samples += 1
+        if last:
+            break
+        wait = max(interval, took / SHARE, (cpu() - used) / CPU_SHARE) - took
+        last = bool(select.select([0], [], [], wait)[0]) and not os.read(0, 4096)
+    line({"t": round(time.time(), 3), "end": "told", "samples": samples, "cpu": round(cpu(), 3)})
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    main(**json.loads(sys.argv[1]))

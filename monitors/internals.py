@@ -1,0 +1,37 @@
+"""The `internals` profile: latencies, caches and fragmentation as OSDs and gateways count them themselves.
+
+Samples arrive as monitors/internals.<node>/<node>.jsonl; docs/RESOURCES.md has their form.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, List, Mapping, Union
+
+from pydantic import Field
+
+from cbt_plugins.config.validate import Strict, values_of
+
+from .agents import AgentMonitor
+
+
+class InternalsProfile(Strict):
+    """What OSDs and gateways count themselves while a benchmark runs, by their admin sockets."""
+
+    interval: float = Field(10.0, ge=1, le=600, description="Seconds from one sample to the next.")
+    nodes: Union[str, List[str]] = Field(["osds", "rgws"], description="Keys of `cluster:` that name the nodes.")
+
+
+class Internals(AgentMonitor):
+    """Keys: `interval` (seconds, default 10), `nodes` (default osds, rgws)."""
+
+    Section = InternalsProfile
+    NAME, AGENT = "internals", Path(__file__).parent / "internals_agent.py"
+    DEFAULT_NODES = ("osds", "rgws")
+
+    def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
+        self._profile = values_of(InternalsProfile, "internals", config)
+        super().__init__(config, cluster, common)
+
+    def argument(self) -> str:
+        return f"{self._profile.interval:g}"

@@ -1,0 +1,182 @@
+"""Runs on a node: what its OSDs and gateways say of themselves, as JSON lines, see docs/RESOURCES.md.
+
+Standard library only, Python 3.6. It asks their admin sockets, which need root and no key. Ends when standard input
+closes.
+"""
+
+# mypy: disallow-untyped-defs=False
+
+import contextlib
+import glob
+import json
+import os
+import re
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+
+#: samples after which only every tenth is taken: somebody must read a day of them
+FINE, COARSER = 360, 10
+#: seconds between two questions for the allocator's score: it looks at all free extents of a disk
+SCORE = 600.0
+#: seconds for an answer, and bytes of one
+TIMEOUT, LARGEST = 5.0, 16 << 20
+
+SOCKETS = ("/var/run/ceph/*.asok", "/var/run/ceph/*/*.asok")
+_OSD, _CLIENT = re.compile(r"ceph-osd\.(\d+)\.asok$"), re.compile(r"ceph-client\.(.+?)(\.\d+)*\.asok$")
+#: name in the lines -> where `perf dump` has it: (section, counters of which a release has one)
+OF_OSDS = {
+    "op_latency": ("osd", "op_latency"),
+    "op_r_latency": ("osd", "op_r_latency"),
+    "op_w_latency": ("osd", "op_w_latency"),
+    "subop_latency": ("osd", "subop_latency"),
+    "queue_latency": ("osd", "op_before_dequeue_op_lat"),
+    "kv_flush_latency": ("bluestore", "kv_flush_lat"),
+    "kv_commit_latency": ("bluestore", "kv_commit_lat"),
+    "kv_sync_latency": ("bluestore", "kv_sync_lat"),
+    "commit_latency": ("bluestore", "txc_commit_lat", "commit_lat"),
+    "read_latency": ("bluestore", "read_lat"),
+    "deferred_writes": ("bluestore", "issued_deferred_writes", "deferred_write_ops"),
+    "onode_hits": ("bluestore", "onode_hits"),
+    "onode_misses": ("bluestore", "onode_misses"),
+    "allocated_bytes": ("bluestore", "allocated", "bluestore_allocated"),
+    "stored_bytes": ("bluestore", "stored", "bluestore_stored"),
+    "fragmentation_micros": ("bluestore", "fragmentation_micros", "bluestore_fragmentation_micros"),
+    "db_total_bytes": ("bluefs", "db_total_bytes"),
+    "db_used_bytes": ("bluefs", "db_used_bytes"),
+    "slow_total_bytes": ("bluefs", "slow_total_bytes"),
+    "slow_used_bytes": ("bluefs", "slow_used_bytes"),
+    "compactions": ("rocksdb", "compact"),
+    "compact_queue": ("rocksdb", "compact_queue_len"),
+    "write_delay": ("rocksdb", "rocksdb_write_delay_time"),
+    "cache_bytes": ("bluestore-pricache", "cache_bytes"),
+    "cache_target_bytes": ("bluestore-pricache", "target_bytes"),
+}
+OF_GATEWAYS = {
+    "requests": ("rgw", "req"),
+    "failed_requests": ("rgw", "failed_req"),
+    "queue": ("rgw", "qlen"),
+    "active": ("rgw", "qactive"),
+    "cache_hits": ("rgw", "cache_hit"),
+    "cache_misses": ("rgw", "cache_miss"),
+    "gc_retired": ("rgw", "gc_retire_object"),
+    "rados_ops_active": ("objecter", "op_active"),
+}
+#: of each zone that a gateway copies from
+OF_ZONES = {"sync_fetch_errors": "fetch_errors", "sync_poll_errors": "poll_errors", "sync_fetched": "fetch_bytes"}
+SYNC = "data-sync-from-"
+POOLS = ("bluestore_cache_onode", "bluestore_cache_data", "bluestore_cache_other", "osd_pglog", "buffer_anon", "bluefs")
+
+
+def ask(path, prefix):
+    """Return a daemon's reply, None for none."""
+    with contextlib.suppress(OSError, ValueError, struct.error), socket.socket(socket.AF_UNIX) as its:
+        its.settimeout(TIMEOUT)
+        its.connect(path)
+        its.sendall(json.dumps({"prefix": prefix, "format": "json"}).encode() + b"\0")
+        (left,) = struct.unpack(">I", its.recv(4, socket.MSG_WAITALL))
+        parts = []
+        while 0 < left <= LARGEST:
+            parts.append(its.recv(min(left, 1 << 20)))
+            if not parts[-1]:
+                return None
+            left -= len(parts[-1])
+        return json.loads(b"".join(parts).decode())
+    return None
+
+
+def number(value):
+    """Return a counter, or [number, seconds] of a latency."""
+    return [value["avgcount"], round(value["sum"], 6)] if isinstance(value, dict) else value
+
+
+def chosen(dump, table):
+    found = {}
+    for name, (section, *counters) in table.items():
+        its = dump.get(section) or {}
+        for counter in counters:
+            if counter in its:
+                found[name] = number(its[counter])
+                break
+    return found
+
+
+def sockets():
+    """Return {daemon: path}: "osd.3", "client.rgw.a"; a stopped daemon's socket may be left there."""
+    found = {}
+    for path in sorted(path for pattern in SOCKETS for path in glob.glob(pattern)):
+        osd, client = _OSD.search(path), _CLIENT.search(path)
+        if osd or client:
+            found.setdefault("osd." + osd.group(1) if osd else "client." + client.group(1), []).append(path)
+    return found
+
+
+def sample_osd(path, score):
+    dump = ask(path, "perf dump")
+    if not dump:
+        return None
+    found = chosen(dump, OF_OSDS)
+    pools = ((ask(path, "dump_mempools") or {}).get("mempool") or {}).get("by_pool") or {}
+    found.update(("mempool_" + name + "_bytes", pools[name]["bytes"]) for name in POOLS if name in pools)
+    if score:
+        rating = ask(path, "bluestore allocator score block")
+        if rating and "fragmentation_rating" in rating:
+            found["allocator_score"] = round(rating["fragmentation_rating"], 9)
+    return found
+
+
+def sample_gateway(path):
+    dump = ask(path, "perf dump")
+    if not dump or "rgw" not in dump:
+        return None  # another client of Ceph
+    found = chosen(dump, OF_GATEWAYS)
+    zones = [its for section, its in dump.items() if section.startswith(SYNC)]
+    for name, counter in OF_ZONES.items():
+        values = [number(zone[counter]) for zone in zones if counter in zone]
+        if values:
+            found[name] = sum(value[1] if isinstance(value, list) else value for value in values)
+    return found
+
+
+def sample(score):
+    found = {}
+    for daemon, paths in sockets().items():
+        for path in paths:
+            its = sample_osd(path, score) if daemon.startswith("osd.") else sample_gateway(path)
+            if its:
+                found[daemon] = its
+    return found
+
+
+def line(record):
+    # one write: a kill leaves whole lines
+    os.write(1, json.dumps(record, separators=(",", ":")).encode() + b"\n")
+
+
+def main(interval):
+    line({"version": 1, "t": round(time.time(), 3), "node": os.uname()[1], "interval": interval})
+    samples, scored, last = 0, None, False
+    while True:
+        begun = time.monotonic()
+        score = last or scored is None or begun >= scored + SCORE
+        record = {"t": round(time.time(), 3), "d": sample(score)}
+        scored = begun if score else scored
+        line(record)
+        samples += 1
+        if last:
+            break
+        every = interval if samples < FINE else interval * COARSER
+        wait = max(0.1, begun + every - time.monotonic())
+        last = bool(select.select([0], [], [], wait)[0]) and not os.read(0, 4096)
+    its = resource.getrusage(resource.RUSAGE_SELF)
+    used = round(its.ru_utime + its.ru_stime, 3)
+    line({"t": round(time.time(), 3), "end": "told", "samples": samples, "cpu": used})
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    main(float(sys.argv[1]))

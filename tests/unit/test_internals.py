@@ -1,0 +1,176 @@
+"""The monitors `internals` and `backlog`: recorded samples of three releases, numbers of phases, what agents ask."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Tuple
+
+import pytest
+
+from cbt_plugins.monitors import backlog_agent, internals_agent
+from cbt_plugins.monitors.backlog import Backlog
+from cbt_plugins.monitors.internals import Internals
+from cbt_plugins.results import internals
+from cbt_plugins.results.archive import read_run
+from cbt_plugins.results.internals import DaemonCounters, side_by_side, warnings_of
+
+#: what the agent printed on a node with OSDs and then on one with a gateway
+RECORDED = Path(__file__).parent.parent / "data" / "internals"
+T0 = 1_700_000_000.0
+
+
+def archive(folder: Path, files: Dict[str, List[Dict[str, Any]]]) -> Path:
+    for name, lines in files.items():
+        path = folder / "monitors" / "01" / name
+        path.parent.mkdir(parents=True)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "plan.json").write_text("{}")
+    (folder / "manifest.json").write_text("{}")
+    (folder / "complete").write_text("{}")
+    return folder
+
+
+def made_of(folder: Path, window: Tuple[float, float]) -> Dict[str, Any]:
+    low, high = window
+    phases = [{"name": "x", "window": {"start": T0 + low, "end": T0 + high}}]
+    return internals.internals(read_run(folder), phases) or {"phases": {}}
+
+
+def samples(*values: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Samples of daemons, 10 s from one to the next."""
+    return [{"version": 1, "t": T0}, *({"t": T0 + 10 * i, "d": its} for i, its in enumerate(values))]
+
+
+@pytest.mark.parametrize("release", ["16.2.15", "18.2.7", "20.2.4"])
+def test_each_release_has_the_numbers(release: str) -> None:
+    found: Dict[str, Dict[str, Any]] = {}
+    for line in (RECORDED / f"{release}.jsonl").read_text().splitlines():
+        found.update(json.loads(line).get("d") or {})
+    assert set(found) == {"osd.0", "osd.1", "client.rgw1"}
+    pools = {f"mempool_{name}_bytes" for name in internals_agent.POOLS}
+    late = {"compactions"} if release.startswith("20") else set()
+    for osd in ("osd.0", "osd.1"):
+        assert set(internals_agent.OF_OSDS) - set(found[osd]) <= late
+        assert pools <= set(found[osd]) and 0 <= found[osd]["allocator_score"] < 1
+    assert set(found["client.rgw1"]) == set(internals_agent.OF_GATEWAYS)
+
+
+def test_numbers_of_a_phase(tmp_path: Path) -> None:
+    first = {"op_latency": [100, 1.0], "onode_hits": 1000, "allocated_bytes": 2**20, "allocator_score": 0.1}
+    second = {"op_latency": [300, 2.0], "onode_hits": 2000, "allocated_bytes": 3 * 2**20, "allocator_score": 0.3}
+    third = {"op_latency": [10, 0.5], "onode_hits": 500, "allocated_bytes": 3 * 2**20}  # it was restarted
+    other = {"op_latency": [0, 0.0], "onode_hits": 0}
+    lines = samples(*({"osd.1": its, "osd.2": other} for its in (first, second, third)))
+    folder = archive(tmp_path, {"internals.n1/n1.jsonl": lines})
+    found = {line["name"]: line for line in made_of(folder, (0.0, 10.0))["phases"]["x"]["lines"]}
+    assert found["op_latency"]["value"] == pytest.approx(5.0) and found["op_latency"]["of"] == "osd.1"
+    assert (found["onode_hits"]["value"], found["onode_hits"]["unit"]) == (100.0, "1/s")
+    assert (found["allocated_bytes"]["start"], found["allocated_bytes"]["end"]) == (2**20, 3 * 2**20)
+    assert (found["allocator_score"]["start"], found["allocator_score"]["end"]) == (0.1, 0.3)
+    again = {line["name"]: line for line in made_of(folder, (5.0, 20.0))["phases"]["x"]["lines"]}
+    assert again["onode_hits"]["value"] == pytest.approx((500 + 500) / 15, rel=1e-4)
+    assert again["op_latency"]["value"] == pytest.approx(1000 * 1.0 / 110, rel=1e-4)
+    assert made_of(folder, (100.0, 120.0)) == {"phases": {}}  # nobody looked
+    rows = {row[0]: row[1:] for row in side_by_side(made_of(folder, (0.0, 10.0)))}
+    assert rows["osd allocated"] == ["MiB", "1.000 → 3.000"] and rows["osd op latency"] == ["ms", "5.000"]
+
+
+def test_warnings(tmp_path: Path) -> None:
+    lines = samples(*({"osd.1": {"slow_used_bytes": value}} for value in (0, 5 * 2**20)))
+    looks: List[Dict[str, Any]] = [{"version": 1, "t": T0}]
+    looks += [{"t": T0 - 5, "s": 1.0, "gc": 10, "reshard": ["before"], "sync": 0}]
+    looks += [{"t": T0 + 5, "s": 1.0, "gc": 500, "reshard": ["b"], "sync": 3}]
+    looks += [{"t": T0 + 15, "s": 1.0, "gc": 5000, "reshard": [], "sync": 4}]
+    files = {"internals.n1/n1.jsonl": lines, "backlog.n0/backlog.jsonl": looks}
+    made = made_of(archive(tmp_path, files), (0.0, 10.0))
+    found = {its["code"]: its["text"] for its in warnings_of(made)}
+    assert found == {
+        "spillover": "RocksDB took 5.000 MiB more of slow devices, most on osd.1",
+        "garbage-grew": "RGW's garbage grew from 10 to 5,000 entries: its collection falls into what follows",
+        "resharded": "1 bucket had to be resharded: b",
+        "sync-behind": "another zone was 4 shards behind at the end, 0 at the begin",
+    }
+    assert not list(warnings_of(None))
+
+
+def test_a_damaged_line_is_left_out() -> None:
+    its = DaemonCounters()
+    for second, value in enumerate((5, [1, 2], [3], 7)):
+        its.add(T0 + second, {"x": value})
+    found = its.at("x", (T0, T0 + 3))
+    assert found is not None and found.tolist() == [[5.0], [7.0]]
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Tuple[Path, List[str]]]:
+    """An admin socket that replies to each question with {"of": question}, torn into two pieces."""
+    path, asked = tmp_path / "ceph-osd.3.asok", []
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+
+        def reply() -> None:
+            for _ in range(2):
+                its, _ = listening.accept()
+                with its:
+                    question = json.loads(its.recv(4096).rstrip(b"\0"))
+                    asked.append(question["prefix"])
+                    text = json.dumps({"of": question["prefix"]}).encode()
+                    its.sendall(struct.pack(">I", len(text)) + text[:3])
+                    its.sendall(text[3:] if len(asked) == 1 else b"")  # the second one ends early
+
+        thread = threading.Thread(target=reply)
+        thread.start()
+        yield path, asked
+        thread.join()
+
+
+def test_an_admin_socket_is_asked(daemon: Tuple[Path, List[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    path, asked = daemon
+    assert internals_agent.ask(str(path), "perf dump") == {"of": "perf dump"}
+    assert internals_agent.ask(str(path), "dump_mempools") is None
+    assert asked == ["perf dump", "dump_mempools"]
+    for name in ("ceph-client.rgw1.13.asok", "ceph-client.rgw.a.7.94.asok", "ceph-mon.a.asok"):
+        (path.parent / name).touch()
+    monkeypatch.setattr(internals_agent, "SOCKETS", (f"{path.parent}/*.asok",))
+    assert set(internals_agent.sockets()) == {"osd.3", "client.rgw1", "client.rgw.a"}
+    assert internals_agent.ask(str(path.parent / "ceph-mon.a.asok"), "x") is None  # nobody is there
+
+
+def test_the_backlog_is_asked_with_the_files_command(tmp_path: Path) -> None:
+    admin = tmp_path / "radosgw-admin"
+    admin.write_text(
+        """#!/bin/sh
+case "$1" in
+  gc) printf '[\\n  {\\n "tag": "1",\\n "objs": []\\n },\\n {\\n "tag": "2"\\n }\\n]\\n' ;;
+  reshard) echo '[{"bucket_name": "b"}, {"bucket_name": "a"}, {"bucket_name": "b"}]' ;;
+  sync) echo 'data is behind on 3 shards' ;;
+esac
+"""
+    )
+    admin.chmod(0o755)
+    assert backlog_agent.sample(str(admin), True) == {"gc": 2, "reshard": ["a", "b"], "sync": 3}
+    admin.write_text("#!/bin/sh\necho '[]'\n")
+    assert backlog_agent.sample(str(admin), False) == {"gc": 0, "reshard": []}
+    admin.write_text("#!/bin/sh\nexit 1\n")
+    assert backlog_agent.sample(str(admin), False) == {}
+    cluster = {"head": "h", "radosgw-admin_cmd": "podman exec r radosgw-admin", "osds": ["o1"], "rgws": ["r1"]}
+    its = Backlog({"interval": 5}, cluster, {})
+    assert json.loads(its.argument()) == {"admin": "podman exec r radosgw-admin -c /etc/ceph/ceph.conf", "interval": 5}
+    assert its.nodes == ["h"] and Internals({}, cluster, {}).nodes == ["o1", "r1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shards"),
+    [
+        ("metadata is caught up with master\n data is caught up with source", 0),
+        ("metadata is behind on 2 shards\n behind shards: [3,4]\n data is behind on 12 shards", 14),
+        ("realm  ()", None),
+    ],
+)
+def test_sync_status(text: str, shards: Any) -> None:
+    assert backlog_agent.behind(text) == shards
