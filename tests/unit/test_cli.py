@@ -100,6 +100,7 @@ PATHS: List[List[str]] = [
     ["inject", "FAULTS", "--cluster", "NONE", "--archive", "x"],
     ["import", "cosbench", "NONE"],
     ["undo", "NONE"],
+    ["snapshot", "check", "NONE", "x"],
     ["report", "NONE"],
     ["sql", "NONE", "SELECT 1"],
     ["export", "NONE"],

@@ -4,11 +4,14 @@ import hashlib
 import json
 import subprocess
 from pathlib import Path
-from typing import Callable, Dict
+from typing import Callable, Dict, List
 
 import pytest
 
+from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.object_sample import ObjectSample
+from cbt_plugins.cluster.remote import Remote, Result
+from cbt_plugins.tools.__main__ import main
 
 POOLS = [
     {"pool_id": 1, "pool_name": "rbd", "pg_num": 4},
@@ -85,3 +88,44 @@ def test_a_sample_of_another_format_is_refused(cluster: Path) -> None:
     document = {**ObjectSample.take(shell_on(cluster)).as_json(), "format": 9}
     with pytest.raises(ValueError, match="format 9"):
         ObjectSample.of_json(document)
+
+
+# -- the verb
+
+
+@pytest.fixture
+def file(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A CBT file whose head runs the stand-ins on this machine."""
+    def run(self: Remote, nodes: List[str], command: str, timeout: float, check: bool) -> object:
+        assert (nodes, check) == (["mon1"], False)
+        environment = {"ROOT": str(cluster), "PATH": f"{cluster}/bin:/usr/bin:/bin"}
+        done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True)
+        return {"mon1": Result(done.stdout, done.stderr, done.returncode)}
+
+    monkeypatch.setattr(Remote, "run", run)
+    monkeypatch.setattr(Ceph, "head", "mon1", raising=False)
+    path = cluster / "my.yaml"
+    path.write_text("cluster: {user: root, head: mon1, conf_file: '/etc/it is/ceph.conf'}\n")
+    first = '\n[ "$1 $2" = "-c /etc/it is/ceph.conf" ] || exit 9; shift 2\n'
+    for program in (cluster / "bin").iterdir():
+        program.write_text(program.read_text().replace("\n", first, 1))
+    return path
+
+
+def test_a_sample_is_recorded_and_checked(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sample = file.with_name("aged.json")
+    assert main(["snapshot", "record", str(file), str(sample)]) == 0
+    assert len(json.loads(sample.read_text())["objects"]) == 4
+    assert main(["snapshot", "check", str(file), str(sample)]) == 0
+    assert "fsid and 4 objects are those of" in capsys.readouterr().out
+    (file.parent / "pgs/1.0/a").write_text("other")
+    assert main(["snapshot", "check", str(file), str(sample)]) == 1
+    assert "not what was recorded: object a of pool rbd: other content" in capsys.readouterr().err
+
+
+def test_errors_in_the_files_are_said(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = file.with_name("broken.json")
+    broken.write_text("{")
+    assert main(["snapshot", "check", str(file), str(broken)]) == 2
+    assert main(["snapshot", "check", str(broken), str(broken)]) == 2
+    assert "cannot read a `cluster:` section" in capsys.readouterr().err

@@ -21,6 +21,7 @@ from cbt_plugins.report.sentence import of_run
 from cbt_plugins.results.summary import numbers_of
 from cbt_plugins.results.upgrade import blocks
 from cbt_plugins.run.upgrade import Upgrader, change
+from cbt_plugins.tools.__main__ import main
 
 OLD, NEW = "ceph version 16.2.15 (618f) pacific (stable)", "ceph version 18.2.7 (6b0e) reef (stable)"
 BY_COMMAND = Upgrade("u", "18.2", command="switch {daemon} {type} {id} ${x}")
@@ -245,6 +246,15 @@ def test_steps_and_mixtures_have_their_numbers(tmp_path: Path) -> None:
     assert sentence.text.startswith("Upgrade from 16.2.15 to 18.2 in 6.0 s; 67 % of the throughput before; no request")
     assert "2 seconds without a success" in sentence.text
     assert any("osd 16.2.15 + 18.2.7" in str(block) for block in blocks(its))
+
+
+def test_the_page_has_them_and_marks_them_on_the_time_line(tmp_path: Path) -> None:
+    directory = archive(tmp_path)
+    assert main(["report", str(tmp_path)]) == 0
+    page = (directory / "report.html").read_text()
+    assert '<section id="upgrade">' in page
+    assert '<th scope="row" class="text">osd 16.2.15 + 18.2.7</th>' in page
+    assert '"title":"osd.1 on n1"' in page.replace('": "', '":"')
 
 
 def test_a_load_that_ends_first_is_a_warning(tmp_path: Path) -> None:

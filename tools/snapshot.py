@@ -1,0 +1,73 @@
+"""Check that a cluster which was restored from a snapshot holds the same objects."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from pathlib import Path
+from typing import Any, Dict
+
+import yaml
+
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.object_sample import OBJECTS, ObjectSample, Shell
+from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.formatting import several
+from cbt_plugins.journal import write_json
+
+from .command import FAILED, OK, CommandError, explain
+
+#: seconds for one script: some hundred commands on a slow cluster
+_LIMIT = 1800.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    examples = ("cbt-tools snapshot record my.yaml aged.json", "cbt-tools snapshot check my.yaml aged.json")
+    explain(parser, examples, {FAILED: "the cluster differs, or cannot be asked"})
+    parser.add_argument(
+        "action", choices=("record", "check"), help="record a sample before the snapshot; check it after a restore"
+    )
+    parser.add_argument("file", type=Path, help="a CBT YAML file, for its `cluster:` section")
+    parser.add_argument("sample", type=Path, help="the sample: fsid, names and hashes of objects")
+    parser.add_argument("--seed", type=int, default=0, help="chooses the objects (default 0)")
+    parser.add_argument("--objects", type=int, default=OBJECTS, help="how many (default %(default)s)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Return 0: recorded, or the same fsid and objects; 1: other ones; 2: an error in a file."""
+    try:
+        document: Dict[str, Any] = yaml.safe_load(args.file.read_text(encoding="utf-8")) or {}
+        cluster, common = document["cluster"], document.get("common") or {}
+    except (OSError, KeyError, TypeError, yaml.YAMLError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise CommandError(f"{args.file}: cannot read a `cluster:` section: {why}") from error
+    shell = shell_of(Ceph(Remote.from_host(cluster, common), cluster), str(cluster.get("rados_cmd") or "rados"))
+    try:
+        if args.action == "record":
+            sample = ObjectSample.take(shell, args.seed, args.objects)
+            write_json(args.sample, sample.as_json())
+            print(f"{args.sample}: fsid {sample.fsid}, {several(len(sample.objects), 'object')}")
+            return OK
+        sample = ObjectSample.of_json(json.loads(args.sample.read_text(encoding="utf-8")))
+        different = sample.differences(shell)
+    except RemoteError as error:
+        raise CommandError(str(error), FAILED) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CommandError(f"{args.sample}: {error.strerror if isinstance(error, OSError) else error}") from error
+    if different:
+        raise CommandError("not what was recorded: " + "; ".join(different), FAILED)
+    print(f"fsid and {several(len(sample.objects), 'object')} are those of {args.sample}")
+    return OK
+
+
+def shell_of(ceph: Ceph, rados: str) -> Shell:
+    """Return what runs a bash script on the head node, with the `ceph` and `rados` of the file."""
+    conf = shlex.quote(ceph.conf_file)
+    names = f'ceph() {{ command {ceph.command} "$@"; }}; rados() {{ command {rados} -c {conf} "$@"; }}; '
+
+    def shell(script: str) -> str:
+        return ceph.run(f"bash -c {shlex.quote(names + script)}", _LIMIT, check=True).stdout
+
+    return shell
