@@ -42,6 +42,7 @@ class MetricSource(Enum):
     NODES = "a phase in `resources`: of all operations only"
     CLASS = "a class of daemons of a phase in `resources`"
     THREADS = "a class of daemons, or a group of its threads, of a phase in `resources`"
+    LADDER = "the answer of a ladder: the highest load that met its objective"
     EPISODE = "an episode of a failure: its milestones, or its recovery"
     IMPORTED = "results of other programs only"
 
@@ -130,6 +131,11 @@ _ALL = (
            ("recovery", "objects_per_s")),
     Metric("recovery_mib_per_s", "MiB/s", _UP, "recovered", "Bytes that recovery made.", _EPISODE,
            ("recovery", "mib_per_s")),
+    # what a ladder found; its name stands for a phase
+    Metric("highest_per_s", "/s", _UP, "highest rate", "Highest rate of a ladder that met its objective.",
+           MetricSource.LADDER, ("rate",), main=True),
+    Metric("highest_workers", "workers", _UP, "most workers", "Most workers that met the objective of a ladder.",
+           MetricSource.LADDER, ("workers",), main=True),
     # what it took
     Metric("cores", "cores", _DOWN, "CPU", "Processors used, mean.", _CLASS, ("cores",)),
     Metric("cpu_ms_per_op", "ms", _DOWN, "CPU per operation", "CPU time of daemons for each successful request.",

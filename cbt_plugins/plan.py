@@ -58,6 +58,7 @@ class S3:
     verify_tls: bool = True
     ca_file: Optional[str] = None  # PEM file on the machine that leads the run; without it the clients' own authorities
     payload: str = "signed"  # or "unsigned"
+    sse: str = ""  # "c": each request brings a key; "s3" or "kms:NAME": RGW has one
 
     def admin_name(self, bucket: str) -> str:
         """Return how radosgw-admin names a bucket of this user: TENANT/BUCKET for `user: TENANT$NAME`."""
@@ -331,6 +332,7 @@ class Plan:
     cbt_load: CbtLoad = CbtLoad()
     keep_rows: bool = False  # the request rows too, beside their aggregates
     generator_ceiling: Optional[bool] = None  # measure what the generators can do; None: where the run is long
+    versioned: bool = False  # the buckets that the run makes keep all versions
     admin: bool = True  # False: neither ceph nor radosgw-admin is there
     settings: Settings = Settings()
     pools: Tuple[RunPool, ...] = ()

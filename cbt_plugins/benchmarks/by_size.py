@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, List, Literal, Mapping, Optional, Sequence, Tuple
+from typing import Annotated, Any, Iterator, List, Literal, Mapping, Optional, Sequence, Set, Tuple
 
 from pydantic import (
     BeforeValidator,
@@ -36,6 +36,8 @@ SETS = {
 }
 #: objects that warp mixed uploads first, unless it is told otherwise, and at most for each second that it then runs
 _WARPS_OWN, _PER_SECOND = 2500, 20
+#: seconds after page caches were dropped, where nobody asks for more
+_DROPPED = 1.0
 
 _DurationOrFalse = Annotated[
     Optional[Duration],
@@ -86,6 +88,30 @@ class TimedSection(Strict):
     duration: Duration = Field(description="How long the phase runs.")
 
 
+class BetweenSection(Strict):
+    """What is done after every phase with load that another one follows, while no fault is in force; in this order."""
+
+    gc: Optional[Duration] = Field(
+        None, description="Have all of RGW's garbage collected; give up after this long (never scaled)."
+    )
+    drop_caches: Optional[Literal[True]] = Field(None, description="Drop the page caches of the OSD nodes.")
+    settle: Optional[Duration] = Field(None, description="Then wait for this long.")
+
+    @model_validator(mode="after")
+    def _whole(self) -> BetweenSection:
+        if not (self.gc or self.drop_caches or self.settle):
+            raise ValueError("needs gc, drop_caches or settle")
+        return self
+
+    def after(self, name: str, scale: float) -> Iterator[plan.Phase]:
+        """Yield the waits after a phase."""
+        if self.gc:
+            yield plan.Phase(f"{name}-gc", "wait", wait_gc=True, at_most=self.gc)
+        if self.drop_caches or self.settle:
+            seconds, drops = scaled_duration(self.settle or _DROPPED, scale), bool(self.drop_caches)
+            yield plan.Phase(f"{name}-settle", "wait", duration=seconds, drop_caches=drops)
+
+
 class BySizeSection(BenchmarkSection):
     """Fill, then one mix of operations in several phases."""
 
@@ -111,6 +137,10 @@ class BySizeSection(BenchmarkSection):
     warp_mixed: _DurationOrFalse = Field(
         None,
         description="After the first measurement, `warp mixed` with the same mix for this long, as phase `warp-mixed`.",
+    )
+
+    between: Optional[BetweenSection] = Field(
+        None, description="Steps between phases with load: `{gc: 1h, drop_caches: true, settle: 5m}`."
     )
 
     @field_validator("mix")
@@ -155,7 +185,7 @@ class BySizeSection(BenchmarkSection):
                 plan.Driver(f"{i + 1:02d}-{name}", clients[i % len(clients)], (name,), self.workers)
                 for i, name in enumerate(names)
             ),
-            phases=tuple(phases),
+            phases=tuple(self.with_steps(phases)),
             full_guard=self.full_guard,
             keep_data=self.keep_data,
             scale=self.scale,
@@ -165,11 +195,24 @@ class BySizeSection(BenchmarkSection):
             keep_rows=self.keep_rows,
             generator_ceiling=self.generator_ceiling,
             admin=self.admin == "ceph",
+            versioned=self.versioned,
             settings=settings,
             pools=self.pools_to_plan(),
             rgw=self.rgw.to_plan(),
             post_poll=scaled_duration(self.post_poll, self.scale),
         )
+
+    def with_steps(self, phases: Sequence[plan.Phase]) -> Iterator[plan.Phase]:
+        """Yield the phases with those of `between` after each one with load, while no fault is in force."""
+        faults: Set[str] = set()
+        for phase, following in zip(phases, [*phases[1:], None]):
+            yield phase
+            for event in phase.events:
+                faults |= {event.inject.label} if event.inject else set()
+                faults -= set(event.undo)
+            loads = following is not None and "wait" not in (phase.kind, following.kind)
+            if self.between and loads and not faults:
+                yield from self.between.after(phase.name, self.scale)
 
     def fill_phase(self) -> plan.Phase:
         """Return the first phase."""

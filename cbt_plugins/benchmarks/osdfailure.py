@@ -375,7 +375,7 @@ class OsdFailureSection(BySizeSection):
             made,
             buckets=classic.buckets(self.size),
             drivers=classic.drivers(self.size, self.drivers or len(clients), self.workers, clients),
-            phases=(self.fill_phase(), *classic.phases()),
+            phases=tuple(self.with_steps([self.fill_phase(), *classic.phases()])),
         )
 
 

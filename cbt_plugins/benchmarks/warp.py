@@ -148,6 +148,7 @@ class WarpSection(BenchmarkSection):
             keep_rows=self.keep_rows,
             generator_ceiling=self.generator_ceiling,
             admin=self.admin == "ceph",
+            versioned=self.versioned,
             settings=self.settings.to_plan(),
             pools=self.pools_to_plan(),
             rgw=self.rgw.to_plan(),

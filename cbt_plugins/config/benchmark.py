@@ -183,6 +183,9 @@ class BenchmarkSection(Strict):
     keep_rows: bool = Field(
         False, description="Keep a row of every request too."
     )
+    versioned: bool = Field(
+        False, description="engine: cbt-load. Buckets that the run makes keep all versions of their objects."
+    )
     admin: Literal["ceph", "none"] = Field(
         "ceph", description="`none`: without `ceph` and `radosgw-admin`; the report says what then is not known."
     )
@@ -263,6 +266,14 @@ def needs_admin(made: plan.Plan) -> Iterator[str]:
             "faults": any(event.inject for event in phase.events),
         }
         yield from (f"{what} of {phase.name}" for what, value in asked.items() if value)
+
+
+def needs_cbt_load(made: plan.Plan) -> Iterator[FieldError]:
+    """Yield what other engines than cbt-load cannot do for a phase of the plan."""
+    others = [phase.name for phase in made.phases if phase.kind != "wait" and phase.engine != "cbt-load"]
+    for path, asked in ((("s3", "sse"), made.s3.sse), (("versioned",), made.versioned)):
+        if asked and others:
+            yield FieldError(path, f"goes with engine: cbt-load, not so {', '.join(others)}", of_key=True)
 
 
 def check_raw_goal(goal: Optional[FillSection], full_guard: Optional[float]) -> None:

@@ -46,6 +46,8 @@ RgwUser = _text(
 )
 #: a section of the AWS credentials file
 AwsProfile = _text(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*", "the name of a profile: letters, digits and . _ @ - only")
+#: how RGW encrypts objects; the name of a key of KMS
+Encryption = _text(r"c|s3|kms:[A-Za-z0-9_][A-Za-z0-9_.:/+=-]*", "c, s3, or kms: and the name of a key")
 Region = _text(_WORD, "letters, digits and . _ + - only")
 #: pool, CRUSH rule, bucket of the CRUSH tree, device class
 CrushName = _text(r"[A-Za-z0-9_.][A-Za-z0-9_.+-]*", "a name of letters, digits and . _ + - only, not - at first")

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.config import registry
+from cbt_plugins.config.acceptable import target_of
 from cbt_plugins.config.fault import deadline_of, warnings_of
 from cbt_plugins.config.operations import range_of
 from cbt_plugins.config.spans import Span, event_text, spans, targets_text
 from cbt_plugins.config.units import about_size, format_duration, format_percent
 from cbt_plugins.formatting import several
+from cbt_plugins.metrics import ACCEPTABLE, TOTAL
 from cbt_plugins.models.capacity import growth, mean_size, steady_occupancy
 from cbt_plugins.plan import Gateways, Phase, Plan, RunPool, Settings, placement_id
 
@@ -336,10 +338,25 @@ def _warnings(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
         counts = ", ".join(f"{node} {number}" for node, number in drivers.items())
         yield f"the client nodes have unequal loads (drivers: {counts})"
     yield from _of_faults(plan)
+    yield from _short_ladders(plan)
     if plan.keep_rows:
         yield "keep_rows: a row of every request stays on the nodes until a phase ends, and in the archive"
     if plan.keep_data:
         yield "keep_data: the buckets of every run stay, and fill the cluster run by run"
+
+
+def _short_ladders(plan: Plan) -> Iterator[str]:
+    """Yield the percentiles that the first step of a ladder cannot have: it misses its objective then."""
+    for phase in {p.ladder.name: p for p in plan.phases if p.ladder and p.ladder.unit == "rate"}.values():
+        assert phase.ladder is not None
+        for key in phase.ladder.objective:
+            target = target_of(key)
+            needs = ACCEPTABLE[target.metric].needs
+            share = (phase.mix or {}).get(target.op, 0.0) if target.op != TOTAL else 100.0
+            made = phase.ladder.lowest * (phase.duration or 0.0) * share / 100
+            if needs > 2 and made < 1.5 * needs:
+                text = f"{key} needs {needs} requests, and the first step makes about {made:.0f}"
+                yield f"{phase.ladder.name}: {text}: longer steps (scale is {plan.scale:g}), or a higher lowest"
 
 
 def _unread(plan: Plan) -> Iterator[str]:

@@ -20,7 +20,7 @@ from pydantic import (
 
 from cbt_plugins import plan
 from cbt_plugins.config.errors import did_you_mean
-from cbt_plugins.config.patterns import AbsolutePath, AwsProfile, Region, RgwUser
+from cbt_plugins.config.patterns import AbsolutePath, AwsProfile, Encryption, Region, RgwUser
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one
 
 _USER = TypeAdapter(RgwUser)
@@ -116,6 +116,12 @@ class S3Section(Strict):
         "warp does so with RGW 20, which refuses its signatures."
     )
 
+    sse: Optional[Encryption] = Field(
+        None,
+        description="engine: cbt-load. Objects are encrypted: `c` (SSE-C, the key made of the secret key; https), "
+        "`s3`, or `kms:KEY`.",
+    )
+
     @field_validator("urls")
     @classmethod
     def _one_scheme(cls, urls: Optional[List[str]]) -> Optional[List[str]]:
@@ -166,6 +172,8 @@ class S3Section(Strict):
             errors.append(FieldError((), "needs urls: [http://rgw1:7480, ...] or endpoints: NAME"))
         if self.ca_file and any(not url.startswith("https:") for url in self.urls or ()):
             errors.append(FieldError(("ca_file",), "goes with https URLs", of_key=True))
+        if self.sse == "c" and any(not url.startswith("https:") for url in self.urls or ()):
+            errors.append(FieldError(("sse",), "c goes with https URLs: every request brings the key", of_key=True))
         if self.ca_file and not self.verify_tls:
             errors.append(FieldError(("ca_file",), "verify_tls: false checks no certificate: keep one", of_key=True))
         if self.urls is not None and self.endpoints is not None:
@@ -214,4 +222,5 @@ class S3Section(Strict):
             verify_tls=self.verify_tls,
             ca_file=self.ca_file,
             payload=self.payload,
+            sse=self.sse or "",
         )

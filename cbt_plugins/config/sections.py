@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Dict, Mapping, Optional, Tuple, Type
 
 from cbt_plugins.config import registry
-from cbt_plugins.config.benchmark import needs_admin
+from cbt_plugins.config.benchmark import needs_admin, needs_cbt_load
 from cbt_plugins.config.errors import ConfigError, ErrorAt
 from cbt_plugins.config.validate import FieldError, validate
 from cbt_plugins.inventory import nodes_of
@@ -57,6 +57,9 @@ def understand(
     if model is None:
         return None, errors
     plan = _with_calibration(model.to_plan(clients, endpoints))
+    wrong = tuple(needs_cbt_load(plan))
+    if wrong:
+        return None, wrong
     needed = [] if plan.admin else list(needs_admin(plan))
     if needed:
         return None, (FieldError(("admin",), f"none, but these need Ceph's commands: {', '.join(needed)}"),)

@@ -69,6 +69,7 @@ class CbtLoadJobs(Generator):
     def _common(self, driver: Driver, memory: Memory) -> Dict[str, Any]:
         s3, options = self._plan.s3, self._plan.cbt_load
         spaces: List[Dict[str, Any]] = []
+        make = driver.id not in memory.states
         for key in driver.buckets:
             bucket = self._buckets[key]
             prefix = self._prefix(driver, bucket)
@@ -86,6 +87,9 @@ class CbtLoadJobs(Generator):
             "lookup": "path" if s3.lookup == "path" else "host",
             "verify_tls": s3.verify_tls,
             "payload": s3.payload,
+            "encryption": s3.sse.partition(":")[0],
+            "kms_key": s3.sse.partition(":")[2],
+            "versioned": self._plan.versioned and make,
             "workers": driver.workers,
             "deadline": options.deadline,
             "retries": options.retries,
@@ -95,7 +99,7 @@ class CbtLoadJobs(Generator):
             "compressible": options.compressible,
             "verify": options.verify,
             # asked for once: while nodes are down nobody may be able to answer, and the load has to begin all the same
-            "make_buckets": driver.id not in memory.states,
+            "make_buckets": make,
             "state_out": f"{FOLDER}/state/{driver.id}.state",
             "spaces": spaces,
         }

@@ -10,7 +10,7 @@ import time
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Callable, Collection, Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster.ceph import BucketStats, Ceph, CephError, CephTimeout
 from cbt_plugins.cluster.remote import side_by_side
@@ -41,7 +41,8 @@ LAST_ROW = 1
 class ObjectCount:
     """Object accounting of one bucket over one phase: before + PUT - DELETE + prepared = after.
 
-    cbt-load knows which of its PUTs made an object and which of its DELETEs removed one; only these count here.
+    cbt-load knows which of its PUTs made an object and which of its DELETEs removed one; only these count here, but
+    where versions are kept each PUT and no DELETE.
     """
 
     bucket: str
@@ -68,7 +69,13 @@ class Buckets:
         self.names: Dict[str, str] = {b.key: b.key if b.existing else bucket_name(run_id, b.key) for b in plan.buckets}
         self._foreign = {b.key for b in plan.buckets if b.existing}
         self._s3 = plan.s3
+        self._keep_versions = plan.versioned
         self._known: Optional[Dict[str, int]] = None
+
+    @property
+    def versioned(self) -> List[str]:
+        """Buckets that keep all versions."""
+        return self.own if self._keep_versions else []
 
     @property
     def own(self) -> List[str]:
@@ -215,9 +222,16 @@ def bucket_name(run_id: str, key: str) -> str:
 
 
 def account(
-    before: Mapping[str, int], after: Mapping[str, int], jobs: Sequence[LoadJob], ends: Mapping[str, JobEnd]
+    before: Mapping[str, int],
+    after: Mapping[str, int],
+    jobs: Sequence[LoadJob],
+    ends: Mapping[str, JobEnd],
+    versioned: Collection[str] = (),
 ) -> List[ObjectCount]:
-    """Account for the objects of each bucket over a phase, from what its jobs counted."""
+    """Account for the objects of each bucket over a phase, from what its jobs counted.
+
+    RGW counts every version of an object in the buckets `versioned`, and no delete marker.
+    """
     accounting = []
     for bucket, was in before.items():
         put = delete = prepared = unseen = 0
@@ -226,7 +240,8 @@ def account(
             if end is not None and end.driver_end is not None:
                 for space in end.driver_end["spaces"]:
                     if space["bucket"] == bucket:
-                        put, delete = put + space["created"], delete + space["removed"]
+                        put += space["created"] + (space["overwritten"] if bucket in versioned else 0)
+                        delete += 0 if bucket in versioned else space["removed"]
                         # seen at the object: may be missing in the index yet, or be a change of an earlier phase
                         unseen += space["unknown"] + space.get("seen", 0)
                 continue

@@ -97,7 +97,7 @@ class _Trial:
             "phase": {**dataclasses.asdict(self.phase), "role": ""},
             "drivers": [[d.node, d.workers, sizes[d.bucket]] for d in drivers],
             "cbt_load": dataclasses.asdict(self.plan.cbt_load),
-            "payload": self.plan.s3.payload,
+            "payload": [self.plan.s3.payload, self.plan.s3.sse],
             "url": self.plan.s3.urls[0],
         }
 
@@ -243,7 +243,7 @@ class GeneratorCeilings:
         orders = LoadOrders(
             tuple(jobs),
             ready.programs,
-            environment(("null", "null-secret", "")),
+            environment(("null", "null-secret", ""), sse=run.plan.s3.sse),
             ready.offsets,
             duration=trial.seconds + generator_of(trial.phase.engine).overlap,
             phase="ceiling",

@@ -91,7 +91,7 @@ class LoadPhase:
         orders = LoadOrders(
             tuple(jobs),
             self.ready.programs,
-            environment(self.ready.keys.all, self.ready.authority),
+            environment(self.ready.keys.all, self.ready.authority, self.context.plan.s3.sse),
             self.ready.offsets,
             duration=lasting(phase),
             phase=phase.name,
@@ -146,7 +146,8 @@ class LoadPhase:
         before, after = counts
 
         def judge(now: Mapping[str, int]) -> List[ObjectCount]:
-            return account({b: n for b, n in before.items() if b in now}, now, jobs, ends)
+            known = {b: n for b, n in before.items() if b in now}
+            return account(known, now, jobs, ends, self.buckets.versioned)
 
         after = settled(self._counts, after, judge)
         outcome.add_accounting(judge(after))

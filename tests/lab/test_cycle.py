@@ -10,6 +10,7 @@ from typing import Any, Dict
 
 import jsonschema
 import pytest
+import yaml
 from cycles import S3, Cycle, buckets_of, generators, objects
 from request_rows import rows_of
 from running_lab import PROJECT, RunningLab
@@ -367,3 +368,45 @@ def test_https_with_an_authority_of_its_own(lab: RunningLab, tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr[-3000:]
     for phase in made.phases().values():
         assert sum(job["rows_total"] for job in phase["jobs"]) and not sum(j["errors_total"] for j in phase["jobs"])
+
+
+def test_versions_and_encryption(lab: RunningLab, tmp_path: Path) -> None:
+    """Each overwrite of a versioned bucket is an object more, a DELETE none less; RGW says how it keeps the objects."""
+    s3 = {"urls": ["https://rgw1:7443", "https://rgw2:7443"], "user": "cbt", "verify_tls": False, "sse": "c"}
+    mix = {"get": 40, "put": 40, "multipart": 5, "delete": 15}
+    hybrid = {"duration": "3s", "mix": mix, "keys": {"put": "u(1,2N)", "delete": "u(1,N)"}}
+    keys = {"engine": "cbt-load", "workers": 4, "versioned": True, "cbt_load": {"verify": True, "part_size": "5MiB"}}
+    cycle = {"phases": [{"fill": {"objects": 30}}, {"hybrid": hybrid}]}
+    made = Cycle(lab, tmp_path, warp={"s3": s3, **keys, "keep_data": True, "cycle": cycle})
+    done = made.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    (count,) = made.phases()["hybrid"]["accounting"]
+    (space,) = made.phases()["hybrid"]["jobs"][0]["driver_end"]["spaces"]
+    assert space["overwritten"] and space["removed"] and count["ok"] and count["delete"] == 0
+    (bucket,) = buckets_of(made)
+    stats = json.loads(lab.exec("node0", ["radosgw-admin", "bucket", "stats", f"--bucket={bucket}"]).stdout)
+    rados = "rados -p default.rgw.buckets.data"
+    one = f"$({rados} ls | grep '^{stats['marker']}_.*_cbt-load/' | grep -v multipart | head -1)"
+    mode = lab.exec("node0", ["sh", "-c", f'{rados} getxattr "{one}" user.rgw.crypt.mode'])
+    lab.exec("node0", ["radosgw-admin", "bucket", "rm", f"--bucket={bucket}", "--purge-objects"])
+    assert mode.stdout.strip("\0\n") == "SSE-C-AES256", mode
+
+
+def test_a_run_without_ceph_commands(lab: RunningLab, tmp_path: Path) -> None:
+    """`admin: none` logs in on clients only, leaves no bucket, and says what is not known."""
+    (key,) = json.loads(lab.exec("node0", ["radosgw-admin", "user", "info", "--uid=cbt"]).stdout)["keys"]
+    for name in ("access_key", "secret_key"):
+        (tmp_path / name).write_text(key[name])
+    s3 = {"urls": S3["urls"], **{name: f"file:{tmp_path / name}" for name in ("access_key", "secret_key")}}
+    phases = [{"fill": {"objects": 40}}, {"hybrid": {"duration": "2s"}}]
+    keys = {"admin": "none", "engine": "cbt-load", "workers": 2, "cycle": {"phases": phases}}
+    made = Cycle(lab, tmp_path, warp={"s3": s3, **keys})
+    config = yaml.safe_load(made.file.read_text())
+    nobody = {"head": "client1", "osds": ["nobody"], "mons": ["nobody"], "rgws": ["nobody"]}
+    config["cluster"].update({**nobody, "ceph_cmd": "/bin/false", "radosgw-admin_cmd": "/bin/false"})
+    made.file.write_text(yaml.safe_dump(config))
+    done = made.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert buckets_of(made) == [] and not made.left()
+    codes = [its["code"] for its in made.summary()["warnings"]]
+    assert codes.count("no-admin") == 1 and not {"state-unknown", "no-accounting", "no-capacity"} & set(codes)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List
 
+import pytest
+from config_files import CLUSTER
+
+from cbt_plugins.config.check import load_file
+from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.load.cbt_load import CbtLoadJobs
-from cbt_plugins.load.generator import LoadJob, LoadStart, Memory
+from cbt_plugins.load.generator import LoadJob, LoadStart, Memory, environment
 from cbt_plugins.plan import S3, Bucket, CbtLoad, Driver, Goal, Keys, Phase, Plan
 
 NOTHING = Memory()
@@ -122,3 +128,33 @@ def test_an_order_has_no_secret_and_its_record_has_the_spec() -> None:
     (job, _) = jobs(plan(FILL), FILL)
     assert job.record()["spec"] == job.spec and "state" not in job.record()
     assert job.argv[:2] == ("{cbt-load}", "run")
+
+
+def test_encryption_and_versions_are_told_and_the_key_is_in_the_environment_only() -> None:
+    made = plan(FILL, versioned=True)
+    made = replace(made, s3=replace(made.s3, sse="kms:a:b"))
+    (first, _) = specs(made, FILL)
+    assert (first["encryption"], first["kms_key"], first["versioned"]) == ("kms", "a:b", True)
+    (first, _) = specs(made, FILL, Memory({"01-a": Path("/s"), "01": Path("/s")}))
+    assert not first["versioned"]
+    keys = ("access", "secret", "")
+    key = environment(keys, sse="c")["CBT_LOAD_SSE_KEY"]
+    assert len(base64.b64decode(key)) == 32 and key == environment(keys, sse="c")["CBT_LOAD_SSE_KEY"]
+    assert key not in environment(("access", "other", ""), sse="c").values()
+    assert "CBT_LOAD_SSE_KEY" not in environment(keys)
+
+
+@pytest.mark.parametrize(
+    ("s3", "more", "message"),
+    [
+        ("sse: c", "engine: cbt-load", "c goes with https URLs"),
+        ("sse: x", "engine: cbt-load", "must be c, s3, or kms:"),
+        ("sse: s3", "engine: warp", "goes with engine: cbt-load, not so fill"),
+        ("host_select: one", "versioned: true", "versioned: goes with engine: cbt-load, not so fill"),
+    ],
+)
+def test_what_encryption_and_versions_need(tmp_path: Path, s3: str, more: str, message: str) -> None:
+    section = f"benchmarks:\n  warp:\n    s3: {{urls: ['http://rgw1:7480'], user: cbt, {s3}}}\n    {more}\n"
+    (tmp_path / "f.yaml").write_text(CLUSTER + section + "    cycle: {phases: [{fill: {objects: 9}}]}\n")
+    with pytest.raises(ConfigError, match=message):
+        load_file(tmp_path / "f.yaml")

@@ -56,6 +56,24 @@ def test_rgwtest_is_the_published_cycle() -> None:
     assert (made.full_guard, made.keep_data, made.scale) == (0.8, False, 1.0)
 
 
+def test_steps_between_phases_while_no_fault_is_in_force() -> None:
+    steps = {"gc": "1h", "drop_caches": True, "settle": "5m"}
+    made = plan("rgwtest", between=steps, scale=0.1, warp_mixed="10m")
+    names = [phase.name for phase in made.phases]
+    loads = ("fill", "measure-new", "warp-mixed", "age")
+    assert names == [*(name for load in loads for name in (load, f"{load}-gc", f"{load}-settle")), "measure-aged"]
+    assert made.phases[1] == Phase("fill-gc", "wait", wait_gc=True, at_most=3600.0)
+    assert made.phases[2] == Phase("fill-settle", "wait", duration=30.0, drop_caches=True)
+    made = plan("osdfailure", ["c1"], between={"settle": "1m"})
+    assert [phase.name for phase in made.phases if phase.kind == "wait"] == [
+        *("fill-settle", "no-failure-settle", "wait-clean")
+    ]
+    classic = plan("osdfailure", ["c1"], between={"drop_caches": True}, shape="classic")
+    assert [phase.name for phase in classic.phases][:4] == ["fill", "fill-settle", "control", "control-settle"]
+    with pytest.raises(ConfigError, match="needs gc, drop_caches or settle"):
+        plan("rgwtest", between={})
+
+
 @pytest.mark.parametrize(
     ("objects", "hours"), [({"set": "small"}, 24), ({"set": "generic"}, 12), ({"sizes": ["4KiB"]}, 12)]
 )

@@ -14,9 +14,10 @@ from run_context import context
 from cbt_plugins.cluster.ceph import Ceph, CephError, CephTimeout
 from cbt_plugins.cluster.remote import Result, side_by_side
 from cbt_plugins.journal import Journal
+from cbt_plugins.load.generator import JobEnd
 from cbt_plugins.plan import S3, Bucket, Plan
 from cbt_plugins.run import buckets as of_buckets
-from cbt_plugins.run.buckets import FAULTY_STATS_TIMEOUT, STATS_TIMEOUT, Buckets, ObjectCount
+from cbt_plugins.run.buckets import FAULTY_STATS_TIMEOUT, STATS_TIMEOUT, Buckets, ObjectCount, account
 from cbt_plugins.run.load_phase import LoadPhase
 
 
@@ -111,6 +112,20 @@ def test_what_others_write_to_is_counted_anew(tmp_path: Path) -> None:
     buckets = Buckets(plan, "r1", cast(Any, None), cast(Any, None))
     buckets.keep({"theirs": 7})
     assert buckets.kept() is None
+
+
+def test_a_versioned_bucket_has_an_object_for_every_put() -> None:
+    """As RGW counts: no DELETE takes one away, and its marker is none."""
+    space = {"bucket": "b", "created": 12, "overwritten": 7, "removed": 14, "unknown": 0}
+    job = cast(Any, SimpleNamespace(id="j", bucket="b"))
+    ends = {"j": JobEnd({}, driver_end={"spaces": [space]})}
+    for versioned, after in (((), 98), (("b",), 119)):
+        (count,) = account({"b": 100}, {"b": after}, [job], ends, versioned)
+        assert count.ok and count.expected == after
+    both = (Bucket("k", ()), Bucket("his", (), existing=True))
+    own = Plan("warp", S3(urls=("http://a",)), both, (), (), versioned=True)
+    journal = cast(Any, SimpleNamespace(all=lambda event: [{"bucket": "cbtp-r1-k"}]))
+    assert Buckets(own, "r1", cast(Any, None), journal).versioned == ["cbtp-r1-k"]
 
 
 @pytest.mark.parametrize(

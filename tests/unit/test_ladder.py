@@ -18,6 +18,7 @@ from cbt_plugins.host import RunFailed
 from cbt_plugins.models.ladder import LadderStep, answer, judge, ladder_of, next_load
 from cbt_plugins.plan import S3, Ladder, Phase, Plan
 from cbt_plugins.report.sentence import of_run
+from cbt_plugins.results.record import measurements
 from cbt_plugins.results.summary import numbers_of
 from cbt_plugins.run import reporting
 from cbt_plugins.run.context import RunArchive
@@ -149,6 +150,10 @@ def test_what_the_report_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     summary["usable"] = True
     (sentence,) = of_run(summary, {})
     assert sentence.text == f"find: {summary['ladders'][0]['text']}."
+    found = [its for its in measurements(summary) if its.metric.startswith("highest_")]
+    assert [(its.phase, its.op, its.metric, its.value) for its in found] == [
+        ("find", "total", "highest_per_s", summary["ladders"][0]["low"])
+    ]
 
 
 FILE = """\
@@ -182,6 +187,17 @@ def test_a_ladder_becomes_phases(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["plan", str(path)]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "next load of ladder, from 100/s to 2000/s, Poisson arrivals: GET p99 at most 50 ms, success rate" in text
+
+
+def test_a_ladder_that_scale_made_too_short_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    section = "rate: {lowest: 100/s, highest: 2000/s}, steps: 3"
+    for scale, warned in ((1, False), (0.1, True)):
+        path = file_of(tmp_path, section, **{"engine: cbt-load": f"engine: cbt-load\n    scale: {scale}"})
+        assert main(["plan", str(path)]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        # 100/s for 3 s, 45 % of them GET
+        assert ("ladder: GET/p99_ms needs 100 requests, and the first step makes about 135" in text) == warned, text
+        assert ("success_rate needs" in text) is False
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"math"
@@ -43,7 +44,10 @@ func load(args []string) int {
 		}
 		return failed(events, err.Error(), drive.ExitUsage)
 	}
-	config := clientConfig(what)
+	config, err := clientConfig(what)
+	if err != nil {
+		return failed(events, err.Error(), drive.ExitFailed)
+	}
 	if config.AccessKey == "" || config.SecretKey == "" {
 		return failed(events, "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be in the environment", drive.ExitFailed)
 	}
@@ -122,7 +126,18 @@ func runArguments(args []string) (path, goFile string, help bool, err error) {
 	return path, goFile, false, nil
 }
 
-func clientConfig(what *spec.Spec) s3.Config {
+func clientConfig(what *spec.Spec) (s3.Config, error) {
+	var encryption s3.Encryption
+	switch what.Encryption {
+	case "c":
+		key, err := base64.StdEncoding.DecodeString(os.Getenv("CBT_LOAD_SSE_KEY"))
+		if err != nil || len(key) != 32 {
+			return s3.Config{}, errors.New("CBT_LOAD_SSE_KEY must be 32 bytes in base64")
+		}
+		encryption = s3.ByCustomer(key)
+	case "s3", "kms":
+		encryption = s3.ByServer(what.KMSKey)
+	}
 	return s3.Config{
 		Hosts:       what.Hosts,
 		RoundRobin:  what.RoundRobin,
@@ -135,7 +150,8 @@ func clientConfig(what *spec.Spec) s3.Config {
 		Unsigned:    what.Unsigned,
 		Workers:     what.Workers,
 		PartSize:    what.PartSize,
-	}
+		Encryption:  encryption,
+	}, nil
 }
 
 // goAt waits for the file, and then until what it says; nil without a file.

@@ -26,11 +26,16 @@ func (e *engine) makeBuckets() error {
 		if err := e.aboutBucket(&s3.Request{Op: s3.Stat, Bucket: one.Bucket}, &result); err != nil {
 			return err
 		}
-		if result.Status != 404 {
-			continue
+		if result.Status == 404 {
+			if err := e.aboutBucket(&s3.Request{Op: s3.Put, Bucket: one.Bucket, Body: noBody{}}, &result); err != nil {
+				return err
+			}
 		}
-		if err := e.aboutBucket(&s3.Request{Op: s3.Put, Bucket: one.Bucket, Body: noBody{}}, &result); err != nil {
-			return err
+		if e.spec.Versioned {
+			request := &s3.Request{Op: s3.Put, Bucket: one.Bucket, Query: "versioning=", Body: versioning{}}
+			if err := e.aboutBucket(request, &result); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -43,6 +48,19 @@ func (noBody) Size() int64                      { return 0 }
 func (noBody) Sum() [32]byte                    { return sha256.Sum256(nil) }
 func (noBody) WriteTo(io.Writer) (int64, error) { return 0, nil }
 func (noBody) Section(int64, int64) s3.Body     { return noBody{} }
+
+// versioning is what a request has that makes a bucket keep versions.
+type versioning struct{}
+
+const versioningText = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
+
+func (versioning) Size() int64   { return int64(len(versioningText)) }
+func (versioning) Sum() [32]byte { return sha256.Sum256([]byte(versioningText)) }
+func (versioning) WriteTo(w io.Writer) (int64, error) {
+	n, err := io.WriteString(w, versioningText)
+	return int64(n), err
+}
+func (versioning) Section(int64, int64) s3.Body { return versioning{} }
 
 // aboutBucket makes one request, again when it fails in a way that may pass.
 func (e *engine) aboutBucket(request *s3.Request, result *s3.Result) error {

@@ -14,9 +14,10 @@ type call struct {
 	key       string // empty: the bucket itself
 	query     []byte // encoded and sorted by name
 	hostStyle bool
-	payload   string // what is signed for the body: its SHA-256 in hex, or unsignedPayload
-	body      Body   // nil: none
-	text      []byte // a short body instead
+	payload   string        // what is signed for the body: its SHA-256 in hex, or unsignedPayload
+	extra     *extraHeaders // nil: none
+	body      Body          // nil: none
+	text      []byte        // a short body instead
 	into      io.Writer
 	until     time.Time // zero: no limit
 
@@ -62,7 +63,10 @@ func (c *call) appendHead(line []byte, sign *sigV4, host string, now time.Time) 
 		line = append(line, contentType...)
 		line = append(line, "\r\n"...)
 	}
-	line = sign.appendHeaders(line, &signable{c.method, c.path, c.query, host, contentType, c.payload}, now)
+	if c.extra != nil {
+		line = append(line, c.extra.lines...)
+	}
+	line = sign.appendHeaders(line, &signable{c.method, c.path, c.query, host, contentType, c.payload, c.extra}, now)
 	return append(line, "\r\n"...)
 }
 
@@ -77,13 +81,20 @@ func appendLength(line []byte, length int64) []byte {
 func (c *call) prepare(request *Request, config *Config) {
 	*c = call{bucket: request.Bucket, key: request.Key, until: request.Until, hostStyle: config.HostStyle,
 		query: c.query[:0], path: c.path, payload: config.payloadOf(nil)}
+	encryption := &config.Encryption
+	if request.Key == "" {
+		encryption = &Encryption{}
+	}
 	switch request.Op {
 	case Get:
-		c.method, c.into = "GET", request.Sink
+		c.method, c.into, c.extra = "GET", request.Sink, encryption.ofData
 	case Put:
-		c.method, c.body, c.payload = "PUT", request.Body, config.payloadOf(request.Body)
+		c.method, c.body, c.payload, c.extra = "PUT", request.Body, config.payloadOf(request.Body), encryption.ofNew
+		if request.Query != "" {
+			c.query = append(c.query, request.Query...)
+		}
 	case Stat:
-		c.method = "HEAD"
+		c.method, c.extra = "HEAD", encryption.ofData
 	case Delete:
 		c.method = "DELETE"
 	case List:

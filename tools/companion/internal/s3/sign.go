@@ -36,6 +36,7 @@ type signable struct {
 	host        string
 	contentType string // "": the request has none. RGW refuses one that is not signed from Tentacle (20.2) on
 	payload     string // hash of the body in hex, or unsignedPayload
+	extra       *extraHeaders
 }
 
 // appendHeaders adds the lines that sign a request: Host and Content-Type are in the request already.
@@ -75,6 +76,9 @@ func (s *sigV4) appendSigned(line []byte, request *signable) []byte {
 	if s.session != "" {
 		line = append(line, ";x-amz-security-token"...)
 	}
+	if request.extra != nil {
+		line = append(line, request.extra.names...)
+	}
 	return line
 }
 
@@ -97,6 +101,9 @@ func (s *sigV4) signature(request *signable) []byte {
 	if s.session != "" {
 		text = append(text, "\nx-amz-security-token:"...)
 		text = append(text, s.session...)
+	}
+	if request.extra != nil {
+		text = append(text, request.extra.signed...)
 	}
 	text = append(text, "\n\n"...)
 	text = s.appendSigned(text, request)

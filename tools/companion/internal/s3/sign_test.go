@@ -64,6 +64,18 @@ func TestSignaturesAreThoseOfMinioGo(t *testing.T) {
 		if len(c.text) > 0 {
 			theirs.Header.Set("Content-Type", "application/xml")
 		}
+		switch chance.Intn(4) {
+		case 0:
+			c.extra = ByCustomer([]byte("0123456789abcdef0123456789abcdef")).ofData
+		case 1:
+			c.extra = ByServer([]string{"", "key-1"}[chance.Intn(2)]).ofNew
+		}
+		if c.extra != nil {
+			for _, line := range strings.Split(strings.TrimSpace(c.extra.lines), "\r\n") {
+				name, value, _ := strings.Cut(line, ": ")
+				theirs.Header.Set(name, value)
+			}
+		}
 		theirs = signer.SignV4(*theirs, access, secret, session, region)
 		stamp, err := time.Parse("20060102T150405Z", theirs.Header.Get("X-Amz-Date"))
 		if err != nil {

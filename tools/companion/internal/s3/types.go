@@ -31,6 +31,7 @@ type Config struct {
 	Unsigned    bool // UNSIGNED-PAYLOAD
 	Workers     int  // so many requests may be under way at once
 	PartSize    int64
+	Encryption  Encryption
 }
 
 // Body is what a PUT sends.
@@ -49,6 +50,7 @@ type Request struct {
 	Op         Op
 	Bucket     string
 	Key        string    // LIST: the prefix. Empty with PUT, STAT, DELETE: the bucket itself
+	Query      string    // PUT of a bucket: what it is about, "versioning="
 	Body       Body      // PUT, MULTIPART; nil with PUT: nothing
 	Sink       io.Writer // GET: gets the object; nil: it is thrown away. Its error is KindChecksum
 	StartAfter string    // LIST

@@ -37,7 +37,7 @@ func (t *task) upload() {
 		body := request.Body.Section(offset, min(part, size-offset))
 		t.renew("PUT")
 		t.call.query = appendPartQuery(t.call.query[:0], number, id)
-		t.call.body, t.call.payload = body, config.payloadOf(body)
+		t.call.body, t.call.payload, t.call.extra = body, config.payloadOf(body), config.Encryption.ofData
 		if said = t.again(); said.kind == "" {
 			list.WriteString("<Part><PartNumber>" + strconv.Itoa(number) + "</PartNumber><ETag>")
 			list.WriteString(html.EscapeString(string(t.conn.header.Peek("ETag"))) + "</ETag></Part>")
@@ -85,7 +85,7 @@ func (t *task) again() (said failure) {
 
 func (t *task) initiate() (id string, said failure) {
 	t.renew("POST")
-	t.call.query = append(t.call.query, "uploads="...)
+	t.call.query, t.call.extra = append(t.call.query, "uploads="...), t.client.config.Encryption.ofNew
 	var answer excerpt
 	t.call.into = &answer
 	t.conn.alive = true // nothing has been asked on it yet

@@ -69,6 +69,15 @@ func read(f *fields) *Spec {
 		StateOut:     f.text("state_out", "", false),
 		SetsN:        f.flag("sets_n", false),
 		MakeBuckets:  f.flag("make_buckets", false),
+		Versioned:    f.flag("versioned", false),
+		Encryption:   f.text("encryption", "", false),
+		KMSKey:       f.text("kms_key", "", false),
+	}
+	if !slices.Contains([]string{"", "c", "s3", "kms"}, s.Encryption) {
+		f.fail("encryption", "must be \"c\", \"s3\" or \"kms\", not %s", shown(s.Encryption))
+	}
+	if (s.Encryption == "kms") != (s.KMSKey != "") {
+		f.fail("kms_key", "goes with encryption kms, which needs it")
 	}
 	if s.Rate > 0 && s.Rate < 1e-6 {
 		f.fail("rate", "must be 0 or at least 0.000001")

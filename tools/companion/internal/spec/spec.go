@@ -36,6 +36,9 @@ type Spec struct {
 	StateOut     string
 	SetsN        bool
 	MakeBuckets  bool
+	Versioned    bool   // buckets that it makes, or others make for it, keep versions
+	Encryption   string // "", "c", "s3", "kms"
+	KMSKey       string
 	Spaces       []Space
 	Ops          []Op
 }
