@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.campaigns.evaluation import Evaluation, Key, RowState
-from cbt_plugins.campaigns.schedule import Schedule
+from cbt_plugins.campaigns.schedule import CampaignError, Schedule
 from cbt_plugins.compare.output import number
 from cbt_plugins.compare.statistics.sequential import Outlook, critical
 from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict
@@ -167,8 +167,12 @@ def table(its: Evaluation) -> Iterator[Sequence[Any]]:
 
 
 def page(its: Evaluation) -> str:
-    """Return the page: the decision with the sequence of blocks, then the comparison of all trials."""
-    assert its.compared is not None
+    """Return the page: the decision with the sequence of blocks, then the comparison of all trials.
+
+    Raises CampaignError before each arm has a trial.
+    """
+    if its.compared is None:
+        raise CampaignError(f"{its.schedule.folder}: no page yet: not every arm has a trial")
     told = {
         "title": f"Campaign: {headline(its)}",
         "verdict": _verdict(its),
@@ -226,7 +230,7 @@ def _plot(row: RowState, its: Evaluation) -> Dict[str, Any]:
 
 
 def _decided(its: Evaluation) -> Compared:
-    """Return the comparison with the campaign's verdicts: those of key rows are its own, others wait for its end."""
+    """Return the comparison with the campaign's changes and verdicts of key rows; other rows wait for its end."""
     assert its.compared is not None
     known: Dict[Tuple[str, str, Key], RowState] = {(r.id.contrast, r.id.case, r.id.key): r for r in its.rows}
     sections = []
@@ -234,11 +238,13 @@ def _decided(its: Evaluation) -> Compared:
         rows = []
         for row in section.rows:
             mine = known.get((section.contender, section.case, row.key))
-            verdict = mine and its.verdict_of(mine)
-            if row.comparison.key or not its.ended:
-                verdict = verdict or Verdict.INCONCLUSIVE
-                row = replace(row, comparison=replace(row.comparison, verdict=verdict))
-            rows.append(row)
+            made = row.comparison
+            if mine:
+                of = mine.decision
+                made = replace(made, change=of.change, change_low=of.low, change_high=of.high, p=None, adjusted=None)
+            if made.key or not its.ended:
+                made = replace(made, verdict=(its.verdict_of(mine) if mine else None) or Verdict.INCONCLUSIVE)
+            rows.append(replace(row, comparison=made))
         sections.append(replace(section, rows=tuple(rows)))
     return replace(its.compared, sections=tuple(sections))
 

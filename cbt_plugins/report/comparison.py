@@ -34,6 +34,8 @@ def page(compared: Compared, campaign: Optional[Mapping[str, Any]] = None) -> st
     charts = [chart for title, sides in groups for chart in overlays(title, sides)]
     curves = [chart for title, sides in groups for chart in percentiles(title, sides)]
     times = _cpu_time(compared)
+    # judged as a table of its own, by one look
+    side_by_side = _releases(compared) if campaign is None else []
     return document(
         "comparison.html.j2",
         ["comparison.js"],
@@ -42,7 +44,7 @@ def page(compared: Compared, campaign: Optional[Mapping[str, Any]] = None) -> st
         contenders=compared.contenders,
         campaign=campaign,
         sentences=first(of_comparison(compared)) if campaign is None else (),
-        contents=list(_contents(compared, times, charts, curves)),
+        contents=list(_contents(compared, (side_by_side, times, charts, curves))),
         verdict=verdict(compared.rows) if campaign is None else campaign["verdict"],
         decided=[(row, _class(row)) for row in compared.rows if _class(row)],
         sections=[_section(section, _scale(compared.rows)) for section in compared.sections],
@@ -53,7 +55,7 @@ def page(compared: Compared, campaign: Optional[Mapping[str, Any]] = None) -> st
         several=len(compared.contenders) > 1,
         alone=compared.alone,
         legend=list(output.legend(compared.rules, compared.rows)),
-        releases=_releases(compared),
+        releases=side_by_side,
         cpu_time=times,
         half=_HALF,
         margin=min(_HALF, _HALF * compared.rules.margin / _scale(compared.rows)),
@@ -62,17 +64,14 @@ def page(compared: Compared, campaign: Optional[Mapping[str, Any]] = None) -> st
     )
 
 
-def _contents(
-    compared: Compared, times: Sequence[Any], charts: Sequence[Any], curves: Sequence[Any]
-) -> Iterator[Tuple[str, str]]:
+def _contents(compared: Compared, parts: Sequence[Sequence[Any]]) -> Iterator[Tuple[str, str]]:
     """Yield the sections of the page: what links to them, and their names."""
     yield from (("result", "Result"), ("sides", "Runs"))
     for number, section in enumerate(compared.sections, 1):
         name = section.contender if len(compared.contenders) > 1 else ""
         yield f"verdicts-{number}", " ".join(filter(None, (name, section.case))) or "Verdicts"
-    rest = {"releases": ("Releases", _releases(compared)), "cpu-time": ("CPU time", times)}
-    rest.update(overlays=("Throughput", charts), tails=("Percentiles", curves))
-    yield from ((key, name) for key, (name, there) in rest.items() if there)
+    rest = {"releases": "Releases", "cpu-time": "CPU time", "overlays": "Throughput", "tails": "Percentiles"}
+    yield from ((key, name) for (key, name), there in zip(rest.items(), parts) if there)
 
 
 def verdict(rows: Sequence[Row]) -> Dict[str, str]:

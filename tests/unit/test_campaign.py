@@ -174,6 +174,13 @@ def test_it_runs_until_it_is_decided(tmp_path: Path, world: Any, capsys: Any) ->
     assert arm["benchmarks"]["warp"]["workers"] == 9 and "campaign" not in arm
 
 
+def test_before_each_arm_has_a_trial_there_is_no_page(tmp_path: Path, capsys: Any) -> None:
+    its = schedule(tmp_path)
+    its.begin()
+    assert main(["campaign", "status", str(its.folder), "--format", "html"]) == 2
+    assert "not every arm has a trial" in capsys.readouterr().err
+
+
 def test_another_content_of_the_file_is_refused(tmp_path: Path) -> None:
     schedule(tmp_path).begin()
     with pytest.raises(CampaignError, match="another content"):
