@@ -25,8 +25,8 @@ type beat struct {
 	Event    string               `json:"event"`
 	T        float64              `json:"t"`
 	InFlight int                  `json:"in_flight"`
-	Oldest   float64              `json:"oldest"`
-	Ops      map[s3.Op][2]int64   `json:"ops"`
+	Oldest   float64              `json:"oldest"` // request under way, seconds
+	Ops      map[s3.Op][2]int64   `json:"ops"`    // good, failed
 	Hosts    map[string]hostState `json:"hosts"`
 	Dry      map[s3.Op]int64      `json:"dry"`
 	Queued   int64                `json:"queued"`
@@ -40,7 +40,7 @@ type hostState struct {
 type summary struct {
 	Event     string          `json:"event"`
 	T         float64         `json:"t"`
-	Reason    string          `json:"reason"`
+	Reason    string          `json:"reason"` // duration, objects, exhausted, signal
 	Began     float64         `json:"began"`
 	Ended     float64         `json:"ended"`
 	Spaces    []spaceSummary  `json:"spaces"`
@@ -48,7 +48,7 @@ type summary struct {
 	Issued    map[s3.Op]int64 `json:"issued"`
 	Retries   int64           `json:"retries"`
 	Checksums int64           `json:"checksum_errors"`
-	Latest    float64         `json:"latest_start"`
+	Latest    float64         `json:"latest_start"` // of an open loop: the worst delay
 	Unstarted int64           `json:"unstarted"` // arrivals that still waited for a worker at the end
 }
 

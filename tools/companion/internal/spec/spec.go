@@ -1,4 +1,3 @@
-// Package spec is what a run of cbt-load is to do, read from JSON.
 package spec
 
 import (
