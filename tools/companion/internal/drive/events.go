@@ -49,7 +49,7 @@ type summary struct {
 	Retries   int64           `json:"retries"`
 	Checksums int64           `json:"checksum_errors"`
 	Latest    float64         `json:"latest_start"` // of an open loop: the worst delay
-	Unstarted int64           `json:"unstarted"` // arrivals that still waited for a worker at the end
+	Unstarted int64           `json:"unstarted"`    // arrivals that still waited for a worker at the end
 }
 
 type spaceSummary struct {
