@@ -197,7 +197,8 @@ class Undoer:
     def _undo_one(self, record: UndoRecord) -> Optional[str]:
         """Return None when the cluster is seen to be as before, else why not."""
         self._note("undo", record)
-        log.info("undo: %s", record.step.what)
+        if record.step.undo:  # a command of the user's may have none
+            log.info("undo: %s", record.step.what)
         if record.kind in (SETTINGS, RECOVERY):
             self._tell_overwritten(record)
         now = self._clock.now()

@@ -23,6 +23,7 @@ from waiting import end_of, wait_for
 from cbt_plugins.tools.lab import Lab, LabError, Topology
 from cbt_plugins.tools.lab.daemons import Daemons
 from cbt_plugins.tools.lab.process import LabProcess, by_namespace, processes
+from cbt_plugins.tools.lab.roots import release_of
 
 pytestmark = pytest.mark.lab
 TINY = ("--osd-nodes", "1", "--osds-per-node", "1", "--no-rgw", "--clients", "0")
@@ -451,6 +452,41 @@ def test_without_root_the_cluster_runs_and_what_is_missing_is_said() -> None:
         assert "not root: the nodes are in a user namespace. Missing: sshd" in done.stderr
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not roots(), reason=f"no other release: {BRING}")
+def test_a_newer_release_opens_a_copy_and_daemons_are_switched_to_it(tmp_path: Path) -> None:
+    need_machine(1)
+    ours = release_of("/")
+    newer = [root for root in roots() if ours < release_of(root) and not ours.refusal(release_of(root))]
+    if not newer:
+        pytest.skip(f"no release that Ceph upgrades {ours} to: {BRING}")
+    where = ("--dir", str(tmp_path / "lab"), "--snapshots", str(tmp_path / "snapshots"))
+    lab, version = Lab(tmp_path / "lab", say=lambda _: None), str(release_of(newer[0])).split()[0]
+
+    def running() -> Dict[str, List[str]]:
+        told = json.loads(lab.exec("node0", ["ceph", "versions", "-f", "json"], check=True).stdout)
+        return {kind: [text.split()[2] for text in its] for kind, its in told.items() if its}
+
+    try:
+        lab.up(Topology(1, 1, 0, 0, bind=(newer[0],)), detach=False)
+        lab.exec("node0", ["sh", "-c", "rados -p rbd put object /etc/os-release"], check=True)
+        assert lab_tool("snapshot", *where, "old").returncode == 0
+        for daemon, kind in (("mon.node0", "mon"), ("mgr.node0", "mgr"), ("osd.0", "osd")):
+            done = lab_tool("switch", "--dir", str(tmp_path / "lab"), daemon, "--root", newer[0])
+            assert done.returncode == 0, done.stderr
+            wait_for(lambda kind=kind: running().get(kind) == [version], f"{kind} at {version}", 120)  # type: ignore[misc]
+        assert lab.record.topology.root == newer[0]
+        done = lab_tool("restore", *where, "old", "--root", newer[0])
+        assert done.returncode == 0, done.stderr
+        assert "upgrade complete" in done.stderr and "1 objects are those of snapshot old" in done.stderr
+        assert lab_tool("snapshot", *where, "new").returncode == 0
+        done = lab_tool("restore", *where, "new", "--root", "/")
+        assert (done.returncode, "an older release" in done.stderr) == (2, True), done.stderr
+        assert running()["osd"] == [version]
+    finally:
+        lab.down(wipe=True)
 
 
 @pytest.mark.skipif(not roots(), reason=f"no other release: {BRING}")

@@ -69,12 +69,14 @@ class RootBuilder:
             self._say("no python3 in it: cycles cannot run in its nodes")
             return
         site = Path(f"{root}{folder}")
-        site.mkdir(parents=True, exist_ok=True)
-        (site / "cbt-plugins-of-the-lab.pth").write_text(f"{OWN}\n")
+        own = site / "cbt-plugins-of-the-lab.pth"
+        if own.exists():  # it came with the root below a build tree
+            return
         pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "install", "--root-user-action=ignore"]
         which = ["--target", str(site), "--python-version", version, "--only-binary=:all:"]
         self._say(f"packages for its Python {version}")
         _run([*pip, *which, *requirements()])
+        own.write_text(f"{OWN}\n")
 
     def _bootstrap(self, name: str, root: Path) -> None:
         if name not in SUITES:

@@ -78,12 +78,12 @@ def release_of(root: str) -> Release:
 
 
 def releases() -> Dict[Release, str]:
-    """Return each release that there is, and its root folder: the first of two with one version."""
+    """Return each release that there is, and its root folder: of several the one with its name, else the first."""
     found: Dict[Release, str] = {}
     for root in roots():
         release = Release.parse(inside(root, "ceph-mon", "--version"))
-        if release:
-            found.setdefault(release, root)
+        if release and (release not in found or Path(root).name == release.name):
+            found[release] = root
     return found
 
 
