@@ -1,0 +1,80 @@
+"""A gateway is restarted by what runs it, and seen to be another process with the options that were set."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cbt_plugins.faults.facts import DaemonName
+from cbt_plugins.faults.gateways import GatewayMaker
+from cbt_plugins.faults.scene import ClusterLimits, Scene
+from cbt_plugins.faults.services import Service
+from cbt_plugins.plan import Gateways
+
+NAME = DaemonName("rgw", "rgw1")
+FSID = "01234567-89ab-cdef-0123-456789abcdef"
+UNITS = {"systemd": "ceph-radosgw@rgw.rgw1.service", "cephadm": f"ceph-{FSID}@rgw.rgw1.service"}
+
+
+def maker(manager: str, monkeypatch: pytest.MonkeyPatch, **before: str) -> GatewayMaker:
+    ceph = cast(Any, SimpleNamespace(head="node0", command="ceph", admin="radosgw-admin"))
+    scene = Scene(ceph, cast(Any, None), ("rgw1",), "r1-rgw", ClusterLimits())
+    service = Service(NAME, "rgw1", manager, UNITS[manager], None)
+    monkeypatch.setattr(GatewayMaker, "_service", lambda self, name: (scene, [service]))
+    monkeypatch.setattr(GatewayMaker, "_shown", lambda self, names=(): {"rgw1": before})
+    return GatewayMaker(ceph, {"rgws": ["rgw1"]}, ClusterLimits(), "r1", Gateways(threads=2048), "u")
+
+
+def test_a_unit_is_stopped_and_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = maker("systemd", monkeypatch, gid="4114", rgw_thread_pool_size="512")._restarted(NAME)
+    (inject,) = step.inject
+    stop, start = inject.text.splitlines()
+    assert inject.node == "rgw1" and inject.root
+    assert stop == f"systemctl stop {UNITS['systemd']}" and start.endswith(f"systemctl start {UNITS['systemd']}")
+    (undo,) = step.undo  # a run that was killed between the two leaves it running
+    assert undo.text == start
+
+
+#: an orchestrator that carries an order out at the second look
+CEPH = """#!/bin/sh
+cd {folder}
+case "$1 $2" in
+  "orch daemon") echo "$3 $4" >> orders; echo "$3" > state; echo 0 > looks ;;
+  "orch ps")
+    read -r looks < looks; echo $((looks + 1)) > looks; read -r order < state
+    [ "$looks" -ge 1 ] || exit 0
+    case $order in stop) echo '[{{"status_desc": "stopped"}}]' ;; *) echo '[{{"status_desc": "running"}}]' ;; esac ;;
+esac
+"""
+
+
+def test_cephadm_stops_and_starts_it_through_the_head(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = maker("cephadm", monkeypatch, gid="4114", rgw_thread_pool_size="512")
+    (inject,) = made._restarted(NAME).inject
+    assert inject.node == "node0" and not inject.root
+    ceph = tmp_path / "ceph"
+    ceph.write_text(CEPH.format(folder=tmp_path))
+    ceph.chmod(0o755)
+    text = inject.text.replace("/run/cbt-plugins", str(tmp_path / "d")).replace("[ -w /run ]", "true")
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", text.replace("pause=1", "pause=0.01")], env=path, timeout=60, check=False)
+    assert done.returncode == 0
+    assert (tmp_path / "orders").read_text().split("\n")[:2] == ["stop rgw.rgw1", "start rgw.rgw1"]
+    assert (tmp_path / "state").read_text() == "start\n"
+
+
+@pytest.mark.parametrize("manager", list(UNITS))
+def test_what_it_then_runs_with_is_seen(manager: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = maker(manager, monkeypatch, gid="4114", rgw_thread_pool_size="512")
+    (said,) = [check for check in made._restarted(NAME).took if "rgw_thread_pool_size" in check.text]
+    assert said.node == "node0"
+    assert (("rgw1", "gid"), {"not": "4114"}) in said.want
+    assert (("rgw1", "rgw_thread_pool_size"), {"like": "2048"}) in said.want
+    after = made._restored(NAME)
+    assert after.inject == () and after.undo[0].text == made._restarted(NAME).inject[0].text
+    assert (("rgw1", "rgw_thread_pool_size"), {"like": "512"}) in after.checks[-1].want
