@@ -21,8 +21,8 @@ import time
 
 #: samples after which only every tenth is taken: somebody must read a day of them
 FINE, COARSER = 360, 10
-#: seconds between two questions for the allocator's score: it looks at all free extents of a disk
-SCORE = 600.0
+#: seconds between two questions for the allocator's score: it looks at all free extents of a disk, and writes wait
+SCORE = 1800.0
 #: seconds for an answer, and bytes of one
 TIMEOUT, LARGEST = 5.0, 16 << 20
 

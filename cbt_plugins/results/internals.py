@@ -44,7 +44,8 @@ class DaemonCounters:
 
         A counter that begins anew goes on from what it had.
         """
-        times, values = np.array(self._times[name]), np.array(self._values[name], float)
+        order = np.argsort(self._times[name], kind="stable")  # two names of a node may be one machine
+        times, values = np.array(self._times[name])[order], np.array(self._values[name], float)[order]
         values = values.reshape(len(times), -1)
         near = max(1.0, float(np.diff(times).max())) if len(times) > 1 else 0.0
         if not near or times[0] > window[0] + near or times[-1] < window[1] - near:
@@ -76,8 +77,10 @@ def internals(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional
 
 
 def _files(run: Path, monitor: str) -> Iterator[Tuple[str, Path]]:
-    for path in sorted(run.glob(f"monitors/[0-9][0-9]*/{monitor}.*/*.jsonl")):
-        yield path.parent.name[len(monitor) + 1 :], path
+    """Yield (node, its file); others' files are there too where nodes share a directory."""
+    for folder in sorted(run.glob(f"monitors/[0-9][0-9]*/{monitor}.*")):
+        node = folder.name[len(monitor) + 1 :]
+        yield from ((node, folder / f"{name}.jsonl") for name in (node, monitor) if (folder / f"{name}.jsonl").exists())
 
 
 def _daemons(run: Path, offsets: Mapping[str, float]) -> Dict[str, DaemonCounters]:

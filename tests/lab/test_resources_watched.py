@@ -32,7 +32,7 @@ with watch(lambda: [Resources({"interval": 0.5}, cluster, {})], cluster, {}, run
     sys.stdin.read()
 """
 RUN = "/var/tmp/watched"  # each node has its own
-LEFT = r"resources_agent[.]py|monitors/connections[.]py"
+LEFT = r"(resources|internals|backlog)_agent[.]py|monitors/connections[.]py"
 NO_LOAD: Dict[str, Any] = {"made": False, "per_s": 0.0, "bytes_per_s": 0.0, "ops": {}}
 DAEMONS = {
     "node0": {"mon node0", "mgr node0"},
@@ -138,10 +138,12 @@ def test_a_busy_disk_of_osds_is_the_bottleneck(lab: RunningLab, tmp_path: Path) 
 def test_a_cycle_has_its_cores_by_class(lab: RunningLab, tmp_path: Path) -> None:
     hybrid = {"duration": "6s", "mix": {"get": 60, "put": 40}, "workers": {"get": 2, "put": 2}}
     phases = [{"fill": {"objects": 60}}, {"hybrid": hybrid}]
-    cycle = Cycle(lab, tmp_path, {"resources": {}}, warp={"s3": S3, "workers": 4, "cycle": {"phases": phases}})
+    profiles = {"resources": {}, "internals": {"interval": 1}, "backlog": {"interval": 5}}
+    cycle = Cycle(lab, tmp_path, profiles, warp={"s3": S3, "workers": 4, "cycle": {"phases": phases}})
     done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]
-    made = cycle.summary()["resources"]
+    summary = cycle.summary()
+    made = summary["resources"]
     assert {node["node"] for node in made["nodes"]} == set(DAEMONS)
     line = made["phases"]["hybrid"]
     assert all(line["classes"][its]["cores"] > 0 for its in ("osd", "rgw", "generator"))
@@ -152,5 +154,14 @@ def test_a_cycle_has_its_cores_by_class(lab: RunningLab, tmp_path: Path) -> None
     assert all(net["side"] and net["speed_mbit"] for net in line["interfaces"] if net["node"] != "node0")
     assert sum(net["tx_mib_s"] for net in line["interfaces"]) > 0
     assert line["bottleneck"]["evidence"]
+    times = {(its["class"], its["group"]): its["ms_per_op"] for its in line["threads"]["lines"]}
+    assert all(times["osd", group] > 0 for group in ("messenger", "op-queue", "rocksdb"))
+    assert times["rgw", "frontend"] > 0.3 * times["rgw", None]
+    assert all(times.get((its, "ended"), 0.0) < 0.2 * times[its, None] for its in ("osd", "rgw"))
+    inside = summary["internals"]["phases"]["hybrid"]
+    numbers = {its["name"]: its for its in inside["lines"]}
+    assert numbers["op_w_latency"]["value"] > 0 and numbers["requests"]["value"] > 0
+    assert 0 < numbers["allocator_score"]["start"] <= numbers["allocator_score"]["end"] < 1
+    assert inside["backlog"]["gc"] is not None and inside["backlog"]["reshard"] == []
     for node in lab.nodes:
         assert not lab.exec(node, ["pgrep", "-af", LEFT]).stdout
