@@ -10,11 +10,11 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from statistics import mean, median
-from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.campaigns.schedule import CampaignError, Contrast, PlannedTrial, Schedule
 from cbt_plugins.campaigns.trial import Trial
-from cbt_plugins.compare.differences import conflicts
+from cbt_plugins.compare.differences import Incomparable, is_essential, text
 from cbt_plugins.compare.sides import Side, forbidding
 from cbt_plugins.compare.statistics.runs import pooled_scatter
 from cbt_plugins.compare.statistics.sequential import Decision, Outlook, decide, outlook
@@ -111,10 +111,14 @@ def evaluate(schedule: Schedule) -> Evaluation:
     blocks = 0
     while done[blocks + 1] == schedule.per_arm * len(schedule.arms):
         blocks += 1
-    records = _comparable(schedule, good)
+    records = _comparable(good)
     if not all(any(planned.arm == arm for planned, _ in records) for arm in schedule.arms):
         return Evaluation(schedule, blocks, made, (), None)
-    compared = _compared(schedule, records)
+    try:
+        compared = _compared(schedule, records)
+    except Incomparable as e:  # other programs, or no common case of a sweep
+        why = ", ".join(f"{its.key} is {its.base} and {its.new}" for its in e.differences)
+        raise CampaignError(f"the arms cannot be compared: {e}" + (f": {why}" if why else "")) from e
     rows = _rows(schedule, compared, records, blocks)
     if not rows:
         raise CampaignError(f"{schedule.config.file}: campaign.keys: no row matches, so there is nothing to decide")
@@ -124,16 +128,19 @@ def evaluate(schedule: Schedule) -> Evaluation:
 _Records = List[Tuple[PlannedTrial, RunRecord]]
 
 
-def _comparable(schedule: Schedule, trials: Sequence[Tuple[PlannedTrial, Trial]]) -> _Records:
-    """Return the records of all trials. What sets the arms apart is meant: it is no reason to refuse a comparison."""
+def _comparable(trials: Sequence[Tuple[PlannedTrial, Trial]]) -> _Records:
+    """Return the records of all trials. What sets the arms apart is meant: it is no reason to refuse a comparison.
+
+    A key that is swept has the same values in all arms, and stays.
+    """
     records = [(planned, record) for planned, trial in trials for record in trial.records]
-    first: Dict[str, RunRecord] = {}
+    values: Dict[str, Dict[str, Set[str]]] = {}
     for planned, record in records:
-        first.setdefault(planned.arm, record)
-    base = first.get(schedule.arms[0])
-    if base is None or any(len(trial.records) > 1 for _, trial in trials):
-        return records
-    apart = {its.key for record in first.values() for its in conflicts(base, record)}
+        for key, value in record.config.items():
+            if is_essential(key):
+                values.setdefault(key, {}).setdefault(planned.arm, set()).add(text(value))
+    arms = {planned.arm for planned, _ in records}
+    apart = {key for key, of in values.items() if any(of.get(arm) != next(iter(of.values())) for arm in arms)}
     return [
         (planned, replace(record, config={k: v for k, v in record.config.items() if k not in apart}))
         for planned, record in records
