@@ -23,7 +23,7 @@ from cbt_plugins.compare.statistics.search import (
     information,
     state_of,
 )
-from cbt_plugins.formatting import percent, several
+from cbt_plugins.formatting import percent, several, share
 from cbt_plugins.formatting import seconds as about
 from cbt_plugins.metrics import METRICS
 
@@ -80,7 +80,7 @@ def run(session: BisectSession) -> SearchState:
         log.info("measurement %d: %s", len(session.blocks) + 1, commit)
         if session.measure(commit.sha):
             block = session.blocks[-1]
-            log.info("  %.4g, good commit %.4g: %s", block["value"], block["good"], _worse(block["ratio"], session))
+            log.info("  %.4g, good commit %.4g: %s", block["value"], block["good"], _change(block["ratio"], session))
         now = state(session)
         log.info("  %s", progress(session, now))
     if now.outcome != OPEN:
@@ -95,14 +95,16 @@ def progress(session: BisectSession, now: SearchState) -> str:
     if now.held is None:
         return f"{several(len(session.commits) - 1, 'commit')} left; {spent} so far"
     if now.held.none > 0.03:
-        return f"the bad commit differs from the good one: {1 - now.held.none:.0%} sure; {spent} so far"
+        return f"good and bad differ: posterior {1 - now.held.none:.0%}; {spent} so far"
     left = f"{several(len(now.suspects), 'commit')} left ({now.posterior:.0%})"
     more = f"; at least {now.more[0]} more, {about(3600 * now.more[1])}" if now.more else ""
     return f"{left}; {_size(session, now.held)}; {spent} so far{more}"
 
 
-def _worse(ratio: float, session: BisectSession) -> str:
-    return f"{percent(math.expm1(abs(ratio)))} {session.section.change if ratio > 0 else _opposite(session)}"
+def _change(ratio: float, session: BisectSession) -> str:
+    """Return what a log ratio of the search is of the metric itself: "-12.0 %, worse"."""
+    text = percent(math.expm1(session.sign * ratio))
+    return f"{text}, {session.section.change if ratio > 0 else _opposite(session)}"
 
 
 def _opposite(session: BisectSession) -> str:
@@ -110,15 +112,15 @@ def _opposite(session: BisectSession) -> str:
 
 
 def _size(session: BisectSession, held: Belief) -> str:
-    error = 2 * math.exp(held.size) * held.size_error
-    noise = f"noise of one ratio {percent(held.noise)}"
-    return f"{math.expm1(held.size):.1%} ± {error:.1%} {session.section.change}, {noise}"
+    reach = (session.sign * (held.size + sign * 2 * held.size_error) for sign in (-1, 1))
+    low, high = sorted(math.expm1(its) for its in reach)
+    return f"{percent(math.expm1(session.sign * held.size))} ({percent(low)} to {percent(high)})"
 
 
 def _culprit(session: BisectSession, held: Belief, best: Suspects) -> str:
     last = session.commits[best.last]
-    text = f"{last} made {session.section.metric} {session.section.change}: posterior {best.posterior:.1%}, "
-    text += _size(session, held)
+    text = f"{last} made {session.section.metric} {session.section.change}: {_size(session, held)}, "
+    text += f"posterior {best.posterior:.1%}, noise of one measurement {share(held.noise)}"
     if best.first < best.last:
         text += f"; or one of the {several(best.last - best.first, 'commit')} before it that could not be measured"
     if len(last.parents) > 1:
@@ -130,13 +132,13 @@ def _no_difference(session: BisectSession, held: Belief) -> str:
     ratios = [its["ratio"] for its in session.blocks if its["sha"] == session.bad.sha]
     error = 2 * float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios)) if len(ratios) > 1 else math.inf
     middle = float(np.mean(ratios))
-    numbers = f"{_worse(middle, session)}, ± {percent(error)} in {several(len(ratios), 'measurement')}"
-    text = f"good and bad do not differ by {percent(session.section.effect)} or more, as far as this shows: the bad "
-    text += f"commit is {numbers}; no change of that kind: {held.none:.0%}"
+    numbers = f"{percent(math.expm1(session.sign * middle))} ± {share(error)} in {several(len(ratios), 'measurement')}"
+    text = f"good and bad do not differ by {share(session.section.effect)} or more, as far as this shows: the bad "
+    text += f"commit is {numbers}; posterior of no such change {held.none:.0%}"
     if middle < -error:
-        return f"{text}. It is {_opposite(session)}: swap the meaning with change: {_opposite(session)}"
+        return f"{text}. It is {_opposite(session)}: search for that with `change: {_opposite(session)}`"
     if held.none < session.rules.posterior:
-        return f"{text}. Too much noise: longer cycles, or a greater effect:"
+        return f"{text}. There is too much noise: make the cycle longer, or `effect:` greater"
     return text
 
 
@@ -146,7 +148,7 @@ def _more(session: BisectSession, evidence: Evidence, held: Belief) -> Optional[
     best = choose(evidence, session.rules, held, hours)
     if best is None:
         return None
-    bits = max(float(information(held)[best - 1]), 1e-3)
+    bits = max(float(information(held).max()), 1e-3)
     number = max(1, math.ceil((bits_left(held) + 0.3) / bits))
     return number, number * hours[best - 1]
 
@@ -169,7 +171,6 @@ def per_commit(session: BisectSession, now: SearchState) -> List[Dict[str, Any]]
     ratios: Dict[str, List[float]] = {}
     for block in session.blocks:
         ratios.setdefault(block["sha"], []).append(block["ratio"])
-    sign = 1 if session.section.change == "worse" else -1
     skipped = session.skipped
     named = {its.sha for its in now.suspects} if len(now.suspects) <= 50 else set()
     rows = []
@@ -180,7 +181,7 @@ def per_commit(session: BisectSession, now: SearchState) -> List[Dict[str, Any]]
         spread = float(np.std(its, ddof=1)) if len(its) > 1 else (now.held.noise if now.held else 0.0)
         found = next((s for s in now.held.suspects if s.first <= position <= s.last), None) if now.held else None
         row = {"position": position, "sha": commit.sha, "subject": commit.subject, "measurements": len(its)}
-        row["change"] = sign * float(np.mean(its)) if its else (None if position else 0.0)
+        row["change"] = session.sign * float(np.mean(its)) if its else (None if position else 0.0)
         row["error"] = 2 * spread / math.sqrt(len(its)) if its else None
         row["posterior"] = found.posterior / (found.last - found.first + 1) if found else 0.0
         row["left_out"] = skipped.get(commit.sha)

@@ -105,6 +105,12 @@ class BisectSession:
         return self.commits[-1]
 
     @property
+    def sign(self) -> int:
+        """1: the change that is searched for makes the metric larger; -1: smaller."""
+        larger = METRICS[metric_of(self.section.metric).metric].direction is Direction.LOWER
+        return 1 if larger == (self.section.change == "worse") else -1
+
+    @property
     def blocks(self) -> List[Dict[str, Any]]:
         """What was measured, oldest first: n, sha, good (its value), value, ratio, seconds."""
         return self._all("block")
@@ -201,10 +207,7 @@ class BisectSession:
             self._leave_out(self.good.sha if name == GOOD else sha, f"{_TRIES} times: {bad[name].reason}")
             return False
         before, after = (self._value(made[name]) for name in (GOOD, OTHER))
-        sign = (1 if METRICS[metric_of(self.section.metric).metric].direction is Direction.LOWER else -1) * (
-            1 if self.section.change == "worse" else -1
-        )
-        ratio = sign * math.log(after / before)
+        ratio = self.sign * math.log(after / before)
         spent = math.fsum(its.prepared + its.measured for its in made.values())
         facts = {"n": number, "sha": sha, "good": before, "value": after, "ratio": round(ratio, 6)}
         self.note("block", **facts, seconds=round(spent, 3))

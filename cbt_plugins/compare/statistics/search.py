@@ -96,8 +96,9 @@ class Belief:
         return _best(self.suspects)
 
     def credible(self, share: float) -> Suspects:
-        """Return the shortest run of neighbouring suspects that holds a share of the posterior of one change."""
-        mass = [its.posterior for its in self.suspects]
+        """Return the shortest run of neighbouring suspects that holds a share of the posterior of a change."""
+        total = sum(its.posterior for its in self.suspects) / (1 - min(self.none, 1 - 1e-9))  # two changes count twice
+        mass = [its.posterior / total for its in self.suspects]
         sums = np.concatenate([[0.0], np.cumsum(mass)])
         runs = []
         for low, its in enumerate(self.suspects):
