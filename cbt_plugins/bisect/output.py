@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from cbt_plugins.bisect.search import FOUND, SearchState, companions, data, per_commit, second_change
 from cbt_plugins.bisect.session import BisectSession
-from cbt_plugins.formatting import Block, Heading, Notes, TableGrid, Words, percent, share
+from cbt_plugins.formatting import Block, Heading, Notes, TableGrid, Words, percent, several, share
 from cbt_plugins.formatting import seconds as about
 from cbt_plugins.journal import write_json, write_whole
 from cbt_plugins.report.page import document
@@ -53,14 +53,14 @@ def sentences(session: BisectSession, now: SearchState) -> List[str]:
     if now.outcome not in (FOUND,) and now.held and now.suspects:
         first, last = now.suspects[0], now.suspects[-1]
         where = f"{first.short}..{last.short}" if first is not last else first.short
-        lines.append(f"{now.posterior:.0%} sure that it is in {where} ({len(now.suspects)} commits)")
+        lines.append(f"{now.posterior:.0%} sure that it is in {where} ({several(len(now.suspects), 'commit')})")
     if now.more:
         hours = about(3600 * now.more[1])
         lines.append(f"it takes at least {now.more[0]} more measurements, {hours}: raise `budget:` and run it again")
     second = second_change(session, now)
     left_out = len(session.skipped)
-    out = f"; {left_out} commits left out" if left_out else ""
-    spent = f"{len(session.blocks)} measurements of two cycles each, {about(session.spent)}{out}"
+    out = f"; {several(left_out, 'commit')} left out" if left_out else ""
+    spent = f"{several(len(session.blocks), 'measurement')} of two cycles each, {about(session.spent)}{out}"
     return [*lines, *([second] if second else []), spent]
 
 
