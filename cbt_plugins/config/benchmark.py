@@ -191,8 +191,8 @@ class BenchmarkSection(Strict):
     )
     generator_ceiling: Optional[bool] = Field(
         None,
-        description="First measure, in seconds, what each client can do without a cluster; without this key where "
-        "measurements last 5 minutes or more.",
+        description="First measure what each client can do without a cluster, in seconds; without this key where "
+        "measurements last 5 minutes.",
     )
     settings: SettingsSection = Field(
         SettingsSection.model_validate({}),

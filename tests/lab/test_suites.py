@@ -13,9 +13,10 @@ from running_lab import PROJECT, RunningLab
 
 #: file -> what is changed in its section, and in which of its phases
 SMALL: Dict[str, Dict[str, Any]] = {
-    "rgwtest-small.yaml": {"scale": 0.001, "workers": 2, "age": {"duration": "2h"}},
+    "rgwtest-small.yaml": {"scale": 0.001, "workers": 2, "age": {"duration": "2h"}, "warp_mixed": "2h"},
     "rgwtest-generic.yaml": {
-        **{"scale": 0.001, "workers": 2, "objects": {"sizes": ["1MiB", "4MiB"]}, "age": {"duration": "2h"}}
+        **{"scale": 0.001, "workers": 2, "age": {"duration": "2h"}, "warp_mixed": "2h"},
+        "objects": {"sizes": ["1MiB", "4MiB"]},
     },
     "sdc-rgwtest.yaml": {
         **{"scale": 0.001, "size": {"1KB": "50%", "64KB": "50%"}, "cbt_load": {"deadline": "60s"}},
