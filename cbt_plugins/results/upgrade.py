@@ -54,7 +54,8 @@ def _upgrade(run: ArchivedRun, made: PhaseAggregates, events: Sequence[Mapping[s
         steps += [{**line, "versions": moment.versions}] if line else []
     shown = timeline(made, read_samples(files_of(run.path), Clocks.of(run)), {"episodes": ()})
     first = made.grid.first
-    marks = [{"at": round(t - first, 3), "title": what, "kind": "upgrade", "labels": []} for t, what, _ in moments]
+    during = [one for one in moments if one.t < window[1]]
+    marks = [{"at": round(t - first, 3), "title": what, "kind": "upgrade", "labels": []} for t, what, _ in during]
     return {
         "label": begin["label"],
         "phase": made.phase.name,
@@ -121,10 +122,11 @@ def mixture_text(versions: Mapping[str, Sequence[str]]) -> str:
 def _windows(made: PhaseAggregates, moments: Sequence[_Moment], end: float) -> List[Dict[str, Any]]:
     """Return the mixtures as the charts shade them."""
     ends = [*(one.t for one in moments[1:]), end]
-    first = made.grid.first
+    first, last = made.grid.first, made.grid.end
     return [
-        {"state": mixture_text(one.versions), "labels": [], "from": one.t - first, "to": after - first}
+        {"state": mixture_text(one.versions), "labels": [], "from": one.t - first, "to": min(after, last) - first}
         for one, after in zip(moments, ends)
+        if one.t < last
     ]
 
 
