@@ -27,7 +27,7 @@ _AT_START = frozenset(
     {"rgw_thread_pool_size", "rgw_num_rados_handles", "rgw_gc_max_objs", "rgw_cache_enabled", "ms_async_op_threads"}
 )
 #: names, paths and addresses of this very daemon; not what a release decides
-_OWN = ("_dir", "_path", "_file", "_socket", "_addr", "host", "fsid", "keyring", "_data")
+_OWN = ("_dir", "_path", "_file", "_socket", "_addr", "host", "fsid", "keyring", "_data", "_image", "_plugins")
 
 Table = Mapping[str, Mapping[str, str]]  # option -> {"value", "source"}
 Settings = Dict[str, Dict[str, str]]  # who -> option -> value
@@ -72,7 +72,7 @@ def _reason(option: str, rows: Sequence[Mapping[str, str]], about: Mapping[str, 
     if any(row.get("source") != "default" for row in rows):
         return "the cluster sets it itself"
     if option.endswith(_OWN):
-        return "a name, a path or an address"
+        return "a name, a path, an address or what is installed"
     if _MADE & set(about.get("flags") or ()):
         return "it counts only when something is made anew"
     if not all(row["value"] for row in rows):

@@ -27,6 +27,7 @@ OLD = {
     "osd_same": ("7", "default"),
     "osd_class_dir": ("/usr/lib/a", "default"),
     "osd_empty": ("", "default"),
+    "container_image": ("ceph:v16", "default"),
 }
 NEW = {
     **OLD,
@@ -36,6 +37,7 @@ NEW = {
     "bluestore_min_alloc_size": ("4096", "default"),
     "osd_class_dir": ("/usr/lib/b", "default"),
     "osd_empty": ("x", "default"),
+    "container_image": ("ceph:v18", "default"),
     "osd_fresh": ("1", "default"),
 }
 del NEW["osd_gone"]
@@ -75,7 +77,7 @@ def test_what_differs_is_swapped_and_the_rest_is_named() -> None:
         "only new has it": ("osd_fresh",),
         "the cluster sets it itself": ("osd_pool_default_size",),
         "it counts only when something is made anew": ("bluestore_min_alloc_size",),
-        "a name, a path or an address": ("osd_class_dir",),
+        "a name, a path, an address or what is installed": ("container_image", "osd_class_dir"),
         "one default is empty, which cannot be set": ("osd_empty",),
     }
     said = list(told(its, restarts=False))
