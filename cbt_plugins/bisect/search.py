@@ -229,6 +229,7 @@ def step(session: BisectSession, sha: str) -> Optional[bool]:
         if sha in session.skipped or len(its) >= _MOST_OF_ONE:
             return None
         good, bad = state_of(_pair(session, sha), 1, session.rules)
+        good, bad = good / (good + bad), bad / (good + bad)  # that the two ends differ was decided before
         log.info("%s: good %.1f %%, bad %.1f %%", sha[:12], 100 * good, 100 * bad)
         if max(good, bad) >= needed:
             return good >= needed
