@@ -25,7 +25,7 @@ from cbt_plugins.report.terminal import ceiling_rows, ladder_rows
 from cbt_plugins.results import internals, upgrade
 from cbt_plugins.results.archive import texts
 from cbt_plugins.results.configuration import configuration
-from cbt_plugins.results.cpu_time import side_by_side
+from cbt_plugins.results.cpu_time import cpu_time_rows
 from cbt_plugins.results.environment import hardware
 from cbt_plugins.results.recovery import titled
 from cbt_plugins.results.summary_file import measured, run_state
@@ -127,8 +127,8 @@ def run_page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[s
         upgrades=[(upgrade.sentence(its), upgrade.HEAD, upgrade.tables(its)) for its in summary.get("upgrades") or ()],
         tails=[its["op"] for its in plots["tails"]],
         resources=resources,
-        cpu_time=side_by_side(resources),
-        inside=internals.side_by_side(summary.get("internals")),
+        cpu_time=cpu_time_rows(resources),
+        inside=internals.counter_rows(summary.get("internals")),
         ceilings=ceilings,
         network=network,
         planned=(_json(run / "plan.json") or {}).get("phases") or [],

@@ -24,7 +24,7 @@ from cbt_plugins.formatting import (
 from cbt_plugins.metrics import CLUSTER, COLUMNS, LATENCIES, METRICS, RATES, Metric, number_at
 from cbt_plugins.report.sentence import Sentence, first
 from cbt_plugins.results import impact, internals, recovery, upgrade
-from cbt_plugins.results.cpu_time import side_by_side
+from cbt_plugins.results.cpu_time import cpu_time_rows
 from cbt_plugins.results.importers.cbt import FAULTS_KEY
 from cbt_plugins.results.record import Measurement, RunRecord, measurements
 from cbt_plugins.results.records import importers
@@ -46,10 +46,10 @@ def blocks(
     found: List[Block] = [Words(tuple(f"{its.text} {its.more}".rstrip() for its in first(list(sentences))))]
     found.append(Words(tuple(_headline(summary))))
     found += [_phase(phase, resources.get(phase["name"])) for phase in summary["phases"]]
-    times = side_by_side(resources)
+    times = cpu_time_rows(resources)
     if times:
         found.append(TitledBlocks("CPU time of daemons for each successful request", (_table(times),)))
-    inside = internals.side_by_side(summary.get("internals"))
+    inside = internals.counter_rows(summary.get("internals"))
     if inside:
         found.append(TitledBlocks("what OSDs and gateways count themselves", (_table(inside, left=2),)))
     if summary["new_vs_aged"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from cbt_plugins.results.usage import CLASSES, rounded
 _POINTS = 100
 #: parts of a window whose scatter makes the interval of its mean, and Student's t for that: 95 %
 _BATCHES, _T = 10, 2.262
+#: share of the CPU time of all daemons; smaller groups are not shown
+_LEAST = 0.02
 
 
 def cpu_time(nodes: Sequence[NodeSamples], window: Tuple[float, float], served: Counter) -> Optional[Dict[str, Any]]:
@@ -70,15 +72,26 @@ def _numbers(seconds: np.ndarray, requests: np.ndarray, step: float) -> Dict[str
     return {**made, "ms_per_op": rounded(mean), "low": low, "high": high, "series": series}
 
 
-def side_by_side(phases: Mapping[str, Mapping[str, Any]]) -> List[List[str]]:
-    """Return a table of the phases in `resources` that had requests: a head, then a line for each class and group."""
+def cpu_time_rows(phases: Mapping[str, Mapping[str, Any]]) -> List[List[str]]:
+    """Return a table of the phases in `resources` that had requests: a head, then a line for each class and group.
+
+    Groups that nowhere have 2 % of the CPU time of all are left out.
+    """
     shown = {name: (used.get("threads") or {"lines": ()})["lines"] for name, used in phases.items()}
     shown = {name: lines for name, lines in shown.items() if any(line["ms_per_op"] is not None for line in lines)}
     cells = {name: {name_of(line): _cell(line) for line in lines} for name, lines in shown.items()}
     every = {name_of(line): line for lines in shown.values() for line in lines}
-    names = sorted(every, key=lambda name: _place(every[name]))
+    names = sorted(_large(shown.values()), key=lambda name: _place(every[name]))
     rows = [[name, *(its.get(name, "-") for its in cells.values())] for name in names]
     return [["ms", *shown], *rows] if rows else []
+
+
+def _large(phases: Iterable[Sequence[Mapping[str, Any]]]) -> Set[str]:
+    large = set()
+    for lines in phases:
+        least = _LEAST * sum(line["ms_per_op"] or 0.0 for line in lines if line["group"] is None)
+        large |= {name_of(line) for line in lines if line["group"] is None or (line["ms_per_op"] or 0.0) >= least}
+    return large
 
 
 def _place(line: Mapping[str, Any]) -> Tuple[int, int]:

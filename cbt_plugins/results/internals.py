@@ -177,7 +177,7 @@ def warnings_of(made: Optional[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
 _NOTHING = {"-", "0", "0 → 0"}
 
 
-def side_by_side(made: Optional[Mapping[str, Any]]) -> List[List[str]]:
+def counter_rows(made: Optional[Mapping[str, Any]]) -> List[List[str]]:
     """Return a table of all phases: a head, then a line for each number; of states "begin -> end"."""
     phases = (made or {"phases": {}})["phases"]
     cells: Dict[Tuple[str, str], Dict[str, str]] = {}

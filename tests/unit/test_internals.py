@@ -16,7 +16,7 @@ from cbt_plugins.monitors.backlog import Backlog
 from cbt_plugins.monitors.internals import Internals
 from cbt_plugins.results import internals
 from cbt_plugins.results.archive import read_run
-from cbt_plugins.results.internals import DaemonCounters, side_by_side, warnings_of
+from cbt_plugins.results.internals import DaemonCounters, counter_rows, warnings_of
 
 #: what the agent printed on a node with OSDs and then on one with a gateway
 RECORDED = Path(__file__).parent.parent / "data" / "internals"
@@ -75,7 +75,7 @@ def test_numbers_of_a_phase(tmp_path: Path) -> None:
     assert again["onode_hits"]["value"] == pytest.approx((500 + 500) / 15, rel=1e-4)
     assert again["op_latency"]["value"] == pytest.approx(1000 * 1.0 / 110, rel=1e-4)
     assert made_of(folder, (100.0, 120.0)) == {"phases": {}}  # nobody looked
-    rows = {row[0]: row[1:] for row in side_by_side(made_of(folder, (0.0, 10.0)))}
+    rows = {row[0]: row[1:] for row in counter_rows(made_of(folder, (0.0, 10.0)))}
     assert rows["osd allocated"] == ["MiB", "1.000 → 3.000"] and rows["osd op latency"] == ["ms", "5.000"]
 
 

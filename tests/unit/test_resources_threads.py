@@ -12,7 +12,7 @@ import pytest
 from resources_lines import T0, Made, write
 
 from cbt_plugins.results import resources
-from cbt_plugins.results.cpu_time import side_by_side
+from cbt_plugins.results.cpu_time import cpu_time_rows
 from cbt_plugins.results.record import of_resources
 from cbt_plugins.results.thread_groups import ENDED, OTHER, group_of
 from cbt_plugins.results.usage import Networks
@@ -92,8 +92,11 @@ def test_time_for_each_request_its_interval_and_its_series(tmp_path: Path) -> No
     found = {its.op: its for its in of_resources("x", made) if its.metric == "cpu_ms_per_op"}
     assert list(found) == ["osd", "osd:log", "osd:op-queue"] and found["osd:log"].value == pytest.approx(1.25)
     assert found["osd"].series == tuple(osd["series"])
-    rows = side_by_side({"x": made, "idle": of(tmp_path)})
+    rows = cpu_time_rows({"x": made, "idle": of(tmp_path)})
     assert rows[0] == ["ms", "x"] and rows[1] == ["osd", "5.000 ±0"]
+    times = {None: 10.0, "log": 0.1, "op-queue": 9.9}
+    lines = [{"class": "osd", "group": group, "ms_per_op": ms, "high": None} for group, ms in times.items()]
+    assert [row[0] for row in cpu_time_rows({"x": {"threads": {"lines": lines}}})] == ["ms", "osd", "osd:op-queue"]
     # more requests in the second half: a scatter, and an interval around the same mean
     wide = of(tmp_path, rates=[100.0] * 10 + [300.0] * 10)["threads"]["lines"][0]
     assert wide["low"] < wide["ms_per_op"] == 5.0 < wide["high"]
