@@ -27,7 +27,8 @@ def _examples(text: str) -> Iterator[Tuple[str, str]]:
 
 def play(title: str, folder: Path, run: Callable[[str], str]) -> int:
     """Run the examples of a section of docs/TOUR.md in a folder; returns how many there are. Raises AssertionError."""
-    shutil.copy(ROOT / "benchmark_configs" / "quickstart.yaml", folder / "my.yaml")
+    for name, copy in (("quickstart", "my"), ("campaign-lab", "campaign"), ("bisect", "bisect")):
+        shutil.copy(ROOT / "benchmark_configs" / f"{name}.yaml", folder / f"{copy}.yaml")
     examples = sections("TOUR.md")[title]
     for command, output in examples:
         if command.startswith("cat "):

@@ -100,7 +100,7 @@ def measurements(summary: Mapping[str, Any]) -> Iterator[Measurement]:
         if phase["ops"] and not is_calibration(phase["name"], phase["role"]):
             series[phase["name"]] = phase["series"], _series(phase["series"])
             yield from of_phase(summary, phase, series[phase["name"]][1])
-    for ladder in summary["ladders"]:
+    for ladder in summary.get("ladders") or ():
         for metric in from_source(MetricSource.LADDER):
             if metric.path == (ladder["unit"],) and ladder["low"] is not None:
                 yield Measurement(ladder["name"], TOTAL, metric.key, ladder["low"], n=len(ladder["steps"]))

@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 AHEAD = 20.0
 #: seconds before a fault at which the safety rules are checked again, on the cluster of now
 AGAIN = 3.0
+#: seconds after which a fault that the rules refuse is asked for once more
+ONCE_MORE = 5.0
 
 
 class EventSchedule:
@@ -63,7 +65,7 @@ class EventSchedule:
         """Check the first fault, if it comes soon. Raises FaultError when it is refused."""
         first = next((event for event in self._events if not event.mark), None)
         if first is not None and first.at < AHEAD and first.inject is not None:
-            self._ready = self._injector.ready(first.inject)
+            self._ready = self._checked(first.inject)
 
     def begin(self, at: float) -> None:
         """Start the clock at `at` (epoch seconds on this machine)."""
@@ -103,13 +105,22 @@ class EventSchedule:
         if not self._until(at - AHEAD):
             return False
         if self._ready is None:
-            self._ready = self._injector.ready(fault)
+            self._ready = self._checked(fault)
         # a fault that is due at once was checked before the load began
         if time.time() < at - AGAIN:
             if not self._until(at - AGAIN):
                 return False
             self._ready = self._injector.ready(self._ready)
         return True
+
+    def _checked(self, fault: Fault) -> Prepared:
+        """Check a fault; once more after a refusal: PGs that the balancer moves peer for a moment."""
+        try:
+            return self._injector.ready(fault)
+        except FaultError as error:
+            log.info("%s: %s; asking once more in %g s", self._phase, error, ONCE_MORE)
+            self._ended.wait(ONCE_MORE)
+            return self._injector.ready(fault)
 
     def _until(self, at: float) -> bool:
         """Wait; False when the schedule has been closed."""

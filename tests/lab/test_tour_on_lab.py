@@ -32,6 +32,6 @@ def test_a_cluster(tmp_path: Path) -> None:
         return done.stdout
 
     try:
-        assert play("A cluster: build, lab, inject, undo", tmp_path, run) == 7
+        assert play("A cluster: build, lab, inject, undo", tmp_path, run) == 8
     finally:
         subprocess.run(["cbt-tools", "lab", "down", "--wipe"], env=environment, check=False)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
-from typing import List
+from types import SimpleNamespace
+from typing import Any, List
 
 import pytest
 
@@ -96,3 +98,14 @@ def test_a_folder_with_something_else_in_it_stays_as_it_is(
     assert main(["lab", verb, "--dir", str(tmp_path), *(["--", "true"] if verb == "run" else [])]) == 2
     assert "no lab, and not empty (log)" in capsys.readouterr().err
     assert (tmp_path / "log" / "mine").exists() and tmp_path.stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize("python", [sys.executable, "/usr/bin/python3"])
+def test_a_python_of_this_machine_is_that_of_the_nodes_release(python: str, tmp_path: Path) -> None:
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    (tmp_path / "usr/bin/python3").touch()
+    for root, there in (("/", python), (str(tmp_path), "python3" if python == sys.executable else python)):
+        record = SimpleNamespace(topology=SimpleNamespace(root=root, node=str))
+        made: Any = SimpleNamespace(spaces=SimpleNamespace(enter=lambda node: []), record=record)
+        argv = lab.Lab.enter(made, "node0", [python, "-m", "x"])
+        assert argv[-3:] == [there, "-m", "x"] and ("PYTHONSAFEPATH=1" in argv) == (there == "python3")

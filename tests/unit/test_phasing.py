@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, cast
+from typing import Any, ClassVar, Dict, Iterator, List, Optional, Sequence, Tuple, cast
 
 import pytest
 from faults_world import ANYTHING, Connections, injector
@@ -21,7 +21,7 @@ from cbt_plugins.faults import FaultError
 from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import S3, Event, Fault, Phase, Plan, Settings
-from cbt_plugins.run import phases
+from cbt_plugins.run import events, phases
 from cbt_plugins.run import wait_phase as waiting
 from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.outcome import PhaseOutcome
@@ -85,6 +85,7 @@ class NoLoad:
 
     run_id = "r1"
     run_dir = "/nowhere"
+    cluster: ClassVar[Dict[str, Any]] = {"head": "node0"}
 
     def __init__(self, archive: RunArchive) -> None:
         self.archive = archive
@@ -169,6 +170,7 @@ class Run:
 def world(monkeypatch: pytest.MonkeyPatch) -> Recovery:
     made = Recovery()
     monkeypatch.setattr(waiting, "STABLE", 0.0)
+    monkeypatch.setattr(events, "ONCE_MORE", 0.0)
     monkeypatch.setattr(phases, "LoadPhase", lambda run, ready, buckets, agents: buckets)
     return made
 
@@ -282,6 +284,23 @@ def test_osds_down_before_are_named(tmp_path: Path, world: Recovery, caplog: pyt
         run.go()
     assert "down, and not by this run: osd.3" in caplog.text
     assert run.events("settle-begin")[-1]["down"] == [3]
+
+
+def test_a_fault_that_is_refused_is_asked_for_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The balancer moves PGs when it likes."""
+    monkeypatch.setattr(events, "ONCE_MORE", 0.0)
+    answers: List[Any] = [FaultError("a: refused. ok-to-stop: 2 PGs"), "prepared"]
+
+    def ready(fault: Fault) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, FaultError):
+            raise answer
+        return answer
+
+    fault = Fault("a", "stop", ("node4",))
+    schedule = events.EventSchedule([Event(0.0, inject=fault)], cast(Any, SimpleNamespace(ready=ready)), print, "x")
+    schedule.prepare()
+    assert schedule._ready == "prepared" and answers == []  # type: ignore[comparison-overlap]
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -27,7 +27,7 @@ def test_a_run_and_two_releases(
         return said.out + said.err + (f"{code}\n" if status else "")
 
     assert play("A run: size, import, plan, report, sql, export", tmp_path, run) == 7
-    assert play("Two releases: compare, gate, history", tmp_path, run) == 3
+    assert play("Two releases: compare, gate, history, campaign, bisect", tmp_path, run) == 5
 
 
 def test_no_verb_is_left_out() -> None:

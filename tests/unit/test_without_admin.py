@@ -107,7 +107,7 @@ def server() -> Iterator[str]:
 
 def buckets(url: str, written: List[Dict[str, Any]]) -> BucketsByS3:
     made = (Bucket("a", ()), Bucket("gone", ()), Bucket("his", (), existing=True))
-    plan = SimpleNamespace(buckets=made, s3=S3((url,)))
+    plan = SimpleNamespace(buckets=made, s3=S3((url,)), versioned=False)
     journal = SimpleNamespace(
         write=lambda event, **facts: written.append({"event": event, **facts}),
         all=lambda event: [record for record in written if record["event"] == event],

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -29,6 +30,9 @@ from .topology import HEAD, LabNode, LabRecord, Topology
 
 #: What a lab makes in its folder, and so what --wipe removes.
 PARTS = ("etc", "ssh", "nodes", "run", "log", "s3.json", "lab.json", LINKS, "restoring", "restored")
+
+#: a Python, by its path
+_PYTHON = re.compile(r"/.*/python[0-9.]*")
 
 
 def to_stderr(line: str) -> None:
@@ -76,9 +80,16 @@ class Lab:
         return LabRecord.load(self.dir) is not None and self.spaces.first("lab") is not None
 
     def enter(self, node: str, argv: Sequence[str]) -> List[str]:
-        """Return the argument list that runs `argv` in a node, in the caller's working folder when the node has it."""
+        """Return the argument list that runs `argv` in a node, in the caller's working folder when the node has it.
+
+        A Python of this machine becomes that of the nodes' release, for which this project is there too.
+        """
+        root = "/"
         if node != "lab":
             self.record.topology.node(node)
+            root = self.record.topology.root
+        if argv and _PYTHON.fullmatch(argv[0]) and not os.path.lexists(os.path.join(root, argv[0].lstrip("/"))):
+            argv = ["env", "PYTHONSAFEPATH=1", "python3", *argv[1:]]  # not this project as it lies in a working folder
         script = 'cd "$1" 2>/dev/null || cd; shift; exec "$@"'
         return [*self.spaces.enter(node), "sh", "-c", script, node, os.getcwd(), *argv]
 
