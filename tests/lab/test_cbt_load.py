@@ -141,7 +141,7 @@ def test_nothing_is_left(cycle: Cycle) -> None:
             assert keys["secret_key"].encode() not in path.read_bytes(), path
 
 
-@pytest.mark.long  # the Go tests have ranges and roles, test_the_reef_mix has the rest
+@pytest.mark.long  # the Go tests have ranges, test_cbt_load_jobs roles, test_the_reef_mix the rest
 def test_the_sdc_mix_by_ranges_and_roles(lab: RunningLab, tmp_path: Path) -> None:
     """Five buckets: put and delete in two, get and list in three; then everything is verified and deleted."""
     roles = {"put": [1, 2], "delete": [1, 2], "get": [3, 4, 5], "list": [3, 4, 5]}
