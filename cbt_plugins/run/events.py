@@ -119,7 +119,8 @@ class EventSchedule:
             return self._injector.ready(fault)
         except FaultError as error:
             log.info("%s: %s; asking once more in %g s", self._phase, error, ONCE_MORE)
-            self._ended.wait(ONCE_MORE)
+            if self._ended.wait(ONCE_MORE):
+                raise
             return self._injector.ready(fault)
 
     def _until(self, at: float) -> bool:
