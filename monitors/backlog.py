@@ -20,7 +20,7 @@ from .agents import AgentMonitor
 class BacklogProfile(Strict):
     """RGW's garbage, resharding and multisite sync while a benchmark runs, asked from the head node."""
 
-    interval: float = Field(60.0, ge=1, le=3600, description="Seconds from one look to the next; a long look has more.")
+    interval: float = Field(60.0, ge=1, le=3600, description="Seconds between looks, at least.")
 
 
 class Backlog(AgentMonitor):

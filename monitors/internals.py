@@ -18,8 +18,8 @@ from .agents import AgentMonitor
 class InternalsProfile(Strict):
     """What OSDs and gateways count themselves while a benchmark runs, by their admin sockets."""
 
-    interval: float = Field(10.0, ge=1, le=600, description="Seconds from one sample to the next.")
-    nodes: Union[str, List[str]] = Field(["osds", "rgws"], description="Keys of `cluster:` that name the nodes.")
+    interval: float = Field(10.0, ge=1, le=600, description="Seconds between samples.")
+    nodes: Union[str, List[str]] = Field(["osds", "rgws"], description="Keys of `cluster:` with nodes.")
 
 
 class Internals(AgentMonitor):

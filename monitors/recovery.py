@@ -24,9 +24,9 @@ class RecoveryProfile(Strict):
     """The cluster's state, over and over, while a benchmark runs."""
 
     # plain numbers as in CBT's own profiles
-    interval: float = Field(1.0, ge=0.1, le=60, description="Seconds from one sample to the next.")
-    nodes: Union[str, List[str]] = Field("head", description="Where to ask from: the first node of these keys.")
-    librados: bool = Field(True, description="False: ask through the ceph command even where librados is.")
+    interval: float = Field(1.0, ge=0.1, le=60, description="Seconds between samples.")
+    nodes: Union[str, List[str]] = Field("head", description="Ask from the first node of these keys.")
+    librados: bool = Field(True, description="`false`: by `ceph`, even where librados is.")
 
 
 class Recovery(AgentMonitor):

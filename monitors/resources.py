@@ -18,9 +18,9 @@ from .agents import AgentMonitor
 class ResourcesProfile(Strict):
     """What daemons, disks and interfaces do on the nodes while a benchmark runs."""
 
-    interval: float = Field(1.0, ge=0.1, le=60, description="Seconds from one sample to the next.")
+    interval: float = Field(1.0, ge=0.1, le=60, description="Seconds between samples.")
     nodes: Union[str, List[str]] = Field(
-        ["clients", "osds", "mons", "rgws", "mgrs", "head"], description="Keys of `cluster:` that name the nodes."
+        ["clients", "osds", "mons", "rgws", "mgrs", "head"], description="Keys of `cluster:` with nodes."
     )
 
 

@@ -85,17 +85,17 @@ class ObjectsSection(Strict):
 class TimedSection(Strict):
     """A phase that ends after its time."""
 
-    duration: Duration = Field(description="How long the phase runs.")
+    duration: Duration = Field(description="How long it runs.")
 
 
 class BetweenSection(Strict):
     """What is done after every phase with load that another one follows, while no fault is in force; in this order."""
 
     gc: Optional[Duration] = Field(
-        None, description="Have all of RGW's garbage collected; give up after this long (never scaled)."
+        None, description="RGW's garbage is collected; give up after this long (never scaled)."
     )
-    drop_caches: Optional[Literal[True]] = Field(None, description="Drop the page caches of the OSD nodes.")
-    settle: Optional[Duration] = Field(None, description="Then wait for this long.")
+    drop_caches: Optional[Literal[True]] = Field(None, description="Drop page caches of OSD nodes.")
+    settle: Optional[Duration] = Field(None, description="Then wait.")
 
     @model_validator(mode="after")
     def _whole(self) -> BetweenSection:
@@ -122,25 +122,25 @@ class BySizeSection(BenchmarkSection):
         json_schema_extra={"default": {"set": "small"}},
     )
     drivers_per_size: int = Field(
-        1, ge=1, le=MANY, description="Drivers per object size, spread over the client nodes."
+        1, ge=1, le=MANY, description="Drivers per object size."
     )
     mix: MixSection = Field(
         DEFAULT_MIX,
-        description="Operations while measuring and aging.",
+        description="Of measuring and aging.",
         json_schema_extra={"default": DEFAULT_MIX_TEXT},
     )
     fill: FillSection = Field(
         FillSection.model_validate({"duration": "4h"}),
-        description="How the buckets are filled, by one of its keys.",
+        description="When it ends: one of its keys.",
         json_schema_extra={"default": {"duration": "4h"}},
     )
     warp_mixed: _DurationOrFalse = Field(
         None,
-        description="After the first measurement, `warp mixed` with the same mix for this long, as phase `warp-mixed`.",
+        description="After the first measurement, `warp mixed` with the same mix, as phase `warp-mixed`.",
     )
 
     between: Optional[BetweenSection] = Field(
-        None, description="Steps between phases with load: `{gc: 1h, drop_caches: true, settle: 5m}`."
+        None, description="Between phases with load: `{gc: 1h, drop_caches: true, settle: 5m}`."
     )
 
     @field_validator("mix")

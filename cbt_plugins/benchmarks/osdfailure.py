@@ -52,9 +52,9 @@ class ClassicParts(Strict):
 class DeviceFaultSection(AnyFaultSection):
     """A failing OSD."""
 
-    kind: str = Field("stop", min_length=1, description="`stop`, `crash`, `out`, `replace` or `mark`.")
-    osds: Optional[Osds] = Field(None, description="These OSDs, by number.")
-    osd_number: Optional[Number] = Field(None, description="So many, chosen; 1 without this key and osds.")
+    kind: str = Field("stop", min_length=1, description="Or `crash`, `out`, `replace`, `mark`.")
+    osds: Optional[Osds] = Field(None, description="These.")
+    osd_number: Optional[Number] = Field(None, description="So many, chosen. Default: 1.")
 
     @model_validator(mode="after")
     def _whole(self) -> DeviceFaultSection:
@@ -70,9 +70,9 @@ class DeviceFaultSection(AnyFaultSection):
 class NetworkFaultSection(AnyFaultSection):
     """A failing node."""
 
-    kind: str = Field("network", min_length=1, description="`network`, `stop`, `crash`, `power`, ...")
-    nodes: Optional[Nodes] = Field(None, description="These nodes.")
-    osd_nodes: Optional[Number] = Field(None, description="So many, chosen; 1 without this key and nodes.")
+    kind: str = Field("network", min_length=1, description="Or `stop`, `crash`, `power`, ...")
+    nodes: Optional[Nodes] = Field(None, description="These.")
+    osd_nodes: Optional[Number] = Field(None, description="So many, chosen. Default: 1.")
 
     @field_validator("nodes")
     @classmethod
@@ -93,7 +93,7 @@ class NetworkFaultSection(AnyFaultSection):
 class RebootFaultSection(NetworkFaultSection):
     """A node that starts anew."""
 
-    kind: str = Field("reboot", min_length=1, description="`reboot`, or another kind.")
+    kind: str = Field("reboot", min_length=1, description="Or another kind.")
 
 
 def _either(names: Optional[Sequence[object]], number: Optional[int], key: str, other: str) -> None:
@@ -104,11 +104,11 @@ def _either(names: Optional[Sequence[object]], number: Optional[int], key: str, 
 class ClassicFaultsSection(Strict):
     """A phase for each of these keys, in this order."""
 
-    device: Optional[DeviceFaultSection] = Field(None, description="An OSD; `{}` stops one that is chosen.")
+    device: Optional[DeviceFaultSection] = Field(None, description="An OSD; `{}` stops a chosen one.")
     network: Optional[NetworkFaultSection] = Field(
-        None, description="A node's network; `{options: {method: nft}}` cuts that of a node that is chosen."
+        None, description="A node's network; `{options: {method: nft}}` cuts that of a chosen node."
     )
-    reboot: Optional[RebootFaultSection] = Field(None, description="A node starts anew; `{}` takes one that is chosen.")
+    reboot: Optional[RebootFaultSection] = Field(None, description="A node; `{}` takes a chosen one.")
 
     @model_validator(mode="after")
     def _any(self) -> ClassicFaultsSection:
@@ -197,9 +197,9 @@ class NodesDownSection(AnyFaultSection):
     """What happens to the nodes, one after the other; without names they are chosen from `ceph osd tree`."""
 
     kind: str = Field("stop", min_length=1, description="How a node goes down, as in `events:`.")
-    nodes: Optional[Nodes] = Field(None, description="The first, and the second; without this key chosen.")
+    nodes: Optional[Nodes] = Field(None, description="First and second. Default: chosen.")
     accept_second: List[str] = Field(
-        [], description="Rules that the second may break as well."
+        [], description="More rules that the second may break."
     )
 
     @field_validator("nodes")
@@ -236,7 +236,7 @@ class WaitCleanSection(Strict):
     )
     stalled: Duration = Field(
         2 * _HOUR,
-        description="Without progress for this long.",
+        description="After this long without progress.",
         json_schema_extra={"default": "2h"},
     )
 
@@ -257,55 +257,55 @@ class OsdFailureSection(BySizeSection):
 
     settings: SettingsSection = Field(
         SettingsSection.model_validate({}),
-        description="Set on the cluster during the run; without `scrub` it is off.",
+        description="As in `warp:`; without `scrub` it is off.",
         json_schema_extra={"default": {"scrub": "off"}},
     )
     shape: Literal["reef", "classic"] = Field(
         "reef",
         description="`reef`: fill, no-failure, one-down, two-down, recover, wait-clean. "
-        "`classic`: control, device, network, each in three parts.",
+        "`classic`: control, device, network, in three parts each.",
     )
     phase: TimedSection = Field(
         TimedSection.model_validate({"duration": "2h"}),
-        description="reef. Each of no-failure, one-down, two-down, recover.",
+        description="reef. Each phase between fill and wait-clean.",
         json_schema_extra={"default": {"duration": "2h"}},
     )
-    down_nodes: Literal[1, 2] = Field(2, description="reef. How many nodes go down, one after the other.")
+    down_nodes: Literal[1, 2] = Field(2, description="reef. Nodes that go down, one after the other.")
     fault: Optional[NodesDownSection] = Field(
         None,
-        description="reef. How and which; without this key all OSDs of chosen nodes stop.",
+        description="reef. Default: all OSDs of chosen nodes stop.",
         json_schema_extra={"default": {"kind": "stop"}},
     )
     size: Sizes = Field(
         ((4096, 4096, 1.0),),
-        description="classic. One object size, or sizes with their shares, as in `warp:`.",
+        description="classic. As in `warp:`.",
         json_schema_extra={"default": "4KiB"},
     )
     drivers: Optional[int] = Field(
-        None, ge=1, le=MANY, description="classic. Drivers in all; without this key one for each client node."
+        None, ge=1, le=MANY, description="classic. In all. Default: one for each client node."
     )
     workload: Literal["delete-write", "hybrid"] = Field(
         "delete-write",
-        description="classic. 60 put, 40 delete; or 60 get, 20 put, 10 delete, 10 list.",
+        description="classic. put 60, delete 40; or get 60, put 20, delete 10, list 10.",
     )
     parts: ClassicParts = Field(
         ClassicParts.model_validate({}),
-        description="classic. The parts of every phase.",
+        description="classic. Parts of every phase.",
         json_schema_extra={"default": {"start": "10m", "failure": "10m", "recovery": "60m"}},
     )
     faults: Optional[ClassicFaultsSection] = Field(
         None,
-        description="classic. A phase for each key; without this key device and network.",
+        description="classic. A phase for each key.",
         json_schema_extra={"default": {"device": {}, "network": {"options": {"method": "nft"}}}},
     )
     settle: Duration = Field(
         30.0,
-        description="classic. After every phase, before the wait for active+clean.",
+        description="classic. Pause after every phase, before the wait for active+clean.",
         json_schema_extra={"default": "30s"},
     )
     wait: WaitCleanSection = Field(
         WaitCleanSection.model_validate({}),
-        description="When the wait for active+clean is given up; never scaled.",
+        description="When waiting for active+clean is given up; never scaled.",
         json_schema_extra={"default": {"at_most": "100h", "stalled": "2h"}},
     )
 

@@ -40,7 +40,7 @@ class ExistingBuckets(Strict):
     names: Annotated[List[str], Field(min_length=1)] = Field(description="Their names.")
     existing: bool = Field(
         False,
-        description="Must be true: objects are written under a prefix of ours only.",
+        description="Must be true; objects get a prefix of ours.",
         json_schema_extra=_said_explicitly,
     )
 
@@ -81,20 +81,18 @@ class WarpSection(BenchmarkSection):
 
     size: Sizes = Field(
         ((4096, 4096, 1.0),),
-        description="One object size, or sizes with their shares: `{4KiB: 50%, 1MiB: 50%}`; "
-        "each exact, or a range `4KiB-64KiB`.",
+        description="One, or shares of several: `{4KiB: 50%, 64KiB-1MiB: 50%}`.",
         json_schema_extra={"default": "4KiB"},
     )
-    buckets: _Buckets = Field(1, description="Number of buckets that the run makes; or names of existing ones.")
+    buckets: _Buckets = Field(1, description="How many the run makes; or existing ones.")
     across_buckets: bool = Field(
-        False, description="engine: cbt-load. Every driver works on all buckets, not on one."
+        False, description="cbt-load. Each driver works on all buckets, not on one."
     )
     drivers: Optional[int] = Field(
         None,
         ge=1,
         le=MANY,
-        description="Drivers in all, spread over nodes and buckets in turn; "
-        "without it one for each client node, or bucket when these are more (and not across_buckets).",
+        description="In all. Default: one for each client node, or bucket if these are more (and not across_buckets).",
     )
     cycle: CycleSection = Field(description="The phases.")
 

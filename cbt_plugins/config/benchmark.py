@@ -59,27 +59,27 @@ class CbtLoadSection(Strict):
 
     deadline: Duration = Field(
         _DEFAULT.deadline,
-        description="A request that takes longer has failed; never scaled.",
+        description="Longer requests have failed; never scaled.",
         json_schema_extra={"default": "30s"},
     )
-    retries: int = Field(_DEFAULT.retries, ge=0, le=100, description="So often a failed request is tried again.")
-    list_keys: int = Field(_DEFAULT.list_keys, ge=1, le=1000, description="Most keys in the answer to a LIST.")
+    retries: int = Field(_DEFAULT.retries, ge=0, le=100, description="For each failed request.")
+    list_keys: int = Field(_DEFAULT.list_keys, ge=1, le=1000, description="Most keys of a LIST.")
     part_size: Size = Field(
         _DEFAULT.part_size,
-        description="Size of the parts of a multipart PUT.",
+        description="Of a multipart PUT.",
         json_schema_extra={"default": "16MiB"},
     )
     compressible: _Share = Field(
         _DEFAULT.compressible,
-        description="Share of an object's bytes that compression takes away.",
+        description="Share of bytes that compression takes away.",
         json_schema_extra={"default": "0%"},
     )
-    verify: bool = Field(_DEFAULT.verify, description="Every GET compares what it reads with what was written.")
+    verify: bool = Field(_DEFAULT.verify, description="Every GET compares content.")
     seed: int = Field(
         _DEFAULT.seed,
         ge=0,
         lt=1 << 63,
-        description="Same seed: same sizes, contents and order of operations.",
+        description="Same seed: same sizes, contents, order.",
     )
 
     @field_validator("part_size")
@@ -101,7 +101,7 @@ MANY = 10_000
 #: objects of a bucket: cbt-load keeps a bit for each number
 MOST_OBJECTS = 1 << 36
 Workers = Annotated[
-    int, Field(ge=1, le=MANY, description="Requests under way at any time, per driver (closed loop).")
+    int, Field(ge=1, le=MANY, description="Requests in flight per driver (closed loop).")
 ]
 
 
@@ -113,13 +113,13 @@ class FillSection(Strict):
 
     model_config = ConfigDict(json_schema_extra=exactly_one(_GOALS))
 
-    duration: Optional[Duration] = Field(None, description="Write for this long.")
-    objects: Optional[int] = Field(None, ge=1, le=MOST_OBJECTS, description="Write so many objects into each bucket.")
+    duration: Optional[Duration] = Field(None, description="How long.")
+    objects: Optional[int] = Field(None, ge=1, le=MOST_OBJECTS, description="How many in each bucket.")
     max_avail: Optional[Percent] = Field(
-        None, description="Write this share of the data pool's MAX AVAIL, as it is when the fill starts."
+        None, description="This share of the data pool's MAX AVAIL at its start."
     )
     raw: Optional[Percent] = Field(
-        None, description="Write until this share of the cluster's raw capacity is used, by whatever data."
+        None, description="Until this share of raw capacity is used, by any data."
     )
 
     @model_validator(mode="after")
@@ -152,47 +152,46 @@ class BenchmarkSection(Strict):
 
     s3: S3Section = Field(description="Where the load goes.")
     use_endpoints: Optional[Annotated[int, Field(ge=1, le=MANY)]] = Field(
-        None, description="So many of the endpoints of `s3`, the first ones; `[1, 2, 4]` shows how RGWs scale."
+        None, description="So many of the first endpoints of `s3`; `[1, 2, 4]` shows how RGWs scale."
     )
     workers: Workers = 8
     scale: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False, strict=False)] = Field(
         1.0,
-        description="Multiplies every duration and number of objects (at least 1 s, 1 object).",
+        description="Multiplies durations and numbers of objects (at least 1).",
     )
     full_guard: Percent = Field(
         0.8,
-        description="Share of the raw capacity in use at which any phase is stopped.",
+        description="Share of raw capacity in use that stops any phase.",
         json_schema_extra={"default": "80%"},
     )
     keep_data: bool = Field(
-        False, description="Leave the buckets that the run made."
+        False, description="Leave the run's buckets."
     )
     warp_path: Optional[AbsolutePath] = Field(
-        None, description="warp on the client nodes; without it ours is copied there."
+        None, description="On client nodes. Default: ours is copied there."
     )
     read_objects: int = Field(
         1_000_000,
         ge=1,
         le=10**9,
-        description="Most existing objects listed for get and stat, the first by name.",
+        description="Most existing objects listed for get and stat.",
     )
     engine: Engine = Field("warp", description=ENGINE)
     cbt_load: CbtLoadSection = Field(
         CbtLoadSection.model_validate({}), description="How cbt-load works.", json_schema_extra={"default": {}}
     )
     keep_rows: bool = Field(
-        False, description="Keep a row of every request too."
+        False, description="Keep a row of every request."
     )
     versioned: bool = Field(
-        False, description="engine: cbt-load. Buckets that the run makes keep all versions of their objects."
+        False, description="cbt-load. Buckets keep all versions of objects."
     )
     admin: Literal["ceph", "none"] = Field(
-        "ceph", description="`none`: without `ceph` and `radosgw-admin`; the report says what then is not known."
+        "ceph", description="`none`: without `ceph` and `radosgw-admin`; the report says what is not known."
     )
     generator_ceiling: Optional[bool] = Field(
         None,
-        description="First measure what each client can do without a cluster, in seconds; without this key where "
-        "measurements last 5 minutes.",
+        description="First measure clients without a cluster. Default: where measurements last 5 minutes.",
     )
     settings: SettingsSection = Field(
         SettingsSection.model_validate({}),
@@ -200,15 +199,15 @@ class BenchmarkSection(Strict):
         json_schema_extra={"default": {}},
     )
     pools: PoolsSection = Field(
-        {}, description="Pools that the run makes and removes, by name; each has one of replicas, ec, existing."
+        {}, description="Pools that the run makes and removes, by name: replicas, ec or existing."
     )
     rgw: RgwSection = Field(
         RgwSection.model_validate({}),
-        description="What RGW has for the length of the run; its gateways are restarted in turn.",
+        description="Of RGW during the run; gateways restart in turn.",
         json_schema_extra={"default": {}},
     )
     post_poll: Optional[Duration] = Field(
-        None, description="Watch the cluster for this long after the last phase."
+        None, description="Watch so long after the last phase."
     )
 
     @field_validator("use_endpoints")

@@ -64,47 +64,47 @@ def metric_of(text: str) -> MetricKey:
 class BisectBudget(Strict):
     """Where the search ends without an answer. It can be raised later: the search resumes."""
 
-    time: Optional[Duration] = Field(None, description="Of builds, deployments and cycles together.")
+    time: Optional[Duration] = Field(None, description="Of everything.")
     measurements: int = Field(
-        200, ge=3, le=10_000, description="Each is two cycles: the good commit and another one, in one block."
+        200, ge=3, le=10_000, description="Two cycles each."
     )
 
 
 class BisectSection(Strict):
     """Which commit made a metric worse. CBT does not read this section."""
 
-    repo: str = Field(".", min_length=1, description="A git repository; from the folder of this file on.")
-    good: Revision = Field(description="The commit without the change, an ancestor of `bad`.")
-    bad: Revision = Field(description="The commit with the change.")
+    repo: str = Field(".", min_length=1, description="A git repository, relative to this file.")
+    good: Revision = Field(description="Commit without the change, an ancestor of `bad`.")
+    bad: Revision = Field(description="Commit with the change.")
     build: Optional[ShellCommand] = Field(
-        None, description="Builds the commit in the current folder into $CBT_PLUGINS_BUILD. Failed: not buildable."
+        None, description="Builds the commit in the current folder into $CBT_PLUGINS_BUILD."
     )
-    build_limit: Duration = Field(4 * 3600.0, description="For one build.", json_schema_extra={"default": "4h"})
+    build_limit: Duration = Field(4 * 3600.0, description="For each.", json_schema_extra={"default": "4h"})
     deploy: ShellCommand = Field(description="Deploys the commit in the current folder, or $CBT_PLUGINS_BUILD.")
     deploy_limit: Duration = Field(
-        3600.0, description="For one deployment.", json_schema_extra={"default": "1h"}
+        3600.0, description="For each.", json_schema_extra={"default": "1h"}
     )
-    cycle_limit: Optional[Duration] = Field(None, description="For a cycle; none by default.")
-    metric: str = Field(description="[[PHASE.]OPERATION.]METRIC, as `measure*.GET.p99_ms`; it must be one number.")
-    change: Literal["worse", "better"] = Field("worse", description="What the bad commit does to the metric.")
+    cycle_limit: Optional[Duration] = Field(None, description="For each cycle. Default: none.")
+    metric: str = Field(description="[[PHASE.]OPERATION.]METRIC, as `measure*.GET.p99_ms`; one number.")
+    change: Literal["worse", "better"] = Field("worse", description="Of the metric.")
     effect: Percent = Field(
-        0.03, description="The smallest change that counts.", json_schema_extra={"default": "3%"}
+        0.03, description="Smallest change that counts.", json_schema_extra={"default": "3%"}
     )
     posterior: Percent = Field(
         0.95, description="How sure the answer must be.", json_schema_extra={"default": "95%"}
     )
     paths: Dict[str, float] = Field(
-        {}, description="Pattern of touched files -> weight of such a commit; 1 for others. `src/rgw/*: 10`"
+        {}, description="Weights of commits that touch files: `src/rgw/*: 10`. Default: 1."
     )
     budget: BisectBudget = Field(
-        BisectBudget.model_validate({}), description="Where it ends.", json_schema_extra={"default": {}}
+        BisectBudget.model_validate({}), description="Its end.", json_schema_extra={"default": {}}
     )
     program: str = Field(
-        "", description="What runs a cycle, without its arguments, such as `/opt/cbt/cbt.py`. Default: our run loop."
+        "", description="What runs a cycle: `/opt/cbt/cbt.py`. Default: our run loop."
     )
-    through: str = Field("", description="What takes a command to the head node: `cbt-tools lab exec node0 --`.")
+    through: str = Field("", description="What takes commands to the head: `cbt-tools lab exec node0 --`.")
     builds: Optional[str] = Field(
-        None, min_length=1, description="Folder of the builds, which several searches may share."
+        None, min_length=1, description="Their folder; several searches may share it."
     )
 
     @field_validator("metric")

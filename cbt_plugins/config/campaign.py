@@ -20,32 +20,29 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}")
 CHANGED = ("cluster", "benchmarks", "monitoring_profiles", "client_endpoints", "common")
 Command = Annotated[str, Field(min_length=1)]
 _Keys = Dict[str, Any]
-
-
-def _changes(section: str) -> Any:
-    return Field({}, description=f"Merged into `{section}:`.")
+_MERGED: Any = Field({}, description="Merged into the section of this name.")
 
 
 class ArmSection(Strict):
     """One side of the comparison: the file with these keys changed. A list replaces a list."""
 
-    prepare: List[Command] = Field([], description="Shell commands before each cycle of this arm.")
+    prepare: List[Command] = Field([], description="Shell commands before each of its cycles.")
     restart: Optional[Command] = Field(
-        None, description="Shell command that restarts all daemons, for `code_or_defaults`."
+        None, description="Shell command that restarts all daemons (`code_or_defaults`)."
     )
-    cluster: _Keys = _changes("cluster")
-    benchmarks: _Keys = _changes("benchmarks")
-    monitoring_profiles: _Keys = _changes("monitoring_profiles")
-    client_endpoints: _Keys = _changes("client_endpoints")
-    common: _Keys = _changes("common")
+    cluster: _Keys = _MERGED
+    benchmarks: _Keys = _MERGED
+    monitoring_profiles: _Keys = _MERGED
+    client_endpoints: _Keys = _MERGED
+    common: _Keys = _MERGED
 
 
 class CampaignSection(Strict):
     """The same cycle on several arms, in turns, until the answer is sure. CBT does not read this section."""
 
-    arms: Dict[str, ArmSection] = Field(min_length=2, description="Name -> what this arm changes in the file.")
-    base: Optional[str] = Field(None, description="The arm that the others are compared with. Default: the first.")
-    blocks: int = Field(20, ge=3, le=40, description="The budget. Two arms: each block has four cycles, A B B A.")
+    arms: Dict[str, ArmSection] = Field(min_length=2, description="Name -> what it changes in the file.")
+    base: Optional[str] = Field(None, description="Arm that others are compared with. Default: the first.")
+    blocks: int = Field(20, ge=3, le=40, description="The budget. Two arms: four cycles each, A B B A.")
     margin: Percent = Field(
         0.05, description="Changes within it are equivalent.", json_schema_extra={"default": "5%"}
     )
@@ -55,26 +52,26 @@ class CampaignSection(Strict):
         json_schema_extra={"default": "5%"},
     )
     spending: Literal["pocock", "obrien-fleming"] = Field(
-        "pocock", description="`pocock` ends early for large changes, `obrien-fleming` finds small ones more often."
+        "pocock", description="`pocock` ends early for large changes; `obrien-fleming` finds more small ones."
     )
-    seed: int = Field(0, ge=0, description="Of the order of the arms in the blocks.")
+    seed: int = Field(0, ge=0, description="Of the order in blocks.")
     keys: List[Command] = Field(
-        [], description="Key rows, as `compare --key` has them: `total.p99_ms`, `measure*.GET.obj_per_s`."
+        [], description="Key rows, as in `compare --key`: `total.p99_ms`, `measure*.GET.obj_per_s`."
     )
-    prepare: List[Command] = Field([], description="Shell commands before each cycle, before those of the arm.")
+    prepare: List[Command] = Field([], description="Shell commands before each cycle, then those of the arm.")
     prepare_limit: Duration = Field(
-        3600.0, description="For each of these commands.", json_schema_extra={"default": "1h"}
+        3600.0, description="For each command.", json_schema_extra={"default": "1h"}
     )
-    cycle_limit: Optional[Duration] = Field(None, description="For a cycle; none by default.")
+    cycle_limit: Optional[Duration] = Field(None, description="For each cycle. Default: none.")
     program: Optional[Command] = Field(
         None,
-        description="What runs a cycle, without its arguments, such as `/opt/cbt/cbt.py`. Default: our run loop.",
+        description="What runs a cycle: `/opt/cbt/cbt.py`. Default: our run loop.",
     )
     through: Optional[Command] = Field(
-        None, description="What takes a command to the head node: `cbt-tools lab exec node0 --`."
+        None, description="What takes commands to the head: `cbt-tools lab exec node0 --`."
     )
     code_or_defaults: bool = Field(
-        False, description="Two arms become four: each also with the other's defaults of Ceph's options."
+        False, description="Two arms become four: also with the other's defaults of Ceph's options."
     )
 
     @field_validator("arms")

@@ -54,21 +54,21 @@ class ClusterSection(BaseModel):
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True, hide_input_in_errors=True)
 
-    user: Login = Field(description="Who logs in on the nodes.")
+    user: Login = Field(description="Who logs in on nodes.")
     head: Node = Field(description="Node with `ceph` and `radosgw-admin`.")
-    clients: _List = Field(description="Nodes that make the load.")
+    clients: _List = Field(description="Where generators run.")
     osds: NodesOrMapping = Field(description="Nodes with OSDs.")
-    mons: NodesOrMapping = Field(description="Nodes with monitors.")
-    rgws: Optional[NodesOrMapping] = Field(None, description="Nodes with RADOS gateways.")
-    iterations: int = Field(ge=1, le=10_000, description="How often every run is repeated.")
+    mons: NodesOrMapping = Field(description="With monitors.")
+    rgws: Optional[NodesOrMapping] = Field(None, description="With gateways.")
+    iterations: int = Field(ge=1, le=10_000, description="Repetitions of every run.")
     use_existing: bool = Field(True, description="Must be true.", json_schema_extra={"const": True})
     rebuild_every_test: bool = Field(False, description="Must be false.", json_schema_extra={"const": False})
-    conf_file: Optional[FilePath] = Field(None, description="ceph.conf of the cluster (/etc/ceph/ceph.conf).")
-    ceph_cmd: Optional[Program] = Field(None, description="`ceph` on the head node.")
+    conf_file: Optional[FilePath] = Field(None, description="Default: /etc/ceph/ceph.conf.")
+    ceph_cmd: Optional[Program] = Field(None, description="`ceph` on the head.")
     radosgw_admin_cmd: Optional[Program] = Field(
-        None, alias="radosgw-admin_cmd", description="`radosgw-admin` on the head node."
+        None, alias="radosgw-admin_cmd", description="`radosgw-admin` on the head."
     )
-    tmp_dir: Optional[AbsolutePath] = Field(None, description="Scratch directory on the nodes.")
+    tmp_dir: Optional[AbsolutePath] = Field(None, description="Scratch folder on nodes.")
 
     @field_validator("head", mode="before")
     @classmethod

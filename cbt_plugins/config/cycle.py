@@ -27,8 +27,8 @@ _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 class FillPhaseSection(FillSection):
     """Write objects: exactly one of duration, objects, max_avail, raw says until when."""
 
-    engine: Optional[Engine] = Field(None, description="What makes the load; without it the benchmark's `engine`.")
-    events: Optional[PhaseEvents] = Field(None, description="Faults and marks beside the load, in order of time.")
+    engine: Optional[Engine] = Field(None, description="Default: the benchmark's.")
+    events: Optional[PhaseEvents] = Field(None, description="In order of time.")
 
 
 class VerifySection(Strict):
@@ -48,21 +48,21 @@ class WaitSection(Strict):
 
     model_config = ConfigDict(json_schema_extra=exactly_one(_UNTIL))
 
-    duration: Optional[Duration] = Field(None, description="Wait for this long.")
-    clean: Optional[Literal[True]] = Field(None, description="Wait until all PGs are active+clean.")
+    duration: Optional[Duration] = Field(None, description="How long.")
+    clean: Optional[Literal[True]] = Field(None, description="Until all PGs are active+clean.")
     gc: Optional[Literal[True]] = Field(
-        None, description="Have RGW's garbage collected, also what is not due, and wait until there is none."
+        None, description="Until RGW has no garbage; what is not due is collected too."
     )
     at_most: Optional[Duration] = Field(
-        None, description="Give up waiting for `clean` or `gc` after this long; never scaled."
+        None, description="Give up `clean` or `gc` after this long; never scaled."
     )
     stalled: Optional[Duration] = Field(
-        None, description="Give up earlier, when there was no progress for this long; never scaled."
+        None, description="Or after this long without progress; never scaled."
     )
     drop_caches: Optional[Literal[True]] = Field(
-        None, description="First write back and drop the page caches of the OSD nodes."
+        None, description="First drop page caches of OSD nodes."
     )
-    events: Optional[PhaseEvents] = Field(None, description="Faults and marks while waiting, in order of time.")
+    events: Optional[PhaseEvents] = Field(None, description="In order of time.")
 
     @model_validator(mode="after")
     def _whole(self) -> WaitSection:
@@ -82,19 +82,19 @@ class PhaseSection(Strict):
 
     model_config = ConfigDict(json_schema_extra=exactly_one(_KINDS))
 
-    fill: Optional[FillPhaseSection] = Field(None, description="Write objects until one goal is reached.")
-    hybrid: Optional[HybridSection] = Field(None, description="Mixed operations on the data that is there.")
-    ladder: Optional[LadderSection] = Field(None, description="The highest load that meets an objective.")
+    fill: Optional[FillPhaseSection] = Field(None, description="Write until one goal is reached.")
+    hybrid: Optional[HybridSection] = Field(None, description="Mixed operations on existing data.")
+    ladder: Optional[LadderSection] = Field(None, description="Find the highest load that meets an objective.")
     warp: Optional[WarpPhaseSection] = Field(None, description="A plain warp command.")
     verify: Optional[VerifySection] = Field(None, description="Read and compare everything, once.")
     delete: Optional[DeleteSection] = Field(None, description="Delete everything.")
     wait: Optional[WaitSection] = Field(None, description="A pause.")
     name: Optional[str] = Field(
-        None, description="Unique, of a-z, 0-9 and -; without it the kind: `hybrid`, `hybrid-2`, ..."
+        None, description="Unique, of a-z, 0-9, -. Default: the kind: `hybrid`, `hybrid-2`, ..."
     )
     role: Optional[Literal["fill", "measure", "age", "none"]] = Field(
         None,
-        description="What a report takes it for; without it `fill` for fill, `measure` for hybrid, else `none`.",
+        description="For reports. Default: `fill` for fill, `measure` for hybrid, else `none`.",
     )
 
     @field_validator("name")

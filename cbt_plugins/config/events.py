@@ -73,11 +73,11 @@ Undo = Annotated[
 class RunSection(Strict):
     """A command on a node, and what undoes it: at `undo:` with its label, or at the end of the run."""
 
-    label: Annotated[str, AfterValidator(usable_label)] = Field(description="What undo: calls it; unique in the cycle.")
-    command: _Command = Field(description="Shell text. A status other than 0 fails the phase.")
-    node: Optional[Node] = Field(None, description="A node of `cluster:`; without it the head.")
+    label: Annotated[str, AfterValidator(usable_label)] = Field(description="For `undo:`; unique.")
+    command: _Command = Field(description="Shell text. Status 0, or the phase fails.")
+    node: Optional[Node] = Field(None, description="Default: the head.")
     undo: Optional[_Command] = Field(
-        None, description="Shell text; may run several times, until its status is 0."
+        None, description="Shell text; repeated until its status is 0."
     )
     timeout: Duration = Field(
         60.0, description="Of each; never scaled.", json_schema_extra={"default": "1m"}
@@ -110,21 +110,20 @@ class UpgradeSection(Strict):
 
     model_config = ConfigDict(json_schema_extra=exactly_one(("command", "image")))
 
-    label: Annotated[str, AfterValidator(usable_label)] = Field("upgrade", description="Its name in the results.")
-    to: str = Field(pattern=r"^\d+(\.\d+){0,2}$", description='The version that each must say in the end: "18.2".')
+    label: Annotated[str, AfterValidator(usable_label)] = Field("upgrade", description="Name in results.")
+    to: str = Field(pattern=r"^\d+(\.\d+){0,2}$", description='Version that each must say in the end: "18.2".')
     command: Optional[_Command] = Field(
         None,
-        description="Shell text that restarts one daemon with the new release, on its node, as root; {daemon} is "
-        "osd.3, {type} osd, {id} 3.",
+        description="Shell text, root on its node: restarts a daemon; {daemon}: osd.3, {type}: osd, {id}: 3.",
     )
     image: Optional[str] = Field(
         None,
         pattern=r"^[A-Za-z0-9][\w./:@-]*$",
-        description="For `ceph orch upgrade start --image`, in the place of command.",
+        description="Instead: for `ceph orch upgrade start --image`.",
     )
     timeout: Duration = Field(
         600.0,
-        description="Until a daemon says the version and all PGs are active+clean; for the whole with image.",
+        description="Until a daemon (with image: all) says the version and all PGs are active+clean.",
         json_schema_extra={"default": "10m"},
     )
     irreversible: bool = Field(False, description="Must be true: there is no undo.")
@@ -147,12 +146,12 @@ class EventSection(Strict):
 
     model_config = ConfigDict(json_schema_extra=exactly_one(_WHAT))
 
-    at: Moment = Field(description="After the load began, ramp and warm-up included; scaled as durations are.")
+    at: Moment = Field(description="After the load began, ramp and warm-up included; scaled.")
     fault: Optional[FaultSection] = Field(None, description="Inject a fault.")
     run: Optional[RunSection] = Field(None, description="Run a command on a node.")
-    upgrade: Optional[UpgradeSection] = Field(None, description="Upgrade the cluster, daemon by daemon; no undo.")
-    undo: Optional[Undo] = Field(None, description="Undo a fault or command: its label, several, or `all` in force.")
-    mark: Optional[str] = Field(None, min_length=1, description="A part of the phase begins, which the report shows.")
+    upgrade: Optional[UpgradeSection] = Field(None, description="Upgrade the cluster; no undo.")
+    undo: Optional[Undo] = Field(None, description="A fault or command: its label, several, or `all`.")
+    mark: Optional[str] = Field(None, min_length=1, description="Begin a part of the phase in the report.")
 
     @model_validator(mode="after")
     def _whole(self) -> EventSection:
@@ -289,7 +288,7 @@ class FaultFileSection(Strict):
         description="Set on the cluster during the run.",
         json_schema_extra={"default": {}},
     )
-    events: Events = Field(description="In order of time; each is one of fault, run, upgrade, undo, mark.")
+    events: Events = Field(description="In order of time; each one of fault, run, upgrade, undo, mark.")
 
     @field_validator("events")
     @classmethod

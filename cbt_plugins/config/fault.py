@@ -86,16 +86,15 @@ class AnyFaultSection(Strict):
 
     kind: str = Field(
         min_length=1,
-        description="`stop`, `crash`, `out`, `replace`, `mark`, `network`, `reboot`, `power`, or what another "
-        "distribution adds.",
+        description="`stop`, `crash`, `out`, `replace`, `mark`, `network`, `reboot`, `power`, or a third party's.",
     )
     seed: Optional[Annotated[int, Field(ge=0, lt=1 << 63)]] = Field(
-        None, description="Same seed, same choice; 1 without it. Only where the targets are chosen."
+        None, description="Same seed, same choice of targets. Default: 1."
     )
     options: Annotated[Dict[Any, Any], WithJsonSchema({"type": "object"})] = Field(
         {}, description="Options of the kind.", validate_default=True
     )
-    accept: List[str] = Field([], description="Safety rules that it may break; one that breaks another is refused.")
+    accept: List[str] = Field([], description="Safety rules that it may break.")
 
     @field_validator("kind")
     @classmethod
@@ -171,14 +170,14 @@ class FaultSection(AnyFaultSection):
 
     model_config = ConfigDict(json_schema_extra=exactly_one(_TARGETS))
 
-    label: str = Field(description="What undo: and the report call it; unique in the cycle.")
-    nodes: Optional[Nodes] = Field(None, description="These nodes, or all their daemons that the kind takes.")
-    osds: Optional[Osds] = Field(None, description="These OSDs, by number.")
-    daemons: Optional[Daemons] = Field(None, description="These daemons, by type and name: `[osd.3, rgw.a]`.")
-    osd_nodes: Optional[Number] = Field(None, description="So many healthy nodes, chosen by the seed.")
-    osd_number: Optional[Number] = Field(None, description="So many healthy OSDs, chosen by the seed.")
+    label: str = Field(description="For `undo:` and report; unique.")
+    nodes: Optional[Nodes] = Field(None, description="These, or all their daemons that the kind takes.")
+    osds: Optional[Osds] = Field(None, description="These.")
+    daemons: Optional[Daemons] = Field(None, description="These: `[osd.3, rgw.a]`.")
+    osd_nodes: Optional[Number] = Field(None, description="So many healthy ones, chosen by the seed.")
+    osd_number: Optional[Number] = Field(None, description="So many healthy ones, chosen by the seed.")
     daemon_number: Optional[Number] = Field(
-        None, description="So many healthy daemons that the kind takes, chosen by the seed."
+        None, description="So many healthy ones that the kind takes, likewise."
     )
 
     @field_validator("label")

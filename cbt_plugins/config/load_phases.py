@@ -75,36 +75,35 @@ class HybridWorkers(Strict):
 class HybridSection(Strict):
     """Operations at a fixed ratio on the data that is there."""
 
-    duration: Duration = Field(description="How long the phase measures.")
+    duration: Duration = Field(description="How long it measures.")
     mix: MixSection = Field(
         DEFAULT_MIX,
         description="Operations and their ratio.",
         json_schema_extra={"default": DEFAULT_MIX_TEXT},
     )
-    engine: Optional[Engine] = Field(None, description="What makes the load; without it the benchmark's `engine`.")
+    engine: Optional[Engine] = Field(None, description="Default: the benchmark's.")
     workers: Optional[HybridWorkers] = Field(
         None,
-        description="engine: warp. Fixed workers per operation and driver; without it calibrated once per run.",
+        description="warp. Per operation and driver. Default: calibrated once per run.",
     )
     rate: Optional[_Rate] = Field(
         None,
-        description="engine: cbt-load. Open loop: requests of all drivers together, or `50%` of what the last closed "
-        "loop before it made. Without it a closed loop.",
+        description="cbt-load. Open loop: of all drivers, or `50%` of the last closed loop. Default: closed loop.",
     )
     arrivals: Optional[Literal["poisson", "even"]] = Field(
-        None, description="engine: cbt-load. Of an open loop; without this key `poisson`."
+        None, description="cbt-load. Of an open loop. Default: `poisson`."
     )
     ramp: Optional[Duration] = Field(
-        None, description="engine: cbt-load. Before `duration`, the load grows to its full size."
+        None, description="cbt-load. Before `duration`, load grows so long."
     )
     warmup: Optional[Duration] = Field(
-        None, description="engine: cbt-load. Full load after the ramp, not measured."
+        None, description="cbt-load. Full load after the ramp, not measured."
     )
-    keys: Optional[KeysSection] = Field(None, description="engine: cbt-load. Which objects an operation takes.")
+    keys: Optional[KeysSection] = Field(None, description="cbt-load. Which objects an operation takes.")
     roles: Optional[RolesSection] = Field(
-        None, description="engine: cbt-load, across_buckets. Buckets of an operation, by number from 1 or name."
+        None, description="across_buckets. Buckets of an operation, by number from 1 or name."
     )
-    events: Optional[PhaseEvents] = Field(None, description="Faults and marks beside the load, in order of time.")
+    events: Optional[PhaseEvents] = Field(None, description="In order of time.")
 
     @field_validator("workers")
     @classmethod
@@ -210,15 +209,15 @@ _PlainRate = Annotated[float, BeforeValidator(parse_rate), WithJsonSchema({"anyO
 class LadderRates(Strict):
     """From where to where an open loop's rate may go: requests of all drivers together."""
 
-    lowest: _PlainRate = Field(description="Rate of the first step.")
-    highest: _PlainRate = Field(description="No step is faster.")
+    lowest: _PlainRate = Field(description="First step.")
+    highest: _PlainRate = Field(description="Fastest step.")
 
 
 class LadderWorkers(Strict):
     """From where to where the workers of a closed loop may go, per driver."""
 
-    lowest: Workers = Field(1, description="Workers of the first step.")
-    highest: Workers = Field(description="No step has more.")
+    lowest: Workers = Field(1, description="First step.")
+    highest: Workers = Field(description="Largest step.")
 
 
 class LadderSection(Strict):
@@ -227,18 +226,18 @@ class LadderSection(Strict):
     model_config = ConfigDict(json_schema_extra=exactly_one(("rate", "workers")))
 
     rate: Optional[LadderRates] = Field(
-        None, description="Open loop, requests of all drivers: latency counts from the scheduled time."
+        None, description="Open loop, of all drivers."
     )
     workers: Optional[LadderWorkers] = Field(None, description="Closed loop, per driver.")
     objective: Annotated[
         Dict[str, float],
         BeforeValidator(_objective),
         WithJsonSchema({"type": "object", "minProperties": 1, "additionalProperties": {"type": ["number", "string"]}}),
-    ] = Field(description="Limits by metric, as in `acceptable:`: `{GET/p99_ms: 50, success_rate: 99.9%}`.")
-    steps: int = Field(10, ge=2, le=100, description="Number of phases; those that are left over repeat a load.")
-    duration: Duration = Field(description="How long each step measures.")
-    warmup: Optional[Duration] = Field(None, description="Before that in each step, not measured.")
-    arrivals: Optional[Literal["poisson", "even"]] = Field(None, description="Of `rate`; without this key `poisson`.")
+    ] = Field(description="Limits by [OPERATION/]METRIC: `{GET/p99_ms: 50, success_rate: 99.9%}`.")
+    steps: int = Field(10, ge=2, le=100, description="Those left over repeat a load.")
+    duration: Duration = Field(description="Of each step.")
+    warmup: Optional[Duration] = Field(None, description="Before it, not measured.")
+    arrivals: Optional[Literal["poisson", "even"]] = Field(None, description="Of `rate`. Default: `poisson`.")
     mix: MixSection = Field(
         DEFAULT_MIX, description="Operations and their ratio.", json_schema_extra={"default": DEFAULT_MIX_TEXT}
     )
@@ -384,20 +383,20 @@ class WarpPhaseSection(Strict):
     op: Literal["mixed", "get", "put", "stat", "delete", "list", "multipart", "versioned"] = Field(
         description="warp's command."
     )
-    duration: Duration = Field(description="How long it runs, without its preparation.")
+    duration: Duration = Field(description="Without its preparation.")
     mix: Optional[MixSection] = Field(
-        None, description="Only for `mixed`; without it as in hybrid."
+        None, description="Only for `mixed`. Default: as in hybrid."
     )
     objects: Optional[int] = Field(
         None,
         ge=1,
         le=MOST_OBJECTS,
-        description="Objects that warp uploads first (its --objects).",
+        description="Uploaded first (--objects).",
     )
     args: Annotated[Dict[str, str], BeforeValidator(_options)] = Field(
-        {}, description="Further options of warp, without dashes: `{disable-multipart: true}`."
+        {}, description="More options, without dashes: `{disable-multipart: true}`."
     )
-    events: Optional[PhaseEvents] = Field(None, description="Faults and marks beside the load, in order of time.")
+    events: Optional[PhaseEvents] = Field(None, description="In order of time.")
 
     @field_validator("mix")
     @classmethod

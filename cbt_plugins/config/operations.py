@@ -28,12 +28,12 @@ _MixPart = Annotated[
 class MixSection(Strict):
     """Percent of the requests by operation; the sum is 100."""
 
-    get: _MixPart = Field(0, description="Whole objects read.")
-    put: _MixPart = Field(0, description="Objects written.")
+    get: _MixPart = Field(0, description="Whole objects.")
+    put: _MixPart = Field(0, description="Whole objects.")
     stat: _MixPart = Field(0, description="HEAD requests.")
-    delete: _MixPart = Field(0, description="Objects deleted; with warp never more than put.")
-    list: _MixPart = Field(0, description="Lists of a bucket (engine: cbt-load).")
-    multipart: _MixPart = Field(0, description="Objects written in parts (engine: cbt-load).")
+    delete: _MixPart = Field(0, description="With warp never more than put.")
+    list: _MixPart = Field(0, description="cbt-load. Of a bucket.")
+    multipart: _MixPart = Field(0, description="cbt-load. Written in parts.")
 
     @model_validator(mode="after")
     def _whole(self) -> MixSection:
@@ -175,11 +175,11 @@ _Keys = Annotated[
 class KeysSection(Strict):
     """Which objects an operation takes: `live`, `new`, or a range such as `u(1,2N)`; N is what the fill wrote."""
 
-    get: Optional[_Keys] = Field(None, description="Of a range: those that exist. Without this key `live`.")
-    put: Optional[_Keys] = Field(None, description="Of a range: makes or overwrites. Without this key `new`.")
+    get: Optional[_Keys] = Field(None, description="Of a range: those that exist. Default: `live`.")
+    put: Optional[_Keys] = Field(None, description="Of a range: makes or overwrites. Default: `new`.")
     stat: Optional[_Keys] = Field(None, description="As get.")
     delete: Optional[_Keys] = Field(
-        None, description="As get; `{select: u(1,2N), absent: true}` also takes what does not exist, as COSBench does."
+        None, description="As get; `{select: u(1,2N), absent: true}` also takes what does not exist."
     )
     multipart: Optional[_Keys] = Field(None, description="As put.")
 

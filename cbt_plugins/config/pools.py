@@ -82,9 +82,9 @@ _Profile = Annotated[
 class CompressionSection(Strict):
     """Compression by BlueStore."""
 
-    mode: Literal["none", "passive", "aggressive", "force"] = Field(description="When BlueStore compresses.")
+    mode: Literal["none", "passive", "aggressive", "force"] = Field(description="When it compresses.")
     algorithm: Optional[Literal["snappy", "zlib", "zstd", "lz4"]] = Field(
-        None, description="How; without it as for the OSDs."
+        None, description="Default: as for the OSDs."
     )
 
 
@@ -97,22 +97,22 @@ class PoolSection(Strict):
     ec: Optional[_Ec] = Field(None, description="Erasure code, `k+m`.")
     existing: Optional[Literal[True]] = Field(
         None,
-        description="Your consent: the pool of this name, whosever data it holds, has these options during the run.",
+        description="Your consent: whosever pool it is, it has these options during the run.",
     )
     pg_num: Optional[Annotated[int, Field(ge=1, le=65536)]] = Field(
-        None, description="Number of PGs, without the autoscaler."
+        None, description="Without the autoscaler."
     )
     target_ratio: Optional[Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False, strict=False)]] = Field(
         None, description="target_size_ratio, for the autoscaler."
     )
-    bulk: Optional[bool] = Field(None, description="The flag, for the autoscaler.")
-    compression: Optional[CompressionSection] = Field(None, description="Compression by BlueStore.")
-    application: Optional[CrushName] = Field(None, description="`rgw`, `rbd` or another; without it `rgw`.")
-    profile: Optional[_Profile] = Field(None, description="More of the erasure code: `{plugin: isa}`.")
-    rule: Optional[CrushName] = Field(None, description="A CRUSH rule that is there.")
-    root: Optional[CrushName] = Field(None, description="Of a CRUSH rule of its own; without it `default`.")
+    bulk: Optional[bool] = Field(None, description="For the autoscaler.")
+    compression: Optional[CompressionSection] = Field(None, description="By BlueStore.")
+    application: Optional[CrushName] = Field(None, description="Default: `rgw`.")
+    profile: Optional[_Profile] = Field(None, description="Of the erasure code: `{plugin: isa}`.")
+    rule: Optional[CrushName] = Field(None, description="Existing CRUSH rule.")
+    root: Optional[CrushName] = Field(None, description="Of its own CRUSH rule. Default: `default`.")
     failure_domain: Optional[CrushName] = Field(
-        None, description="The same; without it `host`."
+        None, description="The same. Default: `host`."
     )
     device_class: Optional[CrushName] = Field(None, description="The same: `hdd`, `ssd`, ...")
 

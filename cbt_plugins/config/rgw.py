@@ -22,7 +22,7 @@ class PlacementSection(Strict):
     data: str = Field(description="Objects.")
     index: str = Field(description="Bucket indexes; with replicas.")
     extra: Optional[str] = Field(
-        None, description="Unfinished multipart uploads; with replicas. Required where `data` is erasure coded."
+        None, description="Unfinished multipart uploads; with replicas. Needed where `data` is erasure coded."
     )
 
     def errors(self, pools: Mapping[str, PoolSection]) -> Iterator[FieldError]:
@@ -50,12 +50,11 @@ class RgwSection(Strict):
 
     placement: Optional[PlacementSection] = Field(None, description="A placement target of the run's own in the zone.")
     index_shards: Optional[Annotated[int, Field(ge=1, le=65521)]] = Field(
-        None, description="Shards of the index of each new bucket: rgw_override_bucket_index_max_shards."
+        None, description="rgw_override_bucket_index_max_shards of new buckets."
     )
     threads: Optional[Annotated[int, Field(ge=1, le=65536)]] = Field(None, description="rgw_thread_pool_size.")
     make_user: Optional[bool] = Field(
-        None, description="Make the user of `s3:`, with keys, where there is none; the end removes it. With "
-        "`placement` it must not be there."
+        None, description="Make the user of `s3:`, if missing; the end removes it. With `placement` it must be missing."
     )
 
     def errors(self, data: Mapping[str, Any]) -> List[FieldError]:

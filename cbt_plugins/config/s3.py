@@ -79,47 +79,43 @@ class S3Section(Strict):
     model_config = ConfigDict(json_schema_extra=exactly_one(("urls", "endpoints")))
 
     urls: Optional[Annotated[List[_Url], Field(min_length=1)]] = Field(
-        None, description="RGW endpoints, `http://host:port` each; or give `endpoints`."
+        None, description="Endpoints, `http://host:port`."
     )
     endpoints: Optional[str] = Field(
-        None, description="A section under `client_endpoints:` whose `urls` (and `user`) are used."
+        None, description="Instead: a section of `client_endpoints:` with `urls` (and `user`)."
     )
     user: Optional[RgwUser] = Field(
         None,
-        description="RGW user, or `TENANT$NAME`; its keys come from `radosgw-admin user info` on the head node.",
+        description="RGW user, or `TENANT$NAME`; the head asks `radosgw-admin` for keys.",
     )
     access_key: Optional[_Secret] = Field(
-        None, description="`${NAME}` (environment of the machine that leads the run) or `file:/path`."
+        None, description="`${NAME}` (environment of the leading machine) or `file:/path`."
     )
     secret_key: Optional[_Secret] = Field(
-        None, description="`${NAME}` (environment of the machine that leads the run) or `file:/path`."
+        None, description="`${NAME}` (environment of the leading machine) or `file:/path`."
     )
-    session_token: Optional[_Secret] = Field(None, description="The same, of a session that outlives the run.")
+    session_token: Optional[_Secret] = Field(None, description="The same, of a session.")
     profile: Optional[AwsProfile] = Field(
-        None, description="Instead: keys of this profile in `~/.aws/credentials` of the machine that leads the run."
+        None, description="Instead: a profile of the leading machine's `~/.aws/credentials`."
     )
-    region: Region = Field("us-east-1", description="Region that requests are signed for.")
+    region: Region = Field("us-east-1", description="For signatures.")
     host_select: Literal["weighed", "roundrobin", "one"] = Field(
         "weighed",
-        description="Which URL a driver takes: the least busy, the next, or always `one`; drivers of a node have "
-        "different ones.",
+        description="URL of a request: the least busy, the next, or `one` for each driver, in turn.",
     )
     lookup: Literal["path", "dns"] = Field("path", description="Bucket in the path, or in the host name.")
-    verify_tls: bool = Field(True, description="Check the certificates of https URLs.")
+    verify_tls: bool = Field(True, description="Check https certificates.")
     ca_file: Optional[AbsolutePath] = Field(
         None,
-        description="PEM file, on the machine that leads the run, with the authority of https URLs; without it the "
-        "clients' own.",
+        description="PEM file, on the leading machine, with the authority of https URLs. Default: the clients' own.",
     )
     payload: Literal["signed", "unsigned"] = Field(
-        "signed", description="`unsigned` leaves the payload out of the signature (UNSIGNED-PAYLOAD). "
-        "warp does so with RGW 20, which refuses its signatures."
+        "signed", description="`unsigned`: UNSIGNED-PAYLOAD; warp always with RGW 20, which refuses its signatures."
     )
 
     sse: Optional[Encryption] = Field(
         None,
-        description="engine: cbt-load. Objects are encrypted: `c` (SSE-C, the key made of the secret key; https), "
-        "`s3`, or `kms:KEY`.",
+        description="cbt-load. Encryption: `c` (SSE-C, key made of the secret key; https), `s3`, or `kms:KEY`.",
     )
 
     @field_validator("urls")

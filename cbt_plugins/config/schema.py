@@ -221,7 +221,7 @@ def _table(title: str, rows: Mapping[str, str], seen: Dict[str, str]) -> str:
     for key, rest in rows.items():
         place = seen.setdefault(f"{key} {rest}", title)
         group = new.setdefault(rest, []) if place == title else old.setdefault(place, [])
-        group.append(f"`{key}`")
+        group.append(key)
     lines = [f"| {', '.join(keys)} | {rest} |" for rest, keys in new.items()]
     if lines:
         lines[:0] = ["", "| | | | |", "| --- | --- | --- | --- |"]
@@ -232,17 +232,15 @@ def _table(title: str, rows: Mapping[str, str], seen: Dict[str, str]) -> str:
 
 
 def _rows(model: Mapping[str, Any], titles: Mapping[str, str]) -> Dict[str, str]:
-    """Return the cells of value, default and meaning by key."""
+    """Return the cells of value, default and meaning by key; one that is required is bold."""
     rows = {}
     for key, node in model["properties"].items():
         if key in CBT_KEYS:
             continue
-        if key in model.get("required", ()):
-            default = "required"
-        else:
-            default = f"`{_yaml(node['default'])}`" if "default" in node else ""
+        default = f"`{_yaml(node['default'])}`" if "default" in node else ""
         value = " or ".join(dict.fromkeys(_kinds(node, titles)))
-        rows[key] = f"{value} | {default} | {node.get('description', '')}"
+        name = f"**`{key}`**" if key in model.get("required", ()) else f"`{key}`"
+        rows[name] = f"{value} | {default} | {node.get('description', '')}"
     return rows
 
 

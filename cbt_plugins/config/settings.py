@@ -106,8 +106,8 @@ def _limit(seconds: float, description: str) -> Any:
 class LimitsSection(Strict):
     """How long the cluster may take before a fault, or its undo, counts as failed; none is scaled."""
 
-    command: Duration = _limit(30.0, "For an answer to a question, and for a change of the cluster's map.")
-    daemons: Duration = _limit(180.0, "For a command that stops or starts a node's daemons, or its power.")
+    command: Duration = _limit(30.0, "An answer, or a change of the cluster's map.")
+    daemons: Duration = _limit(180.0, "A command that stops or starts a node's daemons, or its power.")
     down: Duration = _limit(60.0, "Until the cluster has seen that OSDs are down.")
     back: Duration = _limit(300.0, "Until it has seen that OSDs are up and in again.")
     boot: Duration = _limit(
@@ -132,30 +132,30 @@ class SettingsSection(Strict):
 
     scrub: Optional[_Scrub] = Field(
         None,
-        description="`off`: the flags noscrub and nodeep-scrub; `on`: as it is; `deep-after`: `off`, and a deep scrub "
-        "of RGW's log and index pools after the run.",
+        description="`off`: flags noscrub, nodeep-scrub; `on`: as it is; "
+        "`deep-after`: `off`, then deep-scrub RGW's log and index pools.",
     )
     balancer: Optional[Switch] = Field(None, description="The mgr's balancer.")
     autoscaler: Optional[Switch] = Field(
         None, description="pg_autoscale_mode of every pool."
     )
     flags: Annotated[List[str], Field(min_length=1)] = Field(
-        [], description="Flags of the OSD map: `noout`, `norebalance`, `noscrub`, ..."
+        [], description="Of the OSD map: `noout`, `norebalance`, ..."
     )
     config: _Config = Field({}, description="`{osd: {osd_max_backfills: 4}}`, as `ceph config set` takes it.")
     recovery: Optional[Literal["aggressive"]] = Field(
         None,
-        description="`aggressive`: as fast as the disks give, from the first fault to the end.",
+        description="From the first fault on as fast as disks give.",
     )
     accept: Annotated[List[str], Field(min_length=1)] = Field(
         [],
-        description="Conditions with which a run may begin, and which forbid no verdict: "
+        description="Conditions that a run may begin with, and that forbid no verdict: "
         + ", ".join(f"`{name}`" for name in conditions.NAMES)
         + ".",
     )
     limits: LimitsSection = Field(
         LimitsSection.model_validate({}),
-        description="How long the cluster may take before a fault or undo has failed; never scaled.",
+        description="When a fault or undo has failed; never scaled.",
         json_schema_extra={"default": {}},
     )
 

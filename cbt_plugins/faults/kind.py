@@ -50,7 +50,7 @@ class ServiceOptions(KindOptions):
     """Options of a kind that starts or stops daemons."""
 
     service_manager: Optional[Literal["systemd", "cephadm", "process"]] = Field(
-        None, description="What runs the daemons; without it the node is asked."
+        None, description="Of the daemons. Default: the node is asked."
     )
 
 

@@ -41,7 +41,7 @@ class FaultsProfile(Strict):
     """Faults beside a benchmark, CBT's own included."""
 
     file: Annotated[str, AfterValidator(check_option_value)] = Field(
-        min_length=1, description="A fault file: `events:` and `settings:`."
+        min_length=1, description="A fault file."
     )
 
 

@@ -71,7 +71,8 @@ def test_the_reference_has_every_key_with_its_meaning() -> None:
     for model in [*models, ClusterSection, *parts]:
         for key, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{key} has no description"
-            assert f"| `{field.alias or key}` |" in tables
+            bold = "**" if field.is_required() else ""
+            assert f"| {bold}`{field.alias or key}`{bold} |" in tables
     assert "|  |  |" not in tables
 
 

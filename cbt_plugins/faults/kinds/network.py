@@ -38,17 +38,17 @@ class Network(Kind):
         """How the network is cut, and for how long at most."""
 
         method: Literal["link", "nft"] = Field(
-            "link", description="`link`: interfaces down; `nft`: packets dropped except those of ssh."
+            "link", description="`link`: interfaces down; `nft`: packets dropped, except ssh's."
         )
         interfaces: Annotated[List[Interface], LISTED, LISTED_SCHEMA] = Field(
-            [], description="Taken down; for `method: link`.", json_schema_extra={"default": []}
+            [], description="For `link`: these.", json_schema_extra={"default": []}
         )
         deadline: Annotated[Seconds, AfterValidator(_possible)] = Field(
             900.0,
-            description="After that a node recovers by itself; 5s to 7d.",
+            description="Then the node recovers by itself; 5s to 7d.",
             json_schema_extra={"default": "15m"},
         )
-        ssh_port: int = Field(22, ge=1, le=65535, description="What `method: nft` leaves open.")
+        ssh_port: int = Field(22, ge=1, le=65535, description="For `nft`.")
 
         @model_validator(mode="after")
         def _complete(self) -> Network.Options:

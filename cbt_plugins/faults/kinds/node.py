@@ -115,7 +115,7 @@ class Power(_WholeNode):
         on: str = Field("", description="Gives the power back.")
         secrets: Names = Field(
             [],
-            description="Environment variables that they need, beside those named as `${NAME}`; never in a file.",
+            description="Environment variables they need, beside `${NAME}` in them; never in a file.",
             json_schema_extra={"default": []},
         )
 

@@ -53,7 +53,7 @@ class Replace(Kind):
     class Options(ServiceOptions):
         """What must be said before data is destroyed."""
 
-        consent: str = Field("", description="`osd.3 will be destroyed`, word for word, with the OSDs of the fault.")
+        consent: str = Field("", description="`osd.3 will be destroyed`, word for word.")
 
     options: Options
 
