@@ -18,7 +18,7 @@ from .agents import AgentMonitor
 
 
 class BacklogProfile(Strict):
-    """RGW's garbage, resharding and multisite sync while a benchmark runs, asked from the head node."""
+    """RGW's garbage, resharding and multisite sync, asked from the head."""
 
     interval: float = Field(60.0, ge=1, le=3600, description="Seconds between looks, at least.")
 

@@ -21,7 +21,7 @@ from .agents import AgentMonitor
 
 
 class RecoveryProfile(Strict):
-    """The cluster's state, over and over, while a benchmark runs."""
+    """The cluster's state while a benchmark runs."""
 
     # plain numbers as in CBT's own profiles
     interval: float = Field(1.0, ge=0.1, le=60, description="Seconds between samples.")

@@ -16,7 +16,7 @@ from .agents import AgentMonitor
 
 
 class ResourcesProfile(Strict):
-    """What daemons, disks and interfaces do on the nodes while a benchmark runs."""
+    """What daemons, disks and interfaces do."""
 
     interval: float = Field(1.0, ge=0.1, le=60, description="Seconds between samples.")
     nodes: Union[str, List[str]] = Field(

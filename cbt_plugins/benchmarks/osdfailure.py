@@ -253,7 +253,7 @@ class WaitCleanSection(Strict):
 
 
 class OsdFailureSection(BySizeSection):
-    """Load without a failure, with nodes of OSDs down, and while they come back."""
+    """Load while nodes of OSDs go down and come back."""
 
     settings: SettingsSection = Field(
         SettingsSection.model_validate({}),

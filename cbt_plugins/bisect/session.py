@@ -229,7 +229,7 @@ class BisectSession:
             file=self.archive / CYCLE_FILE,
             prepare=(deploy,),
             program=section.program or PROGRAM,
-            through=section.through,
+            through=section.through or "",
             limit=section.deploy_limit,
             cycle_limit=section.cycle_limit,
             environment=self._environment(sha),

@@ -71,7 +71,7 @@ class BisectBudget(Strict):
 
 
 class BisectSection(Strict):
-    """Which commit made a metric worse. CBT does not read this section."""
+    """Which commit made a metric worse. CBT ignores it."""
 
     repo: str = Field(".", min_length=1, description="A git repository, relative to this file.")
     good: Revision = Field(description="Commit without the change, an ancestor of `bad`.")
@@ -99,10 +99,12 @@ class BisectSection(Strict):
     budget: BisectBudget = Field(
         BisectBudget.model_validate({}), description="Its end.", json_schema_extra={"default": {}}
     )
-    program: str = Field(
-        "", description="What runs a cycle: `/opt/cbt/cbt.py`. Default: our run loop."
+    program: Optional[str] = Field(
+        None, min_length=1, description="What runs a cycle: `/opt/cbt/cbt.py`. Default: our run loop."
     )
-    through: str = Field("", description="What takes commands to the head: `cbt-tools lab exec node0 --`.")
+    through: Optional[str] = Field(
+        None, min_length=1, description="What takes commands to the head: `cbt-tools lab exec node0 --`."
+    )
     builds: Optional[str] = Field(
         None, min_length=1, description="Their folder; several searches may share it."
     )

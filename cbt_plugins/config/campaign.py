@@ -38,7 +38,7 @@ class ArmSection(Strict):
 
 
 class CampaignSection(Strict):
-    """The same cycle on several arms, in turns, until the answer is sure. CBT does not read this section."""
+    """The same cycle on several arms, in turns, until the answer is sure. CBT ignores it."""
 
     arms: Dict[str, ArmSection] = Field(min_length=2, description="Name -> what it changes in the file.")
     base: Optional[str] = Field(None, description="Arm that others are compared with. Default: the first.")

@@ -50,7 +50,7 @@ def _entries(role: str, value: Union[List[Any], Dict[Any, Any], None]) -> Iterat
 
 
 class ClusterSection(BaseModel):
-    """An existing cluster: we never build one and never take one down."""
+    """An existing cluster: never built, never taken down."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True, hide_input_in_errors=True)
 

@@ -281,7 +281,7 @@ class FaultsInForce:
 
 
 class FaultFileSection(Strict):
-    """Faults beside any benchmark; what is still in force at its end is undone then."""
+    """Faults beside any benchmark; undone at its end at the latest."""
 
     settings: SettingsSection = Field(
         SettingsSection.model_validate({}),

@@ -238,7 +238,9 @@ def _rows(model: Mapping[str, Any], titles: Mapping[str, str]) -> Dict[str, str]
         if key in CBT_KEYS:
             continue
         default = f"`{_yaml(node['default'])}`" if "default" in node else ""
-        value = " or ".join(dict.fromkeys(_kinds(node, titles)))
+        value = ", ".join(dict.fromkeys(_kinds(node, titles)))
+        if default.strip("`") and value in _PLAIN:
+            value = ""  # the default shows it
         name = f"**`{key}`**" if key in model.get("required", ()) else f"`{key}`"
         rows[name] = f"{value} | {default} | {node.get('description', '')}"
     return rows
@@ -271,6 +273,10 @@ def _kinds(node: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[str]:
         yield words.get(node.get("type", ""), "anything")
 
 
+#: kinds of values that a default shows as well as their name
+_PLAIN = ("boolean", "duration", "integer", "list", "mapping", "percent", "size", "text")
+
+
 def _refs(node: Any) -> Iterator[str]:
     if isinstance(node, dict):
         if "$ref" in node:
@@ -296,7 +302,7 @@ def _pattern(kind: Any) -> str:
 
 _UNITS = {
     _pattern(Size): "size",
-    RANGE_PATTERN: "size or range",
+    RANGE_PATTERN: "size, range",
     _pattern(Duration): "duration",
     _pattern(Percent): "percent",
     RATE_PATTERN: "rate",
