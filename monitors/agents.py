@@ -8,7 +8,8 @@ import logging
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, ClassVar, Dict, Mapping, Optional
+from types import ModuleType
+from typing import Any, ClassVar, Dict, Mapping, Optional, Tuple
 
 from cbt_plugins.cluster.remote import Remote, script
 from cbt_plugins.cluster.stream import NodeProgram
@@ -30,6 +31,7 @@ class AgentMonitor(Monitor):
 
     NAME: ClassVar[str]
     AGENT: ClassVar[Path]  # standard library only, Python 3.6
+    PARTS: ClassVar[Tuple[ModuleType, ...]] = ()  # as for NodeProgram
 
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
         super().__init__(config, cluster, common)
@@ -45,7 +47,7 @@ class AgentMonitor(Monitor):
         return node
 
     def start(self, directory: str) -> None:
-        agent = NodeProgram(self.AGENT)
+        agent = NodeProgram(self.AGENT, self.PARTS)
         words = agent.words(self.argument())
         lines = {}
         for node in self.nodes:

@@ -11,12 +11,15 @@ import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 import time
 from typing import Dict, List, Optional
 
 #: seconds until a lost connection is made anew, doubled up to the second one
 PAUSE, LONGEST = 0.5, 30.0
+#: seconds from one look to the next while one is lost; else the end of a process wakes this one
+LOOK = 0.25
 #: seconds that all programs have for their last line
 LAST_LINE = 8.0
 
@@ -53,6 +56,10 @@ class Connection:
                 self._process.stdin.write(self._program)
                 self._process.stdin.flush()
 
+    @property
+    def open(self) -> bool:
+        return self._process is not None
+
     def close(self) -> None:
         """Close its standard input: that ends the program there."""
         if self._process is not None and self._process.stdin is not None:
@@ -84,10 +91,19 @@ def main() -> None:
     wanted = json.loads(text)
     program = wanted["program"].encode()
     connections: Dict[str, Connection] = {n: Connection(c, program) for n, c in wanted["nodes"].items()}
+    wake, woken = os.pipe()
+    for end in (wake, woken):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
     while True:
         for connection in connections.values():
             connection.keep(time.monotonic())
-        if select.select([0], [], [], 0.25)[0] and not os.read(0, 4096):
+        every = None if all(connection.open for connection in connections.values()) else LOOK
+        ready = select.select([0, wake], [], [], every)[0]
+        if wake in ready:
+            os.read(wake, 4096)
+        if 0 in ready and not os.read(0, 4096):
             break
     for connection in connections.values():
         connection.close()

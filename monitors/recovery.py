@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Mapping, Union
 from pydantic import Field
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.sampler import AGENT, ClusterWatch, agent_settings
+from cbt_plugins.cluster.sampler import AGENT, PARTS, ClusterWatch, agent_settings
 from cbt_plugins.config.validate import Strict, values_of
 from cbt_plugins.inventory import nodes_of
 
@@ -33,7 +33,7 @@ class Recovery(AgentMonitor):
     """Keys: `interval` (seconds, default 1), `nodes` (default head; its first node is used), `librados: false`."""
 
     Section = RecoveryProfile
-    NAME, AGENT = "recovery", AGENT
+    NAME, AGENT, PARTS = "recovery", AGENT, PARTS
     DEFAULT_NODES = ("head",)
 
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:

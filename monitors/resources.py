@@ -12,6 +12,7 @@ from pydantic import Field
 
 from cbt_plugins.config.validate import Strict, values_of
 
+from . import node_daemons
 from .agents import AgentMonitor
 
 
@@ -28,7 +29,7 @@ class Resources(AgentMonitor):
     """Keys: `interval` (seconds, default 1), `nodes` (default clients, osds, mons, rgws, mgrs, head)."""
 
     Section = ResourcesProfile
-    NAME, AGENT = "resources", Path(__file__).parent / "resources_agent.py"
+    NAME, AGENT, PARTS = "resources", Path(__file__).parent / "resources_agent.py", (node_daemons,)
     DEFAULT_NODES = ("clients", "osds", "mons", "rgws", "mgrs", "head")
 
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.cluster import state_sources
 from cbt_plugins.cluster.ceph import Ceph, CephError, Status
 from cbt_plugins.cluster.remote import side_by_side
 from cbt_plugins.cluster.stream import NodeProgram, Stream
@@ -23,7 +24,7 @@ from cbt_plugins.journal import LineWriter, json_lines
 log = logging.getLogger(__name__)
 
 #: what nodes run to sample; standard library only
-AGENT = Path(__file__).parent / "sampler_agent.py"
+AGENT, PARTS = Path(__file__).parent / "sampler_agent.py", (state_sources,)
 #: the distribution's Python is the one that has Ceph's bindings
 _PYTHON = "python=/usr/bin/python3; [ -x $python ] || python=python3; exec $python "
 #: questions of `ClusterWatch.ask`: who answers, and the command as librados takes it
@@ -166,7 +167,7 @@ class ClusterWatch:
 
     def _open(self) -> Stream:
         """Connect; the agent tells what the OSD maps have done since the last sample, and how long none came."""
-        agent = NodeProgram(AGENT)
+        agent = NodeProgram(AGENT, PARTS)
         known = (self.settings, self._state.get("epoch"), self._state.get("t"))
         words = map(shlex.quote, agent.words(json.dumps(known)))
         stream = self.ceph.remote.stream([self.node], _PYTHON + " ".join(words))

@@ -8,23 +8,19 @@ Ends when standard input closes.
 # mypy: disallow-untyped-defs=False
 
 import calendar
-import importlib
 import json
 import os
 import re
 import resource
 import select
 import signal
-import subprocess
 import sys
 import time
 
+from cbt_plugins.cluster.state_sources import Librados, NoReply, source_of
+
 #: seconds after which a question is given up, unless the one who started the agent sets another limit
 TIMEOUT = 5.0
-#: the same for a process that answers one question
-PROCESS_TIMEOUT = 60.0
-#: failures in a row of a `ceph` that has never answered, after which each question has a process of its own
-PIPE_FAILURES = 3
 #: seconds without any answer after which the agent starts anew; librados looks for other monitors by itself
 RESTART_AFTER = 60.0
 #: seconds for which the mgr is not asked after it did not answer; doubled each time up to the second one
@@ -41,139 +37,6 @@ MAPS = 50
 EPOCH_SHIFT = 32
 
 _NONE = object()
-
-
-class NoReply(Exception):
-    """A question was not answered; the text says why."""
-
-
-class Librados:
-    """A persistent client of the cluster."""
-
-    name = "librados"
-
-    def __init__(self, conf, timeout):
-        rados = importlib.import_module("rados")
-        self._error = rados.Error
-        self._cluster = rados.Rados(conffile=conf)
-        seconds = max(1, int(timeout))  # from 18.2 on connect() refuses a float
-        for option in ("rados_mon_op_timeout", "client_mount_timeout"):
-            self._cluster.conf_set(option, "%d" % seconds)
-        self._cluster.connect(timeout=seconds)
-
-    def _ask(self, command, question):
-        try:
-            status, reply, text = command(json.dumps(dict(question, format="json")), b"")
-        except self._error as error:
-            raise NoReply(str(error)) from error
-        if status:
-            raise NoReply("%s: %s" % (question["prefix"], text or os.strerror(abs(status))))
-        return _parsed(reply)
-
-    def mon(self, question):
-        return self._ask(self._cluster.mon_command, question)
-
-    def mgr(self, question):
-        return self._ask(self._cluster.mgr_command, question)
-
-    def close(self):
-        """Do nothing: a shutdown may wait for a monitor that does not come, and ends with this process."""
-
-
-class CephCommand:
-    """The `ceph` command: one process that reads its questions from a pipe.
-
-    A wrapper that does not pass its input on (cephadm shell) never answers: then a process for each question.
-    """
-
-    name = "ceph"
-
-    def __init__(self, command, timeout):
-        self._command, self._timeout = command, timeout
-        self._process = None
-        self._answered, self._failures = False, 0
-
-    def _open(self):
-        self._process = subprocess.Popen(
-            ["/bin/sh", "-c", "exec %s -f json" % self._command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            # else its replies would stay in a buffer of 8 KiB
-            env=dict(os.environ, PYTHONUNBUFFERED="1"),
-        )
-
-    def mon(self, question):
-        words = [question["prefix"]]
-        for value in (v for k, v in question.items() if k != "prefix"):
-            words += [str(v) for v in (value if isinstance(value, list) else [value])]
-        line = " ".join(words)
-        if not self._answered and self._failures >= PIPE_FAILURES:
-            return self._ask_once(line)
-        if self._process is None:
-            self._open()
-        try:
-            reply = self._ask(line)
-        except NoReply:
-            self._failures += 1
-            self.close()  # what it may still say would be taken for the reply to the next question
-            raise
-        self._answered = True
-        return reply
-
-    mgr = mon
-
-    def _ask(self, line):
-        try:
-            self._process.stdin.write(line.encode() + b"\n")
-            self._process.stdin.flush()
-        except OSError as error:
-            raise NoReply("ceph has ended: %s" % error) from error
-        text, until = b"", time.monotonic() + self._timeout
-        out = self._process.stdout
-        while select.select([out], [], [], max(0.0, until - time.monotonic()))[0]:
-            data = os.read(out.fileno(), 1 << 20)
-            if not data:
-                raise NoReply("ceph has ended")
-            text += data
-            if text.rstrip(b" ").endswith(b"\n") and text.strip():
-                try:
-                    return _parsed(text)
-                except NoReply:
-                    continue
-        raise NoReply("%s: no reply for %g s" % (line, self._timeout))
-
-    def _ask_once(self, line):
-        words = ["/bin/sh", "-c", "exec %s -f json %s" % (self._command, line)]
-        try:
-            found = subprocess.run(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                timeout=PROCESS_TIMEOUT,
-            )
-        except subprocess.TimeoutExpired:
-            raise NoReply("%s: no reply for %g s" % (line, PROCESS_TIMEOUT)) from None
-        return _parsed(found.stdout)
-
-    def close(self):
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                try:
-                    pipe.close()
-                except OSError:
-                    pass
-            self._process = None
-
-
-def _parsed(reply):
-    try:
-        return json.loads(reply.decode())
-    except ValueError:
-        raise NoReply("the reply is not JSON") from None
 
 
 def state_of(status, df=None):
@@ -426,18 +289,6 @@ class StateLines:
         self.write(record)
 
 
-def _source(settings, timeout):
-    """Return (source, why it is not librados although that was asked for)."""
-    if not settings.get("librados"):
-        return CephCommand(settings["ceph"], timeout), None
-    try:
-        return Librados(settings["conf"], timeout), None
-    except Exception as error:
-        if type(error).__name__ == "TimedOut":
-            raise NoReply(str(error)) from error
-        return CephCommand(settings["ceph"], timeout), "%s: %s" % (type(error).__name__, error)
-
-
 def _report_period(source):
     """Return the seconds between two reports of an OSD, as the mgr has them; the default when it does not say."""
     try:
@@ -456,7 +307,7 @@ def main(settings, epoch=None, last=None):
         begun = time.monotonic()
         try:
             if source is None:
-                source, fallback = _source(settings, timeout)
+                source, fallback = source_of(settings, timeout)
                 period = _report_period(source) if settings.get("recovery") else None
                 sampler = StateSampler(source, period, settings, epoch)
                 about = {"version": 1, "t": round(time.time(), 3), "via": source.name, "interval": interval}

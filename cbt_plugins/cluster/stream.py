@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
 # a node needs nothing of ours on its disk, also when it was booted again; nothing is imported from the current folder,
@@ -27,16 +28,28 @@ exec(compile(program, sys.argv[0], "exec"))
 
 
 class NodeProgram:
-    """A program of ours for nodes (standard library only, Python 3.6) that is sent over its connection."""
+    """A program of ours for nodes (standard library only, Python 3.6) that is sent over its connection.
 
-    def __init__(self, path: Path) -> None:
+    `parts` are the modules of ours that it imports, by their full names, each behind those that it imports itself.
+    """
+
+    def __init__(self, path: Path, parts: Sequence[ModuleType] = ()) -> None:
         self._name = path.name
-        self.text = path.read_text(encoding="utf-8")
+        own = path.read_text(encoding="utf-8")
+        self.text = "".join(map(_made, parts)) + f"exec(compile({own!r}, {path.name!r}, 'exec'))\n"
 
     def words(self, *arguments: str) -> List[str]:
         """Return the arguments with which Python runs it, once `text` is written to its standard input."""
         # the name is for who looks at the list of processes
         return ["-c", _RECEIVE.replace("sys.argv[0]", repr(self._name)), str(len(self.text.encode())), *arguments]
+
+
+def _made(part: ModuleType) -> str:
+    """Return the text that makes a module, as `import` would."""
+    path = Path(str(part.__file__))
+    its = f"sys.modules[{part.__name__!r}]"
+    source = path.read_text(encoding="utf-8")
+    return f"{its} = type(sys)({part.__name__!r})\nexec(compile({source!r}, {path.name!r}, 'exec'), {its}.__dict__)\n"
 
 
 class Stream:

@@ -17,10 +17,12 @@ import pytest
 from waiting import wait_for
 from watched import lines, running
 
-from cbt_plugins.cluster import sampler_agent
+from cbt_plugins.cluster import sampler_agent, state_sources
+from cbt_plugins.cluster.stream import NodeProgram
 from cbt_plugins.config import registry
 from cbt_plugins.config.validate import validate
-from cbt_plugins.monitors import backlog_agent, internals_agent, lifecycle, resources_agent
+from cbt_plugins.monitors import backlog_agent, internals_agent, lifecycle, node_daemons, resources_agent
+from cbt_plugins.monitors.recovery import Recovery
 from cbt_plugins.monitors.resources import Resources
 from cbt_plugins.results import node_samples
 from cbt_plugins.results import resources as analysis
@@ -257,7 +259,7 @@ def test_a_gap_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(resources_agent.os, "write", lambda fd, data: written.append(data))
     sampler = resources_agent.NodeSampler()
     sampler.begin(1.0)
-    sampler.sample(1.0)
+    sampler.sample(600.0)  # whatever else this machine does
     now = time.monotonic()
     monkeypatch.setattr(resources_agent.time, "monotonic", lambda: now + 7.5)
     sampler.sample(1.0)
@@ -292,19 +294,19 @@ def test_a_gap_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_what_a_daemon_is(name: str, words: str, its: Optional[Tuple[str, str]]) -> None:
-    assert resources_agent.recognize(name, words.split()) == its
+    assert node_daemons.recognize(name, words.split()) == its
 
 
 def test_a_name_with_brackets_is_no_trap() -> None:
     stat = b"12 (a) 7 (b)) S 1 12 12 0 -1 4194304 0 0 0 0 33 44 0 0 20 0 9 0 555 1000 77 0\n"
-    fields = resources_agent.fields(stat)
+    fields = node_daemons.fields(stat)
     positions = ("UTIME", "STIME", "NUM_THREADS", "START_TIME", "RSS")
-    assert tuple(fields[getattr(resources_agent, name)] for name in positions) == (b"33", b"44", b"9", b"555", b"77")
+    assert tuple(fields[getattr(node_daemons, name)] for name in positions) == (b"33", b"44", b"9", b"555", b"77")
 
 
 def test_only_new_processes_are_looked_at_between_two_looks_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: List[int] = []
-    processes = resources_agent.Processes(os.getpid())
+    processes = node_daemons.Processes(os.getpid())
     monkeypatch.setattr(processes, "_process", lambda pid, mine: asked.append(pid))
     there = ["1", "2", "self", "3"]
     gone = type("Gone", (), {"pid": 9, "since": 0, "close": lambda self: None})
@@ -338,7 +340,7 @@ def test_all_that_a_later_process_did_was_done_since_somebody_watches(
 ) -> None:
     first = daemon(ID, 0.2)
     first.burnt()
-    processes = resources_agent.Processes(os.getpid())
+    processes = node_daemons.Processes(os.getpid())
     processes.scan(0.0)
     second = daemon(ID, 0.2)
     second.burnt()
@@ -348,9 +350,15 @@ def test_all_that_a_later_process_did_was_done_since_somebody_watches(
     assert last[second.process.pid] == (0, 0, 0)
 
 
-def test_what_the_threads_of_a_process_ran_between_two_looks(daemon: Callable[[str, float], Daemon]) -> None:
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_the_threads_of_a_process_ran_between_two_looks(
+    daemon: Callable[[str, float], Daemon], monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    monkeypatch.setattr(node_daemons.WatchedThread, "kept", 0)
+    if not kept:  # the process may have no more files
+        monkeypatch.setattr(node_daemons, "KEPT_FILES", 0.0)
     its = daemon(ID, 1.0)
-    process = resources_agent.WatchedProcess(its.process.pid, "osd", ID, 0)
+    process = node_daemons.WatchedProcess(its.process.pid, "osd", ID, 0)
     assert process.look() == []  # where its threads begin
     its.burnt()
     process.last = process.counters()[:1]
@@ -360,7 +368,9 @@ def test_what_the_threads_of_a_process_ran_between_two_looks(daemon: Callable[[s
     assert resources_agent.NodeSampler._busiest([(ms, name)], 2 * ms) == []  # not busy: half a core
     threads = process.threads
     assert process.look() == [] and process.threads is threads  # it did nothing: its threads are not read
+    assert node_daemons.WatchedThread.kept == int(kept)
     process.close()
+    assert node_daemons.WatchedThread.kept == 0
 
 
 @contextmanager
@@ -386,9 +396,9 @@ def test_a_limit_of_its_cgroup_stops_a_daemon(daemon: Callable[[str, float], Dae
     its = daemon(ID, 0.15)
     free = daemon(f"{ID}1", 0.1)
     with limited(its.process.pid):
-        processes = resources_agent.Processes(os.getpid())
+        processes = node_daemons.Processes(os.getpid())
         processes.scan(0.0)
-        limits = resources_agent.Limits()
+        limits = node_daemons.Limits()
         assert limits.rises(processes.known) == []  # where its counters begin
         its.burnt()
         free.burnt()
@@ -408,7 +418,7 @@ def test_reefs_gateway_is_one_although_it_has_the_name_of_a_thread(tmp_path: Pat
     try:
         for its in started:
             assert its.stdout is not None and its.stdout.readline()
-        processes = resources_agent.Processes(os.getpid())
+        processes = node_daemons.Processes(os.getpid())
         processes.scan(0.0)
         known = {process.pid: (process.its, process.id) for process in processes.known.values()}
     finally:
@@ -418,9 +428,27 @@ def test_reefs_gateway_is_one_although_it_has_the_name_of_a_thread(tmp_path: Pat
     assert known[started[0].pid] == ("rgw", "rgw.rgw7") and started[1].pid not in known
 
 
-@pytest.mark.parametrize("program", [backlog_agent, internals_agent, resources_agent, sampler_agent])
+@pytest.mark.parametrize(
+    "program", [backlog_agent, internals_agent, node_daemons, resources_agent, sampler_agent, state_sources]
+)
 def test_programs_for_nodes_are_ones_for_old_pythons(program: Any) -> None:
     ast.parse(Path(program.__file__).read_text(), feature_version=(3, 6))
+
+
+@pytest.mark.parametrize(
+    ("program", "argument"),
+    [
+        (NodeProgram(Resources.AGENT, Resources.PARTS), "1"),
+        (NodeProgram(Recovery.AGENT, Recovery.PARTS), '[{"interval": 1, "ceph": "false", "conf": "x"}]'),
+    ],
+    ids=["resources", "recovery"],
+)
+def test_a_program_for_nodes_brings_its_parts_along(program: NodeProgram, argument: str, tmp_path: Path) -> None:
+    """A Python without this project runs it to its end."""
+    line = [sys.executable, "-IS", *program.words(argument)]
+    done = subprocess.run(line, input=program.text, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert '"end":"told"' in done.stdout.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,315 @@
+"""The daemons of a node, and what /proc and their cgroups say of them: a part of the resources agent.
+
+Standard library only, Python 3.6.
+"""
+
+# mypy: disallow-untyped-defs=False
+
+import contextlib
+import os
+import resource
+import time
+
+#: seconds between two searches for new processes, and between two searches among all
+SEARCH, SEARCH_ALL = 10.0, 300.0
+#: seconds in which each sample searches: at the beginning, and when a daemon has gone
+SEARCH_OFTEN = 30.0
+#: files of threads that stay open, of this share of those that a process may have
+KEPT_FILES = 0.5
+
+HZ = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+# /proc/PID/stat, behind the name: positions in proc(5)'s list, less the three that begin it
+STATE, UTIME, STIME, NUM_THREADS, START_TIME, RSS = 0, 11, 12, 17, 19, 21
+#: states of a process that has ended
+ENDED = (b"Z", b"X")
+# /proc/PID/io as words: name, value, name, value, ...
+READ_BYTES, WRITE_BYTES = 9, 11
+
+CLASSES = {
+    "ceph-osd": "osd",
+    "radosgw": "rgw",
+    "ceph-mon": "mon",
+    "ceph-mgr": "mgr",
+    "ceph-mds": "mds",
+    "warp": "generator",
+    "cbt-load": "generator",
+    "cbt-rows": "generator",
+    "hsbench": "generator",
+    "fio": "generator",
+    "rados": "generator",
+}
+#: Reef's radosgw has the name of one of its threads
+RENAMED = "notif-worker"
+_NAMES = ("-i", "--id", "-n", "--name")
+
+
+def read(path):
+    """Return a file's bytes, None where it cannot be read."""
+    # not open(): it makes three more calls
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        data = more = os.read(fd, 1 << 16)
+        while len(more) >= 1 << 11:
+            more = os.read(fd, 1 << 16)
+            data += more
+        return data
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def text(path):
+    return (read(path) or b"").decode(errors="replace").strip()
+
+
+def fields(stat):
+    """Return what follows the name in a `stat` file; the name may have spaces and brackets."""
+    return stat[stat.rindex(b")") + 2 :].split()
+
+
+def recognize(name, words):
+    """Return (class, id) of a process by its name and arguments, None for one that is not watched."""
+    its = CLASSES.get(name)
+    if its is None or (name == "rados" and "bench" not in words):
+        return None
+    if its == "generator":
+        return its, name
+    found = ""
+    for i, word in enumerate(words):
+        key, equals, value = word.partition("=")
+        if key in _NAMES:
+            value = value if equals else words[i + 1] if i + 1 < len(words) else ""
+            # "osd.3", "client.rgw.a", "mon.a"
+            found = value.split(".", 1)[-1] if key in ("-n", "--name") else value
+    return its, found
+
+
+class WatchedThread:
+    """A thread of a daemon, and for how long it ran."""
+
+    kept = 0  # files of all threads that are open: to open one costs five times as much as to read it
+
+    def __init__(self, folder):
+        self.name = ""
+        self._folder, self._looks, self._ms = folder, 0, 0.0
+        # to a thousandth of a ms; without it ticks, of which many threads lose many
+        self._exact = os.path.exists(folder + "/schedstat")
+        self._path = folder + ("/schedstat" if self._exact else "/stat")
+        self._fd = None
+        if WatchedThread.kept < KEPT_FILES * resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
+            with contextlib.suppress(OSError):
+                self._fd = os.open(self._path, os.O_RDONLY)
+                WatchedThread.kept += 1
+
+    def ran(self):
+        """Return the ms for which it ran since the last call. Raises OSError or ValueError when it has ended."""
+        if self._looks < 2:  # a thread gets its name after it has begun
+            self.name = text(self._folder + "/comm")
+            self._looks += 1
+        its = read(self._path) if self._fd is None else os.pread(self._fd, 4096, 0)
+        if not its:
+            raise ProcessLookupError
+        if self._exact:
+            now = int(its.split(None, 1)[0]) / 1e6
+        else:
+            words = fields(its)
+            now = (int(words[UTIME]) + int(words[STIME])) * 1000.0 / HZ
+        before, self._ms = self._ms, now
+        return now - before
+
+    def close(self):
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+            WatchedThread.kept -= 1
+
+
+class WatchedProcess:
+    """One daemon. Its files stay open: they mean this process also when its number is given to another one."""
+
+    def __init__(self, pid, its, name, since):
+        self.pid, self.its, self.id, self.since = pid, its, name, since
+        self._stat = os.open("/proc/%d/stat" % pid, os.O_RDONLY)
+        self._io = None
+        with contextlib.suppress(OSError):
+            self._io = os.open("/proc/%d/io" % pid, os.O_RDONLY)
+        self.last = (0, 0, 0)
+        self.threads = None  # as read last: {number: WatchedThread}
+        self.ticks_then = 0  # of all threads at that time
+
+    def counters(self):
+        """Return (ticks, resident KiB, threads, bytes read, bytes written). Raises OSError when it is gone."""
+        its = fields(os.pread(self._stat, 4096, 0))
+        if its[STATE] in ENDED:
+            raise ProcessLookupError
+        done, written = 0, 0
+        if self._io is not None:
+            try:
+                words = os.pread(self._io, 4096, 0).split()
+                done, written = int(words[READ_BYTES]), int(words[WRITE_BYTES])
+            except (OSError, IndexError):
+                os.close(self._io)
+                self._io = None
+                done, written = self.last[1:]
+        ticks = int(its[UTIME]) + int(its[STIME])
+        return ticks, int(its[RSS]) * PAGE >> 10, int(its[NUM_THREADS]), done, written
+
+    @property
+    def io(self):
+        return self._io is not None
+
+    def look(self):
+        """Return [(ms, name)] of the threads that ran since the look before; none the first time."""
+        ticks, self.ticks_then = self.last[0] - self.ticks_then, self.last[0]
+        before = self.threads
+        if before is not None and not ticks:
+            return []
+        self.threads, ran = {}, []
+        folder = "/proc/%d/task" % self.pid
+        with contextlib.suppress(OSError):
+            for number in os.listdir(folder):
+                thread = (before and before.pop(number, None)) or WatchedThread("%s/%s" % (folder, number))
+                try:
+                    ms = thread.ran()
+                except (OSError, ValueError):
+                    thread.close()  # it has ended; another one with its number is found by the next look
+                    continue
+                self.threads[number] = thread
+                if ms > 0 and before is not None:
+                    ran.append((ms, thread.name))
+        for thread in (before or {}).values():
+            thread.close()
+        return ran
+
+    def close(self):
+        for fd in (self._stat, self._io):
+            if fd is not None:
+                os.close(fd)
+        for thread in (self.threads or {}).values():
+            thread.close()
+
+
+class Processes:
+    """The daemons of the node: searched among all processes at first, then among new ones."""
+
+    def __init__(self, me):
+        self._me = me
+        self._seen, self._young = set(), set()
+        self._next = self._next_all = self._hurry = 0.0
+        self.known = {}  # index in the lines -> WatchedProcess
+        self._index = 0
+        self._begun = None  # when the first search was over, epoch seconds
+        self._booted = time.time() - float(read("/proc/uptime").split()[0])
+
+    def scan(self, now):
+        """Return the new ones, {index: WatchedProcess}."""
+        if self._begun is None:
+            self._hurry = now + SEARCH_OFTEN  # a run has just begun
+        elif now >= self._hurry and now < self._next:
+            return {}
+        there = {entry for entry in os.listdir("/proc") if entry.isdigit()}
+        if now >= self._next_all:
+            look, self._next_all = there, now + SEARCH_ALL
+        else:
+            # what was new at the last search may have become another program since
+            look = (there - self._seen) | (self._young & there)
+        self._young, self._seen = there - self._seen if self._begun else set(), there
+        self._next = now + SEARCH
+        mine = {process.pid: process.since for process in self.known.values()}
+        found = {}
+        for entry in look:
+            process = self._process(int(entry), mine)
+            if process is not None:
+                self._index += 1
+                found[self._index - 1] = process
+        self.known.update(found)
+        self._begun = self._begun or time.time()
+        return found
+
+    def _process(self, pid, mine):
+        name = text("/proc/%d/comm" % pid)
+        renamed = name.startswith(RENAMED)
+        name = "radosgw" if renamed else name
+        if pid != self._me and name not in CLASSES:
+            return None
+        stat = read("/proc/%d/stat" % pid)
+        if not stat or fields(stat)[STATE] in ENDED:
+            return None
+        ticks = int(fields(stat)[START_TIME])
+        if mine.get(pid) == ticks:
+            return None
+        words = (read("/proc/%d/cmdline" % pid) or b"").decode(errors="replace").split("\0")
+        its = ("monitor", "resources") if pid == self._me else recognize(name, words[1:])
+        if its is None or (renamed and os.path.basename(words[0]) != name):
+            return None
+        try:
+            process = WatchedProcess(pid, its[0], its[1], ticks)
+            ticks_now, _, _, done, written = process.counters()
+        except (OSError, ValueError):
+            return None
+        process.started = self._booted + ticks / HZ
+        # all that a younger one ever did was done under watch; its start is known to 0.01 s
+        if not self._begun or process.started < self._begun - 1.0:
+            process.last = (ticks_now, done, written)
+        else:
+            process.threads = {}
+        process.ticks_then = process.last[0]
+        return process
+
+    def gone(self, index, now):
+        self.known.pop(index).close()
+        self._hurry = now + SEARCH_OFTEN
+
+
+class Limits:
+    """The CPU limits of cgroups (v1 and v2) that processes are in, their own and those above."""
+
+    def __init__(self):
+        self._files, self._last = {}, {}  # process index -> files; file -> (periods, throttled periods)
+
+    def rises(self, processes):
+        """Return [[process index, periods, periods in which it was throttled]] of those that a limit has stopped."""
+        now, found = {}, []
+        for index, process in processes.items():
+            if index not in self._files:
+                self._files[index] = throttle_files(process.pid)
+            for file in self._files[index]:
+                if file not in now:
+                    now[file] = self._periods(file)
+            its = [now[f] for f in self._files[index] if now[f] and f in self._last]
+            before = [self._last[f] for f in self._files[index] if now[f] and f in self._last]
+            rises = [(b[1] - a[1], b[0] - a[0]) for a, b in zip(before, its)]
+            throttled, periods = max(rises) if rises else (0, 0)
+            if throttled > 0:
+                found.append([index, periods, throttled])
+        self._last = {file: its for file, its in now.items() if its}
+        self._files = {index: its for index, its in self._files.items() if index in processes}
+        return found
+
+    @staticmethod
+    def _periods(file):
+        words = (read(file) or b"").split()
+        its = dict(zip(words[::2], words[1::2]))
+        return (int(its[b"nr_periods"]), int(its[b"nr_throttled"])) if b"nr_throttled" in its else None
+
+
+def throttle_files(pid):
+    """Return the cpu.stat of each cgroup of a process that could have a limit; the root has none."""
+    found = []
+    for line in text("/proc/%d/cgroup" % pid).splitlines():
+        number, kinds, path = line.split(":", 2)
+        if number != "0" and "cpu" not in kinds.split(","):
+            continue
+        top = "/sys/fs/cgroup/" + kinds
+        parts = [part for part in path.split("/") if part]
+        for n in range(len(parts), 0, -1):
+            file = "/".join([top.rstrip("/"), *parts[:n], "cpu.stat"])
+            if ".." not in parts and b"nr_throttled" in (read(file) or b""):
+                found.append(file)
+    return found
