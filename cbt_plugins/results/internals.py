@@ -113,7 +113,8 @@ def _lines(daemons: Mapping[str, DaemonCounters], window: Window) -> Iterator[Di
         elif rises.shape[1] == 2:
             n, seconds = rises.sum(axis=0)
             unit, value = "ms", 1000 * float(seconds / n) if n else None
-            each = 1000 * rises[:, 1] / np.maximum(rises[:, 0], 1)
+            # between two samples a daemon may have done a part of one
+            each = np.divide(1000 * rises[:, 1], rises[:, 0], out=np.zeros(len(rises)), where=rises[:, 0] > 0)
         else:
             each = rises[:, 0] / (window[1] - window[0])
             unit, value = "1/s", float(each.sum())

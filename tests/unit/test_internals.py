@@ -74,6 +74,9 @@ def test_numbers_of_a_phase(tmp_path: Path) -> None:
     again = {line["name"]: line for line in made_of(folder, (5.0, 20.0))["phases"]["x"]["lines"]}
     assert again["onode_hits"]["value"] == pytest.approx((500 + 500) / 15, rel=1e-4)
     assert again["op_latency"]["value"] == pytest.approx(1000 * 1.0 / 110, rel=1e-4)
+    lines = samples({"osd.1": {"op_latency": [0, 0.0]}}, {"osd.1": {"op_latency": [1, 0.5]}})
+    (rare,) = made_of(archive(tmp_path / "rare", {"internals.n1/n1.jsonl": lines}), (0.0, 1.0))["phases"]["x"]["lines"]
+    assert rare["highest"] == rare["value"] == 500.0  # a part of one operation
     assert made_of(folder, (100.0, 120.0)) == {"phases": {}}  # nobody looked
     rows = {row[0]: row[1:] for row in counter_rows(made_of(folder, (0.0, 10.0)))}
     assert rows["osd allocated"] == ["MiB", "1.000 → 3.000"] and rows["osd op latency"] == ["ms", "5.000"]
