@@ -260,7 +260,7 @@ class Phase:
     mix: Optional[Mix] = None  # hybrid, warp mixed
     #: hybrid: fixed workers per operation and driver; None = calibrated once per run
     workers: Optional[Mapping[str, int]] = None
-    engine: str = "warp"  # fill, hybrid: or "cbt-load"; verify, delete: always "cbt-load"
+    engine: str = "warp"  # fill, hybrid, delete: or "cbt-load", "hsbench"; verify: always "cbt-load"
     rate: Optional[float] = None  # hybrid by cbt-load: open loop, requests/s of all drivers together ...
     rate_share: Optional[float] = None  # ... or this share of what the last closed loop before it made
     ladder: Optional[Ladder] = None  # ... or the next one of this ladder
@@ -292,11 +292,13 @@ class Phase:
     def has_ceiling(self) -> bool:
         """Whether its generators can be measured without a cluster."""
         kinds = self.kind in ("fill", "hybrid", "delete") or (self.warp is not None and self.warp.op in _WITHOUT_S3)
-        return self.is_measurement and kinds
+        return self.is_measurement and kinds and self.engine in _WITH_CEILING
 
 
 #: plain commands of warp that a server is enough for which keeps nothing
 _WITHOUT_S3 = ("get", "put", "stat", "delete", "mixed")
+#: engines that such a server can answer, also about objects that they have not written
+_WITH_CEILING = ("warp", "cbt-load")
 #: seconds of measurements that are worth some seconds for the generators' ceilings
 _WORTH_CEILINGS = 300.0
 

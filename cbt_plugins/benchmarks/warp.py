@@ -18,7 +18,8 @@ from pydantic import (
 
 from cbt_plugins import plan
 from cbt_plugins.benchmarks.cycle import CycleBenchmark
-from cbt_plugins.config.benchmark import MANY, BenchmarkSection, scaled_duration
+from cbt_plugins.config import registry
+from cbt_plugins.config.benchmark import MANY, BenchmarkSection, Engine, scaled_duration
 from cbt_plugins.config.cycle import CycleSection, errors_of_order
 from cbt_plugins.config.events import FaultsInForce
 from cbt_plugins.config.units import Sizes, size_texts
@@ -86,7 +87,7 @@ class WarpSection(BenchmarkSection):
     )
     buckets: _Buckets = Field(1, description="How many the run makes; or existing ones.")
     across_buckets: bool = Field(
-        False, description="cbt-load. Each driver works on all buckets, not on one."
+        False, description="cbt-load, hsbench. Each driver works on all buckets, not on one."
     )
     drivers: Optional[int] = Field(
         None,
@@ -109,7 +110,8 @@ class WarpSection(BenchmarkSection):
     @classmethod
     def _in_order(cls, cycle: CycleSection, info: ValidationInfo) -> CycleSection:
         data = info.data
-        names = _names(data["size"], data["buckets"]) if "size" in data and "buckets" in data else None
+        known = "size" in data and "buckets" in data and "engine" in data
+        names = _names(data["size"], data["buckets"], data["engine"]) if known else None
         errors = errors_of_order(cycle, data, isinstance(data.get("buckets"), ExistingBuckets), names)
         if errors:
             raise FieldErrors(errors)
@@ -117,7 +119,7 @@ class WarpSection(BenchmarkSection):
 
     def to_plan(self, clients: Sequence[str], endpoints: Mapping[str, Any]) -> plan.Plan:
         """Return the plan; drivers go round nodes and buckets in turn."""
-        keys = _names(self.size, self.buckets)
+        keys = _names(self.size, self.buckets, self.engine)
         existing = isinstance(self.buckets, ExistingBuckets)
         number = self.drivers or (len(clients) if self.across_buckets else max(len(clients), len(keys)))
         drivers, all_buckets = [], tuple(keys)
@@ -158,12 +160,12 @@ def _stem(sizes: plan.Sizes) -> str:
     return size_texts(sizes)[0] if len(sizes) == 1 else "sizes"
 
 
-def _names(sizes: plan.Sizes, buckets: Union[int, ExistingBuckets]) -> List[str]:
+def _names(sizes: plan.Sizes, buckets: Union[int, ExistingBuckets], engine: Engine) -> List[str]:
     """Return the keys of the plan's buckets."""
     if isinstance(buckets, ExistingBuckets):
         return list(buckets.names)
-    stem = _stem(sizes)
-    return [stem] if buckets == 1 else [f"{stem}-{i + 1}" for i in range(buckets)]
+    keys: List[str] = registry.load(registry.GENERATORS, engine).bucket_keys(_stem(sizes), buckets)
+    return keys
 
 
 class Warp(CycleBenchmark):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Dict, Iterator, List, Literal, Mapping, Optio
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from cbt_plugins import plan
+from cbt_plugins.config import registry
 from cbt_plugins.config.benchmark import Engine, FillSection, check_raw_goal, scaled_duration, scaled_objects
 from cbt_plugins.config.events import EventSection, FaultsInForce, PhaseEvents
 from cbt_plugins.config.load_phases import HybridSection, LadderSection, WarpPhaseSection
@@ -36,7 +37,7 @@ class VerifySection(Strict):
 
 
 class DeleteSection(Strict):
-    """Delete every object of the run (cbt-load); write `delete: {}`."""
+    """Delete every object of the run; write `delete: {}`."""
 
 
 #: what ends a wait
@@ -133,6 +134,8 @@ class PhaseSection(Strict):
             return own or usual
         if self.warp:
             return "warp"
+        if self.delete and usual and registry.load(registry.GENERATORS, usual).deletes:
+            return usual
         return None if self.wait else "cbt-load"
 
     @property
@@ -269,7 +272,7 @@ def _after(phase: PhaseSection, engine: Optional[Engine], so_far: _Before) -> No
     elif phase.hybrid:
         so_far.closed_loop = so_far.closed_loop or phase.hybrid.rate is None
     elif phase.delete:
-        so_far.by.discard("cbt-load")
+        so_far.by.discard(engine)
         so_far.own = bool(so_far.by)
         so_far.anything = so_far.own or so_far.existing
 
@@ -282,9 +285,9 @@ def _data(
         text = "writes into a bucket that is not this run's, under a prefix that is not removed at the end: "
         yield FieldError((), text + "accept that with keep_data: true", of_key=True)
     numbered = bool(so_far.by & {"cbt-load", None})  # None: an engine that is an error itself
-    if (phase.verify is not None or phase.delete is not None) and not numbered:
+    if (phase.verify is not None or phase.delete is not None) and not so_far.by & {engine, None}:
         done = "compares" if phase.verify else "deletes"
-        yield FieldError((), f"{done} what a fill with engine: cbt-load wrote: put one before it", of_key=True)
+        yield FieldError((), f"{done} what a fill with engine: {engine} wrote: put one before it", of_key=True)
     hybrid = phase.mixed
     if hybrid is None:
         return

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from cbt_plugins import plan
+from cbt_plugins.config import registry
 from cbt_plugins.config.acceptable import target_of
 from cbt_plugins.config.benchmark import MOST_OBJECTS, Engine, Workers, scaled_duration, scaled_objects
 from cbt_plugins.config.events import PhaseEvents
@@ -33,7 +34,7 @@ from cbt_plugins.config.units import PERCENT_PATTERN, RATE_PATTERN, Duration, pa
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
 from cbt_plugins.metrics import ACCEPTABLE, TOTAL
 
-#: keys of a hybrid phase that warp has no way to follow
+#: keys of a hybrid phase that only some generators know
 _FOR_HYBRID = ("rate", "arrivals", "ramp", "warmup", "keys", "roles")
 
 
@@ -99,7 +100,7 @@ class HybridSection(Strict):
     warmup: Optional[Duration] = Field(
         None, description="cbt-load. Full load after the ramp, not measured."
     )
-    keys: Optional[KeysSection] = Field(None, description="cbt-load. Which objects an operation takes.")
+    keys: Optional[KeysSection] = Field(None, description="cbt-load, hsbench. Which objects an operation takes.")
     roles: Optional[RolesSection] = Field(
         None, description="across_buckets. Buckets of an operation, by number from 1 or name."
     )
@@ -145,10 +146,11 @@ class HybridSection(Strict):
         if engine == "cbt-load":
             text = "is for engine: warp; cbt-load keeps the mix with the driver's workers: leave it out"
             return [FieldError(("workers",), text, of_key=True)] if self.workers else []
+        generator = registry.load(registry.GENERATORS, engine)
         errors = [
             FieldError((name,), f"goes with engine: cbt-load, and the engine of this phase is {engine}", of_key=True)
             for name in _FOR_HYBRID
-            if getattr(self, name) is not None
+            if getattr(self, name) is not None and name not in generator.takes
         ]
         found = errors_for_warp(self.mix) if engine == "warp" else []
         return errors + [error._replace(path=("mix", *error.path)) for error in found]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Dict, Mapping, Optional, Tuple, Type
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple, Type
 
 from cbt_plugins.config import registry
 from cbt_plugins.config.benchmark import needs_admin, needs_cbt_load
@@ -57,13 +57,26 @@ def understand(
     if model is None:
         return None, errors
     plan = _with_calibration(model.to_plan(clients, endpoints))
-    wrong = tuple(needs_cbt_load(plan))
+    wrong = (*needs_cbt_load(plan), *_refused(plan, model))
     if wrong:
         return None, wrong
     needed = [] if plan.admin else list(needs_admin(plan))
     if needed:
         return None, (FieldError(("admin",), f"none, but these need Ceph's commands: {', '.join(needed)}"),)
     return plan, ()
+
+
+def _refused(plan: Plan, section: Any) -> Iterator[FieldError]:
+    """Yield what the generators of a plan cannot do, with paths in the section."""
+    cycle = getattr(section, "cycle", None)
+    named = {name: (index, phase.kind) for index, (name, phase) in enumerate(cycle.named() if cycle else ())}
+    for engine in dict.fromkeys(phase.engine for phase in plan.phases if phase.kind != "wait"):
+        for error in registry.load(registry.GENERATORS, engine).refused(plan):
+            if error.path[:1] == ("phases",):
+                name, *keys = error.path[1:]
+                place = ("cycle", "phases", *named[name], *keys) if name in named else ("engine",)
+                error = error._replace(path=place)
+            yield error
 
 
 def plan_of(

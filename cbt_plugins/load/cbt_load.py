@@ -28,6 +28,9 @@ class CbtLoadJobs(Generator):
 
     program = "cbt-load"
     version = "version"
+    begins_at_go = True
+    deletes = True
+    takes = ("rate", "arrivals", "ramp", "warmup", "keys", "roles")
 
     def jobs(self, phase: Phase, start: LoadStart) -> List[LoadJob]:
         """Return a job per driver; with a rate an open loop, which the drivers share."""

@@ -8,9 +8,10 @@ import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple, Type
+from typing import Any, ClassVar, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Type
 
 from cbt_plugins.config import registry
+from cbt_plugins.config.validate import FieldError
 from cbt_plugins.load.worker_groups import WorkerGroup
 from cbt_plugins.plan import Driver, Phase, Plan, Sizes
 
@@ -43,6 +44,7 @@ class LoadJob:
     prepares: bool = False  # it writes objects of its own before it measures
     prepared: int = 0  # that many of them without a row
     spec: Optional[Mapping[str, Any]] = None  # cbt-load's orders
+    script: Optional[Path] = None  # a Python program of ours that its argv runs: {folder}/spec/ID.py
     state: Optional[Path] = None  # what it knew of its objects after the phase before; here, not on the node
 
     def order(self) -> Dict[str, Any]:
@@ -61,7 +63,7 @@ class LoadJob:
     def record(self) -> Dict[str, Any]:
         """Return what the archive keeps."""
         kept = dataclasses.asdict(self)
-        for internal in ("start", "respawn", "prepares", "lead", "grace", "state"):
+        for internal in ("start", "respawn", "prepares", "lead", "grace", "state", "script"):
             kept.pop(internal)
         return kept
 
@@ -157,6 +159,16 @@ class Generator(ABC):
     version: ClassVar[str] = "--version"
     #: seconds within which the jobs of a phase begin, one after the other; 0: at one instant
     overlap: ClassVar[float] = 0.0
+    #: all jobs begin their work at the instant of the go: they have `start="self"`
+    begins_at_go: ClassVar[bool] = False
+    #: it has phases of the kind delete; those of others are cbt-load's
+    deletes: ClassVar[bool] = False
+    #: keys of a hybrid phase that it knows, beside those of every generator
+    takes: ClassVar[Tuple[str, ...]] = ()
+    #: end of the names of files, DRIVER and this, that its jobs leave in {folder}/state/ and find in `Memory`
+    state: ClassVar[str] = ".state"
+    #: what to do where the program is missing
+    remedy: ClassVar[str] = "run `cbt-tools build`"
 
     def __init__(self, plan: Plan, names: Mapping[str, str], run_id: str) -> None:
         """`names` maps Bucket.key to the name of the real bucket."""
@@ -185,6 +197,16 @@ class Generator(ABC):
         `versions` is what `ceph versions` says.
         """
         return plan.s3.payload
+
+    @classmethod
+    def bucket_keys(cls, stem: str, number: int) -> List[str]:
+        """Return the keys of so many buckets that the run makes; `stem` says what is in them."""
+        return [stem] if number == 1 else [f"{stem}-{i + 1}" for i in range(number)]
+
+    @classmethod
+    def refused(cls, plan: Plan) -> Iterable[FieldError]:
+        """Return what it cannot do of a plan: paths are those of the section; ("phases", NAME, ...) is a phase's."""
+        return ()
 
     @abstractmethod
     def jobs(self, phase: Phase, start: LoadStart) -> List[LoadJob]:

@@ -132,6 +132,8 @@ class LoadSession:
         if job.spec is not None:
             spec = {name: self._placed(job, value) for name, value in job.spec.items()}
             yield f"{job.id}.json", json.dumps(spec).encode()
+        if job.script is not None:
+            yield f"{job.id}.py", job.script.read_bytes()
         if job.state is not None:
             yield f"{job.id}.state", job.state.read_bytes()
 

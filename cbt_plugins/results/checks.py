@@ -153,7 +153,7 @@ CLOCK = 1.0  # seconds
 def check_phase(made: PhaseAggregates, line: Mapping[str, Any]) -> List[Warning_]:
     """Return all warnings of one phase; `line` is its entry in the summary."""
     checks = (_status, _window, _jobs, _rows, _errors, _missing, _accounting, _little, _mix, _samples, _stalls, _tail)
-    found = [warning for check in (_paced, _readable, *checks, *_OF_CBT_LOAD) for warning in check(made, line)]
+    found = [warning for check in (_coarse, _paced, _readable, *checks, *_OF_CBT_LOAD) for warning in check(made, line)]
     recounted = {warning["code"] for warning in found}
     if not made.unreadable:  # requests that were only cut off are no errors
         recounted.add("errors")
@@ -274,6 +274,8 @@ def _little(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_
     by_op: Dict[str, List[Mapping[str, Any]]] = {}
     # requests of an open loop may wait for a worker, and their waiting is part of their latency
     others = _ran_dry(made) | {job.id for job in made.phase.jobs if job.open_loop}
+    if any(warning.get("code") == "get-without-body" for warning in made.phase.warnings):
+        return
     for job in line["littles_law"]["jobs"]:
         if job["job"] in others:
             continue
@@ -318,6 +320,16 @@ def _mix_limit(made: PhaseAggregates) -> float:
     # of each job the last 1000 are not complete (24: three standard deviations of a half), and some are under way
     slack = sum(24 + job.workers for job in made.phase.jobs)
     return max(EXACT_MIX, 100 * slack / max(1, sum(of.finished for of in made.ops.values())))
+
+
+def _coarse(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    coarse = [op for op, of in made.ops.items() if of.latency.n and not of.latency.whole]
+    p99 = [job.driver_end["p99_ms"] for job in made.phase.jobs if job.driver_end.get("p99_ms") is not None]
+    if coarse:
+        text = f"the generator tells sums of {', '.join(coarse)}, by the second: no percentiles"
+        if p99:
+            text += f"; the p99 of its processes are {min(p99):.1f} to {max(p99):.1f} ms, that of all is between"
+        yield {"code": "percentiles-not-merged", "text": text}
 
 
 def _samples(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:

@@ -87,6 +87,11 @@ class Histogram:
         self.add(other.numbers, other.counts, other.n, other.total, other.min, other.max)
 
     @property
+    def whole(self) -> bool:
+        """Whether its values are in buckets; without them only count, sum and extremes are known, and no quantile."""
+        return int(self.counts.sum()) == self.n
+
+    @property
     def mean(self) -> float:
         """Exact mean in ns; ValueError when empty."""
         if self.n == 0:
@@ -98,8 +103,8 @@ class Histogram:
 
         Raises ValueError when empty.
         """
-        if self.n == 0:
-            raise ValueError("no values")
+        if self.n == 0 or not self.whole:
+            raise ValueError("no values" if self.n == 0 else "values without buckets")
         if not 0 <= q <= 1:
             raise ValueError(f"a quantile is 0..1, not {q}")
         wanted = rank(q, self.n)
@@ -130,7 +135,7 @@ class Histogram:
         flat = np.asarray(data["buckets"], np.int64)
         made = cls()
         made.add(flat[::2], flat[1::2], data["n"], data["total"], data["min"], data["max"])
-        if int(made.counts.sum()) != made.n:
+        if len(flat) and not made.whole:
             raise ValueError("a histogram whose buckets do not sum to its count")
         return made
 

@@ -131,8 +131,10 @@ class HistogramGroups:
             self.dense[number][low : low + width] += sums[number].astype(np.int64)
 
     def histogram(self, group: int, n: int, total: int, low: int, high: int) -> Histogram:
-        made = Histogram()
-        if n and group < len(self.dense):
+        made, none = Histogram(), np.zeros(0, np.int64)
+        if group >= len(self.dense):
+            made.add(none, none, n, total, low, high)
+        elif n:
             numbers = np.flatnonzero(self.dense[group])
             made.add(numbers, self.dense[group][numbers], n, total, low, high)
         return made

@@ -69,13 +69,15 @@ def read_phase(phase: ArchivedPhase) -> PhaseAggregates:
 def latency(histogram: Histogram) -> Optional[Dict[str, Any]]:
     """Return milliseconds: {"n", "mean", "p50", "p90", "p99", "p999", "max"}.
 
-    A percentile is null below the samples that it needs: 10, 100 and 1000 for p90, p99 and p999.
+    A percentile is null below the samples that it needs: 10, 100 and 1000 for p90, p99 and p999; and where the
+    generator told only sums.
     """
-    if not histogram.n:
+    if not histogram.n or not (histogram.whole or histogram.total):
         return None
     ms: Dict[str, Any] = {"n": histogram.n, "mean": _ms(histogram.mean)}
     for metric in _PERCENTILES:
-        ms[metric.path[1]] = _ms(histogram.quantile(metric.quantile or 0)) if histogram.n >= metric.needs else None
+        known = histogram.whole and histogram.n >= metric.needs
+        ms[metric.path[1]] = _ms(histogram.quantile(metric.quantile or 0)) if known else None
     ms["max"] = _ms(histogram.max)
     return ms
 

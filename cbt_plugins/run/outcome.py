@@ -13,9 +13,10 @@ from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.cluster.sampler import ClusterWatch, NoWatch
 from cbt_plugins.formatting import several
 from cbt_plugins.journal import ARCHIVE_VERSION, write_json
-from cbt_plugins.load.generator import JobEnd, LoadJob
+from cbt_plugins.load.generator import JobEnd, LoadJob, generator_of
 from cbt_plugins.plan import Phase
 from cbt_plugins.run.buckets import ObjectCount
+from cbt_plugins.warning_kinds import Severity, severity_of
 
 #: share of failed requests above which a job did not measure what was asked
 ERROR_SHARE = 0.05
@@ -85,11 +86,16 @@ class PhaseOutcome:
         if end.died:
             how = f"signal {end.signal}" if end.signal else f"exit status {end.exit}"
             why = f": {end.message}" if end.message else ""
-            self.warn("generator-died", f"{job.id}: {job.argv[1]} ended with {how}{why}", job=job.id)
+            what = self.phase.engine if job.script else job.argv[1]
+            self.warn("generator-died", f"{job.id}: {what} ended with {how}{why}", job=job.id)
             self.degrade("failed")
         elif record["rows_total"] == 0:
             self.warn("generator-idle", f"{job.id}: no request was finished", job=job.id)
             self._degrade_measurement()
+        for code, text in (end.driver_end or {}).get("warnings") or ():
+            self.warn(code, f"{job.id}: {text}" if severity_of(code) is Severity.INVALID else text)
+            if severity_of(code) is Severity.INVALID:
+                self._degrade_measurement()
         if record["errors_total"]:
             text = f"{job.id}: {record['errors_total']} of {record['rows_total']} requests failed"
             self.warn("errors", text, job=job.id)
@@ -192,6 +198,8 @@ def _job_record(job: LoadJob, end: JobEnd, offset: float) -> Dict[str, Any]:
     record = {**job.record(), "aggregates": f"aggregates/{job.id}.aggregates", "clock_offset": offset}
     own = end.counts.get(job.op)  # a job may have rows of preparation too
     times = {"first_row": own.first, "last_row": own.last} if own and own.first else {}
+    if own and end.driver_end and "span" in end.driver_end:  # its lines come later than what they tell of
+        times = dict(zip(("first_row", "last_row"), end.driver_end["span"]))
     for name in ("started", "first_row", "last_row", "ended"):
         value = times.get(name, getattr(end, name))
         record[name] = None if value is None else value - offset
@@ -226,14 +234,15 @@ def window_of(phase: Phase, jobs: Sequence[Mapping[str, Any]], go_at: Optional[f
     duration = phase.goal.duration if phase.goal else phase.duration
     if took_all(jobs):
         duration = None
-    known = phase.engine == "cbt-load" and go_at is not None and duration  # also when nothing was finished
+    at_go = generator_of(phase.engine).begins_at_go and go_at is not None
+    known = at_go and duration  # also when nothing was finished
     if not (working or known):
         return None
     if not duration:
         start, end = min(j["first_row"] for j in working), max(j["last_row"] for j in working)
         return (start, end) if end > start else None
     block = block_of(phase)
-    if phase.engine == "cbt-load" and go_at is not None:
+    if at_go and go_at is not None:
         start = go_at + phase.ramp + phase.warmup
         cut = [j["ended"] for j in jobs if j["cut"] and j["ended"] is not None]  # stopped by us, early
         end = min([start + duration, *cut])

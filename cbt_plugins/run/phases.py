@@ -13,7 +13,7 @@ from cbt_plugins.faults.kind import make
 from cbt_plugins.host import RunFailed
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import write_json
-from cbt_plugins.load.generator import LoadStart, Memory
+from cbt_plugins.load.generator import LoadStart, Memory, generator_of
 from cbt_plugins.load.session import Agents
 from cbt_plugins.load.worker_groups import WorkerGroup, by_latency, by_share, fixed, groups_of
 from cbt_plugins.models.ladder import answer, judge, load_text, next_load
@@ -139,18 +139,19 @@ def start_of(run: RunContext, index: int, phase: Phase) -> LoadStart:
         log.info("%s: %s", phase.name, load_text(phase.ladder, load))
         by_rate = phase.ladder.unit == "rate"
         return LoadStart(
-            memory=_memory(run, index), rate=load if by_rate else None, workers=None if by_rate else int(load)
+            memory=_memory(run, index, phase), rate=load if by_rate else None, workers=None if by_rate else int(load)
         )
-    if phase.engine == "cbt-load":
-        return LoadStart(memory=_memory(run, index), rate=_rate(run, index, phase))
-    return LoadStart(worker_groups=_worker_groups(run, phase) if phase.kind == "hybrid" else {})
+    if phase.engine == "warp":
+        return LoadStart(worker_groups=_worker_groups(run, phase) if phase.kind == "hybrid" else {})
+    return LoadStart(memory=_memory(run, index, phase), rate=_rate(run, index, phase))
 
 
-def _memory(run: RunContext, index: int) -> Memory:
+def _memory(run: RunContext, index: int, phase: Phase) -> Memory:
     states: Dict[str, Path] = {}
+    suffix = "" if phase.kind == "wait" else generator_of(phase.engine).state
     for i, earlier in enumerate(run.plan.phases[: index - 1], 1):
-        for path in (run.archive.phase(i, earlier.name) / "state").glob("*.state"):
-            states[path.stem] = path
+        for path in (run.archive.phase(i, earlier.name) / "state").glob(f"*{suffix}"):
+            states[path.name[: -len(suffix)]] = path
     since = run.journal.since("phase-done")
     return Memory(states, stale=any(record["event"] == "phase-begun" for record in since))
 

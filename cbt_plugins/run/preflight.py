@@ -15,7 +15,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Type
 
 import pydantic
 import yaml
@@ -27,7 +27,7 @@ from cbt_plugins.cluster.remote import Remote, RemoteError, find_own, own_here
 from cbt_plugins.conditions import CONDITIONS, found_in, of_own_faults
 from cbt_plugins.host import HostRun, cache_dir, own_program
 from cbt_plugins.journal import ARCHIVE_VERSION
-from cbt_plugins.load.generator import generator_of
+from cbt_plugins.load.generator import Generator, generator_of
 from cbt_plugins.plan import S3, Plan
 from cbt_plugins.run.context import RunContext
 
@@ -121,7 +121,10 @@ def check(run: RunContext) -> Ready:
     try:
         paths = deploy(run)
         arguments = programs_of(run.plan)
-        generators = {name: _version(remote, clients[0], path, arguments[name]) for name, path in paths.items()}
+        generators = {
+            name: _version(remote, clients[0], path, arguments[name]) + _digest(run.plan, name)
+            for name, path in paths.items()
+        }
     except (RemoteError, OSError) as error:
         raise PreflightError([str(error)]) from error
     place = str(PurePosixPath(run.host.run_dir) / "bin" / "ca.pem") if authority else None
@@ -145,7 +148,7 @@ def _payloads(plan: Plan, versions: Mapping[str, Any]) -> Dict[str, str]:
     payloads = {engine: generator_of(engine).payload(plan, versions) for engine in engines}
     for engine, payload in payloads.items():
         if payload != plan.s3.payload:
-            log.warning("%s: payload: %s, since RGW of this release refuses %s's signatures", engine, payload, engine)
+            log.warning("%s: payload: %s: what it signs itself RGW of this release may refuse", engine, payload)
     return payloads
 
 
@@ -303,9 +306,12 @@ def _secret(source: Optional[str], name: str) -> str:
 
 def programs_of(plan: Plan) -> Dict[str, str]:
     """Return the programs that the client nodes need for this plan, each with what makes it print its version."""
-    engines = dict.fromkeys(p.engine for p in plan.phases if p.kind != "wait")
     server = {"cbt-load": "version"} if plan.wants_ceiling else {}
-    return {"cbt-rows": "version", **server, **{of.program: of.version for of in map(generator_of, engines)}}
+    return {"cbt-rows": "version", **server, **{of.program: of.version for of in _generators(plan)}}
+
+
+def _generators(plan: Plan) -> List[Type[Generator]]:
+    return [generator_of(engine) for engine in dict.fromkeys(p.engine for p in plan.phases if p.kind != "wait")]
 
 
 def deploy(run: RunContext) -> Dict[str, str]:
@@ -316,6 +322,7 @@ def deploy(run: RunContext) -> Dict[str, str]:
     remote, clients = run.remote, run.clients
     paths: Dict[str, str] = {}
     wanted = programs_of(run.plan)
+    remedies = {of.program: of.remedy for of in _generators(run.plan)}
     for name in wanted:
         if name == "warp" and run.plan.warp_path:
             paths[name] = run.plan.warp_path
@@ -323,7 +330,7 @@ def deploy(run: RunContext) -> Dict[str, str]:
         source = own_program(name)
         if source is None:
             hint = ", or set warp_path: to its path on the clients" if name == "warp" else ""
-            raise OSError(f"{name} is not installed: run `cbt-tools build`{hint}")
+            raise OSError(f"{name} is not installed: {remedies.get(name, Generator.remedy)}{hint}")
         if cache_dir() in source.parents:  # what is on PATH is the business of whoever set that
             own_here(source.parent, "look")
         content = source.read_bytes()
@@ -338,6 +345,14 @@ def deploy(run: RunContext) -> Dict[str, str]:
         failed = f"{{ echo {quoted} does not run on this node >&2; exit 1; }}"
         remote.run(clients, f"{quoted} {wanted[name]} >/dev/null || {failed}")
     return paths
+
+
+def _digest(plan: Plan, name: str) -> str:
+    """Return what tells a program of somebody else's from others that say the same version."""
+    source = own_program(name)
+    if source is None or cache_dir() in source.parents or (name == "warp" and plan.warp_path):
+        return ""
+    return f" (sha256 {hashlib.sha256(source.read_bytes()).hexdigest()[:16]})"
 
 
 def _version(remote: Remote, node: str, path: str, argument: str) -> str:

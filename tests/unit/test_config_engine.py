@@ -206,9 +206,10 @@ def _warp(text: str) -> str:
 
 ONLY_CBT_LOAD = "goes with engine: cbt-load, and the engine of this phase is warp"
 PHASE = "benchmarks.warp.cycle.phases[1].hybrid"
+KNOWN = "benchmarks.warp.engine: must be warp or cbt-load or hsbench"
 FAULTS = [
-    ("    engine: §cbt-laod\n" + CYCLE, "benchmarks.warp.engine: must be warp or cbt-load; did you mean 'cbt-load'?"),
-    ("    engine: §hybrid\n" + CYCLE, "benchmarks.warp.engine: must be warp or cbt-load; it is called 'cbt-load' now"),
+    ("    engine: §cbt-laod\n" + CYCLE, KNOWN + "; did you mean 'cbt-load'?"),
+    ("    engine: §hybrid\n" + CYCLE, KNOWN + "; it is called 'cbt-load' now"),
     ("    §hybrid: {seed: 3}\n" + CYCLE, "benchmarks.warp.hybrid: unknown key; it is called 'cbt_load' now"),
     ("    keep_rows: §yes please\n" + CYCLE, "benchmarks.warp.keep_rows: must be true or false, not text"),
     ("    §cbt_load: {seed: 3}\n" + CYCLE, "benchmarks.warp.cbt_load: says how cbt-load works, and nothing here has"),

@@ -143,12 +143,24 @@ func (s *Store) Add(r *rows.Row) bool {
 	if s.block > 1 {
 		block -= at % s.block
 	}
-	key := keyOf(block, op, endpoint, bits.Len64(uint64(r.Bytes)))
+	size := r.Bytes
+	if r.Sum != nil {
+		size /= max(r.Sum.N, 1)
+	}
+	key := keyOf(block, op, endpoint, bits.Len64(uint64(size)))
 	place, fresh := s.byKey.place(key)
 	if fresh {
 		s.groups = append(s.groups, group{key: key, block: block})
 	}
 	c := &s.groups[place]
+	if r.Sum != nil {
+		c.sum(r)
+		s.seconds.at(at, op).sum(end, r)
+		if r.Sum.Failed > 0 {
+			s.errors[errorKey{block, op, endpoint, s.messages.of(r.Err)}] += r.Sum.Failed
+		}
+		return true
+	}
 	entry := sampleOf(place, r.Duration)
 	t := s.seconds.at(at, op)
 	t.inFlight(&s.seconds, end, r.Duration, at, op)
@@ -171,6 +183,24 @@ func (s *Store) Add(r *rows.Row) bool {
 	}
 	s.seconds.at(at, op).good(end, r)
 	return true
+}
+
+// sum counts many requests at once. They are in no histogram.
+func (g *group) sum(r *rows.Row) {
+	g.n += r.Sum.N
+	g.failed += r.Sum.Failed
+	g.objects += r.Objects
+	g.bytes += r.Bytes
+	g.latency.merge(&span{n: r.Sum.N, total: r.Duration, min: r.Sum.Min, max: r.Sum.Max})
+}
+
+// sum counts many requests at once, as if all their time had been spent in this second.
+func (t *tick) sum(end int64, r *rows.Row) {
+	its := tick{n: r.Sum.N, failed: r.Sum.Failed, objects: r.Objects, bytes: r.Bytes, total: r.Duration, max: r.Sum.Max, busy: r.Duration}
+	if its.n > 0 {
+		its.first, its.last = end, end
+	}
+	t.merge(&its)
 }
 
 // a request that was in flight for longer than this counts as in flight for this long, in seconds, before its end

@@ -26,14 +26,17 @@ type Sums struct {
 
 // Add counts a row.
 func (t *Sums) Add(r *rows.Row) {
-	if start := r.End - r.Duration; t.Rows == 0 || start < t.firstStart {
+	start := r.End - r.Duration
+	if r.Sum != nil {
+		start = r.End
+	}
+	if t.Rows == 0 || start < t.firstStart {
 		t.firstStart = start
 	}
 	t.lastEnd = max(t.lastEnd, r.End)
-	t.Rows++
-	if len(r.Err) > 0 {
-		t.Errors++
-	}
+	good, failed := r.Counts()
+	t.Rows += good + failed
+	t.Errors += failed
 	if (len(t.clients) == 0 || string(r.Client) != t.client) && len(t.clients) < mostClients {
 		if t.clients == nil {
 			t.clients = map[string]bool{}
@@ -41,7 +44,9 @@ func (t *Sums) Add(r *rows.Row) {
 		t.client = string(r.Client)
 		t.clients[t.client] = true
 	}
-	t.thread(r.Thread, r.End)
+	if r.Sum == nil {
+		t.thread(r.Thread, r.End)
+	}
 }
 
 func (t *Sums) thread(thread, end int64) {

@@ -44,15 +44,18 @@ func (b *beat) add(r *rows.Row, now float64) {
 		b.Counts[string(r.Op)] = c
 	}
 	c.last, b.Last = now, now
-	b.Rows++
-	if len(r.Err) > 0 {
-		c.failed++
+	good, failed := r.Counts()
+	b.Rows += good + failed
+	if failed > 0 {
+		c.failed += failed
 		if b.Error == "" {
 			b.Error = string(r.Err[:min(len(r.Err), errorLength)])
 		}
+	}
+	if good == 0 {
 		return
 	}
-	c.good++
+	c.good += good
 	c.bytes += r.Bytes
 	c.total += r.Duration
 }

@@ -291,3 +291,34 @@ func TestRowsOfOneClient(t *testing.T) {
 		t.Errorf("%+v", end)
 	}
 }
+
+func TestLinesOfSumsAddUpWithoutHistograms(t *testing.T) {
+	o := options(t)
+	o.Beat = true
+	text := rows.Header + "\n" +
+		"sum\tGET\thttp://r1\t2026-11-21T09:06:08.5Z\t10\t2\t40960\t50000000\t1000000\t9000000\tNoSuchKey\n" +
+		"sum\tGET\thttp://r1\t2026-11-21T09:06:08.7Z\t0\t1\t0\t0\t0\t0\tNoSuchKey\n" +
+		"sum\tGET\thttp://r1\t2026-11-21T09:06:08.7Z\tx\t1\t0\t0\t0\t0\tNoSuchKey\n" +
+		"sum\tGET\thttp://r1\t2026-11-21T09:06:08.7Z\t0\t0\t0\t0\t0\t0\t\n"
+	var said bytes.Buffer
+	if err := Stream(strings.NewReader(text), &said, o); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+	if last := lines[len(lines)-1]; !strings.Contains(last, `"rows":13`) || !strings.Contains(last, `"GET":[10,3,40960,50000000,`) {
+		t.Error(last)
+	}
+	if counts := table(t, o.Out, "counts"); !strings.Contains(counts, ",13,10,2,10,40960,50000000,1000000,9000000,") {
+		t.Error(counts)
+	}
+	if errors := table(t, o.Out, "errors"); !strings.Contains(errors, "NoSuchKey,3\n") {
+		t.Error(errors)
+	}
+	if latency := table(t, o.Out, "latency"); strings.Count(latency, "\n") != 1 {
+		t.Error("sums are in no histogram:", latency)
+	}
+	var show bytes.Buffer
+	if err := aggregates.Show(&show, []string{o.Out}); err != nil || !strings.Contains(show.String(), "2 lines that are no rows") {
+		t.Error(err, show.String())
+	}
+}

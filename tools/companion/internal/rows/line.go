@@ -18,6 +18,46 @@ type Row struct {
 	End          int64 // ns since the epoch, on the clock of the node
 	Duration     int64 // ns
 	FirstByte    int64 // ns from start to first byte; -1: there was none
+	Sum          *Sum  // nil: one request
+}
+
+// Sum is what a generator says that tells of many requests at once: Bytes and Duration of the row are sums of the good ones.
+type Sum struct {
+	N, Failed int64
+	Min, Max  int64 // durations of the good ones, ns
+}
+
+// Counts are the good and the failed requests of a row.
+func (r *Row) Counts() (good, failed int64) {
+	switch {
+	case r.Sum != nil:
+		return r.Sum.N, r.Sum.Failed
+	case len(r.Err) > 0:
+		return 0, 1
+	}
+	return 1, 0
+}
+
+// sumFields are those of a line of sums: sum, operation, endpoint, end, good, failed, bytes, total, shortest, longest, error.
+const sumFields = 11
+
+// sum reads a line of sums that was cut at its tabs; false: it has no valid numbers.
+func (l *line) sum(f [][]byte, r *Row) bool {
+	if len(f) != sumFields {
+		return false
+	}
+	*r = Row{Op: f[1], Endpoint: f[2], Err: f[10], FirstByte: -1, Sum: &Sum{}}
+	var ok bool
+	if r.End, ok = l.time(f[3]); !ok {
+		return false
+	}
+	for i, to := range []*int64{&r.Sum.N, &r.Sum.Failed, &r.Bytes, &r.Duration, &r.Sum.Min, &r.Sum.Max} {
+		if *to, ok = l.number(f[4+i]); !ok {
+			return false
+		}
+	}
+	r.Objects = r.Sum.N
+	return r.Sum.N+r.Sum.Failed > 0
 }
 
 var list = []byte("LIST")

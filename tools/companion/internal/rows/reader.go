@@ -12,6 +12,7 @@ type Reader struct {
 	records records
 	fields  [][]byte
 	row     Row
+	sum     Row
 }
 
 // NewReader makes a reader for rows with these columns.
@@ -64,6 +65,12 @@ func (r *Reader) record(record []byte, take func(*Row)) {
 	case ok && len(f) == r.line.columns.width && digits(f[0]):
 		if r.line.fields(f, &r.row) {
 			take(&r.row)
+		} else {
+			r.Bad++
+		}
+	case ok && string(f[0]) == "sum":
+		if r.line.sum(f, &r.sum) {
+			take(&r.sum)
 		} else {
 			r.Bad++
 		}
