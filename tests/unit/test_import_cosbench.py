@@ -15,6 +15,7 @@ from cbt_plugins.results.records import read_imported
 from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "cosbench"
+PUBLIC = DATA.with_name("cosbench-public")
 HEAD = "Op-Type\tOp-Count\tByte-Count\tAvg-ResTime\tAvg-ProcTime\tThroughput\tBandwidth\tSucc-Ratio"
 TIMES = "Op-Type\t60%-RT\t80%-RT\t90%-RT\t95%-RT\t99%-RT\t100%-RT"
 #: as published
@@ -183,3 +184,29 @@ def test_a_torn_line_is_refused(tmp_path: Path) -> None:
     (tmp_path / "workloads.csv").write_text(text[: text.index("25.79") + 4])
     with pytest.raises(Unreadable, match="a line has no end"):
         cosbench.read(tmp_path / "workloads.csv")
+
+
+def line(record: RunRecord, stage: str, op: str, metric: str) -> Any:
+    (its,) = [its for its in record.measurements if (its.phase, its.op, its.metric) == (stage, op, metric)]
+    return its.value
+
+
+def test_a_published_run_in_which_a_node_failed() -> None:
+    (record,) = read_imported(PUBLIC / "w161-delete_write.csv")
+    assert line(record, "s1-no_failure", "write", "obj_per_s") == 354.61
+    assert line(record, "s3-node_failure", "write", "mib_per_s") == pytest.approx(7025343535.17 / 2**20)
+    assert line(record, "s3-node_failure", "write", "success_rate") == 0.9999
+    assert line(record, "s3-node_failure", "write", "p99_ms") == 2180
+    assert line(record, "s2-osd_failure", "delete", "max_ms") == 3530
+    worst = {its.phase for its in record.measurements if (its.op, its.metric) == ("delete", "max_ms")}
+    assert worst == {"s1-no_failure", "s2-osd_failure"}  # then above all bins
+    assert [its.text for its in record.warnings if its.code == "errors"] == [
+        "s3-node_failure: 0.01% of write failed; rates and latencies are without them"
+    ]
+
+
+def test_stages_in_which_nothing_is_counted_are_no_errors() -> None:
+    (record,) = read_imported(PUBLIC / "w45-4KB.csv")
+    assert record.config["phases"] == "s1-init s2-prepare s3-main-1worker s13-dispose"
+    assert line(record, "s3-main-1worker", "read", "mean_ms") == 6.97
+    assert "errors" not in [its.code for its in record.warnings] and record.usable

@@ -273,3 +273,51 @@ def test_two_runs_in_one_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text(text + text.replace("1783516269595", "1783516369595"))
     with pytest.raises(Unreadable, match="several runs"):
         read_imported(tmp_path / "x")
+
+
+def test_version_2_1_counts_no_requests() -> None:
+    """By hand: 361984 KiB in blocks of 512 KiB in 5.314 s; 36244 KiB in blocks of 4 KiB in 28.54 s."""
+    (record,) = read_imported(DATA / "v2.1.4.json")
+    line = line_of(record, "write", "obj_per_s")
+    assert (line.n, line.bin) == (707, 0) and line.value == pytest.approx(133.0448, rel=1e-6)
+    assert value(record, "read", "obj_per_s") == pytest.approx(317.4842, rel=1e-6)
+    assert value(record, "read", "mib_per_s") == pytest.approx(36244 / 1024 / 28.54)
+    assert (value(record, "write", "mean_ms"), value(record, "write", "p99_ms")) == pytest.approx((477.73484, 823.296))
+
+
+def test_version_2_1_with_a_size_that_is_no_power_of_two(tmp_path: Path) -> None:
+    """At 96 KiB there are 377.067 requests in 36244 KiB: nothing but the rate says so."""
+    text = (DATA / "v2.1.4.json").read_text().replace('"iops": 317', '"iops": 13').replace('"iops": 133', '"iops": 700')
+    (tmp_path / "x.json").write_text(text)
+    (record,) = read_imported(tmp_path / "x.json")
+    line = line_of(record, "read", "obj_per_s")
+    assert line.value == pytest.approx(13.5, abs=0.02) and line.bin == pytest.approx(1)
+
+
+def test_windows_without_requests_are_not_in_the_log() -> None:
+    """A published run on a floppy disk: 31 requests at once about every four seconds."""
+    (record,) = read_imported(DATA / "v3.1.json")
+    line = line_of(record, "read", "obj_per_s")
+    assert line.value == pytest.approx(6.642434) and line.n == 360
+    ends = {int(its[0] / 1000): float(its[1]) for its in log(DATA / "v3.1_iops.1.log", 0)}
+    assert line.series == pytest.approx([ends.get(second + 1, 0.0) for second in range(50)])
+    assert sum(line.series or ()) == pytest.approx(329)
+
+
+def test_windows_of_older_versions_are_longer(tmp_path: Path) -> None:
+    """A rate is that of all the time since the line before: what adds up tells which version it was."""
+    (tmp_path / "x.json").write_text((DATA / "v3.1.json").read_text().replace('"v3.1"', '"x"'))
+    (tmp_path / "x_iops.1.log").write_text("1000, 60, 0, 0\n5000, 60, 0, 0\n6000, 60, 0, 0\n")
+    (record,) = read_imported(tmp_path / "x.json")
+    assert line_of(record, "read", "obj_per_s").series == pytest.approx([60.0] * 6)
+
+
+def test_client_and_server_of_3_43() -> None:
+    """Each client has options of its own; the sums are those that fio calculated ("All clients")."""
+    (record,) = read_imported(DATA / "v3.43-clients.json")
+    everyone = raw(DATA / "v3.43-clients.json")["client_stats"][-1]["read"]
+    assert value(record, "read", "obj_per_s") == pytest.approx(everyone["iops"])
+    assert value(record, "read", "mib_per_s") == pytest.approx(everyone["bw"] / 1024)
+    assert value(record, "read", "mean_ms") == pytest.approx(everyone["clat_ns"]["mean"] / 1e6)
+    assert value(record, "read", "max_ms") == everyone["clat_ns"]["max"] / 1e6
+    assert record.config["load.mode"] == "randread" and record.config["load.op_size"] == 4096

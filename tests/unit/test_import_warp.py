@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Dict, List
@@ -20,6 +21,8 @@ from cbt_plugins.results.source import PackedFile, Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "warp"
 ROWS = Path(__file__).parent.parent / "data" / "rows"
+_MODULES = Path(os.environ.get("GOMODCACHE") or Path.home() / "go" / "pkg" / "mod")
+OF_2019 = _MODULES / "github.com/minio/warp@v1.3.1/pkg/bench/testdata/warp-benchdata-get.csv.zst"
 
 
 def value(record: RunRecord, op: str, metric: str) -> Any:
@@ -125,6 +128,32 @@ def test_rows_alone_are_counted_in_the_seconds_of_all_clients(name: str) -> None
         assert value(record, op, "max_ms") == pytest.approx(durations[-1] / 1e6)
         assert value(record, op, "p50_ms") == pytest.approx(durations[-(-len(its) // 2) - 1] / 1e6, rel=1e-3)
     assert record.kind == "warp" and record.usable and record.config["load.mode"] == "mixed"
+
+
+def test_what_made_the_objects_is_a_phase_by_itself(tmp_path: Path) -> None:
+    """`warp get` and the like have these requests in their rows, too."""
+    rows = made.steady("PUT", workers=2, seconds=5, latency=0.01, begin=0.0, size=1)
+    rows += made.steady("GET", workers=4, seconds=10, latency=0.01, begin=8.0, size=1)
+    (tmp_path / "x.csv").write_text(made.HEADER + "".join(rows))
+    (record,) = read_imported(tmp_path / "x.csv")
+    rates = {(its.phase, its.op): its.value for its in record.measurements if its.metric == "obj_per_s"}
+    assert {key for key in rates if key[1] != "total"} == {("prepare", "PUT"), ("warp", "GET")}
+    assert rates["prepare", "PUT"] == pytest.approx(200) and rates["warp", "GET"] == pytest.approx(400)
+    assert record.usable and not codes(record)
+
+
+@pytest.mark.skipif(not OF_2019.exists(), reason="Go has not fetched the sources of warp")
+def test_published_rows_of_2019() -> None:
+    """warp's own test data, of `warp get`: no column endpoint; 1000 PUT made the objects."""
+    (record,) = read_imported(OF_2019)
+    its = [row for row in by_hand(OF_2019) if row["op"] == "GET"]
+    low, high = min(row["begun"] for row in its) // 10**9 + 1, max(row["ended"] for row in its) // 10**9
+    inside = [row for row in its if low * 10**9 <= row["ended"] < high * 10**9]
+    assert (len(its), high - low) == (20948, 59)
+    rate = next(its.value for its in record.measurements if (its.phase, its.metric) == ("warp", "obj_per_s"))
+    assert rate == pytest.approx(len(inside) / 59, rel=1e-4)
+    durations = np.sort([int(row["duration_ns"]) for row in inside])
+    assert value(record, "GET", "p50_ms") == pytest.approx(durations[-(-len(inside) // 2) - 1] / 1e6, rel=1e-3)
 
 
 def test_rows_of_every_version_are_read() -> None:

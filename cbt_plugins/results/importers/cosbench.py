@@ -37,6 +37,8 @@ _BOUNDS = ResultWarning(
 _NO_CLOCK = ResultWarning("no-series", "COSbench's tables have no series: drift within a run is unknown")
 
 
+#: they make and remove buckets: COSbench counts nothing of them
+_UNCOUNTED = ("init-write", "dispose-delete")
 _NEVER = float(2**63 - 1)
 #: units of the controller's page
 _COUNT, _BYTES = ("ops", "kops", "mops", "gops"), ("B", "KB", "MB", "GB", "TB", "PB")
@@ -187,7 +189,7 @@ def _record(path: Path, id: str, its: Sequence[CosbenchLine], known: Optional[Co
         warnings.append(ResultWarning("not-finished", f"{id}: COSbench calls it {', '.join(bad)}"))
     made = [measurement for line in its for measurement in _measurements(line)]
     for line in its:
-        if not line.count:
+        if not line.count and line.op not in _UNCOUNTED:
             text = f"{line.stage}: no {line.op} ended well: all failed, or none was tried"
             warnings.append(ResultWarning("errors", text))
         if line.success is not None and line.success < 1:

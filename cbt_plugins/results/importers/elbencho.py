@@ -2,9 +2,9 @@
 
 By its manual, its source and recorded runs of 3.0: a file is appended to, so a phase that comes again is another loop;
 "first" is what was done when the first thread ended, "last" is everything; an entry is a file or an object, an IO is a
-block of it; with --rwmixpct the columns without a prefix are the writes; latencies are in us; "MiB" is rounded
-down in the table and is bytes in JSON. The first failed request ends a run, and leaves no line. Its histogram has bins
-that are a fifth wide: no percentile is made of it.
+block of it; with --rwmixpct the columns without a prefix are the writes; latencies are in us; times are ms, rounded
+down; "MiB" is rounded down in the table and is bytes in JSON, where 3.0-29 names no block size. The first failed
+request ends a run, and leaves no line. Its histogram has bins that are a fifth wide: no percentile is made of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cbt_plugins.results.source import Unreadable
 
 #: its name of a phase -> of the operation; others keep theirs
 _OPS = {"WRITE": "write", "READ": "read", "RMFILES": "delete", "RMOBJECTS": "delete", "STAT": "stat", "HEADOBJ": "stat"}
-#: make or remove what is around the objects
+#: make or remove what is around the objects, and are not measured
 _PREPARES = ("MKDIRS", "MKBUCKETS", "RMDIRS", "RMBUCKETS", "SYNC", "DROPCACHE")
 _CONFIG = ("hosts", "threads", "file size", "block size", "version")
 #: of the time of the slowest thread: below it the threads did not all run for most of the time
@@ -43,7 +43,7 @@ class Elbencho(ClientImporter):
     def parse(self, file: ClientFile) -> Parsed:
         rows = list(_documents(file.text) if file.text.lstrip().startswith("{") else _table(file.text))
         torn = bool(rows) and None in rows[-1].values() and file.text.startswith("ISO date")
-        rows = rows[:-1] if torn else rows
+        rows = [row for row in (rows[:-1] if torn else rows) if row["operation"] not in _PREPARES]
         if not rows:
             raise Unreadable("elbencho ran no phase")
         made = Parsed("elbencho", config={"benchmark": "elbencho", "engine": "elbencho"})
@@ -57,8 +57,8 @@ class Elbencho(ClientImporter):
             loop = seen[phase] = seen.get(phase, -1) + 1
             made.loops.setdefault(loop, []).extend(_parts(row, phase, file.client))
             first, last = _number(row, "time ms [first]"), _number(row, "time ms [last]")
-            if first is not None and last and first < _MOST * last and row["operation"] not in _PREPARES:
-                text = f"{phase}: its threads ran together for {first / 1000:.1f} of {last / 1000:.1f} s"
+            if first is not None and last and first < _MOST * last:
+                text = f"{phase}: its threads ran together for {first / 1000:.3g} of {last / 1000:.3g} s"
                 text += "; rates are of all of it"
                 made.warnings.append(ResultWarning("common-window", text))
         made.started = min((its for its in map(_start, rows) if its is not None), default=None)
@@ -85,7 +85,7 @@ def _documents(text: str) -> Iterator[_Row]:
 
 
 def _row(document: Mapping[str, Any]) -> _Row:
-    config, first, last = document["config"], document["first_done"], document["last_done"]
+    config, first, last = document.get("config") or {}, document["first_done"], document["last_done"]
     row: Dict[str, Optional[str]] = {
         "label": document.get("label"),
         "operation": document["phase_type"],
@@ -94,9 +94,11 @@ def _row(document: Mapping[str, Any]) -> _Row:
         "time ms [last]": last["elapsed_time_ms"],
         "IO depth": config.get("io_depth"),
         **{key: config.get(key.replace(" ", "_")) for key in _CONFIG},
+        "version": config.get("version") or document.get("version"),
     }
     for prefix, read in (("", last), ("rwmix read ", last.get("rwmix_read") or {})):
-        row.update({f"{prefix}entries [last]": read.get("entries"), f"{prefix}bytes": read.get("bytes")})
+        row.update({f"{prefix}entries [last]": read.get("entries"), f"{prefix}IOPS [last]": read.get("iops")})
+        row.update({f"{prefix}bytes": read.get("bytes"), f"{prefix}bytes/s": read.get("bytes/s")})
     for name, key in (("Ent", "entries"), ("IO", "IO")):
         latency = (last.get("latency") or {}).get(key) or {}
         for prefix, its in (("", latency), ("rwmix read ", latency.get("rwmix_read") or {})):
@@ -124,7 +126,8 @@ def _parts(row: _Row, phase: str, client: str) -> Iterator[Part]:
     name = row["operation"] or ""
     for prefix, op in (("", _OPS.get(name, name.lower())), ("rwmix read ", "read")):
         size, rounded = _bytes(row, prefix)
-        requests, unit = _requests(row, prefix, size)
+        seconds, rounded_s = _seconds(row, prefix)
+        requests, unit, off = _requests(row, prefix, size, seconds)
         if requests is None:
             continue
         mean, high = (_number(row, f"{prefix}{unit} lat us [{which}]") for which in ("avg", "max"))
@@ -134,18 +137,26 @@ def _parts(row: _Row, phase: str, client: str) -> Iterator[Part]:
             phase=phase,
             op="write" if prefix == "" and name.startswith("RWMIX") else op,
             client=client,
-            seconds=(_number(row, "time ms [last]") or 0) / 1000,
+            seconds=seconds,
             requests=requests,
             failed=None,
-            prepares=name in _PREPARES,
             bytes=None if size is None else int(size),
             start=_start(row),
             mean_ms=None if mean is None else mean / 1000,
             max_ms=None if high is None else high / 1000,
             rounded_ms=0.001,
-            rounded_s=0.001,
+            rounded_s=rounded_s + seconds * off / max(requests, 1),
             rounded_bytes=rounded,
         )
+
+
+def _seconds(row: _Row, prefix: str) -> Tuple[float, float]:
+    """Return how long a phase was, and how wide the range is that it may be: JSON's bytes/s are finer than its ms."""
+    size, rate = _number(row, f"{prefix}bytes"), _number(row, f"{prefix}bytes/s")
+    if size and rate:
+        return size / rate, 0.0
+    whole = _number(row, "time ms [last]")
+    return (0.0, 0.0) if whole is None else ((whole + 0.5) / 1000, 0.001)
 
 
 def _bytes(row: _Row, prefix: str) -> Tuple[Optional[float], float]:
@@ -159,15 +170,17 @@ def _bytes(row: _Row, prefix: str) -> Tuple[Optional[float], float]:
     return mib * 2**20, 2.0**21
 
 
-def _requests(row: _Row, prefix: str, size: Optional[float]) -> Tuple[Optional[int], str]:
-    """Return how many there were, and what they are: entries, or blocks where it counts no entries."""
+def _requests(row: _Row, prefix: str, size: Optional[float], seconds: float) -> Tuple[Optional[int], str, float]:
+    """Return how many there were, what they are (entries, or blocks where it counts no entries), and how wide the range
+    is that it may be: rates are rounded down.
+    """
     entries, block = _number(row, f"{prefix}entries [last]"), _number(row, "block size")
     if entries is not None:
-        return int(entries), "Ent"
-    if row.get(f"{prefix}bytes"):
-        return (round((size or 0) / block) if block else None), "IO"
-    rate, seconds = _number(row, f"{prefix}IOPS [last]"), (_number(row, "time ms [last]") or 0) / 1000
-    return (None if rate is None else round(rate * seconds)), "IO"
+        return int(entries), "Ent", 0.0
+    if row.get(f"{prefix}bytes") and block:
+        return round((size or 0) / block), "IO", 0.0
+    rate = _number(row, f"{prefix}IOPS [last]")
+    return (None, "IO", 0.0) if rate is None else (round((rate + 0.5) * seconds), "IO", seconds)
 
 
 def _config(row: _Row) -> Iterator[Tuple[str, Any]]:

@@ -3,7 +3,8 @@
 By its manual, its source and recorded runs: `runtime` is that of a direction, in ms; an IO that failed ends the job
 unless continue_on_error is set, and is in no `total_ios` of 3.33's percentiles; latencies are those of the completion
 (clat), or in total (lat) with lat_percentiles; json+ has the histogram that the percentiles come from, a count for the
-middle of each bin: bins of several jobs add up. Before fio 3, latencies are in us (`clat`) and `io_bytes` is in KiB.
+middle of each bin: bins of several jobs add up. Before fio 3, latencies are in us (`clat`) and `io_bytes` is in KiB;
+2.1 has no `total_ios`, and `iops` is rounded down.
 With --status-interval a document follows another, each of all that was done until then. unified_rw_reporting=mixed has
 one section for all directions, =both has it beside theirs. A job with fsync or fdatasync counts each of them as a short
 IO of the read direction.
@@ -11,7 +12,7 @@ IO of the read direction.
 A line of a log (write_iops_log, write_lat_log) is: ms since the job began (its end), value, direction, block size,
 offset. Without log_avg_msec there is a line for each request: the value of an iops log is 1, that of a latency log its
 latency in ns. With it there is a line for each window and direction: requests per second, the mean latency; the window
-ends at its time, and an incomplete last one is missing.
+ends at its time, an incomplete last one is missing, and so is one in which no request ended.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def parse(text: str, client: str, logs: Optional[Logs] = None, by_name: bool = T
     """Return one process's output; `by_name`: jobs with another name are another phase. Raises Unreadable."""
     data, torn = _document(text)
     jobs = _jobs(data)
-    options = dict(data.get("global options") or {})
+    options = _options(data)
     made = Parsed("fio", config={"benchmark": "fio", "engine": "fio"})
     if torn:
         made.warnings.append(ResultWarning("torn-output", f"{client}: its last document has no end"))
@@ -85,7 +86,8 @@ def parse(text: str, client: str, logs: Optional[Logs] = None, by_name: bool = T
         mode = str({**options, **(job.get("job options") or {})}.get("rw") or "read")
         phase = str(job.get("jobname")) if by_name and len(names) > 1 else mode
         who = f"{client}:{number}" if len(jobs) > 1 else client
-        parts += _parts(job, phase, who, _start(data, job), logs.of(number, len(jobs)) if logs else {})
+        done = {way: _requests(its)[0] for way, its in _sections(job).items()}
+        parts += _parts(job, phase, who, _start(data, job), logs.of(number, len(jobs), done) if logs else {})
         made.warnings += _warnings(options, job, phase, who)
     made.usable = not any(warning.code in ("job-failed", "torn-output") for warning in made.warnings)
     return made
@@ -125,7 +127,7 @@ def _goes_on(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 def _progress(data: Mapping[str, Any]) -> Tuple[List[Any], int]:
     jobs = _jobs(data)
-    done = sum(int(its["total_ios"]) for job in jobs for its in _sections(job).values())
+    done = sum(_requests(its)[0] for job in jobs for its in _sections(job).values())
     return [(job.get("jobname"), job.get("job_start")) for job in jobs], done
 
 
@@ -135,6 +137,13 @@ def _jobs(data: Mapping[str, Any]) -> List[FioJob]:
     if not jobs:
         raise Unreadable("fio ran no job")
     return list(jobs)
+
+
+def _options(data: Mapping[str, Any]) -> Dict[str, Any]:
+    """The global options; of 3.43's clients and servers, which have a list of them, those that all have in common."""
+    its = data.get("global options") or {}
+    several = its if isinstance(its, list) else [its]
+    return {key: value for key, value in several[0].items() if all(other.get(key) == value for other in several)}
 
 
 def _start(data: Mapping[str, Any], job: FioJob) -> Optional[float]:
@@ -156,7 +165,7 @@ def _config(options: Mapping[str, Any], jobs: Sequence[FioJob]) -> Iterator[Tupl
     if "bs" in same:
         yield "load.op_size", _size(str(same["bs"]))
     yield "load.queue_depth", int(same.get("iodepth") or 1)
-    most = [max(_sections(job).values(), key=lambda its: int(its["total_ios"]), default={}) for job in jobs]
+    most = [max(_sections(job).values(), key=_requests, default={}) for job in jobs]
     clats = {_latency(its)[0] for its in most}
     yield "fio.latency", "+".join(sorted(clats))
 
@@ -172,6 +181,19 @@ def _sections(job: FioJob) -> Dict[str, Mapping[str, Any]]:
     found = {way: job.get(way) or {} for way in DIRECTIONS}
     some = {way: its for way, its in found.items() if its.get("total_ios") or its.get("io_bytes")}
     return some or ({MIXED: job[MIXED]} if (job.get(MIXED) or {}).get("total_ios") else {})
+
+
+def _requests(its: Mapping[str, Any]) -> Tuple[int, float]:
+    """Return how many requests a section has, and how far off that may be.
+
+    Of version 2.1 it is the number that bytes and rate agree in for a size that is a power of two; else the middle of
+    what the rate allows.
+    """
+    if "total_ios" in its:
+        return int(its["total_ios"]), 0.0
+    moved, seconds, rate = int(its["io_bytes"]) << 10, float(its["runtime"]) / 1000, int(its["iops"])
+    agree = {moved >> power for power in range(9, 31) if rate * seconds <= (moved >> power) < (rate + 1) * seconds}
+    return (agree.pop(), 0.0) if len(agree) == 1 else (round((rate + 0.5) * seconds), seconds)
 
 
 def _latency(its: Mapping[str, Any]) -> Tuple[str, Mapping[str, Any], float]:
@@ -191,7 +213,7 @@ RESOLUTION = 1 / 64
 def _parts(job: FioJob, phase: str, client: str, start: Optional[float], logs: Mapping[str, Any]) -> Iterator[Part]:
     for way, its in _sections(job).items():
         _, latency, unit = _latency(its)
-        ios, seconds = int(its["total_ios"]), float(its["runtime"]) / 1000
+        (ios, off), seconds = _requests(its), float(its["runtime"]) / 1000
         given = latency.get("percentile") or {}
         known = "mean" in latency and bool(latency.get("N", ios))
         log = logs.get(way)
@@ -211,6 +233,7 @@ def _parts(job: FioJob, phase: str, client: str, start: Optional[float], logs: M
             bins=_bins(latency) if unit == _NS else None,  # older versions number their bins in another way
             resolution=RESOLUTION,
             rounded_ms=unit if unit == _US else 0.0,
+            rounded_s=seconds * off / max(ios, 1),
             single=log.single if log else None,
         )
 
@@ -255,16 +278,19 @@ class Log:
 class Logs:
     """The logs of one process: those with this prefix and host in one directory."""
 
-    def __init__(self, directory: Path, prefix: str, host: str = "", latency: str = "clat") -> None:
+    def __init__(
+        self, directory: Path, prefix: str, host: str = "", latency: str = "clat", window: Optional[float] = None
+    ) -> None:
         self._files: Dict[int, Dict[str, Path]] = {}
         for path in directory.glob(f"{prefix}_*.log{host}"):
             found = _LOG.match(path.name)
             if found and found["prefix"] == prefix and (found["host"] or "") == host and path.stat().st_size:
                 self._files.setdefault(int(found["job"]), {})[found["kind"]] = path
         self._latency = latency
+        self._window = window
 
-    def of(self, number: int, jobs: int) -> Mapping[str, Log]:
-        """Return the job's logs by direction; nothing when jobs and logs are not in pairs."""
+    def of(self, number: int, jobs: int, done: Mapping[str, int]) -> Mapping[str, Log]:
+        """Return the job's logs by direction; nothing when jobs and logs are not in pairs. `done`: its requests."""
         files = self._files.get(number)
         if not files or "iops" not in files or len(self._files) != jobs:
             return {}
@@ -275,8 +301,23 @@ class Logs:
             its = requests[requests[:, 2] == code]
             if len(its):
                 taken = latencies[latencies[:, 2] == code] if latencies is not None else None
-                made[way] = _single(its, taken) if (its[:, 1] == 1).all() else _windows(its, taken)
+                single = (its[:, 1] == 1).all() and self._window is None
+                made[way] = _single(its, taken) if single else _windows(self._counted(its, done.get(way, 0)), taken)
         return made
+
+    def _counted(self, requests: np.ndarray, done: int) -> Steps:
+        """Return the requests of each window. One without any is left out; in older versions the next one lasts longer
+        instead: true is what adds up to all that were `done`.
+        """
+        edges = np.concatenate(([0.0], requests[:, 0] / 1000))
+        widths, rates = np.diff(edges), requests[:, 1]
+        window = self._window or float(widths[widths > 0].min())
+        longer = np.nonzero(widths > 1.5 * window)[0]
+        cut = widths.copy()
+        cut[longer] = window
+        if abs((rates * cut).sum() - done) >= abs((rates * widths).sum() - done):
+            return Steps(edges, rates * widths)
+        return Steps(np.insert(edges, longer + 1, edges[longer + 1] - window), np.insert(rates * cut, longer, 0.0))
 
 
 def _table(path: Path) -> np.ndarray:
@@ -301,15 +342,13 @@ def _single(requests: np.ndarray, latencies: Optional[np.ndarray]) -> Log:
     return Log(Steps(edges, counts.astype(float), totals), (latencies[:, 0] / 1000, latencies[:, 1]))
 
 
-def _windows(requests: np.ndarray, latencies: Optional[np.ndarray]) -> Log:
+def _windows(steps: Steps, latencies: Optional[np.ndarray]) -> Log:
     """A line is a window; those of the two logs need not be the same."""
-    edges = np.concatenate(([0.0], requests[:, 0] / 1000))
-    steps = Steps(edges, requests[:, 1] * np.diff(edges))
     if latencies is None or not len(latencies):
         return Log(steps, None)
     others = np.concatenate(([0.0], latencies[:, 0] / 1000))
     its = Steps(others, steps.within(others) * latencies[:, 1])
-    return Log(Steps(edges, steps.counts, its.within(edges)), None)
+    return Log(Steps(steps.edges, steps.counts, its.within(steps.edges)), None)
 
 
 def logs_beside(file: Path, text: str, host: str) -> Optional[Logs]:
@@ -319,4 +358,6 @@ def logs_beside(file: Path, text: str, host: str) -> Optional[Logs]:
         return None
     clat = re.search(r'"clat_ns" *: *\{[^{}]*"percentile"', text)
     lat = re.search(r'"lat_ns" *: *\{[^{}]*"percentile"', text)
-    return Logs(file.parent, Path(names.pop()).name, host, "lat" if lat and not clat else "clat")
+    windows = {int(its) for its in re.findall(r'"log_avg_msec" *: *"(\d+)"', text)} - {0}
+    window = windows.pop() / 1000 if len(windows) == 1 else None
+    return Logs(file.parent, Path(names.pop()).name, host, "lat" if lat and not clat else "clat", window)

@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// Columns tells where each column stands in a row: warp 0.6.9 has no `cat`, 1.5.0 has `last_byte` before `end`.
+// Columns tells where each column stands in a row: warp 0.6.9 has no `cat`, 1.5.0 has `last_byte` before `end`; the first
+// ones had no `endpoint` and no `first_byte`.
 type Columns struct {
 	Header string // the line that names them
 	width  int
 	// positions
-	thread, op, objects, bytes, endpoint, err, start, first, end, duration int
-	client                                                                 int // -1: there is none
+	thread, op, objects, bytes, err, start, end, duration int
+	client, endpoint, first                               int // -1: there is none
 	// skipped columns between first byte and end, when the order is warp's; -1: it is not
 	between int
 }
@@ -28,8 +29,8 @@ func OfHeader(line string) (*Columns, error) {
 		name string
 		at   *int
 	}{
-		{"thread", &c.thread}, {"op", &c.op}, {"n_objects", &c.objects}, {"bytes", &c.bytes}, {"endpoint", &c.endpoint},
-		{"error", &c.err}, {"start", &c.start}, {"first_byte", &c.first}, {"end", &c.end}, {"duration_ns", &c.duration},
+		{"thread", &c.thread}, {"op", &c.op}, {"n_objects", &c.objects}, {"bytes", &c.bytes}, {"error", &c.err},
+		{"start", &c.start}, {"end", &c.end}, {"duration_ns", &c.duration},
 	} {
 		if *want.at = slices.Index(names, want.name); *want.at < 0 {
 			missing = append(missing, want.name)
@@ -38,7 +39,8 @@ func OfHeader(line string) (*Columns, error) {
 	if missing != nil {
 		return nil, fmt.Errorf("no column %s in its header", strings.Join(missing, ", "))
 	}
-	c.client, c.between = slices.Index(names, "client_id"), -1
+	c.client, c.endpoint, c.first = slices.Index(names, "client_id"), slices.Index(names, "endpoint"), slices.Index(names, "first_byte")
+	c.between = -1
 	usual := c.thread == 1 && c.op == 2 && c.client == 3 && c.objects == 4 && c.bytes == 5 && c.endpoint == 6 && c.err == 8 && c.start == 9
 	if usual && c.first == 10 && c.end > 10 && c.duration == c.end+1 {
 		c.between = c.end - c.first - 1

@@ -162,7 +162,10 @@ func (l *line) times(b []byte, i int, r *Row) int {
 // fields reads a row that was cut at its tabs; false: it has no valid numbers.
 func (l *line) fields(f [][]byte, r *Row) bool {
 	c := l.columns
-	r.Op, r.Endpoint, r.Err, r.Client = f[c.op], f[c.endpoint], f[c.err], nil
+	r.Op, r.Endpoint, r.Err, r.Client = f[c.op], nil, f[c.err], nil
+	if c.endpoint >= 0 {
+		r.Endpoint = f[c.endpoint]
+	}
 	if c.client >= 0 {
 		r.Client = f[c.client]
 	}
@@ -179,7 +182,7 @@ func (l *line) fields(f [][]byte, r *Row) bool {
 		r.Objects = 1
 	}
 	r.FirstByte = -1
-	if len(f[c.first]) > 0 {
+	if c.first >= 0 && len(f[c.first]) > 0 {
 		start, good := l.time(f[c.start])
 		first, also := l.time(f[c.first])
 		if !good || !also {

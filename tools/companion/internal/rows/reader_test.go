@@ -87,6 +87,11 @@ func TestVersions(t *testing.T) {
 			t.Errorf("%q: known before its end", failed)
 		}
 	}
+	c := columns(t, "idx\tthread\top\tn_objects\tbytes\tfile\terror\tstart\tend\tduration_ns") // of November 2019
+	rows, bad := read(t, c, "0\t12\tPUT\t1\t4096\ta/1\t\t2019-11-13T15:54:56.2349003+01:00\t2019-11-13T15:54:56.3478984+01:00\t112998100\n")
+	if len(rows) != 1 || bad != 0 || rows[0] != `12 PUT 1 4096  "" 1573656896347898400 112998100 -1` {
+		t.Errorf("%v, %d bad", rows, bad)
+	}
 	if _, err := OfHeader("idx\tthread\top"); err == nil || !strings.Contains(err.Error(), "n_objects, bytes") {
 		t.Errorf("missing columns: %v", err)
 	}
