@@ -101,7 +101,7 @@ _ALL = (
     WarningKind("spillover", "RocksDB went to a slow device"),
     WarningKind("resharded", "buckets were resharded"),
     _info("garbage-grew", "RGW's garbage grew: deleted objects still take space and work"),
-    _info("sync-behind", "another zone is behind: its copies are not in the numbers"),
+    _info("sync-behind", "the zone is behind another one: copies were made, or are to come"),
     WarningKind("repeated", "a phase was run again after an interruption"),
     WarningKind("late", "load generators did not end in time"),
     WarningKind("refused", "the cluster refused the requests of a fill"),

@@ -1,4 +1,4 @@
-"""The `backlog` profile: what RGW still has to do: garbage, buckets to reshard, shards behind in another zone.
+"""The `backlog` profile: what RGW still has to do: garbage, buckets to reshard, shards behind another zone.
 
 Samples arrive as monitors/backlog.<node>/backlog.jsonl; docs/RESOURCES.md has their form.
 """

@@ -22,7 +22,8 @@ LIMITED = "timeout --foreground -k 1 120 "
 CPU_SHARE, SHARE = 0.01, 0.2
 #: lists can have millions of lines: they are counted as they come
 _COUNT = "awk '/\"tag\":/ { n++ } /^\\[?]$/ { end = 1 } END { if (end) print n + 0 }'"
-_BEHIND = re.compile(r"behind (?:on )?(\d+) shards?|(\d+) shards? (?:are )?behind")
+#: "data is behind on 2 shards", "3 shards are recovering": what failed there is tried again
+_BEHIND = re.compile(r"behind (?:on )?(\d+) shards?|(\d+) shards? (?:are )?(?:behind|recovering)")
 
 
 def run(line):
@@ -47,7 +48,7 @@ def parsed(text):
 
 
 def behind(text):
-    """Return how many shards are behind by `sync status`, None when it does not say; caught up is 0."""
+    """Return how many shards of this zone are behind others by `sync status`, None when it does not say."""
     found = [int(a or b) for a, b in _BEHIND.findall(text)]
     if found:
         return sum(found)

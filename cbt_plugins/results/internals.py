@@ -152,7 +152,7 @@ def _backlog_in(samples: Sequence[Mapping[str, Any]], window: Window) -> Optiona
 
 
 def warnings_of(made: Optional[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
-    """Yield the warnings: RocksDB on a slow device, garbage that grew, buckets that were resharded, a zone behind."""
+    """Yield warnings: RocksDB on a slow device, garbage that grew, buckets resharded, shards behind another zone."""
     for phase, its in (made or {"phases": {}})["phases"].items():
         of = {line["name"]: line for line in its["lines"] if line["class"] == "osd"}
         slow = of.get("slow_used_bytes")
@@ -170,7 +170,7 @@ def warnings_of(made: Optional[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
             yield {"code": "resharded", "text": text, "phase": phase}
         low, high = backlog.get("sync") or (0, 0)
         if high:
-            text = f"another zone was {several(high, 'shard')} behind at the end, {low} at the begin"
+            text = f"{several(high, 'shard')} of this zone behind another one at the end, {low} at the begin"
             yield {"code": "sync-behind", "text": text, "phase": phase}
 
 

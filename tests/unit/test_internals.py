@@ -95,7 +95,7 @@ def test_warnings(tmp_path: Path) -> None:
         "spillover": "RocksDB took 5.000 MiB more of slow devices, most on osd.1",
         "garbage-grew": "RGW's garbage grew from 10 to 5,000 entries: its collection falls into what follows",
         "resharded": "1 bucket had to be resharded: b",
-        "sync-behind": "another zone was 4 shards behind at the end, 0 at the begin",
+        "sync-behind": "4 shards of this zone behind another one at the end, 0 at the begin",
     }
     assert not list(warnings_of(None))
 
@@ -172,6 +172,7 @@ esac
     [
         ("metadata is caught up with master\n data is caught up with source", 0),
         ("metadata is behind on 2 shards\n behind shards: [3,4]\n data is behind on 12 shards", 14),
+        ("incremental sync: 128/128 shards\n 3 shards are recovering\n recovering shards: [60,62,63]", 3),
         ("realm  ()", None),
     ],
 )
