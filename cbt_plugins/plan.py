@@ -6,7 +6,7 @@ Everything is frozen and made of plain values, so that `dataclasses.asdict` is t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Mapping, Optional, Tuple
 
 #: (smallest, largest, share of the objects 0..1): an exact size where both are equal, else any size between them
@@ -26,6 +26,17 @@ def is_calibration(name: str, role: str) -> bool:
 def is_measurement(name: str, role: str) -> bool:
     """Return whether a phase is one whose numbers are the result of a run."""
     return role == "measure" and not is_calibration(name, role)
+
+
+def op_of_work(work: str, op: str) -> str:
+    """Return what an operation of a work is called in rows, numbers and tables: "readers:GET"; "GET" without a work."""
+    return f"{work}:{op}" if work else op
+
+
+def split_op(name: str) -> Tuple[str, str]:
+    """Return the work, "" for none, and the operation of such a name."""
+    work, _, op = name.rpartition(":")
+    return work, op
 
 
 #: flags of the OSD map that a run may set; others are the cluster's own
@@ -73,6 +84,7 @@ class Bucket:
     key: str  # e.g. "4KiB", or the existing bucket's own name
     sizes: Sizes
     existing: bool = False  # somebody else's data: read, and written only under a prefix of ours
+    objects: Optional[int] = None  # that a fill by objects writes, instead of its goal
 
 
 @dataclass(frozen=True)
@@ -119,6 +131,19 @@ class Keys:
 
     select: str
     absent: bool = False  # DELETE by u(): also of objects that are not there, as COSBench does
+
+
+@dataclass(frozen=True)
+class Work:
+    """A mix with workers of its own, at the same time as the other works of its phase."""
+
+    name: str  # unique in the phase, [a-z0-9-]
+    workers: int  # of each driver
+    mix: Mix
+    rate: Optional[float] = None  # open loop: requests/s of all drivers together
+    arrivals: str = "poisson"
+    keys: Mapping[str, Keys] = field(default_factory=dict)  # as in Phase
+    roles: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -269,6 +294,7 @@ class Phase:
     warmup: float = 0.0  # seconds after that which are not measured either
     keys: Mapping[str, Keys] = field(default_factory=dict)  # by operation; without: live, and new for PUT
     roles: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)  # operation -> Bucket.keys; without: all
+    works: Tuple[Work, ...] = ()  # hybrid by cbt-load: several mixes at once, and then none of the phase's own
     warp: Optional[WarpOp] = None
     events: Tuple[Event, ...] = ()  # fill, hybrid, warp; wait: from its begin
     wait_clean: bool = False  # wait until all PGs are active+clean ...
@@ -276,6 +302,29 @@ class Phase:
     at_most: Optional[float] = None  # ... for at most this long
     stalled: Optional[float] = None  # ... and while something changes within this long
     drop_caches: bool = False  # of the OSD nodes, before a wait
+
+    @property
+    def shares(self) -> Mix:
+        """Percent by operation as results have them: of the requests of the phase, or of each work."""
+        own = dict(self.mix or {})
+        return own or {op_of_work(work.name, op): share for work in self.works for op, share in work.mix.items()}
+
+    @property
+    def apart(self) -> Tuple[Phase, ...]:
+        """Each work as a phase of its own, PHASE:WORK; a phase without works is the only one."""
+        return tuple(
+            replace(
+                self,
+                name=f"{self.name}:{work.name}",
+                mix=work.mix,
+                rate=work.rate,
+                arrivals=work.arrivals,
+                keys=work.keys,
+                roles=work.roles,
+                works=(),
+            )
+            for work in self.works
+        ) or (self,)
 
     @property
     def is_calibration(self) -> bool:

@@ -32,7 +32,7 @@ from cbt_plugins.config.units import about_rate, about_size, format_duration, fo
 from cbt_plugins.faults import FaultError, preview
 from cbt_plugins.faults.access import limits_of
 from cbt_plugins.faults.settings import SettingsMaker
-from cbt_plugins.formatting import side_by_side
+from cbt_plugins.formatting import several, side_by_side
 from cbt_plugins.inventory import head_of, nodes_of
 from cbt_plugins.models.ladder import load_text, objective_text
 from cbt_plugins.plan import Keys, Phase, Plan, Settings
@@ -233,12 +233,17 @@ def _what(phase: Phase) -> str:
     by = " by cbt-load" if phase.engine == "cbt-load" else ""
     if phase.kind == "hybrid":
         counts = ", ".join(f"{op} {number}" for op, number in (phase.workers or {}).items())
+        if phase.works:
+            return f"hybrid{by}: works {', '.join(work.name for work in phase.works)}"
         return f"hybrid{by}: {mix}" + (f" (workers: {counts})" if counts else "")
     return {"fill": "PUT", "verify": "GET and compare", "delete": "DELETE", "wait": "wait"}[phase.kind] + by
 
 
 def _how(phase: Phase) -> Iterator[str]:
     """Yield what cbt-load is told beyond the mix."""
+    for work, one in zip(phase.works, phase.apart):
+        mix = ", ".join(f"{op} {percent:g}" for op, percent in work.mix.items())
+        yield "; ".join((f"{work.name}: {mix}", f"{several(work.workers, 'worker')} per driver", *_how(one)))
     arrivals = {"poisson": "Poisson arrivals", "even": "evenly"}[phase.arrivals]
     if phase.rate is not None:
         yield f"open loop: {about_rate(phase.rate)} of all drivers together, {arrivals}"

@@ -7,6 +7,7 @@ import re
 from typing import Annotated, Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from pydantic import (
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -19,7 +20,14 @@ from pydantic import (
 from cbt_plugins import plan
 from cbt_plugins.benchmarks.cycle import CycleBenchmark
 from cbt_plugins.config import registry
-from cbt_plugins.config.benchmark import MANY, BenchmarkSection, Engine, scaled_duration
+from cbt_plugins.config.benchmark import (
+    MANY,
+    MOST_OBJECTS,
+    BenchmarkSection,
+    Engine,
+    scaled_duration,
+    scaled_objects,
+)
 from cbt_plugins.config.cycle import CycleSection, errors_of_order
 from cbt_plugins.config.events import FaultsInForce
 from cbt_plugins.config.units import Sizes, size_texts
@@ -68,12 +76,58 @@ class ExistingBuckets(Strict):
         return self
 
 
+#: any size, where only the number of buckets counts
+_ANY = ((0, 0, 1.0),)
+
+
+class BucketGroup(Strict):
+    """Buckets of one kind; those of group `a` are a-1, a-2, ..., the only one is `a`."""
+
+    number: int = Field(1, ge=1, le=MANY, description="How many.")
+    size: Optional[Sizes] = Field(None, description="Default: the section's.")
+    objects: Optional[Annotated[int, Field(ge=1, le=MOST_OBJECTS)]] = Field(
+        None, description="Of each, instead of `fill.objects`."
+    )
+
+
+_GROUP = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+#: a bucket's name is cbtp-<run id>-<group>-<number>
+_LONGEST_GROUP = 30
+
+
+def _groups(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    errors = []
+    keys: List[str] = []
+    for name, group in value.items():
+        if not isinstance(name, str) or not _GROUP.fullmatch(name) or len(name) > _LONGEST_GROUP:
+            text = f"{name!r}: a name is made of up to {_LONGEST_GROUP} of a-z, 0-9 and -"
+            errors.append(FieldError((name,), text, of_key=True))
+            continue
+        number = group.get("number", 1) if isinstance(group, dict) else 1
+        own = _numbered(name, number if isinstance(number, int) and 1 <= number <= MANY else 1)
+        if set(own) & set(keys):
+            errors.append(FieldError((name,), f"{name!r} has the name of a bucket of another group", of_key=True))
+        keys += own
+    if errors:
+        raise FieldErrors(errors)
+    return value
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, dict) and any(isinstance(each, (dict, BucketGroup)) for each in value.values()):
+        return "<groups>"
+    return "<mapping>" if isinstance(value, (dict, ExistingBuckets)) else "<number>"
+
+
 _Buckets = Annotated[
     Union[
         Annotated[int, Field(ge=1, le=MANY), Tag("<number>")],
         Annotated[ExistingBuckets, Tag("<mapping>")],
+        Annotated[Dict[str, BucketGroup], BeforeValidator(_groups), Tag("<groups>")],
     ],
-    Discriminator(lambda value: "<mapping>" if isinstance(value, (dict, ExistingBuckets)) else "<number>"),
+    Discriminator(_kind),
 ]
 
 
@@ -85,7 +139,7 @@ class WarpSection(BenchmarkSection):
         description="One, or shares of several: `{4KiB: 50%, 64KiB-1MiB: 50%}`.",
         json_schema_extra={"default": "4KiB"},
     )
-    buckets: _Buckets = Field(1, description="How many the run makes; or existing ones.")
+    buckets: _Buckets = Field(1, description="How many the run makes; or groups, by name; or existing ones.")
     across_buckets: bool = Field(
         False, description="cbt-load, hsbench. Each driver works on all buckets, not on one."
     )
@@ -101,7 +155,7 @@ class WarpSection(BenchmarkSection):
     @classmethod
     def _every_bucket(cls, drivers: Optional[int], info: ValidationInfo) -> Optional[int]:
         buckets = info.data.get("buckets")
-        number = buckets if isinstance(buckets, int) else len(buckets.names) if buckets else 1
+        number = len(_names(_ANY, buckets, "cbt-load")) if buckets else 1
         if drivers is not None and drivers < number and not info.data.get("across_buckets"):
             raise ValueError(f"{drivers} cannot serve {number} buckets: every bucket needs a driver of its own")
         return drivers
@@ -117,22 +171,42 @@ class WarpSection(BenchmarkSection):
             raise FieldErrors(errors)
         return cycle
 
+    @model_validator(mode="after")
+    def _objects_are_written(self) -> WarpSection:
+        groups = self.buckets if isinstance(self.buckets, dict) else {}
+        fills = [p for p in self.cycle.phases if p.fill and p.fill.objects and p.engine(self.engine) == "cbt-load"]
+        given = [name for name, group in groups.items() if group.objects]
+        if given and not fills:
+            text = "goes with fill: {objects: ...} by engine: cbt-load, and there is none"
+            raise FieldErrors([FieldError(("buckets", name, "objects"), text, of_key=True) for name in given])
+        return self
+
+    def _bucket_plans(self) -> List[plan.Bucket]:
+        if isinstance(self.buckets, dict):
+            return [
+                plan.Bucket(key, group.size or self.size, objects=scaled_objects(group.objects, self.scale))
+                for name, group in self.buckets.items()
+                for key in _numbered(name, group.number)
+            ]
+        existing = isinstance(self.buckets, ExistingBuckets)
+        return [plan.Bucket(key, self.size, existing=existing) for key in _names(self.size, self.buckets, self.engine)]
+
     def to_plan(self, clients: Sequence[str], endpoints: Mapping[str, Any]) -> plan.Plan:
         """Return the plan; drivers go round nodes and buckets in turn."""
-        keys = _names(self.size, self.buckets, self.engine)
-        existing = isinstance(self.buckets, ExistingBuckets)
+        own_buckets = self._bucket_plans()
+        keys = [bucket.key for bucket in own_buckets]
         number = self.drivers or (len(clients) if self.across_buckets else max(len(clients), len(keys)))
-        drivers, all_buckets = [], tuple(keys)
+        drivers, all_buckets, across = [], tuple(keys), self.across_buckets
         for i, node in enumerate(itertools.islice(itertools.cycle(clients), number)):
             own = keys[i % len(keys)]
-            name = _stem(self.size) if self.across_buckets else own
-            buckets = all_buckets if self.across_buckets else (own,)
+            name = (_stem(self.size) if len({b.sizes for b in own_buckets}) == 1 else "sizes") if across else own
+            buckets = all_buckets if across else (own,)
             drivers.append(plan.Driver(f"{i + 1:02d}-{name}", node, buckets, self.workers))
         force = FaultsInForce()
         return plan.Plan(
             benchmark="warp",
             s3=self.endpoints_plan(endpoints),
-            buckets=tuple(plan.Bucket(key, self.size, existing) for key in keys),
+            buckets=tuple(own_buckets),
             drivers=tuple(drivers),
             phases=tuple(
                 each
@@ -160,12 +234,20 @@ def _stem(sizes: plan.Sizes) -> str:
     return size_texts(sizes)[0] if len(sizes) == 1 else "sizes"
 
 
-def _names(sizes: plan.Sizes, buckets: Union[int, ExistingBuckets], engine: Engine) -> List[str]:
+def _names(
+    sizes: plan.Sizes, buckets: Union[int, ExistingBuckets, Dict[str, BucketGroup]], engine: Engine
+) -> List[str]:
     """Return the keys of the plan's buckets."""
     if isinstance(buckets, ExistingBuckets):
         return list(buckets.names)
+    if isinstance(buckets, dict):
+        return [key for name, group in buckets.items() for key in _numbered(name, group.number)]
     keys: List[str] = registry.load(registry.GENERATORS, engine).bucket_keys(_stem(sizes), buckets)
     return keys
+
+
+def _numbered(stem: str, number: int) -> List[str]:
+    return [stem] if number == 1 else [f"{stem}-{i + 1}" for i in range(number)]
 
 
 class Warp(CycleBenchmark):

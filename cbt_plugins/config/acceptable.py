@@ -7,6 +7,7 @@ from typing import Any, Callable, Collection, Iterator, List, NamedTuple, Option
 from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.validate import FieldError
 from cbt_plugins.metrics import ACCEPTABLE, TOTAL
+from cbt_plugins.plan import split_op
 
 #: CBT's fifth name
 _CYCLES = "cpu_cycles_per_op"
@@ -34,9 +35,10 @@ def target_of(key: str) -> Target:
         hint = did_you_mean(metric, ACCEPTABLE) or f"; known here: {', '.join(ACCEPTABLE)}"
         raise ValueError(f"unknown metric {metric!r}{hint}")
     op = TOTAL
-    if places and (places[-1] in OPS or len(places) > 1):
+    if places and (places[-1] in OPS or ":" in places[-1] or len(places) > 1):
         op = places.pop()
-        if op not in OPS:
+        work, of_work = split_op(op)
+        if of_work not in OPS or (work and of_work == TOTAL):
             raise ValueError(f"unknown operation {op!r}; known here: {', '.join(OPS)}")
     if len(places) > 1 or "" in places:
         raise ValueError("must be metric, operation/metric, phase/metric or phase/operation/metric")

@@ -7,14 +7,16 @@ the works of a stage side by side, and a work has operations with ratios. `c(n)`
 
 from __future__ import annotations
 
+import itertools
 import re
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import yaml
 
+from cbt_plugins.config.benchmark import MANY
 from cbt_plugins.config.units import format_duration
 
 #: bytes of a workload; real ones have a few thousand
@@ -46,15 +48,32 @@ class CosbenchError(Exception):
 
 
 @dataclass
+class _Container:
+    """One bucket."""
+
+    size: Any = None  # our `size:`
+    objects: int = 0  # that prepare writes
+
+    def section(self) -> Dict[str, Any]:
+        """Return what a group of such buckets says."""
+        return {**({"size": self.size} if self.size else {}), **({"objects": self.objects} if self.objects else {})}
+
+
+@dataclass
 class _Draft:
     """The section `warp:` so far, and what it cannot say."""
 
     section: Dict[str, Any] = field(default_factory=dict)
     phases: List[Dict[str, Any]] = field(default_factory=list)
     notes: List[str] = field(default_factory=list)
-    objects: int = 0  # that the fill writes into each bucket
+    objects: int = 0  # that the fill writes into each bucket, at most
     buckets: int = 1
-    workers: List[int] = field(default_factory=list)
+    containers: Dict[int, _Container] = field(default_factory=dict)
+    workers: int = 1  # of the section
+    filled: bool = False  # a fill is there, and no cleanup after it
+
+    def container(self, number: int) -> _Container:
+        return self.containers.setdefault(number, _Container())
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -69,17 +88,22 @@ def convert(path: Path) -> Tuple[str, List[str]]:
     for _, work, config in works:
         if _kind(work) in ("init", "prepare"):
             _fill_of(draft, work, config)
-    _storage(draft, root)
     kinds = {_kind(work) for _, work, _ in works}
     if not kinds & {"prepare", "normal"}:
         raise CosbenchError(f"{path}: no work in it that makes load")
+    for _, work, config in works:
+        if _kind(work) == "normal":
+            _written(draft, work, config)
+    draft.workers = max([_workers(work) for _, work, _ in works if _kind(work) == "prepare"] or [0]) or max(
+        _workers(work) for _, work, _ in works
+    )
+    _storage(draft, root)
     if "prepare" not in kinds:
         _fill_by_another(draft, works)
-    for stage, work, config in works:
-        _work(draft, stage, work, config)
-    if len(set(draft.workers)) > 1:
-        draft.note(f"works have {', '.join(map(str, sorted(set(draft.workers))))} workers: here all have as many")
-    section = {**draft.section, "workers": max(draft.workers, default=1), "cycle": {"phases": draft.phases}}
+    _buckets(draft)
+    for stage in root.iterfind("workflow/workstage"):
+        _stage(draft, stage, [(work, config) for of, work, config in works if of is stage])
+    section = {**draft.section, "workers": draft.workers, "cycle": {"phases": draft.phases}}
     name = root.get("name")
     lines = [f"# The workload is called {_plain(name)}.\n"] if name else []
     lines += [f"# Not carried over: {_plain(note)}.\n" for note in draft.notes] + (["#\n"] if draft.notes else [])
@@ -166,12 +190,67 @@ def _sizes(text: str) -> Any:
         raise CosbenchError(f"sizes={text}: must be h(low|high|weight,...)") from None
 
 
+def _workers(work: ET.Element) -> int:
+    text = work.get("workers") or ""
+    return max(1, int(text)) if text.isdigit() else 1
+
+
 def _fill_of(draft: _Draft, work: ET.Element, config: Mapping[str, str]) -> None:
     """Take the buckets of `init`, and what `prepare` writes."""
-    if "containers" in config:
-        draft.buckets = max(draft.buckets, _span(config["containers"], "containers")[2])
-    if _kind(work) == "prepare" and "objects" in config:
-        draft.objects = max(draft.objects, _span(config["objects"], "objects")[2])
+    numbers = _numbers(draft, config)
+    if _kind(work) != "prepare":
+        return
+    for number in numbers:
+        its = draft.container(number)
+        its.size = _sizes(config["sizes"]) if "sizes" in config else its.size
+        if "objects" in config:
+            its.objects = max(its.objects, _span(config["objects"], "objects")[2])
+            draft.objects = max(draft.objects, its.objects)
+
+
+def _numbers(draft: _Draft, config: Mapping[str, str]) -> range:
+    """Return the containers that a work or an operation names; all of them have a place in the draft."""
+    if "containers" not in config:
+        return range(1, draft.buckets + 1)
+    _, first, last = _span(config["containers"], "containers")
+    if not 0 < first <= last <= MANY:
+        raise CosbenchError(f"containers={config['containers']}: must be from 1 to {MANY}")
+    draft.buckets = max(draft.buckets, last)
+    return range(first, last + 1)
+
+
+def _written(draft: _Draft, work: ET.Element, config: Mapping[str, str]) -> None:
+    """Take the sizes that a work writes into containers that no prepare fills; others keep theirs."""
+    for operation in work.iterfind("operation"):
+        own = {**config, **_options(operation)}
+        if _OPERATIONS.get(operation.get("type") or "") != "put":
+            continue
+        for number in _numbers(draft, own):
+            its, size = draft.container(number), _sizes(own["sizes"]) if "sizes" in own else None
+            if its.size is None:
+                its.size = size
+            elif size not in (None, its.size):
+                draft.note(f"sizes={own['sizes']} of {operation.get('type')}: a bucket has one set of sizes here")
+
+
+def _buckets(draft: _Draft) -> None:
+    """Say which buckets there are: as many of one kind, or groups of neighbours that are alike."""
+    every = [draft.containers.get(number, _Container()) for number in range(1, draft.buckets + 1)]
+    prepared = any(each.objects for each in every)
+    if prepared and not all(each.objects for each in every):
+        draft.note("containers that begin empty: the fill writes one object into each of them")
+        every = [each if each.objects else replace(each, objects=1) for each in every]
+    draft.containers = dict(enumerate(every, 1))
+    if draft.buckets > 1:
+        draft.section["across_buckets"] = True
+    groups = [list(its) for _, its in itertools.groupby(every)]
+    if len(groups) == 1:
+        if every[0].size:
+            draft.section["size"] = every[0].size
+        if draft.buckets > 1:
+            draft.section["buckets"] = draft.buckets
+        return
+    draft.section["buckets"] = {f"part{i}": {"number": len(of), **of[0].section()} for i, of in enumerate(groups, 1)}
 
 
 def _fill_by_another(draft: _Draft, works: List[_Work]) -> None:
@@ -181,11 +260,8 @@ def _fill_by_another(draft: _Draft, works: List[_Work]) -> None:
             own = {**config, **_options(operation)}
             if operation.get("type") in ("read", "list") and "objects" in own:
                 draft.objects = max(draft.objects, _span(own["objects"], "objects")[2])
-            if "containers" in own:
-                draft.buckets = max(draft.buckets, _span(own["containers"], "containers")[2])
-    draft.objects = draft.objects or 1000
-    if draft.buckets > 1:
-        draft.section.update(buckets=draft.buckets, across_buckets=True)
+            _numbers(draft, own)
+    draft.objects, draft.filled = draft.objects or 1000, True
     draft.phases.append({"fill": {"objects": draft.objects}})
     draft.note("the fill, which another workload makes: here it is the first phase (EDIT fill.objects and size)")
 
@@ -209,41 +285,63 @@ def _storage(draft: _Draft, root: ET.Element) -> None:
         options["verify"] = True
     if options:
         draft.section["cbt_load"] = options
-    if draft.buckets > 1:
-        draft.section.update(buckets=draft.buckets, across_buckets=True)
 
 
-def _work(draft: _Draft, stage: ET.Element, work: ET.Element, config: Mapping[str, str]) -> None:
-    kind, name = _kind(work), _name(work.get("name") or stage.get("name") or "")
-    if (work.get("workers") or "").isdigit() and kind in ("prepare", "normal"):
-        draft.workers.append(int(work.get("workers") or 1))
-    if kind == "prepare":
-        _set_size(draft, config)
+def _stage(draft: _Draft, stage: ET.Element, works: Sequence[Tuple[ET.Element, Dict[str, str]]]) -> None:
+    """Add the phases of a stage: its works are at once in COSBench, and here where they make a mix."""
+    name = _name(stage.get("name") or "")
+    kinds = [_kind(work) for work, _ in works]
+    for kind in dict.fromkeys(kinds):
+        if kind == "dispose":
+            draft.note("dispose: the end of the run removes its buckets")
+        elif kind not in ("init", "delay", "prepare", "cleanup", "normal"):
+            draft.note(f"work {name or kind} of type {kind}")
+    if len({kind for kind in kinds if kind in ("prepare", "normal", "cleanup")}) > 1:
+        draft.note(f"the works of {stage.get('name')} ran side by side: here one kind after the other")
+    if "prepare" in kinds and not draft.filled:  # one fill writes what all of them do
+        draft.filled = True
         draft.phases.append({"fill": {"objects": draft.objects or 1}})
-    elif kind == "cleanup":
+    _hybrid(draft, name, [(work, config) for work, config in works if _kind(work) == "normal"])
+    if "cleanup" in kinds and draft.filled:
+        draft.filled = False
         draft.phases.append({"delete": {}})
-    elif kind == "normal":
-        _hybrid(draft, work, config, name)
-    elif kind == "dispose":
-        draft.note("dispose: the end of the run removes its buckets")
-    elif kind not in ("init", "delay"):
-        draft.note(f"work {name or kind} of type {kind}")
-    if len(list(stage.iterfind("work"))) > 1 and kind in ("prepare", "normal"):
-        draft.note(f"the works of {stage.get('name')} ran side by side: here one after the other")
     delay = stage.get("closuredelay") or ""
-    if delay.isdigit() and int(delay) and work is list(stage.iterfind("work"))[-1]:
+    if delay.isdigit() and int(delay):
         draft.phases.append({"wait": {"duration": format_duration(float(delay))}})
 
 
-def _set_size(draft: _Draft, config: Mapping[str, str]) -> None:
-    if "sizes" not in config:
+def _hybrid(draft: _Draft, stage: str, normal: Sequence[Tuple[ET.Element, Dict[str, str]]]) -> None:
+    """Add the phase of a stage's mixes; several, or one with workers of its own, are works."""
+    made: Dict[str, Dict[str, Any]] = {}
+    runtimes = set()
+    for work, config in normal:
+        name = _name(work.get("name") or "") or stage or "work"
+        mixed = _mixed(draft, work, config, name)
+        if not mixed:
+            continue
+        unique = name if name not in made else f"{name}-{len(made) + 1}"
+        made[unique] = {"workers": _workers(work), **mixed}
+        runtime = work.get("runtime") or work.get("totalTime") or ""
+        runtimes.add(int(runtime) if runtime.isdigit() else 0)
+        if not (runtime.isdigit() and int(runtime)):
+            draft.note(f"the end of {name} by a number of operations or bytes: it lasts 5 minutes here (EDIT)")
+    if not made:
         return
-    size = _sizes(config["sizes"])
-    if draft.section.setdefault("size", size) != size:
-        draft.note(f"sizes={config['sizes']}: every phase here has the sizes of the first one")
+    if len(runtimes) > 1:
+        draft.note(f"works of {stage} end at different times: here with the last of them")
+    phase: Dict[str, Any] = {"duration": format_duration(float(max(runtimes))) if max(runtimes) else "5m"}
+    (first, only), *more = made.items()
+    if more or only["workers"] != draft.workers:
+        phase["works"] = made
+    else:
+        phase.update((key, value) for key, value in only.items() if key != "workers")
+    name = stage if more and stage else first
+    named = [its.get("name") for its in draft.phases]
+    draft.phases.append({"hybrid": phase, "name": name if name not in named else f"{name}-{len(draft.phases) + 1}"})
 
 
-def _hybrid(draft: _Draft, work: ET.Element, config: Mapping[str, str], name: str) -> None:
+def _mixed(draft: _Draft, work: ET.Element, config: Mapping[str, str], name: str) -> Dict[str, Any]:
+    """Return mix, keys and roles of a work; {} for one that does nothing."""
     mix: Dict[str, float] = {}
     keys: Dict[str, Any] = {}
     roles: Dict[str, List[int]] = {}
@@ -257,30 +355,18 @@ def _hybrid(draft: _Draft, work: ET.Element, config: Mapping[str, str], name: st
         if op in mix:
             draft.note(f"the second {kind} of {name}: both are one operation here")
         mix[op] = mix.get(op, 0) + ratio
-        if op == "put":
-            _set_size(draft, own)
-        if "containers" in own and draft.buckets > 1:
-            _, first, last = _span(own["containers"], "containers")
-            roles[op] = list(range(first, min(last, draft.buckets) + 1))
+        if draft.buckets > 1:
+            roles[op] = list(_numbers(draft, own))
         if "objects" in own and op != "list":
-            keys[op] = _keys(draft, op, own["objects"])
-    if not mix:
-        return
+            keys[op] = _keys(draft, op, own)
     total = sum(mix.values())
     shares = {op: float(f"{100 * ratio / total:.10g}") for op, ratio in mix.items()}
-    runtime = work.get("runtime") or work.get("totalTime") or ""
-    if not (runtime.isdigit() and int(runtime)):
-        draft.note(f"the end of {name} by a number of operations or bytes: it lasts 5 minutes here (EDIT)")
-    timed = runtime.isdigit() and int(runtime)
-    phase: Dict[str, Any] = {"duration": format_duration(float(runtime)) if timed else "5m"}
-    phase["mix"] = {op: int(share) if share == int(share) else share for op, share in shares.items()}
     given = {op: select for op, select in keys.items() if select is not None}
     everywhere = list(range(1, draft.buckets + 1))
-    phase.update({"keys": given} if given else {})
-    phase.update({"roles": roles} if any(numbers != everywhere for numbers in roles.values()) else {})
-    named = [its.get("name") for its in draft.phases]
-    unique = name if name and name not in named else f"{name or 'work'}-{len(draft.phases) + 1}"
-    draft.phases.append({"hybrid": phase, "name": unique})
+    found: Dict[str, Any] = {"mix": {op: int(share) if share == int(share) else share for op, share in shares.items()}}
+    found.update({"keys": given} if given else {})
+    found.update({"roles": roles} if any(numbers != everywhere for numbers in roles.values()) else {})
+    return found if mix else {}
 
 
 def _ratio(operation: ET.Element) -> float:
@@ -294,20 +380,23 @@ def _ratio(operation: ET.Element) -> float:
     return ratio
 
 
-def _keys(draft: _Draft, op: str, text: str) -> Optional[Any]:
+def _keys(draft: _Draft, op: str, config: Mapping[str, str]) -> Optional[Any]:
     """Return which objects an operation takes, counted by what the fill wrote; None: those that are there."""
+    text = config["objects"]
     form, first, last = _span(text, "objects")
-    if not draft.objects or form == "c":
+    filled = {draft.containers[number].objects or draft.objects for number in _numbers(draft, config)}
+    if filled == {0} or form == "c" or len(filled) > 1:
         draft.note(f"objects={text} of {op}: any object that is there")
-        return None
-    select = f"{'u' if form == 'u' else 's'}({_bound(first, draft.objects)},{_bound(last, draft.objects)})"
+        return "new" if op == "put" else None
+    (objects,) = filled
+    select = f"{'u' if form == 'u' else 's'}({_bound(first, objects)},{_bound(last, objects)})"
     return {"select": select, "absent": True} if op == "delete" and select.startswith("u") else select
 
 
 def _bound(number: int, objects: int) -> str:
     """Return a number of an object as 5, N, 2N or N+1, N being what the fill wrote: it is there for each driver."""
     times, rest = divmod(number, objects)
-    if not times:
+    if not times or objects == 1:
         return str(number)
     return f"{times if times > 1 else ''}N" + (f"+{rest}" if rest else "")
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Dict, Iterator, List, Literal, Mapping, Optional, Sequence, Set, Tuple
+from typing import Annotated, Any, Dict, Iterator, List, Literal, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from cbt_plugins import plan
 from cbt_plugins.config import registry
 from cbt_plugins.config.benchmark import Engine, FillSection, check_raw_goal, scaled_duration, scaled_objects
+from cbt_plugins.config.errors import Path
 from cbt_plugins.config.events import EventSection, FaultsInForce, PhaseEvents
-from cbt_plugins.config.load_phases import HybridSection, LadderSection, WarpPhaseSection
-from cbt_plugins.config.operations import range_of
+from cbt_plugins.config.load_phases import HybridSection, LadderSection, WarpPhaseSection, WorkSection
+from cbt_plugins.config.operations import errors_of_buckets, range_of
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import Duration
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
@@ -120,7 +121,8 @@ class PhaseSection(Strict):
     @property
     def writes(self) -> bool:
         """Whether it makes objects."""
-        return bool(self.fill or self.warp or (self.mixed and self.mixed.mix.writes))
+        loads = self.mixed.loads.values() if self.mixed else ()
+        return bool(self.fill or self.warp or any(load.mix.writes for load in loads))
 
     @property
     def mixed(self) -> Optional[HybridSection]:
@@ -270,7 +272,7 @@ def _after(phase: PhaseSection, engine: Optional[Engine], so_far: _Before) -> No
         so_far.anything = so_far.own = True
         so_far.by.add(engine)
     elif phase.hybrid:
-        so_far.closed_loop = so_far.closed_loop or phase.hybrid.rate is None
+        so_far.closed_loop = so_far.closed_loop or all(load.rate is None for load in phase.hybrid.loads.values())
     elif phase.delete:
         so_far.by.discard(engine)
         so_far.own = bool(so_far.by)
@@ -297,22 +299,27 @@ def _data(
     if not so_far.anything:
         yield FieldError((), "no objects to work on: put a fill phase before it, or name existing buckets", of_key=True)
         return
-    if so_far.existing and not so_far.own and hybrid.mix.delete:
-        text = "nothing to delete: only objects of this run's own are; put a fill phase before it"
-        yield FieldError((), text, of_key=True)
-        return
-    if engine == "cbt-load" and not numbered:
-        for name, keys in hybrid.keys or ():
-            if keys and range_of(keys.select):
-                text = f"{keys.select} counts objects that a fill with engine: cbt-load wrote; put one before it"
-                yield FieldError(("keys", name), text)
-        if hybrid.mix.delete:
-            text = "nothing to delete: cbt-load deletes what it wrote itself; fill with engine: cbt-load"
-            yield FieldError((), text, of_key=True)
+    for path, load in hybrid.loads.items():
+        if so_far.existing and not so_far.own and load.mix.delete:
+            text = "nothing to delete: only objects of this run's own are; put a fill phase before it"
+            yield FieldError(path, text, of_key=True)
+        elif engine == "cbt-load" and not numbered:
+            yield from _unnumbered(path, load)
     reads = hybrid.mix.get or hybrid.mix.stat or hybrid.mix.delete
     if engine == "warp" and reads and so_far.by and not so_far.existing and not so_far.by & {"warp", None}:
         text = "nothing to read: warp finds what warp wrote; fill with engine: warp, or use engine: cbt-load here"
         yield FieldError((), text, of_key=True)
+
+
+def _unnumbered(path: Path, load: Union[HybridSection, WorkSection]) -> Iterator[FieldError]:
+    """Yield what cbt-load cannot do where it has filled nothing."""
+    for name, keys in load.keys or ():
+        if keys and range_of(keys.select):
+            text = f"{keys.select} counts objects that a fill with engine: cbt-load wrote; put one before it"
+            yield FieldError((*path, "keys", name), text)
+    if load.mix.delete:
+        text = "nothing to delete: cbt-load deletes what it wrote itself; fill with engine: cbt-load"
+        yield FieldError(path, text, of_key=True)
 
 
 def _events(phase: PhaseSection, so_far: _Before, data: Mapping[str, Any]) -> Iterator[FieldError]:
@@ -326,6 +333,22 @@ def _events(phase: PhaseSection, so_far: _Before, data: Mapping[str, Any]) -> It
             yield FieldError(("events", index, "fault"), text, of_key=True)
 
 
+def _placed(
+    path: Path, load: Union[HybridSection, WorkSection], across: Any, names: Optional[Sequence[str]]
+) -> Iterator[FieldError]:
+    """Yield what is wrong with the buckets of a mix."""
+    chosen = load.buckets if isinstance(load, WorkSection) else None
+    if across is False:
+        for key, given in (("roles", load.roles), ("buckets", chosen)):
+            if given:
+                text = f"every driver has one bucket: {key}{' of buckets' if key == 'roles' else ''} need"
+                yield FieldError((*path, key), f"{text} across_buckets: true", of_key=True)
+    elif names is not None:
+        yield from errors_of_buckets((*path, "buckets"), chosen or (), names)
+        for error in load.roles.errors(names) if load.roles else ():
+            yield error._replace(path=(*path, "roles", *error.path))
+
+
 def _own(
     phase: PhaseSection, engine: Optional[Engine], data: Mapping[str, Any], names: Optional[Sequence[str]]
 ) -> Iterator[FieldError]:
@@ -335,14 +358,8 @@ def _own(
         yield FieldError((), "warp works on one bucket; across_buckets: true needs engine: cbt-load", of_key=True)
     if phase.hybrid and engine:
         yield from phase.hybrid.errors(engine)
-    mixed = phase.mixed
-    if mixed and mixed.roles and engine != "warp":
-        if across is False:
-            text = "every driver has one bucket: roles of buckets need across_buckets: true"
-            yield FieldError(("roles",), text, of_key=True)
-        elif names is not None:
-            for error in mixed.roles.errors(names):
-                yield error._replace(path=("roles", *error.path))
+    for path, load in phase.mixed.loads.items() if phase.mixed and engine != "warp" else ():
+        yield from _placed(path, load, across, names)
     try:
         check_raw_goal(phase.fill, data.get("full_guard"))
     except FieldErrors as error:

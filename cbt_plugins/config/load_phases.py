@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
-from typing import Annotated, Any, Dict, Iterator, List, Literal, Mapping, Optional, Sequence, Tuple
+from typing import Annotated, Any, Dict, Iterator, List, Literal, Mapping, Optional, Sequence, Tuple, Union
 
 from pydantic import (
     BeforeValidator,
@@ -24,10 +25,12 @@ from cbt_plugins.config.events import PhaseEvents
 from cbt_plugins.config.operations import (
     DEFAULT_MIX,
     DEFAULT_MIX_TEXT,
+    Buckets,
     KeysSection,
     MixSection,
     RolesSection,
     errors_for_warp,
+    named,
 )
 from cbt_plugins.config.patterns import check_option_name, check_option_value
 from cbt_plugins.config.units import PERCENT_PATTERN, RATE_PATTERN, Duration, parse_percent, parse_rate
@@ -35,7 +38,12 @@ from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly
 from cbt_plugins.metrics import ACCEPTABLE, TOTAL
 
 #: keys of a hybrid phase that only some generators know
-_FOR_HYBRID = ("rate", "arrivals", "ramp", "warmup", "keys", "roles")
+_FOR_HYBRID = ("rate", "arrivals", "ramp", "warmup", "keys", "roles", "works")
+#: keys of a hybrid phase that each of its works has
+_OF_WORKS = ("mix", "workers", "rate", "arrivals", "keys", "roles")
+#: the aggregates of requests have room for 256 names of operations
+_MOST_WORKS = 40
+_WORK = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 def _rate(value: Any) -> Tuple[Optional[float], Optional[float]]:
@@ -73,6 +81,72 @@ class HybridWorkers(Strict):
     delete: Optional[Workers] = None
 
 
+def _arrivals(arrivals: Optional[str], info: ValidationInfo) -> Optional[str]:
+    if arrivals is not None and "rate" in info.data and info.data["rate"] is None:
+        raise ValueError("is for an open loop, and this is a closed one: say rate: as well")
+    return arrivals
+
+
+def _for_what_is_done(section: Optional[Strict], info: ValidationInfo) -> Optional[Strict]:
+    mix = info.data.get("mix")
+    if section is not None and mix is not None:
+        given = {name for name, value in section if value is not None}
+        errors = _not_in_mix(given, mix, "keys" if info.field_name == "keys" else "buckets")
+        if errors:
+            raise FieldErrors(errors)
+    return section
+
+
+_PlainRate = Annotated[float, BeforeValidator(parse_rate), WithJsonSchema({"anyOf": _RATES})]
+
+
+class WorkSection(Strict):
+    """One work: a mix with workers, a loop and buckets of its own, at the same time as the others of the phase."""
+
+    workers: Workers = Field(description="Per driver.")
+    mix: MixSection = Field(description="Of the work.")
+    rate: Optional[_PlainRate] = Field(
+        None, description="Open loop: of all drivers. Default: closed loop."
+    )
+    arrivals: Optional[Literal["poisson", "even"]] = Field(
+        None, description="Of an open loop. Default: `poisson`."
+    )
+    buckets: Optional[Buckets] = Field(
+        None, description="across_buckets. By number, name or group."
+    )
+    keys: Optional[KeysSection] = Field(None, description="As in hybrid.")
+    roles: Optional[RolesSection] = Field(None, description="As in hybrid.")
+
+    _open = field_validator("arrivals")(_arrivals)
+    _done = field_validator("keys", "roles")(_for_what_is_done)
+
+    def to_plan(self, name: str, buckets: Sequence[str]) -> plan.Work:
+        """Return the plan's work; `buckets` are the names that `roles` may use."""
+        mix = self.mix.to_plan()
+        everywhere = tuple(each for one in self.buckets or () for each in named(one, buckets))
+        roles = {op: everywhere for op in mix} if everywhere else {}
+        return plan.Work(
+            name,
+            self.workers,
+            mix,
+            rate=self.rate,
+            arrivals=self.arrivals or "poisson",
+            keys=self.keys.to_plan() if self.keys else {},
+            roles={**roles, **(self.roles.to_plan(buckets) if self.roles else {})},
+        )
+
+
+def _works(value: Any) -> Any:
+    errors = [
+        FieldError((key,), f"{key!r}: a name is made of a-z, 0-9 and -", of_key=True)
+        for key in (value if isinstance(value, dict) else ())
+        if isinstance(key, str) and not _WORK.fullmatch(key)
+    ]
+    if errors:
+        raise FieldErrors(errors)
+    return value
+
+
 class HybridSection(Strict):
     """Operations at a fixed ratio on the data that is there."""
 
@@ -104,6 +178,9 @@ class HybridSection(Strict):
     roles: Optional[RolesSection] = Field(
         None, description="across_buckets. Buckets of an operation, by number from 1 or name."
     )
+    works: Optional[
+        Annotated[Dict[str, WorkSection], BeforeValidator(_works), Field(min_length=1, max_length=_MOST_WORKS)]
+    ] = Field(None, description="cbt-load. Several mixes at once, by name; results are of NAME:GET.")
     events: Optional[PhaseEvents] = Field(None, description="In order of time.")
 
     @field_validator("workers")
@@ -123,23 +200,21 @@ class HybridSection(Strict):
             raise FieldErrors(errors)
         return workers
 
-    @field_validator("arrivals")
-    @classmethod
-    def _of_an_open_loop(cls, arrivals: Optional[str], info: ValidationInfo) -> Optional[str]:
-        if arrivals is not None and "rate" in info.data and info.data["rate"] is None:
-            raise ValueError("is for an open loop, and this is a closed one: say rate: as well")
-        return arrivals
+    _open = field_validator("arrivals")(_arrivals)
+    _done = field_validator("keys", "roles")(_for_what_is_done)
 
-    @field_validator("keys", "roles")
-    @classmethod
-    def _for_what_is_done(cls, section: Optional[Strict], info: ValidationInfo) -> Optional[Strict]:
-        mix = info.data.get("mix")
-        if section is not None and mix is not None:
-            given = {name for name, value in section if value is not None}
-            errors = _not_in_mix(given, mix, "keys" if info.field_name == "keys" else "buckets")
-            if errors:
-                raise FieldErrors(errors)
-        return section
+    @model_validator(mode="after")
+    def _whole(self) -> HybridSection:
+        given = [name for name in _OF_WORKS if self.works and name in self.model_fields_set]
+        if given:
+            text = "belongs into each of the works"
+            raise FieldErrors([FieldError((name,), text, of_key=True) for name in given])
+        return self
+
+    @property
+    def loads(self) -> Dict[Tuple[str, ...], Union[HybridSection, WorkSection]]:
+        """Return what has a mix of its own, by its path from here: the works, or the phase itself."""
+        return {("works", name): work for name, work in (self.works or {}).items()} or {(): self}
 
     def errors(self, engine: Engine) -> List[FieldError]:
         """Return what this engine cannot do."""
@@ -166,7 +241,7 @@ class HybridSection(Strict):
             "hybrid",
             role,
             duration=scaled_duration(self.duration, scale),
-            mix=self.mix.to_plan(),
+            mix=None if self.works else self.mix.to_plan(),
             workers=workers,
             engine=engine,
             rate=rate,
@@ -176,6 +251,7 @@ class HybridSection(Strict):
             warmup=scaled_duration(self.warmup, scale) or 0.0,
             keys=self.keys.to_plan() if self.keys else {},
             roles=self.roles.to_plan(buckets) if self.roles else {},
+            works=tuple(work.to_plan(each, buckets) for each, work in (self.works or {}).items()),
         )
 
 
@@ -203,9 +279,6 @@ def _objective(value: Any) -> Any:
     if errors:
         raise FieldErrors(errors)
     return limits
-
-
-_PlainRate = Annotated[float, BeforeValidator(parse_rate), WithJsonSchema({"anyOf": _RATES})]
 
 
 class LadderRates(Strict):

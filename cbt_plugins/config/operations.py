@@ -8,7 +8,7 @@ from typing import Annotated, Any, Dict, List, NamedTuple, Optional, Sequence, T
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
 from cbt_plugins import plan
-from cbt_plugins.config.errors import did_you_mean
+from cbt_plugins.config.errors import Path, did_you_mean
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
 
 
@@ -211,7 +211,7 @@ def _bucket(value: Any) -> Union[int, str]:
     return value
 
 
-_Buckets = Annotated[
+Buckets = Annotated[
     List[
         Annotated[
             Union[int, str],
@@ -226,40 +226,50 @@ _Buckets = Annotated[
 class RolesSection(Strict):
     """The buckets, by number from 1 or by name, that an operation works on; all without its key."""
 
-    get: Optional[_Buckets] = None
-    put: Optional[_Buckets] = None
-    stat: Optional[_Buckets] = None
-    delete: Optional[_Buckets] = None
-    list: Optional[_Buckets] = None
-    multipart: Optional[_Buckets] = None
+    get: Optional[Buckets] = None
+    put: Optional[Buckets] = None
+    stat: Optional[Buckets] = None
+    delete: Optional[Buckets] = None
+    list: Optional[Buckets] = None
+    multipart: Optional[Buckets] = None
 
     def errors(self, names: Sequence[str]) -> List[FieldError]:
         """Return where it speaks of buckets that are not among `names`."""
-        errors = []
-        for op, chosen in self:
-            taken: Dict[str, bool] = {}
-            for index, bucket in enumerate(chosen or ()):
-                try:
-                    name = _name(bucket, names)
-                    if name in taken:
-                        raise ValueError(f"{bucket} is in the list twice")
-                    taken[name] = True
-                except ValueError as error:
-                    errors.append(FieldError((op, index), str(error)))
-        return errors
+        return [error for op, chosen in self for error in errors_of_buckets((op,), chosen or (), names)]
 
     def to_plan(self, names: Sequence[str]) -> Dict[str, Tuple[str, ...]]:
         """Return names of buckets by upper-case operation."""
-        return {op.upper(): tuple(_name(bucket, names) for bucket in chosen) for op, chosen in self if chosen}
+        return {op.upper(): tuple(n for one in chosen for n in named(one, names)) for op, chosen in self if chosen}
 
 
-def _name(bucket: Union[int, str], names: Sequence[str]) -> str:
+def errors_of_buckets(path: Path, chosen: Sequence[Union[int, str]], names: Sequence[str]) -> List[FieldError]:
+    """Return where a list of buckets, which is at `path`, has one that is not among `names`, or one twice."""
+    errors = []
+    taken: List[str] = []
+    for index, bucket in enumerate(chosen):
+        try:
+            found = named(bucket, names)
+            if set(found) & set(taken):
+                raise ValueError(f"{bucket} is in the list twice")
+            taken += found
+        except ValueError as error:
+            errors.append(FieldError((*path, index), str(error)))
+    return errors
+
+
+def named(bucket: Union[int, str], names: Sequence[str]) -> Tuple[str, ...]:
+    """Return the buckets that a number from 1, a name, or the name of a group (`a` of a-1, a-2) stands for.
+
+    Raises ValueError.
+    """
     if isinstance(bucket, int):
         if not 1 <= bucket <= len(names):
             there = f"they are 1 to {len(names)}" if len(names) > 1 else "the only one is 1"
             raise ValueError(f"no bucket {bucket}; {there}")
-        return names[bucket - 1]
-    if bucket not in names:
+        return (names[bucket - 1],)
+    group = re.compile(rf"{re.escape(bucket)}-[0-9]+")
+    found = (bucket,) if bucket in names else tuple(name for name in names if group.fullmatch(name))
+    if not found:
         hint = did_you_mean(bucket, names) or f"; there are: {', '.join(names)}"
         raise ValueError(f"no bucket {bucket!r}{hint}")
-    return bucket
+    return found

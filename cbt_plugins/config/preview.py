@@ -15,7 +15,7 @@ from cbt_plugins.config.units import about_size, format_duration, format_percent
 from cbt_plugins.formatting import several
 from cbt_plugins.metrics import ACCEPTABLE, TOTAL
 from cbt_plugins.models.capacity import growth, mean_size, steady_occupancy
-from cbt_plugins.plan import Gateways, Phase, Plan, RunPool, Settings, placement_id
+from cbt_plugins.plan import Gateways, Keys, Phase, Plan, RunPool, Settings, placement_id
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,9 @@ def forecast(plan: Plan) -> Forecast:
     for phase in plan.phases:
         if phase.kind == "fill" and phase.goal and phase.goal.objects:
             counted = True
-            objects += phase.goal.objects * len(plan.buckets)
-            size += sum(phase.goal.objects * mean_size(bucket.sizes) for bucket in plan.buckets)
+            each = [(bucket.objects or phase.goal.objects, mean_size(bucket.sizes)) for bucket in plan.buckets]
+            objects += sum(number for number, _ in each)
+            size += sum(number * mean for number, mean in each)
         if phase.kind == "fill" and not (phase.goal and phase.goal.duration):
             unknown_time.append(f"{phase.name}: until {goal_text(phase)}")
         if phase.kind in ("verify", "delete") or phase.wait_clean or phase.wait_gc:
@@ -73,7 +74,9 @@ def goal_text(phase: Phase) -> str:
         return f"{'all PGs are active+clean' if phase.wait_clean else 'RGW has no garbage'}{limit}"
     parts = [(phase.ramp, " ramp"), (phase.warmup, " warm-up"), (phase.duration or 0.0, "")]
     text = " + ".join(f"{format_duration(seconds)}{what}" for seconds, what in parts if seconds or not what)
-    once = bool(phase.keys) and all(op in phase.keys and phase.keys[op].select[:2] == "r(" for op in phase.mix or {})
+    once = all(
+        one.keys.get(op, Keys("")).select[:2] == "r(" for one in phase.apart for op in one.mix or {"": 0}
+    )
     return f"every key once, at most {text}" if once else text
 
 
@@ -90,7 +93,8 @@ def _unknown_data(plan: Plan, phase: Phase) -> Iterator[str]:
             else (f"{phase.name} writes for {goal_text(phase)}")
         )
     elif phase.kind == "hybrid":
-        yield from _growth(phase)
+        for one in phase.apart:
+            yield from _growth(one)
     elif phase.kind == "delete":
         yield f"{phase.name} leaves nothing"
     elif phase.kind == "warp" and phase.warp:
@@ -393,7 +397,7 @@ def _limiters(plan: Plan) -> Iterator[str]:
             f"{', '.join(paced)}: LIMITED: warp is held to rates, which the calibration finds or rps-limit gives; "
             "what is held is never better nor equivalent in a comparison: use engine: cbt-load"
         )
-    given = [phase.name for phase in measured if phase.rate or phase.rate_share or _by_rate(phase)]
+    given = [one.name for phase in measured for one in phase.apart if one.rate or one.rate_share or _by_rate(one)]
     if given:
         yield f"{', '.join(given)}: the rate is given: compare latencies; throughput is never better nor equivalent"
 

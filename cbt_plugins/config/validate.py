@@ -177,8 +177,9 @@ def _keys_at(schema: Mapping[str, Any], loc: Sequence[Any]) -> List[str]:
     """Return the keys that the JSON Schema knows at `loc`."""
     nodes = [schema]
     for part in loc:
+        if isinstance(part, str) and part[:1] in ("<", "["):  # a union's tag is no step in the data
+            continue
         children = [_child(node, part) for node in _branches(schema, nodes)]
-        # A union's tag is no step in the data.
         nodes = [child for child in children if child] or nodes
     return [key for node in _branches(schema, nodes) for key in node.get("properties", {})]
 

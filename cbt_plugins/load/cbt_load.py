@@ -7,10 +7,10 @@ that it left after the phase before, or, when a phase was broken off, from listi
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 from cbt_plugins.load.generator import CBT_LOAD, FOLDER, Generator, LoadJob, LoadStart, Memory
-from cbt_plugins.plan import Bucket, Driver, Keys, Phase
+from cbt_plugins.plan import Bucket, Driver, Keys, Phase, Sizes, op_of_work
 
 #: seconds that requests under way have after the end of the phase
 GRACE = 5.0
@@ -30,7 +30,7 @@ class CbtLoadJobs(Generator):
     version = "version"
     begins_at_go = True
     deletes = True
-    takes = ("rate", "arrivals", "ramp", "warmup", "keys", "roles")
+    takes = ("rate", "arrivals", "ramp", "warmup", "keys", "roles", "works")
 
     def jobs(self, phase: Phase, start: LoadStart) -> List[LoadJob]:
         """Return a job per driver; with a rate an open loop, which the drivers share."""
@@ -43,28 +43,31 @@ class CbtLoadJobs(Generator):
             spec = {**self._common(driver, start.memory), **make(phase, driver)}
             spec["seed"] = self._plan.cbt_load.seed * 10_000 + number
             spec["job"] = f"{driver.id}-{phase.kind}"
-            spec["rate"] = share
+            if not phase.works:
+                spec.update(workers=driver.workers, rate=share)
             jobs.append(self._job(phase, driver, spec, start.memory))
         return jobs
 
     def _job(self, phase: Phase, driver: Driver, spec: Dict[str, Any], memory: Memory) -> LoadJob:
         state = memory.states.get(driver.id)
         spec["state_in"] = f"{FOLDER}/spec/{spec['job']}.state" if state else ""
+        loads = spec.get("works") or [spec]
+        ops = [op_of_work(load.get("name", ""), op["op"]) for load in loads for op in load["ops"]]
         return LoadJob(
             id=spec["job"],
             driver=driver.id,
             node=driver.node,
-            op=spec["ops"][0]["op"] if len(spec["ops"]) == 1 else "MIXED",
+            op=ops[0] if len(ops) == 1 else "MIXED",
             role="fill" if phase.kind == "fill" else "cbt-load",
             bucket=self._names[driver.bucket],
             prefix=self._prefix(driver, self._buckets[driver.bucket]),
-            sizes=self._buckets[driver.bucket].sizes,
-            workers=driver.workers,
+            sizes=self._sizes(driver),
+            workers=sum(load["workers"] for load in loads),
             urls=self.urls_of(driver),
             argv=(CBT_LOAD, "run", f"{FOLDER}/spec/{spec['job']}.json", "--go", f"{FOLDER}/go"),
             start="self",
             grace=GRACE + self._plan.cbt_load.deadline + LAST_WORDS,
-            rate_limit=spec["rate"],
+            rate_limit=sum(load["rate"] for load in loads),
             spec=spec,
             state=state,
         )
@@ -77,6 +80,7 @@ class CbtLoadJobs(Generator):
             bucket = self._buckets[key]
             prefix = self._prefix(driver, bucket)
             own = {"name": key, "bucket": self._names[key], "prefix": prefix, "numbered": True}
+            own["objects"] = self._part(bucket.objects, driver, key) if bucket.objects else 0
             spaces.append({**own, "sizes": [list(size) for size in bucket.sizes], "rebuild": memory.stale})
             if self._listed(bucket):
                 old = {"name": f"{key}, listed", "bucket": self._names[key], "numbered": False}
@@ -93,7 +97,6 @@ class CbtLoadJobs(Generator):
             "encryption": s3.sse.partition(":")[0],
             "kms_key": s3.sse.partition(":")[2],
             "versioned": self._plan.versioned and make,
-            "workers": driver.workers,
             "deadline": options.deadline,
             "retries": options.retries,
             "grace": GRACE,
@@ -111,20 +114,41 @@ class CbtLoadJobs(Generator):
         assert phase.goal is not None
         orders: Dict[str, Any] = {"sets_n": True, "duration": phase.goal.duration or 0.0}
         if phase.goal.objects is not None:
-            drivers = [d for d in self._plan.drivers if driver.bucket in d.buckets]
-            whole, rest = divmod(phase.goal.objects, len(drivers))
-            orders["objects"] = whole + ([d.id for d in drivers].index(driver.id) < rest)
+            orders["objects"] = self._part(phase.goal.objects, driver, driver.bucket)
         return {**orders, "ops": [self._op("PUT", 100.0, Keys("new"), driver, driver.buckets)]}
 
+    def _part(self, objects: int, driver: Driver, bucket: str) -> int:
+        """Return how many of a bucket's objects a driver writes: at least one."""
+        drivers = [d.id for d in self._plan.drivers if bucket in d.buckets]
+        whole, rest = divmod(objects, len(drivers))
+        return max(1, whole + (drivers.index(driver.id) < rest))
+
     def _mix(self, phase: Phase, driver: Driver) -> Dict[str, Any]:
+        duration = phase.ramp + phase.warmup + (phase.duration or 0.0)
+        loads = {"duration": duration, "ramp": phase.ramp}
+        if not phase.works:
+            return {**loads, "arrivals": phase.arrivals, "ops": self._ops(phase, driver)}
+        drivers = len(self._plan.drivers)
+        works = [
+            {
+                "name": work.name,
+                "workers": work.workers,
+                "rate": (work.rate or 0.0) / drivers,
+                "arrivals": work.arrivals,
+                "ops": self._ops(one, driver),
+            }
+            for work, one in zip(phase.works, phase.apart)
+        ]
+        return {**loads, "works": works}
+
+    def _ops(self, phase: Phase, driver: Driver) -> List[Dict[str, Any]]:
         assert phase.mix is not None
         ops = []
         for op, share in phase.mix.items():
             keys = phase.keys.get(op) or _DEFAULT.get(op) or Keys("live")
             buckets = [b for b in phase.roles.get(op) or driver.buckets if b in driver.buckets]
             ops.append(self._op(op, share, keys, driver, buckets))
-        duration = phase.ramp + phase.warmup + (phase.duration or 0.0)
-        return {"duration": duration, "ramp": phase.ramp, "arrivals": phase.arrivals, "ops": ops}
+        return ops
 
     def _verify(self, phase: Phase, driver: Driver) -> Dict[str, Any]:
         return {"verify": True, "ops": [self._op("GET", 100.0, _EACH, driver, driver.buckets, listed=False)]}
@@ -140,6 +164,16 @@ class CbtLoadJobs(Generator):
             spaces += [f"{key}, listed" for key in buckets if self._listed(self._buckets[key])]
         order = {"op": op, "share": share, "select": keys.select, "spaces": spaces}
         return {**order, "absent": True} if keys.absent else order
+
+    def _sizes(self, driver: Driver) -> Sizes:
+        """Return the sizes of a driver's buckets together, each bucket with the same part."""
+        every = [self._buckets[key].sizes for key in driver.buckets]
+        if len(set(every)) == 1:
+            return every[0]
+        shares: Dict[Tuple[int, int], float] = {}
+        for low, high, share in (size for sizes in every for size in sizes):
+            shares[low, high] = shares.get((low, high), 0.0) + share / len(every)
+        return tuple((low, high, share) for (low, high), share in shares.items())
 
     def _listed(self, bucket: Bucket) -> bool:
         # warp's objects have names of its own making

@@ -2,8 +2,13 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 const known = ["get", "put", "stat", "delete", "list"];
-const opColour = (op) => colour(known.includes(op.toLowerCase()) ? op.toLowerCase() : "other");
 const palette = (i) => colour(typeof i === "number" ? "line" + i % 8 : i);
+const works = []; // operations of works (readers:GET), as they come
+const opColour = (op) => {
+  if (!op.includes(":")) return colour(known.includes(op.toLowerCase()) ? op.toLowerCase() : "other");
+  if (!works.includes(op)) works.push(op);
+  return palette(works.indexOf(op));
+};
 const dashes = [[], [6, 3], [2, 3], [9, 3, 2, 3]];
 const tint = (hex, alpha) => hex + alpha;
 const number = (v) => v == null ? "" : v >= 1000 ? Math.round(v).toLocaleString("en-US") : String(+v.toPrecision(4));

@@ -193,4 +193,5 @@ Object.assign(charts, {
     return ofRun(all, names.map(classLine), fromZero());
   },
 });
+document.querySelectorAll("[data-op]").forEach((key) => { key.style.background = opColour(key.dataset.op); });
 start();

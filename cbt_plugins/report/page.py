@@ -18,6 +18,7 @@ from cbt_plugins import formatting
 from cbt_plugins.compare.differences import is_essential, text
 from cbt_plugins.journal import read_json
 from cbt_plugins.metrics import LATENCIES, METRICS, RATES, number_at
+from cbt_plugins.plan import split_op
 from cbt_plugins.report.plot_data import phase_charts, plot_data, timeline_charts
 from cbt_plugins.report.sentence import aging, first, of_aging, of_run
 from cbt_plugins.report.sweep import TOTAL, Sweep, sweeps
@@ -169,6 +170,10 @@ def completeness(summary: Mapping[str, Any]) -> Dict[str, str]:
     return {"kind": "good" if text.startswith("Complete run, no") else "warning", "text": text}
 
 
+#: operations whose latencies are in the first table
+_SHOWN = ("GET", "PUT")
+
+
 def headline(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
     """Return a line for each measurement.
 
@@ -187,7 +192,7 @@ def headline(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
                 "obj_per_s": phase["total"]["obj_per_s"],
                 "read": _mib(ops, "GET"),
                 "write": _mib(ops, "PUT", "MULTIPART"),
-                "ops": {op: ops[op]["latency_ms"] for op in ("GET", "PUT") if op in ops and ops[op]["latency_ms"]},
+                "ops": {op: ops[op]["latency_ms"] for op in ops if split_op(op)[1] in _SHOWN and ops[op]["latency_ms"]},
                 "errors": phase["total"]["errors"],
                 "limit": limit.get("what"),
                 "evidence": list(limit.get("evidence") or ()),
@@ -197,7 +202,7 @@ def headline(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
 
 
 def _mib(ops: Mapping[str, Any], *names: str) -> Optional[float]:
-    values = [ops[name]["mib_per_s"] for name in names if name in ops and ops[name]["mib_per_s"] is not None]
+    values = [its["mib_per_s"] for op, its in ops.items() if split_op(op)[1] in names and its["mib_per_s"] is not None]
     return sum(values) if values else None
 
 

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
+from cbt_plugins.plan import split_op
 from cbt_plugins.report.plot_data import plot_data
 from cbt_plugins.report.sweep import TOTAL, Sweep
 
@@ -115,14 +116,19 @@ def _broken(axes: Axes, phase: Mapping[str, Any], begin: float) -> None:
         axes.axvline(mark["at"] + failure["start"] - begin, color=_NAMED["bad"], lw=0.7, ls=":")
 
 
+def _colour(op: str, number: int) -> str:
+    work, _ = split_op(op)
+    return _LINES[number % len(_LINES)] if work else _OPS.get(op, _LINES[-1])
+
+
 def _rates(phase: Mapping[str, Any]) -> Iterator[Tuple[Any, ...]]:
-    for op, its in phase["ops"].items():
-        yield op, _OPS.get(op, _LINES[-1]), phase["start"], phase["step"], its["rate"]
+    for number, (op, its) in enumerate(phase["ops"].items()):
+        yield op, _colour(op, number), phase["start"], phase["step"], its["rate"]
 
 
 def _latencies(phase: Mapping[str, Any]) -> Iterator[Tuple[Any, ...]]:
-    for op, its in phase["ops"].items():
-        yield op, _OPS.get(op, _LINES[-1]), phase["start"], phase["step"], its["p99"]
+    for number, (op, its) in enumerate(phase["ops"].items()):
+        yield op, _colour(op, number), phase["start"], phase["step"], its["p99"]
 
 
 def _cores(phase: Mapping[str, Any]) -> Iterator[Tuple[Any, ...]]:

@@ -14,6 +14,7 @@ from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import KEY, Compared, Row, Rules, compare
 from cbt_plugins.formatting import plain, seconds, several
 from cbt_plugins.metrics import METRICS
+from cbt_plugins.plan import split_op
 from cbt_plugins.results import upgrade
 from cbt_plugins.results.record import RunRecord, of_phase, warnings_of
 from cbt_plugins.results.recovery import titled
@@ -126,7 +127,7 @@ def _leading(rows: Sequence[Row]) -> List[Row]:
 
 
 def _noun(row: Row) -> str:
-    return "recoveries" if row.metric == "recovery_s" else _NOUNS.get(row.op, "operations")
+    return "recoveries" if row.metric == "recovery_s" else _NOUNS.get(split_op(row.op)[1], "operations")
 
 
 def _placed(sentence: Sentence, where: str) -> Sentence:

@@ -5,11 +5,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.journal import ARCHIVE_VERSION, archive_refusal, read_json, read_text
-from cbt_plugins.plan import is_calibration
+from cbt_plugins.plan import is_calibration, op_of_work, split_op
 from cbt_plugins.results.source import NotThere, Unreadable
+
+
+@dataclass(frozen=True)
+class ArchivedLoop:
+    """The workers of a job that do one mix: all, or those of one work."""
+
+    work: str  # "" for the only one
+    workers: int
+    rate_limit: float  # requests a second; 0 = closed loop
+    poisson: bool = True  # of the open loop of a work: its requests come by chance
+    latest_start: float = 0.0  # seconds: of an open loop, the worst delay
+    unstarted: int = 0  # due requests that never started
 
 
 @dataclass(frozen=True)
@@ -38,10 +50,11 @@ class ArchivedJob:
     cbt_load: bool = False  # it is cbt-load, which makes all operations in one process
     ramp: float = 0.0  # seconds in which its load grows to its full size
     driver_end: Mapping[str, Any] = field(default_factory=dict)  # what cbt-load said at its end
+    loops: Tuple[ArchivedLoop, ...] = ()  # the only one, or its works
 
     @property
     def open_loop(self) -> bool:
-        """The job starts requests by the clock; warp with a rate limit still waits for each request."""
+        """The job, or a work of it, starts requests by the clock; warp with a rate still waits for each request."""
         return self.cbt_load and self.rate_limit > 0
 
 
@@ -204,7 +217,7 @@ def _phase(directory: Path) -> ArchivedPhase:
         status=str(data["status"]),
         window=(float(start), float(end)) if start is not None and end is not None else (0.0, 0.0),
         duration=asked.get("duration"),
-        mix={op.upper(): float(share) for op, share in (asked.get("mix") or {}).items()},
+        mix={_op(op): float(share) for op, share in (asked.get("mix") or {}).items()},
         asked=dict(asked),
         engine=str(data.get("engine") or "warp"),
         block=max(1, int(data.get("block") or 1)),
@@ -219,7 +232,7 @@ def _job(directory: Path, data: Mapping[str, Any], engine: str) -> ArchivedJob:
         id=str(data["id"]),
         driver=str(data.get("driver") or data["id"]),
         node=str(data["node"]),
-        op=str(data["op"]).upper(),
+        op=_op(str(data["op"])),
         workers=int(data["workers"]),
         rate_limit=float(data.get("rate_limit") or 0),
         rows=_inside(directory, data.get("rows")),
@@ -238,7 +251,31 @@ def _job(directory: Path, data: Mapping[str, Any], engine: str) -> ArchivedJob:
         cbt_load=data.get("role") == "cbt-load" or engine == "cbt-load",
         ramp=float((data.get("spec") or {}).get("ramp") or 0),
         driver_end=dict(data.get("driver_end") or {}),
+        loops=tuple(_loops(data, data.get("driver_end") or {})),
     )
+
+
+def _loops(job: Mapping[str, Any], end: Mapping[str, Any]) -> Iterator[ArchivedLoop]:
+    """Yield the works of a job, or the only loop."""
+    spec = job.get("spec") or {}
+    only = {"workers": job["workers"], "rate": job.get("rate_limit")}
+    said = {its.get("name", ""): its for its in end.get("works") or [end]}
+    for work in spec.get("works") or [only]:
+        name = str(work.get("name", ""))
+        its = said.get(name, {})
+        yield ArchivedLoop(
+            name,
+            int(work["workers"]),
+            float(work.get("rate") or 0),
+            work.get("arrivals") != "even",
+            float(its.get("latest_start") or 0),
+            int(its.get("unstarted") or 0),
+        )
+
+
+def _op(name: str) -> str:
+    work, op = split_op(name)
+    return op_of_work(work, op.upper())
 
 
 def _inside(directory: Path, name: Optional[str]) -> Optional[Path]:

@@ -15,6 +15,7 @@ from cbt_plugins.inventory import is_address, nodes_of, short_name
 from cbt_plugins.journal import read_json
 from cbt_plugins.models.network import CLUSTER, GET, PUBLIC, PUT, Layout, Nics, Weights, ceiling, usage
 from cbt_plugins.models.pools import Redundancy, copies
+from cbt_plugins.plan import split_op
 from cbt_plugins.results.usage import Networks
 from cbt_plugins.space import DATA_POOL
 
@@ -220,7 +221,7 @@ def _line(phase: Mapping[str, Any], layout: Layout, nics: Nics) -> Dict[str, Any
 
 def _rate(phase: Mapping[str, Any], ops: Tuple[str, ...]) -> float:
     """Bytes/s."""
-    return sum((phase["ops"].get(op) or {}).get("mib_per_s") or 0.0 for op in ops) * _MIB
+    return sum(line.get("mib_per_s") or 0.0 for op, line in phase["ops"].items() if split_op(op)[1] in ops) * _MIB
 
 
 def _clients(phase: Mapping[str, Any]) -> Dict[str, float]:

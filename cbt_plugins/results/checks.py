@@ -8,7 +8,9 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Set, 
 from cbt_plugins.conditions import LASTS, ConditionSpan, of_own_faults, spans
 from cbt_plugins.formatting import several
 from cbt_plugins.journal import json_lines
+from cbt_plugins.plan import split_op
 from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
+from cbt_plugins.results.flight import rates
 from cbt_plugins.results.job import kind, missing
 from cbt_plugins.results.phase import PhaseAggregates
 from cbt_plugins.warning_kinds import paced
@@ -60,25 +62,27 @@ def _lost(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, 
 
 
 def _rate(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
-    asked, issued, off = (line["rate"][name] for name in ("asked", "issued", "deviation"))
-    if off is None:
-        return
-    requests = sum(sum(job.driver_end["issued"].values()) for job in made.phase.jobs if job.open_loop)
-    # a Poisson process has a chance of its own: three standard deviations
-    chance = 3 / math.sqrt(max(1, requests)) if made.phase.asked.get("arrivals", "poisson") == "poisson" else 0.0
-    if abs(off) > max(RATE, chance):
-        text = f"{issued:.1f} requests/s were issued, {asked:.1f} were asked for ({100 * off:+.1f} %)"
-        yield {"code": "rate", "text": text}
+    for work, its in rates(made).items():
+        if its.issued is None:
+            continue
+        off = its.issued / its.asked - 1
+        # a Poisson process has a chance of its own: three standard deviations
+        chance = 3 / math.sqrt(max(1, its.requests)) if its.poisson else 0.0
+        if abs(off) > max(RATE, chance):
+            text = f"{its.issued:.1f} requests/s were issued, {its.asked:.1f} were asked for ({100 * off:+.1f} %)"
+            yield {"code": "rate", "text": f"{work}{': ' if work else ''}{text}"}
 
 
 def _late(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     for job in made.phase.jobs:
-        late = float(job.driver_end.get("latest_start") or 0)
-        if job.open_loop and late > LATE:
-            text = f"{job.id}: a request started {late:.1f} s late because all workers were busy: the loop was not open"
-            if job.driver_end.get("unstarted"):
-                text += f"; {job.driver_end['unstarted']} due requests never started"
-            yield {"code": "late-starts", "text": text, "job": job.id}
+        for loop in job.loops if job.open_loop else ():
+            if loop.latest_start > LATE:
+                name = f"{job.id}{', ' if loop.work else ''}{loop.work}"
+                text = f"{name}: a request started {loop.latest_start:.1f} s late because all workers were busy"
+                text += ": the loop was not open"
+                if loop.unstarted:
+                    text += f"; {loop.unstarted} due requests never started"
+                yield {"code": "late-starts", "text": text, "job": job.id}
 
 
 def _readable(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
@@ -304,22 +308,24 @@ def _mix(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     if made.phase.calibrates:  # it is there to find out what makes the mix
         return
     asked, measured = line["mix"]["asked"] or {}, line["mix"]["measured"]
-    limit = _mix_limit(made)
-    off = {op: measured.get(op, 0.0) - share for op, share in asked.items()}
-    worst = max(off, key=lambda op: abs(off[op]), default=None)
-    if worst is not None and measured and abs(off[worst]) > limit:
-        digits = 1 if limit >= 1 else 2
-        text = f"{worst} is {measured.get(worst, 0.0):.{digits}f} % of the requests, {asked[worst]:g} % were asked for"
-        yield {"code": "mix", "text": text, "op": worst}
+    for work in dict.fromkeys(split_op(op)[0] for op in asked):
+        limit = _mix_limit(made, work)
+        off = {op: measured.get(op, 0.0) - share for op, share in asked.items() if split_op(op)[0] == work}
+        worst = max(off, key=lambda op: abs(off[op]))
+        if measured and abs(off[worst]) > limit:
+            digits, of = 1 if limit >= 1 else 2, f" of {work}" if work else ""
+            text = f"{worst} is {measured.get(worst, 0.0):.{digits}f} % of the requests{of}"
+            yield {"code": "mix", "text": f"{text}, {asked[worst]:g} % were asked for", "op": worst}
 
 
-def _mix_limit(made: PhaseAggregates) -> float:
+def _mix_limit(made: PhaseAggregates, work: str) -> float:
     """Percentage points. warp's mix is made by workers and rates; cbt-load's is exact over every 1000 operations."""
     if not any(job.cbt_load for job in made.phase.jobs):
         return MIX
     # of each job the last 1000 are not complete (24: three standard deviations of a half), and some are under way
-    slack = sum(24 + job.workers for job in made.phase.jobs)
-    return max(EXACT_MIX, 100 * slack / max(1, sum(of.finished for of in made.ops.values())))
+    slack = sum(24 + loop.workers for job in made.phase.jobs for loop in job.loops if loop.work == work)
+    requests = sum(of.finished for op, of in made.ops.items() if split_op(op)[0] == work)
+    return max(EXACT_MIX, 100 * slack / max(1, requests))
 
 
 def _coarse(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import read_json, read_text
-from cbt_plugins.plan import is_calibration
+from cbt_plugins.plan import is_calibration, op_of_work
 
 Pairs = Iterator[Tuple[str, Any]]
 
@@ -78,9 +78,21 @@ def _of_phase(phase: Mapping[str, Any], planned: Mapping[str, Any]) -> Pairs:
     goal = {name: value for name, value in (planned.get("goal") or {}).items() if value is not None}
     yield "goal", " ".join(f"{name}:{value:g}" for name, value in goal.items()) or None
     if planned:  # without a plan it is not known; with one, nothing is something
-        keys = {op.upper(): its.get("select") for op, its in (planned.get("keys") or {}).items()}
+        works = planned.get("works") or ()
+        keys = {
+            op_of_work(work.get("name", ""), op.upper()): its.get("select")
+            for work in ({**planned, "name": ""}, *works)
+            for op, its in (work.get("keys") or {}).items()
+        }
+        yield "works", " ".join(_work(work) for work in works) or None
         yield "keys", " ".join(f"{op}:{select}" for op, select in sorted(keys.items())) or "any"
         yield "events", " ".join(_events(planned.get("events") or ())) or "none"
+
+
+def _work(work: Mapping[str, Any]) -> str:
+    """Return "readers:8" or "writers:4,100/s": the workers of each driver, and the rate of an open loop."""
+    rate = f",{work['rate']:g}/s" if work.get("rate") else ""
+    return f"{work['name']}:{work['workers']}{rate}"
 
 
 def _events(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:

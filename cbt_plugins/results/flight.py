@@ -5,18 +5,20 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from cbt_plugins.journal import read_bytes
 from cbt_plugins.models import closed_loop
+from cbt_plugins.plan import op_of_work, split_op
 from cbt_plugins.results.archive import Ceiling
 from cbt_plugins.results.phase import PhaseAggregates
 from cbt_plugins.results.series import TimeGrid
 
 
 def littles_law(made: PhaseAggregates) -> Dict[str, Any]:
-    """Return, per job, its workers and the requests in flight by two ways.
+    """Return, per job or work of it, its workers and the requests in flight by two ways.
 
     in_flight   sum of the durations of all requests that ended in the window / length of the window
                 = throughput x mean latency (failed requests keep a worker busy too)
@@ -27,19 +29,20 @@ def littles_law(made: PhaseAggregates) -> Dict[str, Any]:
         its = made.jobs.get(job.id)
         if its is None or not made.length:
             continue
-        spent = sum(of.latency.total + of.failed.total for of in its.ops.values())
-        in_flight = spent / 1e9 / made.length
-        jobs.append(
-            {
-                "job": job.id,
-                "op": job.op,
-                "workers": job.workers,
-                "paced": job.rate_limit > 0,
-                "in_flight": round(in_flight, 4),
-                "concurrency": round(sum(of.busy for of in its.ops.values()) / 1e9 / made.length, 4),
-                "deviation": _rounded(closed_loop.deviation(in_flight, job.workers)),
-            }
-        )
+        for loop in job.loops:
+            ops = [of for op, of in its.ops.items() if not loop.work or split_op(op)[0] == loop.work]
+            in_flight = sum(of.latency.total + of.failed.total for of in ops) / 1e9 / made.length
+            jobs.append(
+                {
+                    "job": job.id,
+                    "op": op_of_work(loop.work, "MIXED") if loop.work else job.op,
+                    "workers": loop.workers,
+                    "paced": loop.rate_limit > 0,
+                    "in_flight": round(in_flight, 4),
+                    "concurrency": round(sum(of.busy for of in ops) / 1e9 / made.length, 4),
+                    "deviation": _rounded(closed_loop.deviation(in_flight, loop.workers)),
+                }
+            )
     closed = [line for line in jobs if not line["paced"]]
     workers = sum(line["workers"] for line in closed)
     in_flight = sum(line["in_flight"] for line in closed)
@@ -85,22 +88,50 @@ def at_end(made: PhaseAggregates) -> Dict[str, Any]:
 
 
 def rate(made: PhaseAggregates) -> Dict[str, Any]:
-    """Return an open loop's requests/s: {"asked", "issued", "deviation"}; all null in a closed loop.
+    """Return the requests/s of its open loops together: {"asked", "issued", "deviation"}; all null in a closed loop.
 
     `issued` is what the drivers started, per second of their time; while the load grows (`ramp`), half of it is asked.
     """
-    jobs = [job for job in made.phase.jobs if job.open_loop]
-    asked = made.phase.asked.get("rate") or sum(job.rate_limit for job in jobs)
-    if not jobs:
+    known = rates(made).values()
+    if not known:
         return {"asked": None, "issued": None, "deviation": None}
-    issued = 0.0
-    for job in jobs:
+    asked = made.phase.asked.get("rate") or sum(its.asked for its in known)
+    issued = [its.issued for its in known if its.issued is not None]
+    if len(issued) < len(known):
+        return {"asked": asked, "issued": None, "deviation": None}
+    return {"asked": asked, "issued": round(sum(issued), 4), "deviation": round(sum(issued) / asked - 1, 6)}
+
+
+@dataclass
+class LoopRate:
+    """Requests of an open loop, of all drivers."""
+
+    poisson: bool
+    asked: float = 0.0  # requests/s
+    issued: Optional[float] = 0.0  # requests/s; None: a driver has not said it
+    requests: int = 0
+
+
+def rates(made: PhaseAggregates) -> Dict[str, LoopRate]:
+    """Return the open loops of a phase by their work, "" for the only one."""
+    found: Dict[str, LoopRate] = {}
+    for job in made.phase.jobs if any(job.open_loop for job in made.phase.jobs) else ():
         end = job.driver_end
         seconds = float(end.get("ended") or 0) - float(end.get("began") or 0) - job.ramp / 2
-        if seconds <= 0 or not isinstance(end.get("issued"), dict):
-            return {"asked": asked, "issued": None, "deviation": None}
-        issued += sum(end["issued"].values()) / seconds
-    return {"asked": asked, "issued": round(issued, 4), "deviation": round(issued / asked - 1, 6)}
+        said = end.get("issued")
+        for loop in job.loops:
+            if not loop.rate_limit:
+                continue
+            by_chance = loop.poisson if loop.work else made.phase.asked.get("arrivals", "poisson") == "poisson"
+            its = found.setdefault(loop.work, LoopRate(by_chance))
+            its.asked += loop.rate_limit
+            if seconds <= 0 or not isinstance(said, dict) or its.issued is None:
+                its.issued = None
+                continue
+            requests = sum(n for op, n in said.items() if split_op(op)[0] == loop.work)
+            its.requests += requests
+            its.issued += requests / seconds
+    return found
 
 
 def generator_ceiling(phase: Mapping[str, Any], ceilings: Mapping[str, Ceiling]) -> Optional[Dict[str, Any]]:

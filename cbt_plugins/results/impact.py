@@ -15,7 +15,7 @@ from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.episodes import STATES, Stretch, stretches
 from cbt_plugins.results.histogram import tail_quantiles
-from cbt_plugins.results.phase import WITHOUT_BYTES, PhaseAggregates, rank
+from cbt_plugins.results.phase import PhaseAggregates, moves_data, rank
 from cbt_plugins.results.recovery import milestones
 from cbt_plugins.results.recovery import series as of_cluster
 from cbt_plugins.results.samples import Samples, files_of, read_samples
@@ -94,7 +94,7 @@ def _line(op: Optional[str], seconds: Seconds, blocks: Sequence[Blocks], stretch
     grid, length = seconds.grid, stretch.end - stretch.start
     part = slice(math.floor(stretch.start) - grid.first, math.ceil(stretch.end) - grid.first)
     n, failed = (int(seconds.sums[name][part].sum()) for name in ("n", "failed"))
-    moves = op not in WITHOUT_BYTES
+    moves = moves_data(op)
     latencies = _latencies(blocks, stretch)
     quantiles = _quantiles(latencies, 0.5, 0.99)
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
@@ -9,6 +10,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from cbt_plugins.metrics import METRICS
+from cbt_plugins.plan import split_op
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.job import EndpointAggregates, JobAggregates, OpAggregates
@@ -46,9 +48,11 @@ class PhaseAggregates:
         return self.grid.length
 
 
-def rank(op: str) -> Tuple[int, str]:
-    """Return a sort key: the usual operations in their usual order, then the others by name."""
-    return (_ORDER.index(op) if op in _ORDER else len(_ORDER), op)
+def rank(op: str) -> Tuple[str, int, str]:
+    """Return a sort key: the usual operations in their usual order, then the others by name; works one after the other.
+    """
+    work, of_work = split_op(op)
+    return (work, _ORDER.index(of_work) if of_work in _ORDER else len(_ORDER), op)
 
 
 def total(ops: Iterable[OpAggregates]) -> OpAggregates:
@@ -86,9 +90,14 @@ def _ms(ns: float) -> float:
     return round(ns / 1e6, 6)
 
 
+def moves_data(op: Optional[str]) -> bool:
+    """Return whether an operation, or None for several, has a bandwidth."""
+    return op is None or split_op(op)[1] not in WITHOUT_BYTES
+
+
 def numbers(op: Optional[str], of: OpAggregates, length: float) -> Dict[str, Any]:
     """Return one line of a table. `op` None: several operations. Rates are null without a window."""
-    moves = op not in WITHOUT_BYTES
+    moves = moves_data(op)
     return {
         "requests": of.latency.n,
         "errors": of.failures,
@@ -159,7 +168,7 @@ def _size_classes(sizes: Mapping[Tuple[str, int], OpAggregates], length: float) 
     """A line per power of two of the object sizes, of the operations that move data; [] when there is only one."""
     classes: Dict[int, Dict[str, OpAggregates]] = {}
     for (op, size), of in sizes.items():
-        if of.latency.n and op not in WITHOUT_BYTES:
+        if of.latency.n and moves_data(op):
             classes.setdefault(size, {})[op] = of
     if len(classes) < 2:
         return []
@@ -203,9 +212,18 @@ def by_endpoint(made: PhaseAggregates) -> List[Dict[str, Any]]:
 
 
 def mix(made: PhaseAggregates) -> Dict[str, Any]:
-    """Return percent of the requests, as asked (null: no mix) and as measured on all that ended in the window."""
-    everything = sum(of.finished for of in made.ops.values())
-    measured = {op: round(100 * of.finished / everything, 3) for op, of in made.ops.items()} if everything else {}
+    """Return percent of the requests, as asked (null: no mix) and as measured on all that ended in the window.
+
+    Of works it is percent of the requests of each work.
+    """
+    finished: Counter[str] = Counter()
+    for op, of in made.ops.items():
+        finished[split_op(op)[0]] += of.finished
+    measured = {
+        op: round(100 * of.finished / finished[split_op(op)[0]], 3)
+        for op, of in made.ops.items()
+        if finished[split_op(op)[0]]
+    }
     asked = {op: made.phase.mix[op] for op in sorted(made.phase.mix, key=rank)} or None
     return {"asked": asked, "measured": measured}
 
@@ -226,7 +244,7 @@ def series(made: PhaseAggregates, status: Sequence[Mapping[str, Any]] = ()) -> D
         percentiles = blocks.quantiles(0.5, 0.99) if blocks else [[None] * grid.block_bins] * 2
         ops[op] = {
             "obj_per_s": _rounded(seconds.binned("objects") / spans, 2),
-            "mib_per_s": None if op in WITHOUT_BYTES else _rounded(seconds.binned("bytes") / spans / 2**20, 3),
+            "mib_per_s": None if not moves_data(op) else _rounded(seconds.binned("bytes") / spans / 2**20, 3),
             "mean_ms": _where(n, _rounded(seconds.binned("total") / np.maximum(n, 1) / 1e6, 3)),
             "max_ms": _where(n, _rounded(seconds.binned("max") / 1e6, 3)),
             "errors": seconds.binned("failed").tolist(),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.metrics import CLUSTER, TOTAL, MetricSource, from_source, number_at, read
-from cbt_plugins.plan import is_calibration
+from cbt_plugins.plan import is_calibration, split_op
 from cbt_plugins.results.thread_groups import name_of
 
 #: between the name of a phase and that of a state of the cluster in it: "one-down / degraded"
@@ -234,6 +234,12 @@ def of_resources(phase: str, used: Mapping[str, Any]) -> Iterator[Measurement]:
             yield Measurement(phase, TOTAL, metric.key, value * metric.factor)
 
 
+def _given(phase: Mapping[str, Any]) -> List[Optional[str]]:
+    """Return the operations of the works that are open loops; None for all, where there are no works."""
+    works = {split_op(line["op"])[0] for line in phase["littles_law"]["jobs"] if line["paced"]}
+    return [op for op in phase["ops"] if split_op(op)[0] in works] if works - {""} else [None]
+
+
 def warnings_of(summary: Mapping[str, Any]) -> Iterator[ResultWarning]:
     """Yield the summary's warnings; a generator that was the bottleneck is one of them."""
     for warning in summary["warnings"]:
@@ -243,4 +249,4 @@ def warnings_of(summary: Mapping[str, Any]) -> Iterator[ResultWarning]:
     for phase in summary["phases"]:
         if phase["loop"] == "open":
             text = f"{phase['name']}: {phase['rate']['asked']:g} requests/s were asked for; compare latencies"
-            yield ResultWarning("rate-given", text, phase["name"])
+            yield from (ResultWarning("rate-given", text, phase["name"], op) for op in _given(phase))

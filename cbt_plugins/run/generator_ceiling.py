@@ -63,13 +63,17 @@ class _Trial:
         seconds = LARGE_TRIAL if large else TRIAL
         its = replace(phase, name="ceiling", duration=seconds, ramp=0.0, warmup=0.0, events=(), keys={}, roles={})
         its = replace(its, rate=None, rate_share=None, ladder=None)
+        again = {"DELETE": Keys(f"u(1,{_OBJECTS})", absent=True)}  # the null server has them for ever
+        works = (replace(each, rate=None, keys=again if "DELETE" in each.mix else {}) for each in phase.works)
+        its = replace(its, works=tuple(works))
         if phase.kind == "fill":
             its = replace(its, duration=None, goal=Goal(duration=seconds))
         elif phase.kind == "delete":
             its = replace(its, kind="hybrid", mix={"DELETE": 100.0})
         if its.engine == "cbt-load" and (its.mix or {}).get("DELETE"):
-            its = replace(its, keys={"DELETE": Keys(f"u(1,{_OBJECTS})", absent=True)})
+            its = replace(its, keys=again)
         workers = int(phase.ladder.highest) if phase.ladder and phase.ladder.unit == "workers" else None
+        buckets = None if phase.works else 1  # works differ by their buckets
         url = f"{urlsplit(plan.s3.urls[0]).scheme}://{_NOBODY}"
         s3 = replace(plan.s3, urls=(url,), payload=payload, lookup="path", verify_tls=False, ca_file=None)
         return cls(
@@ -77,7 +81,9 @@ class _Trial:
             replace(
                 plan,
                 s3=replace(s3, host_select="weighed"),
-                drivers=tuple(replace(d, workers=workers or d.workers, buckets=d.buckets[:1]) for d in plan.drivers),
+                drivers=tuple(
+                    replace(d, workers=workers or d.workers, buckets=d.buckets[:buckets]) for d in plan.drivers
+                ),
                 buckets=tuple(replace(bucket, existing=False) for bucket in plan.buckets),
                 cbt_load=replace(plan.cbt_load, verify=False, seed=1),  # what the server gives was written by nobody
                 phases=(),
@@ -95,7 +101,7 @@ class _Trial:
         drivers = [d for d in self.plan.drivers if d.node in nodes]
         return {
             "phase": {**dataclasses.asdict(self.phase), "role": ""},
-            "drivers": [[d.node, d.workers, sizes[d.bucket]] for d in drivers],
+            "drivers": [[d.node, d.workers, [sizes[key] for key in d.buckets]] for d in drivers],
             "cbt_load": dataclasses.asdict(self.plan.cbt_load),
             "payload": [self.plan.s3.payload, self.plan.s3.sse],
             "url": self.plan.s3.urls[0],

@@ -136,8 +136,10 @@ class PhaseOutcome:
     @property
     def limited(self) -> str:
         """What its load was held to, for the log: "; LIMITED: GET to 79.2/s". Results have `warning_kinds.paced`."""
-        if self.rate:
-            return f"; an open loop of {self.rate:g}/s"
+        rates = [f"{self.rate:g}/s"] if self.rate else []
+        rates += [f"{work.rate:g}/s in {work.name}" for work in self.phase.works if work.rate]
+        if rates:
+            return f"; an open loop of {', '.join(rates)}"
         held: Dict[str, float] = {}
         for job in self.jobs:
             if job["rate_limit"]:
@@ -180,7 +182,7 @@ class PhaseOutcome:
             "block": block_of(phase),
             "asked": {
                 "duration": None if took_all(self.jobs) else phase.duration,
-                "mix": dict(phase.mix) if phase.mix else None,
+                "mix": dict(phase.shares) or None,
                 "rate": self.rate,
                 "workers": self.workers,
                 "arrivals": phase.arrivals if self.rate else None,

@@ -181,6 +181,7 @@ def _rate(run: RunContext, index: int, phase: Phase) -> Optional[float]:
         earlier = run.plan.phases[i - 1]
         record = run.archive.finished(i, earlier.name)
         closed = earlier.kind == "hybrid" and earlier.rate is earlier.rate_share is earlier.ladder is None
+        closed = closed and all(work.rate is None for work in earlier.works)
         if not closed or earlier.is_calibration or not record or not record["window"]:
             continue
         # not until the jobs ended: what they waited for and looked up after the window is no part of their load

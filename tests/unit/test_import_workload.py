@@ -72,19 +72,65 @@ def test_a_hybrid_workload(tmp_path: Path) -> None:
     [
         ('type="s3"', 'type="swift"', "storage swift: the load here is S3"),
         ("endpoint=http://lb:5000;", "", "the endpoint of storage s3 (EDIT s3.urls)"),
-        ('workers="40" runtime', 'workers="16" runtime', "works have 16, 40 workers"),
         ('runtime="3600"', 'totalOps="500"', "it lasts 5 minutes here"),
         ('type="list"', 'type="mwrite"', "operation mwrite of hybrid-2x"),
         ("objects=u(1,4000)", "objects=c(7)", "objects=c(7) of delete: any object that is there"),
-        ("s(2001,4000);" + SIZES, "s(2001,4000);sizes=c(4)MB", "every phase here has the sizes of the first one"),
+        ("s(2001,4000);" + SIZES, "s(2001,4000);sizes=c(4)MB", "a bucket has one set of sizes here"),
         ('<work name="Hybrid 2x"', '<work type="repair"/><work name="Hybrid 2x"', "work main of type repair"),
         (' name="cleanup"><work', ' name="x"><work workers="3"><operation type="read"/></work><work', "ran side by"),
+        ('runtime="3600">', 'runtime="3600"><operation type="read" ratio="1"/>', "the second read of hybrid-2x"),
     ],
 )
 def test_what_is_left_behind_is_named(tmp_path: Path, old: str, new: str, note: str) -> None:
     assert old in WORKLOAD
     _, notes, _ = converted(tmp_path, WORKLOAD.replace(old, new))
     assert note in notes
+
+
+SEVERAL = """\
+<workload name="several"><storage type="s3" config="endpoint=http://lb:5000"/><workflow>
+  <workstage name="small">
+    <work type="prepare" workers="4" config="containers=r(1,2);objects=r(1,100);sizes=c(4)KB"/>
+  </workstage>
+  <workstage name="large">
+    <work type="prepare" workers="4" config="containers=r(3,3);objects=r(1,7);sizes=c(1)MB"/>
+  </workstage>
+  <workstage name="main" closuredelay="5">
+    <work name="Readers" workers="16" runtime="60" config="containers=u(1,2);objects=u(1,100)">
+      <operation type="read" ratio="100"/>
+    </work>
+    <work name="mixed" workers="3" runtime="90">
+      <operation type="write" ratio="60" config="containers=c(4);objects=s(1,500);sizes=c(9)KB"/>
+      <operation type="delete" ratio="40" config="containers=c(3);objects=u(1,7)"/>
+    </work>
+  </workstage>
+  <workstage name="alone">
+    <work name="lists" workers="2" runtime="30"><operation type="list" ratio="100"/></work>
+  </workstage>
+  <workstage name="end">
+    <work type="cleanup" config="containers=r(1,2)"/><work type="cleanup" config="containers=r(3,4)"/>
+  </workstage>
+</workflow></workload>
+"""
+
+
+def test_works_side_by_side(tmp_path: Path) -> None:
+    _, notes, plan = converted(tmp_path, SEVERAL)
+    described = [(bucket.key, bucket.sizes[0][0], bucket.objects) for bucket in plan.buckets]
+    large = ("part2", 1000000, 7)
+    assert described == [("part1-1", 4000, 100), ("part1-2", 4000, 100), large, ("part3", 9000, 1)]
+    assert [phase.kind for phase in plan.phases] == ["fill", "hybrid", "wait", "hybrid", "delete"]
+    main, alone = plan.phases[1], plan.phases[3]
+    assert (main.name, main.duration, main.mix) == ("main", 90.0, None)
+    readers, mixed = main.works
+    assert (readers.name, readers.workers, readers.mix) == ("readers", 16, {"GET": 100})
+    assert readers.roles == {"GET": ("part1-1", "part1-2")} and readers.keys["GET"].select == "u(1,N)"
+    assert mixed.workers == 3 and mixed.roles == {"PUT": ("part3",), "DELETE": ("part2",)}
+    assert mixed.keys["PUT"].select == "s(1,500)" and mixed.keys["DELETE"].absent
+    # workers of its own: a work, though it is alone
+    assert [(work.name, work.workers, work.mix) for work in alone.works] == [("lists", 2, {"LIST": 100})]
+    assert "side by side" not in notes and "works of main end at different times" in notes
+    assert "containers that begin empty" in notes
 
 
 def test_a_workload_on_data_of_another_one(tmp_path: Path) -> None:

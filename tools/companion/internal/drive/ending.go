@@ -19,8 +19,10 @@ const (
 
 // drain waits for the requests under way, and cuts them in the end; it returns true when there is no time for more.
 func (e *engine) drain(quiet <-chan struct{}, hurry bool) bool {
-	if e.pace != nil {
-		e.pace.close()
+	for _, one := range e.works {
+		if one.pace != nil {
+			one.pace.close()
+		}
 	}
 	grace := seconds(e.spec.Grace)
 	if e.reason == endExhausted {
@@ -150,13 +152,6 @@ func (e *engine) exhausted() {
 		}
 	}
 	e.end(endExhausted)
-}
-
-// notStarted is for an arrival that a worker had taken when the run ended.
-func (e *engine) notStarted(intended time.Time) {
-	if e.pace != nil && intended.Sub(e.base) < e.lasted(e.base) {
-		e.pace.giveBack()
-	}
 }
 
 // lasted is for how long requests were issued; a late clock makes it no longer. The run has ended.

@@ -56,12 +56,10 @@ type engine struct {
 	kept       kept // the state's other spaces
 	opened     bool // it is known what exists
 	spaces     []*space
-	ops        []*op
-	mix        *schedule.Mix
-	pace       *pace // nil: closed loop
+	works      []*work
+	ops        []*op // of all works
 	rows       *rows.Writer
 	silence    func() // ends the beats; nil before the load
-	crew       []*worker
 
 	base   time.Time // the start
 	last   time.Time // no request takes longer; zero: not known
@@ -76,7 +74,17 @@ type engine struct {
 	undone    atomic.Int64 // spaces that have not got their objects
 	retries   atomic.Int64
 	checksums atomic.Int64
-	latest    atomic.Int64 // delay of a start, ns
+}
+
+// work is a mix of operations, and who makes it.
+type work struct {
+	spec   *spec.Work
+	ops    []*op
+	mix    *schedule.Mix
+	seed   uint64
+	pace   *pace // nil: closed loop
+	crew   []*worker
+	latest atomic.Int64 // delay of a start, ns
 }
 
 // Run makes a run and returns the exit status of the process.
@@ -125,38 +133,52 @@ func (e *engine) stopped() bool {
 // prepare makes what the workers share.
 func (e *engine) prepare() {
 	s := e.spec
-	shares := make([]float64, len(s.Ops))
-	for i := range s.Ops {
-		shares[i] = s.Ops[i].Share
-		o := newOp(&s.Ops[i], e.spaces)
-		o.kind = slices.Index(kindNames[:], o.spec.Op)
-		e.ops = append(e.ops, o)
-	}
-	for i, quota := range schedule.Quotas(shares) {
-		if quota == 0 {
-			e.ops[i].done.Store(true) // it never comes: nobody is to wait for it
+	id := 0
+	for i := range s.Works {
+		one := e.newWork(&s.Works[i])
+		e.works, e.ops = append(e.works, one), append(e.ops, one.ops...)
+		for place := range one.spec.Workers {
+			one.crew = append(one.crew, newWorker(e, one, id, place))
+			id++
 		}
 	}
-	e.mix = schedule.NewMix(shares, e.seed)
 	for _, one := range e.spaces {
 		writes := func(o *op) bool {
 			return !o.done.Load() && o.spec.Writes() && slices.ContainsFunc(o.spans, func(p span) bool { return p.space == one })
 		}
 		if s.Objects > 0 && slices.ContainsFunc(e.ops, writes) {
-			one.goal = s.Objects
+			if one.goal = s.Objects; one.spec.Objects > 0 {
+				one.goal = one.spec.Objects
+			}
 			e.undone.Add(1)
 		}
 	}
-	if s.Rate > 0 {
-		e.pace = newPace(e.arrivals())
-	}
-	for i := range s.Workers {
-		e.crew = append(e.crew, newWorker(e, i))
-	}
 }
 
-func (e *engine) arrivals() *schedule.Arrivals {
-	return schedule.NewArrivals(e.spec.Rate, e.spec.Ramp, e.spec.Poisson, schedule.Mix64(e.seed+1))
+// newWork makes a work without its workers.
+func (e *engine) newWork(its *spec.Work) *work {
+	one := &work{spec: its, seed: nameSeed(e.seed, its.Name)}
+	shares := make([]float64, len(its.Ops))
+	for i := range its.Ops {
+		shares[i] = its.Ops[i].Share
+		o := newOp(&its.Ops[i], e.spaces)
+		o.kind, o.name = slices.Index(kindNames[:], o.spec.Op), its.OpName(o.spec.Op)
+		one.ops = append(one.ops, o)
+	}
+	for i, quota := range schedule.Quotas(shares) {
+		if quota == 0 {
+			one.ops[i].done.Store(true) // it never comes: nobody is to wait for it
+		}
+	}
+	one.mix = schedule.NewMix(shares, one.seed)
+	if its.Rate > 0 {
+		one.pace = newPace(one.arrivals(e.spec.Ramp))
+	}
+	return one
+}
+
+func (w *work) arrivals(ramp float64) *schedule.Arrivals {
+	return schedule.NewArrivals(w.spec.Rate, ramp, w.spec.Poisson, schedule.Mix64(w.seed+1))
 }
 
 // load is the run from its start to its end.
@@ -170,16 +192,18 @@ func (e *engine) load(base time.Time) int {
 		over = timer.C
 	}
 	e.rows = rows.NewWriter(e.Rows, e.spec.Workers)
-	e.workers.Add(len(e.crew))
-	for _, w := range e.crew {
-		go w.run()
+	e.workers.Add(e.spec.Workers)
+	for _, one := range e.works {
+		for _, w := range one.crew {
+			go w.run()
+		}
+		if one.pace != nil {
+			go precisely(func() { one.pace.run(base, one.arrivals(e.spec.Ramp), e.stop) })
+		}
 	}
 	go precisely(func() {
 		if sleepUntil(base, e.stop) {
 			close(e.start)
-			if e.pace != nil {
-				e.pace.run(base, e.arrivals(), e.stop)
-			}
 		}
 	})
 	quiet := make(chan struct{})
@@ -215,10 +239,10 @@ func (e *engine) load(base time.Time) int {
 }
 
 // late notes how much after its time a request starts.
-func (e *engine) late(by time.Duration) {
+func (w *work) late(by time.Duration) {
 	for {
-		worst := e.latest.Load()
-		if int64(by) <= worst || e.latest.CompareAndSwap(worst, int64(by)) {
+		worst := w.latest.Load()
+		if int64(by) <= worst || w.latest.CompareAndSwap(worst, int64(by)) {
 			return
 		}
 	}

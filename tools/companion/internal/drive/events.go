@@ -5,8 +5,6 @@ import (
 	"io"
 	"sync"
 	"time"
-
-	"cbt-plugins/companion/internal/s3"
 )
 
 type ready struct {
@@ -26,9 +24,9 @@ type beat struct {
 	T        float64              `json:"t"`
 	InFlight int                  `json:"in_flight"`
 	Oldest   float64              `json:"oldest"` // request under way, seconds
-	Ops      map[s3.Op][2]int64   `json:"ops"`    // good, failed
+	Ops      map[string][2]int64  `json:"ops"`    // good, failed
 	Hosts    map[string]hostState `json:"hosts"`
-	Dry      map[s3.Op]int64      `json:"dry"`
+	Dry      map[string]int64     `json:"dry"`
 	Queued   int64                `json:"queued"`
 }
 
@@ -38,18 +36,23 @@ type hostState struct {
 }
 
 type summary struct {
-	Event     string          `json:"event"`
-	T         float64         `json:"t"`
-	Reason    string          `json:"reason"` // duration, objects, exhausted, signal
-	Began     float64         `json:"began"`
-	Ended     float64         `json:"ended"`
-	Spaces    []spaceSummary  `json:"spaces"`
-	Dry       map[s3.Op]int64 `json:"dry"`
-	Issued    map[s3.Op]int64 `json:"issued"`
-	Retries   int64           `json:"retries"`
-	Checksums int64           `json:"checksum_errors"`
-	Latest    float64         `json:"latest_start"` // of an open loop: the worst delay
-	Unstarted int64           `json:"unstarted"`    // arrivals that still waited for a worker at the end
+	Event     string           `json:"event"`
+	T         float64          `json:"t"`
+	Reason    string           `json:"reason"` // duration, objects, exhausted, signal
+	Began     float64          `json:"began"`
+	Ended     float64          `json:"ended"`
+	Spaces    []spaceSummary   `json:"spaces"`
+	Dry       map[string]int64 `json:"dry"`
+	Issued    map[string]int64 `json:"issued"`
+	Retries   int64            `json:"retries"`
+	Checksums int64            `json:"checksum_errors"`
+	Works     []workSummary    `json:"works"`
+}
+
+type workSummary struct {
+	Name      string  `json:"name"`
+	Latest    float64 `json:"latest_start"` // of an open loop: the worst delay
+	Unstarted int64   `json:"unstarted"`    // arrivals that still waited for a worker at the end
 }
 
 type spaceSummary struct {
@@ -84,36 +87,38 @@ func (e *engine) beat(over <-chan struct{}) {
 }
 
 func (e *engine) beatNow(now time.Time) beat {
-	b := beat{Event: "beat", T: epoch(now), Ops: map[s3.Op][2]int64{}, Hosts: map[string]hostState{}, Dry: e.dry()}
-	var counts [kinds][2]int64
-	for _, w := range e.crew {
-		if since := w.since.Load(); since != 0 {
-			b.InFlight++
-			b.Oldest = max(b.Oldest, (now.Sub(e.base) - time.Duration(since-1)).Seconds())
+	b := beat{Event: "beat", T: epoch(now), Ops: map[string][2]int64{}, Hosts: map[string]hostState{}, Dry: e.dry()}
+	for _, one := range e.works {
+		var counts [kinds][2]int64
+		for _, w := range one.crew {
+			if since := w.since.Load(); since != 0 {
+				b.InFlight++
+				b.Oldest = max(b.Oldest, (now.Sub(e.base) - time.Duration(since-1)).Seconds())
+			}
+			for k := range counts {
+				counts[k][0] += w.counts[k].good.Load()
+				counts[k][1] += w.counts[k].failed.Load()
+			}
 		}
-		for k := range counts {
-			counts[k][0] += w.counts[k].good.Load()
-			counts[k][1] += w.counts[k].failed.Load()
+		for _, o := range one.ops {
+			b.Ops[o.name] = counts[o.kind]
 		}
-	}
-	for _, o := range e.ops {
-		b.Ops[o.spec.Op] = counts[o.kind]
+		if one.pace != nil {
+			b.Queued += one.pace.waiting()
+		}
 	}
 	for _, host := range e.Hosts() {
 		b.Hosts[host.URL] = hostState{host.InFlight, host.Up}
-	}
-	if e.pace != nil {
-		b.Queued = e.pace.waiting()
 	}
 	return b
 }
 
 // dry is by operation how often there was no object for it.
-func (e *engine) dry() map[s3.Op]int64 {
-	sum := map[s3.Op]int64{}
+func (e *engine) dry() map[string]int64 {
+	sum := map[string]int64{}
 	for _, o := range e.ops {
 		if n := o.dry.Load(); n > 0 {
-			sum[o.spec.Op] += n
+			sum[o.name] += n
 		}
 	}
 	return sum
@@ -122,14 +127,18 @@ func (e *engine) dry() map[s3.Op]int64 {
 func (e *engine) summary(base time.Time) summary {
 	s := summary{
 		Event: "end", T: epoch(time.Now()), Reason: e.reason, Began: epoch(base), Ended: epoch(e.ended),
-		Dry: e.dry(), Issued: map[s3.Op]int64{}, Retries: e.retries.Load(), Checksums: e.checksums.Load(),
-		Latest: time.Duration(e.latest.Load()).Seconds(), Spaces: []spaceSummary{},
+		Dry: e.dry(), Issued: map[string]int64{}, Retries: e.retries.Load(), Checksums: e.checksums.Load(),
+		Works: []workSummary{}, Spaces: []spaceSummary{},
 	}
 	for op, counts := range e.beatNow(time.Now()).Ops {
 		s.Issued[op] = counts[0] + counts[1]
 	}
-	if e.pace != nil {
-		s.Unstarted = e.pace.leftOver(e.lasted(base))
+	for _, one := range e.works {
+		its := workSummary{Name: one.spec.Name, Latest: time.Duration(one.latest.Load()).Seconds()}
+		if one.pace != nil {
+			its.Unstarted = one.pace.leftOver(e.lasted(base))
+		}
+		s.Works = append(s.Works, its)
 	}
 	for _, one := range e.spaces {
 		one.mu.Lock()

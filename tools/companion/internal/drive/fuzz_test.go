@@ -57,6 +57,29 @@ func randomSpec(random *rand.Rand) string {
 	one := func(of ...string) string { return of[random.IntN(len(of))] }
 	space := func() string { return one(`"a"`, `"c"`, `"a","c"`) }
 	bounds := func() string { return one("1,N", "N+1,10N", "1,1", "3,9", "2N+1,3N+7", "1,100000") }
+	workers, rate := 1+random.IntN(8), one("0", "0", "3000")
+	arrivals := one("even", "poisson")
+	work := func(text string) string {
+		return fmt.Sprintf(`"workers":%d,"rate":%s,"arrivals":%q,"ops":[%s]`, workers, rate, arrivals, text)
+	}
+	text := randomOps(random, one, space, bounds)
+	load := work(text)
+	if random.IntN(3) == 0 {
+		more := randomOps(random, one, space, bounds)
+		load = fmt.Sprintf(`"works":[{"name":"x",%s},{"name":"y",%s}]`, load, work(more))
+		text += more
+	}
+	objects := 0
+	if strings.Contains(text, `"PUT"`) || strings.Contains(text, `"MULTIPART"`) {
+		objects = random.IntN(200)
+	}
+	return fmt.Sprintf(`{"version":1,"seed":%d,"hosts":["http://fake"],"duration":1,"objects":%d,"ramp":%s,"retries":%d,
+		"verify":%s,"spaces":[{"name":"a","bucket":"b","prefix":"p/","sizes":[[0,100,1],[5000,5000,2]]},
+		{"name":"c","bucket":"b","prefix":"q/","sizes":[[7,7,1]],"rebuild":true},{"name":"old","bucket":"b","prefix":"other","numbered":false}],%s}`,
+		random.Uint32(), objects, one("0", "0.005"), random.IntN(2), one("true", "false"), load)
+}
+
+func randomOps(random *rand.Rand, one func(...string) string, space, bounds func() string) string {
 	var ops []string
 	for range 1 + random.IntN(6) {
 		op := one("GET", "STAT", "PUT", "MULTIPART", "DELETE", "LIST")
@@ -76,16 +99,7 @@ func randomSpec(random *rand.Rand) string {
 		}
 		ops = append(ops, fmt.Sprintf(`{"op":%q,"select":%q,"share":%d,"spaces":[%s]%s}`, op, how, 1+random.IntN(50), spaces, more))
 	}
-	text := strings.Join(ops, ",")
-	objects := 0
-	if strings.Contains(text, `"PUT"`) || strings.Contains(text, `"MULTIPART"`) {
-		objects = random.IntN(200)
-	}
-	return fmt.Sprintf(`{"version":1,"seed":%d,"hosts":["http://fake"],"workers":%d,"duration":1,"objects":%d,"rate":%s,"ramp":%s,"retries":%d,
-		"arrivals":%q,"verify":%s,"spaces":[{"name":"a","bucket":"b","prefix":"p/","sizes":[[0,100,1],[5000,5000,2]]},
-		{"name":"c","bucket":"b","prefix":"q/","sizes":[[7,7,1]],"rebuild":true},{"name":"old","bucket":"b","prefix":"other","numbered":false}],"ops":[%s]}`,
-		random.Uint32(), 1+random.IntN(8), objects, one("0", "0", "3000"), one("0", "0.005"), random.IntN(2),
-		one("even", "poisson"), one("true", "false"), text)
+	return strings.Join(ops, ",")
 }
 
 // survives makes a run of the spec, shortened, on a server that fails every so many requests.
@@ -95,7 +109,11 @@ func survives(t *testing.T, data []byte, trouble uint8) {
 		return
 	}
 	s.StateIn, s.StateOut = "", ""
-	s.Workers, s.Duration, s.Grace, s.Deadline = min(s.Workers, 8), 0.01, 0.01, 0.05
+	s.Duration, s.Grace, s.Deadline, s.Workers = 0.01, 0.01, 0.05, 0
+	for i := range s.Works {
+		s.Works[i].Workers = min(s.Works[i].Workers, 8)
+		s.Workers += s.Works[i].Workers
+	}
 	s.Retries, s.Unsigned = min(s.Retries, 1), true
 	for i := range s.Spaces {
 		for k := range s.Spaces[i].Sizes {

@@ -50,10 +50,12 @@ func (e *engine) findNames(s *space) error {
 	if s.spec.Exclude != "" {
 		ours = append(ours, s.spec.Exclude)
 	}
-	for _, o := range e.spec.Ops {
-		for _, i := range o.Spaces {
-			if one := e.spec.Spaces[i]; o.Op == s3.Delete && one.Bucket == s.spec.Bucket {
-				ours = append(ours, one.Prefix)
+	for _, work := range e.spec.Works {
+		for _, o := range work.Ops {
+			for _, i := range o.Spaces {
+				if one := e.spec.Spaces[i]; o.Op == s3.Delete && one.Bucket == s.spec.Bucket {
+					ours = append(ours, one.Prefix)
+				}
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,11 +47,11 @@ func TestOpenLoopCountsFromTheIntendedStart(t *testing.T) {
 		}
 	}
 	n := len(starts)
-	if n > 110 || n+int(got.end.Unstarted) != 200 {
-		t.Fatalf("%d issued, %d not started", n, got.end.Unstarted)
+	if n > 110 || n+int(got.end.Works[0].Unstarted) != 200 {
+		t.Fatalf("%d issued, %d not started", n, got.end.Works[0].Unstarted)
 	}
-	if durations[n-1] < 0.3 || got.end.Latest < 0.3 {
-		t.Fatalf("the last one waited long: %v, %v", durations[n-1], got.end.Latest)
+	if durations[n-1] < 0.3 || got.end.Works[0].Latest < 0.3 {
+		t.Fatalf("the last one waited long: %v, %v", durations[n-1], got.end.Works[0].Latest)
 	}
 }
 
@@ -59,10 +60,59 @@ func TestOpenLoopKeepsItsRate(t *testing.T) {
 	state := fill(t, v, 100)
 	for arrivals, tolerance := range map[string]int{"even": 1, "poisson": 150} {
 		got := run(t, v, fmt.Sprintf(`"workers":8,"rate":1000,"arrivals":%q,"duration":1,"state_in":%q,%s"ops":[{"op":"GET","spaces":["a"]}]`, arrivals, state, oneSpace))
-		if n := len(got.rows) + int(got.end.Unstarted); n < 1000-tolerance || n > 1000+tolerance {
+		if n := len(got.rows) + int(got.end.Works[0].Unstarted); n < 1000-tolerance || n > 1000+tolerance {
 			t.Errorf("%s: %d in a second", arrivals, n)
 		}
 	}
+}
+
+// Works run at once, each with its own workers, mix and loop; what one waits for is in no other's latency.
+func TestWorksAreSideBySide(t *testing.T) {
+	v := newServer()
+	state := fill(t, v, 1000)
+	v.before = func(r *s3.Request, _ *s3.Result) bool { // one PUT of 20 ms at a time makes 50 a second
+		if r.Op == s3.Put {
+			time.Sleep(20 * time.Millisecond)
+		}
+		return false
+	}
+	v.delay = func() time.Duration { return time.Millisecond }
+	got := run(t, v, fmt.Sprintf(`"duration":1,"state_in":%q,"state_out":%q,
+		"spaces":[{"name":"a","bucket":"b","prefix":"p/","sizes":[[0,100,1],[5000,5000,1]]},{"name":"n","bucket":"b","prefix":"n/","sizes":[[9,9,1]],"rebuild":true}],
+		"works":[{"name":"readers","workers":3,"ops":[{"op":"GET","share":3,"spaces":["a"]},{"op":"DELETE","share":1,"spaces":["a"]}]},
+		{"name":"late","workers":1,"rate":100,"arrivals":"even","ops":[{"op":"PUT","spaces":["n"]}]},
+		{"name":"lists","workers":2,"rate":40,"arrivals":"even","ops":[{"op":"LIST","spaces":["a"]}]}]`, state, state))
+	issued := got.end.Issued
+	if gets, deletes := issued["readers:GET"], issued["readers:DELETE"]; gets < 100 || gets > 3*deletes+500 || gets < 3*deletes-500 {
+		t.Fatalf("%v", issued)
+	}
+	if column := got.column(columnOp); column["late:PUT"] != int(issued["late:PUT"]) || len(column) != 4 {
+		t.Fatalf("%v", column)
+	}
+	threads := map[string]string{}
+	for _, fields := range got.rows {
+		work, _, _ := strings.Cut(fields[columnOp], ":")
+		if threads[fields[1]] == "" {
+			threads[fields[1]] = work
+		}
+		if threads[fields[1]] != work {
+			t.Fatalf("worker %s is of %s and of %s", fields[1], work, threads[fields[1]])
+		}
+	}
+	if len(threads) != 6 {
+		t.Fatalf("%v", threads)
+	}
+	late, lists := got.end.Works[1], got.end.Works[2]
+	if issued["late:PUT"] > 55 || issued["late:PUT"]+late.Unstarted != 100 || late.Latest < 0.3 {
+		t.Fatalf("%v %+v", issued, late)
+	}
+	if issued["lists:LIST"]+lists.Unstarted != 40 || lists.Latest > late.Latest {
+		t.Fatalf("%v %+v", issued, lists)
+	}
+	if s := got.space(t, "a"); s.Live != 1000-issued["readers:DELETE"] || v.misses.Load() != 0 {
+		t.Fatalf("%+v", s)
+	}
+	agrees(t, v, state)
 }
 
 func TestWorkersJoinOneAfterTheOther(t *testing.T) {

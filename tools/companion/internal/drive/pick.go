@@ -26,7 +26,8 @@ const (
 // op is one operation of the mix.
 type op struct {
 	spec   *spec.Op
-	kind   int // of the counts, by name
+	name   string // in rows and counts
+	kind   int    // of the counts, by name
 	spans  []span
 	turn   atomic.Uint64
 	dry    atomic.Int64

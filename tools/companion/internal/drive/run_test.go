@@ -78,6 +78,16 @@ func TestFillMakesExactlySoMany(t *testing.T) {
 	agrees(t, v, state)
 }
 
+func TestASpaceMayHaveAGoalOfItsOwn(t *testing.T) {
+	v := newServer()
+	got := run(t, v, `"workers":8,"objects":300,
+		"spaces":[{"name":"a","bucket":"b","prefix":"p/","sizes":[[1,1,1]]},{"name":"c","bucket":"b","prefix":"q/","objects":20,"sizes":[[2,2,1]]}],
+		"ops":[{"op":"PUT","spaces":["a","c"]}]`)
+	if a, c := got.space(t, "a"), got.space(t, "c"); a.Created != 300 || c.Created != 20 || got.end.Reason != "objects" {
+		t.Fatalf("%+v %+v", a, c)
+	}
+}
+
 // 64 workers on few objects meet each other all the time.
 func TestNothingIsReadThatWasDeleted(t *testing.T) {
 	v := newServer()
@@ -113,7 +123,7 @@ func TestMixIsIssuedAsItIsAsked(t *testing.T) {
 	for _, n := range got.end.Issued {
 		total += float64(n)
 	}
-	for op, share := range map[s3.Op]float64{"GET": 0.45, "PUT": 0.35, "STAT": 0.15, "DELETE": 0.05} {
+	for op, share := range map[string]float64{"GET": 0.45, "PUT": 0.35, "STAT": 0.15, "DELETE": 0.05} {
 		if n := float64(got.end.Issued[op]); n < total*share-500 || n > total*share+500 {
 			t.Errorf("%s: %v of %v", op, n, total)
 		}

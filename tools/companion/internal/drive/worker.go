@@ -18,7 +18,9 @@ const (
 // worker makes one request after the other. What it needs for that it makes once.
 type worker struct {
 	e       *engine
+	work    *work
 	id      int
+	place   int // among those of the work
 	chooser chooser
 	choice  choice
 	request s3.Request
@@ -35,8 +37,8 @@ type worker struct {
 	_      [64]byte // the next worker's counters are in another cache line
 }
 
-func newWorker(e *engine, id int) *worker {
-	w := &worker{e: e, id: id, timer: time.NewTimer(time.Hour)}
+func newWorker(e *engine, of *work, id, place int) *worker {
+	w := &worker{e: e, work: of, id: id, place: place, timer: time.NewTimer(time.Hour)}
 	w.timer.Stop()
 	w.chooser.random = rand.New(rand.NewPCG(e.seed, uint64(id)))
 	w.row.Thread = uint32(id)
@@ -52,8 +54,8 @@ func (w *worker) run() {
 	case <-w.e.stop:
 		return
 	}
-	if s := w.e.spec; s.Rate == 0 && s.Ramp > 0 {
-		joins := w.e.base.Add(seconds(s.Ramp * float64(w.id) / float64(s.Workers)))
+	if ramp := w.e.spec.Ramp; w.work.pace == nil && ramp > 0 {
+		joins := w.e.base.Add(seconds(ramp * float64(w.place) / float64(w.work.spec.Workers)))
 		if !w.pause(time.Until(joins)) {
 			return
 		}
@@ -65,21 +67,21 @@ func (w *worker) run() {
 			return
 		}
 		if !w.choose() {
-			w.e.notStarted(intended)
+			w.notStarted(intended)
 			return
 		}
 		w.prepare()
 		started := time.Now()
 		if !w.e.issues(started) {
 			w.giveBack()
-			w.e.notStarted(intended)
+			w.notStarted(intended)
 			return
 		}
 		w.do(started, intended)
 		// nobody is there: a loop without a pause would only make rows
 		if refused++; w.result.Kind != s3.KindRefused {
 			refused = 0
-		} else if w.e.pace == nil && !w.pause(min(refused*10*time.Millisecond, 2*longPause)) {
+		} else if w.work.pace == nil && !w.pause(min(refused*10*time.Millisecond, 2*longPause)) {
 			return
 		}
 	}
@@ -87,11 +89,18 @@ func (w *worker) run() {
 
 // due is when the next request should start: the zero time means at once.
 func (w *worker) due() (time.Time, bool) {
-	if w.e.pace == nil {
+	if w.work.pace == nil {
 		return time.Time{}, w.e.open()
 	}
-	at, ok := w.e.pace.take()
+	at, ok := w.work.pace.take()
 	return w.e.base.Add(at), ok
+}
+
+// notStarted is for an arrival that the worker had taken when the run ended.
+func (w *worker) notStarted(intended time.Time) {
+	if w.work.pace != nil && intended.Sub(w.e.base) < w.e.lasted(w.e.base) {
+		w.work.pace.giveBack()
+	}
 }
 
 // choose finds an operation that has an object; false: the run is over. What finds none is left out.
@@ -101,7 +110,7 @@ func (w *worker) choose() bool {
 		if !w.e.open() {
 			return false
 		}
-		o := w.e.ops[w.e.mix.Next()]
+		o := w.work.ops[w.work.mix.Next()]
 		if !o.done.Load() {
 			switch o.choose(&w.chooser, &w.choice) {
 			case good:
@@ -135,7 +144,7 @@ func (w *worker) do(started, intended time.Time) {
 	if intended.IsZero() {
 		intended = started
 	} else {
-		w.e.late(started.Sub(intended))
+		w.work.late(started.Sub(intended))
 	}
 	w.since.Store(int64(started.Sub(w.e.base)) + 1)
 	unsure, silent := false, false
@@ -205,7 +214,7 @@ func backOff(again int) time.Duration {
 
 func (w *worker) report(intended time.Time) {
 	c, result, r := &w.choice, &w.result, &w.row
-	r.Op, r.File, r.Endpoint = string(c.op.spec.Op), w.request.Key, result.Endpoint
+	r.Op, r.File, r.Endpoint = c.op.name, w.request.Key, result.Endpoint
 	r.Objects, r.Bytes, r.First, r.Err = 1, 0, 0, ""
 	switch c.op.spec.Op {
 	case s3.Get:

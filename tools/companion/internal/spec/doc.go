@@ -15,7 +15,8 @@
 //	rate          0            requests/s of this process; 0: closed loop
 //	arrivals      poisson      of an open loop; even: at equal distances
 //	duration      0            from the start, ramp included; 0: no end by time
-//	objects       0            the run ends when each space that is written to has had so many successful PUTs
+//	objects       0            the run ends when each space that is written to has had so many successful PUTs (or as many as
+//	                           its own `objects` says)
 //	ramp          0            workers join one after the other; of an open loop: the rate rises linearly
 //	grace         5            what is under way at the end gets so long, and is then cut
 //	make_buckets  false        makes buckets of numbered spaces that are missing
@@ -24,6 +25,8 @@
 //	kms_key                    of encryption kms
 //	state_in, state_out        files; may be the same
 //	sets_n        false        N of each space becomes the numbers used when this run ends
-//	spaces                     name, bucket, prefix, numbered, sizes, rebuild, limit, exclude: type Space
+//	spaces                     name, bucket, prefix, numbered, objects, sizes, rebuild, limit, exclude: type Space
 //	ops                        op, share, select, absent, spaces: type Op
+//	works                      instead of workers, rate, arrivals, ops: several mixes at once, each with these four keys and a
+//	                           name; their rows say NAME:GET
 package spec

@@ -19,6 +19,7 @@ const (
 	largest    = 5 << 40
 	mostShare  = 1e15
 	mostSpaces = 10000
+	mostWorks  = 40 // an aggregates file has room for 256 names of operations
 )
 
 // Parse reads a spec; its error is Errors: all that is wrong with it.
@@ -52,9 +53,6 @@ func read(f *fields) *Spec {
 		HostStyle:    f.choice("lookup", "path", "host", false),
 		VerifyTLS:    f.flag("verify_tls", true),
 		Unsigned:     f.choice("payload", "signed", "unsigned", false),
-		Workers:      int(f.integer("workers", 1, 1, 100000)),
-		Rate:         f.number("rate", 0, 0, 1e7),
-		Poisson:      !f.choice("arrivals", "poisson", "even", false),
 		Duration:     f.number("duration", 0, 0, longest),
 		Objects:      f.integer("objects", 0, 0, keyset.Max),
 		Ramp:         f.number("ramp", 0, 0, longest),
@@ -79,9 +77,6 @@ func read(f *fields) *Spec {
 	if (s.Encryption == "kms") != (s.KMSKey != "") {
 		f.fail("kms_key", "goes with encryption kms, which needs it")
 	}
-	if s.Rate > 0 && s.Rate < 1e-6 {
-		f.fail("rate", "must be 0 or at least 0.000001")
-	}
 	readHosts(f, s)
 	for _, one := range f.objects("spaces") {
 		s.Spaces = append(s.Spaces, readSpace(one))
@@ -96,21 +91,67 @@ func read(f *fields) *Spec {
 		}
 		overlaps(f, s.Spaces, i)
 	}
-	shares := 0.0
-	for _, one := range f.objects("ops") {
-		op := readOp(one, s.Spaces)
-		shares += op.Share
-		s.Ops = append(s.Ops, op)
-	}
-	if len(s.Ops) > 0 && shares == 0 {
-		f.fail("ops", "the shares must not all be 0")
-	}
-	if len(s.Ops) > 1000 {
-		f.fail("ops", "must be at most 1000")
-	}
+	readWorks(f, s)
 	ends(f, s)
 	f.rest()
 	return s
+}
+
+// readWorks reads `works`, or the keys of the only one, which has no name.
+func readWorks(f *fields, s *Spec) {
+	if _, several := f.value("works", false); !several {
+		s.Works = []Work{readWork(f, s.Spaces)}
+		s.Workers = s.Works[0].Workers
+		return
+	}
+	for _, key := range []string{"workers", "rate", "arrivals", "ops"} {
+		if _, given := f.value(key, false); given {
+			f.fail(key, "belongs into each of the works")
+		}
+	}
+	for i, one := range f.objects("works") {
+		name := one.text("name", "", true)
+		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+			one.fail("name", "must be of a-z, 0-9 and -, not %s", shown(name))
+		}
+		same := func(other Work) bool { return other.Name == name }
+		if first := slices.IndexFunc(s.Works, same); first >= 0 && name != "" {
+			one.fail("name", "%q is the name of works[%d] too", name, first)
+		}
+		work := readWork(one, s.Spaces)
+		work.Name = name
+		one.rest()
+		if i < mostWorks {
+			s.Works = append(s.Works, work)
+			s.Workers += work.Workers
+		} else if i == mostWorks {
+			f.fail("works", "must be at most %d", mostWorks)
+		}
+	}
+}
+
+func readWork(f *fields, spaces []Space) Work {
+	work := Work{
+		Workers: int(f.integer("workers", 1, 1, 100000)),
+		Rate:    f.number("rate", 0, 0, 1e7),
+		Poisson: !f.choice("arrivals", "poisson", "even", false),
+	}
+	if work.Rate > 0 && work.Rate < 1e-6 {
+		f.fail("rate", "must be 0 or at least 0.000001")
+	}
+	shares := 0.0
+	for _, one := range f.objects("ops") {
+		op := readOp(one, spaces)
+		shares += op.Share
+		work.Ops = append(work.Ops, op)
+	}
+	if len(work.Ops) > 0 && shares == 0 {
+		f.fail("ops", "the shares must not all be 0")
+	}
+	if len(work.Ops) > 1000 {
+		f.fail("ops", "must be at most 1000")
+	}
+	return work
 }
 
 // overlaps: two numbered spaces must not write each other's objects.
@@ -149,6 +190,7 @@ func readSpace(f *fields) Space {
 		Bucket:   f.text("bucket", "", true),
 		Prefix:   f.text("prefix", "", false),
 		Numbered: f.flag("numbered", true),
+		Objects:  f.integer("objects", 0, 0, keyset.Max),
 		Rebuild:  f.flag("rebuild", false),
 		Limit:    f.integer("limit", 0, 0, 1<<32),
 		Exclude:  f.text("exclude", "", false),
@@ -255,18 +297,21 @@ func readOp(f *fields, spaces []Space) Op {
 
 // ends: a run must know when it is over.
 func ends(f *fields, s *Spec) {
-	writes, once := false, true
-	for i := range s.Ops {
-		writes = writes || s.Ops[i].Writes() && s.Ops[i].Share > 0
-		once = once && (s.Ops[i].Select.How == Once || s.Ops[i].Share == 0)
+	writes, once, some := false, true, false
+	for _, work := range s.Works {
+		for i := range work.Ops {
+			one := &work.Ops[i]
+			writes, some = writes || one.Writes() && one.Share > 0, true
+			once = once && (one.Select.How == Once || one.Share == 0)
+		}
 	}
-	if s.Objects > 0 && !writes && len(s.Ops) > 0 {
+	if s.Objects > 0 && !writes && some {
 		f.fail("objects", "nothing writes: the run would never have them")
 	}
 	if s.Duration == 0 && s.Objects == 0 && !once {
 		f.fail("duration", "the run would never end: give duration or objects, or select each object once with r(a,b)")
 	}
-	if s.SetsN && !writes && len(s.Ops) > 0 {
+	if s.SetsN && !writes && some {
 		f.fail("sets_n", "nothing writes")
 	}
 }

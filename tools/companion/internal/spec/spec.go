@@ -18,9 +18,7 @@ type Spec struct {
 	HostStyle    bool
 	VerifyTLS    bool
 	Unsigned     bool
-	Workers      int
-	Rate         float64 // requests/s; 0: closed loop
-	Poisson      bool
+	Workers      int     // of all works
 	Duration     float64 // 0: none
 	Objects      int64   // successful PUTs in each space; 0: none
 	Ramp         float64
@@ -39,7 +37,24 @@ type Spec struct {
 	Encryption   string // "", "c", "s3", "kms"
 	KMSKey       string
 	Spaces       []Space
-	Ops          []Op
+	Works        []Work // one without a name, where the spec has `ops`
+}
+
+// Work is a mix of operations with workers of its own; all works run at once.
+type Work struct {
+	Name    string
+	Workers int
+	Rate    float64 // requests/s; 0: closed loop
+	Poisson bool
+	Ops     []Op
+}
+
+// OpName is what an operation is called in rows and counts: GET, or NAME:GET.
+func (w *Work) OpName(op s3.Op) string {
+	if w.Name == "" {
+		return string(op)
+	}
+	return w.Name + ":" + string(op)
 }
 
 // Space is a set of objects in one bucket.
@@ -49,6 +64,7 @@ type Space struct {
 	Prefix   string
 	Numbered bool // false: what a LIST of the prefix finds, read-only
 	Sizes    []schedule.SizeRange
+	Objects  int64  // as Spec.Objects, which holds where this is 0
 	Rebuild  bool   // numbers are found by listing
 	Limit    int64  // of a space that is not numbered; 0: none
 	Exclude  string // of a space that is not numbered: keys that begin so are left out

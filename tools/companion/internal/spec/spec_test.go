@@ -25,9 +25,9 @@ func TestEveryKeyIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.Job != "01-4KiB" || s.Seed != 1 || len(s.Hosts) != 1 || !s.RoundRobin || s.Region != "r" || !s.HostStyle || s.VerifyTLS ||
-		!s.Unsigned || s.Workers != 8 || s.Rate != 10.5 || s.Poisson || s.Duration != 60 || s.Objects != 3 || s.Ramp != 1.5 ||
+		!s.Unsigned || s.Workers != 8 || s.Works[0].Rate != 10.5 || s.Works[0].Poisson || s.Duration != 60 || s.Objects != 3 || s.Ramp != 1.5 ||
 		s.Deadline != 30 || s.Retries != 2 || s.Grace != 5 || s.ListKeys != 100 || s.PartSize != 16<<20 || s.Compressible != 0.5 ||
-		!s.Verify || s.StateIn != "in" || s.StateOut != "out" || !s.SetsN || len(s.Spaces) != 2 || len(s.Ops) != 3 {
+		!s.Verify || s.StateIn != "in" || s.StateOut != "out" || !s.SetsN || len(s.Spaces) != 2 || len(s.Works) != 1 || len(s.Works[0].Ops) != 3 {
 		t.Fatalf("%+v", s)
 	}
 	if one := s.Spaces[0]; one.Name != "4KiB" || one.Bucket != "b" || one.Prefix != "p/" || !one.Numbered || !one.Rebuild || one.Sizes[0].High != 8192 {
@@ -36,12 +36,12 @@ func TestEveryKeyIsRead(t *testing.T) {
 	if s.Spaces[1].Numbered || s.Spaces[1].Limit != 1000000 {
 		t.Fatalf("%+v", s.Spaces[1])
 	}
-	last := s.Ops[2]
+	last := s.Works[0].Ops[2]
 	if last.Op != s3.Delete || last.Share != 5 || !last.Absent || last.Select != (Select{Uniform, Bound{0, 1}, Bound{2, 0}}) {
 		t.Fatalf("%+v", last)
 	}
-	if len(s.Ops[0].Spaces) != 2 || s.Ops[0].Spaces[1] != 1 {
-		t.Fatalf("%+v", s.Ops[0])
+	if first := s.Works[0].Ops[0]; len(first.Spaces) != 2 || first.Spaces[1] != 1 {
+		t.Fatalf("%+v", first)
 	}
 }
 
@@ -91,6 +91,36 @@ func TestFaultsNameTheirKey(t *testing.T) {
 	}
 }
 
+const several = `{"version": 1, "hosts": ["http://rgw1:7480"], "duration": 60,
+  "spaces": [{"name": "a", "bucket": "b", "prefix": "p/", "objects": 7, "sizes": [[1, 1, 1]]}],
+  "works": [{"name": "reads", "workers": 3, "ops": [{"op": "GET", "spaces": ["a"]}]},
+            {"name": "puts-2", "workers": 2, "rate": 5, "ops": [{"op": "PUT", "spaces": ["a"]}]}] }`
+
+func TestWorks(t *testing.T) {
+	s, err := Parse([]byte(several))
+	if err != nil {
+		t.Fatal(err)
+	}
+	puts := &s.Works[1]
+	if s.Workers != 5 || len(s.Works) != 2 || puts.Rate != 5 || !puts.Poisson || puts.Workers != 2 || puts.OpName("PUT") != "puts-2:PUT" || s.Spaces[0].Objects != 7 {
+		t.Fatalf("%+v", s)
+	}
+	for _, one := range []struct{ old, new, want string }{
+		{`"puts-2"`, `"reads"`, `works[1].name: "reads" is the name of works[0] too`},
+		{`"puts-2"`, `"Puts"`, "works[1].name: must be of a-z"},
+		{`"name": "reads", `, ``, "works[0].name: is missing"},
+		{`"duration": 60`, `"duration": 60, "rate": 1`, "rate: belongs into each of the works"},
+		{`"rate": 5`, `"speed": 5`, "works[1].speed: is not a key"},
+		{`"op": "PUT", "spaces": ["a"]`, `"op": "PUT", "spaces": ["c"]`, `works[1].ops[0].spaces[0]: "c" is not the name`},
+		{`"duration": 60`, `"duration": 0`, "duration: the run would never end"},
+	} {
+		text := strings.Replace(several, one.old, one.new, 1)
+		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), one.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s\n got: %v\nwant: %s", one.new, err, one.want)
+		}
+	}
+}
+
 func TestAllFaultsAtOnce(t *testing.T) {
 	text := full
 	for _, at := range []int{0, 2, 6, 12, 13} {
@@ -129,7 +159,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := Parse(data)
-		if err == nil && (s.Workers < 1 || len(s.Ops) == 0 || len(s.Hosts) == 0) {
+		if err == nil && (s.Workers < 1 || len(s.Works) == 0 || len(s.Works[0].Ops) == 0 || len(s.Hosts) == 0) {
 			t.Fatalf("%+v", s)
 		}
 	})
