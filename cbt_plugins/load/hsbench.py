@@ -61,7 +61,8 @@ class HsbenchJobs(Generator):
         size = plan.buckets[0].sizes
         if len(size) != 1 or size[0][0] != size[0][1]:
             yield FieldError(("size",), "hsbench writes objects of one exact size")
-        if any(bucket.existing for bucket in plan.buckets):
+        keys = [bucket.key for bucket in plan.buckets]
+        if keys != cls.bucket_keys(keys[0].rpartition("-")[0], len(keys)):
             yield FieldError(("buckets",), "hsbench has buckets of its own names; give their number")
         elif any(len(driver.buckets) < len(plan.buckets) for driver in plan.drivers):
             yield FieldError(("across_buckets",), "each hsbench works on all buckets: say across_buckets: true")
