@@ -178,7 +178,7 @@ def headline(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
     """Return a line for each measurement.
 
     [{"phase", "seconds", "obj_per_s", "read", "write" (MiB/s or null), "ops": {"GET": latency_ms, "PUT": ...},
-    "errors", "limit": what it was limited by or null, "evidence": [text]}]
+    "ok", "errors" (requests), "limit": what it was limited by or null, "evidence": [text]}]
     """
     resources = (summary.get("resources") or {"phases": {}})["phases"]
     lines = []
@@ -193,6 +193,7 @@ def headline(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
                 "read": _mib(ops, "GET"),
                 "write": _mib(ops, "PUT", "MULTIPART"),
                 "ops": {op: ops[op]["latency_ms"] for op in ops if split_op(op)[1] in _SHOWN and ops[op]["latency_ms"]},
+                "ok": phase["total"]["requests"],
                 "errors": phase["total"]["errors"],
                 "limit": limit.get("what"),
                 "evidence": list(limit.get("evidence") or ()),

@@ -323,6 +323,17 @@ def test_a_headline_without_a_measurement_is_of_all_that_was_loaded(tmp_path: Pa
     assert headline(summary)[0]["read"] == pytest.approx(0.7812) and headline(summary)[0]["limit"] is None
 
 
+def test_the_top_says_how_long_and_how_many(tmp_path: Path) -> None:
+    """As other programs' reports do: failed requests mean little without the number of all."""
+    directory = made.small(tmp_path)
+    summary = summarize(directory)
+    phases = summary["phases"]
+    text = " ".join(elements(run_page(summary, directory)).text.split())
+    assert f"{phases[-1]['window']['end'] - phases[0]['window']['start']:.1f} s" in text.split("Summary")[0]
+    total = phases[0]["total"]
+    assert f"{total['requests']:,} {total['errors']:,}" in text.split("ok failed")[1].split("aged")[0]
+
+
 def test_a_table_of_operations_has_a_column_for_each_metric_of_the_registry(tmp_path: Path) -> None:
     summary = summarize(made.small(tmp_path))
     page, text = run_page(summary, tmp_path), formatting.text(terminal.blocks(summary))
