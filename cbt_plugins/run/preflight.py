@@ -148,7 +148,7 @@ def _payloads(plan: Plan, versions: Mapping[str, Any]) -> Dict[str, str]:
     payloads = {engine: generator_of(engine).payload(plan, versions) for engine in engines}
     for engine, payload in payloads.items():
         if payload != plan.s3.payload:
-            log.warning("%s: payload: %s: what it signs itself RGW of this release may refuse", engine, payload)
+            log.warning("%s: payload: %s: all that it can do with RGW of this release", engine, payload)
     return payloads
 
 

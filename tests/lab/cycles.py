@@ -196,7 +196,7 @@ def generators(lab: RunningLab) -> List[str]:
     """Processes that make load or count it on the client nodes (each sees only its own)."""
     found: List[str] = []
     for node in ("client1", "client2"):
-        found += lab.exec(node, ["pgrep", "-x", "warp|cbt-load|cbt-rows"]).stdout.split()
+        found += lab.exec(node, ["pgrep", "-x", "warp|cbt-load|cbt-rows|hsbench"]).stdout.split()
     return found
 
 

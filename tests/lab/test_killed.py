@@ -15,6 +15,8 @@ import yaml
 from cluster_state import facts
 from cycles import S3, Cycle, buckets_of, generators
 from running_lab import RunningLab
+from test_hsbench_mesh import ONCE, need_hsbench
+from test_hsbench_mesh import section as mesh
 from test_matrix import MONITORS, of_release  # noqa: F401 -- a fixture
 from test_through_cbt import DOMAIN, NAMES
 from waiting import wait_for
@@ -25,6 +27,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.long]
 PHASES = {
     "cbt-load": ["fill", "measure-new", "age", "measure-aged"],
     "warp": ["fill", "calibrate", "measure-new", "age", "measure-aged"],
+    "hsbench": ["fill", "hybrid", "delete"],
 }
 
 
@@ -39,18 +42,28 @@ def named(of_release: RunningLab) -> Iterator[RunningLab]:  # noqa: F811
 
 
 def made(lab: RunningLab, folder: Path, engine: str) -> Cycle:
-    short = {"duration": "5s"}
-    section: Dict[str, Any] = {"s3": S3, "engine": engine, "objects": {"sizes": ["4KiB"]}, "workers": 4}
-    section = {**section, "fill": {"objects": 3000}, "measure": short, "age": short}
-    cycle = Cycle(lab, folder, MONITORS, rgwtest=section)
+    if engine == "hsbench":
+        need_hsbench(lab)
+        get = {"duration": "1m", "mix": {"get": 100}, "keys": ONCE}
+        name, section = "warp", mesh({"fill": {"objects": 1000}}, {"hybrid": get}, {"delete": {}})
+    else:
+        name, section = "rgwtest", cycle_of_study(engine)
+    cycle = Cycle(lab, folder, MONITORS, **{name: section})
     config = yaml.safe_load(cycle.file.read_text())
     config["cluster"].update(NAMES)
     cycle.file.write_text(yaml.safe_dump(config, sort_keys=False))
     return cycle
 
 
+def cycle_of_study(engine: str) -> Dict[str, Any]:
+    short = {"duration": "5s"}
+    section: Dict[str, Any] = {"s3": S3, "engine": engine, "objects": {"sizes": ["4KiB"]}, "workers": 4}
+    return {**section, "fill": {"objects": 3000}, "measure": short, "age": short}
+
+
 def agents(lab: RunningLab) -> str:
-    return "".join(lab.exec(node, ["pgrep", "-f", "agent[.]py"]).stdout for node in ("client1", "client2"))
+    names = "agent[.]py|/spec/.*[.]py"
+    return "".join(lab.exec(node, ["pgrep", "-f", names]).stdout for node in ("client1", "client2"))
 
 
 def folders(lab: RunningLab) -> Dict[str, str]:
@@ -58,7 +71,7 @@ def folders(lab: RunningLab) -> Dict[str, str]:
     return {node: lab.exec(node, ["sh", "-c", "ls -d /var/tmp/cbt/*"]).stdout for node in lab.nodes}
 
 
-@pytest.mark.parametrize("engine", ["cbt-load", "warp"])
+@pytest.mark.parametrize("engine", list(PHASES))
 def test_killed_in_each_phase_and_resumed_beside_a_second_run(named: RunningLab, engine: str, tmp_path: Path) -> None:
     before = facts(named)
     cycle = made(named, tmp_path, engine)

@@ -16,9 +16,10 @@ import pytest
 from config_files import CLUSTER, errors_in, marked
 from waiting import wait_for
 
+from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.config.check import load_file
 from cbt_plugins.host import own_program
-from cbt_plugins.load.generator import FOLDER, JobEnd, LoadJob, LoadStart, Memory, environment
+from cbt_plugins.load.generator import FOLDER, Counts, JobEnd, LoadJob, LoadStart, Memory, environment
 from cbt_plugins.load.hsbench import AGENT, HsbenchJobs
 from cbt_plugins.plan import Plan
 from cbt_plugins.results.aggregates import frames, places
@@ -27,7 +28,7 @@ from cbt_plugins.results.job import JobAccumulator
 from cbt_plugins.results.phase import latency
 from cbt_plugins.results.series import TimeGrid, Timeline
 from cbt_plugins.run.buckets import account, bucket_name
-from cbt_plugins.run.outcome import window_of
+from cbt_plugins.run.outcome import PhaseOutcome, window_of
 
 DATA = Path(__file__).parents[1] / "data" / "hsbench"
 SECTION = """\
@@ -92,6 +93,18 @@ def test_the_modes_of_a_mesh(tmp_path: Path) -> None:
     assert [(options(job)["-n"], options(job)["-d"]) for job in gets] == [(str(n), "90") for n in (5, 6, 7, 8)]
     assert [(options(job)["-n"], options(job)["-d"]) for job in deletes] == [(str(n), "-1") for n in (5, 6, 7, 8)]
     assert {phase.engine for phase in made.phases} == {"hsbench"}
+
+
+def test_the_mesh_of_the_study_by_one_key(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "benchmark_configs" / "hsbench-mesh.yaml").read_text()
+    file = tmp_path / "mesh.yaml"
+    file.write_text(text.replace("engine: cbt-load", "engine: hsbench", 1))
+    made = load_file(file).runs[0].plan
+    puts = jobs(made, 0)
+    places = [(job.node, job.urls) for job in puts]
+    assert len(places) == len(set(places)) == 10 * 20, "each client has a process for each RGW"
+    assert sum(int(options(job)["-n"]) for job in puts) == 512 * 3906 and len(made.buckets) == 512
+    assert {options(job)["-t"] for job in puts} == {"64"} and not made.wants_ceiling
 
 
 def test_keys_are_in_no_argument(tmp_path: Path) -> None:
@@ -251,6 +264,21 @@ def test_sums_become_rates_and_means_and_no_percentiles(tmp_path: Path, made: Pl
         of.latency.quantile(0.5)
     assert Histogram.from_json(of.latency.to_json()) == of.latency
     assert job.timeline.seconds["PUT"].binned("n").tolist()[0] == 9
+
+
+def test_lost_threads_degrade_a_phase(tmp_path: Path, made: Plan) -> None:
+    """Also where few requests failed: those that threads had left to do are missing."""
+    for name, status, codes in (("put", "ok", []), ("missing", "degraded", ["get-without-body", "threads-lost"])):
+        folder = tmp_path / name
+        folder.mkdir()
+        index = 0 if name == "put" else 2
+        job = jobs(made, index)[0]
+        last = Played(folder, made, name, index).end()[1]
+        end = JobEnd({"GET": Counts(10_000, 12, first=1.0)}, exit=0, driver_end=last)
+        outcome = PhaseOutcome(1, made.phases[index])
+        outcome.add_jobs([job], {job.id: end}, {job.node: Offset(0.5, 0.0)}, {job.node: {}}, False)
+        assert outcome.status == status
+        assert [its["code"] for its in outcome.warnings] == [*codes, "errors"]
 
 
 def test_accounting_and_window_of_an_attempt_and_of_its_repetition(tmp_path: Path, made: Plan) -> None:
