@@ -1,0 +1,43 @@
+"""The `stacks` profile: call stacks of Ceph's daemons, sampled by perf, for `cbt-tools flame`.
+
+Samples arrive as monitors/stacks.<node>/<node>.jsonl; docs/RESOURCES.md has their form.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, List, Literal, Mapping, Union
+
+from pydantic import Field
+
+from cbt_plugins.config.validate import Strict, values_of
+
+from .agents import AgentMonitor
+
+
+class StacksProfile(Strict):
+    """Call stacks of Ceph's daemons while a benchmark runs, by perf, as root; for `cbt-tools flame`."""
+
+    interval: float = Field(30.0, ge=0, le=3600, description="Seconds from one look to the next; 0: all the time.")
+    seconds: float = Field(5.0, ge=1, le=60, description="Seconds of a look.")
+    hz: int = Field(49, ge=1, le=999, description="Samples a second of each busy processor.")
+    calls: Literal["fp", "dwarf"] = Field(
+        "fp", description="How perf finds the callers. dwarf needs debug symbols and much more CPU."
+    )
+    nodes: Union[str, List[str]] = Field(["osds", "rgws"], description="Keys of `cluster:` with nodes.")
+
+
+class Stacks(AgentMonitor):
+    """Keys: `interval` (seconds, default 30), `seconds`, `hz`, `calls`, `nodes` (default osds, rgws)."""
+
+    Section = StacksProfile
+    NAME, AGENT = "stacks", Path(__file__).parent / "stacks_agent.py"
+    DEFAULT_NODES = ("osds", "rgws")
+
+    def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
+        self._profile = values_of(StacksProfile, "stacks", config)
+        super().__init__(config, cluster, common)
+
+    def argument(self) -> str:
+        return json.dumps(self._profile.model_dump(exclude={"nodes"}))

@@ -1,0 +1,131 @@
+"""The monitor `stacks` and `cbt-tools flame`: recorded and real output of perf, numbers per request, differences."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+import pytest
+from analysis_archives import T0, small
+
+from cbt_plugins.monitors import stacks_agent
+from cbt_plugins.report.flames import blocks, tree
+from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.stacks import profile_of
+from cbt_plugins.tools.__main__ import main
+
+#: `perf script -F comm,pid,tid,ip,sym` of perf 6.1.187, after `perf record -e cpu-clock -F 99 -g -p ...` of 16.2.15's
+#: OSDs and gateways under a mixed load
+RECORDED = Path(__file__).parent.parent / "data" / "stacks" / "perf-script-6.1.187.txt"
+AGENT = Path(stacks_agent.__file__)
+OPTIONS = {"hz": 199, "seconds": 1.0, "interval": 0.0, "calls": "fp"}
+
+
+def test_recorded_stacks_are_counted_from_the_root() -> None:
+    n, stacks = stacks_agent.folded(RECORDED.read_text().splitlines(True), {8417: "osd", 8436: "osd"})
+    assert n == sum(stacks.values()) and 0 < n <= 25
+    assert stacks["osd;tp_osd_tp;std::_Rb_tree_increment"] >= 1
+    sync = next(its for its in stacks if its.endswith("blk_mq_flush_plug_list;blk_mq_dispatch_list"))
+    assert sync.startswith("osd;bstore_kv_sync;fdatasync;entry_SYSCALL_64_after_hwframe;do_syscall_64")
+    assert not any("[unknown]" in its.split(";")[2:-1] for its in stacks)
+
+
+def test_processes_that_are_no_daemons_are_left_out() -> None:
+    assert stacks_agent.folded(RECORDED.read_text().splitlines(True), {}) == (0, {})
+
+
+def said(*words: str) -> List[Dict[str, Any]]:
+    """What the agent prints until its input closes."""
+    text = subprocess.run(words, input=b"", stdout=subprocess.PIPE, check=True).stdout
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_node_without_daemons_or_perf_says_so(tmp_path: Path) -> None:
+    bare = f"import os, sys; os.environ['PATH'] = ''; os.chdir({str(tmp_path)!r})"
+    bare += f"; sys.path[:0] = [{str(AGENT.parent)!r}]; import stacks_agent as its"
+    call = f"{bare}; its.daemons = lambda: {{1: 'osd'}}; its.main({OPTIONS!r})"
+    lines = said(sys.executable, "-c", call)
+    assert lines[1]["error"] == "perf: No such file or directory" and lines[-1]["looks"] == 1
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> Iterator[int]:
+    """A busy process that is called as an OSD; its number."""
+    binary = tmp_path / "ceph-osd"
+    shutil.copy(os.path.realpath(sys.executable), binary)
+    process = subprocess.Popen([str(binary), "-S", "-c", "while True: pass"], env={"PYTHONHOME": sys.base_prefix})
+    yield process.pid
+    process.kill()
+    process.wait()
+
+
+def test_perf_sees_a_busy_daemon(loop: int, tmp_path: Path) -> None:
+    perf = shutil.which("perf")
+    trial = [str(perf), "record", "-q", "-a", "-e", "cpu-clock", "-o", str(tmp_path / "trial.data"), "true"]
+    if not perf or subprocess.run(trial, capture_output=True).returncode:
+        pytest.skip("perf does not work here: install linux-perf, and run as root")
+    words = [sys.executable, str(AGENT), json.dumps(OPTIONS)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path) as agent:
+        assert agent.stdout is not None and agent.stdin is not None
+        lines = [json.loads(agent.stdout.readline()) for _ in range(2)]  # a header, and a whole look
+        agent.stdin.close()
+        lines += [json.loads(line) for line in agent.stdout]
+    assert lines[1]["n"] > 20 and lines[1]["s"] == 1.0
+    assert any(its.startswith("osd;ceph-osd;") for its in lines[1]["stacks"])
+    assert lines[-1]["end"] == "told" and not (tmp_path / stacks_agent.FILE).exists()
+
+
+def archive(path: Path, *looks: Dict[str, Any]) -> Path:
+    """An archive with 300 requests a second in its first phase, and looks of one node."""
+    run = small(path)
+    file = run / "monitors" / "01" / "stacks.node1" / "node1.jsonl"
+    file.parent.mkdir(parents=True)
+    head = {"version": 1, "t": T0, "node": "node1", "hz": 50}
+    file.write_text("".join(f"{json.dumps(its)}\n" for its in (head, *looks)))
+    return path
+
+
+def look(t: float, stacks: Dict[str, int]) -> Dict[str, Any]:
+    return {"t": T0 + t, "s": 4.0, "daemons": 2, "n": sum(stacks.values()), "stacks": stacks}
+
+
+QUEUE, SYNC = "osd;tp_osd_tp;run;work", "osd;bstore_kv_sync;sync"
+
+
+def test_cpu_time_per_request(tmp_path: Path) -> None:
+    looks = look(1, {QUEUE: 60}), look(5, {QUEUE: 60, SYNC: 120}), look(8, {QUEUE: 999})
+    profile = profile_of([archive(tmp_path, *looks)])
+    # 120 samples of 50 a second in 8 s: 0.3 processors for 300 requests a second; the last look ends after the phase
+    assert (profile.phase, profile.runs, profile.samples) == ("new", 1, 240)
+    assert profile.cpu_ms == pytest.approx(
+        {("osd", "op-queue", "tp_osd_tp", "run", "work"): 1.0, ("osd", "rocksdb", "bstore_kv_sync", "sync"): 1.0}
+    )
+
+
+def test_the_difference_of_two_archives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old = archive(tmp_path / "old", look(1, {QUEUE: 600, SYNC: 100}))
+    new = archive(tmp_path / "new", look(1, {QUEUE: 900, SYNC: 110}))
+    head, grid, _ = blocks(profile_of([new]), profile_of([old]))
+    assert "11.67 ms of CPU per request before, 16.83 ms now" in str(head)
+    assert grid.rows[0][:5] == ("work", "osd:op-queue", "10.00", "15.00", "+5.000")  # type: ignore[union-attr]
+    root = tree([profile_of([its]).cpu_ms for its in (old, new)])
+    assert root["v"] == pytest.approx([11.67, 16.83]) and [its["n"] for its in root["c"]] == ["osd"]
+    assert main(["flame", str(new), "--format", "folded"]) == 0
+    assert "osd;op-queue;tp_osd_tp;run;work 15000\n" in capsys.readouterr().out
+    page = tmp_path / "page.html"
+    assert main(["flame", str(new), "--against", str(old), "-o", str(page)]) == 0
+    assert "red uses more" in page.read_text()
+
+
+def test_why_there_are_no_stacks(tmp_path: Path) -> None:
+    with pytest.raises(Unreadable, match="no monitor `stacks`"):
+        profile_of([small(tmp_path / "without").parent.parent.parent])
+    with pytest.raises(Unreadable, match="node1: perf: No such file"):
+        profile_of([archive(tmp_path / "failed", {"t": T0 + 1, "error": "perf: No such file or directory"})])
+    with pytest.raises(Unreadable, match="no phase odd: there is new, aged"):
+        profile_of([archive(tmp_path / "odd", look(1, {QUEUE: 1}))], "odd")

@@ -1,0 +1,40 @@
+"""Draw flame graphs of Ceph's daemons, and their difference."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from .command import OK, UNUSABLE, explain
+from .forms import HTML, MD, TEXT, add_forms, put
+
+FOLDED = "folded"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    examples = (
+        "cbt-tools flame archive -o flame.html",
+        "cbt-tools flame reef1 reef2 --against pacific1 pacific2 -o difference.html",
+        "cbt-tools flame archive --format folded",
+    )
+    explain(parser, examples, {UNUSABLE: ""})
+    parser.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE", help="archives with the monitor `stacks`")
+    parser.add_argument("--against", nargs="+", type=Path, metavar="ARCHIVE", help="the base of a difference")
+    parser.add_argument("--phase", metavar="NAME", help="default: the first measurement with stacks")
+    add_forms(parser, TEXT, MD, FOLDED, HTML, text="for people, Markdown, stacks for other programs, a page")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the stacks of a phase; returns the exit status."""
+    from cbt_plugins.report import flames
+    from cbt_plugins.results.stacks import profile_of
+
+    new = profile_of(args.archives, args.phase)
+    base = profile_of(args.against, args.phase or new.phase) if args.against else None
+    forms = {
+        TEXT: lambda: flames.blocks(new, base),
+        FOLDED: lambda: "".join(f"{line}\n" for line in flames.folded(new)),
+        HTML: lambda: flames.page(new, base),
+    }
+    put(args, forms)
+    return OK
