@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -218,3 +219,24 @@ def test_the_two_digits_of_its_table_are_bins() -> None:
     for metric in ("mean_ms", "p99_ms", "max_ms"):
         assert line_of(of_csv, "PUT", metric).bin == 0.01 and line_of(of_json, "PUT", metric).bin == 0
     assert line_of(of_csv, "PUT", "obj_per_s").bin == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("total", ["ALL", "TOTAL"])
+def test_what_it_printed(tmp_path: Path, total: str) -> None:
+    """A published run; by hand: 11086 requests at 1104 a second, of 4 KiB."""
+    (tmp_path / "x.log").write_text((DATA / "printed.txt").read_text().replace("Int: ALL", f"Int: {total}"))
+    (record,) = read_imported(tmp_path / "x.log")
+    its = {line.metric: line for line in record.measurements if line.op == "GET"}
+    assert its["obj_per_s"].value == pytest.approx(1104) and its["obj_per_s"].bin == pytest.approx(1)
+    assert its["obj_per_s"].series == pytest.approx([1190, 1142, 1111, 1113, 1083, 1089, 1122, 1089, 1059])
+    assert its["mib_per_s"].value == pytest.approx(1104 * 4096 / 2**20)
+    assert (its["mean_ms"].value, its["p99_ms"].value, its["max_ms"].value) == (0.8, 1.1, 5.7)
+    assert its["p99_ms"].bin == pytest.approx(0.1) and record.config["load.op_size"] == 4096
+
+
+def test_what_it_printed_is_no_second_client(tmp_path: Path) -> None:
+    for name in ("slow.csv", "slow.json"):
+        shutil.copy(DATA / name, tmp_path / name)
+    alone = read_imported(tmp_path)
+    shutil.copy(DATA / "printed.txt", tmp_path / "log.txt")
+    assert [its.measurements for its in read_imported(tmp_path)] == [its.measurements for its in alone]

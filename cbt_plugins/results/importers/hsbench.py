@@ -1,10 +1,11 @@
-"""hsbench's CSV (-o) and JSON (-j): a line for each interval of each mode, and one for its total.
+"""hsbench's CSV (-o), JSON (-j) and printed lines: one for each interval of each mode, and one for its total.
 
 What is in them, and is not, by its source and by recorded runs: `MB/s` is MiB/s; `Slowdowns` are failed requests, and a
 thread ends after its third; an incomplete last interval, and those after the first thread has ended, are only
 in the total; a GET's latency ends with the headers of the answer, before the body; the "MB/s" of DELETE and BCLR is
 object size times requests, which nobody moved; percentiles are at index round(0.99 n) - 1. There is no clock in the
 files: a mode begins when those before it have ended. The files are not truncated: what a longer run left may follow.
+What it prints has one digit of times and latencies and none of rates; before 19 August 2019 a total was called ALL.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from dataclasses import replace
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from cbt_plugins.results.importers.importer import ClientFile, ClientImporter
+from cbt_plugins.results.importers.importer import ClientFile, ClientImporter, ResultFiles
 from cbt_plugins.results.importers.parts import Parsed, Part, Steps
-from cbt_plugins.results.record import ResultWarning
+from cbt_plugins.results.record import ResultWarning, RunRecord
 from cbt_plugins.results.source import Unreadable
 
 _TOTAL = "TOTAL"
@@ -44,6 +46,15 @@ _COLUMNS = {
     "Slowdowns": "Slowdowns",
 }
 
+_PRINTED = re.compile(
+    r"Loop: (?P<Loop>\d+), Int: (?P<IntervalName>\w+), Dur\(s\): (?P<Seconds>[\d.]+), Mode: (?P<Mode>\w+), "
+    r"Ops: (?P<Ops>\d+), MB/s: (?P<Mbps>[\d.]+), IO/s: (?P<Iops>\d+), "
+    r"Lat\(ms\): \[ min: (?P<MinLat>[\d.]+), avg: (?P<AvgLat>[\d.]+), "
+    r"99%: (?P<NinetyNineLat>[\d.]+), max: (?P<MaxLat>[\d.]+) \], Slowdowns: (?P<Slowdowns>\d+)$",
+    re.MULTILINE,
+)
+_OPTION = re.compile(r"^\S+ \S+ (threads|size)=(\d+)([KMG]?)\s*$", re.MULTILINE)
+
 Line = Mapping[str, Any]
 
 
@@ -54,7 +65,13 @@ class Hsbench(ClientImporter):
     has_clock = False
 
     def claims(self, head: str) -> bool:
-        return head.startswith("Loop,Inteval,") or (head.startswith("[{") and '"IntervalName"' in head)
+        table = head.startswith("Loop,Inteval,") or (head.startswith("[{") and '"IntervalName"' in head)
+        return table or "Hotsauce S3 Benchmark Version" in head[:1000]
+
+    def read(self, found: ResultFiles) -> List[RunRecord]:
+        """Return the records; what was printed counts only where no file was written."""
+        written = tuple(path for path in found.files if re.search(r"\.(csv|json)(\.|$)", path.name))
+        return super().read(replace(found, files=written or found.files))
 
     def parse(self, file: ClientFile) -> Parsed:
         threads = file.config.get("load.threads")
@@ -63,7 +80,10 @@ class Hsbench(ClientImporter):
 
 def parse(text: str, client: str, threads: Optional[int] = None) -> Parsed:
     """Return one process's file; `threads` (-t) if it is known. Raises Unreadable."""
-    lines, stale = _csv(text) if text.startswith("Loop,") else _json(text)
+    printed = not text.startswith(("Loop,", "[{"))
+    lines, stale = _csv(text) if text.startswith("Loop,") else _printed(text) if printed else _json(text)
+    if printed:
+        threads = threads or next((int(its[2]) for its in _OPTION.finditer(text) if its[1] == "threads"), None)
     made = Parsed("hsbench", config={"benchmark": "hsbench", "engine": "hsbench"})
     if stale:
         why = f"{client}: the end of the file is that of an earlier, longer run"
@@ -75,6 +95,8 @@ def parse(text: str, client: str, threads: Optional[int] = None) -> Parsed:
             # two digits of everything
             off = 0.01 * part.seconds / total["Iops"] if total["Iops"] else 0.01
             part = replace(part, rounded_ms=0.01, rounded_s=off)
+        elif printed:
+            part = replace(part, rounded_ms=0.1, rounded_s=min(0.1, part.seconds / max(total["Iops"], 1)))
         made.loops.setdefault(loop, []).append(part)
         if total["Mode"] in _MOVES and total["Ops"] and total["Seconds"]:
             sizes.add(_size(total))
@@ -104,6 +126,19 @@ def _csv(text: str) -> Tuple[List[Line], bool]:
 
 
 _TEXT = ("IntervalName", "Mode")
+
+
+def _printed(text: str) -> Tuple[List[Line], bool]:
+    sizes = {int(its[2]) << 10 * " KMG".index(its[3] or " ") for its in _OPTION.finditer(text) if its[1] == "size"}
+    lines: List[Line] = []
+    for found in _PRINTED.finditer(text):
+        line: Dict[str, Any] = {key: its if key in _TEXT else float(its) for key, its in found.groupdict().items()}
+        if line["IntervalName"] == "ALL":
+            line["IntervalName"] = _TOTAL
+        if len(sizes) == 1:
+            line["Size"] = next(iter(sizes))
+        lines.append(line)
+    return lines, False
 
 
 def _json(text: str) -> Tuple[List[Line], bool]:
@@ -136,7 +171,9 @@ def _modes(lines: List[Line]) -> Iterator[Tuple[int, int, float, List[Line], Lin
 def _part(client: str, number: int, start: float, intervals: List[Line], total: Line) -> Part:
     mode, ops, seconds = str(total["Mode"]), int(total["Ops"]), float(total["Seconds"])
     if ops and total["Iops"]:
-        seconds = ops / total["Iops"]  # the CSV has two digits of both, and more of them here
+        # two digits of both are in the CSV, and more of them here; of what is printed only while times are long
+        finer = ops / total["Iops"]
+        seconds = finer if "Size" not in total else min(max(finer, seconds - 0.05), seconds + 0.05)
     moved = round(total["Mbps"] * seconds * 2**20) if mode in _MOVES else None
     return Part(
         phase=mode if not number else f"{mode} {number + 1}",
@@ -158,6 +195,8 @@ def _part(client: str, number: int, start: float, intervals: List[Line], total: 
 
 def _size(total: Line) -> int:
     """Bytes of an object. `Mbps` of a CSV has two digits: what it may mean is narrowed down to a round number."""
+    if "Size" in total:
+        return int(total["Size"])
     size = total["Mbps"] * total["Seconds"] * 2**20 / total["Ops"]
     error = 0.006 * total["Seconds"] * 2**20 / total["Ops"] + 0.006 / max(total["Seconds"], 0.01) * size
     for unit in (2**20, 2**10, 1000, 100, 10):
