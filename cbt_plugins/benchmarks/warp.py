@@ -132,7 +132,7 @@ _Buckets = Annotated[
 
 
 class WarpSection(BenchmarkSection):
-    """The general benchmark: phases of your choice."""
+    """Phases of your choice."""
 
     size: Sizes = Field(
         ((4096, 4096, 1.0),),

@@ -152,7 +152,7 @@ def tables() -> str:
     for name, profile in our_sections(registry.MONITORS).items():
         others[f"`monitoring_profiles.{name}:`"] = profile.__name__
     tables = [
-        *_family("every benchmark", "Where the load goes, and how it is made.", benchmarks, defs),
+        *_family("every benchmark", "", benchmarks, defs),
         *((title, defs[model].get("description", ""), defs[model]) for title, model in others.items()),
         *((title, "", model) for title, _, model in _family(_ANY_KIND, "", kinds, defs)),
     ]

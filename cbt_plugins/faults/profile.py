@@ -38,7 +38,7 @@ _UNDO = "`cbt-tools undo` of the archive"
 
 
 class FaultsProfile(Strict):
-    """Faults beside a benchmark, CBT's own included."""
+    """Faults beside any benchmark."""
 
     file: Annotated[str, AfterValidator(check_option_value)] = Field(
         min_length=1, description="A fault file."
