@@ -190,7 +190,7 @@ def _with_small(model: Mapping[str, Any], defs: Mapping[str, Any], small: Frozen
     properties, required = {}, list(model.get("required", ()))
     for key, node in model["properties"].items():
         properties[key] = node
-        for inner in small.intersection(_refs(node)):
+        for inner in (name for name in dict.fromkeys(_refs(node)) if name in small):
             properties.update({f"{key}.{name}": its for name, its in defs[inner]["properties"].items()})
             required += [f"{key}.{name}" for name in defs[inner].get("required", ())]
     return {**model, "properties": properties, "required": required}

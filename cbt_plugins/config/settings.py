@@ -108,10 +108,10 @@ class LimitsSection(Strict):
 
     command: Duration = _limit(30.0, "An answer, or a change of the cluster's map.")
     daemons: Duration = _limit(180.0, "A command that stops or starts a node's daemons, or its power.")
-    down: Duration = _limit(60.0, "Until the cluster has seen that OSDs are down.")
-    back: Duration = _limit(300.0, "Until it has seen that OSDs are up and in again.")
+    down: Duration = _limit(60.0, "Until OSDs are seen down.")
+    back: Duration = _limit(300.0, "Until they are seen up and in.")
     boot: Duration = _limit(
-        900.0, "Until a node has rebooted with its OSDs, or an OSD is made anew; never below `back`."
+        900.0, "Of a reboot with its OSDs, or a new OSD; at least `back`."
     )
 
     @model_validator(mode="after")
@@ -149,7 +149,7 @@ class SettingsSection(Strict):
     )
     accept: Annotated[List[str], Field(min_length=1)] = Field(
         [],
-        description="Conditions that a run may begin with, and that forbid no verdict: "
+        description="Conditions to begin with, which forbid no verdict: "
         + ", ".join(f"`{name}`" for name in conditions.NAMES)
         + ".",
     )
