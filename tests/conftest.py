@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections import Counter
@@ -20,6 +21,11 @@ def pytest_configure() -> None:
     for number, handler in usual.items():
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+    gc.disable()  # while tests are collected: all of that stays; to look for garbage in it takes a third of the time
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
 
 
 #: the order of the files when two workers share them: what takes longest begins first, and seconds come last

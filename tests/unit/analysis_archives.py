@@ -5,8 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 from datetime import datetime, timezone
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import aggregates_writer
 
@@ -20,8 +21,12 @@ NS = 10**9
 def instant(ns: int) -> str:
     """RFC 3339 as Go prints it: no zeros at the end of the fraction."""
     seconds, fraction = divmod(ns, NS)
-    text = datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
-    return text + (f".{fraction:09d}".rstrip("0") if fraction else "") + "Z"
+    return _second(seconds) + (f".{fraction:09d}".rstrip("0") if fraction else "") + "Z"
+
+
+@cache
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def row(
@@ -43,22 +48,10 @@ def row(
     end_ns = T0 * NS + round(end * NS)
     start_ns = end_ns - round(seconds * NS)
     first_byte = "" if first is None else instant(start_ns + round(first * NS))
-    if any(c in error for c in '"\t\n'):
+    if error and any(c in error for c in '"\t\n'):
         error = '"' + error.replace('"', '""') + '"'
-    fields = [
-        idx,
-        thread,
-        op,
-        "",
-        objects,
-        size,
-        endpoint,
-        "keep/x/1.rnd",
-        error,
-        instant(start_ns),
-        first_byte,
-    ]
-    return "\t".join(map(str, [*fields, instant(end_ns), round(seconds * NS), 0])) + "\n"
+    times = f"{instant(start_ns)}\t{first_byte}\t{instant(end_ns)}\t{round(seconds * NS)}"
+    return f"{idx}\t{thread}\t{op}\t\t{objects}\t{size}\t{endpoint}\tkeep/x/1.rnd\t{error}\t{times}\t0\n"
 
 
 def steady(
@@ -74,20 +67,19 @@ def steady(
     """A closed loop without pauses: each worker ends a request every `latency` s; rows in the order of their
     ends.
     """
-    n = round(seconds / latency)
-    return [
-        row(
-            op,
-            begin + (i + 1) * latency,
-            latency,
-            size=size,
-            thread=w,
-            first=first,
-            endpoint=f"http://rgw{w % 2 + 1}:7480",
-        )
-        for i in range(n)
+    return list(_steady(op, workers, seconds, latency, begin, size=size, first=first))
+
+
+@lru_cache(maxsize=64)
+def _steady(
+    op: str, workers: int, seconds: float, latency: float, begin: float, **more: Any
+) -> Tuple[str, ...]:
+    """The same rows are asked for by many tests."""
+    return tuple(
+        row(op, begin + (i + 1) * latency, latency, thread=w, endpoint=f"http://rgw{w % 2 + 1}:7480", **more)
+        for i in range(round(seconds / latency))
         for w in range(workers)
-    ]
+    )
 
 
 def job(id: str, op: str, rows: Iterable[str], **more: Any) -> Dict[str, Any]:
@@ -142,11 +134,11 @@ def phase(
     for its in jobs:
         if as_aggregates:
             its.update(rows=None, aggregates=f"aggregates/{its['id']}.aggregates")
-            requests = aggregates_writer.requests_of(its["_rows"], its["clock_offset"])
-            parts = [requests[: len(requests) // 2], requests[len(requests) // 2 :]]
-            aggregates_writer.write(made / its["aggregates"], parts, more.get("block", 1))
+            content = aggregates_writer.of_rows(tuple(its["_rows"]), its["clock_offset"], more.get("block", 1))
+            (made / "aggregates").mkdir(exist_ok=True)
+            (made / its["aggregates"]).write_bytes(content)
             continue
-        with gzip.GzipFile(made / its["rows"], "wb", mtime=0) as out:
+        with gzip.GzipFile(made / its["rows"], "wb", compresslevel=1, mtime=0) as out:
             out.write((HEADER + "".join(its["_rows"])).encode())
     data = {
         "version": 2,

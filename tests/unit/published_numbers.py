@@ -57,4 +57,5 @@ class Row:
 
 def rows() -> List[Row]:
     """All of them, in the order of the file."""
-    return [Row(**entry) for entry in yaml.safe_load(FILE.read_text(encoding="utf-8"))]
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # each worker reads them
+    return [Row(**entry) for entry in yaml.load(FILE.read_text(encoding="utf-8"), loader)]

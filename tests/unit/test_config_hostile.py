@@ -161,7 +161,7 @@ def test_every_number_and_their_total_have_a_bound(
     assert message in found
 
 
-@pytest.mark.parametrize("part", range(10 if os.environ.get("CBT_PLUGINS_LONG") else 3))
+@pytest.mark.parametrize("part", range(10 if os.environ.get("CBT_PLUGINS_LONG") else 2))
 def test_a_mutated_file_is_refused_everywhere_by_the_same_words_or_nowhere(
     tmp_path: Path, part: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

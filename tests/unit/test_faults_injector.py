@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -166,9 +167,11 @@ class Promise(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
 
+#: by chance, and others in each run of the tests
+EXAMPLES = 200 if os.environ.get("CBT_PLUGINS_LONG") else 25
 TestPromise = Promise.TestCase
 TestPromise.settings = settings(
-    max_examples=40, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=EXAMPLES, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 

@@ -23,8 +23,10 @@ from cbt_plugins.results.summary_file import read_summary, summarize, write_summ
 from cbt_plugins.tools.__main__ import main
 
 
-def archives(place: Path) -> List[Path]:
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> List[Path]:
     """Two runs of `small`; the second one has another release, and its GETs take three times as long when it is new."""
+    place = tmp_path_factory.mktemp("archives")
     base, new = made.small(place / "a"), made.small(place / "b")
     manifest = (new / "manifest.json").read_text().replace("18.2.7", "19.2.3").replace("reef", "squid")
     (new / "manifest.json").write_text(manifest)
@@ -45,9 +47,9 @@ def archives(place: Path) -> List[Path]:
     return [base, new]
 
 
-@pytest.fixture
-def compared(tmp_path: Path) -> Compared:
-    base, new = sides([[path] for path in archives(tmp_path)])
+@pytest.fixture(scope="module")
+def compared(archives: List[Path]) -> Compared:
+    base, new = sides([[path] for path in archives])
     return compare(base, [new])
 
 
@@ -115,10 +117,10 @@ def test_runs_are_drawn_over_each_other(compared: Compared) -> None:
     assert new["values"][:2] == [68.0, 70.0] and new["colour"] != base["colour"]
 
 
-def test_a_side_s_curve_is_of_all_its_runs(tmp_path: Path) -> None:
-    base, new = archives(tmp_path)
+def test_a_side_s_curve_is_of_all_its_runs(archives: List[Path]) -> None:
+    base, new = archives
     (both,) = sides([[base, new]])
-    (only,) = sides([[tmp_path / "b"]])
+    (only,) = sides([[new]])
     named = [("both", both.runs), ("only", only.runs)]
     its = next(chart for chart in percentiles("", named) if (chart["phase"], chart["op"]) == ("new", "GET"))
     merged = Histogram()
@@ -137,8 +139,8 @@ def test_texts_of_archives_are_no_markup(compared: Compared) -> None:
     assert "<script>alert" not in html and html.count("<script") == 2
 
 
-def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    base, new = archives(tmp_path)
+def test_the_command_writes_it(archives: List[Path], tmp_path: Path) -> None:
+    base, new = archives
     path = tmp_path / "c.html"
     assert main(["compare", str(base), str(new), "--format", "html", "-o", str(path)]) == 0
     html = path.read_text()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any, Dict, List, Tuple
 
 import analysis_archives as made
 import pytest
@@ -20,10 +22,17 @@ from cbt_plugins.tools.__main__ import main
 NAMES = ["throughput", "latency", "percentiles-get", "percentiles-put", "recovery", "cores", "aging"]
 
 
-def test_a_plot_for_everything_that_a_run_has(tmp_path: Path) -> None:
-    summary = summarize(made.small(tmp_path / "a"))
-    plain = of_run(summary, tmp_path)
-    assert [path.name for path in plain if path.suffix == ".svg"] == [
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Tuple[Dict[str, Any], List[Path]]:
+    """The summary of a run, and its plots."""
+    place = tmp_path_factory.mktemp("plain")
+    summary = summarize(made.small(place / "a"))
+    return summary, of_run(summary, place)
+
+
+def test_a_plot_for_everything_that_a_run_has(plain: Tuple[Dict[str, Any], List[Path]], tmp_path: Path) -> None:
+    summary = copy.deepcopy(plain[0])
+    assert [path.name for path in plain[1] if path.suffix == ".svg"] == [
         f"{name}.svg" for name in NAMES if name not in ("recovery", "cores")
     ]
     add_failure(summary, "new")
@@ -37,12 +46,9 @@ def test_a_plot_for_everything_that_a_run_has(tmp_path: Path) -> None:
             assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
-    summary = summarize(made.small(tmp_path / "a"))
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-    one, two = (of_run(summary, tmp_path / name) for name in ("one", "two"))
-    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
+def test_the_same_run_gives_the_same_bytes(plain: Tuple[Dict[str, Any], List[Path]], tmp_path: Path) -> None:
+    summary, one = plain
+    assert [path.read_bytes() for path in of_run(summary, tmp_path)] == [path.read_bytes() for path in one]
 
 
 def test_a_run_with_nothing_has_no_plots(tmp_path: Path) -> None:

@@ -51,9 +51,11 @@ def test_the_manual_has_questions_and_the_list_names_every_table(capsys: pytest.
 
 
 def test_every_column_can_be_named_as_it_is_listed(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    questions = []
     for table in listed().values():
         names = ", ".join(column.name for column in (RUN, *table.columns))
-        assert main(["sql", str(archive), f"SELECT {names} FROM {table.name} LIMIT 1"]) == 0, table.name
+        questions.append(f"(SELECT '{table.name}' FROM (SELECT {names} FROM {table.name}) LIMIT 1)")
+    assert main(["sql", str(archive), " UNION ALL ".join(questions)]) == 0
     assert main(["sql", "--list"]) == 0
     assert "longest_gap_s" in capsys.readouterr().out
 

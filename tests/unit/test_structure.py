@@ -9,8 +9,9 @@ import shutil
 import subprocess
 import sys
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
-from typing import Dict, Iterator, List, Tuple
+from typing import Dict, List
 
 import pytest
 
@@ -33,9 +34,9 @@ def modules() -> Dict[str, Path]:
     return found
 
 
-def trees() -> Iterator[Tuple[str, ast.Module]]:
-    for name, path in modules().items():
-        yield name, ast.parse(path.read_text())
+@cache
+def trees() -> Dict[str, ast.Module]:
+    return {name: ast.parse(path.read_text()) for name, path in modules().items()}
 
 
 def test_imports_run_one_way_and_in_no_circle(tmp_path: Path) -> None:
@@ -69,7 +70,7 @@ def test_every_module_can_be_imported() -> None:
 
 def test_each_class_name_stands_for_one_thing() -> None:
     homes: Dict[str, List[str]] = defaultdict(list)
-    for name, tree in trees():
+    for name, tree in trees().items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 homes[node.name].append(name)
@@ -79,7 +80,7 @@ def test_each_class_name_stands_for_one_thing() -> None:
 def test_no_function_has_more_than_six_parameters() -> None:
     """Without self and cls: parameters that travel together are one object."""
     long: Dict[str, int] = {}
-    for name, tree in trees():
+    for name, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
