@@ -57,7 +57,7 @@ def test_a_newer_release_opens_a_copy_and_daemons_are_switched_to_it(tmp_path: P
         return {kind: [text.split()[2] for text in its] for kind, its in told.items() if its}
 
     try:
-        lab.up(Topology(1, 1, 0, 0, bind=(newer[0],)), detach=False)
+        lab.up(Topology(1, 1, 1, 0, bind=(newer[0],)), detach=False)
         lab.exec("node0", ["sh", "-c", "rados -p rbd put object /etc/os-release"], check=True)
         assert lab_tool("snapshot", *where, "old").returncode == 0
         for daemon, kind in (("mon.node0", "mon"), ("mgr.node0", "mgr"), ("osd.0", "osd")):
@@ -68,6 +68,8 @@ def test_a_newer_release_opens_a_copy_and_daemons_are_switched_to_it(tmp_path: P
         done = lab_tool("restore", *where, "old", "--root", newer[0])
         assert done.returncode == 0, done.stderr
         assert "upgrade complete" in done.stderr and "1 objects are those of snapshot old" in done.stderr
+        wait_for(lambda: "rgw" in running(), "a gateway", 60)
+        assert running()["rgw"] == [version]  # and none that the snapshot remembers
         assert lab_tool("snapshot", *where, "new").returncode == 0
         done = lab_tool("restore", *where, "new", "--root", "/")
         assert (done.returncode, "an older release" in done.stderr) == (2, True), done.stderr

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -20,8 +21,9 @@ from cbt_plugins.host import cache_dir
 from cbt_plugins.journal import sync_folder, write_json
 
 from .cluster import Lab
-from .daemons import await_clean
+from .daemons import Daemons, await_clean
 from .needs import LabError, LabUsage
+from .process import wait_until
 from .roots import Release, release_of
 from .topology import HEAD, LabRecord
 
@@ -102,6 +104,7 @@ class Snapshots:
             if not was:
                 lab.up(record.topology)
             release, sample = _described(lab)
+            _forget_gateways(lab)
             lab.down(graceful=True)
             try:
                 made = self._copy(lab, target, release, sample)
@@ -194,6 +197,18 @@ def _described(lab: Lab) -> Tuple[Release, ObjectSample]:
     if not found or None in found:
         raise LabError(f"`ceph versions` names no release: {said}")
     return max(release for release in found if release), ObjectSample.take(shell_of(lab))
+
+
+def _forget_gateways(lab: Lab) -> None:
+    """Stop the gateways until Ceph names none: for a minute a copy would show them, too, with their release."""
+    with lab.alone():
+        for daemons in Daemons(lab.spaces).running().values():
+            if "rgw" in daemons:
+                daemons["rgw"].kill(signal.SIGTERM)
+    shell = shell_of(lab)
+    shell("ceph config set mgr mgr_service_beacon_grace 1")
+    wait_until(lambda: not json.loads(shell("ceph versions -f json")).get("rgw"), "Ceph to forget the gateways", 120)
+    shell("ceph config rm mgr mgr_service_beacon_grace")
 
 
 def copy_cluster(source: Path, target: Path) -> str:
