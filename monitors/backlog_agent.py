@@ -22,8 +22,12 @@ LIMITED = "timeout --foreground -k 1 120 "
 CPU_SHARE, SHARE = 0.01, 0.2
 #: lists can have millions of lines: they are counted as they come
 _COUNT = "awk '/\"tag\":/ { n++ } /^\\[?]$/ { end = 1 } END { if (end) print n + 0 }'"
+#: `sync status` has a part for metadata and for each zone that this one copies from
+_PARTS = re.compile(r"metadata sync|source: ")
 #: "data is behind on 2 shards", "3 shards are recovering": what failed there is tried again
 _BEHIND = re.compile(r"behind (?:on )?(\d+) shards?|(\d+) shards? (?:are )?(?:behind|recovering)")
+#: a shard may be in both lists
+_SHARDS = re.compile(r"(?:behind|recovering) shards: \[([\d,]+)\]")
 
 
 def run(line):
@@ -49,10 +53,15 @@ def parsed(text):
 
 def behind(text):
     """Return how many shards of this zone are behind others by `sync status`, None when it does not say."""
-    found = [int(a or b) for a, b in _BEHIND.findall(text)]
-    if found:
-        return sum(found)
-    return 0 if "caught up" in text else None
+    total = None
+    for part in _PARTS.split(text):
+        counts = [int(a or b) for a, b in _BEHIND.findall(part)]
+        shards = {number for its in _SHARDS.findall(part) for number in its.split(",")}
+        if counts:
+            total = (total or 0) + max(len(shards), *counts)
+        elif "caught up" in part:
+            total = total or 0
+    return total
 
 
 def sample(admin, sync):

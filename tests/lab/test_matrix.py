@@ -31,6 +31,8 @@ RELEASES = ("16.2", "18.2", "20.2")
 MONITORS: Dict[str, Any] = {
     "resources": {},
     "recovery": {},
+    "internals": {"interval": 2},
+    "backlog": {"interval": 10},
     "collectl": {"args": "-sCD -i 1 -P -oz -F0 -f {collectl_dir}"},
 }
 
@@ -97,6 +99,8 @@ def test_cell(
         for node in ("node1", "rgw1", "client1"):
             files = cycle.folder.glob(f"monitors/*/{monitor}.{node}/*")
             assert any(path.stat().st_size for path in files), (monitor, node)
+    inside = summary["internals"]["phases"]
+    assert all(inside[name]["lines"] and inside[name]["backlog"]["gc"] for name, its in phases.items() if its["jobs"])
     watched = summary["resources"]["phases"]
     assert all(name in watched for name, phase in phases.items() if phase["jobs"]), list(watched)
     if cycle_of is one_node_fails:

@@ -21,6 +21,16 @@ from cbt_plugins.results.internals import DaemonCounters, counter_rows, warnings
 #: what the agent printed on a node with OSDs and then on one with a gateway
 RECORDED = Path(__file__).parent.parent / "data" / "internals"
 T0 = 1_700_000_000.0
+#: a part of `radosgw-admin sync status`, as 20.2 prints it
+ZONE_BEHIND = """\
+      data sync source: a14ebf6d-97b9-4ac6-8ce6-fcae612b9d48 (z2)
+                        syncing
+                        full sync: 0/128 shards
+                        incremental sync: 128/128 shards
+                        data is behind on 4 shards
+                        behind shards: [13,14,15,16]
+                        3 shards are recovering
+                        recovering shards: [13,15,17]"""
 
 
 def archive(folder: Path, files: Dict[str, List[Dict[str, Any]]]) -> Path:
@@ -171,8 +181,10 @@ esac
     ("text", "shards"),
     [
         ("metadata is caught up with master\n data is caught up with source", 0),
-        ("metadata is behind on 2 shards\n behind shards: [3,4]\n data is behind on 12 shards", 14),
-        ("incremental sync: 128/128 shards\n 3 shards are recovering\n recovering shards: [60,62,63]", 3),
+        ("metadata sync syncing\n metadata is behind on 2 shards\n behind shards: [3,4]\n" + ZONE_BEHIND, 2 + 5),
+        ("metadata sync no sync (zone is master)\n data sync source: a (z2)\n data is behind on 12 shards", 12),
+        (ZONE_BEHIND + "\n source: b (z3)\n data is caught up with source", 5),
+        ("data sync source: a (z2)\n 3 shards are recovering\n recovering shards: [60,62,63]", 3),
         ("realm  ()", None),
     ],
 )
