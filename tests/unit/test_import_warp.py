@@ -130,6 +130,15 @@ def test_rows_alone_are_counted_in_the_seconds_of_all_clients(name: str) -> None
     assert record.kind == "warp" and record.usable and record.config["load.mode"] == "mixed"
 
 
+@pytest.mark.parametrize("before", ["# warp get\n", "\n", "warp: <ERROR> no route\n\n"])
+@pytest.mark.parametrize("header", [True, False])
+def test_rows_behind_what_is_none(tmp_path: Path, before: str, header: bool) -> None:
+    rows = made.steady("GET", workers=2, seconds=10, latency=0.01, begin=0.0, size=1)
+    (tmp_path / "x.tsv").write_text(before + made.HEADER * header + "".join(rows))
+    (record,) = read_imported(tmp_path / "x.tsv")
+    assert value(record, "GET", "obj_per_s") == pytest.approx(200)
+
+
 def test_what_made_the_objects_is_a_phase_by_itself(tmp_path: Path) -> None:
     """`warp get` and the like have these requests in their rows, too."""
     rows = made.steady("PUT", workers=2, seconds=5, latency=0.01, begin=0.0, size=1)

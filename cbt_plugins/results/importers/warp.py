@@ -166,7 +166,8 @@ def _latencies(op: Op, asked: int) -> Iterator[Tuple[str, float]]:
         yield "max_ms", max(float(its["slowest_millis"]) for its in single)
 
 
-_ROW = re.compile(r"\d+\t\d+\t[A-Z_]+\t")
+#: a header or a row; comments, messages and empty lines may stand before it
+_ROW = re.compile(r"^(idx\tthread|\d+\t\d+\t[A-Z_]+)\t", re.MULTILINE)
 
 
 class RequestRows(Importer):
@@ -175,7 +176,7 @@ class RequestRows(Importer):
     kind = "rows"
 
     def claims(self, head: str) -> bool:
-        return head.startswith("idx\tthread\top\t") or bool(_ROW.match(head))
+        return bool(_ROW.search(head))
 
     def read(self, found: ResultFiles) -> List[RunRecord]:
         return [read_rows(found.files)]
