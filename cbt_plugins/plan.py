@@ -71,9 +71,9 @@ class S3:
     payload: str = "signed"  # or "unsigned"
     sse: str = ""  # "c": each request brings a key; "s3" or "kms:NAME": RGW has one
 
-    def admin_name(self, bucket: str) -> str:
-        """Return how radosgw-admin names a bucket of this user: TENANT/BUCKET for `user: TENANT$NAME`."""
-        tenant, sign, _ = (self.user or "").partition("$")
+    def admin_name(self, bucket: str, user: str = "") -> str:
+        """Return how radosgw-admin names a bucket of this user, or of another: TENANT/BUCKET for TENANT$NAME."""
+        tenant, sign, _ = (user or self.user or "").partition("$")
         return f"{tenant}/{bucket}" if sign else bucket
 
 
@@ -85,6 +85,7 @@ class Bucket:
     sizes: Sizes
     existing: bool = False  # somebody else's data: read, and written only under a prefix of ours
     objects: Optional[int] = None  # that a fill by objects writes, instead of its goal
+    user: str = ""  # whose it is, with keys from `radosgw-admin user info`; without: S3.user
 
 
 @dataclass(frozen=True)
@@ -254,7 +255,7 @@ class Gateways:
     placement: Mapping[str, str] = field(default_factory=dict)
     index_shards: Optional[int] = None
     threads: Optional[int] = None
-    make_user: bool = False  # S3.user, where there is none
+    make_user: bool = False  # S3.user and those of buckets, where there are none
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -389,6 +390,11 @@ class Plan:
     pools: Tuple[RunPool, ...] = ()
     rgw: Gateways = Gateways()
     post_poll: Optional[float] = None  # seconds for which the cluster is watched after everything
+
+    @property
+    def users(self) -> Tuple[str, ...]:
+        """The owners of buckets beside S3.user."""
+        return tuple(dict.fromkeys(bucket.user for bucket in self.buckets if bucket.user))
 
     @property
     def wants_ceiling(self) -> bool:

@@ -185,7 +185,7 @@ def _lines(config: Config, asked: bool, unread: Sequence[str], columns: Optional
 
 def _parts(plan: Plan, cluster: Mapping[str, Any], columns: Optional[int]) -> Iterator[Tuple[str, List[str]]]:
     source = f"profile {plan.s3.profile}" if plan.s3.profile else plan.s3.access_key_source
-    keys = f"user {plan.s3.user}" if plan.s3.user else f"keys from {source}"
+    keys = f"user {', '.join((plan.s3.user, *plan.users))}" if plan.s3.user else f"keys from {source}"
     yield "S3", [f"  S3       {', '.join(plan.s3.urls)} ({keys}; {plan.s3.host_select})"]
     buckets = {bucket.key: bucket for bucket in plan.buckets}
     rows: List[Sequence[str]] = [("  drivers", "node", "bucket", "object size", "workers")]

@@ -30,6 +30,7 @@ from cbt_plugins.config.benchmark import (
 )
 from cbt_plugins.config.cycle import CycleSection, errors_of_order
 from cbt_plugins.config.events import FaultsInForce
+from cbt_plugins.config.patterns import RgwUser
 from cbt_plugins.config.units import Sizes, size_texts
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
 
@@ -88,6 +89,7 @@ class BucketGroup(Strict):
     objects: Optional[Annotated[int, Field(ge=1, le=MOST_OBJECTS)]] = Field(
         None, description="Of each, instead of `fill.objects`."
     )
+    user: Optional[RgwUser] = Field(None, description="cbt-load. RGW user that has them. Default: `s3.user`.")
 
 
 _GROUP = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -179,12 +181,21 @@ class WarpSection(BenchmarkSection):
         if given and not fills:
             text = "goes with fill: {objects: ...} by engine: cbt-load, and there is none"
             raise FieldErrors([FieldError(("buckets", name, "objects"), text, of_key=True) for name in given])
+        owned = [name for name, group in groups.items() if group.user]
+        if owned and (self.s3.access_key is not None or self.s3.profile is not None):
+            text = "goes with s3: user: radosgw-admin gives the keys of all"
+            raise FieldErrors([FieldError(("buckets", name, "user"), text, of_key=True) for name in owned])
         return self
 
     def _bucket_plans(self) -> List[plan.Bucket]:
         if isinstance(self.buckets, dict):
             return [
-                plan.Bucket(key, group.size or self.size, objects=scaled_objects(group.objects, self.scale))
+                plan.Bucket(
+                    key,
+                    group.size or self.size,
+                    objects=scaled_objects(group.objects, self.scale),
+                    user=group.user or "",
+                )
                 for name, group in self.buckets.items()
                 for key in _numbered(name, group.number)
             ]

@@ -248,6 +248,8 @@ def needs_admin(made: plan.Plan) -> Iterator[str]:
     """Yield what a plan asks for that cannot be had without Ceph's commands."""
     if made.s3.user:
         yield "s3.user (give keys or a profile)"
+    if made.users:
+        yield "user of buckets"
     if made.settings != plan.Settings():
         yield "settings"
     if made.pools:
@@ -270,7 +272,7 @@ def needs_admin(made: plan.Plan) -> Iterator[str]:
 def needs_cbt_load(made: plan.Plan) -> Iterator[FieldError]:
     """Yield what other engines than cbt-load cannot do for a phase of the plan."""
     others = [phase.name for phase in made.phases if phase.kind != "wait" and phase.engine != "cbt-load"]
-    for path, asked in ((("s3", "sse"), made.s3.sse), (("versioned",), made.versioned)):
+    for path, asked in ((("s3", "sse"), made.s3.sse), (("versioned",), made.versioned), (("buckets",), made.users)):
         if asked and others:
             yield FieldError(path, f"goes with engine: cbt-load, not so {', '.join(others)}", of_key=True)
 

@@ -187,7 +187,7 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChang
             what = f"existing bucket {name}: objects under the prefix cbtp-<run id>/, all others stay as they are"
             yield PlannedChange(what, "kept (keep_data); yours to remove")
         elif not bucket.existing:
-            command = f"radosgw-admin bucket rm --bucket={plan.s3.admin_name(name)} --purge-objects"
+            command = f"radosgw-admin bucket rm --bucket={plan.s3.admin_name(name, bucket.user)} --purge-objects"
             undo = (
                 f"kept (keep_data); yours to remove: {command}" if plan.keep_data else f"{command} at the end"
             )
@@ -256,7 +256,8 @@ def _gateways(plan: Plan) -> Iterator[PlannedChange]:
         yield PlannedChange("gateways: restarted, one after the other", f"restarted again {_KEPT}")
     if rgw.make_user:
         there = "" if rgw.placement else ", unless it is there"
-        yield PlannedChange(f"RGW user {plan.s3.user}: made{there}", f"removed with its buckets, {_KEPT}")
+        for user in (plan.s3.user, *plan.users):
+            yield PlannedChange(f"RGW user {user}: made{there}", f"removed with its buckets, {_KEPT}")
 
 
 def rgw_words(rgw: Gateways) -> Iterator[str]:

@@ -54,7 +54,7 @@ class RgwSection(Strict):
     )
     threads: Optional[Annotated[int, Field(ge=1, le=65536)]] = Field(None, description="rgw_thread_pool_size.")
     make_user: Optional[bool] = Field(
-        None, description="Make the user of `s3:`, if missing; the end removes it. With `placement` it must be missing."
+        None, description="Make missing users of `s3:` and `buckets:`. With `placement` all must be missing."
     )
 
     def errors(self, data: Mapping[str, Any]) -> List[FieldError]:

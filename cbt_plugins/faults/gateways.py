@@ -51,7 +51,7 @@ class GatewayMaker:
     limits: ClusterLimits
     run_id: str
     wanted: Gateways
-    user: str  # of the run
+    users: Tuple[str, ...]  # of the run, the first one that of `s3:`
 
     def parts(self, pools: Sequence[RunPool]) -> Iterator[Part]:
         """Yield what is done, in this order; an undo begins with the last."""
@@ -67,8 +67,9 @@ class GatewayMaker:
         if self.wanted.restarts:
             for name in self._gateways:
                 yield f"{name} restarted", partial(self._restarted, name)
-        if self.wanted.make_user and (self.wanted.placement or not self._has_user()):
-            yield "rgw user", self._user
+        for number, user in enumerate(self.users if self.wanted.make_user else ()):
+            if self.wanted.placement or not self._has(user):
+                yield f"rgw user{f' {user}' if number else ''}", partial(self._user, user)
 
     def seen(self) -> Dict[str, Any]:
         """Return what the gateways run with, by their names. Raises FaultError."""
@@ -152,19 +153,19 @@ class GatewayMaker:
             took=tuple(self._asks(question, [(place, id)]) for question, place in places),
         )
 
-    def _user(self) -> Step:
-        if self._has_user():
-            text = "there is such a user, whose placement is not changed: name one for this run in s3: user"
-            raise FaultError(f"rgw: user {self.user}: {text}")
-        of, ours = f"--uid={shlex.quote(self.user)}", f"cbt-plugins run {self.run_id}"
+    def _user(self, user: str) -> Step:
+        if self._has(user):
+            text = "there is such a user, whose placement is not changed: name one for this run"
+            raise FaultError(f"rgw: user {user}: {text}")
+        of, ours = f"--uid={shlex.quote(user)}", f"cbt-plugins run {self.run_id}"
         where = f" --placement-id={placement_id(self.run_id)}" if self.wanted.placement else ""
         make = self._command([f"user create {of} --display-name={shlex.quote(ours)}{where}"], "")
         info, rm = (self._command([words], "").text for words in (f"user info {of}", f"user rm {of} --purge-data"))
         # somebody else may have made a user of this name before our command came
         drop = f"{info} 2>/dev/null | grep -qF {shlex.quote(json.dumps(ours))} || exit 0; {rm}"
-        entry = ({"=": self.user},)
+        entry = ({"=": user},)
         return Step(
-            what=f"user {self.user}: made, with keys",
+            what=f"user {user}: made, with keys",
             node=self.ceph.head,
             inject=(replace(make, text=f"{make.text} >/dev/null"),),
             undo=(Command(self.ceph.head, drop, _LONG),),
@@ -172,8 +173,8 @@ class GatewayMaker:
             took=(self._asks("metadata list user", [(entry, True)]),),
         )
 
-    def _has_user(self) -> bool:
-        return self.user in self._admin("metadata list user")
+    def _has(self, user: str) -> bool:
+        return user in self._admin("metadata list user")
 
     def _admin(self, question: str) -> Any:
         try:

@@ -80,6 +80,8 @@ class CbtLoadJobs(Generator):
             bucket = self._buckets[key]
             prefix = self._prefix(driver, bucket)
             own = {"name": key, "bucket": self._names[key], "prefix": prefix, "numbered": True}
+            if bucket.user:  # the number of its keys in `environment`
+                own["keys"] = str(2 + self._plan.users.index(bucket.user))
             own["objects"] = self._part(bucket.objects, driver, key) if bucket.objects else 0
             spaces.append({**own, "sizes": [list(size) for size in bucket.sizes], "rebuild": memory.stale})
             if self._listed(bucket):

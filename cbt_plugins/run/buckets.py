@@ -69,6 +69,7 @@ class Buckets:
         self.names: Dict[str, str] = {b.key: b.key if b.existing else bucket_name(run_id, b.key) for b in plan.buckets}
         self._foreign = {b.key for b in plan.buckets if b.existing}
         self._s3 = plan.s3
+        self._users = {self.names[b.key]: b.user for b in plan.buckets}
         self._keep_versions = plan.versioned
         self._known: Optional[Dict[str, int]] = None
 
@@ -126,7 +127,7 @@ class Buckets:
         return stats.objects if stats else 0
 
     def _stats(self, name: str, timeout: float = STATS_TIMEOUT) -> Optional[BucketStats]:
-        return self._ceph.bucket(self._s3.admin_name(name), timeout)
+        return self._ceph.bucket(self._s3.admin_name(name, self._users[name]), timeout)
 
     def empty(self, objects: Mapping[str, int]) -> None:
         """Remove our own buckets before a fill is repeated. Existing ones of other users stay as they are."""
@@ -148,7 +149,7 @@ class Buckets:
     def _remove(self, name: str, objects: int) -> None:
         assert name in self.own, name
         log.info("removing bucket %s (%d objects)", name, objects)
-        named = self._s3.admin_name(name)
+        named = self._s3.admin_name(name, self._users[name])
         self._ceph.remove_bucket(named, timeout=3600.0 + objects / REMOVE_RATE)
         if self._stats(name) is not None:
             command = f"radosgw-admin bucket rm --bucket={named} --purge-objects"

@@ -84,7 +84,7 @@ class _Trial:
                 drivers=tuple(
                     replace(d, workers=workers or d.workers, buckets=d.buckets[:buckets]) for d in plan.drivers
                 ),
-                buckets=tuple(replace(bucket, existing=False) for bucket in plan.buckets),
+                buckets=tuple(replace(bucket, existing=False, user="") for bucket in plan.buckets),
                 cbt_load=replace(plan.cbt_load, verify=False, seed=1),  # what the server gives was written by nobody
                 phases=(),
             ),

@@ -91,7 +91,12 @@ class LoadPhase:
         orders = LoadOrders(
             tuple(jobs),
             self.ready.programs,
-            environment(self.ready.keys.all, self.ready.authority, self.context.plan.s3.sse),
+            environment(
+                self.ready.keys.all,
+                self.ready.authority,
+                self.context.plan.s3.sse,
+                [keys.all for keys in self.ready.others],
+            ),
             self.ready.offsets,
             duration=lasting(phase),
             phase=phase.name,

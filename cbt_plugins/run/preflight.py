@@ -15,7 +15,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Type
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Type
 
 import pydantic
 import yaml
@@ -87,6 +87,7 @@ class Ready:
     programs: Mapping[str, Mapping[str, str]]  # client node -> program -> its path there
     manifest: Dict[str, Any]
     authority: Optional[str] = None  # path of s3.ca_file on the clients
+    others: Tuple[S3Keys, ...] = ()  # of Plan.users
 
 
 def check(run: RunContext) -> Ready:
@@ -108,7 +109,9 @@ def check(run: RunContext) -> Ready:
         authority = _authority(run.plan.s3)
         errors += _unreachable(remote, clients, run.plan.s3, authority)
         # the keys of a user that the run makes are not there yet
-        keys = S3Keys("", "") if run.plan.rgw.make_user else s3_keys(run.plan.s3, ceph)
+        later = run.plan.rgw.make_user
+        keys = S3Keys("", "") if later else s3_keys(run.plan.s3, ceph)
+        others = () if later else keys_of_users(run.plan, ceph)
         versions: Any = {}
         if run.plan.admin:
             versions = ceph.json("versions")
@@ -139,7 +142,7 @@ def check(run: RunContext) -> Ready:
         "nodes": facts,
         "clock_offsets": {n: {"seconds": o.seconds, "error": o.error} for n, o in skew.items()},
     }
-    return Ready(keys, skew, {client: paths for client in clients}, manifest, place)
+    return Ready(keys, skew, {client: paths for client in clients}, manifest, place, others)
 
 
 def _payloads(plan: Plan, versions: Mapping[str, Any]) -> Dict[str, str]:
@@ -270,6 +273,11 @@ def s3_keys(s3: S3, ceph: Ceph) -> S3Keys:
         return _profile(s3.profile)
     token = _secret(s3.session_token_source, "session_token") if s3.session_token_source else ""
     return S3Keys(_secret(s3.access_key_source, "access_key"), _secret(s3.secret_key_source, "secret_key"), token)
+
+
+def keys_of_users(plan: Plan, ceph: Ceph) -> Tuple[S3Keys, ...]:
+    """Return the keys of the other owners of buckets. Raises CephError."""
+    return tuple(ceph.user_keys(user) for user in plan.users)
 
 
 def _profile(name: str) -> S3Keys:

@@ -11,10 +11,10 @@ from cbt_plugins.faults.gateways import GatewayMaker
 from cbt_plugins.faults.pools import PoolMaker
 from cbt_plugins.host import RunFailed
 from cbt_plugins.run.context import RunContext
-from cbt_plugins.run.preflight import Ready, s3_keys
+from cbt_plugins.run.preflight import Ready, keys_of_users, s3_keys
 
-#: what holds objects, beside pools
-_WITH_DATA = ("rgw placement", "rgw user")
+#: begins of the labels of what holds objects
+_WITH_DATA = ("pool ", "rgw placement", "rgw user")
 #: keys of the manifest
 _SEEN = ("pools", "rgw")
 
@@ -25,7 +25,7 @@ def set_up(run: RunContext, ready: Ready) -> Ready:
     Raises FaultError and CephError, and RunFailed when what earlier phases have written was removed.
     """
     plan, limits = run.plan, limits_of(run.plan.settings)
-    lost = [label for label in run.injector.no_longer_set_up() if label.startswith("pool ") or label in _WITH_DATA]
+    lost = [label for label in run.injector.no_longer_set_up() if label.startswith(_WITH_DATA)]
     phases = enumerate(plan.phases, 1)
     if lost and all(run.archive.finished(index, phase.name) is not None for index, phase in phases):
         known = json.loads(run.archive.manifest.read_text())  # killed while it was removed: the rest goes, too
@@ -36,11 +36,13 @@ def set_up(run: RunContext, ready: Ready) -> Ready:
             "begin again, in another archive directory"
         )
     pools = PoolMaker(run.ceph, limits, run.run_id)
-    gateways = GatewayMaker(run.ceph, run.host.cluster, limits, run.run_id, plan.rgw, plan.s3.user or "")
+    users = (plan.s3.user or "", *plan.users)
+    gateways = GatewayMaker(run.ceph, run.host.cluster, limits, run.run_id, plan.rgw, users)
     run.injector.set_up(pools.parts(plan.pools))
     run.injector.set_up(gateways.parts(plan.pools))
     found: Dict[str, Any] = {"pools": pools.seen(plan.pools)} if plan.pools else {}
     if plan.rgw.restarts:
         found["rgw"] = gateways.seen()
-    keys = s3_keys(plan.s3, run.ceph) if plan.rgw.make_user else ready.keys
-    return replace(ready, keys=keys, manifest={**ready.manifest, **found})
+    if plan.rgw.make_user:
+        ready = replace(ready, keys=s3_keys(plan.s3, run.ceph), others=keys_of_users(plan, run.ceph))
+    return replace(ready, manifest={**ready.manifest, **found})

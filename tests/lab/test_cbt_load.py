@@ -141,6 +141,36 @@ def test_nothing_is_left(cycle: Cycle) -> None:
             assert keys["secret_key"].encode() not in path.read_bytes(), path
 
 
+def test_works_at_once_with_buckets_of_several_users(lab: RunningLab, tmp_path: Path) -> None:
+    """Two works on groups of buckets, of which a user of a tenant has one."""
+    groups = {"small": {"number": 2, "objects": 60}, "large": {"size": "64KiB", "user": "acme$works"}}
+    works = {
+        "readers": {"workers": 2, "mix": {"get": 80, "list": 20}, "buckets": ["small"]},
+        "writers": {"workers": 4, "mix": {"put": 60, "delete": 40}, "buckets": ["large"], "rate": "20/s"},
+    }
+    phases = [{"fill": {"objects": 20}}, {"hybrid": {"duration": "4s", "works": works}, "name": "both"}, {"verify": {}}]
+    section = cbt_load(buckets=groups, across_buckets=True, rgw={"make_user": True}, cycle={"phases": phases})
+    cycle = Cycle(lab, tmp_path, warp={**section, "s3": {**S3, "user": "works"}})
+    cycle.start()
+    cycle.await_moment(lambda: cycle.running_rows("both") > 0, "requests of both")
+    admin = lambda *words: json.loads(lab.exec("node0", ["radosgw-admin", *words]).stdout)  # noqa: E731
+    owners = {admin("bucket", "stats", f"--bucket={name}")["owner"] for name in buckets_of(cycle)}
+    secret = admin("user", "info", "--uid=acme$works")["keys"][0]["secret_key"]
+    assert cycle.ended() == 0, cycle.log.read_text()[-3000:]
+    whole(cycle)
+    accounting = {count["bucket"].rsplit("-", 1)[1]: count for count in cycle.phases()["both"]["accounting"]}
+    assert accounting["large"]["put"] and accounting["large"]["delete"] and not accounting["2"]["put"]
+    (phase,) = (phase for phase in cycle.summary()["phases"] if phase["name"] == "both")
+    assert list(phase["ops"]) == ["readers:GET", "readers:LIST", "writers:PUT", "writers:DELETE"]
+    assert phase["rate"]["asked"] == 20.0 and phase["mix"]["asked"]["writers:PUT"] == 60.0
+    read = {its["op"] for its in phase["littles_law"]["jobs"]}
+    assert read == {"readers:MIXED", "writers:MIXED"}
+    # the bucket of a tenant is its user's; what the run made is gone, and no key is in the archive
+    assert owners == {"works", "acme$works"}
+    assert buckets_of(cycle) == [] and not {"works", "acme$works"} & set(admin("metadata", "list", "user"))
+    assert all(secret.encode() not in path.read_bytes() for path in cycle.archive.rglob("*") if path.is_file())
+
+
 @pytest.mark.long  # the Go tests have ranges, test_cbt_load_jobs roles, test_the_reef_mix the rest
 def test_the_sdc_mix_by_ranges_and_roles(lab: RunningLab, tmp_path: Path) -> None:
     """Five buckets: put and delete in two, get and list in three; then everything is verified and deleted."""

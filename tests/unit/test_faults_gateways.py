@@ -27,7 +27,7 @@ def maker(manager: str, monkeypatch: pytest.MonkeyPatch, **before: str) -> Gatew
     service = Service(NAME, "rgw1", manager, UNITS[manager], None)
     monkeypatch.setattr(GatewayMaker, "_service", lambda self, name: (scene, [service]))
     monkeypatch.setattr(GatewayMaker, "_shown", lambda self, names=(): {"rgw1": before})
-    return GatewayMaker(ceph, {"rgws": ["rgw1"]}, ClusterLimits(), "r1", Gateways(threads=2048), "u")
+    return GatewayMaker(ceph, {"rgws": ["rgw1"]}, ClusterLimits(), "r1", Gateways(threads=2048), ("u",))
 
 
 def test_a_unit_is_stopped_and_started(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,9 @@ from config_files import CLUSTER, WARP, errors_in, marked
 
 from cbt_plugins.config.acceptable import target_of
 from cbt_plugins.config.check import load_file
-from cbt_plugins.config.preview import forecast, warnings
+from cbt_plugins.config.preview import changes, forecast, warnings
 from cbt_plugins.load.cbt_load import CbtLoadJobs
-from cbt_plugins.load.generator import LoadJob, LoadStart, Memory
+from cbt_plugins.load.generator import LoadJob, LoadStart, Memory, environment
 from cbt_plugins.plan import Plan
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.record import warnings_of
@@ -134,6 +134,27 @@ def test_what_works_need_of_other_keys(tmp_path: Path) -> None:
     assert "hybrid.works: goes with engine: cbt-load" in texts
     texts = "\n".join(errors_in(tmp_path, TEXT.replace("- fill: {objects: 40}", "- wait: {duration: 5s}")))
     assert "no objects to work on" in texts
+
+
+def test_buckets_of_other_users(tmp_path: Path) -> None:
+    text = TEXT.replace("size: 1MiB}", "size: 1MiB, user: acme$bob}")
+    plan = plan_in(tmp_path, text)
+    assert plan.users == ("acme$bob",) and [b.user for b in plan.buckets] == ["", "", "acme$bob"]
+    assert any("--bucket=acme/cbtp-<run id>-large" in its.undo for its in changes(plan, {}))
+    names = {bucket.key: bucket.key for bucket in plan.buckets}
+    (job, _) = CbtLoadJobs(plan, names, "1").jobs(plan.phases[1], LoadStart(memory=Memory()))
+    assert job.spec and [space.get("keys") for space in job.spec["spaces"]] == [None, None, "2"]
+    own = environment(("a", "s", "t"), others=[("b-access", "b-secret", "")])
+    assert (own["AWS_ACCESS_KEY_ID_2"], own["AWS_SECRET_ACCESS_KEY_2"]) == ("b-access", "b-secret")
+    assert own["AWS_ACCESS_KEY_ID"] == "a"
+    for old, new, said in (
+        ("user: cbt", "access_key: '${A}', secret_key: '${B}'", "buckets.large.user: goes with s3: user"),
+        ("engine: cbt-load", "admin: none\n    engine: cbt-load", "user of buckets"),
+    ):
+        found = "\n".join(errors_in(tmp_path, text.replace(old, new)))
+        assert said in found, (new, found)
+    by_warp = "    buckets: {a: {user: acme$bob}}\n    cycle: {phases: [{fill: {duration: 60s}}]}\n"
+    assert "buckets: goes with engine: cbt-load" in "\n".join(errors_in(tmp_path, CLUSTER + WARP + by_warp))
 
 
 def test_the_preview_says_what_each_work_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,7 +60,7 @@ func load(args []string) int {
 		<-asked
 		close(stop)
 	}()
-	client, err := s3.New(config)
+	users, err := newUsers(what, config)
 	if err != nil {
 		return failed(events, err.Error(), drive.ExitFailed)
 	}
@@ -70,15 +70,15 @@ func load(args []string) int {
 	}
 	return drive.Run(drive.Options{
 		Spec:   what,
-		Client: client,
-		Cut:    client.Cut,
+		Client: users,
+		Cut:    users.Cut,
 		Second: func() drive.Client {
-			if second, err := s3.New(config); err == nil {
+			if second, err := newUsers(what, config); err == nil {
 				return second
 			}
-			return client
+			return users
 		},
-		Hosts:  client.Hosts,
+		Hosts:  users.Hosts,
 		Rows:   os.Stdout,
 		Events: events,
 		Go:     goAt(goFile),

@@ -1,11 +1,67 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"cbt-plugins/companion/internal/s3"
+	"cbt-plugins/companion/internal/spec"
 )
+
+// Each bucket is asked for with the keys of its owner, which come from the environment.
+func TestEachBucketHasItsOwner(t *testing.T) {
+	var mu sync.Mutex
+	who := map[string]string{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		_, key, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
+		key, _, _ = strings.Cut(key, "/")
+		who[r.URL.Path] = key
+	}))
+	defer server.Close()
+	what, err := spec.Parse([]byte(`{"version":1,"hosts":["` + server.URL + `"],"workers":2,"duration":1,
+		"spaces":[{"name":"a","bucket":"a","sizes":[[1,1,1]]},{"name":"b","bucket":"b","keys":"2","sizes":[[1,1,1]]},
+		{"name":"c","bucket":"c","keys":"2","sizes":[[1,1,1]]}],"ops":[{"op":"GET","spaces":["a"]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := s3.Config{Hosts: what.Hosts, AccessKey: "first", SecretKey: "x", Workers: 2}
+	if _, err := newUsers(what, config); err == nil || !strings.Contains(err.Error(), "AWS_ACCESS_KEY_ID_2") {
+		t.Fatalf("without the keys of the second: %v", err)
+	}
+	t.Setenv("AWS_ACCESS_KEY_ID_2", "second")
+	t.Setenv("AWS_SECRET_ACCESS_KEY_2", "y")
+	all, err := newUsers(what, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bucket := range []string{"a", "b", "c", "other"} {
+		var result s3.Result
+		all.Do(&s3.Request{Op: s3.Stat, Bucket: bucket, Key: "k", Until: time.Now().Add(10 * time.Second)}, &result)
+		if result.Kind != "" {
+			t.Fatalf("%s: %s", bucket, result.Message)
+		}
+	}
+	if who["/a/k"] != "first" || who["/b/k"] != "second" || who["/c/k"] != "second" || who["/other/k"] != "first" {
+		t.Fatalf("%v", who)
+	}
+	if hosts := all.Hosts(); len(all.every) != 2 || len(hosts) != 1 || !hosts[0].Up {
+		t.Fatalf("%d clients, %v", len(all.every), hosts)
+	}
+	all.Cut()
+	var result s3.Result
+	all.Do(&s3.Request{Op: s3.Stat, Bucket: "b", Key: "k"}, &result)
+	if result.Kind != s3.KindCut {
+		t.Fatalf("%+v", result)
+	}
+}
 
 func TestArguments(t *testing.T) {
 	for _, one := range []struct {

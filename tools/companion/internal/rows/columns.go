@@ -126,7 +126,7 @@ func (c *Columns) plain(line []byte) bool {
 	return begins(line) && bytes.Count(line, []byte{'\t'}) == c.width-1 && bytes.IndexByte(line, '"') < 0
 }
 
-// begins tells whether a line begins as a row does: two numbers and an operation.
+// begins tells whether a line begins as a row does: two numbers and an operation, perhaps of a work.
 func begins(line []byte) bool {
 	rest, ok := line, false
 	for n := 0; n < 2; n++ {
@@ -134,8 +134,24 @@ func begins(line []byte) bool {
 			return false
 		}
 	}
-	_, ok = behind(rest, 'A', 'Z', '_')
-	return ok
+	op, _, ok := bytes.Cut(rest, []byte{'\t'})
+	work, own := work(op)
+	for _, c := range work {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	_, named := behind(append(own[:len(own):len(own)], '\t'), 'A', 'Z', '_')
+	return ok && named
+}
+
+// work divides an operation of cbt-load's works, readers:GET; others have no work.
+func work(op []byte) (work, own []byte) {
+	at := bytes.LastIndexByte(op, ':')
+	if at < 0 {
+		return nil, op
+	}
+	return op[:at], op[at+1:]
 }
 
 // tabs counts those of a text's first record that are not quoted, and tells whether its end is there.

@@ -60,7 +60,10 @@ func (l *line) sum(f [][]byte, r *Row) bool {
 	return r.Sum.N+r.Sum.Failed > 0
 }
 
-var list = []byte("LIST")
+// listing tells a LIST, also one of a work: readers:LIST.
+func listing(op []byte) bool {
+	return len(op) >= 4 && op[len(op)-1] == 'T' && (string(op) == "LIST" || bytes.HasSuffix(op, []byte(":LIST")))
+}
 
 // line reads rows one by one.
 type line struct {
@@ -153,7 +156,7 @@ func (l *line) times(b []byte, i int, r *Row) int {
 	if b[at] != '\n' {
 		return -1
 	}
-	if len(r.Op) == 4 && bytes.Equal(r.Op, list) {
+	if listing(r.Op) {
 		r.Objects = 1
 	}
 	return at + 1
@@ -178,7 +181,7 @@ func (l *line) fields(f [][]byte, r *Row) bool {
 	if good != [5]bool{true, true, true, true, true} {
 		return false
 	}
-	if bytes.Equal(r.Op, list) {
+	if listing(r.Op) {
 		r.Objects = 1
 	}
 	r.FirstByte = -1

@@ -127,6 +127,27 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
+// Rows of works are known by their looks from the first one on, and a LIST is one object in them, too.
+func TestRowsOfWorks(t *testing.T) {
+	for op, is := range map[string]bool{
+		"readers:GET": true, "a-2:LIST": true, "GET": true, "Readers:GET": false, "a b:GET": false, "a:get": false, "a:": false, ":GET": true,
+	} {
+		line := strings.Replace(get, "\tGET\t", "\t"+op+"\t", 1)
+		if _, _, found, _ := Of([]byte(line)); found != is {
+			t.Errorf("%s: found %v", op, found)
+		}
+	}
+	for _, op := range []string{"LIST", "readers:LIST"} {
+		text := strings.Replace(list1, "\tLIST\t", "\t"+op+"\t", 1)
+		block := append([]byte(text), make([]byte, Room)...)
+		NewReader(columns(t, Header)).Block(block, len(text), func(r *Row) {
+			if string(r.Op) != op || r.Objects != 1 {
+				t.Errorf("%s has %d objects", r.Op, r.Objects)
+			}
+		})
+	}
+}
+
 func TestCutWhereNoRecordIsOpen(t *testing.T) {
 	c := columns(t, Header)
 	quotes := strings.Repeat(bad, 20)

@@ -90,6 +90,10 @@ func read(f *fields) *Spec {
 			f.fail(fmt.Sprintf("spaces[%d].name", i), "%q is the name of spaces[%d] too", s.Spaces[i].Name, first)
 		}
 		overlaps(f, s.Spaces, i)
+		ofOther := func(other Space) bool { return other.Bucket == s.Spaces[i].Bucket && other.Keys != s.Spaces[i].Keys }
+		if first := slices.IndexFunc(s.Spaces, ofOther); first >= 0 && first < i {
+			f.fail(fmt.Sprintf("spaces[%d].keys", i), "must be those of spaces[%d], which has the same bucket", first)
+		}
 	}
 	readWorks(f, s)
 	ends(f, s)
@@ -190,6 +194,7 @@ func readSpace(f *fields) Space {
 		Bucket:   f.text("bucket", "", true),
 		Prefix:   f.text("prefix", "", false),
 		Numbered: f.flag("numbered", true),
+		Keys:     f.text("keys", "", false),
 		Objects:  f.integer("objects", 0, 0, keyset.Max),
 		Rebuild:  f.flag("rebuild", false),
 		Limit:    f.integer("limit", 0, 0, 1<<32),
@@ -202,6 +207,9 @@ func readSpace(f *fields) Space {
 		f.fail("sizes", "must be at most 1000 ranges")
 	} else if total(space.Sizes) == 0 && len(space.Sizes) > 0 {
 		f.fail("sizes", "the shares must not all be 0")
+	}
+	if strings.Trim(space.Keys, "0123456789") != "" {
+		f.fail("keys", "must be a number as text, not %s", shown(space.Keys))
 	}
 	if !space.Numbered && space.Rebuild {
 		f.fail("rebuild", "is for numbered spaces")

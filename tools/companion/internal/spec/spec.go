@@ -64,6 +64,7 @@ type Space struct {
 	Prefix   string
 	Numbered bool // false: what a LIST of the prefix finds, read-only
 	Sizes    []schedule.SizeRange
+	Keys     string // of whose requests: "" or the end of the names of two variables
 	Objects  int64  // as Spec.Objects, which holds where this is 0
 	Rebuild  bool   // numbers are found by listing
 	Limit    int64  // of a space that is not numbered; 0: none

@@ -113,6 +113,10 @@ func TestWorks(t *testing.T) {
 		{`"rate": 5`, `"speed": 5`, "works[1].speed: is not a key"},
 		{`"op": "PUT", "spaces": ["a"]`, `"op": "PUT", "spaces": ["c"]`, `works[1].ops[0].spaces[0]: "c" is not the name`},
 		{`"duration": 60`, `"duration": 0`, "duration: the run would never end"},
+		{`"objects": 7`, `"keys": "a"`, "spaces[0].keys: must be a number"},
+		{`}],
+  "works"`, `}, {"name": "c", "bucket": "b", "prefix": "q/", "keys": "2", "sizes": [[1, 1, 1]]}],
+  "works"`, "spaces[1].keys: must be those of spaces[0]"},
 	} {
 		text := strings.Replace(several, one.old, one.new, 1)
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), one.want) || strings.Contains(err.Error(), "\n") {
