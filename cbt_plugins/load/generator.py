@@ -106,7 +106,7 @@ class JobEnd:
     ended: Optional[float] = None
     passes: int = 0
     message: str = ""  # the end of what it said on standard error
-    driver_end: Optional[Mapping[str, Any]] = None  # cbt-load's last word
+    driver_end: Optional[Mapping[str, Any]] = None  # the last word of a generator that has one
     reducer: Optional[str] = None  # why its aggregates are not whole
 
     @property
@@ -149,8 +149,8 @@ class Generator(ABC):
     """Makes the jobs of a plan's phases: which processes there are on the clients, and when each of them starts.
 
     A job's argv is run on its client. "{PROGRAM}" stands there for the path of `program`, "{folder}" for the folder of
-    the phase, "{duration}" for the seconds that are left. A job writes a request row for each request to its standard
-    output (docs/AGGREGATES.md), and gets the S3 keys from `environment`.
+    the phase, "{duration}" for the seconds that are left. A job writes a request row for each request, or sums of many,
+    to its standard output (docs/AGGREGATES.md), and gets the S3 keys from `environment`.
     """
 
     #: what is copied to the clients: a program that `cbt-tools build` made, or one on PATH

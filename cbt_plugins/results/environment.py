@@ -14,7 +14,7 @@ from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import read_json
 from cbt_plugins.results.archive import ArchivedRun
 
-_OTHERS = ("warp", "cbt", "cbt_plugins", "python")
+_OTHERS = ("warp", "hsbench", "cbt", "cbt_plugins", "python")
 #: "ceph version 18.2.7 (6b0e988052ec84cf2d4a54ff9bbbc5e720b621ad) reef (stable)"
 _CEPH = re.compile(r"ceph version (\S+) \([0-9a-f]+\) (\w+)")
 #: keys of the cluster's configuration -> what a node is
