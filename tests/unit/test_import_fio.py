@@ -304,6 +304,16 @@ def test_windows_without_requests_are_not_in_the_log() -> None:
     assert sum(line.series or ()) == pytest.approx(329)
 
 
+def test_runs_at_different_times_are_no_clients_of_one(tmp_path: Path) -> None:
+    """A folder with a file for each queue depth is the usual way to keep results of fio."""
+    text = (DATA / "v3.1.json").read_text()
+    (tmp_path / "read-32-1.json").write_text(text)
+    (tmp_path / "read-16-1.json").write_text(text.replace("1576455089", "1576455189"))
+    (record,) = read_imported(tmp_path)
+    assert not record.usable and "no-common-window" in [its.code for its in record.warnings]
+    assert record.started == pytest.approx(1576455089.043 - 54.197)
+
+
 def test_windows_of_older_versions_are_longer(tmp_path: Path) -> None:
     """A rate is that of all the time since the line before: what adds up tells which version it was."""
     (tmp_path / "x.json").write_text((DATA / "v3.1.json").read_text().replace('"v3.1"', '"x"'))

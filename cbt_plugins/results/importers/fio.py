@@ -147,12 +147,17 @@ def _options(data: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _start(data: Mapping[str, Any], job: FioJob) -> Optional[float]:
-    """When a job began, epoch seconds: newer versions say so, of others it is the end less the time it took."""
+    """When a job began, epoch seconds: newer versions say so, of others it is the end less the time it took.
+
+    Jobs of several groups ran one behind the other: none of them but the last ended at the end.
+    """
     if job.get("job_start"):
         return float(job["job_start"]) / 1000
-    if data.get("timestamp_ms") and job.get("job_runtime"):
-        return float(data["timestamp_ms"]) / 1000 - float(job["job_runtime"]) / 1000
-    return None
+    ended = float(data.get("timestamp_ms") or 0) / 1000 or float(data.get("timestamp") or 0)
+    took = float(job.get("job_runtime") or 0)
+    if not took and len({its.get("groupid") for its in _jobs(data)}) == 1:
+        took = max((float(its["runtime"]) for its in _sections(job).values()), default=0.0)
+    return ended - took / 1000 if ended and took else None
 
 
 def _config(options: Mapping[str, Any], jobs: Sequence[FioJob]) -> Iterator[Tuple[str, Any]]:

@@ -179,9 +179,8 @@ def _window(phase: str, parts: Sequence[Part]) -> Tuple[Optional[Window], List[R
             text = f"{phase}: the results have no clock: all {len(spans)} clients are assumed to have started at once"
             warnings.append(ResultWarning("no-clock", text))
         if high <= low:
-            warnings.append(
-                ResultWarning("no-common-window", f"{phase}: its {len(spans)} clients never ran at the same time")
-            )
+            text = f"{phase}: its {len(spans)} clients never ran at the same time"
+            warnings.append(ResultWarning("no-common-window", f"{text}: name each file if they are several runs"))
             return None, warnings
         longest = max(high - low for low, high in spans.values())
         if _cut(high - low, longest):
