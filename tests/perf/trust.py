@@ -1,17 +1,20 @@
-"""How far a campaign can be trusted, measured on a lab: docs/TRUST.md has the results.
+"""How far the decisions of campaigns can be trusted, measured on a lab: docs/TRUST.md has the results.
 
-    python tests/perf/trust.py equal [CAMPAIGNS [BLOCKS [SEED]]]  campaigns with two equal arms: false verdicts
-    python tests/perf/trust.py planted [BLOCKS]                   slowdowns of OSDs: found, after how many blocks
-    python tests/perf/trust.py pairs [PAIRS]                      both arms at once against one after the other
+    python tests/perf/trust.py equal [CAMPAIGNS [BLOCKS]]   equal arms: how often a verdict is false
+    python tests/perf/trust.py planted [BLOCKS]             slowdowns of OSDs: found, after how many blocks
+    python tests/perf/trust.py pairs [PAIRS]                both arms at once against one after the other
 
-`./run bench trust` makes all three, which takes hours. A slowdown is a share of the messages that an OSD takes 1 ms
-later (`osd_debug_inject_dispatch_delay_probability`). Shuffled orders of the blocks that were made say how often a
-campaign finds a slowdown.
+`./run bench trust` makes all three: about an hour. With equal arms, and for pairs, a trial is a phase of one run, so
+without what differs from run to run; slowdowns are arms of a real campaign. A slowdown is a share of the messages that
+an OSD takes 1 ms later (`osd_debug_inject_dispatch_delay_probability`). Shuffled orders of the blocks that were made
+say how often a campaign finds it.
 """
 
 from __future__ import annotations
 
+import copy
 import json
+import math
 import os
 import random
 import signal
@@ -27,16 +30,23 @@ from typing import Any, Dict, Iterator, List, Sequence
 import numpy as np
 import yaml
 
-from cbt_plugins.compare.statistics.sequential import Design, decide
-from cbt_plugins.metrics import METRICS
+from cbt_plugins.compare.statistics.sequential import Decision, Design, decide
+from cbt_plugins.metrics import METRICS, Direction
 from cbt_plugins.results.records import records_of
 from cbt_plugins.tools.lab.needs import missing
 
 TOOLS = [sys.executable, "-m", "cbt_plugins.tools"]
 #: share of the messages that an OSD takes 1 ms later
 PLANTED = {"a": 0.03, "b": 0.06, "c": 0.12, "d": 0.3}
+#: the limit of a gate
+GATE = 0.05
 #: shuffled orders of the blocks
 SHUFFLED = 1000
+FILL = {"fill": {"objects": 200}}
+LOAD = {"warmup": "1s", "mix": {"get": 60, "put": 40}}
+#: seconds of a phase that is a trial, and the most of them in one run
+TRIAL, MOST = 3, 80
+ROWS = ("obj_per_s", "p99_ms")
 SHAPE = ["--osd-nodes", "2", "--rgws", "1", "--clients", "1"]
 CONFIG: Dict[str, Any] = {
     "cluster": {
@@ -57,12 +67,7 @@ CONFIG: Dict[str, Any] = {
             "engine": "cbt-load",
             "size": "16KiB",
             "workers": 4,
-            "cycle": {
-                "phases": [
-                    {"fill": {"objects": 200}},
-                    {"hybrid": {"duration": "6s", "warmup": "1s", "mix": {"get": 60, "put": 40}}, "name": "measure"},
-                ]
-            },
+            "cycle": {"phases": [FILL, {"hybrid": {**LOAD, "duration": "6s"}, "name": "measure"}]},
         }
     },
 }
@@ -99,20 +104,62 @@ def row_name(row: Dict[str, Any]) -> str:
     return f"{row['op']} {METRICS[row['metric']].title}"
 
 
-def equal(folder: Path, campaigns: int = 20, most: int = 4, first: int = 1) -> None:
-    """Campaigns with equal arms: any "better" or "worse" is false."""
+def trials(folder: Path, name: str, lab: Path, number: int) -> subprocess.Popen[bytes]:
+    """Begin a run with a number of equal phases."""
+    load = {**LOAD, "duration": f"{TRIAL}s"}
+    phases = [FILL, *({"hybrid": load, "name": f"t{i}"} for i in range(number))]
+    config = copy.deepcopy(CONFIG)
+    config["benchmarks"]["warp"]["cycle"]["phases"] = phases
+    file = folder / f"{name}.yaml"
+    file.write_text(yaml.safe_dump(config))
+    line = [*TOOLS, "lab", "exec", "--dir", str(lab), "node0", "--", sys.executable, "-m", "cbt_plugins"]
+    line += ["-a", str(folder / name), str(file)]
+    return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def ended(folder: Path, name: str, process: subprocess.Popen[bytes]) -> List[Dict[str, float]]:
+    """Wait for such a run; returns the rows of its phases."""
+    if process.wait():
+        sys.exit(f"{folder / name}: exit status {process.returncode}")
+    (record,) = records_of(folder / name)
+    found = {(m.phase, m.metric): m.value for m in record.measurements if m.op == "total" and m.metric in ROWS}
+    number = sum(metric == ROWS[0] and phase.startswith("t") for phase, metric in found)
+    return [{metric: float(found[f"t{i}", metric] or 0.0) for metric in ROWS} for i in range(number)]
+
+
+def equal(folder: Path, campaigns: int = 20, most: int = 5) -> None:
+    """Campaigns with equal arms, in blocks A B B A: any "better" or "worse" is false."""
     verdicts: Counter[str] = Counter()
-    alarms = 0
+    alarms = gates = 0
+    directions = {metric: METRICS[metric].direction for metric in ROWS}
+    made: List[Dict[str, float]] = []
     with labs(folder) as (lab,):
-        for number in range(first, first + campaigns):
-            section = {"arms": {"one": {}, "two": {}}, "blocks": most, "seed": number}
-            status = campaign(folder / f"equal{number:02d}", lab, section)
-            found = [row["verdict"] or "inconclusive" for row in status["rows"]]
-            verdicts.update(found)
-            alarms += any(its in ("better", "worse") for its in found)
-            rows = ", ".join(f"{row_name(row)} {_change(row)} {its}" for row, its in zip(status["rows"], found))
-            print(f"{number:3} {status['blocks']} blocks, {status['block_seconds']:.0f} s a block: {rows}", flush=True)
-    print(f"{alarms} of {campaigns} campaigns with a false verdict; rows: {dict(verdicts)}")
+        for number in range(1, campaigns + 1):
+            while len(made) < 4 * most:
+                name = f"run{number}"
+                made += ended(folder, name, trials(folder, name, lab, min(MOST, 4 * most * (campaigns + 1 - number))))
+            mine, made = made[: 4 * most], made[4 * most :]
+            ratios = {metric: [_block(mine[i : i + 4], metric) for i in range(0, 4 * most, 4)] for metric in ROWS}
+            decided = decide(ratios, directions, Design(most))
+            found = {metric: its.verdict.value if its.verdict else "inconclusive" for metric, its in decided.items()}
+            verdicts.update(found.values())
+            alarms += any(its in ("better", "worse") for its in found.values())
+            gates += any(its.low is not None and _beyond(its, directions[metric]) for metric, its in decided.items())
+            rows = (f"{m} {_change(vars(its))} {found[m]}" for m, its in decided.items())
+            print(f"{number:3}: {', '.join(rows)}", flush=True)
+    print(f"{alarms} of {campaigns} campaigns with a false verdict; {gates} beyond a gate of {100 * GATE:g} %")
+    print(f"verdicts of {len(ROWS) * campaigns} rows: {dict(verdicts)}")
+
+
+def _block(trials_: Sequence[Dict[str, float]], metric: str) -> float:
+    a, b, c, d = (math.log(its[metric]) for its in trials_)
+    return (b + c - a - d) / 2
+
+
+def _beyond(its: Decision, direction: Direction) -> bool:
+    """Whether a gate with a limit of GATE would end with 1: the whole interval is beyond it."""
+    assert its.low is not None and its.high is not None
+    return its.high < -GATE if direction is Direction.HIGHER else its.low > GATE
 
 
 def _change(row: Dict[str, Any]) -> str:
@@ -120,7 +167,7 @@ def _change(row: Dict[str, Any]) -> str:
     return f"{100 * row['change']:+.1f} % (scatter {scatter})"
 
 
-def planted(folder: Path, most: int = 20) -> None:
+def planted(folder: Path, most: int = 8) -> None:
     """One campaign with slowdowns, all of its blocks: the change of each, and how often, and when, it is found."""
     arms: Dict[str, Any] = {"usual": {}}
     for name, share in PLANTED.items():
@@ -154,43 +201,20 @@ def found_in(rows: Dict[str, Dict[str, Any]], design: Design) -> str:
     return f"{often}, after {statistics.median(after):g} blocks (median)" if after else often
 
 
-def cycles(folder: Path, name: str, chosen: Sequence[Path], at_once: bool) -> List[float]:
-    """Run a cycle on each lab; returns obj/s of each."""
-    file = folder / "pair.yaml"
-    file.write_text(yaml.safe_dump(CONFIG))
-    archives = {lab: folder / f"{name}-{lab.name}" for lab in chosen}
-    running = []
-    for lab, archive in archives.items():
-        line = [*TOOLS, "lab", "exec", "--dir", str(lab), "node0", "--", sys.executable, "-m", "cbt_plugins"]
-        line += ["-a", str(archive), str(file)]
-        running.append(subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        if not at_once:
-            running[-1].wait()
-    if any(process.wait() for process in running):
-        sys.exit(f"pairs: a cycle failed: {folder}")
-    return [_rate(archives[lab]) for lab in sorted(archives)]
-
-
-def _rate(archive: Path) -> float:
-    (record,) = records_of(archive)
-    values = {(m.phase, m.op, m.metric): m.value for m in record.measurements}
-    return float(values["measure", "total", "obj_per_s"] or 0.0)
-
-
-def pairs(folder: Path, number: int = 12) -> None:
-    """Pairs of cycles on two labs: both at once, and one after the other, in turns."""
-    ratios: Dict[bool, List[float]] = {True: [], False: []}
+def pairs(folder: Path, number: int = 20) -> None:
+    """Pairs of trials: both at once on two labs, and one after the other on one."""
+    ratios: Dict[str, List[float]] = {}
     with labs(folder, 2) as both:
-        cycles(folder, "first", both, True)  # what only the first one pays
-        for pair in range(number):
-            for at_once in (True, False) if pair % 2 else (False, True):
-                order = both if pair % 4 < 2 else both[::-1]
-                rates = cycles(folder, f"pair{pair}-{'once' if at_once else 'turns'}", order, at_once)
-                ratios[at_once].append(float(np.log(rates[1] / rates[0])))
-    for at_once, its in ratios.items():
-        name = "both at once" if at_once else "one after the other"
-        print(f"{name:20} {len(its)} pairs, log ratio {np.mean(its):+.3f}, scatter {100 * np.std(its, ddof=1):.1f} %")
-    print(f"variance at once / in turns: {np.var(ratios[True], ddof=1) / np.var(ratios[False], ddof=1):.2f}")
+        running = [trials(folder, f"once{i}", lab, number) for i, lab in enumerate(both)]
+        one, two = (ended(folder, f"once{i}", process) for i, process in enumerate(running))
+        ratios["both at once"] = [math.log(b[ROWS[0]] / a[ROWS[0]]) for a, b in zip(one, two)]
+        for i, lab in enumerate(both):
+            its = ended(folder, f"turns{i}", trials(folder, f"turns{i}", lab, 2 * number))
+            turns = [math.log(b[ROWS[0]] / a[ROWS[0]]) for a, b in zip(its[::2], its[1::2])]
+            ratios[f"one after the other, lab {i}"] = turns
+    for name, values in ratios.items():
+        scatter = 100 * np.std(values, ddof=1)
+        print(f"{name:28} {len(values)} pairs, log ratio {np.mean(values):+.3f}, scatter {scatter:.1f} %")
 
 
 def main(args: Sequence[str]) -> int:
