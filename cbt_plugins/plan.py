@@ -255,6 +255,8 @@ class Gateways:
     placement: Mapping[str, str] = field(default_factory=dict)
     index_shards: Optional[int] = None
     threads: Optional[int] = None
+    #: the same of other users than S3.user
+    placements: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     make_user: bool = False  # S3.user and those of buckets, where there are none
 
     @property
@@ -266,12 +268,12 @@ class Gateways:
     @property
     def restarts(self) -> bool:
         """Whether gateways have to be restarted."""
-        return bool(self.placement or self.options)
+        return bool(self.placement or self.placements or self.options)
 
 
-def placement_id(run_id: str) -> str:
-    """Return the name of a run's placement target in the zone."""
-    return f"cbtp-{run_id}"
+def placement_id(run_id: str, number: int = 0) -> str:
+    """Return the name of a run's placement target in the zone; those of `Gateways.placements` count from 1."""
+    return f"cbtp-{run_id}-{number}" if number else f"cbtp-{run_id}"
 
 
 @dataclass(frozen=True)

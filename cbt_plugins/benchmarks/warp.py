@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import Annotated, Any, Dict, List, Mapping, Optional, Sequence, Union
+from dataclasses import replace
+from typing import Annotated, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
 from pydantic import (
     BeforeValidator,
@@ -31,6 +32,7 @@ from cbt_plugins.config.benchmark import (
 from cbt_plugins.config.cycle import CycleSection, errors_of_order
 from cbt_plugins.config.events import FaultsInForce
 from cbt_plugins.config.patterns import RgwUser
+from cbt_plugins.config.rgw import PlacementSection
 from cbt_plugins.config.units import Sizes, size_texts
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
 
@@ -90,6 +92,7 @@ class BucketGroup(Strict):
         None, description="Of each, instead of `fill.objects`."
     )
     user: Optional[RgwUser] = Field(None, description="cbt-load. RGW user that has them. Default: `s3.user`.")
+    placement: Optional[PlacementSection] = Field(None, description="Of this user, as `rgw.placement` of all.")
 
 
 _GROUP = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -185,7 +188,32 @@ class WarpSection(BenchmarkSection):
         if owned and (self.s3.access_key is not None or self.s3.profile is not None):
             text = "goes with s3: user: radosgw-admin gives the keys of all"
             raise FieldErrors([FieldError(("buckets", name, "user"), text, of_key=True) for name in owned])
+        errors = [error for name, group in groups.items() for error in self._misplaced(name, group)]
+        if errors:
+            raise FieldErrors(errors)
         return self
+
+    def _misplaced(self, name: str, group: BucketGroup) -> Iterator[FieldError]:
+        """Yield what is wrong with the placement of a group."""
+        if group.placement is None:
+            return
+        path = ("buckets", name, "placement")
+        others = self.buckets.values() if isinstance(self.buckets, dict) else ()
+        if group.user is None or not (self.rgw.make_user or self.rgw.placement):
+            yield FieldError(path, "is of a user that the run makes: give user: here, and rgw: {make_user: true}")
+        elif any(other.user == group.user and other.placement != group.placement for other in others):
+            yield FieldError(path, f"all groups of user {group.user} must have the same", of_key=True)
+        if self.keep_data:
+            yield FieldError(path, "its pools are removed at the end: not with keep_data: true", of_key=True)
+        if any(phase.fill and phase.fill.max_avail for phase in self.cycle.phases):
+            yield FieldError(path, "not with fill: {max_avail: ...}, which is of one data pool", of_key=True)
+        for error in group.placement.errors(self.pools):
+            yield error._replace(path=(*path, *error.path))
+
+    def _rgw_plan(self) -> plan.Gateways:
+        groups = self.buckets.values() if isinstance(self.buckets, dict) else ()
+        own = {group.user: group.placement.to_plan() for group in groups if group.user and group.placement}
+        return replace(self.rgw.to_plan(), placements=own)
 
     def _bucket_plans(self) -> List[plan.Bucket]:
         if isinstance(self.buckets, dict):
@@ -236,7 +264,7 @@ class WarpSection(BenchmarkSection):
             versioned=self.versioned,
             settings=self.settings.to_plan(),
             pools=self.pools_to_plan(),
-            rgw=self.rgw.to_plan(),
+            rgw=self._rgw_plan(),
             post_poll=scaled_duration(self.post_poll, self.scale),
         )
 

@@ -252,6 +252,10 @@ def _gateways(plan: Plan) -> Iterator[PlannedChange]:
     if rgw.placement:
         where = ", ".join(f"{role} {key}" for role, key in rgw.placement.items())
         yield PlannedChange(f"zone: placement target {placement_id('<run id>')} on pools {where}", f"removed {_KEPT}")
+    for number, (owner, placed) in enumerate(rgw.placements.items(), 1):
+        where = f"{', '.join(f'{role} {key}' for role, key in placed.items())}, for {owner}"
+        target = placement_id("<run id>", number)
+        yield PlannedChange(f"zone: placement target {target} on pools {where}", f"removed {_KEPT}")
     if rgw.restarts:
         yield PlannedChange("gateways: restarted, one after the other", f"restarted again {_KEPT}")
     if rgw.make_user:
@@ -264,6 +268,8 @@ def rgw_words(rgw: Gateways) -> Iterator[str]:
     """Yield what RGW is given: "placement data data, index index", "threads 512"."""
     if rgw.placement:
         yield "placement " + ", ".join(f"{role} {key}" for role, key in rgw.placement.items())
+    for user, placed in rgw.placements.items():
+        yield f"placement of {user} {', '.join(f'{role} {key}' for role, key in placed.items())}"
     yield from (f"{name} {value}" for name, value in rgw.options.items())
     if rgw.make_user:
         yield "its own user"

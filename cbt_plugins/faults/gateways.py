@@ -60,15 +60,16 @@ class GatewayMaker:
                 yield f"{name} as before", partial(self._restored, name)
         if self.wanted.options:
             yield "rgw options", self._options
-        if self.wanted.placement:
-            names = {pool.key: pool.name(self.run_id) for pool in pools}
-            kept = {role: names[key] for role, key in self.wanted.placement.items()}
-            yield "rgw placement", partial(self._placement, kept)
+        names = {pool.key: pool.name(self.run_id) for pool in pools}
+        for user, placed in {"": self.wanted.placement, **self.wanted.placements}.items():
+            if placed:
+                kept = {role: names[key] for role, key in placed.items()}
+                yield f"rgw placement {user}".rstrip(), partial(self._placement, self._target_of(user), kept)
         if self.wanted.restarts:
             for name in self._gateways:
                 yield f"{name} restarted", partial(self._restarted, name)
         for number, user in enumerate(self.users if self.wanted.make_user else ()):
-            if self.wanted.placement or not self._has(user):
+            if self._target_of(user) or not self._has(user):
                 yield f"rgw user{f' {user}' if number else ''}", partial(self._user, user)
 
     def seen(self) -> Dict[str, Any]:
@@ -128,11 +129,16 @@ class GatewayMaker:
             took=(*services.up(scene, its), self._says([name], want)),
         )
 
-    def _placement(self, kept: Mapping[str, str]) -> Step:
+    def _target_of(self, user: str) -> str:
+        """Return the placement target of a user's buckets, "" for that of the zone."""
+        if user in self.wanted.placements:
+            return placement_id(self.run_id, 1 + list(self.wanted.placements).index(user))
+        return placement_id(self.run_id) if self.wanted.placement else ""
+
+    def _placement(self, id: str, kept: Mapping[str, str]) -> Step:
         zone, group = self._admin("zone get"), self._admin("zonegroup get")
         if len(group.get("zones", ())) > 1:
             raise FaultError(f"rgw: placement: zonegroup {group['name']} has several zones; it must have one")
-        id = placement_id(self.run_id)
         of = f"--placement-id={shlex.quote(id)}"
         of_zone, of_group = (shlex.quote(f"--rgw-{n}={v['name']}") for n, v in (("zone", zone), ("zonegroup", group)))
         pools = {"data": "data-pool", "index": "index-pool", "extra": "data-extra-pool"}
@@ -158,7 +164,8 @@ class GatewayMaker:
             text = "there is such a user, whose placement is not changed: name one for this run"
             raise FaultError(f"rgw: user {user}: {text}")
         of, ours = f"--uid={shlex.quote(user)}", f"cbt-plugins run {self.run_id}"
-        where = f" --placement-id={placement_id(self.run_id)}" if self.wanted.placement else ""
+        target = self._target_of(user)
+        where = f" --placement-id={target}" if target else ""
         make = self._command([f"user create {of} --display-name={shlex.quote(ours)}{where}"], "")
         info, rm = (self._command([words], "").text for words in (f"user info {of}", f"user rm {of} --purge-data"))
         # somebody else may have made a user of this name before our command came

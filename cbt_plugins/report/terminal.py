@@ -22,6 +22,7 @@ from cbt_plugins.formatting import (
     size_class,
 )
 from cbt_plugins.metrics import CLUSTER, COLUMNS, LATENCIES, METRICS, RATES, Metric, number_at
+from cbt_plugins.plan import split_op
 from cbt_plugins.report.sentence import Sentence, first
 from cbt_plugins.results import impact, internals, recovery, upgrade
 from cbt_plugins.results.cpu_time import cpu_time_rows
@@ -101,7 +102,9 @@ def _phase(phase: Mapping[str, Any], used: Optional[Mapping[str, Any]]) -> Title
     if phase["loop"] == "open":
         rate = phase["rate"]
         issued = "" if rate["issued"] is None else f", {plain(rate['issued'])} issued ({percent(rate['deviation'])})"
-        about.append(f"open loop, target {plain(rate['asked'])} requests/s{issued}")
+        works = dict.fromkeys(split_op(job["op"])[0] for job in law["jobs"] if job["paced"])
+        where = f" in {', '.join(works)}" if any(works) else ""
+        about.append(f"open loop{where}, target {plain(rate['asked'])} requests/s{issued}")
     its = [Words(tuple(_about_phase(phase))), *(_operations(phase) if phase["ops"] else ()), *_resources(used)]
     return TitledBlocks("  ".join(about), tuple(its))
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, cast
 
 import analysis_archives as made
 import pytest
 from config_files import CLUSTER, WARP, errors_in, marked
 
+from cbt_plugins import formatting
+from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.config.acceptable import target_of
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.preview import changes, forecast, warnings
+from cbt_plugins.faults.gateways import GatewayMaker
+from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.load.cbt_load import CbtLoadJobs
 from cbt_plugins.load.generator import LoadJob, LoadStart, Memory, environment
 from cbt_plugins.plan import Plan
+from cbt_plugins.report.terminal import blocks
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.record import warnings_of
 from cbt_plugins.results.summary_file import summarize
@@ -157,6 +162,27 @@ def test_buckets_of_other_users(tmp_path: Path) -> None:
     assert "buckets: goes with engine: cbt-load" in "\n".join(errors_in(tmp_path, CLUSTER + WARP + by_warp))
 
 
+POOLS = "    pools: {fast: {replicas: 2}, index: {replicas: 3}}\n"
+PLACED = TEXT.replace("size: 1MiB}", "user: acme$bob, placement: {data: fast, index: index}}")
+PLACED += POOLS + "    rgw: {make_user: true}\n"
+
+
+def test_placement_of_another_user(tmp_path: Path) -> None:
+    plan = plan_in(tmp_path, PLACED)
+    assert plan.rgw.placements == {"acme$bob": {"data": "fast", "index": "index"}} and not plan.rgw.placement
+    assert plan.rgw.restarts and any("cbtp-<run id>-1 on pools data fast" in its.what for its in changes(plan, {}))
+    maker = GatewayMaker(cast(Ceph, None), {}, ClusterLimits(), "r1", plan.rgw, ("cbt", *plan.users))
+    assert [maker._target_of(user) for user in maker.users] == ["", "cbtp-r1-1"]
+    for old, new, said in (
+        ("data: fast", "data: fats", "buckets.large.placement.data: no pool 'fats'"),
+        ("make_user: true", "threads: 9", "buckets.large.placement: is of a user that the run makes"),
+        ("objects: 200", "user: acme$bob", "buckets.large.placement: all groups of user acme$bob must have the same"),
+    ):
+        assert said in "\n".join(errors_in(tmp_path, PLACED.replace(old, new))), new
+    by_share = PLACED.replace("objects: 40", "max_avail: 1%").replace(", objects: 200", "")
+    assert "buckets.large.placement: not with fill: {max_avail: ...}" in "\n".join(errors_in(tmp_path, by_share))
+
+
 def test_the_preview_says_what_each_work_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "f.yaml").write_text(TEXT)
     assert main(["plan", str(tmp_path / "f.yaml")]) == 0
@@ -202,6 +228,7 @@ def test_numbers_of_each_work(tmp_path: Path) -> None:
     assert little == {"readers:MIXED": 0.0, "writers:MIXED": -0.5}
     # compare may judge the throughput of the closed loop
     assert [(its.code, its.op) for its in warnings_of(summary)] == [("rate-given", "writers:PUT")]
+    assert "open loop in writers" in formatting.text(blocks(summary))
     known = configuration(summary, None)
     assert known["phase.new.mix"] == "readers:GET:100 writers:PUT:100"
 
