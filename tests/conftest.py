@@ -25,7 +25,12 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
+    gc.freeze()
     gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 #: the order of the files when two workers share them: what takes longest begins first, and seconds come last
