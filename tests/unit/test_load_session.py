@@ -142,7 +142,7 @@ def test_each_beat_has_the_first_error(start: Starter) -> None:
 
 
 def test_a_generator_that_hangs_after_its_time_is_cut_off(start: Starter) -> None:
-    session = start(job("a", "--rows", "3", "--hang", "--deaf", grace=0.5), duration=0.5)
+    session = start(job("a", "--rows", "3", "--hang", "--deaf", grace=2.0), duration=1.0)
     run_to_end(session)
     end = session.ends()["a"]
     assert end.cut and end.signal == signal.SIGKILL and end.counts["PUT"].good == 3
