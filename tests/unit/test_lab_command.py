@@ -87,6 +87,11 @@ def test_daemons_are_known_by_their_arguments(command: List[str], name: str) -> 
     assert daemon_name(command) == name
 
 
+def test_a_folder_that_nodes_would_not_see_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lab", "up", "--dir", "/dev/shm/of-cbt-plugins"]) == 2
+    assert "each node has a /dev of its own" in capsys.readouterr().err and not Path("/dev/shm/of-cbt-plugins").exists()
+
+
 @pytest.mark.parametrize("verb", ["up", "run"])
 def test_a_folder_with_something_else_in_it_stays_as_it_is(
     verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

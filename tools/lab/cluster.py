@@ -39,8 +39,17 @@ def to_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _refuse_somebodys(folder: Path) -> None:
-    """Raise LabUsage for a folder that holds something, and no lab: it would be closed, and parts of it removed."""
+#: each node has its own
+_OWN_OF_NODES = ("/dev", "/proc", "/run", "/sys")
+
+
+def _refuse_others(folder: Path) -> None:
+    """Raise LabUsage for a folder that nodes would not see, and for one that holds something, and no lab: that would be
+    closed, and parts of it removed.
+    """
+    for its in _OWN_OF_NODES:
+        if Path(its) in folder.resolve().parents:
+            raise LabUsage(f"--dir {folder}: each node has a {its} of its own: name a folder elsewhere")
     if (folder / "lab.json").exists() or not folder.is_dir():
         return
     found = sorted(path.name for path in folder.iterdir() if path.name not in ("run", "restoring"))
@@ -146,7 +155,7 @@ class Lab:
 
     def _own(self) -> None:
         """Make the lab's folder, or refuse one that is somebody else's."""
-        _refuse_somebodys(self.dir)
+        _refuse_others(self.dir)
         try:
             own_here(self.dir, other="name another folder with --dir")
         except PermissionError as error:
