@@ -226,7 +226,7 @@ def main(args: Sequence[str]) -> int:
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     for part in (equal, planted, pairs):
         if not args or args[0] == part.__name__:
-            with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="trust-") as scratch:
+            with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp"), prefix="trust-") as scratch:
                 part(Path(scratch), *(int(its) for its in args[1:]))
     return 0
 
