@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import math
 from dataclasses import replace
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -110,6 +111,10 @@ def _notes(its: Evaluation) -> Iterator[str]:
         f"the chance of any false better or worse in the campaign is at most {100 * section.alpha:g} %; "
         f"intervals hold at every look together; equivalent: within {100 * section.margin:g} %"
     )
+    named = [name for row in its.rows for name in (".".join(row.id.key), ".".join(row.id.key[1:]))]
+    for pattern in section.keys if its.rows else ():
+        if not fnmatch.filter(named, pattern):
+            yield f"no row of key {pattern}: nothing of it is decided"
     for row in its.rows:
         name = f"{row.id.text} ({row.id.contrast})"
         yield from (f"{name}: left out: {text}" for text in row.left_out)

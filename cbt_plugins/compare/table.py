@@ -63,6 +63,8 @@ class Choice:
         phase, op, metric = key
         if self.only and (op, metric) not in self.only:
             return False
+        if self._names(key):
+            return True
         if not (_any(self.phases, phase) if self.phases else STATE not in phase):
             return False
         if self.only:
@@ -74,7 +76,12 @@ class Choice:
         return op != TOTAL or METRICS[metric].total_only or metric in KEY
 
     def asks(self, key: Key) -> bool:
-        return bool(self.metrics) or (key[1] == TOTAL and bool(self.ops))
+        return bool(self.metrics) or (key[1] == TOTAL and bool(self.ops)) or self._names(key)
+
+    def _names(self, key: Key) -> bool:
+        """Return whether it is a key row by a pattern that names its metric."""
+        named = [pattern for pattern in self.keys if pattern.rpartition(".")[2] == key[2]]
+        return _any(named, ".".join(key)) or _any(named, ".".join(key[1:]))
 
     def margin(self, key: Key) -> Optional[float]:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from typing import Annotated, Any, Callable, Dict, Iterator, List, Literal, Mapping, Optional
 
@@ -12,6 +13,7 @@ from cbt_plugins.config.errors import ConfigError, ErrorAt, did_you_mean
 from cbt_plugins.config.source import YamlSource
 from cbt_plugins.config.units import Duration, Percent
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, validate
+from cbt_plugins.metrics import METRICS
 
 #: the section's name, which CBT does not read
 KEY = "campaign"
@@ -82,6 +84,19 @@ class CampaignSection(Strict):
         if wrong:
             raise FieldErrors(wrong)
         return arms
+
+    @field_validator("keys")
+    @classmethod
+    def _of_metrics(cls, keys: List[str]) -> List[str]:
+        wrong = []
+        for index, pattern in enumerate(keys):
+            metric = pattern.rpartition(".")[2]
+            if not fnmatch.filter(METRICS, metric):
+                text = f"{metric!r} is no metric{did_you_mean(metric, METRICS) or '; write [PHASE.]OPERATION.METRIC'}"
+                wrong.append(FieldError((index,), text))
+        if wrong:
+            raise FieldErrors(wrong)
+        return keys
 
     @model_validator(mode="after")
     def _whole(self) -> CampaignSection:

@@ -1,4 +1,4 @@
-"""How far the decisions of campaigns can be trusted, measured on a lab: docs/TRUST.md has the results.
+"""How far the decisions of campaigns can be trusted, measured on a lab.
 
     python tests/perf/trust.py equal [CAMPAIGNS [BLOCKS]]   equal arms: how often a verdict is false
     python tests/perf/trust.py planted [BLOCKS]             slowdowns of OSDs: found, after how many blocks

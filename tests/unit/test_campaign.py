@@ -19,7 +19,7 @@ from waiting import wait_for
 
 from cbt_plugins.campaigns.evaluation import Evaluation, evaluate, expected
 from cbt_plugins.campaigns.loop import CampaignRun, TrialFailed
-from cbt_plugins.campaigns.output import plan_data, table
+from cbt_plugins.campaigns.output import blocks, plan_data, table
 from cbt_plugins.campaigns.schedule import CampaignError, Schedule, schedule_of
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.config.check import load_file
@@ -125,7 +125,10 @@ def test_key_rows_can_be_chosen(tmp_path: Path, made: Path) -> None:
     its = schedule(tmp_path, keys=["GET.obj_per_s"])
     assert [row.id.key for row in after(made, its, 1, {}).rows] == [("measure", "GET", "obj_per_s")]
     with pytest.raises(CampaignError, match="no row matches"):
-        after(made, schedule(tmp_path / "..", keys=["nothing"]), 1, {})
+        after(made, schedule(tmp_path / "..", keys=["odd.p99_ms"]), 1, {})
+    (tmp_path / "half").mkdir()
+    half = after(made, schedule(tmp_path / "half", keys=["GET.obj_per_s", "odd.p99_ms"]), 1, {})
+    assert "no row of key odd.p99_ms: nothing of it is decided" in str(blocks(half))
 
 
 def test_arms_may_differ_in_what_makes_other_runs_incomparable(tmp_path: Path, made: Path) -> None:

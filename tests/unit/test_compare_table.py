@@ -300,8 +300,11 @@ def test_key_rows_are_those_of_all_operations_and_recovery() -> None:
     wide = ["measure-new/total/obj_per_s", "measure-new/total/p99_ms", "a return/cluster/recovery_s"]
     assert keys(Choice()) == wide
     assert keys(Choice(keys=("GET.p99_ms",))) == ["measure-new/GET/p99_ms"]
+    cpu = ("measure-new", "osd", "cpu_ms_per_op")  # in no table unless it is asked for
+    values[cpu] = 1.0
+    assert keys(Choice(keys=("osd.cpu_ms_per_op",))) == ["measure-new/osd/cpu_ms_per_op"]
     # the only operation of a phase says all
-    assert keys(Choice(), PUT) == ["measure-new/GET/obj_per_s", "measure-new/GET/p99_ms", wide[2]]
+    assert keys(Choice(), PUT, cpu) == ["measure-new/GET/obj_per_s", "measure-new/GET/p99_ms", wide[2]]
 
 
 def test_bins_of_an_importer_widen_the_interval() -> None:

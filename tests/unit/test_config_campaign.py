@@ -30,6 +30,7 @@ BASE = CLUSTER + WARP + CYCLE + "    workers: 8\n"
         ("campaign:\n  arms:\n    a: {}\n    b: {benchmarks: {warp: {workers: §-1}}}\n", "of this arm: must be"),
         ("campaign:\n  arms:\n    a: {}\n    b: {benchmarks: {warp: {§wrkers: 9}}}\n", "mean 'workers'?"),
         ("campaign:\n  arms:\n    a: {}\n    b: §{cluster: {head: [x]}}\n", "one host name"),
+        ("campaign:\n  arms: {a: {}, b: {}}\n  keys:\n    - total.obj_per_s\n    - §GET.p99ms\n", "mean 'p99_ms'?"),
         ("§campain:\n  arms: {a: {}, b: {}}\n", "did you mean 'campaign'?"),
     ],
 )  # fmt: skip
