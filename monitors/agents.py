@@ -9,10 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, Dict, Mapping, Optional, Tuple
+from typing import Any, ClassVar, Dict, Mapping, Optional, Tuple, Type
 
 from cbt_plugins.cluster.remote import Remote, script
 from cbt_plugins.cluster.stream import NodeProgram
+from cbt_plugins.config.validate import Strict, values_of
 from cbt_plugins.host import Monitor
 
 from . import connections
@@ -30,10 +31,12 @@ class AgentMonitor(Monitor):
     """
 
     NAME: ClassVar[str]
+    Section: ClassVar[Type[Strict]]  # the keys of its profile
     AGENT: ClassVar[Path]  # standard library only, Python 3.6
     PARTS: ClassVar[Tuple[ModuleType, ...]] = ()  # as for NodeProgram
 
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
+        self._profile: Any = values_of(self.Section, self.NAME, config)
         super().__init__(config, cluster, common)
         self._remote = Remote.from_host(cluster, common)
         self._connections: Optional[subprocess.Popen[bytes]] = None

@@ -12,7 +12,7 @@ from typing import Any, Mapping
 from pydantic import Field
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.config.validate import Strict, values_of
+from cbt_plugins.config.validate import Strict
 
 from .agents import AgentMonitor
 
@@ -27,11 +27,11 @@ class Backlog(AgentMonitor):
     """Keys: `interval` (seconds, default 60). The head node asks."""
 
     Section = BacklogProfile
+    _profile: BacklogProfile
     NAME, AGENT = "backlog", Path(__file__).parent / "backlog_agent.py"
     DEFAULT_NODES = ("head",)
 
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
-        self._profile = values_of(BacklogProfile, "backlog", config)
         super().__init__(config, cluster, common)
         self.nodes = self.nodes[:1]
 

@@ -6,11 +6,11 @@ Samples arrive as monitors/internals.<node>/<node>.jsonl; docs/RESOURCES.md has 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, List, Mapping, Union
+from typing import List, Union
 
 from pydantic import Field
 
-from cbt_plugins.config.validate import Strict, values_of
+from cbt_plugins.config.validate import Strict
 
 from .agents import AgentMonitor
 
@@ -26,12 +26,9 @@ class Internals(AgentMonitor):
     """Keys: `interval` (seconds, default 10), `nodes` (default osds, rgws)."""
 
     Section = InternalsProfile
+    _profile: InternalsProfile
     NAME, AGENT = "internals", Path(__file__).parent / "internals_agent.py"
     DEFAULT_NODES = ("osds", "rgws")
-
-    def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
-        self._profile = values_of(InternalsProfile, "internals", config)
-        super().__init__(config, cluster, common)
 
     def argument(self) -> str:
         return f"{self._profile.interval:g}"

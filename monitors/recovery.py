@@ -33,11 +33,11 @@ class Recovery(AgentMonitor):
     """Keys: `interval` (seconds, default 1), `nodes` (default head; its first node is used), `librados: false`."""
 
     Section = RecoveryProfile
+    _profile: RecoveryProfile
     NAME, AGENT, PARTS = "recovery", AGENT, PARTS
     DEFAULT_NODES = ("head",)
 
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
-        self._profile = values_of(RecoveryProfile, "recovery", config)
         super().__init__(config, cluster, common)
         self.nodes = [_node(cluster, self._profile)]
 

@@ -6,11 +6,11 @@ Samples arrive as monitors/resources.<node>/<node>.jsonl; docs/RESOURCES.md has 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, List, Mapping, Union
+from typing import List, Union
 
 from pydantic import Field
 
-from cbt_plugins.config.validate import Strict, values_of
+from cbt_plugins.config.validate import Strict
 
 from . import node_daemons
 from .agents import AgentMonitor
@@ -29,12 +29,9 @@ class Resources(AgentMonitor):
     """Keys: `interval` (seconds, default 1), `nodes` (default clients, osds, mons, rgws, mgrs, head)."""
 
     Section = ResourcesProfile
+    _profile: ResourcesProfile
     NAME, AGENT, PARTS = "resources", Path(__file__).parent / "resources_agent.py", (node_daemons,)
     DEFAULT_NODES = ("clients", "osds", "mons", "rgws", "mgrs", "head")
-
-    def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
-        self._profile = values_of(ResourcesProfile, "resources", config)
-        super().__init__(config, cluster, common)
 
     def argument(self) -> str:
         return f"{self._profile.interval:g}"

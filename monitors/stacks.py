@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, List, Literal, Mapping, Union
+from typing import List, Literal, Union
 
 from pydantic import Field
 
-from cbt_plugins.config.validate import Strict, values_of
+from cbt_plugins.config.validate import Strict
 
 from .agents import AgentMonitor
 
@@ -32,12 +32,9 @@ class Stacks(AgentMonitor):
     """Keys: `interval` (seconds, default 30), `seconds`, `hz`, `calls`, `nodes` (default osds, rgws)."""
 
     Section = StacksProfile
+    _profile: StacksProfile
     NAME, AGENT = "stacks", Path(__file__).parent / "stacks_agent.py"
     DEFAULT_NODES = ("osds", "rgws")
-
-    def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
-        self._profile = values_of(StacksProfile, "stacks", config)
-        super().__init__(config, cluster, common)
 
     def argument(self) -> str:
         return json.dumps(self._profile.model_dump(exclude={"nodes"}))
