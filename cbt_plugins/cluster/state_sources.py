@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import select
+import signal
 import subprocess
 import time
 
@@ -99,11 +100,14 @@ class CephCommand:
     mgr = mon
 
     def _ask(self, line):
+        before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # the end of ceph is not that of the agent
         try:
             self._process.stdin.write(line.encode() + b"\n")
             self._process.stdin.flush()
         except OSError as error:
             raise NoReply("ceph has ended: %s" % error) from error
+        finally:
+            signal.signal(signal.SIGPIPE, before)
         text, until = b"", time.monotonic() + self._timeout
         out = self._process.stdout
         while select.select([out], [], [], max(0.0, until - time.monotonic()))[0]:
