@@ -13,11 +13,12 @@ from cbt_plugins.config import registry
 from cbt_plugins.config.benchmark import Engine, FillSection, check_raw_goal, scaled_duration, scaled_objects
 from cbt_plugins.config.errors import Path
 from cbt_plugins.config.events import EventSection, FaultsInForce, PhaseEvents
-from cbt_plugins.config.load_phases import HybridSection, LadderSection, WarpPhaseSection, WorkSection
+from cbt_plugins.config.load_phases import HybridSection, LadderSection, WorkSection
 from cbt_plugins.config.operations import errors_of_buckets, range_of
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import Duration
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
+from cbt_plugins.config.warp_phase import WarpPhaseSection
 from cbt_plugins.plan import CALIBRATE
 
 _KINDS = ("fill", "hybrid", "ladder", "warp", "verify", "delete", "wait")
