@@ -4,7 +4,7 @@
     python tests/perf/trust.py planted [BLOCKS]             slowdowns of OSDs: found, after how many blocks
     python tests/perf/trust.py pairs [PAIRS]                both arms at once against one after the other
 
-`./run bench trust` makes all three: about an hour. With equal arms, and for pairs, a trial is a phase of one run, so
+`./run bench trust` makes all three: 50 minutes. With equal arms, and for pairs, a trial is a phase of one run, so
 without what differs from run to run; slowdowns are arms of a real campaign. A slowdown is a share of the messages that
 an OSD takes 1 ms later (`osd_debug_inject_dispatch_delay_probability`). Shuffled orders of the blocks that were made
 say how often a campaign finds it.
@@ -31,19 +31,21 @@ import numpy as np
 import yaml
 
 from cbt_plugins.compare.statistics.sequential import Decision, Design, decide
+from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.metrics import METRICS, Direction
 from cbt_plugins.results.records import records_of
 from cbt_plugins.tools.lab.needs import missing
 
 TOOLS = [sys.executable, "-m", "cbt_plugins.tools"]
 #: share of the messages that an OSD takes 1 ms later
-PLANTED = {"a": 0.03, "b": 0.06, "c": 0.12, "d": 0.3}
+PLANTED = {"a": 0.01, "b": 0.02, "c": 0.045, "d": 0.1}
 #: the limit of a gate
 GATE = 0.05
-#: shuffled orders of the blocks
-SHUFFLED = 1000
-FILL = {"fill": {"objects": 200}}
-LOAD = {"warmup": "1s", "mix": {"get": 60, "put": 40}}
+#: orders, and campaigns, that are drawn from the blocks
+DRAWN = 1000
+FILL = {"fill": {"objects": 400}}
+#: with deletes, so that a run of many phases has little to remove at its end
+LOAD = {"warmup": "1s", "mix": {"get": 60, "put": 21, "delete": 19}}
 #: seconds of a phase that is a trial, and the most of them in one run
 TRIAL, MOST = 3, 80
 ROWS = ("obj_per_s", "p99_ms")
@@ -91,7 +93,8 @@ def campaign(folder: Path, lab: Path, section: Dict[str, Any]) -> Dict[str, Any]
     """Run a campaign in a folder; returns what `campaign status --format json` says."""
     folder.mkdir()
     through = f"{' '.join(TOOLS)} lab exec --dir {lab} node0 --"
-    (folder / "campaign.yaml").write_text(yaml.safe_dump({**CONFIG, "campaign": {"through": through, **section}}))
+    config = {**CONFIG, "campaign": {"through": through, **section}}
+    (folder / "campaign.yaml").write_text(yaml.safe_dump(config, sort_keys=False))  # the first arm is the base
     line = [*TOOLS, "campaign", "run", str(folder / "campaign.yaml"), str(folder / "state")]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 3):
@@ -114,41 +117,67 @@ def trials(folder: Path, name: str, lab: Path, number: int) -> subprocess.Popen[
     file.write_text(yaml.safe_dump(config))
     line = [*TOOLS, "lab", "exec", "--dir", str(lab), "node0", "--", sys.executable, "-m", "cbt_plugins"]
     line += ["-a", str(folder / name), str(file)]
-    return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with (folder / f"{name}.out").open("wb") as output:
+        return subprocess.Popen(line, stdout=output, stderr=output)
 
 
 def ended(folder: Path, name: str, process: subprocess.Popen[bytes]) -> List[Dict[str, float]]:
     """Wait for such a run; returns the rows of its phases."""
     if process.wait():
-        sys.exit(f"{folder / name}: exit status {process.returncode}")
+        output = (folder / f"{name}.out").read_text(errors="replace")
+        sys.exit(f"{name}: exit status {process.returncode}\n{output[-3000:]}")
     (record,) = records_of(folder / name)
     found = {(m.phase, m.metric): m.value for m in record.measurements if m.op == "total" and m.metric in ROWS}
     number = sum(metric == ROWS[0] and phase.startswith("t") for phase, metric in found)
     return [{metric: float(found[f"t{i}", metric] or 0.0) for metric in ROWS} for i in range(number)]
 
 
-def equal(folder: Path, campaigns: int = 20, most: int = 5) -> None:
+def equal(folder: Path, campaigns: int = 20, most: int = 3) -> None:
     """Campaigns with equal arms, in blocks A B B A: any "better" or "worse" is false."""
-    verdicts: Counter[str] = Counter()
-    alarms = gates = 0
-    directions = {metric: METRICS[metric].direction for metric in ROWS}
     made: List[Dict[str, float]] = []
+    blocks: List[Dict[str, float]] = []
+    false = beyond = 0
+    verdicts: Counter[str] = Counter()
     with labs(folder) as (lab,):
         for number in range(1, campaigns + 1):
             while len(made) < 4 * most:
                 name = f"run{number}"
                 made += ended(folder, name, trials(folder, name, lab, min(MOST, 4 * most * (campaigns + 1 - number))))
-            mine, made = made[: 4 * most], made[4 * most :]
-            ratios = {metric: [_block(mine[i : i + 4], metric) for i in range(0, 4 * most, 4)] for metric in ROWS}
-            decided = decide(ratios, directions, Design(most))
-            found = {metric: its.verdict.value if its.verdict else "inconclusive" for metric, its in decided.items()}
-            verdicts.update(found.values())
-            alarms += any(its in ("better", "worse") for its in found.values())
-            gates += any(its.low is not None and _beyond(its, directions[metric]) for metric, its in decided.items())
-            rows = (f"{m} {_change(vars(its))} {found[m]}" for m, its in decided.items())
+            blocks += [{metric: _block(made[i : i + 4], metric) for metric in ROWS} for i in range(0, 4 * most, 4)]
+            made = made[4 * most :]
+            decided = judged(blocks[-most:])
+            verdicts.update(its.verdict.value if its.verdict else "inconclusive" for its in decided.values())
+            false += any(map(_false, decided.values()))
+            beyond += any(_beyond(its, METRICS[metric].direction) for metric, its in decided.items())
+            rows = (f"{metric} {_change(vars(its))}" for metric, its in decided.items())
             print(f"{number:3}: {', '.join(rows)}", flush=True)
-    print(f"{alarms} of {campaigns} campaigns with a false verdict; {gates} beyond a gate of {100 * GATE:g} %")
+    print(f"{false} of {campaigns} campaigns with a false verdict; {beyond} beyond a gate of {100 * GATE:g} %")
     print(f"verdicts of {len(ROWS) * campaigns} rows: {dict(verdicts)}")
+    print(drawn(blocks, most))
+
+
+def drawn(blocks: List[Dict[str, float]], most: int) -> str:
+    """Return what campaigns of blocks that are drawn from all, each with its arms exchanged or not, say."""
+    draw = random.Random(0)
+    false = beyond = 0
+    for _ in range(DRAWN):
+        signs = [draw.choice((1, -1)) for _ in range(most)]
+        its = [{m: sign * v for m, v in block.items()} for sign, block in zip(signs, draw.sample(blocks, most))]
+        decided = judged(its)
+        false += any(map(_false, decided.values()))
+        beyond += any(_beyond(its, METRICS[metric].direction) for metric, its in decided.items())
+    shares = f"{100 * false / DRAWN:.1f} % with a false verdict, {100 * beyond / DRAWN:.1f} % beyond the gate"
+    return f"of {DRAWN} campaigns of {most} of these {len(blocks)} blocks, arms exchanged by chance: {shares}"
+
+
+def judged(blocks: Sequence[Dict[str, float]]) -> Dict[str, Decision]:
+    """Return the decision of a campaign with these blocks, by row."""
+    rows = {metric: [block[metric] for block in blocks] for metric in ROWS}
+    return decide(rows, {metric: METRICS[metric].direction for metric in ROWS}, Design(len(blocks)))
+
+
+def _false(its: Decision) -> bool:
+    return its.verdict in (Verdict.BETTER, Verdict.WORSE)
 
 
 def _block(trials_: Sequence[Dict[str, float]], metric: str) -> float:
@@ -158,7 +187,8 @@ def _block(trials_: Sequence[Dict[str, float]], metric: str) -> float:
 
 def _beyond(its: Decision, direction: Direction) -> bool:
     """Whether a gate with a limit of GATE would end with 1: the whole interval is beyond it."""
-    assert its.low is not None and its.high is not None
+    if its.low is None or its.high is None:
+        return False
     return its.high < -GATE if direction is Direction.HIGHER else its.low > GATE
 
 
@@ -167,7 +197,7 @@ def _change(row: Dict[str, Any]) -> str:
     return f"{100 * row['change']:+.1f} % (scatter {scatter})"
 
 
-def planted(folder: Path, most: int = 8) -> None:
+def planted(folder: Path, most: int = 6) -> None:
     """One campaign with slowdowns, all of its blocks: the change of each, and how often, and when, it is found."""
     arms: Dict[str, Any] = {"usual": {}}
     for name, share in PLANTED.items():
@@ -181,7 +211,7 @@ def planted(folder: Path, most: int = 8) -> None:
     for name, share in PLANTED.items():
         rows = {row_name(row): row for row in status["rows"] if row["contrast"] == name}
         for title, row in rows.items():
-            print(f"{100 * share:4.0f} % of messages 1 ms later: {title} {_change(row)}")
+            print(f"{100 * share:4.1f} % of messages 1 ms later: {title} {_change(row)}")
         print(f"     {found_in(rows, Design(most))}", flush=True)
 
 
@@ -191,13 +221,13 @@ def found_in(rows: Dict[str, Dict[str, Any]], design: Design) -> str:
     draw = random.Random(0)
     after: List[int] = []
     directions = {name: METRICS[row["metric"]].direction for name, row in rows.items()}
-    for _ in range(SHUFFLED):
+    for _ in range(DRAWN):
         draw.shuffle(blocks)
         ratios = {name: [row["log_ratios"][i] for i in blocks] for name, row in rows.items()}
         decisions = decide(ratios, directions, design).values()
         worse = [its.decided_at for its in decisions if its.verdict and its.verdict.value == "worse" and its.decided_at]
         after += [min(worse)] if worse else []
-    often = f"worse in {100 * len(after) / SHUFFLED:.0f} % of {SHUFFLED} orders"
+    often = f"worse in {100 * len(after) / DRAWN:.0f} % of {DRAWN} orders"
     return f"{often}, after {statistics.median(after):g} blocks (median)" if after else often
 
 
