@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 REMOVE_RATE = 20.0
 #: seconds for the statistics of a bucket, and for those while a fault is in force: then they may never come
 STATS_TIMEOUT, FAULTY_STATS_TIMEOUT = 120.0, 15.0
-#: counts that are taken until two are equal, and seconds between them
+#: counts that are taken until they balance, and seconds between them
 SETTLES, SETTLE = 10, 1.0
 #: removes buckets through S3, from a client
 AGENT = Path(__file__).with_name("bucket_agent.py")
@@ -270,12 +270,15 @@ def settled(
     counts: Dict[str, int],
     judge: Callable[[Mapping[str, int]], List[ObjectCount]],
 ) -> Dict[str, int]:
-    """Return the counts when they are what is expected, or two in a row are equal: requests cut off may still end."""
+    """Return the counts when they are what is expected; or near enough, two in a row equal; or the last of SETTLES.
+
+    Requests cut off may still end, and RGW answers before the bucket index has the change.
+    """
     for _ in range(SETTLES):
         if all(its.after == its.expected for its in judge(counts)):
             break
         time.sleep(SETTLE)
         before, counts = counts, take()
-        if counts == before:
+        if counts == before and all(its.ok for its in judge(counts)):
             break
     return counts
