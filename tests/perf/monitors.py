@@ -1,132 +1,165 @@
-"""What all monitors together take of the throughput, and of the processors: on and off by turns on one lab.
+"""What all monitors together take of the throughput, and of the processors: stopped and continued by turns in one load.
 
-warp mixed runs PAIRS times with resources, internals, backlog and recovery on every node they watch, and as often
-without, in the order A B B A. Then once more with them, for STEADY seconds, in which their processes' CPU time is
-taken: also of what keeps their connections. Prints each pair, the ratio on / off with its 95 % interval, both shares of
-the processors, and what that shows. Usage: ./run bench monitors
-(or: python tests/perf/monitors.py [PAIRS [SECONDS [STEADY]]])
+A run on a lab has resources, internals, backlog and recovery on. While its load goes on, the programs of the monitors
+on all nodes are stopped (SIGSTOP) and continued, SECONDS each, in the order A B B A: so near to each other in time
+the machine has the same speed for both. Prints the ratio on / off with its 95 % interval, the programs' CPU time, and
+what that shows. A slow monitor samples as often as ever, but only while it is on: the cost is rather too high.
+Usage: ./run bench monitors   (or: python tests/perf/monitors.py [PAIRS [SECONDS]])
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
-import re
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
+import yaml
 from scipy import stats
 
-from cbt_plugins.host import own_program
-from cbt_plugins.monitors import lifecycle
-from cbt_plugins.monitors.backlog import Backlog
-from cbt_plugins.monitors.internals import Internals
-from cbt_plugins.monitors.recovery import Recovery
-from cbt_plugins.monitors.resources import Resources
+from cbt_plugins.run.context import RUNNING
 from cbt_plugins.tools.lab.needs import missing
 
-PROJECT = Path(__file__).parents[2]
+TOOLS = [sys.executable, "-m", "cbt_plugins.tools"]
 #: what monitors may take of the throughput
 ALLOWED = 0.01
-#: seconds in which the monitors begin, and their first look at everything ends
-BEGIN = 5.0
-CLUSTER: Dict[str, Any] = {
-    "user": "root",
-    "head": "node0",
-    "clients": ["client1"],
-    "osds": ["node1", "node2"],
-    "mons": ["node0"],
-    "rgws": ["rgw1", "rgw2"],
-    "conf_file": "/etc/ceph/ceph.conf",
-}
-NODES = ("node0", "node1", "node2", "rgw1", "rgw2", "client1")
-#: the stat files of the agents of a node, each behind its monitor's name
-_AGENTS = """\
-cd /var/tmp/bench-monitors && for file in monitors-*/*/*.pid; do
-  read -r pid since <"$file" && echo "$file $(cat /proc/$pid/stat)"
-done
-"""
+#: seconds before the first turn: the first look at everything has ended
+BEGIN = 10
+#: of the command line of each of their programs, and of what keeps their connections
+AGENT, CONNECTIONS = "_agent.py", "connections.py"
 #: of /proc/PID/stat behind the name: user and system time, the same of children that have ended
-_TICKS = slice(11, 15)
-_RATE = re.compile(r"Total.*?([\d.]+) obj/s", re.DOTALL)
+TICKS = slice(11, 15)
 
 
-def load(folder: Path, keys: Tuple[str, str], seconds: int) -> float:
-    """Return the objects a second of warp mixed on client1."""
-    access, secret = keys
-    warp = [str(folder / "warp"), "mixed", "--host", "rgw1:7480,rgw2:7480", "--obj.size", "16KiB", "--objects", "300"]
-    warp += ["--duration", f"{seconds}s", "--concurrent", "8", "--no-color", "--disable-sha256-payload"]
-    environment = f"WARP_ACCESS_KEY={access} WARP_SECRET_KEY={secret}"
-    there = f"cd /var/tmp && {environment} {' '.join(warp)}; rm -f /var/tmp/warp-*.zst"
-    done = subprocess.run(["ssh", "client1", there], capture_output=True, text=True, check=True)
-    found = _RATE.search(done.stdout[done.stdout.rindex("Total") :])
-    assert found, done.stdout[-1000:]
-    return float(found.group(1))
+def config(seconds: int) -> Dict[str, Any]:
+    load = {"mix": {"get": 45, "put": 35, "stat": 15, "delete": 5}, "duration": f"{seconds}s"}
+    return {
+        "cluster": {
+            "user": "root",
+            "head": "node0",
+            "clients": ["client1"],
+            "osds": ["node1", "node2"],
+            "mons": ["node0"],
+            "rgws": ["rgw1", "rgw2"],
+            "use_existing": True,
+            "iterations": 1,
+            "conf_file": "/etc/ceph/ceph.conf",
+            "tmp_dir": "/var/tmp/cbt",
+        },
+        "monitoring_profiles": {"resources": {}, "internals": {}, "backlog": {}, "recovery": {}},
+        "benchmarks": {
+            "warp": {
+                "s3": {"urls": ["http://rgw1:7480", "http://rgw2:7480"], "user": "cbt"},
+                "engine": "cbt-load",
+                "size": "16KiB",
+                "workers": 8,
+                "cycle": {"phases": [{"fill": {"objects": 500}}, {"hybrid": load, "name": "measure"}]},
+            }
+        },
+    }
 
 
-def everything() -> List[Any]:
-    return [kind({}, CLUSTER, {}) for kind in (Resources, Internals, Backlog, Recovery)]
-
-
-def ticks() -> Dict[str, int]:
-    """Return the CPU time of each monitor's processes so far, in ticks."""
-    found: Dict[str, int] = {}
-    stats = [("connections", path) for path in connections_here()]
-    for node in NODES:
-        said = subprocess.run(["ssh", node, _AGENTS], capture_output=True, text=True, check=True).stdout
-        stats += [(line.split("/")[1], line) for line in said.splitlines()]
-    for name, stat in stats:
-        words = stat[stat.rindex(")") + 2 :].split()
-        found[name] = found.get(name, 0) + sum(map(int, words[_TICKS]))
+def programs(folder: Path, word: str) -> Dict[int, str]:
+    """Return {pid: name} of the processes of this lab that run a Python program whose name ends so."""
+    found = {}
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, IndexError):
+            if not process.name.isdigit() or "python" not in os.readlink(process / "exe"):
+                continue
+            text = (process / "cmdline").read_text()
+            if word in text and str(folder.name) in (process / "mountinfo").read_text():
+                found[int(process.name)] = text[: text.index(word)].replace("/", "'").rsplit("'", 1)[1] + word
     return found
 
 
-def connections_here() -> List[str]:
-    """Return the stat files of the processes beside this one that keep connections."""
-    own = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-    return [Path(f"/proc/{pid}/stat").read_text() for pid in own]
+def used(pids: Dict[int, str]) -> Dict[str, float]:
+    """Return the CPU seconds of each program so far."""
+    found: Dict[str, float] = {}
+    for pid, name in pids.items():
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
+            found[name] = found.get(name, 0.0) + sum(map(int, words[TICKS])) / os.sysconf("SC_CLK_TCK")
+    return found
 
 
-def inside(folder: Path, pairs: int, seconds: int, steady: int) -> None:
-    """In node0: print a line of JSON for each load: {"on", "rate", "cpu": {monitor: seconds}, "seconds"}."""
-    about = json.loads((folder / "lab" / "s3.json").read_text())
-    keys = (about["access_key"], about["secret_key"])
-    load(folder, keys, 5)  # what only the first one pays
-    for number in range(2 * pairs + 1):
-        last = number == 2 * pairs
-        on = last or number % 4 in (0, 3)
-        watched = lifecycle.watch(everything, CLUSTER, {}, "/var/tmp/bench-monitors", folder / f"samples-{number}")
-        with watched if on else nullcontext():
-            time.sleep(BEGIN)
-            before, begun = ticks() if last else {}, time.monotonic()
-            rate = load(folder, keys, steady if last else seconds)
-            after, lasted = ticks() if last else {}, time.monotonic() - begun
-        cpu = {name: (after[name] - before[name]) / os.sysconf("SC_CLK_TCK") for name in after}
-        print(json.dumps({"on": on, "rate": rate, "cpu": cpu, "seconds": lasted}), flush=True)
+def beats(archive: Path, process: subprocess.Popen[bytes]) -> Iterator[Tuple[float, int]]:
+    """Yield (epoch seconds, requests so far) of the measured load as they come, one each second, until the run ends."""
+    while not (found := list(archive.glob(f"results/*/id-*/phases/*-measure{RUNNING}/heartbeat.jsonl"))):
+        if process.poll() is not None:
+            return
+        time.sleep(0.1)
+    with found[0].open() as file:
+        text = ""
+        while process.poll() is None:
+            text += file.readline()
+            if not text.endswith("\n"):
+                time.sleep(0.02)
+                continue
+            beat, text = json.loads(text), ""
+            yield beat["t"], sum(job["ops"] for job in beat["jobs"].values())
 
 
-def told(lines: List[Dict[str, Any]]) -> None:
-    *lines, steady = lines
-    ratios = []
-    for first, second in zip(lines[::2], lines[1::2]):
-        on, off = (first, second) if first["on"] else (second, first)
-        ratios.append(math.log(on["rate"] / off["rate"]))
-        print(f"  {on['rate']:8.1f} obj/s with, {off['rate']:8.1f} without: {100 * math.expm1(ratios[-1]):+6.1f} %")
-    if len(ratios) > 1:
-        print(f"  throughput with / without: {shown(ratios)}")
-    shares = {name: used / steady["seconds"] / (os.cpu_count() or 1) for name, used in steady["cpu"].items()}
-    share = sum(shares.values())
-    each = ", ".join(f"{name} {100 * its:.2f}" for name, its in sorted(shares.items()))
-    than = "more than" if share > ALLOWED else "at most"
-    print(f"  CPU time: {100 * share:.2f} % of all processors in {steady['seconds']:.0f} s, {than} {100 * ALLOWED:g} %")
-    print(f"  ({each})")
+class Turns:
+    """Turns of equal length, on and off: on off off on, and again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.pids = programs(folder, AGENT)
+        self.connections = programs(folder, CONNECTIONS)
+        self.turns: List[Tuple[bool, float, float]] = []  # on, seconds, requests/s
+        self._began = self._used()
+        self.cpu: Dict[str, float] = {}  # the share of all processors that each program took while it was on
+
+    def switch(self, on: bool) -> None:
+        for pid in self.pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT if on else signal.SIGSTOP)
+
+    def _used(self) -> Dict[str, float]:
+        return used({**self.pids, **self.connections})
+
+    def end(self) -> None:
+        """Take the CPU time, while the programs are still there."""
+        seconds = sum(lasted for on, lasted, _ in self.turns if on) * (os.cpu_count() or 1)
+        self.cpu = {name: (its - self._began[name]) / seconds for name, its in sorted(self._used().items())}
+
+    def ratios(self) -> List[float]:
+        """Return ln(on / off) of each pair."""
+        found = []
+        for first, second in zip(self.turns[::2], self.turns[1::2]):
+            on, off = (first, second) if first[0] else (second, first)
+            found.append(math.log(on[2] / off[2]))
+        return found
+
+
+def measured(folder: Path, archive: Path, process: subprocess.Popen[bytes], pairs: int, seconds: int) -> Turns:
+    """Stop and continue the monitors of a run while its load goes on."""
+    its = beats(archive, process)
+    for _ in range(BEGIN):
+        next(its, None)
+    turns = Turns(folder)
+    try:
+        at, done = next(its)
+        for number in range(2 * pairs):
+            on = number % 4 in (0, 3)
+            turns.switch(on)
+            for _ in range(seconds):
+                now, ops = next(its)
+            turns.turns.append((on, now - at, (ops - done) / (now - at)))
+            at, done = now, ops
+        turns.end()
+    except StopIteration:
+        sys.exit("the load has ended before the last pair")
+    finally:
+        turns.switch(True)
+    return turns
 
 
 def shown(ratios: List[float]) -> str:
@@ -143,28 +176,29 @@ def shown(ratios: List[float]) -> str:
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["inside"]:
-        inside(Path(sys.argv[2]), *map(int, sys.argv[3:]))
-        return 0
     lacking, _ = missing(ssh=True)
-    warp = own_program("warp")
-    if lacking or warp is None:
-        print(f"no lab on this machine: {'; '.join(lacking) or 'no warp'}")
+    if lacking:
+        print(f"no lab on this machine: {'; '.join(lacking)}")
         return 0
-    pairs, seconds, steady = (int(word) for word in [*sys.argv[1:], *("8", "20", "180")[len(sys.argv) - 1 :]])
+    pairs, seconds = (int(word) for word in [*sys.argv[1:], *("120", "5")[len(sys.argv) - 1 :]])
     print(f"monitors on and off, {pairs} pairs of {seconds} s; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as scratch:
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp"), prefix="monitors-") as scratch:
         folder = Path(scratch)
-        (folder / "warp").write_bytes(warp.read_bytes())
-        (folder / "warp").chmod(0o755)
-        lab = [sys.executable, "-m", "cbt_plugins.tools", "lab", "run", "--dir", str(folder / "lab"), "--wipe"]
-        lab += ["--osd-nodes", "2", "--clients", "1", "--bind", str(folder), "--", sys.executable, __file__, "inside"]
-        lab += [str(folder), str(pairs), str(seconds), str(steady)]
-        done = subprocess.run(lab, cwd=PROJECT, capture_output=True, text=True)
-        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        if done.returncode or len(lines) != 2 * pairs + 1:
-            sys.exit(f"exit status {done.returncode}\n{done.stderr[-3000:]}")
-        told(lines)
+        file, archive = folder / "monitors.yaml", folder / "archive"
+        file.write_text(yaml.safe_dump(config(2 * pairs * seconds + BEGIN + 10)))
+        lab = [*TOOLS, "lab", "run", "--dir", str(folder / "lab"), "--wipe", "--osd-nodes", "2", "--clients", "1"]
+        line = [*lab, "--bind", scratch, "--", sys.executable, "-m", "cbt_plugins", "-a", str(archive), str(file)]
+        with (folder / "output").open("w+") as output:
+            process = subprocess.Popen(line, stdout=output, stderr=output)
+            try:
+                turns = measured(folder, archive, process, pairs, seconds)
+            finally:
+                if process.wait():
+                    output.seek(0)
+                    print(f"exit status {process.returncode}\n{output.read()[-3000:]}", file=sys.stderr)
+        print(f"  throughput with / without: {shown(turns.ratios())}")
+        each = ", ".join(f"{name} {100 * its:.2f}" for name, its in turns.cpu.items())
+        print(f"  CPU time while on: {100 * sum(turns.cpu.values()):.2f} % of all processors ({each})")
     return 0
 
 
