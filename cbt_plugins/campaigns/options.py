@@ -77,7 +77,21 @@ def _reason(option: str, rows: Sequence[Mapping[str, str]], about: Mapping[str, 
         return "it counts only when something is made anew"
     if not all(row["value"] for row in rows):
         return "one default is empty, which cannot be set"
+    if not _within(rows[0]["value"], about):
+        return "the newer release does not take the older default"
     return ""
+
+
+def _within(value: str, about: Mapping[str, Any]) -> bool:
+    """Return whether an option can have a value, by the limits that `ceph config help` tells ("" is none)."""
+    enum = about.get("enum_values")
+    if enum:
+        return value in enum
+    low, high = (about.get(key, "") for key in ("min", "max"))
+    try:
+        return (low == "" or float(low) <= float(value)) and (high == "" or float(value) <= float(high))
+    except ValueError:  # no number, such as 4K
+        return True
 
 
 def tables_of(folder: Path) -> Dict[str, Table]:

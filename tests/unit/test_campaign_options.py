@@ -67,6 +67,24 @@ def table(options: Dict[str, Any]) -> Dict[str, Dict[str, str]]:
     return {name: {"name": name, "value": value, "source": source} for name, (value, source) in options.items()}
 
 
+@pytest.mark.parametrize(
+    ("old", "limits", "swapped"),
+    [
+        ("999999", {"min": 0, "max": 1}, False),  # osd_mclock_scheduler_background_best_effort_lim of 16.2 on 18.2
+        ("-1", {"min": 0, "max": ""}, False),
+        ("1", {"min": 0, "max": 1}, True),
+        ("4K", {"min": 0, "max": 1}, True),
+        ("none", {"enum_values": ["a", "b"]}, False),
+        ("a", {"enum_values": ["a", "b"]}, True),
+    ],
+)
+def test_a_default_that_the_newer_release_refuses_is_left_out(old: str, limits: Dict[str, Any], swapped: bool) -> None:
+    tables = [{"osd": table({"osd_x": (value, "default")})} for value in (old, "0.5")]
+    its = differing(tables, {"osd_x": {"name": "osd_x", "can_update_at_runtime": True, **limits}}, ["old", "new"])
+    assert ("osd_x" in its.running["new"].get("osd", {})) is swapped
+    assert swapped or its.left_out == {"the newer release does not take the older default": ("osd_x",)}
+
+
 def test_what_differs_is_swapped_and_the_rest_is_named() -> None:
     its = differing([{"osd": table(OLD)}, {"osd": table(NEW)}], HELP, ["old", "new"])
     assert its.running == {"old": {"osd": {"osd_max_backfills": "3"}}, "new": {"osd": {"osd_max_backfills": "1"}}}
