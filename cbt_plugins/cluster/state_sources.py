@@ -75,6 +75,7 @@ class CephCommand:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            bufsize=0,  # a question that ceph did not read is not written again by close
             # else its replies would stay in a buffer of 8 KiB
             env=dict(os.environ, PYTHONUNBUFFERED="1"),
         )
@@ -103,7 +104,6 @@ class CephCommand:
         before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # the end of ceph is not that of the agent
         try:
             self._process.stdin.write(line.encode() + b"\n")
-            self._process.stdin.flush()
         except OSError as error:
             raise NoReply("ceph has ended: %s" % error) from error
         finally:
