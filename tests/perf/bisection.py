@@ -2,7 +2,7 @@
 
 Each measurement is a log ratio of a commit against the reference in its block, both with the noise. Against it: plain
 bisection with repeats, told the true noise and the true change, with as many repeats as keep its error below 5 %.
-Usage: ./run bench bisection   (or: python tests/perf/bisection.py [SEEDS [quick]], default 100; about half an hour)
+Usage: ./run bench bisection [SEEDS [quick]], default 100; about half an hour
 """
 
 from __future__ import annotations

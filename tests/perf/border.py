@@ -4,7 +4,7 @@ Collectl and the resources monitor run, and every node answers over ssh. Prints 
 engine, and the median of what its generators take: from the start of the first to the begin of the window, and from
 there to the end of the last. That of warp cannot be less than 9 s: each warp pauses for 3 s before its first request,
 writers wait until the readers have listed their objects, and all run for 3 s longer so that each fills the window.
-Usage: ./run bench border   (or: python tests/perf/border.py [PHASES [SECONDS]])
+Usage: ./run bench border [PHASES [SECONDS]]
 """
 
 from __future__ import annotations

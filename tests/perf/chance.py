@@ -1,8 +1,8 @@
-"""How often the statistics are wrong: false alarms, power, equivalence and change points on random numbers, seeded.
+"""How often verdicts are wrong: false alarms, power and equivalence on random numbers, seeded.
 
 The real functions judge whole tables of 20 rows in which nothing changed, and single rows in which something did.
 Prints the tables of docs/STATISTICS.md as Markdown; all of them take some minutes.
-Usage: ./run bench chance   (or: python tests/perf/chance.py [TABLE ...], of those that it names when one is unknown)
+Usage: ./run bench chance [TABLE ...], of those that it names when one is unknown
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import sys
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
-from inputs.change_points import e_divisive, pelt
-from scipy.signal import lfilter
+from inputs.chance import RUNS, TABLES, Noise, print_tables, series, show
 
 from cbt_plugins.compare.gate import GateLimits, GateOutcome, gate, limit
 from cbt_plugins.compare.sides import Side
@@ -22,8 +21,6 @@ from cbt_plugins.compare.statistics import (
     Comparison,
     Scatter,
     Verdict,
-    alpha_of_budget,
-    change_points,
     compare_runs,
     compare_series,
     gate_false_alarms,
@@ -39,28 +36,8 @@ from cbt_plugins.metrics import Direction
 from cbt_plugins.results.record import Measurement, RunRecord
 
 ROWS = 20
-TABLES = 100
 SINGLE = 200
 ALARMS = (Verdict.BETTER, Verdict.WORSE)
-Noise = Callable[[np.random.Generator, int], np.ndarray]
-
-#: runs: what is random about a level of 100
-RUNS: Dict[str, Noise] = {
-    "normal, 2 %": lambda chance, n: 100 + 2 * chance.normal(size=n),
-    "lognormal, 30 %": lambda chance, n: 100 * np.exp(0.3 * chance.normal(size=n)),
-    "2 %, one run in ten 20 % lower": lambda chance, n: (
-        (100 + 2 * chance.normal(size=n)) * np.where(chance.random(n) < 0.1, 0.8, 1)
-    ),
-    "two levels, 10 % apart": lambda chance, n: (
-        (100 + 0.2 * chance.normal(size=n)) * np.where(chance.random(n) < 0.5, 0.9, 1)
-    ),
-}
-
-
-def series(chance: np.random.Generator, n: int, lag: float, scatter: float = 0.05, drift: float = 0.0) -> np.ndarray:
-    """A level of 100 with AR(1) noise; `drift` is the standard deviation of what it rises or falls until the end."""
-    noise = lfilter([1], [1, -lag], chance.normal(size=n + 300))[300:] * math.sqrt(1 - lag**2)
-    return np.asarray(100 * (1 + scatter * noise + drift * chance.normal() * np.arange(n) / n))
 
 
 def alarms(compared: Callable[[np.random.Generator], Comparison], tables: int = TABLES, rows: int = ROWS) -> float:
@@ -80,16 +57,6 @@ def part(compared: Callable[[np.random.Generator], Comparison], verdicts: Sequen
     chance = np.random.default_rng(0)
     judged = (judge({0: compared(chance)}, {0: Direction.HIGHER}, 0.03)[0].verdict for _ in range(rounds))
     return sum(verdict in verdicts for verdict in judged) / rounds
-
-
-def show(head: Sequence[object], lines: Sequence[Sequence[object]]) -> None:
-    """A Markdown table."""
-    print(f"| {' | '.join(map(str, head))} |")
-    print(f"| {' | '.join('---' for _ in head)} |")
-    for line in lines:
-        cells = (f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in line)
-        print(f"| {' | '.join(cells)} |", flush=True)
-    print()
 
 
 def smallest() -> None:
@@ -209,35 +176,6 @@ def equivalence() -> None:
         for lag in (0.0, 0.6)
     ]
     show(["true change, autocorrelation (series)", *lengths], lines)
-
-
-def changes() -> None:
-    """Change points: sequences of 40 runs with any, of those without change, and those that have the planted one."""
-    noises = {**RUNS, **{f"autocorrelation of runs {lag}": _alike(lag) for lag in (0.3, 0.6)}}
-    lines: List[List[object]] = [[f"none; {name}", _with_points(noise, 0, None)] for name, noise in noises.items()]
-    noise = RUNS["normal, 2 %"]
-    lines += [
-        [f"{change:.0%} lower from run {at} on; normal, 2 %", _with_points(noise, change, at)]
-        for change in (0.02, 0.04, 0.06)
-        for at in (20, 35)
-    ]
-    show(["planted; noise", "found"], lines)
-
-
-def _alike(lag: float) -> Noise:
-    return lambda chance, n: series(chance, n, lag)
-
-
-def _with_points(noise: Noise, change: float, at: Optional[int], rounds: int = TABLES) -> float:
-    hits = 0
-    for seed in range(rounds):
-        values = noise(np.random.default_rng(seed), 40)
-        if at is None:
-            hits += bool(change_points(values, seed=seed))
-        else:
-            values[at:] *= 1 - change
-            hits += any(abs(point.index - at) <= 2 for point in change_points(values, seed=seed))
-    return hits / rounds
 
 
 def _one_after_other(n: int) -> float:
@@ -437,73 +375,11 @@ def bins() -> None:
     show(["as exact values", "with half a bin"], [[its / SINGLE for its in found]])
 
 
-def nights() -> None:
-    """Histories of noise, looked at after each of 60 nights: those with any change point, and alarms a year."""
-    lines: List[List[object]] = []
-    rounds = TABLES // 2
-    for lag in (0.0, 0.3):
-        for name, alpha in (("alpha 0.05 a look", 0.05), ("1 false alarm a year", alpha_of_budget(1, 365.25))):
-            alarms = sum(_alarmed(series(np.random.default_rng(seed), 60, lag, 0.02), alpha) for seed in range(rounds))
-            lines.append([f"{name}, autocorrelation of runs {lag}", alarms / rounds, alarms / rounds * 365 / 60])
-    show(["looked at with", "any in 60 nights", "a year, at least"], lines)
-
-
-def _alarmed(values: np.ndarray, alpha: float) -> bool:
-    return any(change_points(values[:night], alpha) for night in range(6, len(values) + 1))
-
-
-def dips() -> None:
-    """Planted in 60 runs with 2 % scatter: both ends found, or any change point where there is none; three methods."""
-    methods: Dict[str, Callable[[np.ndarray], List[int]]] = {
-        "change_points": lambda values: [point.index for point in change_points(values)],
-        "... 1 a year": lambda values: [point.index for point in change_points(values, alpha_of_budget(1, 365.25))],
-        "PELT": pelt,
-        "e-divisive": e_divisive,
-    }
-    lines: List[List[object]] = [
-        [f"10 % lower for {runs} runs", *(_dip(method, runs) for method in methods.values())] for runs in (3, 4, 5)
-    ]
-    lines += [
-        [f"{change:.0%} lower from run 30 on", *(_dip(method, 30, change) for method in methods.values())]
-        for change in (0.02, 0.04)
-    ]
-    noises = {**RUNS, "autocorrelation of runs 0.3": _alike(0.3)}
-    lines += [[f"none; {name}", *(_any(its, noise) for its in methods.values())] for name, noise in noises.items()]
-    show(["planted", *methods], lines)
-
-
-def _dip(method: Callable[[np.ndarray], List[int]], runs: int, change: float = 0.1) -> float:
-    found, rounds = 0, TABLES // 2
-    for seed in range(rounds):
-        values = RUNS["normal, 2 %"](np.random.default_rng(seed), 60)
-        values[30 : 30 + runs] *= 1 - change
-        cuts = method(values)
-        found += all(any(abs(cut - wanted) <= 2 for cut in cuts) for wanted in (30, 30 + runs) if wanted < 60)
-    return found / rounds
-
-
-def _any(method: Callable[[np.ndarray], List[int]], noise: Noise) -> float:
-    return sum(bool(method(noise(np.random.default_rng(seed), 60))) for seed in range(TABLES // 2)) / (TABLES // 2)
-
-
 PARTS = (
     *(smallest, single, long, fewest, keys, interleaved, order, gates, limits, level, runs, single_runs, unsteady),
-    *(short, seconds, found, equivalence, bins, changes, nights, dips),
+    *(short, seconds, found, equivalence, bins),
 )
 
 
-def main() -> int:
-    """Exit status 2 when a table is unknown."""
-    known = {part.__name__: part for part in PARTS}
-    wanted = sys.argv[1:] or list(known)
-    if not set(wanted) <= set(known):
-        print(f"tables: {', '.join(known)}", file=sys.stderr)
-        return 2
-    for name in wanted:
-        print(f"{name}: {known[name].__doc__}\n", flush=True)
-        known[name]()
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print_tables(PARTS, sys.argv[1:]))

@@ -1,7 +1,7 @@
 """What a request costs the load generator: cbt-load beside warp, on a server that keeps nothing, in turns.
 
-Prints the median processor time per request of each and the ratio. Usage: ./run bench driver   (or: python
-tests/perf/driver.py [SECONDS [ROUNDS]]). Requests are counted by the server, warp's preparations among them.
+Prints the median processor time per request of each and the ratio. Requests are counted by the server,
+warp's preparations among them. Usage: ./run bench driver [SECONDS [ROUNDS]]
 """
 
 from __future__ import annotations

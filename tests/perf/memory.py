@@ -1,7 +1,7 @@
 """Whether memory grows with the run: cbt-load into cbt-rows, as on a client, on a server that keeps nothing.
 
-Prints requests so far and the resident memory of both. Usage: ./run bench memory   (or: python tests/perf/memory.py
-[MINUTES [SAMPLES]]). A day at 500 requests/s is 43 million.
+Prints requests so far and the resident memory of both. A day at 500 requests/s is 43 million.
+Usage: ./run bench memory [MINUTES [SAMPLES]]
 """
 
 from __future__ import annotations

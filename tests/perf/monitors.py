@@ -4,7 +4,7 @@ A run on a lab has resources, internals, backlog and recovery on. While its load
 on all nodes are stopped (SIGSTOP) and continued, SECONDS each, in the order A B B A: so near to each other in time
 the machine has the same speed for both. Prints the ratio on / off with its 95 % interval, the programs' CPU time, and
 what that shows. A slow monitor samples as often as ever, but only while it is on: the cost is rather too high.
-Usage: ./run bench monitors   (or: python tests/perf/monitors.py [PAIRS [SECONDS]])
+Usage: ./run bench monitors [PAIRS [SECONDS]]
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
 import yaml
+from inputs.labs import SHAPE, TOOLS, cluster
 from scipy import stats
 
 from cbt_plugins.run.context import RUNNING
 from cbt_plugins.tools.lab.needs import missing
 
-TOOLS = [sys.executable, "-m", "cbt_plugins.tools"]
+RGWS = ["rgw1", "rgw2"]
 #: what monitors may take of the throughput
 ALLOWED = 0.01
 #: seconds before the first turn: the first look at everything has ended
@@ -42,22 +43,11 @@ TICKS = slice(11, 15)
 def config(seconds: int) -> Dict[str, Any]:
     load = {"mix": {"get": 45, "put": 35, "stat": 15, "delete": 5}, "duration": f"{seconds}s"}
     return {
-        "cluster": {
-            "user": "root",
-            "head": "node0",
-            "clients": ["client1"],
-            "osds": ["node1", "node2"],
-            "mons": ["node0"],
-            "rgws": ["rgw1", "rgw2"],
-            "use_existing": True,
-            "iterations": 1,
-            "conf_file": "/etc/ceph/ceph.conf",
-            "tmp_dir": "/var/tmp/cbt",
-        },
+        "cluster": cluster(RGWS),
         "monitoring_profiles": {"resources": {}, "internals": {}, "backlog": {}, "recovery": {}},
         "benchmarks": {
             "warp": {
-                "s3": {"urls": ["http://rgw1:7480", "http://rgw2:7480"], "user": "cbt"},
+                "s3": {"urls": [f"http://{rgw}:7480" for rgw in RGWS], "user": "cbt"},
                 "engine": "cbt-load",
                 "size": "16KiB",
                 "workers": 8,
@@ -186,7 +176,7 @@ def main() -> int:
         folder = Path(scratch)
         file, archive = folder / "monitors.yaml", folder / "archive"
         file.write_text(yaml.safe_dump(config(2 * pairs * seconds + BEGIN + 10)))
-        lab = [*TOOLS, "lab", "run", "--dir", str(folder / "lab"), "--wipe", "--osd-nodes", "2", "--clients", "1"]
+        lab = [*TOOLS, "lab", "run", "--dir", str(folder / "lab"), "--wipe", *SHAPE]
         line = [*lab, "--bind", scratch, "--", sys.executable, "-m", "cbt_plugins", "-a", str(archive), str(file)]
         with (folder / "output").open("w+") as output:
             process = subprocess.Popen(line, stdout=output, stderr=output)

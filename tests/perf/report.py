@@ -1,8 +1,7 @@
 """How long the answers of a long run take: archives of aggregates as five busy drivers leave them, summary, page, SQL.
 
 Prints seconds and sizes, and where there is a Chromium how long it takes to open the page: medians of several times.
-The nodes were watched, and one OSD node fails and returns. Usage: ./run bench report   (or: python
-tests/perf/report.py [HOURS [BLOCK]])
+The nodes were watched, and one OSD node fails and returns. Usage: ./run bench report [HOURS [BLOCK]]
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The same rows for all, in turns, in one run; each has a process of its own. Prints medians, CPU seconds, peak memory,
 rows per second and the ratio to `warp analyze` (in its default mode).
-Usage: ./run bench rows   (or: python tests/perf/rows.py [ROWS])
+Usage: ./run bench rows [ROWS]
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How far the decisions of campaigns can be trusted, measured on a lab.
 
-    python tests/perf/trust.py equal [CAMPAIGNS [BLOCKS]]   equal arms: how often a verdict is false
-    python tests/perf/trust.py planted [BLOCKS]             slowdowns of OSDs: found, after how many blocks
-    python tests/perf/trust.py pairs [PAIRS]                both arms at once against one after the other
+    ./run bench trust equal [CAMPAIGNS [BLOCKS]]   equal arms: how often a verdict is false
+    ./run bench trust planted [BLOCKS]             slowdowns of OSDs: found, after how many blocks
+    ./run bench trust pairs [PAIRS]                both arms at once against one after the other
 
 `./run bench trust` makes all three: 50 minutes. With equal arms, and for pairs, a trial is a phase of one run, so
 without what differs from run to run; slowdowns are arms of a real campaign. A slowdown is a share of the messages that
@@ -29,6 +29,7 @@ from typing import Any, Dict, Iterator, List, Sequence
 
 import numpy as np
 import yaml
+from inputs.labs import SHAPE, TOOLS, cluster
 
 from cbt_plugins.compare.statistics.sequential import Decision, Design, decide
 from cbt_plugins.compare.statistics.verdicts import Verdict
@@ -36,7 +37,6 @@ from cbt_plugins.metrics import METRICS, Direction
 from cbt_plugins.results.records import records_of
 from cbt_plugins.tools.lab.needs import missing
 
-TOOLS = [sys.executable, "-m", "cbt_plugins.tools"]
 #: share of the messages that an OSD takes 1 ms later
 PLANTED = {"a": 0.01, "b": 0.02, "c": 0.045, "d": 0.1}
 #: the limit of a gate
@@ -49,20 +49,9 @@ LOAD = {"warmup": "1s", "mix": {"get": 60, "put": 21, "delete": 19}}
 #: seconds of a phase that is a trial, and the most of them in one run
 TRIAL, MOST = 3, 80
 ROWS = ("obj_per_s", "p99_ms")
-SHAPE = ["--osd-nodes", "2", "--rgws", "1", "--clients", "1"]
+RGWS = ["rgw1"]
 CONFIG: Dict[str, Any] = {
-    "cluster": {
-        "user": "root",
-        "head": "node0",
-        "clients": ["client1"],
-        "osds": ["node1", "node2"],
-        "mons": ["node0"],
-        "rgws": ["rgw1"],
-        "use_existing": True,
-        "iterations": 1,
-        "conf_file": "/etc/ceph/ceph.conf",
-        "tmp_dir": "/var/tmp/cbt",
-    },
+    "cluster": cluster(RGWS),
     "benchmarks": {
         "warp": {
             "s3": {"urls": ["http://rgw1:7480"], "user": "cbt"},
@@ -82,6 +71,7 @@ def labs(folder: Path, number: int = 1) -> Iterator[List[Path]]:
     try:
         for lab in made:
             line = [*TOOLS, "lab", "up", "--dir", str(lab), "--bind", str(folder), *SHAPE]
+            line += ["--rgws", str(len(RGWS))]
             subprocess.run(line, check=True, capture_output=True)
         yield made
     finally:
@@ -197,7 +187,7 @@ def _change(row: Dict[str, Any]) -> str:
     return f"{100 * row['change']:+.1f} % (scatter {scatter})"
 
 
-def planted(folder: Path, most: int = 6) -> None:
+def planted(folder: Path, most: int = 7) -> None:
     """One campaign with slowdowns, all of its blocks: the change of each, and how often, and when, it is found."""
     arms: Dict[str, Any] = {"usual": {}}
     for name, share in PLANTED.items():

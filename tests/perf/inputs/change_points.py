@@ -1,4 +1,4 @@
-"""Two methods that find change points, as their papers have them: what ours is measured against in chance.py."""
+"""Two methods that find change points, as their papers have them: what ours is measured against in history.py."""
 
 from __future__ import annotations
 
