@@ -30,6 +30,7 @@ _AT_START = frozenset(
 _OWN = ("_dir", "_path", "_file", "_socket", "_addr", "host", "fsid", "keyring", "_data", "_image", "_plugins")
 
 Table = Mapping[str, Mapping[str, str]]  # option -> {"value", "source"}
+Help = Mapping[str, Mapping[str, Any]]  # option -> what `ceph config help` says
 Settings = Dict[str, Dict[str, str]]  # who -> option -> value
 
 
@@ -42,8 +43,8 @@ class Swapped:
     left_out: Mapping[str, Tuple[str, ...]]  # reason -> options
 
 
-def differing(tables: Sequence[Mapping[str, Table]], help_of: Mapping[str, Any], names: Sequence[str]) -> Swapped:
-    """Return what differs between the tables of two releases (kind of daemon -> table), named `names`."""
+def differing(tables: Sequence[Mapping[str, Table]], helps: Sequence[Help], names: Sequence[str]) -> Swapped:
+    """Return what differs between two releases, named `names`: their tables by kind of daemon, and their help."""
     running: Dict[str, Settings] = {name: {} for name in names}
     at_start: Dict[str, Settings] = {name: {} for name in names}
     left: Dict[str, Dict[str, None]] = {}
@@ -56,29 +57,30 @@ def differing(tables: Sequence[Mapping[str, Table]], help_of: Mapping[str, Any],
             values = old[option]["value"], new[option]["value"]
             if values[0] == values[1]:
                 continue
-            about = help_of.get(option, {})
-            reason = _reason(option, (old[option], new[option]), about)
+            reason = _reason(option, (old[option], new[option]), [its.get(option, {}) for its in helps])
             if reason:
                 left.setdefault(reason, {})[option] = None
                 continue
-            late = option in _AT_START or not about.get("can_update_at_runtime", True)
+            late = option in _AT_START or not helps[1].get(option, {}).get("can_update_at_runtime", True)
             for code, value in zip(names, reversed(values)):
                 (at_start if late else running)[code].setdefault(kind, {})[option] = value
     return Swapped(running, at_start, {reason: tuple(sorted(its)) for reason, its in left.items()})
 
 
-def _reason(option: str, rows: Sequence[Mapping[str, str]], about: Mapping[str, Any]) -> str:
-    """Return why an option is left out; "" where it is not."""
+def _reason(option: str, rows: Sequence[Mapping[str, str]], abouts: Sequence[Mapping[str, Any]]) -> str:
+    """Return why an option is left out; "" where it is not. Old and new: its row and its help."""
     if any(row.get("source") != "default" for row in rows):
         return "the cluster sets it itself"
     if option.endswith(_OWN):
         return "a name, a path, an address or what is installed"
-    if _MADE & set(about.get("flags") or ()):
+    if _MADE & set(abouts[1].get("flags") or ()):
         return "it counts only when something is made anew"
     if not all(row["value"] for row in rows):
         return "one default is empty, which cannot be set"
-    if not _within(rows[0]["value"], about):
+    if not _within(rows[0]["value"], abouts[1]):
         return "the newer release does not take the older default"
+    if not _within(rows[1]["value"], abouts[0]):
+        return "the older release does not take the newer default"
     return ""
 
 
@@ -125,10 +127,15 @@ class OptionReader:
         tables = [tables_of(self.folder / name) for name in names]
         first, other = ({o: row["value"] for t in its.values() for o, row in t.items()} for its in tables)
         differ = sorted(o for o in first.keys() & other.keys() if first[o] != other[o])
-        write_whole(self.folder / names[1] / "names", "".join(f"{option}\n" for option in differ))
+        for name in names:
+            write_whole(self.folder / name / "names", "".join(f"{option}\n" for option in differ))
         self._run(names[1], "help", ())  # of the cluster that runs now
-        help_of = {row["name"]: row for row in json_lines(self.folder / names[1] / "help.jsonl") if "name" in row}
-        swapped = differing(tables, help_of, names)
+        self._run(names[0], "help", self.cycles[names[0]].prepare)
+        helps = [
+            {row["name"]: row for row in json_lines(self.folder / name / "help.jsonl") if "name" in row}
+            for name in names
+        ]
+        swapped = differing(tables, helps, names)
         write_json(self.folder / FILE, {"version": VERSION, **vars(swapped)})
         return swapped
 

@@ -68,7 +68,7 @@ def table(options: Dict[str, Any]) -> Dict[str, Dict[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("old", "limits", "swapped"),
+    ("value", "limits", "swapped"),
     [
         ("999999", {"min": 0, "max": 1}, False),  # osd_mclock_scheduler_background_best_effort_lim of 16.2 on 18.2
         ("-1", {"min": 0, "max": ""}, False),
@@ -78,15 +78,23 @@ def table(options: Dict[str, Any]) -> Dict[str, Dict[str, str]]:
         ("a", {"enum_values": ["a", "b"]}, True),
     ],
 )
-def test_a_default_that_the_newer_release_refuses_is_left_out(old: str, limits: Dict[str, Any], swapped: bool) -> None:
-    tables = [{"osd": table({"osd_x": (value, "default")})} for value in (old, "0.5")]
-    its = differing(tables, {"osd_x": {"name": "osd_x", "can_update_at_runtime": True, **limits}}, ["old", "new"])
+@pytest.mark.parametrize("other", ["newer", "older"])
+def test_a_default_that_the_other_release_refuses_is_left_out(
+    value: str, limits: Dict[str, Any], swapped: bool, other: str
+) -> None:
+    about: Dict[str, Any] = {"osd_x": {"name": "osd_x", "can_update_at_runtime": True, **limits}}
+    values, helps = [value, "0.5"], [{}, about]
+    if other == "older":
+        values, helps = values[::-1], helps[::-1]
+    tables = [{"osd": table({"osd_x": (its, "default")})} for its in values]
+    its = differing(tables, helps, ["old", "new"])
     assert ("osd_x" in its.running["new"].get("osd", {})) is swapped
-    assert swapped or its.left_out == {"the newer release does not take the older default": ("osd_x",)}
+    own = "older" if other == "newer" else "newer"
+    assert swapped or its.left_out == {f"the {other} release does not take the {own} default": ("osd_x",)}
 
 
 def test_what_differs_is_swapped_and_the_rest_is_named() -> None:
-    its = differing([{"osd": table(OLD)}, {"osd": table(NEW)}], HELP, ["old", "new"])
+    its = differing([{"osd": table(OLD)}, {"osd": table(NEW)}], [{}, HELP], ["old", "new"])
     assert its.running == {"old": {"osd": {"osd_max_backfills": "3"}}, "new": {"osd": {"osd_max_backfills": "1"}}}
     assert its.at_start["old"] == {"osd": {"osd_op_queue": "mclock_scheduler"}}
     assert its.at_start["new"] == {"osd": {"osd_op_queue": "wpq"}}
@@ -130,6 +138,7 @@ def test_tables_are_read_from_the_cluster_of_each_arm_once(tmp_path: Path) -> No
     its = read(tmp_path, crossed(tmp_path))
     calls = (tmp_path / "calls").read_text()
     assert "old: config show-with-defaults osd.0" in calls and "new: config help osd_op_queue" in calls
+    assert "old: config help osd_op_queue" in calls
     assert its.swapped and its.swapped.at_start["new"] == {"osd": {"osd_op_queue": "wpq"}}
     its.options_reader().read()
     assert (tmp_path / "calls").read_text() == calls
