@@ -55,8 +55,8 @@ def sentences(session: BisectSession, now: SearchState) -> List[str]:
         where = f"{first.short}..{last.short}" if first is not last else first.short
         lines.append(f"{now.posterior:.0%} sure that it is in {where} ({several(len(now.suspects), 'commit')})")
     if now.more:
-        hours = about(3600 * now.more[1])
-        lines.append(f"it takes at least {now.more[0]} more measurements, {hours}: raise `budget:` and run it again")
+        number, hours = several(now.more[0], "measurement"), about(3600 * now.more[1])
+        lines.append(f"it takes about {number} more, {hours}: raise `budget:` and run it again")
     second = second_change(session, now)
     left_out = len(session.skipped)
     out = f"; {several(left_out, 'commit')} left out" if left_out else ""
