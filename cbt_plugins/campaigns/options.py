@@ -9,6 +9,7 @@ daemon reads when it starts needs the arm's `restart:`; it is set before, and th
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +29,13 @@ _AT_START = frozenset(
 )
 #: names, paths and addresses of this very daemon; not what a release decides
 _OWN = ("_dir", "_path", "_file", "_socket", "_addr", "host", "fsid", "keyring", "_data", "_image", "_plugins")
+#: what options of a type take: a release that has made a whole number of a fraction refuses 0.000000
+_WHOLE = re.compile(r"[-+]?\d+[A-Za-z]*")
+_FORMS = {
+    **dict.fromkeys(("int", "uint", "size", "secs", "millisecs"), _WHOLE),
+    "float": re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE),
+    "bool": re.compile(r"true|false|[-+]?\d+", re.IGNORECASE),
+}
 
 Table = Mapping[str, Mapping[str, str]]  # option -> {"value", "source"}
 Help = Mapping[str, Mapping[str, Any]]  # option -> what `ceph config help` says
@@ -77,18 +85,20 @@ def _reason(option: str, rows: Sequence[Mapping[str, str]], abouts: Sequence[Map
         return "it counts only when something is made anew"
     if not all(row["value"] for row in rows):
         return "one default is empty, which cannot be set"
-    if not _within(rows[0]["value"], abouts[1]):
+    if not _taken(rows[0]["value"], abouts[1]):
         return "the newer release does not take the older default"
-    if not _within(rows[1]["value"], abouts[0]):
+    if not _taken(rows[1]["value"], abouts[0]):
         return "the older release does not take the newer default"
     return ""
 
 
-def _within(value: str, about: Mapping[str, Any]) -> bool:
-    """Return whether an option can have a value, by the limits that `ceph config help` tells ("" is none)."""
-    enum = about.get("enum_values")
+def _taken(value: str, about: Mapping[str, Any]) -> bool:
+    """Return whether a release takes a value: its type and limits in `ceph config help` ("" is no limit)."""
+    enum, form = about.get("enum_values"), _FORMS.get(about.get("type", ""))
     if enum:
         return value in enum
+    if form and not form.fullmatch(value):
+        return False
     low, high = (about.get(key, "") for key in ("min", "max"))
     try:
         return (low == "" or float(low) <= float(value)) and (high == "" or float(value) <= float(high))

@@ -74,6 +74,10 @@ def table(options: Dict[str, Any]) -> Dict[str, Dict[str, str]]:
         ("-1", {"min": 0, "max": ""}, False),
         ("1", {"min": 0, "max": 1}, True),
         ("4K", {"min": 0, "max": 1}, True),
+        ("0.000000", {"type": "uint", "min": "", "max": ""}, False),  # ..._best_effort_res of 18.2 on 16.2
+        ("4K", {"type": "size"}, True),
+        ("1e-05", {"type": "float"}, True),
+        ("on", {"type": "bool"}, False),
         ("none", {"enum_values": ["a", "b"]}, False),
         ("a", {"enum_values": ["a", "b"]}, True),
     ],
