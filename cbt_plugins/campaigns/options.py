@@ -19,7 +19,9 @@ from cbt_plugins.campaigns.trial import Cycle, run_trial
 from cbt_plugins.journal import json_lines, read_json, read_text, write_json, write_whole
 
 SCRIPT = Path(__file__).with_name("options.sh")
-FILE, VERSION = "options.json", 1
+FOLDER, FILE, VERSION = "options", "options.json", 1
+#: a line of options
+_MOST_NAMED = 30
 KINDS = ("mon", "mgr", "osd", "client")
 #: flags of options that count only when something is made anew
 _MADE = frozenset({"create", "cluster_create", "no_mon_update", "mkfs"})
@@ -201,4 +203,5 @@ def told(swapped: Swapped, restarts: bool) -> Iterator[str]:
         if late_ones:
             yield f"left out, read when a daemon starts (give each arm `restart:`): {', '.join(late_ones)}"
     for reason, names in swapped.left_out.items():
-        yield f"left out, {reason}: {', '.join(names)}"
+        many = f"{len(names)} options, named in {FOLDER}/{FILE}"
+        yield f"left out, {reason}: {', '.join(names) if len(names) <= _MOST_NAMED else many}"

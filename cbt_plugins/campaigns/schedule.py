@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from cbt_plugins.campaigns.options import SCRIPT, OptionReader, Settings, Swapped, lines_of, merged, set_line
+from cbt_plugins.campaigns.options import FOLDER, SCRIPT, OptionReader, Settings, Swapped, lines_of, merged, set_line
 from cbt_plugins.campaigns.options import stored as stored_options
 from cbt_plugins.campaigns.trial import PROGRAM, Cycle, Trial, finished
 from cbt_plugins.compare.statistics.sequential import Design
@@ -133,7 +133,7 @@ class Schedule:
     def options_reader(self) -> OptionReader:
         """Return what reads the options of the two releases."""
         cycles = {name: self.cycle(name) for name in self.section.arms}
-        return OptionReader(self.folder / "options", cycles, ceph_command(self.config.cluster))
+        return OptionReader(self.folder / FOLDER, cycles, ceph_command(self.config.cluster))
 
     def _options(self, arm: str) -> Settings:
         """Return the defaults that an arm has of the other."""
@@ -147,7 +147,7 @@ class Schedule:
         restart = self.section.arms[self.code_of(arm)].restart
         if self.swapped is None or not self.restarts or not restart or not any(self.swapped.at_start.values()):
             return ()
-        reader = self.folder / "options"
+        reader = self.folder / FOLDER
         there = (self.folder / "arms" / f"{arm}.options").resolve()
         ceph = ceph_command(self.config.cluster)
         return (set_line(self.section.through or "", reader / SCRIPT.name, "set", there, ceph), restart)
@@ -220,7 +220,7 @@ def schedule_of(config: Config, folder: Path) -> Schedule:
             Contrast("defaults", {new: half, mixed_old: half, old: -half, mixed_new: -half}),
             Contrast("both", {new: 1.0, old: -1.0}),
         ),
-        stored_options(folder / "options"),
+        stored_options(folder / FOLDER),
     )
 
 

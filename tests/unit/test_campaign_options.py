@@ -113,6 +113,13 @@ def test_what_differs_is_swapped_and_the_rest_is_named() -> None:
     said = list(told(its, restarts=False))
     assert said[0] == "old gets the other's defaults of 1 options: osd_max_backfills"
     assert "left out, read when a daemon starts (give each arm `restart:`): osd_op_queue" in said
+    assert "left out, only new has it: osd_fresh" in said
+
+
+def test_a_long_list_of_options_is_counted() -> None:
+    fresh = {f"osd_{number}": ("1", "default") for number in range(31)}
+    its = differing([{"osd": table(OLD)}, {"osd": table({**OLD, **fresh})}], [{}, {}], ["old", "new"])
+    assert "left out, only new has it: 31 options, named in options/options.json" in told(its, restarts=False)
 
 
 def crossed(tmp_path: Path, **arm: Any) -> Schedule:
