@@ -25,12 +25,17 @@ _MOST_NAMED = 30
 KINDS = ("mon", "mgr", "osd", "client")
 #: flags of options that count only when something is made anew
 _MADE = frozenset({"create", "cluster_create", "no_mon_update", "mkfs"})
+#: the same, although `config help` has no such flag
+_MADE_ANEW = ("bluestore_rocksdb_cfs",)
 #: read at the start of a daemon, although `config help` says otherwise (as faults.in_force knows)
 _AT_START = frozenset(
     {"rgw_thread_pool_size", "rgw_num_rados_handles", "rgw_gc_max_objs", "rgw_cache_enabled", "ms_async_op_threads"}
 )
 #: names, paths and addresses of this very daemon; not what a release decides
 _OWN = ("_dir", "_path", "_file", "_socket", "_addr", "host", "fsid", "keyring", "_data", "_image", "_plugins")
+#: whose options are named so, where `config help` names no service; of all daemons else
+_SERVICES = {"mon_": "mon", "mgr_": "mgr", "mds_": "mds", "rgw_": "rgw"}
+_SERVICES.update(dict.fromkeys(("osd_", "bluestore_", "bluefs_", "bdev_", "rocksdb_"), "osd"))
 #: what options of a type take: a release that has made a whole number of a fraction refuses 0.000000
 _WHOLE = re.compile(r"[-+]?\d+[A-Za-z]*")
 _FORMS = {
@@ -65,16 +70,24 @@ def differing(tables: Sequence[Mapping[str, Table]], helps: Sequence[Help], name
                 left.setdefault(f"only {name} has it", {})[option] = None
         for option in sorted(old.keys() & new.keys()):
             values = old[option]["value"], new[option]["value"]
-            if values[0] == values[1]:
+            abouts = [its.get(option, {}) for its in helps]
+            if values[0] == values[1] or not _concerns(option, kind, abouts):
                 continue
-            reason = _reason(option, (old[option], new[option]), [its.get(option, {}) for its in helps])
+            reason = _reason(option, (old[option], new[option]), abouts)
             if reason:
                 left.setdefault(reason, {})[option] = None
                 continue
-            late = option in _AT_START or not helps[1].get(option, {}).get("can_update_at_runtime", True)
+            late = option in _AT_START or not abouts[1].get("can_update_at_runtime", True)
             for code, value in zip(names, reversed(values)):
                 (at_start if late else running)[code].setdefault(kind, {})[option] = value
     return Swapped(running, at_start, {reason: tuple(sorted(its)) for reason, its in left.items()})
+
+
+def _concerns(option: str, kind: str, abouts: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a daemon of a kind uses an option: each has all options, and tells or takes few of the others'."""
+    services = {service for about in abouts for service in about.get("services") or ()}
+    services |= {of for prefix, of in _SERVICES.items() if not services and option.startswith(prefix)}
+    return not services or ("rgw" if kind == "client" else kind) in services
 
 
 def _reason(option: str, rows: Sequence[Mapping[str, str]], abouts: Sequence[Mapping[str, Any]]) -> str:
@@ -83,7 +96,7 @@ def _reason(option: str, rows: Sequence[Mapping[str, str]], abouts: Sequence[Map
         return "the cluster sets it itself"
     if option.endswith(_OWN):
         return "a name, a path, an address or what is installed"
-    if _MADE & set(abouts[1].get("flags") or ()):
+    if option in _MADE_ANEW or _MADE & set(abouts[1].get("flags") or ()):
         return "it counts only when something is made anew"
     if not all(row["value"] for row in rows):
         return "one default is empty, which cannot be set"

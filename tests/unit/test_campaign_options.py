@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List, Set
 
 import pytest
 import yaml
@@ -114,6 +114,24 @@ def test_what_differs_is_swapped_and_the_rest_is_named() -> None:
     assert said[0] == "old gets the other's defaults of 1 options: osd_max_backfills"
     assert "left out, read when a daemon starts (give each arm `restart:`): osd_op_queue" in said
     assert "left out, only new has it: osd_fresh" in said
+
+
+@pytest.mark.parametrize(
+    ("option", "services", "kinds"),
+    [
+        ("osd_op_queue", [], {"osd"}),  # as 16.2 has it
+        ("osd_op_queue", ["osd"], {"osd"}),
+        ("osd_erasure_code", ["mon", "osd"], {"mon", "osd"}),
+        ("rgw_ops_log_rados", ["rgw"], {"client"}),
+        ("mds_x", [], set()),
+        ("ms_bind_port_max", [], {"mon", "mgr", "osd", "client"}),
+    ],
+)
+def test_an_option_is_set_for_the_daemons_that_use_it(option: str, services: List[str], kinds: Set[str]) -> None:
+    """Every daemon's table has every option, and a gateway does not tell those of OSDs."""
+    sides = [dict.fromkeys(("mon", "mgr", "osd", "client"), table({option: (its, "default")})) for its in "12"]
+    its = differing(sides, [{}, {option: {"name": option, "services": services}}], ["old", "new"])
+    assert its.running["old"].keys() == its.running["new"].keys() == kinds
 
 
 def test_a_long_list_of_options_is_counted() -> None:
