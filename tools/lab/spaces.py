@@ -160,7 +160,7 @@ class Spaces:
             "LANG": "C.UTF-8",
             "LC_ALL": "C.UTF-8",
         }
-        return {**fixed, "PDSH_RCMD_TYPE": "ssh", "XDG_CACHE_HOME": str(cache_home())}
+        return {**fixed, **_DAEMONS, "PDSH_RCMD_TYPE": "ssh", "XDG_CACHE_HOME": str(cache_home())}
 
     def in_network(self, name: str) -> List[str]:
         """Return the command prefix that runs a program of the machine on a node's network."""
@@ -281,6 +281,8 @@ def needed_paths(directory: Path, root: str, binds: Sequence[str]) -> List[str]:
     return [str(path) for path in chosen]
 
 
+#: of daemons: pids come again in a new namespace, and 16.2 takes an OSD with the old pid for the one that was killed
+_DAEMONS = {"CEPH_USE_RANDOM_NONCE": "1"}
 #: the folder of units that packages bring, of every release that the lab runs
 UNITS = "/usr/lib/systemd/system"
 #: those of them that a node has: no wants of other packages' services, so nothing is started by being installed
@@ -311,6 +313,8 @@ def systemd_order(directory: Path, name: str, root: str) -> Dict[str, Any]:
         (wants / unit_name).symlink_to(f"../{unit_name}")
     for part in ("etc/system", "generators"):
         (home / part).mkdir(parents=True, exist_ok=True)
+    given = " ".join(f"{name}={value}" for name, value in _DAEMONS.items())
+    (home / "etc" / "system.conf").write_text(f"[Manager]\nDefaultEnvironment={given}\n")
     (home / "machine-id").write_text(f"{_identity(directory / name)}\n")
     (home / "hostname").write_text(f"{name}\n")
     return {
