@@ -108,13 +108,24 @@ class Facts:
                     hosts.setdefault(said.get(osd) or node["name"], []).append(osd)
         return {host: sorted(osds) for host, osds in sorted(hosts.items())}
 
+    @property
+    def gateways(self) -> Dict[str, Mapping[str, Any]]:
+        """Return the rows of the gateways by instance: of those with one id on one host the newest.
+
+        The instance before a restart is listed for a minute more, and answers nothing.
+        """
+        rows = self.answers[DAEMON_QUESTIONS["rgw"]]["services"].get("rgw", {}).get("daemons", {})
+        newest: Dict[Any, str] = {}
+        for key in sorted((k for k, row in rows.items() if isinstance(row, dict)), key=lambda k: rows[k].get("gid", 0)):
+            newest[rows[key]["metadata"].get("id", key), rows[key]["metadata"].get("hostname")] = key
+        return {key: rows[key] for key in newest.values()}
+
     def daemons(self, type: str) -> Dict[DaemonName, str]:
         """Return the daemons of a type, each with its host; but for OSDs and monitors its question must be asked."""
         if type == "osd":
             return {name: host for host, osds in self.hosts.items() for name in osd_names(osds)}
         if type == "rgw":
-            rows = self.answers[DAEMON_QUESTIONS[type]]["services"].get(type, {}).get("daemons", {})
-            said = {key: row["metadata"] for key, row in rows.items() if isinstance(row, dict)}
+            said = {key: row["metadata"] for key, row in self.gateways.items()}
             found = {str(data.get("id", key)): data for key, data in said.items()}  # before Pacific the key is the id
         else:
             found = {str(data["name"]): data for data in self.answers[f"{type} metadata"]}

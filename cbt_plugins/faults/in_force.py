@@ -56,7 +56,7 @@ def not_in_force(ceph: Ceph, settings: Sequence[Setting], timeout: float) -> Lis
         for daemon in daemons_of(facts, who):
             wanted[daemon, option] = value  # what is said of fewer daemons wins
     shown = _shown(ceph, list(wanted), timeout)
-    names = {key: f"rgw.{row['metadata'].get('id', key)}" for key, row in _gateways(facts)}
+    names = {key: f"rgw.{row['metadata'].get('id', key)}" for key, row in facts.gateways.items()}
     wrong: Dict[Tuple[str, str, str], List[str]] = {}
     for ((daemon, option), value), runs_with in zip(wanted.items(), shown):
         if not runs_with or not agrees(runs_with, value):
@@ -107,16 +107,11 @@ def daemons_of(facts: Facts, who: str) -> Iterator[str]:
         yield from (f"mgr.{n}" for n in (active,) if n and name in ("", n))
     if kind in ("client", "global"):
         own = name[4:] if name.startswith("rgw.") else name
-        for key, row in _gateways(facts):
+        for key, row in facts.gateways.items():
             id = str(row["metadata"].get("id", key))
             # an entity's name is client.rgw.ID or client.ID, and the map has the ID alone
             if name in ("", "rgw") or own == id or id.startswith(f"{own}."):
                 yield f"rgw.{key}"
-
-
-def _gateways(facts: Facts) -> List[Tuple[str, Mapping[str, Any]]]:
-    rows = facts.answers[DAEMON_QUESTIONS["rgw"]]["services"].get("rgw", {}).get("daemons", {})
-    return [(key, row) for key, row in rows.items() if isinstance(row, dict)]
 
 
 def _masked(facts: Facts, mask: str) -> Sequence[int]:

@@ -194,3 +194,12 @@ def facts() -> Facts:
 )
 def test_the_daemons_of_a_section(who: str, daemons: str) -> None:
     assert list(daemons_of(facts(), who)) == daemons.split()
+
+
+def test_a_gateway_that_was_restarted_is_asked_as_its_new_instance() -> None:
+    """The old one stays in the map of services for a minute, and tells nothing."""
+    its = facts()
+    rows = its.answers["service dump"]["services"]["rgw"]["daemons"]
+    for key, host in (("99", "node1"), ("100", "node1"), ("101", "node2")):
+        rows[key] = {"gid": int(key), "metadata": {"id": "c", "hostname": host}}
+    assert list(daemons_of(its, "client.c")) == ["rgw.100", "rgw.101"]
