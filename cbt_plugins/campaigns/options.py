@@ -24,9 +24,9 @@ FOLDER, FILE, VERSION = "options", "options.json", 1
 _MOST_NAMED = 30
 KINDS = ("mon", "mgr", "osd", "client")
 #: flags of options that count only when something is made anew
-_MADE = frozenset({"create", "cluster_create", "no_mon_update", "mkfs"})
+_MADE_FLAGS = frozenset({"create", "cluster_create", "no_mon_update", "mkfs"})
 #: the same, although `config help` has no such flag
-_MADE_ANEW = ("bluestore_rocksdb_cfs",)
+_MADE_OPTIONS = ("bluestore_rocksdb_cfs",)
 #: read at the start of a daemon, although `config help` says otherwise (as faults.in_force knows)
 _AT_START = frozenset(
     {"rgw_thread_pool_size", "rgw_num_rados_handles", "rgw_gc_max_objs", "rgw_cache_enabled", "ms_async_op_threads"}
@@ -96,7 +96,7 @@ def _reason(option: str, rows: Sequence[Mapping[str, str]], abouts: Sequence[Map
         return "the cluster sets it itself"
     if option.endswith(_OWN):
         return "a name, a path, an address or what is installed"
-    if option in _MADE_ANEW or _MADE & set(abouts[1].get("flags") or ()):
+    if option in _MADE_OPTIONS or _MADE_FLAGS & set(abouts[1].get("flags") or ()):
         return "it counts only when something is made anew"
     if not all(row["value"] for row in rows):
         return "one default is empty, which cannot be set"
