@@ -18,6 +18,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 import pytest
 import yaml
 from cbt_trees import BETWEEN, ERAS, Trees
+from waiting import wait_for
 
 PROJECT = Path(__file__).resolve().parents[2]
 # archives with known numbers are made by what the unit tests make theirs with
@@ -242,7 +243,13 @@ class Cbt:
 
     def _run(self, argv: List[str], archive: Path) -> Outcome:
         done = run([str(self.python), "-W", "ignore", *argv], env=self.environment, cwd=str(self.tmp))
+        wait_for(lambda: not self._running(), "the end of the commands that CBT did not wait for")
         return Outcome(done.returncode, done.stdout + done.stderr, archive)
+
+    def _running(self) -> List[Path]:
+        """The processes that find our stand-ins first on their PATH."""
+        own = f"\0PATH={self.tmp / 'stubs'}:".encode()
+        return [path for path in Path("/proc").glob("[0-9]*/environ") if own in environment_of(path)]
 
     def need_modules_of(self, tree: Path) -> None:
         """Skip unless the interpreter has what this tree imports."""
@@ -258,6 +265,14 @@ class Cbt:
                     f"this tree needs the module {module}, which {self.python} does not have: "
                     "pip install '.[upstream]'"
                 )
+
+
+def environment_of(path: Path) -> bytes:
+    """The environment that a process was started with, b"" when it has ended or is not ours."""
+    try:
+        return b"\0" + path.read_bytes()
+    except OSError:
+        return b""
 
 
 @cache
