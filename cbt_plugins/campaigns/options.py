@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.campaigns.trial import Cycle, run_trial
+from cbt_plugins.config.settings import AT_START
 from cbt_plugins.journal import json_lines, read_json, read_text, write_json, write_whole
 
 SCRIPT = Path(__file__).with_name("options.sh")
@@ -27,10 +28,6 @@ KINDS = ("mon", "mgr", "osd", "client")
 _MADE_FLAGS = frozenset({"create", "cluster_create", "no_mon_update", "mkfs"})
 #: the same, although `config help` has no such flag
 _MADE_OPTIONS = ("bluestore_rocksdb_cfs",)
-#: read at the start of a daemon, although `config help` says otherwise (as faults.in_force knows)
-_AT_START = frozenset(
-    {"rgw_thread_pool_size", "rgw_num_rados_handles", "rgw_gc_max_objs", "rgw_cache_enabled", "ms_async_op_threads"}
-)
 #: names, paths and addresses of this very daemon; not what a release decides
 _OWN = ("_dir", "_path", "_file", "_socket", "_addr", "host", "fsid", "keyring", "_data", "_image", "_plugins")
 #: whose options are named so, where `config help` names no service; of all daemons else
@@ -77,7 +74,7 @@ def differing(tables: Sequence[Mapping[str, Table]], helps: Sequence[Help], name
             if reason:
                 left.setdefault(reason, {})[option] = None
                 continue
-            late = option in _AT_START or not abouts[1].get("can_update_at_runtime", True)
+            late = option in AT_START or not abouts[1].get("can_update_at_runtime", True)
             for code, value in zip(names, reversed(values)):
                 (at_start if late else running)[code].setdefault(kind, {})[option] = value
     return Swapped(running, at_start, {reason: tuple(sorted(its)) for reason, its in left.items()})

@@ -45,6 +45,20 @@ def _masked(line: str) -> str:
     return f"{name}= {_MASKED}" if equals and _SECRET.search(name.strip()) else line
 
 
+def newest_gateways(services: Mapping[str, Any]) -> Dict[str, Mapping[str, Any]]:
+    """Return the gateways of `service dump` by instance: of those with one id on one host the newest.
+
+    The instance before a restart is listed for a minute more, and answers nothing.
+    """
+    rows = services.get("services", {}).get("rgw", {}).get("daemons", {})
+    its = {key: row for key, row in rows.items() if isinstance(row, dict) and row.get("metadata")}
+    newest: Dict[Tuple[str, Any], str] = {}
+    for key in sorted(its, key=lambda key: int(its[key].get("gid") or 0)):
+        about = its[key]["metadata"]
+        newest[about.get("id", key), about.get("hostname")] = key  # before Pacific the key is the id
+    return {key: its[key] for key in newest.values()}
+
+
 class CephError(Exception):
     """Ceph refused or could not be asked; the text is for the user."""
 

@@ -17,6 +17,11 @@ _WHO = re.compile(r"(global|mon|mgr|osd|mds|client)(\.[A-Za-z0-9._-]+)?(/(class|
 _OPTION = re.compile(r"[a-z][a-z0-9_]*(/[A-Za-z0-9_./-]+)?")
 _SECRET = re.compile(r"password|passwd|secret|(^|_)token($|_)")
 _SCRUB = ("noscrub", "nodeep-scrub")
+#: options that a daemon reads when it starts, although `config help` says that they can be changed at runtime: Ceph
+#: takes every number for one that can unless it is told otherwise
+AT_START = frozenset(
+    {"rgw_thread_pool_size", "rgw_num_rados_handles", "rgw_gc_max_objs", "rgw_cache_enabled", "ms_async_op_threads"}
+)
 
 
 def _switch(value: Any) -> bool:

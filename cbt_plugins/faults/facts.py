@@ -20,7 +20,7 @@ from typing import (
     Tuple,
 )
 
-from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.ceph import Ceph, newest_gateways
 from cbt_plugins.faults.step import FaultError
 
 #: what is asked for every fault; the names are the keys of a recorded answer
@@ -110,15 +110,8 @@ class Facts:
 
     @property
     def gateways(self) -> Dict[str, Mapping[str, Any]]:
-        """Return the rows of the gateways by instance: of those with one id on one host the newest.
-
-        The instance before a restart is listed for a minute more, and answers nothing.
-        """
-        rows = self.answers[DAEMON_QUESTIONS["rgw"]]["services"].get("rgw", {}).get("daemons", {})
-        newest: Dict[Any, str] = {}
-        for key in sorted((k for k, row in rows.items() if isinstance(row, dict)), key=lambda k: rows[k].get("gid", 0)):
-            newest[rows[key]["metadata"].get("id", key), rows[key]["metadata"].get("hostname")] = key
-        return {key: rows[key] for key in newest.values()}
+        """Return the rows of the gateways by instance."""
+        return newest_gateways(self.answers[DAEMON_QUESTIONS["rgw"]])
 
     def daemons(self, type: str) -> Dict[DaemonName, str]:
         """Return the daemons of a type, each with its host; but for OSDs and monitors its question must be asked."""

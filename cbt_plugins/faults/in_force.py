@@ -12,6 +12,7 @@ import shlex
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.config.settings import AT_START
 from cbt_plugins.faults.facts import DAEMON_QUESTIONS, Facts, ask
 from cbt_plugins.faults.step import FaultError, agrees
 
@@ -22,11 +23,6 @@ Setting = Tuple[str, str, str]
 _QUESTIONS = ("osd dump", "osd tree", "osd metadata", "quorum_status", "mgr stat", DAEMON_QUESTIONS["rgw"])
 #: seconds for one daemon's answer, on top of the limit of a command
 _EACH = 0.2
-#: options that a daemon reads when it starts, although `config help` says that they can be changed at runtime: Ceph
-#: takes every number for one that can unless it is told otherwise
-AT_START = frozenset(
-    {"rgw_thread_pool_size", "rgw_num_rados_handles", "rgw_gc_max_objs", "rgw_cache_enabled", "ms_async_op_threads"}
-)
 
 
 class Wrong(NamedTuple):

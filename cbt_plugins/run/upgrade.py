@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import re
 import shlex
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from cbt_plugins.cluster.ceph import Ceph, CephError
+from cbt_plugins.cluster.ceph import Ceph, CephError, newest_gateways
 from cbt_plugins.conditions import UPGRADE_BEGIN, UPGRADE_END, UPGRADE_STEP
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.faults.runner import Clock
@@ -153,17 +153,17 @@ class Upgrader:
         for kind in TYPES[:3]:
             for host, ids in by_type.get(kind, {}).items():
                 yield from (Daemon(kind, str(one), host) for one in ids)
-        yield from (Daemon("rgw", one, about.get("hostname", "")) for one, about in sorted(self._gateways().items()))
+        yield from (Daemon("rgw", one, host) for one, host in sorted(self._gateways()))
 
-    def _gateways(self) -> Dict[str, Dict[str, Any]]:
-        """Return the metadata of each RGW by its id: the newest, as a restarted one is listed twice for a while."""
-        its = self._ceph.json("service dump").get("services", {}).get("rgw", {}).get("daemons", {})
-        about = [one for one in its.values() if isinstance(one, dict) and one.get("metadata")]
-        return {one["metadata"]["id"]: one["metadata"] for one in sorted(about, key=lambda one: int(one.get("gid", 0)))}
+    def _gateways(self) -> Dict[Tuple[str, str], Mapping[str, Any]]:
+        """Return the metadata of each RGW by its id and host."""
+        newest = newest_gateways(self._ceph.json("service dump"))
+        about = ((key, row["metadata"]) for key, row in newest.items())
+        return {(its.get("id", key), its.get("hostname", "")): its for key, its in about}
 
     def _version_of(self, daemon: Daemon) -> Optional[str]:
         if daemon.type == "rgw":
-            about = self._gateways().get(daemon.id, {})
+            about = self._gateways().get((daemon.id, daemon.host), {})
         else:
             about = self._ceph.json(f"{daemon.type} metadata {shlex.quote(daemon.id)}", timeout=20.0)
         return about.get("ceph_version_short")

@@ -37,6 +37,7 @@ class Cluster:
         self.ran: List[NodeCommand] = []
         self.notes: List[Tuple[str, Any]] = []
         self.version = dict.fromkeys(("mon.a", "mgr.a", "osd.0", "osd.1", "osd.2", "rgw.g"), OLD)
+        self.of_gateways = ("g1",)
         self.unclean_until, self.stopping, self.deaf = 0.0, False, ""
 
     def run(self, command: NodeCommand) -> None:
@@ -52,8 +53,11 @@ class Cluster:
             return {"mon": {"m1": ["a"]}, "mgr": {"m1": ["a"]}, "osd": {"n1.site": [0, 1], "n2": [2]}}
         if words[0] == "service":
             about = [(9, NEW if self.version["rgw.g"] == NEW else OLD), (3, OLD)]
-            known = {gid: self._metadata(text, id="g", hostname="g1") for gid, text in about}
-            its = {str(gid): {"gid": gid, "metadata": its} for gid, its in known.items()}
+            its = {
+                f"{host}-{gid}": {"gid": gid, "metadata": self._metadata(text, id="g", hostname=host)}
+                for host in self.of_gateways
+                for gid, text in about
+            }
             return {"services": {"rgw": {"daemons": {"summary": "", **its}}}}
         if words[0] == "versions":
             found: Dict[str, Dict[str, int]] = {"overall": {OLD: 99}}
@@ -76,9 +80,12 @@ class Cluster:
         self.notes.append((event, facts))
 
     def upgrade(self, what: Upgrade, *nodes: str) -> None:
+        self.upgrader(*nodes).run(what)
+
+    def upgrader(self, *nodes: str) -> Upgrader:
         upgrader = Upgrader(cast(Injector, self), cast(Ceph, self), self.note, nodes or ("m1", "n1", "n2", "g1"))
         upgrader.clock = Clock(lambda: self.now, self._sleep)
-        upgrader.run(what)
+        return upgrader
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -104,6 +111,12 @@ def test_daemons_get_the_release_in_the_order_of_the_manual() -> None:
     assert cluster.notes[-1][1]["versions"]["rgw"] == {"18.2.7": 1}
     with pytest.raises(FaultError, match=r"every daemon is at 18\.2 already"):
         cluster.upgrade(BY_COMMAND)
+
+
+def test_gateways_of_one_id_on_two_hosts_are_two() -> None:
+    cluster = Cluster()
+    cluster.of_gateways = ("g1", "g2")
+    assert cluster.upgrader().versions()["rgw"] == {"16.2.15": 2}
 
 
 def test_a_daemon_that_stays_old_ends_the_upgrade_with_its_name() -> None:
