@@ -128,7 +128,7 @@ def test_clients_are_cut_to_the_time_they_share() -> None:
     (record,) = read_imported(DATA / "archive")
     assert record.name == "00000000/id-0c9d41ab"
     outputs = [raw(RUN / f"output.0.{host}") for host in HOSTS]
-    starts = [its["timestamp_ms"] - its["jobs"][0]["job_runtime"] for its in outputs]
+    starts = [its["timestamp_ms"] - its["jobs"][0]["read"]["runtime"] for its in outputs]
     ends = [start + its["jobs"][0]["read"]["runtime"] for start, its in zip(starts, outputs)]
     low, high = max(starts), min(ends)
     assert 4500 < high - low < 5500  # one began a second later
@@ -144,6 +144,24 @@ def test_clients_are_cut_to_the_time_they_share() -> None:
     values = np.sort(np.concatenate(taken))
     assert line.n == len(values) and line.value == pytest.approx(values[int(np.ceil(0.99 * len(values))) - 1] / 1e6)
     assert "common-window" in [warning.code for warning in record.warnings]
+
+
+def test_grouped_processes_began_when_they_began() -> None:
+    """job_runtime is the sum of theirs."""
+    (record,) = read_imported(DATA / "grouped")
+    ends = [raw(DATA / "grouped" / f"client{n}.json")["timestamp_ms"] / 1000 for n in (1, 2)]
+    assert record.usable and record.started == pytest.approx(min(ends) - 3, abs=0.05)
+    assert value(record, "read", "obj_per_s") == pytest.approx(5 * 200, rel=0.01)
+    assert "load.numjobs" not in record.config  # 3 and 2
+    (record,) = read_imported(DATA / "grouped" / "client1.json")
+    assert record.config["load.numjobs"] == 3
+
+
+def test_of_groups_that_ran_one_after_the_other_the_last_ended_at_the_end() -> None:
+    (record,) = read_imported(DATA / "groups.json")
+    first, second = (line_of(record, "read", "obj_per_s", phase) for phase in ("first", "second"))
+    ended = raw(DATA / "groups.json")["timestamp_ms"] / 1000
+    assert first.start is None and second.start == pytest.approx(ended - 1, abs=0.01)
 
 
 def test_a_percentile_needs_its_samples() -> None:
@@ -165,6 +183,7 @@ def test_what_the_run_was() -> None:
     config = record.config
     assert (config["benchmark"], config["engine"], config["load.mode"]) == ("fio", "fio", "randrw")
     assert config["load.op_size"] == 4096 and config["load.queue_depth"] == 1 and config["load.processes"] == 2
+    assert config["load.numjobs"] == 1
     assert config["cluster.osds"] == 8 and config["cluster.clients"] == 2 and config["pool.default.size"] == 3
     assert "load.rate_iops" not in config  # it was not the same for both
     assert record.started == pytest.approx(

@@ -47,6 +47,10 @@ _PERCENTILES = {
 #: option of a job -> key of Record.config: what decides whether two results can be compared
 _LOAD = {"rw": "load.mode", "ioengine": "load.ioengine", "direct": "load.direct", "rwmixread": "load.rwmixread"}
 _LOAD.update(size="load.size", rate_iops="load.rate_iops", random_distribution="load.random_distribution")
+_LOAD.update(rate="load.rate", bssplit="load.bssplit", buffered="load.buffered", thinktime="load.thinktime")
+_LOAD.update(fsync="load.fsync", fdatasync="load.fdatasync")
+#: the same for options that are 1 when nothing is said
+_COUNTS = {"iodepth": "load.queue_depth", "numjobs": "load.numjobs"}
 
 FioJob = Mapping[str, Any]
 
@@ -149,14 +153,15 @@ def _options(data: Mapping[str, Any]) -> Dict[str, Any]:
 def _start(data: Mapping[str, Any], job: FioJob) -> Optional[float]:
     """When a job began, epoch seconds: newer versions say so, of others it is the end less the time it took.
 
-    Jobs of several groups ran one behind the other: none of them but the last ended at the end.
+    Jobs of several groups ran one behind the other: only those of the last one ended at the end. `job_runtime` is no
+    help: with group_reporting it is the sum of all processes (fio's stat.c: total_run_time).
     """
     if job.get("job_start"):
         return float(job["job_start"]) / 1000
+    if job.get("groupid") != max((its.get("groupid") or 0 for its in _jobs(data)), default=0):
+        return None
     ended = float(data.get("timestamp_ms") or 0) / 1000 or float(data.get("timestamp") or 0)
-    took = float(job.get("job_runtime") or 0)
-    if not took and len({its.get("groupid") for its in _jobs(data)}) == 1:
-        took = max((float(its["runtime"]) for its in _sections(job).values()), default=0.0)
+    took = max((float(its["runtime"]) for its in _sections(job).values()), default=0.0)
     return ended - took / 1000 if ended and took else None
 
 
@@ -169,7 +174,9 @@ def _config(options: Mapping[str, Any], jobs: Sequence[FioJob]) -> Iterator[Tupl
             yield key, same[option]
     if "bs" in same:
         yield "load.op_size", _size(str(same["bs"]))
-    yield "load.queue_depth", int(same.get("iodepth") or 1)
+    for option, key in _COUNTS.items():
+        if option in same or not any(option in its for its in every):
+            yield key, int(same.get(option) or 1)
     most = [max(_sections(job).values(), key=_requests, default={}) for job in jobs]
     clats = {_latency(its)[0] for its in most}
     yield "fio.latency", "+".join(sorted(clats))
