@@ -106,7 +106,7 @@ _ALL = (
     WarningKind("late", "load generators did not end in time"),
     WarningKind("refused", "the cluster refused the requests of a fill"),
     WarningKind("full", "the cluster became full"),
-    WarningKind("events-left", "the load ended before events of its phase"),
+    WarningKind("events-left", "the phase ended before its events"),
     WarningKind("fault-failed", "a fault could not be injected or undone"),
     # of the cluster during a phase, unless its own faults explain them or `accept` names them: docs/CONFIG.md
     WarningKind("not-clean", "PGs were not active+clean", forbids_verdict=True),

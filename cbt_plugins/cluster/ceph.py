@@ -283,11 +283,11 @@ class Ceph:
         """Return the reply of `radosgw-admin COMMAND`. Raises CephError."""
         return self._parsed(self._text(f"{self._admin} {command} 2>/dev/null", timeout), f"radosgw-admin {command}")
 
-    def garbage(self) -> int:
+    def garbage(self, timeout: float = 600.0) -> int:
         """Return how many entries RGW's garbage has, also those that are not due. Raises CephError."""
         count = "awk '/\"tag\":/ { n++ } /^failed$/ { f = 1 } END { print f ? \"failed\" : n + 0 }'"
         line = f"{{ {self._admin} gc list --include-all 2>/dev/null || echo failed; }} | {count}"
-        said = self._text(line, 600.0).strip()
+        said = self._text(line, timeout).strip()
         if not said.isdigit():
             raise CephError(f"radosgw-admin gc list failed on {self.head}")
         return int(said)

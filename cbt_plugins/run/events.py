@@ -9,6 +9,7 @@ from typing import Callable, List, Optional, Sequence
 
 from cbt_plugins.faults import FaultError, Injector, Prepared
 from cbt_plugins.plan import Event, Fault, Upgrade
+from cbt_plugins.run.outcome import PhaseOutcome
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class EventSchedule:
     ) -> None:
         self._events = sorted(events, key=lambda event: event.at)
         self._injector = injector
-        self._note = note
+        self._write = note
         self._phase = phase
         self._upgrade = upgrade
         self._ended = threading.Event()
@@ -78,6 +79,15 @@ class EventSchedule:
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
+
+    def note(self, outcome: PhaseOutcome) -> None:
+        """Say in the phase's outcome why it did not go on as planned, or how many events did not happen."""
+        if self.failure is not None:
+            outcome.warn("fault-failed", self.failure)
+            outcome.degrade("failed")
+        elif self.left:
+            outcome.warn("events-left", f"the phase ended before {self.left} of its events")
+            outcome.degrade("degraded")
 
     def abandon(self) -> None:
         """Stop for good, also within a fault that is under way; return when the thread has ended."""
@@ -130,22 +140,22 @@ class EventSchedule:
     def _do(self, event: Event, planned: float) -> None:
         late = round(time.time() - planned, 3)
         if event.mark:
-            self._note("mark", name=event.mark, phase=self._phase, late=late)
+            self._write("mark", name=event.mark, phase=self._phase, late=late)
         if event.inject is not None and self._ready is not None:
             log.info("%s: injecting %s", self._phase, event.inject.label)
-            self._note("event", phase=self._phase, inject=event.inject.label, late=late)
+            self._write("event", phase=self._phase, inject=event.inject.label, late=late)
             ready, self._ready = self._ready, None
             self._injector.inject_ready(ready)
         if event.run is not None:
             log.info("%s: running %s", self._phase, event.run.label)
-            self._note("event", phase=self._phase, run=event.run.label, late=late)
+            self._write("event", phase=self._phase, run=event.run.label, late=late)
             self._injector.run(event.run)
         if event.upgrade is not None and self._upgrade is not None:
-            self._note("event", phase=self._phase, upgrade=event.upgrade.label, late=late)
+            self._write("event", phase=self._phase, upgrade=event.upgrade.label, late=late)
             self._upgrade(event.upgrade)
         if event.undo:
             log.info("%s: undoing %s", self._phase, ", ".join(event.undo))
-            self._note("event", phase=self._phase, undo=list(event.undo), late=late)
+            self._write("event", phase=self._phase, undo=list(event.undo), late=late)
             left = self._injector.undo(event.undo)
             if left:
                 raise FaultError("; ".join(map(str, left)))

@@ -128,7 +128,7 @@ class LoadPhase:
             except BaseException:
                 self._break_off(session, schedule, folder)
                 raise
-            observer.note_schedule()
+            schedule.note(outcome)
 
     def _break_off(self, session: LoadSession, schedule: EventSchedule, folder: Path) -> None:
         """End the load, then the faults, and only then bring the rows in: a second signal may skip that."""
@@ -269,15 +269,6 @@ class _Observer:
         if len(first) == len(waited) or time.time() > at + LATEST_START:
             return max(first, default=time.time())
         return None
-
-    def note_schedule(self) -> None:
-        """Warn of the events that have not happened when the load is over."""
-        if self.schedule.failure is not None:
-            self.outcome.warn("fault-failed", self.schedule.failure)
-            self.outcome.degrade("failed")
-        elif self.schedule.left:
-            self.outcome.warn("events-left", f"the load ended before {self.schedule.left} of its events")
-            self.outcome.degrade("degraded")
 
     def _stop(self) -> None:
         self._stopping = time.monotonic()

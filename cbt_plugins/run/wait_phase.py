@@ -31,6 +31,8 @@ AT_MOST, STALLED = 360000.0, 7200.0
 SCRUB_EVERY = 10.0
 #: seconds without another PG done after which a deep scrub is given up: those of a dead OSD cannot be scrubbed
 SCRUB_STALLED = 1800.0
+#: seconds between two counts of garbage, at least; and times as long as a count takes
+COUNT_EVERY, SPARED = 60.0, 10.0
 
 
 def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule) -> PhaseOutcome:
@@ -54,7 +56,7 @@ def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule) -> 
                 garbage = _Garbage(run.ceph, phase.at_most or AT_MOST)
                 waiting.of_garbage(garbage)
                 garbage.start()
-            given_up = waiting.follow(watch, lambda: schedule.failure is not None)
+            given_up = waiting.follow(watch, lambda: schedule.failure is not None, lambda: schedule.left > 0)
             schedule.close()
     except BaseException:
         schedule.abandon()
@@ -62,9 +64,7 @@ def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule) -> 
     if given_up:
         outcome.warn("garbage-left" if phase.wait_gc else "not-clean", given_up)
         outcome.degrade("degraded")
-    if schedule.failure is not None:
-        outcome.warn("fault-failed", schedule.failure)
-        outcome.degrade("failed")
+    schedule.note(outcome)
     outcome.window = (begun, time.time())
     if waiting.clean_since is not None and phase.wait_clean:
         outcome.extra["clean_at"] = waiting.clean_since
@@ -99,22 +99,44 @@ def drop_caches(run: RunContext) -> None:
     run.events.write("caches-dropped", nodes=list(nodes))
 
 
-class _Garbage(threading.Thread):
-    """Has RGW's garbage collected until there is none; `left` is how much there is, None until that is known."""
+class _Garbage:
+    """Has RGW's garbage collected until there is none; `left` is how much there is, None until that is known.
+
+    Counted while it is collected, too: one collection can take hours. Nobody waits for its end.
+    """
 
     def __init__(self, ceph: Ceph, limit: float) -> None:
-        super().__init__(name="garbage", daemon=True)  # nobody waits for a collection that takes hours
         self._ceph, self._until = ceph, time.monotonic() + limit
         self.left: Optional[int] = None
         self.error: Optional[str] = None
+        self._collecting: Optional[threading.Thread] = None
 
-    def run(self) -> None:
+    @property
+    def collecting(self) -> bool:
+        """True while `radosgw-admin gc process` runs."""
+        return self._collecting is not None and self._collecting.is_alive()
+
+    def start(self) -> None:
+        """Count and collect in threads of their own."""
+        threading.Thread(target=self._count, name="garbage", daemon=True).start()
+
+    def _count(self) -> None:
+        while (seconds := self._until - time.monotonic()) > 0 and self.error is None:
+            begun = time.monotonic()
+            try:
+                self.left = self._ceph.garbage(seconds)
+            except CephError as error:
+                self.error = str(error)
+            if not self.left:
+                return
+            if self._collecting is None or not self._collecting.is_alive():
+                self._collecting = threading.Thread(target=self._collect, args=(seconds,), name="gc", daemon=True)
+                self._collecting.start()
+            self._collecting.join(max(COUNT_EVERY, SPARED * (time.monotonic() - begun)))
+
+    def _collect(self, seconds: float) -> None:
         try:
-            while (seconds := self._until - time.monotonic()) > 0:
-                self.left = self._ceph.garbage()
-                if not self.left:
-                    return
-                self._ceph.collect_garbage(seconds)
+            self._ceph.collect_garbage(seconds)
         except CephError as error:
             self.error = str(error)
 
@@ -134,6 +156,7 @@ class _Waiting:
     not_clean: Optional[int] = None
     clean_since: Optional[float] = None  # our clock
     _begun: float = 0.0
+    _seen: float = 0.0  # when the newest sample was taken, on our clock: silence is no sign of a clean cluster
     _progress_at: float = 0.0  # when less was to be done than ever before
     _least: Optional[Tuple[int, int]] = None
 
@@ -141,8 +164,13 @@ class _Waiting:
         """Wait for the end of garbage, which is what is counted instead of PGs."""
         self.garbage, self.what = garbage, "entries of RGW's garbage are left"
 
-    def follow(self, watch: StatusFeed, stop: Callable[[], bool]) -> Optional[str]:
-        """Watch until the wait is over or `stop` says so; None, or why it was given up."""
+    def follow(
+        self, watch: StatusFeed, stop: Callable[[], bool], busy: Callable[[], bool] = lambda: False
+    ) -> Optional[str]:
+        """Watch until the wait is over or `stop` says so; None, or why it was given up.
+
+        While something is to come that changes the cluster (`busy`), it does not count as clean, nor as stalled.
+        """
         self._begun = self._progress_at = time.time()
         limit = self.at_most if self.duration is None else self.duration
         with contextlib.closing(Progress(limit)) as progress:
@@ -159,14 +187,22 @@ class _Waiting:
                 if self.duration is not None:
                     if elapsed >= self.duration:
                         return None
-                elif self.clean_since is not None and now - self.clean_since >= (0.0 if self.garbage else STABLE):
+                elif busy():
+                    self.clean_since, self._progress_at = None, now
+                    if given_up := self._given_up(now):
+                        return given_up
+                elif self._stays_clean():
                     return None
                 elif given_up := self._given_up(now):
                     return given_up
         return None
 
+    def _stays_clean(self) -> bool:
+        lasting = 0.0 if self.garbage else STABLE
+        return self.clean_since is not None and self._seen - self.clean_since >= lasting
+
     def _take(self, at: float, left: int, more: int) -> None:
-        self.not_clean = left
+        self.not_clean, self._seen = left, at
         self.clean_since = (self.clean_since or at) if self.not_clean == 0 else None
         # degraded may rise while PGs move: either getting less is progress
         todo = (self.not_clean, more)
@@ -180,6 +216,8 @@ class _Waiting:
         many = f"{self.not_clean} {self.what}"
         if self.garbage is not None and self.garbage.error is not None:
             return self.garbage.error
+        if self.garbage is not None and self.garbage.collecting:
+            many += " (it is still collected: radosgw-admin gc process)"
         if self.not_clean is None:
             many = "ceph status has not answered" if self.garbage is None else "RGW's garbage is not known"
         if self.at_most is not None and now - self._begun >= self.at_most:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any, Optional
 
+import pytest
+
 from cbt_plugins.cluster.ceph import CephError
+from cbt_plugins.run import wait_phase
 from cbt_plugins.run.wait_phase import _Garbage, _Waiting
 
 
@@ -15,7 +19,7 @@ class Bin:
     def __init__(self, left: int, lot: int, error: Optional[str] = None) -> None:
         self.left, self.lot, self.error = left, lot, error
 
-    def garbage(self) -> int:
+    def garbage(self, timeout: float) -> int:
         if self.error:
             raise CephError(self.error)
         return self.left
@@ -39,6 +43,28 @@ def test_garbage_is_collected_until_there_is_none() -> None:
     bin = Bin(12, lot=5)
     assert waited(bin, 600.0) is None
     assert bin.left == 0
+
+
+def test_garbage_is_counted_while_it_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One collection can take hours: what it has done by then is progress."""
+
+    class Slow(Bin):
+        def __init__(self) -> None:
+            super().__init__(12, lot=5)
+            self.empty = threading.Event()
+
+        def garbage(self, timeout: float) -> int:
+            super().collect_garbage(timeout)
+            if not self.left:
+                self.empty.set()
+            return self.left
+
+        def collect_garbage(self, timeout: float) -> None:
+            self.empty.wait()
+
+    monkeypatch.setattr(wait_phase, "COUNT_EVERY", 0.01)
+    monkeypatch.setattr(wait_phase, "SPARED", 0.0)
+    assert waited(Slow(), 600.0) is None
 
 
 def test_garbage_that_stays_is_given_up() -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any, Iterator, List, Tuple, cast
+from types import SimpleNamespace
+from typing import Any, Iterator, List, Optional, Tuple, cast
 
 import pytest
 from run_context import context
 
-from cbt_plugins.plan import S3, Phase, Plan
+from cbt_plugins.plan import S3, Event, Phase, Plan
 from cbt_plugins.run import wait_phase as waiting
 from cbt_plugins.run.context import RunArchive
+from cbt_plugins.run.events import EventSchedule
+from cbt_plugins.run.outcome import PhaseOutcome
 
 
 class Noted:
@@ -19,6 +22,7 @@ class Noted:
 
     failure = None
     run_dir = "/nowhere"
+    left = 0
 
     def __init__(self) -> None:
         self.seen: List[str] = []
@@ -48,6 +52,9 @@ class Noted:
     def abandon(self) -> None:
         self.seen.append("abandon")
 
+    def note(self, outcome: PhaseOutcome) -> None:
+        self.seen.append("note")
+
 
 def run(folder: Path, noted: Noted) -> Any:
     plan = Plan("warp", S3(urls=("http://a",)), (), (), ())
@@ -60,7 +67,7 @@ def test_events_begin_when_somebody_watches(tmp_path: Path) -> None:
     anything = cast(Any, noted)
     phase = Phase("w", "wait", duration=0.01)
     waiting.wait(run(tmp_path, noted), 1, phase, anything)
-    assert noted.seen == ["prepare", "monitors", "begin", "close", "no monitors"]
+    assert noted.seen == ["prepare", "monitors", "begin", "close", "no monitors", "note"]
 
 
 def test_a_wait_that_is_broken_off_begins_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,3 +77,42 @@ def test_a_wait_that_is_broken_off_begins_no_fault(tmp_path: Path, monkeypatch: 
     with pytest.raises(ZeroDivisionError):
         waiting.wait(run(tmp_path, noted), 1, Phase("w", "wait", duration=9.0), anything)
     assert noted.seen == ["prepare", "monitors", "begin", "abandon"]
+
+
+def follow(samples: List[Tuple[float, int]], busy: int = 0, at_most: float = 3600.0) -> Tuple[Optional[str], int]:
+    """Follow a cluster whose status at a time has so many PGs that are not clean; what `follow` gives, and its looks.
+
+    `busy`: of so many looks.
+    """
+    looks = 0
+
+    def poll(timeout: float) -> List[Tuple[float, Any]]:
+        nonlocal looks
+        looks += 1
+        return [(at, SimpleNamespace(degraded=0, misplaced=0, left=left)) for at, left in samples[looks - 1 : looks]]
+
+    waited = waiting._Waiting("w", lambda status: status.left, at_most=at_most)  # type: ignore[attr-defined]
+    given_up = waited.follow(cast(Any, SimpleNamespace(poll=poll)), lambda: False, lambda: looks <= busy)
+    return given_up, looks
+
+
+def test_a_cluster_is_clean_when_it_was_seen_to_stay_so() -> None:
+    clean = [(float(at), 0) for at in range(100, 160, 5)]
+    assert follow(clean) == (None, 4)  # 100 to 115 s
+    assert follow([clean[0], (105.0, 3), *clean[2:]]) == (None, 6)  # 110 to 125 s
+    given_up, looks = follow(clean[:1], at_most=0.2)  # and then silence
+    assert given_up == "0 PGs are not active+clean after 0 s" and looks > 4
+
+
+def test_a_wait_for_clean_begins_when_its_events_have_happened() -> None:
+    assert follow([(float(at), 0) for at in range(100, 190, 5)], busy=6) == (None, 10)
+
+
+def test_events_that_a_wait_did_not_live_to_see_are_told(tmp_path: Path) -> None:
+    schedule = EventSchedule([Event(3600.0, mark="late")], cast(Any, None), lambda *a, **k: None, "w")
+    noted = Noted()
+    outcome = waiting.wait(run(tmp_path, noted), 1, Phase("w", "wait", duration=0.01), schedule)
+    assert outcome.status == "degraded"
+    assert [(its["code"], its["text"]) for its in outcome.warnings] == [
+        ("events-left", "the phase ended before 1 of its events")
+    ]
