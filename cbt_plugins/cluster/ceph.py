@@ -93,6 +93,13 @@ class BucketStats:
     shards: Optional[int]
     marker: str  # the bucket instance; another one under the same name is another bucket
 
+    @classmethod
+    def parse(cls, stats: Mapping[str, Any]) -> BucketStats:
+        """Read what `radosgw-admin bucket stats` says of one."""
+        main = stats.get("usage", {}).get("rgw.main", {})
+        objects, size = (int(main.get(key, 0)) for key in ("num_objects", "size"))
+        return cls(objects, size, stats.get("num_shards"), str(stats["id"]))
+
 
 @dataclass(frozen=True)
 class Status:
@@ -309,23 +316,30 @@ class Ceph:
 
     def bucket(self, name: str, timeout: float = 120.0) -> Optional[BucketStats]:
         """Return a bucket's statistics, None when there is no such bucket. Raises CephError for no clear reply."""
-        command = f"{self._admin} bucket stats --bucket={shlex.quote(name)}"
-        result = self.run(command, timeout)
-        if result.status == TIMED_OUT:
-            raise CephTimeout(f"bucket stats of {name}: no reply within {timeout:g} s")
+        result = self._bucket_stats(f"--bucket={shlex.quote(name)}", name, timeout)
+        # 2002: no such bucket (ERR_NO_SUCH_BUCKET); older releases exit with 2 (ENOENT)
+        if result.status and ("(2002)" in result.stderr or "No such file or directory" in result.stderr):
+            return None
         if result.status:
-            # 2002: no such bucket (ERR_NO_SUCH_BUCKET); older releases exit with 2 (ENOENT)
-            if "(2002)" in result.stderr or "No such file or directory" in result.stderr:
-                return None
             raise CephError(f"bucket stats of {name}: " + " | ".join(result.stderr.strip().splitlines()[-2:]))
-        stats: Dict[str, Any] = json.loads(result.stdout)
-        main = stats.get("usage", {}).get("rgw.main", {})
-        return BucketStats(
-            objects=int(main.get("num_objects", 0)),
-            size=int(main.get("size", 0)),
-            shards=stats.get("num_shards"),
-            marker=str(stats["id"]),
-        )
+        return BucketStats.parse(self._parsed(result.stdout, f"bucket stats of {name}"))
+
+    def buckets_of(self, user: str, timeout: float = 120.0) -> Dict[str, BucketStats]:
+        """Return the statistics of a user's buckets by their names in S3: one question for all. Raises CephError."""
+        result = self._bucket_stats(f"--uid={shlex.quote(user)}", f"all buckets of {user}", timeout)
+        if result.status:
+            raise CephError(f"bucket stats of {user}: " + " | ".join(result.stderr.strip().splitlines()[-2:]))
+        every = self._parsed(result.stdout, f"bucket stats of {user}")
+        return {its["bucket"]: BucketStats.parse(its) for its in every if isinstance(its, dict)}
+
+    def _bucket_stats(self, which: str, what: str, timeout: float) -> Result:
+        try:
+            result = self.run(f"{self._admin} bucket stats {which}", timeout)
+        except RemoteError as error:
+            raise CephError(str(error)) from error
+        if result.status == TIMED_OUT:
+            raise CephTimeout(f"bucket stats of {what}: no reply within {timeout:g} s")
+        return result
 
     def remove_bucket(self, name: str, timeout: float) -> None:
         """Remove a bucket with all its objects; the space is free at once (no garbage collection). Raises CephError."""

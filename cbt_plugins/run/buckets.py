@@ -28,6 +28,10 @@ log = logging.getLogger(__name__)
 REMOVE_RATE = 20.0
 #: seconds for the statistics of a bucket, and for those while a fault is in force: then they may never come
 STATS_TIMEOUT, FAULTY_STATS_TIMEOUT = 120.0, 15.0
+#: buckets that are asked for one by one, side by side: sshd drops connections above ten that begin at once
+FEW = 4
+#: how often counts are asked for when there is no clear answer, and seconds in between
+TRIES, TRY_AGAIN = 3, 5.0
 #: counts that are taken until they balance, and seconds between them
 SETTLES, SETTLE = 10, 1.0
 #: removes buckets through S3, from a client
@@ -75,6 +79,7 @@ class Buckets:
         self._users = {self.names[b.key]: b.user for b in plan.buckets}
         self._keep_versions = plan.versioned
         self._known: Optional[Dict[str, int]] = None
+        self.untold = ""  # why objects were not counted
 
     @property
     def versioned(self) -> List[str]:
@@ -101,19 +106,41 @@ class Buckets:
                     raise CephError(f"bucket {name!r} exists and is not of this run: nothing was changed")
                 self._journal.write("bucket", bucket=name)
 
-    def counts_if_reachable(self) -> Dict[str, int]:
-        """`counts` while a fault is in force: {} when the bucket index is unreachable, without a long wait."""
+    def counts_if_told(self, timeout: float = STATS_TIMEOUT) -> Dict[str, int]:
+        """Return `counts`; {} where they cannot be had, and then `untold` says why."""
         try:
-            return self.counts(FAULTY_STATS_TIMEOUT)
-        except CephTimeout as error:
-            log.warning("%s: the bucket index is unreachable while a fault is in force", error)
+            return self.counts(timeout)
+        except CephError as error:
+            log.warning("objects are not counted: %s", error)
+            self.untold = str(error)
             return {}
 
     def counts(self, timeout: float = STATS_TIMEOUT) -> Dict[str, int]:
-        """Return objects by bucket name."""
-        names = list(self.names.values())
-        found = side_by_side(*(partial(self._objects, name, timeout) for name in names))
-        return dict(zip(names, found))
+        """Return objects by bucket name. Raises CephError; what may pass, such as a lost connection, is tried again."""
+        for left in reversed(range(TRIES)):
+            try:
+                return self._counts(timeout)
+            except CephError as error:
+                if isinstance(error, CephTimeout) or not left:
+                    raise
+                time.sleep(TRY_AGAIN)
+        raise AssertionError("unreachable")
+
+    def _counts(self, timeout: float) -> Dict[str, int]:
+        """Ask for a user's buckets at once; one by one, a few side by side, for what that does not tell."""
+        found: Dict[str, int] = {}
+        by_user: Dict[str, List[str]] = {}
+        for name, user in self._users.items():
+            by_user.setdefault(user or self._s3.user or "", []).append(name)
+        for user, names in by_user.items():
+            if user and len(names) > FEW:
+                told = self._ceph.buckets_of(user, timeout)
+                found.update((name, told[name].objects) for name in names if name in told)
+        left = [name for name in self.names.values() if name not in found]
+        for first in range(0, len(left), FEW):
+            lot = left[first : first + FEW]
+            found.update(zip(lot, side_by_side(*(partial(self._objects, name, timeout) for name in lot))))
+        return {name: found[name] for name in self.names.values()}
 
     def keep(self, counts: Mapping[str, int]) -> None:
         """Remember the counts at the end of a phase: the next one begins with them. Others write to existing buckets.

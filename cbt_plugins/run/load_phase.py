@@ -19,7 +19,7 @@ from cbt_plugins.load import worker_groups
 from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, LoadStart, environment, generator_of
 from cbt_plugins.load.session import Agents, Beat, LoadError, LoadOrders, LoadSession
 from cbt_plugins.plan import Goal, Phase, placement_id
-from cbt_plugins.run.buckets import Buckets, ObjectCount, account, settled
+from cbt_plugins.run.buckets import FAULTY_STATS_TIMEOUT, STATS_TIMEOUT, Buckets, ObjectCount, account, settled
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.events import EventSchedule
 from cbt_plugins.run.outcome import PhaseOutcome, block_of, window_of
@@ -66,7 +66,8 @@ class LoadPhase:
         before = Pending(self._counts if known is None else lambda: known)
         session = self._session(phase, jobs, scratch)
         self._make_load(session, outcome, schedule, folder, before)
-        after, capacity = Pending(self._counts), Pending(partial(outcome.note_capacity, self.context.watch, folder))
+        capacity = Pending(partial(outcome.note_capacity, self.context.watch, folder))
+        after = Pending(self._counts_after)
         session.collect(folder)
         ends = session.ends()
         outcome.add_jobs(jobs, ends, self.ready.offsets, self.ready.programs, self.context.plan.keep_rows)
@@ -154,15 +155,19 @@ class LoadPhase:
             known = {b: n for b, n in before.items() if b in now}
             return account(known, now, jobs, ends, self.buckets.versioned)
 
-        after = settled(self._counts, after, judge)
+        after = settled(self._counts_after, after, judge)
         outcome.add_accounting(judge(after))
         self.buckets.keep(after)
         if not (before and after) and self.context.plan.admin:
-            text = "objects were not counted: the bucket index was unreachable while a fault was in force"
-            outcome.warn("no-accounting", text)
+            outcome.warn("no-accounting", f"objects were not counted: {self.buckets.untold}")
 
     def _counts(self) -> Dict[str, int]:
-        return self.buckets.counts_if_reachable() if self.faulty else self.buckets.counts()
+        """Count before the load; raises CephError, but while a fault is in force."""
+        return self._counts_after() if self.faulty else self.buckets.counts()
+
+    def _counts_after(self) -> Dict[str, int]:
+        """Count, or {}: no answer costs the accounting, and not the phase."""
+        return self.buckets.counts_if_told(FAULTY_STATS_TIMEOUT if self.faulty else STATS_TIMEOUT)
 
     @property
     def faulty(self) -> bool:

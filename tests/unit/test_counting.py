@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,13 +12,13 @@ from typing import Any, Dict, List, Mapping, cast
 import pytest
 from run_context import context
 
-from cbt_plugins.cluster.ceph import Ceph, CephError, CephTimeout
+from cbt_plugins.cluster.ceph import BucketStats, Ceph, CephError, CephTimeout
 from cbt_plugins.cluster.remote import Result, side_by_side
 from cbt_plugins.journal import Journal
 from cbt_plugins.load.generator import JobEnd
 from cbt_plugins.plan import S3, Bucket, Plan
 from cbt_plugins.run import buckets as of_buckets
-from cbt_plugins.run.buckets import FAULTY_STATS_TIMEOUT, STATS_TIMEOUT, Buckets, ObjectCount, account
+from cbt_plugins.run.buckets import FAULTY_STATS_TIMEOUT, FEW, STATS_TIMEOUT, Buckets, ObjectCount, account
 from cbt_plugins.run.load_phase import LoadPhase
 
 
@@ -46,6 +47,65 @@ def test_an_index_that_a_fault_took_along_costs_the_accounting_and_not_the_phase
     remote = Silent()
     assert load_phase(tmp_path, remote, "settings", "recovery", "stop")._counts() == {}
     assert remote.limits == [FAULTY_STATS_TIMEOUT] and FAULTY_STATS_TIMEOUT < STATS_TIMEOUT
+
+
+class Cut:
+    """Connections to the head that are lost so many times; then every bucket has seven objects."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+        self.asked: List[str] = []
+
+    def run(self, nodes: List[str], command: str, timeout: float, check: bool) -> Dict[str, Result]:
+        self.asked.append(command)
+        self.left -= 1
+        if self.left >= 0:
+            return {nodes[0]: Result("", "Connection reset by peer", 255)}
+        return {nodes[0]: Result(json.dumps({"id": "m", "usage": {"rgw.main": {"num_objects": 7}}}), "", 0)}
+
+
+@pytest.mark.parametrize(("times", "counts"), [(2, {"cbtp-r1-4kib": 7}), (99, {})])
+def test_a_lost_connection_costs_at_most_the_accounting(
+    times: int, counts: Dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_buckets, "TRY_AGAIN", 0.0)
+    phase = load_phase(tmp_path, cast(Any, Cut(times)))
+    assert phase._counts_after() == counts
+    assert phase.buckets.untold == ("" if counts else "bucket stats of cbtp-r1-4kib: Connection reset by peer")
+
+
+class Hundred:
+    """A user with many buckets; one of them is no longer there."""
+
+    def __init__(self) -> None:
+        self.single: List[str] = []
+        self.now = self.most = 0
+        self.lock = threading.Lock()
+
+    def buckets_of(self, user: str, timeout: float) -> Dict[str, BucketStats]:
+        assert user == "perf$cbt"
+        names = [f"cbtp-r1-b{n:02}" for n in range(90)] + ["another"]
+        return {name: BucketStats(3, 0, 1, name) for name in names}
+
+    def bucket(self, name: str, timeout: float) -> None:
+        with self.lock:
+            self.single.append(name)
+            self.now += 1
+            self.most = max(self.most, self.now)
+        threading.Event().wait(0.01)
+        with self.lock:
+            self.now -= 1
+
+
+def test_many_buckets_are_counted_by_few_connections(tmp_path: Path) -> None:
+    keys = tuple(Bucket(f"b{n:02}", ((1, 1, 1.0),)) for n in range(100))
+    plan = Plan("warp", S3(urls=("http://a",), user="perf$cbt"), keys, (), ())
+    ceph = Hundred()
+    with contextlib.closing(Journal(tmp_path / "journal.jsonl")) as journal:
+        counts = Buckets(plan, "r1", cast(Any, ceph), journal).counts()
+    assert list(counts) == [f"cbtp-r1-b{n:02}" for n in range(100)]
+    assert set(list(counts.values())[:90]) == {3} and set(list(counts.values())[90:]) == {0}
+    assert sorted(ceph.single) == [f"perf/cbtp-r1-b{n}" for n in range(90, 100)] and ceph.most <= FEW
 
 
 class Tenants:
