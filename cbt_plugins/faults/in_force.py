@@ -23,6 +23,8 @@ Setting = Tuple[str, str, str]
 _QUESTIONS = ("osd dump", "osd tree", "osd metadata", "quorum_status", "mgr stat", DAEMON_QUESTIONS["rgw"])
 #: seconds for one daemon's answer, on top of the limit of a command
 _EACH = 0.2
+#: questions in one command: Linux takes 128 KiB as an argument, and where one is not answered each needs a `ceph`
+_LOT = 300
 
 
 class Wrong(NamedTuple):
@@ -121,9 +123,12 @@ def _masked(facts: Facts, mask: str) -> Sequence[int]:
 
 def _shown(ceph: Ceph, asked: Sequence[Tuple[str, str]], timeout: float) -> List[str]:
     """Return what each daemon says of its option, "" where it says nothing."""
-    if not asked:
-        return []
     questions = [f"config show {daemon} {option}" for daemon, option in asked]
+    lots = (questions[first : first + _LOT] for first in range(0, len(questions), _LOT))
+    return [reply for lot in lots for reply in _replies(ceph, lot, timeout)]
+
+
+def _replies(ceph: Ceph, questions: Sequence[str], timeout: float) -> List[str]:
     limit = timeout + _EACH * len(questions)
     lines = "".join(f"{question}\\n" for question in questions)
     answer = ceph.run(f"printf '{lines}' | {ceph.command} 2>/dev/null", limit)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict, List, Mapping, Tuple
 
 import pytest
@@ -10,7 +12,7 @@ from faults_world import CLUSTER, Connections, injector
 
 from cbt_plugins.cluster.ceph import Ceph, CommandTimes
 from cbt_plugins.cluster.remote import Result
-from cbt_plugins.faults import FaultError, Injector
+from cbt_plugins.faults import FaultError, Injector, in_force
 from cbt_plugins.faults.facts import Facts
 from cbt_plugins.faults.in_force import daemons_of, needs_restart, not_in_force
 from cbt_plugins.plan import Settings
@@ -171,6 +173,24 @@ def facts() -> Facts:
         "service dump": {"services": {"rgw": {"daemons": {"summary": "", **gateways}}}},
     }
     return Facts(answers)
+
+
+def test_thousands_of_questions_fit_into_commands() -> None:
+    """Linux takes 128 KiB as an argument; and a daemon that says nothing costs those of its own command alone."""
+    each: List[str] = []
+
+    def run(command: str, timeout: float) -> Result:
+        assert len(command) < 128 << 10
+        questions = re.findall(r"config show (osd\.\d+) osd_max_backfills", command)
+        if command.startswith("echo"):
+            each.extend(questions)
+            return Result("".join(f"cbt-plugins: {'' if osd == 'osd.7' else 9}\n" for osd in questions), "", 0)
+        return Result("".join("9\n" for osd in questions if osd != "osd.7"), "", 0)
+
+    ceph: Any = SimpleNamespace(command="sudo cephadm shell -- ceph", run=run)
+    said = in_force._shown(ceph, [(f"osd.{osd}", "osd_max_backfills") for osd in range(5000)], 30.0)
+    assert len(said) == 5000 and [osd for osd, value in enumerate(said) if value != "9"] == [7]
+    assert 1 < len(each) < 1000
 
 
 @pytest.mark.parametrize(
