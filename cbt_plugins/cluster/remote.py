@@ -14,6 +14,7 @@ import stat
 import subprocess
 import tarfile
 import threading
+import time
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -221,6 +222,8 @@ def side_by_side(*questions: Callable[[], Any]) -> List[Any]:
 
 #: seconds that a node has, beyond the command's own time, to connect and to answer
 CONNECT_ALLOWANCE = 20.0
+#: seconds between two looks at how far a copy is
+LOOK = 10.0
 
 
 class Remote:
@@ -337,10 +340,11 @@ class Remote:
         if any(r.status for r in results.values()):
             raise RemoteError("writing files", results)
 
-    def fetch(self, nodes: Sequence[str], remote_dir: str, local_dir: Path, timeout: float = 3600.0) -> None:
+    def fetch(self, nodes: Sequence[str], remote_dir: str, local_dir: Path, stalled: float = 600.0) -> None:
         """Copy a folder from every node into local_dir/<node>/: its files and folders, no links, no other modes.
 
-        A missing folder gives an empty one. What the nodes send is not trusted.
+        A missing folder gives an empty one. What the nodes send is not trusted. Ends a node from which nothing more
+        has come for `stalled` seconds. Raises RemoteError.
         """
         running: List[Tuple[str, subprocess.Popen[bytes]]] = []
         quoted = shlex.quote(remote_dir)
@@ -366,16 +370,11 @@ class Remote:
         full: Optional[Path] = None
         results = {node: Result("", "", 0) for node, _ in running}
         for node, process in running:
-            try:
-                _, err = process.communicate(timeout=timeout)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.communicate()
-                err = b"no reply in time"
+            err = _end_of_copy(process, local_dir / node, stalled)
             # tar says 1 when a file changed while it was read: rows of a load that is still ending
             if process.returncode not in (0, 1):
-                results[node] = Result("", (err or b"").decode(errors="replace"), process.returncode or UNREACHABLE)
-            if any(text in (err or b"") for text in (b"No space left on device", b"Disk quota exceeded")):
+                results[node] = Result("", err.decode(errors="replace"), process.returncode or UNREACHABLE)
+            if any(text in err for text in (b"No space left on device", b"Disk quota exceeded")):
                 full = local_dir / node  # what unpacks is here
         for node in results:
             _drop_special(local_dir / node)
@@ -387,6 +386,22 @@ class Remote:
     def stream(self, nodes: Sequence[str], command: str) -> Stream:
         """Start a command on all nodes at once and read its lines as they come."""
         return Stream({node: self.transport.ssh(node, command) for node in nodes})
+
+
+def _end_of_copy(process: subprocess.Popen[bytes], folder: Path, stalled: float) -> bytes:
+    """Wait for the end of a copy into a folder that takes as long as it takes; return its messages."""
+    seen, at = -1, time.monotonic()
+    while True:
+        try:
+            return process.communicate(timeout=min(stalled, LOOK))[1] or b""
+        except subprocess.TimeoutExpired:
+            now = sum(file.lstat().st_size for file in folder.rglob("*"))
+            if now != seen:
+                seen, at = now, time.monotonic()
+            elif time.monotonic() - at >= stalled:
+                process.kill()
+                process.communicate()
+                return f"nothing more came for {stalled:g} s".encode()
 
 
 #: options of tar: what comes from a node belongs to us, with the usual modes, and runs nothing as somebody else

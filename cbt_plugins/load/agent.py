@@ -345,6 +345,7 @@ class Load:
                     if not job.reducer.poll():
                         job.reducer.process.kill()
                 until += REDUCE_TIMEOUT
+            self.agent.say(t=time.time())  # the head gives up a node that says nothing
             self.agent.pump(RUNNING_WAIT)
         for job in self.jobs:
             job.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import math
 import shlex
 import shutil
@@ -18,12 +19,16 @@ from cbt_plugins.cluster.stream import NodeProgram, Stream
 from cbt_plugins.load.agent import TERM_TIMEOUT
 from cbt_plugins.load.generator import FOLDER, ROWS, Counts, JobEnd, LoadJob, parse_counts
 
+log = logging.getLogger(__name__)
+
 #: seconds between the word and the start: every node must have got it
 GO_AHEAD = 0.4
 #: seconds for listing the objects that are there, or for writing those that a plain warp wants
 PREPARE_LIMIT = 3600.0
 #: seconds for removing a phase's folder on the nodes
 REMOVE_LIMIT = 300.0
+#: how often what a phase has left is fetched when connections are lost, and seconds in between
+TRIES, TRY_AGAIN = 3, 5.0
 #: what clients run; standard library only
 AGENT = Path(__file__).with_name("agent.py")
 #: what a session leaves on a node and in a phase's folder
@@ -237,17 +242,17 @@ class LoadSession:
             return
         # each agent's last word comes when all its files are closed
         _bring(self._agents.remote, self.nodes, self._folder, into)
-        removed = set()
+        left = set(self.nodes)
         for node in self.nodes:
             self._order(node, remove=self._folder)
-        for node, line in self._stream.lines(REMOVE_LIMIT):
-            said = _said(line)
-            if "failed" in said:
-                raise LoadError(f"{node}: {said['failed']}")
-            removed |= {node} if "removed" in said else set()
-            if len(removed) == len(self.nodes):
-                return
-        raise LoadError(f"{self._folder} was not removed on {', '.join(set(self.nodes) - removed)}")
+        until = time.monotonic() + REMOVE_LIMIT
+        while left.difference(self._stream.lost) and time.monotonic() < until:
+            for node, line in self._stream.lines(1.0):
+                left -= {node} if "removed" in _said(line) else set()
+                if not left:
+                    return
+        # agents that waited too long while large files came have ended; what was fetched is here
+        _remove(self._agents.remote, sorted(left), self._folder)
 
 
 def collect(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> None:
@@ -266,16 +271,30 @@ def collect(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> No
     )
     remote.run(nodes, gone, timeout=90.0)
     _bring(remote, nodes, folder, into)
+    _remove(remote, nodes, folder)
+
+
+def _remove(remote: Remote, nodes: Sequence[str], folder: str) -> None:
+    """Remove what was fetched; a node that does not do it keeps it, and the log says so."""
     try:
-        remote.run(nodes, f"{find_own(folder)}rm -rf -- {quoted}", timeout=300.0)
+        remote.run(nodes, f"{find_own(folder)}rm -rf -- {shlex.quote(folder)}", timeout=REMOVE_LIMIT)
     except RemoteError as error:
-        raise LoadError(str(error)) from error
+        log.warning("%s was fetched, and stays on nodes: %s", folder, error)
 
 
 def _bring(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> None:
-    """Fetch the folders of KINDS, each file of one node."""
+    """Fetch the folders of KINDS, each file of one node; again when a connection was lost. Raises RemoteError."""
     scratch, seen = into / "fetched", set()
-    remote.fetch(nodes, folder, scratch)
+    for left in reversed(range(TRIES)):
+        try:
+            remote.fetch(nodes, folder, scratch)
+            break
+        except RemoteError as error:
+            if not left:
+                raise
+            log.warning("%s; fetching it again", error)
+            shutil.rmtree(scratch, ignore_errors=True)
+            time.sleep(TRY_AGAIN)
     for node in nodes:
         for kind in KINDS:
             (into / kind).mkdir(parents=True, exist_ok=True)

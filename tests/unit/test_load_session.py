@@ -9,14 +9,14 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Callable, Iterator, List
+from typing import Any, Callable, Iterator, List
 
 import pytest
 from request_rows import rows_of
 from waiting import wait_for
 
 from cbt_plugins.cluster.clock import Offset
-from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.remote import Remote, RemoteError, Result
 from cbt_plugins.host import own_program
 from cbt_plugins.load import session
 from cbt_plugins.load.generator import LoadJob
@@ -306,6 +306,29 @@ def test_an_agent_that_hears_nothing_ends(start: Starter, tmp_path: Path, monkey
     run_to_end(its)
     its.collect(tmp_path / "got")
     wait_for(lambda: not running(pid), "the agent's end")
+
+
+def test_what_was_fetched_counts_when_its_agent_has_ended(
+    start: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends by itself while large files are fetched; and a connection of the copy may be lost."""
+    its = start(job("a", "--rows", "5"))
+    pid = agent_pid(its, tmp_path)
+    run_to_end(its)
+    fetch, lost = Remote.fetch, [False, True]
+
+    def fetched(remote: Remote, nodes: Any, folder: str, into: Path) -> None:
+        if lost.pop():
+            raise RemoteError("fetching", {NODE: Result("", "Connection reset by peer", 255)})
+        fetch(remote, nodes, folder, into)
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not running(pid), "the agent's end")
+
+    monkeypatch.setattr(session, "TRY_AGAIN", 0.0)
+    monkeypatch.setattr(Remote, "fetch", fetched)
+    its.collect(tmp_path / "got")
+    assert (tmp_path / "got" / "aggregates" / "a.aggregates").exists()
+    assert not (tmp_path / "load" / "node").exists()
 
 
 def test_a_stop_at_once_is_no_stop_of_nothing(start: Starter) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shutil
 import socket
+import subprocess
 import time
 from pathlib import Path
-from typing import List
+from types import SimpleNamespace
+from typing import Any, List
 
 import pytest
 
+from cbt_plugins.cluster import remote
 from cbt_plugins.cluster.clock import offsets
 from cbt_plugins.cluster.remote import (
     Remote,
@@ -52,6 +55,15 @@ def test_files_go_and_come_back_byte_for_byte(tmp_path: Path) -> None:
     REMOTE.fetch([HERE], f"{tmp_path}/a", tmp_path / "back")
     assert (tmp_path / "back" / HERE / "b").read_bytes() == content
     assert (tmp_path / "back" / HERE / "c" / "d").exists()
+
+
+def test_a_copy_from_which_nothing_more_comes_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "LOOK", 0.05)
+    process = subprocess.Popen(["sleep", "1000"])
+    sizes = iter([1, 2, 3])
+    folder: Any = SimpleNamespace(rglob=lambda pattern: [tmp_path] * next(sizes, 3))
+    assert remote._end_of_copy(process, folder, 0.2) == b"nothing more came for 0.2 s"
+    assert process.returncode == -9 and next(sizes, None) is None
 
 
 def test_a_folder_that_is_not_there_arrives_empty(tmp_path: Path) -> None:
