@@ -92,9 +92,10 @@ def is_address(host: str) -> bool:
 def same_host(one: str, other: str) -> bool:
     """Return whether two names, each with or without a user, a port and a domain, are those of one host.
 
-    The YAML and Ceph may know one host by two domains (its networks), so only the first labels are compared.
+    The YAML and Ceph may know one host by two domains (its networks), so only the first labels are compared; DNS knows
+    no case.
     """
-    return short_name(one) == short_name(other)
+    return short_name(one).lower() == short_name(other).lower()
 
 
 def find_host(name: str, nodes: Sequence[str]) -> Optional[str]:

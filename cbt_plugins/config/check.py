@@ -17,6 +17,7 @@ from cbt_plugins.config.cluster import (
     ClusterSection,
     CollectlProfile,
     CommonSection,
+    errors_of_case,
     errors_of_watched,
     node_errors,
 )
@@ -123,7 +124,7 @@ def load(source: YamlSource) -> Config:
     if ours or (isinstance(profiles, dict) and set(profiles) & set(registry.built_in(registry.MONITORS))):
         errors += [*_common(source, data.get("common")), *_monitors(source, data), *_fault_file(source, data)]
         if not ours and isinstance(data.get("cluster"), dict):
-            wrong = list(node_errors(data["cluster"]))
+            wrong = [*node_errors(data["cluster"])] or [*errors_of_case(data["cluster"])]
             errors += [source.error_at(("cluster", *path), text, of_key) for path, text, of_key in wrong]
     if not errors:
         texts = too_much([run.plan for run in runs], cluster.get("iterations", 0))
@@ -166,7 +167,7 @@ def _duplicates(source: YamlSource, others: Sequence[Any]) -> List[ErrorAt]:
 def _cluster(source: YamlSource, data: Mapping[str, Any]) -> Tuple[Mapping[str, Any], List[ErrorAt]]:
     valid, wrong = validate(ClusterSection, data)
     unread = [role for role in ROLES if role not in ClusterSection.model_fields]
-    wrong = (*wrong, *node_errors(data, unread))
+    wrong = [*wrong, *node_errors(data, unread)] or [*errors_of_case(data)]
     meant: Dict[str, str] = {}
     misspelt = list(misspelt_keys(source, meant))
     required = [("cluster", key) for key in ("iterations", *meant.values())]

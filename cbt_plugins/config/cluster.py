@@ -44,6 +44,16 @@ def node_errors(cluster: Mapping[str, Any], roles: Sequence[str] = ROLES) -> Ite
                 yield FieldError(place, str(error), of_key=isinstance(value, dict))
 
 
+def errors_of_case(cluster: Mapping[str, Any]) -> Iterator[FieldError]:
+    """Yield each key that names a host in other capitals than one before it: it would count as two nodes."""
+    spelled: Dict[str, str] = {}
+    for role in ROLES:
+        for host in map(host_of, split_names(cluster.get(role))):
+            known = spelled.setdefault(host.lower(), host)
+            if known != host:
+                yield FieldError((role,), f"{host} and {known} are one host: write it in one way")
+
+
 def _entries(role: str, value: Union[List[Any], Dict[Any, Any], None]) -> Iterator[Tuple[Path, Any]]:
     for index, entry in enumerate(value or ()):
         yield (role, entry if isinstance(value, dict) else index), entry

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins import signals
+from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.remote import Pending
 from cbt_plugins.cluster.sampler import StatusFeed
 from cbt_plugins.conditions import NO_FAULTS, found_in, of_own_faults
@@ -34,6 +35,8 @@ LATE = 45.0
 LATEST_START = 15.0
 #: seconds without a finished request after which a generator counts as stalled
 STALL = 15.0
+#: seconds for which a fill goes on although nobody says how far it is
+UNTOLD = 1800.0
 #: a fill has failed when a job of it had so many failed requests in so many seconds, and no other ones
 REFUSED_REQUESTS, REFUSED_SECONDS = 10, 5.0
 
@@ -421,13 +424,22 @@ def _target(run: RunContext, goal: Goal) -> Optional[Callable[[StatusFeed], bool
     ceph = run.ceph
     pool = ceph.data_pool(*([placement_id(run.run_id)] if run.plan.rgw.placement else []))
     wanted = ceph.pool_bytes(pool) + max_avail * ceph.max_avail(pool)
-    asked = [0.0]
+    asked, told = [0.0], [time.monotonic()]
 
     def reached(_: StatusFeed) -> bool:
-        if time.monotonic() < asked[0]:
+        now = time.monotonic()
+        if now < asked[0]:
             return False
-        asked[0] = time.monotonic() + 5.0
-        return ceph.pool_bytes(pool) >= wanted
+        asked[0] = now + 5.0
+        try:
+            used = ceph.pool_bytes(pool)
+        except CephError as error:  # one of thousands of questions: the next one may be answered
+            if now - told[0] > UNTOLD:
+                raise
+            log.info("how far the fill is: %s", error)
+            return False
+        told[0] = now
+        return used >= wanted
 
     return reached
 

@@ -325,6 +325,7 @@ def test_files_without_a_section_of_ours_are_none_of_our_business(tmp_path: Path
         ("osds: [n1, §7]", "cluster.osds[1]: must be a host name (quote it when it is a number)"),
         ("mons: §5", "cluster.mons: must be a host name, a list of them, or a mapping from them"),
         ("mons: {§a/b: {}}", "cluster.mons.a/b: 'a/b' is not a host name"),
+        ("head: CEPH1.lab\n  osds: §[n1, root@ceph1.lab]", "cluster.osds: ceph1.lab and CEPH1.lab are one host: write"),
     ],
 )
 def test_nodes_beside_benchmarks_of_cbt_and_a_profile_of_ours(tmp_path: Path, nodes: str, message: str) -> None:
@@ -335,6 +336,11 @@ def test_nodes_beside_benchmarks_of_cbt_and_a_profile_of_ours(tmp_path: Path, no
     found = errors_in(tmp_path, text)
     assert len(found) == bool(message)
     assert all(message in one for one in found)
+
+
+def test_a_host_is_written_in_one_way(tmp_path: Path) -> None:
+    (found,) = errors_in(tmp_path, CLUSTER.replace("clients: [", "clients: [NODE1, ") + RGWTEST)
+    assert "are one host: write it in one way" in found
 
 
 def test_other_benchmarks_beside_ours_are_left_alone(tmp_path: Path) -> None:

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any, Dict, cast
 
 import pytest
+from run_context import context
 
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.journal import Journal, JournalInUse, json_lines, write_json
 from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, environment
 from cbt_plugins.load.session import Beat
-from cbt_plugins.plan import S3, Goal, Phase
+from cbt_plugins.plan import S3, Goal, Phase, Plan
+from cbt_plugins.run import load_phase
 from cbt_plugins.run.buckets import account, bucket_name
 from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.load_phase import _target, lasting, refusal
@@ -215,6 +217,41 @@ def test_a_fill_by_raw_ends_when_so_much_of_the_cluster_is_used() -> None:
         answers.append(reached(cast(Any, watch)))
     assert answers == [False, False, False, True]
     assert _target(cast(Any, None), Goal(duration=5.0)) is None
+
+
+def test_a_fill_by_share_goes_on_when_a_question_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, silent = [1000.0], CephError("Connection reset by peer")
+
+    class Pool:
+        used: Any = 100.0
+
+        def data_pool(self) -> str:
+            return "data"
+
+        def max_avail(self, pool: str) -> float:
+            return 1000.0
+
+        def pool_bytes(self, pool: str) -> float:
+            if self.used is silent:
+                raise silent
+            return float(self.used)
+
+    pool, nothing = Pool(), cast(Any, None)
+    monkeypatch.setattr(load_phase.time, "monotonic", lambda: now[0])
+    plan = Plan("warp", S3(urls=("http://a",)), (), (), ())
+    reached = _target(context(plan=plan, ceph=pool), Goal(max_avail=0.3))
+    assert reached is not None
+
+    def answer(used: Any, later: float) -> bool:
+        pool.used = used
+        now[0] += later
+        return reached(nothing)
+
+    assert not answer(399.0, 10.0)
+    assert not answer(silent, 10.0)
+    assert answer(400.0, 10.0)
+    with pytest.raises(CephError, match="reset"):
+        answer(silent, load_phase.UNTOLD + 1.0)
 
 
 def test_one_process_at_a_time_works_in_an_archive(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def test_users_and_ports_are_kept_for_who_connects() -> None:
         ("node1", "node1.lab.example", True),
         ("root@node1", "node1.lab.example:22", True),
         ("node1.public", "node1.storage", True),
+        ("CEPH01.lab", "ceph01", True),
         ("node1", "node10", False),
         ("10.0.0.1", "10.0.0.2", False),
         ("10.0.0.1", "root@10.0.0.1", True),
@@ -67,6 +68,7 @@ def test_names_of_one_host(one: str, other: str, same: bool) -> None:
         ("node1", ["node1.a", "node1.b"], None),
         ("node1", ["node1", "node1.b"], "node1"),
         ("node3", ["node1"], None),
+        ("ceph01", ["CEPH01", "node1"], "CEPH01"),
     ],
 )
 def test_the_node_that_a_name_means(name: str, nodes: Sequence[str], found: Optional[str]) -> None:
