@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import (
     Any,
     Collection,
@@ -71,7 +72,7 @@ class Facts:
 
     answers: Mapping[str, Any]
 
-    @property
+    @cached_property
     def osds(self) -> Dict[int, Mapping[str, Any]]:
         """Return number -> entry of `osd dump`."""
         return {int(o["osd"]): o for o in self.answers["osd dump"]["osds"]}
@@ -86,18 +87,18 @@ class Facts:
         """Return the flags of the OSD map."""
         return list(self.answers["osd dump"]["flags_set"])
 
-    @property
+    @cached_property
     def tree(self) -> Dict[int, Mapping[str, Any]]:
         """Return CRUSH id -> node of `osd tree`."""
         return {int(n["id"]): n for n in self.answers["osd tree"]["nodes"]}
 
-    @property
+    @cached_property
     def pgs(self) -> List[Mapping[str, Any]]:
         """Return the PGs: pgid, state, acting."""
         answer = self.answers["pg dump pgs_brief"]
         return list(answer["pg_stats"] if isinstance(answer, dict) else answer)  # a bare list before Nautilus
 
-    @property
+    @cached_property
     def hosts(self) -> Dict[str, List[int]]:
         """Return host name -> OSDs: the host that the daemons report, else that of the CRUSH tree."""
         said = {int(m["id"]): str(m.get("hostname") or "") for m in self.answers.get("osd metadata") or []}
@@ -108,7 +109,7 @@ class Facts:
                     hosts.setdefault(said.get(osd) or node["name"], []).append(osd)
         return {host: sorted(osds) for host, osds in sorted(hosts.items())}
 
-    @property
+    @cached_property
     def gateways(self) -> Dict[str, Mapping[str, Any]]:
         """Return the rows of the gateways by instance."""
         return newest_gateways(self.answers[DAEMON_QUESTIONS["rgw"]])

@@ -38,6 +38,8 @@ for name in names:
         shown[name][option] = ask("config show rgw.%d %s" % (newest[name], option)).strip()
 print(json.dumps(shown))
 """
+#: seconds for one `ceph`, on top of the limit of a command
+_EACH = 2.0
 #: seconds for removing what is in buckets, which may be much
 _LONG = 4 * 3600.0
 
@@ -198,7 +200,7 @@ class GatewayMaker:
 
     def _shown(self, names: Sequence[DaemonName] = ()) -> Dict[str, Dict[str, str]]:
         check = self._says(names or self._gateways, [])
-        answer = self.ceph.run(check.text, self.limits.quick)
+        answer = self.ceph.run(check.text, self.limits.quick + self._asking(names or self._gateways))
         try:
             shown: Dict[str, Dict[str, str]] = json.loads(answer.stdout)
         except ValueError:
@@ -206,7 +208,11 @@ class GatewayMaker:
             raise FaultError(f"what gateways run with, on {self.ceph.head}: {why[0]}") from None
         return shown
 
+    def _asking(self, names: Sequence[DaemonName]) -> float:
+        """Return the seconds for a `ceph` for each option of each gateway."""
+        return _EACH * len(names) * len(self.wanted.options)
+
     def _says(self, names: Sequence[DaemonName], want: Sequence[Any]) -> Check:
         words = [self.ceph.command, " ".join(name.id for name in names), " ".join(self.wanted.options)]
         text = f"python3 -I -c {shlex.quote(_SHOWN)} {shlex.join(words)}"
-        return Check(self.ceph.head, text, tuple(want), self.limits.back)
+        return Check(self.ceph.head, text, tuple(want), self.limits.back + self._asking(names))

@@ -9,6 +9,7 @@ import errno
 import socket
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, Callable, Collection, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.faults.facts import (
@@ -152,27 +153,28 @@ class _Case:
     around: Surroundings
     numbers: Dict[str, Any]
 
-    @property
+    @cached_property
     def gone(self) -> Set[int]:
         """Return the OSDs that will not serve: those of the fault and of the open ones, and those that are down now."""
         down = {n for n, o in self.facts.osds.items() if not o["up"]}
         return {*self.taken.osds, *down, *(int(name.id) for name in self.daemons_gone if name.type == "osd")}
 
-    @property
+    @cached_property
     def daemons_gone(self) -> Set[DaemonName]:
         """Return the daemons that open faults have taken, and that are not back."""
         return {name for held in self.around.held for name in held.missing(self.facts)}
 
-    @property
+    @cached_property
     def out(self) -> Set[int]:
         """Return the OSDs that open faults have marked out."""
         return {osd for held in self.around.held if held.taken.out for osd in held.taken.osds}
 
-    def domains(self) -> Iterator[Tuple[Mapping[str, Any], str, Dict[str, float]]]:
-        """Yield each pool with its failure domain and the share of each such domain that would be gone."""
-        return domains(self.facts, self.gone, self.taken.osds)
+    @cached_property
+    def domains(self) -> Sequence[Tuple[Mapping[str, Any], str, Dict[str, float]]]:
+        """Return each pool with its failure domain and the share of each such domain that would be gone."""
+        return tuple(domains(self.facts, self.gone, self.taken.osds))
 
-    @property
+    @cached_property
     def nodes_gone(self) -> Set[str]:
         """Return the nodes that open faults have taken as a whole, and that are not back."""
         return {node for held in self.around.held if held.missing(self.facts) for node in held.taken.nodes}
@@ -244,7 +246,7 @@ def _domain(case: _Case) -> Iterator[Finding]:
     if case.taken.out and not case.taken.destroyed:
         return
     alike: Dict[Tuple[Any, ...], List[str]] = {}
-    for pool, kind, shares in case.domains():
+    for pool, kind, shares in case.domains:
         estimate = inactive_share(list(shares.values()), pool["size"], pool["min_size"])
         case.numbers.setdefault("expected_inactive", {})[pool["pool_name"]] = estimate
         failed = tuple(name for name, share in shares.items() if share > 0)
@@ -386,7 +388,7 @@ def _capacity(case: _Case) -> Iterator[Finding]:
     weights = {n: o["weight"] for n, o in case.facts.osds.items()}
     rows = {r["id"]: r for r in case.facts.answers["osd df"]["nodes"] if weights.get(r["id"])}
     # a pool whose domains are not known may be recovered
-    stays = {pool["pool"] for pool, _, shares in case.domains() if sum(s < 1 for s in shares.values()) < pool["size"]}
+    stays = {pool["pool"] for pool, _, shares in case.domains if sum(s < 1 for s in shares.values()) < pool["size"]}
     empty = case.gone | case.out
     areas: Dict[FrozenSet[int], Tuple[str, List[Mapping[str, Any]]]] = {}
     for pool in case.facts.pools:

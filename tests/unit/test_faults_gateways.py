@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults.facts import DaemonName
 from cbt_plugins.faults.gateways import GatewayMaker
 from cbt_plugins.faults.scene import ClusterLimits, Scene
@@ -78,3 +79,17 @@ def test_what_it_then_runs_with_is_seen(manager: str, monkeypatch: pytest.Monkey
     after = made._restored(NAME)
     assert after.inject == () and after.undo[0].text == made._restarted(NAME).inject[0].text
     assert (("rgw1", "rgw_thread_pool_size"), {"like": "512"}) in after.checks[-1].want
+
+
+def test_each_gateway_and_option_has_its_time() -> None:
+    limits = []
+
+    def run(command: str, timeout: float) -> Result:
+        limits.append(timeout)
+        return Result("{}", "", 0)
+
+    ceph = cast(Any, SimpleNamespace(head="node0", command="ceph", run=run))
+    for many in (1, 40):
+        made = GatewayMaker(ceph, {}, ClusterLimits(), "r1", Gateways(threads=2048), ("u",))
+        assert made._shown([DaemonName("rgw", f"rgw{n}") for n in range(many)]) == {}
+    assert limits[1] >= limits[0] + 39 * 1.0  # a `ceph` takes half a second where nothing else runs
