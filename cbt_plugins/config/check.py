@@ -167,7 +167,7 @@ def _duplicates(source: YamlSource, others: Sequence[Any]) -> List[ErrorAt]:
 def _cluster(source: YamlSource, data: Mapping[str, Any]) -> Tuple[Mapping[str, Any], List[ErrorAt]]:
     valid, wrong = validate(ClusterSection, data)
     unread = [role for role in ROLES if role not in ClusterSection.model_fields]
-    wrong = [*wrong, *node_errors(data, unread)] or [*errors_of_case(data)]
+    wrong = (*wrong, *node_errors(data, unread)) or tuple(errors_of_case(data))
     meant: Dict[str, str] = {}
     misspelt = list(misspelt_keys(source, meant))
     required = [("cluster", key) for key in ("iterations", *meant.values())]

@@ -92,8 +92,8 @@ def still_open(lines: Sequence[Mapping[str, Any]]) -> List[UndoRecord]:
             opened[id] = line
         elif event == "begun":
             begun.add(id)
-        elif event in ("injected", "failed"):
-            ended.add(id)
+        elif event == "injected" or line.get("refused"):
+            ended.add(id)  # of others that failed nobody knows: their connection was lost, or their time was over
         elif event in ("undone", GIVEN_UP):
             opened.pop(id, None)
     return [

@@ -42,7 +42,8 @@ class Died(BaseException):
 class Connections:
     """Stands where `Remote` does. `die_at`: (call, counted from now; "before" it has an effect, "after", or "late").
 
-    A late one reaches the node when `arrive` is called: the run that sent it is dead by then.
+    A late one reaches the node when `arrive` is called: the run that sent it is dead by then. So does one whose
+    connection is "cut", but of it the run lives on.
     """
 
     def __init__(self, hosts: int = 4, per_host: int = 1) -> None:
@@ -72,8 +73,10 @@ class Connections:
             self.die_at = self.die_at_change = None
             if how == "after":
                 self._play(node, command)
-            elif how == "late":
+            elif how in ("late", "cut"):
                 self._under_way.append((node, command))
+            if how == "cut":
+                return {node: Result("", "Connection reset by peer", 255)}
             raise Died
         return {node: self._play(node, command)}
 

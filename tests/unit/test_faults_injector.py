@@ -449,6 +449,16 @@ def test_a_command_that_comes_after_its_undo_does_nothing(tmp_path: Path, world:
     assert world.differences() == set()
 
 
+def test_a_command_whose_connection_was_cut_may_come_after_its_undo(tmp_path: Path, world: Connections) -> None:
+    made = ready(tmp_path, world)
+    world.die_at_change = (world.changes + 1, "cut")
+    with pytest.raises(FaultError, match="Connection reset by peer; what was done of it is undone"):
+        made.inject(STOP[1])
+    assert made.open == []
+    world.arrive()
+    assert world.differences() == set()
+
+
 def test_an_undo_that_did_not_arrive_is_none(tmp_path: Path, world: Connections) -> None:
     """All looks as before, because the killed run's command is still on its way: nothing is there to stop it yet."""
     first = ready(tmp_path, world)
