@@ -32,6 +32,8 @@ from cbt_plugins.tools.lab.needs import missing
 RGWS = ["rgw1", "rgw2"]
 #: what monitors may take of the throughput
 ALLOWED = 0.01
+#: turns without which nothing can be said
+LEAST = 4
 #: seconds before the first turn: the first look at everything has ended
 BEGIN = 10
 #: of the command line of each of their programs, and of what keeps their connections
@@ -49,7 +51,7 @@ def config(seconds: int) -> Dict[str, Any]:
             "warp": {
                 "s3": {"urls": [f"http://{rgw}:7480" for rgw in RGWS], "user": "cbt"},
                 "engine": "cbt-load",
-                "size": "16KiB",
+                "size": "4KiB",  # what is written in half an hour fits into memory
                 "workers": 8,
                 "cycle": {"phases": [{"fill": {"objects": 500}}, {"hybrid": load, "name": "measure"}]},
             }
@@ -144,9 +146,13 @@ def measured(folder: Path, archive: Path, process: subprocess.Popen[bytes], pair
                 now, ops = next(its)
             turns.turns.append((on, now - at, (ops - done) / (now - at)))
             at, done = now, ops
-        turns.end()
     except StopIteration:
-        sys.exit("the load has ended before the last pair")
+        del turns.turns[-2:]  # it may have been ending then
+        if len(turns.turns) < LEAST:
+            sys.exit("the load has ended before the first pairs")
+        print(f"  the load has ended early: {len(turns.turns) // 2} of {pairs} pairs")
+    else:
+        turns.end()
     finally:
         turns.switch(True)
     return turns
@@ -187,7 +193,7 @@ def main() -> int:
                     output.seek(0)
                     print(f"exit status {process.returncode}\n{output.read()[-3000:]}", file=sys.stderr)
         print(f"  throughput with / without: {shown(turns.ratios())}")
-        each = ", ".join(f"{name} {100 * its:.2f}" for name, its in turns.cpu.items())
+        each = ", ".join(f"{name} {100 * its:.2f}" for name, its in turns.cpu.items()) or "unknown"
         print(f"  CPU time while on: {100 * sum(turns.cpu.values()):.2f} % of all processors ({each})")
     return 0
 
