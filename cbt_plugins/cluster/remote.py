@@ -20,7 +20,21 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any, Callable, Dict, FrozenSet, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar, cast
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Generic,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+    TypeVar,
+    cast,
+)
 
 from cbt_plugins.cluster.stream import Stream
 from cbt_plugins.inventory import NodeName, names_of, short_name
@@ -218,6 +232,23 @@ class Pending(Generic[T]):
 def side_by_side(*questions: Callable[[], Any]) -> List[Any]:
     """Ask at once, and return the answers in the same order; the first error is raised when all have ended."""
     return [pending.get() for pending in [Pending(question) for question in questions]]
+
+
+#: how often is asked where a connection may be lost, and seconds in between
+TRIES, TRY_AGAIN = 3, 5.0
+
+
+def insist(question: Callable[[], T], passing: Type[Exception], clear: Tuple[Type[Exception], ...] = ()) -> T:
+    """Ask, and again after an error that may pass; those that are `clear` are raised at once, and the last one."""
+    for _ in range(TRIES - 1):
+        try:
+            return question()
+        except clear:
+            raise
+        except passing as error:
+            log.warning("%s; trying again", error)
+            time.sleep(TRY_AGAIN)
+    return question()
 
 
 #: seconds that a node has, beyond the command's own time, to connect and to answer

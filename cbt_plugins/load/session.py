@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.clock import Offset
-from cbt_plugins.cluster.remote import Remote, RemoteError, find_own, make_own
+from cbt_plugins.cluster.remote import Remote, RemoteError, find_own, insist, make_own
 from cbt_plugins.cluster.stream import NodeProgram, Stream
 from cbt_plugins.load.agent import TERM_TIMEOUT
 from cbt_plugins.load.generator import FOLDER, ROWS, Counts, JobEnd, LoadJob, parse_counts
@@ -27,8 +27,6 @@ GO_AHEAD = 0.4
 PREPARE_LIMIT = 3600.0
 #: seconds for removing a phase's folder on the nodes
 REMOVE_LIMIT = 300.0
-#: how often what a phase has left is fetched when connections are lost, and seconds in between
-TRIES, TRY_AGAIN = 3, 5.0
 #: what clients run; standard library only
 AGENT = Path(__file__).with_name("agent.py")
 #: what a session leaves on a node and in a phase's folder
@@ -285,16 +283,12 @@ def _remove(remote: Remote, nodes: Sequence[str], folder: str) -> None:
 def _bring(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> None:
     """Fetch the folders of KINDS, each file of one node; again when a connection was lost. Raises RemoteError."""
     scratch, seen = into / "fetched", set()
-    for left in reversed(range(TRIES)):
-        try:
-            remote.fetch(nodes, folder, scratch)
-            break
-        except RemoteError as error:
-            if not left:
-                raise
-            log.warning("%s; fetching it again", error)
-            shutil.rmtree(scratch, ignore_errors=True)
-            time.sleep(TRY_AGAIN)
+
+    def fetch() -> None:
+        shutil.rmtree(scratch, ignore_errors=True)
+        remote.fetch(nodes, folder, scratch)
+
+    insist(fetch, RemoteError)
     for node in nodes:
         for kind in KINDS:
             (into / kind).mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Callable, Collection, Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster.ceph import BucketStats, Ceph, CephError, CephTimeout
-from cbt_plugins.cluster.remote import side_by_side
+from cbt_plugins.cluster.remote import insist, side_by_side
 from cbt_plugins.cluster.stream import NodeProgram
 from cbt_plugins.journal import Journal
 from cbt_plugins.load.generator import JobEnd, LoadJob
@@ -30,8 +30,6 @@ REMOVE_RATE = 20.0
 STATS_TIMEOUT, FAULTY_STATS_TIMEOUT = 120.0, 15.0
 #: buckets that are asked for one by one, side by side: sshd drops connections above ten that begin at once
 FEW = 4
-#: how often counts are asked for when there is no clear answer, and seconds in between
-TRIES, TRY_AGAIN = 3, 5.0
 #: counts that are taken until they balance, and seconds between them
 SETTLES, SETTLE = 10, 1.0
 #: removes buckets through S3, from a client
@@ -117,14 +115,7 @@ class Buckets:
 
     def counts(self, timeout: float = STATS_TIMEOUT) -> Dict[str, int]:
         """Return objects by bucket name. Raises CephError; what may pass, such as a lost connection, is tried again."""
-        for left in reversed(range(TRIES)):
-            try:
-                return self._counts(timeout)
-            except CephError as error:
-                if isinstance(error, CephTimeout) or not left:
-                    raise
-                time.sleep(TRY_AGAIN)
-        raise AssertionError("unreachable")
+        return insist(partial(self._counts, timeout), CephError, clear=(CephTimeout,))
 
     def _counts(self, timeout: float) -> Dict[str, int]:
         """Ask for a user's buckets at once; one by one, a few side by side, for what that does not tell."""
