@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Dict, Mapping, Optional, Set
+from typing import TYPE_CHECKING, Dict, Mapping, Optional, Sequence, Set
 
 from cbt_plugins.journal import read_text
 from cbt_plugins.results.source import Unreadable, reading
 
 from .command import OK, UNUSABLE, CommandError, explain, say, warn
 from .forms import CSV, add_forms, add_renamed, form_of, is_file, put
+
+if TYPE_CHECKING:
+    from cbt_plugins.report.export.visualisation import ArchivedCurves
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,16 +52,29 @@ def run(args: argparse.Namespace) -> int:
     if not is_file(args):
         raise CommandError("--format cbt makes a folder: give -o DIR")
     try:
-        return max(_cbt(archive, Path(args.output), args.dialect) for archive in args.archives)
+        return _cbt(args.archives, Path(args.output), args.dialect)
     except OSError as e:
         raise CommandError(f"{e.filename or args.archives[0]}: {e.strerror or e}") from e
 
 
-def _cbt(archive: Path, target: Path, dialect: str) -> int:
+def _cbt(archives: Sequence[Path], target: Path, dialect: str) -> int:
     from cbt_plugins.report.export import visualisation
-    from cbt_plugins.report.export.visualisation import curves_of
 
-    curves, left, broken = curves_of(archive)
+    names = visualisation.names_of(archives)
+    found = {archive: visualisation.curves_of(archive, name) for archive, name in names.items()}
+    owners: Dict[str, Path] = {}
+    for archive, its in found.items():
+        for name in {curve.name for curve in its.curves}:
+            if owners.setdefault(name, archive) != archive:
+                text = f"{owners[name]} and {archive} would both be written to {name}"
+                raise CommandError(f"{text}: export them one by one, each with its own -o DIR")
+    return max(_write_cbt(archive, its, target, dialect) for archive, its in found.items())
+
+
+def _write_cbt(archive: Path, found: ArchivedCurves, target: Path, dialect: str) -> int:
+    from cbt_plugins.report.export import visualisation
+
+    curves, left, broken = found
     config = _cbt_config(archive)
     written: Dict[Path, Set[str]] = {}
     for name in visualisation.DIALECTS if dialect == "both" else (dialect,):

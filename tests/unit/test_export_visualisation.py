@@ -185,6 +185,23 @@ def test_what_an_earlier_export_has_left_is_replaced(tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["4096B_67_33_randrw.json", "notes.txt"]
 
 
+def test_archives_of_one_name_have_folders_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for release, workers in (("reef", 2), ("pacific", 4)):
+        ea.run(tmp_path / release / "A", {**CONFIG, "workers": workers}, workers=workers)
+    options = ["--format", "cbt", "-o", str(tmp_path / "out"), "--dialect", "head"]
+    assert main(["export", *(str(tmp_path / its / "A") for its in ("reef", "pacific", "reef")), *options]) == 0
+    made = files(tmp_path / "out")
+    assert {path.split("/")[1]: next(iter(its)) for path, its in made.items()} == {
+        "pacific-A-measure-new": "8",
+        "reef-A-measure-new": "4",
+    }
+    ea.run(tmp_path / "B", CONFIG, phases=("m-new",))
+    ea.run(tmp_path / "B-m", CONFIG, phases=("new",))
+    assert main(["export", str(tmp_path / "B"), str(tmp_path / "B-m"), *options[:3], str(tmp_path / "none")]) == 2
+    assert "B-m would both be written to B-m-new: export them one by one" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
 def test_the_configuration_comes_along(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (config,) = ea.archive(tmp_path / "A", {"workers": 2}, tmp_path / "ceph.conf")
     run = ea.run(tmp_path / "A", config)

@@ -15,7 +15,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -58,8 +58,26 @@ class Curves:
     points: Tuple[CurvePoint, ...]
 
 
-def curves_of(archive: Path) -> Tuple[List[Curves], List[str], List[str]]:
-    """Return (curves, what has no place in them, unusable runs) of an archive or run. Raises Unreadable."""
+class ArchivedCurves(NamedTuple):
+    """The curves of an archive or run."""
+
+    curves: List[Curves]
+    left: List[str]  # what has no place in them
+    broken: List[str]  # unusable runs
+
+
+def names_of(archives: Sequence[Path]) -> Dict[Path, str]:
+    """Return what the folders of each archive begin with: its name, after folders above it that tell them apart."""
+    folders = {path.resolve().parts[1:]: path for path in archives}
+    for depth in range(1, max(1, *map(len, folders)) + 1):
+        names = {path: _clean("-".join(parts[-depth:])) for parts, path in folders.items()}
+        if len(set(names.values())) == len(names):
+            break
+    return names
+
+
+def curves_of(archive: Path, called: str) -> ArchivedCurves:
+    """Return the curves of an archive or run, in folders that begin with `called`. Raises Unreadable."""
     runs, broken, left = [], [], []
     for path in find_runs(archive):
         if not is_ours(path):
@@ -83,10 +101,10 @@ def curves_of(archive: Path) -> Tuple[List[Curves], List[str], List[str]]:
                 continue
             points, its_left = _points(read_phase(phase), summary)
             left += its_left
-            name = _clean("-".join([archive.resolve().name, phase.name, *suffix]))
+            name = _clean("-".join([called, phase.name, *suffix]))
             found[name, str(run.config.get("benchmark") or run.plan.get("benchmark") or "")] += points
     curves = [Curves(name, benchmark, tuple(points)) for (name, benchmark), points in found.items() if points]
-    return curves, list(dict.fromkeys(left)), broken
+    return ArchivedCurves(curves, list(dict.fromkeys(left)), broken)
 
 
 def _clean(name: str) -> str:
