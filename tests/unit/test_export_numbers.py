@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Dict
 
@@ -16,7 +17,7 @@ from cbt_plugins.tools.__main__ import main
 
 CONFIG = {"benchmark": "warp", "iteration": 0}
 #: a sample of the text format: name{label="value",...} number
-SAMPLE = re.compile(r'([a-z_]+)\{((?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)*)\} (\S+)')
+SAMPLE = re.compile(r'([a-z_]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\} (\S+)')
 
 
 def samples(text: str) -> Dict[str, float]:
@@ -29,6 +30,7 @@ def samples(text: str) -> Dict[str, float]:
             continue
         match = SAMPLE.fullmatch(line)
         assert match, line
+        assert f"{match[1]}{{{match[2]}}}" not in found, "a series has one value"
         found[f"{match[1]}{{{match[2]}}}"] = float(match[3])
         names.append(match[1])
     assert [a for a, b in zip(names, [None, *names]) if a != b] == list(dict.fromkeys(names))
@@ -40,7 +42,7 @@ def test_prometheus_gets_base_units(tmp_path: Path, capsys: pytest.CaptureFixtur
     run = ea.run(tmp_path / "A", CONFIG)
     assert main(["export", str(tmp_path / "A"), "--format", "prometheus", "-o", str(tmp_path / "x.prom")]) == 0
     found = samples((tmp_path / "x.prom").read_text())
-    name = f'benchmark="warp",run="00000000/{run.name}"'
+    name = f'benchmark="warp",run="00000000/{run.name}",run_id="k3j9"'
     where = f'{name},phase="measure-new",role="measure"'
     assert found[f'cbt_run_usable{{{name},ceph="18.2.7 reef"}}'] == 1
     assert found[f'cbt_objects_per_second{{{where},op="GET"}}'] == 200
@@ -51,6 +53,22 @@ def test_prometheus_gets_base_units(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert found[f'cbt_success_ratio{{{where},op="total"}}'] == 1
     assert found[f"cbt_phase_end_timestamp_seconds{{{where}}}"] == 1_700_000_110
     assert "complete runs: 1 of 1" in capsys.readouterr().err
+
+
+def test_runs_of_several_archives_have_series_of_their_own(tmp_path: Path) -> None:
+    for name, run_id, latency in (("A", "aaaa", 0.01), ("B", "bbbb", 0.02)):
+        run = ea.run(tmp_path / name, CONFIG, get=latency, summary=False)
+        manifest = json.loads((run / "manifest.json").read_text())
+        (run / "manifest.json").write_text(json.dumps({**manifest, "run_id": run_id}))
+    shutil.copytree(tmp_path / "B", tmp_path / "copy")
+    archives = [str(tmp_path / name) for name in ("A", "B", "copy")]
+    assert main(["export", *archives, "--format", "prometheus", "-o", str(tmp_path / "x.prom")]) == 0
+    text = (tmp_path / "x.prom").read_text()
+    found = {key: value for key, value in samples(text).items() if "latency_mean" in key and 'op="GET"' in key}
+    assert {re.findall('run_id="(.*?)"', key)[0]: value for key, value in found.items()} == {
+        "aaaa": pytest.approx(0.01),
+        "bbbb": pytest.approx(0.02),
+    }
 
 
 def test_labels_are_escaped(tmp_path: Path) -> None:

@@ -28,19 +28,28 @@ _BASE = {"MiB/s": 2.0**20, "MiB": 2.0**20, "ms": 1e-3}
 
 
 def prometheus(runs: Iterable[Tuple[Mapping[str, Any], bool]]) -> str:
-    """Return the metrics of runs (summary, whether it is complete) as Prometheus' text, grouped by name."""
+    """Return the metrics of runs (summary, whether it is complete) as Prometheus' text, grouped by name.
+
+    Labels tell runs apart by their run_id: of a run and its copy, the first counts.
+    """
     helps: Dict[str, str] = {}
-    lines: Dict[str, List[str]] = {}
+    series: Dict[str, Dict[str, float]] = {}
     for summary, complete in runs:
         for name, about, labels, value in _samples(summary, complete):
             helps.setdefault(name, about)
             inner = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels.items())
-            lines.setdefault(name, []).append(f"{name}{{{inner}}} {value!r}\n")
-    return "".join(f"# HELP {name} {helps[name]}\n# TYPE {name} gauge\n" + "".join(its) for name, its in lines.items())
+            series.setdefault(name, {}).setdefault(inner, value)
+    return "".join(
+        f"# HELP {name} {about}\n# TYPE {name} gauge\n"
+        + "".join(f"{name}{{{inner}}} {value!r}\n" for inner, value in series[name].items())
+        for name, about in helps.items()
+    )
 
 
 def _samples(summary: Mapping[str, Any], complete: bool) -> Iterator[Tuple[str, str, Dict[str, str], float]]:
-    run = {"benchmark": str(summary["run"]["benchmark"] or ""), "run": str(summary["run"]["name"])}
+    about = summary["run"]
+    run = {"benchmark": about["benchmark"], "run": about["name"], "run_id": about["run_id"]}
+    run = {key: str(value or "") for key, value in run.items()}
     ceph = str(summary["environment"]["versions"].get("ceph") or "")
     yield "cbt_run_usable", "1: the run is complete, its numbers are usable.", {**run, "ceph": ceph}, float(complete)
     for phase in loads(summary) if complete else ():
