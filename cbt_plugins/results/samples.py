@@ -45,6 +45,10 @@ class Sample(NamedTuple):
     def total(self, what: str) -> int:
         return int((self.state.get(what) or (0, 0))[1])
 
+    def share(self, what: str) -> Optional[float]:
+        """Return `count` as a share of all object copies; Ceph names their total only when some are counted."""
+        return self.count(what) / self.total(what) if self.total(what) else None if self.count(what) else 0.0
+
     @property
     def pgs(self) -> Mapping[str, int]:
         pgs: Mapping[str, int] = self.state.get("pgs") or {}
@@ -85,7 +89,7 @@ class Sample(NamedTuple):
     def status(self) -> Dict[str, Any]:
         """Return what `conditions` are found in."""
         told: Dict[str, Any] = {name: self.state.get(name) for name in _STATUS}
-        told.update((what, self.count(what)) for what in ("degraded", "misplaced"))
+        told.update((f"{what}_share", self.share(what)) for what in ("degraded", "misplaced"))
         told.update(osds_up=self.osds_up, osds_in=self.osds_in)
         if self.changed:
             told["daemons"] = list(self.changed)

@@ -103,6 +103,22 @@ def test_times_of_rows_are_those_of_the_head(tmp_path: Path, capsys: pytest.Capt
     assert [round(line[name] - made.T0, 6) for name in "abc"] == [0.75, 0.875, 1.0]
 
 
+def test_degraded_and_misplaced_are_shares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = made.small(tmp_path)
+    query = "SELECT DISTINCT phase, degraded, misplaced FROM status WHERE phase = 'new' ORDER BY degraded"
+    (own,) = run.glob("phases/*-new/status.jsonl")
+    own.write_text(json.dumps({"t": made.T0 + 2, "pgs": {"active+clean": 8}, "degraded": 7, "misplaced": 0}) + "\n")
+    assert ask(tmp_path, query, capsys) == [{"phase": "new", "degraded": None, "misplaced": None}], "7 of how many?"
+    own.unlink()
+    clean = {"pgs": {"active+clean": 8}, "num_pgs": 8, "degraded": [0, 0], "misplaced": [0, 0]}
+    lines = [{"t": made.T0 + 2, **clean}, {"t": made.T0 + 4, "degraded": [7, 28], "misplaced": [14, 28]}]
+    watched = run / "monitors" / "recovery.node0" / "recovery.jsonl"
+    watched.parent.mkdir(parents=True)
+    watched.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    told = [(line["degraded"], line["misplaced"]) for line in ask(tmp_path, query, capsys)]
+    assert told == [(0.0, 0.0), (0.25, 0.5)]
+
+
 def test_an_archive_without_rows_has_an_empty_table_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made.run(tmp_path)
     assert ask(tmp_path, "SELECT * FROM rows", capsys) == []

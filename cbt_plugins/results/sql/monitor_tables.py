@@ -99,6 +99,8 @@ def _status(run: TableRun) -> Iterator[Columns]:
         for sample in samples:
             states = sample.get("pgs")
             about = {"phase": name, "time": sample.get("t"), "pgs": None}
+            # files that older archives have for each phase have counts, and no total
+            about.update((what, sample.get(f"{what}_share")) for what in ("degraded", "misplaced"))
             if isinstance(states, dict):
                 about["pgs"] = sum(states.values())
                 about["not_clean"] = sum(n for state, n in states.items() if not is_clean(state))
