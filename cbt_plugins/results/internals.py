@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -16,6 +17,12 @@ from cbt_plugins.results.environment import Clocks
 _STATES = ("fragmentation_micros", "allocator_score", "queue", "active", "compact_queue", "rados_ops_active")
 #: what OSDs that use their slow device for RocksDB have more of, in bytes; entries of garbage that are many
 SPILLED, GARBAGE = 1 << 20, 1000
+#: seconds between samples where a file does not say; after FINE samples COARSER times that, as internals_agent.py does
+INTERVAL, FINE, COARSER = 10.0, 360, 10
+#: seconds between samples of what is asked less often
+SELDOM = {"allocator_score": 1800.0}
+#: intervals without a sample that make a gap
+LATE = 2.5
 #: what a warning names
 _SHOWN = 5
 Window = Tuple[float, float]
@@ -25,37 +32,49 @@ class DaemonCounters:
     """The samples of one daemon: name -> times and values; of a latency, values are (number, seconds)."""
 
     def __init__(self) -> None:
-        self._times: Dict[str, List[float]] = {}
-        self._values: Dict[str, List[Any]] = {}
+        self._samples: Dict[str, List[Tuple[float, float, Any]]] = {}  # name -> (time, interval, value)
 
-    def add(self, t: float, values: Mapping[str, Any]) -> None:
+    def add(self, t: float, values: Mapping[str, Any], interval: float = INTERVAL) -> None:
+        """Add a sample; `interval` is the seconds from one to the next at that time."""
         for name, value in values.items():
-            pair = isinstance(value, list)
-            if pair == isinstance(next(iter(self._values.get(name, [value]))), list) and (not pair or len(value) == 2):
-                self._times.setdefault(name, []).append(t)
-                self._values.setdefault(name, []).append(value)
+            its, pair = self._samples.get(name), isinstance(value, list)
+            if pair == isinstance(its[0][2] if its else value, list) and (not pair or len(value) == 2):
+                self._samples.setdefault(name, []).append((t, max(interval, SELDOM.get(name, 0.0)), value))
 
     @property
     def names(self) -> List[str]:
-        return list(self._times)
+        return list(self._samples)
 
     def at(self, name: str, window: Window) -> Optional[np.ndarray]:
-        """Return what it had at the begin and the end of a window: (2, columns); None without samples around both.
+        """Return what it had at the begin and the end of a window: (2, columns); None without samples near both.
 
-        A counter that begins anew goes on from what it had.
+        A counter that begins anew goes on from what it had, at most one interval before the sample that shows it.
         """
-        order = np.argsort(self._times[name], kind="stable")  # two names of a node may be one machine
-        times, values = np.array(self._times[name])[order], np.array(self._values[name], float)[order]
-        values = values.reshape(len(times), -1)
-        near = max(1.0, float(np.diff(times).max())) if len(times) > 1 else 0.0
-        if not near or times[0] > window[0] + near or times[-1] < window[1] - near:
+        # two names of a node may be one machine
+        samples = sorted(self._samples[name], key=itemgetter(0))
+        times, intervals = (np.array(its) for its in list(zip(*samples))[:2])
+        values = np.array([value for *_, value in samples], float).reshape(len(times), -1)
+        beside = window[1] <= times[0] or window[0] >= times[-1]
+        if beside or not all(_near(end, times, intervals) for end in window):
             return None
         if not _is_state(name):
             rises = np.diff(values, axis=0)
             fresh = (rises < 0).any(axis=1)
             rises[fresh] = values[1:][fresh]
             values = np.vstack((values[:1], values[0] + np.cumsum(rises, axis=0)))
+            (late,) = np.nonzero(fresh & (np.diff(times) > intervals[1:]))
+            values = np.insert(values, late + 1, values[late], axis=0)
+            times = np.insert(times, late + 1, (times - intervals)[late + 1])
         return np.column_stack([np.interp(window, times, values[:, i]) for i in range(values.shape[1])])
+
+
+def _near(t: float, times: np.ndarray, intervals: np.ndarray) -> bool:
+    """Return whether there are samples around a time, or one at most an interval from it."""
+    after = int(np.searchsorted(times, t))
+    around = slice(max(0, after - 1), after + 1)
+    if (np.abs(times[around] - t) <= intervals[around]).any():
+        return True
+    return 0 < after < len(times) and bool(np.diff(times[around])[0] <= LATE * intervals[after - 1])
 
 
 def _is_state(name: str) -> bool:
@@ -86,9 +105,15 @@ def _files(run: Path, monitor: str) -> Iterator[Tuple[str, Path]]:
 def _daemons(run: Path, offsets: Mapping[str, float]) -> Dict[str, DaemonCounters]:
     found: Dict[str, DaemonCounters] = {}
     for node, path in _files(run, "internals"):
+        asked, samples = INTERVAL, 0
         for line in json_lines(path):
-            for daemon, values in (line.get("d") or {}).items():
-                found.setdefault(daemon, DaemonCounters()).add(float(line["t"]) - offsets.get(node, 0.0), values)
+            if "version" in line:  # also where the monitor was connected anew
+                asked, samples = float(line.get("interval") or INTERVAL), 0
+            elif "d" in line:
+                samples += 1
+                t, interval = float(line["t"]) - offsets.get(node, 0.0), asked * (COARSER if samples >= FINE else 1)
+                for daemon, values in (line["d"] or {}).items():
+                    found.setdefault(daemon, DaemonCounters()).add(t, values, interval)
     return found
 
 

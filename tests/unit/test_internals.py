@@ -92,6 +92,37 @@ def test_numbers_of_a_phase(tmp_path: Path) -> None:
     assert rows["osd allocated"] == ["MiB", "1.000 → 3.000"] and rows["osd op latency"] == ["ms", "5.000"]
 
 
+def rates_of(its: DaemonCounters, *windows: Tuple[float, float]) -> List[Any]:
+    """The rise of "n" in each window, seconds after T0; None where it has none."""
+    found = [its.at("n", (T0 + low, T0 + high)) for low, high in windows]
+    return [None if at is None else pytest.approx(at[1, 0] - at[0, 0]) for at in found]
+
+
+def test_an_outage_has_no_numbers() -> None:
+    """An OSD counts 10 a second, is down from second 25 to 95, and counts anew from 0."""
+    its = DaemonCounters()
+    for t in range(0, 200, 10):
+        if not 25 <= t < 95:
+            its.add(T0 + t, {"n": 10 * (t if t < 25 else t - 95)})
+    before, inside, across, after = (0, 30), (40, 80), (10, 150), (90, 150)
+    assert rates_of(its, before, inside, across, after) == [200, None, 100 + 550, 550]
+    assert rates_of(its, (30, 90), (50, 150), (0, 50), (-60, 20), (170, 230), (300, 400)) == [0] + 5 * [None]
+
+
+def test_a_long_run_is_sampled_less_often(tmp_path: Path) -> None:
+    assert (internals.FINE, internals.COARSER) == (internals_agent.FINE, internals_agent.COARSER)
+    assert internals.SELDOM == {"allocator_score": internals_agent.SCORE}
+    times = [*range(internals.FINE), *range(internals.FINE + 9, internals.FINE + 100, 10)]
+    lines: List[Dict[str, Any]] = [{"version": 1, "t": T0, "interval": 1}]
+    lines += [{"t": T0 + t, "d": {"osd.1": {"onode_hits": 7 * t}}} for t in times]
+    for line in (lines[1], lines[-1]):
+        line["d"]["osd.1"]["allocator_score"] = 0.5
+    folder = archive(tmp_path, {"internals.n1/n1.jsonl": lines})
+    for window in ((100.0, 120.0), (350.0, 375.0), (401.0, 423.0)):
+        found = {line["name"]: line["value"] for line in made_of(folder, window)["phases"]["x"]["lines"]}
+        assert found == {"onode_hits": pytest.approx(7.0), "allocator_score": 0.5}
+
+
 def test_warnings(tmp_path: Path) -> None:
     lines = samples(*({"osd.1": {"slow_used_bytes": value}} for value in (0, 5 * 2**20)))
     looks: List[Dict[str, Any]] = [{"version": 1, "t": T0}]
