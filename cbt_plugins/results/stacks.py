@@ -46,11 +46,11 @@ def profile_of(paths: Sequence[Path], phase: Optional[str] = None) -> Profile:
     for run in runs:
         summary = summary_of(run)
         looks = list(_looks(run, notes))
-        for line in [*measured(summary), *loads(summary)]:
-            names[line["name"]] = None
-            if line["name"] == (phase or line["name"]) and len(found[line["name"]]) < runs.index(run) + 1:
+        for name, line in {line["name"]: line for line in [*measured(summary), *loads(summary)]}.items():
+            names[name] = None
+            if name == (phase or name):
                 its = _in_window(looks, (line["window"]["start"], line["window"]["end"]), line["total"])
-                found[line["name"]] += [its] if its.samples else []
+                found[name] += [its] if its.samples else []
     if phase and phase not in names:
         raise Unreadable(f"no phase {phase}: there is {', '.join(names)}")
     chosen = next((name for name in names if found[name]), None)

@@ -122,6 +122,12 @@ def test_the_difference_of_two_archives(tmp_path: Path, capsys: pytest.CaptureFi
     assert "red uses more" in page.read_text()
 
 
+def test_each_run_counts_once(tmp_path: Path) -> None:
+    without = small(tmp_path / "without").parent.parent.parent
+    profile = profile_of([without, archive(tmp_path / "with", look(1, {QUEUE: 60}))])
+    assert (profile.runs, profile.samples) == (1, 60)
+
+
 def test_why_there_are_no_stacks(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="no monitor `stacks`"):
         profile_of([small(tmp_path / "without").parent.parent.parent])
