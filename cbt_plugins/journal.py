@@ -11,7 +11,7 @@ import stat
 import threading
 import time
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, List, Mapping, Optional
+from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, Optional
 
 from cbt_plugins import __version__
 
@@ -157,19 +157,23 @@ def json_lines(path: Path) -> List[Dict[str, Any]]:
 
     A last line without its line feed is torn, whatever it holds: whoever wrote it did not see it on disk.
     """
+    return list(each_json_line(path))
+
+
+def each_json_line(path: Path) -> Iterator[Dict[str, Any]]:
+    """Yield what `json_lines` returns, one line in memory at a time."""
     try:
-        lines = read_bytes(path).split(b"\n")[:-1]
+        file = open_regular(path, _MOST_LINES)
     except (FileNotFoundError, NotADirectoryError):
-        return []
-    found = []
-    for line in lines:
-        try:
-            value = json.loads(line.decode("utf-8", errors="replace"))
-        except (ValueError, RecursionError):
-            continue  # torn by a kill or a crash of the machine; later lines may be whole again
-        if isinstance(value, dict):
-            found.append(value)
-    return found
+        return
+    with file:
+        for line in file:
+            try:
+                value = json.loads(line.decode("utf-8", errors="replace"))
+            except (ValueError, RecursionError):
+                continue  # torn by a kill or a crash of the machine; later lines may be whole again
+            if isinstance(value, dict) and line.endswith(b"\n"):
+                yield value
 
 
 def write_whole(path: Path, text: str, mode: int = 0o666) -> None:

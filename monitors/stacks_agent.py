@@ -1,7 +1,7 @@
 """Runs on a node: call stacks of its Ceph daemons, as perf samples them, as JSON lines on standard output.
 
 Standard library only, Python 3.6. Its argument is {"hz", "seconds", "interval", "calls"}. Every `interval` seconds it
-looks for `seconds`. Ends when standard input closes.
+looks for `seconds`. A line with "limit" says where it does less. Ends when standard input closes.
 """
 
 # mypy: disallow-untyped-defs=False
@@ -24,8 +24,15 @@ DAEMONS = {"ceph-osd": "osd", "radosgw": "rgw", "ceph-mon": "mon", "ceph-mgr": "
 EVENT = "cpu-clock"
 #: of one look, in the monitor's own folder
 FILE = "look.data"
+#: looks after which they are so many times rarer: somebody must read a day of them
+FINE, COARSER = 360, 10
 #: frames of a stack, counted from its root, and stacks of a look; what has more is cut
 DEEPEST, MOST = 100, 20000
+#: bytes that perf may write in a look, of the stacks of a line, and of this file
+LARGEST_LOOK, LARGEST_LINE, LARGEST_FILE = 256 << 20, 4 << 20, 512 << 20
+#: bytes of the stack that perf copies with a sample; of a whole sample by how it finds callers
+COPIED = 8192
+SAMPLE = {"fp": 1200, "dwarf": COPIED + 1200}
 #: "tp_osd_tp  8417/9924": name of the thread, process and thread
 _HEAD = re.compile(r"^(\S.*?)\s+(\d+)/(\d+)\s*$")
 #: "    7f8044086630 std::_Rb_tree_increment"
@@ -68,7 +75,18 @@ def folded(lines, kinds):
             close()
             kind = None
     close()
-    return sum(counts.values()), dict(counts.most_common(MOST))
+    kept, size = {}, 0
+    for stack, n in counts.most_common(MOST):
+        size += len(stack.encode())
+        if size > LARGEST_LINE:
+            break
+        kept[stack] = n
+    return sum(counts.values()), kept
+
+
+def length(options, cpus):
+    """Return the seconds of a look: fewer than asked for where perf would write too much."""
+    return min(options["seconds"], round(LARGEST_LOOK / (options["hz"] * cpus * SAMPLE[options["calls"]]), 3))
 
 
 def look(kinds, options):
@@ -77,7 +95,7 @@ def look(kinds, options):
     Of all processors, not of the daemons' threads: each thread would need 1/hz of CPU time before its first sample,
     which most of a gateway's hundreds never have in one look.
     """
-    graph = ["-g"] if options["calls"] == "fp" else ["--call-graph", "dwarf,8192"]
+    graph = ["-g"] if options["calls"] == "fp" else ["--call-graph", f"dwarf,{COPIED}"]
     record = ["perf", "record", "-q", "-e", EVENT, "-F", str(options["hz"]), *graph, "-a", "-o", FILE]
     record += ["--", "sleep", str(options["seconds"])]
     begun = time.monotonic()
@@ -119,16 +137,31 @@ def line(record):
     os.write(1, json.dumps(record, separators=(",", ":")).encode() + b"\n")
 
 
+def limited(text):
+    line({"t": round(time.time(), 3), "limit": text})
+
+
 def main(options):
     line({"version": 1, "t": round(time.time(), 3), "node": os.uname()[1], "hz": options["hz"]})
+    seconds = length(options, os.cpu_count() or 1)
+    if seconds < options["seconds"]:
+        limited(f"looks of {seconds:g} s instead of {options['seconds']:g}: perf would write too much")
+        options = dict(options, seconds=seconds)
     looks, last = 0, False
     while not last:
+        if os.fstat(1).st_size >= LARGEST_FILE:
+            limited(f"no look any more: its file has {LARGEST_FILE >> 20} MiB")
+            while os.read(0, 4096):
+                pass
+            break
         t, begun, kinds = time.time(), time.monotonic(), daemons()
         found, last = look(kinds, options) if kinds else ({"error": "no Ceph daemon runs here"}, False)
         line(dict(found, t=round(t, 3)))
         looks += 1
         if not last:
-            wait = max(0.0 if "n" in found else 1.0, begun + options["interval"] - time.monotonic())
+            rarer = COARSER * max(options["interval"], seconds)
+            due = begun + (options["interval"] if looks < FINE else rarer)
+            wait = max(0.0 if "n" in found else 1.0, due - time.monotonic())
             last = bool(select.select([0], [], [], wait)[0]) and not os.read(0, 4096)
     line({"t": round(time.time(), 3), "end": "told", "looks": looks, "cpu": round(cpu(), 3)})
 

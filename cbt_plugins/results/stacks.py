@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.journal import json_lines
+from cbt_plugins.journal import each_json_line
 from cbt_plugins.results.archive import find_runs, read_run
 from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.source import Unreadable
@@ -39,32 +39,33 @@ def profile_of(paths: Sequence[Path], phase: Optional[str] = None) -> Profile:
 
     Only looks that lie wholly in the phase's window count. Raises Unreadable where there are none.
     """
-    runs = [run for path in paths for run in find_runs(path)]
-    found: Dict[str, List[_Counted]] = defaultdict(list)
+    found: Dict[str, List[_Counts]] = defaultdict(list)
     notes: Dict[str, None] = {}
     names: Dict[str, None] = {}
-    for run in runs:
+    for run in (run for path in paths for run in find_runs(path)):
         summary = summary_of(run)
-        looks = list(_looks(run, notes))
-        for name, line in {line["name"]: line for line in [*measured(summary), *loads(summary)]}.items():
-            names[name] = None
-            if name == (phase or name):
-                its = _in_window(looks, (line["window"]["start"], line["window"]["end"]), line["total"])
-                found[name] += [its] if its.samples else []
+        counts = {line["name"]: _Counts(line) for line in [*measured(summary), *loads(summary)]}
+        names.update(dict.fromkeys(counts))
+        chosen = [its for name, its in counts.items() if name == (phase or name)]
+        for look in _looks(run, notes):
+            for its in chosen:
+                its.add(look)
+        for its in chosen:
+            found[its.name] += [its] if its.samples else []
     if phase and phase not in names:
         raise Unreadable(f"no phase {phase}: there is {', '.join(names)}")
-    chosen = next((name for name in names if found[name]), None)
-    if chosen is None:
+    name = next((name for name in names if found[name]), None)
+    if name is None:
         why = "; ".join(notes) or "the runs have no monitor `stacks`, or no look of it lies within the phase"
         raise Unreadable(f"{', '.join(map(str, paths))}: no call stacks: {why}")
-    parts = found[chosen]
+    parts = found[name]
     mean: Dict[Stack, float] = defaultdict(float)
     variance: Dict[Stack, float] = defaultdict(float)
     for part in parts:
-        for stack, value in part.cpu_ms.items():
+        for stack, value, its_variance in part.stacks():
             mean[stack] += value / len(parts)
-            variance[stack] += part.variance[stack] / len(parts) ** 2
-    return Profile(chosen, len(parts), sum(part.samples for part in parts), dict(mean), dict(variance), tuple(notes))
+            variance[stack] += its_variance / len(parts) ** 2
+    return Profile(name, len(parts), sum(part.samples for part in parts), dict(mean), dict(variance), tuple(notes))
 
 
 @dataclass(frozen=True)
@@ -80,36 +81,37 @@ def _looks(run: Path, notes: Dict[str, None]) -> Iterator[_Look]:
     clocks = Clocks.of(read_run(run))
     for path in sorted(run.glob("monitors/[0-9][0-9]*/stacks.*/*.jsonl")):
         hz = 0.0
-        for line in json_lines(path):
+        for line in each_json_line(path):
             if "hz" in line:
                 hz = float(line["hz"])
-            elif "error" in line:
-                notes[f"{path.stem}: {line['error']}"] = None
+            elif "error" in line or "limit" in line:
+                notes[f"{path.stem}: {line.get('error') or line['limit']}"] = None
             elif "stacks" in line and hz and line["s"] > 0:
                 begin = float(line["t"]) - clocks.nodes.get(path.stem, 0.0)
                 yield _Look(path.stem, begin, float(line["s"]), hz, line["stacks"])
 
 
-@dataclass(frozen=True)
-class _Counted:
-    cpu_ms: Mapping[Stack, float]
-    variance: Mapping[Stack, float]
-    samples: int
+class _Counts:
+    """The stacks of one phase of one run, added up."""
 
+    def __init__(self, phase: Mapping[str, Any]) -> None:
+        self.name, self.samples = str(phase["name"]), 0
+        self._begin, self._end = phase["window"]["start"], phase["window"]["end"]
+        self._rate = float(phase["total"]["obj_per_s"] or 0.0)
+        self._seconds: Dict[str, float] = defaultdict(float)  # of a node
+        self._counts: Dict[Tuple[str, float, str], int] = defaultdict(int)  # (node, hz, text)
 
-def _in_window(looks: Sequence[_Look], window: Tuple[float, float], total: Mapping[str, Any]) -> _Counted:
-    inside = [its for its in looks if window[0] <= its.begin and its.begin + its.seconds <= window[1]]
-    seconds: Dict[str, float] = defaultdict(float)
-    for its in inside:
-        seconds[its.node] += its.seconds
-    rate = float(total["obj_per_s"] or 0.0)
-    made: Dict[Stack, float] = defaultdict(float)
-    variance: Dict[Stack, float] = defaultdict(float)
-    for its in inside if rate else ():
-        one = 1000 / its.hz / seconds[its.node] / rate  # processors in use by a sample / requests a second
-        for text, n in its.stacks.items():
+    def add(self, look: _Look) -> None:
+        """Count a look that lies wholly in the phase."""
+        if self._rate and self._begin <= look.begin and look.begin + look.seconds <= self._end:
+            self._seconds[look.node] += look.seconds
+            for text, n in look.stacks.items():
+                self._counts[look.node, look.hz, text] += n
+                self.samples += n
+
+    def stacks(self) -> Iterator[Tuple[Stack, float, float]]:
+        """Yield (stack, CPU milliseconds per request, their variance); a stack may come again, of another node."""
+        for (node, hz, text), n in self._counts.items():
+            one = 1000 / hz / self._seconds[node] / self._rate  # processors in use by a sample / requests a second
             kind, thread, *frames = text.split(";")
-            stack = (kind, group_of(kind, thread), thread, *frames)
-            made[stack] += n * one
-            variance[stack] += n * one**2
-    return _Counted(made, variance, sum(n for its in inside for n in its.stacks.values()) if rate else 0)
+            yield (kind, group_of(kind, thread), thread, *frames), n * one, n * one**2

@@ -7,7 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List
 
 import pytest
@@ -51,6 +53,44 @@ def test_a_node_without_daemons_or_perf_says_so(tmp_path: Path) -> None:
     call = f"{bare}; its.daemons = lambda: {{1: 'osd'}}; its.main({OPTIONS!r})"
     lines = said(sys.executable, "-c", call)
     assert lines[1]["error"] == "perf: No such file or directory" and lines[-1]["looks"] == 1
+
+
+def test_a_look_and_its_line_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert stacks_agent.length(OPTIONS, 64) == 1.0
+    dwarf = {"hz": 999, "seconds": 60.0, "interval": 0.0, "calls": "dwarf"}
+    assert 0 < stacks_agent.length(dwarf, 64) * 999 * 64 * 8192 < stacks_agent.LARGEST_LOOK
+    n, stacks = stacks_agent.folded(RECORDED.read_text().splitlines(True), {8417: "osd", 8436: "osd"})
+    monkeypatch.setattr(stacks_agent, "LARGEST_LINE", sum(map(len, stacks)) // 2)
+    less = stacks_agent.folded(RECORDED.read_text().splitlines(True), {8417: "osd", 8436: "osd"})
+    assert less[0] == n and 0 < len(less[1]) < len(stacks)
+
+
+def test_looks_become_rarer(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: List[float] = []
+
+    def select(*its: Any) -> Any:
+        waited.append(its[3])
+        return [0] if len(waited) == 4 else [], [], []
+
+    monkeypatch.setattr(stacks_agent, "select", SimpleNamespace(select=select))
+    monkeypatch.setattr(stacks_agent, "FINE", 2)
+    monkeypatch.setattr(stacks_agent, "daemons", lambda: {1: "osd"})
+    monkeypatch.setattr(stacks_agent, "look", lambda kinds, options: ({"n": 1}, False))
+    monkeypatch.setattr(stacks_agent, "line", lambda record: None)
+    monkeypatch.setattr(stacks_agent.os, "read", lambda *its: b"")
+    stacks_agent.main({**OPTIONS, "interval": 100.0})
+    assert [round(its, -1) for its in waited] == [100, 1000, 1000, 1000]
+
+
+def test_a_full_file_gets_no_look_any_more(tmp_path: Path) -> None:
+    call = f"import sys; sys.path[:0] = [{str(AGENT.parent)!r}]; import stacks_agent as its"
+    call += f"; its.LARGEST_FILE = 1 << 20; its.daemons = lambda: 1 / 0; its.main({OPTIONS!r})"
+    with (tmp_path / "node1.jsonl").open("a+") as file:
+        file.write("\n" * (1 << 20))
+        file.flush()
+        subprocess.run([sys.executable, "-c", call], input=b"", stdout=file, check=True)
+    _, full, end = (json.loads(line) for line in (tmp_path / "node1.jsonl").read_text().strip().splitlines())
+    assert full["limit"] == "no look any more: its file has 1 MiB" and end["looks"] == 0
 
 
 @pytest.fixture
@@ -120,6 +160,21 @@ def test_the_difference_of_two_archives(tmp_path: Path, capsys: pytest.CaptureFi
     page = tmp_path / "page.html"
     assert main(["flame", str(new), "--against", str(old), "-o", str(page)]) == 0
     assert "red uses more" in page.read_text()
+
+
+def test_a_file_is_read_line_by_line_and_its_limits_are_said(tmp_path: Path) -> None:
+    path = archive(tmp_path, {"t": T0, "limit": "looks of 2 s instead of 5: perf would write too much"})
+    (file,) = path.rglob("stacks.node1/node1.jsonl")
+    many = json.dumps(look(1, {f"{QUEUE};{'x' * 1000};{number}": 1 for number in range(200)}))
+    with file.open("a") as out:
+        out.writelines(f"{many}\n" for _ in range(200))
+    profile_of([path])  # whatever is made once
+    tracemalloc.start()
+    profile = profile_of([path])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert profile.samples == 200 * 200 and peak < file.stat().st_size / 10
+    assert profile.notes == ("node1: looks of 2 s instead of 5: perf would write too much",)
 
 
 def test_each_run_counts_once(tmp_path: Path) -> None:
