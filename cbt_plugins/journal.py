@@ -116,7 +116,7 @@ def _cut_torn_end(path: Path) -> None:
 
 
 #: bytes of a document, and of a whole file of lines, beyond which it is none of ours
-_MOST, _MOST_LINES = 1 << 28, 1 << 33
+MOST, _MOST_LINES = 1 << 28, 1 << 33
 
 
 def open_regular(path: Path, most: Optional[int] = None) -> BinaryIO:
@@ -139,7 +139,7 @@ def read_bytes(path: Path, most: int = _MOST_LINES) -> bytes:
         return file.read()
 
 
-def read_text(path: Path, most: int = _MOST) -> str:
+def read_text(path: Path, most: int = MOST) -> str:
     """Return what a regular file holds, damaged characters replaced. Raises OSError."""
     return read_bytes(path, most).decode("utf-8", errors="replace")
 
@@ -147,7 +147,7 @@ def read_text(path: Path, most: int = _MOST) -> str:
 def read_json(path: Path) -> Any:
     """Return the JSON of a regular file. Raises OSError, and ValueError for what is no JSON."""
     try:
-        return json.loads(read_bytes(path, _MOST).decode("utf-8"))
+        return json.loads(read_bytes(path, MOST).decode("utf-8"))
     except RecursionError as e:
         raise ValueError("nested too deeply") from e
 

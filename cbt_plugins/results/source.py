@@ -1,4 +1,4 @@
-"""The bytes of a rows file, plain or compressed, up to any damage."""
+"""The bytes and text of a file of results, plain or compressed, up to any damage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Callable, Iterator, Optional
 
-from cbt_plugins.journal import open_regular
+from cbt_plugins.journal import MOST, open_regular
 
 #: decompressed bytes at a time: the rows of a chunk, as Python strings, should stay in the processor's cache
 _CHUNK = 1 << 17
@@ -78,6 +78,21 @@ class PackedFile:
                     yield from iter(lambda: raw.read(_CHUNK), b"")
         except OSError as e:
             raise Unreadable(f"{self.path}: {e.strerror or e}") from e
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of a text. Raises Unreadable, also where its end is missing."""
+        rest = b""
+        for chunk in self.chunks():
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from (line.decode("utf-8", "replace") for line in lines)
+        self.refuse_torn()
+        if rest:
+            yield rest.decode("utf-8", "replace")
+
+    def refuse_torn(self) -> None:
+        """Raise Unreadable where the end is missing."""
+        if self.torn:
+            raise Unreadable(f"{self.path}: {self.torn}")
 
     def _gzip(self, raw: BinaryIO) -> Iterator[bytes]:
         # Not gzip.open: it gives an error instead of the last complete bytes when the trailer is missing,
@@ -150,6 +165,23 @@ class PackedFile:
             data = data or raw.read(_CHUNK >> 3)
         if not complete:
             self.torn = "the zstd stream has no end"
+
+
+def read_unpacked(path: Path, most: int = MOST) -> str:
+    """Return the text of a file, plain or compressed. Raises Unreadable, also where its end is missing."""
+    packed, chunks, size = PackedFile(path), [], 0
+    for chunk in packed.chunks():
+        size += len(chunk)
+        if size > most:
+            raise Unreadable(f"{path}: has more than {most} bytes")
+        chunks.append(chunk)
+    packed.refuse_torn()
+    return b"".join(chunks).decode("utf-8", errors="replace")
+
+
+def unpacked_name(path: Path) -> str:
+    """Return what a file is called when it is not compressed."""
+    return path.stem if path.suffix in (".gz", ".zst") else path.name
 
 
 def _until_damage(member: zlib._Decompress, data: bytes) -> bytes:

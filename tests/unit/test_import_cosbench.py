@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +114,16 @@ def test_all_stages_of_a_workload_are_kept(tmp_path: Path) -> None:
     assert rates == {"s1-init": 10, "s2-read": 60, "s3-again": 30, "s5-list": 0}
     assert record.config["phases"] == "s1-init s2-read s3-again s5-list" and record.usable
     assert "s2-read: read" in tables(cosbench.lines(tmp_path / "w7-x.csv"))
+
+
+def test_compressed_tables_are_read(tmp_path: Path) -> None:
+    for name in ("workloads.csv", "run-history.csv"):
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress((DATA / name).read_bytes()))
+    expected = [replace(record, source="") for record in read_imported(DATA)]
+    for path in (tmp_path, tmp_path / "workloads.csv.gz", tmp_path / "run-history.csv.gz"):
+        assert [replace(record, source="") for record in read_imported(path)] == expected
+    (tmp_path / "w7-x.csv.gz").write_bytes(gzip.compress(TABLE.format(state="completed").encode()))
+    assert [record.name for record in read_imported(tmp_path / "w7-x.csv.gz")] == ["w7-x"]
 
 
 def test_a_workload_that_failed_is_not_usable(tmp_path: Path) -> None:

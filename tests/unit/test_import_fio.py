@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import shutil
@@ -14,7 +15,7 @@ import pytest
 from cbt_plugins.results.importers import fio
 from cbt_plugins.results.record import Measurement, RunRecord
 from cbt_plugins.results.records import read_imported
-from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.source import Unreadable, read_unpacked
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "fio"
 RUN = DATA / "archive" / "results" / "00000000" / "id-0c9d41ab"
@@ -206,6 +207,34 @@ def test_an_empty_output_is_said(tmp_path: Path) -> None:
         path.write_text('{"fio version": "fio-3.33"}')
     (record,) = read_imported(tmp_path / "a")
     assert not record.usable and "unreadable" in [warning.code for warning in record.warnings]
+
+
+def pack(path: Path) -> Path:
+    packed = path.with_name(f"{path.name}.gz")
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    return packed
+
+
+def test_compressed_results_and_logs_are_read(tmp_path: Path) -> None:
+    shutil.copytree(DATA / "archive", tmp_path / "a")
+    (plain,) = read_imported(tmp_path / "a")
+    packed = [pack(path) for path in tmp_path.rglob("*output.0*client?")]
+    (record,) = read_imported(tmp_path / "a")
+    assert record == plain and any(its.series for its in record.measurements)
+    for path in packed:
+        if path.name == "output.0.client2.gz":
+            path.write_bytes(path.read_bytes()[:-20])
+    (torn,) = read_imported(tmp_path / "a")
+    assert not torn.usable
+    assert "output.0.client2.gz: the gzip stream has no end" in [warning.text for warning in torn.warnings]
+
+
+def test_what_is_too_large_unpacked_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.json.gz"
+    path.write_bytes(gzip.compress(b'{"fio version": "fio-3.33"}' + b" " * 1000))
+    with pytest.raises(Unreadable, match=r"x\.json\.gz: has more than 1000 bytes"):
+        read_unpacked(path, 1000)
 
 
 def test_what_cbt_has_cut_out_is_read_where_the_output_is_gone(tmp_path: Path) -> None:

@@ -16,11 +16,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.journal import read_text
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
 from cbt_plugins.results.record import Measurement, ResultWarning, RunRecord
-from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.source import Unreadable, read_unpacked, unpacked_name
 
 MATRIX, HISTORY = "workloads.csv", "run-history.csv"
 #: width of the bins of response times, ms
@@ -84,8 +83,8 @@ class Cosbench(Importer):
         return head.startswith(("Id,Op-Name,Op-Count,", "Stage,Op-Name,Op-Type,", "Id,Name,Submitted-At,"))
 
     def read(self, found: ResultFiles) -> List[RunRecord]:
-        all_workloads = [file for file in found.files if file.name == MATRIX]
-        tables_of_one = [file for file in found.files if file.name != HISTORY]
+        all_workloads = [file for file in found.files if unpacked_name(file) == MATRIX]
+        tables_of_one = [file for file in found.files if unpacked_name(file) != HISTORY]
         return [record for file in all_workloads or tables_of_one or found.files for record in read(file)]
 
     def more(self, source: Path) -> str:
@@ -100,27 +99,30 @@ def read(path: Path) -> List[RunRecord]:
     """Return the workloads of an archive directory, of its workloads.csv or run-history.csv, or of one table. Raises
     Unreadable.
     """
-    path = path / MATRIX if path.is_dir() else path
-    if path.name == HISTORY:
-        path = path.parent / MATRIX
+    folder = path if path.is_dir() else path.parent
+    if path.is_dir() or unpacked_name(path) == HISTORY:
+        path = _in(folder, MATRIX) or folder / MATRIX
     workloads: Dict[str, List[CosbenchLine]] = {}
     for line in lines(path):
         workloads.setdefault(line.workload, []).append(line)
     if not workloads:
         raise Unreadable(f"{path}: no operation in it")
-    known = history(path.parent / HISTORY)
+    known = history(folder)
     return [_record(path, id, its, known.get(id)) for id, its in workloads.items()]
+
+
+def _in(folder: Path, name: str) -> Optional[Path]:
+    """Return a file of a folder, plain or compressed."""
+    return next((path for path in sorted(folder.glob(f"{name}*")) if unpacked_name(path) == name), None)
 
 
 def lines(path: Path) -> List[CosbenchLine]:
     """Return the lines of workloads.csv or of a workload's table. Raises Unreadable."""
     try:
-        with io.StringIO(read_text(path), newline="") as file:
+        with io.StringIO(read_unpacked(path), newline="") as file:
             # what is behind the last column of a table is the history of its states
             rows = [row for row in csv.DictReader(file) if row.get("Op-Count") not in (None, "", "N/A")]
             return [_line(path, row) for row in rows]
-    except OSError as e:
-        raise Unreadable(f"{path}: {e.strerror or e}") from e
     except (KeyError, ValueError, TypeError) as e:
         raise Unreadable(f"{path}: no table of COSbench: {e!r}") from e
 
@@ -132,7 +134,7 @@ def _line(path: Path, row: Mapping[str, str]) -> CosbenchLine:
             raise ValueError(f"no id of an operation: {row['Id']}")
         workload, stage = found["workload"], found["stage"]
     else:
-        workload, stage = path.stem, row["Stage"]
+        workload, stage = Path(unpacked_name(path)).stem, row["Stage"]
     if row["Succ-Ratio"] is None:
         raise ValueError("a line has no end")
     ratio = row["Succ-Ratio"]
@@ -159,13 +161,13 @@ def _number(text: str) -> Optional[float]:
     return None if text == "N/A" or float(text) >= _NEVER else float(text)
 
 
-def history(path: Path) -> Dict[str, CosbenchWorkload]:
-    """Return the workloads of run-history.csv by id; {} when there is none."""
-    try:
-        with io.StringIO(read_text(path), newline="") as file:
-            rows = list(csv.DictReader(file))
-    except OSError:
+def history(folder: Path) -> Dict[str, CosbenchWorkload]:
+    """Return the workloads of a folder's run-history.csv by id; {} when there is none. Raises Unreadable."""
+    path = _in(folder, HISTORY)
+    if path is None:
         return {}
+    with io.StringIO(read_unpacked(path), newline="") as file:
+        rows = list(csv.DictReader(file))
     return {
         row["Id"]: CosbenchWorkload(row["Name"], _time(row["Started-At"]), _time(row["Stopped-At"]), row["State"])
         for row in rows

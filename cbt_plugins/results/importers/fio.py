@@ -28,7 +28,7 @@ import numpy as np
 from cbt_plugins.results.importers.importer import ClientFile, ClientImporter
 from cbt_plugins.results.importers.parts import Bins, Parsed, Part, Steps
 from cbt_plugins.results.record import ResultWarning
-from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.source import PackedFile, Unreadable, unpacked_name
 
 DIRECTIONS = ("read", "write", "trim")
 #: with unified_rw_reporting=mixed: the section of all directions together
@@ -294,8 +294,8 @@ class Logs:
         self, directory: Path, prefix: str, host: str = "", latency: str = "clat", window: Optional[float] = None
     ) -> None:
         self._files: Dict[int, Dict[str, Path]] = {}
-        for path in directory.glob(f"{prefix}_*.log{host}"):
-            found = _LOG.match(path.name)
+        for path in directory.glob(f"{prefix}_*.log{host}*"):
+            found = _LOG.match(unpacked_name(path))
             if found and found["prefix"] == prefix and (found["host"] or "") == host and path.stat().st_size:
                 self._files.setdefault(int(found["job"]), {})[found["kind"]] = path
         self._latency = latency
@@ -335,11 +335,10 @@ class Logs:
 def _table(path: Path) -> np.ndarray:
     """Time, value, direction: the first columns, which all versions have."""
     rows = []
-    with path.open(encoding="ascii", errors="replace") as lines:
-        for line in lines:
-            fields = line.split(",", 3)
-            if len(fields) == 4:
-                rows.append((int(fields[0]), int(fields[1]), int(fields[2])))
+    for line in PackedFile(path).lines():
+        fields = line.split(",", 3)
+        if len(fields) == 4:
+            rows.append((int(fields[0]), int(fields[1]), int(fields[2])))
     return np.array(rows, np.int64).reshape(-1, 3)
 
 

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.journal import read_text
 from cbt_plugins.results.importers.cbt import FAULTS_KEY, RunFaults
 from cbt_plugins.results.importers.parts import Parsed, Part, measurements
 from cbt_plugins.results.record import UNREADABLE, ResultWarning, RunRecord
-from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.source import Unreadable, read_unpacked, unpacked_name
 
 #: output.NUMBER.HOST, json_output.NUMBER.HOST, output.NUMBER.csv.HOST, as CBT collects them
 _OUTPUT = re.compile(r"^(?:json_)?output\.(?P<number>\d+)(?:\.(?:csv|json))?(?:\.prefill)?(?P<host>\..+)?$")
@@ -90,10 +89,11 @@ class ClientImporter(Importer):
             try:
                 parsed.append(self.parse(_client_file(path, found)))
             except Unreadable as e:
-                warnings.append(ResultWarning(UNREADABLE, f"{path.relative_to(found.folder)}: {e}"))
+                why = str(e).removeprefix(f"{path}: ")
+                warnings.append(ResultWarning(UNREADABLE, f"{path.relative_to(found.folder)}: {why}"))
         if not parsed:
             raise Unreadable(f"{found.source}: {warnings[0].text}")
-        seen = {host for host in found.hosts for path in files if path.name.endswith(f".{host}")}
+        seen = {host for host in found.hosts for path in files if unpacked_name(path).endswith(f".{host}")}
         missing = sorted(set(found.hosts) - seen) if seen else []
         if missing:
             text = f"no result of {', '.join(missing)}: the numbers are those of the others"
@@ -144,13 +144,14 @@ def _sum(*values: Optional[float]) -> Optional[float]:
 
 
 def _client_file(path: Path, found: ResultFiles) -> ClientFile:
-    name = _OUTPUT.match(path.name)
+    plain = unpacked_name(path)
+    name = _OUTPUT.match(plain)
     host = (name["host"] or "") if name else ""
     folder = path.parent.relative_to(found.folder).as_posix()
     return ClientFile(
         path=path,
-        text=read_text(path),
-        client=f"{name['number']}{host}" if name else path.stem,
+        text=read_unpacked(path),
+        client=f"{name['number']}{host}" if name else Path(plain).stem,
         host=host,
         folder=folder if folder != "." else None,
         collected=bool(found.hosts) or name is not None,
@@ -164,10 +165,11 @@ def _preferred(files: Sequence[Path]) -> Iterator[Path]:
     """
     same: Dict[Tuple[Path, str], List[Path]] = {}
     for file in files:
-        found = _OUTPUT.match(file.name)
-        stem = f"{found['number']}{found['host'] or ''}" if found else file.name
-        if not found and file.suffix in (".csv", ".json"):
-            stem = file.stem
+        plain = Path(unpacked_name(file))
+        found = _OUTPUT.match(plain.name)
+        stem = f"{found['number']}{found['host'] or ''}" if found else plain.name
+        if not found and plain.suffix in (".csv", ".json"):
+            stem = plain.stem
         same.setdefault((file.parent, stem), []).append(file)
     for its in same.values():
         yield max(its, key=_says)
