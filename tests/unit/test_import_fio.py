@@ -209,6 +209,26 @@ def test_an_empty_output_is_said(tmp_path: Path) -> None:
     assert not record.usable and "unreadable" in [warning.code for warning in record.warnings]
 
 
+def test_a_damaged_client_is_left_out(tmp_path: Path) -> None:
+    shutil.copytree(DATA / "archive", tmp_path / "a")
+    for path in tmp_path.rglob("*output.0.client2"):
+        path.write_text('{"fio version": "fio-3.33", "jobs": [{"jobname": "a", "read": {"total_ios": 5}}]}')
+    (record,) = read_imported(tmp_path / "a")
+    assert not record.usable and record.config["load.processes"] == 1 and record.measurements
+    (text,) = [warning.text for warning in record.warnings if warning.code == "unreadable"]
+    assert text.startswith("output.0.client2: damaged: KeyError: 'runtime'")
+
+
+def test_a_damaged_log_costs_the_series_only(tmp_path: Path) -> None:
+    shutil.copytree(DATA / "archive", tmp_path / "a")
+    for path in tmp_path.rglob("output.0_clat.1.log.client2"):
+        path.write_text("1000, x1, 0, 4096, 0\n")
+    (record,) = read_imported(tmp_path / "a")
+    assert record.usable and record.config["load.processes"] == 2
+    text = next(warning.text for warning in record.warnings if "no series of 0.client2: " in warning.text)
+    assert "_clat.1.log.client2: damaged: ValueError" in text
+
+
 def pack(path: Path) -> Path:
     packed = path.with_name(f"{path.name}.gz")
     packed.write_bytes(gzip.compress(path.read_bytes()))

@@ -28,7 +28,7 @@ import numpy as np
 from cbt_plugins.results.importers.importer import ClientFile, ClientImporter
 from cbt_plugins.results.importers.parts import Bins, Parsed, Part, Steps
 from cbt_plugins.results.record import ResultWarning
-from cbt_plugins.results.source import PackedFile, Unreadable, unpacked_name
+from cbt_plugins.results.source import PackedFile, Unreadable, reading, unpacked_name
 
 DIRECTIONS = ("read", "write", "trim")
 #: with unified_rw_reporting=mixed: the section of all directions together
@@ -91,7 +91,12 @@ def parse(text: str, client: str, logs: Optional[Logs] = None, by_name: bool = T
         phase = str(job.get("jobname")) if by_name and len(names) > 1 else mode
         who = f"{client}:{number}" if len(jobs) > 1 else client
         done = {way: _requests(its)[0] for way, its in _sections(job).items()}
-        parts += _parts(job, phase, who, _start(data, job), logs.of(number, len(jobs), done) if logs else {})
+        its_logs: Mapping[str, Log] = {}
+        try:
+            its_logs = logs.of(number, len(jobs), done) if logs else {}
+        except Unreadable as e:
+            made.warnings.append(ResultWarning("no-series", f"{phase}: no series of {who}: {e}"))
+        parts += _parts(job, phase, who, _start(data, job), its_logs)
         made.warnings += _warnings(options, job, phase, who)
     made.usable = not any(warning.code in ("job-failed", "torn-output") for warning in made.warnings)
     return made
@@ -302,20 +307,25 @@ class Logs:
         self._window = window
 
     def of(self, number: int, jobs: int, done: Mapping[str, int]) -> Mapping[str, Log]:
-        """Return the job's logs by direction; nothing when jobs and logs are not in pairs. `done`: its requests."""
+        """Return the job's logs by direction; nothing when jobs and logs are not in pairs. `done`: its requests.
+
+        Raises Unreadable.
+        """
         files = self._files.get(number)
         if not files or "iops" not in files or len(self._files) != jobs:
             return {}
+        with reading(files["iops"]):
+            return dict(self._read(files, done))
+
+    def _read(self, files: Mapping[str, Path], done: Mapping[str, int]) -> Iterator[Tuple[str, Log]]:
         requests = _table(files["iops"])
         latencies = _table(files[self._latency]) if self._latency in files else None
-        made: Dict[str, Log] = {}
         for code, way in enumerate(DIRECTIONS):
             its = requests[requests[:, 2] == code]
             if len(its):
                 taken = latencies[latencies[:, 2] == code] if latencies is not None else None
                 single = (its[:, 1] == 1).all() and self._window is None
-                made[way] = _single(its, taken) if single else _windows(self._counted(its, done.get(way, 0)), taken)
-        return made
+                yield way, _single(its, taken) if single else _windows(self._counted(its, done.get(way, 0)), taken)
 
     def _counted(self, requests: np.ndarray, done: int) -> Steps:
         """Return the requests of each window. One without any is left out; in older versions the next one lasts longer
@@ -335,10 +345,11 @@ class Logs:
 def _table(path: Path) -> np.ndarray:
     """Time, value, direction: the first columns, which all versions have."""
     rows = []
-    for line in PackedFile(path).lines():
-        fields = line.split(",", 3)
-        if len(fields) == 4:
-            rows.append((int(fields[0]), int(fields[1]), int(fields[2])))
+    with reading(path):
+        for line in PackedFile(path).lines():
+            fields = line.split(",", 3)
+            if len(fields) == 4:
+                rows.append((int(fields[0]), int(fields[1]), int(fields[2])))
     return np.array(rows, np.int64).reshape(-1, 3)
 
 

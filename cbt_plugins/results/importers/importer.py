@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.results.importers.cbt import FAULTS_KEY, RunFaults
 from cbt_plugins.results.importers.parts import Parsed, Part, measurements
 from cbt_plugins.results.record import UNREADABLE, ResultWarning, RunRecord
-from cbt_plugins.results.source import Unreadable, read_unpacked, unpacked_name
+from cbt_plugins.results.source import Unreadable, read_unpacked, reading, unpacked_name
 
 #: output.NUMBER.HOST, json_output.NUMBER.HOST, output.NUMBER.csv.HOST, as CBT collects them
 _OUTPUT = re.compile(r"^(?:json_)?output\.(?P<number>\d+)(?:\.(?:csv|json))?(?:\.prefill)?(?P<host>\..+)?$")
@@ -87,7 +87,8 @@ class ClientImporter(Importer):
         files = list(_preferred(found.files)) if found.source.is_dir() else found.files
         for path in files:
             try:
-                parsed.append(self.parse(_client_file(path, found)))
+                with reading(path):
+                    parsed.append(self.parse(_client_file(path, found)))
             except Unreadable as e:
                 why = str(e).removeprefix(f"{path}: ")
                 warnings.append(ResultWarning(UNREADABLE, f"{path.relative_to(found.folder)}: {why}"))
