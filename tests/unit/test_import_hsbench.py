@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -232,6 +233,15 @@ def test_what_it_printed(tmp_path: Path, total: str) -> None:
     assert its["mib_per_s"].value == pytest.approx(1104 * 4096 / 2**20)
     assert (its["mean_ms"].value, its["p99_ms"].value, its["max_ms"].value) == (0.8, 1.1, 5.7)
     assert its["p99_ms"].bin == pytest.approx(0.1) and record.config["load.op_size"] == 4096
+
+
+def test_threads_that_it_printed_can_be_compared(tmp_path: Path) -> None:
+    text = (DATA / "printed.txt").read_text()
+    printed = re.search(r"threads=(\d+)", text)
+    assert printed
+    for name, threads in (("few", int(printed[1])), ("many", 4096)):
+        (tmp_path / name).write_text(text.replace(printed[0], f"threads={threads}"))
+        assert read_imported(tmp_path / name)[0].config["load.threads"] == threads
 
 
 def test_what_it_printed_is_no_second_client(tmp_path: Path) -> None:

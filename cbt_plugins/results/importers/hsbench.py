@@ -85,6 +85,8 @@ def parse(text: str, client: str, threads: Optional[int] = None) -> Parsed:
     if printed:
         threads = threads or next((int(its[2]) for its in _OPTION.finditer(text) if its[1] == "threads"), None)
     made = Parsed("hsbench", config={"benchmark": "hsbench", "engine": "hsbench"})
+    if threads:
+        made.config["load.threads"] = threads
     if stale:
         why = f"{client}: the end of the file is that of an earlier, longer run"
         made.warnings.append(ResultWarning("stale-tail", why))
