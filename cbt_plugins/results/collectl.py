@@ -22,6 +22,7 @@ _COLUMN = re.compile(r"\[(\w+):([^\]]*)\](.*)")
 _KIB = 1024.0
 #: seconds by which collectl's idea of when a machine was booted differs between its nodes
 _NEAR = 1.0
+_HOUR = 3600.0
 _NUMBER = re.compile(r"-?\d+(\.\d+)?$")
 
 #: one table: its header's facts, the columns and a row of texts for each sample
@@ -35,8 +36,12 @@ def read_node(folder: Path, name: str, offset: float = 0.0) -> Optional[NodeSamp
     """
     node, tables = NodeSamples(name, "collectl", 0.0), list(_tables(folder))
     for facts, columns, rows in tables:
-        times = np.array([_moment(columns, row, facts) for row in rows]) - offset
-        interval = _interval(facts, times)
+        told = np.array([_moment(columns, row) for row in rows])
+        interval = _interval(facts, told)
+        if columns[0] != "UTC":
+            told, clock = _of_one_zone(told, interval)
+            told, rows, node.clock = told - _east(facts), rows[: len(told)], node.clock or clock
+        times = told - offset
         node.interval = max(node.interval, interval)
         node.cpus = int(facts.get("NumCPUs") or node.cpus)
         values = _Values(columns, rows, np.full(len(rows), interval), times)
@@ -176,11 +181,33 @@ def _interval(facts: Mapping[str, str], times: np.ndarray) -> float:
     return asked or (float(np.median(np.diff(times))) if len(times) > 1 else 1.0)
 
 
-def _moment(columns: Sequence[str], row: Sequence[str], facts: Mapping[str, str]) -> float:
-    """Epoch seconds of a line."""
+def _of_one_zone(told: np.ndarray, interval: float) -> Tuple[np.ndarray, Optional[str]]:
+    """Return local times of lines in the zone of the first one, and why there are no more.
+
+    Local time jumps back by an hour, and forward by one at a full hour. What follows another jump is left out.
+    """
+    times, steps = told.copy(), np.diff(told)
+    off = max(interval, 2.0)
+    for i in np.nonzero((steps < -off) | (np.abs(steps - interval - _HOUR) <= off))[0]:
+        if abs(steps[i] - interval + _HOUR) <= off:
+            times[i + 1 :] += _HOUR
+        elif steps[i] > 0 and told[i] % _HOUR >= _HOUR - interval - off:
+            times[i + 1 :] -= _HOUR
+        else:
+            text = f"its local time jumps by {steps[i]:+.0f} s, and the file has no zone behind that"
+            return times[: i + 1], text
+    return times, None
+
+
+def _east(facts: Mapping[str, str]) -> float:
+    """Return the seconds that local time is ahead of UTC where the file begins."""
+    zone = facts.get("TZ", "+0000")
+    return (int(zone[1:3]) * _HOUR + int(zone[3:5]) * 60) * (-1 if zone[0] == "-" else 1)
+
+
+def _moment(columns: Sequence[str], row: Sequence[str]) -> float:
+    """Epoch seconds of a line; of local time taken for UTC."""
     if columns[0] == "UTC":
         return float(row[0])
-    zone = facts.get("TZ", "+0000")
-    east = (int(zone[1:3]) * 3600 + int(zone[3:5]) * 60) * (-1 if zone[0] == "-" else 1)
     seconds, _, part = row[1].partition(".")
-    return timegm(strptime(f"{row[0]} {seconds}", "%Y%m%d %H:%M:%S")) - east + float(f"0.{part or 0}")
+    return timegm(strptime(f"{row[0]} {seconds}", "%Y%m%d %H:%M:%S")) + float(f"0.{part or 0}")

@@ -128,6 +128,7 @@ class NodeSamples:
     daemons: List[DaemonSamples] = field(default_factory=list)
     disks: Dict[str, DiskSamples] = field(default_factory=dict)
     interfaces: Dict[str, InterfaceSamples] = field(default_factory=dict)
+    clock: Optional[str] = None  # of collectl only: why its later lines are left out
     gaps: List[Dict[str, Any]] = field(default_factory=list)  # {"t": its end, "seconds", "why"}
     host: List[Tuple[float, float, float, float]] = field(default_factory=list)  # time, load, KiB free, bytes swapped
     looks: List[Tuple[float, float]] = field(default_factory=list)  # at the threads: time, seconds since the one before

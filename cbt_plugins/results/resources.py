@@ -101,6 +101,10 @@ def warnings_of(
         near = at_ceiling(phase["generator"]) if phase["name"] not in watched else None
         if near:
             found.append({"code": "generator-bound", "text": _BOUND + near, "phase": phase["name"]})
+    for node in (made or {}).get("nodes", ()):
+        if node.get("clock"):
+            text = f"{node['node']}: {node['clock']}: the rest of the file is left out"
+            found.append({"code": "resources-gap", "text": text})
     for name, line in watched.items():
         gaps = [f"{n['node']} ({100 * n['watched']:.0f} %)" for n in line["nodes"] if n["watched"] < WATCHED]
         if gaps:
@@ -182,6 +186,7 @@ def _about(node: NodeSamples, nodes: Sequence[NodeSamples], roles: Mapping[str, 
         "cpus": node.cpus,
         "machine": _machine(node, nodes),
         "roles": roles_at(node, roles),
+        **({"clock": node.clock} if node.clock else {}),
     }
 
 

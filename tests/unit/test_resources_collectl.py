@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Dict
 
@@ -82,6 +83,38 @@ def test_another_time_zone_and_a_line_that_is_none(tmp_path: Path) -> None:
     west = 3.5 * 3600
     assert its.processors.rise(SECOND - 1 + west, SECOND + west)[0] == pytest.approx(1.30)
     assert its.processors.known((0, 2e9))[0] == pytest.approx(15)
+
+
+def jumping(folder: Path, begin: str, end: str, seconds: int = 30) -> Any:
+    """Read a file in which local time jumps from `begin` to `end`, with as many seconds before as after."""
+    head, first, *_ = next((DATA / "collectl.node2").glob("*.cpu")).read_text().split("\n2026")
+    zone = timezone(timedelta(hours=2.5))
+    spans = [(datetime.fromisoformat(begin), range(-seconds, 1)), (datetime.fromisoformat(end), range(seconds))]
+    moments = [moment + timedelta(seconds=second) for moment, of in spans for second in of]
+    row = " 50" + (len(first.split()) - 3) * " 0"
+    lines = "".join(f"{moment:%Y%m%d %H:%M:%S}{row}\n" for moment in moments)
+    folder.mkdir()
+    (folder / "x.cpu").write_text(head.replace("TZ: +0000", "TZ: +0230") + "\n" + lines)
+    its = collectl.read_node(folder, "x")
+    assert its is not None
+    return its, datetime.fromisoformat(begin).replace(tzinfo=zone).timestamp()
+
+
+def test_the_end_and_the_begin_of_summer_time(tmp_path: Path) -> None:
+    for name, end in (("back", "02:00:00"), ("forward", "04:00:00")):
+        its, begin = jumping(tmp_path / name, "2026-10-25 02:59:59", f"2026-10-25 {end}")
+        assert its.processors.known((begin - 100, begin + 4000))[0] == pytest.approx(61)
+        assert its.processors.rise(begin, begin + 30)[0] == pytest.approx(15) and its.clock is None
+
+
+def test_a_jump_that_is_no_summer_time_ends_what_is_known(tmp_path: Path) -> None:
+    for name, end in (("back", "02:15:00"), ("forward", "03:30:01")):
+        its, begin = jumping(tmp_path / name, "2026-10-25 02:30:00", f"2026-10-25 {end}")
+        assert its.processors.known((begin - 4000, begin + 4000))[0] == pytest.approx(31)
+        assert "its local time jumps by" in its.clock
+        about = {"nodes": [{"node": "x", "clock": its.clock}], "phases": {}}
+        (warning,) = resources.warnings_of(about, [])
+        assert warning["code"] == "resources-gap" and its.clock in warning["text"]
 
 
 def test_a_torn_line_and_a_second_start_of_collectl(tmp_path: Path) -> None:
