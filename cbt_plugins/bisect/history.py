@@ -115,7 +115,7 @@ class Worktree:
     def take(self, sha: str) -> None:
         """Have the files of a commit there. What git ignores stays, so that a build can reuse it. Raises GitError."""
         if not (self.folder / ".git").exists():
-            git(self._repo, "worktree", "prune")
+            # forced: its folder may be lost while its entry is there. No prune: it takes the user's own entries, too
             git(self._repo, "worktree", "add", "--force", "--detach", str(self.folder), sha)
         git(self.folder, "checkout", "--quiet", "--force", "--detach", sha)
         git(self.folder, "clean", "-ffdq")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -232,3 +233,15 @@ def test_a_worktree_is_clean_but_for_what_git_ignores(world: World, tmp_path: Pa
     assert (tree.folder / "speed").read_text() == "8\n"
     tree.remove()
     assert not tree.folder.exists()
+
+
+def test_a_lost_worktree_is_made_anew_and_those_of_the_user_stay(world: World, tmp_path: Path) -> None:
+    mine, away = tmp_path / "mine", tmp_path / "unplugged"
+    git(world.repo, "worktree", "add", "--detach", str(mine))
+    mine.rename(away)
+    tree = Worktree(world.repo, tmp_path / "tree")
+    for _ in range(2):
+        tree.take("HEAD")
+        shutil.rmtree(tree.folder)
+    away.rename(mine)
+    assert git(mine, "rev-parse", "HEAD") == world.shas[-1]
