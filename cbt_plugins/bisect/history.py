@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import List, Mapping, Sequence, Tuple
 
+from cbt_plugins.campaigns.trial import environment
+
 #: commits of a search; more are a mistake
 MOST = 20_000
-#: what git sets for the programs that it starts, as in `git bisect run`
-_OF_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 _LIMIT = 600.0
 
 
@@ -36,11 +35,6 @@ class Commit:
 
     def __str__(self) -> str:
         return f"{self.short} {self.subject[:60]}".rstrip()
-
-
-def environment() -> Mapping[str, str]:
-    """Return the environment without what git sets for its own programs."""
-    return {key: value for key, value in os.environ.items() if key not in _OF_GIT}
 
 
 def git(folder: Path, *words: str) -> str:

@@ -32,6 +32,8 @@ VERSION = 1
 #: in the environment of every command
 ARM, NAME, FOLDER = "CBT_PLUGINS_ARM", "CBT_PLUGINS_TRIAL", "CBT_PLUGINS_TRIAL_FOLDER"
 ARCHIVE_NAME, FILE = "CBT_PLUGINS_ARCHIVE", "CBT_PLUGINS_FILE"
+#: what git sets for the programs that it starts, as in `git bisect run` or a hook: it names the user's repository
+_OF_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 #: the program that runs a CBT file
 PROGRAM = f"{shlex.quote(sys.executable)} -m cbt_plugins"
 #: $1 is the file for the group's number, which is there before the command begins
@@ -170,6 +172,11 @@ class CommandEnd:
     how: str  # "ended with status 1: the last line that it printed"
 
 
+def environment() -> Dict[str, str]:
+    """Return the environment without what git sets for its own programs."""
+    return {key: value for key, value in os.environ.items() if key not in _OF_GIT}
+
+
 def run_command(line: str, log: Path, own: Mapping[str, str], limit: Optional[float]) -> CommandEnd:
     """Run a shell command with its output in a file; beyond its limit, or after a signal, it is ended first.
 
@@ -177,7 +184,7 @@ def run_command(line: str, log: Path, own: Mapping[str, str], limit: Optional[fl
     """
     path = f"{os.environ.get('PATH', os.defpath)}:{os.path.dirname(sys.executable)}"
     began = time.monotonic()
-    status = _run(line, log, {**os.environ, "PATH": path, **own}, limit)
+    status = _run(line, log, {**environment(), "PATH": path, **own}, limit)
     how = f"took longer than its limit of {limit:g} s" if status is None else f"ended with {_status(status)}"
     with contextlib.suppress(OSError):
         last = read_text(log).rstrip().rpartition("\n")[2].strip()

@@ -191,6 +191,22 @@ def test_git_bisect_run_finds_it_by_steps(world: World) -> None:
     assert f"{world.shas[5]} is the first bad commit" in done.stdout, done.stderr
 
 
+def test_build_and_deploy_work_on_their_own_checkout(world: World, monkeypatch) -> None:
+    mine = world.folder / "mine"
+    git(world.repo, "worktree", "add", "--detach", str(mine))
+    # as git starts programs in a linked worktree
+    for name, value in (("DIR", git(mine, "rev-parse", "--git-dir")), ("WORK_TREE", str(mine)), ("PREFIX", "")):
+        monkeypatch.setenv(f"GIT_{name}", value)
+    ask = "git checkout -q --detach HEAD~0 && git rev-parse HEAD"
+    build = f'({ask}) > "$CBT_PLUGINS_BUILD/head"'
+    deploy = f'({ask}) > "$CBT_PLUGINS_TRIAL_FOLDER/head"'
+    main(["bisect", "run", str(world.write(build=build, deploy=deploy, budget={"measurements": 3}))])
+    archive = world.folder / "my.bisect"
+    heads = {path.read_text().strip() for path in archive.glob("builds/*/files/head")}
+    assert heads == {world.shas[0], world.shas[8]}
+    assert (archive / "blocks" / "0001" / "good" / "head").read_text().strip() == world.shas[0]
+
+
 def test_steps_skip_what_cannot_be_built_and_abort_without_a_difference(world: World, monkeypatch) -> None:
     monkeypatch.chdir(world.repo)
     git(world.repo, "checkout", "-q", "--detach", world.shas[4])
