@@ -60,6 +60,7 @@ def sentences(session: BisectSession, now: SearchState) -> List[str]:
     second = second_change(session, now)
     left_out = len(session.skipped)
     out = f"; {several(left_out, 'commit')} left out" if left_out else ""
+    out += f"; {several(len(session.again), 'cycle')} measured again" if session.again else ""
     spent = f"{several(len(session.blocks), 'measurement')} of two cycles each, {about(session.spent)}{out}"
     return [*lines, *([second] if second else []), spent]
 

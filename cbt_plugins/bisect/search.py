@@ -282,6 +282,7 @@ def data(session: BisectSession, now: SearchState) -> Mapping[str, Any]:
         "log_ratio": numbers,
         "second_change": {"posterior": held.second, "text": second_change(session, now)} if held else None,
         "measurements": len(session.blocks),
+        "again": session.again,
         "hours": session.spent / 3600,
         "more": now.more and {"measurements": now.more[0], "hours": now.more[1]},
         "history": per_commit(session, now),

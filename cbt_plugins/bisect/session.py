@@ -15,6 +15,7 @@ import logging
 import math
 import shlex
 import shutil
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import mean
@@ -24,6 +25,7 @@ import yaml
 
 from cbt_plugins.bisect.history import Commit, GitError, Worktree, line
 from cbt_plugins.campaigns.trial import FOLDER, PROGRAM, Cycle, Trial, finished, put_aside, run_command, run_trial
+from cbt_plugins.compare.sides import forbidding
 from cbt_plugins.compare.statistics.search import Evidence, Observation, SearchRules
 from cbt_plugins.config.bisect import KEY, BisectSection, metric_of
 from cbt_plugins.formatting import seconds as about
@@ -121,6 +123,11 @@ class BisectSession:
         return {its["sha"]: its["reason"] for its in self._all("skip")}
 
     @property
+    def again(self) -> List[Dict[str, str]]:
+        """The cycles that were measured again: sha, reason."""
+        return [{"sha": its["sha"], "reason": its["reason"]} for its in self._all("again")]
+
+    @property
     def spent(self) -> float:
         """Seconds of builds and blocks so far."""
         return math.fsum(its["seconds"] for its in (*self.blocks, *self._all("build")))
@@ -201,11 +208,10 @@ class BisectSession:
             put_aside(folder / name)  # of a block that was killed: both are measured anew, side by side
         order = ((self.good.sha, GOOD), (sha, OTHER))
         made = {name: self._trial(one, folder / name) for one, name in order[:: 1 if number % 2 else -1]}
-        bad = {name: trial for name, trial in made.items() if trial.reason}
-        if bad:
-            name = GOOD if GOOD in bad else OTHER
-            self._leave_out(self.good.sha if name == GOOD else sha, f"{_TRIES} times: {bad[name].reason}")
-            return False
+        for one, name in order:
+            if made[name].reason:
+                self._leave_out(one, f"{_TRIES} times: {made[name].reason}")
+                return False
         before, after = (self._value(made[name]) for name in (GOOD, OTHER))
         ratio = self.sign * math.log(after / before)
         spent = math.fsum(its.prepared + its.measured for its in made.values())
@@ -234,12 +240,21 @@ class BisectSession:
             cycle_limit=section.cycle_limit,
             environment=self._environment(sha),
         )
-        trial = run_trial(cycle, folder)
+        trial = self._judged(run_trial(cycle, folder))
         for _ in range(_TRIES - 1):
             if trial.reason:
                 log.warning("%s: %s; once more", sha[:12], trial.reason)
-                trial = run_trial(cycle, folder, again=True)
+                self.note("again", sha=sha, reason=trial.reason)
+                put_aside(folder, "failed")
+                trial = self._judged(run_trial(cycle, folder))
         return trial
+
+    def _judged(self, trial: Trial) -> Trial:
+        """Return the trial; with a reason where a warning forbids or limits a verdict on the metric."""
+        metric = self.section.metric
+        keys = () if trial.reason else matching(metric, trial.values)
+        found = next((its for key in keys for its in forbidding(metric, trial.records, key)), None)
+        return replace(trial, reason=f"{found.text} ({found.code})") if found else trial
 
     def _value(self, trial: Trial) -> float:
         found = matching(self.section.metric, trial.values)

@@ -133,6 +133,28 @@ def test_what_cannot_be_built_is_gone_round(world: World, capsys) -> None:
     assert "ended with status 1" in skip["reason"]
 
 
+def test_a_warning_that_forbids_a_verdict_is_no_measurement(world: World, capsys) -> None:
+    program = world.folder / "cycle.sh"
+    program.write_text(f"""
+        case $CBT_PLUGINS_ARM in
+        {world.shas[4][:12]}) export FAKE_WARNING=generator-bound ;;
+        {world.shas[8][:12]}) [ -e "$CBT_PLUGINS_TRIAL_FOLDER.failed-1" ] || export FAKE_WARNING=daemon-down ;;
+        esac
+        exec {fake_cycle.PROGRAM} "$@"
+    """)
+    file = world.write(program=f"sh {program}")
+    assert main(["bisect", "run", str(file), "--format", "json"]) == 0
+    printed = capsys.readouterr()
+    found = json.loads(printed.out)
+    assert [its["subject"] for its in found["commits"]] == ["commit 4", "commit 5"]
+    (left_out,) = [its["left_out"] for its in found["history"] if its["left_out"]]
+    assert left_out == "2 times: measure.total.obj_per_s: said by the stand-in (generator-bound)"
+    assert {its["sha"] for its in found["again"]} == {world.shas[4], world.shas[8]}
+    assert "daemon-down" in "".join(its["reason"] for its in found["again"])
+    assert main(["bisect", "status", str(file)]) == 0
+    assert "measured again" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_search_resumes_and_shows_what_is_left(world: World, capsys) -> None:
     file = world.write(budget={"measurements": 3})
     assert main(["bisect", "run", str(file)]) == 3
