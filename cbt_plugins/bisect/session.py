@@ -209,8 +209,10 @@ class BisectSession:
         order = ((self.good.sha, GOOD), (sha, OTHER))
         made = {name: self._trial(one, folder / name) for one, name in order[:: 1 if number % 2 else -1]}
         for one, name in order:
-            if made[name].reason:
-                self._leave_out(one, f"{_TRIES} times: {made[name].reason}")
+            trial = made[name]
+            why = f"{_TRIES} times: {trial.reason}" if trial.reason else self._no_value(trial)
+            if why:
+                self._leave_out(one, why)
                 return False
         before, after = (self._value(made[name]) for name in (GOOD, OTHER))
         ratio = self.sign * math.log(after / before)
@@ -256,15 +258,20 @@ class BisectSession:
         found = next((its for key in keys for its in forbidding(metric, trial.records, key)), None)
         return replace(trial, reason=f"{found.text} ({found.code})") if found else trial
 
-    def _value(self, trial: Trial) -> float:
+    def _no_value(self, trial: Trial) -> Optional[str]:
+        """Return why a trial has not one number above 0 of the metric; None where it has."""
         found = matching(self.section.metric, trial.values)
         if len(found) != 1:
             there = ", ".join(".".join(key) for key in sorted(found or trial.values))
             what = "several numbers of this name" if found else "no number of this name"
-            raise BisectError(f"metric {self.section.metric}: {what} in {trial.archive}: {there[:600]}")
-        value = next(iter(found.values()))
+            return f"metric {self.section.metric}: {what} in {trial.archive}: {there[:600]}"
+        (value,) = found.values()
         if not (value > 0 and math.isfinite(value)):
-            raise BisectError(f"metric {self.section.metric} is {value:g} in {trial.archive}: no ratio can be taken")
+            return f"metric {self.section.metric} is {value:g} in {trial.archive}: no ratio can be taken"
+        return None
+
+    def _value(self, trial: Trial) -> float:
+        (value,) = matching(self.section.metric, trial.values).values()
         return value
 
     def values(self, block: Mapping[str, Any]) -> Optional[Tuple[Values, Values]]:

@@ -155,6 +155,20 @@ def test_a_warning_that_forbids_a_verdict_is_no_measurement(world: World, capsys
     assert "measured again" in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_commit_without_a_number_is_left_out(world: World, capsys) -> None:
+    program = world.folder / "cycle.sh"
+    program.write_text(f"""
+        {fake_cycle.PROGRAM} "$@"
+        [ $CBT_PLUGINS_ARM != {world.shas[4][:12]} ] ||
+            sed -i 's/"name": "measure"/"name": "other"/' "$CBT_PLUGINS_ARCHIVE"/results/*/id-*/summary.json
+    """)
+    assert main(["bisect", "run", str(world.write(program=f"sh {program}")), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [its["subject"] for its in found["commits"]] == ["commit 4", "commit 5"]
+    (skip,) = world.events("skip")
+    assert "no number of this name" in skip["reason"] and "other.total.obj_per_s" in skip["reason"]
+
+
 def test_a_search_resumes_and_shows_what_is_left(world: World, capsys) -> None:
     file = world.write(budget={"measurements": 3})
     assert main(["bisect", "run", str(file)]) == 3
