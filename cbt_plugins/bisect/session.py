@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import logging
@@ -19,7 +21,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import mean
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import yaml
 
@@ -64,7 +66,8 @@ class BisectSession:
         # somebody may look while another process searches
         self._journal = None if reading else Journal(self.archive / JOURNAL)
         self._worktree = Worktree(self.repo, self.archive / "worktree")
-        self._builds = (file.resolve().parent / section.builds) if section.builds else self.archive / BUILDS
+        # resolved: by the path in their environment the processes of a killed build are known
+        self._builds = (file.resolve().parent / section.builds).resolve() if section.builds else self.archive / BUILDS
         try:
             self.commits = self._line()
             self._begin({key: value for key, value in data.items() if key not in (KEY, "campaign")})
@@ -170,6 +173,22 @@ class BisectSession:
         if self._built(sha):
             return None
         folder = self._build_folder(sha)
+        with self._alone(folder):
+            return None if self._built(sha) else self._build(sha, folder)
+
+    @contextlib.contextmanager
+    def _alone(self, folder: Path) -> Iterator[None]:
+        """Hold the lock of a build folder: searches may share it."""
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with open(folder.with_name(f".{folder.name}.lock"), "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                log.info("waiting for another search, which builds %s", folder)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _build(self, sha: str, folder: Path) -> Optional[str]:
         partial = put_aside(folder)
         if partial:
             shutil.rmtree(partial, ignore_errors=True)

@@ -15,6 +15,8 @@ from typing import Any, Dict, List
 import fake_cycle
 import pytest
 import yaml
+from test_campaign_trial import processes
+from waiting import wait_for
 
 from cbt_plugins.bisect.history import GitError, Worktree, line
 from cbt_plugins.journal import json_lines
@@ -186,6 +188,39 @@ def test_a_search_resumes_and_shows_what_is_left(world: World, capsys) -> None:
     assert folder.with_name("good.partial-1").is_dir()
     assert main(["bisect", "run", str(world.write(metric="measure.total.p99_ms"))]) == 2
     assert "the archive of another search" in capsys.readouterr().err
+
+
+def started(file: Path, archive: str) -> subprocess.Popen[bytes]:
+    """A search in a process of its own; what it logs is in ARCHIVE.log."""
+    words = [sys.executable, "-m", "cbt_plugins.tools", "bisect", "run", str(file), "-a", str(file.parent / archive)]
+    with open(file.parent / f"{archive}.log", "wb") as log:
+        return subprocess.Popen(words, cwd=file.parent, stdout=subprocess.DEVNULL, stderr=log)
+
+
+def test_searches_that_share_builds_make_each_once(world: World) -> None:
+    build = "echo $CBT_PLUGINS_COMMIT >> ../../made; for i in $(seq 600); do [ -e ../../go ] && break; sleep 0.05; done"
+    file = world.write(build=build, deploy="true", builds="shared", budget={"measurements": 3})
+    first = started(file, "a")
+    wait_for((world.folder / "made").exists, "the first build")
+    second = started(file, "b")
+    log = world.folder / "b.log"
+    wait_for(lambda: "build" in log.read_text() or second.poll() is not None, "the second search")
+    (world.folder / "go").touch()
+    assert [first.wait(), second.wait()] == [3, 3], log.read_text()
+    assert sorted((world.folder / "made").read_text().split()) == sorted([world.shas[0], world.shas[8]])
+
+
+def test_a_killed_build_is_ended_wherever_its_folder_is(world: World) -> None:
+    (world.folder / "real").mkdir()
+    (world.folder / "link").symlink_to("real")
+    build = "[ -e ../../my.bisect/up ] || { touch ../../my.bisect/up; sleep 60; }"
+    file = world.write(build=build, deploy="true", builds="repo/../link/builds", budget={"measurements": 3})
+    search = started(file, "my.bisect")
+    wait_for((world.folder / "my.bisect" / "up").exists, "the build")
+    search.kill()
+    search.wait()
+    assert main(["bisect", "run", str(file)]) == 3
+    assert processes(world.folder) == []
 
 
 def test_two_commits_that_do_not_differ_are_refused_with_numbers(world: World, capsys) -> None:
