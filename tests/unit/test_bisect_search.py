@@ -127,6 +127,14 @@ def test_a_second_change_is_said_and_placed():
     assert held.credible(0.9).first == 21
 
 
+@pytest.mark.parametrize("times", [3.0, 10.0, 200.0])
+def test_a_large_change_has_its_size_and_is_no_second_one(times):
+    answer, held, made = search(History.drawn(64, [times - 1], 0.05, 1))
+    assert answer.found and made < 20
+    assert np.exp(held.size) == pytest.approx(times, rel=0.2)
+    assert held.second < 0.5 and held.noise < 0.12
+
+
 def test_information_is_greatest_where_half_of_the_posterior_is():
     held = belief(_evidence({64: [0.1, 0.11, 0.09]}, commits=64), RULES)
     bits = information(held)

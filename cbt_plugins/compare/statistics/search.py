@@ -29,7 +29,7 @@ _CAUTION = 3.0
 _CHANGED = 0.03
 #: the prior of the noise of one log ratio: lognormal, its middle and the factor of one standard deviation
 _NOISE, _NOISE_FACTOR = 0.04, 3.0
-#: the largest change that is thought of, as a log ratio
+#: the largest change of the prior, as a log ratio, unless the bad commit shows a larger one
 _LARGEST = 1.5
 
 
@@ -161,7 +161,7 @@ class _Grid(NamedTuple):
 def _grid(sizes: np.ndarray, noises: np.ndarray, effect: float) -> _Grid:
     """Return a grid with the prior: a size is uniform in its logarithm, a noise lognormal."""
     step, scale = math.log(noises[1] / noises[0]), math.log(_NOISE_FACTOR)
-    of_sizes = np.log((sizes[1] - sizes[0]) / sizes / math.log(_LARGEST / effect))
+    of_sizes = np.log((sizes[1] - sizes[0]) / sizes / math.log(max(_LARGEST, sizes[-1]) / effect))
     of_noises = -0.5 * (np.log(noises / _NOISE) / scale) ** 2 + math.log(step / scale / math.sqrt(2 * math.pi))
     return _Grid(sizes, noises, of_sizes[:, None] + of_noises[None, :])
 
@@ -171,8 +171,8 @@ def _coarse(bad: Sequence[float], effect: float) -> _Grid:
     middle = float(np.median(bad)) if bad else effect
     spread = max(float(np.std(bad, ddof=1)) if len(bad) > 1 else 0.0, 0.02 if len(bad) < 3 else 0.001)
     error = 6 * spread / math.sqrt(max(len(bad), 1))
-    low = min(max(effect, middle - error), 0.8 * _LARGEST)
-    high = min(max(middle + error, 1.5 * low, low + error), _LARGEST)
+    low = max(effect, middle - error)
+    high = max(middle + error, 1.5 * low, low + error)
     return _grid(np.linspace(low, high, 25), np.geomspace(0.0008, 0.8, 24), effect)
 
 
@@ -182,8 +182,8 @@ def _fine(sums: np.ndarray, grid: _Grid, effect: float) -> _Grid:
     cells = np.concatenate([before[:-1] + after[-1] - after[:-1], before[-1:]]) + grid.prior
     size, size_error, noise, noise_error = _moments(cells, grid)
     reach, wide = 5 * max(size_error, 0.01 * size), max(noise_error, 0.12)
-    low = min(max(effect, size - reach), 0.8 * _LARGEST)
-    sizes = np.linspace(low, min(max(size + reach, 1.2 * low), _LARGEST), 15)
+    low = max(effect, size - reach)
+    sizes = np.linspace(low, max(size + reach, 1.2 * low), 15)
     return _grid(sizes, np.geomspace(noise * math.exp(-6 * wide), noise * math.exp(4 * wide), 15), effect)
 
 
