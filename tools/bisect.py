@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     examples = tuple(f"cbt-tools bisect {what} my.yaml" for what in ("run", "status", "step"))
     statuses = {
         FAILED: "good and bad do not differ, or something failed",
-        INCONCLUSIVE: "the budget is spent",
+        INCONCLUSIVE: "the budget is spent, or too many commits cannot be measured",
         INTERRUPTED: "interrupted: the same command resumes",
     }
     explain(parser, examples, statuses)

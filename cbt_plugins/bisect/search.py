@@ -28,6 +28,8 @@ from cbt_plugins.formatting import seconds as about
 from cbt_plugins.metrics import METRICS
 
 FOUND, NONE, OPEN = "found", "no difference", "undecided"
+#: commits that an answer may name: the culprit, and those before it that could not be measured
+_MOST_NAMED = 5
 #: measurements of one commit after which `git bisect` is told to skip it
 _MOST_OF_ONE = 40
 #: rows of what else changed
@@ -60,7 +62,9 @@ def state(session: BisectSession) -> SearchState:
     if answer.none:
         return SearchState(NONE, _no_difference(session, held), held, (), held.none, None)
     if answer.found:
-        return SearchState(FOUND, _culprit(session, held, best), held, commits, best.posterior, None)
+        told = len(commits) == 1 or len(commits) <= min(_MOST_NAMED, evidence.last - 1)
+        outcome, why = (FOUND, _culprit(session, held, best)) if told else (OPEN, _too_many(session, commits))
+        return SearchState(outcome, why, held, commits, best.posterior, None)
     more = _more(session, evidence, held)
     why = over or ("" if more else "no other commit can be measured")
     return SearchState(OPEN, why, held, commits, best.posterior, more)
@@ -69,11 +73,12 @@ def state(session: BisectSession) -> SearchState:
 def run(session: BisectSession) -> SearchState:
     """Measure until the answer is sure or the budget is spent; returns the last state."""
     now = state(session)
-    while now.outcome == OPEN and not session.over_budget:
-        evidence = session.evidence()
-        position: Optional[int] = evidence.last
-        if now.held:
-            position = choose(evidence, session.rules, now.held, session.hours())
+    while not session.over_budget:
+        position = _next(session, now)
+        if position is None and len(now.suspects) > 1 and session.retry():
+            log.info("commits that were left out are tried again")
+            now = state(session)
+            continue
         if position is None:
             break
         commit = session.commits[position]
@@ -87,6 +92,14 @@ def run(session: BisectSession) -> SearchState:
         session.note("answer", outcome=now.outcome, commits=[its.sha for its in now.suspects], posterior=now.posterior)
         session.tidy()
     return now
+
+
+def _next(session: BisectSession, now: SearchState) -> Optional[int]:
+    """Return the position to measure next; None: there is an answer, or nothing tells more."""
+    evidence = session.evidence()
+    if now.held is None:
+        return evidence.last
+    return choose(evidence, session.rules, now.held, session.hours()) if now.more else None
 
 
 def progress(session: BisectSession, now: SearchState) -> str:
@@ -126,6 +139,13 @@ def _culprit(session: BisectSession, held: Belief, best: Suspects) -> str:
     if len(last.parents) > 1:
         text += f". It is a merge: search its branch with bad: {last.parents[1][:12]} and their merge base for good"
     return text
+
+
+def _too_many(session: BisectSession, commits: Sequence[Commit]) -> str:
+    reason = [why for sha, why in session.skipped.items() if any(its.sha == sha for its in commits)][-1]
+    text = f"of the {len(commits)} commits left only the last could be measured. The newest reason: {reason[:300]}. "
+    budget = " and raise `budget:`" if session.over_budget else ""
+    return f"{text}Mend the cause{budget}: the same command tries them again"
 
 
 def _no_difference(session: BisectSession, held: Belief) -> str:
@@ -227,6 +247,7 @@ def step(session: BisectSession, sha: str) -> Optional[bool]:
     """
     steps = max(1.0, math.log2(len(session.commits)))
     needed = 1 - (1 - session.rules.needed) / steps
+    session.retry()  # git asks for a commit that was skipped only where its user says so
     while not session.over_budget:
         its = [block for block in session.blocks if block["sha"] == sha]
         if sha in session.skipped or len(its) >= _MOST_OF_ONE:

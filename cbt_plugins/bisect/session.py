@@ -35,8 +35,10 @@ from cbt_plugins.journal import Journal, json_lines, write_json, write_whole
 from cbt_plugins.metrics import CLUSTER, METRICS, TOTAL, Direction
 from cbt_plugins.results.record import STATE
 
-VERSION = 1
+VERSION = 2
 JOURNAL, CYCLE_FILE, BLOCKS, BUILDS, FILES = "bisect.jsonl", "cycle.yaml", "blocks", "builds", "files"
+#: what may be another in a file that resumes a search; good and bad count as the commits that they mean
+_FREE = {"budget", "posterior", "builds", "repo", "good", "bad", "build_limit", "deploy_limit", "cycle_limit"}
 #: in the environment of build and deploy
 COMMIT, BUILD, WORKTREE = "CBT_PLUGINS_COMMIT", "CBT_PLUGINS_BUILD", "CBT_PLUGINS_WORKTREE"
 GOOD, OTHER = "good", "other"
@@ -74,6 +76,7 @@ class BisectSession:
         except BaseException:
             self.close()
             raise
+        self._to_retry = list(self.skipped)  # those of earlier processes
 
     def _line(self) -> List[Commit]:
         """Return the commits; names such as HEAD or a branch mean what they meant when the search began."""
@@ -83,7 +86,7 @@ class BisectSession:
         return line(self.repo, known[0], known[1], self.section.paths)
 
     def _begin(self, cycle: Mapping[str, Any]) -> None:
-        about = self.section.model_dump(exclude={"budget", "posterior", "builds", "repo", "good", "bad"})
+        about = self.section.model_dump(exclude=_FREE)
         text = json.dumps([about, cycle, self.good.sha, self.bad.sha], sort_keys=True, default=str)
         mark = hashlib.sha256(text.encode()).hexdigest()[:16]
         begun = next(iter(self._all("begin")), None)
@@ -95,9 +98,9 @@ class BisectSession:
             names = [self.section.good, self.section.bad]
             self.note("begin", version=VERSION, of=mark, names=names, good=self.good.sha, bad=self.bad.sha)
 
-    def _all(self, event: str) -> List[Dict[str, Any]]:
+    def _all(self, *events: str) -> List[Dict[str, Any]]:
         records = self._journal.records if self._journal else json_lines(self.archive / JOURNAL)
-        return [record for record in records if record["event"] == event]
+        return [record for record in records if record["event"] in events]
 
     @property
     def good(self) -> Commit:
@@ -122,8 +125,20 @@ class BisectSession:
 
     @property
     def skipped(self) -> Dict[str, str]:
-        """Commits that could not be built or measured -> why."""
-        return {its["sha"]: its["reason"] for its in self._all("skip")}
+        """Commits that could not be built or measured -> why, the newest last."""
+        found: Dict[str, str] = {}
+        for its in self._all("skip", "retry"):
+            found.pop(its["sha"], None)
+            if its["event"] == "skip":
+                found[its["sha"]] = its["reason"]
+        return found
+
+    def retry(self) -> bool:
+        """Take back in what earlier processes left out: the cause may be gone; False where there is nothing."""
+        commits, self._to_retry = self._to_retry, []
+        for sha in commits:
+            self.note("retry", sha=sha)
+        return bool(commits)
 
     @property
     def again(self) -> List[Dict[str, str]]:

@@ -133,6 +133,34 @@ def test_what_cannot_be_built_is_gone_round(world: World, capsys) -> None:
     assert "or one of the 1 commit before it" in found["why"]
     (skip,) = world.events("skip")
     assert "ended with status 1" in skip["reason"]
+    assert main(["bisect", "run", str(file)]) == 0
+    assert len(world.events("skip")) == 2, "it is tried again"
+
+
+def test_an_outage_of_builds_is_no_answer_and_is_tried_again(world: World, monkeypatch, capsys) -> None:
+    outage = world.folder / "outage"
+    outage.touch()
+    ends = "|".join((world.shas[0], world.shas[8]))
+    build = f"[ ! -e ../../outage ] || case $CBT_PLUGINS_COMMIT in {ends}) ;; *) echo no space; exit 1;; esac"
+    words = ["bisect", "run", str(world.write(build=build, deploy="true")), "--format", "json"]
+    for tried in (7, 14):
+        assert main(words) == 3
+        found = json.loads(capsys.readouterr().out)
+        assert (found["outcome"], len(found["commits"]), found["more"]) == ("undecided", 8, None)
+        assert "of the 8 commits left only the last could be measured" in found["why"] and "no space" in found["why"]
+        assert len(world.events("skip")) == tried
+    outage.unlink()
+    world.write(build=build, deploy="true", build_limit="5h", deploy_limit="2h")
+    assert main(words) == 0
+    assert [its["sha"] for its in json.loads(capsys.readouterr().out)["commits"]] == [world.shas[5]]
+    # git asks again for what it skipped
+    monkeypatch.chdir(world.repo)
+    git(world.repo, "checkout", "-q", "--detach", world.shas[4])
+    outage.touch()
+    file = str(world.write(build=build, deploy="true", good=world.shas[0], bad="main"))
+    assert main(["bisect", "step", file, "-a", str(world.folder / "steps")]) == 125
+    outage.unlink()
+    assert main(["bisect", "step", file, "-a", str(world.folder / "steps")]) == 0
 
 
 def test_a_warning_that_forbids_a_verdict_is_no_measurement(world: World, capsys) -> None:
