@@ -6,7 +6,7 @@
 set -eu
 what=$1 folder=$2
 shift 2
-ceph() { command "$@"; }
+ceph() { command "$@" </dev/null; } # one that reads its input, such as ssh, would take the lines of a loop
 
 table() { # KIND DAEMON CEPH...
     kind=$1 daemon=$2
@@ -34,8 +34,8 @@ tables)
     ;;
 help)
     while read -r name; do
-        ceph "$@" config help "$name" -f json | tr -d '\n'
-        echo
+        about=$(ceph "$@" config help "$name" -f json | tr -d '\n')
+        printf '%s\n' "${about:?no help of the option $name}"
     done <"$folder/names" >"$folder/help.jsonl"
     ;;
 set)

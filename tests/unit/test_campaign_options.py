@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any, Dict, List, Set
 
@@ -12,8 +13,8 @@ from config_files import CLUSTER, CYCLE, WARP
 from test_campaign import after
 from test_campaign import made as made  # a fixture
 
-from cbt_plugins.campaigns.options import OptionReader, differing, told
-from cbt_plugins.campaigns.schedule import Schedule, schedule_of
+from cbt_plugins.campaigns.options import SCRIPT, OptionReader, differing, told
+from cbt_plugins.campaigns.schedule import Schedule, ceph_command, schedule_of
 from cbt_plugins.campaigns.trial import Cycle
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.config.check import load_file
@@ -48,6 +49,7 @@ HELP = {
 }
 #: answers as `ceph` does, for the release in FOLDER/release
 CEPH = """#!/bin/sh
+cat >>"$(dirname "$0")/input" # as ssh does
 here=$(dirname "$0"); release=$(cat "$here/release"); echo "$release: $*" >>"$here/calls"
 case "$*" in
 "quorum_status -f json") echo '{"quorum_leader_name":"a"}' ;;
@@ -149,10 +151,10 @@ def crossed(tmp_path: Path, **arm: Any) -> Schedule:
     return schedule_of(load_file(path), tmp_path / "folder")
 
 
-def read(tmp_path: Path, its: Schedule) -> Schedule:
+def read(tmp_path: Path, its: Schedule, answers: str = CEPH) -> Schedule:
     """Have the stand-in's options read."""
     ceph = tmp_path / "ceph"
-    ceph.write_text(CEPH)
+    ceph.write_text(answers)
     ceph.chmod(0o755)
     for name, options in (("old", OLD), ("new", NEW)):
         (tmp_path / f"{name}.json").write_text(json.dumps(list(table(options).values())))
@@ -171,6 +173,23 @@ def test_tables_are_read_from_the_cluster_of_each_arm_once(tmp_path: Path) -> No
     assert its.swapped and its.swapped.at_start["new"] == {"osd": {"osd_op_queue": "wpq"}}
     its.options_reader().read()
     assert (tmp_path / "calls").read_text() == calls
+
+
+def test_all_options_are_set_by_a_command_that_reads_its_input(tmp_path: Path) -> None:
+    its = read(tmp_path, crossed(tmp_path))
+    assert (tmp_path / "input").read_text() == ""
+    folder = tmp_path / "set-it"
+    folder.mkdir()
+    for name, lines in (("all", "osd a\nosd b\n"), ("set", "osd a 1 2\nosd b 3\n")):
+        (folder / name).write_text(lines)
+    subprocess.run(["sh", str(SCRIPT), "set", str(folder), *ceph_command(its.config.cluster).split()], check=True)
+    calls = [line.partition(": ")[2] for line in (tmp_path / "calls").read_text().splitlines()]
+    assert calls[-4:] == ["config rm osd a", "config rm osd b", "config set osd a 1 2", "config set osd b 3"]
+
+
+def test_an_option_without_help_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no help of the option osd_class_dir"):
+        read(tmp_path, crossed(tmp_path), CEPH.replace('"config help"*', '"config help container"*'))
 
 
 def test_four_arms_have_the_defaults_of_both(tmp_path: Path) -> None:
