@@ -121,8 +121,12 @@ def test_a_block_that_says_nothing_is_left_out() -> None:
     assert made.n == 3 and made.change == pytest.approx(math.expm1(float(np.mean([v for v in holes if v is not None]))))
 
 
-def test_blocks_without_any_scatter_decide_nothing() -> None:
+def test_blocks_without_any_scatter_decide_nothing_unless_they_are_equal() -> None:
+    """As in a comparison of runs: of a success rate of 1 on both sides nothing more can be learnt."""
     assert decide({0: [0.1] * 10}, {0: UP}, Design())[0].verdict is None
+    assert decide({0: [0.0] * 2}, {0: UP}, Design())[0].verdict is None
+    made = decide({0: [0.0] * 10}, {0: UP}, Design())[0]
+    assert (made.verdict, made.decided_at, made.low, made.high) == (Verdict.EQUIVALENT, 3, 0.0, 0.0)
 
 
 def test_the_table_of_the_docs() -> None:

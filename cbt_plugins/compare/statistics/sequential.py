@@ -96,16 +96,19 @@ def _without_change(most: int) -> np.ndarray:
 
 
 def interval(observations: Sequence[float], alpha: float, design: Design) -> Optional[Tuple[float, float]]:
-    """Return the interval of the mean, on the logarithm; None where there is no look, or no scatter."""
+    """Return the interval of the mean, on the logarithm; None where there is no look.
+
+    Observations without scatter that are all 0 have the interval (0, 0), as in a comparison of runs; others have none.
+    """
     n = len(observations)
     bound = critical(alpha, design.most, design.spending)[n] if n <= design.most else math.inf
     if n < FIRST or math.isinf(bound):
         return None
     values = np.asarray(observations, dtype=float)
     error = float(values.std(ddof=1)) / math.sqrt(n)
-    if error <= _DIGITS:
-        return None
     middle = float(values.mean())
+    if error <= _DIGITS:
+        return (0.0, 0.0) if abs(middle) <= _DIGITS else None
     return middle - bound * error, middle + bound * error
 
 
