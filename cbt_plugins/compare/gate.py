@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.compare import output
-from cbt_plugins.compare.sides import Side
+from cbt_plugins.compare.sides import ComparisonWarning, Side
 from cbt_plugins.compare.statistics.verdicts import Verdict, judge
 from cbt_plugins.compare.table import Choice, Compared, Key, Row, Rules, Section, compare
 from cbt_plugins.config.errors import ConfigError, ErrorAt
@@ -192,16 +192,26 @@ def gate(base: Side, contenders: Sequence[Side], limits: GateLimits, rules: Rule
     """
     compared = compare(base, contenders, limits, rules)
     keys = [row.key for row in compared.rows]
-    missing = [(warning, section) for section in compared.sections for warning in section.missing]
-    for limit in limits.idle([*keys, *(warning.key for warning, _ in missing)]):
+    missing = [warning for section in compared.sections for warning in section.missing]
+    missing += _missing_cases(compared, limits)
+    for limit in limits.idle([*keys, *(warning.key for warning in missing)]):
         raise ValueError(f"limit {_name(limit)} matches nothing: {_there_is(compared)}")
     beyond = _beyond(compared.rows, rules.alpha)
     rulings = [_ruling(row, limits, i in beyond) for i, row in enumerate(compared.rows)]
-    for warning, _ in missing:
+    for warning in missing:
         limit_of = limits.of(warning.key)
         assert limit_of is not None
         rulings.append(Ruling(warning.where, limit_of, GateOutcome.INCONCLUSIVE, warning.text))
     return Gated(compared, tuple(rulings))
+
+
+def _missing_cases(compared: Compared, limits: GateLimits) -> Iterator[ComparisonWarning]:
+    """Yield the numbers with a limit that the base has in configurations that a contender does not have."""
+    for alone in compared.alone:
+        if alone.side == compared.base.name:
+            for key in dict.fromkeys((m.phase, m.op, m.metric) for run in alone.runs for m in run.measurements):
+                if limits.takes(key):
+                    yield ComparisonWarning("missing", "/".join((alone.title, *key)), alone.text, key)
 
 
 #: a margin in which no two measurements are equivalent: what is asked is only on which side of a limit they are
@@ -312,7 +322,7 @@ def blocks(gated: Gated) -> List[Block]:
             output.notes([*section.warnings, *output.of_rows(section.rows)]),
         ]
     found.append(Notes("missing numbers", tuple(f"{its.row}: {its.why}" for its in rulings)))
-    found.append(Notes("not compared", compared.alone))
+    found.append(Notes("not compared", compared.not_compared))
     found.append(Words(tuple(_answer(gated))))
     return found
 

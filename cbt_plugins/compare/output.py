@@ -31,7 +31,7 @@ def blocks(compared: Compared) -> List[Block]:
             Notes("missing numbers", tuple(f"{its.where}: {its.text}" for its in section.missing)),
             notes([*section.warnings, *of_rows(section.rows)]),
         ]
-    found.append(Notes("not compared", compared.alone))
+    found.append(Notes("not compared", compared.not_compared))
     found.append(Words(tuple(legend(compared.rules, compared.rows))))
     return found
 
@@ -259,7 +259,7 @@ def data(compared: Compared) -> Dict[str, Any]:
         "base": _side_data(compared.base.name, compared.base.runs),
         "contenders": [_side_data(side.name, side.runs) for side in compared.contenders],
         "sections": [_section_data(section, rules) for section in compared.sections],
-        "not_compared": list(compared.alone),
+        "not_compared": list(compared.not_compared),
     }
 
 

@@ -50,7 +50,7 @@ def blocks(compared: Compared) -> List[Block]:
             found.append(TableGrid(tuple(head), rows, left=3, title=kind))
         missing = [f"{its.where}: {its.text}" for section in sections for its in section.missing]
         found.append(Notes("no number", tuple(dict.fromkeys(missing))))
-    found.append(Notes("not compared", compared.alone))
+    found.append(Notes("not compared", compared.not_compared))
     found.append(Words(tuple(legend(compared.rules, compared.rows))))
     return found
 

@@ -49,21 +49,31 @@ class Case:
     differences: Tuple[Difference, ...]
 
 
-def cases(base: Side, new: Side, scale: Optional[Scale] = None) -> Tuple[List[Case], List[str]]:
-    """Return the cases of both sides, and sentences on those of one side only. Raises Incomparable if none match."""
+@dataclass(frozen=True)
+class Alone:
+    """Runs of one side in a configuration that the other side does not have."""
+
+    side: str
+    title: str  # of the base: as that of a case
+    runs: Runs
+    text: str  # one sentence
+
+
+def cases(base: Side, new: Side, scale: Optional[Scale] = None) -> Tuple[List[Case], List[Alone]]:
+    """Return the cases of both sides, and what only one side has. Raises Incomparable if no case matches."""
     ours, theirs = groups(base.runs), groups(new.runs)
     pairs: List[Tuple[Runs, Runs]] = []
     alone = []
-    for group in ours:
+    for title, group in zip(titles(ours), ours):
         match = next((other for other in theirs if not conflicts(group[0], other[0], scale)), None)
         if match is None:
-            alone.append(f"only in {base.name}: {_nearest(group, theirs, scale)}")
+            alone.append(Alone(base.name, title, group, f"only in {base.name}: {_nearest(group, theirs, scale)}"))
         else:
             theirs.remove(match)
             pairs.append((group, match))
     if not pairs:
         raise _incomparable(base, new, scale)
-    alone += [f"only in {new.name}: {_names(other)}" for other in theirs]
+    alone += [Alone(new.name, "", other, f"only in {new.name}: {_names(other)}") for other in theirs]
     names = titles([ours for ours, _ in pairs])
     return [Case(title, a, b, tuple(differing(a, b))) for title, (a, b) in zip(names, pairs)], alone
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from cbt_plugins.compare.differences import Difference, Scale
 from cbt_plugins.compare.sides import (
+    Alone,
     Case,
     ComparisonWarning,
     Runs,
@@ -187,13 +188,18 @@ class Section:
 
 @dataclass(frozen=True)
 class Compared:
-    """A comparison; `alone` are sentences on configurations that only one side has."""
+    """A comparison; `alone`: configurations that only one side has."""
 
     base: Side
     contenders: Tuple[Side, ...]
     sections: Tuple[Section, ...]
-    alone: Tuple[str, ...]
+    alone: Tuple[Alone, ...]
     rules: Rules
+
+    @property
+    def not_compared(self) -> Tuple[str, ...]:
+        """A sentence on each configuration that only one side has."""
+        return tuple(its.text for its in self.alone)
 
     @property
     def rows(self) -> List[Row]:

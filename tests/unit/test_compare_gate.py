@@ -135,6 +135,21 @@ def test_a_number_that_is_missing_cannot_be_told() -> None:
     assert "missing numbers\n - a return/cluster/recovery_s: no number of b" in text(blocks(made))
 
 
+def test_a_configuration_that_the_new_side_lacks_cannot_be_told() -> None:
+    few, many = (
+        runs({GET: noise(100, 6, scatter=0.005, seed=i)}, begin=10.0 * i, config={"phase.measure-new.workers": workers})
+        for i, workers in enumerate((16, 64))
+    )
+    limits = GateLimits(tuple(of_texts(["GET.obj_per_s=10%"])))
+    made = gate(side("a", [*few, *many]), [side("b", few)], limits, Rules())
+    row = "phase.measure-new.workers=64/measure-new/GET/obj_per_s"
+    assert made.outcome is GateOutcome.INCONCLUSIVE
+    assert [its.row for its in made.rulings if its.outcome is GateOutcome.INCONCLUSIVE][-1] == row
+    assert f"missing numbers\n - {row}: only in a: " in text(blocks(made))
+    more = gate(side("a", few), [side("b", [*few, *many])], limits, Rules())
+    assert len(more.rulings) == 1
+
+
 def test_data_that_is_not_usable_comes_before_all_else() -> None:
     a, b = side("a", [record({P99: 20.0})]), side("b", [record({P99: 90.0}, usable=False)])
     assert gate(a, [b], GateLimits((limit("p99_ms", "<=30"),)), Rules()).outcome is GateOutcome.UNUSABLE

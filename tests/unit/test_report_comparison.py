@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("jinja2")
 pytest.importorskip("scipy")
 
-from cbt_plugins.compare.sides import sides
+from cbt_plugins.compare.sides import Alone, sides
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Compared, compare
 from cbt_plugins.report.comparison import overlays, page, percentiles, verdict
@@ -135,7 +135,7 @@ def test_a_side_s_curve_is_of_all_its_runs(archives: List[Path]) -> None:
 
 def test_texts_of_archives_are_no_markup(compared: Compared) -> None:
     bad = "</script><script>alert(1)</script>"
-    html = page(replace(compared, base=replace(compared.base, name=bad), alone=(bad,)))
+    html = page(replace(compared, base=replace(compared.base, name=bad), alone=(Alone("", "", (), bad),)))
     assert "<script>alert" not in html and html.count("<script") == 2
 
 
