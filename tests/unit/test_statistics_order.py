@@ -39,6 +39,11 @@ def codes(of: Comparison) -> Set[str]:
         ("BBNBBNBBN", [(2, 1)] * 3),
         ("BBBNNN", [(3, 3)]),
         ("BNNNN", [(1, 4)]),
+        ("BNBNBNBNBNB", [(1, 1)] * 4 + [(2, 1)]),
+        ("BNBNBBNBNBN", [(1, 1)] * 2 + [(2, 1)] + [(1, 1)] * 2),
+        ("BBNBBNBBNBB", [(2, 1)] * 2 + [(4, 1)]),
+        ("BBBBBBNNNNN", [(6, 5)]),
+        ("BBBBBNNNNNB", [(6, 5)]),
     ],
 )
 def test_blocks_have_both_sides_in_the_proportion_of_the_whole(
@@ -59,6 +64,21 @@ def test_interleaved_runs_are_compared_in_blocks() -> None:
     assert found.p is not None and found.p < 0.01
     alone = compare_runs(drift[base], 0.95 * drift[new])
     assert alone.p is not None and alone.p > 0.05
+
+
+def test_interleaved_runs_of_which_one_is_missing_are_interleaved() -> None:
+    """A drift of both sides is neither the change nor a reason to doubt it."""
+    noise = 1 + 0.005 * np.random.default_rng(1).normal(size=19)
+    found = compared("BN" * 9 + "B", 100 * noise * np.linspace(1, 1.06, 19), -0.03)
+    assert (found.method, found.blocks, found.forbidden_by) == ("exact aligned ranks", 9, None)
+    assert found.p is not None and found.p < 0.005 and found.change == pytest.approx(-0.03, abs=0.01)
+    few = compared("BNBNBNBNB", 100 * noise[:9] * np.linspace(1, 1.06, 9), -0.03)
+    assert not codes(few) & {"drift-of-runs", "correlated-runs"}
+
+
+def test_a_few_runs_at_the_end_do_not_make_two_sides_interleaved() -> None:
+    noise = 1 + 0.005 * np.random.default_rng(5).normal(size=22)
+    assert compared("B" * 10 + "N" * 10 + "BN", 100 * noise * np.linspace(1, 1.05, 22)).forbidden_by is not None
 
 
 def test_the_aligned_rank_test_counts_all_ways_within_the_blocks() -> None:

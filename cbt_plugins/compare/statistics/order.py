@@ -6,10 +6,11 @@ either side alike.
 
 `runs.compare_runs` chooses between the two; `compare.sides` warns of sides that were not interleaved.
 
-- **Interleaved**: the sequence is cut into blocks that have both sides in the same proportion as the whole. Runs are
-  compared within their block (a randomized block design; Fisher, The Design of Experiments, 1935). Blocks of one pair
-  are Wilcoxon's signed ranks; others are the aligned rank test of Hodges and Lehmann (1962): the mean of its block is
-  taken from each run, and the rank sum of all is compared with that of every way to deal out the sides within blocks.
+- **Interleaved**: the sequence is cut into blocks that have both sides in the same proportion as the whole, or nearly
+  so where runs are missing. Runs are compared within their block (a randomized block design; Fisher, The Design of
+  Experiments, 1935). Blocks of one pair are Wilcoxon's signed ranks; others are the aligned rank test of Hodges and
+  Lehmann (1962): the mean of its block is taken from each run, and the rank sum of all is compared with that of every
+  way to deal out the sides within blocks.
 - **One after the other**: lines of one slope are fitted to both sides (analysis of covariance; Fisher 1932), and the
   ratio of von Neumann (1941) of what is left of each side's mean says whether neighbours resemble each other.
 """
@@ -32,6 +33,10 @@ ALPHA = 0.05
 #: random orders for the ratio of von Neumann
 _ORDERS = 1999
 
+#: a larger share of pairs (a base run, a new one) in one order: one side was made after the other
+ONE_SIDE_FIRST = 0.75
+
+Times = Union[Sequence[float], np.ndarray]
 Block = Tuple[np.ndarray, np.ndarray]  # indices of the base's runs and of the new ones
 
 
@@ -44,19 +49,41 @@ class Line(NamedTuple):
     change_p: float
 
 
-def blocks(base: Union[Sequence[float], np.ndarray], new: Union[Sequence[float], np.ndarray]) -> List[Block]:
-    """Return the blocks of interleaved runs by their times; one block: they are not interleaved."""
+def blocks(base: Times, new: Times) -> List[Block]:
+    """Return the blocks of interleaved runs by their times; one block: they are not interleaved.
+
+    Where runs are missing, no cut leaves the proportion of the whole: a cut may be off by one run then.
+    """
+    exact = _cut(base, new, 0)
+    return exact if len(exact) > 1 or one_after_other(base, new) else _cut(base, new, max(len(base), len(new)))
+
+
+def _cut(base: Times, new: Times, most: int) -> List[Block]:
+    """Return the blocks, cut where the imbalance (base runs / all of them - the same of new ones) * n * m is at most
+    `most`."""
     n, m = len(base), len(new)
-    order = np.argsort(np.concatenate([base, new]), kind="stable")
     found: List[List[int]] = [[]]
     balance = 0
-    for place in order:
-        if found[-1] and not balance:
+    for place in np.argsort(np.concatenate([base, new]), kind="stable"):
+        if _both(found[-1], n) and abs(balance) <= most:
             found.append([])
         found[-1].append(int(place))
         balance += m if place < n else -n
+    if len(found) > 1 and not _both(found[-1], n):
+        found[-2:] = [found[-2] + found[-1]]
     parts = [np.asarray(its) for its in found]
     return [(its[its < n], its[its >= n] - n) for its in parts]
+
+
+def _both(block: Sequence[int], n: int) -> bool:
+    """Return whether a block has runs of both sides."""
+    return any(place < n for place in block) and any(place >= n for place in block)
+
+
+def one_after_other(base: Times, new: Times) -> bool:
+    """Return whether nearly all runs of one side were made before those of the other, by the pairs of both sides."""
+    before = float(np.mean(np.asarray(base)[:, None] < np.asarray(new)))
+    return max(before, 1 - before) > ONE_SIDE_FIRST
 
 
 def blocks_floor(made: Sequence[Block]) -> float:

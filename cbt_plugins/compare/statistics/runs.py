@@ -28,6 +28,7 @@ from cbt_plugins.compare.statistics.order import (
     blocks_floor,
     convolved,
     line,
+    one_after_other,
     resembling_p,
     within_blocks,
 )
@@ -143,7 +144,7 @@ def compare_runs(
     found += _warnings(shift, len(first), len(second), paired, confidence)
     if not paired and not in_blocks:
         found += [warning for warning in (_trend(first, "base"), _trend(second, "new")) if warning]
-    if when and len(made) == 1:
+    if when and one_after_other(*when):
         found += _in_order(x, y, when, alpha)
 
     def relative(value: float) -> Optional[float]:
