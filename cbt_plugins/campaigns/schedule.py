@@ -166,11 +166,11 @@ class Schedule:
 
     def begin(self) -> None:
         """Write the files of the arms. Raises CampaignError for a folder of another campaign, OSError."""
-        state = {"version": VERSION, "file": self.config.file, "data": self.config.data}
+        state = {"version": VERSION, "file": self.config.file, "data": text_of(self.config.data)}
         there = stored(self.folder)
         if there is None:
             write_json(self.folder / STATE, state)
-        elif there.get("data") != self.config.data:
+        elif YamlSource(_content(there), "").data != YamlSource(_content(state), "").data:
             raise CampaignError(
                 f"{self.folder} was started with another content of {there.get('file')}: a change in the middle would "
                 "make the answer worthless; use a new folder, or restore the file"
@@ -184,7 +184,7 @@ class Schedule:
                 write_whole(target / "set", lines_of(late) if arm != code else "")
 
 
-def stored(folder: Path) -> Optional[Mapping[str, object]]:
+def stored(folder: Path) -> Optional[Mapping[str, Any]]:
     """Return what a campaign's folder was started with; None where none was. Raises CampaignError."""
     try:
         data = read_json(folder / STATE)
@@ -192,9 +192,15 @@ def stored(folder: Path) -> Optional[Mapping[str, object]]:
         return None
     except (OSError, ValueError) as e:
         raise CampaignError(f"{folder / STATE} cannot be read: {e}") from e
-    if not isinstance(data, dict) or data.get("version") != VERSION:
+    if not isinstance(data, dict) or data.get("version") != VERSION or "data" not in data:
         raise CampaignError(f"{folder / STATE} was written by another version of cbt-plugins")
     return data
+
+
+def _content(state: Mapping[str, Any]) -> bytes:
+    """Return the YAML that a campaign was started with: JSON would make texts of keys that are numbers."""
+    data = state["data"]
+    return (data if isinstance(data, str) else text_of(data)).encode()
 
 
 def schedule_of(config: Config, folder: Path) -> Schedule:
@@ -235,6 +241,4 @@ def schedule_in(folder: Path) -> Schedule:
     there = stored(folder)
     if there is None:
         raise CampaignError(f"{folder}: no campaign in it: there is no {STATE}")
-    data = there["data"]
-    assert isinstance(data, dict)
-    return schedule_of(load(YamlSource(text_of(data).encode(), str(there["file"]))), folder)
+    return schedule_of(load(YamlSource(_content(there), str(there["file"]))), folder)

@@ -20,7 +20,7 @@ from waiting import wait_for
 from cbt_plugins.campaigns.evaluation import Evaluation, evaluate, expected
 from cbt_plugins.campaigns.loop import CampaignRun, TrialFailed
 from cbt_plugins.campaigns.output import blocks, plan_data, table
-from cbt_plugins.campaigns.schedule import CampaignError, Schedule, schedule_of
+from cbt_plugins.campaigns.schedule import CampaignError, Schedule, schedule_in, schedule_of
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.config.check import load_file
 from cbt_plugins.results.records import records_of
@@ -188,6 +188,23 @@ def test_another_content_of_the_file_is_refused(tmp_path: Path) -> None:
     schedule(tmp_path).begin()
     with pytest.raises(CampaignError, match="another content"):
         schedule(tmp_path, blocks=7).begin()
+
+
+def test_a_file_with_numbers_as_keys_is_the_same_when_it_resumes(tmp_path: Path) -> None:
+    file = campaign(tmp_path)
+    file.write_text(file.read_text().replace("mons: [node0]", "mons: {node0: {0: '10.0.0.1:6789'}}"))
+    for _ in range(2):
+        schedule_of(load_file(file), tmp_path / "folder").begin()
+    assert schedule_in(tmp_path / "folder").config.data == load_file(file).data
+
+
+def test_a_folder_that_has_its_file_as_json_resumes(tmp_path: Path) -> None:
+    its = schedule(tmp_path)
+    its.begin()
+    path = its.folder / "campaign.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "data": its.config.data}))
+    its.begin()
+    assert schedule_in(its.folder).arms == its.arms
 
 
 def test_a_trial_that_fails_twice_stops_it_and_is_made_again(tmp_path: Path, world: Any) -> None:
