@@ -1,6 +1,6 @@
 """The schedule of a campaign: its arms, the order of their cycles in blocks, what is compared, and its folder.
 
-    FOLDER/campaign.json    the file that it was started with; a campaign has one
+    FOLDER/campaign.json    the file that it was started with, secrets masked; a campaign has one
     FOLDER/arms/NAME.yaml   the CBT file of each arm
     FOLDER/trials/01-2-NAME one trial: block, place in the block, arm
 
@@ -23,7 +23,7 @@ from cbt_plugins.config import registry
 from cbt_plugins.config.campaign import KEY, CampaignSection, file_of, text_of
 from cbt_plugins.config.check import Config, load
 from cbt_plugins.config.sections import our_sections
-from cbt_plugins.config.source import YamlSource
+from cbt_plugins.config.source import YamlSource, mask_secrets
 from cbt_plugins.journal import read_json, write_json, write_whole
 
 STATE, VERSION = "campaign.json", 1
@@ -166,17 +166,16 @@ class Schedule:
 
     def begin(self) -> None:
         """Write the files of the arms. Raises CampaignError for a folder of another campaign, OSError."""
-        state = {"version": VERSION, "file": self.config.file, "data": text_of(self.config.data)}
+        state = {"version": VERSION, "file": self.config.file, "data": _masked(self.config.data)}
         there = stored(self.folder)
-        if there is None:
-            write_json(self.folder / STATE, state)
-        elif YamlSource(_content(there), "").data != YamlSource(_content(state), "").data:
+        if there and _source(there).data != _source(state).data:
             raise CampaignError(
                 f"{self.folder} was started with another content of {there.get('file')}: a change in the middle would "
                 "make the answer worthless; use a new folder, or restore the file"
             )
+        write_json(self.folder / STATE, state)
         for arm in self.arms:
-            write_whole(self.file_of(arm), text_of(self.data_of(arm)))
+            write_whole(self.file_of(arm), text_of(self.data_of(arm)), mode=0o600)  # its cycles need its secrets
             if self._restarted(arm) and self.swapped:
                 code, target = self.code_of(arm), self.folder / "arms" / f"{arm}.options"
                 late = self.swapped.at_start[code]
@@ -192,15 +191,19 @@ def stored(folder: Path) -> Optional[Mapping[str, Any]]:
         return None
     except (OSError, ValueError) as e:
         raise CampaignError(f"{folder / STATE} cannot be read: {e}") from e
-    if not isinstance(data, dict) or data.get("version") != VERSION or "data" not in data:
+    if not isinstance(data, dict) or data.get("version") != VERSION or not {"data", "file"} <= data.keys():
         raise CampaignError(f"{folder / STATE} was written by another version of cbt-plugins")
     return data
 
 
-def _content(state: Mapping[str, Any]) -> bytes:
-    """Return the YAML that a campaign was started with: JSON would make texts of keys that are numbers."""
-    data = state["data"]
-    return (data if isinstance(data, str) else text_of(data)).encode()
+def _masked(data: Any) -> str:
+    """Return a file's data as YAML with masked secrets. It may be YAML already: JSON makes texts of keys like 0."""
+    return mask_secrets(data if isinstance(data, str) else text_of(data))
+
+
+def _source(state: Mapping[str, Any]) -> YamlSource:
+    """Return the file that a campaign was started with."""
+    return YamlSource(_masked(state["data"]).encode(), str(state["file"]))
 
 
 def schedule_of(config: Config, folder: Path) -> Schedule:
@@ -241,4 +244,4 @@ def schedule_in(folder: Path) -> Schedule:
     there = stored(folder)
     if there is None:
         raise CampaignError(f"{folder}: no campaign in it: there is no {STATE}")
-    return schedule_of(load(YamlSource(_content(there), str(there["file"]))), folder)
+    return schedule_of(load(_source(there)), folder)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Dict, Iterator, Literal, Mapping, NamedTuple,
 from pydantic import AfterValidator, Field, WithJsonSchema, field_validator
 
 from cbt_plugins.config.errors import ErrorAt, did_you_mean
-from cbt_plugins.config.patterns import check_no_password
+from cbt_plugins.config.patterns import ShellCommand
 from cbt_plugins.config.source import YamlSource
 from cbt_plugins.config.units import Duration, Percent
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, validate
@@ -27,16 +27,9 @@ def _revision(text: str) -> str:
     return text
 
 
-def _command(text: str) -> str:
-    if "\0" in text or not text.strip():
-        raise ValueError("must be a shell command")
-    return check_no_password(text)
-
-
 Revision = Annotated[
     str, AfterValidator(_revision), WithJsonSchema({"type": "string", "pattern": f"^(?:{_REVISION})$"})
 ]
-ShellCommand = Annotated[str, AfterValidator(_command), WithJsonSchema({"type": "string", "minLength": 1})]
 
 
 class MetricKey(NamedTuple):

@@ -10,6 +10,7 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from cbt_plugins.config.errors import ConfigError, ErrorAt, did_you_mean
+from cbt_plugins.config.patterns import ShellCommand
 from cbt_plugins.config.source import YamlSource
 from cbt_plugins.config.units import Duration, Percent
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, validate
@@ -20,7 +21,6 @@ KEY = "campaign"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}")
 #: sections of the file that an arm may change
 CHANGED = ("cluster", "benchmarks", "monitoring_profiles", "client_endpoints", "common")
-Command = Annotated[str, Field(min_length=1)]
 _Keys = Dict[str, Any]
 _MERGED: Any = Field({}, description="Merged into the section of this name.")
 
@@ -28,8 +28,8 @@ _MERGED: Any = Field({}, description="Merged into the section of this name.")
 class ArmSection(Strict):
     """One side of the comparison: the file with these keys changed. A list replaces a list."""
 
-    prepare: List[Command] = Field([], description="Shell commands before each of its cycles.")
-    restart: Optional[Command] = Field(
+    prepare: List[ShellCommand] = Field([], description="Shell commands before each of its cycles.")
+    restart: Optional[ShellCommand] = Field(
         None, description="Shell command that restarts all daemons (`code_or_defaults`)."
     )
     cluster: _Keys = _MERGED
@@ -57,19 +57,19 @@ class CampaignSection(Strict):
         "pocock", description="`pocock` ends early for large changes; `obrien-fleming` finds more small ones."
     )
     seed: int = Field(0, ge=0, description="Of the order in blocks.")
-    keys: List[Command] = Field(
+    keys: List[Annotated[str, Field(min_length=1)]] = Field(
         [], description="Key rows, as in `compare --key`: `total.p99_ms`, `measure*.GET.obj_per_s`."
     )
-    prepare: List[Command] = Field([], description="Shell commands before each cycle, then those of the arm.")
+    prepare: List[ShellCommand] = Field([], description="Shell commands before each cycle, then those of the arm.")
     prepare_limit: Duration = Field(
         3600.0, description="For each command.", json_schema_extra={"default": "1h"}
     )
     cycle_limit: Optional[Duration] = Field(None, description="For each cycle. Default: none.")
-    program: Optional[Command] = Field(
+    program: Optional[ShellCommand] = Field(
         None,
         description="What runs a cycle: `/opt/cbt/cbt.py`. Default: our run loop.",
     )
-    through: Optional[Command] = Field(
+    through: Optional[ShellCommand] = Field(
         None, description="What takes commands to the head: `cbt-tools lab exec node0 --`."
     )
     code_or_defaults: bool = Field(

@@ -112,3 +112,15 @@ def check_no_password(text: str) -> str:
     if any(not match["word"].startswith("$") for match in _PASSWORD.finditer(text)):
         raise ValueError("password in the text: take it from the environment: ${NAME}")
     return text
+
+
+def _shell_command(text: str) -> str:
+    if "\0" in text or not text.strip():
+        raise ValueError("must be a shell command")
+    return check_no_password(text)
+
+
+#: command of a campaign or a bisect: it is shown and kept
+ShellCommand = Annotated[
+    str, AfterValidator(_shell_command), WithJsonSchema({"type": "string", "minLength": 1})
+]

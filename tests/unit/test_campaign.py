@@ -207,6 +207,20 @@ def test_a_folder_that_has_its_file_as_json_resumes(tmp_path: Path) -> None:
     assert schedule_in(its.folder).arms == its.arms
 
 
+def test_secrets_of_the_file_are_for_the_user_alone(tmp_path: Path) -> None:
+    file = campaign(tmp_path)
+    file.write_text(f"{file.read_text()}client_endpoints:\n  rgw: {{driver: s3, secret_key: hunter2}}\n")
+    folder = tmp_path / "folder"
+    for _ in range(2):
+        schedule_of(load_file(file), folder).begin()
+    having = [path for path in folder.rglob("*") if path.is_file() and "hunter2" in path.read_text()]
+    assert [(path.name, oct(path.stat().st_mode & 0o777)) for path in sorted(having)] == [
+        ("new.yaml", "0o600"),
+        ("old.yaml", "0o600"),
+    ]
+    assert schedule_in(folder).arms == ("old", "new")
+
+
 def test_a_trial_that_fails_twice_stops_it_and_is_made_again(tmp_path: Path, world: Any) -> None:
     said: List[str] = []
     its = schedule(tmp_path, blocks=3, prepare=[f"test -e {tmp_path}/there"])
