@@ -10,11 +10,11 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from statistics import mean, median
-from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.campaigns.schedule import CampaignError, Contrast, PlannedTrial, Schedule
 from cbt_plugins.campaigns.trial import Trial
-from cbt_plugins.compare.differences import Incomparable, is_essential, text
+from cbt_plugins.compare.differences import Incomparable, differing, is_essential, short, text
 from cbt_plugins.compare.sides import Side, forbidding
 from cbt_plugins.compare.statistics.runs import pooled_scatter
 from cbt_plugins.compare.statistics.sequential import Decision, Outlook, decide, outlook
@@ -111,7 +111,8 @@ def evaluate(schedule: Schedule) -> Evaluation:
     blocks = 0
     while done[blocks + 1] == schedule.per_arm * len(schedule.arms):
         blocks += 1
-    records = _comparable(good)
+    strays = _strays(good)
+    records = [(planned, record) for planned, trial in good if planned not in strays for record in trial.records]
     if not all(any(planned.arm == arm for planned, _ in records) for arm in schedule.arms):
         return Evaluation(schedule, blocks, made, (), None)
     try:
@@ -119,28 +120,49 @@ def evaluate(schedule: Schedule) -> Evaluation:
     except Incomparable as e:  # other programs, or no common case of a sweep
         why = ", ".join(f"{its.key} is {its.base} and {its.new}" for its in e.differences)
         raise CampaignError(f"the arms cannot be compared: {e}" + (f": {why}" if why else "")) from e
-    rows = _rows(schedule, compared, records, blocks)
+    rows = _rows(schedule, compared, (records, strays), blocks)
     if not rows:
         raise CampaignError(f"{schedule.config.file}: campaign.keys: no row matches, so there is nothing to decide")
     return Evaluation(schedule, blocks, made, tuple(rows), compared)
 
 
 _Records = List[Tuple[PlannedTrial, RunRecord]]
+_Strays = Mapping[PlannedTrial, str]
 
 
-def _comparable(trials: Sequence[Tuple[PlannedTrial, Trial]]) -> _Records:
-    """Return the records of all trials. What sets the arms apart is meant: it is no reason to refuse a comparison.
+def _strays(trials: Sequence[Tuple[PlannedTrial, Trial]]) -> _Strays:
+    """Return the trials that differ from the first one of their arm, such as in the number of OSDs -> in what."""
+    arms: Dict[str, Dict[str, Set[str]]] = {}
+    found = {}
+    for planned, trial in trials:
+        first, its = arms.setdefault(planned.arm, {}), _essential(trial.records)
+        apart = [key for key in its if its[key] != first.get(key, its[key])]
+        if apart:
+            found[planned] = ", ".join(f"{key} is {_listed(its[key])}, at first {_listed(first[key])}" for key in apart)
+        first.update({**its, **first})
+    return found
+
+
+def _essential(records: Iterable[RunRecord]) -> Dict[str, Set[str]]:
+    """Return the values of the keys in which compared runs must agree; a sweep has several of one."""
+    values: Dict[str, Set[str]] = {}
+    for key, value in (pair for record in records for pair in record.config.items()):
+        if is_essential(key):
+            values.setdefault(key, set()).add(text(value))
+    return values
+
+
+def _listed(values: Iterable[str]) -> str:
+    return short(" | ".join(sorted(values)))
+
+
+def _comparable(records: _Records) -> _Records:
+    """Return the records without what sets the arms apart: that is meant, and no reason to refuse a comparison.
 
     A key that is swept has the same values in all arms, and stays.
     """
-    records = [(planned, record) for planned, trial in trials for record in trial.records]
-    values: Dict[str, Dict[str, Set[str]]] = {}
-    for planned, record in records:
-        for key, value in record.config.items():
-            if is_essential(key):
-                values.setdefault(key, {}).setdefault(planned.arm, set()).add(text(value))
-    arms = {planned.arm for planned, _ in records}
-    apart = {key for key, of in values.items() if any(of.get(arm) != next(iter(of.values())) for arm in arms)}
+    arms = [_essential(its for planned, its in records if planned.arm == arm) for arm in {p.arm for p, _ in records}]
+    apart = {key for arm in arms for key in arm if any(other.get(key) != arm[key] for other in arms)}
     return [
         (planned, replace(record, config={k: v for k, v in record.config.items() if k not in apart}))
         for planned, record in records
@@ -148,17 +170,27 @@ def _comparable(trials: Sequence[Tuple[PlannedTrial, Trial]]) -> _Records:
 
 
 def _compared(schedule: Schedule, records: _Records) -> Compared:
+    alike = _comparable(records)
     sides = [
-        Side(arm, tuple(record for planned, record in records if planned.arm == arm), (str(schedule.file_of(arm)),))
+        Side(arm, tuple(record for planned, record in alike if planned.arm == arm), (str(schedule.file_of(arm)),))
         for arm in schedule.arms
     ]
     section = schedule.section
-    return compare(sides[0], sides[1:], Choice(keys=tuple(section.keys)), Rules(section.margin, section.alpha))
+    compared = compare(sides[0], sides[1:], Choice(keys=tuple(section.keys)), Rules(section.margin, section.alpha))
+    whole = {(record.source, record.name): record for _, record in records}  # what sets the arms apart is told
+    sections = []
+    for its in compared.sections:
+        base, new = ([whole[run.source, run.name] for run in runs] for runs in (its.base, its.new))
+        sections.append(replace(its, differences=tuple(differing(base, new))))
+    return replace(compared, sections=tuple(sections))
 
 
-def _rows(schedule: Schedule, compared: Compared, records: _Records, blocks: int) -> List[RowState]:
+def _rows(
+    schedule: Schedule, compared: Compared, trials: Tuple[_Records, _Strays], blocks: int
+) -> List[RowState]:
+    records, strays = trials
     arm_of = {(record.source, record.name): planned for planned, record in records}
-    found: Dict[Tuple[str, Key], List[Tuple[PlannedTrial, RunRecord]]] = {}
+    found: Dict[Tuple[str, Key], _Records] = {}
     for section in compared.sections:
         runs = [(arm_of[run.source, run.name], run) for run in (*section.base, *section.new)]
         for row in section.rows:
@@ -167,7 +199,7 @@ def _rows(schedule: Schedule, compared: Compared, records: _Records, blocks: int
                 its += [one for one in runs if one not in its]
     made: Dict[RowId, _Observed] = {}
     for (case, key), its in found.items():
-        cells = _Cells(key, its, schedule)
+        cells = _Cells(key, its, strays, schedule)
         for contrast in schedule.contrasts:
             made[RowId(contrast.name, case, *key)] = cells.observed(contrast, blocks)
     directions = {row: METRICS[row.metric].direction for row in made}
@@ -186,8 +218,9 @@ class _Observed:
 class _Cells:
     """The numbers of one key row: those of each arm in each block."""
 
-    def __init__(self, key: Key, runs: Sequence[Tuple[PlannedTrial, RunRecord]], schedule: Schedule) -> None:
+    def __init__(self, key: Key, runs: _Records, strays: _Strays, schedule: Schedule) -> None:
         self._key, self._schedule = key, schedule
+        self._strays: Dict[Tuple[int, str], str] = {(its.block, its.arm): why for its, why in strays.items()}
         self._runs: Dict[Tuple[int, str], List[RunRecord]] = {}
         for planned, run in runs:
             self._runs.setdefault((planned.block, planned.arm), []).append(run)
@@ -206,7 +239,9 @@ class _Cells:
                 capped = capped or held
                 values = [value for run in runs for value in self._values(run)]
                 reasons += [f"{arm}: {its.code}" for its in warnings if forbids_verdict(its.code)]
-                if len(values) < max(len(runs), self._schedule.per_arm) or min(values) <= 0:
+                if (block, arm) in self._strays:
+                    reasons.append(f"{arm}: {self._strays[block, arm]}")
+                elif len(values) < max(len(runs), self._schedule.per_arm) or min(values) <= 0:
                     reasons.append(f"{arm}: no number above 0")
                 else:
                     ratio += weight * mean(map(math.log, values))

@@ -131,17 +131,32 @@ def test_key_rows_can_be_chosen(tmp_path: Path, made: Path) -> None:
     assert "no row of key odd.p99_ms: nothing of it is decided" in str(blocks(half))
 
 
-def test_arms_may_differ_in_what_makes_other_runs_incomparable(tmp_path: Path, made: Path) -> None:
-    its = schedule(tmp_path)
-    after(made, its, 1, {})
-    for planned in its.block(1):
+def fewer_osds(its: Schedule, block: int) -> None:
+    """Take two OSDs from the new arm in a block."""
+    for planned in its.block(block):
         if planned.arm == "new":
             for path in its.folder_of(planned).glob("archive/results/*/id-*/cluster/before/osd_tree.json"):
                 tree = json.loads(path.read_text())
                 tree["nodes"] = [node for node in tree["nodes"] if node["id"] not in (0, 1)]
                 path.write_text(json.dumps(tree))
+
+
+def test_arms_may_differ_in_what_makes_other_runs_incomparable(tmp_path: Path, made: Path) -> None:
+    its = schedule(tmp_path)
+    after(made, its, 1, {})
+    fewer_osds(its, 1)
     state = evaluate(its)
     assert state.blocks == 1 and state.rows[0].ratios[0] is not None
+    assert state.compared and "cluster.osds" in [one.key for one in state.compared.sections[0].differences]
+
+
+def test_a_trial_that_differs_from_the_first_of_its_arm_gives_no_observation(tmp_path: Path, made: Path) -> None:
+    its = schedule(tmp_path)
+    before = after(made, its, 4, {"new": 0.9}).rows[0]
+    fewer_osds(its, 3)
+    row = evaluate(its).rows[0]
+    assert row.ratios == (*before.ratios[:2], None, before.ratios[3])
+    assert row.left_out == ("new: cluster.osd_nodes is 3, at first 4, cluster.osds is 6, at first 8 (block 3)",)
 
 
 def test_the_plan_says_how_much_it_is(tmp_path: Path, made: Path) -> None:
