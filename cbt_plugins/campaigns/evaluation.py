@@ -176,7 +176,7 @@ def _compared(schedule: Schedule, records: _Records) -> Compared:
         for arm in schedule.arms
     ]
     section = schedule.section
-    compared = compare(sides[0], sides[1:], Choice(keys=tuple(section.keys)), Rules(section.margin, section.alpha))
+    compared = compare(sides[0], sides[1:], _choice(schedule), Rules(section.margin, section.alpha))
     whole = {(record.source, record.name): record for _, record in records}  # what sets the arms apart is told
     sections = []
     for its in compared.sections:
@@ -185,17 +185,22 @@ def _compared(schedule: Schedule, records: _Records) -> Compared:
     return replace(compared, sections=tuple(sections))
 
 
+def _choice(schedule: Schedule) -> Choice:
+    return Choice(keys=tuple(schedule.section.keys))
+
+
 def _rows(
     schedule: Schedule, compared: Compared, trials: Tuple[_Records, _Strays], blocks: int
 ) -> List[RowState]:
+    """Return the key rows, also those that an arm has no number for: they are asked for, and share alpha."""
     records, strays = trials
     arm_of = {(record.source, record.name): planned for planned, record in records}
     found: Dict[Tuple[str, Key], _Records] = {}
     for section in compared.sections:
         runs = [(arm_of[run.source, run.name], run) for run in (*section.base, *section.new)]
-        for row in section.rows:
-            if row.comparison.key and METRICS[row.metric].direction is not Direction.NONE:
-                its = found.setdefault((section.case, row.key), [])
+        for key in section.asked:
+            if _choice(schedule).is_key(key, section) and METRICS[key[2]].direction is not Direction.NONE:
+                its = found.setdefault((section.case, key), [])
                 its += [one for one in runs if one not in its]
     made: Dict[RowId, _Observed] = {}
     for (case, key), its in found.items():
@@ -282,8 +287,7 @@ def expected(records: Sequence[RunRecord], schedule: Schedule) -> Dict[Key, Tupl
     side = Side("history", tuple(records))
     if len(records) < 2:
         return {}
-    choice = Choice(keys=tuple(schedule.section.keys))
-    compared = compare(side, [side], choice, Rules())
+    compared = compare(side, [side], _choice(schedule), Rules())
     found: Dict[Key, Tuple[Scatter, Tuple[Outlook, ...]]] = {}
     keys = [row.key for row in compared.rows if row.comparison.key]
     for key in dict.fromkeys(keys):

@@ -68,7 +68,7 @@ class GateLimits:
             return None
         return 1 + its.share if METRICS[key[2]].direction is Direction.LOWER else 1 - its.share
 
-    def is_key(self, row: Row, section: Section) -> bool:
+    def is_key(self, key: Key, section: Section) -> bool:
         """Every row with a limit was asked for."""
         return True
 

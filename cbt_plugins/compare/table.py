@@ -46,7 +46,7 @@ class Wanted(Protocol):
     def against(self, key: Key) -> Optional[float]:
         """Return new / base at the row's limit, which it is tested against too; None without a limit."""
 
-    def is_key(self, row: Row, section: Section) -> bool:
+    def is_key(self, key: Key, section: Section) -> bool:
         """Return whether a row is one of the few that are decided first."""
 
 
@@ -90,14 +90,15 @@ class Choice:
     def against(self, key: Key) -> Optional[float]:
         return None
 
-    def is_key(self, row: Row, section: Section) -> bool:
+    def is_key(self, key: Key, section: Section) -> bool:
         """Without patterns: throughput and p99 of all operations of a measurement, and recovery."""
+        phase, op, metric = key
         if self.keys:
-            return _any(self.keys, ".".join(row.key)) or _any(self.keys, ".".join(row.key[1:]))
-        if row.metric == "recovery_s":
+            return _any(self.keys, ".".join(key)) or _any(self.keys, ".".join(key[1:]))
+        if metric == "recovery_s":
             return True
-        role = section.base[0].config.get(f"phase.{row.phase}.role", "measure")
-        return role == "measure" and row.metric in KEY and (row.op == TOTAL or not section.has_total(row.phase))
+        role = section.base[0].config.get(f"phase.{phase}.role", "measure")
+        return role == "measure" and metric in KEY and (op == TOTAL or not section.has_total(phase))
 
 
 #: metrics whose rows of all operations are key rows
@@ -181,9 +182,14 @@ class Section:
     missing: Tuple[ComparisonWarning, ...]  # what one side has no number for
     warnings: Tuple[ComparisonWarning, ...]
 
+    @property
+    def asked(self) -> List[Key]:
+        """Return the keys of all rows, also of those that one side has no number for."""
+        return [*(row.key for row in self.rows), *(warning.key for warning in self.missing)]
+
     def has_total(self, phase: str) -> bool:
         """Return whether the table has rows of all operations of a phase, next to those of several operations."""
-        return any(row.phase == phase and row.op == TOTAL and row.metric in KEY for row in self.rows)
+        return any(key[:2] == (phase, TOTAL) and key[2] in KEY for key in self.asked)
 
 
 @dataclass(frozen=True)
@@ -382,7 +388,7 @@ def _judged(sections: Sequence[Section], choice: Wanted, rules: Rules) -> Iterat
         {key: METRICS[row.metric].direction for key, row in rows.items()},
         margin={key: choice.margin(row.key) or rules.margin for key, row in rows.items()},
         alpha=rules.alpha,
-        keys={(i, k) for (i, k), row in rows.items() if choice.is_key(row, sections[i])},
+        keys={(i, k) for (i, k), row in rows.items() if choice.is_key(row.key, sections[i])},
     )
     for i, section in enumerate(sections):
         its = [replace(row, comparison=judged[i, k]) for k, row in enumerate(section.rows)]

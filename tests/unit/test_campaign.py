@@ -141,6 +141,25 @@ def fewer_osds(its: Schedule, block: int) -> None:
                 path.write_text(json.dumps(tree))
 
 
+@pytest.mark.parametrize("keys", [[], ["total.obj_per_s", "total.p99_ms"]])
+def test_a_row_that_an_arm_has_no_number_for_is_not_decided(tmp_path: Path, made: Path, keys: List[str]) -> None:
+    its = schedule(tmp_path, keys=keys)
+    full = after(made, its, 8, {})
+    for path in its.folder.glob("trials/*-new/archive/results/*/id-*/summary.json"):
+        summary = json.loads(path.read_text())
+        for phase in summary["phases"]:
+            phase["total"]["latency_ms"]["p99"] = None
+        path.write_text(json.dumps(summary))
+    state = evaluate(its)
+    assert full.decided and not state.decided
+    assert [(row.id.metric, row.verdict) for row in state.rows] == [
+        ("obj_per_s", Verdict.EQUIVALENT),
+        ("p99_ms", None),
+    ]
+    assert "new: no number above 0 (block 1, 2, 3, 4, 5, 6, 7, 8)" in str(blocks(state))
+    assert state.rows[0].decision == full.rows[0].decision  # its share of alpha is the same
+
+
 def test_arms_may_differ_in_what_makes_other_runs_incomparable(tmp_path: Path, made: Path) -> None:
     its = schedule(tmp_path)
     after(made, its, 1, {})
