@@ -12,7 +12,7 @@ from typing import Callable
 from cbt_plugins import signals
 from cbt_plugins.campaigns.evaluation import Evaluation, evaluate
 from cbt_plugins.campaigns.options import told
-from cbt_plugins.campaigns.output import data, headline, page, progress
+from cbt_plugins.campaigns.output import data, headline, left_set, page, progress
 from cbt_plugins.campaigns.schedule import CampaignError, PlannedTrial, Schedule
 from cbt_plugins.campaigns.trial import Trial, finished, run_trial
 from cbt_plugins.formatting import seconds
@@ -69,7 +69,8 @@ class CampaignRun:
             state = self._evaluated()
             journal.write("block", number=state.blocks, rows=data(state)["rows"])
             self._tell(state)
-        self.say(headline(state))
+        for line in (headline(state), *left_set(state)):
+            self.say(line)
         return state
 
     def _evaluated(self) -> Evaluation:

@@ -121,6 +121,15 @@ def _notes(its: Evaluation) -> Iterator[str]:
         if row.capped:
             yield f"{name}: neither better nor equivalent: {row.capped}"
     yield from (f"{planned.name} failed: {trial.reason}" for planned, trial in its.trials if trial.reason)
+    yield from left_set(its)
+
+
+def left_set(its: Evaluation) -> Iterator[str]:
+    """Yield how to remove the options that the last trial has set for its restart: they stay on the cluster."""
+    for planned, _ in its.trials[-1:]:
+        commands = its.schedule.put_back(planned.arm)
+        if commands:
+            yield f"options of {planned.arm} stay set on the cluster; to remove them: {' && '.join(commands)}"
 
 
 def data(its: Evaluation) -> Dict[str, Any]:

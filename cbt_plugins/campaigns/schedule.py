@@ -152,6 +152,11 @@ class Schedule:
         ceph = ceph_command(self.config.cluster)
         return (set_line(self.section.through or "", reader / SCRIPT.name, "set", there, ceph), restart)
 
+    def put_back(self, arm: str) -> Tuple[str, ...]:
+        """Return the commands that remove the options that a trial of an arm has set before its restart."""
+        code = self.code_of(arm)
+        return self._restarted(code) if arm != code else ()
+
     def config_of(self, arm: str) -> Config:
         """Return the checked file of an arm."""
         return load(YamlSource(text_of(self.data_of(arm)).encode(), str(self.file_of(arm))))

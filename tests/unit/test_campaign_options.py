@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List, Set
 
+import fake_cycle
 import pytest
 import yaml
 from config_files import CLUSTER, CYCLE, WARP
 from test_campaign import after
 from test_campaign import made as made  # a fixture
+from test_campaign import world as world  # a fixture
 
+from cbt_plugins.campaigns.loop import CampaignRun
 from cbt_plugins.campaigns.options import SCRIPT, OptionReader, differing, told
+from cbt_plugins.campaigns.output import blocks, left_set
 from cbt_plugins.campaigns.schedule import Schedule, ceph_command, schedule_of
 from cbt_plugins.campaigns.trial import Cycle
 from cbt_plugins.compare.statistics.verdicts import Verdict
@@ -144,7 +149,8 @@ def test_a_long_list_of_options_is_counted() -> None:
 
 def crossed(tmp_path: Path, **arm: Any) -> Schedule:
     arms = {name: {"prepare": [f"echo {name} >{tmp_path}/release"], **arm} for name in ("old", "new")}
-    section = {"arms": arms, "code_or_defaults": True, "keys": ["total.obj_per_s"]}
+    section = {"arms": arms, "code_or_defaults": True, "keys": ["total.obj_per_s"], "seed": 1}
+    section["program"] = fake_cycle.PROGRAM
     path = tmp_path / "my.yaml"
     cluster = CLUSTER + f"  ceph_cmd: {tmp_path}/ceph\n"
     path.write_text(cluster + WARP + CYCLE + yaml.safe_dump({"campaign": section}, sort_keys=False))
@@ -215,6 +221,25 @@ def test_what_is_read_at_the_start_is_set_before_a_restart(tmp_path: Path) -> No
     assert (its.folder / "arms" / "new+old-defaults.options" / "set").read_text() == "osd osd_op_queue wpq\n"
     assert (its.folder / "arms" / "new.options" / "set").read_text() == ""
     assert its.data_of("new+old-defaults")["benchmarks"]["warp"]["settings"]["config"]["osd"]["osd_op_queue"] == "wpq"
+
+
+def test_it_says_how_to_remove_the_options_that_stay_set(tmp_path: Path, made: Path) -> None:
+    its = read(tmp_path, crossed(tmp_path, restart="restart-it"))
+    state = after(made, its, 1, {})
+    told = {its.arm: list(left_set(replace(state, trials=((its, trial),)))) for its, trial in state.trials}
+    assert {arm for arm, lines in told.items() if lines} == {"old+new-defaults", "new+old-defaults"}
+    (line,) = told["new+old-defaults"]
+    assert line.startswith("options of new+old-defaults stay set") and line.endswith(" && restart-it")
+    assert f"options.sh set {its.folder}/arms/new.options " in line
+    assert line in str(blocks(replace(state, trials=state.trials[: list(told).index("new+old-defaults") + 1])))
+
+
+def test_the_last_words_of_a_campaign_are_about_options_that_stay_set(tmp_path: Path, world: Any) -> None:
+    its = read(tmp_path, crossed(tmp_path, restart="true"))
+    said: List[str] = []
+    state = CampaignRun(its, said.append).run()
+    assert state.decided and state.trials[-1][0].arm == "old+new-defaults"
+    assert said[-1] == next(left_set(state))
 
 
 def test_a_cluster_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
