@@ -94,7 +94,8 @@ class BisectSession:
             what = "the file has changed" if begun.get("version") == VERSION else "another version wrote it"
             raise BisectError(f"{self.archive}: the archive of another search ({what}): name another with -a")
         if not begun:
-            write_whole(self.archive / CYCLE_FILE, yaml.safe_dump(dict(cycle), sort_keys=False, allow_unicode=True))
+            text = yaml.safe_dump(dict(cycle), sort_keys=False, allow_unicode=True)
+            write_whole(self.archive / CYCLE_FILE, text, mode=0o600)  # keys may stand in it
             names = [self.section.good, self.section.bad]
             self.note("begin", version=VERSION, of=mark, names=names, good=self.good.sha, bad=self.bad.sha)
 
@@ -147,8 +148,8 @@ class BisectSession:
 
     @property
     def spent(self) -> float:
-        """Seconds of builds and blocks so far."""
-        return math.fsum(its["seconds"] for its in (*self.blocks, *self._all("build")))
+        """Seconds of builds, blocks and cycles that gave nothing so far."""
+        return math.fsum(its.get("seconds", 0.0) for its in self._all("block", "build", "again", "skip"))
 
     @property
     def over_budget(self) -> Optional[str]:
@@ -246,21 +247,20 @@ class BisectSession:
             trial = made[name]
             why = f"{_TRIES} times: {trial.reason}" if trial.reason else self._no_value(trial)
             if why:
-                self._leave_out(one, why)
+                self._leave_out(one, why, _seconds(*made.values()))
                 return False
         before, after = (self._value(made[name]) for name in (GOOD, OTHER))
         ratio = self.sign * math.log(after / before)
-        spent = math.fsum(its.prepared + its.measured for its in made.values())
         facts = {"n": number, "sha": sha, "good": before, "value": after, "ratio": round(ratio, 6)}
-        self.note("block", **facts, seconds=round(spent, 3))
+        self.note("block", **facts, seconds=_seconds(*made.values()))
         return True
 
-    def _leave_out(self, sha: str, reason: str) -> None:
+    def _leave_out(self, sha: str, reason: str, seconds: float = 0.0) -> None:
         if sha in (self.good.sha, self.bad.sha):
             which = "good" if sha == self.good.sha else "bad"
             raise BisectError(f"the {which} commit {sha[:12]} cannot be measured: {reason}")
         log.warning("%s is left out: %s", sha[:12], reason)
-        self.note("skip", sha=sha, reason=reason)
+        self.note("skip", sha=sha, reason=reason, seconds=seconds)
 
     def _trial(self, sha: str, folder: Path) -> Trial:
         self._worktree.take(sha)
@@ -280,7 +280,7 @@ class BisectSession:
         for _ in range(_TRIES - 1):
             if trial.reason:
                 log.warning("%s: %s; once more", sha[:12], trial.reason)
-                self.note("again", sha=sha, reason=trial.reason)
+                self.note("again", sha=sha, reason=trial.reason, seconds=_seconds(trial))
                 put_aside(folder, "failed")
                 trial = self._judged(run_trial(cycle, folder))
         return trial
@@ -331,6 +331,10 @@ class BisectSession:
         """Let another process have the archive."""
         if self._journal:
             self._journal.close()
+
+
+def _seconds(*trials: Trial) -> float:
+    return round(math.fsum(its.prepared + its.measured for its in trials), 3)
 
 
 def matching(metric: str, values: Values) -> Dict[Tuple[str, str, str], float]:

@@ -181,6 +181,11 @@ def test_a_warning_that_forbids_a_verdict_is_no_measurement(world: World, capsys
     assert left_out == "2 times: measure.total.obj_per_s: said by the stand-in (generator-bound)"
     assert {its["sha"] for its in found["again"]} == {world.shas[4], world.shas[8]}
     assert "daemon-down" in "".join(its["reason"] for its in found["again"])
+    for event in ("again", "skip"):  # what gave nothing counts for the budget of time
+        assert all(its["seconds"] > 0 for its in world.events(event))
+    counted = [its["seconds"] for its in world.journal if "seconds" in its]
+    assert found["hours"] == pytest.approx(sum(counted) / 3600)
+    assert (world.folder / "my.bisect" / "cycle.yaml").stat().st_mode & 0o077 == 0  # keys may stand in it
     assert main(["bisect", "status", str(file)]) == 0
     assert "measured again" in " ".join(capsys.readouterr().out.split())
 
