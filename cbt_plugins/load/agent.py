@@ -130,6 +130,7 @@ class GeneratorProcess:
         self.process = None
         self.state = "waiting"  # prepare, running, done
         self.started = self.gone = self.ended = self.terminated = None
+        self.told_gone = 0.0  # by the clock that cbt-rows goes by
         self.exit = self.signal = None
         self.cut = False
         self.passes = 0
@@ -221,10 +222,10 @@ class GeneratorProcess:
             code = self.process.returncode
             self.exit, self.signal = (code, None) if code >= 0 else (None, -code)
             self.process = None
-            self.gone = now
+            self.gone, self.told_gone = now, time.time()
             if not self.order["respawn"]:
                 self.reducer.close()  # its last word comes at once, not with its next beat
-        if self.gone is not None and (self.reducer.said["t"] > self.gone or self.reducer.poll()):
+        if self.gone is not None and (self.reducer.said["t"] > self.told_gone or self.reducer.poll()):
             if self.exit and self.order["respawn"] and not self.rows_in_pass:
                 self.exit = 0  # warp fails when its listing is empty: that is nothing to do, and no error
             self.ended, self.gone = self.gone, None
@@ -295,6 +296,7 @@ class Load:
         self.stopping = False
         self.went = None
         self.ready = False
+        self.clock = time.time() - time.monotonic()
         with open(os.path.join(self.folder, "pids"), "w") as file:
             for pid in [os.getpid()] + [j.reducer.process.pid for j in self.jobs]:
                 file.write("%d %s\n" % (pid, born(pid)))
@@ -307,13 +309,17 @@ class Load:
         os.rename(draft, os.path.join(self.folder, "go"))
         self.went = at
 
+    def now(self):
+        """Return the time by this node's clock as it was at the begin: a step of it must not end or stall the load."""
+        return self.clock + time.monotonic()
+
     def run(self):
-        begun = time.time()
+        begun = self.now()
         for job in self.early + self.alone:
             job.start(self.order["duration"], begun)
         next_second = begun + 1.0
         while True:
-            now = time.time()
+            now = self.now()
             if os.path.exists(os.path.join(self.folder, "stop")):
                 self.agent.ending = True
             if self.stopping or self.agent.ending:
@@ -326,7 +332,7 @@ class Load:
                 self.drive(now)
             self.agent.pump(STARTING_WAIT if self.went is None or now < self.went else RUNNING_WAIT)
             for job in self.jobs:
-                job.collect(time.time())
+                job.collect(self.now())
             if now >= next_second:
                 next_second += 1.0
                 self.agent.say(t=now, jobs={j.id: j.beat() for j in self.jobs})
@@ -338,21 +344,21 @@ class Load:
         """Let the reducers end when all generators have ended, and say how everything went."""
         for job in self.jobs:
             job.reducer.close()
-        until = time.time() + REDUCE_TIMEOUT
+        until = self.now() + REDUCE_TIMEOUT
         while not all([j.reducer.poll() for j in self.jobs]):
-            if time.time() > until:
+            if self.now() > until:
                 for job in self.jobs:
                     if not job.reducer.poll():
                         job.reducer.process.kill()
                 until += REDUCE_TIMEOUT
-            self.agent.say(t=time.time())  # the head gives up a node that says nothing
+            self.agent.say(t=self.now())  # the head gives up a node that says nothing
             self.agent.pump(RUNNING_WAIT)
         for job in self.jobs:
             job.close()
         end = {"stopped": self.stopping, "jobs": {j.id: j.report() for j in self.jobs}}
         with open(os.path.join(self.folder, "end.json"), "w") as file:
             json.dump(end, file)
-        self.agent.say(t=time.time(), end=end)
+        self.agent.say(t=self.now(), end=end)
 
     def prepare(self, now, begun):
         """Wait until the head says `go`: tell it once that all readers have listed their objects."""

@@ -99,7 +99,7 @@ STATUS = {
 class Head:
     """The cluster, its head node and a stream of status from there; host and timeline too."""
 
-    failure, head, command, conf_file, open = None, "ceph1", "ceph", "/nowhere", True
+    failure, head, command, conf_file, open, left = None, "ceph1", "ceph", "/nowhere", True, 0
 
     def __init__(self, at: float) -> None:
         self.remote, self.at = self, at
@@ -125,6 +125,8 @@ class Head:
     def begin(self, at: float) -> None: ...
 
     def close(self) -> None: ...
+
+    def note(self, outcome: Any) -> None: ...
 
 
 def test_the_time_of_the_status_is_the_leading_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -331,6 +331,19 @@ def test_what_was_fetched_counts_when_its_agent_has_ended(
     assert not (tmp_path / "load" / "node").exists()
 
 
+def test_a_clock_that_is_set_ends_no_load(start: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of the client goes on by a quarter of an hour when the load has begun."""
+    program, go = tmp_path / "agent.py", str(tmp_path / "load" / "node" / "go")
+    step = f"import time\nreal = time.time\ntime.time = lambda: real() + 900 * os.path.exists({go!r})\n"
+    program.write_text(session.AGENT.read_text().replace("import time\n", step, 1))
+    monkeypatch.setattr(session, "AGENT", program)
+    its = start(job("a", "--duration", "2s"), duration=2.0)
+    run_to_end(its)
+    end = its.ends()["a"]
+    assert not end.cut and end.exit == 0
+    assert end.ended is not None and its.go_at is not None and end.ended - its.go_at < 600
+
+
 def test_a_stop_at_once_is_no_stop_of_nothing(start: Starter) -> None:
     """It may arrive with the orders, and before there is any process."""
     session = start(job("a", "--duration", "1000s", start="early"), duration=0.0)
