@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Type
+from typing import TYPE_CHECKING, ClassVar, Type
 
 from cbt_plugins.config.benchmark import BenchmarkSection
 from cbt_plugins.config.sections import plan_of
 from cbt_plugins.host import HostRun
+
+if TYPE_CHECKING:
+    from cbt_plugins.run.engine import Engine
 
 
 class CycleBenchmark:
@@ -19,8 +22,14 @@ class CycleBenchmark:
 
     def run(self) -> None:
         """Run the cycle, or what is left of it. Raises RunFailed."""
+        self._engine().execute()
+
+    def check_complete(self) -> None:
+        """Raise RunFailed where the run that is complete had another plan: ids know nothing of nodes and endpoints."""
+        self._engine().check_plan()
+
+    def _engine(self) -> Engine:
         from cbt_plugins.run.engine import Engine  # only a run needs it, not the check of a file
 
         host = self._host
-        plan = plan_of(host.benchmark, host.config, host.cluster, host.endpoints)
-        Engine(host, plan).execute()
+        return Engine(host, plan_of(host.benchmark, host.config, host.cluster, host.endpoints))

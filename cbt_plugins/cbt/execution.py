@@ -30,6 +30,9 @@ def execute(run: HostRun, load: Callable[[], Any]) -> str:
     name = f"{run.benchmark} {run.archive_dir.parent.name}/{run.archive_dir.name}"
     # CBT asks "does the directory exist?", which is true for half a run as well: the marker is written last.
     if (run.archive_dir / COMPLETE).exists():
+        check = getattr(load()(run), "check_complete", None)  # those of third parties may have none
+        if check:
+            check()
         logger.info("%s: already complete, nothing to do", name)
         _complain_again(run.archive_dir / COMPLETE)
         return EXISTING

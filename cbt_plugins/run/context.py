@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Iterator, List, Optional
 
@@ -35,6 +35,15 @@ class RunArchive:
         self.complete = folder / "complete"
         self.monitors = folder / "monitors"
         self._phases = folder / "phases"
+
+    def other_plan(self, plan: Plan) -> Optional[str]:
+        """Return where the plan that is kept here differs, "s3.urls"; None where it does not, or there is none.
+
+        A field that only one of the two knows, of another version of ours, differs when it is set.
+        """
+        if not self.plan.exists():
+            return None
+        return next(_differences(json.loads(self.plan.read_text()), json.loads(json.dumps(asdict(plan)))), None)
 
     def monitors_of(self, invocation: int) -> Path:
         """Return the folder of the monitors' files of one invocation, counted from 1."""
@@ -125,3 +134,17 @@ class RunContext:
     def watched(self) -> List[str]:
         """Every node that may have files of the run: monitors also watch clients that make no load."""
         return list(dict.fromkeys([*self.nodes, *(nodes_of(self.host.cluster) if self.plan.admin else ())]))
+
+
+def _differences(old: Any, new: Any, place: str = "") -> Iterator[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in {**old, **new}:
+            if key in old and key in new:
+                yield from _differences(old[key], new[key], f"{place}.{key}".lstrip("."))
+            elif old.get(key) or new.get(key):
+                yield f"{place}.{key}".lstrip(".")
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for number, pair in enumerate(zip(old, new)):
+            yield from _differences(*pair, f"{place}[{number}]")
+    elif old != new:
+        yield place

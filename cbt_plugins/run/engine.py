@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import logging
 import os
 import shlex
@@ -161,19 +160,24 @@ class Engine:
             with watch:
                 yield run
 
+    def check_plan(self) -> None:
+        """Raise RunFailed where the archive has a run, finished or not, that another plan began."""
+        other = self._archive.other_plan(self._plan)
+        if other:
+            text = f"belongs to a run with another plan ({other} differs): use another archive directory"
+            raise RunFailed(f"{self._archive.folder} {text}")
+
     def _identify(self, journal: Journal) -> str:
         """Return the run's id, made once. Raises RunFailed for an archive that another plan began."""
-        plan = json.loads(json.dumps(dataclasses.asdict(self._plan)))
         refusal = archive_refusal(self._archive.folder)
         if refusal:
             raise RunFailed(refusal)
         begun = journal.last("run")
         if not begun:
-            write_json(self._archive.plan, plan)
+            write_json(self._archive.plan, dataclasses.asdict(self._plan))
             journal.write("run", run_id=self._host.run_id, benchmark=self._plan.benchmark)
             return self._host.run_id
-        if json.loads(self._archive.plan.read_text()) != plan:
-            raise RunFailed(f"{self._archive.folder} belongs to a run with another plan: use another archive directory")
+        self.check_plan()
         if not RUN_ID.fullmatch(str(begun["run_id"])):
             raise RunFailed(f"{self._archive.journal}: {begun['run_id']!r} is no id of a run")
         return str(begun["run_id"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Dict, cast
 
@@ -252,6 +252,22 @@ def test_a_fill_by_share_goes_on_when_a_question_is_not_answered(monkeypatch: py
     assert answer(400.0, 10.0)
     with pytest.raises(CephError, match="reset"):
         answer(silent, load_phase.UNTOLD + 1.0)
+
+
+def test_where_a_plan_differs_from_that_of_the_archive(tmp_path: Path) -> None:
+    archive = RunArchive(tmp_path)
+    plan = Plan("warp", S3(urls=("http://a", "http://b")), (), (), (Phase("w", "wait", duration=1.0),))
+    assert archive.other_plan(plan) is None
+    write_json(archive.plan, asdict(plan))
+    assert archive.other_plan(plan) is None
+    assert archive.other_plan(replace(plan, s3=S3(urls=("http://a", "http://c")))) == "s3.urls[1]"
+    assert archive.other_plan(replace(plan, phases=())) == "phases"
+    assert archive.other_plan(replace(plan, s3=replace(plan.s3, user="cbt"))) == "s3.user"
+    older = asdict(plan)
+    del older["s3"]["user"], older["s3"]["region"]  # fields that a newer version has
+    write_json(archive.plan, older)
+    assert archive.other_plan(replace(plan, s3=replace(plan.s3, region=""))) is None
+    assert archive.other_plan(plan) == "s3.region"
 
 
 def test_one_process_at_a_time_works_in_an_archive(tmp_path: Path) -> None:

@@ -143,6 +143,20 @@ def test_a_run_with_the_marker_is_not_run_again(tmp_path: Path) -> None:
     assert Counting.runs == 1
 
 
+def test_a_complete_run_of_another_plan_is_no_result(tmp_path: Path) -> None:
+    """The id of a run knows nothing of nodes and endpoints."""
+
+    class Other(Counting):
+        def check_complete(self) -> None:
+            raise RunFailed("belongs to a run with another plan")
+
+    folder = tmp_path / "0" / "id-1"
+    run = host_run(folder)
+    (folder / "complete").touch()
+    with pytest.raises(RunFailed, match="another plan"):
+        execute(run, lambda: Other)
+
+
 def test_the_cause_of_a_failure_is_said_once_at_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     class Failing(Counting):
         def run(self) -> None:
