@@ -265,6 +265,7 @@ def needs_admin(made: plan.Plan) -> Iterator[str]:
             "gc": phase.wait_gc,
             "drop_caches": phase.drop_caches,
             "faults": any(event.inject for event in phase.events),
+            "upgrade": any(event.upgrade for event in phase.events),
         }
         yield from (f"{what} of {phase.name}" for what, value in asked.items() if value)
 

@@ -68,4 +68,5 @@ def too_much(plans: Sequence[Plan], iterations: int) -> Iterator[str]:
 def _in_flight(plan: Plan) -> int:
     ladders = [phase.ladder for phase in plan.phases if phase.ladder and phase.ladder.unit == "workers"]
     most = max((int(ladder.highest) for ladder in ladders), default=0)
+    most = max([most, *(sum(work.workers for work in phase.works) for phase in plan.phases)])
     return sum(max(driver.workers, most) for driver in plan.drivers)

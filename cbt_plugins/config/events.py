@@ -27,7 +27,7 @@ from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.source import YamlSource, read
 from cbt_plugins.config.units import DURATION_PATTERN, Duration, format_duration, parse_duration
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one, validate
-from cbt_plugins.inventory import host_of
+from cbt_plugins.inventory import find_host, host_of
 
 _WHAT = ("fault", "run", "upgrade", "undo", "mark")
 #: undo: everything that is in force
@@ -88,10 +88,11 @@ class RunSection(Strict):
     @classmethod
     def _known(cls, node: Optional[str], info: ValidationInfo) -> Optional[str]:
         known = [host_of(one) for one in (info.context or {}).get("nodes") or ()]
-        if node and known and host_of(node) not in known:
+        found = find_host(node, known) if node else None
+        if node and known and found is None:
             hint = did_you_mean(node, known) or f"; there are {', '.join(known)}"
             raise ValueError(f"{node} is not a node of cluster:{hint}")
-        return host_of(node) if node else node
+        return found or (host_of(node) if node else node)
 
     @field_validator("timeout")
     @classmethod

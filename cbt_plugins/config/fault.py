@@ -22,7 +22,7 @@ from cbt_plugins.config.validate import (
     only_one,
     validate,
 )
-from cbt_plugins.inventory import host_of, nodes_of
+from cbt_plugins.inventory import find_host, host_of, nodes_of
 
 #: more nodes or OSDs at once than this are a typing error
 _MANY = 1000
@@ -150,9 +150,9 @@ def usable_nodes(nodes: Optional[Sequence[str]], info: ValidationInfo) -> Option
 
     A kind that takes no OSDs may name any node.
     """
-    bare = [host_of(node) for node in nodes or ()]
     kind = kind_class(info.data["kind"]) if "kind" in info.data else None
     known = () if kind and "osd" not in kind.daemon_types else nodes_of(info.context or {}, "osds")
+    bare = [find_host(node, known) or host_of(node) for node in nodes or ()]
     errors = []
     for index, node in enumerate(bare):
         if known and node not in known:

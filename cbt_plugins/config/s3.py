@@ -151,8 +151,8 @@ class S3Section(Strict):
             raise ValueError(
                 f"client_endpoints.{name} has no list of urls: on an existing cluster CBT finds none itself"
             )
-        for url in section["urls"]:
-            _url(url)
+        if len({urlsplit(_url(url)).scheme for url in section["urls"]}) > 1:
+            raise ValueError(f"client_endpoints.{name}: http and https cannot be mixed")
         if section.get("user") is not None:
             try:
                 _USER.validate_python(section["user"])
@@ -164,11 +164,13 @@ class S3Section(Strict):
     @model_validator(mode="after")
     def _whole(self, info: ValidationInfo) -> S3Section:
         errors = []
+        urls = self.urls or [_url(url) for url in self._endpoint(info.context).get("urls") or ()]
+        plain = any(not url.startswith("https:") for url in urls)
         if self.urls is None and self.endpoints is None:
             errors.append(FieldError((), "needs urls: [http://rgw1:7480, ...] or endpoints: NAME"))
-        if self.ca_file and any(not url.startswith("https:") for url in self.urls or ()):
+        if self.ca_file and plain:
             errors.append(FieldError(("ca_file",), "goes with https URLs", of_key=True))
-        if self.sse == "c" and any(not url.startswith("https:") for url in self.urls or ()):
+        if self.sse == "c" and plain:
             errors.append(FieldError(("sse",), "c goes with https URLs: every request brings the key", of_key=True))
         if self.ca_file and not self.verify_tls:
             errors.append(FieldError(("ca_file",), "verify_tls: false checks no certificate: keep one", of_key=True))

@@ -204,6 +204,9 @@ def test_errors_of_warp(tmp_path: Path, section: str, message: str) -> None:
             "no section 'hsbnch' under client_endpoints; did you mean 'hsbench'?",
         ),
         ("{endpoints: §nourls, user: cbt}", "client_endpoints.nourls has no list of urls"),
+        ("{endpoints: §mixed, user: cbt}", "client_endpoints.mixed: http and https cannot be mixed"),
+        ("{endpoints: hsbench, user: cbt, §sse: c}", "c goes with https URLs: every request brings the key"),
+        ("{endpoints: hsbench, user: cbt, §ca_file: /ca.pem}", "goes with https URLs"),
         (
             "{endpoints: hsbench, urls: ['http://a'], user: cbt}".replace("endp", "§endp"),
             "either urls or endpoints",
@@ -232,6 +235,7 @@ def test_errors_of_warp(tmp_path: Path, section: str, message: str) -> None:
 def test_errors_of_s3(tmp_path: Path, s3: str, message: str) -> None:
     endpoints = (
         "client_endpoints:\n  hsbench: {urls: ['http://rgw:80'], driver: s3}\n  nourls: {driver: s3}\n"
+        "  mixed: {urls: ['http://a', 'https://b']}\n"
     )
     text, (place,) = marked(f"{CLUSTER}{endpoints}benchmarks:\n  rgwtest:\n    s3: {s3}\n")
     (found,) = errors_in(tmp_path, text)

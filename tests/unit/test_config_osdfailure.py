@@ -194,6 +194,16 @@ def test_a_sweep_over_one_and_two_nodes(tmp_path: Path) -> None:
     assert [len(run.plan.phases) for run in load_file(file).runs] == [5, 6]
 
 
+def test_a_node_may_be_named_without_its_domain(tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    full = CLUSTER.replace("osds: [node1]", "osds: [node1.lab.example.com, node2.lab.example.com]")
+    command = "    wait: {at_most: 1h}\n    down_nodes: 1\n    fault: {nodes: [node2]}\n"
+    file.write_text(full + "benchmarks:\n  osdfailure:\n" + S3 + command, encoding="utf-8")
+    (run,) = load_file(file).runs
+    (fault,) = [event.inject for phase in run.plan.phases for event in phase.events if event.inject]
+    assert fault.targets == ("node2.lab.example.com",)
+
+
 REEF = [
     ("    down_nodes: §3\n", ".down_nodes: must be 1 or 2"),
     ("    shape: §clasic\n", ".shape: must be reef or classic; did you mean 'classic'?"),

@@ -39,13 +39,14 @@ def test_what_needs_ceph_is_refused_at_once(tmp_path: Path) -> None:
     file = tmp_path / "f.yaml"
     fault = "{at: 1s, fault: {label: x, kind: stop, osds: [1]}}"
     phases = "{fill: {raw: 30%}}, {wait: {gc: true, at_most: 1h}}, {wait: {duration: 1s, drop_caches: true}}, "
-    phases += f"{{hybrid: {{duration: 9s, events: [{fault}]}}}}"
+    upgrade = "{at: 2s, upgrade: {label: u, to: '18.2', irreversible: true, command: x}}"
+    phases += f"{{hybrid: {{duration: 9s, events: [{fault}, {upgrade}]}}}}"
     file.write_text(section("user: cbt", phases, "settings: {scrub: off}", "pools: {a: {replicas: 3}}"))
     with pytest.raises(ConfigError) as raised:
         load_file(file)
     text = str(raised.value)
     needs = ("s3.user", "settings", "pools", "raw of fill", "gc of wait,", "drop_caches of wait-2", "faults of hybrid")
-    for what in needs:
+    for what in (*needs, "upgrade of hybrid"):
         assert what in text
     run = "{at: 1s, run: {label: x, command: 'true', undo: 'true'}}"
     file.write_text(section(KEYS, f"{{fill: {{objects: 5}}}}, {{hybrid: {{duration: 9s, events: [{run}]}}}}"))

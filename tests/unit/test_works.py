@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Dict, List, cast
 
@@ -139,6 +140,11 @@ def test_what_works_need_of_other_keys(tmp_path: Path) -> None:
     assert "hybrid.works: goes with engine: cbt-load" in texts
     texts = "\n".join(errors_in(tmp_path, TEXT.replace("- fill: {objects: 40}", "- wait: {duration: 5s}")))
     assert "no objects to work on" in texts
+
+
+def test_workers_of_all_works_are_limited_together(tmp_path: Path) -> None:
+    text = re.sub(r"workers: \d+", "workers: 10000", TEXT.replace("engine:", "drivers: 60\n    engine:", 1))
+    assert "requests in flight in one run, and 1000000 are the limit" in "\n".join(errors_in(tmp_path, text))
 
 
 def test_buckets_of_other_users(tmp_path: Path) -> None:
