@@ -1,6 +1,6 @@
 """Every release, with every engine, in the quick start and in a failure, with all monitors at once.
 
-`./run test all` prints the table of docs/TESTED.md at its end; this file alone, in about half an hour:
+`./run test all` prints what docs/TESTED.md has of it at its end; this file alone, in about half an hour:
 
     CBT_PLUGINS_LONG=1 CBT_LAB_ROOTS=DIR:DIR python -m pytest tests/lab/test_matrix.py
 """
