@@ -203,16 +203,20 @@ class BySizeSection(BenchmarkSection):
         )
 
     def with_steps(self, phases: Sequence[plan.Phase]) -> Iterator[plan.Phase]:
-        """Yield the phases with those of `between` after each one with load, while no fault is in force."""
+        """Yield the phases with those of `between` from one with load to the next one, while no fault is in force.
+
+        Waits of the cycle itself come before them.
+        """
         faults: Set[str] = set()
-        for phase, following in zip(phases, [*phases[1:], None]):
+        before = ""
+        for phase in phases:
+            if self.between and before and phase.kind != "wait" and not faults:
+                yield from self.between.after(before, self.scale)
+            before = phase.name
             yield phase
             for event in phase.events:
                 faults |= {event.inject.label} if event.inject else set()
                 faults -= set(event.undo)
-            loads = following is not None and "wait" not in (phase.kind, following.kind)
-            if self.between and loads and not faults:
-                yield from self.between.after(phase.name, self.scale)
 
     def fill_phase(self) -> plan.Phase:
         """Return the first phase."""

@@ -69,7 +69,9 @@ def test_steps_between_phases_while_no_fault_is_in_force() -> None:
         *("fill-settle", "no-failure-settle", "wait-clean")
     ]
     classic = plan("osdfailure", ["c1"], between={"drop_caches": True}, shape="classic")
-    assert [phase.name for phase in classic.phases][:4] == ["fill", "fill-settle", "control", "control-settle"]
+    assert [phase.name for phase in classic.phases][:7] == [
+        *("fill", "fill-settle", "control", "control-settle", "control-clean", "control-clean-settle", "device")
+    ]
     with pytest.raises(ConfigError, match="needs gc, drop_caches or settle"):
         plan("rgwtest", between={})
 
