@@ -46,6 +46,7 @@ func (e *engine) drain(quiet <-chan struct{}, hurry bool) bool {
 			hurry = true
 		}
 	}
+	close(e.cut)
 	e.Cut()
 	select {
 	case <-quiet:

@@ -65,6 +65,7 @@ type engine struct {
 	last   time.Time // no request takes longer; zero: not known
 	start  chan struct{}
 	stop   chan struct{} // closed: nothing more is issued
+	cut    chan struct{} // closed: nothing is retried any more
 	ending sync.Once
 	reason string    // why it ended; set before stop is closed
 	ended  time.Time // set before stop is closed
@@ -89,7 +90,7 @@ type work struct {
 
 // Run makes a run and returns the exit status of the process.
 func Run(o Options) int {
-	e := &engine{Options: o, spec: o.Spec, client: o.Client, start: make(chan struct{}), stop: make(chan struct{})}
+	e := &engine{Options: o, spec: o.Spec, client: o.Client, start: make(chan struct{}), stop: make(chan struct{}), cut: make(chan struct{})}
 	begun := time.Now()
 	if err := e.openSpaces(); err != nil {
 		if !e.stopped() {

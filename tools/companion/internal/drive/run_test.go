@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -373,6 +374,48 @@ func TestRetriesAreOneRow(t *testing.T) {
 	got := run(t, v, fmt.Sprintf(`"workers":1,"retries":2,"state_in":%q,%s"ops":[{"op":"GET","select":"r(1,2)","spaces":["a"]}]`, state, oneSpace))
 	if len(got.rows) != 2 || got.column(columnError)[""] != 2 || got.end.Retries != 4 {
 		t.Fatal(got.text)
+	}
+}
+
+// Workers that find nothing more to do do not end the retries of those that have the last objects.
+func TestTheLastObjectsAreRetriedToo(t *testing.T) {
+	v := newServer()
+	state := fill(t, v, 10)
+	var mu sync.Mutex
+	tried := map[string]int{}
+	v.before = func(r *s3.Request, result *s3.Result) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		tried[strings.Clone(r.Key)]++
+		if tried[r.Key] <= 2 {
+			result.Status, result.Kind, result.Message = 503, s3.KindHTTP, "503 SlowDown"
+			return true
+		}
+		return false
+	}
+	got := run(t, v, fmt.Sprintf(`"workers":8,"retries":2,"state_in":%q,%s"ops":[{"op":"GET","select":"r(1,4)","spaces":["a"]}]`, state, oneSpace))
+	if len(got.rows) != 4 || got.column(columnError)[""] != 4 || got.end.Retries != 8 || got.end.Reason != "exhausted" {
+		t.Fatal(got.text)
+	}
+}
+
+func TestASignalEndsTheRetriesOfTheLastObjects(t *testing.T) {
+	v := newServer()
+	state := fill(t, v, 10)
+	stop := make(chan struct{})
+	var n atomic.Int64
+	v.before = func(_ *s3.Request, result *s3.Result) bool {
+		if n.Add(1) == 3*4 { // by now the other workers have found nothing to do
+			close(stop)
+		}
+		result.Status, result.Kind, result.Message = 503, s3.KindHTTP, "503 SlowDown"
+		return true
+	}
+	begun := time.Now()
+	got := run(t, v, fmt.Sprintf(`"workers":8,"retries":1000,"state_in":%q,%s"ops":[{"op":"GET","select":"r(1,4)","spaces":["a"]}]`, state, oneSpace),
+		func(o *Options) { o.Stop = stop })
+	if len(got.rows) != 4 || got.status != 0 || time.Since(begun) > 30*time.Second {
+		t.Fatalf("%v after %v: %s", got.rows, time.Since(begun), got.text)
 	}
 }
 

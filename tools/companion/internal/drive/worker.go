@@ -165,7 +165,7 @@ func (w *worker) do(started, intended time.Time) {
 		}
 		unsure = unsure || result.Unsure()
 		silent = silent || result.Unsure() && result.Status == 0
-		if result.Kind == "" || again >= w.e.spec.Retries || !repeats(result) || !w.pause(backOff(again)) {
+		if result.Kind == "" || again >= w.e.spec.Retries || !repeats(result) || !w.pauseToRetry(backOff(again)) {
 			break
 		}
 		w.e.retries.Add(1)
@@ -250,6 +250,25 @@ func (w *worker) pause(d time.Duration) bool {
 	case <-w.timer.C:
 		return w.e.open()
 	case <-w.e.stop:
+		w.timer.Stop()
+		return false
+	}
+}
+
+// pauseToRetry waits before a retry; false: there is none. That others have found nothing more to do does not end it.
+func (w *worker) pauseToRetry(d time.Duration) bool {
+	until := time.Now().Add(d)
+	if w.pause(d) {
+		return true
+	}
+	if !w.e.issues(time.Now()) {
+		return false
+	}
+	w.timer.Reset(time.Until(until))
+	select {
+	case <-w.timer.C:
+		return w.e.issues(time.Now())
+	case <-w.e.cut:
 		w.timer.Stop()
 		return false
 	}
