@@ -83,6 +83,7 @@ _ALL = (
     WarningKind("read-share", "reads could not find all objects"),
     WarningKind("late-starts", "requests of an open loop started late"),
     WarningKind("errors", "requests failed"),
+    WarningKind("resent", "over 0.1 % of the requests were sent again on a new connection"),
     WarningKind("accounting", "objects before + PUT - DELETE is not objects after"),
     WarningKind("no-accounting", "objects could not be counted"),
     _info("no-capacity", "the capacity used at the end of a phase is unknown"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -13,6 +14,7 @@ from cbt_plugins.results import flight
 from cbt_plugins.results.record import warnings_of
 from cbt_plugins.results.series import TimeGrid
 from cbt_plugins.results.summary_file import dumps, summarize
+from cbt_plugins.warning_kinds import KINDS
 
 T0 = made.T0
 ASKED = {"duration": 10.0, "mix": {"GET": 66.7, "PUT": 33.3}}
@@ -66,6 +68,13 @@ def test_what_its_end_says(tmp_path: Path, end: Dict[str, Any], code: str, text:
     assert list(warnings(summary)) == [code]
     assert text in warnings(summary)[code]
     assert summary["usable"] == (code not in ("checksum-errors", "lost-objects"))
+
+
+def test_the_drivers_warnings_are_known() -> None:
+    source = Path(__file__).parents[2] / "tools/companion/internal/drive/events.go"
+    codes = re.findall(r'warn\("([a-z-]+)"', source.read_text())
+    assert codes
+    assert set(codes) <= set(KINDS)
 
 
 def test_wrong_data_that_only_the_rows_tell_of(tmp_path: Path) -> None:

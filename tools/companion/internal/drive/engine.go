@@ -71,10 +71,11 @@ type engine struct {
 	ended  time.Time // set before stop is closed
 	closed atomic.Bool
 
-	workers   sync.WaitGroup
-	undone    atomic.Int64 // spaces that have not got their objects
-	retries   atomic.Int64
-	checksums atomic.Int64
+	workers    sync.WaitGroup
+	undone     atomic.Int64 // spaces that have not got their objects
+	retries    atomic.Int64
+	reconnects atomic.Int64
+	checksums  atomic.Int64
 }
 
 // work is a mix of operations, and who makes it.

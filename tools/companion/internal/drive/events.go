@@ -2,6 +2,7 @@ package drive
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -36,18 +37,26 @@ type hostState struct {
 }
 
 type summary struct {
-	Event     string           `json:"event"`
-	T         float64          `json:"t"`
-	Reason    string           `json:"reason"` // duration, objects, exhausted, signal
-	Began     float64          `json:"began"`
-	Ended     float64          `json:"ended"`
-	Spaces    []spaceSummary   `json:"spaces"`
-	Dry       map[string]int64 `json:"dry"`
-	Issued    map[string]int64 `json:"issued"`
-	Retries   int64            `json:"retries"`
-	Checksums int64            `json:"checksum_errors"`
-	Works     []workSummary    `json:"works"`
+	Event      string           `json:"event"`
+	T          float64          `json:"t"`
+	Reason     string           `json:"reason"` // duration, objects, exhausted, signal
+	Began      float64          `json:"began"`
+	Ended      float64          `json:"ended"`
+	Spaces     []spaceSummary   `json:"spaces"`
+	Dry        map[string]int64 `json:"dry"`
+	Issued     map[string]int64 `json:"issued"`
+	Retries    int64            `json:"retries"`
+	Reconnects int64            `json:"reconnects"` // requests sent again: the server had closed the idle connection
+	Checksums  int64            `json:"checksum_errors"`
+	Works      []workSummary    `json:"works"`
+	Warnings   []warning        `json:"warnings"`
 }
+
+// warning is a code of cbt_plugins/warning_kinds.py and a text.
+type warning [2]string
+
+// seldom: more than one request in so many that was sent again is told.
+const seldom = 1000
 
 type workSummary struct {
 	Name      string  `json:"name"`
@@ -128,10 +137,15 @@ func (e *engine) summary(base time.Time) summary {
 	s := summary{
 		Event: "end", T: epoch(time.Now()), Reason: e.reason, Began: epoch(base), Ended: epoch(e.ended),
 		Dry: e.dry(), Issued: map[string]int64{}, Retries: e.retries.Load(), Checksums: e.checksums.Load(),
-		Works: []workSummary{}, Spaces: []spaceSummary{},
+		Reconnects: e.reconnects.Load(), Works: []workSummary{}, Spaces: []spaceSummary{}, Warnings: []warning{},
 	}
+	issued := int64(0)
 	for op, counts := range e.beatNow(time.Now()).Ops {
 		s.Issued[op] = counts[0] + counts[1]
+		issued += s.Issued[op]
+	}
+	if s.Reconnects*seldom > issued {
+		s.warn("resent", "%d of %d requests were sent again: the server had closed the idle connection", s.Reconnects, issued)
 	}
 	for _, one := range e.works {
 		its := workSummary{Name: one.spec.Name, Latest: time.Duration(one.latest.Load()).Seconds()}
@@ -150,6 +164,10 @@ func (e *engine) summary(base time.Time) summary {
 		one.mu.Unlock()
 	}
 	return s
+}
+
+func (s *summary) warn(code, format string, args ...any) {
+	s.Warnings = append(s.Warnings, warning{code, fmt.Sprintf(format, args...)})
 }
 
 // Events are JSON objects, one a line. That they cannot be written is no reason to stop.

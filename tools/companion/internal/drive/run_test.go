@@ -419,6 +419,19 @@ func TestASignalEndsTheRetriesOfTheLastObjects(t *testing.T) {
 	}
 }
 
+func TestReconnectsAreCountedAndManyAreTold(t *testing.T) {
+	for each, warned := range map[int64]bool{100: true, 2000: false} {
+		v := newServer()
+		state := fill(t, v, 4000)
+		var n atomic.Int64
+		v.after = func(_ *s3.Request, result *s3.Result) { result.Resent = n.Add(1)%each == 0 }
+		got := run(t, v, fmt.Sprintf(`"workers":4,"state_in":%q,%s"ops":[{"op":"GET","select":"r(1,N)","spaces":["a"]}]`, state, oneSpace))
+		if got.end.Reconnects != 4000/each || (len(got.end.Warnings) == 1) != warned || warned && got.end.Warnings[0][0] != "resent" {
+			t.Fatalf("%d: %s", each, got.text)
+		}
+	}
+}
+
 func TestDryIsCountedAndNotIssued(t *testing.T) {
 	got := run(t, newServer(), `"workers":4,"duration":0.1,`+oneSpace+`"ops":[{"op":"GET","spaces":["a"]},{"op":"DELETE","select":"s(1,N)","spaces":["a"]}]`)
 	if len(got.rows) != 0 || got.end.Dry["GET"] == 0 || got.end.Dry["DELETE"] == 0 || got.status != 0 {

@@ -164,7 +164,10 @@ func (w *worker) do(started, intended time.Time) {
 			}
 		}
 		unsure = unsure || result.Unsure()
-		silent = silent || result.Unsure() && result.Status == 0
+		silent = silent || result.Unsure() && (result.Status == 0 || result.Resent)
+		if result.Resent {
+			w.e.reconnects.Add(1)
+		}
 		if result.Kind == "" || again >= w.e.spec.Retries || !repeats(result) || !w.pauseToRetry(backOff(again)) {
 			break
 		}

@@ -120,7 +120,7 @@ func (c *Client) Hosts() []HostState {
 	return states
 }
 
-// Reconnects counts the requests sent again because the server had closed an idle connection just then.
+// Reconnects counts the requests sent again because the server had closed an idle connection just then: see Result.Resent.
 func (c *Client) Reconnects() int64 { return c.reconnects.Load() }
 
 // keep takes a connection back that a request has ended on. c.mu is held.

@@ -79,6 +79,61 @@ func TestASlowHead(t *testing.T) {
 	}
 }
 
+// rest makes the idle connections as old as those that a server may close.
+func (c *Client) rest() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, h := range c.hosts {
+		for _, x := range h.idle {
+			x.since = x.since.Add(-2 * resting)
+		}
+	}
+}
+
+// On a connection that was hardly idle a reset is the server's error, and the row says so.
+func TestAResetOfABusyConnectionIsNoReconnect(t *testing.T) {
+	var requests atomic.Int32
+	url, _ := server(t, func(link net.Conn, _ int) {
+		for r := bufio.NewReader(link); ; {
+			if _, err := readAsked(r); err != nil {
+				return
+			}
+			if requests.Add(1)%2 == 0 {
+				breakOff(link)
+				return
+			}
+			io.WriteString(link, fine)
+		}
+	})
+	client := newClient(t, Config{Hosts: []string{url}})
+	expect(t, do(client, Request{Op: Put}), "")
+	client.hosts[0].idle[0].since = time.Now().Add(resting / 2) // a slow machine is no reason
+	result := do(client, Request{Op: Put})
+	if result.Kind != KindReset || !result.Unsure() || result.Resent || requests.Load() != 2 || client.Reconnects() != 0 {
+		t.Fatalf("%d requests: %+v", requests.Load(), result)
+	}
+}
+
+// The answer to the second one says nothing about the first one.
+func TestWhatWasSentTwiceIsUnsure(t *testing.T) {
+	url, _ := server(t, func(link net.Conn, number int) {
+		r := bufio.NewReader(link)
+		readAsked(r)
+		if number > 1 {
+			io.WriteString(link, "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+			return
+		}
+		io.WriteString(link, fine)
+		readAsked(r)
+	})
+	client := newClient(t, Config{Hosts: []string{url}})
+	expect(t, do(client, Request{Op: Put}), "")
+	client.rest()
+	if result := do(client, Request{Op: Put}); result.Status != 403 || !result.Resent || !result.Unsure() {
+		t.Fatalf("%+v", result)
+	}
+}
+
 // The server answers one request on its first connection and closes it when the next comes: that one is sent again.
 func TestAConnectionClosedWhileItWasIdle(t *testing.T) {
 	for name, end := range map[string]func(net.Conn){"end": func(net.Conn) {}, "reset": breakOff} {
@@ -97,8 +152,13 @@ func TestAConnectionClosedWhileItWasIdle(t *testing.T) {
 				end(link)
 			})
 			client := newClient(t, Config{Hosts: []string{url}})
-			for range 3 {
-				expect(t, do(client, Request{Op: Put, Body: block(bytes.Repeat([]byte{1}, 30_000))}), "")
+			for i := range 3 {
+				client.rest()
+				result := do(client, Request{Op: Put, Body: block(bytes.Repeat([]byte{1}, 30_000))})
+				expect(t, result, "")
+				if result.Resent != (i == 1) {
+					t.Fatalf("%d: %+v", i, result)
+				}
 			}
 			if client.Reconnects() != 1 || connections.Load() != 2 {
 				t.Fatalf("%d reconnects, %d connections", client.Reconnects(), connections.Load())
@@ -129,6 +189,7 @@ func TestARequestIsSentAgainOnce(t *testing.T) {
 		requests int32
 	}{{"", 1}, {"reset: closed by the server", 3}, {"reset: closed by the server", 4}} {
 		client.hosts[0].down = false
+		client.rest()
 		result := do(client, Request{Op: Put})
 		expect(t, result, want.said)
 		if requests.Load() != want.requests || (result.Kind != "" && !result.Unsure()) {
@@ -152,6 +213,7 @@ func TestAServerThatDiesIsNoRefusal(t *testing.T) {
 	close(ready)
 	client := newClient(t, Config{Hosts: []string{url}})
 	expect(t, do(client, Request{Op: Put}), "")
+	client.rest()
 	result := do(client, Request{Op: Put})
 	expect(t, result, "reset: closed by the server")
 	if !result.Unsure() {

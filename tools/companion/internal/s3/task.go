@@ -4,6 +4,7 @@ import "time"
 
 const (
 	trusted = time.Second // a connection that was idle for less is used without a look at it
+	resting = time.Second // a server does not close a connection that was idle for less
 	race    = time.Second // the end of a connection that the server closed while it was idle shows within this
 )
 
@@ -77,11 +78,12 @@ func (t *task) begin(trusted time.Duration) (said failure) {
 }
 
 // send makes the call, and makes it again on a new connection when the server had closed the old one just before. That
-// shows at once, before any answer, on a connection that has been used; if no new one can be had, the first end counts.
+// shows at once, before any answer, on a connection that was idle; if no new one can be had, the first end counts.
 func (t *task) send() failure {
 	began := time.Now()
+	idle := t.conn.reused && began.Sub(t.conn.since) >= resting
 	said := t.conn.trip(&t.call, began)
-	if said.kind != KindReset || !t.conn.reused || !t.call.firstByte.IsZero() || time.Since(began) > race {
+	if said.kind != KindReset || !idle || !t.call.firstByte.IsZero() || time.Since(began) > race {
 		return said
 	}
 	fresh, refused := t.client.dial(t.host, t.request.Until)
@@ -105,7 +107,7 @@ func (t *task) drop() {
 // finish writes down what came of it and gives the host and the connection back.
 func (t *task) finish(said failure) {
 	r := t.result
-	r.Status, r.Kind, r.Message, r.Objects = t.call.status, said.kind, said.text, 1
+	r.Status, r.Kind, r.Message, r.Objects, r.Resent = t.call.status, said.kind, said.text, 1, t.sent
 	if r.FirstByte.IsZero() {
 		r.FirstByte = t.call.firstByte
 	}

@@ -71,6 +71,7 @@ type Result struct {
 	Bytes     int64 // of the object, not of the protocol
 	Objects   int64 // LIST: keys returned; others 1
 	Untouched bool  // it failed, and for certain changed nothing: not sent, or an upload that was never completed
+	Resent    bool  // sent twice: the server had closed the idle connection. The first one may have been carried out
 	Truncated bool  // LIST: there are more
 	Keys      []string
 	Sizes     []int64
@@ -89,5 +90,5 @@ const (
 
 // Unsure tells whether a failed PUT or DELETE may have been carried out all the same.
 func (r *Result) Unsure() bool {
-	return r.Kind != "" && r.Kind != KindRefused && !r.Untouched && (r.Status < 400 || r.Status >= 500)
+	return r.Kind != "" && r.Kind != KindRefused && !r.Untouched && (r.Resent || r.Status < 400 || r.Status >= 500)
 }
