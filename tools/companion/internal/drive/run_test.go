@@ -204,7 +204,7 @@ func TestDoubtsAreSettled(t *testing.T) {
 	}
 	v.before = func(r *s3.Request, result *s3.Result) bool { // or not carried out
 		if (r.Op == s3.Put || r.Op == s3.Delete) && n.Add(1)%5 == 0 {
-			result.Status, result.Kind, result.Message = 503, s3.KindHTTP, "503 SlowDown"
+			result.Status, result.Kind, result.Message = 500, s3.KindHTTP, "500 InternalError"
 			return true
 		}
 		return false
@@ -216,7 +216,7 @@ func TestDoubtsAreSettled(t *testing.T) {
 		t.Fatalf("%d requests for what is not there", v.misses.Load())
 	}
 	s := got.space(t, "a")
-	if s.Unknown != 0 || s.Lost != 0 || 500+s.Created-s.Removed != s.Live || got.column(columnError)["http: 503 SlowDown"] == 0 {
+	if s.Unknown != 0 || s.Lost != 0 || 500+s.Created-s.Removed != s.Live || got.column(columnError)["http: 500 InternalError"] == 0 {
 		t.Fatalf("%+v", s)
 	}
 	agrees(t, v, state)
@@ -429,6 +429,25 @@ func TestReconnectsAreCountedAndManyAreTold(t *testing.T) {
 		if got.end.Reconnects != 4000/each || (len(got.end.Warnings) == 1) != warned || warned && got.end.Warnings[0][0] != "resent" {
 			t.Fatalf("%d: %s", each, got.text)
 		}
+	}
+}
+
+// A 503 is a refusal: the object stays as it was, and a closed loop waits before it asks again.
+func TestAServerThatIsTooBusyIsNotPressed(t *testing.T) {
+	v := newServer()
+	state := fill(t, v, 50)
+	v.before = func(_ *s3.Request, result *s3.Result) bool {
+		result.Status, result.Kind, result.Message = 503, s3.KindHTTP, "503 SlowDown"
+		return true
+	}
+	got := run(t, v, fmt.Sprintf(`"workers":2,"duration":0.5,"state_in":%q,"state_out":%q,%s
+		"ops":[{"op":"DELETE","spaces":["a"]},{"op":"PUT","spaces":["a"]}]`, state, state, oneSpace))
+	// pauses of 10, 20 ... 100 ms: 10 requests of each worker, not thousands
+	if n := len(got.rows); n < 2 || n > 22 {
+		t.Fatalf("%d requests", n)
+	}
+	if s := got.space(t, "a"); s.Unknown != 0 || s.Live != 50 || s.Seen != 0 {
+		t.Fatalf("%+v", s)
 	}
 }
 

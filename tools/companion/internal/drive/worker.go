@@ -78,8 +78,8 @@ func (w *worker) run() {
 			return
 		}
 		w.do(started, intended)
-		// nobody is there: a loop without a pause would only make rows
-		if refused++; w.result.Kind != s3.KindRefused {
+		// nobody takes it: a loop without a pause would only make rows
+		if refused++; !w.result.Refused() {
 			refused = 0
 		} else if w.work.pace == nil && !w.pause(min(refused*10*time.Millisecond, 2*longPause)) {
 			return

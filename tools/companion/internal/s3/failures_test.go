@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -164,6 +165,16 @@ func TestAConnectionClosedWhileItWasIdle(t *testing.T) {
 				t.Fatalf("%d reconnects, %d connections", client.Reconnects(), connections.Load())
 			}
 		})
+	}
+}
+
+func TestWhatMayHaveBeenCarriedOut(t *testing.T) {
+	for status, unsure := range map[int]bool{400: false, 403: false, 429: false, 500: true, 502: true, 503: false, 504: true} {
+		url, _ := server(t, answering("HTTP/1.1 "+strconv.Itoa(status)+" No\r\nContent-Length: 0\r\n\r\n"))
+		result := do(newClient(t, Config{Hosts: []string{url}}), Request{Op: Put})
+		if result.Status != status || result.Unsure() != unsure || result.Refused() != (status == 429 || status == 503) {
+			t.Errorf("%d: %+v", status, result)
+		}
 	}
 }
 

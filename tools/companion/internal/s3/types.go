@@ -88,7 +88,15 @@ const (
 	KindProtocol = "protocol" // an answer that is none
 )
 
+// Refused tells whether nobody took the request: no host was there, or it was too busy.
+func (r *Result) Refused() bool {
+	return r.Kind == KindRefused || r.Kind == KindHTTP && (r.Status == 429 || r.Status == 503)
+}
+
 // Unsure tells whether a failed PUT or DELETE may have been carried out all the same.
 func (r *Result) Unsure() bool {
-	return r.Kind != "" && r.Kind != KindRefused && !r.Untouched && (r.Resent || r.Status < 400 || r.Status >= 500)
+	if r.Kind == "" || r.Kind == KindRefused || r.Untouched {
+		return false
+	}
+	return r.Resent || !r.Refused() && (r.Status < 400 || r.Status >= 500)
 }
