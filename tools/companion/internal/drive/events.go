@@ -55,8 +55,10 @@ type summary struct {
 // warning is a code of cbt_plugins/warning_kinds.py and a text.
 type warning [2]string
 
-// seldom: more than one request in so many that was sent again is told.
-const seldom = 1000
+const (
+	seldom     = 1000 // more than one request in so many that was sent again is told
+	outOfReach = 0.05 // share of objects that were unknown at once, above which it is told
+)
 
 type workSummary struct {
 	Name      string  `json:"name"`
@@ -161,6 +163,10 @@ func (e *engine) summary(base time.Time) summary {
 			Overwritten: one.tally.overwritten, Removed: one.tally.removed, Absent: one.tally.absent,
 			Unknown: int64(len(one.unknown)), Seen: one.tally.seen, Lost: one.tally.lost, Used: one.used,
 		})
+		if float64(one.most) > outOfReach*float64(one.used) {
+			s.warn("out-of-reach", "space %s: up to %d of %d objects were unknown: nothing used them until the end",
+				one.spec.Name, one.most, one.used)
+		}
 		one.mu.Unlock()
 	}
 	return s

@@ -100,6 +100,7 @@ func (s *space) takeOver(known keyset.Space) error {
 			s.unknown[one.Number] = one
 		}
 	}
+	s.most = len(s.unknown)
 	return nil
 }
 

@@ -45,10 +45,11 @@ type span struct {
 
 // choice is what a request is about.
 type choice struct {
-	op     *op
-	space  *space
-	number int64
-	lived  bool
+	op       *op
+	space    *space
+	number   int64
+	refusals int // of earlier PUTs of a new number
+	lived    bool
 }
 
 // chooser is what a worker chooses with.
@@ -83,7 +84,7 @@ func (o *op) reads() bool { return o.spec.Op == s3.Get || o.spec.Op == s3.Stat }
 
 // choose finds an object for the operation and takes it.
 func (o *op) choose(by *chooser, c *choice) found {
-	c.op, c.number, c.lived = o, 0, false
+	c.op, c.number, c.refusals, c.lived = o, 0, 0, false
 	switch {
 	case o.spec.Op == s3.List:
 		c.space = o.spans[by.random.IntN(len(o.spans))].space
@@ -103,15 +104,10 @@ func (o *op) fresh(c *choice) found {
 	for i := range o.spans {
 		s := o.spans[(turn+i)%len(o.spans)].space
 		s.mu.Lock()
-		number := s.used + 1
-		for number <= keyset.Max && !s.free(number, false) {
-			number++ // a DELETE of what is not there may be at it
-		}
-		switch {
-		case !s.room():
+		if !s.room() {
 			result = busy
-		case number <= keyset.Max:
-			c.space, c.number, c.lived = s, number, s.begin(o.spec.Op, number)
+		} else if one := s.unused(); one.number <= keyset.Max {
+			c.space, c.number, c.refusals, c.lived = s, one.number, one.refusals, s.begin(o.spec.Op, one.number)
 			result = good
 		}
 		s.mu.Unlock()

@@ -31,8 +31,19 @@ type space struct {
 	flights *keyset.Flights
 	claimed int64 // PUTs under way
 	unknown map[int64]keyset.Unknown
+	most    int     // unknown at once
+	spares  []spare // for new objects, before the next number
 	tally   tally
 }
+
+// spare is a number whose PUTs were all refused.
+type spare struct {
+	number   int64
+	refusals int
+}
+
+// mostRefusals of a number: then it is used up, or a key that the server does not take would keep a fill from its end.
+const mostRefusals = 10000
 
 // tally is what the run has done to a space.
 type tally struct {
@@ -89,6 +100,22 @@ func (s *space) free(number int64, evenIfRead bool) bool {
 // room tells whether one more PUT is wanted.
 func (s *space) room() bool { return s.goal == 0 || s.tally.written()+s.claimed < s.goal }
 
+// unused is a number for a new object; the caller has the lock.
+func (s *space) unused() spare {
+	for len(s.spares) > 0 {
+		one := s.spares[len(s.spares)-1]
+		s.spares = s.spares[:len(s.spares)-1]
+		if s.free(one.number, false) && !s.live.Has(one.number) {
+			return one
+		}
+	}
+	number := s.used + 1
+	for number <= keyset.Max && !s.free(number, false) {
+		number++ // a DELETE of what is not there may be at it
+	}
+	return spare{number: number}
+}
+
 // begin takes a number for an operation; the caller has the lock and has asked for everything that must be so.
 func (s *space) begin(op s3.Op, number int64) (lived bool) {
 	lived = s.live.Has(number)
@@ -115,7 +142,8 @@ type fate struct {
 }
 
 // finish says what came of it, and tells whether the space has now what it shall get.
-func (s *space) finish(op s3.Op, number int64, lived bool, came fate) (complete bool) {
+func (s *space) finish(c *choice, came fate) (complete bool) {
+	op, number, lived := c.op.spec.Op, c.number, c.lived
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch op {
@@ -131,6 +159,8 @@ func (s *space) finish(op s3.Op, number int64, lived bool, came fate) (complete 
 		case came.unsure:
 			s.live.Remove(number)
 			s.unknown[number] = keyset.Unknown{Number: number, Op: string(op), Lived: lived, Silent: came.silent}
+		case c.op.spec.Select.How == spec.New && c.refusals < mostRefusals:
+			s.spares = append(s.spares, spare{number, c.refusals + 1})
 		}
 		complete = came.good && s.goal > 0 && s.tally.written() == s.goal
 	case s3.Delete:
@@ -149,6 +179,7 @@ func (s *space) finish(op s3.Op, number int64, lived bool, came fate) (complete 
 		s.flights.Done(number, false)
 		return false
 	}
+	s.most = max(s.most, len(s.unknown))
 	s.settled()
 	return complete
 }

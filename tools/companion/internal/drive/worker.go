@@ -134,7 +134,7 @@ func (w *worker) choose() bool {
 // giveBack is for an object that no request was made for.
 func (w *worker) giveBack() {
 	if c := &w.choice; c.op.spec.Op != s3.List && c.space.numbered() {
-		c.space.finish(c.op.spec.Op, c.number, c.lived, fate{})
+		c.space.finish(c, fate{})
 	}
 }
 
@@ -177,7 +177,7 @@ func (w *worker) do(started, intended time.Time) {
 		}
 	}
 	if c := &w.choice; o.spec.Op != s3.List && c.space.numbered() {
-		if c.space.finish(o.spec.Op, c.number, c.lived, fate{result.Kind == "", unsure, silent}) {
+		if c.space.finish(c, fate{result.Kind == "", unsure, silent}) {
 			w.e.complete()
 		}
 	}
