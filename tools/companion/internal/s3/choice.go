@@ -50,10 +50,12 @@ func (c *Client) sleep(pause time.Duration, wake <-chan struct{}) bool {
 	return true
 }
 
-// pick is the host whose turn it is: one that may be back, else one of those that are up; nil: none.
+// pick is a host that may be back, else one of those that are up: the next in turn, or the least busy; nil: none. In turn,
+// one that holds its share is left out while others are less busy: a host that hangs would catch everybody.
 func (c *Client) pick(now time.Time) (best *host, probe bool) {
 	newest, up := c.survey()
-	share := (c.config.Workers + up - 1) / max(up, 1) // more than that of a host which hangs would catch everybody
+	workers, inTurn := c.config.Workers, c.config.RoundRobin
+	share := (workers + up - 1) / max(up, 1)
 	turn := c.turn
 	for i := range c.hosts {
 		at := (turn + i) % len(c.hosts)
@@ -63,7 +65,9 @@ func (c *Client) pick(now time.Time) (best *host, probe bool) {
 			h.probing = true
 			return h, true
 		case h.down || h.suspect(newest):
-		case best == nil, h.inFlight < best.inFlight && (!c.config.RoundRobin || best.inFlight >= share):
+		case !inTurn && h.errors > 0 && h.inFlight == 0 && !now.Before(h.tryAt):
+			return h, false
+		case best == nil, h.load(workers) < best.load(workers) && (!inTurn || best.inFlight >= share):
 			best, c.turn = h, at+1
 		}
 	}
@@ -95,8 +99,8 @@ func (c *Client) pause(now time.Time) time.Duration {
 }
 
 // release ends a request at a host: what came of it says whether the host is up. One that passed its deadline says
-// nothing when others have just been answered.
-func (c *Client) release(h *host, x *conn, probe bool, sent time.Time, said failure, answered bool) {
+// nothing when others have just been answered. status is that of its answer; 0: none.
+func (c *Client) release(h *host, x *conn, probe bool, sent time.Time, said failure, status int) {
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,9 +114,14 @@ func (c *Client) release(h *host, x *conn, probe bool, sent time.Time, said fail
 	case said.kind == KindCut:
 	case stuck || said.kind == KindRefused || said.kind == KindReset:
 		h.leave(now, probe, said.kind+": "+said.text)
-	case answered:
+	case status != 0 || said.kind == KindProtocol:
 		h.moved.Store(int64(now.Sub(began)))
 		h.down = false
+		if said.kind == KindProtocol || status == 429 || status >= 500 {
+			h.errors, h.tryAt = h.errors+1, now.Add(firstBackoff)
+		} else {
+			h.errors = 0
+		}
 		if c.waiting > 0 {
 			close(c.wake)
 			c.wake = make(chan struct{})

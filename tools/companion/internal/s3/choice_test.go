@@ -88,9 +88,9 @@ func TestProbes(t *testing.T) {
 	client := chosen(t, 2, 8, false)
 	h, refused := client.hosts[1], failure{KindRefused, "why"}
 	h.inFlight = 3
-	client.release(h, nil, false, now, refused, false)
+	client.release(h, nil, false, now, refused, 0)
 	first := h.probeAt
-	client.release(h, nil, false, now, refused, false)
+	client.release(h, nil, false, now, refused, 0)
 	if h.probeAt != first || h.backoff != firstBackoff {
 		t.Fatal("the second failure counts as a probe")
 	}
@@ -107,19 +107,76 @@ func TestProbes(t *testing.T) {
 			t.Fatal("tried by two at once")
 		}
 		h.inFlight++
-		client.release(h, nil, true, now, refused, false)
+		client.release(h, nil, true, now, refused, 0)
 		if wait = min(2*wait, 5*time.Second); h.backoff != wait {
 			t.Fatalf("%v instead of %v", h.backoff, wait)
 		}
 	}
-	client.release(h, nil, false, now, failure{}, true)
+	client.release(h, nil, false, now, failure{}, 200)
 	if !client.Hosts()[1].Up {
 		t.Fatal("an answer, and still down")
 	}
 	h.inFlight++
-	client.release(h, nil, false, now, refused, false)
+	client.release(h, nil, false, now, refused, 0)
 	if h.backoff != firstBackoff {
 		t.Fatal("the waits do not begin anew")
+	}
+}
+
+// One host answers after ten steps, the other one at once, with errors: eight workers do not all run into it.
+func TestAHostThatFailsFast(t *testing.T) {
+	for inTurn, most := range map[bool]int{false: 30, true: 55} {
+		client := chosen(t, 2, 8, inTurn)
+		slow, broken := client.hosts[0], client.hosts[1]
+		busy := failure{KindHTTP, "503 SlowDown"}
+		now := time.Now()
+		goods, fails := 0, 0
+		work := func(steps int, status int, said failure) {
+			var ends []int
+			for step := range steps {
+				now = now.Add(time.Microsecond)
+				for len(ends) > 0 && ends[0] == step {
+					client.release(slow, nil, false, now, failure{}, 200)
+					ends = ends[1:]
+				}
+				for len(ends) < 8 {
+					h, _, _ := client.choose(now, now)
+					if h == slow {
+						goods++
+						ends = append(ends, step+10)
+					} else {
+						fails++
+						client.release(h, nil, false, now, said, status)
+						break // it takes a step to ask again
+					}
+				}
+			}
+			for range ends {
+				client.release(slow, nil, false, now, failure{}, 200)
+			}
+		}
+		work(1000, 503, busy)
+		if 100*fails > most*(goods+fails) || fails == 0 {
+			t.Fatalf("%d of %d at the host that fails, in turn: %v", fails, goods+fails, inTurn)
+		}
+		now = now.Add(time.Second)
+		before := goods + fails
+		fails = 0
+		work(1000, 200, failure{}) // it is tried, and has its share of what is done again
+		if broken.errors != 0 || fails < (goods+fails-before)/3 {
+			t.Fatalf("%d of %d at the host that works again, in turn: %v", fails, goods+fails-before, inTurn)
+		}
+	}
+}
+
+// When all fail, all are asked.
+func TestAllHostsFail(t *testing.T) {
+	client := chosen(t, 2, 4, false)
+	for i, h := range client.hosts {
+		h.errors, h.tryAt = 1000*(i+1), time.Now().Add(time.Hour)
+	}
+	if got := client.takes(t, time.Now(), 4); !slices.Equal(got, []int{2, 2}) {
+		t.Fatal(got)
 	}
 }
 
@@ -129,18 +186,18 @@ func TestADeadlineAndAHost(t *testing.T) {
 	h, late := client.hosts[0], failure{KindTimeout, "no answer in time"}
 	sent := time.Now()
 	h.inFlight = 3
-	client.release(h, nil, false, sent, failure{}, true)
-	client.release(h, nil, false, sent, late, false)
+	client.release(h, nil, false, sent, failure{}, 200)
+	client.release(h, nil, false, sent, late, 0)
 	if h.down {
 		t.Fatal("down though it answered")
 	}
-	client.release(h, nil, false, time.Now(), late, false)
+	client.release(h, nil, false, time.Now(), late, 0)
 	if !h.down {
 		t.Fatal("up though it did not answer")
 	}
 	h.inFlight, h.down = 1, false
 	h.moved.Store(int64(time.Since(began) - 2*stallTimeout))
-	client.release(h, nil, false, sent.Add(-time.Minute), late, false)
+	client.release(h, nil, false, sent.Add(-time.Minute), late, 0)
 	if !h.down {
 		t.Fatal("up though it has not answered for long")
 	}

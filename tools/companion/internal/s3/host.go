@@ -30,6 +30,8 @@ type host struct {
 	backoff time.Duration
 	probeAt time.Time
 	why     string       // it is down
+	errors  int          // 5xx, 429 and answers that are none since its last good one
+	tryAt   time.Time    // with errors and nothing under way, it gets a request then
 	busy    int64        // since began: when it got its first request after it had none
 	moved   atomic.Int64 // since began: when it last answered or took or gave a piece of a large object
 }
@@ -72,6 +74,9 @@ func (h *host) stands() int64 { return max(h.busy, h.moved.Load()) }
 func (h *host) suspect(newest int64) bool {
 	return h.inFlight > 0 && newest > h.stands()+int64(stallTimeout)
 }
+
+// load is how busy the host is. One that fails fast seems idle: errors count like requests, up to as many as there may be.
+func (h *host) load(workers int) int { return h.inFlight + min(h.errors, workers) }
 
 // leave takes the host down; only a probe that fails makes the wait longer, not the others that fail with it.
 func (h *host) leave(now time.Time, probe bool, why string) {

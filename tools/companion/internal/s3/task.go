@@ -113,8 +113,7 @@ func (t *task) finish(said failure) {
 	}
 	r.End = time.Now()
 	if t.host != nil {
-		answered := r.Status != 0 || said.kind == KindProtocol
-		t.client.release(t.host, t.conn, t.probe, r.Sent, said, answered)
+		t.client.release(t.host, t.conn, t.probe, r.Sent, said, r.Status)
 		t.host, t.conn = nil, nil
 	}
 }
