@@ -27,7 +27,7 @@ func (e *engine) drain(quiet <-chan struct{}, hurry bool) bool {
 	grace := seconds(e.spec.Grace)
 	if e.reason == endExhausted {
 		// each object was to be had once: the last of them too, if there is time
-		grace = max(grace, seconds(e.spec.Deadline*float64(e.spec.Retries+1)))
+		grace = max(grace, seconds(e.spec.Deadline*float64(e.spec.Retries+1))+pauses(e.spec.Retries))
 		if !e.last.IsZero() {
 			grace = min(grace, time.Until(e.last))
 		}

@@ -427,6 +427,24 @@ func TestTheLastObjectsAreRetriedToo(t *testing.T) {
 	}
 }
 
+func TestTheLastRetriesHaveTimeForTheirPauses(t *testing.T) {
+	v := newServer()
+	state := fill(t, v, 10)
+	var n atomic.Int64
+	v.before = func(r *s3.Request, result *s3.Result) bool {
+		if n.Add(1) <= 4 { // pauses of 0.1 + 0.2 + 0.4 + 0.8 s; grace is 1 s
+			result.Status, result.Kind, result.Message = 503, s3.KindHTTP, "503 SlowDown"
+			return true
+		}
+		return false
+	}
+	got := run(t, v, fmt.Sprintf(`"workers":2,"retries":4,"state_in":%q,%s"ops":[{"op":"GET","select":"r(1,1)","spaces":["a"]}]`, state, oneSpace),
+		func(o *Options) { o.Spec.Deadline = 0.1 })
+	if len(got.rows) != 1 || got.column(columnError)[""] != 1 {
+		t.Fatal(got.text)
+	}
+}
+
 func TestASignalEndsTheRetriesOfTheLastObjects(t *testing.T) {
 	v := newServer()
 	state := fill(t, v, 10)

@@ -215,6 +215,14 @@ func backOff(again int) time.Duration {
 	return min(100*time.Millisecond<<min(again, 10), 5*time.Second)
 }
 
+// pauses are all back-offs of a request.
+func pauses(retries int) (sum time.Duration) {
+	for again := range retries {
+		sum += backOff(again)
+	}
+	return sum
+}
+
 func (w *worker) report(intended time.Time) {
 	c, result, r := &w.choice, &w.result, &w.row
 	r.Op, r.File, r.Endpoint = c.op.name, w.request.Key, result.Endpoint
