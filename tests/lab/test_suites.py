@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any, Dict, Mapping
 
@@ -10,6 +11,10 @@ import pytest
 import yaml
 from cycles import CLUSTER, S3, Cycle, buckets_of
 from running_lab import PROJECT, RunningLab
+from test_cbt_years import pools  # noqa: F401 -- a fixture
+
+from cbt_plugins.cbt import checkout
+from cbt_plugins.results.records import records_of
 
 #: file -> what is changed in its section, and in which of its phases
 SMALL: Dict[str, Dict[str, Any]] = {
@@ -69,3 +74,26 @@ def test_each_study_file_gives_its_report(lab: RunningLab, tmp_path: Path, file:
     assert list(made.archive.glob("results/*/id-*/report.html"))
     requests = sum(phase["total"]["requests"] for summary in summaries for phase in summary["phases"])
     print(f"| `{file}` | {len(summaries)} runs | {requests:,} requests | {' '.join(sorted(codes))} |")
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("pools")
+def test_fio_on_rbd_through_cbt(lab: RunningLab, tmp_path: Path) -> None:
+    tree = checkout.find()
+    seen = tree and not lab.exec("node0", ["test", "-e", str(tree / "cbt.py")]).returncode
+    if tree is None or not seen or shutil.which("fio") is None:
+        pytest.skip(f"needs fio, and a CBT checkout that nodes see: CBT_HOME, or one in {checkout.cache_path()}")
+    config = yaml.safe_load((PROJECT / "benchmark_configs" / "fio-scale-out.yaml").read_text())
+    config["cluster"] |= {**CLUSTER, "pool_profiles": {"rbd": {"pg_size": 8, "pgp_size": 8, "replication": 2}}}
+    section = config["benchmarks"]["librbdfio"]
+    section.update(time=3, ramp=1, op_size=[4096], iodepth=[4], vol_size=16, log_avg_msec=500)
+    section.update(idle_monitor_sleep=1, wait_pgautoscaler_timeout=0)
+    made = Cycle(lab, tmp_path)
+    made.file.write_text(yaml.safe_dump(config, sort_keys=False))
+    done = made.run(str(tree / "cbt.py"))
+    assert done.returncode == 0, done.stderr[-3000:]
+    records = records_of(made.archive)
+    assert {record.config["load.mode"] for record in records} == {"randread", "randwrite", "randrw"}
+    assert all(record.usable and record.used for record in records)
+    for record in records:
+        assert all(line.value for line in record.measurements if line.metric == "obj_per_s")
