@@ -177,7 +177,7 @@ def main() -> int:
     if lacking:
         print(f"no lab on this machine: {'; '.join(lacking)}")
         return 0
-    pairs, seconds = (int(word) for word in [*sys.argv[1:], *("120", "5")[len(sys.argv) - 1 :]])
+    pairs, seconds = (int(word) for word in [*sys.argv[1:], *("220", "3")[len(sys.argv) - 1 :]])
     print(f"monitors on and off, {pairs} pairs of {seconds} s; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp"), prefix="monitors-") as scratch:
         folder = Path(scratch)
