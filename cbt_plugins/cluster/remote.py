@@ -419,6 +419,13 @@ class Remote:
         return Stream({node: self.transport.ssh(node, command) for node in nodes})
 
 
+def _size_of(file: Path) -> int:
+    try:
+        return file.lstat().st_size
+    except OSError:  # it has just gone
+        return 0
+
+
 def _end_of_copy(process: subprocess.Popen[bytes], folder: Path, stalled: float) -> bytes:
     """Wait for the end of a copy into a folder that takes as long as it takes; return its messages."""
     seen, at = -1, time.monotonic()
@@ -426,7 +433,7 @@ def _end_of_copy(process: subprocess.Popen[bytes], folder: Path, stalled: float)
         try:
             return process.communicate(timeout=min(stalled, LOOK))[1] or b""
         except subprocess.TimeoutExpired:
-            now = sum(file.lstat().st_size for file in folder.rglob("*"))
+            now = sum(map(_size_of, folder.rglob("*")))
             if now != seen:
                 seen, at = now, time.monotonic()
             elif time.monotonic() - at >= stalled:

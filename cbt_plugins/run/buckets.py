@@ -125,13 +125,22 @@ class Buckets:
             by_user.setdefault(user or self._s3.user or "", []).append(name)
         for user, names in by_user.items():
             if user and len(names) > FEW:
-                told = self._ceph.buckets_of(user, timeout)
+                told = self._told_of(user, timeout)
                 found.update((name, told[name].objects) for name in names if name in told)
         left = [name for name in self.names.values() if name not in found]
         for first in range(0, len(left), FEW):
             lot = left[first : first + FEW]
             found.update(zip(lot, side_by_side(*(partial(self._objects, name, timeout) for name in lot))))
         return {name: found[name] for name in self.names.values()}
+
+    def _told_of(self, user: str, timeout: float) -> Dict[str, BucketStats]:
+        try:
+            return self._ceph.buckets_of(user, timeout)
+        except CephTimeout:
+            raise
+        except CephError as error:  # one bucket of theirs may be damaged; ours are asked for by themselves then
+            log.info("%s", error)
+            return {}
 
     def keep(self, counts: Mapping[str, int]) -> None:
         """Remember the counts at the end of a phase: the next one begins with them. Others write to existing buckets.

@@ -43,7 +43,11 @@ class RunArchive:
         """
         if not self.plan.exists():
             return None
-        return next(_differences(json.loads(self.plan.read_text()), json.loads(json.dumps(asdict(plan)))), None)
+        try:
+            kept = json.loads(self.plan.read_text())
+        except ValueError:
+            return self.plan.name
+        return next(_differences(kept, json.loads(json.dumps(asdict(plan)))), None)
 
     def monitors_of(self, invocation: int) -> Path:
         """Return the folder of the monitors' files of one invocation, counted from 1."""

@@ -45,6 +45,7 @@ def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule) -> 
         waiting.at_most, waiting.stalled = phase.at_most, phase.stalled
     else:
         waiting.duration = phase.duration
+    garbage = _Garbage(run.ceph, phase.at_most or AT_MOST) if phase.wait_gc else None
     schedule.prepare()
     if phase.drop_caches:
         drop_caches(run)
@@ -52,8 +53,7 @@ def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule) -> 
         with run.host.monitors(folder / "monitors", acting=True), run.watch.feed() as watch:
             begun = time.time()  # the monitors run before anything happens
             schedule.begin(begun)
-            if phase.wait_gc:
-                garbage = _Garbage(run.ceph, phase.at_most or AT_MOST)
+            if garbage is not None:
                 waiting.of_garbage(garbage)
                 garbage.start()
             given_up = waiting.follow(watch, lambda: schedule.failure is not None, lambda: schedule.left > 0)
@@ -61,6 +61,9 @@ def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule) -> 
     except BaseException:
         schedule.abandon()
         raise
+    finally:
+        if garbage is not None:
+            garbage.give_up()
     if given_up:
         outcome.warn("garbage-left" if phase.wait_gc else "not-clean", given_up)
         outcome.degrade("degraded")
@@ -110,6 +113,7 @@ class _Garbage:
         self.left: Optional[int] = None
         self.error: Optional[str] = None
         self._collecting: Optional[threading.Thread] = None
+        self._given_up = threading.Event()
 
     @property
     def collecting(self) -> bool:
@@ -120,14 +124,18 @@ class _Garbage:
         """Count and collect in threads of their own."""
         threading.Thread(target=self._count, name="garbage", daemon=True).start()
 
+    def give_up(self) -> None:
+        """Begin nothing more: the next phase may be measured."""
+        self._given_up.set()
+
     def _count(self) -> None:
-        while (seconds := self._until - time.monotonic()) > 0 and self.error is None:
+        while (seconds := self._until - time.monotonic()) > 0 and not (self.error or self._given_up.is_set()):
             begun = time.monotonic()
             try:
                 self.left = self._ceph.garbage(seconds)
             except CephError as error:
                 self.error = str(error)
-            if not self.left:
+            if not self.left or self._given_up.is_set():
                 return
             if self._collecting is None or not self._collecting.is_alive():
                 self._collecting = threading.Thread(target=self._collect, args=(seconds,), name="gc", daemon=True)

@@ -108,6 +108,18 @@ def test_many_buckets_are_counted_by_few_connections(tmp_path: Path) -> None:
     assert sorted(ceph.single) == [f"perf/cbtp-r1-b{n}" for n in range(90, 100)] and ceph.most <= FEW
 
 
+def test_a_bucket_of_the_users_that_is_damaged_spoils_no_count(tmp_path: Path) -> None:
+    class Damaged(Tenants):
+        def buckets_of(self, user: str, timeout: float) -> Any:
+            raise CephError("bucket stats of cbt: ERROR: another bucket")
+
+    keys = tuple(Bucket(f"b{n}", ((1, 1, 1.0),)) for n in range(9))
+    plan = Plan("warp", S3(urls=("http://a",), user="cbt"), keys, (), ())
+    ceph = Damaged(*(f"cbtp-r1-b{n}" for n in range(9)))
+    with contextlib.closing(Journal(tmp_path / "journal.jsonl")) as journal:
+        assert set(Buckets(plan, "r1", cast(Any, ceph), journal).counts().values()) == {7}
+
+
 class Tenants:
     """A cluster's buckets by the names that radosgw-admin has for them."""
 

@@ -268,6 +268,8 @@ def test_where_a_plan_differs_from_that_of_the_archive(tmp_path: Path) -> None:
     write_json(archive.plan, older)
     assert archive.other_plan(replace(plan, s3=replace(plan.s3, region=""))) is None
     assert archive.other_plan(plan) == "s3.region"
+    archive.plan.write_text("{")
+    assert archive.other_plan(plan) == "plan.json"
 
 
 def test_one_process_at_a_time_works_in_an_archive(tmp_path: Path) -> None:

@@ -73,3 +73,17 @@ def test_garbage_that_stays_is_given_up() -> None:
 
 def test_garbage_that_cannot_be_asked_for() -> None:
     assert waited(Bin(7, lot=0, error="no reply"), 600.0) == "no reply"
+
+
+def test_a_wait_that_is_over_collects_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Endless(Bin):
+        collected = 0
+
+        def collect_garbage(self, timeout: float) -> None:
+            self.collected += 1
+            garbage.give_up()
+
+    bin: Any = Endless(7, lot=0)
+    garbage = _Garbage(bin, 600.0)
+    garbage._count()
+    assert bin.collected == 1
