@@ -1,6 +1,7 @@
 package drive
 
 import (
+	"time"
 	"unsafe"
 
 	"cbt-plugins/companion/internal/s3"
@@ -10,6 +11,7 @@ import (
 func (w *worker) prepare() {
 	c, r := &w.choice, &w.request
 	s := c.space
+	w.hashing = 0
 	*r = s3.Request{Op: c.op.spec.Op, Bucket: s.spec.Bucket}
 	switch {
 	case r.Op == s3.List:
@@ -26,7 +28,9 @@ func (w *worker) prepare() {
 		w.writes++
 		s.maker.Set(&w.body, c.number, s.sizes.Of(c.number), w.e.generation+w.writes*uint64(w.e.spec.Workers)+uint64(w.id))
 		if r.Op == s3.Put && !w.e.spec.Unsigned {
+			begin := time.Now()
 			w.body.Sum()
+			w.hashing = time.Since(begin)
 		}
 		r.Body = &w.body
 	case r.Op == s3.Get && w.e.spec.Verify:

@@ -31,6 +31,7 @@ type worker struct {
 	row     rows.Request
 	timer   *time.Timer
 	writes  uint64
+	hashing time.Duration // of the body of this request
 
 	since  atomic.Int64 // of the request under way: nanoseconds since the engine's base, plus 1; 0: none
 	counts [kinds]struct{ good, failed atomic.Int64 }
@@ -138,13 +139,15 @@ func (w *worker) giveBack() {
 	}
 }
 
-// do makes the request, again if it fails and may be repeated, and says what came of it. A closed loop has no intended start.
+// do makes the request, again if it fails and may be repeated, and says what came of it. A closed loop has no intended
+// start; in an open loop the latency begins there, without the time that its body took to hash, which is not the cluster's.
 func (w *worker) do(started, intended time.Time) {
 	o, result := w.choice.op, &w.result
 	if intended.IsZero() {
 		intended = started
 	} else {
 		w.work.late(started.Sub(intended))
+		intended = intended.Add(w.hashing)
 	}
 	w.since.Store(int64(started.Sub(w.e.base)) + 1)
 	unsure, silent := false, false
