@@ -42,7 +42,7 @@ def split_op(name: str) -> Tuple[str, str]:
 #: flags of the OSD map that a run may set; others are the cluster's own
 OSD_FLAGS = (
     *("noup", "nodown", "noout", "noin", "nobackfill", "norebalance", "norecover"),
-    *("noscrub", "nodeep-scrub", "notieragent", "nosnaptrim", "pause"),
+    *("noscrub", "nodeep-scrub", "notieragent", "nosnaptrim"),
 )
 #: flags as `osd dump` shows them, under which the cluster would not see a fault, or would not take OSDs back
 BLINDING_FLAGS = ("nodown", "noup", "noin", "pauserd", "pausewr")

@@ -35,7 +35,7 @@ from cbt_plugins.faults.settings import SettingsMaker
 from cbt_plugins.formatting import several, side_by_side
 from cbt_plugins.inventory import head_of, nodes_of
 from cbt_plugins.models.ladder import load_text, objective_text
-from cbt_plugins.plan import Keys, Phase, Plan, Settings
+from cbt_plugins.plan import Bucket, Keys, Phase, Plan, Settings
 
 from .command import FAILED, OK, CommandError, explain, say, warn
 from .forms import JSON, TEXT, add_forms, add_renamed, columns_of, put
@@ -194,10 +194,7 @@ def _parts(plan: Plan, cluster: Mapping[str, Any], columns: Optional[int]) -> It
         if driver is shown[-1] and len(shown) < len(plan.drivers):
             rows.append((f"    ... {len(plan.drivers) - len(shown)} more", "", "", "", ""))
         bucket = buckets[driver.bucket]
-        sizes = ", ".join(
-            text + (f" {format_percent(share)}" if len(bucket.sizes) > 1 else "")
-            for text, (_, _, share) in zip(size_texts(bucket.sizes), bucket.sizes)
-        )
+        sizes = "; ".join(dict.fromkeys(_sizes(buckets[key]) for key in driver.buckets))
         name = _names(driver.buckets) + (" (existing)" if bucket.existing else "")
         rows.append((f"    {driver.id}", driver.node, name, sizes, str(driver.workers)))
     yield "drivers", list(side_by_side(rows, len(rows[0]), columns))
@@ -216,9 +213,15 @@ def _parts(plan: Plan, cluster: Mapping[str, Any], columns: Optional[int]) -> It
     known = forecast(plan)
     yield "time", [f"  time     {_time(known.seconds, known.unknown_time)}"]
     yield "data", [f"  {'' if i else 'data':8} {line}" for i, line in enumerate(data_text(plan))]
-    yield (
-        "guard",
-        [f"  guard    any phase stops when {format_percent(plan.full_guard)} of the raw capacity is used"],
+    guard = f"any phase stops when {format_percent(plan.full_guard)} of the raw capacity is used"
+    yield "guard", [f"  guard    {guard if plan.admin else 'none: without Ceph commands nobody sees how full it is'}"]
+
+
+def _sizes(bucket: Bucket) -> str:
+    """Return the sizes of a bucket's objects: "4KiB", or "4KiB 50%, 1MiB 50%"."""
+    return ", ".join(
+        text + (f" {format_percent(share)}" if len(bucket.sizes) > 1 else "")
+        for text, (_, _, share) in zip(size_texts(bucket.sizes), bucket.sizes)
     )
 
 

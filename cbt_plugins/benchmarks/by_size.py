@@ -25,7 +25,13 @@ from cbt_plugins.config.benchmark import (
     scaled_duration,
     scaled_objects,
 )
-from cbt_plugins.config.operations import DEFAULT_MIX, DEFAULT_MIX_TEXT, MixSection, errors_for_warp
+from cbt_plugins.config.operations import (
+    DEFAULT_MIX,
+    DEFAULT_MIX_TEXT,
+    MixSection,
+    errors_for_cbt_load,
+    errors_for_warp,
+)
 from cbt_plugins.config.units import DURATION_PATTERN, Duration, Size, format_size
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
 
@@ -146,7 +152,9 @@ class BySizeSection(BenchmarkSection):
     @field_validator("mix")
     @classmethod
     def _possible(cls, mix: MixSection, info: ValidationInfo) -> MixSection:
-        errors = errors_for_warp(mix) if info.data.get("engine") == "warp" else []
+        checks = {"warp": errors_for_warp, "cbt-load": errors_for_cbt_load}
+        engine = info.data.get("engine")
+        errors = checks[engine](mix) if engine in checks else []
         if errors:
             raise FieldErrors(errors)
         return mix

@@ -18,6 +18,8 @@ from cbt_plugins.config.fault import (
     Number,
     Osds,
     deadline_of,
+    kind_class,
+    raise_for_number,
     raise_for_targets,
     usable_nodes,
 )
@@ -80,8 +82,9 @@ class NetworkFaultSection(AnyFaultSection):
         return usable_nodes(nodes, info)
 
     @model_validator(mode="after")
-    def _whole(self) -> NetworkFaultSection:
+    def _whole(self, info: ValidationInfo) -> NetworkFaultSection:
         _either(self.nodes, self.osd_nodes, "osd_nodes", "nodes")
+        raise_for_number(self.osd_nodes, "osd_nodes", info)
         raise_for_targets(self, "nodes" if self.nodes else "osd_nodes", self.nodes or ())
         return self
 
@@ -218,6 +221,9 @@ class NodesDownSection(AnyFaultSection):
     @model_validator(mode="after")
     def _whole(self) -> NodesDownSection:
         raise_for_targets(self, "nodes" if self.nodes else "osd_nodes", self.nodes or ())
+        if not kind_class(self.kind).lasts:
+            text = f"{self.kind} ends by itself, and its phase would measure nodes that are up: use stop or crash"
+            raise FieldErrors([FieldError(("kind",), text)])
         return self
 
     def planned(self, number: int) -> List[plan.Fault]:
@@ -325,7 +331,7 @@ class OsdFailureSection(BySizeSection):
         return fault
 
     @model_validator(mode="after")
-    def _whole(self) -> OsdFailureSection:
+    def _whole(self, info: ValidationInfo) -> OsdFailureSection:
         other, names = ("classic", _CLASSIC) if self.shape == "reef" else ("reef", _REEF)
         errors = [
             FieldError((name,), f"goes with shape: {other}, and this is {self.shape}", of_key=True)
@@ -336,6 +342,8 @@ class OsdFailureSection(BySizeSection):
         errors += [FieldError(("settings",), text) for text in dict.fromkeys(hidden)]
         if errors:
             raise FieldErrors(errors)
+        if self.shape == "reef":
+            raise_for_number(self.down_nodes, "down_nodes", info)
         return self
 
     def _faults(self) -> List[plan.Fault]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Iterator, Literal, Mapping, Optional, Tuple
+from typing import Annotated, Any, Literal, Mapping, Optional, Tuple
 
 from pydantic import (
     BeforeValidator,
@@ -23,7 +23,15 @@ from cbt_plugins.config.pools import PoolsSection
 from cbt_plugins.config.rgw import RgwSection
 from cbt_plugins.config.s3 import S3Section
 from cbt_plugins.config.settings import SettingsSection
-from cbt_plugins.config.units import PERCENT_PATTERN, Duration, Percent, Size, format_size, parse_percent
+from cbt_plugins.config.units import (
+    PERCENT_PATTERN,
+    Duration,
+    Percent,
+    Size,
+    format_percent,
+    format_size,
+    parse_percent,
+)
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
 
 
@@ -244,43 +252,8 @@ class BenchmarkSection(Strict):
         return tuple(pool.to_plan(key) for key, pool in self.pools.items())
 
 
-def needs_admin(made: plan.Plan) -> Iterator[str]:
-    """Yield what a plan asks for that cannot be had without Ceph's commands."""
-    if made.s3.user:
-        yield "s3.user (give keys or a profile)"
-    if made.users:
-        yield "user of buckets"
-    if made.settings != plan.Settings():
-        yield "settings"
-    if made.pools:
-        yield "pools"
-    if made.rgw != plan.Gateways():
-        yield "rgw"
-    for phase in made.phases:
-        goal = phase.goal or plan.Goal()
-        asked = {
-            "max_avail": goal.max_avail,
-            "raw": goal.raw,
-            "clean": phase.wait_clean,
-            "gc": phase.wait_gc,
-            "drop_caches": phase.drop_caches,
-            "faults": any(event.inject for event in phase.events),
-            "upgrade": any(event.upgrade for event in phase.events),
-        }
-        yield from (f"{what} of {phase.name}" for what, value in asked.items() if value)
-
-
-def needs_cbt_load(made: plan.Plan) -> Iterator[FieldError]:
-    """Yield what other engines than cbt-load cannot do for a phase of the plan."""
-    others = [phase.name for phase in made.phases if phase.kind != "wait" and phase.engine != "cbt-load"]
-    for path, asked in ((("s3", "sse"), made.s3.sse), (("versioned",), made.versioned), (("buckets",), made.users)):
-        if asked and others:
-            yield FieldError(path, f"goes with engine: cbt-load, not so {', '.join(others)}", of_key=True)
-
-
 def check_raw_goal(goal: Optional[FillSection], full_guard: Optional[float]) -> None:
     """Raise ValueError for a fill that the full guard stops before it is done."""
-    if goal and goal.raw and full_guard and goal.raw > full_guard:
-        raise FieldErrors(
-            [FieldError(("raw",), "is above full_guard: the guard would stop the fill before it is done")]
-        )
+    if goal and goal.raw and full_guard and goal.raw >= full_guard:
+        text = f"must be below full_guard ({format_percent(full_guard)}), which stops every phase"
+        raise FieldErrors([FieldError(("raw",), text)])

@@ -7,12 +7,12 @@ import re
 from typing import Annotated, Any, Callable, Dict, Iterator, List, Literal, Mapping, Optional
 
 import yaml
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from cbt_plugins.config.errors import ConfigError, ErrorAt, did_you_mean
 from cbt_plugins.config.patterns import ShellCommand
 from cbt_plugins.config.source import YamlSource
-from cbt_plugins.config.units import Duration, Percent
+from cbt_plugins.config.units import Duration, Percent, format_percent
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, validate
 from cbt_plugins.metrics import METRICS
 
@@ -75,6 +75,16 @@ class CampaignSection(Strict):
     code_or_defaults: bool = Field(
         False, description="Two arms become four: also with the other's defaults of Ceph's options."
     )
+
+    @field_validator("margin", "alpha")
+    @classmethod
+    def _sane(cls, share: float, info: ValidationInfo) -> float:
+        most, what = {"margin": (0.5, "what counts as no change"), "alpha": (0.2, "the chance of a false verdict")}[
+            info.field_name or ""
+        ]
+        if share > most:
+            raise ValueError(f"must be at most {format_percent(most)}: it is {what}")
+        return share
 
     @field_validator("arms")
     @classmethod

@@ -223,7 +223,9 @@ def _fault_file(source: YamlSource, data: Mapping[str, Any]) -> Sequence[ErrorAt
     path = profile.get("file") if isinstance(profile, dict) else None
     if not path or not isinstance(path, str) or path.startswith("-"):
         return ()
-    osds = nodes_of(cluster, "osds") if isinstance(cluster, dict) else None
+    osds = None
+    if isinstance(cluster, dict) and not [*node_errors(cluster, ["osds"])]:
+        osds = nodes_of(cluster, "osds")
     try:
         load_fault_file(path, osds or None)
     except ConfigError as error:
@@ -267,6 +269,7 @@ def _section(
             text = f"the runs have more than {_MOST_PARTS} drivers, buckets and phases: split the section"
             return [], [*errors, FieldError((), text, of_key=True)]
     errors += _without_use(name, usable, errors, runs)
+    errors += _equal_runs(name, usable, errors, runs)
     if "acceptable" in section and _has_our_keys(name):  # what it means to others is theirs
         known = () if errors else dict.fromkeys(phase.name for run in runs for phase in run.plan.phases)
         errors += acceptable.errors(section["acceptable"], list(known))
@@ -286,6 +289,21 @@ def _without_use(
     if "cbt_load" in section and not any(phase.engine == "cbt-load" for run in runs for phase in run.plan.phases):
         text = "says how cbt-load works, and nothing here has engine: cbt-load; say so, or remove the key"
         yield FieldError(("cbt_load",), text, of_key=True)
+
+
+def _equal_runs(
+    name: str, section: Mapping[str, Any], errors: Sequence[FieldError], runs: Sequence[PlannedRun]
+) -> Iterator[FieldError]:
+    """Yield the keys of a sweep that make no difference: hours of equal runs would be told as a result."""
+    if errors or not _has_our_keys(name):
+        return
+    first: Dict[str, PlannedRun] = {}
+    for run in runs:
+        same = first.setdefault(repr(run.plan), run)
+        keys = [key for key in run.varied if run.varied[key] != same.varied[key]]
+        if keys:
+            yield FieldError((keys[0],), "makes no difference here: two elements of this list give the same run")
+            return
 
 
 _REFUSED: Dict[str, str] = {

@@ -154,6 +154,13 @@ class EventSection(Strict):
     undo: Optional[Undo] = Field(None, description="A fault or command: its label, several, or `all`.")
     mark: Optional[str] = Field(None, min_length=1, description="Begin a part of the phase in the report.")
 
+    @field_validator("mark")
+    @classmethod
+    def _one_line(cls, mark: Optional[str]) -> Optional[str]:
+        if mark and not mark.isprintable():
+            raise ValueError("must be text of one line, without control characters")
+        return mark
+
     @model_validator(mode="after")
     def _whole(self) -> EventSection:
         only_one(self, _WHAT)

@@ -199,9 +199,10 @@ class FaultSection(AnyFaultSection):
         return names
 
     @model_validator(mode="after")
-    def _whole(self) -> FaultSection:
+    def _whole(self, info: ValidationInfo) -> FaultSection:
         given = only_one(self, _TARGETS)
         raise_for_targets(self, given, self.targets)
+        raise_for_number(self.osd_nodes, "osd_nodes", info)
         return self
 
     @property
@@ -221,6 +222,13 @@ class FaultSection(AnyFaultSection):
             of = kind_class(self.kind).daemon_types[0]
         number = self.osd_nodes or self.osd_number or self.daemon_number or 0
         return self.to_plan(self.label, self.targets, number, of)
+
+
+def raise_for_number(number: Optional[int], key: str, info: ValidationInfo) -> None:
+    """Raise FieldErrors for more nodes than the file has; `key` says how many."""
+    known = nodes_of(info.context or {}, "osds")
+    if number and known and number > len(known):
+        raise FieldErrors([FieldError((key,), f"{number} nodes, and the cluster has {len(known)} with OSDs")])
 
 
 def raise_for_targets(section: AnyFaultSection, given: str, targets: Sequence[str]) -> None:

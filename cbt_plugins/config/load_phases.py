@@ -28,6 +28,7 @@ from cbt_plugins.config.operations import (
     KeysSection,
     MixSection,
     RolesSection,
+    errors_for_cbt_load,
     errors_for_warp,
     named,
 )
@@ -218,7 +219,10 @@ class HybridSection(Strict):
         """Return what this engine cannot do."""
         if engine == "cbt-load":
             text = "is for engine: warp; cbt-load keeps the mix with the driver's workers: leave it out"
-            return [FieldError(("workers",), text, of_key=True)] if self.workers else []
+            errors = [FieldError(("workers",), text, of_key=True)] if self.workers else []
+            for path, load in self.loads.items():
+                errors += [e._replace(path=(*path, "mix", *e.path)) for e in errors_for_cbt_load(load.mix)]
+            return errors
         generator = registry.load(registry.GENERATORS, engine)
         errors = [
             FieldError((name,), f"goes with engine: cbt-load, and the engine of this phase is {engine}", of_key=True)
@@ -253,6 +257,10 @@ class HybridSection(Strict):
         )
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _objective(value: Any) -> Any:
     """Return limits by metric: numbers in its unit, or a percentage for a share."""
     if not isinstance(value, dict) or not value:
@@ -269,7 +277,9 @@ def _objective(value: Any) -> Any:
             continue
         if isinstance(limit, str) and ACCEPTABLE[target.metric].unit == "":
             limits[str(key)] = parse_percent(limit)
-        elif isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 < limit < 1e9:
+        elif ACCEPTABLE[target.metric].unit == "" and _is_number(limit) and 1 < limit <= 100:
+            errors.append(FieldError((key,), f"{limit:g}: percent? write {limit:g}%"))
+        elif not _is_number(limit) or not 0 < limit < (1e9 if ACCEPTABLE[target.metric].unit else 1.000001):
             unit = ACCEPTABLE[target.metric].unit or "0 to 1, or a percentage"
             errors.append(FieldError((key,), f"must be a number more than 0 ({unit})"))
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import yaml
@@ -11,6 +12,7 @@ import yaml
 MOST_BYTES, MOST_VALUES, MOST_ELEMENTS, DEEPEST = 1 << 17, 100_000, 5000, 50
 #: whole numbers from here on are typing errors; some interpreters take minutes for those of many digits
 _LARGEST = 1 << 64
+_OCTAL = re.compile(r"[-+]?0[0-7_]+")
 _MERGE = "tag:yaml.org,2002:merge"
 
 #: what PyYAML says -> our words; the first that is found in its message
@@ -80,6 +82,9 @@ class Loader(yaml.SafeLoader):
         kind = node.tag.rpartition(":")[2]
         if kind in ("int", "float") and ":" in node.value:
             text = "to YAML this is a number in base 60: quote it, or write a duration as 12h30m"
+            raise NotTaken(text, node.start_mark)
+        if kind == "int" and _OCTAL.fullmatch(node.value):
+            text = f"to YAML this is the octal number {int(node.value, 8)}: write it without the leading 0, or quote it"
             raise NotTaken(text, node.start_mark)
         try:
             value = super().construct_object(node, deep)

@@ -70,6 +70,25 @@ def errors_for_warp(mix: MixSection, what: str = "warp") -> List[FieldError]:
     return errors
 
 
+#: cbt-load keeps shares in a cycle of so many requests, or objects
+_CYCLE = 1000
+
+
+def is_lost(share: float) -> bool:
+    """Whether a share 0..1 cannot be kept to 5 % of itself in a cycle of cbt-load: 0.04 % of the requests are none."""
+    exact = share * _CYCLE
+    return abs(round(exact) - exact) > 0.05 * exact + 1e-9
+
+
+def errors_for_cbt_load(mix: MixSection) -> List[FieldError]:
+    """Return why cbt-load cannot keep this mix; paths are relative to the mix."""
+    return [
+        FieldError((name,), f"cbt-load keeps shares to 0.1 %, and this is {value:g}: round it")
+        for name, value in mix
+        if is_lost(value / 100)
+    ]
+
+
 _WORDS = ("live", "new")
 #: cbt-load keeps a bit for each number
 _LARGEST = 1 << 36

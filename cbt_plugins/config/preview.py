@@ -15,7 +15,7 @@ from cbt_plugins.config.units import about_size, format_duration, format_percent
 from cbt_plugins.formatting import several
 from cbt_plugins.metrics import ACCEPTABLE, TOTAL
 from cbt_plugins.models.capacity import growth, mean_size, steady_occupancy
-from cbt_plugins.plan import Gateways, Keys, Phase, Plan, RunPool, Settings, placement_id
+from cbt_plugins.plan import Bucket, Gateways, Keys, Phase, Plan, RunPool, Settings, placement_id
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def forecast(plan: Plan) -> Forecast:
     for phase in plan.phases:
         if phase.kind == "fill" and phase.goal and phase.goal.objects:
             counted = True
-            each = [(bucket.objects or phase.goal.objects, mean_size(bucket.sizes)) for bucket in plan.buckets]
+            each = [(_written(plan, phase, bucket), mean_size(bucket.sizes)) for bucket in plan.buckets]
             objects += sum(number for number, _ in each)
             size += sum(number * mean for number, mean in each)
         if phase.kind == "fill" and not (phase.goal and phase.goal.duration):
@@ -53,6 +53,14 @@ def forecast(plan: Plan) -> Forecast:
         size if counted else None,
         tuple(unknown_data),
     )
+
+
+def _written(plan: Plan, phase: Phase, bucket: Bucket) -> int:
+    """Return the objects that a fill makes in a bucket; cbt-load's drivers write one each at least."""
+    assert phase.goal is not None and phase.goal.objects is not None
+    drivers = sum(bucket.key in driver.buckets for driver in plan.drivers)
+    objects = bucket.objects or phase.goal.objects
+    return max(objects, drivers) if phase.engine == "cbt-load" else objects
 
 
 def goal_text(phase: Phase) -> str:
@@ -150,6 +158,8 @@ def data_text(plan: Plan) -> Tuple[str, ...]:
 
 
 _MINUTE = 60.0
+#: bytes: rgw_max_put_size where nobody has set it, and S3's own limit
+_LARGEST_PUT = 5 << 30
 #: seconds of load that may make more objects than are listed
 _LONG = 10 * _MINUTE
 #: mon_osd_down_out_interval where nobody has set it
@@ -188,10 +198,13 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChang
             yield PlannedChange(what, "kept (keep_data); yours to remove")
         elif not bucket.existing:
             command = f"radosgw-admin bucket rm --bucket={plan.s3.admin_name(name, bucket.user)} --purge-objects"
+            if not plan.admin:
+                command = "all its objects and the bucket are deleted through S3"
             undo = (
                 f"kept (keep_data); yours to remove: {command}" if plan.keep_data else f"{command} at the end"
             )
-            yield PlannedChange(f"bucket {name}: created and filled", undo)
+            versions = ", keeps all versions" if plan.versioned else ""
+            yield PlannedChange(f"bucket {name}: created and filled{versions}", undo)
     where = cluster.get("tmp_dir") or "/tmp/cbt.<pid>"
     engines = dict.fromkeys(phase.engine for phase in plan.phases if phase.kind != "wait")
     programs = {engine: str(registry.load(registry.GENERATORS, engine).program) for engine in engines}
@@ -227,8 +240,9 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChang
                 yield PlannedChange(what, undo)
             if event.upgrade:
                 yield PlannedChange(f"{event_text(event)} ({phase.name})", "none: the cluster stays at the new release")
-    key = "config-key cbt-plugins/run/... on the cluster: says which run has it"
-    yield PlannedChange(key, f"removed at the end{_KILLED}")
+    if plan.admin:
+        key = "config-key cbt-plugins/run/... on the cluster: says which run has it"
+        yield PlannedChange(key, f"removed at the end{_KILLED}")
 
 
 _KILLED = "; after a kill -9 by `cbt-tools undo ARCHIVE`"
@@ -243,6 +257,9 @@ def _pools(plan: Plan) -> Iterator[PlannedChange]:
             yield PlannedChange(f"existing pool {name}: {about}", f"what it was before, {_KEPT}")
         else:
             yield PlannedChange(f"pool {name}: made: {about}", f"removed with all that is in it, {_KEPT}")
+    if any(not pool.existing for pool in plan.pools):
+        what = "configuration: mon mon_allow_pool_delete = true, while these are removed"
+        yield PlannedChange(what, "what it was before")
 
 
 def _gateways(plan: Plan) -> Iterator[PlannedChange]:
@@ -312,6 +329,7 @@ def unchanged(plans: Sequence[Plan]) -> str:
     """Return what none of the plans changes, in words: "pool, user, flag"."""
     flags = any(plan.settings.flags for plan in plans)
     options = any(plan.settings.config or plan.settings.recovery or plan.rgw.restarts for plan in plans)
+    options |= any(not pool.existing for plan in plans for pool in plan.pools)
     switches = any(plan.settings.balancer is not None for plan in plans)
     autoscaler = any(plan.settings.autoscaler is not None for plan in plans)
     restarted = any(plan.rgw.restarts for plan in plans)
@@ -340,7 +358,10 @@ def _warnings(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
     yield from _unread(plan)
     loose = [pool.key for pool in plan.pools if not (pool.existing or pool.pg_num)]
     if loose:
-        yield f"pools {', '.join(loose)}: the autoscaler may split their PGs while phases run: give pg_num"
+        why = "the autoscaler may split their PGs while phases run"
+        if plan.settings.autoscaler is False:
+            why = "autoscaler: off leaves them at the number of PGs that new pools have by default"
+        yield f"pools {', '.join(loose)}: {why}: give pg_num"
     drivers = Counter(driver.node for driver in plan.drivers)
     idle = [node for node in clients if not drivers[node]]
     if idle:
@@ -348,12 +369,20 @@ def _warnings(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
     elif len(set(drivers.values())) > 1:
         counts = ", ".join(f"{node} {number}" for node, number in drivers.items())
         yield f"the client nodes have unequal loads (drivers: {counts})"
+    large = [b.key for b in plan.buckets if not b.existing and max(high for _, high, _ in b.sizes) > _LARGEST_PUT]
+    if large and any(_puts_whole(phase) for phase in plan.phases):
+        text = f"RGW takes a PUT of at most {about_size(_LARGEST_PUT)} (rgw_max_put_size): use multipart"
+        yield f"{', '.join(large)}: {text}"
     yield from _of_faults(plan)
     yield from _short_ladders(plan)
     if plan.keep_rows:
         yield "keep_rows: a row of every request stays on the nodes until a phase ends, and in the archive"
     if plan.keep_data:
         yield "keep_data: the buckets of every run stay, and fill the cluster run by run"
+
+
+def _puts_whole(phase: Phase) -> bool:
+    return phase.engine == "cbt-load" and (phase.kind == "fill" or any("PUT" in (p.mix or {}) for p in phase.apart))
 
 
 def _short_ladders(plan: Plan) -> Iterator[str]:

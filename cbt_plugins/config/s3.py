@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, List, Literal, Mapping, Optional
+from ipaddress import ip_address
+from typing import Annotated, Any, List, Literal, Mapping, Optional, Sequence
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -61,6 +62,20 @@ def _is_bare(url: str, host: str) -> bool:
     scheme, _, rest = url.partition("://")
     plain = not re.search(r"[/?#\s\\]", rest.rstrip("/"))
     return scheme in ("http", "https") and plain and _HOST.fullmatch(host) is not None
+
+
+def _repeated(urls: Sequence[str]) -> List[int]:
+    """Return the places of URLs whose host and port are before them already."""
+    ports = {"http": 80, "https": 443}
+    ends = [(parts.hostname, parts.port or ports[parts.scheme]) for parts in map(urlsplit, urls)]
+    return [index for index, end in enumerate(ends) if end in ends[:index]]
+
+
+def _is_address(url: str) -> bool:
+    try:
+        return bool(ip_address(urlsplit(url).hostname or ""))
+    except ValueError:
+        return False
 
 
 _Secret = Annotated[
@@ -122,9 +137,7 @@ class S3Section(Strict):
     @classmethod
     def _one_scheme(cls, urls: Optional[List[str]]) -> Optional[List[str]]:
         errors = [
-            FieldError((index,), "this URL is in the list twice")
-            for index, url in enumerate(urls or ())
-            if url in (urls or ())[:index]
+            FieldError((index,), "this endpoint is in the list twice") for index in _repeated(urls or ())
         ]
         if urls and len({urlsplit(url).scheme for url in urls}) > 1:
             errors.append(FieldError((), "http and https cannot be mixed"))
@@ -153,6 +166,8 @@ class S3Section(Strict):
             )
         if len({urlsplit(_url(url)).scheme for url in section["urls"]}) > 1:
             raise ValueError(f"client_endpoints.{name}: http and https cannot be mixed")
+        if _repeated([_url(url) for url in section["urls"]]):
+            raise ValueError(f"client_endpoints.{name}: an endpoint is in the list twice")
         if section.get("user") is not None:
             try:
                 _USER.validate_python(section["user"])
@@ -172,6 +187,9 @@ class S3Section(Strict):
             errors.append(FieldError(("ca_file",), "goes with https URLs", of_key=True))
         if self.sse == "c" and plain:
             errors.append(FieldError(("sse",), "c goes with https URLs: every request brings the key", of_key=True))
+        if self.lookup == "dns" and any(map(_is_address, urls)):
+            text = "dns puts the bucket before the host name, and a URL has an IP address: use names, or path"
+            errors.append(FieldError(("lookup",), text))
         if self.ca_file and not self.verify_tls:
             errors.append(FieldError(("ca_file",), "verify_tls: false checks no certificate: keep one", of_key=True))
         if self.urls is not None and self.endpoints is not None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any, Dict, Iterator, Mapping, Optional, Tuple, Type
 
 from cbt_plugins.config import registry
-from cbt_plugins.config.benchmark import needs_admin, needs_cbt_load
 from cbt_plugins.config.errors import ConfigError, ErrorAt
+from cbt_plugins.config.plan_errors import errors_of_plan
 from cbt_plugins.config.validate import FieldError, validate
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import CALIBRATE, Phase, Plan
@@ -57,13 +57,8 @@ def understand(
     if model is None:
         return None, errors
     plan = _with_calibration(model.to_plan(clients, endpoints))
-    wrong = (*needs_cbt_load(plan), *_refused(plan, model))
-    if wrong:
-        return None, wrong
-    needed = [] if plan.admin else list(needs_admin(plan))
-    if needed:
-        return None, (FieldError(("admin",), f"none, but these need Ceph's commands: {', '.join(needed)}"),)
-    return plan, ()
+    wrong = (*errors_of_plan(plan), *_refused(plan, model))
+    return (None, wrong) if wrong else (plan, ())
 
 
 def _refused(plan: Plan, section: Any) -> Iterator[FieldError]:

@@ -176,10 +176,16 @@ class SettingsSection(Strict):
             raise FieldErrors(errors)
         return words
 
+    @model_validator(mode="after")
+    def _whole(self) -> SettingsSection:
+        found = [flag for flag in _SCRUB if flag in self.flags and self.scrub is True]
+        if found:
+            raise FieldErrors([FieldError(("scrub",), f"on, and flags has {', '.join(found)}: keep one")])
+        return self
+
     def hidden(self, accept: Sequence[str]) -> List[str]:
         """Return why the cluster would not see a fault that accepts these rules: a flag that hides it."""
-        # the map shows `pause` as pauserd and pausewr
-        flags = [f for f in self.flags if any(shown in (f, f"{f}rd") for shown in plan.BLINDING_FLAGS)]
+        flags = [flag for flag in self.flags if flag in plan.BLINDING_FLAGS]
         if not flags or "flags" in accept:
             return []
         return [f"settings: {', '.join(flags)} hides it from the cluster (accept: [flags] overrides)"]

@@ -105,8 +105,9 @@ def read(path: FilePath) -> YamlSource:
     try:
         with open(path, "rb") as file:
             text = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise ConfigError([ErrorAt((), f"cannot be read: {error.strerror}", str(path))]) from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError([ErrorAt((), f"cannot be read: {why}", str(path))]) from None
     return YamlSource(text, str(path))
 
 

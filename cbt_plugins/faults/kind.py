@@ -84,6 +84,8 @@ class Kind:
     takes = "either"
     #: whether what ran on its nodes is gone when they are back
     restarts = False
+    #: whether it lasts until it is undone
+    lasts = True
     #: the types of daemons that it takes
     daemon_types: Tuple[str, ...] = ("osd",)
     #: a class of its own where it has options

@@ -17,8 +17,9 @@ POOLS = {
     "data": {
         **{"ec": "2+1", "pg_num": 8, "device_class": "hdd", "failure_domain": "host"},
         "compression": {"mode": "aggressive", "algorithm": "snappy"},
+        "application": "spare",  # no bucket is placed on it
     },
-    "index": {"replicas": 3, "pg_num": 4},
+    "index": {"replicas": 3, "pg_num": 4, "application": "spare"},
     "default.rgw.log": {"existing": True, "compression": {"mode": "passive"}},
 }
 

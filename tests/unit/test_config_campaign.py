@@ -22,6 +22,8 @@ BASE = CLUSTER + WARP + CYCLE + "    workers: 8\n"
         ("campaign:\n  arms: §{a: {}}\n", "must not be empty"),
         ("campaign:\n  arms: {a: {}, b: {}}\n  §marjin: 3%\n", "did you mean 'margin'?"),
         ("campaign:\n  arms: {a: {}, b: {}}\n  margin: §3\n", "write 3%"),
+        ("campaign:\n  arms: {a: {}, b: {}}\n  alpha: §95%\n", "at most 20%: it is the chance of a false verdict"),
+        ("campaign:\n  arms: {a: {}, b: {}}\n  margin: §60%\n", "must be at most 50%: it is what counts as no change"),
         ("campaign:\n  arms: {a: {}, §'b/c': {}}\n", "the name of an arm"),
         ("campaign:\n  arms: {old: {}, new: {}}\n  base: §odl\n", "no arm of this name: 'odl'; did you mean 'old'?"),
         ("campaign:\n  arms: {a: {}, b: {}}\n  blocks: §2\n", "at least 3"),

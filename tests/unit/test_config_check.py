@@ -18,6 +18,7 @@ def test_a_good_file_have_no_errors(tmp_path: Path) -> None:
     assert errors_in(tmp_path, CLUSTER + WARP + CYCLE) == []
 
 
+READ = "    cycle: {phases: [{hybrid: {duration: 60s, mix: {get: 100}}}]}\n"
 RGWTEST_FAULTS = [
     ("    §wrokers: 8\n", "benchmarks.rgwtest.wrokers: unknown key; did you mean 'workers'?"),
     ("    workers: §0\n", "benchmarks.rgwtest.workers: must be at least 1"),
@@ -57,7 +58,23 @@ RGWTEST_FAULTS = [
     ("    fill: {objects: §1.5}\n", "benchmarks.rgwtest.fill.objects: must be a whole number, not a number"),
     ("    fill: {objects: §0}\n", "benchmarks.rgwtest.fill.objects: must be at least 1"),
     ("    fill: {max_avail: §30}\n", "benchmarks.rgwtest.fill.max_avail: 30: percent? write 30%"),
-    ("    fill: {raw: §85%}\n", "benchmarks.rgwtest.fill.raw: is above full_guard"),
+    ("    fill: {raw: §85%}\n", "benchmarks.rgwtest.fill.raw: must be below full_guard"),
+    ("    fill: {raw: §80%}\n", "benchmarks.rgwtest.fill.raw: must be below full_guard (80%), which stops every"),
+    ("    mix: {get: 99.96, put: §0.04}\n", "benchmarks.rgwtest.mix.put: cbt-load keeps shares to 0.1 %, and this is"),
+    ("    workers: §010\n", "to YAML this is the octal number 8: write it without the leading 0"),
+    ("    settings: {scrub: §on, flags: [noscrub]}\n", "benchmarks.rgwtest.settings.scrub: on, and flags has noscrub"),
+    (
+        "    pools: {§data: {replicas: 3, pg_num: 8}}\n",
+        "benchmarks.rgwtest.pools.data: no bucket would be placed on this pool: name it under rgw: {placement: ...}",
+    ),
+    (
+        "    pools: {rbd: {replicas: 3, §pg_num: 8, application: rbd}}\n    settings: {autoscaler: on}\n",
+        "benchmarks.rgwtest.pools.rbd.pg_num: settings: {autoscaler: on} would change it",
+    ),
+    (
+        "    rgw: {threads: 512}\n    settings: {config: §{client: {rgw_thread_pool_size: 64}}}\n",
+        "benchmarks.rgwtest.settings.config: rgw_thread_pool_size is said by rgw: already: keep one",
+    ),
     ("    measure: {duration: §60}\n", "benchmarks.rgwtest.measure.duration: 60: seconds? write 60s"),
     (
         "    measure: {duration: §0s}\n",
@@ -104,6 +121,26 @@ WARP_FAULTS = [
         "benchmarks.warp.buckets.nmes: unknown key; did you mean 'na",
     ),
     ("    buckets: 3\n    drivers: §2\n" + CYCLE, "benchmarks.warp.drivers: 2 cannot serve 3 buckets"),
+    (
+        "    engine: cbt-load\n    size: §{4KiB: 99.96%, 1MiB: 0.04%}\n" + CYCLE,
+        "benchmarks.warp.size: cbt-load keeps shares to 0.1 %, and one is 0.04%: round it",
+    ),
+    (
+        "    engine: cbt-load\n    §versioned: true\n    buckets: {names: [abc], existing: true}\n" + READ,
+        "benchmarks.warp.versioned: is of buckets that the run makes, and these are existing: remove it",
+    ),
+    (
+        "    rgw: {§index_shards: 11}\n    buckets: {names: [abc], existing: true}\n" + READ,
+        "benchmarks.warp.rgw.index_shards: is of buckets that the run makes",
+    ),
+    (
+        "    size: §[4KiB, 1MiB]\n    buckets: {a: {size: 8KiB}}\n" + CYCLE,
+        "benchmarks.warp.size: makes no difference here: two elements of this list give the same run",
+    ),
+    (
+        "    cycle: {phases: [{fill: {objects: 5}}, {hybrid: {duration: 9s, events: [{at: 1s, mark: §\"a\\nb\"}]}}]}\n",
+        "benchmarks.warp.cycle.phases[1].hybrid.events[0].mark: must be text of one line",
+    ),
     ("    cycle: §{}\n", "benchmarks.warp.cycle.phases: this key is required"),
     ("    cycle: {phases: §[]}\n", "benchmarks.warp.cycle.phases: must not be empty"),
     (
@@ -193,7 +230,10 @@ def test_errors_of_warp(tmp_path: Path, section: str, message: str) -> None:
         ("§{urls: ['http://a']}", "needs user: (keys from radosgw-admin), profile:, or access_key: and secret_key:"),
         ("§{user: cbt}", "needs urls: [http://rgw1:7480, ...] or endpoints: NAME"),
         ("{urls: §[], user: cbt}", "must not be empty"),
-        ("{urls: ['http://a', §'http://a/'], user: cbt}", "this URL is in the list twice"),
+        ("{urls: ['http://a', §'http://a/'], user: cbt}", "this endpoint is in the list twice"),
+        ("{urls: ['http://a', 'http://b', §'http://A:80'], user: cbt}", "this endpoint is in the list twice"),
+        ("{urls: ['http://10.0.0.1:7480'], user: cbt, lookup: §dns}", "a URL has an IP address: use names, or path"),
+        ("{endpoints: §twice, user: cbt}", "client_endpoints.twice: an endpoint is in the list twice"),
         ("{urls: §['http://a', 'https://b'], user: cbt}", "http and https cannot be mixed"),
         ("{urls: [§'rgw1:7480'], user: cbt}", "must be http://host[:port]"),
         ("{urls: [§'http://a/bucket'], user: cbt}", "must be http://host[:port]"),
@@ -235,7 +275,7 @@ def test_errors_of_warp(tmp_path: Path, section: str, message: str) -> None:
 def test_errors_of_s3(tmp_path: Path, s3: str, message: str) -> None:
     endpoints = (
         "client_endpoints:\n  hsbench: {urls: ['http://rgw:80'], driver: s3}\n  nourls: {driver: s3}\n"
-        "  mixed: {urls: ['http://a', 'https://b']}\n"
+        "  mixed: {urls: ['http://a', 'https://b']}\n  twice: {urls: ['http://a', 'http://a:80']}\n"
     )
     text, (place,) = marked(f"{CLUSTER}{endpoints}benchmarks:\n  rgwtest:\n    s3: {s3}\n")
     (found,) = errors_in(tmp_path, text)
@@ -315,6 +355,19 @@ def test_a_misspelt_benchmark_and_an_empty_monitor_profile(tmp_path: Path) -> No
     assert [fault.split(" ", 1)[0] + " " for fault in found] == places
     assert "collectl: {}" in found[0]
     assert "did you mean 'warp'?" in found[1]
+
+
+def test_a_fault_file_of_a_name_that_no_file_can_have(tmp_path: Path) -> None:
+    profile = 'monitoring_profiles: {faults: {file: "a\\0b"}}\n'
+    found = errors_in(tmp_path, CLUSTER + profile + RGWTEST)
+    assert any("cannot be read: embedded null byte" in error for error in found), found
+
+
+def test_a_fault_file_beside_osds_that_are_no_names(tmp_path: Path) -> None:
+    (tmp_path / "faults.yaml").write_text("events: [{at: 1s, mark: a}]\n", encoding="utf-8")
+    profile = f"monitoring_profiles: {{faults: {{file: {tmp_path}/faults.yaml}}}}\n"
+    (found,) = errors_in(tmp_path, CLUSTER.replace("[node1]", "5") + profile + "benchmarks: {radosbench: {a: 1}}\n")
+    assert "cluster.osds: must be a host name, a list of them" in found
 
 
 def test_files_without_a_section_of_ours_are_none_of_our_business(tmp_path: Path) -> None:

@@ -261,10 +261,7 @@ FAULTS = [
         "    settings: {flags: [nodown]}\n" + fault("kind: stop, osds: [1]").replace("fault:", "§fault:"),
         "[0].fault: settings: nodown hides it from the cluster (accept: [flags] overrides)",
     ),
-    (
-        "    settings: {flags: [pause]}\n" + fault("kind: stop, osds: [1]").replace("fault:", "§fault:"),
-        "[0].fault: settings: pause hides it from the cluster",
-    ),
+    (fault("kind: stop, osd_nodes: §2"), "[0].fault.osd_nodes: 2 nodes, and the cluster has 1 with OSDs"),
 ]
 
 

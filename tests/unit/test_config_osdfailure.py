@@ -14,6 +14,8 @@ from cbt_plugins.config.check import load_file
 from cbt_plugins.config.sections import plan_of
 from cbt_plugins.plan import CALIBRATE, Event, Fault, Goal, Keys, Phase, Plan, Settings
 
+#: with as many OSD nodes as go down by default
+TWO = CLUSTER.replace("osds: [node1]", "osds: [node1, node3]")
 HOUR = 3600.0
 MIX = {"GET": 45.0, "PUT": 35.0, "STAT": 15.0, "DELETE": 5.0}
 NODES = {"clients": ["c1", "c2"], "osds": ["node1", "node2", "node3"]}
@@ -190,7 +192,7 @@ def test_parts_and_deadlines_of_the_older_shape() -> None:
 
 def test_a_sweep_over_one_and_two_nodes(tmp_path: Path) -> None:
     file = tmp_path / "f.yaml"
-    file.write_text(CLUSTER + "benchmarks:\n  osdfailure:\n" + S3 + "    down_nodes: [1, 2]\n", encoding="utf-8")
+    file.write_text(TWO + "benchmarks:\n  osdfailure:\n" + S3 + "    down_nodes: [1, 2]\n", encoding="utf-8")
     assert [len(run.plan.phases) for run in load_file(file).runs] == [5, 6]
 
 
@@ -213,6 +215,7 @@ REEF = [
     ("    engine: warp\n    mix: {get: 50, list: §50}\n", ".mix.list: warp has no list among other operations"),
     ("    fault: {nodes: §[node1]}\n", ".fault.nodes: 1 named, and down_nodes is 2"),
     ("    fault: {nodes: [node1, §node2]}\n", ".fault.nodes[1]: node2 is not among the cluster's osds; did you mean"),
+    ("    fault: {kind: §reboot}\n", ".fault.kind: reboot ends by itself, and its phase would measure nodes that"),
     ("    fault: {§osds: [3]}\n", ".fault.osds: unknown key"),
     ("    fault: {nodes: [node1], §seed: 3}\n    down_nodes: 1\n", ".fault.seed: chooses, and nodes names already"),
     ("    fault: {accept_second: [§stedy]}\n", ".fault.accept_second[0]: unknown safety rule: 'stedy'; known are"),
@@ -243,7 +246,7 @@ CLASSIC = [
     [*REEF, *(("    shape: classic\n" + section, message) for section, message in CLASSIC)],
 )
 def test_errors_of_osdfailure(tmp_path: Path, section: str, message: str) -> None:
-    text, (place,) = marked(CLUSTER + "benchmarks:\n  osdfailure:\n" + S3 + section)
+    text, (place,) = marked(TWO + "benchmarks:\n  osdfailure:\n" + S3 + section)
     (found,) = errors_in(tmp_path, text)
     assert found.startswith(f"{place}benchmarks.osdfailure{message}"), found
 
@@ -251,3 +254,8 @@ def test_errors_of_osdfailure(tmp_path: Path, section: str, message: str) -> Non
 def test_the_host_finds_it() -> None:
     assert "osdfailure" in registry.built_in(registry.BENCHMARKS)
     assert registry.loaders(registry.BENCHMARKS)["osdfailure"]().__name__ == "OsdFailure"
+
+
+def test_more_nodes_than_there_are_do_not_go_down(tmp_path: Path) -> None:
+    (found,) = errors_in(tmp_path, CLUSTER + "benchmarks:\n  osdfailure:\n" + S3)
+    assert "down_nodes: 2 nodes, and the cluster has 1 with OSDs" in found

@@ -24,25 +24,29 @@ def test_pools_of_a_plan() -> None:
     compression = {"mode": "aggressive", "algorithm": "zstd"}
     made = plan(
         {
-            "data": {"ec": "4+2", "pg_num": 4096, "device_class": "hdd", "profile": {"plugin": "isa", "w": 8}},
+            "data": {"ec": "4+2", "pg_num": 4096, "device_class": "hdd", "profile": {"plugin": "isa", "w": 8},
+                     "application": "own"},
             "index": {"replicas": 3, "target_ratio": 0.1, "bulk": True, "rule": "ssd-only", "application": "rbd"},
             "default.rgw.log": {"existing": True, "compression": compression},
         }
     )
     options = (("compression_mode", "aggressive"), ("compression_algorithm", "zstd"))
     assert made.pools == (
-        RunPool("data", ec=(4, 2), pg_num=4096, device_class="hdd", profile=(("plugin", "isa"), ("w", "8"))),
+        RunPool("data", ec=(4, 2), pg_num=4096, device_class="hdd", profile=(("plugin", "isa"), ("w", "8")),
+                application="own"),
         RunPool("index", replicas=3, target_ratio=0.1, bulk=True, rule="ssd-only", application="rbd"),
         RunPool("default.rgw.log", existing=True, options=options),
     )
     assert [pool.name("r1") for pool in made.pools] == ["cbtp-r1-data", "cbtp-r1-index", "default.rgw.log"]
-    words = "EC 4+2, pg_num 4096, device_class hdd, plugin isa, w 8, application rgw"
+    words = "EC 4+2, pg_num 4096, device_class hdd, plugin isa, w 8, application own"
     assert ", ".join(pool_words(made.pools[0])) == words
     said = {change.what: change.undo for change in changes(made, {})}
     assert said[f"pool cbtp-<run id>-data: made: {words}"].startswith("removed with all that is in it")
     about = "compression_mode aggressive, compression_algorithm zstd"
     assert said[f"existing pool default.rgw.log: {about}"].startswith("what it was before")
-    assert unchanged([made]) == "other pool, user, flag, setting or daemon"
+    deleting = "configuration: mon mon_allow_pool_delete = true, while these are removed"
+    assert said[deleting] == "what it was before"
+    assert unchanged([made]) == "other pool, user, flag, other setting or daemon"
     assert "pools index: the autoscaler may split their PGs while phases run: give pg_num" in warnings(made, ["c1"])
 
 

@@ -229,6 +229,8 @@ def test_the_workers_of_all_drivers_have_a_limit(tmp_path: Path) -> None:
         ("{GET/p98_ms: 50", "unknown metric 'p98_ms'; did you mean"),
         ("{x/GET/p99_ms: 50", "it is about every step"),
         ("{GET/p99_ms: 50ms", "must be a number more than 0 (ms)"),
+        ("{total/success_rate: 99.9, GET/p99_ms: 50", "total/success_rate: 99.9: percent? write 99.9%"),
+        ("{total/success_rate: 1000, GET/p99_ms: 50", "must be a number more than 0 (0 to 1, or a percentage)"),
         ("{GET/p99_ms: .inf", "must be a number more than 0 (ms)"),
         ("{GET/p999_ms: 50", "GET/p999_ms: needs 1000 requests, and the first step makes about 135: longer steps"),
     ],

@@ -214,6 +214,29 @@ def test_existing_buckets_and_kept_data_say_so(tmp_path: Path, capsys: pytest.Ca
     assert f"undo: kept (keep_data); yours to remove: {undo}" in kept
 
 
+def test_without_ceph_commands_with_versions_and_several_sizes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = SMALL.partition("    size:")[0] + (
+        "    engine: cbt-load\n    admin: none\n    versioned: true\n    across_buckets: true\n"
+        "    buckets: {small: {size: 4KiB}, large: {size: 8GiB, objects: 2}}\n"
+        "    cycle: {phases: [{fill: {objects: 1000}}]}\n"
+    )
+    lines = squeezed(plan(capsys, write(tmp_path, text)))
+    for line in [
+        "01-sizes c1 small, large 4KiB; 8GiB 8",
+        # each of the three drivers writes one object at least
+        "data 1003 objects, 24 GiB by the fill (on the disks: x replicas or (k+m)/k, and at least an allocation "
+        "unit each)",
+        "guard none: without Ceph commands nobody sees how full it is",
+        "bucket cbtp-<run id>-small: created and filled, keeps all versions",
+        "undo: all its objects and the bucket are deleted through S3 at the end",
+        "large: RGW takes a PUT of at most 5 GiB (rgw_max_put_size): use multipart",
+    ]:
+        assert line in lines, "\n".join(lines)
+    assert not any("config-key" in line or "radosgw-admin" in line for line in lines)
+
+
 def test_idle_and_unequal_clients_are_pointed_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = plan(capsys, write(tmp_path, SMALL.replace("buckets: 2", "drivers: 1")))
     assert "c2, c3: no driver runs there (1 for 3 nodes)" in one

@@ -66,6 +66,8 @@ class _WholeNode(Kind):
 class Reboot(_WholeNode):
     """Reboots nodes; their OSDs must come back, and are started if they do not."""
 
+    lasts = False
+
     class Options(ServiceOptions):
         """How a node is rebooted."""
 
